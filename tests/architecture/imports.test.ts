@@ -56,7 +56,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   approvals: ["jose", "unbash", "zod"],
   "approvals/messages": ["zod"],
   "targets/command": ["unbash", "zod"],
-  "targets/grpc": ["@grpc/grpc-js", "protobufjs", "cockatiel", "jose"],
+  "targets/grpc": ["@grpc/grpc-js", "protobufjs", "jose"],
   "targets/files": ["re2js", "yaml", "zod"],
   pipeline: ["zod", "jose"],
   http: ["zod", "fastify", "prom-client"],

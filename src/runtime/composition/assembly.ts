@@ -13,7 +13,7 @@ import { repositoryFault } from "../../targets/command/git-repository.ts";
 import { cliHandler } from "../../targets/command/handler.ts";
 import { inlineHandler } from "../../targets/function/handler.ts";
 import { type AssertionSigner, assertionSigner } from "../../targets/grpc/assertion.ts";
-import { type ContractReport, contractReport } from "../../targets/grpc/contract/contract-report.ts";
+import { type ContractReport, contractReport } from "../../targets/grpc/contract/contract.ts";
 import type { GrpcHandler, GrpcSystem } from "../../targets/grpc/handler.ts";
 import { type Config, isGrpcSystem } from "../config/config.ts";
 import { loadTools } from "../manifests/loader.ts";

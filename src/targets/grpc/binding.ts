@@ -13,20 +13,28 @@ import type {
   Tool,
 } from "../../core/types.ts";
 import type { AssertionSigner } from "./assertion.ts";
-import type { EncodedMessage } from "./codec/codec.ts";
-import type { Difference } from "./codec/message-difference.ts";
-import type { Channels } from "./connection/channels.ts";
-import type { SystemConnections, ToolClass } from "./connection/link.ts";
-import type { GuardedCall } from "./connection/resilience.ts";
-import { isIdentity } from "./connection/tls-identity.ts";
+import type { Difference, EncodedMessage } from "./codec/message-codec.ts";
+import type { Channels, SystemConnections, ToolClass } from "./connection/link.ts";
+import type { GuardedCall, Resilience } from "./connection/resilience.ts";
+import { isIdentity, type SystemEndpoints } from "./connection/tls-identity.ts";
 import type { Method } from "./contract/contract.ts";
-import { elementsOf, fieldOf, shapesOf, takesNull } from "./contract/schema-shapes.ts";
+import { elementsOf, fieldOf, shapesOf, takesNull } from "./contract/schema-faults.ts";
 import { metadataOf } from "./metadata.ts";
 import { AttemptFailed, attemptFailed, type Begun, begunBy, type FailedCall, notSent, refusalOf } from "./status.ts";
-import type { PreparedSystem } from "./system.ts";
+
+/** The part of a system that its calls need. */
+export interface BoundSystem {
+  readonly name: string;
+  /** Maximum size of one message, in both directions. */
+  readonly maxMessageBytes: number;
+  /** Endpoints and certificates at the start; the certificates may have been replaced since. */
+  readonly reach: SystemEndpoints;
+  readonly metadata: Metadata;
+  readonly resilience: Resilience;
+}
 
 interface BindingParts {
-  readonly system: PreparedSystem;
+  readonly system: BoundSystem;
   readonly method: Method;
   readonly channels: Channels;
   readonly target: GrpcTarget;

@@ -1,24 +1,42 @@
-import { type Fault, ManifestError } from "../../core/errors.ts";
+import { type Fault, ManifestError, StartupError } from "../../core/errors.ts";
 import type { GrpcTarget, Handler, Tool } from "../../core/types.ts";
 import type { AssertionSigner } from "./assertion.ts";
-import { GrpcBinding } from "./binding.ts";
-import { Channels, type SystemChannelState } from "./connection/channels.ts";
-import type { TargetHealth } from "./connection/health.ts";
-import type { ChannelState as Connectivity } from "./connection/link.ts";
-import type { Circuit } from "./connection/resilience.ts";
-import { type CertificateEvent, CertificateRotation } from "./connection/rotation.ts";
-import type { Contract, Method } from "./contract/contract.ts";
-import { inputSchemaFaults, outputSchemaFaults } from "./contract/schema-faults.ts";
-import { elementsOf, fieldOf, shapesOf } from "./contract/schema-shapes.ts";
-import { metadataKeys } from "./metadata.ts";
-import { type GrpcSystem, type PreparedSystem, prepareAll } from "./system.ts";
+import { type BoundSystem, GrpcBinding } from "./binding.ts";
+import { type HealthCheck, HealthProbe, type TargetHealth } from "./connection/health.ts";
+import {
+  type ChannelState,
+  Channels,
+  type GrpcEndpoint,
+  KEEPALIVE_DEFAULTS,
+  type Keepalive,
+  type SystemChannelState,
+} from "./connection/link.ts";
+import { type Circuit, RESILIENCE_DEFAULTS, Resilience, type ResilienceLimits } from "./connection/resilience.ts";
+import { type CertificateEvent, CertificateRotation, type CertificateSource } from "./connection/rotation.ts";
+import { type GrpcTls, reach, type SystemEndpoints, type SystemEndpointsOptions } from "./connection/tls-identity.ts";
+import { Contract, type Method, type ProtoSource } from "./contract/contract.ts";
+import { elementsOf, fieldOf, inputSchemaFaults, outputSchemaFaults, shapesOf } from "./contract/schema-faults.ts";
+import { metadataKeys, systemMetadata } from "./metadata.ts";
 
 export type { CertificateEvent } from "./connection/rotation.ts";
-export type { GrpcSystem } from "./system.ts";
+
+/** One gRPC service as the configuration describes it. */
+export interface GrpcSystem extends ProtoSource, SystemEndpointsOptions {
+  /** Source of `tls`, to notice when it changes. */
+  readonly certificates?: CertificateSource;
+  /** Metadata that is sent with every call to this system. */
+  readonly metadata?: Readonly<Record<string, string>>;
+  /** Maximum size of one message, in both directions. */
+  readonly maxMessageBytes: number;
+  readonly keepalive?: Keepalive;
+  readonly resilience?: Partial<ResilienceLimits>;
+  /** Set when its health is checked, with the name to ask for. */
+  readonly health?: HealthCheck;
+}
 
 /** State of one system, for operators. */
 export interface SystemStatus {
-  readonly state: Connectivity;
+  readonly state: ChannelState;
   readonly circuit: Circuit;
   /** Answer of its health service; null when the health service is not asked. */
   readonly health: TargetHealth | null;
@@ -62,6 +80,59 @@ export interface GrpcHandlerOptions {
   readonly sign?: AssertionSigner | undefined;
   /** Returns a number from 0 to 1 that spreads retries, so that many callers do not retry at the same instant. */
   readonly random?: () => number;
+}
+
+/** A system whose files were read and whose settings were checked. */
+interface PreparedSystem extends BoundSystem {
+  readonly contract: Contract;
+  readonly health: HealthProbe | undefined;
+  /** Returns the endpoint with these certificates. */
+  endpoint(reached: SystemEndpoints): GrpcEndpoint;
+  readonly rotation:
+    | { readonly tls: GrpcTls; readonly source: CertificateSource; readonly read: (tls: GrpcTls) => SystemEndpoints }
+    | undefined;
+}
+
+function prepare(name: string, system: GrpcSystem, random: () => number): PreparedSystem {
+  const { maxMessageBytes, keepalive = KEEPALIVE_DEFAULTS, tls, certificates, health } = system;
+  if (!Number.isSafeInteger(maxMessageBytes) || maxMessageBytes < 1) {
+    throw new StartupError([`systems.${name}.messageBytesMax: must be a positive integer`]);
+  }
+  const read = (renewed: GrpcTls): SystemEndpoints => reach(name, { ...system, tls: renewed });
+  return {
+    name,
+    maxMessageBytes,
+    reach: reach(name, system),
+    contract: new Contract(name, system),
+    metadata: systemMetadata(name, system.metadata),
+    resilience: new Resilience({ ...RESILIENCE_DEFAULTS, ...system.resilience }, random),
+    health: health === undefined ? undefined : new HealthProbe(health),
+    endpoint: (reached) => ({ reach: reached, maxMessageBytes, keepalive }),
+    rotation: tls === undefined || certificates === undefined ? undefined : { tls, source: certificates, read },
+  };
+}
+
+/**
+ * Reads proto files and checks addresses and certificates.
+ *
+ * @throws {StartupError} one error with all problems
+ */
+function prepareAll(
+  systems: ReadonlyMap<string, GrpcSystem>,
+  random: () => number,
+): ReadonlyMap<string, PreparedSystem> {
+  const prepared = new Map<string, PreparedSystem>();
+  const problems: string[] = [];
+  for (const [name, system] of systems) {
+    try {
+      prepared.set(name, prepare(name, system, random));
+    } catch (error) {
+      if (!(error instanceof StartupError)) throw error;
+      problems.push(...error.problems);
+    }
+  }
+  if (problems.length > 0) throw new StartupError(problems);
+  return prepared;
 }
 
 function parsedExample(tool: Tool, example: unknown): { readonly input: unknown } | undefined {

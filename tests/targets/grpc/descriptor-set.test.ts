@@ -133,6 +133,18 @@ test("a closed enum in a list, a map and a oneof: what is not known of it is not
   expect(method.response.decode(bytes)).toEqual(answer);
 });
 
+test("a required field that is missing is refused, and a misspelt one by its misspelling", () => {
+  const { request } = kindsMethod("Legacy");
+  expect(request.encode({ count: 1 })).toEqual({ field: "id", reason: "is required by the contract" });
+  expect(request.encode({ idd: "x" })).toMatchObject({ field: "idd", reason: "is no field of its message" });
+});
+
+test("a map entry that is used as a message is malformed", () => {
+  const entry = { name: "E", options: { mapEntry: true }, field: texts("key", "value") };
+  const field = { name: "e", number: 1, type: "TYPE_MESSAGE", typeName: ".one.Q.E", label: "LABEL_OPTIONAL" };
+  expect(made(setOf(oneMethodFile({ nestedType: [entry], field: [field] })))).toBe("one.Q.e is a malformed map");
+});
+
 describe("descriptor sets that cannot be used", () => {
   const long = { type: "TYPE_MESSAGE", label: "LABEL_REPEATED", number: 1 };
   test.each([
@@ -287,7 +299,7 @@ test("hostile bytes are refused with an error, whatever they are", () => {
       try {
         const { messages } = declarationsOf(readDescriptorSet(bytes));
         for (const { fields } of messages.values()) {
-          for (const { name } of fields) expect(name).toMatch(/^[A-Za-z_][A-Za-z0-9_]*$/);
+          for (const name of fields.keys()) expect(name).toMatch(/^[A-Za-z_][A-Za-z0-9_]*$/);
         }
       } catch (error) {
         expect(error).toBeInstanceOf(Error);

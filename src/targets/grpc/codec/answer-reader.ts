@@ -1,9 +1,8 @@
-import type protobuf from "protobufjs";
 import { VOUCHED_LIMITS, vouchFor } from "../../../core/digest.ts";
 import type { Json } from "../../../core/types.ts";
-import type { FieldShape, MessageShape, ValueShape } from "../contract/message-shape.ts";
-import { ANY, specialOf, type WellKnown } from "../contract/well-known.ts";
-import { type ReadValue, WIRE, WIRE_SCALARS, WireCursor, type WireScalar } from "./wire-cursor.ts";
+import { ANY, type EnumShape, type FieldShape, type MessageShape, type ScalarShape } from "../contract/declarations.ts";
+import { type AnyTypes, wellKnown } from "./well-known.ts";
+import { type ReadValue, WIRE, WIRE_SCALARS, WireCursor, type WireScalar, wireTypeOf } from "./wire.ts";
 
 /** Settings for reading the messages inside a message. */
 interface Mode {
@@ -11,11 +10,6 @@ interface Mode {
   /** True when messages that have a JSON form of their own are converted to it. */
   readonly isJson: boolean;
 }
-
-/**
- * Fills in unset fields, because a proto3 sender omits zeros. Values that JSON does not have, such as NaN, become strings.
- */
-const TO_ANSWER = { longs: String, enums: String, bytes: String, oneofs: true, defaults: true, json: true } as const;
 
 /** Messages that contain each other and whose JSON form is made from all of them at once. */
 const STRUCTURES: ReadonlySet<string> = new Set(
@@ -38,46 +32,48 @@ const NOTHING = Buffer.alloc(1);
  */
 const ANSWER_FIELDS_MAX = 2_000_000;
 
+/** Number of fields that may still be read, nested ones included. */
+export interface FieldBudget {
+  readonly max: number;
+  left: number;
+}
+
+export function fieldBudget(max = ANSWER_FIELDS_MAX): FieldBudget {
+  return { max, left: max };
+}
+
 /**
  * Converts a message's bytes into its JSON form in one pass: unset fields become their zeros; 64-bit integers, bytes and
- * enums become strings; well-known messages take their own forms. Keys are created in sorted order, so that nothing has to
- * sort them again. Rejected alternative: the library's decoder, whose messages would be traversed once more and discarded.
+ * enums become strings; well-known messages take their own forms; unknown fields are ignored, as proto3 evolution requires.
+ * Keys are created in sorted order, so that nothing has to sort them again. Rejected: a library's decoder, whose messages
+ * would be traversed once more and discarded (@bufbuild/protobuf took twice to three times as long).
  */
 export class AnswerReader {
-  readonly #typeOf: (shape: MessageShape) => protobuf.Type;
-  readonly #any: WellKnown | undefined;
+  readonly #any: AnyTypes;
   readonly #json: Mode = { plans: new Map(), isJson: true };
   readonly #raw: Mode = { plans: new Map(), isJson: false };
-  /** Fields that the current answer may still have, nested ones included; undefined when no answer is being read. */
-  #fieldsLeft: number | undefined;
+  /** The budget of the answer that is being read. */
+  #budget: FieldBudget | undefined;
 
-  /** @param any converts a google.protobuf.Any; without it, only the type's name is read */
-  constructor(typeOf: (shape: MessageShape) => protobuf.Type, any: WellKnown | undefined) {
-    this.#typeOf = typeOf;
+  constructor(any: AnyTypes) {
     this.#any = any;
   }
 
-  read(bytes: Buffer, shape: MessageShape): Json {
-    // The content of an Any is read while the answer that contains it is being read.
-    const isInner = this.#fieldsLeft !== undefined;
-    this.#fieldsLeft ??= ANSWER_FIELDS_MAX;
+  /**
+   * Returns the JSON form. The content of an Any is read from the budget of the answer that contains it.
+   *
+   * @throws {Error} when the bytes are not a valid message of the type
+   */
+  read(bytes: Buffer, shape: MessageShape, budget = this.#budget ?? fieldBudget()): Json {
+    const outer = this.#budget;
+    this.#budget = budget;
     try {
       const plan = this.#planOf(shape, this.#json);
       const answer = this.#message(new WireCursor(bytes), plan) as Json;
       if (plan.isFlat && bytes.length <= VOUCHED_BYTES_MAX) vouchFor(answer as object);
       return answer;
     } finally {
-      if (!isInner) this.#fieldsLeft = undefined;
-    }
-  }
-
-  /** Reads the messages of one answer, whose fields are counted together. */
-  readAll(messages: readonly Buffer[], shape: MessageShape): readonly Json[] {
-    this.#fieldsLeft = ANSWER_FIELDS_MAX;
-    try {
-      return messages.map((bytes) => this.read(bytes, shape));
-    } finally {
-      this.#fieldsLeft = undefined;
+      this.#budget = outer;
     }
   }
 
@@ -90,9 +86,9 @@ export class AnswerReader {
 
   /** Returns the members of a message before any field is read, and counts its fields. */
   #start(plan: Plan): unknown[] {
-    const fieldsLeft = (this.#fieldsLeft ?? 0) - plan.names.length;
-    this.#fieldsLeft = fieldsLeft;
-    if (fieldsLeft < 0) throw new RangeError(`an answer of more than ${ANSWER_FIELDS_MAX} fields`);
+    const budget = this.#budget ?? fieldBudget();
+    budget.left -= plan.names.length;
+    if (budget.left < 0) throw new RangeError(`an answer of more than ${budget.max} fields`);
     return plan.zeros.slice();
   }
 
@@ -106,7 +102,7 @@ export class AnswerReader {
 
   #finish(plan: Plan, members: unknown[]): unknown {
     const fields = named(plan, members);
-    return plan.special === undefined ? fields : plan.special.toJson(fields);
+    return plan.toJson === undefined ? fields : plan.toJson(fields);
   }
 
   #planOf(shape: MessageShape, mode: Mode): Plan {
@@ -118,52 +114,44 @@ export class AnswerReader {
   }
 
   #makePlan(shape: MessageShape, mode: Mode): Plan {
-    const type = this.#typeOf(shape);
-    const special = mode.isJson ? specialOf(shape, this.#any) : undefined;
+    const toJson = mode.isJson ? this.#specialForm(shape) : undefined;
     const inner = STRUCTURES.has(shape.fullName) ? this.#raw : mode;
-    const zeros = type.toObject(type.create(), TO_ANSWER);
     const names = [...shape.fields.keys(), ...shape.oneofs].sort();
     const slots = new Map(names.map((name, slot) => [name, slot]));
     const slotOf = (name: string): number => slots.get(name) ?? -1;
-    const fields = new Map(
-      [...shape.fields].map(([name, field]): [number, Field] => {
-        const oneof = shape.oneofOf.get(name);
-        const choice =
-          oneof !== undefined && shape.oneofs.has(oneof) ? { slot: slotOf(oneof), name, slots } : undefined;
-        return [field.number, { ...this.#field(field, type.fields[name], inner), slot: slotOf(name), choice }];
-      }),
-    );
-    const isRequired = ([name]: readonly [string, FieldShape]): boolean => type.fields[name]?.required === true;
-    const required = [...shape.fields].filter(isRequired).map(([name]) => slotOf(name));
-    const collections = [...fields.values()].filter(({ label }) => label !== "single");
+    const zeros: unknown[] = names.map(() => undefined);
+    const fields = [...shape.fields].map(([name, declared]): Field => {
+      const { oneof } = declared;
+      const field = this.#field(declared, inner);
+      const slot = slotOf(name);
+      zeros[slot] = zeroOf(declared, field);
+      return { ...field, slot, choice: oneof === undefined ? undefined : { slot: slotOf(oneof), name, slots } };
+    });
     return {
       names,
-      // A required field has no zero, and collections are created for each message.
-      zeros: names.map((name, slot) =>
-        required.includes(slot) || collections.some((field) => field.slot === slot) ? undefined : zeros[name],
-      ),
-      fields,
-      collections,
-      messages: [...fields.values()].filter(({ label, merge }) => label === "single" && merge !== undefined),
-      required,
-      special,
-      isFlat: special === undefined && heightOf(shape, new Map()) <= VOUCHED_MESSAGES_MAX,
+      zeros,
+      fields: new Map(fields.map((field) => [field.number, field])),
+      collections: fields.filter(({ label }) => label !== "single"),
+      messages: fields.filter(({ label, merge }) => label === "single" && merge !== undefined),
+      required: [...shape.fields].flatMap(([name, { required }]) => (required ? [slotOf(name)] : [])),
+      toJson,
+      isFlat: toJson === undefined && heightOf(shape, new Map()) <= VOUCHED_MESSAGES_MAX,
     };
   }
 
-  #field(
-    { label, key, value }: FieldShape,
-    field: protobuf.Field | undefined,
-    mode: Mode,
-  ): Omit<Field, "slot" | "choice"> {
+  #specialForm(shape: MessageShape): Plan["toJson"] {
+    if (shape.fullName !== ANY) return wellKnown(shape)?.toJson;
+    return (fields) => this.#any.unpack(fields, (bytes, content) => this.read(bytes, content));
+  }
+
+  #field({ label, number, key, value }: FieldShape, mode: Mode): Omit<Field, "slot" | "choice"> {
     const merge = value.kind === "message" ? this.#merge(value.message, mode) : undefined;
-    const read =
-      merge === undefined
-        ? this.#valueReader(value, field)
-        : (cursor: WireCursor) => merge.finish(merge.add(cursor, undefined));
+    const read: ReadValue =
+      value.kind === "message" ? (cursor) => merge?.finish(merge.add(cursor, undefined)) : valueReader(value);
     const valueWireType = wireTypeOf(value);
     return {
       label,
+      number,
       wireType: label === "map" ? WIRE.bytes : valueWireType,
       read,
       merge,
@@ -190,23 +178,23 @@ export class AnswerReader {
       finish: (members) => this.#finish(plan ?? this.#planOf(message, mode), members),
     };
   }
-
-  #valueReader(value: ValueShape, field: protobuf.Field | undefined): ReadValue {
-    if (value.kind === "scalar") return WIRE_SCALARS[value.proto].read;
-    // Uses the names of the request codec, which has chosen one where several names share a number.
-    const names = (field?.resolvedType as protobuf.Enum | null | undefined)?.valuesById ?? {};
-    const isClosed = value.kind === "enum" && value.isClosed;
-    return (cursor) => {
-      const number = cursor.uint32() | 0;
-      // An unknown number of an open enum stays a number.
-      return names[number] ?? (isClosed ? undefined : number);
-    };
-  }
 }
 
-function wireTypeOf(value: ValueShape): number {
-  if (value.kind === "scalar") return WIRE_SCALARS[value.proto].wireType;
-  return value.kind === "message" ? WIRE.bytes : WIRE.varint;
+/** Returns the JSON form of a field that the wire omits; undefined when the answer omits it too. */
+function zeroOf({ label, oneof, presence, required, value }: FieldShape, field: Pick<Field, "missing">): unknown {
+  // Collections are created for each message.
+  if (label !== "single" || oneof !== undefined || presence || required) return undefined;
+  return value.kind === "message" ? null : field.missing();
+}
+
+function valueReader(value: ScalarShape | EnumShape): ReadValue {
+  if (value.kind === "scalar") return WIRE_SCALARS[value.proto].read;
+  const { names, isClosed } = value;
+  return (cursor) => {
+    const number = cursor.uint32() | 0;
+    // An unknown number of an open enum stays a number.
+    return names.get(number) ?? (isClosed ? undefined : number);
+  };
 }
 
 /**
@@ -236,6 +224,7 @@ const NO_VALUE = Symbol("no value");
 
 interface Field {
   readonly label: FieldShape["label"];
+  readonly number: number;
   /** Index in the array of members. */
   readonly slot: number;
   /** Wire type of each value of the field; the values of a map are its entries. */
@@ -283,7 +272,8 @@ interface Plan {
   /** Fields with a single message, whose members are kept as arrays until the end of this message. */
   readonly messages: readonly Field[];
   readonly required: readonly number[];
-  readonly special: WellKnown | undefined;
+  /** Converts the members to a JSON form of its own. */
+  readonly toJson: ((fields: Fields) => Json) | undefined;
   /** True when everything it contains is small in number and has sorted keys, whatever the service sends. */
   readonly isFlat: boolean;
 }

@@ -9,50 +9,58 @@ import {
   logVerbosity,
   setLogVerbosity,
 } from "@grpc/grpc-js";
+import type { ServerAddress } from "./tls-identity.ts";
+
+export const asIs = (bytes: Buffer): Buffer => bytes;
 
 export const CONNECT_TIMEOUT_MS = 5_000;
 
-interface ClientOptions {
-  readonly address: string;
-  readonly credentials: ChannelCredentials;
-  readonly channel: ChannelOptions;
-}
-
-/** Creates a client whose connections are cut when the handshake takes too long. */
-export function makeClient({ address, credentials, channel }: ClientOptions): Client {
+/**
+ * Creates a client with connections of its own, which are cut when the handshake takes too long. It repeats nothing by itself
+ * and asks no proxy.
+ */
+export function makeClient(
+  { address, serverName }: ServerAddress,
+  credentials: ChannelCredentials,
+  options: ChannelOptions,
+): Client {
   // grpc-js prints headers that it cannot accept to stderr, with their values: nothing that a service sends may be logged.
   setLogVerbosity(logVerbosity.NONE);
-  const client: Client = new Client(
-    address,
-    new HandshakeDeadline({ credentials, channel: () => client.getChannel(), timeoutMs: CONNECT_TIMEOUT_MS }),
-    channel,
-  );
+  const client: Client = new Client(address, new HandshakeDeadline(credentials, () => client.getChannel()), {
+    "grpc.use_local_subchannel_pool": 1,
+    "grpc.enable_http_proxy": 0,
+    "grpc.enable_retries": 0,
+    "grpc.enable_channelz": 0,
+    "grpc.service_config_disable_resolution": 1,
+    ...(serverName !== undefined && {
+      "grpc.ssl_target_name_override": serverName,
+      "grpc.default_authority": serverName,
+    }),
+    ...options,
+  });
   return client;
 }
 
 type SecureConnector = ReturnType<ChannelCredentials["_createSecureConnector"]>;
 
-interface HandshakeOptions {
-  /** Credentials that secure the connections. */
-  readonly credentials: ChannelCredentials;
-  /** Returns the channel of the connections; called only once it connects. */
-  readonly channel: () => ChannelInterface;
-  /** Time limit for the TLS and HTTP/2 handshakes together, from the moment when the peer has accepted the connection. */
-  readonly timeoutMs: number;
-}
-
 /**
- * Credentials that cut a connection when the peer accepts it and then sends nothing: grpc-js would wait forever and make no
- * other connection meanwhile, so that a service that hung once would stay unreachable.
+ * Credentials that cut a connection when the peer accepts it and then sends nothing for the time of the TLS and HTTP/2
+ * handshakes: grpc-js would wait forever and make no other connection meanwhile, so that a service that hung once would stay
+ * unreachable.
  */
 class HandshakeDeadline extends ChannelCredentials {
   readonly #credentials: ChannelCredentials;
-  readonly #handshakes: Handshakes;
+  readonly #channel: () => ChannelInterface;
+  /** Functions that cut a handshake which is not known to have ended, with their timers. */
+  readonly #timers = new Map<() => void, ReturnType<typeof setTimeout>>();
+  /** A watch on a channel cannot be cancelled, so there is one for all handshakes. */
+  #isWatching = false;
 
-  constructor({ credentials, channel, timeoutMs }: HandshakeOptions) {
+  /** @param channel returns the channel of the connections; called only once it connects */
+  constructor(credentials: ChannelCredentials, channel: () => ChannelInterface) {
     super();
     this.#credentials = credentials;
-    this.#handshakes = new Handshakes(channel, timeoutMs);
+    this.#channel = channel;
   }
 
   override _isSecure(): boolean {
@@ -76,61 +84,33 @@ class HandshakeDeadline extends ChannelCredentials {
   #connect(socket: Socket, inner: SecureConnector): Promise<experimental.SecureConnectResult> {
     return new Promise((resolve, reject) => {
       let secured: Socket | undefined;
-      this.#handshakes.begin(() => {
+      const cut = (): void => {
+        this.#timers.delete(cut);
         reject(new Error("no handshake in time"));
         secured?.destroy();
         socket.destroy();
-      });
+      };
+      this.#timers.set(cut, setTimeout(cut, CONNECT_TIMEOUT_MS).unref());
+      if (!this.#isWatching) this.#look();
       inner.connect(socket).then((result) => {
         secured = result.socket;
         resolve(result);
       }, reject);
     });
   }
-}
-
-/** Handshakes of one channel that are not known to have ended. */
-class Handshakes {
-  readonly #channel: () => ChannelInterface;
-  readonly #timeoutMs: number;
-  /** Functions that cut a handshake, with their timers. */
-  readonly #timers = new Map<() => void, ReturnType<typeof setTimeout>>();
-  /** A watch on a channel cannot be cancelled, so there is one for all handshakes. */
-  #isWatching = false;
-
-  constructor(channel: () => ChannelInterface, timeoutMs: number) {
-    this.#channel = channel;
-    this.#timeoutMs = timeoutMs;
-  }
-
-  begin(cut: () => void): void {
-    const late = (): void => {
-      this.#timers.delete(cut);
-      cut();
-    };
-    const timer = setTimeout(late, this.#timeoutMs);
-    timer.unref();
-    this.#timers.set(cut, timer);
-    if (!this.#isWatching) this.#look();
-  }
 
   #look(): void {
     this.#isWatching = false;
     const channel = this.#channel();
     const state = channel.getConnectivityState(false);
-    if (state === connectivityState.READY) this.#end();
-    else if (state === connectivityState.SHUTDOWN) for (const cut of this.#end()) cut();
-    else if (this.#timers.size > 0) {
+    if (state === connectivityState.READY || state === connectivityState.SHUTDOWN) {
+      const cuts = [...this.#timers.keys()];
+      for (const timer of this.#timers.values()) clearTimeout(timer);
+      this.#timers.clear();
+      if (state === connectivityState.SHUTDOWN) for (const cut of cuts) cut();
+    } else if (this.#timers.size > 0) {
       this.#isWatching = true;
       channel.watchConnectivityState(state, Number.POSITIVE_INFINITY, () => this.#look());
     }
-  }
-
-  /** Forgets all handshakes and returns the functions that cut them. */
-  #end(): readonly (() => void)[] {
-    const cuts = [...this.#timers.keys()];
-    for (const timer of this.#timers.values()) clearTimeout(timer);
-    this.#timers.clear();
-    return cuts;
   }
 }

@@ -1,4 +1,5 @@
-import protobuf from "protobufjs";
+import { MessageCodec } from "../codec/message-codec.ts";
+import { declarationsOfText } from "../contract/proto-files.ts";
 import { AttemptFailed } from "../status.ts";
 import type { SystemConnections } from "./link.ts";
 
@@ -16,8 +17,12 @@ const TIMEOUT_MS = 1_000;
 const FRESH_MS = 5_000;
 const ANSWER_BYTES_MAX = 1_024;
 
-/** `ServingStatus` of grpc.health.v1, by number. */
-const SERVING_STATUS: readonly TargetHealth[] = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
+const CODEC = new MessageCodec(
+  declarationsOfText(`syntax = "proto3";
+message Request { string service = 1; }
+message Response { enum Status { UNKNOWN = 0; SERVING = 1; NOT_SERVING = 2; SERVICE_UNKNOWN = 3; } Status status = 1; }`),
+);
+const [REQUEST, RESPONSE] = [CODEC.shape("Request"), CODEC.shape("Response")];
 
 /** Asks one system for its health on demand; concurrent callers share one request. */
 export class HealthProbe {
@@ -42,7 +47,7 @@ export class HealthProbe {
 
 async function ask(link: SystemConnections, { service }: HealthCheck): Promise<TargetHealth> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
-  const bytes = Buffer.from(service === "" ? [] : protobuf.Writer.create().uint32(10).string(service).finish());
+  const bytes = CODEC.bytes(service === "" ? {} : { service }, REQUEST);
   try {
     if (!(await link.connect(signal))) return "UNREACHABLE";
     return readHealth(await link.unary({ path: PATH, bytes, deadline: Number.POSITIVE_INFINITY, signal }));
@@ -57,18 +62,12 @@ function healthOf({ origin, status }: AttemptFailed): TargetHealth {
   return status === "UNIMPLEMENTED" ? "UNIMPLEMENTED" : "UNKNOWN";
 }
 
-/** Reads the `status` (field 1, enum) of a HealthCheckResponse; returns UNKNOWN for anything else. */
+/** Reads the status of a HealthCheckResponse; returns UNKNOWN for anything else. */
 export function readHealth(answer: Uint8Array): TargetHealth {
   if (answer.length > ANSWER_BYTES_MAX) return "UNKNOWN";
-  let health: TargetHealth = "UNKNOWN";
   try {
-    const reader = protobuf.Reader.create(answer);
-    while (reader.pos < reader.len) {
-      const tag = reader.uint32();
-      if (tag === 8) health = SERVING_STATUS[reader.int32()] ?? "UNKNOWN";
-      else reader.skipType(tag & 7);
-    }
-    return health;
+    const { status } = CODEC.decode(answer, RESPONSE) as { readonly status: TargetHealth | number };
+    return typeof status === "number" ? "UNKNOWN" : status;
   } catch {
     return "UNKNOWN";
   }

@@ -1,15 +1,14 @@
 import {
   type ChannelInterface,
-  type ChannelOptions,
   type Client,
   type ClientReadableStream,
   connectivityState,
-  type InterceptingListener,
   Metadata,
   status,
 } from "@grpc/grpc-js";
+import { Refusal } from "../../../core/errors.ts";
 import { attemptFailed, type Begun, begunBy, notOneAnswer } from "../status.ts";
-import { CONNECT_TIMEOUT_MS, makeClient } from "./client.ts";
+import { asIs, CONNECT_TIMEOUT_MS, makeClient } from "./client.ts";
 import type { ServerAddress, SystemEndpoints } from "./tls-identity.ts";
 
 /** HTTP/2 pings that find a dead connection. */
@@ -41,24 +40,10 @@ const CHANGE_ANSWER_BYTES_MAX = 16_777_216;
 const RECONNECT_BACKOFF_MIN_MS = 100;
 const RECONNECT_BACKOFF_MAX_MS = 10_000;
 
-const STATE_NAMES = {
-  [connectivityState.IDLE]: "IDLE",
-  [connectivityState.CONNECTING]: "CONNECTING",
-  [connectivityState.READY]: "READY",
-  [connectivityState.TRANSIENT_FAILURE]: "TRANSIENT_FAILURE",
-  [connectivityState.SHUTDOWN]: "SHUTDOWN",
-} as const;
-
-export type ChannelState = (typeof STATE_NAMES)[connectivityState];
+export type ChannelState = keyof typeof connectivityState;
 
 /** Order of precedence: several connections together have the first of these states that one of them is in. */
-const BEST_FIRST = [
-  connectivityState.READY,
-  connectivityState.CONNECTING,
-  connectivityState.IDLE,
-  connectivityState.TRANSIENT_FAILURE,
-  connectivityState.SHUTDOWN,
-] as const;
+const BEST_FIRST = ["READY", "CONNECTING", "IDLE", "TRANSIENT_FAILURE", "SHUTDOWN"] as const;
 
 /** States that end an attempt to connect. */
 const SETTLED: ReadonlySet<connectivityState> = new Set([
@@ -73,39 +58,22 @@ const SETTLED: ReadonlySet<connectivityState> = new Set([
  */
 const ROUND_ROBIN = JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] });
 
-const asIs = (bytes: Buffer): Buffer => bytes;
-
-function channelOptions(
+function clientOf(
   { reach, maxMessageBytes, keepalive }: GrpcEndpoint,
   toolClass: ToolClass,
-  serverName?: string,
-): ChannelOptions {
-  const receivedBytesMax =
-    toolClass === "change" ? Math.max(CHANGE_ANSWER_BYTES_MAX, maxMessageBytes) : maxMessageBytes;
-  return {
-    "grpc.use_local_subchannel_pool": 1,
-    "grpc.enable_http_proxy": 0,
-    "grpc.enable_retries": 0,
-    "grpc.enable_channelz": 0,
-    "grpc.service_config_disable_resolution": 1,
+  server: ServerAddress,
+): Client {
+  return makeClient(server, reach.credentials, {
     ...(reach.servers.length > 1 && { "grpc.service_config": ROUND_ROBIN }),
     "grpc.max_send_message_length": maxMessageBytes,
-    "grpc.max_receive_message_length": receivedBytesMax,
+    "grpc.max_receive_message_length":
+      toolClass === "change" ? Math.max(CHANGE_ANSWER_BYTES_MAX, maxMessageBytes) : maxMessageBytes,
     "grpc.keepalive_time_ms": keepalive.intervalMs,
     "grpc.keepalive_timeout_ms": keepalive.timeoutMs,
     "grpc.keepalive_permit_without_calls": keepalive.withoutCalls ? 1 : 0,
     "grpc.initial_reconnect_backoff_ms": RECONNECT_BACKOFF_MIN_MS,
     "grpc.max_reconnect_backoff_ms": RECONNECT_BACKOFF_MAX_MS,
-    ...(serverName !== undefined && {
-      "grpc.ssl_target_name_override": serverName,
-      "grpc.default_authority": serverName,
-    }),
-  };
-}
-
-function clientOf(endpoint: GrpcEndpoint, toolClass: ToolClass, { address, serverName }: ServerAddress): Client {
-  const { credentials } = endpoint.reach;
-  return makeClient({ address, credentials, channel: channelOptions(endpoint, toolClass, serverName) });
+  });
 }
 
 /** Reads the state and optionally connects. Do not make a closed channel connect: grpc-js would reconnect forever. */
@@ -130,7 +98,7 @@ export class SystemConnections {
 
   state(): ChannelState {
     const states = new Set(this.#clients.map((client) => stateOf(client)));
-    return STATE_NAMES[BEST_FIRST.find((state) => states.has(state)) ?? connectivityState.IDLE];
+    return BEST_FIRST.find((state) => states.has(connectivityState[state])) ?? "IDLE";
   }
 
   readyCount(): number {
@@ -228,15 +196,9 @@ function settled(client: Client): Promise<boolean> {
 }
 
 /** Resolves to true as soon as one is connected, to false when all have failed. */
-function anySettles(clients: readonly Client[]): Promise<boolean> {
-  return new Promise((resolve, reject) => {
-    const all = clients.map((client) =>
-      settled(client).then((isReady) => {
-        if (isReady) resolve(true);
-      }),
-    );
-    Promise.all(all).then(() => resolve(false), reject);
-  });
+async function anySettles(clients: readonly Client[]): Promise<boolean> {
+  const attempts = clients.map(async (client) => (await settled(client)) || Promise.reject());
+  return Promise.any(attempts).catch(() => false);
 }
 
 /** Returns the result of `attempt`; false when it takes too long or the signal fires first. */
@@ -264,8 +226,6 @@ interface LinkRequest {
   readonly signal: AbortSignal;
 }
 
-type Call = ReturnType<ChannelInterface["createCall"]>;
-
 /**
  * Sends one request and returns the bytes of its one answer. Rejects with `AttemptFailed`. Uses the channel's call directly:
  * the client above it spends more on interceptors, emitters and stack traces, none of which is used here, than on the call.
@@ -275,7 +235,34 @@ function unaryCall(channel: ChannelInterface, request: LinkRequest): Promise<Buf
     const { path, bytes, metadata = new Metadata(), deadline, signal } = request;
     const call = channel.createCall(path, deadline, null, null, undefined);
     const cancel = (): void => call.cancelWithStatus(status.CANCELLED, "Cancelled on client");
-    call.start(metadata, new OneAnswer(call, { resolve, reject, signal, cancel }));
+    let begun: Begun = "not";
+    let answer: Buffer | undefined;
+    let hasMore = false;
+    let isOver = false;
+    call.start(metadata, {
+      onReceiveMetadata(headers) {
+        begun = begunBy(headers);
+      },
+      onReceiveMessage(message: Buffer) {
+        if (answer === undefined) {
+          answer = message;
+          // Without another read, a second message would hold back the end of the call.
+          call.startRead();
+          return;
+        }
+        hasMore = true;
+        call.cancelWithStatus(status.UNIMPLEMENTED, "Too many responses received");
+      },
+      onReceiveStatus(ended) {
+        if (isOver) return;
+        isOver = true;
+        signal.removeEventListener("abort", cancel);
+        if (hasMore) reject(notOneAnswer());
+        else if (ended.code !== status.OK) reject(attemptFailed(ended, begun));
+        else if (answer !== undefined) resolve(answer);
+        else reject(notOneAnswer());
+      },
+    });
     call.startRead();
     call.sendMessageWithContext({}, bytes);
     call.halfClose();
@@ -283,51 +270,96 @@ function unaryCall(channel: ChannelInterface, request: LinkRequest): Promise<Buf
   });
 }
 
-interface Settling {
-  readonly resolve: (answer: Buffer) => void;
-  readonly reject: (error: unknown) => void;
-  readonly signal: AbortSignal;
-  /** Listener on the signal, which is removed at the end. */
-  readonly cancel: () => void;
+export interface SystemChannelState {
+  readonly system: string;
+  readonly toolClass: ToolClass;
+  readonly state: ChannelState;
 }
 
-class OneAnswer implements InterceptingListener {
-  readonly #call: Call;
-  readonly #settling: Settling;
-  #begun: Begun = "not";
-  #answer: Buffer | undefined;
-  #hasMore = false;
-  #isOver = false;
+interface Opened {
+  readonly system: string;
+  readonly toolClass: ToolClass;
+  readonly link: SystemConnections;
+}
 
-  constructor(call: Call, settling: Settling) {
-    this.#call = call;
-    this.#settling = settling;
+const WORST_FIRST = ["SHUTDOWN", "TRANSIENT_FAILURE", "CONNECTING", "IDLE", "READY"] as const;
+
+/** All channels: one per system and tool class, lazily connected, reused until closed. */
+export class Channels {
+  readonly #endpoints: Map<string, GrpcEndpoint>;
+  readonly #opened = new Map<string, Opened>();
+  #closed = false;
+
+  constructor(endpoints: ReadonlyMap<string, GrpcEndpoint>) {
+    this.#endpoints = new Map(endpoints);
   }
 
-  onReceiveMetadata(headers: Metadata): void {
-    this.#begun = begunBy(headers);
+  /** Returns how the system is reached now. */
+  endpoint(system: string): GrpcEndpoint {
+    const endpoint = this.#endpoints.get(system);
+    if (endpoint === undefined) throw new Error(`no system ${system}`);
+    return endpoint;
   }
 
-  onReceiveMessage(message: Buffer): void {
-    if (this.#answer === undefined) {
-      this.#answer = message;
-      // Without another read, a second message would hold back the end of the call.
-      this.#call.startRead();
-      return;
+  link(system: string, toolClass: ToolClass): SystemConnections {
+    if (this.#closed) throw new Refusal("SHUTTING_DOWN", "The service is shutting down.");
+    const key = `${toolClass} ${system}`;
+    const known = this.#opened.get(key);
+    if (known !== undefined) return known.link;
+    const link = new SystemConnections(this.endpoint(system), toolClass);
+    this.#opened.set(key, { system, toolClass, link });
+    return link;
+  }
+
+  /**
+   * Switches the system to another endpoint. Opens new connections while the old ones stay, and only when that has succeeded
+   * directs new calls to them and closes the old ones, whose calls run to their end. Returns false, and changes nothing, when
+   * fewer of the new connections than of the old ones are ready, or when the channels are closed.
+   */
+  async replace(system: string, endpoint: GrpcEndpoint): Promise<boolean> {
+    const before = this.#linksOf(system);
+    if (!(await this.#exchange(before, endpoint))) return false;
+    this.#endpoints.set(system, endpoint);
+    // Links that were opened during the exchange still use the old endpoint.
+    await this.#exchange(
+      this.#linksOf(system).filter((link) => !before.includes(link)),
+      endpoint,
+    );
+    return true;
+  }
+
+  /** Returns the worst state of the system's channels; IDLE before the first call. */
+  state(system: string): ChannelState {
+    const states = this.#linksOf(system).map((link) => link.state());
+    return WORST_FIRST.find((state) => states.includes(state)) ?? "IDLE";
+  }
+
+  states(): readonly SystemChannelState[] {
+    return [...this.#opened.values()].map(({ system, toolClass, link }) => ({
+      system,
+      toolClass,
+      state: link.state(),
+    }));
+  }
+
+  /** Open calls run to their end; new ones are refused. */
+  close(): void {
+    this.#closed = true;
+    for (const { link } of this.#opened.values()) link.close();
+  }
+
+  async #exchange(links: readonly SystemConnections[], endpoint: GrpcEndpoint): Promise<boolean> {
+    const pairs = links.map((link) => ({ link, successor: new SystemConnections(endpoint, link.toolClass) }));
+    const work = pairs.map(async ({ link, successor }) => (await successor.connectAll()) >= link.readyCount());
+    const isAsGood = (await Promise.all(work)).every((good) => good);
+    for (const { link, successor } of pairs) {
+      if (isAsGood && !this.#closed) link.becomes(successor);
+      else successor.close();
     }
-    this.#hasMore = true;
-    this.#call.cancelWithStatus(status.UNIMPLEMENTED, "Too many responses received");
+    return isAsGood && !this.#closed;
   }
 
-  onReceiveStatus(ended: Parameters<InterceptingListener["onReceiveStatus"]>[0]): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    const { resolve, reject, signal, cancel } = this.#settling;
-    signal.removeEventListener("abort", cancel);
-    const answer = this.#answer;
-    if (this.#hasMore) reject(notOneAnswer());
-    else if (ended.code !== status.OK) reject(attemptFailed(ended, this.#begun));
-    else if (answer !== undefined) resolve(answer);
-    else reject(notOneAnswer());
+  #linksOf(system: string): readonly SystemConnections[] {
+    return [...this.#opened.values()].filter((opened) => opened.system === system).map(({ link }) => link);
   }
 }

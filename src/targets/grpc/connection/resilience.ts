@@ -1,5 +1,4 @@
-import { BrokenCircuitError, CircuitState, ConsecutiveBreaker, circuitBreaker, handleWhen } from "cockatiel";
-import { AttemptFailed, circuitOpen, type FailedCall, systemBusy } from "../status.ts";
+import { AttemptFailed, circuitOpen, type FailedCall, type Origin, systemBusy } from "../status.ts";
 
 /** Limits on the cost of one system's failures. */
 export interface ResilienceLimits {
@@ -29,13 +28,6 @@ const BUSY_RETRY_AFTER_MS = 1_000;
 const BUDGET_TOKENS_MAX = 10;
 const BUDGET_TOKENS_PER_CALL = 0.1;
 
-const CIRCUITS: Readonly<Record<CircuitState, Circuit>> = {
-  [CircuitState.Closed]: "closed",
-  [CircuitState.Open]: "open",
-  [CircuitState.Isolated]: "open",
-  [CircuitState.HalfOpen]: "half-open",
-};
-
 export interface GuardedCall<T> extends FailedCall {
   /** Makes one attempt. Rejects with `AttemptFailed` when there is no answer. */
   attempt(): Promise<T>;
@@ -49,25 +41,18 @@ type Outcome<T> = { readonly answer: T } | { readonly failed: AttemptFailed };
 export class Resilience {
   readonly #limits: ResilienceLimits;
   readonly #random: () => number;
-  readonly #circuit;
+  readonly #breaker: CircuitBreaker;
   #underWay = 0;
-  /** True when an error has occurred and no answer since. Only then does the circuit need to see every attempt. */
-  #isTroubled = false;
-  #faults = 0;
   #tokens = BUDGET_TOKENS_MAX;
 
   constructor(limits: ResilienceLimits, random: () => number) {
     this.#limits = limits;
     this.#random = random;
-    // Only connection errors count: a service that answers, with whatever status, is available.
-    this.#circuit = circuitBreaker(
-      handleWhen((error) => error instanceof AttemptFailed && error.origin === "transport"),
-      { halfOpenAfter: limits.circuitOpenMs, breaker: new ConsecutiveBreaker(limits.circuitFailuresMax) },
-    );
+    this.#breaker = new CircuitBreaker(limits);
   }
 
   get circuit(): Circuit {
-    return CIRCUITS[this.#circuit.state];
+    return this.#breaker.state;
   }
 
   /** Returns the answer. Rejects with the last `AttemptFailed`, or with a `Refusal` when nothing was attempted. */
@@ -78,20 +63,9 @@ export class Resilience {
     try {
       let last: AttemptFailed | undefined;
       for (let made = 0; ; made += 1) {
-        if (this.#isTroubled) {
-          const outcome = await this.#through(call, last);
-          if ("answer" in outcome) return outcome.answer;
-          last = outcome.failed;
-        } else {
-          // While there are no errors, the end of an attempt is reported to the circuit only when it changes something.
-          try {
-            const answer = await call.attempt();
-            if (this.#isTroubled) await this.#tell(undefined);
-            return answer;
-          } catch (error) {
-            last = await this.#noted(error);
-          }
-        }
+        const outcome = await this.#attempt(call, last);
+        if ("answer" in outcome) return outcome.answer;
+        last = outcome.failed;
         if (!this.#mayRepeat(call, last, made)) throw last;
         await pause(this.#backoffMs(made), call.signal);
         if (call.signal.aborted) throw last;
@@ -101,56 +75,24 @@ export class Resilience {
     }
   }
 
-  /** Records how an attempt failed that did not go through the circuit. */
-  async #noted(error: unknown): Promise<AttemptFailed> {
-    if (!(error instanceof AttemptFailed)) throw error;
-    if (error.origin === "transport") {
-      // Set before the circuit is notified: an answer that arrives in between must be reported to it, too.
-      this.#isTroubled = true;
-      this.#faults += 1;
-      await this.#tell(error);
-    } else if (error.origin === "service" && this.#isTroubled) await this.#tell(undefined);
-    return error;
-  }
-
-  async #tell(fault: AttemptFailed | undefined): Promise<void> {
-    // An attempt that started before the circuit opened says nothing about whether it may close.
-    if (this.#circuit.state !== CircuitState.Closed) return;
-    await this.#watched(async () => {
-      if (fault !== undefined) throw fault;
-    }).catch(() => {});
-  }
-
-  /** Runs the work through the circuit. */
-  async #watched<T>(work: () => Promise<T>): Promise<T> {
-    let faults = this.#faults;
+  /** Makes one attempt. When the circuit rejects a retry, throws the failure before it. */
+  async #attempt<T>(call: GuardedCall<T>, before: AttemptFailed | undefined): Promise<Outcome<T>> {
+    const entry = this.#breaker.enter();
+    // While one call probes a half-open circuit, other calls do not wait for it: with a connection, they bypass it.
+    const isRejected = entry === "open" || (entry === "half-open" && !call.connected());
+    if (isRejected) throw before ?? circuitOpen(call, this.#limits.circuitOpenMs);
+    let ended: Origin | "answer" = "local";
     try {
-      const done = await this.#circuit.execute(async () => {
-        const result = await work();
-        faults = this.#faults;
-        return result;
-      });
-      if (this.#faults === faults && this.#circuit.state === CircuitState.Closed) this.#isTroubled = false;
-      return done;
+      const answer = await call.attempt();
+      ended = "answer";
+      return { answer };
     } catch (error) {
-      this.#faults += 1;
-      this.#isTroubled = true;
-      throw error;
+      if (!(error instanceof AttemptFailed)) throw error;
+      ended = error.origin;
+      return { failed: error };
+    } finally {
+      this.#breaker.left(entry, ended);
     }
-  }
-
-  /** Makes one attempt through the circuit. When the circuit rejects a retry, throws the failure before it. */
-  async #through<T>(call: GuardedCall<T>, before: AttemptFailed | undefined): Promise<Outcome<T>> {
-    try {
-      // While one call probes a half-open circuit, other calls do not wait for it: with a connection, they bypass the
-      // circuit.
-      if (this.#circuit.state !== CircuitState.HalfOpen) return await this.#watched(() => outcomeOf(call));
-      if (call.connected()) return await outcomeOf(call);
-    } catch (error) {
-      if (error instanceof AttemptFailed) return { failed: error };
-      if (!(error instanceof BrokenCircuitError)) throw error;
-    }
-    throw before ?? circuitOpen(call, this.#limits.circuitOpenMs);
   }
 
   #mayRepeat({ safe, signal }: FailedCall, { origin, status, begun }: AttemptFailed, made: number): boolean {
@@ -166,13 +108,50 @@ export class Resilience {
   }
 }
 
-/** Returns a service's own error as an outcome; throws only when the service did not answer, for the circuit to see. */
-async function outcomeOf<T>(call: GuardedCall<T>): Promise<Outcome<T>> {
-  try {
-    return { answer: await call.attempt() };
-  } catch (error) {
-    if (error instanceof AttemptFailed && error.origin === "service") return { failed: error };
-    throw error;
+/** Opens after consecutive connection errors. A service that answers, with whatever status, is available. */
+class CircuitBreaker {
+  readonly #limits: ResilienceLimits;
+  #state: Circuit = "closed";
+  #failures = 0;
+  /** True once an open circuit has been open long enough for a probe. */
+  #isRested = false;
+
+  constructor(limits: ResilienceLimits) {
+    this.#limits = limits;
+  }
+
+  get state(): Circuit {
+    return this.#state;
+  }
+
+  /** Starts an attempt: returns the state that it meets, or that it is the probe of an open circuit. */
+  enter(): Circuit | "probe" {
+    if (this.#state !== "open" || !this.#isRested) return this.#state;
+    this.#state = "half-open";
+    return "probe";
+  }
+
+  /** Records how an attempt ended. */
+  left(entry: Circuit | "probe", ended: Origin | "answer"): void {
+    if (entry === "probe") {
+      if (ended === "transport") this.#open();
+      else this.#state = "closed";
+    } else if (this.#state === "closed") {
+      // An attempt that met another state says nothing about whether the circuit may close.
+      if (ended === "transport") this.#failures += 1;
+      else if (ended !== "local") this.#failures = 0;
+      if (this.#failures >= this.#limits.circuitFailuresMax) this.#open();
+    }
+  }
+
+  #open(): void {
+    this.#state = "open";
+    this.#failures = 0;
+    this.#isRested = false;
+    const rested = (): void => {
+      this.#isRested = true;
+    };
+    setTimeout(rested, this.#limits.circuitOpenMs).unref();
   }
 }
 

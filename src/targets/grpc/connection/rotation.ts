@@ -104,7 +104,7 @@ export class CertificateRotation {
     try {
       await this.#compare();
     } catch (error) {
-      this.#refuse({ print: "", reason: reasonOf(error) });
+      this.#refuse("", reasonOf(error));
     } finally {
       this.#looking = false;
     }
@@ -123,7 +123,7 @@ export class CertificateRotation {
     if (reach === undefined) return;
     if (!(await this.#options.adopt(reach))) {
       if (this.#isClosed) return;
-      this.#refuse({ print, reason: "no connection could be made with it", reach });
+      this.#refuse(print, "no connection could be made with it", reach);
       clearTimeout(this.#again);
       this.#again = setTimeout(() => this.#settle(), CONNECT_AGAIN_MS);
       this.#again.unref();
@@ -139,7 +139,7 @@ export class CertificateRotation {
     try {
       return this.#options.source.read();
     } catch (error) {
-      this.#refuse({ print: "", reason: `a file cannot be read (${systemCode(error)})` });
+      this.#refuse("", `a file cannot be read (${systemCode(error)})`);
       return undefined;
     }
   }
@@ -149,23 +149,15 @@ export class CertificateRotation {
       const reach = this.#options.read(tls);
       const fault = timeFault(reach, this.#options.now());
       if (fault === undefined) return reach;
-      this.#refuse({ print, reason: fault, reach });
+      this.#refuse(print, fault, reach);
     } catch (error) {
-      this.#refuse({ print, reason: reasonOf(error) });
+      this.#refuse(print, reasonOf(error));
     }
     return undefined;
   }
 
   /** Reports a refused set when it is seen a second time, and then not again. */
-  #refuse({
-    print,
-    reason,
-    reach,
-  }: {
-    readonly print: string;
-    readonly reason: string;
-    readonly reach?: SystemEndpoints;
-  }): void {
+  #refuse(print: string, reason: string, reach?: SystemEndpoints): void {
     if (this.#refused?.print !== print) {
       this.#refused = { print, reported: false };
       this.#settle();

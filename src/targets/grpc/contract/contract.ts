@@ -1,15 +1,21 @@
 import { sha256Hex } from "../../../core/digest.ts";
 import { errorText } from "../../../core/error-text.ts";
-import { StartupError } from "../../../core/errors.ts";
+import { type Fault, StartupError } from "../../../core/errors.ts";
 import { listed, nearest } from "../../../core/nearest.ts";
-import type { GrpcTarget } from "../../../core/types.ts";
-import { RequestCodec } from "../codec/codec.ts";
-import { AnyTypes } from "./any-types.ts";
-import type { Declarations, MethodDeclaration } from "./declarations.ts";
+import type { GrpcTarget, Json, Tool } from "../../../core/types.ts";
+import { fieldBudget } from "../codec/answer-reader.ts";
+import { type Difference, type EncodedMessage, MessageCodec } from "../codec/message-codec.ts";
+import {
+  type Declarations,
+  type FieldShape,
+  type MessageShape,
+  type MethodDeclaration,
+  reachable,
+  type ValueShape,
+} from "./declarations.ts";
 import { declarationsOf, readDescriptorSet, readFileDescriptor } from "./file-descriptors.ts";
-import { type FieldShape, type MessageShape, MessageShapes, reachable, type ValueShape } from "./message-shape.ts";
 import { readProtoFiles } from "./proto-files.ts";
-import { type ResponseCodec, WireTypes } from "./wire-types.ts";
+import { listShape, outputSchemaNotes } from "./schema-faults.ts";
 
 /** Source of one system's contract: proto files, a descriptor set, or the answers of its reflection service. */
 export interface ProtoSource {
@@ -36,8 +42,17 @@ export interface Method {
   readonly responseStream: boolean;
   readonly requestShape: MessageShape;
   readonly responseShape: MessageShape;
-  readonly request: RequestCodec;
-  readonly response: ResponseCodec;
+  readonly request: {
+    encode(input: unknown): EncodedMessage | Difference;
+    /** Returns the bytes of a message that `encode` has returned. */
+    bytes(message: unknown): Buffer;
+  };
+  readonly response: {
+    /** Throws when the bytes are not a valid message of the type. */
+    decode(bytes: Buffer): Json;
+    /** Decodes the messages of a stream. The limits of one message apply to all of them together. */
+    decodeAll(messages: readonly Buffer[]): readonly Json[];
+  };
 }
 
 /** Source of a contract, for the operator. */
@@ -50,9 +65,7 @@ export class Contract {
   /** The hash that the configuration requires. */
   readonly pin: string | undefined;
   readonly #declarations: Declarations;
-  readonly #shapes: MessageShapes;
-  readonly #wire: WireTypes;
-  readonly #anyTypes: AnyTypes;
+  readonly #codec: MessageCodec;
   readonly #methods = new Map<string, Method | string>();
   readonly #used = new Map<string, UsedMethod>();
 
@@ -66,10 +79,8 @@ export class Contract {
     this.origin = originOf(source);
     this.pin = source.contractSha256;
     this.#declarations = read(system, source);
-    this.#shapes = new MessageShapes(this.#declarations, source.anyTypes);
-    this.#wire = new WireTypes(this.#declarations);
-    this.#anyTypes = new AnyTypes(source.anyTypes ?? [], { shapes: this.#shapes, wire: this.#wire });
-    const { problems } = this.#anyTypes;
+    this.#codec = new MessageCodec(this.#declarations, source.anyTypes);
+    const { problems } = this.#codec.anyTypes;
     if (problems.length > 0) throw new StartupError(problems.map((text) => `systems.${system}.anyTypes: ${text}`));
   }
 
@@ -86,7 +97,7 @@ export class Contract {
 
   /** Returns the hash of the contract, as far as it is used by the methods requested so far. */
   sha256(): string {
-    return contractSha256(this.#used.values(), this.#anyTypes.shapes());
+    return contractSha256(this.#used.values(), this.#codec.anyTypes.shapes);
   }
 
   #make(service: string, name: string): Method | string {
@@ -107,8 +118,9 @@ export class Contract {
   }
 
   #carried(path: string, declared: MethodDeclaration): Method | string {
-    const request = this.#shapes.find(declared.request);
-    const response = this.#shapes.find(declared.response);
+    const codec = this.#codec;
+    const request = this.#declarations.messages.get(declared.request);
+    const response = this.#declarations.messages.get(declared.response);
     if (request === undefined || response === undefined) return `${path.slice(1)} has a message of unknown type`;
     const faults = [...reachable(request, response)].flatMap((message) => message.unsupported);
     if (faults.length > 0) return listed(faults);
@@ -118,8 +130,17 @@ export class Contract {
       responseStream: declared.responseStream,
       requestShape: request,
       responseShape: response,
-      request: new RequestCodec(request, this.#wire.request(request), this.#anyTypes.sent),
-      response: this.#wire.response(response, this.#anyTypes.received),
+      request: {
+        encode: (input) => codec.encode(input, request),
+        bytes: (message) => codec.bytes(message, request),
+      },
+      response: {
+        decode: (bytes) => codec.decode(bytes, response),
+        decodeAll: (messages) => {
+          const budget = fieldBudget();
+          return messages.map((bytes) => codec.decode(bytes, response, budget));
+        },
+      },
     };
   }
 }
@@ -200,19 +221,13 @@ function methodForm({ path, declared, request, response }: UsedMethod): readonly
   return [path, request.fullName, response.fullName, declared.requestStream, declared.responseStream];
 }
 
-function messageForm({ fullName, fields, oneofOf, oneofs }: MessageShape): readonly unknown[] {
+function messageForm({ fullName, fields }: MessageShape): readonly unknown[] {
   const inOrder = [...fields].sort(([, left], [, right]) => left.number - right.number);
-  return [
-    fullName,
-    inOrder.map(([name, field]) => {
-      const oneof = oneofOf.get(name);
-      return fieldForm(name, field, oneof !== undefined && oneofs.has(oneof) ? oneof : null);
-    }),
-  ];
+  return [fullName, inOrder.map(([name, field]) => fieldForm(name, field))];
 }
 
-function fieldForm(name: string, field: FieldShape, oneof: string | null): readonly unknown[] {
-  return [field.number, name, field.label, field.key ?? null, typeForm(field.value), field.presence, oneof];
+function fieldForm(name: string, { number, label, key, value, presence, oneof }: FieldShape): readonly unknown[] {
+  return [number, name, label, key ?? null, typeForm(value), presence, oneof ?? null];
 }
 
 function typeForm(value: ValueShape): string {
@@ -222,4 +237,63 @@ function typeForm(value: ValueShape): string {
 
 function enumForm(numbers: ReadonlyMap<string, number>): readonly (readonly [string, number])[] {
   return [...numbers].sort(([left, one], [right, other]) => one - other || compare(left, right));
+}
+
+/** The part of one system's contract that tools use. */
+export interface ContractState {
+  readonly system: string;
+  readonly origin: ContractOrigin;
+  /** Hex SHA-256 of the part that the bound tools use. */
+  readonly sha256: string;
+  readonly isPinned: boolean;
+}
+
+/** An observation that is not an error. */
+export interface ContractNote {
+  readonly tool: string;
+  readonly field: string;
+  readonly message: string;
+}
+
+export interface ContractReport {
+  readonly contracts: readonly ContractState[];
+  readonly notes: readonly ContractNote[];
+  /** Contracts that differ from the ones that the configuration pins. */
+  readonly problems: readonly string[];
+}
+
+/** Reports the contracts and how well the tools fit them. Call it once all tools are bound: only what they use counts. */
+export function contractReport(contracts: readonly Contract[], tools: readonly Tool[]): ContractReport {
+  const bySystem = new Map(contracts.map((contract) => [contract.system, contract]));
+  const states = contracts.map((contract) => ({ contract, sha256: contract.sha256() }));
+  return {
+    contracts: states.map(({ contract: { system, origin, pin }, sha256 }) => ({
+      system,
+      origin,
+      sha256,
+      isPinned: pin !== undefined,
+    })),
+    notes: tools.flatMap((tool) => notesOf(tool, bySystem).map((note) => ({ tool: tool.name, ...note }))),
+    problems: states.flatMap(({ contract, sha256 }) => pinProblem(contract, sha256)),
+  };
+}
+
+function pinProblem({ system, origin, pin }: Contract, sha256: string): readonly string[] {
+  if (pin === undefined || pin === sha256) return [];
+  return [
+    `systems.${system}.contractSha256: the contract is not the pinned one: pinned sha256:${pin}, the ${origin} now ${
+      origin === "proto files" ? "give" : "gives"
+    } sha256:${sha256} for the tools that are registered; look at what has changed in the messages or the tools, and if it is right, pin the new hash`,
+  ];
+}
+
+function notesOf(tool: Tool, contracts: ReadonlyMap<string, Contract>): readonly Fault[] {
+  const { target } = tool;
+  if (!("grpc" in target)) return [];
+  const method = contracts.get(target.system)?.method(target);
+  return typeof method === "object" ? outputSchemaNotes(tool.output, answerShape(method)) : [];
+}
+
+function answerShape({ responseStream, responseShape }: Method): MessageShape {
+  return responseStream ? listShape(responseShape) : responseShape;
 }

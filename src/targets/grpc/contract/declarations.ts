@@ -1,34 +1,52 @@
-/** The scalar types of the proto language, by its own names. */
-export type ProtoScalar =
-  | "string"
-  | "bool"
-  | "bytes"
-  | "int32"
-  | "sint32"
-  | "sfixed32"
-  | "uint32"
-  | "fixed32"
-  | "int64"
-  | "sint64"
-  | "sfixed64"
-  | "uint64"
-  | "fixed64"
-  | "float"
-  | "double";
+/** The scalar types of the proto language by its own names, and the kind of JSON that each accepts. */
+const SCALARS = {
+  string: "string",
+  bool: "bool",
+  bytes: "bytes",
+  int32: "int32",
+  sint32: "int32",
+  sfixed32: "int32",
+  uint32: "int32",
+  fixed32: "int32",
+  int64: "int64",
+  sint64: "int64",
+  sfixed64: "int64",
+  uint64: "int64",
+  fixed64: "int64",
+  float: "float",
+  double: "double",
+} as const;
 
-export type TypeDeclaration =
-  | { readonly kind: "scalar"; readonly scalar: ProtoScalar }
-  | { readonly kind: "enum" | "message"; readonly fullName: string };
+export type ProtoScalar = keyof typeof SCALARS;
 
-export interface FieldDeclaration {
-  /** The name in JSON: lowerCamelCase, or the value of `json_name`. */
-  readonly name: string;
+/** Scalar kinds that differ in the JSON they accept; the 32-bit and the 64-bit integers count as one kind each. */
+export type Scalar = (typeof SCALARS)[ProtoScalar];
+
+export const PROTO_SCALARS = Object.keys(SCALARS) as readonly ProtoScalar[];
+
+export const ANY = "google.protobuf.Any";
+
+export type ScalarShape = { readonly kind: "scalar"; readonly scalar: Scalar; readonly proto: ProtoScalar };
+
+export interface EnumShape {
+  readonly kind: "enum";
+  readonly fullName: string;
+  readonly numbers: ReadonlyMap<string, number>;
+  /** The name that is printed for each number: the first of several. */
+  readonly names: ReadonlyMap<number, string>;
+  /** True when a reader treats a field with an unknown number as not set; proto2 enums are closed. */
+  readonly isClosed: boolean;
+}
+
+/** Type of a field, of its elements or of the map's values. */
+export type ValueShape = ScalarShape | EnumShape | { readonly kind: "message"; readonly message: MessageShape };
+
+export interface FieldShape {
   readonly number: number;
   readonly label: "single" | "repeated" | "map";
   /** Type of a map's keys. */
   readonly key?: ProtoScalar;
-  /** Type of the field, of its elements or of the map's values. */
-  readonly type: TypeDeclaration;
+  readonly value: ValueShape;
   /** True when the wire distinguishes unset from set to zero: fields declared `optional`, and every proto2 field. */
   readonly presence: boolean;
   readonly required: boolean;
@@ -37,19 +55,17 @@ export interface FieldDeclaration {
   readonly oneof?: string;
 }
 
-export interface MessageDeclaration {
+/** A message as the contract declares it. Recursive messages refer to themselves. */
+export interface MessageShape {
   readonly fullName: string;
-  readonly fields: readonly FieldDeclaration[];
-  /** Fields that cannot be carried, with the reason. */
+  /** By their names in JSON: lowerCamelCase, or the value of `json_name`. */
+  readonly fields: ReadonlyMap<string, FieldShape>;
+  /** Names of the oneofs. */
+  readonly oneofs: ReadonlySet<string>;
+  /** Fields that this version cannot carry, with the reason. */
   readonly unsupported: readonly string[];
-}
-
-export interface EnumDeclaration {
-  readonly fullName: string;
-  /** In the order of the contract; the first of several names for one number is the one that is printed. */
-  readonly values: readonly (readonly [name: string, number: number])[];
-  /** True when a reader treats a field with an unknown number as not set; proto2 enums are closed. */
-  readonly isClosed: boolean;
+  /** Full names of the messages that it may hold; only set for google.protobuf.Any. */
+  readonly anyTypes?: readonly string[];
 }
 
 export interface MethodDeclaration {
@@ -63,14 +79,13 @@ export interface MethodDeclaration {
 
 /** The declarations of a contract, regardless of its source: everything by its full name, without a leading dot. */
 export interface Declarations {
-  readonly messages: ReadonlyMap<string, MessageDeclaration>;
-  readonly enums: ReadonlyMap<string, EnumDeclaration>;
+  readonly messages: ReadonlyMap<string, DeclaredMessage>;
   /** Service name → method name → method. */
   readonly services: ReadonlyMap<string, ReadonlyMap<string, MethodDeclaration>>;
 }
 
 /** A field that was read, or the reason why it cannot be carried. */
-export type ReadField = FieldDeclaration | { readonly name: string; readonly because: string };
+export type ReadField = { readonly name: string } & (FieldShape | { readonly because: string });
 
 const PLAIN_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const NAME_CHARS_MAX = 256;
@@ -88,30 +103,66 @@ function nameFault(name: string): string | undefined {
   return undefined;
 }
 
-/**
- * Returns a message with the fields that can be carried. The others are listed, because a call must not lose them silently.
- */
-export function messageOf(fullName: string, read: readonly ReadField[]): MessageDeclaration {
-  const fields: FieldDeclaration[] = [];
-  const unsupported: string[] = [];
-  const names = new Set<string>();
-  const numbers = new Set<number>();
-  for (const field of read) {
-    const because = "because" in field ? field.because : nameFault(field.name);
-    if (because !== undefined) unsupported.push(`${fullName}.${field.name} ${because}`);
-    else if (names.has(field.name)) unsupported.push(`${fullName}.${field.name} is the JSON name of two fields`);
-    else if ("number" in field && numbers.has(field.number)) {
-      unsupported.push(`${fullName}.${field.name} has the number of another field`);
-    } else if ("number" in field) {
-      fields.push(field);
-      numbers.add(field.number);
+export function scalarShape(proto: ProtoScalar): ScalarShape {
+  return { kind: "scalar", scalar: SCALARS[proto], proto };
+}
+
+/** @param values in the order of the contract */
+export function enumShape(
+  fullName: string,
+  values: readonly (readonly [name: string, number: number])[],
+  isClosed: boolean,
+): EnumShape {
+  const names = new Map<number, string>();
+  for (const [name, number] of values) if (!names.has(number)) names.set(number, name);
+  return { kind: "enum", fullName, numbers: new Map(values), names, isClosed };
+}
+
+/** A message that a reader of contracts fills once all messages exist, because their fields refer to each other. */
+export class DeclaredMessage implements MessageShape {
+  readonly fullName: string;
+  readonly fields = new Map<string, FieldShape>();
+  readonly oneofs = new Set<string>();
+  readonly unsupported: string[] = [];
+  /** Set for google.protobuf.Any, by the configuration. */
+  anyTypes?: readonly string[];
+
+  constructor(fullName: string) {
+    this.fullName = fullName;
+  }
+
+  /** Sets the fields that can be carried. The others are listed, because a call must not lose them silently. */
+  fill(read: readonly ReadField[]): void {
+    const names = new Set<string>();
+    const numbers = new Set<number>();
+    for (const { name, ...field } of read) {
+      const because = "because" in field ? field.because : nameFault(name);
+      if (because !== undefined) this.#lose(name, because);
+      else if (names.has(name)) this.#lose(name, "is the JSON name of two fields");
+      else if ("number" in field && numbers.has(field.number)) this.#lose(name, "has the number of another field");
+      else if ("number" in field) {
+        this.fields.set(name, field);
+        numbers.add(field.number);
+        if (field.oneof !== undefined) this.oneofs.add(field.oneof);
+      }
+      names.add(name);
     }
-    names.add(field.name);
+    for (const oneof of this.oneofs) {
+      const because = names.has(oneof) ? "is the name of a oneof and of a field" : nameFault(oneof);
+      if (because !== undefined) this.#lose(oneof, because);
+    }
   }
-  for (const oneof of new Set(fields.map((field) => field.oneof))) {
-    if (oneof === undefined) continue;
-    const because = names.has(oneof) ? "is the name of a oneof and of a field" : nameFault(oneof);
-    if (because !== undefined) unsupported.push(`${fullName}.${oneof} ${because}`);
+
+  #lose(name: string, because: string): void {
+    this.unsupported.push(`${this.fullName}.${name} ${because}`);
   }
-  return { fullName, fields, unsupported };
+}
+
+/** Returns every message that can occur inside these, including themselves. */
+export function reachable(...shapes: readonly MessageShape[]): ReadonlySet<MessageShape> {
+  const seen = new Set<MessageShape>(shapes);
+  for (const message of seen) {
+    for (const { value } of message.fields.values()) if (value.kind === "message") seen.add(value.message);
+  }
+  return seen;
 }

@@ -1,28 +1,33 @@
-import protobuf from "protobufjs";
-import descriptorJson from "protobufjs/google/protobuf/descriptor.json" with { type: "json" };
-import { StrictReader } from "../codec/strict-reader.ts";
+import { type FieldBudget, fieldBudget } from "../codec/answer-reader.ts";
+import { MessageCodec } from "../codec/message-codec.ts";
 import {
   type Declarations,
-  type EnumDeclaration,
+  DeclaredMessage,
+  type EnumShape,
+  enumShape,
   jsonNameOf,
-  type MessageDeclaration,
   type MethodDeclaration,
-  messageOf,
+  PROTO_SCALARS,
   type ProtoScalar,
   type ReadField,
-  type TypeDeclaration,
+  scalarShape,
+  type ValueShape,
 } from "./declarations.ts";
+import { descriptorDeclarations } from "./proto-files.ts";
 
 export const DESCRIPTOR_FILES_MAX = 2_000;
 export const DESCRIPTOR_BYTES_MAX = 33_554_432;
+/** Fields of all descriptors in a set; a set of the maximum size that protoc has made has fewer. */
+const DESCRIPTOR_FIELDS_MAX = 16_000_000;
 const MESSAGE_DEPTH_MAX = 64;
 
-interface Options {
-  readonly options?: { readonly features?: FeatureSet };
+/** A descriptor, with the fields that are read. */
+interface Descriptor<Options extends object = object> {
+  readonly name?: string;
+  readonly options?: (Options & { readonly features?: FeatureSet | null }) | null;
 }
 
-interface FieldDescriptor extends Options {
-  readonly name?: string;
+interface FieldDescriptor extends Descriptor<{ readonly packed?: boolean }> {
   readonly number?: number;
   readonly label?: string;
   readonly type?: string;
@@ -30,63 +35,53 @@ interface FieldDescriptor extends Options {
   readonly jsonName?: string;
   readonly oneofIndex?: number;
   readonly proto3Optional?: boolean;
-  readonly options?: { readonly packed?: boolean; readonly features?: FeatureSet };
 }
 
-interface EnumDescriptor extends Options {
-  readonly name?: string;
-  readonly value?: readonly { readonly name?: string; readonly number?: number }[];
+interface EnumDescriptor extends Descriptor {
+  readonly value: readonly { readonly name?: string; readonly number?: number }[];
 }
 
-interface MessageDescriptor extends Options {
-  readonly name?: string;
-  readonly field?: readonly FieldDescriptor[];
-  readonly nestedType?: readonly MessageDescriptor[];
-  readonly enumType?: readonly EnumDescriptor[];
-  readonly oneofDecl?: readonly { readonly name?: string; readonly options?: { readonly features?: FeatureSet } }[];
-  readonly options?: { readonly mapEntry?: boolean; readonly features?: FeatureSet };
+interface MessageDescriptor extends Descriptor<{ readonly mapEntry?: boolean }> {
+  readonly field: readonly FieldDescriptor[];
+  readonly nestedType: readonly MessageDescriptor[];
+  readonly enumType: readonly EnumDescriptor[];
+  readonly oneofDecl: readonly Descriptor[];
 }
 
-interface MethodDescriptor {
-  readonly name?: string;
+interface MethodDescriptor extends Descriptor {
   readonly inputType?: string;
   readonly outputType?: string;
   readonly clientStreaming?: boolean;
   readonly serverStreaming?: boolean;
 }
 
-/** A `FileDescriptorProto`, with the fields that are read. */
-interface FileDescriptor extends Options {
-  readonly name?: string;
+interface FileDescriptor extends Descriptor {
   readonly package?: string;
-  readonly dependency?: readonly string[];
-  readonly messageType?: readonly MessageDescriptor[];
-  readonly enumType?: readonly EnumDescriptor[];
-  readonly service?: readonly { readonly name?: string; readonly method?: readonly MethodDescriptor[] }[];
+  readonly dependency: readonly string[];
+  readonly messageType: readonly MessageDescriptor[];
+  readonly enumType: readonly EnumDescriptor[];
+  readonly service: readonly (Descriptor & { readonly method: readonly MethodDescriptor[] })[];
   readonly syntax?: string;
-  readonly edition?: string | number;
+  readonly edition?: string;
 }
 
-const descriptors = protobuf.Root.fromJSON(descriptorJson);
-const FILE = descriptors.lookupType("google.protobuf.FileDescriptorProto");
-const FILE_SET = descriptors.lookupType("google.protobuf.FileDescriptorSet");
+let known: MessageCodec | undefined;
+
+function decode(bytes: Uint8Array, name: string, budget: FieldBudget): unknown {
+  known ??= new MessageCodec(descriptorDeclarations());
+  return known.decode(bytes, known.shape(name), budget);
+}
 
 /** Reads one serialized `FileDescriptorProto`. Throws when the bytes are not valid. */
-export function readFileDescriptor(bytes: Uint8Array, reader = new StrictReader(bytes)): FileDescriptor {
-  // The decoder returns only what descriptor.proto declares and what was set.
-  return FILE.toObject(FILE.decode(reader), { enums: String });
+export function readFileDescriptor(bytes: Uint8Array, budget = fieldBudget()): FileDescriptor {
+  return decode(bytes, "google.protobuf.FileDescriptorProto", budget) as FileDescriptor;
 }
 
 /** Reads a serialized `FileDescriptorSet`. Throws when the bytes are not valid, or hold no file. */
 export function readDescriptorSet(bytes: Uint8Array): readonly FileDescriptor[] {
   if (bytes.length > DESCRIPTOR_BYTES_MAX) throw new Error(`more than ${DESCRIPTOR_BYTES_MAX} bytes`);
-  const set: { readonly file?: readonly FileDescriptor[] } = FILE_SET.toObject(
-    FILE_SET.decode(new StrictReader(bytes)),
-    {
-      enums: String,
-    },
-  );
-  const files = set.file ?? [];
+  const set = decode(bytes, "google.protobuf.FileDescriptorSet", fieldBudget(DESCRIPTOR_FIELDS_MAX));
+  const { file: files } = set as { readonly file: readonly FileDescriptor[] };
   if (!files.some((file) => (file.name ?? "").endsWith(".proto"))) throw new Error("is not a descriptor set");
   return files;
 }
@@ -101,31 +96,31 @@ export function declarationsOf(files: readonly FileDescriptor[]): Declarations {
 }
 
 interface Known {
-  readonly fullName: string;
+  readonly message: DeclaredMessage;
   readonly descriptor: MessageDescriptor;
   readonly features: Features;
 }
 
 class Reader {
   readonly #messages = new Map<string, Known>();
-  readonly #enums = new Map<string, EnumDeclaration>();
+  readonly #enums = new Map<string, EnumShape>();
   readonly #services = new Map<string, readonly MethodDescriptor[]>();
 
   index(file: FileDescriptor): void {
     const scope = file.package ?? "";
     const features = featuresOfFile(file);
-    for (const message of file.messageType ?? []) this.#indexMessage(message, { scope, features, depth: 0 });
-    for (const declared of file.enumType ?? []) this.#indexEnum(declared, { scope, features });
-    for (const service of file.service ?? []) {
-      setOnce(this.#services, qualified(scope, service.name), service.method ?? []);
+    for (const message of file.messageType) this.#indexMessage(message, { scope, features, depth: 0 });
+    for (const declared of file.enumType) this.#indexEnum(declared, { scope, features });
+    for (const service of file.service) {
+      setOnce(this.#services, qualified(scope, service.name), service.method);
     }
   }
 
   declarations(): Declarations {
-    const entries = [...this.#messages].filter(([, { descriptor }]) => descriptor.options?.mapEntry !== true);
+    const known = [...this.#messages].filter(([, { descriptor }]) => descriptor.options?.mapEntry !== true);
+    for (const [, message] of known) this.#fill(message);
     return {
-      messages: new Map(entries.map(([fullName, known]) => [fullName, this.#message(fullName, known)])),
-      enums: this.#enums,
+      messages: new Map(known.map(([fullName, { message }]) => [fullName, message])),
       services: new Map([...this.#services].map(([name, methods]) => [name, this.#methods(name, methods)])),
     };
   }
@@ -137,30 +132,30 @@ class Reader {
     if (at.depth > MESSAGE_DEPTH_MAX) throw new Error(`messages nest deeper than ${MESSAGE_DEPTH_MAX}`);
     const fullName = qualified(at.scope, descriptor.name);
     const features = featuresIn(at.features, descriptor.options?.features);
-    setOnce(this.#messages, fullName, { fullName, descriptor, features });
+    setOnce(this.#messages, fullName, { message: new DeclaredMessage(fullName), descriptor, features });
     const inner = { scope: fullName, features, depth: at.depth + 1 };
-    for (const nested of descriptor.nestedType ?? []) this.#indexMessage(nested, inner);
-    for (const nested of descriptor.enumType ?? []) this.#indexEnum(nested, inner);
+    for (const nested of descriptor.nestedType) this.#indexMessage(nested, inner);
+    for (const nested of descriptor.enumType) this.#indexEnum(nested, inner);
   }
 
   #indexEnum(
-    { name, value = [], options }: EnumDescriptor,
+    { name, value, options }: EnumDescriptor,
     at: { readonly scope: string; readonly features: Features },
   ): void {
     const fullName = qualified(at.scope, name);
     const isClosed = featuresIn(at.features, options?.features).enumType === "CLOSED";
     const values = value.map((one) => [plain(one.name), one.number ?? 0] as const);
-    setOnce(this.#enums, fullName, { fullName, values, isClosed });
+    setOnce(this.#enums, fullName, enumShape(fullName, values, isClosed));
   }
 
-  #message(fullName: string, { descriptor, features }: Known): MessageDeclaration {
-    const oneofs = descriptor.oneofDecl ?? [];
-    const fields = (descriptor.field ?? []).map((field): ReadField => {
-      const oneof = field.oneofIndex === undefined ? undefined : oneofs[field.oneofIndex];
+  #fill({ message, descriptor, features }: Known): void {
+    const { fullName } = message;
+    const fields = descriptor.field.map((field): ReadField => {
+      const oneof = field.oneofIndex === undefined ? undefined : descriptor.oneofDecl[field.oneofIndex];
       const own = featuresIn(featuresIn(features, oneof?.options?.features), field.options?.features);
       return this.#field(field, { fullName, features: own, oneof: oneof?.name });
     });
-    return messageOf(fullName, fields);
+    message.fill(fields);
   }
 
   #field(
@@ -168,21 +163,23 @@ class Reader {
     at: { readonly fullName: string; readonly features: Features; readonly oneof: string | undefined },
   ): ReadField {
     const name = field.jsonName ?? jsonNameOf(field.name ?? "");
-    const type = this.#type(field, at.fullName);
-    if (typeof type === "string") return { name, because: type };
-    const entry = this.#mapEntry(field, type);
+    const value = this.#value(field, at.fullName);
+    if (typeof value === "string") return { name, because: value };
+    const entry = this.#mapEntry(value);
     if (entry !== undefined) return this.#map(field, entry, name);
     const isDelimited = field.type === "TYPE_GROUP" || at.features.messageEncoding === "DELIMITED";
-    if (isDelimited && type.kind === "message") return { name, because: "is a group, which this version cannot carry" };
+    if (isDelimited && value.kind === "message")
+      return { name, because: "is a group, which this version cannot carry" };
     const isRepeated = field.label === "LABEL_REPEATED";
     const isOptional = field.proto3Optional === true;
     const isRequired = field.label === "LABEL_REQUIRED" || at.features.fieldPresence === "LEGACY_REQUIRED";
-    const hasPresence = type.kind !== "message" && (at.features.fieldPresence !== "IMPLICIT" || at.oneof !== undefined);
+    const hasPresence =
+      value.kind !== "message" && (at.features.fieldPresence !== "IMPLICIT" || at.oneof !== undefined);
     return {
       name,
       number: numberOf(field),
       label: isRepeated ? "repeated" : "single",
-      type,
+      value,
       presence: !isRepeated && (isOptional || hasPresence),
       required: isRequired,
       packed: field.options?.packed ?? at.features.repeatedFieldEncoding === "PACKED",
@@ -190,35 +187,39 @@ class Reader {
     };
   }
 
-  #mapEntry(field: FieldDescriptor, type: TypeDeclaration): Known | undefined {
-    if (field.label !== "LABEL_REPEATED" || type.kind !== "message") return undefined;
-    const known = this.#messages.get(type.fullName);
+  #mapEntry(value: ValueShape): Known | undefined {
+    const known = value.kind === "message" ? this.#messages.get(value.message.fullName) : undefined;
     return known?.descriptor.options?.mapEntry === true ? known : undefined;
   }
 
-  #map(field: FieldDescriptor, { fullName, descriptor }: Known, name: string): ReadField {
-    const part = (number: number) => descriptor.field?.find((one) => one.number === number);
+  #map(field: FieldDescriptor, { message, descriptor }: Known, name: string): ReadField {
+    const part = (number: number): ValueShape | string | undefined => {
+      const declared = descriptor.field.find((one) => one.number === number);
+      return declared && this.#value(declared, message.fullName);
+    };
     const key = part(1);
     const value = part(2);
-    const keyType = key && this.#type(key, "");
-    const valueType = value && this.#type(value, fullName);
-    const isKey = typeof keyType === "object" && keyType.kind === "scalar" && !NO_KEYS.has(keyType.scalar);
-    if (!isKey || valueType === undefined) return { name, because: "is a malformed map" };
-    if (typeof valueType === "string") return { name, because: valueType };
-    const unlike = { presence: false, required: false, packed: false };
-    return { name, number: numberOf(field), label: "map", key: keyType.scalar, type: valueType, ...unlike };
+    const isKey = typeof key === "object" && key.kind === "scalar" && !NO_KEYS.has(key.proto);
+    if (!isKey || value === undefined || field.label !== "LABEL_REPEATED") {
+      return { name, because: "is a malformed map" };
+    }
+    if (typeof value === "string") return { name, because: value };
+    if (this.#mapEntry(value) !== undefined) return { name, because: "is a malformed map" };
+    const number = numberOf(field);
+    return { name, number, label: "map", key: key.proto, value, presence: false, required: false, packed: false };
   }
 
-  #type(field: FieldDescriptor, scope: string): TypeDeclaration | string {
+  /** Returns the type, or why there is none. */
+  #value(field: FieldDescriptor, scope: string): ValueShape | string {
     const scalar = SCALARS.get(field.type ?? "");
-    if (scalar !== undefined) return { kind: "scalar", scalar };
+    if (scalar !== undefined) return scalarShape(scalar);
     const typeName = field.typeName ?? "";
     const names = candidates(typeName, scope);
-    const ofEnum = names.find((name) => this.#enums.has(name));
-    const ofMessage = names.find((name) => this.#messages.has(name));
+    const ofEnum = names.flatMap((name) => this.#enums.get(name) ?? [])[0];
+    const ofMessage = names.flatMap((name) => this.#messages.get(name) ?? [])[0];
     // A sender that leaves names relative may also leave out whether it means an enum or a message.
-    if (ofEnum !== undefined && field.type !== "TYPE_MESSAGE") return { kind: "enum", fullName: ofEnum };
-    if (ofMessage !== undefined && field.type !== "TYPE_ENUM") return { kind: "message", fullName: ofMessage };
+    if (ofEnum !== undefined && field.type !== "TYPE_MESSAGE") return ofEnum;
+    if (ofMessage !== undefined && field.type !== "TYPE_ENUM") return { kind: "message", message: ofMessage.message };
     return `has the unknown type ${typeName}`;
   }
 
@@ -240,14 +241,7 @@ class Reader {
 }
 
 /** Type names of descriptor.proto → type names of the proto language. */
-const SCALARS: ReadonlyMap<string, ProtoScalar> = new Map(
-  (
-    [
-      ...["string", "bool", "bytes", "float", "double", "int32", "sint32", "sfixed32"],
-      ...["uint32", "fixed32", "int64", "sint64", "sfixed64", "uint64", "fixed64"],
-    ] as readonly ProtoScalar[]
-  ).map((scalar) => [`TYPE_${scalar.toUpperCase()}`, scalar]),
-);
+const SCALARS = new Map(PROTO_SCALARS.map((scalar) => [`TYPE_${scalar.toUpperCase()}`, scalar]));
 
 const NO_KEYS: ReadonlySet<ProtoScalar> = new Set(["bytes", "float", "double"]);
 const FIELD_NUMBER_MAX = 536_870_911;
@@ -304,24 +298,17 @@ const PROTO3: Features = { ...EDITION, fieldPresence: "IMPLICIT" };
 /** Supported editions; 2024 kept the features of 2023. */
 const EDITIONS: ReadonlySet<string> = new Set(["EDITION_2023", "EDITION_2024"]);
 
-interface File {
-  readonly name?: string;
-  readonly syntax?: string;
-  readonly edition?: string | number;
-  readonly options?: { readonly features?: FeatureSet };
-}
-
 /** Returns the features of a file. Throws for an unknown syntax or edition. */
-function featuresOfFile({ name, syntax = "proto2", edition, options }: File): Features {
+function featuresOfFile({ name, syntax = "proto2", edition, options }: FileDescriptor): Features {
   if (syntax === "proto3") return PROTO3;
   if (syntax === "proto2") return PROTO2;
-  if (syntax !== "editions" || !EDITIONS.has(String(edition))) {
-    throw new Error(`${name ?? "a file"} has the unknown edition ${String(edition ?? syntax)}`);
+  if (syntax !== "editions" || !EDITIONS.has(edition ?? "")) {
+    throw new Error(`${name ?? "a file"} has the unknown edition ${edition ?? syntax}`);
   }
   return featuresIn(EDITION, options?.features);
 }
 
 /** Returns the enclosing features, overridden by those that are set here. */
-function featuresIn(around: Features, own: FeatureSet | undefined): Features {
-  return own === undefined ? around : { ...around, ...own };
+function featuresIn(around: Features, own: FeatureSet | null | undefined): Features {
+  return own === undefined || own === null ? around : { ...around, ...own };
 }

@@ -8,14 +8,15 @@ import typeJson from "protobufjs/google/protobuf/type.json" with { type: "json" 
 import { errorText } from "../../../core/error-text.ts";
 import {
   type Declarations,
-  type EnumDeclaration,
+  DeclaredMessage,
+  type EnumShape,
+  enumShape,
   jsonNameOf,
-  type MessageDeclaration,
   type MethodDeclaration,
-  messageOf,
   type ProtoScalar,
   type ReadField,
-  type TypeDeclaration,
+  scalarShape,
+  type ValueShape,
 } from "./declarations.ts";
 
 const PROTO_FILES_MAX = 2_000;
@@ -29,6 +30,16 @@ const BUNDLED = [
   ["google/protobuf/type.proto", typeJson],
 ] as const;
 for (const [name, json] of BUNDLED) protobuf.common(name, json);
+
+/** Returns the declarations of one proto text that imports nothing. */
+export function declarationsOfText(text: string): Declarations {
+  return declarationsOf(protobuf.parse(text, { keepCase: true }).root.resolveAll());
+}
+
+/** Returns the declarations of google/protobuf/descriptor.proto, which describes proto files. */
+export function descriptorDeclarations(): Declarations {
+  return declarationsOf(protobuf.Root.fromJSON(descriptorJson).resolveAll());
+}
 
 /** Locations of proto files. */
 export interface ProtoFiles {
@@ -93,21 +104,32 @@ function filesBelow(folder: string, depth = 0): readonly string[] {
 
 /** Returns the declarations of a parsed and resolved tree. Field names must be those of the proto files (`keepCase`). */
 function declarationsOf(root: protobuf.NamespaceBase): Declarations {
-  const messages = new Map<string, MessageDeclaration>();
-  const enums = new Map<string, EnumDeclaration>();
+  const messages = new Map<string, DeclaredMessage>();
   const services = new Map<string, ReadonlyMap<string, MethodDeclaration>>();
+  const types: protobuf.Type[] = [];
+  const enums = new Map<string, EnumShape>();
   const todo: protobuf.ReflectionObject[] = [root];
   for (let object = todo.pop(); object !== undefined; object = todo.pop()) {
     const fullName = nameOf(object);
-    if (object instanceof protobuf.Type)
-      messages.set(fullName, messageOf(fullName, object.fieldsArray.flatMap(fieldOf)));
+    if (object instanceof protobuf.Type) {
+      types.push(object);
+      messages.set(fullName, new DeclaredMessage(fullName));
+    }
     if (object instanceof protobuf.Enum) {
-      enums.set(fullName, { fullName, values: Object.entries(object.values), isClosed: isClosed(object) });
+      enums.set(fullName, enumShape(fullName, Object.entries(object.values), isClosed(object)));
     }
     if (object instanceof protobuf.Service) services.set(fullName, methodsOf(object));
     if (object instanceof protobuf.Namespace) todo.push(...object.nestedArray);
   }
-  return { messages, enums, services };
+  const shapeOf = ({ resolvedType, type }: protobuf.Field): ValueShape | undefined => {
+    if (resolvedType === null) return scalarShape(type as ProtoScalar);
+    const message = messages.get(nameOf(resolvedType));
+    return message === undefined ? enums.get(nameOf(resolvedType)) : { kind: "message", message };
+  };
+  for (const type of types) {
+    messages.get(nameOf(type))?.fill(type.fieldsArray.flatMap((field) => fieldOf(field, shapeOf(field))));
+  }
+  return { messages, services };
 }
 
 /** Reads the resolved features of an enum, which protobufjs has at run time but does not declare in its types. */
@@ -120,12 +142,12 @@ function nameOf(object: protobuf.ReflectionObject): string {
   return object.fullName.startsWith(".") ? object.fullName.slice(1) : object.fullName;
 }
 
-function fieldOf(field: protobuf.Field): readonly ReadField[] {
+function fieldOf(field: protobuf.Field, value: ValueShape | undefined): readonly ReadField[] {
   // Extensions are ignored, as if the message did not have them.
   if (field.declaringField) return [];
   const named: unknown = field.getOption("json_name");
   const name = typeof named === "string" ? named : jsonNameOf(field.name);
-  const type = typeOf(field);
+  if (value === undefined) return [{ name, because: `has the unknown type ${field.type}` }];
   // A map inherits the features of its file, but it and its values stay length-prefixed.
   if (field.delimited && !field.map) return [{ name, because: "is a group, which this version cannot carry" }];
   const label = labelOf(field);
@@ -136,8 +158,8 @@ function fieldOf(field: protobuf.Field): readonly ReadField[] {
       number: field.id,
       label,
       ...(field instanceof protobuf.MapField && { key: field.keyType as ProtoScalar }),
-      type,
-      presence: label === "single" && (isOptional || (type.kind !== "message" && Boolean(field.hasPresence))),
+      value,
+      presence: label === "single" && (isOptional || (value.kind !== "message" && Boolean(field.hasPresence))),
       required: field.required,
       packed: field.packed,
       ...(field.partOf && !isOptional && { oneof: jsonNameOf(field.partOf.name) }),
@@ -148,12 +170,6 @@ function fieldOf(field: protobuf.Field): readonly ReadField[] {
 function labelOf(field: protobuf.Field): "single" | "repeated" | "map" {
   if (field.map) return "map";
   return field.repeated ? "repeated" : "single";
-}
-
-function typeOf(field: protobuf.Field): TypeDeclaration {
-  const { resolvedType } = field;
-  if (resolvedType === null) return { kind: "scalar", scalar: field.type as ProtoScalar };
-  return { kind: resolvedType instanceof protobuf.Enum ? "enum" : "message", fullName: nameOf(resolvedType) };
 }
 
 function methodsOf(service: protobuf.Service): ReadonlyMap<string, MethodDeclaration> {

@@ -1,20 +1,21 @@
-import { type ChannelOptions, type Client, type ClientDuplexStream, type Metadata, status } from "@grpc/grpc-js";
-import protobuf from "protobufjs";
+import { type Client, type ClientDuplexStream, type Metadata, status } from "@grpc/grpc-js";
 import { errorText } from "../../../core/error-text.ts";
 import { StartupError } from "../../../core/errors.ts";
 import { listed, nearest } from "../../../core/nearest.ts";
 import type { Tool } from "../../../core/types.ts";
-import { StrictReader } from "../codec/strict-reader.ts";
-import { makeClient } from "../connection/client.ts";
+import { fieldBudget } from "../codec/answer-reader.ts";
+import { MessageCodec } from "../codec/message-codec.ts";
+import { asIs, makeClient } from "../connection/client.ts";
 import { reach, type ServerAddress, type SystemEndpoints } from "../connection/tls-identity.ts";
 import { systemMetadata } from "../metadata.ts";
 import { type ProtoSource, serviceOf } from "./contract.ts";
 import { DESCRIPTOR_BYTES_MAX, DESCRIPTOR_FILES_MAX, readFileDescriptor } from "./file-descriptors.ts";
+import { declarationsOfText } from "./proto-files.ts";
 
 /** Maximum size of one answer: a file with everything that it imports. */
 const ANSWER_BYTES_MAX = 16_777_216;
-/** Maximum number of tags and lengths in all answers of one server: some hundred megabytes once they are decoded. */
-const READS_MAX = 2_000_000;
+/** Maximum number of fields in all answers of one server: some hundred megabytes once they are decoded. */
+const FIELDS_MAX = 2_000_000;
 const TIMEOUT_MS = 15_000;
 const SERVICES_LISTED_MAX = 1_000;
 
@@ -24,36 +25,15 @@ const PATHS = [
   "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 ] as const;
 
-const TEXT = { type: "string" } as const;
-const { ServerReflectionRequest: REQUEST, ServerReflectionResponse: RESPONSE } = (() => {
-  const root = protobuf.Root.fromJSON({
-    nested: {
-      ServerReflectionRequest: {
-        oneofs: { messageRequest: { oneof: ["fileByFilename", "fileContainingSymbol", "listServices"] } },
-        fields: {
-          fileByFilename: { ...TEXT, id: 3 },
-          fileContainingSymbol: { ...TEXT, id: 4 },
-          listServices: { ...TEXT, id: 7 },
-        },
-      },
-      ServerReflectionResponse: {
-        fields: {
-          fileDescriptorResponse: { type: "Files", id: 4 },
-          listServicesResponse: { type: "Services", id: 6 },
-          errorResponse: { type: "Failure", id: 7 },
-        },
-      },
-      Files: { fields: { fileDescriptorProto: { rule: "repeated", type: "bytes", id: 1 } } },
-      Services: { fields: { service: { rule: "repeated", type: "Service", id: 1 } } },
-      Service: { fields: { name: { ...TEXT, id: 1 } } },
-      Failure: { fields: { errorCode: { type: "int32", id: 1 }, errorMessage: { ...TEXT, id: 2 } } },
-    },
-  });
-  return {
-    ServerReflectionRequest: root.lookupType("ServerReflectionRequest"),
-    ServerReflectionResponse: root.lookupType("ServerReflectionResponse"),
-  };
-})();
+/** The fields of grpc.reflection.v1 that are used. */
+const MESSAGES = `syntax = "proto3";
+message Request { oneof message_request {
+  string file_by_filename = 3; string file_containing_symbol = 4; string list_services = 7;
+} }
+message Response { Files file_descriptor_response = 4; Services list_services_response = 6; }
+message Files { repeated bytes file_descriptor_proto = 1; }
+message Services { repeated Service service = 1; }
+message Service { string name = 1; }`;
 
 type Question =
   | { readonly fileByFilename: string }
@@ -61,9 +41,9 @@ type Question =
   | { readonly listServices: string };
 
 interface Answer {
-  readonly fileDescriptorResponse?: { readonly fileDescriptorProto?: readonly Uint8Array[] };
-  readonly listServicesResponse?: { readonly service?: readonly { readonly name?: string }[] };
-  readonly errorResponse?: { readonly errorCode?: number };
+  /** Files in base64. */
+  readonly fileDescriptorResponse: { readonly fileDescriptorProto: readonly string[] } | null;
+  readonly listServicesResponse: { readonly service: readonly { readonly name: string }[] } | null;
 }
 
 interface ReflectionOptions {
@@ -108,8 +88,7 @@ export async function reflectedFiles(options: ReflectionOptions): Promise<readon
 }
 
 async function fromServer(server: ServerAddress, options: ReflectionOptions): Promise<readonly Uint8Array[]> {
-  const { credentials } = options.reach;
-  const client = makeClient({ address: server.address, credentials, channel: channelOptions(server) });
+  const client = makeClient(server, options.reach.credentials, { "grpc.max_receive_message_length": ANSWER_BYTES_MAX });
   try {
     for (const path of PATHS) {
       const found = await fromService(client, path, options);
@@ -121,24 +100,7 @@ async function fromServer(server: ServerAddress, options: ReflectionOptions): Pr
   }
 }
 
-function channelOptions({ serverName }: ServerAddress): ChannelOptions {
-  return {
-    "grpc.use_local_subchannel_pool": 1,
-    "grpc.enable_http_proxy": 0,
-    "grpc.enable_retries": 0,
-    "grpc.enable_channelz": 0,
-    "grpc.service_config_disable_resolution": 1,
-    "grpc.max_receive_message_length": ANSWER_BYTES_MAX,
-    ...(serverName !== undefined && {
-      "grpc.ssl_target_name_override": serverName,
-      "grpc.default_authority": serverName,
-    }),
-  };
-}
-
 type Stream = ClientDuplexStream<Buffer, Buffer>;
-
-const asIs = (bytes: Buffer): Buffer => bytes;
 
 async function fromService(
   client: Client,
@@ -183,10 +145,8 @@ class Conversation {
   readonly #files = new Map<string, Uint8Array>();
   /** Names of imported files, in the order in which they were found. */
   readonly #wanted = new Set<string>();
-  readonly #budget: ReadBudget = {
-    left: READS_MAX,
-    spent: () => new ReflectionFailed(`tells of more than ${READS_MAX} parts of files`),
-  };
+  readonly #codec = new MessageCodec(declarationsOfText(MESSAGES));
+  readonly #budget = fieldBudget(FIELDS_MAX);
   #bytes = 0;
 
   constructor(stream: Stream) {
@@ -213,9 +173,10 @@ class Conversation {
   async #add(question: Question): Promise<boolean> {
     const answer = await this.#ask(question);
     const files = answer.fileDescriptorResponse?.fileDescriptorProto ?? [];
-    for (const bytes of files) {
+    for (const file of files) {
+      const bytes = Buffer.from(file, "base64");
       this.#bytes += bytes.length;
-      const { name = "", dependency = [] } = readFileDescriptor(bytes, this.#reader(bytes));
+      const { name = "", dependency } = this.#counted(() => readFileDescriptor(bytes, this.#budget));
       if (!this.#files.has(name)) this.#files.set(name, bytes);
       for (const imported of dependency) this.#wanted.add(imported);
       if (Math.max(this.#files.size, this.#wanted.size) > DESCRIPTOR_FILES_MAX) {
@@ -229,45 +190,25 @@ class Conversation {
   }
 
   async #ask(question: Question): Promise<Answer> {
-    this.#stream.write(Buffer.from(REQUEST.encode(REQUEST.fromObject(question)).finish()));
+    this.#stream.write(this.#codec.bytes(question, this.#codec.shape("Request")));
     const next = await this.#answers.next();
     if (next.done === true) throw new ReflectionFailed("ended without an answer");
-    return RESPONSE.toObject(RESPONSE.decode(this.#reader(next.value)));
+    const read = () => this.#codec.decode(next.value, this.#codec.shape("Response"), this.#budget);
+    return this.#counted(read) as unknown as Answer;
   }
 
-  #reader(bytes: Uint8Array): CountedReader {
-    return new CountedReader(bytes, this.#budget);
+  #counted<Read>(read: () => Read): Read {
+    try {
+      return read();
+    } catch (error) {
+      throw this.#budget.left < 0 ? new ReflectionFailed(`tells of more than ${FIELDS_MAX} parts of files`) : error;
+    }
   }
 
   async #missing(service: string): Promise<ReflectionFailed> {
     const answer = await this.#ask({ listServices: "*" });
-    const names = (answer.listServicesResponse?.service ?? [])
-      .slice(0, SERVICES_LISTED_MAX)
-      .map(({ name = "" }) => name);
+    const names = (answer.listServicesResponse?.service ?? []).slice(0, SERVICES_LISTED_MAX).map(({ name }) => name);
     return new ReflectionFailed(`has no service ${service}; it has ${listed(nearest(service, names))}`);
-  }
-}
-
-/** Number of tags and lengths that may still be read. */
-interface ReadBudget {
-  left: number;
-  /** Returns the error to throw when none are left. */
-  readonly spent: () => Error;
-}
-
-/** Counts what is decoded: two bytes can be a message, which takes a hundred times as much memory once decoded. */
-class CountedReader extends StrictReader {
-  readonly #budget: ReadBudget;
-
-  constructor(bytes: Uint8Array, budget: ReadBudget) {
-    super(bytes);
-    this.#budget = budget;
-  }
-
-  override uint32(): number {
-    this.#budget.left -= 1;
-    if (this.#budget.left < 0) throw this.#budget.spent();
-    return super.uint32();
   }
 }
 

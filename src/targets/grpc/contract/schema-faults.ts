@@ -1,10 +1,16 @@
 import type { Fault } from "../../../core/errors.ts";
 import { listed, meant } from "../../../core/nearest.ts";
 import { joinPath } from "../../../core/policy/field-path.ts";
-import { defOf, type End, type Schema } from "../../../core/schema/walk.ts";
-import type { FieldShape, MessageShape, Scalar, ValueShape } from "./message-shape.ts";
-import { elementsOf, shapesOf } from "./schema-shapes.ts";
-import { ANY, WELL_KNOWN } from "./well-known.ts";
+import { defOf, type End, innerSchemas, type Schema } from "../../../core/schema/walk.ts";
+import { isSpecial } from "../codec/well-known.ts";
+import {
+  ANY,
+  type EnumShape,
+  type FieldShape,
+  type MessageShape,
+  type Scalar,
+  type ValueShape,
+} from "./declarations.ts";
 
 const FINDINGS_MAX = 50;
 const DEPTH_MAX = 16;
@@ -34,18 +40,14 @@ export function outputSchemaNotes(output: Schema, response: MessageShape): reado
 
 /** Returns the shape that a tool gets from a streaming method: a list of its messages, and whether it was cut off. */
 export function listShape(response: MessageShape): MessageShape {
+  const field = { presence: false, required: false, packed: false };
   return {
     fullName: `the list of ${response.fullName}`,
     fields: new Map<string, FieldShape>([
-      ["items", { label: "repeated", number: 1, value: { kind: "message", message: response }, presence: false }],
-      [
-        "truncated",
-        { label: "single", number: 2, value: { kind: "scalar", scalar: "bool", proto: "bool" }, presence: false },
-      ],
+      ["items", { ...field, label: "repeated", number: 1, value: { kind: "message", message: response } }],
+      ["truncated", { ...field, label: "single", number: 2, value: { kind: "scalar", scalar: "bool", proto: "bool" } }],
     ]),
-    oneofOf: new Map(),
     oneofs: new Set(),
-    impliedOneofs: new Set(),
     unsupported: [],
   };
 }
@@ -90,7 +92,7 @@ class Comparison {
     if (shape === undefined || others.length > 0 || depth > DEPTH_MAX) return;
     const def = defOf(shape);
     if (isAny(message)) this.#any(shape, message, path);
-    if (WELL_KNOWN.has(message.fullName) || def.type !== "object") return;
+    if (isSpecial(message) || def.type !== "object") return;
     const keys = Object.keys(def.shape);
     for (const [key, declared] of Object.entries(def.shape)) {
       const place = { path: joinPath(path, key), depth: depth + 1 };
@@ -135,7 +137,7 @@ class Comparison {
       return def.type === "record" ? [def.valueType] : [];
     });
     const path = joinPath(place.path, field.label === "repeated" ? "[]" : "*");
-    const one: FieldShape = { label: "single", number: field.number, value: field.value, presence: false };
+    const one: FieldShape = { ...field, label: "single" };
     for (const schema of inner) {
       if (this.#fits(schema, { kinds: kindsOf(field.value, this.#side), field: one, path })) {
         this.#value(schema, field.value, { path, depth: place.depth });
@@ -167,7 +169,7 @@ class Comparison {
     if (value.kind === "enum") this.#enum(declared, value, place.path);
   }
 
-  #enum(declared: Schema, value: ValueShape & { readonly kind: "enum" }, path: string): void {
+  #enum(declared: Schema, value: EnumShape, path: string): void {
     const closed = this.#shapes(declared).map(closedValues);
     if (closed.length === 0 || closed.includes(undefined)) return;
     const allowed = new Set(closed.flatMap((values) => values ?? []));
@@ -181,7 +183,7 @@ class Comparison {
     }
     if (this.#side === "input") return;
     // For several names of one number, the service sends the first.
-    const told = names.filter((name, at) => names.findIndex((one) => isAlias(value, one, name)) === at);
+    const told = [...value.names.values()];
     const missing = told.filter((name) => !allowed.has(name) && !name.endsWith(UNSPECIFIED));
     if (!told.some((name) => allowed.has(name))) {
       this.#fault(path, `takes no value of ${value.fullName}, which has ${listed(names)}`);
@@ -206,7 +208,7 @@ class Comparison {
     for (const [name, field] of message.fields) {
       if (covered.includes(name)) continue;
       const at = joinPath(path, name);
-      const isAlways = !message.oneofOf.has(name) && !field.presence;
+      const isAlways = field.oneof === undefined && !field.presence;
       if (!isStrict) this.#note(at, "the answer has it, and the output schema leaves it out");
       else if (isAlways) {
         this.#fault(
@@ -216,10 +218,6 @@ class Comparison {
       } else this.#note(at, "an answer that has it would be withheld: the output schema is strict and lacks it");
     }
   }
-}
-
-function isAlias({ numbers }: ValueShape & { readonly kind: "enum" }, one: string, other: string): boolean {
-  return numbers.get(one) === numbers.get(other);
 }
 
 /** Type of a JSON value, or of a value that never occurs in JSON (bigint, Date, Map, Set). */
@@ -244,24 +242,15 @@ const OF_SCALAR: Readonly<Record<Scalar, readonly Kind[]>> = {
   double: ["number"],
 };
 
-const OF_WELL_KNOWN: ReadonlyMap<string, Kinds> = new Map<string, Kinds>([
-  ["google.protobuf.Timestamp", ["string"]],
-  ["google.protobuf.Duration", ["string"]],
-  ["google.protobuf.FieldMask", ["string"]],
-  ["google.protobuf.Struct", ["object"]],
-  ["google.protobuf.ListValue", ["list"]],
-  ["google.protobuf.Value", undefined],
-  [ANY, ["object"]],
-  ["google.protobuf.DoubleValue", ["number"]],
-  ["google.protobuf.FloatValue", ["number"]],
-  ["google.protobuf.Int64Value", ["string", "number"]],
-  ["google.protobuf.UInt64Value", ["string", "number"]],
-  ["google.protobuf.Int32Value", ["number"]],
-  ["google.protobuf.UInt32Value", ["number"]],
-  ["google.protobuf.BoolValue", ["boolean"]],
-  ["google.protobuf.StringValue", ["string"]],
-  ["google.protobuf.BytesValue", ["string"]],
-]);
+/** The other messages of google.protobuf whose JSON form is not an object. */
+const OF_WELL_KNOWN: ReadonlyMap<string, Kinds> = new Map<string, Kinds>(
+  Object.entries<Kinds>({
+    ...{ Timestamp: ["string"], Duration: ["string"], FieldMask: ["string"], ListValue: ["list"], Value: undefined },
+    ...{ DoubleValue: ["number"], FloatValue: ["number"], Int32Value: ["number"], UInt32Value: ["number"] },
+    ...{ Int64Value: OF_SCALAR.int64, UInt64Value: OF_SCALAR.int64 },
+    ...{ BoolValue: ["boolean"], StringValue: ["string"], BytesValue: ["string"] },
+  }).map(([name, kinds]) => [`google.protobuf.${name}`, kinds]),
+);
 
 function isWide(value: ValueShape): boolean {
   if (value.kind === "scalar") return value.scalar === "int64";
@@ -304,34 +293,17 @@ function kindsOfSchema(shape: Schema, end: End): readonly Kind[] | undefined {
   const def = defOf(shape);
   // A coercing schema accepts nearly anything, and produces the type that it is named for.
   if (end === "in" && "coerce" in def && def.coerce === true) return undefined;
-  switch (def.type) {
-    case "string":
-    case "number":
-    case "boolean":
-    case "bigint":
-      return [def.type];
-    case "template_literal":
-      return ["string"];
-    case "enum":
-      return kindsOfValues(Object.values(def.entries));
-    case "literal":
-      return kindsOfValues(def.values);
-    case "array":
-    case "tuple":
-      return ["list"];
-    case "object":
-    case "record":
-      return ["object"];
-    case "date":
-      return ["Date"];
-    case "map":
-      return ["Map"];
-    case "set":
-      return ["Set"];
-    default:
-      return undefined;
-  }
+  if (def.type === "enum") return kindsOfValues(Object.values(def.entries));
+  if (def.type === "literal") return kindsOfValues(def.values);
+  const kind = OF_SCHEMA[def.type];
+  return kind && [kind];
 }
+
+/** JSON types of the other schemas, by their type. */
+const OF_SCHEMA: Readonly<Record<string, Kind>> = {
+  ...{ string: "string", template_literal: "string", number: "number", boolean: "boolean", bigint: "bigint" },
+  ...{ array: "list", tuple: "list", object: "object", record: "object", date: "Date", map: "Map", set: "Set" },
+};
 
 function kindsOfValues(values: readonly unknown[]): readonly Kind[] | undefined {
   const kinds = new Set<Kind>();
@@ -347,4 +319,63 @@ function closedValues(shape: Schema): readonly unknown[] | undefined {
   const def = defOf(shape);
   if (def.type === "enum") return Object.values(def.entries);
   return def.type === "literal" ? def.values : undefined;
+}
+
+/** Returns the schemas that an object or a record declares for a key. */
+export function fieldOf(shape: Schema, key: string): readonly Schema[] {
+  const def = defOf(shape);
+  if (def.type === "record") return [def.valueType];
+  if (def.type !== "object") return [];
+  const declared = Object.hasOwn(def.shape, key) ? def.shape[key] : def.catchall;
+  return declared === undefined ? [] : [declared];
+}
+
+/** Returns the schemas that a list declares for its elements. */
+export function elementsOf(shape: Schema): readonly Schema[] {
+  const def = defOf(shape);
+  if (def.type === "array") return [def.element];
+  if (def.type !== "tuple") return [];
+  return def.rest === null ? def.items : [...def.items, def.rest];
+}
+
+const knownShapes = {
+  in: new WeakMap<Schema, readonly Schema[]>(),
+  out: new WeakMap<Schema, readonly Schema[]>(),
+} as const satisfies Record<End, unknown>;
+
+/** Returns the schemas with wrappers removed and choices expanded. */
+export function shapesOf(schemas: readonly Schema[], end: End): readonly Schema[] {
+  const [only] = schemas;
+  if (only === undefined || schemas.length > 1) return schemas.flatMap((schema) => shapesOf([schema], end));
+  const found = knownShapes[end].get(only);
+  if (found !== undefined) return found;
+  const shapes = new Set<Schema>();
+  const seen = new Set<Schema>();
+  const todo = [only];
+  for (let schema = todo.pop(); schema !== undefined; schema = todo.pop()) {
+    if (seen.has(schema)) continue;
+    seen.add(schema);
+    const inner = innerSchemas(schema, end) ?? [];
+    if (inner.length === 0) shapes.add(schema);
+    todo.push(...inner);
+  }
+  knownShapes[end].set(only, [...shapes]);
+  return [...shapes];
+}
+
+/** Types that never accept null. Nothing is known about the others (any, unknown, custom …), so these may accept it. */
+const NEVER_NULL: ReadonlySet<string> = new Set(
+  ["string", "number", "int", "boolean", "enum", "object", "record", "array", "tuple", "template_literal", "never"], //
+);
+
+/** Returns true when the schema may accept null, as far as its own shape shows. */
+export function takesNull(schema: Schema): boolean {
+  const def = defOf(schema);
+  if (def.type === "nullable" || def.type === "catch") return true;
+  if (def.type === "intersection") return takesNull(def.left) && takesNull(def.right);
+  if (def.type === "literal") return def.values.includes(null);
+  // A coercing schema converts null.
+  if ("coerce" in def && def.coerce === true) return true;
+  const inner = innerSchemas(schema, "in") ?? [];
+  return inner.length === 0 ? !NEVER_NULL.has(def.type) : inner.some(takesNull);
 }

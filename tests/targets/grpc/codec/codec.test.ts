@@ -137,6 +137,39 @@ describe("messages that would be lost or changed are refused", () => {
     expect(sent(input)).toEqual({ refused: expect.stringMatching(startingWith(field)) }),
   );
 
+  test.each([
+    ["a text for a list", { node: { children: "x" } }, "node.children", "must be a list"],
+    ["a text for a message in a list", { nodes: [{}, "x"] }, "nodes[1]", "must be an object"],
+    ["a text for a map", { labels: "x" }, "labels", "must be an object"],
+    ["a word as a number's key", { colorByNumber: { red: "RED" } }, "colorByNumber.{entry}", "loses a key"],
+    ["two members of one oneof", { person: {}, phone: "x" }, "phone", "is not the only member of contact"],
+    ["bytes that are not base64", { raw: "!!" }, "raw", "must be standard base64 with padding"],
+    ["a wrapped scalar of the wrong type", { wrappedFlag: 1 }, "wrappedFlag.value", "must be true or false"],
+    ["a structure that is a list", { open: [] }, "open", "is not an object"],
+  ])("%s: the reason and the exact place", (_title, input, field, reason) =>
+    expect(echo.request.encode(input)).toEqual({ field, reason }),
+  );
+
+  test("an unknown key names its message, and comes before other errors", () => {
+    expect(echo.request.encode({ text: 5, node: { lable: "x", kind: "NOPE" } })).toEqual({
+      field: "text",
+      reason: "must be a string of well-formed Unicode",
+    });
+    expect(echo.request.encode({ node: { kind: "NOPE", lable: "x" } })).toEqual({
+      field: "node.lable",
+      reason: "is no field of its message",
+      message: "lab.v1.Node",
+    });
+  });
+
+  test("messages inside messages are refused where readers would refuse them", () => {
+    const nested = (depth: number): object => (depth === 0 ? {} : { children: [nested(depth - 1)] });
+    const encoded = echo.request.encode({ node: nested(99) });
+    if ("reason" in encoded) throw new Error(encoded.reason);
+    expect(() => echo.response.decode(encoded.bytes)).not.toThrow();
+    expect(sent({ node: nested(100) })).toEqual({ refused: "node" });
+  });
+
   test("a cycle", () => {
     const node: { children: unknown[] } = { children: [] };
     node.children.push(node);

@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
-import { Contract } from "../../../../src/targets/grpc/contract/contract.ts";
-import { contractReport } from "../../../../src/targets/grpc/contract/contract-report.ts";
+import { Contract, contractReport } from "../../../../src/targets/grpc/contract/contract.ts";
 import { KINDS_PROTO, KINDS_SET, kindsTarget } from "../support/kinds.ts";
+import { LAB_PROTO_FOLDER } from "../support/lab.ts";
 import { labTool } from "../support/tool.ts";
 
 const BEFORE = `syntax = "proto3";
@@ -47,6 +47,25 @@ const edited = (from: string, to: string): string => {
 
 test("the hash is hexadecimal and always the same", () => {
   expect(shaOf(BEFORE)).toBe("c7794dc6cb98b83690a36387ad17a1107dba69886744c22edf1cbc53fd53644b");
+});
+
+test("the hashes that configurations pin stay, for proto files and descriptor sets", () => {
+  const kinds = ["Echo", "Legacy", "Modern"].map((method) => kindsTarget(method));
+  const lab = ["Echo", "Keys", "List"].map((method) => ({
+    system: "lab",
+    grpc: { package: "lab.v1", service: "Lab", method },
+  }));
+  const anyTypes = ["kinds.v1.Detail"];
+  const rows = [
+    [{ ...KINDS_SET, anyTypes }, kinds, "86b32968f87f537cc99880fcc313e285ad962ddf2027ef8331ceef30f23c4290"],
+    [{ ...KINDS_PROTO, anyTypes }, kinds, "86b32968f87f537cc99880fcc313e285ad962ddf2027ef8331ceef30f23c4290"],
+    [{ protoDirs: [LAB_PROTO_FOLDER] }, lab, "6f3071f40ebcb971b70173c21efed086f0d81d821d1728f844ddabbf3c797b8e"],
+  ] as const;
+  for (const [source, targets, sha256] of rows) {
+    const contract = new Contract("pinned", source);
+    for (const target of targets) expect(contract.method(target)).toHaveProperty("path");
+    expect(contract.sha256()).toBe(sha256);
+  }
 });
 
 describe("the same contract", () => {

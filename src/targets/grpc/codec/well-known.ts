@@ -1,26 +1,40 @@
 import { isTable } from "../../../core/json.ts";
+import { listed, nearest } from "../../../core/nearest.ts";
 import type { Json } from "../../../core/types.ts";
+import { ANY, type Declarations, type MessageShape, reachable } from "../contract/declarations.ts";
 
 /** Thrown when a value does not fit; its message contains no value, since values may be personal data. */
 export class Unfit extends Error {
   override readonly name = "Unfit";
+  /** Full name of the message that lacks the field. */
+  readonly of: string | undefined;
+
+  constructor(reason: string, of?: string) {
+    super(reason);
+    this.of = of;
+  }
 }
 
-export interface WellKnown {
+type Fields = Readonly<Record<string, unknown>>;
+
+/** A message whose JSON form is not an object of its fields. */
+interface WellKnown {
   /** Converts the JSON form to the message's own fields. */
   toMessage(json: unknown): unknown;
   /** Converts the message's own fields to the JSON form. */
-  toJson(message: Readonly<Record<string, unknown>>): Json;
+  toJson(message: Fields): Json;
 }
-
-export const ANY = "google.protobuf.Any";
 
 const NANOS_PER_SECOND_DIGITS = 9;
 const TIMESTAMP_CHARS_MAX = 40;
-const TIMESTAMP_SECONDS_MIN = -62_135_596_800;
-const TIMESTAMP_SECONDS_MAX = 253_402_300_799;
-const DURATION_SECONDS_MAX = 315_576_000_000;
 const NANOS_MAX = 999_999_999;
+const DURATION_SECONDS_MAX = 315_576_000_000;
+
+/** The years 1 to 9999. */
+const TIME = { min: -62_135_596_800, max: 253_402_300_799, what: "the time" } as const;
+const TIME_NANOS = { min: 0, max: NANOS_MAX, what: "the fraction" } as const;
+const DURATION_SECONDS = { min: -DURATION_SECONDS_MAX, max: DURATION_SECONDS_MAX, what: "the duration" } as const;
+const DURATION_NANOS = { min: -NANOS_MAX, max: NANOS_MAX, what: "the fraction" } as const;
 
 const TIMESTAMP = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(?:Z|([+-])(\d{2}):(\d{2}))$/;
 const DURATION = /^(-?)(\d{1,12})(?:\.(\d{1,9}))?s$/;
@@ -37,10 +51,15 @@ function fractionOf(nanos: number): string {
   return `.${digits.endsWith("000") ? digits.slice(0, 6) : digits}`;
 }
 
-function integerIn(value: unknown, bounds: { readonly min: number; readonly max: number }, what: string): number {
+interface Bounds {
+  readonly min: number;
+  readonly max: number;
+  readonly what: string;
+}
+
+function integerIn(value: unknown, { min, max, what }: Bounds): number {
   const number = Number(value ?? 0);
-  if (!Number.isInteger(number) || number < bounds.min || number > bounds.max)
-    throw new Unfit(`${what} is out of range`);
+  if (!Number.isInteger(number) || number < min || number > max) throw new Unfit(`${what} is out of range`);
   return number;
 }
 
@@ -60,15 +79,13 @@ function timestampToMessage(json: unknown): unknown {
   const minutes = Number(offsetM ?? 0);
   if (hours > 23 || minutes > 59) throw new Unfit("has an impossible offset");
   const offset = (sign === "-" ? -1 : 1) * (hours * 3600 + minutes * 60);
-  const bounds = { min: TIMESTAMP_SECONDS_MIN, max: TIMESTAMP_SECONDS_MAX };
-  const seconds = integerIn(date.getTime() / 1000 - offset, bounds, "the time");
+  const seconds = integerIn(date.getTime() / 1000 - offset, TIME);
   return { seconds: String(seconds), nanos: nanosOf(fraction) };
 }
 
-function timestampToJson(message: Readonly<Record<string, unknown>>): Json {
-  const bounds = { min: TIMESTAMP_SECONDS_MIN, max: TIMESTAMP_SECONDS_MAX };
-  const seconds = integerIn(message["seconds"], bounds, "the time");
-  const nanos = integerIn(message["nanos"], { min: 0, max: NANOS_MAX }, "the fraction");
+function timestampToJson(message: Fields): Json {
+  const seconds = integerIn(message["seconds"], TIME);
+  const nanos = integerIn(message["nanos"], TIME_NANOS);
   return `${new Date(seconds * 1000).toISOString().slice(0, 19)}${fractionOf(nanos)}Z`;
 }
 
@@ -77,15 +94,14 @@ function durationToMessage(json: unknown): unknown {
   if (match === null) throw new Unfit('is not a duration such as "1.5s"');
   const [, sign, whole, fraction] = match;
   const factor = sign === "-" ? -1 : 1;
-  const seconds = integerIn(whole, { min: 0, max: DURATION_SECONDS_MAX }, "the duration");
+  const seconds = integerIn(whole, DURATION_SECONDS);
   // `|| 0`: minus zero would not equal the zero that comes back.
   return { seconds: String(seconds * factor || 0), nanos: nanosOf(fraction) * factor || 0 };
 }
 
-function durationToJson(message: Readonly<Record<string, unknown>>): Json {
-  const bounds = { min: -DURATION_SECONDS_MAX, max: DURATION_SECONDS_MAX };
-  const seconds = integerIn(message["seconds"], bounds, "the duration");
-  const nanos = integerIn(message["nanos"], { min: -NANOS_MAX, max: NANOS_MAX }, "the fraction");
+function durationToJson(message: Fields): Json {
+  const seconds = integerIn(message["seconds"], DURATION_SECONDS);
+  const nanos = integerIn(message["nanos"], DURATION_NANOS);
   if (seconds * nanos < 0) throw new Unfit("has seconds and nanos of different signs");
   return `${seconds < 0 || nanos < 0 ? "-" : ""}${Math.abs(seconds)}${fractionOf(Math.abs(nanos))}s`;
 }
@@ -107,7 +123,7 @@ function fieldMaskToMessage(json: unknown): unknown {
   return { paths: snake };
 }
 
-function fieldMaskToJson(message: Readonly<Record<string, unknown>>): Json {
+function fieldMaskToJson(message: Fields): Json {
   const paths = message["paths"];
   if (!Array.isArray(paths)) return "";
   const camel = paths.map((path) => camelCase(String(path)));
@@ -116,7 +132,7 @@ function fieldMaskToJson(message: Readonly<Record<string, unknown>>): Json {
   return camel.join(",");
 }
 
-function mapValues<To>(record: Readonly<Record<string, unknown>>, change: (value: unknown) => To): Record<string, To> {
+function mapValues<To>(record: Fields, change: (value: unknown) => To): Record<string, To> {
   return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, change(value)]));
 }
 
@@ -139,17 +155,17 @@ function valueToMessage(json: unknown): unknown {
   return { structValue: structToMessage(json) };
 }
 
-function structToJson(message: Readonly<Record<string, unknown>>): Json {
+function structToJson(message: Fields): Json {
   const fields = message["fields"];
   return isTable(fields) ? mapValues(fields, (value) => (isTable(value) ? valueToJson(value) : null)) : {};
 }
 
-function listToJson(message: Readonly<Record<string, unknown>>): Json {
+function listToJson(message: Fields): Json {
   const values = message["values"];
   return Array.isArray(values) ? values.map((value) => (isTable(value) ? valueToJson(value) : null)) : [];
 }
 
-function valueToJson(message: Readonly<Record<string, unknown>>): Json {
+function valueToJson(message: Fields): Json {
   const { stringValue, numberValue, boolValue, structValue, listValue } = message;
   if (typeof stringValue === "string") return stringValue;
   if (typeof numberValue === "number") return numberValue;
@@ -167,31 +183,118 @@ const WRAPPER: WellKnown = {
   toJson: (message) => (message["value"] ?? null) as Json,
 };
 
-const UNDECLARED_ANY: WellKnown = {
-  toMessage() {
-    throw new Unfit("is a google.protobuf.Any, and the configuration names no types that it may hold");
-  },
-  toJson: ({ typeUrl }): Json => (typeof typeUrl === "string" && typeUrl !== "" ? { "@type": typeUrl } : {}),
-};
-
 /** Messages whose JSON form is not an object of their fields, by full name. */
-export const WELL_KNOWN: ReadonlyMap<string, WellKnown> = new Map<string, WellKnown>([
+const WELL_KNOWN: ReadonlyMap<string, WellKnown> = new Map<string, WellKnown>([
   ["google.protobuf.Timestamp", { toMessage: timestampToMessage, toJson: timestampToJson }],
   ["google.protobuf.Duration", { toMessage: durationToMessage, toJson: durationToJson }],
   ["google.protobuf.FieldMask", { toMessage: fieldMaskToMessage, toJson: fieldMaskToJson }],
   ["google.protobuf.Struct", { toMessage: structToMessage, toJson: structToJson }],
   ["google.protobuf.ListValue", { toMessage: listToMessage, toJson: listToJson }],
   ["google.protobuf.Value", { toMessage: valueToMessage, toJson: valueToJson }],
-  [ANY, UNDECLARED_ANY],
   ...["Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes"].map(
     (name) => [`google.protobuf.${name}Value`, WRAPPER] as const,
   ),
 ]);
 
-/** Returns the special JSON form of a message, if it has one; `any` is the form of a google.protobuf.Any. */
-export function specialOf(
-  { fullName }: { readonly fullName: string },
-  any: WellKnown | undefined,
-): WellKnown | undefined {
-  return fullName === ANY && any !== undefined ? any : WELL_KNOWN.get(fullName);
+const TYPE_PREFIX = "type.googleapis.com/";
+/** Maximum nesting: each level of an Any inside an Any is copied once more. */
+const ANY_NESTED_MAX = 4;
+
+/** The content of an Any, as its own fields and in its JSON form. */
+interface PackedAny {
+  readonly fields: { readonly typeUrl: string; readonly value: string };
+  readonly json: Json;
+}
+
+/** The messages that a google.protobuf.Any may hold, by full name. No other message is packed or unpacked. */
+export class AnyTypes {
+  /** Messages and fields that the contract does not declare or this version cannot carry. */
+  readonly problems: readonly string[];
+  readonly shapes: readonly MessageShape[];
+  readonly #names: readonly string[];
+  #depth = 0;
+
+  constructor(names: readonly string[], messages: Declarations["messages"]) {
+    this.#names = names;
+    this.shapes = names.flatMap((name) => messages.get(name) ?? []);
+    this.problems = names.flatMap((name) => {
+      const shape = messages.get(name);
+      if (shape === undefined) return [`the contract has no message ${name}`];
+      return [...reachable(shape)].flatMap(({ unsupported }) => unsupported);
+    });
+  }
+
+  /**
+   * Encodes the content of an Any of a request.
+   *
+   * @param encode throws `Unfit` when the content does not fit its type
+   */
+  pack(
+    json: unknown,
+    encode: (content: unknown, shape: MessageShape) => { readonly bytes: Buffer; readonly message: Json },
+  ): PackedAny {
+    if (this.#names.length === 0) throw new Unfit("is a google.protobuf.Any, and anyTypes declares none");
+    if (!isTable(json)) throw new Unfit("is not an object");
+    const { "@type": url, ...fields } = json;
+    const typeUrl = typeof url === "string" ? url : "";
+    const name = typeUrl.startsWith(TYPE_PREFIX) ? typeUrl.slice(TYPE_PREFIX.length) : "";
+    const shape = this.#shapeOf(name);
+    if (shape === undefined) {
+      const known = listed(nearest(name, this.#names).map((one) => `${TYPE_PREFIX}${one}`));
+      throw new Unfit(`has an @type that is not declared; declared: ${known}`);
+    }
+    const { bytes, message } = this.#nested(() => encode(contentOf(fields, shape), shape));
+    return { fields: { typeUrl, value: bytes.toString("base64") }, json: anyJson(typeUrl, message, shape) };
+  }
+
+  /** Decodes the content of an Any of an answer. For a message that is not declared, returns only the name of its type. */
+  unpack({ typeUrl, value }: Fields, decode: (bytes: Buffer, shape: MessageShape) => Json): Json {
+    if (typeof typeUrl !== "string" || typeUrl === "") return {};
+    const shape = this.#shapeOf(typeUrl.slice(typeUrl.lastIndexOf("/") + 1));
+    if (shape === undefined) return { "@type": typeUrl };
+    const bytes = Buffer.from(typeof value === "string" ? value : "", "base64");
+    return anyJson(
+      typeUrl,
+      this.#nested(() => decode(bytes, shape)),
+      shape,
+    );
+  }
+
+  #shapeOf(name: string): MessageShape | undefined {
+    return this.shapes.find(({ fullName }) => fullName === name);
+  }
+
+  #nested<Result>(act: () => Result): Result {
+    if (this.#depth >= ANY_NESTED_MAX) throw new Unfit("holds more of its kind inside each other than are followed");
+    this.#depth += 1;
+    try {
+      return act();
+    } finally {
+      this.#depth -= 1;
+    }
+  }
+}
+
+/** Returns the JSON form of a message, if it is not an object of its fields; that of an Any is in `AnyTypes`. */
+export function wellKnown({ fullName }: MessageShape): WellKnown | undefined {
+  return WELL_KNOWN.get(fullName);
+}
+
+/** Returns true when the JSON form of the message is not an object of its fields. */
+export function isSpecial({ fullName }: MessageShape): boolean {
+  return fullName === ANY || WELL_KNOWN.has(fullName);
+}
+
+/** Returns the JSON form of an Any: a message with a JSON form of its own is under `value`. */
+function anyJson(typeUrl: string, content: Json, shape: MessageShape): Json {
+  return isSpecial(shape) || !isTable(content)
+    ? { "@type": typeUrl, value: content }
+    : { "@type": typeUrl, ...(content as object) };
+}
+
+function contentOf(fields: Fields, shape: MessageShape): unknown {
+  if (!isSpecial(shape)) return fields;
+  if (Object.keys(fields).some((key) => key !== "value"))
+    throw new Unfit("has its content under value, and nothing else");
+  return fields["value"];
 }

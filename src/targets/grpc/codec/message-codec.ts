@@ -1,0 +1,339 @@
+import { isTable } from "../../../core/json.ts";
+import type { Json } from "../../../core/types.ts";
+import {
+  ANY,
+  type Declarations,
+  type EnumShape,
+  type FieldShape,
+  type MessageShape,
+  type Scalar,
+  type ScalarShape,
+  type ValueShape,
+} from "../contract/declarations.ts";
+import { AnswerReader, type FieldBudget } from "./answer-reader.ts";
+import { AnyTypes, isSpecial, Unfit, wellKnown } from "./well-known.ts";
+import { NESTED_MAX, WIRE, WIRE_SCALARS, WireWriter, wireTypeOf, writeInt32 } from "./wire.ts";
+
+export interface EncodedMessage {
+  readonly bytes: Buffer;
+  /** The message as the service will read it, in its JSON form. */
+  readonly message: Json;
+}
+
+/** The first field that does not fit the contract. Contains no value, since values may be personal data. */
+export interface Difference {
+  readonly field: string;
+  readonly reason: string;
+  /** Full name of the message, for an unknown field. The name is internal to the service and only for operators. */
+  readonly message?: string;
+}
+
+type Fields = Record<string, unknown>;
+
+/** The state of one encoding. */
+interface Pass {
+  readonly writer: WireWriter;
+  /** Path of the value that is being written: names of fields, and indexes. */
+  readonly path: (string | number)[];
+  /** Number of messages around the current one. */
+  depth: number;
+}
+
+/** Writes a value and returns its JSON form. Throws `Unfit` when it does not fit its type. */
+type WriteField = (pass: Pass, value: unknown) => unknown;
+
+interface Field extends FieldShape {
+  readonly name: string;
+  readonly wireType: number;
+  readonly write: WriteField;
+  /** True when null is a value of the field; for all others it means that the field is not set. */
+  readonly takesNull: boolean;
+}
+
+/** Describes how one message is written. */
+interface Plan {
+  readonly shape: MessageShape;
+  /** In the order of their numbers. */
+  readonly fields: readonly Field[];
+  /** True when the message is given as its own fields, not in the JSON form that its type has. */
+  readonly isRaw: boolean;
+}
+
+/** Thrown when messages nest deeper than readers accept. */
+class TooDeep extends Error {
+  override readonly name = "TooDeep";
+}
+
+/** Converts the messages of one contract between JSON and bytes. */
+export class MessageCodec {
+  readonly anyTypes: AnyTypes;
+  readonly #reader: AnswerReader;
+  readonly #plans = new Map<MessageShape, Plan>();
+  readonly #rawPlans = new Map<MessageShape, Plan>();
+
+  readonly #messages: Declarations["messages"];
+
+  /** @param anyTypes full names of the messages that a google.protobuf.Any may hold */
+  constructor({ messages }: Declarations, anyTypes: readonly string[] = []) {
+    this.#messages = messages;
+    const any = messages.get(ANY);
+    if (any !== undefined) any.anyTypes = anyTypes;
+    this.anyTypes = new AnyTypes(anyTypes, messages);
+    this.#reader = new AnswerReader(this.anyTypes);
+  }
+
+  /**
+   * Decodes an answer into its JSON form.
+   *
+   * @throws {Error} when the bytes are not a valid message of the type, or have more fields than the budget
+   */
+  decode(bytes: Uint8Array, shape: MessageShape, budget?: FieldBudget): Json {
+    const buffer = Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+    return this.#reader.read(buffer, shape, budget);
+  }
+
+  /** Returns the shape of a message that is known to be declared. */
+  shape(fullName: string): MessageShape {
+    const shape = this.#messages.get(fullName);
+    if (shape === undefined) throw new Error(`${fullName} is not declared`);
+    return shape;
+  }
+
+  /** Returns the bytes of a message that is known to fit. */
+  bytes(message: unknown, shape: MessageShape): Buffer {
+    const encoded = this.encode(message, shape);
+    if ("reason" in encoded) throw new Error(`${shape.fullName}: ${encoded.field} ${encoded.reason}`);
+    return encoded.bytes;
+  }
+
+  /**
+   * Encodes a request in one pass, or returns what the wire would lose or change: unknown keys, wrong types, unknown enum
+   * values, numbers out of range, two members of one oneof. Rejected: libraries. Some drop such values silently, others quote
+   * them in their errors, and none says where in the message they are.
+   */
+  encode(input: unknown, shape: MessageShape): EncodedMessage | Difference {
+    const pass: Pass = { writer: new WireWriter(), path: [], depth: 0 };
+    try {
+      const message = this.#message(pass, input, this.#planOf(shape, false)) as Json;
+      return { bytes: pass.writer.finish(), message };
+    } catch (error) {
+      if (error instanceof TooDeep) {
+        return { field: textOf(pass.path.slice(0, 1)), reason: "cannot be encoded as its type" };
+      }
+      if (!(error instanceof Unfit)) throw error;
+      const { message: reason, of } = error;
+      return { field: textOf(pass.path), reason, ...(of !== undefined && { message: of }) };
+    }
+  }
+
+  #planOf(shape: MessageShape, isRaw: boolean): Plan {
+    const plans = isRaw ? this.#rawPlans : this.#plans;
+    const known = plans.get(shape);
+    if (known !== undefined) return known;
+    const isRawInside = isRaw || isSpecial(shape);
+    const fields = [...shape.fields].map(([name, field]): Field => {
+      const { label, value } = field;
+      const isAnyJson = value.kind === "message" && value.message.fullName === "google.protobuf.Value";
+      return {
+        ...field,
+        name,
+        wireType: wireTypeOf(value),
+        write: this.#valueWriter(value, isRawInside),
+        takesNull: isAnyJson && label === "single" && !isRawInside,
+      };
+    });
+    const plan = { shape, fields: fields.sort((left, right) => left.number - right.number), isRaw };
+    plans.set(shape, plan);
+    return plan;
+  }
+
+  #valueWriter(value: ValueShape, isRaw: boolean): WriteField {
+    if (value.kind === "scalar") return scalarWriter(value);
+    if (value.kind === "enum") return enumWriter(value);
+    // Looked up at the first value, because a message may contain itself.
+    let plan: Plan | undefined;
+    return (pass, message) => {
+      plan ??= this.#planOf(value.message, isRaw);
+      pass.depth += 1;
+      if (pass.depth > NESTED_MAX) throw new TooDeep();
+      const start = pass.writer.open();
+      const written = this.#message(pass, message, plan);
+      pass.writer.close(start);
+      pass.depth -= 1;
+      return written;
+    };
+  }
+
+  /** Writes the content of a message and returns its JSON form. */
+  #message(pass: Pass, value: unknown, plan: Plan): unknown {
+    const { shape, isRaw } = plan;
+    if (isRaw) return writeFields(pass, value, plan);
+    if (shape.fullName === ANY) {
+      const { fields, json } = converted(() =>
+        this.anyTypes.pack(value, (content, held) => this.#packed(content, held)),
+      );
+      writeFields(pass, fields, plan);
+      return json;
+    }
+    const known = wellKnown(shape);
+    if (known === undefined) return writeFields(pass, value, plan);
+    const fields = converted(() => known.toMessage(value));
+    return known.toJson(writeFields(pass, fields, plan));
+  }
+
+  #packed(content: unknown, shape: MessageShape): EncodedMessage {
+    const encoded = this.encode(content, shape);
+    if ("reason" in encoded) throw new Unfit(`${encoded.field} ${encoded.reason}`.trim());
+    return encoded;
+  }
+}
+
+/** Converts a value from the JSON form of its type. A failure in the conversion itself means that the value does not fit. */
+function converted<Message>(convert: () => Message): Message {
+  try {
+    return convert();
+  } catch (error) {
+    throw error instanceof Unfit ? error : new Unfit("does not fit its type");
+  }
+}
+
+function textOf(path: readonly (string | number)[]): string {
+  return path.reduce<string>((text, step) => {
+    if (typeof step === "number") return `${text}[${step}]`;
+    return text === "" ? step : `${text}.${step}`;
+  }, "");
+}
+
+function writeFields(pass: Pass, value: unknown, { shape, fields }: Plan): Fields {
+  if (!isTable(value)) throw new Unfit("must be an object");
+  const { fullName, fields: declared, oneofs } = shape;
+  for (const key of Object.keys(value)) {
+    if (value[key] !== undefined && !declared.has(key) && !oneofs.has(key)) fail(pass, key, fullName);
+  }
+  const message: Fields = {};
+  for (const field of fields) writeField(pass, field, { given: value, message });
+  // A oneof's name may state which member is set, if that is true.
+  for (const oneof of oneofs) {
+    if (value[oneof] !== undefined && value[oneof] !== message[oneof]) fail(pass, oneof, fullName);
+  }
+  return message;
+}
+
+function fail(pass: Pass, key: string, message: string): never {
+  pass.path.push(key);
+  throw new Unfit("is no field of its message", message);
+}
+
+function writeField(
+  pass: Pass,
+  field: Field,
+  { given, message }: { readonly given: Readonly<Fields>; readonly message: Fields },
+): void {
+  const { name, label, oneof } = field;
+  const value = given[name];
+  const isUnset = value === undefined || (value === null && !field.takesNull);
+  if (isUnset && !field.required) return;
+  pass.path.push(name);
+  if (isUnset) throw new Unfit("is required by the contract");
+  if (label === "repeated") writeList(pass, field, { value, message });
+  else if (label === "map") writeMap(pass, field, { value, message });
+  else {
+    pass.writer.tag(field.number, field.wireType);
+    message[name] = field.write(pass, value);
+  }
+  if (oneof !== undefined) {
+    const other = message[oneof];
+    if (typeof other === "string") {
+      pass.path.splice(-1, 1, other);
+      throw new Unfit(`is not the only member of ${oneof}`);
+    }
+    message[oneof] = name;
+  }
+  pass.path.pop();
+}
+
+/** A collection as it was given, and the message to which its JSON form is added unless it is empty. */
+interface Collection {
+  readonly value: unknown;
+  readonly message: Fields;
+}
+
+function writeList(pass: Pass, { name, number, wireType, packed, write }: Field, { value, message }: Collection): void {
+  if (!Array.isArray(value)) throw new Unfit("must be a list");
+  if (value.length === 0) return;
+  const { writer, path } = pass;
+  const isPacked = packed && wireType !== WIRE.bytes;
+  if (isPacked) writer.tag(number, WIRE.bytes);
+  const start = isPacked ? writer.open() : 0;
+  const items: unknown[] = [];
+  for (let index = 0; index < value.length; index += 1) {
+    path.push(index);
+    if (!isPacked) writer.tag(number, wireType);
+    items.push(write(pass, value[index]));
+    path.pop();
+  }
+  if (isPacked) writer.close(start);
+  message[name] = items;
+}
+
+function writeMap(pass: Pass, field: Field, { value, message }: Collection): void {
+  if (!isTable(value)) throw new Unfit("must be an object");
+  const keys = Object.keys(value);
+  if (keys.length === 0) return;
+  const { writer, path } = pass;
+  // Map keys are the caller's values and are kept out of errors.
+  path.push("{entry}");
+  const entries = keys.map((key): [string, unknown] => {
+    writer.tag(field.number, WIRE.bytes);
+    const start = writer.open();
+    writeKey(writer, field.key, key);
+    writer.tag(2, field.wireType);
+    const written = field.write(pass, value[key]);
+    writer.close(start);
+    return [key, written];
+  });
+  path.pop();
+  message[field.name] = Object.fromEntries(entries);
+}
+
+function writeKey(writer: WireWriter, proto: FieldShape["key"] = "string", key: string): void {
+  const { wireType, write, zero } = WIRE_SCALARS[proto];
+  writer.tag(1, wireType);
+  let value: unknown = key;
+  if (typeof zero === "number") value = Number(key);
+  else if (typeof zero === "boolean") value = key === "true" || (key === "false" ? false : undefined);
+  const written = write(writer, value);
+  // The service would read another key.
+  if (written === undefined || String(written) !== key) throw new Unfit("loses a key");
+}
+
+const SCALAR_REASONS: Readonly<Record<Scalar, string>> = {
+  string: "must be a string of well-formed Unicode",
+  bool: "must be true or false",
+  bytes: "must be standard base64 with padding",
+  int32: "must be an integer in the range of its type",
+  int64: "must be an integer in the range of its type, as a decimal string or a safe number",
+  float: "must be a finite number in the range of a float",
+  double: "must be a finite number",
+};
+
+function scalarWriter({ proto, scalar }: ScalarShape): WriteField {
+  const { write } = WIRE_SCALARS[proto];
+  const reason = SCALAR_REASONS[scalar];
+  return ({ writer }, value) => {
+    const written = write(writer, value);
+    if (written === undefined) throw new Unfit(reason);
+    return written;
+  };
+}
+
+/** Takes the names and numbers of the enum, and no other number: a service would treat it like an unknown name. */
+function enumWriter({ numbers, names }: EnumShape): WriteField {
+  return ({ writer }, value) => {
+    const number = typeof value === "string" ? numbers.get(value) : value;
+    const name = typeof number === "number" ? names.get(number) : undefined;
+    if (name === undefined) throw new Unfit("must be a value of its enum, by name or number");
+    writeInt32(writer, number as number);
+    return name;
+  };
+}
