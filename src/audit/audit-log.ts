@@ -7,16 +7,22 @@ import { chainBytes, STREAMS, type StreamName } from "./chain/chain.ts";
 import { CHECKPOINT_DIR } from "./chain/checkpoint.ts";
 import { CHECKPOINT_INTERVAL_MS, CheckpointKeeper } from "./chain/checkpoint-keeper.ts";
 import { type EntryDraft, LINE_BYTES_MAX, serializeEntry, stampEntry } from "./entry.ts";
+import { JOURNAL_DIR } from "./journal/day-files.ts";
+import { DayStream } from "./journal/day-stream.ts";
 import { type DirectoryLock, lockDirectory } from "./journal/directory-lock.ts";
 import { DiskReserve } from "./journal/disk-reserve.ts";
 import { diskFiles, type FileOperations, makeDirectory } from "./journal/file-operations.ts";
-import { type JournalLine, type Stamp, serializeJournalLine } from "./journal/journal.ts";
-import { JOURNAL_DIR } from "./journal/line-files.ts";
+import {
+  intentOf,
+  type JournalLine,
+  OpenIntents,
+  type Stamp,
+  serializeJournalLine,
+  unknownOutcome,
+} from "./journal/journal.ts";
 import { type AuditHealth, type Durability, LineWriter, type WrittenBatch } from "./journal/line-writer.ts";
-import { intentOf, OpenIntents, unknownOutcome } from "./journal/open-intents.ts";
-import { recover, resume } from "./journal/recover.ts";
+import { recover } from "./journal/recover.ts";
 import { STATE_DIR } from "./journal/saved-position.ts";
-import { DayStream } from "./query/day-stream.ts";
 
 /**
  * Limit for the instance name, because it is part of every line and lines have a maximum size. A host name has at most
@@ -131,8 +137,7 @@ class JsonLogger implements AuditLog {
 
   constructor(options: AuditLogOptions, lock: DirectoryLock) {
     const { dir, clock, durability, files = diskFiles, monotonic = clock, ids } = options;
-    const { lastMs, tornTails } = resume(dir, ["", JOURNAL_DIR], clock());
-    const { places, notes, intents } = recover(dir, options.checkpointKey);
+    const { lastMs, tornTails, places, notes, intents } = recover(dir, options.checkpointKey, clock());
     this.#instance = options.instance;
     this.#ids = ids ?? (() => undefined);
     this.#lock = lock;

@@ -1,10 +1,10 @@
 import type { KeyObject } from "node:crypto";
 import { join } from "node:path";
 import { errorText } from "../../core/error-text.ts";
+import type { StreamPosition } from "../journal/day-stream.ts";
 import type { FileOperations } from "../journal/file-operations.ts";
-import type { Intent } from "../journal/open-intents.ts";
+import type { Intent } from "../journal/journal.ts";
 import { placePath, savedStream, serializePlace } from "../journal/saved-position.ts";
-import type { StreamPosition } from "../query/day-stream.ts";
 import { STREAMS, type StreamName } from "./chain.ts";
 import { CHECKPOINT_DIR, readCheckpoint, signCheckpoint } from "./checkpoint.ts";
 

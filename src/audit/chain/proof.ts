@@ -1,10 +1,9 @@
 import type { KeyObject } from "node:crypto";
 import { AuditLogError } from "../audit-log-error.ts";
-import { dayFilesOf } from "../journal/line-files.ts";
-import { walkFiles } from "../verify/file-walk.ts";
+import { dayFilesOf } from "../journal/day-files.ts";
 import { type ChainLink, readLink } from "./chain.ts";
-import { type Checkpoint, readCheckpoint } from "./checkpoint.ts";
-import { readLastNotes } from "./checkpoint-files.ts";
+import { walkFiles } from "./chain-walk.ts";
+import { type Checkpoint, readCheckpoint, readLastNotes } from "./checkpoint.ts";
 import { DIGEST_BYTES, leafHash, MerkleTree, nodeHash } from "./merkle-tree.ts";
 import { isUnsigned, verifyNote } from "./signed-note.ts";
 

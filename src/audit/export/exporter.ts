@@ -1,9 +1,9 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { errorText } from "../../core/error-text.ts";
+import type { StreamName } from "../chain/chain.ts";
 import { makeDirectory } from "../journal/file-operations.ts";
-import type { Position } from "../query/cursor.ts";
-import type { Stream } from "../query/days.ts";
+import type { Position } from "../query/params.ts";
 import { bytesBehind, type ExportBatch, type ExportLine, readBatch, readNextLine } from "./batch.ts";
 import { LOKI_PATH, toLoki } from "./loki.ts";
 import { OTLP_PATH, rejectedByOtlp, toOtlp } from "./otlp.ts";
@@ -21,7 +21,7 @@ export interface ExporterTarget {
 interface ExporterOptions {
   /** The audit directory. */
   readonly dir: string;
-  readonly stream: Stream;
+  readonly stream: StreamName;
   readonly target: ExporterTarget;
   /** Returns milliseconds since 1970. */
   readonly clock: () => number;
@@ -40,7 +40,7 @@ interface ExporterOptions {
 /** The status of one exporter for one stream. */
 export interface ExportState {
   readonly exporter: string;
-  readonly stream: Stream;
+  readonly stream: StreamName;
   /** NaN while the log cannot be read, as is `secondsBehind`. */
   readonly bytesBehind: number;
   /** Age of the oldest line that was not accepted yet; 0 when there is none. */

@@ -1,8 +1,8 @@
 import fs from "node:fs";
 import { join } from "node:path";
+import type { StreamName } from "../chain/chain.ts";
 import { makeDirectory, readSmallFile, syncDirectory } from "../journal/file-operations.ts";
-import type { Position } from "../query/cursor.ts";
-import type { Stream } from "../query/days.ts";
+import type { Position } from "../query/params.ts";
 
 /** Folder in the audit directory in which exporters store their positions and the lines that were refused for good. */
 export const EXPORT_DIR = "export";
@@ -15,7 +15,7 @@ const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_TRUNC, O_WRONLY } = fs.constants;
 /** The position of an exporter in a stream: the receiver has accepted every line before it. */
 export interface ExportPosition {
   readonly exporter: string;
-  readonly stream: Stream;
+  readonly stream: StreamName;
   /** `undefined` when nothing was accepted yet, or the stored position cannot be read. */
   readonly position: Position | undefined;
 }
@@ -31,7 +31,7 @@ export function readExportPlaces(dir: string): readonly ExportPosition[] {
   });
 }
 
-export function readExportPlace(dir: string, exporter: string, stream: Stream): ExportPosition {
+export function readExportPlace(dir: string, exporter: string, stream: StreamName): ExportPosition {
   return { exporter, stream, position: readPosition(join(dir, EXPORT_DIR, `${exporter}.${stream}.json`)) };
 }
 

@@ -1,25 +1,18 @@
 import fs from "node:fs";
 import { dirname, join } from "node:path";
-import type { StreamName } from "../chain/chain.ts";
-import type { ChainWalk } from "../chain/chain-walk.ts";
-import { readLastNotes } from "../chain/checkpoint-files.ts";
+import { STREAMS, type StreamName } from "../chain/chain.ts";
+import { type ChainWalk, type Cut, recordPruned, walkFromBegin, walkInSteps } from "../chain/chain-walk.ts";
+import { readLastNotes } from "../chain/checkpoint.ts";
 import { MerkleTree } from "../chain/merkle-tree.ts";
+import { type DayFile, dayFilesOf, daysIn, readLastLine, stampAt, streamDir } from "../journal/day-files.ts";
 import { syncDirectory } from "../journal/file-operations.ts";
-import { type DayFile, dayFilesOf } from "../journal/line-files.ts";
-import { type Cut, recordPruned, walkFromBegin } from "../journal/pruned-start.ts";
-import { readLastLine } from "../journal/torn-tail.ts";
 import { boundsOf, otherDayOf } from "../query/day-bounds.ts";
-import { daysIn, type Stream, streamDir } from "../query/days.ts";
-import { stampAt } from "../query/scan.ts";
 import { dayOf } from "../query/time-range.ts";
 import { parseLine } from "../query/view.ts";
-import { walkInSteps } from "../verify/file-walk.ts";
 import { type ExportPosition, readExportPlaces } from "./position-files.ts";
 
 /** Ending of the reasons that an operator has to investigate. */
 export const SEE_VERIFY = "stc audit verify tells more";
-
-const STREAMS = ["calls", "journal"] as const;
 
 interface PruneOptions {
   readonly dir: string;
@@ -36,7 +29,7 @@ interface PruneOptions {
 
 /** One file beyond the retention time, and the reason if it is kept. */
 export interface Aged {
-  readonly stream: Stream;
+  readonly stream: StreamName;
   readonly day: string;
   readonly path: string;
   readonly bytes: number;
@@ -147,7 +140,7 @@ function youngLines(dir: string, day: string, before: string): string | undefine
 
 type Rule = (day: string, path: string, bytes: number) => string | undefined;
 
-function rulesOf({ dir, exporters = [] }: PruneOptions, stream: Stream): Rule {
+function rulesOf({ dir, exporters = [] }: PruneOptions, stream: StreamName): Rule {
   const places = readExportPlaces(dir).filter((place) => place.stream === stream);
   const missing = exporters
     .filter((exporter) => !places.some((place) => place.exporter === exporter))
@@ -168,7 +161,7 @@ function hasPassed({ position }: ExportPosition, day: string, bytes: number): bo
 }
 
 /** Returns the number of lines of the stream that a checkpoint covers; `undefined` when the log has no checkpoints. */
-function coveredLines(dir: string, stream: Stream): number | undefined {
+function coveredLines(dir: string, stream: StreamName): number | undefined {
   const notes = readLastNotes(dir);
   if (notes.length === 0) return undefined;
   return Math.max(0, ...notes.flatMap(({ checkpoint }) => (checkpoint?.stream === stream ? [checkpoint.size] : [])));

@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { AuditLogError } from "../audit-log-error.ts";
 import { escapeName } from "../escape.ts";
-import { flock, WOULD_BLOCK } from "./c-library.ts";
+import { flock, WOULD_BLOCK } from "./file-operations.ts";
 
 const LOCK_FILE = ".lock";
 const LOCK_FILE_MODE = 0o600;

@@ -1,6 +1,6 @@
 import { errorText } from "../../core/error-text.ts";
 import { AuditLogError, DiskFullError } from "../audit-log-error.ts";
-import type { DayStream, QueuedJson } from "../query/day-stream.ts";
+import type { DayStream, QueuedJson } from "./day-stream.ts";
 
 /** Maximum bytes of lines that are not yet on disk. */
 export const QUEUE_BYTES_MAX = 16 * 1024 * 1024;

@@ -1,7 +1,6 @@
-import type { Stream } from "./days.ts";
-import type { Filter } from "./filter.ts";
+import type { StreamName } from "../chain/chain.ts";
+import type { Filter, FoundLine } from "./filter.ts";
 import { type LineIndex, type SearchOptions, search } from "./query.ts";
-import type { FoundLine } from "./scan.ts";
 import { DAY_MS } from "./time-range.ts";
 import { membersOf, parseLine, textOf } from "./view.ts";
 
@@ -85,7 +84,7 @@ class TrailReader {
     if (id !== undefined && this.ids.size < IDS_MAX) this.ids.add(id);
   }
 
-  async #search(stream: Stream, filter: Filter): Promise<readonly FoundLine[]> {
+  async #search(stream: StreamName, filter: Filter): Promise<readonly FoundLine[]> {
     const { dir, places, mayGoOn } = this.#options;
     const page = await search({
       dir,

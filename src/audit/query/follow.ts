@@ -1,7 +1,14 @@
-import type { Position } from "./cursor.ts";
+import {
+  daysIn,
+  endOfLines,
+  linesOf,
+  type OpenDayFile,
+  type RawLine,
+  readChunk,
+  withDay,
+} from "../journal/day-files.ts";
 import { holdsOwnDay } from "./day-bounds.ts";
-import { daysIn, withDay } from "./days.ts";
-import { endOfLines, linesOf, type OpenDayFile, type RawLine, readChunk } from "./scan.ts";
+import type { Position } from "./params.ts";
 
 /** Maximum bytes that one look reads from one file: the next look reads the rest. */
 const LOOK_BYTES_MAX = 1_048_576;

@@ -2,10 +2,9 @@ import { Database } from "bun:sqlite";
 import { hash } from "node:crypto";
 import { closeSync, constants, existsSync, fchmodSync, openSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { daysIn, type Range, withDay } from "./days.ts";
+import { daysIn, linesOf, type OpenDayFile, type Range, readChunk, withDay } from "../journal/day-files.ts";
 import type { Field, Filter, Matcher } from "./filter.ts";
 import type { LineIndex } from "./query.ts";
-import { linesOf, type OpenDayFile, readChunk } from "./scan.ts";
 import { type EntryView, parseLine, viewOf } from "./view.ts";
 
 /** Size of a block: the index stores the block of a file in which a line starts. */

@@ -1,6 +1,6 @@
 import type { KeyObject } from "node:crypto";
 import { errorText } from "../../core/error-text.ts";
-import { bytesToVerify, type VerifiedLog, type VerifyReport, verifyInSteps } from "./verify.ts";
+import { bytesToVerify, isSound, type VerifiedLog, type VerifyReport, verifyInSteps } from "./verify.ts";
 
 export interface LogVerifierOptions {
   /** The audit directory. */
@@ -135,11 +135,4 @@ async function inPieces(reading: Reading, mayGoOn: (bytes: number) => boolean): 
     await new Promise((resolve) => setImmediate(resolve));
   } while (mayGoOn(bytes));
   return { bytes, verified: undefined };
-}
-
-/**
- * Returns true when there is no damage. Bytes without a line end do not count: they are a line that is being written.
- */
-function isSound({ streams, checkpoints }: VerifyReport): boolean {
-  return [...streams, checkpoints].every(({ damage }) => damage === undefined || damage.isTornEnd === true);
 }

@@ -1,7 +1,13 @@
 import type { KeyObject } from "node:crypto";
 import { STREAMS, type StreamName } from "../chain/chain.ts";
-import { CHECKPOINT_DIR, originOf, readCheckpoint } from "../chain/checkpoint.ts";
-import { eachNote, type FoundNote, type TornNotes } from "../chain/checkpoint-files.ts";
+import {
+  CHECKPOINT_DIR,
+  eachNote,
+  type FoundNote,
+  originOf,
+  readCheckpoint,
+  type TornNotes,
+} from "../chain/checkpoint.ts";
 import { isUnsigned, verifyNote } from "../chain/signed-note.ts";
 import type { SavedPosition } from "../journal/saved-position.ts";
 import type { Damage, DamageKind } from "./damage.ts";
@@ -40,21 +46,41 @@ export interface NotesOptions {
   readonly verified: Readonly<Record<StreamName, number>>;
 }
 
+const NOTE_FAULTS = { "bad signature": "its signature is wrong", "unknown key": "no given key signed it" } as const;
+
 /** Checks the notes without the lines: format, signature, order. Yields the number of notes of each step. */
-export function* verifyCheckpoints(options: NotesOptions): Generator<number, NotesFacts> {
-  const reader = new NotesReader(options);
-  const notes = eachNote(options.dir, options.from);
+export function* verifyCheckpoints({ dir, keys, from, verified }: NotesOptions): Generator<number, NotesFacts> {
+  const streams = { calls: new NotesOfStream(), journal: new NotesOfStream() };
+  let damage: Damage | undefined;
+  let [checkpoints, signed] = [0, 0];
+  const judge = (note: FoundNote): Damage | undefined => {
+    const { checkpoint } = note;
+    if (checkpoint === undefined) return noteDamage(note, "changed", "is no checkpoint");
+    if (keys.length > 0 && checkpoint.size > verified[checkpoint.stream]) {
+      if (isUnsigned(checkpoint)) return noteDamage(note, "not signed", "the checkpoint has no signature");
+      const verdict = verifyNote(checkpoint, checkpoint.origin, keys);
+      if (verdict !== "valid") return noteDamage(note, "bad signature", NOTE_FAULTS[verdict]);
+      signed += 1;
+    }
+    const isOrdered = checkpoint.size >= streams[checkpoint.stream].size;
+    return isOrdered ? undefined : noteDamage(note, "reordered", "covers fewer lines than one before it");
+  };
+  const notes = eachNote(dir, from);
   for (;;) {
     const step = notes.next();
     if (step.done === true) {
-      return reader.end(step.value);
+      const foreign: NotesFacts["foreign"] = (logIds) => foreignNote(streams, logIds);
+      return { checkpoints, signed, damage: damage ?? tornDamage(step.value), streams, foreign };
     }
-    reader.take(step.value);
-    if (reader.checkpoints % STEP_NOTES === 0) yield STEP_NOTES;
+    checkpoints += 1;
+    damage ??= judge(step.value);
+    streams[step.value.checkpoint?.stream ?? "calls"].take(step.value);
+    if (checkpoints % STEP_NOTES === 0) yield STEP_NOTES;
   }
 }
 
-class StreamReader {
+/** Collects the part of one stream's notes that is kept. */
+class NotesOfStream implements StreamNotes {
   first: FoundNote | undefined;
   newest: FoundNote | undefined;
   /** First note that belongs to a different log than the first note. */
@@ -62,65 +88,13 @@ class StreamReader {
   size = 0;
   readonly sizesByDay = new Map<string, number>();
 
-  take(note: FoundNote, size: number): void {
+  take(note: FoundNote): void {
+    if (note.checkpoint === undefined) return;
     this.first ??= note;
     this.newest = note;
-    this.size = size;
-    this.sizesByDay.set(note.day, Math.max(size, this.sizesByDay.get(note.day) ?? 0));
-    if (note.checkpoint?.origin !== this.first.checkpoint?.origin) this.stranger ??= note;
-  }
-}
-
-class NotesReader {
-  readonly #options: NotesOptions;
-  readonly #streams: Readonly<Record<StreamName, StreamReader>> = {
-    calls: new StreamReader(),
-    journal: new StreamReader(),
-  };
-  #damage: Damage | undefined;
-  checkpoints = 0;
-  #signed = 0;
-
-  constructor(options: NotesOptions) {
-    this.#options = options;
-  }
-
-  take(note: FoundNote): void {
-    const { checkpoint } = note;
-    this.checkpoints += 1;
-    if (checkpoint === undefined) {
-      this.#damage ??= noteDamage(note, "changed", "is no checkpoint");
-      return;
-    }
-    const stream = this.#streams[checkpoint.stream];
-    this.#damage ??= this.#judge(note, stream.size);
-    stream.take(note, checkpoint.size);
-  }
-
-  end(torn: readonly TornNotes[]): NotesFacts {
-    const { calls, journal } = this.#streams;
-    return {
-      checkpoints: this.checkpoints,
-      signed: this.#signed,
-      damage: this.#damage ?? tornDamage(torn),
-      streams: { calls, journal },
-      foreign: (logIds) => foreignNote(this.#streams, logIds),
-    };
-  }
-
-  #judge(note: FoundNote, sizeBefore: number): Damage | undefined {
-    const { checkpoint } = note;
-    const { keys, verified } = this.#options;
-    if (checkpoint === undefined) return undefined;
-    const isJudged = keys.length > 0 && checkpoint.size > verified[checkpoint.stream];
-    const verdict = isJudged ? verifyNote(checkpoint, checkpoint.origin, keys) : undefined;
-    if (isJudged && isUnsigned(checkpoint)) return noteDamage(note, "not signed", "the checkpoint has no signature");
-    if (verdict === "bad signature") return noteDamage(note, "bad signature", "its signature is wrong");
-    if (verdict === "unknown key") return noteDamage(note, "bad signature", "no given key signed it");
-    this.#signed += verdict === "valid" ? 1 : 0;
-    return checkpoint.size < sizeBefore
-      ? noteDamage(note, "reordered", "covers fewer lines than one before it")
-      : undefined;
+    this.size = note.checkpoint.size;
+    this.sizesByDay.set(note.day, Math.max(this.size, this.sizesByDay.get(note.day) ?? 0));
+    if (note.checkpoint.origin !== this.first.checkpoint?.origin) this.stranger ??= note;
   }
 }
 
@@ -151,7 +125,7 @@ export function lostNote({ streams }: NotesFacts, saved: SavedPosition | undefin
 }
 
 function foreignNote(
-  streams: Readonly<Record<StreamName, StreamReader>>,
+  streams: Readonly<Record<StreamName, NotesOfStream>>,
   logIds: Readonly<Record<StreamName, string | undefined>>,
 ): Damage | undefined {
   for (const stream of STREAMS) {

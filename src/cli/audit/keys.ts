@@ -1,6 +1,6 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
-import { eachNote } from "../../audit/chain/checkpoint-files.ts";
+import { eachNote } from "../../audit/chain/checkpoint.ts";
 import { verifierKeyOf } from "../../audit/chain/signed-note.ts";
 import { errorText } from "../../core/error-text.ts";
 import { print, tell } from "../output.ts";

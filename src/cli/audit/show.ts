@@ -1,7 +1,7 @@
 import { STREAMS } from "../../audit/chain/chain.ts";
 import { escapeName } from "../../audit/escape.ts";
 import { readTrail } from "../../audit/query/call-history.ts";
-import type { FoundLine } from "../../audit/query/scan.ts";
+import type { FoundLine } from "../../audit/query/filter.ts";
 import { type LineMembers, membersOf, parseLine, textOf } from "../../audit/query/view.ts";
 import { print, table } from "../output.ts";
 import { auditPlace, EXIT, ProgressLine, refuse, warnOfDays, withIndex } from "./directory.ts";

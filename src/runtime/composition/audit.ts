@@ -3,7 +3,7 @@ import { hostname } from "node:os";
 import { type AuditLog, openAuditLog } from "../../audit/audit-log.ts";
 import type { Announced, EntryDraft } from "../../audit/entry.ts";
 import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
-import { intentLine } from "../../audit/journal/open-intents.ts";
+import { intentLine } from "../../audit/journal/journal.ts";
 import { callerSource, type UnauthenticatedLimit } from "../../audit/unauthenticated.ts";
 import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../../core/digest.ts";
 import { errorText } from "../../core/error-text.ts";
