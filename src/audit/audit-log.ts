@@ -91,16 +91,12 @@ export function openAuditLog(options: AuditLogOptions): AuditLog {
   }
   let lock: DirectoryLock | undefined;
   try {
-    for (const folder of [JOURNAL_DIR, CHECKPOINT_DIR, STATE_DIR]) {
-      makeDirectory(join(options.dir, folder));
-    }
+    for (const folder of [JOURNAL_DIR, CHECKPOINT_DIR, STATE_DIR]) makeDirectory(join(options.dir, folder));
     lock = lockDirectory(options.dir, `${options.instance}, process ${process.pid}`);
     return new JsonLogger(options, lock);
   } catch (error) {
     lock?.release();
-    if (error instanceof AuditLogError) {
-      throw error;
-    }
+    if (error instanceof AuditLogError) throw error;
     throw new AuditLogError(`cannot open the audit directory ${options.dir}: ${errorText(error)}`);
   }
 }
@@ -245,9 +241,7 @@ class JsonLogger implements AuditLog {
   health(): AuditHealth {
     this.#resumeWhenFree();
     const health = this.#writer.health();
-    if (health.status === "failing") {
-      return health;
-    }
+    if (health.status === "failing") return health;
     const isLow = this.#isResuming || this.#reserve.isLow();
     const reason = this.#keeper.failure ?? (isLow ? "the disk is nearly full: free some of it" : "");
     return reason === "" ? health : { status: "failing", reason };

@@ -83,9 +83,7 @@ export class CheckpointKeeper {
     this.#isClosed = true;
     clearTimeout(this.#timer);
     await this.#running;
-    if (isSound) {
-      await this.#keep();
-    }
+    if (isSound) await this.#keep();
   }
 
   #tick(): void {
@@ -93,9 +91,7 @@ export class CheckpointKeeper {
       this.#running = undefined;
       this.#timer = undefined;
       // Lines that were written in the meantime did not start a timer.
-      if (this.#isBehind || this.#failure !== undefined) {
-        this.touch();
-      }
+      if (this.#isBehind || this.#failure !== undefined) this.touch();
     });
   }
 
@@ -142,9 +138,7 @@ export class CheckpointKeeper {
       const before = files.factsOf(fd).size;
       const bytes = Buffer.from(text);
       try {
-        for (let written = 0; written < bytes.length; ) {
-          written += files.write(fd, bytes, written);
-        }
+        for (let written = 0; written < bytes.length; ) written += files.write(fd, bytes, written);
         await files.fdatasync(fd);
       } catch (error) {
         files.truncate(fd, before);

@@ -72,9 +72,7 @@ export class MerkleTree {
   root(): Buffer {
     let root: Buffer | undefined;
     for (const subtree of this.#subtrees) {
-      if (subtree !== undefined) {
-        root = root === undefined ? subtree : nodeHash(subtree, root);
-      }
+      if (subtree !== undefined) root = root === undefined ? subtree : nodeHash(subtree, root);
     }
     return root ?? hash("sha256", "", "buffer");
   }

@@ -32,9 +32,7 @@ export interface Stamp {
 export function serializeJournalLine(line: JournalLine, stamp: Stamp): string {
   const { timestamp, instance } = stamp;
   const whole = toLine(Object.assign({ timestamp, type: line.type }, line, stamp, NO_LINK));
-  if (whole !== undefined) {
-    return whole;
-  }
+  if (whole !== undefined) return whole;
   const type = line.type.slice(0, REDUCED_MEMBER_CHARACTERS_MAX);
   return escapeJson(JSON.stringify({ timestamp, type, ...smallMembers(line), truncated: true, instance }));
 }
@@ -91,9 +89,7 @@ export class OpenIntents {
   close(seq: number): void {
     const intent = this.#bySeq.get(seq);
     this.#bySeq.delete(seq);
-    if (intent !== undefined && this.#seqs.get(intent.traceId) === seq) {
-      this.#seqs.delete(intent.traceId);
-    }
+    if (intent !== undefined && this.#seqs.get(intent.traceId) === seq) this.#seqs.delete(intent.traceId);
   }
 
   /** Returns the open intents among the first `journalLines` lines of the journal. */

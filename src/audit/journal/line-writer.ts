@@ -126,18 +126,12 @@ export class LineWriter {
     this.#isClosed = true;
     await this.#running;
     await this.#options.onDrained(this.#failure === undefined || this.isFull);
-    for (const stream of this.#options.streams) {
-      stream.close();
-    }
+    for (const stream of this.#options.streams) stream.close();
   }
 
   #refusal(): AuditLogError | undefined {
-    if (this.#failure !== undefined) {
-      return this.#failure;
-    }
-    if (this.#isClosed) {
-      return new AuditLogError("the audit log is closed");
-    }
+    if (this.#failure !== undefined) return this.#failure;
+    if (this.#isClosed) return new AuditLogError("the audit log is closed");
     if (this.#pendingEntries >= this.#options.queueEntriesMax) {
       return new AuditLogError(`${this.#pendingEntries} lines already wait for the disk (queueEntriesMax)`);
     }
@@ -169,9 +163,7 @@ export class LineWriter {
 
   #take(): Map<DayStream, QueuedLine[]> {
     const taken = new Map(this.#queues);
-    for (const stream of taken.keys()) {
-      this.#queues.set(stream, []);
-    }
+    for (const stream of taken.keys()) this.#queues.set(stream, []);
     return taken;
   }
 
@@ -201,18 +193,14 @@ export class LineWriter {
     this.#batchStartedAt = monotonic();
     await this.#write(stream, day, lines);
     const writtenAt = monotonic();
-    if (durability === "fdatasync") {
-      await stream.sync();
-    }
+    if (durability === "fdatasync") await stream.sync();
     const syncMs = monotonic() - writtenAt;
     const bytes = lines.reduce((sum, line) => sum + line.bytes, 0);
     this.#batchStartedAt = undefined;
     this.#pendingEntries -= lines.length;
     this.#pendingBytes -= bytes;
     stream.settle();
-    for (const { settle } of lines) {
-      settle();
-    }
+    for (const { settle } of lines) settle();
     onBatch({ entries: lines.length, bytes, syncMs });
   }
 
@@ -221,9 +209,7 @@ export class LineWriter {
     try {
       await stream.write(day, lines);
     } catch (error) {
-      if (!(error instanceof DiskFullError) || !this.#options.makeRoom()) {
-        throw error;
-      }
+      if (!(error instanceof DiskFullError) || !this.#options.makeRoom()) throw error;
       await stream.write(day, lines);
     }
   }
@@ -242,9 +228,7 @@ export class LineWriter {
     this.#batchStartedAt = undefined;
     this.#pendingEntries = 0;
     this.#pendingBytes = 0;
-    for (const { settle } of [...taken.values(), ...this.#take().values()].flat()) {
-      settle(failure);
-    }
+    for (const { settle } of [...taken.values(), ...this.#take().values()].flat()) settle(failure);
     this.#options.onRefused();
   }
 }
@@ -252,8 +236,6 @@ export class LineWriter {
 function endOfDay(lines: readonly QueuedLine[], from: number): number {
   const day = lines[from]?.day;
   let to = from + 1;
-  while (to < lines.length && lines[to]?.day === day) {
-    to += 1;
-  }
+  while (to < lines.length && lines[to]?.day === day) to += 1;
   return to;
 }

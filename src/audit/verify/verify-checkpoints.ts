@@ -100,9 +100,7 @@ class NotesOfStream implements StreamNotes {
 
 function tornDamage(torn: readonly TornNotes[]): Damage | undefined {
   const worst = torn.find(({ mayBeCrash }) => !mayBeCrash) ?? torn[0];
-  if (worst === undefined) {
-    return undefined;
-  }
+  if (worst === undefined) return undefined;
   const { file, line, mayBeCrash } = worst;
   return { kind: "cut off", file, line, message: "ends amid a note", ...(mayBeCrash && { isTornEnd: true }) };
 }
@@ -134,9 +132,7 @@ function foreignNote(
     if (logId === undefined) continue;
     const isFirst = first !== undefined && first.checkpoint?.origin !== originOf(stream, logId);
     const note = isFirst ? first : stranger;
-    if (note !== undefined) {
-      return noteDamage(note, "checkpoint mismatch", "speaks of another log than this one");
-    }
+    if (note !== undefined) return noteDamage(note, "checkpoint mismatch", "speaks of another log than this one");
   }
   return undefined;
 }

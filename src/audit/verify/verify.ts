@@ -196,9 +196,7 @@ function startOf(
 /** Adds the damage when a call names an intent that the journal does not contain: the end of the journal is missing. */
 function withIntents(report: StreamReport, announced: number, options: VerifyOptions): StreamReport {
   const lines = (report.lastSeq ?? -1) + 1;
-  if (report.damage !== undefined || announced < lines || !isWhole(options)) {
-    return report;
-  }
+  if (report.damage !== undefined || announced < lines || !isWhole(options)) return report;
   const file = dayFilesOf(options.dir, "journal").at(-1)?.file ?? "journal";
   const message = `a call names line ${announced} of the journal, which ends before it`;
   return { ...report, damage: { kind: "cut off", file, line: 1, seq: lines, message } };
@@ -273,13 +271,9 @@ interface StreamTask {
  * lines before it are unchanged.
  */
 function shortened(place: VerifiedPlace | undefined, files: readonly DayFile[]): Damage | undefined {
-  if (place === undefined || files.some(({ day }) => day > place.day)) {
-    return undefined;
-  }
+  if (place === undefined || files.some(({ day }) => day > place.day)) return undefined;
   const newest = files.at(-1);
-  if (newest?.day === place.day && newest.size >= place.offset) {
-    return undefined;
-  }
+  if (newest?.day === place.day && newest.size >= place.offset) return undefined;
   const message = `the log ends before the place up to which it was verified, behind line ${place.head.seq - 1} of the chain`;
   return { kind: "cut off", file: newest?.file ?? place.day, line: 0, seq: place.head.seq, message };
 }
