@@ -1,7 +1,14 @@
 import fs from "node:fs";
 import { dirname, join } from "node:path";
 import { STREAMS, type StreamName } from "../chain/chain.ts";
-import { type ChainWalk, type Cut, recordPruned, walkFromBegin, walkInSteps } from "../chain/chain-walk.ts";
+import {
+  type ChainWalk,
+  type Cut,
+  recordPruned,
+  runWithPauses,
+  walkFromBegin,
+  walkInSteps,
+} from "../chain/chain-walk.ts";
 import { readLastNotes } from "../chain/checkpoint.ts";
 import { MerkleTree } from "../chain/merkle-tree.ts";
 import { type DayFile, dayFilesOf, daysIn, readLastLine, stampAt, streamDir } from "../journal/day-files.ts";
@@ -83,7 +90,7 @@ export async function pruneFiles(
     const files = aged.filter((file) => file.stream === stream);
     const going = files.filter(({ keptBecause }) => keptBecause === undefined);
     const days = going.map(({ day }) => day);
-    const cuts = await inPauses(readCuts(dir, stream, { days, before: dayOf(nowMs - keepMs) }));
+    const cuts = await runWithPauses(readCuts(dir, stream, { days, before: dayOf(nowMs - keepMs) }));
     for (const file of files) {
       const { day, path, bytes } = file;
       if (file.keptBecause !== undefined || !cuts.has(day)) {
@@ -100,14 +107,6 @@ export async function pruneFiles(
     }
   }
   return settled;
-}
-
-async function inPauses<T>(steps: Generator<number, T>): Promise<T> {
-  for (;;) {
-    const step = steps.next();
-    if (step.done === true) return step.value;
-    await new Promise((resolve) => setImmediate(resolve));
-  }
 }
 
 function reasonToKeep(facts: fs.Stats, isNewest: boolean, young: () => string | undefined): string | undefined {
@@ -168,11 +167,8 @@ function coveredLines(dir: string, stream: StreamName): number | undefined {
 }
 
 function lastSeqOf(path: string): number | undefined {
-  return seqOf(parseLine(readLastLine(path) ?? "")?.["seq"]);
-}
-
-function seqOf(value: unknown): number | undefined {
-  return Number.isSafeInteger(value) ? (value as number) : undefined;
+  const seq = parseLine(readLastLine(path) ?? "")?.["seq"];
+  return Number.isSafeInteger(seq) ? (seq as number) : undefined;
 }
 
 /** State of the chain after each day's file, by day; `undefined` when no line of the stream has a link. */

@@ -1,6 +1,6 @@
+import type { FoundLine } from "../../audit/query/filter.ts";
 import { type Cursor, type Params, type Query, readQuery } from "../../audit/query/params.ts";
 import { type LineIndex, type QueryPage, search } from "../../audit/query/query.ts";
-import type { FoundLine } from "../../audit/query/filter.ts";
 import { print } from "../output.ts";
 import { type AuditDirectory, auditPlace, noCalls, ProgressLine, refuse, warnOfDays, withIndex } from "./directory.ts";
 import { printEntry, printHeader } from "./rows.ts";

@@ -1,11 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { STREAMS, type StreamName } from "../../audit/chain/chain.ts";
 import { readTrail } from "../../audit/query/call-history.ts";
-import { type Position, FILTER_PARAMS, readFilter, readQuery, unknownParams } from "../../audit/query/params.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
 import { Matcher } from "../../audit/query/filter.ts";
 import { type DayLine, Follower } from "../../audit/query/follow.ts";
 import { IndexLookup } from "../../audit/query/index-lookup.ts";
+import { FILTER_PARAMS, type Position, readFilter, readQuery, unknownParams } from "../../audit/query/params.ts";
 import { search } from "../../audit/query/query.ts";
 import { DAY_MS, dayOf } from "../../audit/query/time-range.ts";
 import { parseLine, viewOf } from "../../audit/query/view.ts";
