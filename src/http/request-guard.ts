@@ -3,7 +3,7 @@ import { z } from "zod";
 import { Refusal } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
 import { isLoopback } from "../core/loopback.ts";
-import { parseTracestate } from "../core/trace-context.ts";
+import { parseTracestate } from "../core/tracing.ts";
 import type { WrongTokens } from "./connections/wrong-tokens.ts";
 import { parseStrictJson, StrictJsonError } from "./strict-json.ts";
 

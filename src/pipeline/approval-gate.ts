@@ -12,9 +12,9 @@ import {
 import type { Requirement } from "../approvals/policies/requirement.ts";
 import type { Approval, Approvals, Grant, Mode } from "../approvals/types.ts";
 import { renderView } from "../approvals/view.ts";
-import { copyOf } from "../core/copy.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Approved, mint, type Planned } from "../core/evidence.ts";
+import { copyOf } from "../core/json.ts";
 import type { ExecutionPlan, GivenAnswer, Tool } from "../core/types.ts";
 import { namesSecret } from "../detection/sanitize-args.ts";
 import { approvalsUnavailable, claimRefusal, deniedRefusal, pendingRefusal, unanswered } from "./approval-refusals.ts";

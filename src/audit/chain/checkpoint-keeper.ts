@@ -13,7 +13,7 @@ export const CHECKPOINT_INTERVAL_MS = 1_000;
 
 type Places = Readonly<Record<StreamName, StreamPosition>>;
 
-export interface CheckpointKeeperOptions {
+interface CheckpointKeeperOptions {
   readonly dir: string;
   readonly files: FileOperations;
   /** Ed25519 private key. Without it nothing is signed, but the position is still saved. */

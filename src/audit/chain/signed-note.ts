@@ -18,7 +18,7 @@ export function signNote(text: string, name: string, key: KeyObject): string {
   return `${text}\n${SIGNATURE_LINE}${name} ${Buffer.concat([id, signature]).toString("base64")}\n`;
 }
 
-export type NoteVerdict = "valid" | "unknown key" | "bad signature";
+type NoteVerdict = "valid" | "unknown key" | "bad signature";
 
 /** Returns true when the note has no signature line of any signer. */
 export function isUnsigned({ signatures }: Note): boolean {

@@ -22,7 +22,7 @@ export interface StreamPosition {
   readonly size: number;
 }
 
-export interface DayStreamOptions {
+interface DayStreamOptions {
   readonly dir: string;
   readonly files: FileOperations;
   /** Position at which the stream continues. */

@@ -15,7 +15,7 @@ const HYSTERESIS_PART = 1 / 4;
 const LOOK_INTERVAL_MS = 1_000;
 const PAGE_BYTES = 4_096;
 
-export interface DiskReserveOptions {
+interface DiskReserveOptions {
   /** Directory of the reserve file, on the same disk as the log. */
   readonly dir: string;
   /** New calls are refused when fewer bytes than this are free. Never more than a sixteenth of the disk. */

@@ -24,14 +24,14 @@ export interface WrittenBatch {
   readonly syncMs: number;
 }
 
-export interface QueuedLine extends QueuedJson {
+interface QueuedLine extends QueuedJson {
   /** `YYYY-MM-DD`; never earlier than the day of the line queued before. */
   readonly day: string;
   /** Called without an error when the line is durable. Only the first call counts. */
   readonly settle: (error?: AuditLogError) => void;
 }
 
-export interface LineWriterOptions {
+interface LineWriterOptions {
   /**
    * The order in which a batch is written: lines of an earlier stream are on disk before lines of a later stream are
    * written.

@@ -15,7 +15,7 @@ const PAGE_BYTES_MAX = 8 * 1_048_576;
  */
 const AROUND_MS = 7 * DAY_MS;
 
-export interface HistoryOptions {
+interface HistoryOptions {
   readonly dir: string;
   /** A trace id (this service's or W3C), or the id of an approval. */
   readonly id: string;
@@ -24,7 +24,7 @@ export interface HistoryOptions {
 }
 
 /** The calls and journal lines of one id, each oldest first. */
-export interface CallHistory {
+interface CallHistory {
   readonly calls: readonly FoundLine[];
   readonly journal: readonly FoundLine[];
   /** True when reading ended early: there may be more lines. */

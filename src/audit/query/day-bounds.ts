@@ -19,7 +19,7 @@ import { dayOf } from "./time-range.ts";
 import { parseLine, viewOf } from "./view.ts";
 
 /** Facts from the first or last complete line of a file. */
-export interface Bound {
+interface Bound {
   /** Milliseconds since 1970; `undefined` when the line has no valid timestamp. */
   readonly timeMs: number | undefined;
   readonly link: ChainLink | undefined;
@@ -27,7 +27,7 @@ export interface Bound {
   readonly otherDay: string | undefined;
 }
 
-export interface DayBounds {
+interface DayBounds {
   readonly first: Bound;
   readonly last: Bound;
 }
@@ -49,7 +49,7 @@ export function boundsOf(dir: string, day: string): DayBounds | undefined {
 }
 
 /** Returns the bound of the first or last complete line; `undefined` when there is none, or it is too long. */
-export function boundOf({ day, fd, size }: OpenDayFile, which: "first" | "last"): Bound | undefined {
+function boundOf({ day, fd, size }: OpenDayFile, which: "first" | "last"): Bound | undefined {
   for (const length of READ_BYTES) {
     const position = which === "first" ? 0 : Math.max(0, size - length);
     const bytes = readAt(fd, position, buffer.subarray(0, Math.min(length, size)));
@@ -99,7 +99,7 @@ export function holdsOwnDay(dir: string, day: string): boolean {
 }
 
 /** Returns the bounds; `undefined` also when the file cannot be read. */
-export function readableBounds(dir: string, day: string): DayBounds | undefined {
+function readableBounds(dir: string, day: string): DayBounds | undefined {
   try {
     return boundsOf(dir, day);
   } catch (error) {

@@ -20,7 +20,7 @@ export interface Query {
   readonly digest: string;
 }
 
-export interface QueryLimits {
+interface QueryLimits {
   readonly limit: number;
   readonly limitMax: number;
   /** Milliseconds since 1970. */

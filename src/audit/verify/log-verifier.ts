@@ -2,7 +2,7 @@ import type { KeyObject } from "node:crypto";
 import { errorText } from "../../core/error-text.ts";
 import { bytesToVerify, isSound, type VerifiedLog, type VerifyReport, verifyInSteps } from "./verify.ts";
 
-export interface LogVerifierOptions {
+interface LogVerifierOptions {
   /** The audit directory. */
   readonly dir: string;
   /** Public keys that verify checkpoints. When empty, signatures are not checked. */
@@ -12,7 +12,7 @@ export interface LogVerifierOptions {
 }
 
 /** The current verification status of the log. */
-export interface LogStatus extends Partial<VerifyReport> {
+interface LogStatus extends Partial<VerifyReport> {
   /**
    * True when neither the last complete reading of the log nor the reading of later lines found a problem. Missing
    * before the first complete reading has ended.

@@ -30,13 +30,13 @@ export interface StreamNotes {
   readonly sizesByDay: ReadonlyMap<string, number>;
 }
 
-export interface NotesFacts extends CheckpointsReport {
+interface NotesFacts extends CheckpointsReport {
   readonly streams: Readonly<Record<StreamName, StreamNotes>>;
   /** Returns the damage when a note belongs to a different log than the lines. */
   foreign(logIds: Readonly<Record<StreamName, string | undefined>>): Damage | undefined;
 }
 
-export interface NotesOptions {
+interface NotesOptions {
   readonly dir: string;
   /** When empty, signatures are not checked. */
   readonly keys: readonly KeyObject[];

@@ -1,5 +1,12 @@
-import { type TraceContext, writeTraceparent } from "../../core/trace-context.ts";
-import type { CallStart, CallTrace, HttpRequestFacts, TracedCall, TraceEnding } from "../../core/tracing.ts";
+import {
+  type CallStart,
+  type CallTrace,
+  type HttpRequestFacts,
+  type TraceContext,
+  type TracedCall,
+  type TraceEnding,
+  writeTraceparent,
+} from "../../core/tracing.ts";
 import type { RequestSpan, RequestTracer, TargetRequest } from "../../core/types.ts";
 import { isInShare } from "./sampling.ts";
 import type { AttributeValue, Span } from "./span.ts";

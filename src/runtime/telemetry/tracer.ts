@@ -1,5 +1,4 @@
-import { parseTraceparent, writeTraceparent } from "../../core/trace-context.ts";
-import type { CallTrace, Tracer } from "../../core/tracing.ts";
+import { type CallTrace, parseTraceparent, type Tracer, writeTraceparent } from "../../core/tracing.ts";
 import { RecordedCall, type TracerOptions } from "./recorded-call.ts";
 import { isInShare } from "./sampling.ts";
 
