@@ -2,8 +2,8 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { send } from "../../src/approvals/notify/sender.ts";
 import { post } from "../../src/audit/export/sender.ts";
 import { RemoteKeys } from "../../src/pipeline/identity/remote-keys.ts";
-import type { Span } from "../../src/runtime/telemetry/span.ts";
 import { SpanSender } from "../../src/runtime/telemetry/span-sender.ts";
+import type { Span } from "../../src/runtime/telemetry/tracer.ts";
 import { until } from "../support/until.ts";
 import { type Behaviour, drips, FarSide, forEver, OK } from "./outward-far-side.ts";
 
