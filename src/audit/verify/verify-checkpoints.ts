@@ -2,6 +2,7 @@ import type { KeyObject } from "node:crypto";
 import { STREAMS, type StreamName } from "../chain/chain.ts";
 import {
   CHECKPOINT_DIR,
+  type Checkpoint,
   eachNote,
   type FoundNote,
   originOf,
@@ -23,17 +24,9 @@ export interface CheckpointsReport {
   readonly damage: Damage | undefined;
 }
 
-/** The part of one stream's notes with which its lines are compared; nothing else of the notes is kept. */
-export interface StreamNotes {
-  readonly newest: FoundNote | undefined;
-  /** The largest number of lines that a note in each day's file covers. */
-  readonly sizesByDay: ReadonlyMap<string, number>;
-}
-
-interface NotesFacts extends CheckpointsReport {
+/** The notes of a log, as far as its lines are compared with them; nothing else of the notes is kept. */
+export interface NotesReport extends CheckpointsReport {
   readonly streams: Readonly<Record<StreamName, StreamNotes>>;
-  /** Returns the damage when a note belongs to a different log than the lines. */
-  foreign(logIds: Readonly<Record<StreamName, string | undefined>>): Damage | undefined;
 }
 
 interface NotesOptions {
@@ -48,9 +41,12 @@ interface NotesOptions {
 
 const NOTE_FAULTS = { "bad signature": "its signature is wrong", "unknown key": "no given key signed it" } as const;
 
-/** Checks the notes without the lines: format, signature, order. Yields the number of notes of each step. */
-export function* verifyCheckpoints({ dir, keys, from, verified }: NotesOptions): Generator<number, NotesFacts> {
-  const streams = { calls: new NotesOfStream(), journal: new NotesOfStream() };
+/**
+ * Checks the notes without the lines: format, signature, order. Yields 0 after each step, because notes are not bytes of
+ * lines.
+ */
+export function* verifyCheckpoints({ dir, keys, from, verified }: NotesOptions): Generator<number, NotesReport> {
+  const streams = { calls: new StreamNotes(), journal: new StreamNotes() };
   let damage: Damage | undefined;
   let [checkpoints, signed] = [0, 0];
   const judge = (note: FoundNote): Damage | undefined => {
@@ -68,33 +64,32 @@ export function* verifyCheckpoints({ dir, keys, from, verified }: NotesOptions):
   const notes = eachNote(dir, from);
   for (;;) {
     const step = notes.next();
-    if (step.done === true) {
-      const foreign: NotesFacts["foreign"] = (logIds) => foreignNote(streams, logIds);
-      return { checkpoints, signed, damage: damage ?? tornDamage(step.value), streams, foreign };
-    }
+    if (step.done === true) return { checkpoints, signed, damage: damage ?? tornDamage(step.value), streams };
+    const note = step.value;
     checkpoints += 1;
-    damage ??= judge(step.value);
-    streams[step.value.checkpoint?.stream ?? "calls"].take(step.value);
-    if (checkpoints % STEP_NOTES === 0) yield STEP_NOTES;
+    damage ??= judge(note);
+    if (note.checkpoint !== undefined) streams[note.checkpoint.stream].take(note, note.checkpoint);
+    if (checkpoints % STEP_NOTES === 0) yield 0;
   }
 }
 
-/** Collects the part of one stream's notes that is kept. */
-class NotesOfStream implements StreamNotes {
+/** The notes of one stream. */
+export class StreamNotes {
   first: FoundNote | undefined;
   newest: FoundNote | undefined;
   /** First note that belongs to a different log than the first note. */
   stranger: FoundNote | undefined;
+  /** Number of lines that the newest note covers. */
   size = 0;
+  /** The largest number of lines that a note in each day's file covers. */
   readonly sizesByDay = new Map<string, number>();
 
-  take(note: FoundNote): void {
-    if (note.checkpoint === undefined) return;
+  take(note: FoundNote, { size, origin }: Checkpoint): void {
     this.first ??= note;
     this.newest = note;
-    this.size = note.checkpoint.size;
-    this.sizesByDay.set(note.day, Math.max(this.size, this.sizesByDay.get(note.day) ?? 0));
-    if (note.checkpoint.origin !== this.first.checkpoint?.origin) this.stranger ??= note;
+    this.size = size;
+    this.sizesByDay.set(note.day, Math.max(size, this.sizesByDay.get(note.day) ?? 0));
+    if (origin !== this.first.checkpoint?.origin) this.stranger ??= note;
   }
 }
 
@@ -109,11 +104,10 @@ function tornDamage(torn: readonly TornNotes[]): Damage | undefined {
  * Returns the damage when the last signed checkpoint, which is stored in the saved position, is missing from the
  * checkpoint files.
  */
-export function lostNote({ streams }: NotesFacts, saved: SavedPosition | undefined): Damage | undefined {
+export function lostNote({ streams }: NotesReport, saved: SavedPosition | undefined): Damage | undefined {
   for (const stream of STREAMS) {
     const last = readCheckpoint(saved?.streams[stream].note ?? "");
-    const { newest } = streams[stream];
-    const size = newest?.checkpoint?.size ?? 0;
+    const { newest, size } = streams[stream];
     if (last !== undefined && last.size > size) {
       const message = `the checkpoints of ${stream} end here, at ${size} lines; ${last.size} were signed`;
       return { kind: "cut off", file: newest?.file ?? CHECKPOINT_DIR, line: newest?.line ?? 0, message };
@@ -122,8 +116,9 @@ export function lostNote({ streams }: NotesFacts, saved: SavedPosition | undefin
   return undefined;
 }
 
-function foreignNote(
-  streams: Readonly<Record<StreamName, NotesOfStream>>,
+/** Returns the damage when a note belongs to a different log than the lines. */
+export function foreignNote(
+  { streams }: NotesReport,
   logIds: Readonly<Record<StreamName, string | undefined>>,
 ): Damage | undefined {
   for (const stream of STREAMS) {

@@ -18,7 +18,13 @@ import { NoteCursor, type SignedSize } from "../chain/checkpoint.ts";
 import { type DayFile, dayFilesOf, folderOf, isDayFile, type LineVisit, lineEnds } from "../journal/day-files.ts";
 import { readPlace } from "../journal/saved-position.ts";
 import { type Damage, damageAt, explainHalt, linkAt, lostPlace, misnamedFile } from "./damage.ts";
-import { type CheckpointsReport, lostNote, type StreamNotes, verifyCheckpoints } from "./verify-checkpoints.ts";
+import {
+  type CheckpointsReport,
+  foreignNote,
+  lostNote,
+  type StreamNotes,
+  verifyCheckpoints,
+} from "./verify-checkpoints.ts";
 
 export interface VerifyOptions {
   readonly dir: string;
@@ -77,41 +83,26 @@ export function* verifyInSteps(options: VerifyOptions): Generator<number, Verifi
   // Read before the lines: otherwise lines written in the meantime would look as if they were missing.
   const saved = readPlace(dir);
   const verified = { calls: since?.calls.head.seq ?? 0, journal: since?.journal.head.seq ?? 0 };
-  const noteSteps = verifyCheckpoints({ dir, keys, from: notesFrom(options), verified });
-  const notes = yield* silently(noteSteps);
-  const walked: Walked[] = [];
-  for (const stream of STREAMS) {
-    const claimed = saved?.streams[stream].head.seq ?? 0;
-    walked.push(yield* verifyStream(options, { stream, notes: notes.streams[stream], claimed }));
-  }
-  const [calls, journal] = walked;
-  const logIds = { calls: calls?.logId, journal: journal?.logId };
-  const foreign = isWhole(options) ? notes.foreign(logIds) : undefined;
-  const announced = calls?.lastIntentSeq ?? -1;
+  const notes = yield* verifyCheckpoints({ dir, keys, from: notesFrom(options), verified });
+  const taskOf = (stream: StreamName): StreamTask => {
+    return { stream, notes: notes.streams[stream], claimed: saved?.streams[stream].head.seq ?? 0 };
+  };
+  const calls = yield* verifyStream(options, taskOf("calls"));
+  const journal = yield* verifyStream(options, taskOf("journal"));
+  const logIds = { calls: calls.logId, journal: journal.logId };
+  const foreign = isWhole(options) ? foreignNote(notes, logIds) : undefined;
   const { checkpoints, signed } = notes;
   const report = {
-    streams: walked.map(({ report: one }) => (one.stream === "journal" ? withIntents(one, announced, options) : one)),
+    streams: [calls.report, withIntents(journal.report, calls.lastIntentSeq, options)],
     checkpoints: { checkpoints, signed, damage: worst(notes.damage, foreign ?? lostNote(notes, saved)) },
   };
-  return { report, places: placesOf(report, calls?.place, journal?.place) };
-}
-
-/** Runs the steps and yields 0 bytes for each, because notes are not bytes of lines. */
-function* silently<T>(steps: Generator<number, T>): Generator<number, T> {
-  for (;;) {
-    const step = steps.next();
-    if (step.done === true) return step.value;
-    yield 0;
-  }
+  const places = calls.place && journal.place && { calls: calls.place, journal: journal.place };
+  return { report, places: isSound(report) ? places : undefined };
 }
 
 /** Returns the day of the file that contains the first note that was not checked before. */
 function notesFrom({ since }: VerifyOptions): string | undefined {
   return since && [since.calls.day, since.journal.day].sort()[0];
-}
-
-function placesOf(report: VerifyReport, calls?: VerifiedPlace, journal?: VerifiedPlace): VerifiedLog["places"] {
-  return isSound(report) && calls !== undefined && journal !== undefined ? { calls, journal } : undefined;
 }
 
 /**
@@ -315,7 +306,7 @@ function damageOf(task: StreamTask, facts: WalkFacts, isToEnd: boolean): Damage 
 function endDamage({ stream, notes, claimed }: StreamTask, facts: WalkFacts): Damage | undefined {
   const { files, walk, torn } = facts;
   const lines = walk.expected?.seq ?? 0;
-  const wanted = Math.max(claimed, notes.newest?.checkpoint?.size ?? 0);
+  const wanted = Math.max(claimed, notes.size);
   const [last] = torn;
   if (lines >= wanted) return last && { ...tornDamage(facts, last), isTornEnd: true };
   const file = files.at(-1)?.file ?? stream;
