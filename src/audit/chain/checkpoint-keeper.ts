@@ -4,7 +4,7 @@ import { errorText } from "../../core/error-text.ts";
 import type { StreamPosition } from "../journal/day-stream.ts";
 import type { FileOperations } from "../journal/file-operations.ts";
 import type { Intent } from "../journal/journal.ts";
-import { placePath, savedStream, serializePlace } from "../journal/saved-position.ts";
+import { placePath, serializePlace } from "../journal/saved-position.ts";
 import { STREAMS, type StreamName } from "./chain.ts";
 import { CHECKPOINT_DIR, readCheckpoint, signCheckpoint } from "./checkpoint.ts";
 
@@ -106,10 +106,9 @@ export class CheckpointKeeper {
       const due = [...ended, ...STREAMS.map((stream) => ({ stream, place: now[stream] }))];
       await this.#sign(due);
       this.#ended = this.#ended.filter((end) => !ended.includes(end));
-      const [calls, journal] = STREAMS.map((stream) => savedStream(now[stream], this.#notes[stream]));
-      if (calls !== undefined && journal !== undefined) {
-        await files.replace(placePath(dir), serializePlace({ streams: { calls, journal }, intents: open }));
-      }
+      const { calls, journal } = this.#notes;
+      const streams = { calls: { ...now.calls, note: calls }, journal: { ...now.journal, note: journal } };
+      await files.replace(placePath(dir), serializePlace({ streams, intents: open }));
       this.#failure = undefined;
     } catch (error) {
       this.#failure = `no checkpoint can be written: ${errorText(error)}: free or mend the disk`;

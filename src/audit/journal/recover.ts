@@ -228,7 +228,7 @@ function recoverStream(
     if (!walk.take(bytes, from, to)) return false;
     if (walk.lines === linesBefore) return true;
     const { seq, prev } = walk.expected ?? { seq: 0, prev: "" };
-    if (seq > savedSeq) heed(intents, stream, { seq: seq - 1, bytes, from, to });
+    if (seq > savedSeq) trackIntent(intents, stream, { seq: seq - 1, bytes, from, to });
     if (place !== undefined && seq === savedSeq) {
       // The tree grows from the saved position, if the lines before it are the ones that were saved.
       walk.tree ??= place.head.tree.copy();
@@ -309,7 +309,7 @@ interface SeenLine {
 }
 
 /** Adds the intent of a journal line, or removes the intent whose call has its entry in this line. */
-function heed(intents: Map<number, Intent>, stream: StreamName, { seq, bytes, from, to }: SeenLine): void {
+function trackIntent(intents: Map<number, Intent>, stream: StreamName, { seq, bytes, from, to }: SeenLine): void {
   if (stream === "calls") {
     const intentSeq = readIntentSeq(bytes, from, to);
     if (intentSeq !== undefined) intents.delete(intentSeq);

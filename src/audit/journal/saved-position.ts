@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import { join } from "node:path";
-import type { ChainHead, StreamName } from "../chain/chain.ts";
+import type { StreamName } from "../chain/chain.ts";
 import { MerkleTree } from "../chain/merkle-tree.ts";
 import { type LineMembers, membersOf, textOf } from "../query/view.ts";
 import { isDay } from "./day-files.ts";
@@ -20,10 +20,7 @@ const VERSION = 1;
 const SHA256_HEX = /^[0-9a-f]{64}$/;
 
 /** The position of one stream at one moment, and the last checkpoint signed for it. */
-export interface SavedStream {
-  readonly head: ChainHead;
-  readonly day: string | undefined;
-  readonly size: number;
+export interface SavedStream extends StreamPosition {
   readonly note: string | undefined;
 }
 
@@ -35,10 +32,6 @@ export interface SavedPosition {
 
 export function placePath(dir: string): string {
   return join(dir, STATE_DIR, PLACE_FILE);
-}
-
-export function savedStream({ head, day, size }: StreamPosition, note: string | undefined): SavedStream {
-  return { head, day, size, note };
 }
 
 export function serializePlace({ streams, intents }: SavedPosition): Buffer {

@@ -33,16 +33,16 @@ interface CallHistory {
 
 /** Follows an id to its calls, from the calls to their approvals, and to the journal lines of both. */
 export async function readTrail(options: HistoryOptions): Promise<CallHistory> {
-  const trail = new TrailReader(options);
-  for (const id of trail.ids) await trail.followCalls(id);
-  const asked = trail.ids.size;
-  for (const id of trail.ids) await trail.followJournal(id);
+  const reader = new HistoryReader(options);
+  for (const id of reader.ids) await reader.followCalls(id);
+  const asked = reader.ids.size;
+  for (const id of reader.ids) await reader.followJournal(id);
   // The journal may name an approval that another call used.
-  for (const id of [...trail.ids].slice(asked)) await trail.followCalls(id);
-  return trail.end();
+  for (const id of [...reader.ids].slice(asked)) await reader.followCalls(id);
+  return reader.end();
 }
 
-class TrailReader {
+class HistoryReader {
   readonly ids: Set<string>;
   readonly #options: HistoryOptions;
   readonly #calls = new Map<string, FoundLine>();

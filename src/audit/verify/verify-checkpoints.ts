@@ -78,7 +78,7 @@ export class StreamNotes {
   first: FoundNote | undefined;
   newest: FoundNote | undefined;
   /** First note that belongs to a different log than the first note. */
-  stranger: FoundNote | undefined;
+  foreign: FoundNote | undefined;
   /** Number of lines that the newest note covers. */
   size = 0;
   /** The largest number of lines that a note in each day's file covers. */
@@ -89,7 +89,7 @@ export class StreamNotes {
     this.newest = note;
     this.size = size;
     this.sizesByDay.set(note.day, Math.max(size, this.sizesByDay.get(note.day) ?? 0));
-    if (origin !== this.first.checkpoint?.origin) this.stranger ??= note;
+    if (origin !== this.first.checkpoint?.origin) this.foreign ??= note;
   }
 }
 
@@ -123,10 +123,10 @@ export function foreignNote(
 ): Damage | undefined {
   for (const stream of STREAMS) {
     const logId = logIds[stream];
-    const { first, stranger } = streams[stream];
+    const { first, foreign } = streams[stream];
     if (logId === undefined) continue;
     const isFirst = first !== undefined && first.checkpoint?.origin !== originOf(stream, logId);
-    const note = isFirst ? first : stranger;
+    const note = isFirst ? first : foreign;
     if (note !== undefined) return noteDamage(note, "checkpoint mismatch", "speaks of another log than this one");
   }
   return undefined;
