@@ -7,16 +7,22 @@ import { chainBytes, STREAMS, type StreamName } from "./chain/chain.ts";
 import { CHECKPOINT_DIR } from "./chain/checkpoint.ts";
 import { CHECKPOINT_INTERVAL_MS, CheckpointKeeper } from "./chain/checkpoint-keeper.ts";
 import { type EntryDraft, LINE_BYTES_MAX, serializeEntry, stampEntry } from "./entry.ts";
+import { JOURNAL_DIR } from "./journal/day-files.ts";
+import { DayStream } from "./journal/day-stream.ts";
 import { type DirectoryLock, lockDirectory } from "./journal/directory-lock.ts";
 import { DiskReserve } from "./journal/disk-reserve.ts";
 import { diskFiles, type FileOperations, makeDirectory } from "./journal/file-operations.ts";
-import { type JournalLine, type Stamp, serializeJournalLine } from "./journal/journal.ts";
-import { JOURNAL_DIR } from "./journal/line-files.ts";
+import {
+  intentOf,
+  type JournalLine,
+  OpenIntents,
+  type Stamp,
+  serializeJournalLine,
+  unknownOutcome,
+} from "./journal/journal.ts";
 import { type AuditHealth, type Durability, LineWriter, type WrittenBatch } from "./journal/line-writer.ts";
-import { intentOf, OpenIntents, unknownOutcome } from "./journal/open-intents.ts";
-import { recover, resume } from "./journal/recover.ts";
+import { recover } from "./journal/recover.ts";
 import { STATE_DIR } from "./journal/saved-position.ts";
-import { DayStream } from "./query/day-stream.ts";
 
 /**
  * Limit for the instance name, because it is part of every line and lines have a maximum size. A host name has at most
@@ -85,16 +91,12 @@ export function openAuditLog(options: AuditLogOptions): AuditLog {
   }
   let lock: DirectoryLock | undefined;
   try {
-    for (const folder of [JOURNAL_DIR, CHECKPOINT_DIR, STATE_DIR]) {
-      makeDirectory(join(options.dir, folder));
-    }
+    for (const folder of [JOURNAL_DIR, CHECKPOINT_DIR, STATE_DIR]) makeDirectory(join(options.dir, folder));
     lock = lockDirectory(options.dir, `${options.instance}, process ${process.pid}`);
     return new JsonLogger(options, lock);
   } catch (error) {
     lock?.release();
-    if (error instanceof AuditLogError) {
-      throw error;
-    }
+    if (error instanceof AuditLogError) throw error;
     throw new AuditLogError(`cannot open the audit directory ${options.dir}: ${errorText(error)}`);
   }
 }
@@ -131,8 +133,7 @@ class JsonLogger implements AuditLog {
 
   constructor(options: AuditLogOptions, lock: DirectoryLock) {
     const { dir, clock, durability, files = diskFiles, monotonic = clock, ids } = options;
-    const { lastMs, tornTails } = resume(dir, ["", JOURNAL_DIR], clock());
-    const { places, notes, intents } = recover(dir, options.checkpointKey);
+    const { lastMs, tornTails, places, notes, intents } = recover(dir, options.checkpointKey, clock());
     this.#instance = options.instance;
     this.#ids = ids ?? (() => undefined);
     this.#lock = lock;
@@ -240,9 +241,7 @@ class JsonLogger implements AuditLog {
   health(): AuditHealth {
     this.#resumeWhenFree();
     const health = this.#writer.health();
-    if (health.status === "failing") {
-      return health;
-    }
+    if (health.status === "failing") return health;
     const isLow = this.#isResuming || this.#reserve.isLow();
     const reason = this.#keeper.failure ?? (isLow ? "the disk is nearly full: free some of it" : "");
     return reason === "" ? health : { status: "failing", reason };

@@ -38,18 +38,14 @@ export function escapeName(text: string, charactersMax: number = NAME_CHARACTERS
   let name = "";
   for (let at = 0; at < text.length; at += 1) {
     const next = escapeUnit(text.charAt(at));
-    if (name.length + next.length > charactersMax) {
-      return name;
-    }
+    if (name.length + next.length > charactersMax) return name;
     name += next;
   }
   return name;
 }
 
 function escapeUnit(unit: string): string {
-  if (unit === "\\") {
-    return "\\\\";
-  }
+  if (unit === "\\") return "\\\\";
   return BEYOND_PLAIN_ASCII.test(unit) ? escapeUnits(unit) : unit;
 }
 

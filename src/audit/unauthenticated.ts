@@ -13,7 +13,7 @@ const MINUTE_MS = 60_000;
 const SOURCE_CHARACTERS_MAX = 128;
 
 /** One refused request of an unauthenticated client. */
-export interface UnauthenticatedClient {
+interface UnauthenticatedClient {
   /**
    * A peer address. IPv6 addresses are grouped by /64, because one machine can use any number of addresses within it.
    */
@@ -32,7 +32,7 @@ export interface UnauthenticatedSum {
   readonly count: number;
 }
 
-export interface UnauthenticatedLimitOptions {
+interface UnauthenticatedLimitOptions {
   /** Read at each refusal. */
   readonly linesPerMinuteMax?: number;
   /** Read at each refusal. */

@@ -1,6 +1,5 @@
 import type { RiskPoint } from "../approvals/floor.ts";
 import type { RiskAssessment, RiskRules } from "../approvals/risk.ts";
-import { copyOf } from "../core/copy.ts";
 import { type PolicyFinding, REFUSALS, Refusal, StartupError } from "../core/errors.ts";
 import {
   type AnyEvidence,
@@ -12,6 +11,7 @@ import {
   type Parsed,
   type Planned,
 } from "../core/evidence.ts";
+import { copyOf } from "../core/json.ts";
 import type {
   DenialCode,
   PointStage,

@@ -75,7 +75,7 @@ const CAPABILITIES: readonly Capability[] = [
     sign: /bun:ffi/,
     holders: [
       "src/runtime/c-library.ts",
-      "src/audit/journal/c-library.ts",
+      "src/audit/journal/file-operations.ts",
       "src/targets/files/c-library.ts",
       "src/targets/command/confinement/c-library.ts",
       "src/targets/command/confinement/call-list.ts",

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { send } from "../../src/approvals/notify/sender.ts";
 import { post } from "../../src/audit/export/sender.ts";
-import type { Span } from "../../src/runtime/telemetry/span.ts";
 import { SpanSender } from "../../src/runtime/telemetry/span-sender.ts";
+import type { Span } from "../../src/runtime/telemetry/tracer.ts";
 import { keysAt } from "../support/jwks-server.ts";
 import { until } from "../support/until.ts";
 import { type Behaviour, drips, FarSide, forEver, OK } from "./outward-far-side.ts";

@@ -1,19 +1,25 @@
 import type { Hash } from "node:crypto";
-import {
-  type ChainHead,
-  type ChainLink,
-  followingHash,
-  genesisOf,
-  logIdOf,
-  readLink,
-  type StreamName,
-} from "./chain.ts";
+import fs from "node:fs";
+import { join } from "node:path";
+import { type DayFile, isOfOtherDay, LINE_END, type LineVisit, lineEnds, visitLines } from "../journal/day-files.ts";
+import { READ_APPEND, readSmallFile, withFile } from "../journal/file-operations.ts";
+import { type LineMembers, parseLine } from "../query/view.ts";
+import { type ChainHead, followingHash, genesisOf, logIdOf, readLink, type StreamName } from "./chain.ts";
 import { leafHash, MerkleTree } from "./merkle-tree.ts";
 
 /** The expected link of the next line. */
 export interface Expected {
   readonly seq: number;
   readonly prev: string;
+}
+
+/** State of the chain at the end of a deleted file, from which the remaining lines can be verified. */
+export interface Cut {
+  /** Expected link of the next line that has one. */
+  readonly next: Expected;
+  /** `undefined` when earlier lines were deleted without a record. */
+  readonly tree: MerkleTree | undefined;
+  readonly logId: string | undefined;
 }
 
 /** Follows a chain line by line and stops at the first line that does not follow. `damage.ts` determines the reason. */
@@ -35,9 +41,10 @@ export class ChainWalk {
   /** True when a line did not follow. */
   isBroken = false;
 
-  private constructor(expected: Expected | undefined, tree: MerkleTree | undefined) {
+  private constructor(expected: Expected | undefined, tree: MerkleTree | undefined, logId?: string) {
     this.#expected = expected;
     this.tree = tree;
+    this.logId = logId;
   }
 
   /** Returns a walk from the first byte of a stream. */
@@ -47,21 +54,22 @@ export class ChainWalk {
     return walk;
   }
 
-  /**
-   * Returns a walk that starts in the middle of a stream: from `expected`, or trusting the first line that has a link.
-   */
-  static fromWithin(expected?: Expected, tree?: MerkleTree, logId?: string): ChainWalk {
-    const walk = new ChainWalk(expected, tree);
-    walk.logId = logId;
-    return walk;
+  /** Returns a walk that starts in the middle of a stream and trusts the first line that has a link. */
+  static fromWithin(): ChainWalk {
+    return new ChainWalk(undefined, undefined);
+  }
+
+  /** Returns a walk that continues a chain. */
+  static after({ seq, prev, tree, logId }: ChainHead): ChainWalk {
+    return new ChainWalk({ seq, prev }, tree.copy(), logId);
   }
 
   /**
    * Returns a walk that starts after lines deleted by retention. Lines without a link may continue if the chain had not
    * started yet.
    */
-  static behindPruned(next: Expected, tree?: MerkleTree, logId?: string): ChainWalk {
-    const walk = ChainWalk.fromWithin(next.seq === 0 ? undefined : next, tree, logId);
+  static afterPruned({ next, tree, logId }: Cut): ChainWalk {
+    const walk = new ChainWalk(next.seq === 0 ? undefined : next, tree, logId);
     walk.#pinned = next;
     return walk;
   }
@@ -96,7 +104,11 @@ export class ChainWalk {
       this.isBroken = true;
       return false;
     }
-    this.#step({ seq, prev, hash });
+    if (seq === 0) this.logId = logIdOf(hash);
+    this.#genesis = undefined;
+    this.lines += 1;
+    this.lastPrev = prev;
+    this.#expected = { seq: seq + 1, prev: hash };
     this.tree?.append(leafHash(bytes, from, to));
     return true;
   }
@@ -104,16 +116,214 @@ export class ChainWalk {
   /** Returns the expected link of the chain's first line; `undefined` when this line has no link. */
   #first(bytes: Buffer, from: number, to: number): Expected | undefined {
     const link = readLink(bytes, from, to);
-    return link && (this.expected ?? this.#pinned ?? link);
+    return link && (this.expected ?? link);
   }
+}
 
-  #step({ seq, prev, hash }: ChainLink): void {
-    if (seq === 0) {
-      this.logId = logIdOf(hash);
+/** Bytes that are read between two pauses: some milliseconds of hashing. */
+const STEP_BYTES = 1_048_576;
+
+/** Position of a line: index of its file among the stream's files, byte offset and line number. */
+export interface LinePosition {
+  readonly index: number;
+  readonly offset: number;
+  readonly line: number;
+}
+
+/** The line at which a walk stopped, and the line before it. */
+export interface Halt {
+  readonly at: LinePosition;
+  readonly before: LinePosition | undefined;
+  /** True when the line follows, but its timestamp does not belong to the day in the file's name. */
+  readonly isOfOtherDay: boolean;
+}
+
+/**
+ * The position at which a walk starts, and whether the walk stops at a chained line whose timestamp belongs to another
+ * day than the file.
+ */
+export interface WalkStart extends Pick<LinePosition, "index" | "offset"> {
+  readonly checksDays?: true;
+}
+
+/** Bytes after the last line end of a file. */
+export interface TornEnd {
+  readonly index: number;
+  readonly line: number;
+  readonly bytes: number;
+}
+
+interface WalkResult {
+  readonly halt: Halt | undefined;
+  readonly torn: readonly TornEnd[];
+  /** Position after the last accepted line. */
+  readonly end: Pick<LinePosition, "index" | "offset">;
+}
+
+/** Visits the lines of all files from a position on. Returns where `visit` returned `false`. */
+export function walkFiles(files: readonly DayFile[], start: WalkStart, visit: LineVisit): WalkResult {
+  return runToEnd(walkInSteps(files, start, visit));
+}
+
+/**
+ * Does the same as `walkFiles`, with a pause after each step, during which no file is open. Yields the bytes of each
+ * step.
+ */
+export function* walkInSteps(
+  files: readonly DayFile[],
+  start: WalkStart,
+  visit: LineVisit,
+): Generator<number, WalkResult> {
+  const torn: TornEnd[] = [];
+  const halts: Halt[] = [];
+  let before: LinePosition | undefined;
+  let end = { index: start.index, offset: start.offset };
+  for (const [index, { path, day }] of files.entries()) {
+    if (index < start.index) continue;
+    let [offset, line, rest] = [index === start.index ? start.offset : 0, 0, 0];
+    for (let isOver = false; !isOver; ) {
+      const begin = offset;
+      isOver = true;
+      rest = visitLines(path, begin, (bytes, from, to) => {
+        if (offset - begin >= STEP_BYTES) {
+          isOver = false;
+          return false;
+        }
+        const at = { index, offset, line };
+        const isTaken = visit(bytes, from, to);
+        const isOther = isTaken && start.checksDays === true && isOfOtherDay(day, bytes, [from, to]);
+        if (!isTaken || isOther) {
+          halts.push({ at, before, isOfOtherDay: isOther });
+          return false;
+        }
+        before = at;
+        // A line that is longer than the log ever writes arrives in pieces, of which only the last has a line end.
+        offset += to - from + (bytes[to] === LINE_END ? 1 : 0);
+        line += 1;
+        return true;
+      });
+      yield offset - begin;
     }
-    this.#genesis = undefined;
-    this.lines += 1;
-    this.lastPrev = prev;
-    this.#expected = { seq: seq + 1, prev: hash };
+    end = { index, offset };
+    const [halt] = halts;
+    if (halt !== undefined) return { halt: numbered(files, halt, start), torn, end };
+    if (rest > 0) torn.push({ index, line: line + 1, bytes: rest });
   }
+  return { halt: undefined, torn, end };
+}
+
+/** Adds line numbers, which count from 1 at the start of the file. The walk may have started later in the file. */
+function numbered(files: readonly DayFile[], halt: Halt, { index, offset }: WalkStart): Halt {
+  const skipped = offset === 0 ? 0 : lineEnds(files[index]?.path ?? "", offset);
+  const number = (place: LinePosition): LinePosition => ({
+    ...place,
+    line: place.line + 1 + (place.index === index ? skipped : 0),
+  });
+  return { ...halt, at: number(halt.at), before: halt.before && number(halt.before) };
+}
+
+/** Runs all steps without a pause. */
+export function runToEnd<T>(steps: Generator<number, T>): T {
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+  }
+}
+
+/** Runs all steps. Other work runs between two of them. */
+export async function runWithPauses<T>(steps: Generator<number, T>): Promise<T> {
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+/** File that records what retention deleted, one line per deletion. */
+export const RECORD_FILE = "pruned.jsonl";
+const RECORD_BYTES_MAX = 16_777_216;
+const SHA256_HEX = /^[0-9a-f]{64}$/;
+const LOG_ID = /^[0-9a-f]{32}$/;
+
+/** A deletion, as it is recorded. */
+interface Pruned {
+  readonly timestamp: string;
+  readonly stream: StreamName;
+  readonly day: string;
+  readonly bytes: number;
+  /** `undefined` when no line of the stream has a link. */
+  readonly cut: Cut | undefined;
+}
+
+/**
+ * Records a deletion; the record is durable on return. An incomplete line left by a crash stays on a line of its own.
+ */
+export function recordPruned(dir: string, { timestamp, stream, day, bytes, cut }: Pruned): void {
+  const line = JSON.stringify({ timestamp, type: "audit.pruned", stream, day, bytes, ...(cut && cutMembers(cut)) });
+  withFile(join(dir, RECORD_FILE), READ_APPEND, (fd, { size }) => {
+    const last = Buffer.alloc(1);
+    const isTorn = size > 0 && fs.readSync(fd, last, 0, 1, size - 1) === 1 && last[0] !== LINE_END;
+    fs.writeFileSync(fd, `${isTorn ? "\n" : ""}${line}\n`);
+    fs.fsyncSync(fd);
+  });
+}
+
+/**
+ * Returns the members that describe the cut. `hashes` are the roots of the full subtrees, from the largest to the
+ * smallest; later roots can be computed from them.
+ */
+function cutMembers({ next, tree, logId }: Cut): object {
+  return { nextSeq: next.seq, nextPrev: next.prev, logId, hashes: tree?.toBase64() };
+}
+
+/**
+ * Returns a walk over everything that is left of a stream: from its first line, or from the first line after those that
+ * retention deleted and recorded. When the record holds no hashes, the walk has no tree: checkpoints then cover lines
+ * that were deleted.
+ */
+export function walkFromBegin(dir: string, stream: StreamName, files: readonly DayFile[]): ChainWalk {
+  const first = files.find(({ size }) => size > 0);
+  const cut = first && cutBefore(dir, stream, first);
+  return cut === undefined ? ChainWalk.fromBegin(stream) : ChainWalk.afterPruned(cut);
+}
+
+/**
+ * Returns the state of the chain before the first remaining file; `undefined` when no earlier file is known to be
+ * deleted.
+ */
+function cutBefore(dir: string, stream: StreamName, first: DayFile): Cut | undefined {
+  const seq = firstSeq(first);
+  const lines = (readSmallFile(join(dir, RECORD_FILE), RECORD_BYTES_MAX) ?? "").split("\n");
+  const records = lines.map((line) => parseLine(line) ?? {}).filter((record) => record["stream"] === stream);
+  if (seq !== undefined && seq > 0) return cutOf(records.findLast((record) => nextSeqOf(record) === seq));
+  const before = records.filter(({ day }) => String(day) < first.day);
+  // A first line without a link was written before the chain existed, or not by this service.
+  return cutOf(seq === undefined ? before.at(-1) : before.findLast((record) => nextSeqOf(record) === 0));
+}
+
+function firstSeq(first: DayFile): number | undefined {
+  let seq: number | undefined;
+  visitLines(first.path, 0, (bytes, from, to) => {
+    seq = readLink(bytes, from, to)?.seq;
+    return false;
+  });
+  return seq;
+}
+
+/** Returns the `seq` of the next line. Records of former versions hold the `seq` of the last line instead. */
+function nextSeqOf({ nextSeq, lastSeq }: LineMembers): unknown {
+  return nextSeq ?? (typeof lastSeq === "number" ? lastSeq + 1 : undefined);
+}
+
+function cutOf(record: LineMembers | undefined): Cut | undefined {
+  if (record === undefined) return undefined;
+  const seq = nextSeqOf(record);
+  const prev = record["nextPrev"] ?? record["lastHash"];
+  if (!Number.isSafeInteger(seq) || typeof prev !== "string" || !SHA256_HEX.test(prev)) return undefined;
+  const logId = record["logId"];
+  return {
+    next: { seq: seq as number, prev },
+    tree: MerkleTree.fromBase64(seq as number, record["hashes"]),
+    logId: typeof logId === "string" && LOG_ID.test(logId) ? logId : undefined,
+  };
 }

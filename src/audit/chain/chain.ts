@@ -73,9 +73,7 @@ export function readLink(bytes: Buffer, from: number, to: number): ChainLink | u
     return undefined;
   }
   const seq = numberBefore(bytes, { from, to: to - PREV_LABEL_AT, label: SEQ });
-  if (seq === undefined) {
-    return undefined;
-  }
+  if (seq === undefined) return undefined;
   const prev = bytes.toString("latin1", to - PREV_AT, to - HASH_LABEL_AT);
   return { seq, prev, hash: bytes.toString("latin1", to - HASH_AT, to - END.length) };
 }
@@ -90,9 +88,7 @@ export function followingHash(
 ): string | undefined {
   const link = `${SEQ}${seq}${PREV}${prev}${HASH}`;
   const linkAt = to - HASH_AT - link.length;
-  if (linkAt <= from || bytes.toString("latin1", linkAt, to - HASH_AT) !== link) {
-    return undefined;
-  }
+  if (linkAt <= from || bytes.toString("latin1", linkAt, to - HASH_AT) !== link) return undefined;
   const own = ownHash(bytes, from, to);
   return bytes.toString("latin1", to - HASH_AT, to) === own + END ? own : undefined;
 }
@@ -105,9 +101,7 @@ export function ownHash(bytes: Buffer, from: number, to: number): string {
 /** Returns the `intentSeq` of a call's line, which is the member before the link. */
 export function readIntentSeq(bytes: Buffer, from: number, to: number): number | undefined {
   let end = to - PREV_LABEL_AT;
-  while (end > from && isDigit(bytes[end - 1])) {
-    end -= 1;
-  }
+  while (end > from && isDigit(bytes[end - 1])) end -= 1;
   return numberBefore(bytes, { from, to: end - SEQ.length, label: INTENT_SEQ });
 }
 
@@ -120,9 +114,7 @@ interface Member {
 /** Returns the integer in JSON notation between `label` and `to`. */
 function numberBefore(bytes: Buffer, { from, to, label }: Member): number | undefined {
   let at = to;
-  while (at > from && to - at < SEQ_DIGITS_MAX && isDigit(bytes[at - 1])) {
-    at -= 1;
-  }
+  while (at > from && to - at < SEQ_DIGITS_MAX && isDigit(bytes[at - 1])) at -= 1;
   const isNumber = at < to && (bytes[at] !== ZERO || to - at === 1);
   if (!isNumber || at - label.length <= from || bytes.toString("latin1", at - label.length, at) !== label) {
     return undefined;

@@ -1,10 +1,10 @@
 import type { KeyObject } from "node:crypto";
 import { join } from "node:path";
 import { errorText } from "../../core/error-text.ts";
+import type { StreamPosition } from "../journal/day-stream.ts";
 import type { FileOperations } from "../journal/file-operations.ts";
-import type { Intent } from "../journal/open-intents.ts";
-import { placePath, savedStream, serializePlace } from "../journal/saved-position.ts";
-import type { StreamPosition } from "../query/day-stream.ts";
+import type { Intent } from "../journal/journal.ts";
+import { placePath, serializePlace } from "../journal/saved-position.ts";
 import { STREAMS, type StreamName } from "./chain.ts";
 import { CHECKPOINT_DIR, readCheckpoint, signCheckpoint } from "./checkpoint.ts";
 
@@ -13,7 +13,7 @@ export const CHECKPOINT_INTERVAL_MS = 1_000;
 
 type Places = Readonly<Record<StreamName, StreamPosition>>;
 
-export interface CheckpointKeeperOptions {
+interface CheckpointKeeperOptions {
   readonly dir: string;
   readonly files: FileOperations;
   /** Ed25519 private key. Without it nothing is signed, but the position is still saved. */
@@ -83,9 +83,7 @@ export class CheckpointKeeper {
     this.#isClosed = true;
     clearTimeout(this.#timer);
     await this.#running;
-    if (isSound) {
-      await this.#keep();
-    }
+    if (isSound) await this.#keep();
   }
 
   #tick(): void {
@@ -93,9 +91,7 @@ export class CheckpointKeeper {
       this.#running = undefined;
       this.#timer = undefined;
       // Lines that were written in the meantime did not start a timer.
-      if (this.#isBehind || this.#failure !== undefined) {
-        this.touch();
-      }
+      if (this.#isBehind || this.#failure !== undefined) this.touch();
     });
   }
 
@@ -110,10 +106,9 @@ export class CheckpointKeeper {
       const due = [...ended, ...STREAMS.map((stream) => ({ stream, place: now[stream] }))];
       await this.#sign(due);
       this.#ended = this.#ended.filter((end) => !ended.includes(end));
-      const [calls, journal] = STREAMS.map((stream) => savedStream(now[stream], this.#notes[stream]));
-      if (calls !== undefined && journal !== undefined) {
-        await files.replace(placePath(dir), serializePlace({ streams: { calls, journal }, intents: open }));
-      }
+      const { calls, journal } = this.#notes;
+      const streams = { calls: { ...now.calls, note: calls }, journal: { ...now.journal, note: journal } };
+      await files.replace(placePath(dir), serializePlace({ streams, intents: open }));
       this.#failure = undefined;
     } catch (error) {
       this.#failure = `no checkpoint can be written: ${errorText(error)}: free or mend the disk`;
@@ -142,9 +137,7 @@ export class CheckpointKeeper {
       const before = files.factsOf(fd).size;
       const bytes = Buffer.from(text);
       try {
-        for (let written = 0; written < bytes.length; ) {
-          written += files.write(fd, bytes, written);
-        }
+        for (let written = 0; written < bytes.length; ) written += files.write(fd, bytes, written);
         await files.fdatasync(fd);
       } catch (error) {
         files.truncate(fd, before);

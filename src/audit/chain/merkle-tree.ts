@@ -36,8 +36,10 @@ export class MerkleTree {
   /** Roots by height; `undefined` where the size does not contain that power of two. */
   #subtrees: (Buffer | undefined)[] = [];
 
-  /** Restores a tree from the result of `hashes()`. Returns `undefined` when the hashes do not match the size. */
-  static from(size: number, hashes: readonly Buffer[]): MerkleTree | undefined {
+  /** Restores a tree from the result of `toBase64()`. Returns `undefined` when the hashes do not match the size. */
+  static fromBase64(size: number, encoded: unknown): MerkleTree | undefined {
+    if (!Array.isArray(encoded)) return undefined;
+    const hashes = encoded.map((digest) => Buffer.from(String(digest), "base64"));
     const tree = new MerkleTree();
     tree.#size = size;
     let taken = 0;
@@ -70,16 +72,15 @@ export class MerkleTree {
   root(): Buffer {
     let root: Buffer | undefined;
     for (const subtree of this.#subtrees) {
-      if (subtree !== undefined) {
-        root = root === undefined ? subtree : nodeHash(subtree, root);
-      }
+      if (subtree !== undefined) root = root === undefined ? subtree : nodeHash(subtree, root);
     }
     return root ?? hash("sha256", "", "buffer");
   }
 
-  /** Returns the roots of the full subtrees, from the largest to the smallest. */
-  hashes(): readonly Buffer[] {
-    return this.#subtrees.filter((subtree) => subtree !== undefined).reverse();
+  /** Returns the roots of the full subtrees in base64, from the largest to the smallest. */
+  toBase64(): readonly string[] {
+    const subtrees = this.#subtrees.filter((subtree) => subtree !== undefined).reverse();
+    return subtrees.map((digest) => digest.toString("base64"));
   }
 
   copy(): MerkleTree {

@@ -1,10 +1,10 @@
 import type { KeyObject } from "node:crypto";
 import { AuditLogError } from "../audit-log-error.ts";
-import { dayFilesOf } from "../journal/line-files.ts";
-import { walkFiles } from "../verify/file-walk.ts";
-import { type ChainLink, readLink } from "./chain.ts";
-import { type Checkpoint, readCheckpoint } from "./checkpoint.ts";
-import { readLastNotes } from "./checkpoint-files.ts";
+import { dayFilesOf } from "../journal/day-files.ts";
+import { membersOf, parseLine } from "../query/view.ts";
+import { readLink } from "./chain.ts";
+import { walkFiles } from "./chain-walk.ts";
+import { type Checkpoint, readCheckpoint, readLastNotes } from "./checkpoint.ts";
 import { DIGEST_BYTES, leafHash, MerkleTree, nodeHash } from "./merkle-tree.ts";
 import { isUnsigned, verifyNote } from "./signed-note.ts";
 
@@ -48,30 +48,21 @@ export function prove(dir: string, id: string): Proof {
 
 function findLine(dir: string, id: string): { readonly line: string; readonly seq: number } {
   const needle = Buffer.from(JSON.stringify(id));
-  let found: { line: string; link: ChainLink } | undefined;
+  const found: { readonly line: string; readonly seq: number }[] = [];
   walkFiles(dayFilesOf(dir, "calls"), { index: 0, offset: 0 }, (bytes, from, to) => {
     // Search only within the line: otherwise the rest of the buffer would be searched again for every line.
     const link = bytes.subarray(from, to).includes(needle) ? readLink(bytes, from, to) : undefined;
-    const line = link === undefined ? "" : bytes.toString("utf8", from, to);
-    if (link !== undefined && isNamed(line, id)) {
-      found = { line, link };
-    }
-    return found === undefined;
+    if (link === undefined) return true;
+    const line = bytes.toString("utf8", from, to);
+    const entry = parseLine(line);
+    if (entry?.["traceId"] === id || entry?.["id"] === id) found.push({ line, seq: link.seq });
+    return found.length === 0;
   });
-  if (found === undefined) {
+  const [first] = found;
+  if (first === undefined) {
     throw new AuditLogError(`no call in ${dir} has the traceId or id ${id}, or it is from before the chain`);
   }
-  return { line: found.line, seq: found.link.seq };
-}
-
-function isNamed(line: string, id: string): boolean {
-  try {
-    const entry: unknown = JSON.parse(line);
-    const { traceId, id: own } = (typeof entry === "object" && entry !== null ? entry : {}) as Record<string, unknown>;
-    return traceId === id || own === id;
-  } catch {
-    return false;
-  }
+  return first;
 }
 
 interface Span {
@@ -85,13 +76,9 @@ interface Span {
  */
 function neighbours(index: number, span: Span): readonly Span[] {
   const { from, to } = span;
-  if (to - from <= 1) {
-    return [];
-  }
+  if (to - from <= 1) return [];
   let half = 1;
-  while (half * 2 < to - from) {
-    half *= 2;
-  }
+  while (half * 2 < to - from) half *= 2;
   const left = { from, to: from + half };
   const right = { from: from + half, to };
   return index < right.from ? [...neighbours(index, left), right] : [...neighbours(index, right), left];
@@ -104,19 +91,13 @@ function pathTo(dir: string, index: number, size: number): readonly Buffer[] {
   let current = 0;
   walkFiles(dayFilesOf(dir, "calls"), { index: 0, offset: 0 }, (bytes, from, to) => {
     const link = readLink(bytes, from, to);
-    if (link === undefined && at === 0) {
-      return true;
-    }
+    if (link === undefined && at === 0) return true;
     if (link?.seq !== at) {
       throw new AuditLogError(`the log does not hold line ${at} in its place: stc audit verify tells more`);
     }
-    while (current < inOrder.length && at >= (inOrder[current]?.to ?? 0)) {
-      current += 1;
-    }
+    while (current < inOrder.length && at >= (inOrder[current]?.to ?? 0)) current += 1;
     const span = inOrder[current];
-    if (span !== undefined && at >= span.from) {
-      span.tree.append(leafHash(bytes, from, to));
-    }
+    if (span !== undefined && at >= span.from) span.tree.append(leafHash(bytes, from, to));
     at += 1;
     return at < size;
   });
@@ -135,9 +116,7 @@ export function readProof(text: string): Proof {
   } catch {
     throw new AuditLogError("the proof is not JSON");
   }
-  const { type, line, index, hashes, checkpoint } = (
-    typeof value === "object" && value !== null ? value : {}
-  ) as Readonly<Record<string, unknown>>;
+  const { type, line, index, hashes, checkpoint } = membersOf(value) ?? {};
   if (
     type !== TYPE ||
     typeof line !== "string" ||
@@ -187,14 +166,10 @@ function rootOf(
   leaf: Buffer,
   { path, index, size }: { readonly path: readonly Buffer[]; readonly index: number; readonly size: number },
 ): Buffer | undefined {
-  if (index < 0 || index >= size || path.some((digest) => digest.length !== DIGEST_BYTES)) {
-    return undefined;
-  }
+  if (index < 0 || index >= size || path.some((digest) => digest.length !== DIGEST_BYTES)) return undefined;
   let [at, last, root] = [index, size - 1, leaf];
   for (const digest of path) {
-    if (last === 0) {
-      return undefined;
-    }
+    if (last === 0) return undefined;
     if (at % 2 === 1 || at === last) {
       root = nodeHash(digest, root);
       while (at % 2 === 0 && at !== 0) {

@@ -18,7 +18,7 @@ export function signNote(text: string, name: string, key: KeyObject): string {
   return `${text}\n${SIGNATURE_LINE}${name} ${Buffer.concat([id, signature]).toString("base64")}\n`;
 }
 
-export type NoteVerdict = "valid" | "unknown key" | "bad signature";
+type NoteVerdict = "valid" | "unknown key" | "bad signature";
 
 /** Returns true when the note has no signature line of any signer. */
 export function isUnsigned({ signatures }: Note): boolean {
@@ -35,9 +35,7 @@ export function verifyNote(note: Note, name: string, keys: readonly KeyObject[])
   for (const line of lines) {
     const [mark, signer, encoded = ""] = line.split(" ");
     const bytes = Buffer.from(encoded, "base64");
-    if (mark !== SIGNATURE_LINE.trim() || bytes.toString("base64") !== encoded) {
-      return "bad signature";
-    }
+    if (mark !== SIGNATURE_LINE.trim() || bytes.toString("base64") !== encoded) return "bad signature";
     // Other signers, such as witnesses, may have signed too.
     const key =
       signer === name
@@ -97,14 +95,10 @@ function fromVerifierKey(text: string): KeyObject {
   // The last of the three parts is base64 and may contain a plus.
   const [name = "", id = "", ...rest] = text.split("+");
   const bytes = Buffer.from(rest.join("+"), "base64");
-  if (bytes.length !== 1 + KEY_BYTES || bytes[0] !== ED25519) {
-    throw new Error("it holds no Ed25519 key");
-  }
+  if (bytes.length !== 1 + KEY_BYTES || bytes[0] !== ED25519) throw new Error("it holds no Ed25519 key");
   const x = bytes.subarray(1).toString("base64url");
   const key = createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x }, format: "jwk" });
-  if (keyId(name, key).toString("hex") !== id) {
-    throw new Error("its id does not go with its name and key");
-  }
+  if (keyId(name, key).toString("hex") !== id) throw new Error("its id does not go with its name and key");
   return key;
 }
 

@@ -1,12 +1,20 @@
 import fs, { statSync } from "node:fs";
 import { join } from "node:path";
 import { AuditLogError } from "../audit-log-error.ts";
+import type { StreamName } from "../chain/chain.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
+import {
+  type Chunk,
+  daysIn,
+  isOfOtherDay,
+  linesOf,
+  type OpenDayFile,
+  readChunk,
+  streamDir,
+  withDay,
+} from "../journal/day-files.ts";
 import { makeDirectory, readSmallFile, syncDirectory } from "../journal/file-operations.ts";
-import type { Position } from "../query/cursor.ts";
-import { isOfOtherDay } from "../query/day-bounds.ts";
-import { daysIn, type Stream, streamDir, withDay } from "../query/days.ts";
-import { type Chunk, linesOf, type OpenDayFile, readChunk } from "../query/scan.ts";
+import type { Position } from "../query/params.ts";
 import { type EntryView, type LineMembers, parseLine, viewOf } from "../query/view.ts";
 
 const LINE_END = 0x0a;
@@ -15,7 +23,7 @@ const BATCH_LINES_MAX = 500;
 const BATCH_BYTES_MAX = 1_048_576;
 
 export interface ExportLine {
-  readonly stream: Stream;
+  readonly stream: StreamName;
   readonly day: string;
   readonly offset: number;
   readonly line: string;
@@ -44,7 +52,7 @@ const PEEK: BatchLimits = { linesMax: 1, bytesMax: 4_096 };
 
 interface Place {
   readonly dir: string;
-  readonly stream: Stream;
+  readonly stream: StreamName;
   readonly from: Position | undefined;
 }
 
@@ -70,13 +78,13 @@ function readNext({ dir, stream, from }: Place, limits: BatchLimits): ExportBatc
 
 function readLines(
   file: OpenDayFile,
-  { stream, from, linesMax, bytesMax }: BatchLimits & { readonly stream: Stream; readonly from: number },
+  { stream, from, linesMax, bytesMax }: BatchLimits & { readonly stream: StreamName; readonly from: number },
 ): ExportBatch {
   const { day } = file;
   let at = from;
   while (at < file.size) {
     const to = at + bytesMax;
-    const chunk = readChunk(file, { from: at, to }, Buffer.alloc(0));
+    const chunk = readChunk(file, { from: at, to });
     const lines: ExportLine[] = [];
     let end = at;
     for (const raw of linesOf(chunk)) {
@@ -103,7 +111,7 @@ function checkDay(day: string, { bytes, first }: Chunk): void {
 
 function lineOf(
   { offset, line }: { readonly offset: number; readonly line: string },
-  { day, stream }: { readonly day: string; readonly stream: Stream },
+  { day, stream }: { readonly day: string; readonly stream: StreamName },
 ): ExportLine {
   const members = parseLine(line) ?? {};
   const entry = viewOf(members);
@@ -132,7 +140,7 @@ const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_TRUNC, O_WRONLY } = fs.constants;
 /** The position of an exporter in a stream: the receiver has accepted every line before it. */
 export interface ExportPosition {
   readonly exporter: string;
-  readonly stream: Stream;
+  readonly stream: StreamName;
   /** `undefined` when nothing was accepted yet, or the stored position cannot be read. */
   readonly position: Position | undefined;
 }
@@ -148,7 +156,7 @@ export function readExportPlaces(dir: string): readonly ExportPosition[] {
   });
 }
 
-export function readExportPlace(dir: string, exporter: string, stream: Stream): ExportPosition {
+export function readExportPlace(dir: string, exporter: string, stream: StreamName): ExportPosition {
   return { exporter, stream, position: readPosition(join(dir, EXPORT_DIR, `${exporter}.${stream}.json`)) };
 }
 

@@ -2,9 +2,9 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { errorText } from "../../core/error-text.ts";
 import type { Json } from "../../core/types.ts";
+import type { StreamName } from "../chain/chain.ts";
 import { makeDirectory } from "../journal/file-operations.ts";
-import type { Position } from "../query/cursor.ts";
-import type { Stream } from "../query/days.ts";
+import type { Position } from "../query/params.ts";
 import { DAY_MS } from "../query/time-range.ts";
 import {
   bytesBehind,
@@ -28,7 +28,7 @@ export interface ExporterTarget {
 interface ExporterOptions {
   /** The audit directory. */
   readonly dir: string;
-  readonly stream: Stream;
+  readonly stream: StreamName;
   readonly target: ExporterTarget;
   /** Returns milliseconds since 1970. */
   readonly clock: () => number;
@@ -46,7 +46,7 @@ interface ExporterOptions {
 /** The status of one exporter for one stream. */
 export interface ExportState {
   readonly exporter: string;
-  readonly stream: Stream;
+  readonly stream: StreamName;
   /** NaN while the log cannot be read, as is `secondsBehind`. */
   readonly bytesBehind: number;
   /** Age of the oldest line that was not accepted yet; 0 when there is none. */

@@ -1,5 +1,5 @@
 import { escapeJson } from "../escape.ts";
-import type { FoundLine } from "../query/scan.ts";
+import type { FoundLine } from "../query/filter.ts";
 import { type EntryView, type LineMembers, membersOf, parseLine, textOf } from "../query/view.ts";
 
 /** Matches text that a spreadsheet may treat as a formula, including full-width characters and leading whitespace. */

@@ -1,25 +1,25 @@
 import fs from "node:fs";
 import { dirname, join } from "node:path";
-import type { StreamName } from "../chain/chain.ts";
-import type { ChainWalk } from "../chain/chain-walk.ts";
-import { readLastNotes } from "../chain/checkpoint-files.ts";
+import { STREAMS, type StreamName } from "../chain/chain.ts";
+import {
+  type ChainWalk,
+  type Cut,
+  recordPruned,
+  runWithPauses,
+  walkFromBegin,
+  walkInSteps,
+} from "../chain/chain-walk.ts";
+import { readLastNotes } from "../chain/checkpoint.ts";
 import { MerkleTree } from "../chain/merkle-tree.ts";
+import { type DayFile, dayFilesOf, daysIn, readLastLine, stampAt, streamDir } from "../journal/day-files.ts";
 import { syncDirectory } from "../journal/file-operations.ts";
-import { type DayFile, dayFilesOf } from "../journal/line-files.ts";
-import { type Cut, recordPruned, walkFromBegin } from "../journal/pruned-start.ts";
-import { readLastLine } from "../journal/torn-tail.ts";
 import { boundsOf, otherDayOf } from "../query/day-bounds.ts";
-import { daysIn, type Stream, streamDir } from "../query/days.ts";
-import { stampAt } from "../query/scan.ts";
 import { dayOf } from "../query/time-range.ts";
 import { parseLine } from "../query/view.ts";
-import { walkInSteps } from "../verify/file-walk.ts";
 import { type ExportPosition, readExportPlaces } from "./batch.ts";
 
 /** Ending of the reasons that an operator has to investigate. */
 export const SEE_VERIFY = "stc audit verify tells more";
-
-const STREAMS = ["calls", "journal"] as const;
 
 interface PruneOptions {
   readonly dir: string;
@@ -36,7 +36,7 @@ interface PruneOptions {
 
 /** One file beyond the retention time, and the reason if it is kept. */
 export interface Aged {
-  readonly stream: Stream;
+  readonly stream: StreamName;
   readonly day: string;
   readonly path: string;
   readonly bytes: number;
@@ -90,7 +90,7 @@ export async function pruneFiles(
     const files = aged.filter((file) => file.stream === stream);
     const going = files.filter(({ keptBecause }) => keptBecause === undefined);
     const days = going.map(({ day }) => day);
-    const cuts = await inPauses(readCuts(dir, stream, { days, before: dayOf(nowMs - keepMs) }));
+    const cuts = await runWithPauses(readCuts(dir, stream, { days, before: dayOf(nowMs - keepMs) }));
     for (const file of files) {
       const { day, path, bytes } = file;
       if (file.keptBecause !== undefined || !cuts.has(day)) {
@@ -107,14 +107,6 @@ export async function pruneFiles(
     }
   }
   return settled;
-}
-
-async function inPauses<T>(steps: Generator<number, T>): Promise<T> {
-  for (;;) {
-    const step = steps.next();
-    if (step.done === true) return step.value;
-    await new Promise((resolve) => setImmediate(resolve));
-  }
 }
 
 function reasonToKeep(facts: fs.Stats, isNewest: boolean, young: () => string | undefined): string | undefined {
@@ -147,7 +139,7 @@ function youngLines(dir: string, day: string, before: string): string | undefine
 
 type Rule = (day: string, path: string, bytes: number) => string | undefined;
 
-function rulesOf({ dir, exporters = [] }: PruneOptions, stream: Stream): Rule {
+function rulesOf({ dir, exporters = [] }: PruneOptions, stream: StreamName): Rule {
   const places = readExportPlaces(dir).filter((place) => place.stream === stream);
   const missing = exporters
     .filter((exporter) => !places.some((place) => place.exporter === exporter))
@@ -168,18 +160,15 @@ function hasPassed({ position }: ExportPosition, day: string, bytes: number): bo
 }
 
 /** Returns the number of lines of the stream that a checkpoint covers; `undefined` when the log has no checkpoints. */
-function coveredLines(dir: string, stream: Stream): number | undefined {
+function coveredLines(dir: string, stream: StreamName): number | undefined {
   const notes = readLastNotes(dir);
   if (notes.length === 0) return undefined;
   return Math.max(0, ...notes.flatMap(({ checkpoint }) => (checkpoint?.stream === stream ? [checkpoint.size] : [])));
 }
 
 function lastSeqOf(path: string): number | undefined {
-  return seqOf(parseLine(readLastLine(path) ?? "")?.["seq"]);
-}
-
-function seqOf(value: unknown): number | undefined {
-  return Number.isSafeInteger(value) ? (value as number) : undefined;
+  const seq = parseLine(readLastLine(path) ?? "")?.["seq"];
+  return Number.isSafeInteger(seq) ? (seq as number) : undefined;
 }
 
 /** State of the chain after each day's file, by day; `undefined` when no line of the stream has a link. */

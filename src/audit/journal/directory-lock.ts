@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { AuditLogError } from "../audit-log-error.ts";
 import { escapeName } from "../escape.ts";
-import { flock, WOULD_BLOCK } from "./c-library.ts";
+import { flock, WOULD_BLOCK } from "./file-operations.ts";
 
 const LOCK_FILE = ".lock";
 const LOCK_FILE_MODE = 0o600;
@@ -29,9 +29,7 @@ export function lockDirectory(dir: string, holder: string): DirectoryLock {
   const path = join(dir, LOCK_FILE);
   for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt += 1) {
     const fd = openAndLock(path, dir);
-    if (isSameFile(fd, path)) {
-      return heldLock(fd, path, holder);
-    }
+    if (isSameFile(fd, path)) return heldLock(fd, path, holder);
     fs.closeSync(fd);
   }
   throw new AuditLogError(`${path} keeps being replaced: stop whatever deletes files in ${dir}`);
@@ -75,9 +73,7 @@ function openAndLock(path: string, dir: string): number {
   const fd = fs.openSync(path, O_RDWR | O_CREAT | O_NOFOLLOW, LOCK_FILE_MODE);
   try {
     const errno = flock(fd, LOCK_EX_NB);
-    if (errno === undefined) {
-      return fd;
-    }
+    if (errno === undefined) return fd;
     throw new AuditLogError(refusalText(errno, fd, dir));
   } catch (error) {
     fs.closeSync(fd);

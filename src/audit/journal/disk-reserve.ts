@@ -15,7 +15,7 @@ const HYSTERESIS_PART = 1 / 4;
 const LOOK_INTERVAL_MS = 1_000;
 const PAGE_BYTES = 4_096;
 
-export interface DiskReserveOptions {
+interface DiskReserveOptions {
   /** Directory of the reserve file, on the same disk as the log. */
   readonly dir: string;
   /** New calls are refused when fewer bytes than this are free. Never more than a sixteenth of the disk. */
@@ -57,9 +57,7 @@ export class DiskReserve {
   giveUp(): boolean {
     this.#isLow = true;
     this.#lookedAt = this.#options.monotonic();
-    if (!this.#holds) {
-      return false;
-    }
+    if (!this.#holds) return false;
     this.#holds = false;
     return this.#remove();
   }
@@ -90,9 +88,7 @@ export class DiskReserve {
     const reserve = Math.min(bytes, Math.floor(space.total * DISK_PART));
     const held = Math.max(PAGE_BYTES, Math.floor(reserve * FILE_PART));
     const needed = reserve + (this.#isLow ? reserve * HYSTERESIS_PART : 0) + (this.#holds ? 0 : held);
-    if (space.free < needed) {
-      return true;
-    }
+    if (space.free < needed) return true;
     this.#holds ||= this.#occupy(held);
     return false;
   }

@@ -1,5 +1,8 @@
-import type { Json } from "../../core/types.ts";
-import { toLine } from "../entry.ts";
+import { REFUSALS } from "../../core/errors.ts";
+import { isTable } from "../../core/json.ts";
+import type { Classification, Json } from "../../core/types.ts";
+import { AuditLogError } from "../audit-log-error.ts";
+import { type Announced, type EntryDraft, toLine } from "../entry.ts";
 import { escapeJson } from "../escape.ts";
 
 /** Limits for the members that a journal line keeps when it exceeds the maximum line length. */
@@ -29,9 +32,7 @@ export interface Stamp {
 export function serializeJournalLine(line: JournalLine, stamp: Stamp): string {
   const { timestamp, instance } = stamp;
   const whole = toLine(Object.assign({ timestamp, type: line.type }, line, stamp, NO_LINK));
-  if (whole !== undefined) {
-    return whole;
-  }
+  if (whole !== undefined) return whole;
   const type = line.type.slice(0, REDUCED_MEMBER_CHARACTERS_MAX);
   return escapeJson(JSON.stringify({ timestamp, type, ...smallMembers(line), truncated: true, instance }));
 }
@@ -45,4 +46,158 @@ function isSmall(member: readonly [string, Json | undefined]): boolean {
   const json = JSON.stringify(member);
   const max = REDUCED_MEMBER_CHARACTERS_MAX;
   return json.length <= max && escapeJson(json).length <= max;
+}
+
+/** Maximum number of intents whose calls have no entry yet (calls in progress). */
+const INTENTS_MAX = 100_000;
+const LIST_MAX = 256;
+
+/** One intent in the journal. */
+export interface Intent {
+  /** `seq` of its journal line. */
+  readonly seq: number;
+  readonly traceId: string;
+  /** The other members of the journal line, as written. */
+  readonly facts: Readonly<Record<string, unknown>>;
+}
+
+/** Intents that still wait for the entry of their call. */
+export class OpenIntents {
+  readonly #bySeq = new Map<number, Intent>();
+  readonly #seqs = new Map<string, number>();
+
+  /** Throws when the maximum number of open intents is reached. */
+  checkRoom(): void {
+    if (this.#bySeq.size >= INTENTS_MAX) {
+      throw new AuditLogError(
+        `${INTENTS_MAX} intents wait for their entries: something announces calls and never ends them`,
+      );
+    }
+  }
+
+  open(intent: Intent): void {
+    this.#bySeq.set(intent.seq, intent);
+    this.#seqs.set(intent.traceId, intent.seq);
+  }
+
+  /** Returns the `seq` of the journal line that holds the call's intent. */
+  seqOf(traceId: string): number | undefined {
+    return this.#seqs.get(traceId);
+  }
+
+  /** Closes an intent because the call's entry is durable. */
+  close(seq: number): void {
+    const intent = this.#bySeq.get(seq);
+    this.#bySeq.delete(seq);
+    if (intent !== undefined && this.#seqs.get(intent.traceId) === seq) this.#seqs.delete(intent.traceId);
+  }
+
+  /** Returns the open intents among the first `journalLines` lines of the journal. */
+  list(journalLines: number): readonly Intent[] {
+    return [...this.#bySeq.values()].filter(({ seq }) => seq < journalLines);
+  }
+}
+
+/**
+ * Returns the journal line of a call that is about to change something. It holds everything that the call's entry would
+ * hold, in case the process ends before the entry is written. Members are flat, because a line that exceeds its maximum
+ * length loses its large members (`serializeJournalLine`).
+ */
+export function intentLine({ traceId, caller, tool, request, approval, plan, trace }: Announced): JournalLine {
+  const { args, argsHash, hashAlg, session, callId, reason, secrets } = request;
+  return {
+    type: "intent",
+    traceId,
+    tool: tool.name,
+    classification: tool.classification,
+    targetSystem: tool.targetSystem,
+    sub: caller.sub,
+    iss: caller.iss,
+    permissions: caller.permissions,
+    act: caller.act,
+    planDigest: plan?.digest,
+    confinement: plan?.confinement,
+    approvalId: approval?.id,
+    approvedBy: approval?.by,
+    ...{ argsHash, hashAlg, session, callId, reason, secrets },
+    args: args as Json,
+    trace,
+  };
+}
+
+/** Returns the intent that a journal line holds, or `undefined` when it holds none. */
+export function intentOf(seq: number, line: Readonly<Record<string, unknown>>): Intent | undefined {
+  const { type, traceId, ...facts } = line;
+  return type === "intent" && typeof traceId === "string" ? { seq, traceId, facts } : undefined;
+}
+
+const CLASSIFICATIONS: readonly string[] = ["read", "write", "destructive"] satisfies readonly Classification[];
+
+/**
+ * Returns the entry of a call that started and whose outcome was not observed. An intent written by version 0.1.0 has
+ * fewer members, and so does its entry.
+ */
+export function unknownOutcome({ traceId, facts }: Intent): EntryDraft {
+  const { stage, decision } = REFUSALS.OUTCOME_UNKNOWN;
+  const { classification } = facts;
+  const isKnown = typeof classification === "string" && CLASSIFICATIONS.includes(classification);
+  const said = (name: string): string | undefined => textOf(facts[name]);
+  const [iss, planDigest] = [said("iss"), said("planDigest")];
+  return {
+    traceId,
+    caller: {
+      sub: said("sub") ?? "unknown",
+      permissions: textsOf(facts["permissions"]) ?? [],
+      ...(iss !== undefined && { iss }),
+      act: textsOf(facts["act"]),
+    },
+    tool: {
+      name: said("tool") ?? "unknown",
+      classification: isKnown ? (classification as Classification) : "unknown",
+      targetSystem: said("targetSystem") ?? "unknown",
+    },
+    request: {
+      args: isTable(facts["args"]) ? facts["args"] : {},
+      argsHash: said("argsHash") ?? "",
+      hashAlg: said("hashAlg") ?? "none",
+      session: said("session"),
+      callId: said("callId"),
+      reason: said("reason"),
+      secrets: textsOf(facts["secrets"]),
+      ...(facts["truncated"] === true && { truncated: true }),
+    },
+    decision,
+    denial: {
+      reason: "The service ended before the call's outcome was known; it may or may not have happened.",
+      stage,
+    },
+    error: { code: "OUTCOME_UNKNOWN" },
+    approval: approvalOf(said("approvedBy"), said("approvalId")),
+    plan: planDigest === undefined ? undefined : { digest: planDigest, confinement: said("confinement") },
+    trace: traceOf(facts["trace"]),
+    duration: 0,
+  };
+}
+
+/** Returns the approval. A long list of approvers may be missing from the journal line. */
+function approvalOf(by: string | undefined, id: string | undefined): EntryDraft["approval"] {
+  return by === undefined && id === undefined ? undefined : { by: by ?? "unknown", id };
+}
+
+function traceOf(value: unknown): EntryDraft["trace"] {
+  const { traceId, spanId, parentSpanId } = isTable(value) ? value : {};
+  if (typeof traceId !== "string") return undefined;
+  return {
+    traceId,
+    ...(typeof spanId === "string" && { spanId }),
+    ...(typeof parentSpanId === "string" && { parentSpanId }),
+  };
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}
+
+function textsOf(value: unknown): readonly string[] | undefined {
+  return Array.isArray(value) ? value.filter((item) => typeof item === "string").slice(0, LIST_MAX) : undefined;
 }

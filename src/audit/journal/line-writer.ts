@@ -1,6 +1,6 @@
 import { errorText } from "../../core/error-text.ts";
 import { AuditLogError, DiskFullError } from "../audit-log-error.ts";
-import type { DayStream, QueuedJson } from "../query/day-stream.ts";
+import type { DayStream, QueuedJson } from "./day-stream.ts";
 
 /** Maximum bytes of lines that are not yet on disk. */
 export const QUEUE_BYTES_MAX = 16 * 1024 * 1024;
@@ -24,14 +24,14 @@ export interface WrittenBatch {
   readonly syncMs: number;
 }
 
-export interface QueuedLine extends QueuedJson {
+interface QueuedLine extends QueuedJson {
   /** `YYYY-MM-DD`; never earlier than the day of the line queued before. */
   readonly day: string;
   /** Called without an error when the line is durable. Only the first call counts. */
   readonly settle: (error?: AuditLogError) => void;
 }
 
-export interface LineWriterOptions {
+interface LineWriterOptions {
   /**
    * The order in which a batch is written: lines of an earlier stream are on disk before lines of a later stream are
    * written.
@@ -126,18 +126,12 @@ export class LineWriter {
     this.#isClosed = true;
     await this.#running;
     await this.#options.onDrained(this.#failure === undefined || this.isFull);
-    for (const stream of this.#options.streams) {
-      stream.close();
-    }
+    for (const stream of this.#options.streams) stream.close();
   }
 
   #refusal(): AuditLogError | undefined {
-    if (this.#failure !== undefined) {
-      return this.#failure;
-    }
-    if (this.#isClosed) {
-      return new AuditLogError("the audit log is closed");
-    }
+    if (this.#failure !== undefined) return this.#failure;
+    if (this.#isClosed) return new AuditLogError("the audit log is closed");
     if (this.#pendingEntries >= this.#options.queueEntriesMax) {
       return new AuditLogError(`${this.#pendingEntries} lines already wait for the disk (queueEntriesMax)`);
     }
@@ -169,9 +163,7 @@ export class LineWriter {
 
   #take(): Map<DayStream, QueuedLine[]> {
     const taken = new Map(this.#queues);
-    for (const stream of taken.keys()) {
-      this.#queues.set(stream, []);
-    }
+    for (const stream of taken.keys()) this.#queues.set(stream, []);
     return taken;
   }
 
@@ -201,18 +193,14 @@ export class LineWriter {
     this.#batchStartedAt = monotonic();
     await this.#write(stream, day, lines);
     const writtenAt = monotonic();
-    if (durability === "fdatasync") {
-      await stream.sync();
-    }
+    if (durability === "fdatasync") await stream.sync();
     const syncMs = monotonic() - writtenAt;
     const bytes = lines.reduce((sum, line) => sum + line.bytes, 0);
     this.#batchStartedAt = undefined;
     this.#pendingEntries -= lines.length;
     this.#pendingBytes -= bytes;
     stream.settle();
-    for (const { settle } of lines) {
-      settle();
-    }
+    for (const { settle } of lines) settle();
     onBatch({ entries: lines.length, bytes, syncMs });
   }
 
@@ -221,9 +209,7 @@ export class LineWriter {
     try {
       await stream.write(day, lines);
     } catch (error) {
-      if (!(error instanceof DiskFullError) || !this.#options.makeRoom()) {
-        throw error;
-      }
+      if (!(error instanceof DiskFullError) || !this.#options.makeRoom()) throw error;
       await stream.write(day, lines);
     }
   }
@@ -242,9 +228,7 @@ export class LineWriter {
     this.#batchStartedAt = undefined;
     this.#pendingEntries = 0;
     this.#pendingBytes = 0;
-    for (const { settle } of [...taken.values(), ...this.#take().values()].flat()) {
-      settle(failure);
-    }
+    for (const { settle } of [...taken.values(), ...this.#take().values()].flat()) settle(failure);
     this.#options.onRefused();
   }
 }
@@ -252,8 +236,6 @@ export class LineWriter {
 function endOfDay(lines: readonly QueuedLine[], from: number): number {
   const day = lines[from]?.day;
   let to = from + 1;
-  while (to < lines.length && lines[to]?.day === day) {
-    to += 1;
-  }
+  while (to < lines.length && lines[to]?.day === day) to += 1;
   return to;
 }

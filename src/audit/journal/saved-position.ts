@@ -1,10 +1,12 @@
 import { hash } from "node:crypto";
 import { join } from "node:path";
-import type { ChainHead, StreamName } from "../chain/chain.ts";
+import type { StreamName } from "../chain/chain.ts";
 import { MerkleTree } from "../chain/merkle-tree.ts";
-import type { StreamPosition } from "../query/day-stream.ts";
+import { type LineMembers, membersOf, textOf } from "../query/view.ts";
+import { isDay } from "./day-files.ts";
+import type { StreamPosition } from "./day-stream.ts";
 import { readSmallFile } from "./file-operations.ts";
-import { type Intent, intentOf } from "./open-intents.ts";
+import { type Intent, intentOf } from "./journal.ts";
 
 /** Folder of data that is derived from the log. If it is lost, the next start reads the whole log. */
 export const STATE_DIR = ".state";
@@ -16,13 +18,9 @@ const PLACE_FILE = "place.json";
 const PLACE_BYTES_MAX = 268_435_456;
 const VERSION = 1;
 const SHA256_HEX = /^[0-9a-f]{64}$/;
-const DAY = /^\d{4}-\d{2}-\d{2}$/;
 
 /** The position of one stream at one moment, and the last checkpoint signed for it. */
-export interface SavedStream {
-  readonly head: ChainHead;
-  readonly day: string | undefined;
-  readonly size: number;
+export interface SavedStream extends StreamPosition {
   readonly note: string | undefined;
 }
 
@@ -34,10 +32,6 @@ export interface SavedPosition {
 
 export function placePath(dir: string): string {
   return join(dir, STATE_DIR, PLACE_FILE);
-}
-
-export function savedStream({ head, day, size }: StreamPosition, note: string | undefined): SavedStream {
-  return { head, day, size, note };
 }
 
 export function serializePlace({ streams, intents }: SavedPosition): Buffer {
@@ -52,7 +46,7 @@ export function serializePlace({ streams, intents }: SavedPosition): Buffer {
 
 function streamFields({ head, day, size, note }: SavedStream): object {
   const { seq, prev, tree, logId } = head;
-  return { seq, prev, logId, day, size, hashes: tree.hashes().map((digest) => digest.toString("base64")), note };
+  return { seq, prev, logId, day, size, hashes: tree.toBase64(), note };
 }
 
 /** Returns `undefined` when there is no saved position, or none that can be trusted. */
@@ -66,42 +60,27 @@ export function readPlace(dir: string): SavedPosition | undefined {
 }
 
 function parsePlace(value: unknown): SavedPosition | undefined {
-  const fields = asRecord(value);
-  const calls = parseStream(fields["calls"]);
-  const journal = parseStream(fields["journal"]);
-  if (fields["version"] !== VERSION || calls === undefined || journal === undefined) {
-    return undefined;
-  }
+  const fields = membersOf(value) ?? {};
+  const calls = parseStream(membersOf(fields["calls"]) ?? {});
+  const journal = parseStream(membersOf(fields["journal"]) ?? {});
+  if (fields["version"] !== VERSION || calls === undefined || journal === undefined) return undefined;
   const listed: readonly unknown[] = Array.isArray(fields["intents"]) ? fields["intents"] : [];
-  const intents = listed.map((item) => {
-    const { seq, ...line } = asRecord(item);
-    return typeof seq === "number" ? intentOf(seq, line) : undefined;
+  const intents = listed.flatMap((item) => {
+    const { seq, ...line } = membersOf(item) ?? {};
+    return typeof seq === "number" ? (intentOf(seq, line) ?? []) : [];
   });
-  return { streams: { calls, journal }, intents: intents.filter((intent) => intent !== undefined) };
+  return { streams: { calls, journal }, intents };
 }
 
-function parseStream(value: unknown): SavedStream | undefined {
-  const { seq, prev, logId, day, size, hashes, note } = asRecord(value);
-  if (
-    typeof seq !== "number" ||
-    !Number.isSafeInteger(seq) ||
-    typeof size !== "number" ||
-    !Number.isSafeInteger(size) ||
-    typeof prev !== "string" ||
-    !SHA256_HEX.test(prev) ||
-    !Array.isArray(hashes) ||
-    (day !== undefined && !(typeof day === "string" && DAY.test(day)))
-  ) {
-    return undefined;
-  }
-  const tree = MerkleTree.from(
-    seq,
-    hashes.map((digest) => Buffer.from(String(digest), "base64")),
-  );
-  const id = typeof logId === "string" ? logId : undefined;
-  return tree && { head: { seq, prev, tree, logId: id }, day, size, note: typeof note === "string" ? note : undefined };
+function parseStream({ seq, prev, logId, day, size, hashes, note }: LineMembers): SavedStream | undefined {
+  const tree = isCount(seq) ? MerkleTree.fromBase64(seq, hashes) : undefined;
+  const isSound =
+    isCount(size) && typeof prev === "string" && SHA256_HEX.test(prev) && (day === undefined || isDay(day));
+  if (tree === undefined || !isSound) return undefined;
+  const head = { seq: tree.size, prev, tree, logId: textOf(logId) };
+  return { head, day, size, note: textOf(note) };
 }
 
-function asRecord(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value);
 }

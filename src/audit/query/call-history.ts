@@ -1,7 +1,6 @@
-import type { Stream } from "./days.ts";
-import type { Filter } from "./filter.ts";
+import type { StreamName } from "../chain/chain.ts";
+import type { Filter, FoundLine } from "./filter.ts";
 import { type LineIndex, type SearchOptions, search } from "./query.ts";
-import type { FoundLine } from "./scan.ts";
 import { DAY_MS } from "./time-range.ts";
 import { membersOf, parseLine, textOf } from "./view.ts";
 
@@ -16,7 +15,7 @@ const PAGE_BYTES_MAX = 8 * 1_048_576;
  */
 const AROUND_MS = 7 * DAY_MS;
 
-export interface HistoryOptions {
+interface HistoryOptions {
   readonly dir: string;
   /** A trace id (this service's or W3C), or the id of an approval. */
   readonly id: string;
@@ -25,7 +24,7 @@ export interface HistoryOptions {
 }
 
 /** The calls and journal lines of one id, each oldest first. */
-export interface CallHistory {
+interface CallHistory {
   readonly calls: readonly FoundLine[];
   readonly journal: readonly FoundLine[];
   /** True when reading ended early: there may be more lines. */
@@ -34,16 +33,16 @@ export interface CallHistory {
 
 /** Follows an id to its calls, from the calls to their approvals, and to the journal lines of both. */
 export async function readTrail(options: HistoryOptions): Promise<CallHistory> {
-  const trail = new TrailReader(options);
-  for (const id of trail.ids) await trail.followCalls(id);
-  const asked = trail.ids.size;
-  for (const id of trail.ids) await trail.followJournal(id);
+  const reader = new HistoryReader(options);
+  for (const id of reader.ids) await reader.followCalls(id);
+  const asked = reader.ids.size;
+  for (const id of reader.ids) await reader.followJournal(id);
   // The journal may name an approval that another call used.
-  for (const id of [...trail.ids].slice(asked)) await trail.followCalls(id);
-  return trail.end();
+  for (const id of [...reader.ids].slice(asked)) await reader.followCalls(id);
+  return reader.end();
 }
 
-class TrailReader {
+class HistoryReader {
   readonly ids: Set<string>;
   readonly #options: HistoryOptions;
   readonly #calls = new Map<string, FoundLine>();
@@ -85,7 +84,7 @@ class TrailReader {
     if (id !== undefined && this.ids.size < IDS_MAX) this.ids.add(id);
   }
 
-  async #search(stream: Stream, filter: Filter): Promise<readonly FoundLine[]> {
+  async #search(stream: StreamName, filter: Filter): Promise<readonly FoundLine[]> {
     const { dir, places, mayGoOn } = this.#options;
     const page = await search({
       dir,

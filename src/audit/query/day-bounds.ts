@@ -1,33 +1,25 @@
-import { readSync } from "node:fs";
 import { AuditLogError } from "../audit-log-error.ts";
-import { type ChainLink, readLink } from "../chain/chain.ts";
+import { type ChainLink, readLink, type StreamName } from "../chain/chain.ts";
+import { walkFromBegin } from "../chain/chain-walk.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
-import { withDay } from "./days.ts";
+import {
+  dayFilesOf,
+  daysIn,
+  isOfOtherDay,
+  LINE_END,
+  type OpenDayFile,
+  readAt,
+  stampAt,
+  streamDir,
+  withDay,
+} from "../journal/day-files.ts";
+import { readPlace } from "../journal/saved-position.ts";
 import type { Filter } from "./filter.ts";
-import { type OpenDayFile, stampAt } from "./scan.ts";
 import { dayOf } from "./time-range.ts";
 import { parseLine, viewOf } from "./view.ts";
 
-/**
- * Each line is written to the file of the day in its own timestamp, which is the time of the append (UTC). A chained
- * line of another day shows that a file was renamed, swapped or copied. Lines without a link were written before the
- * chain existed, and lines that do not start with the writer's timestamp were not written by the service: neither are
- * checked.
- */
-
-const STAMP_MEMBER = '{"timestamp":"';
-const DAY_CHARACTERS = "YYYY-MM-DD".length;
-const DAY_AT = STAMP_MEMBER.length;
-const LINE_END = 0x0a;
-
-/** Returns true when the chained line `bytes[from, to)` belongs to the file of a day other than `day`. */
-export function isOfOtherDay(day: string, bytes: Buffer, [from, to]: readonly [from: number, to: number]): boolean {
-  if (bytes.toString("latin1", from + DAY_AT, from + DAY_AT + DAY_CHARACTERS) === day) return false;
-  return stampAt(bytes, from) !== undefined && readLink(bytes, from, to) !== undefined;
-}
-
 /** Facts from the first or last complete line of a file. */
-export interface Bound {
+interface Bound {
   /** Milliseconds since 1970; `undefined` when the line has no valid timestamp. */
   readonly timeMs: number | undefined;
   readonly link: ChainLink | undefined;
@@ -35,7 +27,7 @@ export interface Bound {
   readonly otherDay: string | undefined;
 }
 
-export interface DayBounds {
+interface DayBounds {
   readonly first: Bound;
   readonly last: Bound;
 }
@@ -56,12 +48,11 @@ export function boundsOf(dir: string, day: string): DayBounds | undefined {
   });
 }
 
+/** Returns the bound of the first or last complete line; `undefined` when there is none, or it is too long. */
 function boundOf({ day, fd, size }: OpenDayFile, which: "first" | "last"): Bound | undefined {
   for (const length of READ_BYTES) {
-    const bytes = buffer.subarray(
-      0,
-      readSync(fd, buffer, 0, length, which === "first" ? 0 : Math.max(0, size - length)),
-    );
+    const position = which === "first" ? 0 : Math.max(0, size - length);
+    const bytes = readAt(fd, position, buffer.subarray(0, Math.min(length, size)));
     const end = which === "first" ? bytes.indexOf(LINE_END) : bytes.lastIndexOf(LINE_END);
     const before = end <= 0 ? -1 : bytes.lastIndexOf(LINE_END, end - 1);
     const isWhole = end !== -1 && (which === "first" || before !== -1 || bytes.length === size);
@@ -108,11 +99,45 @@ export function holdsOwnDay(dir: string, day: string): boolean {
 }
 
 /** Returns the bounds; `undefined` also when the file cannot be read. */
-export function readableBounds(dir: string, day: string): DayBounds | undefined {
+function readableBounds(dir: string, day: string): DayBounds | undefined {
   try {
     return boundsOf(dir, day);
   } catch (error) {
     if (error instanceof AuditLogError) return undefined;
     throw error;
+  }
+}
+
+/**
+ * Returns problems with the day files of a stream, one sentence each, as far as file names and first and last lines
+ * show them. For readers, whose results may miss lines; `verify` reads everything.
+ */
+export function dayProblems(dir: string, stream: StreamName): readonly string[] {
+  // Read before the files, because the log only grows.
+  const claimed = readPlace(dir)?.streams[stream].head.seq ?? 0;
+  const problems: string[] = [];
+  let next = firstSeq(dir, stream);
+  for (const day of daysIn(streamDir(dir, stream))) {
+    // A query that reads an unreadable file reports the reason; a query that does not read it misses its lines.
+    const bounds = readableBounds(streamDir(dir, stream), day);
+    const otherDay = otherDayOf(bounds);
+    if (otherDay !== undefined) problems.push(`${day}.jsonl of ${stream} holds lines of ${otherDay}`);
+    const [first, last] = [bounds?.first.link?.seq, bounds?.last.link?.seq];
+    if (first !== undefined && first !== next) {
+      problems.push(`before ${day}.jsonl of ${stream} lines are missing or are in another file`);
+    }
+    if (last !== undefined) next = last + 1;
+  }
+  if (next < claimed) problems.push(`${stream} held ${claimed} lines, and its last file ends after ${next}`);
+  return problems;
+}
+
+/** Returns the `seq` of the first line that is left. */
+function firstSeq(dir: string, stream: StreamName): number {
+  try {
+    return walkFromBegin(dir, stream, dayFilesOf(dir, stream)).expected?.seq ?? 0;
+  } catch {
+    // Reading the file itself reports the reason.
+    return 0;
   }
 }

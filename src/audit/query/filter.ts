@@ -1,6 +1,8 @@
 import { REFUSALS } from "../../core/errors.ts";
 import { escapeJson } from "../escape.ts";
-import type { EntryView } from "./view.ts";
+import { type Chunk, LINE_END, lineAt, type Range, type RawLine, spansOf, stampAt } from "../journal/day-files.ts";
+import { withinYears } from "./time-range.ts";
+import { type EntryView, parseLine, viewOf } from "./view.ts";
 
 /** Maximum characters of a filter value. */
 export const VALUE_CHARACTERS_MAX = 512;
@@ -108,4 +110,103 @@ function anchorOf(text: string): string | undefined {
 
 function foldAscii(text: string): string {
   return text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
+}
+
+/** One line that matches a query. */
+export interface FoundLine extends RawLine {
+  /** `YYYY-MM-DD`. */
+  readonly day: string;
+  readonly entry: EntryView;
+}
+
+/** Returns the lines of the chunk that the matcher accepts, in file order. Parses only lines that can match. */
+export function findIn(chunk: Chunk, matcher: Matcher): readonly FoundLine[] {
+  const found: FoundLine[] = [];
+  for (const span of candidates(chunk, matcher)) {
+    const raw = lineAt(chunk, span);
+    const members = parseLine(raw.line);
+    const entry = members && viewOf(members);
+    if (entry !== undefined && matcher.accepts(entry, raw.line)) found.push({ day: chunk.day, ...raw, entry });
+  }
+  return found;
+}
+
+function candidates(chunk: Chunk, { needles, folded, filter }: Matcher): Iterable<Range> {
+  const [needle, ...others] = needles;
+  if (needle !== undefined) return withNeedle(chunk, (at) => chunk.bytes.indexOf(needle, at), others);
+  if (folded === undefined) return inTime(chunk, filter);
+  const bytes = foldBytes(chunk.bytes);
+  return withNeedle(chunk, (at) => bytes.indexOf(folded, at), []);
+}
+
+function* withNeedle(
+  { bytes, first, last }: Chunk,
+  search: (at: number) => number,
+  others: readonly Buffer[],
+): Generator<Range, void> {
+  let at = first;
+  for (;;) {
+    const hit = search(at);
+    if (hit === -1) return;
+    const from = Math.max(first, bytes.lastIndexOf(LINE_END, hit) + 1);
+    const to = bytes.indexOf(LINE_END, hit);
+    if (from >= last || to === -1) return;
+    at = to + 1;
+    if (others.every((other) => bytes.subarray(from, to).includes(other))) yield { from, to };
+  }
+}
+
+/**
+ * Yields the lines that can be in the filter's time range, when there is no text to search for. Decides by the
+ * timestamp as the writer spells it; yields every line that starts differently, so that it is parsed.
+ */
+function* inTime(chunk: Chunk, { fromMs, toMs }: Filter): Generator<Range, void> {
+  const [from, to] = [stampOf(fromMs) ?? "", stampOf(toMs) ?? AFTER_STAMPS];
+  const isOpen = from === "" && to === AFTER_STAMPS;
+  for (const span of spansOf(chunk)) {
+    const stamp = isOpen ? undefined : stampAt(chunk.bytes, span.from);
+    if (stamp === undefined || (stamp >= from && stamp < to)) yield span;
+  }
+}
+
+/** Sorts after every timestamp. */
+const AFTER_STAMPS = "~";
+
+/** Returns the timestamp as the writer spells it; `undefined` when its year does not have four digits. */
+function stampOf(ms: number | undefined): string | undefined {
+  return ms === undefined || withinYears(ms) !== ms ? undefined : new Date(ms).toISOString();
+}
+
+const HIGH_BITS = 0x80808080;
+const LOW_BITS = 0x7f7f7f7f;
+/** Added to a byte below 128, they set its high bit when the byte is at least "A", or above "Z". */
+const FROM_A = 0x3f3f3f3f;
+const ABOVE_Z = 0x25252525;
+/** Shift from the high bit to the bit that distinguishes lowercase from uppercase. */
+const TO_CASE_BIT = 2;
+const WORD_BYTES = 4;
+
+/** Reused by each call: the contents are valid until the next one. */
+let words = new Int32Array(0);
+
+/**
+ * Returns the bytes with ASCII letters in lowercase, converting four bytes at a time. The result shares its memory with
+ * that of the next call.
+ */
+export function foldBytes(bytes: Buffer): Buffer {
+  const length = Math.ceil(bytes.length / WORD_BYTES);
+  if (words.length < length) words = new Int32Array(length);
+  const folded = Buffer.from(words.buffer, 0, bytes.length);
+  bytes.copy(folded);
+  foldWords(words, length);
+  return folded;
+}
+
+function foldWords(all: Int32Array, length: number): void {
+  for (let at = 0; at < length; at += 1) {
+    const word = all[at] ?? 0;
+    const low = word & LOW_BITS;
+    const isCapital = (low + FROM_A) & ~(low + ABOVE_Z) & ~word & HIGH_BITS;
+    all[at] = word | (isCapital >>> TO_CASE_BIT);
+  }
 }

@@ -1,7 +1,15 @@
-import type { Position } from "./cursor.ts";
+import {
+  daysIn,
+  endOfLines,
+  lastLineEnd,
+  linesOf,
+  type OpenDayFile,
+  type RawLine,
+  readChunk,
+  withDay,
+} from "../journal/day-files.ts";
 import { holdsOwnDay } from "./day-bounds.ts";
-import { daysIn, withDay } from "./days.ts";
-import { endOfLines, linesOf, type OpenDayFile, type RawLine, readChunk } from "./scan.ts";
+import type { Position } from "./params.ts";
 
 /** Maximum bytes that one look reads from one file: the next look reads the rest. */
 const LOOK_BYTES_MAX = 1_048_576;
@@ -66,7 +74,7 @@ export class Follower {
     const to = from + LOOK_BYTES_MAX;
     let offset = from;
     if (size > from) {
-      const chunk = readChunk(file, { from, to }, Buffer.alloc(0));
+      const chunk = readChunk(file, { from, to });
       for (const line of linesOf(chunk)) lines.push({ day, ...line });
       offset = endOfLines(chunk, to, file);
     }
@@ -81,16 +89,8 @@ function beginOf(file: OpenDayFile, from: Position | undefined): number {
 }
 
 /** Returns the end of the last complete line. */
-function endOf(file: OpenDayFile): number {
-  let to = file.size;
-  while (to > 0) {
-    const from = Math.max(0, to - BACK_BYTES);
-    const { bytes, base } = readChunk(file, { from, to }, Buffer.alloc(0));
-    const end = bytes.lastIndexOf(0x0a, to - base - 1);
-    if (end !== -1) return base + end + 1;
-    to = from;
-  }
-  return 0;
+function endOf({ fd, size }: OpenDayFile): number {
+  return lastLineEnd(fd, 0, size) ?? 0;
 }
 
 /** Returns the last lines before these ends, oldest first, whatever their content. */
@@ -111,7 +111,7 @@ function lastOf(file: OpenDayFile, end: number, count: number): readonly string[
   let [to, found] = [end, 0];
   while (to > 0 && found < count) {
     const from = Math.max(0, to - BACK_BYTES);
-    const lines = Array.from(linesOf(readChunk(file, { from, to }, Buffer.alloc(0))), ({ line }) => line);
+    const lines = Array.from(linesOf(readChunk(file, { from, to })), ({ line }) => line);
     pieces.push(lines);
     found += lines.length;
     to = from;

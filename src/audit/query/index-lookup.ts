@@ -2,10 +2,9 @@ import { Database } from "bun:sqlite";
 import { hash } from "node:crypto";
 import { closeSync, constants, existsSync, fchmodSync, openSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { daysIn, type Range, withDay } from "./days.ts";
+import { daysIn, linesOf, type OpenDayFile, type Range, readChunk, withDay } from "../journal/day-files.ts";
 import type { Field, Filter, Matcher } from "./filter.ts";
 import type { LineIndex } from "./query.ts";
-import { linesOf, type OpenDayFile, readChunk } from "./scan.ts";
 import { type EntryView, parseLine, viewOf } from "./view.ts";
 
 /** Size of a block: the index stores the block of a file in which a line starts. */
@@ -27,27 +26,28 @@ const HASHED_BYTES = 512;
  */
 export class IndexLookup implements LineIndex {
   readonly #dir: string;
-  #file: IndexFile | undefined;
+  #db: Database | undefined;
   #isRenewed = false;
 
   constructor(dir: string) {
     this.#dir = dir;
-    this.#file = this.#open();
+    try {
+      const isWanted = existsSync(join(dir, INDEX_FILE)) || isLarge(dir);
+      this.#db = isWanted ? openCurrent(join(dir, INDEX_FILE)) : undefined;
+    } catch (error) {
+      if (!isBusy(error)) this.#renew();
+    }
   }
 
   narrow(file: OpenDayFile, range: Range, { filter }: Matcher): readonly Range[] {
     const keys = keysWanted(filter);
-    const index = this.#file;
-    if (index === undefined || keys.length === 0) return [range];
-    try {
-      const known = knownDay(index, file);
+    if (keys.length === 0) return [range];
+    return this.#attempt([range], (db) => {
+      const known = knownDay(db, file);
       if (known === undefined) return [range];
-      const lists = keys.map((key) => index.blocks(key, file.day));
+      const lists = keys.map((key) => blocksOf(db, key, file.day));
       return narrowed(range, common(lists), known.indexed);
-    } catch (error) {
-      this.#fail(error);
-      return [range];
-    }
+    });
   }
 
   /**
@@ -56,91 +56,64 @@ export class IndexLookup implements LineIndex {
    */
   *extend(): Generator<number, void> {
     const days = readableDays(this.#dir);
-    this.#forgetAllBut(days);
+    this.#attempt(undefined, (db) => {
+      const rows = db.query<{ readonly day: string }, []>("SELECT day FROM days").all();
+      for (const { day } of rows) if (!days.includes(day)) forget(db, day);
+    });
     for (const day of days.toReversed()) {
-      for (;;) {
-        const bytes = this.#stepOf(day);
-        if (bytes === 0) break;
-        yield bytes;
-      }
+      for (let bytes = this.#step(day); bytes > 0; bytes = this.#step(day)) yield bytes;
     }
   }
 
   /** True when there is an index to search. */
   get isOpen(): boolean {
-    return this.#file !== undefined;
+    return this.#db !== undefined;
   }
 
   close(): void {
-    this.#file?.close();
-    this.#file = undefined;
-  }
-
-  /** Removes the index entries of deleted files. */
-  #forgetAllBut(days: readonly string[]): void {
-    try {
-      for (const day of this.#file?.days() ?? []) if (!days.includes(day)) this.#file?.forget(day);
-    } catch (error) {
-      this.#fail(error);
-    }
-  }
-
-  /** Indexes one step of a day. Skips an unreadable file: a query that needs it reports the reason. */
-  #stepOf(day: string): number {
-    try {
-      return withDay(this.#dir, day, (file) => this.#step(file)) ?? 0;
-    } catch {
-      return 0;
-    }
+    this.#db?.close();
+    this.#db = undefined;
   }
 
   /** Returns the number of bytes that were indexed; 0 when there is nothing to index or indexing fails. */
-  #step(file: OpenDayFile): number {
-    const index = this.#file;
-    if (index === undefined) return 0;
+  #step(day: string): number {
     try {
-      const known = knownDay(index, file);
-      const before = known?.indexed ?? 0;
-      if (known === undefined && index.day(file.day) !== undefined) index.forget(file.day);
-      if (file.size - before < STEP_BYTES_MIN) return 0;
-      const addition = readStep(file, before);
-      if (addition === undefined) return 0;
-      index.add(file.day, addition);
-      return addition.after.indexed - before;
-    } catch (error) {
-      this.#fail(error);
+      return withDay(this.#dir, day, (file) => this.#attempt(0, (db) => indexStep(db, file))) ?? 0;
+    } catch {
+      // A query that needs the unreadable file reports the reason.
       return 0;
     }
   }
 
-  #open(): IndexFile | undefined {
+  /** Returns the result of the work; `otherwise` without an index, or when it fails. */
+  #attempt<T>(otherwise: T, work: (db: Database) => T): T {
+    if (this.#db === undefined) return otherwise;
     try {
-      return hasIndex(this.#dir) || isLarge(this.#dir) ? new IndexFile(this.#dir) : undefined;
+      return work(this.#db);
     } catch (error) {
-      return isBusy(error) ? undefined : this.#openAnew();
+      // A busy index is not used this time; a broken one is deleted and created again, once.
+      if (!isBusy(error)) this.#replace();
+      return otherwise;
     }
   }
 
-  #openAnew(): IndexFile | undefined {
-    try {
-      removeIndex(this.#dir);
-      return new IndexFile(this.#dir);
-    } catch {
-      return undefined;
-    }
-  }
-
-  /** Handles an index error. A busy index is not used this time; a broken one is deleted and created again, once. */
-  #fail(error: unknown): void {
-    if (isBusy(error)) return;
+  #replace(): void {
     try {
       this.close();
     } catch {
-      this.#file = undefined;
+      this.#db = undefined;
     }
-    if (this.#isRenewed) return;
+    if (!this.#isRenewed) this.#renew();
     this.#isRenewed = true;
-    this.#file = this.#openAnew();
+  }
+
+  #renew(): void {
+    try {
+      for (const suffix of ["", "-wal", "-shm"]) rmSync(join(this.#dir, `${INDEX_FILE}${suffix}`), { force: true });
+      this.#db = openCurrent(join(this.#dir, INDEX_FILE));
+    } catch {
+      // Without an index, everything is read.
+    }
   }
 }
 
@@ -168,11 +141,73 @@ function isBusy(error: unknown): boolean {
   return error instanceof Error && "code" in error && String(error.code).startsWith("SQLITE_BUSY");
 }
 
+/** Indexes the next part of a day. Returns its bytes; 0 when the rest is too short. */
+function indexStep(db: Database, file: OpenDayFile): number {
+  const before = knownDay(db, file)?.indexed ?? 0;
+  if (before === 0 && indexedDay(db, file.day) !== undefined) forget(db, file.day);
+  if (file.size - before < STEP_BYTES_MIN) return 0;
+  const chunk = readChunk(file, { from: before, to: before + STEP_BYTES });
+  // Numbers that sort by key, then by block: inserts without duplicates and in ascending order append.
+  const places = new Set<number>();
+  const firstBlock = Math.floor(before / BLOCK_BYTES);
+  let indexed = before;
+  for (const { offset, end, line } of linesOf(chunk)) {
+    indexed = end;
+    const members = parseLine(line);
+    const entry = members && viewOf(members);
+    const block = Math.floor(offset / BLOCK_BYTES) - firstBlock;
+    for (const key of entry === undefined ? [] : keysOf(entry)) places.add(key * BLOCKS_MAX + block);
+  }
+  if (indexed === before) return 0;
+  const { day, ino } = file;
+  const line = lastLineHash(file, indexed);
+  const insert = db.query("INSERT INTO blocks VALUES (?, ?, ?)");
+  db.transaction(() => {
+    // Another process may have indexed the step already.
+    if ((indexedDay(db, day)?.indexed ?? 0) !== before) return;
+    const segment = db.query("INSERT INTO segments (day) VALUES (?)").run(day).lastInsertRowid;
+    for (const place of Float64Array.from(places).sort()) {
+      insert.run(segment, Math.floor(place / BLOCKS_MAX), firstBlock + (place % BLOCKS_MAX));
+    }
+    db.query("INSERT OR REPLACE INTO days VALUES (?, ?, ?, ?)").run(day, ino, indexed, line);
+  }).immediate();
+  return indexed - before;
+}
+
+/** The indexed part of a day file. */
+interface IndexedDay {
+  readonly ino: number;
+  /** End of the last indexed line, in bytes. */
+  readonly indexed: number;
+  /** Hash of the bytes before that end: the file must still contain them there. */
+  readonly line: string;
+}
+
+function indexedDay(db: Database, day: string): IndexedDay | undefined {
+  return db.query<IndexedDay, [string]>("SELECT ino, indexed, line FROM days WHERE day = ?").get(day) ?? undefined;
+}
+
 /** Returns `undefined` when the index has no entry for this file, or was built from another file of the same name. */
-function knownDay(index: IndexFile, file: OpenDayFile): IndexedDay | undefined {
-  const known = index.day(file.day);
+function knownDay(db: Database, file: OpenDayFile): IndexedDay | undefined {
+  const known = indexedDay(db, file.day);
   if (known === undefined || known.ino !== file.ino || known.indexed > file.size) return undefined;
   return lastLineHash(file, known.indexed) === known.line ? known : undefined;
+}
+
+/** Returns the blocks of a day that contain a key, in ascending order. */
+function blocksOf(db: Database, key: number, day: string): readonly number[] {
+  const rows = db.query<{ readonly block: number }, [number, string]>(
+    "SELECT b.block FROM segments s CROSS JOIN blocks b ON b.segment = s.id AND b.key = ? WHERE s.day = ? ORDER BY b.block",
+  );
+  return rows.all(key, day).map(({ block }) => block);
+}
+
+function forget(db: Database, day: string): void {
+  db.transaction(() => {
+    db.query("DELETE FROM blocks WHERE segment IN (SELECT id FROM segments WHERE day = ?)").run(day);
+    db.query("DELETE FROM segments WHERE day = ?").run(day);
+    db.query("DELETE FROM days WHERE day = ?").run(day);
+  }).immediate();
 }
 
 /**
@@ -181,30 +216,8 @@ function knownDay(index: IndexFile, file: OpenDayFile): IndexedDay | undefined {
  */
 function lastLineHash(file: OpenDayFile, end: number): string {
   const from = Math.max(0, end - HASHED_BYTES);
-  const { base, bytes } = readChunk(file, { from, to: end }, Buffer.alloc(0));
+  const { base, bytes } = readChunk(file, { from, to: end });
   return hash("sha256", bytes.subarray(from - base, end - base));
-}
-
-function readStep(file: OpenDayFile, before: number): Addition | undefined {
-  const chunk = readChunk(file, { from: before, to: before + STEP_BYTES }, Buffer.alloc(0));
-  const places = new Set<number>();
-  const firstBlock = Math.floor(before / BLOCK_BYTES);
-  let indexed = before;
-  for (const { offset, end, line } of linesOf(chunk)) {
-    indexed = end;
-    const members = parseLine(line);
-    const entry = members && viewOf(members);
-    if (entry === undefined) continue;
-    const block = Math.floor(offset / BLOCK_BYTES) - firstBlock;
-    for (const key of keysOf(entry)) places.add(key * BLOCKS_MAX + block);
-  }
-  if (indexed === before) return undefined;
-  const sorted = Float64Array.from(places).sort();
-  const pairs = Array.from(sorted, (place): readonly [number, number] => [
-    Math.floor(place / BLOCKS_MAX),
-    firstBlock + (place % BLOCKS_MAX),
-  ]);
-  return { before, places: pairs, after: { ino: file.ino, indexed, line: lastLineHash(file, indexed) } };
 }
 
 /** Returns the blocks that are in every list. */
@@ -284,97 +297,11 @@ const SCHEMA = `
   PRAGMA user_version = ${VERSION};
 `;
 
-/** The indexed part of a day file. */
-interface IndexedDay {
-  readonly ino: number;
-  /** End of the last indexed line, in bytes. */
-  readonly indexed: number;
-  /** Hash of the bytes before that end: the file must still contain them there. */
-  readonly line: string;
-}
-
 /**
- * Stores which blocks of which day contain a key. Every method throws when the file is busy or broken; callers then
- * work without the index.
+ * Opens the index file. Creates it, with access for this user only, when it is missing.
+ *
+ * @throws when the file is busy, broken or of another version.
  */
-class IndexFile {
-  readonly #db: Database;
-
-  /**
-   * Opens the index file. Creates it, with access for this user only, when it is missing.
-   *
-   * @throws when the file has another version
-   */
-  constructor(dir: string) {
-    this.#db = openCurrent(join(dir, INDEX_FILE));
-  }
-
-  day(day: string): IndexedDay | undefined {
-    return (
-      this.#db.query<IndexedDay, [string]>("SELECT ino, indexed, line FROM days WHERE day = ?").get(day) ?? undefined
-    );
-  }
-
-  days(): readonly string[] {
-    const rows = this.#db.query<{ readonly day: string }, []>("SELECT day FROM days").all();
-    return rows.map(({ day }) => day);
-  }
-
-  /** Returns the blocks in ascending order. */
-  blocks(key: number, day: string): readonly number[] {
-    const rows = this.#db.query<{ readonly block: number }, [number, string]>(
-      "SELECT b.block FROM segments s CROSS JOIN blocks b ON b.segment = s.id AND b.key = ? WHERE s.day = ? ORDER BY b.block",
-    );
-    return rows.all(key, day).map(({ block }) => block);
-  }
-
-  /** Adds the keys of one step in one transaction. Does nothing when another process has indexed the step already. */
-  add(day: string, { before, after, places }: Addition): void {
-    const insert = this.#db.query("INSERT INTO blocks VALUES (?, ?, ?)");
-    this.#db
-      .transaction(() => {
-        if ((this.day(day)?.indexed ?? 0) !== before) return;
-        const segment = this.#db.query("INSERT INTO segments (day) VALUES (?)").run(day).lastInsertRowid;
-        for (const [key, block] of places) insert.run(segment, key, block);
-        this.#db
-          .query("INSERT OR REPLACE INTO days VALUES (?, ?, ?, ?)")
-          .run(day, after.ino, after.indexed, after.line);
-      })
-      .immediate();
-  }
-
-  forget(day: string): void {
-    this.#db
-      .transaction(() => {
-        this.#db.query("DELETE FROM blocks WHERE segment IN (SELECT id FROM segments WHERE day = ?)").run(day);
-        this.#db.query("DELETE FROM segments WHERE day = ?").run(day);
-        this.#db.query("DELETE FROM days WHERE day = ?").run(day);
-      })
-      .immediate();
-  }
-
-  close(): void {
-    this.#db.close();
-  }
-}
-
-interface Addition {
-  /** Expected current value of the day's `indexed`. */
-  readonly before: number;
-  readonly after: IndexedDay;
-  /** Without duplicates and in ascending order, so that inserts append. */
-  readonly places: readonly (readonly [key: number, block: number])[];
-}
-
-function hasIndex(dir: string): boolean {
-  return existsSync(join(dir, INDEX_FILE));
-}
-
-/** Deletes an index that is broken or of another version, so that it can be created again. */
-function removeIndex(dir: string): void {
-  for (const suffix of ["", "-wal", "-shm"]) rmSync(join(dir, `${INDEX_FILE}${suffix}`), { force: true });
-}
-
 function openCurrent(path: string): Database {
   // Creates the file with private permissions before SQLite opens it, so that no other user can ever read it.
   const fd = openSync(path, O_RDWR | O_CREAT | O_NOFOLLOW, PRIVATE_FILE_MODE);

@@ -1,10 +1,21 @@
+import type { StreamName } from "../chain/chain.ts";
+import { runWithPauses } from "../chain/chain-walk.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
-import { type Order, type Position, writeCursor } from "./cursor.ts";
+import {
+  daysIn,
+  endOfLines,
+  LINE_END,
+  type OpenDayFile,
+  type Range,
+  readChunk,
+  stampAt,
+  streamDir,
+  withDay,
+} from "../journal/day-files.ts";
 import { holdsTime } from "./day-bounds.ts";
-import { daysIn, daysWithin, type Range, type Stream, streamDir, timeRange, withDay } from "./days.ts";
-import { type Filter, Matcher } from "./filter.ts";
-import type { Query } from "./params.ts";
-import { endOfLines, type FoundLine, findIn, type OpenDayFile, readChunk } from "./scan.ts";
+import { type Filter, type FoundLine, findIn, Matcher } from "./filter.ts";
+import { type Order, type Position, type Query, writeCursor } from "./params.ts";
+import { dayOf, withinYears } from "./time-range.ts";
 
 const CHUNK_BYTES_MIN = 131_072;
 /**
@@ -13,6 +24,13 @@ const CHUNK_BYTES_MIN = 131_072;
  */
 const CHUNK_BYTES_MAX = 1_048_576;
 const CHUNK_GROWTH = 4;
+/**
+ * Lines of one file are ordered by timestamp. A line out of order is still found if it is at most this many bytes from
+ * its proper position.
+ */
+const DISORDER_BYTES = 1_048_576;
+/** A smaller file is read completely, whatever its order. */
+const SEEK_BYTES_MIN = 4 * DISORDER_BYTES;
 
 /**
  * Narrows a range to the parts of a file in which lines that match a filter can start. Keeps the parts that are not
@@ -25,7 +43,7 @@ export interface LineIndex {
 export interface SearchOptions {
   /** The audit directory. */
   readonly dir: string;
-  readonly stream?: Stream;
+  readonly stream?: StreamName;
   readonly query: Query;
   /** Index for looking up lines; without it everything is read. */
   readonly places?: LineIndex | undefined;
@@ -67,6 +85,12 @@ function daysHolding(dir: string, filter: Filter): readonly string[] {
   const days = daysIn(dir);
   const named = new Set(daysWithin(days, filter));
   return named.size === days.length ? days : days.filter((day) => named.has(day) || holdsTime(dir, day, filter));
+}
+
+function daysWithin(days: readonly string[], { fromMs, toMs }: Pick<Filter, "fromMs" | "toMs">): readonly string[] {
+  const first = fromMs === undefined ? "" : dayOf(fromMs);
+  const last = toMs === undefined ? "9999-12-31" : dayOf(toMs - 1);
+  return days.filter((day) => day >= first && day <= last);
 }
 
 function isAhead(day: string, { cursor, order }: Query): boolean {
@@ -185,11 +209,38 @@ function pieces(ranges: readonly Range[], order: Order): readonly Range[] {
 }
 
 /** Returns one page. Other work runs between its chunks. */
-export async function search(options: SearchOptions): Promise<QueryPage> {
-  const steps = pageOf(options);
-  for (;;) {
-    const step = steps.next();
-    if (step.done === true) return step.value;
-    await new Promise((resolve) => setImmediate(resolve));
+export function search(options: SearchOptions): Promise<QueryPage> {
+  return runWithPauses(pageOf(options));
+}
+
+/** Returns the range of a file outside which no line of this time range starts. */
+function timeRange(file: OpenDayFile, { fromMs, toMs }: Pick<Filter, "fromMs" | "toMs">): Range {
+  if (file.size < SEEK_BYTES_MIN) return { from: 0, to: file.size };
+  const from = fromMs === undefined ? 0 : seek(file, fromMs).from;
+  const to = toMs === undefined ? file.size : seek(file, toMs).to;
+  return { from: Math.max(0, from - DISORDER_BYTES), to: Math.min(file.size, to + DISORDER_BYTES) };
+}
+
+/**
+ * Searches the file by bisection until the first line of that time is known to start in `[from, to)`; stops at a line
+ * without a timestamp.
+ */
+function seek(file: OpenDayFile, ms: number): Range {
+  const wanted = new Date(withinYears(ms)).toISOString();
+  let [from, to] = [0, file.size];
+  while (to - from > DISORDER_BYTES) {
+    const middle = Math.floor((from + to) / 2);
+    const stamp = firstStamp(file, middle);
+    if (stamp === undefined) return { from, to };
+    if (stamp < wanted) from = middle;
+    else to = middle;
   }
+  return { from, to };
+}
+
+function firstStamp(file: OpenDayFile, at: number): string | undefined {
+  const { bytes, first, last } = readChunk(file, { from: at, to: at + 1 });
+  // The start of the next line, wherever it is.
+  const begin = first < last ? first : bytes.indexOf(LINE_END) + 1;
+  return begin === 0 && at > 0 ? undefined : stampAt(bytes, begin);
 }

@@ -38,7 +38,7 @@ export function readTime(text: string, nowMs: number): number | undefined {
   return readDate(text) ?? readInstant(text);
 }
 
-export function startOfDay(ms: number): number {
+function startOfDay(ms: number): number {
   return Math.floor(ms / DAY_MS) * DAY_MS;
 }
 

@@ -1,8 +1,9 @@
 import { dirname } from "node:path";
 import { type ChainLink, ownHash, readLink } from "../chain/chain.ts";
-import type { ChainWalk, Expected } from "../chain/chain-walk.ts";
-import { type DayFile, visitLines } from "../journal/line-files.ts";
+import { type ChainWalk, type Expected, type Halt, type LinePosition, walkFiles } from "../chain/chain-walk.ts";
+import { type DayFile, visitLines } from "../journal/day-files.ts";
 import { boundsOf } from "../query/day-bounds.ts";
+import { DAY_MS } from "../query/time-range.ts";
 
 /** The kinds of damage to a log. */
 export type DamageKind =
@@ -30,32 +31,10 @@ export interface Damage {
   readonly isTornEnd?: true;
 }
 
-/** Position of a line: index of its file among the stream's files, byte offset and line number. */
-export interface LinePosition {
-  readonly index: number;
-  readonly offset: number;
-  readonly line: number;
-}
-
 /** The facts known at the line where a walk stopped. */
-export interface HaltFacts {
-  readonly halt: { readonly at: LinePosition; readonly before: LinePosition | undefined; readonly isOfOtherDay?: true };
+interface HaltFacts {
+  readonly halt: Halt;
   readonly walk: ChainWalk;
-  /** The greatest number of lines that a checkpoint of a day covers, by day. */
-  readonly sizesByDay: ReadonlyMap<string, number>;
-}
-
-interface BrokenChain {
-  readonly files: readonly DayFile[];
-  /** The line that does not follow. */
-  readonly at: LinePosition;
-  /** The previous line; `undefined` when the line is the first of the walk. */
-  readonly before: LinePosition | undefined;
-  readonly expected: Expected;
-  /** `prev` of the previous line. */
-  readonly lastPrev: string | undefined;
-  /** Number of lines without a link before the first one that has one. */
-  readonly linesBefore: number;
   /** The greatest number of lines that a checkpoint of a day covers, by day. */
   readonly sizesByDay: ReadonlyMap<string, number>;
 }
@@ -65,49 +44,60 @@ interface BrokenChain {
  * another day or differs from what was signed or saved.
  */
 export function explainHalt(files: readonly DayFile[], { halt, walk, sizesByDay }: HaltFacts): Damage {
-  const { at, before } = halt;
   const expected = walk.expected ?? { seq: 0, prev: "" };
-  if (halt.isOfOtherDay === true) {
-    return wrongDay(files, at, expected.seq - 1);
-  }
-  if (!walk.isBroken) {
-    const message = "the lines up to here are not those that were written: the chain was made anew";
-    const seq = expected.seq - 1;
-    return { kind: "checkpoint mismatch", file: files[at.index]?.file ?? "", line: at.line, seq, message };
-  }
-  const { lastPrev, linesBefore } = walk;
-  return explain({ files, at, before, expected, lastPrev, linesBefore, sizesByDay });
+  if (halt.isOfOtherDay) return wrongDay(files, halt.at, expected.seq - 1);
+  if (walk.isBroken) return explain({ ...halt, files, expected, walk, sizesByDay });
+  const message = "the lines up to here are not those that were written: the chain was made anew";
+  return damageAt(files, halt.at, { kind: "checkpoint mismatch", seq: expected.seq - 1, message });
+}
+
+/** A chain in which the line `at` does not follow the line `before`. */
+interface BrokenChain extends Omit<Halt, "isOfOtherDay">, Omit<HaltFacts, "halt"> {
+  readonly files: readonly DayFile[];
+  readonly expected: Expected;
 }
 
 /** Reads on from the line that does not follow, and determines how the log was changed. */
 function explain(broken: BrokenChain): Damage {
-  const { files, at, expected } = broken;
+  const { files, at, before, expected, walk } = broken;
+  const damage = (kind: DamageKind, message: string, seq = expected.seq): Damage =>
+    damageAt(files, at, { kind, seq, message });
   const bad = linkAt(files, at);
   const found = findNext(files, at, expected);
   if (bad === undefined) {
     return found === undefined
-      ? damage(broken, "changed", "does not agree with its own hash")
-      : damage(broken, "inserted", "does not belong to the chain, which goes on after it");
+      ? damage("changed", "does not agree with its own hash")
+      : damage("inserted", "does not belong to the chain, which goes on after it");
   }
   const misnamed = misnamedFile(files, at.index);
-  if (misnamed !== undefined) {
-    return misnamed;
-  }
+  if (misnamed !== undefined) return misnamed;
   if (bad.seq === 0 && expected.seq === 0) {
-    return damage(broken, "changed", "does not follow from what stood before it when the chain began");
+    return damage("changed", "does not follow from what stood before it when the chain began");
   }
   if (bad.seq === expected.seq) {
-    return { ...alteredBefore(broken), seq: expected.seq - 1 };
+    // A genuine line names a different previous line: that one was changed and its hash recalculated.
+    const seq = expected.seq - 1;
+    return before === undefined
+      ? damage("changed", "does not begin this stream's chain", seq)
+      : damageAt(files, before, {
+          kind: "changed",
+          seq,
+          message: `is not the line that line ${at.line} was written after`,
+        });
   }
   if (bad.seq < expected.seq) {
-    return bad.seq === expected.seq - 1 && bad.prev === broken.lastPrev && bad.hash !== expected.prev
-      ? { ...damageAt(broken, broken.before ?? at, "inserted"), seq: bad.seq }
-      : { ...damage(broken, "inserted", "stands here once more"), seq: bad.seq };
+    const isBefore = bad.seq === expected.seq - 1 && bad.prev === walk.lastPrev && bad.hash !== expected.prev;
+    return isBefore
+      ? damageAt(files, before ?? at, {
+          kind: "inserted",
+          seq: bad.seq,
+          message: "was put in: the chain goes on past it",
+        })
+      : damage("inserted", "stands here once more", bad.seq);
   }
-  if (found !== undefined) {
-    return { ...damage(broken, "reordered", `line ${expected.seq} of the chain stands further on`), seq: bad.seq };
-  }
-  return missingLines(broken, bad.seq);
+  return found === undefined
+    ? missingLines(broken, bad.seq)
+    : damage("reordered", `line ${expected.seq} of the chain stands further on`, bad.seq);
 }
 
 /**
@@ -124,85 +114,62 @@ export function misnamedFile(files: readonly DayFile[], index = 0): Damage | und
   return undefined;
 }
 
-function wrongDay(files: readonly DayFile[], { index, line }: LinePosition, seq: number): Damage {
-  const { file, day } = files[index] ?? { file: "", day: "" };
+function wrongDay(files: readonly DayFile[], at: LinePosition, seq: number): Damage {
+  const day = files[at.index]?.day ?? "";
   const message = `the line is not of ${day}: the file was renamed or copied, or the line moved here from another file`;
-  return { kind: "wrong day", file, line, seq, message };
+  return damageAt(files, at, { kind: "wrong day", seq, message });
 }
 
-/**
- * Handles a genuine line that names a different previous line: the actual previous line was changed and its hash
- * recalculated.
- */
-function alteredBefore(broken: BrokenChain): Damage {
-  const { before, at } = broken;
-  return before === undefined
-    ? damage(broken, "changed", "does not begin this stream's chain")
-    : { ...damageAt(broken, before, "changed"), message: `is not the line that line ${at.line} was written after` };
-}
-
-function missingLines(broken: BrokenChain, seq: number): Damage {
-  const { files, at, before, expected, linesBefore, sizesByDay } = broken;
-  const missing = `lines ${expected.seq} to ${seq - 1} of the chain are not here`;
-  if (expected.seq === 0 && linesBefore > 0) {
-    const line = Math.max(1, linesBefore - seq + 1);
-    return { ...damageAt(broken, { ...at, line }, "changed"), seq: 0, message: "has lost its place in the chain" };
-  }
+function missingLines({ files, at, before, expected, walk, sizesByDay }: BrokenChain, next: number): Damage {
+  const { seq } = expected;
+  if (seq === 0 && walk.linesBefore > 0) return lostPlace(files[at.index]?.file ?? "", walk.linesBefore - next);
+  const missing = `lines ${seq} to ${next - 1} of the chain are not here`;
   const day = files[before?.index ?? -1]?.day;
-  if (before === undefined || day === undefined || before.index === at.index) {
-    return { ...damage(broken, "removed", missing), seq: expected.seq };
+  if (before !== undefined && day !== undefined && before.index !== at.index) {
+    if ((sizesByDay.get(day) ?? 0) > seq) {
+      return damageAt(files, before, { kind: "cut off", seq, message: `is the file's last: ${missing}` });
+    }
+    const isNextDay = Date.parse(files[at.index]?.day ?? "") - Date.parse(day) === DAY_MS;
+    if (!isNextDay) return damageAt(files, at, { kind: "gap", seq, message: `${missing}: a day's file is missing` });
   }
-  if ((sizesByDay.get(day) ?? 0) > expected.seq) {
-    return { ...damageAt(broken, before, "cut off"), seq: expected.seq, message: `is the file's last: ${missing}` };
-  }
-  const isNextDay = Date.parse(files[at.index]?.day ?? "") - Date.parse(day) === DAY_MS;
-  return isNextDay
-    ? { ...damage(broken, "removed", missing), seq: expected.seq }
-    : { ...damage(broken, "gap", `${missing}: a day's file is missing`), seq: expected.seq };
+  return damageAt(files, at, { kind: "removed", seq, message: missing });
 }
 
-const DAY_MS = 86_400_000;
-
-function damage(broken: BrokenChain, kind: DamageKind, message: string): Damage {
-  return { ...damageAt(broken, broken.at, kind), message };
+/** Returns the damage of a chain whose first line, after `linesBefore` lines without a link, lost its link. */
+export function lostPlace(file: string, linesBefore: number): Damage {
+  const line = Math.max(1, linesBefore + 1);
+  return { kind: "changed", file, line, seq: 0, message: "has lost its place in the chain" };
 }
 
-function damageAt({ files, expected }: BrokenChain, { index, line }: LinePosition, kind: DamageKind): Damage {
-  const message = "was put in: the chain goes on past it";
-  return { kind, file: files[index]?.file ?? "", line, seq: expected.seq, message };
+/** Returns the damage at a line. */
+export function damageAt(
+  files: readonly DayFile[],
+  { index, line }: Pick<LinePosition, "index" | "line">,
+  { kind, seq, message }: Pick<Damage, "kind" | "seq" | "message">,
+): Damage {
+  return { kind, file: files[index]?.file ?? "", line, seq, message };
 }
 
 /** Returns the link of the line at a position when the line matches its own hash. */
 export function linkAt(files: readonly DayFile[], { index, offset }: LinePosition): ChainLink | undefined {
   let link: ChainLink | undefined;
   visitLines(files[index]?.path ?? "", offset, (bytes, from, to) => {
-    link = soundLink(bytes, from, to);
+    const found = readLink(bytes, from, to);
+    link = found !== undefined && ownHash(bytes, from, to) === found.hash ? found : undefined;
     return false;
   });
   return link;
-}
-
-function soundLink(bytes: Buffer, from: number, to: number): ChainLink | undefined {
-  const link = readLink(bytes, from, to);
-  return link !== undefined && ownHash(bytes, from, to) === link.hash ? link : undefined;
 }
 
 /** Searches for the expected line after the bad one. */
 function findNext(files: readonly DayFile[], at: LinePosition, { seq, prev }: Expected): ChainLink | undefined {
   let found: ChainLink | undefined;
   let isFirst = true;
-  for (const [index, { path }] of files.entries()) {
-    if (index < at.index || found !== undefined) {
-      continue;
-    }
-    visitLines(path, index === at.index ? at.offset : 0, (bytes, from, to) => {
-      const link = isFirst ? undefined : readLink(bytes, from, to);
-      isFirst = false;
-      if (link?.seq === seq && link.prev === prev && ownHash(bytes, from, to) === link.hash) {
-        found = link;
-      }
-      return found === undefined;
-    });
-  }
+  walkFiles(files, at, (bytes, from, to) => {
+    const link = isFirst ? undefined : readLink(bytes, from, to);
+    isFirst = false;
+    if (link?.seq === seq && link.prev === prev && ownHash(bytes, from, to) === link.hash) found = link;
+    return found === undefined;
+  });
   return found;
 }

@@ -1,8 +1,8 @@
 import type { KeyObject } from "node:crypto";
 import { errorText } from "../../core/error-text.ts";
-import { bytesToVerify, type VerifiedLog, type VerifyReport, verifyInSteps } from "./verify.ts";
+import { bytesToVerify, isSound, type VerifiedLog, type VerifyReport, verifyInSteps } from "./verify.ts";
 
-export interface LogVerifierOptions {
+interface LogVerifierOptions {
   /** The audit directory. */
   readonly dir: string;
   /** Public keys that verify checkpoints. When empty, signatures are not checked. */
@@ -12,7 +12,7 @@ export interface LogVerifierOptions {
 }
 
 /** The current verification status of the log. */
-export interface LogStatus extends Partial<VerifyReport> {
+interface LogStatus extends Partial<VerifyReport> {
   /**
    * True when neither the last complete reading of the log nor the reading of later lines found a problem. Missing
    * before the first complete reading has ended.
@@ -135,11 +135,4 @@ async function inPieces(reading: Reading, mayGoOn: (bytes: number) => boolean): 
     await new Promise((resolve) => setImmediate(resolve));
   } while (mayGoOn(bytes));
   return { bytes, verified: undefined };
-}
-
-/**
- * Returns true when there is no damage. Bytes without a line end do not count: they are a line that is being written.
- */
-function isSound({ streams, checkpoints }: VerifyReport): boolean {
-  return [...streams, checkpoints].every(({ damage }) => damage === undefined || damage.isTornEnd === true);
 }

@@ -1,7 +1,14 @@
 import type { KeyObject } from "node:crypto";
 import { STREAMS, type StreamName } from "../chain/chain.ts";
-import { CHECKPOINT_DIR, originOf, readCheckpoint } from "../chain/checkpoint.ts";
-import { eachNote, type FoundNote, type TornNotes } from "../chain/checkpoint-files.ts";
+import {
+  CHECKPOINT_DIR,
+  type Checkpoint,
+  eachNote,
+  type FoundNote,
+  originOf,
+  readCheckpoint,
+  type TornNotes,
+} from "../chain/checkpoint.ts";
 import { isUnsigned, verifyNote } from "../chain/signed-note.ts";
 import type { SavedPosition } from "../journal/saved-position.ts";
 import type { Damage, DamageKind } from "./damage.ts";
@@ -17,20 +24,12 @@ export interface CheckpointsReport {
   readonly damage: Damage | undefined;
 }
 
-/** The part of one stream's notes with which its lines are compared; nothing else of the notes is kept. */
-export interface StreamNotes {
-  readonly newest: FoundNote | undefined;
-  /** The largest number of lines that a note in each day's file covers. */
-  readonly sizesByDay: ReadonlyMap<string, number>;
-}
-
-export interface NotesFacts extends CheckpointsReport {
+/** The notes of a log, as far as its lines are compared with them; nothing else of the notes is kept. */
+export interface NotesReport extends CheckpointsReport {
   readonly streams: Readonly<Record<StreamName, StreamNotes>>;
-  /** Returns the damage when a note belongs to a different log than the lines. */
-  foreign(logIds: Readonly<Record<StreamName, string | undefined>>): Damage | undefined;
 }
 
-export interface NotesOptions {
+interface NotesOptions {
   readonly dir: string;
   /** When empty, signatures are not checked. */
   readonly keys: readonly KeyObject[];
@@ -40,95 +39,63 @@ export interface NotesOptions {
   readonly verified: Readonly<Record<StreamName, number>>;
 }
 
-/** Checks the notes without the lines: format, signature, order. Yields the number of notes of each step. */
-export function* verifyCheckpoints(options: NotesOptions): Generator<number, NotesFacts> {
-  const reader = new NotesReader(options);
-  const notes = eachNote(options.dir, options.from);
+const NOTE_FAULTS = { "bad signature": "its signature is wrong", "unknown key": "no given key signed it" } as const;
+
+/**
+ * Checks the notes without the lines: format, signature, order. Yields 0 after each step, because notes are not bytes of
+ * lines.
+ */
+export function* verifyCheckpoints({ dir, keys, from, verified }: NotesOptions): Generator<number, NotesReport> {
+  const streams = { calls: new StreamNotes(), journal: new StreamNotes() };
+  let damage: Damage | undefined;
+  let [checkpoints, signed] = [0, 0];
+  const judge = (note: FoundNote): Damage | undefined => {
+    const { checkpoint } = note;
+    if (checkpoint === undefined) return noteDamage(note, "changed", "is no checkpoint");
+    if (keys.length > 0 && checkpoint.size > verified[checkpoint.stream]) {
+      if (isUnsigned(checkpoint)) return noteDamage(note, "not signed", "the checkpoint has no signature");
+      const verdict = verifyNote(checkpoint, checkpoint.origin, keys);
+      if (verdict !== "valid") return noteDamage(note, "bad signature", NOTE_FAULTS[verdict]);
+      signed += 1;
+    }
+    const isOrdered = checkpoint.size >= streams[checkpoint.stream].size;
+    return isOrdered ? undefined : noteDamage(note, "reordered", "covers fewer lines than one before it");
+  };
+  const notes = eachNote(dir, from);
   for (;;) {
     const step = notes.next();
-    if (step.done === true) {
-      return reader.end(step.value);
-    }
-    reader.take(step.value);
-    if (reader.checkpoints % STEP_NOTES === 0) yield STEP_NOTES;
+    if (step.done === true) return { checkpoints, signed, damage: damage ?? tornDamage(step.value), streams };
+    const note = step.value;
+    checkpoints += 1;
+    damage ??= judge(note);
+    if (note.checkpoint !== undefined) streams[note.checkpoint.stream].take(note, note.checkpoint);
+    if (checkpoints % STEP_NOTES === 0) yield 0;
   }
 }
 
-class StreamReader {
+/** The notes of one stream. */
+export class StreamNotes {
   first: FoundNote | undefined;
   newest: FoundNote | undefined;
   /** First note that belongs to a different log than the first note. */
-  stranger: FoundNote | undefined;
+  foreign: FoundNote | undefined;
+  /** Number of lines that the newest note covers. */
   size = 0;
+  /** The largest number of lines that a note in each day's file covers. */
   readonly sizesByDay = new Map<string, number>();
 
-  take(note: FoundNote, size: number): void {
+  take(note: FoundNote, { size, origin }: Checkpoint): void {
     this.first ??= note;
     this.newest = note;
     this.size = size;
     this.sizesByDay.set(note.day, Math.max(size, this.sizesByDay.get(note.day) ?? 0));
-    if (note.checkpoint?.origin !== this.first.checkpoint?.origin) this.stranger ??= note;
-  }
-}
-
-class NotesReader {
-  readonly #options: NotesOptions;
-  readonly #streams: Readonly<Record<StreamName, StreamReader>> = {
-    calls: new StreamReader(),
-    journal: new StreamReader(),
-  };
-  #damage: Damage | undefined;
-  checkpoints = 0;
-  #signed = 0;
-
-  constructor(options: NotesOptions) {
-    this.#options = options;
-  }
-
-  take(note: FoundNote): void {
-    const { checkpoint } = note;
-    this.checkpoints += 1;
-    if (checkpoint === undefined) {
-      this.#damage ??= noteDamage(note, "changed", "is no checkpoint");
-      return;
-    }
-    const stream = this.#streams[checkpoint.stream];
-    this.#damage ??= this.#judge(note, stream.size);
-    stream.take(note, checkpoint.size);
-  }
-
-  end(torn: readonly TornNotes[]): NotesFacts {
-    const { calls, journal } = this.#streams;
-    return {
-      checkpoints: this.checkpoints,
-      signed: this.#signed,
-      damage: this.#damage ?? tornDamage(torn),
-      streams: { calls, journal },
-      foreign: (logIds) => foreignNote(this.#streams, logIds),
-    };
-  }
-
-  #judge(note: FoundNote, sizeBefore: number): Damage | undefined {
-    const { checkpoint } = note;
-    const { keys, verified } = this.#options;
-    if (checkpoint === undefined) return undefined;
-    const isJudged = keys.length > 0 && checkpoint.size > verified[checkpoint.stream];
-    const verdict = isJudged ? verifyNote(checkpoint, checkpoint.origin, keys) : undefined;
-    if (isJudged && isUnsigned(checkpoint)) return noteDamage(note, "not signed", "the checkpoint has no signature");
-    if (verdict === "bad signature") return noteDamage(note, "bad signature", "its signature is wrong");
-    if (verdict === "unknown key") return noteDamage(note, "bad signature", "no given key signed it");
-    this.#signed += verdict === "valid" ? 1 : 0;
-    return checkpoint.size < sizeBefore
-      ? noteDamage(note, "reordered", "covers fewer lines than one before it")
-      : undefined;
+    if (origin !== this.first.checkpoint?.origin) this.foreign ??= note;
   }
 }
 
 function tornDamage(torn: readonly TornNotes[]): Damage | undefined {
   const worst = torn.find(({ mayBeCrash }) => !mayBeCrash) ?? torn[0];
-  if (worst === undefined) {
-    return undefined;
-  }
+  if (worst === undefined) return undefined;
   const { file, line, mayBeCrash } = worst;
   return { kind: "cut off", file, line, message: "ends amid a note", ...(mayBeCrash && { isTornEnd: true }) };
 }
@@ -137,11 +104,10 @@ function tornDamage(torn: readonly TornNotes[]): Damage | undefined {
  * Returns the damage when the last signed checkpoint, which is stored in the saved position, is missing from the
  * checkpoint files.
  */
-export function lostNote({ streams }: NotesFacts, saved: SavedPosition | undefined): Damage | undefined {
+export function lostNote({ streams }: NotesReport, saved: SavedPosition | undefined): Damage | undefined {
   for (const stream of STREAMS) {
     const last = readCheckpoint(saved?.streams[stream].note ?? "");
-    const { newest } = streams[stream];
-    const size = newest?.checkpoint?.size ?? 0;
+    const { newest, size } = streams[stream];
     if (last !== undefined && last.size > size) {
       const message = `the checkpoints of ${stream} end here, at ${size} lines; ${last.size} were signed`;
       return { kind: "cut off", file: newest?.file ?? CHECKPOINT_DIR, line: newest?.line ?? 0, message };
@@ -150,19 +116,18 @@ export function lostNote({ streams }: NotesFacts, saved: SavedPosition | undefin
   return undefined;
 }
 
-function foreignNote(
-  streams: Readonly<Record<StreamName, StreamReader>>,
+/** Returns the damage when a note belongs to a different log than the lines. */
+export function foreignNote(
+  { streams }: NotesReport,
   logIds: Readonly<Record<StreamName, string | undefined>>,
 ): Damage | undefined {
   for (const stream of STREAMS) {
     const logId = logIds[stream];
-    const { first, stranger } = streams[stream];
+    const { first, foreign } = streams[stream];
     if (logId === undefined) continue;
     const isFirst = first !== undefined && first.checkpoint?.origin !== originOf(stream, logId);
-    const note = isFirst ? first : stranger;
-    if (note !== undefined) {
-      return noteDamage(note, "checkpoint mismatch", "speaks of another log than this one");
-    }
+    const note = isFirst ? first : foreign;
+    if (note !== undefined) return noteDamage(note, "checkpoint mismatch", "speaks of another log than this one");
   }
   return undefined;
 }

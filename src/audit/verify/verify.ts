@@ -1,15 +1,30 @@
 import type { KeyObject } from "node:crypto";
 import fs from "node:fs";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import { type ChainHead, type ChainLink, readIntentSeq, readLink, STREAMS, type StreamName } from "../chain/chain.ts";
-import { ChainWalk } from "../chain/chain-walk.ts";
-import { NoteCursor, type SignedSize } from "../chain/note-cursor.ts";
-import { type DayFile, dayFilesOf, folderOf } from "../journal/line-files.ts";
-import { RECORD_FILE, walkFromBegin } from "../journal/pruned-start.ts";
+import {
+  ChainWalk,
+  type Halt,
+  type LinePosition,
+  RECORD_FILE,
+  runToEnd,
+  type TornEnd,
+  type WalkStart,
+  walkFiles,
+  walkFromBegin,
+  walkInSteps,
+} from "../chain/chain-walk.ts";
+import { NoteCursor, type SignedSize } from "../chain/checkpoint.ts";
+import { type DayFile, dayFilesOf, folderOf, isDayFile, type LineVisit, lineEnds } from "../journal/day-files.ts";
 import { readPlace } from "../journal/saved-position.ts";
-import { type Damage, explainHalt, type LinePosition, linkAt, misnamedFile } from "./damage.ts";
-import { type ChainStart, type Halt, runToEnd, type TornEnd, walkFiles, walkInSteps } from "./file-walk.ts";
-import { type CheckpointsReport, lostNote, type StreamNotes, verifyCheckpoints } from "./verify-checkpoints.ts";
+import { type Damage, damageAt, explainHalt, linkAt, lostPlace, misnamedFile } from "./damage.ts";
+import {
+  type CheckpointsReport,
+  foreignNote,
+  lostNote,
+  type StreamNotes,
+  verifyCheckpoints,
+} from "./verify-checkpoints.ts";
 
 export interface VerifyOptions {
   readonly dir: string;
@@ -68,32 +83,21 @@ export function* verifyInSteps(options: VerifyOptions): Generator<number, Verifi
   // Read before the lines: otherwise lines written in the meantime would look as if they were missing.
   const saved = readPlace(dir);
   const verified = { calls: since?.calls.head.seq ?? 0, journal: since?.journal.head.seq ?? 0 };
-  const noteSteps = verifyCheckpoints({ dir, keys, from: notesFrom(options), verified });
-  const notes = yield* silently(noteSteps);
-  const walked: Walked[] = [];
-  for (const stream of STREAMS) {
-    const claimed = saved?.streams[stream].head.seq ?? 0;
-    walked.push(yield* verifyStream(options, { stream, notes: notes.streams[stream], claimed }));
-  }
-  const [calls, journal] = walked;
-  const logIds = { calls: calls?.logId, journal: journal?.logId };
-  const foreign = isWhole(options) ? notes.foreign(logIds) : undefined;
-  const announced = calls?.lastIntentSeq ?? -1;
+  const notes = yield* verifyCheckpoints({ dir, keys, from: notesFrom(options), verified });
+  const taskOf = (stream: StreamName): StreamTask => {
+    return { stream, notes: notes.streams[stream], claimed: saved?.streams[stream].head.seq ?? 0 };
+  };
+  const calls = yield* verifyStream(options, taskOf("calls"));
+  const journal = yield* verifyStream(options, taskOf("journal"));
+  const logIds = { calls: calls.logId, journal: journal.logId };
+  const foreign = isWhole(options) ? foreignNote(notes, logIds) : undefined;
   const { checkpoints, signed } = notes;
   const report = {
-    streams: walked.map(({ report: one }) => (one.stream === "journal" ? withIntents(one, announced, options) : one)),
+    streams: [calls.report, withIntents(journal.report, calls.lastIntentSeq, options)],
     checkpoints: { checkpoints, signed, damage: worst(notes.damage, foreign ?? lostNote(notes, saved)) },
   };
-  return { report, places: placesOf(report, calls?.place, journal?.place) };
-}
-
-/** Runs the steps and yields 0 bytes for each, because notes are not bytes of lines. */
-function* silently<T>(steps: Generator<number, T>): Generator<number, T> {
-  for (;;) {
-    const step = steps.next();
-    if (step.done === true) return step.value;
-    yield 0;
-  }
+  const places = calls.place && journal.place && { calls: calls.place, journal: journal.place };
+  return { report, places: isSound(report) ? places : undefined };
 }
 
 /** Returns the day of the file that contains the first note that was not checked before. */
@@ -101,13 +105,11 @@ function notesFrom({ since }: VerifyOptions): string | undefined {
   return since && [since.calls.day, since.journal.day].sort()[0];
 }
 
-function placesOf(
-  { streams, checkpoints }: VerifyReport,
-  calls: VerifiedPlace | undefined,
-  journal: VerifiedPlace | undefined,
-): VerifiedLog["places"] {
-  const isSound = [...streams, checkpoints].every(({ damage }) => damage === undefined || damage.isTornEnd === true);
-  return isSound && calls !== undefined && journal !== undefined ? { calls, journal } : undefined;
+/**
+ * Returns true when there is no damage. Bytes without a line end do not count: they are a line that is being written.
+ */
+export function isSound({ streams, checkpoints }: VerifyReport): boolean {
+  return [...streams, checkpoints].every(({ damage }) => damage === undefined || damage.isTornEnd === true);
 }
 
 interface Walked {
@@ -120,73 +122,72 @@ interface Walked {
 
 function* verifyStream(options: VerifyOptions, task: StreamTask): Generator<number, Walked> {
   const { stream } = task;
-  const [files, others] = partsOf(dayFilesOf(options.dir, stream), options);
-  const { walk, ...start } = beginOf(options, stream, files);
+  const since = options.since?.[stream];
+  const all = dayFilesOf(options.dir, stream);
+  const files = all.filter(({ day }) => isWithin(day, options));
+  const { walk, ...start } = startOf(options, stream, files);
   const begin = walk.expected?.seq ?? 0;
-  const cursor = new NoteCursor(options.dir, stream, options.since?.[stream].day);
-  let compared = 0;
-  let lastIntentSeq = -1;
-  let mismatched: Mismatched | undefined;
-  let lastCompared = begin;
+  const cursor = new NoteCursor(options.dir, stream, since?.day);
+  let [compared, lastIntentSeq, lastCompared] = [0, -1, begin];
+  const mismatches: Mismatch[] = [];
   const { halt, torn, end } = yield* walkInSteps(files, { ...start, checksDays: true }, (bytes, from, to) => {
-    if (!walk.take(bytes, from, to)) {
-      return false;
-    }
+    if (!walk.take(bytes, from, to)) return false;
     lastIntentSeq = Math.max(lastIntentSeq, readIntentSeq(bytes, from, to) ?? -1);
     const { tree, lines } = walk;
-    if (tree === undefined || lines === 0) {
-      return true;
-    }
+    if (tree === undefined || lines === 0) return true;
     for (let note = cursor.at(tree.size); note !== undefined; note = cursor.at(tree.size)) {
       compared += 1;
       if (!tree.root().equals(note.checkpoint.root)) {
-        mismatched = { note, first: lastCompared };
+        mismatches.push({ note, first: lastCompared });
         return false;
       }
       lastCompared = tree.size;
     }
     return true;
   });
-  const facts = { files, walk, halt, torn, mismatched };
-  const found = shortened(options.since?.[stream], files) ?? damageOf(task, facts, options.to === undefined);
+  const [mismatch] = mismatches;
+  const found =
+    shortened(since, files) ?? damageOf(task, { files, walk, halt, torn, mismatch }, options.to === undefined);
   // A file renamed to a day outside the requested ones is not reported as missing, but its wrong name is reported.
-  const damage = found ?? misnamedFile(others);
-  const lines = walk.lines - (mismatched === undefined && halt?.isOfOtherDay === undefined ? 0 : 1);
+  const damage = found ?? misnamedFile(all.filter(({ day }) => !isWithin(day, options)));
+  const lines = walk.lines - (mismatch === undefined && halt?.isOfOtherDay !== true ? 0 : 1);
   const tornBytes = torn.find(({ index }) => index === files.length - 1)?.bytes ?? 0;
   const lastSeq = walk.lines === 0 ? undefined : (walk.expected?.seq ?? 0) - 1;
   const { linesBefore, logId } = walk;
-  const isBegin = options.from === undefined && options.since === undefined;
+  const isBegin = options.from === undefined && since === undefined;
   const prunedTo = isBegin && begin > 0 ? begin : undefined;
   const head = walk.head();
-  const day = files[end.index]?.day;
   return {
     report: { stream, files: files.length, lines, linesBefore, lastSeq, prunedTo, compared, tornBytes, damage },
     logId,
     lastIntentSeq,
-    place: head && { head, day: day ?? "", offset: end.offset },
+    place: head && { head, day: files[end.index]?.day ?? "", offset: end.offset },
   };
 }
 
-/** Returns where reading starts, and the expected link of the first line. */
-function beginOf({ dir, from, since }: VerifyOptions, stream: StreamName, files: readonly DayFile[]): ChainStart {
+/** Returns where reading starts, and the walk that expects the first line there. */
+function startOf(
+  { dir, from, since }: VerifyOptions,
+  stream: StreamName,
+  files: readonly DayFile[],
+): WalkStart & { readonly walk: ChainWalk } {
   const place = since?.[stream];
-  if (place !== undefined) {
-    const { seq, prev, tree, logId } = place.head;
-    const walk = ChainWalk.fromWithin({ seq, prev }, tree.copy(), logId);
-    const index = files.findIndex(({ day }) => day >= place.day);
-    if (index === -1) return { index: files.length, offset: 0, walk };
-    return { index, offset: files[index]?.day === place.day ? place.offset : 0, walk };
+  if (place === undefined) {
+    return {
+      index: 0,
+      offset: 0,
+      walk: from === undefined ? walkFromBegin(dir, stream, files) : ChainWalk.fromWithin(),
+    };
   }
-  const walk = from === undefined ? walkFromBegin(dir, stream, files) : ChainWalk.fromWithin();
-  return { index: 0, offset: 0, walk };
+  const at = files.findIndex(({ day }) => day >= place.day);
+  const index = at === -1 ? files.length : at;
+  return { index, offset: files[index]?.day === place.day ? place.offset : 0, walk: ChainWalk.after(place.head) };
 }
 
 /** Adds the damage when a call names an intent that the journal does not contain: the end of the journal is missing. */
 function withIntents(report: StreamReport, announced: number, options: VerifyOptions): StreamReport {
   const lines = (report.lastSeq ?? -1) + 1;
-  if (report.damage !== undefined || announced < lines || !isWhole(options)) {
-    return report;
-  }
+  if (report.damage !== undefined || announced < lines || !isWhole(options)) return report;
   const file = dayFilesOf(options.dir, "journal").at(-1)?.file ?? "journal";
   const message = `a call names line ${announced} of the journal, which ends before it`;
   return { ...report, damage: { kind: "cut off", file, line: 1, seq: lines, message } };
@@ -194,14 +195,6 @@ function withIntents(report: StreamReport, announced: number, options: VerifyOpt
 
 function isWhole({ from, to, since }: VerifyOptions): boolean {
   return from === undefined && to === undefined && since === undefined;
-}
-
-/** Splits the files into those of the requested days and those of other days. */
-function partsOf(
-  files: readonly DayFile[],
-  options: VerifyOptions,
-): readonly [within: readonly DayFile[], others: readonly DayFile[]] {
-  return [files.filter(({ day }) => isWithin(day, options)), files.filter(({ day }) => !isWithin(day, options))];
 }
 
 function isWithin(day: string, { from, to }: VerifyOptions): boolean {
@@ -214,17 +207,17 @@ export function bytesToVerify(options: VerifyOptions): number {
   return files.filter(({ day }) => isWithin(day, options)).reduce((sum, { size }) => sum + size, 0);
 }
 
+const LOOKS_LIKE_LINES = /\d{4}-?\d{2}-?\d{2}|\.jsonl/i;
+
 /** Returns the names in the log's folders that look like day files but are not: their contents are not read. */
 export function unreadNames(dir: string): readonly string[] {
   return STREAMS.flatMap((stream) => {
     const folder = folderOf(stream);
     const names = fs.existsSync(join(dir, folder)) ? fs.readdirSync(join(dir, folder)) : [];
-    const known = new Set([...dayFilesOf(dir, stream).map(({ file }) => basename(file)), RECORD_FILE]);
-    return names.filter((name) => LOOKS_LIKE_LINES.test(name) && !known.has(name)).map((name) => join(folder, name));
+    const isRead = (name: string): boolean => isDayFile(name) || name === RECORD_FILE;
+    return names.filter((name) => LOOKS_LIKE_LINES.test(name) && !isRead(name)).map((name) => join(folder, name));
   });
 }
-
-const LOOKS_LIKE_LINES = /\d{4}-?\d{2}-?\d{2}|\.jsonl/i;
 
 /**
  * Returns the exit code: 0 sound, 1 tampered, 2 only a torn end, 3 lines missing, 4 signature problem. 5 is reserved
@@ -238,15 +231,9 @@ export function exitCodeOf({ streams, checkpoints }: VerifyReport): 0 | 1 | 2 | 
 const MISSING: readonly string[] = ["removed", "cut off", "gap"] satisfies readonly Damage["kind"][];
 
 function codeOf(damage: Damage | undefined): 0 | 1 | 2 | 3 | 4 {
-  if (damage === undefined) {
-    return 0;
-  }
-  if (damage.isTornEnd === true) {
-    return 2;
-  }
-  if (damage.kind === "bad signature" || damage.kind === "not signed") {
-    return 4;
-  }
+  if (damage === undefined) return 0;
+  if (damage.isTornEnd === true) return 2;
+  if (damage.kind === "bad signature" || damage.kind === "not signed") return 4;
   return MISSING.includes(damage.kind) ? 3 : 1;
 }
 
@@ -275,13 +262,9 @@ interface StreamTask {
  * lines before it are unchanged.
  */
 function shortened(place: VerifiedPlace | undefined, files: readonly DayFile[]): Damage | undefined {
-  if (place === undefined || files.some(({ day }) => day > place.day)) {
-    return undefined;
-  }
+  if (place === undefined || files.some(({ day }) => day > place.day)) return undefined;
   const newest = files.at(-1);
-  if (newest?.day === place.day && newest.size >= place.offset) {
-    return undefined;
-  }
+  if (newest?.day === place.day && newest.size >= place.offset) return undefined;
   const message = `the log ends before the place up to which it was verified, behind line ${place.head.seq - 1} of the chain`;
   return { kind: "cut off", file: newest?.file ?? place.day, line: 0, seq: place.head.seq, message };
 }
@@ -290,7 +273,7 @@ function shortened(place: VerifiedPlace | undefined, files: readonly DayFile[]):
  * A checkpoint whose root does not match the lines up to its size; an earlier checkpoint confirms the lines before
  * `first`.
  */
-interface Mismatched {
+interface Mismatch {
   readonly note: SignedSize;
   readonly first: number;
 }
@@ -300,15 +283,13 @@ interface WalkFacts {
   readonly walk: ChainWalk;
   readonly halt: Halt | undefined;
   readonly torn: readonly TornEnd[];
-  readonly mismatched: Mismatched | undefined;
+  readonly mismatch: Mismatch | undefined;
 }
 
 /** Returns the damage of a stream after a walk. `isToEnd` is true when the walk should reach the end of the log. */
 function damageOf(task: StreamTask, facts: WalkFacts, isToEnd: boolean): Damage | undefined {
-  const { files, walk, halt, torn, mismatched } = facts;
-  if (halt !== undefined && mismatched !== undefined) {
-    return mismatch(facts, halt.at, mismatched);
-  }
+  const { files, walk, halt, torn, mismatch } = facts;
+  if (halt !== undefined && mismatch !== undefined) return rewritten(facts, halt.at, mismatch);
   if (halt !== undefined) {
     const cut = torn.find(({ index }) => index === halt.before?.index && index < halt.at.index);
     const { sizesByDay } = task.notes;
@@ -325,69 +306,52 @@ function damageOf(task: StreamTask, facts: WalkFacts, isToEnd: boolean): Damage 
 function endDamage({ stream, notes, claimed }: StreamTask, facts: WalkFacts): Damage | undefined {
   const { files, walk, torn } = facts;
   const lines = walk.expected?.seq ?? 0;
-  const wanted = Math.max(claimed, notes.newest?.checkpoint?.size ?? 0);
+  const wanted = Math.max(claimed, notes.size);
   const [last] = torn;
-  if (lines >= wanted) {
-    return last && { ...tornDamage(facts, last), isTornEnd: true };
-  }
+  if (lines >= wanted) return last && { ...tornDamage(facts, last), isTornEnd: true };
   const file = files.at(-1)?.file ?? stream;
-  if (walk.lines === 0 && walk.linesBefore > 0) {
-    const line = Math.max(1, walk.linesBefore - wanted + 1);
-    return { kind: "changed", file, line, seq: 0, message: "has lost its place in the chain" };
-  }
+  if (walk.lines === 0 && walk.linesBefore > 0) return lostPlace(file, walk.linesBefore - wanted);
   const message = `the log ends here, and held ${wanted} lines`;
-  return { kind: "cut off", file, line: last?.line ?? lineCount(facts), seq: lines, message };
+  return { kind: "cut off", file, line: last?.line ?? lineCount(files), seq: lines, message };
 }
 
-function tornDamage({ files, walk }: WalkFacts, { index, line, bytes }: TornEnd): Damage {
-  const seq = walk.expected?.seq;
-  return { kind: "cut off", file: files[index]?.file ?? "", line, seq, message: `${bytes} bytes without a line end` };
+function tornDamage({ files, walk }: WalkFacts, torn: TornEnd): Damage {
+  const message = `${torn.bytes} bytes without a line end`;
+  return damageAt(files, torn, { kind: "cut off", seq: walk.expected?.seq, message });
 }
 
 /** Returns the number of lines in the last file, all of which are valid. */
-function lineCount({ files }: WalkFacts): number {
-  let count = 0;
-  const index = files.length - 1;
-  if (index >= 0) {
-    walkFiles(files, { index, offset: 0 }, () => {
-      count += 1;
-      return true;
-    });
-  }
-  return count;
+function lineCount(files: readonly DayFile[]): number {
+  const last = files.at(-1);
+  return last === undefined ? 0 : lineEnds(last.path, last.size);
 }
 
 /**
  * Returns the damage of a chain that is consistent but differs from what was signed: it was rewritten from some line
  * on.
  */
-function mismatch({ files, walk }: WalkFacts, at: LinePosition, { note, first }: Mismatched): Damage {
+function rewritten({ files, walk }: WalkFacts, at: LinePosition, { note, first }: Mismatch): Damage {
   const { size } = note.checkpoint;
   const next = lineAfter(files, at);
   if (next?.seq === size && next.prev !== walk.expected?.prev) {
     const message = "is not the line that the next one was written after";
-    return { kind: "changed", file: files[at.index]?.file ?? "", line: at.line, seq: size - 1, message };
+    return damageAt(files, at, { kind: "changed", seq: size - 1, message });
   }
   const message = `lines ${first} to ${size - 1} are not those that the checkpoint in ${note.file}, line ${note.line}, covers`;
-  const place = placeOf(files, first) ?? { file: files[at.index]?.file ?? "", line: at.line };
-  return { kind: "checkpoint mismatch", ...place, seq: first, message };
+  return damageAt(files, placeOf(files, first) ?? at, { kind: "checkpoint mismatch", seq: first, message });
 }
 
-function lineAfter(files: readonly DayFile[], { index, offset }: LinePosition): ChainLink | undefined {
+function lineAfter(files: readonly DayFile[], at: LinePosition): ChainLink | undefined {
   let seen = 0;
-  const { halt } = walkFiles(files, { index, offset }, () => {
+  const { halt } = walkFiles(files, at, () => {
     seen += 1;
     return seen < 2;
   });
   return halt && linkAt(files, halt.at);
 }
 
-/** Returns the file and line number of line `seq` of the chain. */
-function placeOf(files: readonly DayFile[], seq: number): { readonly file: string; readonly line: number } | undefined {
-  const { halt } = walkFiles(
-    files,
-    { index: 0, offset: 0 },
-    (bytes, from, to) => readLink(bytes, from, to)?.seq !== seq,
-  );
-  return halt && { file: files[halt.at.index]?.file ?? "", line: halt.at.line };
+/** Returns the position of line `seq` of the chain. */
+function placeOf(files: readonly DayFile[], seq: number): LinePosition | undefined {
+  const isOther: LineVisit = (bytes, from, to) => readLink(bytes, from, to)?.seq !== seq;
+  return walkFiles(files, { index: 0, offset: 0 }, isOther).halt?.at;
 }

@@ -1,12 +1,10 @@
 import { STREAMS } from "../../audit/chain/chain.ts";
 import { escapeName } from "../../audit/escape.ts";
 import { readTrail } from "../../audit/query/call-history.ts";
-import type { Cursor } from "../../audit/query/cursor.ts";
-import { type Filter, Matcher } from "../../audit/query/filter.ts";
+import { type Filter, type FoundLine, Matcher } from "../../audit/query/filter.ts";
 import { Follower, lastLines } from "../../audit/query/follow.ts";
-import { type Params, type Query, readFilter, readQuery } from "../../audit/query/params.ts";
+import { type Cursor, type Params, type Query, readFilter, readQuery } from "../../audit/query/params.ts";
 import { type LineIndex, type QueryPage, search } from "../../audit/query/query.ts";
-import type { FoundLine } from "../../audit/query/scan.ts";
 import { type EntryView, type LineMembers, membersOf, parseLine, textOf, viewOf } from "../../audit/query/view.ts";
 import { EXIT, print, type StyledText, table, wrongUsage } from "../output.ts";
 import {

@@ -1,7 +1,7 @@
 import { AuditLogError } from "../../audit/audit-log-error.ts";
 import type { StreamName } from "../../audit/chain/chain.ts";
-import { dayProblems } from "../../audit/query/day-problems.ts";
-import { isAuditDir } from "../../audit/query/days.ts";
+import { isAuditDir } from "../../audit/journal/day-files.ts";
+import { dayProblems } from "../../audit/query/day-bounds.ts";
 import { IndexLookup } from "../../audit/query/index-lookup.ts";
 import { processEnvironment } from "../../runtime/config/file.ts";
 import { EXIT, print } from "../output.ts";

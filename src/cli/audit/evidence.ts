@@ -1,7 +1,7 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { AuditLogError } from "../../audit/audit-log-error.ts";
-import { eachNote } from "../../audit/chain/checkpoint-files.ts";
+import { eachNote } from "../../audit/chain/checkpoint.ts";
 import { checkProof, type Proof, type ProofVerdict, prove, readProof } from "../../audit/chain/proof.ts";
 import { readPublicKey, verifierKeyOf } from "../../audit/chain/signed-note.ts";
 import { readDate } from "../../audit/query/time-range.ts";

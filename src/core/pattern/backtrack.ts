@@ -1,6 +1,5 @@
 import type { PatternNode } from "./parse.ts";
-import { characterAfter, characterBefore, isBoundary, isEdge, lengthOf } from "./position.ts";
-import { characterTest } from "./program.ts";
+import { characterAfter, characterBefore, characterTest, isBoundary, isEdge, lengthOf } from "./program.ts";
 
 /** The only bound on the time of a pattern with a back reference. */
 const STEPS_MAX = 1_000_000;

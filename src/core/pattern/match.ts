@@ -1,7 +1,17 @@
 import { backtrackingTest, hasReference } from "./backtrack.ts";
 import { type Assertion, type PatternNode, parsePattern } from "./parse.ts";
-import { characterAfter, characterBefore, isBoundary, isEdge, lengthOf } from "./position.ts";
-import { type Automaton, type CharacterTest, characterTest, compile, OPERATION } from "./program.ts";
+import {
+  type Automaton,
+  type CharacterTest,
+  characterAfter,
+  characterBefore,
+  characterTest,
+  compile,
+  isBoundary,
+  isEdge,
+  lengthOf,
+  OPERATION,
+} from "./program.ts";
 
 /** Maximum uncached instructions visited for one text; an ordinary pattern needs a few hundred in its lifetime. */
 const STEPS_MAX = 5_000_000;

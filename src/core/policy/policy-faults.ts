@@ -1,5 +1,4 @@
 import type { Fault } from "../errors.ts";
-import type { FieldKind } from "../schema/fields.ts";
 import { decidingPattern } from "./explain.ts";
 import {
   advance,
@@ -12,12 +11,12 @@ import {
   startPosition,
   wildcard,
 } from "./field-path.ts";
-import { isPlural } from "./name-words.ts";
 import { compilePolicy } from "./output-policy.ts";
-import { personalName } from "./personal-names.ts";
+import { isPlural, personalName } from "./personal-names.ts";
 import {
   bounded,
   type Described,
+  type FieldKind,
   followSteps,
   listed,
   namesOf,

@@ -1,14 +1,14 @@
 import { z } from "zod";
 import { STREAMS, type StreamName } from "../../audit/chain/chain.ts";
 import { readTrail } from "../../audit/query/call-history.ts";
-import type { Position } from "../../audit/query/cursor.ts";
-import { dayProblems } from "../../audit/query/day-problems.ts";
+import { dayProblems } from "../../audit/query/day-bounds.ts";
 import { Matcher } from "../../audit/query/filter.ts";
 import { type DayLine, Follower } from "../../audit/query/follow.ts";
 import { IndexLookup } from "../../audit/query/index-lookup.ts";
 import {
   FILTER_PARAMS,
   type Params,
+  type Position,
   QUERY_PARAMS,
   type ReadResult,
   readFilter,

@@ -15,9 +15,8 @@ import { createWaitingRoom, type WaitingRoom } from "../../pipeline/waiting-room
 import type { CertificateEvent, GrpcHandler } from "../../targets/grpc/handler.ts";
 import type { Config } from "../config/config.ts";
 import { MODULES, type Modules } from "../modules.ts";
-import { currentCallers, currentRegistry } from "../reload/current.ts";
 import { type Fingerprint, printOf } from "../reload/fingerprints.ts";
-import { LiveSnapshots } from "../reload/snapshots.ts";
+import { currentCallers, currentRegistry, LiveSnapshots } from "../reload/snapshots.ts";
 import type { ConfigurationState, ReloadAsker, ReloadEvent, Reloaded } from "../reload/types.ts";
 import { openStore } from "./approvals.ts";
 import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts";

@@ -9,7 +9,7 @@ import {
 } from "@opentelemetry/api";
 import type { Resource } from "@opentelemetry/resources";
 import type { ReadableSpan } from "@opentelemetry/sdk-trace-base";
-import type { Span } from "./span.ts";
+import type { Span } from "./tracer.ts";
 
 /** The attribute names are those of semantic conventions 1.41.0; for RPC the older names are sent too, as its `rpc/dup` asks. */
 export const SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0";

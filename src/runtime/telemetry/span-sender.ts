@@ -8,7 +8,7 @@ import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from "@opent
 import { boundInterimAnswers } from "../../core/interim-answers.ts";
 import { endedWithin } from "../../core/time-limits.ts";
 import { FinishedSpan, SCHEMA_URL } from "./finished-span.ts";
-import type { Span } from "./span.ts";
+import type { Span } from "./tracer.ts";
 
 export interface SpanSenderOptions {
   /** URL of a collector that accepts OTLP over HTTP, with its path. */

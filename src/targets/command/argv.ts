@@ -1,5 +1,5 @@
 import { Refusal } from "../../core/errors.ts";
-import { ARGUMENT_BYTES_MAX } from "../../core/schema/string-bounds.ts";
+import { ARGUMENT_BYTES_MAX } from "../../core/schema/bounds.ts";
 
 /** Maximum tokens in one argv. */
 const ARGV_TOKENS_MAX = 256;

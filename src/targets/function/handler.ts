@@ -1,5 +1,5 @@
-import { copyOf } from "../../core/copy.ts";
 import { Refusal } from "../../core/errors.ts";
+import { copyOf } from "../../core/json.ts";
 import type { Binding, Handler, InlineContext, InlineTarget, Json, RunContext, Tool } from "../../core/types.ts";
 
 /** Runs tools that are functions. The plan is the parsed input. */

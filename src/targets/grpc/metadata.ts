@@ -1,6 +1,6 @@
 import { Metadata } from "@grpc/grpc-js";
 import { StartupError } from "../../core/errors.ts";
-import { parseTracestate } from "../../core/trace-context.ts";
+import { parseTracestate } from "../../core/tracing.ts";
 import type { Caller, RunContext } from "../../core/types.ts";
 
 const KEY = /^[a-z0-9_.-]{1,64}$/;

@@ -99,7 +99,7 @@ describe("checkpoints", () => {
     const file = `${one}\n${one}\n`;
     fc.assert(
       fc.property(fc.nat(file.length), (cut) => {
-        const notes = [...splitNotes(file.slice(0, cut))];
+        const notes = [...splitNotes(file.slice(0, cut), "2026-02-16.txt")];
         expect(notes.map((found) => found.note)).toEqual(notes.map(() => one));
         expect(notes.length).toBe(Math.floor(cut / (one.length + 1)));
         expect(notes.map(({ line }) => line)).toEqual([1, 7].slice(0, notes.length));
@@ -108,7 +108,7 @@ describe("checkpoints", () => {
     fc.assert(
       fc.property(
         fc.string({ unit: fc.constantFrom("\n", "— ", "x", ORIGIN, "12") }),
-        (text) => void [...splitNotes(text)],
+        (text) => void [...splitNotes(text, "2026-02-16.txt")],
       ),
     );
   });

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { FORMATS, type FormatName } from "../../../src/audit/export/formats.ts";
-import type { FoundLine } from "../../../src/audit/query/scan.ts";
+import type { FoundLine } from "../../../src/audit/query/filter.ts";
 import { parseLine, viewOf } from "../../../src/audit/query/view.ts";
 import { entryLine, refusedLine } from "../../support/audit-lines.ts";
 

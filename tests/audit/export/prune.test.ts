@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { writeExportPlace } from "../../../src/audit/export/batch.ts";
 import { agedFiles, pruneFiles } from "../../../src/audit/export/prune.ts";
-import { daysIn } from "../../../src/audit/query/days.ts";
+import { daysIn } from "../../../src/audit/journal/day-files.ts";
 import { DAY_MS } from "../../../src/audit/query/time-range.ts";
 import { writeDays } from "../../support/audit-lines.ts";
 

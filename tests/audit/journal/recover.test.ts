@@ -3,7 +3,7 @@ import { generateKeyPairSync } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
-import { intentLine } from "../../../src/audit/journal/open-intents.ts";
+import { intentLine } from "../../../src/audit/journal/journal.ts";
 import { placePath } from "../../../src/audit/journal/saved-position.ts";
 import { found, keys, linesOf, rehashed, temporaryDirectory, writeLines, writeLog } from "../support/chained-log.ts";
 import { createWorld, draftOf, outcomes, type World } from "../support/open.ts";

@@ -3,8 +3,7 @@ import { appendFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileS
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import { readCursor } from "../../../src/audit/query/cursor.ts";
-import { type Params, readQuery } from "../../../src/audit/query/params.ts";
+import { type Params, readCursor, readQuery } from "../../../src/audit/query/params.ts";
 import { search } from "../../../src/audit/query/query.ts";
 import { entryLine, refusedLine, writeDays, writeGeneratedDay } from "../../support/audit-lines.ts";
 

@@ -5,7 +5,7 @@ import { openAuditLog } from "../../../src/audit/audit-log.ts";
 import { readBatch } from "../../../src/audit/export/batch.ts";
 import { startExporters } from "../../../src/audit/export/exporter.ts";
 import { agedFiles, pruneFiles } from "../../../src/audit/export/prune.ts";
-import { dayProblems } from "../../../src/audit/query/day-problems.ts";
+import { dayProblems } from "../../../src/audit/query/day-bounds.ts";
 import { Follower } from "../../../src/audit/query/follow.ts";
 import { search } from "../../../src/audit/query/query.ts";
 import { DAY_MS } from "../../../src/audit/query/time-range.ts";

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { configSchema, readConfig } from "../../../src/runtime/config/config.ts";
-import { isLive, LIVE_KEYS, restartProblems } from "../../../src/runtime/reload/live-keys.ts";
+import { isLive, LIVE_KEYS, restartProblems } from "../../../src/runtime/reload/fingerprints.ts";
 
 const page = readFileSync(join(import.meta.dir, "../../../docs/operating.md"), "utf8");
 const section = page.slice(page.indexOf("\n## Reload\n"), page.indexOf("\n## Rotate\n"));

@@ -1,8 +1,8 @@
 import { afterEach, expect, test } from "bun:test";
 import { diag, trace } from "@opentelemetry/api";
 import fc from "fast-check";
-import type { Span } from "../../../src/runtime/telemetry/span.ts";
 import { SpanSender, type SpanSenderOptions } from "../../../src/runtime/telemetry/span-sender.ts";
+import type { Span } from "../../../src/runtime/telemetry/tracer.ts";
 import { Authority } from "../../support/tls-files.ts";
 import { until } from "../../support/until.ts";
 import { Collector } from "./collector.ts";

@@ -1,8 +1,6 @@
 import { expect, test } from "bun:test";
 import type { CallTrace, TracedCall } from "../../../src/core/tracing.ts";
-import { isInShare } from "../../../src/runtime/telemetry/sampling.ts";
-import type { Span } from "../../../src/runtime/telemetry/span.ts";
-import { createTracer } from "../../../src/runtime/telemetry/tracer.ts";
+import { createTracer, isInShare, type Span } from "../../../src/runtime/telemetry/tracer.ts";
 
 const CALL_ID = "0190b0a0-0000-7000-8000-000000000001";
 const OWN_TRACE = CALL_ID.replaceAll("-", "");

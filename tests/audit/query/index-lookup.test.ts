@@ -3,10 +3,10 @@ import { afterAll, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { IndexLookup } from "../../src/audit/query/index-lookup.ts";
-import { type Params, readQuery } from "../../src/audit/query/params.ts";
-import { search } from "../../src/audit/query/query.ts";
-import { entryLine, generatedTraceId, writeDays, writeGeneratedDay } from "../support/audit-lines.ts";
+import { IndexLookup } from "../../../src/audit/query/index-lookup.ts";
+import { type Params, readQuery } from "../../../src/audit/query/params.ts";
+import { search } from "../../../src/audit/query/query.ts";
+import { entryLine, generatedTraceId, writeDays, writeGeneratedDay } from "../../support/audit-lines.ts";
 
 const DAY = "2026-02-16";
 const ENTRIES = 3_000;

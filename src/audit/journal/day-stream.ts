@@ -22,7 +22,7 @@ export interface StreamPosition {
   readonly size: number;
 }
 
-export interface DayStreamOptions {
+interface DayStreamOptions {
   readonly dir: string;
   readonly files: FileOperations;
   /** Position at which the stream continues. */
@@ -104,9 +104,7 @@ export class DayStream {
    * could falsely succeed.
    */
   async sync(): Promise<void> {
-    if (this.#open === undefined || !this.#isDirty) {
-      return this.#syncing;
-    }
+    if (this.#open === undefined || !this.#isDirty) return this.#syncing;
     // Lines that are written during the sync must be synced again.
     this.#isDirty = false;
     this.#syncing = this.#syncFile(this.#open);
@@ -123,9 +121,7 @@ export class DayStream {
 
   /** Throws when the open file no longer has its name, or was shortened. */
   check(): void {
-    if (this.#open === undefined) {
-      return;
-    }
+    if (this.#open === undefined) return;
     const { path, dev, ino, size } = this.#open;
     const named = this.#files.factsAt(path);
     if (named === undefined || named.dev !== dev || named.ino !== ino) {
@@ -145,9 +141,7 @@ export class DayStream {
     const file = this.#open;
     this.#open = undefined;
     try {
-      if (file !== undefined) {
-        this.#files.close(file.fd);
-      }
+      if (file !== undefined) this.#files.close(file.fd);
     } catch {
       // The descriptor is released anyway.
     }
@@ -162,9 +156,7 @@ export class DayStream {
         filled = 1;
       }
       const end = this.#chain.seal(line, this.#chunk, filled);
-      if (end - filled !== bytes) {
-        throw new Error("a line is not as long as was counted");
-      }
+      if (end - filled !== bytes) throw new Error("a line is not as long as was counted");
       filled = end;
     }
     this.#writeChunk(file, filled);
@@ -175,9 +167,7 @@ export class DayStream {
     let written = 0;
     while (written < bytes.length) {
       const count = this.#files.write(file.fd, bytes, written);
-      if (count <= 0) {
-        throw new Error("nothing was written");
-      }
+      if (count <= 0) throw new Error("nothing was written");
       written += count;
       file.size += count;
     }

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { foldBytes } from "../../../src/audit/query/scan.ts";
+import { foldBytes } from "../../../src/audit/query/filter.ts";
 
 test("every byte: capital ASCII letters become small, all others stay", () => {
   const all = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte));

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { parseTraceparent, parseTracestate, writeTraceparent } from "../../src/core/trace-context.ts";
+import { parseTraceparent, parseTracestate, writeTraceparent } from "../../src/core/tracing.ts";
 
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN = "00f067aa0ba902b7";
