@@ -263,7 +263,7 @@ export function endpoint<
 
 /** Declares an endpoint that judges its requests itself. */
 export function selfGuarded<Who extends "agents" | "signers", Needs extends Need = never>(
-  declared: Declared<Who, undefined, undefined, z.ZodObject | undefined, undefined, Needs> & {
+  declared: Declared<Who, z.ZodObject, undefined, z.ZodObject, undefined, Needs> & {
     receive(exchange: Exchange, services: With<Needs>): Promise<EndpointAnswer>;
   },
 ): SelfGuardedEndpoint {

@@ -50,7 +50,7 @@ export function openApiDocument(routes: readonly Route[]): unknown {
 function operationOf(path: string, endpoint: Endpoint): unknown {
   const { method, summary, audience, audited } = endpoint;
   const body = endpoint.body ?? endpoint.bytes;
-  const parameters = parametersOf(path, endpoint);
+  const parameters = parametersOf(endpoint);
   const isRefusable = audience !== "anybody";
   return {
     operationId: `${method.toLowerCase()}${path.replace(/[^A-Za-z]+([A-Za-z])?/g, (_, next = "") => String(next).toUpperCase())}`,
@@ -75,19 +75,12 @@ function responsesOf({ responses = { 200: {} } }: Endpoint): Record<string, unkn
   );
 }
 
-function parametersOf(path: string, { params, query, headers }: Endpoint): readonly unknown[] {
+function parametersOf({ params, query, headers }: Endpoint): readonly unknown[] {
   const listed = (place: string, schema: z.ZodObject | undefined) =>
     Object.entries(schema === undefined ? {} : (shapeOf(schema).properties ?? {})).map(([name, shape]) => {
       return { name, in: place, ...(place === "path" && { required: true }), schema: shape };
     });
-  const named = [...path.matchAll(/:([A-Za-z]+)/g)].map(([, name = ""]) => name);
-  const undeclared = named.filter((name) => params?.shape[name] === undefined);
-  return [
-    ...listed("path", params),
-    ...undeclared.map((name) => ({ name, in: "path", required: true, schema: text })),
-    ...listed("query", query),
-    ...listed("header", headers),
-  ];
+  return [...listed("path", params), ...listed("query", query), ...listed("header", headers)];
 }
 
 function securityOf(audience: Endpoint["audience"]): { readonly security: readonly object[] } {

@@ -73,6 +73,14 @@ test.each(guarded.filter((endpoint) => "receive" in endpoint).map((endpoint) => 
   },
 );
 
+test("every named segment of a path has a schema, and no schema is without its segment", () => {
+  const wrong = ENDPOINTS.filter(({ path, params }) => {
+    const segments = path.split("/").flatMap((part) => (part.startsWith(":") ? [part.slice(1)] : []));
+    return segments.join() !== Object.keys(params?.shape ?? {}).join();
+  });
+  expect(wrong.map(nameOf)).toEqual([]);
+});
+
 test("only calls and signed messages judge their requests themselves", () => {
   const own = ENDPOINTS.filter((endpoint) => "receive" in endpoint);
   expect(own.map(({ audience, audited }) => [audience, audited])).toEqual([

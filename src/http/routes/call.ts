@@ -41,14 +41,14 @@ const envelope = z.strictObject({
 
 type Envelope = z.output<typeof envelope>;
 
-/** Calls that have not been answered or admitted yet, and the readers of their bodies. */
+/** How many calls are under way, and what reads their bodies. */
 const entrance = perListener(
-  (services): Entrance => ({ readers: new BodyReaders(services.concurrentRequestsMax), under: 0 }),
+  (services): Entrance => ({ readers: new BodyReaders(services.concurrentRequestsMax), underWay: 0 }),
 );
 
 interface Entrance {
   readonly readers: BodyReaders;
-  under: number;
+  underWay: number;
 }
 
 interface Arrived {
@@ -74,8 +74,8 @@ const call = selfGuarded({
   audited: "call",
   receive(exchange, services) {
     const arrived = { call: new IncomingCall(exchange), at: entrance(services), services };
-    arrived.at.under += 1;
-    const refusal = overload(services, arrived.at.under);
+    arrived.at.underWay += 1;
+    const refusal = overload(services, arrived.at.underWay);
     return refusal === undefined ? run(arrived) : shed(arrived, refusal);
   },
 });
@@ -83,8 +83,11 @@ const call = selfGuarded({
 export const endpoints: readonly Endpoint[] = [call];
 
 /** Decides whether to shed this call. Health, metrics and approvals are separate routes and are never shed. */
-function overload({ concurrentRequestsMax, shedding, metrics }: EndpointServices, under: number): Refusal | undefined {
-  if (under > concurrentRequestsMax()) {
+function overload(
+  { concurrentRequestsMax, shedding, metrics }: EndpointServices,
+  underWay: number,
+): Refusal | undefined {
+  if (underWay > concurrentRequestsMax()) {
     metrics.load.shed("requests");
     return new Refusal("OVERLOADED", "Too many requests at once.", { retryAfterMs: RETRY_AFTER_MS });
   }
@@ -99,7 +102,7 @@ async function shed({ call, at, services }: Arrived, refusal: Refusal): Promise<
     if (!passesOver(call.exchange)) endConnection(call.exchange);
     return callAnswer(answer);
   } finally {
-    at.under -= 1;
+    at.underWay -= 1;
   }
 }
 
@@ -118,7 +121,7 @@ async function run({ call, at, services }: Arrived): Promise<EndpointAnswer> {
     }
     return answerOf(call, await services.proxy.call(call));
   } finally {
-    at.under -= 1;
+    at.underWay -= 1;
   }
 }
 

@@ -60,6 +60,7 @@ const decisions = selfGuarded({
   summary: "Decide by a signed message of a webhook's integration.",
   audience: "signers",
   needs: ["approvals", "webhooks", "inbox"],
+  params: z.object({ name: z.string() }),
   headers: z.object({ "webhook-id": z.string(), "webhook-timestamp": z.string(), "webhook-signature": z.string() }),
   bytes: decisionMessage,
   audited: "change",

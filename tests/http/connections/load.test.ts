@@ -39,14 +39,16 @@ test("a caller that calls too often gets 429, the time to wait and its line; ano
 });
 
 test("whoever waits as long as it is told is served", async () => {
-  const { call, token } = await stand({ limits: { rates: { caller: { calls: 20, seconds: 1, burst: 1 } } } });
+  const { call, token } = await stand({ limits: { rates: { caller: { calls: 2, seconds: 1, burst: 1 } } } });
   const mine = await token();
-  for (let round = 0; round < 3; round += 1) {
-    expect((await call(mine)).status).toBe(200);
-    const { error } = await call(mine);
+  for (let refused = 0; refused < 2; ) {
+    // On a slow machine, the time to wait may pass before the next call is there.
+    const { status, error } = await call(mine);
+    if (status === 200) continue;
+    refused += 1;
     await Bun.sleep(Number(error["retryAfterMs"]));
+    expect((await call(mine)).status).toBe(200);
   }
-  expect((await call(mine)).status).toBe(200);
 });
 
 test("a tool's limit is nothing to those who may not know of the tool", async () => {
