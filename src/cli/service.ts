@@ -49,15 +49,19 @@ const LOG_FLUSH_MS = 1_000;
  *
  * @throws {StartupError} with everything that prevents the start
  */
-export async function startService(config: Config, readAgain?: Hooks["readAgain"]): Promise<RunningService> {
+export async function startService(
+  config: Config,
+  readAgain?: Hooks["readAgain"],
+  modules?: Parameters<typeof wire>[2],
+): Promise<RunningService> {
   const output = openLog(config.log);
   const log = output.logger;
   const metrics = createMetrics();
-  const service = await wire(config, { ...hooksOf(log, metrics), readAgain });
+  const service = await wire(config, { ...hooksOf(log, metrics), readAgain }, modules);
   metrics.watch({
     callsInFlight: () => service.admission.inFlight(),
     channels: () => service.channels(),
-    certificates: () => service.certificates(),
+    certificates: () => service.targets().certificates(),
   });
   metrics.watchConfiguration(() => service.configuration());
   metrics.watchExports(() => service.exports());
@@ -90,7 +94,7 @@ export async function startService(config: Config, readAgain?: Hooks["readAgain"
     throw error;
   });
   const { url, operatorUrl } = doors;
-  log.info({ url, operatorUrl, tools: service.registry.list().length, files: service.fileConfinement }, "listening");
+  log.info({ url, operatorUrl, tools: service.registry.list().length, ...service.targets().facts() }, "listening");
 
   let drained: Promise<void> | undefined;
   const drain = async (): Promise<void> => {
@@ -135,9 +139,9 @@ function doorOptions(config: Config, service: Service) {
     journal: (line) => service.journal(line),
     auditDir: pathFrom(config, config.audit.dir),
     checkpointKey: service.checkpointKey,
-    systems: () => service.systems(),
+    systems: () => service.targets().status(),
     audit: () => service.auditHealth(),
-    confinement: () => service.confinement(),
+    confinement: () => service.targets().confinement(),
     configuration: () => service.configuration(),
     reload: service.reload,
     revocations: () => service.revocations(),

@@ -250,10 +250,10 @@ async function askPeople(options: GateOptions, call: Call, { requester, by }: Wh
   const { risk, notes, requirement } = assessment;
   const rules = [by, ...assessment.rules];
   const { filterSecrets } = options;
-  const { plan, input } = planned;
+  const { plan, input, binding } = planned;
   const { reason } = request;
-  const secretsOf = { filterSecrets, findSecrets, namesSecret };
-  const rendered = renderView({ tool, plan, planDigest, input, requester, reason, risk, rules, notes, ...secretsOf });
+  const said = { reason, risk, rules, notes, filterSecrets, findSecrets, namesSecret };
+  const rendered = renderView({ tool, plan, planDigest, binding, input, requester, ...said });
   if (rendered === undefined) {
     throw new Refusal("APPROVAL_DENIED", "There is more in this call than a person can be shown. Send less at once.");
   }

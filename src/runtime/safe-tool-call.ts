@@ -10,9 +10,10 @@ import type { Json, Tool } from "../core/types.ts";
 import { sanitizeArgs } from "../detection/sanitize-args.ts";
 import type { CallRequest } from "../pipeline/call-request.ts";
 import type { Disconnect } from "../pipeline/call-scope.ts";
-import { type Reloaded, type Service, wire } from "./composition/wiring.ts";
+import { type Hooks, type Reloaded, type Service, wire } from "./composition/wiring.ts";
 import { type Config, type ConfigInput, readConfig } from "./config/config.ts";
 import { processEnvironment } from "./config/file.ts";
+import { MODULES, type Modules } from "./modules.ts";
 
 export type { Reloaded };
 
@@ -61,15 +62,18 @@ const WAIT_MS_MAX = 3_600_000;
 /** The proxy as a library: the same pipeline, audit included, without a port. */
 export class SafeToolCall {
   readonly #config: Config;
+  readonly #modules: Modules;
   #options: SafeToolCallOptions;
   /** Options that the next reload adopts in place of `#options`. */
   #wanted: Wanted | undefined;
   #starting: Promise<Service> | undefined;
   #service: Service | undefined;
 
-  private constructor(options: SafeToolCallOptions) {
+  private constructor(options: SafeToolCallOptions, modules: Modules) {
     this.#options = options;
-    this.#config = configOf(options, { folder: process.cwd(), searchPath: processEnvironment()["PATH"] ?? "" });
+    this.#modules = modules;
+    const around = { folder: process.cwd(), searchPath: processEnvironment()["PATH"] ?? "" };
+    this.#config = configOf(options, around, modules);
   }
 
   /**
@@ -77,8 +81,8 @@ export class SafeToolCall {
    *
    * @throws {StartupError} with every mistake in the options
    */
-  static create(options: SafeToolCallOptions): SafeToolCall {
-    return new SafeToolCall(options);
+  static create(options: SafeToolCallOptions, modules = MODULES): SafeToolCall {
+    return new SafeToolCall(options, modules);
   }
 
   /**
@@ -173,17 +177,18 @@ export class SafeToolCall {
     // The folder and the search path stay the same, even if those of the process change.
     const { folder, searchPath } = this.#config;
     let read = this.#options;
-    return wire(this.#config, {
+    const hooks: Hooks = {
       onToolApprove: this.#options.onToolApprove,
       isEmbedded: true,
       readAgain: () => {
         read = this.#wanted?.options ?? this.#options;
-        return configOf(read, { folder, searchPath });
+        return configOf(read, { folder, searchPath }, this.#modules);
       },
       onReload: ({ type }) => {
         if (type === "configuration.changed") this.#options = read;
       },
-    });
+    };
+    return wire(this.#config, hooks, this.#modules);
   }
 }
 
@@ -194,12 +199,17 @@ interface Wanted {
 type Surroundings = Pick<Config, "folder" | "searchPath">;
 
 /** @throws {StartupError} with every mistake in the options */
-function configOf({ onToolApprove: _, jwt, ...rest }: SafeToolCallOptions, around: Surroundings): Config {
+function configOf(
+  { onToolApprove: _, jwt, ...rest }: SafeToolCallOptions,
+  around: Surroundings,
+  modules: Modules,
+): Config {
   const { folder = around.folder, ...written } = rest;
   const issuers = "issuers" in jwt ? jwt : { issuers: [jwt] };
   return readConfig(
     { ...written, tools: [...written.tools], jwt: issuers },
     { folder, environment: { PATH: around.searchPath }, origin: "SafeToolCall.create" },
+    modules,
   );
 }
 

@@ -15,19 +15,19 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   pipeline: ["core", "approvals", "audit", "detection"],
   "runtime/own-code.ts": [],
   "runtime/c-library.ts": ["core"],
-  "runtime/config": ["core"],
-  "runtime/platform": ["core", "runtime/config"],
+  // The only list of the kinds of targets: everything else knows them through their declarations.
+  "runtime/modules.ts": ["core", "targets/command", "targets/files", "targets/grpc", "targets/function"],
+  "runtime/config": ["core", "runtime/modules.ts"],
   "runtime/manifests": ["core", "runtime/config", "index.ts"],
   "runtime/telemetry": ["core"],
   "runtime/log": ["core", "detection", "audit"],
   "runtime/reload": ["core", "audit", "pipeline", "runtime/config", "runtime/manifests", "runtime/composition"],
   "runtime/composition": [
-    ...["core", "runtime/config", "runtime/manifests", "runtime/own-code.ts", "runtime/platform", "runtime/reload"],
+    ...["core", "runtime/config", "runtime/manifests", "runtime/modules.ts", "runtime/own-code.ts", "runtime/reload"],
     ...["runtime/telemetry", "pipeline", "approvals", "audit", "detection"],
-    ...["targets/command", "targets/files", "targets/grpc", "targets/function"],
   ],
   "runtime/safe-tool-call.ts": [
-    ...["core", "approvals", "detection", "pipeline", "runtime/composition", "runtime/config"],
+    ...["core", "approvals", "detection", "pipeline", "runtime/composition", "runtime/config", "runtime/modules.ts"],
   ],
   http: ["core", "pipeline", "approvals", "audit", "runtime/reload"],
   cli: [
@@ -35,7 +35,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...["runtime/composition", "runtime/config", "runtime/log", "runtime/own-code.ts"],
   ],
   "cli/development": ["core", "runtime/config"],
-  "index.ts": ["core", "approvals", "approvals/messages", "targets/command", "runtime/safe-tool-call.ts"],
+  "index.ts": [
+    ...["core", "approvals", "approvals/messages", "targets/command", "runtime/modules.ts"],
+    "runtime/safe-tool-call.ts",
+  ],
 };
 
 /** Packages by module; Node's own modules are judged by the capabilities. */
@@ -44,8 +47,8 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   detection: ["libphonenumber-js/metadata.max.json"],
   approvals: ["jose", "unbash", "zod"],
   "approvals/messages": ["zod"],
-  "targets/command": ["unbash", "zod"],
-  "targets/grpc": ["@grpc/grpc-js", "protobufjs", "cockatiel", "jose"],
+  "targets/command": ["unbash", "yaml", "zod"],
+  "targets/grpc": ["@grpc/grpc-js", "protobufjs", "cockatiel", "jose", "zod"],
   "targets/files": ["re2js", "yaml", "zod"],
   pipeline: ["zod", "jose"],
   http: ["zod", "fastify", "prom-client"],
@@ -53,7 +56,6 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "cli/development": ["@grpc/grpc-js", "@grpc/proto-loader", "@peculiar/x509", "reflect-metadata", "jose"],
   "runtime/config": ["yaml", "zod"],
   "runtime/manifests": ["zod"],
-  "runtime/platform": ["yaml"],
   "runtime/telemetry": ["api", "core", "exporter-trace-otlp-http", "resources", "sdk-trace-base"].map(
     (name) => `@opentelemetry/${name}`,
   ),

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import type { AuditEntry } from "../../src/audit/entry.ts";
 import { type RunningService, startService } from "../../src/cli/service.ts";
 import { readConfig } from "../../src/runtime/config/config.ts";
+import { MODULES } from "../../src/runtime/modules.ts";
 import { auditEntries, type JournalEntry, journalEntries } from "./audit-files.ts";
 import { LiveIssuers, type TokenOrder } from "./live-tokens.ts";
 
@@ -52,7 +53,7 @@ export class AskingService {
     this.#audit = audit;
   }
 
-  protected async run(sections: Readonly<Record<string, unknown>>, path = ""): Promise<void> {
+  protected async run(sections: Readonly<Record<string, unknown>>, path = "", modules = MODULES): Promise<void> {
     const written = {
       server: { port: 0 },
       log: { level: "silent" },
@@ -61,7 +62,8 @@ export class AskingService {
       ...sections,
     };
     const environment = { PATH: path };
-    this.#service = await startService(readConfig(written, { folder: this.folder, environment, origin: "test" }));
+    const config = readConfig(written, { folder: this.folder, environment, origin: "test" }, modules);
+    this.#service = await startService(config, undefined, modules);
   }
 
   /** A clean stop; the files stay. */

@@ -5,8 +5,8 @@ import type { CallerContextOptions } from "../../pipeline/caller-context.ts";
 import type { FetchCredentials } from "../../pipeline/identity/issuer-profile.ts";
 import { type Config, type IssuerConfig, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
+import { watchFiles } from "../config/watched-files.ts";
 import { type RevocationEvent, RevocationFile } from "./revocation-file.ts";
-import { watchFiles } from "./watched-files.ts";
 
 /** The callers and credentials defined outside the issuers' profiles. */
 export interface IdentityParts {

@@ -1,4 +1,4 @@
-import { watchFiles } from "../composition/watched-files.ts";
+import { watchFiles } from "../config/watched-files.ts";
 import type { Reloaded } from "./types.ts";
 
 /** The files to watch and the reload that their changes trigger. */

@@ -1,6 +1,7 @@
 import { statSync } from "node:fs";
 import { isAbsolute } from "node:path";
 import { Refusal } from "../../core/errors.ts";
+import { isTable } from "../../core/json.ts";
 import { CUT_MARGIN_BYTES, PartialAnswer } from "../../core/partial-answer.ts";
 import { endedWithin } from "../../core/time-limits.ts";
 import type {
@@ -9,6 +10,7 @@ import type {
   Handler,
   Json,
   PlanContext,
+  PlanDescription,
   RunContext,
   StderrMeaning,
   Tool,
@@ -58,7 +60,7 @@ export interface CliHandlerOptions {
   /** Returns a fresh, unguessable id for each child: `[A-Za-z0-9-]+`. */
   readonly newId: () => string;
   /** Called when descendants of a child had left its process group and were killed one by one. For the operator. */
-  readonly onSurvivors?: (survivors: Survivors) => void;
+  readonly onSurvivors?: ((survivors: Survivors) => void) | undefined;
 }
 
 export interface Survivors {
@@ -151,14 +153,20 @@ function bind(tool: Tool, parts: Parts): Binding {
   binarySha256(bound.command);
   if (bound.cli.shell !== undefined) {
     return {
+      describe,
       plan: (input) => planShell(bound, parts, input),
       run: (sealed, context) => runShell(bound, parts, { plan: sealed as CliPlan, context }),
     };
   }
   return {
+    describe,
     plan: (input, context) => plan(bound, parts, { input, context }),
     run: (sealed, context) => run(bound, parts, { plan: sealed as CliPlan, context }),
   };
+}
+
+function describe({ confinement }: ExecutionPlan): PlanDescription {
+  return { confinement: isTable(confinement) && "level" in confinement ? String(confinement["level"]) : "none" };
 }
 
 interface Planning {

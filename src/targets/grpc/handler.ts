@@ -1,19 +1,19 @@
 import { type Fault, ManifestError } from "../../core/errors.ts";
-import type { GrpcTarget, Handler, Tool } from "../../core/types.ts";
+import type { OpenedKind, WatchOptions } from "../../core/target-kind.ts";
+import type { GrpcTarget, Tool } from "../../core/types.ts";
 import type { AssertionSigner } from "./assertion.ts";
 import { GrpcBinding } from "./binding.ts";
 import { Channels, type SystemChannelState } from "./connection/channels.ts";
 import type { TargetHealth } from "./connection/health.ts";
 import type { ChannelState as Connectivity } from "./connection/link.ts";
 import type { Circuit } from "./connection/resilience.ts";
-import { type CertificateEvent, CertificateRotation } from "./connection/rotation.ts";
-import type { Contract, Method } from "./contract/contract.ts";
+import { CertificateRotation } from "./connection/rotation.ts";
+import type { Method } from "./contract/contract.ts";
+import { type ContractReport, contractReport } from "./contract/contract-report.ts";
 import { inputSchemaFaults, outputSchemaFaults } from "./contract/schema-faults.ts";
 import { elementsOf, fieldOf, shapesOf } from "./contract/schema-shapes.ts";
-import { metadataKeys } from "./metadata.ts";
 import { type GrpcSystem, type PreparedSystem, prepareAll } from "./system.ts";
 
-export type { CertificateEvent } from "./connection/rotation.ts";
 export type { GrpcSystem } from "./system.ts";
 
 /** State of one system, for operators. */
@@ -26,34 +26,13 @@ export interface SystemStatus {
   readonly certificateExpiresAt: string | null;
 }
 
-/** Expiry of the proxy's own certificate for one system. */
-export interface CertificateExpiry {
-  readonly system: string;
-  /** Milliseconds since 1970. */
-  readonly notAfter: number;
-}
-
-export interface WatchOptions {
-  /** Returns the current time in milliseconds since 1970. */
-  readonly now: () => number;
-  readonly report: (event: CertificateEvent) => void;
-}
-
-export interface GrpcHandler extends Handler {
+/** Everything that the kind passes on once there is a system to call. */
+export interface GrpcHandler extends Required<Pick<OpenedKind, "bind" | "certificates" | "watch" | "close">> {
   /** Returns the channels opened so far, for metrics. */
-  states(): readonly SystemChannelState[];
-  /** Returns when the proxy's own certificates expire, for the systems that have one. */
-  certificates(): readonly CertificateExpiry[];
-  /**
-   * Returns the sorted names of the metadata that a call to this system carries; those that depend on the call end in `?`.
-   */
-  metadataKeys(system: string): readonly string[];
-  /** Returns the contracts of all systems. */
-  contracts(): readonly Contract[];
+  channels(): readonly SystemChannelState[];
   /** Returns the state of every system by name. Asks the health services of those that have one. */
   status(): Promise<Readonly<Record<string, SystemStatus>>>;
-  /** Starts to follow the certificate files. */
-  watch(options: WatchOptions): void;
+  report(tools: readonly Tool[]): ContractReport;
 }
 
 export interface GrpcHandlerOptions {
@@ -165,17 +144,17 @@ export function grpcHandler({ systems: declared, sign, random = () => 0.5 }: Grp
       }
       return new GrpcBinding(tool, { system, method: methodOf(tool, target, system), channels, target, sign });
     },
-    states: () => channels.states(),
+    channels: () => channels.states(),
     certificates: () =>
       [...systems.keys()].flatMap((system) => {
         const { clientCertificate } = channels.endpoint(system).reach;
         return clientCertificate === null ? [] : [{ system, notAfter: clientCertificate.notAfter }];
       }),
-    metadataKeys: (system) => {
-      const prepared = systems.get(system);
-      return prepared === undefined ? [] : metadataKeys(prepared.metadata, sign !== undefined);
-    },
-    contracts: () => [...systems.values()].map(({ contract }) => contract),
+    report: (tools) =>
+      contractReport(
+        [...systems.values()].map(({ contract }) => contract),
+        tools,
+      ),
     async status() {
       const rows = [...systems].map(async ([name, system]) => [name, await statusOf(system, channels)] as const);
       return Object.fromEntries(await Promise.all(rows));

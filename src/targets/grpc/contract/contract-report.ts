@@ -1,28 +1,11 @@
 import type { Fault } from "../../../core/errors.ts";
+import type { KindReport } from "../../../core/target-kind.ts";
 import type { Tool } from "../../../core/types.ts";
-import type { Contract, ContractOrigin, Method } from "./contract.ts";
+import type { Contract, Method } from "./contract.ts";
 import type { MessageShape } from "./message-shape.ts";
 import { listShape, outputSchemaNotes } from "./schema-faults.ts";
 
-/** The part of one system's contract that tools use. */
-export interface ContractState {
-  readonly system: string;
-  readonly origin: ContractOrigin;
-  /** Hex SHA-256 of the part that the bound tools use. */
-  readonly sha256: string;
-  readonly isPinned: boolean;
-}
-
-/** An observation that is not an error. */
-export interface ContractNote {
-  readonly tool: string;
-  readonly field: string;
-  readonly message: string;
-}
-
-export interface ContractReport {
-  readonly contracts: readonly ContractState[];
-  readonly notes: readonly ContractNote[];
+export interface ContractReport extends Required<Pick<KindReport, "contracts" | "toolNotes">> {
   /** Contracts that differ from the ones that the configuration pins. */
   readonly problems: readonly string[];
 }
@@ -38,7 +21,7 @@ export function contractReport(contracts: readonly Contract[], tools: readonly T
       sha256,
       isPinned: pin !== undefined,
     })),
-    notes: tools.flatMap((tool) => notesOf(tool, bySystem).map((note) => ({ tool: tool.name, ...note }))),
+    toolNotes: tools.flatMap((tool) => notesOf(tool, bySystem).map((note) => ({ tool: tool.name, ...note }))),
     problems: states.flatMap(({ contract, sha256 }) => pinProblem(contract, sha256)),
   };
 }

@@ -41,7 +41,7 @@ export interface Method {
 }
 
 /** Source of a contract, for the operator. */
-export type ContractOrigin = "proto files" | "descriptor set" | "reflection";
+type ContractOrigin = "proto files" | "descriptor set" | "reflection";
 
 /** The contract of one system. For a method that this version cannot call, it returns the reason as text. */
 export class Contract {
