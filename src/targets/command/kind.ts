@@ -20,6 +20,7 @@ import { inspectRepository, repositoryFault } from "./git-repository.ts";
 import { cliHandler, type Survivors } from "./handler.ts";
 import { cliFaults } from "./manifest.ts";
 import { PLATFORM_SYSTEMS, platformReaches, readPlatformFiles } from "./platform.ts";
+import { realDirectory } from "./shell.ts";
 
 export interface CommandContext extends TargetContext {
   readonly config: {
@@ -195,7 +196,7 @@ export function readRepositories({ config, pathOf, problems }: CommandContext): 
   }
   if (!isTable(declared)) return repositories;
   for (const [name, path] of Object.entries(declared as Readonly<Record<string, string>>)) {
-    const directory = realPath(pathOf(path));
+    const directory = realDirectory(pathOf(path));
     const inspected = directory === undefined ? { fault: "there is no such directory" } : inspectRepository(directory);
     if ("fault" in inspected) problems.push(`systems.git.repositories.${name}: ${path}: ${inspected.fault}`);
     else repositories.set(name, { directory: inspected.workTree ?? inspected.gitDir, gitDirectory: inspected.gitDir });
@@ -214,7 +215,7 @@ function shellWorkspace({ config, pathOf }: CommandContext): string {
   }
   const { project } = config.workspace;
   if (project === undefined) throw new NotRegistered("workspace.project is not set");
-  const directory = realPath(pathOf(project));
+  const directory = realDirectory(pathOf(project));
   if (directory === undefined) throw new Error(`workspace.project: there is no directory ${project}`);
   return directory;
 }
@@ -251,36 +252,28 @@ function overlaps(
       field: `systems.git.repositories.${name}`,
       path: gitDirectory,
     })),
-  ].filter(({ path }) => isDirectory(path));
-  const found = directories.flatMap(({ field, path }) => clashes({ field, path: realPath(path) ?? path }, own));
+  ];
+  const found = directories.flatMap(({ field, path }) => clashes({ field, path: realDirectory(path) }, own));
   // Code and contracts may be in the system's program directories: they are not secret.
   const secret = ownPaths.filter(({ field }) => !/^tools\[|\.(?:proto|descriptorSet|rootCert)$/.test(field));
-  const system = SYSTEM_DIRECTORIES.filter((path) => granted.length > 0 && isDirectory(path)).flatMap((path) =>
-    secret
-      .filter((place) => isBelow(place.path, realPath(path) ?? path))
-      .map((place) => clash({ field: "every command", path }, place)),
-  );
+  const system = (granted.length > 0 ? SYSTEM_DIRECTORIES : []).flatMap((path) => {
+    const real = realDirectory(path);
+    const inside = secret.filter((place) => real !== undefined && isBelow(place.path, real));
+    return inside.map((place) => clash({ field: "every command", path }, place));
+  });
   return [...new Set([...found, ...system])];
 }
 
-function clashes(directory: OwnPath, own: readonly OwnPath[]): readonly string[] {
+function clashes(
+  { field, path: directory }: { readonly field: string; readonly path: string | undefined },
+  own: readonly OwnPath[],
+): readonly string[] {
+  if (directory === undefined) return [];
   return own
-    .filter(({ path }) => isBelow(path, directory.path) || (isBelow(directory.path, path) && isDirectory(path)))
-    .map((place) => clash(directory, place));
+    .filter(({ path }) => isBelow(path, directory) || (isBelow(directory, path) && realDirectory(path) !== undefined))
+    .map((place) => clash({ field, path: directory }, place));
 }
 
 function clash(directory: OwnPath, place: OwnPath): string {
   return `${directory.field}: may use ${directory.path}, and ${place.field}: ${place.path} lies in it or around it`;
-}
-
-function isDirectory(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
-}
-
-function realPath(path: string): string | undefined {
-  try {
-    return realpathSync(path);
-  } catch {
-    return undefined;
-  }
 }

@@ -3,9 +3,8 @@ import { type Fault, ManifestError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { isSynchronous, isText, type Unread, unknownKeys, unless } from "../../core/manifest/checks.ts";
 import type { CliTarget, StdoutParser, Tool } from "../../core/types.ts";
-import { tokenFault } from "./argv.ts";
+import { exampleFaults, type FreeText, freeTextOf, tokenFault } from "./argv.ts";
 import { environmentFaults } from "./environment.ts";
-import { exampleFaults, type FreeText, freeTextOf } from "./examples.ts";
 import { onlyStringField } from "./parser.ts";
 
 const COMMAND = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$/;
