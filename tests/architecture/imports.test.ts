@@ -86,6 +86,19 @@ test("every import is in the table", () => {
   expect(strangers).toEqual([]);
 });
 
+test("the packages of gRPC are loaded only with a system to call", () => {
+  const files = new Map(
+    sources("src").map((source) => {
+      const code = source.code.replace(/^import type [^;]*;/gm, "").replace(/\bimport\s*\(/g, "load(");
+      return [source.path, importsOf({ ...source, code })] as const;
+    }),
+  );
+  const reached = new Set(["src/index.ts", "src/cli/service.ts"]);
+  for (const file of reached) for (const name of files.get(file) ?? []) reached.add(name);
+  expect(reached.has("src/targets/grpc/kind.ts")).toBe(true);
+  expect([...reached].filter((name) => /^(?:@grpc\/|protobufjs|cockatiel)/.test(name))).toEqual([]);
+});
+
 test("development is reached by `stc` alone, and only when it is asked for", () => {
   const statics = sources("src").filter(
     ({ path, code }) => !path.startsWith("src/cli/development/") && /from "\.\.?\/dev\//.test(code),

@@ -30,9 +30,7 @@ export function kindContexts(
   problems: string[],
 ): (kind: TargetKind<KindContext>, kinds: Modules["targetKinds"]) => KindContext {
   const shared = {
-    ...{ ...capabilities, config, problems },
-    ownPaths: ownPlaces(config),
-    ownCode: ownCode(),
+    ...{ ...capabilities, config, problems, ownPaths: ownPlaces(config), ownCode: ownCode() },
     pathOf: (path: string) => pathFrom(config, path),
     readFile: (path: string) => readPlainFile(pathFrom(config, path)),
     watchFiles: (paths: readonly string[], changed: () => void) => {
@@ -74,11 +72,8 @@ export class Targets {
       const reasons = (await handler.prepare?.(toolsOf(kind, loaded.tools))) ?? [];
       for (const [tool, reason] of reasons) withheld.set(tool, reason);
     }
-    return {
-      ...{ origins: loaded.origins, problems: loaded.problems, sources: loaded.sources, modules: loaded.modules },
-      tools: loaded.tools.filter(({ name }) => !withheld.has(name)),
-      notRegistered: [...loaded.notRegistered, ...withheld.values()],
-    };
+    const tools = loaded.tools.filter(({ name }) => !withheld.has(name));
+    return { ...loaded, tools, notRegistered: [...loaded.notRegistered, ...withheld.values()] };
   }
 
   /** Returns the tools without those whose system or program is broken, which is a problem already. */

@@ -283,26 +283,20 @@ function readSigner(context: GrpcContext): AssertionSigner | undefined {
 function readSystems(context: GrpcContext): ReadonlyMap<string, GrpcSystem> {
   const systems = new Map<string, GrpcSystem>();
   for (const [name, entry] of context.systems as ReadonlyMap<string, SystemEntry>) {
-    const { plaintext, metadata, messageBytesMax, keepalive: pings, endpoint: one, endpoints, health } = entry;
+    const { endpoint: address, endpoints, plaintext, metadata, keepalive: pings, health } = entry;
     const secured = readTls(context, name, entry.tls);
     const source = contractSource(context, name, entry);
     if (source === undefined || secured === undefined) continue;
     systems.set(name, {
-      ...(one !== undefined && { endpoint: one }),
-      ...(endpoints !== undefined && { endpoints }),
-      keepalive: pings,
+      ...{ endpoint: address, endpoints, plaintext, metadata, keepalive: pings, ...secured, ...source },
+      maxMessageBytes: entry.messageBytesMax,
       resilience: {
         concurrentCallsMax: entry.concurrentCallsMax,
         retriesMax: entry.retries,
         circuitFailuresMax: entry.breaker.failuresMax,
         circuitOpenMs: entry.breaker.openMs,
       },
-      ...(health !== undefined && { health: health === true ? { service: "" } : health }),
-      ...source,
-      metadata,
-      maxMessageBytes: messageBytesMax,
-      ...(plaintext !== undefined && { plaintext }),
-      ...secured,
+      health: health === true ? { service: "" } : health,
     });
   }
   return systems;
@@ -315,22 +309,12 @@ function readTls(
   files: SystemEntry["tls"],
 ): Pick<GrpcSystem, "tls" | "certificates"> | undefined {
   if (files === undefined) return {};
-  const file = (key: "rootCert" | "clientCert" | "clientKey"): Buffer | undefined =>
+  const read = (key: "rootCert" | "clientCert" | "clientKey"): Buffer | undefined =>
     files[key] === undefined ? undefined : readNamed(context, files[key], `systems.${name}.tls.${key}`);
-  const rootCert = file("rootCert");
-  const clientCert = file("clientCert");
-  const clientKey = file("clientKey");
-  return (
-    rootCert && {
-      tls: {
-        rootCert,
-        ...(clientCert !== undefined && { clientCert }),
-        ...(clientKey !== undefined && { clientKey }),
-        ...(files.serverName !== undefined && { serverName: files.serverName }),
-      },
-      certificates: certificateFiles(files, context),
-    }
-  );
+  const [rootCert, clientCert, clientKey] = [read("rootCert"), read("clientCert"), read("clientKey")];
+  if (rootCert === undefined) return undefined;
+  const tls = { rootCert, clientCert, clientKey, serverName: files.serverName };
+  return { tls, certificates: certificateFiles(files, context) };
 }
 
 /** Returns a source that reads the certificate files each time: a mounted secret may be replaced at any time. */
@@ -342,9 +326,9 @@ export function certificateFiles(
   return {
     read: () => ({
       rootCert: readFile(rootCert),
-      ...(clientCert !== undefined && { clientCert: readFile(clientCert) }),
-      ...(clientKey !== undefined && { clientKey: readFile(clientKey) }),
-      ...(serverName !== undefined && { serverName }),
+      clientCert: clientCert === undefined ? undefined : readFile(clientCert),
+      clientKey: clientKey === undefined ? undefined : readFile(clientKey),
+      serverName,
     }),
     watch: (changed) => watchFiles(paths, changed),
   };
@@ -352,9 +336,9 @@ export function certificateFiles(
 
 function contractSource(context: GrpcContext, name: string, entry: SystemEntry): ProtoSource | undefined {
   const { proto, descriptorSet, reflection, contractSha256, anyTypes } = entry;
-  const held = { anyTypes, ...(contractSha256 !== undefined && { contractSha256 }) };
+  const held = { anyTypes, contractSha256 };
   if (proto !== undefined) return { ...protoSource(context.pathOf(proto)), ...held };
-  if (descriptorSet === undefined) return { ...(reflection === true && { reflection }), ...held };
+  if (descriptorSet === undefined) return { reflection, ...held };
   const bytes = readNamed(context, descriptorSet, `systems.${name}.descriptorSet`);
   return bytes && { descriptorSet: { bytes, path: descriptorSet }, ...held };
 }

@@ -11,7 +11,7 @@ import { systemMetadata } from "./metadata.ts";
 /** One gRPC service as the configuration describes it. */
 export interface GrpcSystem extends ProtoSource, SystemEndpointsOptions {
   /** Source of `tls`, to notice when it changes. */
-  readonly certificates?: CertificateSource;
+  readonly certificates?: CertificateSource | undefined;
   /** Metadata that is sent with every call to this system. */
   readonly metadata?: Readonly<Record<string, string>>;
   /** Maximum size of one message, in both directions. */
@@ -19,7 +19,7 @@ export interface GrpcSystem extends ProtoSource, SystemEndpointsOptions {
   readonly keepalive?: Keepalive;
   readonly resilience?: Partial<ResilienceLimits>;
   /** Set when its health is checked, with the name to ask for. */
-  readonly health?: HealthCheck;
+  readonly health?: HealthCheck | undefined;
 }
 
 /** A system whose files were read and whose settings were checked. */

@@ -20,11 +20,11 @@ export interface ProtoSource {
   /** A serialized `FileDescriptorSet` with all imports, and the file that it came from. */
   readonly descriptorSet?: { readonly bytes: Uint8Array; readonly path: string };
   /** True when the server must be asked before the contract is created; its answers are in `reflected`. */
-  readonly reflection?: boolean;
+  readonly reflection?: boolean | undefined;
   /** Serialized `FileDescriptorProto`s. */
   readonly reflected?: readonly Uint8Array[];
   /** The expected value of `Contract.sha256()` once all tools are bound. */
-  readonly contractSha256?: string;
+  readonly contractSha256?: string | undefined;
   /** Full names of the messages that a google.protobuf.Any may hold. */
   readonly anyTypes?: readonly string[];
 }
