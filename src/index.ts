@@ -1,4 +1,8 @@
 /** The public API, for authors of manifests and for programs that embed the library. Nothing else is public. */
+
+import { createDefineTool } from "./core/define-tool.ts";
+import { MODULES } from "./runtime/modules.ts";
+
 export type { ApprovalCallback, ToolApprovalResult, ToolUse } from "./approvals/callback.ts";
 export {
   ApprovalManager,
@@ -83,11 +87,10 @@ export {
 export {
   cliCommand,
   type DefinedTool,
-  defineTool,
+  type DefineTool,
   grpcMethod,
   type InputOf,
   type OutputOf,
-  type ToolConfig,
   type ToolDefinition,
   type ToolFactory,
 } from "./core/define-tool.ts";
@@ -116,6 +119,7 @@ export type {
   TargetStatus,
   Tool,
   ToolApproval,
+  ToolConfig,
   ToolLimits,
   ToolPermissions,
 } from "./core/types.ts";
@@ -140,3 +144,6 @@ export {
   truncateText,
   type UnifiedDiff,
 } from "./targets/command/unified-diff.ts";
+
+/** Declares a tool whose target is of one of this build's kinds. See `DefineTool`. */
+export const defineTool = createDefineTool(MODULES.targetKinds);

@@ -1,7 +1,7 @@
 import { forEachChild, parse, type SyntaxNode } from "unbash";
 import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { visible } from "../core/terminal-text.ts";
-import type { ExecutionPlan, Json, Tool } from "../core/types.ts";
+import type { Binding, ExecutionPlan, Json, Tool } from "../core/types.ts";
 import type { Requester } from "./identities.ts";
 import { shellCommandOf } from "./risk.ts";
 import type { Risk } from "./types.ts";
@@ -23,6 +23,7 @@ export interface ViewFacts extends SecretsOf {
   readonly tool: Tool;
   readonly plan: ExecutionPlan;
   readonly planDigest: string;
+  readonly binding: Binding;
   /** Parsed arguments. */
   readonly input: unknown;
   readonly requester: Requester;
@@ -64,13 +65,14 @@ export function renderView(facts: ViewFacts): RenderedView | undefined {
 }
 
 function viewOf({ filterSecrets, findSecrets, namesSecret, ...facts }: ViewFacts): Json {
-  const { tool, plan, requester, reason, input } = facts;
+  const { tool, plan, binding, requester, reason, input } = facts;
   const showing = { filterSecrets, findSecrets, namesSecret, script: shellCommandOf(plan), depth: 0 };
   const show = (value: unknown): Json => shown(value, showing);
   const { argv, command, ...rest } = plan;
-  // The plan of an inline function is its arguments, which are shown under `arguments`.
+  const described = binding.describe?.(plan) ?? {};
+  // The arguments are shown under `arguments`, even where they are the plan.
   const members = Object.entries(rest).filter(
-    ([key]) => key !== "kind" && !(plan.kind === "inline" && key === "input"),
+    ([key]) => key !== "kind" && !(binding.planIsInput === true && key === "input"),
   );
   const own = members.filter(([key]) => Object.hasOwn(NAMED, key));
   const target = members.filter(([key]) => !Object.hasOwn(NAMED, key));
@@ -82,7 +84,7 @@ function viewOf({ filterSecrets, findSecrets, namesSecret, ...facts }: ViewFacts
     category: tool.category,
     risk: facts.risk,
     rules: show(facts.rules),
-    notes: show(facts.notes),
+    notes: show([...facts.notes, ...(described.notes ?? [])]),
     target: { system: tool.target.system, kind: plan.kind, ...(show(Object.fromEntries(target)) as object) },
     ...(Array.isArray(argv) && { command: shownCommand([command, ...argv], showing) }),
     ...Object.fromEntries(own.map(([key, value]) => [NAMED[key as keyof typeof NAMED], show(value)])),
@@ -96,14 +98,9 @@ function viewOf({ filterSecrets, findSecrets, namesSecret, ...facts }: ViewFacts
     ...(reason !== undefined && {
       reason: { untrusted: true, text: show(filterSecrets(reason).slice(0, REASON_CHARACTERS_MAX)) },
     }),
-    confinement: plan.kind === "cli" ? levelOf(plan["confinement"]) : "not applicable",
+    // The level alone; its details are shown under `target`.
+    confinement: visible(described.confinement ?? "not applicable"),
   };
-}
-
-/** Returns the confinement level; its details are shown under `target`. */
-function levelOf(confinement: Json | undefined): Json {
-  const isTable = typeof confinement === "object" && confinement !== null && "level" in confinement;
-  return isTable ? visible(String(confinement["level"])) : "none";
 }
 
 interface Showing extends SecretsOf, Pick<ViewFacts, "namesSecret"> {

@@ -22,7 +22,7 @@ interface CheckOptions extends ConfigurationOptions {
 /** `stc check`: reports everything that would prevent the service from starting, all at once. */
 export async function check(options: CheckOptions): Promise<void> {
   try {
-    const { config, now } = await configuration(options);
+    const { config } = await configuration(options);
     const parts = await assemble(config);
     await parts.close();
     const listed = parts.registry.list().map(({ tool }) => tool);
@@ -30,13 +30,8 @@ export async function check(options: CheckOptions): Promise<void> {
     const tools = listed.map(({ name }) => name);
     const { notRegistered } = parts.loaded;
     const { contracts } = parts.report;
-    const { confinement } = parts;
-    const notes = [
-      ...notesOf(parts),
-      ...approvalNotes(config, listed),
-      ...parts.policyNotes,
-      ...certificateNotes(parts.grpc.certificates(), now),
-    ];
+    const confinement = parts.targets.confinement();
+    const notes = [...notesOf(parts), ...approvalNotes(config, listed), ...parts.policyNotes];
     if (options.json === true)
       return print.json({ ok: true, tools, notRegistered, contracts, confinement, notes, problems: [] });
     print.line(`ok: ${tools.length} tools`);
@@ -56,14 +51,8 @@ function showMatrix(matrix: readonly MatrixRow[], { json }: CheckOptions): void 
   else print.line(matrixTable(matrix));
 }
 
-/** Returns a note when no example exercises the argv builder: a mistake in it is otherwise first found by an agent. */
-function untried({ name, target, examples }: Tool): readonly { tool: string; field: string; message: string }[] {
-  if (!("cli" in target) || examples.accepts.length > 0) return [];
-  return [{ tool: name, field: "examples.accepts", message: "is empty: the argv was never tried" }];
-}
-
 /** Returns notes about settings that allow the service to start but may not be intended. */
-function notesOf({ registry, loaded, report, checkpointKey, confinement }: Parts): readonly string[] {
+function notesOf({ registry, loaded, report, checkpointKey }: Parts): readonly string[] {
   const fileOf = new Map(loaded.tools.map((tool) => [tool.name, loaded.origins.get(tool)]));
   const namesSecret = (name: string): boolean => labelOf(name).secret !== undefined;
   const protection = registry
@@ -71,27 +60,13 @@ function notesOf({ registry, loaded, report, checkpointKey, confinement }: Parts
     .flatMap(({ tool }) =>
       [...classificationNotes(tool), ...policyNotes(tool, namesSecret)].map((note) => ({ tool: tool.name, ...note })),
     );
-  const unpinned = report.contracts.filter(({ origin, isPinned }) => origin === "reflection" && !isPinned);
-  const levels = Object.entries(confinement?.tools ?? {});
-  const held = levels.filter(([, level]) => level === "confined").map(([tool]) => tool);
-  const unheld = levels.filter(([, level]) => level === "none");
   return [
-    ...(held.length > 0 ? [`confined: ${held.join(", ")}`] : []),
-    ...unheld.map(
-      ([tool]) =>
-        `tool ${tool} runs unconfined (${confinement?.faults[tool] ?? "the kernel cannot, or commands.confinement is off"})`,
-    ),
+    ...report.notes,
     ...(checkpointKey === undefined ? [UNSIGNED] : []),
-    ...unpinned.map(
-      ({ system }) =>
-        `systems.${system}: its contract comes from reflection and is not pinned: the service can change it; set contractSha256`,
-    ),
-    ...[...report.notes, ...protection, ...registry.list().flatMap(({ tool }) => untried(tool))].map(
-      ({ tool, field, message }) => {
-        const file = fileOf.get(tool);
-        return `${file === undefined ? "" : `${file}: `}tool ${tool}: ${field}: ${message}`;
-      },
-    ),
+    ...[...report.toolNotes, ...protection].map(({ tool, field, message }) => {
+      const file = fileOf.get(tool);
+      return `${file === undefined ? "" : `${file}: `}tool ${tool}: ${field}: ${message}`;
+    }),
   ];
 }
 
@@ -112,27 +87,6 @@ function approvalNotes({ approvals, jwt }: Config, tools: readonly Tool[]): read
           `approvals.mode: ${approvals.mode} applies to every session without an end; stc mode set sets a mode for a limited time`,
         ]),
   ];
-}
-
-/** A certificate that expires within this time is reported. */
-const EXPIRES_SOON_MS = 14 * 86_400_000;
-
-interface Expiry {
-  readonly system: string;
-  /** Milliseconds since the Unix epoch. */
-  readonly notAfter: number;
-}
-
-/**
- * Returns notes about our client certificates that have expired or expire soon. `now` is in milliseconds since the Unix epoch.
- */
-export function certificateNotes(certificates: readonly Expiry[], now: number): readonly string[] {
-  return certificates.flatMap(({ system, notAfter }) => {
-    if (notAfter - now > EXPIRES_SOON_MS) return [];
-    const at = new Date(notAfter).toISOString();
-    const what = notAfter <= now ? `expired at ${at}` : `expires soon, at ${at}`;
-    return [`systems.${system}: its client certificate ${what}`];
-  });
 }
 
 /** Who may call a tool, according to the configuration. Permissions listed in tokens are known only to the token issuers. */

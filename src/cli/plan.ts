@@ -47,13 +47,13 @@ function parsed(args: string): unknown {
 }
 
 /** Returns undefined when there is no such tool. */
-async function makePlan({ registry, grpc }: Parts, name: string, args: unknown): Promise<ExecutionPlan | undefined> {
+async function makePlan({ registry }: Parts, name: string, args: unknown): Promise<ExecutionPlan | undefined> {
   const found = registry.list().find(({ tool }) => tool.name === name);
   if (found === undefined) return undefined;
   const parsed = found.tool.input.safeParse(args);
   if (parsed.success) {
     const made = await found.binding.plan(parsed.data, { signal: AbortSignal.timeout(PLAN_TIMEOUT_MS) });
-    return made.kind === "grpc" ? { ...made, metadataKeys: grpc.metadataKeys(found.tool.target.system) } : made;
+    return found.binding.preview?.(made) ?? made;
   }
   throw new Error(
     parsed.error.issues.map(({ path, message }) => `${path.join(".") || "(arguments)"}: ${message}`).join("\n"),

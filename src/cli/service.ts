@@ -63,7 +63,7 @@ export async function startService(
   metrics.watch({
     callsInFlight: () => service.admission.inFlight(),
     channels: () => service.channels(),
-    certificates: () => service.certificates(),
+    certificates: () => service.targets().certificates(),
     configuration: () => service.configuration(),
     exports: () => service.exports(),
     revocations: () => service.revocations(),
@@ -97,7 +97,7 @@ export async function startService(
     throw error;
   });
   const { url, operatorUrl } = listeners;
-  log.info({ url, operatorUrl, tools: service.registry.list().length, files: service.fileConfinement }, "listening");
+  log.info({ url, operatorUrl, tools: service.registry.list().length, ...service.targets().facts() }, "listening");
 
   let drained: Promise<void> | undefined;
   const drain = async (): Promise<void> => {
@@ -142,9 +142,9 @@ function listenerOptions(config: Config, service: Service) {
     journal: (line) => service.journal(line),
     auditDir: pathFrom(config, config.audit.dir),
     checkpointKey: service.checkpointKey,
-    systems: () => service.systems(),
+    systems: () => service.targets().status(),
     audit: () => service.auditHealth(),
-    confinement: () => service.confinement(),
+    confinement: () => service.targets().confinement(),
     configuration: () => service.configuration(),
     reload: service.reload,
     revocations: () => service.revocations(),

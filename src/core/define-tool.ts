@@ -3,6 +3,7 @@ import { ManifestError } from "./errors.ts";
 import { changeWord } from "./manifest/change-words.ts";
 import { manifestFaults } from "./manifest/faults.ts";
 import type { ScanPolicy } from "./policy/scan-policy.ts";
+import { aimOf, type DeclaredKind } from "./target-kind.ts";
 import type {
   Category,
   Classification,
@@ -16,44 +17,10 @@ import type {
   TargetErrors,
   Tool,
   ToolApproval,
+  ToolConfig,
   ToolLimits,
   ToolPermissions,
 } from "./types.ts";
-
-/**
- * The configuration values that manifests may depend on: closed lists, settings, and the paths behind configured names.
- */
-export interface ToolConfig {
-  /**
-   * Returns an enum of the names in `systems.<system>.<list>`. If the list is empty or absent, the tool is not registered.
-   */
-  oneOf(system: string, list: string): z.ZodType<string, string>;
-  /** Returns the first name of that list, for examples. */
-  sample(system: string, list: string): string;
-  /**
-   * Returns the absolute directory of the repository with that name: its work tree, or the repository itself if it is bare.
-   */
-  repository(name: string): string;
-  /** Returns the absolute directory that git calls GIT_DIR. */
-  gitDirectory(name: string): string;
-  /** Returns the text in `systems.<system>.<key>`. If it is absent, the tool is not registered. */
-  setting(system: string, key: string): string;
-  /**
-   * Returns the absolute path in `systems.<system>.<key>`, resolved from the configuration's folder. If it is absent, the tool
-   * is not registered.
-   */
-  path(system: string, key: string): string;
-  /**
-   * Returns the absolute directory in which a shell may work. If the configuration allows no shell, the tool is not registered.
-   */
-  shellWorkspace(): string;
-  /**
-   * Returns the mounts that file tools can access, such as `@project`. If there is no usable mount, the tool is not registered.
-   */
-  workspaceMounts(use: "read" | "write"): readonly string[];
-  /** Returns whether `systems.<system>.<key>` has a value: a text, a non-empty list, or `true`. */
-  has(system: string, key: string): boolean;
-}
 
 /** The argument of `defineTool`. `I` and `O` are inferred from the Zod schemas, `N` from the keys of `lookups`. */
 export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodType, N extends string = string> {
@@ -107,7 +74,8 @@ export interface DefinedTool<Input = unknown, Output = unknown> extends Tool {
 
 /** Creates a tool once the configuration is known. */
 export interface ToolFactory {
-  readonly make: (config: ToolConfig) => Tool;
+  /** `define` declares the tool in place of the function that made the factory: another build may know other kinds of targets. */
+  readonly make: (config: ToolConfig, define?: DefineTool) => Tool;
 }
 
 /** The input type that callers of the tool send. */
@@ -117,45 +85,57 @@ export type InputOf<T> = T extends DefinedTool<infer Input, unknown> ? Input : n
 export type OutputOf<T> = T extends DefinedTool<unknown, infer Output> ? Output : never;
 
 type Definition<I extends z.ZodObject, O extends z.ZodType, N extends string> = ToolDefinition<I, O, N>;
+type AnyDefinition = Definition<z.ZodObject, z.ZodType, string>;
 
 /**
  * Declares a tool. Pass a function when the manifest depends on the configuration (closed lists of repositories, namespaces …).
  *
  * @throws {ManifestError} listing every error in the manifest
  */
-export function defineTool<I extends z.ZodObject, O extends z.ZodType, N extends string = never>(
-  manifest: (config: ToolConfig) => Definition<I, O, N>,
-): ToolFactory;
-export function defineTool<I extends z.ZodObject, O extends z.ZodType, N extends string = never>(
-  manifest: Definition<I, O, N>,
-): DefinedTool<z.input<I>, z.output<O>>;
-export function defineTool<I extends z.ZodObject, O extends z.ZodType, N extends string>(
-  manifest: Definition<I, O, N> | ((config: ToolConfig) => Definition<I, O, N>),
-): DefinedTool<z.input<I>, z.output<O>> | ToolFactory {
-  if (typeof manifest !== "function") return complete(manifest);
-  const factory = { make: (config: ToolConfig) => complete(manifest(config)) };
-  Object.defineProperty(factory, FACTORY, { value: true });
-  return Object.freeze(factory);
+export interface DefineTool {
+  <I extends z.ZodObject, O extends z.ZodType, N extends string = never>(
+    manifest: (config: ToolConfig) => Definition<I, O, N>,
+  ): ToolFactory;
+  <I extends z.ZodObject, O extends z.ZodType, N extends string = never>(
+    manifest: Definition<I, O, N>,
+  ): DefinedTool<z.input<I>, z.output<O>>;
 }
 
-const BROKEN = Symbol("safe-tool-call.broken-tool");
+/** Returns `defineTool` for a build with these kinds of targets. */
+export function createDefineTool(kinds: readonly DeclaredKind[]): DefineTool {
+  function define(manifest: (config: ToolConfig) => AnyDefinition): ToolFactory;
+  function define(manifest: AnyDefinition): DefinedTool<never, never>;
+  function define(manifest: AnyDefinition | ((config: ToolConfig) => AnyDefinition)): Tool | ToolFactory {
+    if (typeof manifest !== "function") return complete(manifest, kinds);
+    const make: ToolFactory["make"] = (config, defined = define) => defined(manifest(config));
+    return Object.freeze(Object.defineProperty({ make }, FACTORY, { value: true }));
+  }
+  return define;
+}
+
+const REFUSED = Symbol("safe-tool-call.refused-manifest");
 
 /**
- * Works like `defineTool`, for manifest files: an invalid tool is returned as a placeholder that holds its errors, so that the
- * remaining tools in the same file are still checked. The placeholder is not a tool.
+ * Returns `define` for manifest files: an invalid tool is returned as a placeholder that holds its manifest, so that the
+ * remaining tools in the same file are still checked, and the build that loads the file has the last word. The placeholder is
+ * not a tool.
  */
-export function defineToolInFile(manifest: Definition<z.ZodObject, z.ZodType, string>): unknown {
-  try {
-    return defineTool(manifest);
-  } catch (error) {
-    if (!(error instanceof ManifestError)) throw error;
-    return Object.freeze({ [BROKEN]: error });
-  }
+export function definedInFile(define: DefineTool): (manifest: AnyDefinition) => unknown {
+  return (manifest) => {
+    try {
+      return define(manifest);
+    } catch (error) {
+      if (!(error instanceof ManifestError)) throw error;
+      return Object.freeze({ [REFUSED]: manifest });
+    }
+  };
 }
 
-/** Returns the errors of an invalid tool in a manifest file. */
-export function brokenTool(value: unknown): ManifestError | undefined {
-  return typeof value === "object" && value !== null && BROKEN in value ? (value[BROKEN] as ManifestError) : undefined;
+/** Returns the manifest of an invalid tool in a manifest file. */
+export function refusedManifest(value: unknown): AnyDefinition | undefined {
+  return typeof value === "object" && value !== null && REFUSED in value
+    ? (value[REFUSED] as AnyDefinition)
+    : undefined;
 }
 
 /**
@@ -194,10 +174,8 @@ export function cliCommand<Input, Names extends string = never>(
 
 const DEFAULTS = { timeoutMs: 30_000, outputBytesMax: 1_048_576, concurrentCallsMax: 64 } as const;
 
-function complete<I extends z.ZodObject, O extends z.ZodType, N extends string>(
-  manifest: Definition<I, O, N>,
-): DefinedTool<z.input<I>, z.output<O>> {
-  const faults = manifestFaults(manifest);
+function complete(manifest: AnyDefinition, kinds: readonly DeclaredKind[]): Tool {
+  const faults = manifestFaults(manifest, kinds);
   if (faults.length > 0) throw new ManifestError(nameOf(manifest), faults);
   const target = targetOf(manifest);
   const tool = {
@@ -205,7 +183,7 @@ function complete<I extends z.ZodObject, O extends z.ZodType, N extends string>(
     description: manifest.description,
     version: manifest.version ?? "1",
     classification: manifest.classification,
-    category: manifest.category ?? defaultCategory(manifest, target),
+    category: manifest.category ?? defaultCategory(manifest, kinds),
     permissions: deepFreeze({ ...manifest.permissions }),
     input: manifest.input,
     output: manifest.output,
@@ -225,29 +203,23 @@ function complete<I extends z.ZodObject, O extends z.ZodType, N extends string>(
   };
   Object.defineProperty(tool, TOOL, { value: true });
   // The schema types meet here: from now on the input is what `tool.input` returned, which is what these functions take.
-  return Object.freeze(tool) as unknown as DefinedTool<z.input<I>, z.output<O>>;
+  return Object.freeze(tool) as unknown as Tool;
 }
 
 function nameOf(manifest: { readonly name?: unknown }): string {
   return typeof manifest?.name === "string" && manifest.name !== "" ? manifest.name.slice(0, 64) : "(unnamed)";
 }
 
-type AnyTarget = GrpcTarget | CliTarget | FsTarget | InlineTarget;
-
-function targetOf<I extends z.ZodObject, O extends z.ZodType, N extends string>(
-  manifest: Definition<I, O, N>,
-): AnyTarget {
-  const { target, handler } = manifest;
-  if (handler === undefined) return { ...target } as AnyTarget;
+function targetOf({ target, handler }: AnyDefinition): Tool["target"] {
+  if (handler === undefined) return { ...target } as Tool["target"];
   return { system: target?.system ?? "inline", handler } as InlineTarget;
 }
 
-function defaultCategory(manifest: Pick<Tool, "name" | "description" | "classification">, target: AnyTarget): Category {
+/** A read tool whose name or description contains a change word needs approval in the autoEdit mode too. */
+function defaultCategory(manifest: AnyDefinition, kinds: readonly DeclaredKind[]): Category {
   const isRead = manifest.classification === "read";
   if (isRead && changeWord(manifest) === undefined) return "read";
-  // A read tool whose name or description contains a change word needs approval in the autoEdit mode too.
-  if ("fs" in target && !isRead) return "write";
-  return "cli" in target ? "command" : "network";
+  return aimOf({ ...manifest }, kinds)?.kind.category(isRead) ?? "network";
 }
 
 function deepFreeze<T extends object>(value: T): T {

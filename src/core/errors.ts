@@ -151,3 +151,12 @@ export class StartupError extends Error {
     this.problems = problems;
   }
 }
+
+/** Thrown by `ToolConfig` when the configuration lacks what a manifest needs: its tool is not registered, and that is no error. */
+export class NotRegistered extends Error {
+  override readonly name = "NotRegistered";
+
+  constructor(reason: string) {
+    super(`not registered: ${reason}`);
+  }
+}

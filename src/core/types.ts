@@ -187,6 +187,41 @@ export interface FsTarget {
   readonly fs: { readonly operation: FsOperation };
 }
 
+/**
+ * The configuration values that manifests may depend on: closed lists, settings, and the paths behind configured names.
+ */
+export interface ToolConfig {
+  /**
+   * Returns an enum of the names in `systems.<system>.<list>`. If the list is empty or absent, the tool is not registered.
+   */
+  oneOf(system: string, list: string): z.ZodType<string, string>;
+  /** Returns the first name of that list, for examples. */
+  sample(system: string, list: string): string;
+  /**
+   * Returns the absolute directory of the repository with that name: its work tree, or the repository itself if it is bare.
+   */
+  repository(name: string): string;
+  /** Returns the absolute directory that git calls GIT_DIR. */
+  gitDirectory(name: string): string;
+  /** Returns the text in `systems.<system>.<key>`. If it is absent, the tool is not registered. */
+  setting(system: string, key: string): string;
+  /**
+   * Returns the absolute path in `systems.<system>.<key>`, resolved from the configuration's folder. If it is absent, the tool
+   * is not registered.
+   */
+  path(system: string, key: string): string;
+  /**
+   * Returns the absolute directory in which a shell may work. If the configuration allows no shell, the tool is not registered.
+   */
+  shellWorkspace(): string;
+  /**
+   * Returns the mounts that file tools can access, such as `@project`. If there is no usable mount, the tool is not registered.
+   */
+  workspaceMounts(use: "read" | "write"): readonly string[];
+  /** Returns whether `systems.<system>.<key>` has a value: a text, a non-empty list, or `true`. */
+  has(system: string, key: string): boolean;
+}
+
 /** The statuses with which a target may refuse a call; the names are gRPC's. */
 export type TargetStatus = "NOT_FOUND" | "ALREADY_EXISTS" | "INVALID_ARGUMENT" | "FAILED_PRECONDITION" | "OUT_OF_RANGE";
 
@@ -254,15 +289,13 @@ export interface Tool {
   readonly examples: { readonly accepts: readonly unknown[]; readonly rejects: readonly unknown[] };
 }
 
-/** Selects the handler that calls the target. */
-export type TargetKind = "grpc" | "cli" | "fs" | "inline";
-
 /**
  * Exactly what will run. JSON and deterministic: the same input against unchanged state gives the same plan, so a plan contains
  * no trace ID, deadline, token or timestamp.
  */
 export interface ExecutionPlan {
-  readonly kind: TargetKind;
+  /** The name of the kind of target that runs it. */
+  readonly kind: string;
   readonly [key: string]: Json;
 }
 
@@ -305,6 +338,19 @@ export interface KeyUse {
 export interface Binding {
   plan(input: unknown, context: PlanContext): ExecutionPlan | Promise<ExecutionPlan>;
   run(plan: ExecutionPlan, context: RunContext): Promise<unknown>;
+  /** True when the plan is the arguments themselves, which a schema may have turned into values that are not JSON. */
+  readonly planIsInput?: boolean;
+  /** Returns what the approval view says in addition to the plan. */
+  describe?(plan: ExecutionPlan): PlanDescription;
+  /** Returns the plan as `stc plan` shows it, with what is added when it runs. */
+  preview?(plan: ExecutionPlan): ExecutionPlan;
+}
+
+export interface PlanDescription {
+  /** The level at which the processes of the call are confined. */
+  readonly confinement?: string;
+  /** Remarks for the approver. */
+  readonly notes?: readonly string[];
 }
 
 /** Calls one kind of target. `bind` throws a `ManifestError` when the tool can never work with this configuration. */

@@ -248,10 +248,10 @@ async function askPeople(options: GateOptions, call: Call, { requester, rules: d
   const rules = [...demanded, ...assessment.rules];
   const notes = [...assessment.notes, ...call.findings.filter(({ point }) => point !== "risk").map(noteOf)];
   const { filterSecrets } = options;
-  const { plan, input } = planned;
+  const { plan, input, binding } = planned;
   const { reason } = request;
-  const secretsOf = { filterSecrets, findSecrets, namesSecret };
-  const rendered = renderView({ tool, plan, planDigest, input, requester, reason, risk, rules, notes, ...secretsOf });
+  const said = { reason, risk, rules, notes, filterSecrets, findSecrets, namesSecret };
+  const rendered = renderView({ tool, plan, planDigest, binding, input, requester, ...said });
   if (rendered === undefined) {
     throw new Refusal("APPROVAL_DENIED", "There is more in this call than a person can be shown. Send less at once.");
   }

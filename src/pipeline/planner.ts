@@ -21,8 +21,8 @@ export function makePlan(fresh: Fresh, scope: CallScope, session: string | undef
 }
 
 function sealed(fresh: Fresh, plan: ExecutionPlan, session: string): Planned {
-  const { identity, input, caller } = fresh;
-  return mint<Planned>({ ...fresh, plan, digest: seal({ identity, input, caller, plan }, session) });
+  const { identity, input, caller, binding } = fresh;
+  return mint<Planned>({ ...fresh, plan, digest: seal({ identity, input, caller, plan, binding }, session) });
 }
 
 /**
@@ -33,17 +33,17 @@ export function digestInAnySession(planned: Planned): string {
   return seal(planned, planned.caller.session ?? "");
 }
 
-type Sealed = Pick<Planned, "identity" | "input" | "caller" | "plan">;
+type Sealed = Pick<Planned, "identity" | "input" | "caller" | "plan" | "binding">;
 
 /**
  * Hashes the JCS of `{act, args, iss, plan, session, sub, t, tool}`, with `act` only if there are actors. The object is written
  * out by hand, because only plan and arguments vary in shape.
  */
-function seal({ identity, input, caller, plan }: Sealed, session: string): string {
+function seal({ identity, input, caller, plan, binding }: Sealed, session: string): string {
   try {
-    // The plan of an inline function is its arguments.
-    const args = plan.kind === "inline" ? "null" : argumentsOf(input);
-    const what = textOf(plan);
+    const isInput = binding.planIsInput === true;
+    const args = isInput ? "null" : argumentsOf(input);
+    const what = textOf(plan, isInput);
     const act = caller.actors.length === 0 ? "" : `"act":${JSON.stringify(caller.actors)},`;
     return sha256Hex(
       `{${act}"args":${args},"iss":${quote(caller.issuer)},"plan":${what},"session":${quote(session)},"sub":${quote(caller.subject)},"t":"stc/plan/v1","tool":"${identity}"}`,
@@ -54,12 +54,12 @@ function seal({ identity, input, caller, plan }: Sealed, session: string): strin
   }
 }
 
-/** Returns the canonical text of a plan. The plan of an inline function may hold any value that the schema produced. */
-function textOf(plan: ExecutionPlan): string {
+/** Returns the canonical text of a plan. A plan that is the arguments may hold any value that the schema produced. */
+function textOf(plan: ExecutionPlan, isInput: boolean): string {
   try {
     return canonicalJson(plan, PLAN_LIMITS);
   } catch (error) {
-    if (!(error instanceof NotJsonError) || error.reason !== "type" || plan.kind !== "inline") throw error;
+    if (!(error instanceof NotJsonError) || error.reason !== "type" || !isInput) throw error;
     return sealedText(plan, PLAN_LIMITS);
   }
 }

@@ -3,10 +3,10 @@ import { type Admitted, type Found, type Known, mint, type RegisteredTool } from
 import { compileInputPolicy } from "../core/manifest/input-policy.ts";
 import { compilePolicy } from "../core/policy/output-policy.ts";
 import { compileScan } from "../core/policy/scan-policy.ts";
-import type { Handler, TargetKind, Tool } from "../core/types.ts";
+import type { Handler, Tool } from "../core/types.ts";
 
-/** The handler for each kind of target. The proxy receives this table and knows no handler by name. */
-export type HandlerTable = Readonly<Record<TargetKind, Handler>>;
+/** The handlers by their key in a manifest's `target`. The pipeline receives this table and knows no kind by name. */
+export type HandlerTable = Readonly<Record<string, Handler>>;
 
 export interface Registry {
   /** Never refuses: only authenticated callers learn whether a tool exists. */
@@ -15,13 +15,12 @@ export interface Registry {
   list(): readonly RegisteredTool[];
 }
 
-/** @throws {ManifestError} when this build does not know the kind of target; an unknown target never counts as another kind */
-function targetKind({ name, target }: Tool): TargetKind {
-  if ("grpc" in target) return "grpc";
-  if ("cli" in target) return "cli";
-  if ("fs" in target) return "fs";
-  if ("handler" in target) return "inline";
-  throw new ManifestError(name, [{ field: "target", message: "is of no kind that this build has" }]);
+/** @throws {ManifestError} when the target is not of exactly one kind of this build; it never counts as another kind */
+function handlerOf({ name, target }: Tool, handlers: HandlerTable): Handler {
+  const [handler, another] = Object.entries(handlers).flatMap(([key, each]) => (key in target ? [each] : []));
+  if (handler !== undefined && another === undefined) return handler;
+  const message = `is not of one kind that this build has: ${Object.keys(handlers).join(", ")}`;
+  throw new ManifestError(name, [{ field: "target", message }]);
 }
 
 /** Alternative names under which a tool may be called. The tool is listed only under its own name. */
@@ -52,7 +51,7 @@ export function createRegistry(
       }
       registered.set(tool.name, {
         tool,
-        binding: handlers[targetKind(tool)].bind(tool),
+        binding: handlerOf(tool, handlers).bind(tool),
         outputPolicy: compilePolicy(tool.outputPolicy, tool.output),
         inputPolicy: compileInputPolicy(tool.inputPolicy, tool.input),
         scan: compileScan(tool.scan),

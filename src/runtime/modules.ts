@@ -4,6 +4,7 @@ import { postgresStore } from "../approvals/store/postgres-url.ts";
 import { sqliteStore } from "../approvals/store/sqlite.ts";
 import { type AuditExporter, lokiExporter, otlpExporter } from "../audit/export/collectors.ts";
 import { COMMANDS } from "../cli/commands.ts";
+import type { TargetKind } from "../core/target-kind.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import {
   jwksFileSource,
@@ -15,12 +16,20 @@ import {
 } from "../pipeline/identity/token-sources.ts";
 import { elevation, permissions } from "../pipeline/permission-engine.ts";
 import type { PolicyPoints } from "../pipeline/policy.ts";
+import { type CommandContext, command } from "../targets/command/kind.ts";
+import { type FilesContext, files } from "../targets/files/kind.ts";
+import { inline } from "../targets/function/kind.ts";
+import { type GrpcContext, grpc } from "../targets/grpc/kind.ts";
+
+/** What the kinds of targets of this build are opened with. */
+export type KindContext = GrpcContext & CommandContext & FilesContext;
 
 /**
  * What a build contains. Everything else is derived from these declarations. Endpoints and commands are imported when they are
  * needed: the library loads no HTTP code.
  */
 export interface Modules {
+  readonly targetKinds: readonly TargetKind<KindContext>[];
   readonly policyPoints: PolicyPoints;
   readonly approvalStores: readonly ApprovalStore[];
   readonly auditExporters: readonly AuditExporter[];
@@ -31,6 +40,12 @@ export interface Modules {
 }
 
 export const MODULES = {
+  targetKinds: [
+    grpc, //
+    command,
+    files,
+    inline,
+  ],
   policyPoints: {
     permissions,
     elevation,

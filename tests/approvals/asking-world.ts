@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineTool } from "../../src/core/define-tool.ts";
+import { defineTool } from "../../src/index.ts";
 import { AskingService, type CallExtras, type Loose, type Reply } from "../support/asking-service.ts";
 import { AGENTS_AUDIENCE } from "../support/tokens.ts";
 

@@ -2,10 +2,10 @@ import { z } from "zod";
 import { createRiskRules } from "../../src/approvals/risk.ts";
 import type { Approvals } from "../../src/approvals/types.ts";
 import type { EntryDraft } from "../../src/audit/entry.ts";
-import { defineTool } from "../../src/core/define-tool.ts";
 import { Refusal } from "../../src/core/errors.ts";
 import { mint, type Receipt } from "../../src/core/evidence.ts";
 import type { Classification } from "../../src/core/types.ts";
+import { defineTool } from "../../src/index.ts";
 import { createAdmission } from "../../src/pipeline/admission.ts";
 import type { Answer } from "../../src/pipeline/answer.ts";
 import { type ApprovalGate, createApprovalGate } from "../../src/pipeline/approval-gate.ts";
@@ -19,7 +19,7 @@ import { createProxy, type ToolProxy } from "../../src/pipeline/proxy.ts";
 import { createRegistry } from "../../src/pipeline/registry.ts";
 import { createWaitingRoom, type WaitingRoom } from "../../src/pipeline/waiting-room.ts";
 import { MODULES } from "../../src/runtime/modules.ts";
-import { inlineHandler } from "../../src/targets/function/handler.ts";
+import { inlineHandler } from "../../src/targets/function/kind.ts";
 import { type ApprovalWorld, createApprovalWorld, OPERATOR } from "../support/approvals.ts";
 import { agentsProfile, goodClaims, issueToken, makeSigningKey, NOW_SECONDS } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
@@ -82,7 +82,7 @@ export class MomentsRoad {
     });
     this.room = createWaitingRoom(store);
     const generation = {
-      registry: createRegistry([this.#tool(classification)], { inline: inlineHandler } as never, ({ name }) => name),
+      registry: createRegistry([this.#tool(classification)], { handler: inlineHandler }, ({ name }) => name),
       callers: {
         ...callers,
         recall: (authorization: string | undefined, door: Audience) => {

@@ -2,9 +2,9 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { z } from "zod";
 import { createRiskRules, type RiskAssessment, riskRuleProblems } from "../../src/approvals/risk.ts";
-import { defineTool } from "../../src/core/define-tool.ts";
 import { StartupError } from "../../src/core/errors.ts";
 import type { Classification, ExecutionPlan, Tool, ToolApproval } from "../../src/core/types.ts";
+import { defineTool } from "../../src/index.ts";
 
 function toolOf(classification: Classification, approval: ToolApproval = {}): Tool {
   return defineTool({

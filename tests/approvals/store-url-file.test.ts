@@ -3,8 +3,8 @@ import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openStore } from "../../src/runtime/composition/approvals.ts";
-import { ownPlaces } from "../../src/runtime/composition/workspace.ts";
 import { readConfig } from "../../src/runtime/config/config.ts";
+import { ownPlaces } from "../../src/runtime/config/own-paths.ts";
 import { MODULES } from "../../src/runtime/modules.ts";
 
 let folder: string;

@@ -5,6 +5,7 @@ import { visible } from "../../src/core/terminal-text.ts";
 import type { Json, Tool } from "../../src/core/types.ts";
 import { namesSecret } from "../../src/detection/sanitize-args.ts";
 import { filterSecrets } from "../../src/detection/secrets/secrets-filter.ts";
+import { inlineHandler } from "../../src/targets/function/kind.ts";
 
 const TOKEN = `ghp_${"aB3dE6gH9j".repeat(4).slice(0, 36)}`;
 const OTHER_TOKEN = `ghp_${"zY8xW5vU2t".repeat(4).slice(0, 36)}`;
@@ -23,6 +24,7 @@ function facts(input: unknown, more: Partial<ViewFacts> = {}): ViewFacts {
     tool,
     plan: { kind: "inline", input: input as Json },
     planDigest: "a".repeat(64),
+    binding: inlineHandler.bind(tool),
     input,
     requester: { issuer: "https://idp.example", subject: "agent-7", actors: [], session: undefined },
     reason: undefined,

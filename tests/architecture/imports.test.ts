@@ -14,24 +14,23 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "targets/function": ["core"],
   pipeline: ["core", "approvals", "audit", "detection"],
   // The list of what a build contains. `http` and `cli` are upwards: endpoints and commands are loaded by `import(…)` when needed.
-  "runtime/modules.ts": ["approvals", "audit", "pipeline", "http", "cli"],
+  "runtime/modules.ts": [
+    ...["core", "approvals", "audit", "pipeline", "http", "cli"],
+    ...["targets/command", "targets/files", "targets/grpc", "targets/function"],
+  ],
   "runtime/own-code.ts": [],
   "runtime/c-library.ts": ["core"],
   "runtime/config": ["core", "runtime/modules.ts"],
-  "runtime/platform": ["core", "runtime/config"],
   "runtime/manifests": ["core", "runtime/config", "index.ts"],
   "runtime/telemetry": ["core"],
   "runtime/log": ["core", "detection", "audit"],
   "runtime/reload": ["core", "audit", "pipeline", "runtime/config", "runtime/manifests", "runtime/composition"],
   "runtime/composition": [
-    ...["core", "runtime/config", "runtime/manifests", "runtime/own-code.ts", "runtime/platform", "runtime/reload"],
-    "runtime/modules.ts",
+    ...["core", "runtime/config", "runtime/manifests", "runtime/modules.ts", "runtime/own-code.ts", "runtime/reload"],
     ...["runtime/telemetry", "pipeline", "approvals", "audit", "detection"],
-    ...["targets/command", "targets/files", "targets/grpc", "targets/function"],
   ],
   "runtime/safe-tool-call.ts": [
-    ...["core", "approvals", "detection", "pipeline", "runtime/composition", "runtime/config"],
-    "runtime/modules.ts",
+    ...["core", "approvals", "detection", "pipeline", "runtime/composition", "runtime/config", "runtime/modules.ts"],
   ],
   http: ["core", "pipeline", "approvals", "audit", "runtime/reload"],
   cli: [
@@ -40,11 +39,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   "cli/development": ["core", "runtime/config"],
   "index.ts": [
-    "core",
-    "approvals",
-    "approvals/messages",
-    "targets/command",
-    "runtime/modules.ts",
+    ...["core", "approvals", "approvals/messages", "targets/command", "runtime/modules.ts"],
     "runtime/safe-tool-call.ts",
   ],
 };
@@ -55,8 +50,8 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   detection: ["libphonenumber-js/metadata.max.json"],
   approvals: ["jose", "unbash", "zod"],
   "approvals/messages": ["zod"],
-  "targets/command": ["unbash", "zod"],
-  "targets/grpc": ["@grpc/grpc-js", "protobufjs", "jose"],
+  "targets/command": ["unbash", "yaml", "zod"],
+  "targets/grpc": ["@grpc/grpc-js", "protobufjs", "jose", "zod"],
   "targets/files": ["re2js", "yaml", "zod"],
   pipeline: ["zod", "jose"],
   http: ["zod", "fastify", "prom-client"],
@@ -65,7 +60,6 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "cli/development": ["@grpc/grpc-js", "@grpc/proto-loader", "@peculiar/x509", "reflect-metadata", "jose"],
   "runtime/config": ["yaml", "zod"],
   "runtime/manifests": ["zod"],
-  "runtime/platform": ["yaml"],
   "runtime/telemetry": ["api", "core", "exporter-trace-otlp-http", "resources", "sdk-trace-base"].map(
     (name) => `@opentelemetry/${name}`,
   ),
@@ -96,10 +90,17 @@ test("every import is in the table", () => {
   expect(strangers).toEqual([]);
 });
 
-test("the list of modules loads nothing by itself", () => {
-  const [modules] = sources("src").filter(({ path }) => path === "src/runtime/modules.ts");
-  expect(modules?.code).not.toMatch(/^import (?!type )/m);
-  expect(modules?.code).toMatch(/import\(/);
+test("the packages of gRPC are loaded only with a system to call", () => {
+  const files = new Map(
+    sources("src").map((source) => {
+      const code = source.code.replace(/^import type [^;]*;/gm, "").replace(/\bimport\s*\(/g, "load(");
+      return [source.path, importsOf({ ...source, code })] as const;
+    }),
+  );
+  const reached = new Set(["src/index.ts", "src/cli/service.ts"]);
+  for (const file of reached) for (const name of files.get(file) ?? []) reached.add(name);
+  expect(reached.has("src/targets/grpc/kind.ts")).toBe(true);
+  expect([...reached].filter((name) => /^(?:@grpc\/|protobufjs|cockatiel)/.test(name))).toEqual([]);
 });
 
 test("development is reached by `stc` alone, and only when it is asked for", () => {

@@ -2,11 +2,13 @@ import { describe, expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { StartupError } from "../../src/core/errors.ts";
-import { readIssuers, readRepositories, resolveCommands } from "../../src/runtime/composition/files.ts";
+import { readIssuers } from "../../src/runtime/composition/files.ts";
 import type { Config } from "../../src/runtime/config/config.ts";
 import { readConfigFile } from "../../src/runtime/config/file.ts";
 import { MODULES } from "../../src/runtime/modules.ts";
 import { inspectRepository } from "../../src/targets/command/git-repository.ts";
+import { readRepositories, resolveCommands } from "../../src/targets/command/kind.ts";
+import { contextFor } from "../support/kinds.ts";
 import { makeSigningKey } from "../support/tokens.ts";
 import { temporaryDirectory } from "../targets/command/temporary-directory.ts";
 
@@ -202,7 +204,7 @@ describe("the files that are named", () => {
     ["/nonexistent/tool", "no program /nonexistent/tool was found"],
   ])("the command %p", (allowed, want) => {
     const problems: string[] = [];
-    resolveCommands(read(yaml({ commands: `commands: { allowed: ["${allowed}"] }` })), problems);
+    resolveCommands(contextFor(read(yaml({ commands: `commands: { allowed: ["${allowed}"] }` })), "cli", problems));
     expect(problems).toEqual([`commands.allowed[0]: ${want}`]);
   });
 
@@ -211,7 +213,9 @@ describe("the files that are named", () => {
     ["{ payments: ./gone }", "systems.git.repositories.payments: ./gone: there is no such directory"],
   ])("repositories %s", (repositories, want) => {
     const problems: string[] = [];
-    readRepositories(read(yaml({ systems: `systems: { git: { repositories: ${repositories} } }` })), problems);
+    readRepositories(
+      contextFor(read(yaml({ systems: `systems: { git: { repositories: ${repositories} } }` })), "cli", problems),
+    );
     expect(problems).toEqual([want]);
   });
 

@@ -1,16 +1,10 @@
 import { describe, expect, test } from "bun:test";
 import { z } from "zod";
-import {
-  cliCommand,
-  defineTool,
-  grpcMethod,
-  isTool,
-  isToolFactory,
-  type ToolConfig,
-} from "../../src/core/define-tool.ts";
+import { cliCommand, grpcMethod, isTool, isToolFactory } from "../../src/core/define-tool.ts";
 import { type Fault, ManifestError } from "../../src/core/errors.ts";
 import { freeText } from "../../src/core/schema/bounds.ts";
-import type { Tool } from "../../src/core/types.ts";
+import type { Tool, ToolConfig } from "../../src/core/types.ts";
+import { defineTool } from "../../src/index.ts";
 
 const SOUND = {
   name: "look_up",

@@ -54,21 +54,4 @@ export const MEANINGS: Readonly<Record<string, string>> = {
   "limits.concurrentCallsPerCallerMax":
     "Calls of one caller that may run at once; beyond it they are refused with RATE_LIMITED.",
   "log.level": "Level of the operational log on standard output. The audit has no level.",
-  "systems.<grpc>.endpoint": "Address as `host:port`.",
-  "systems.<grpc>.metadata": "Metadata sent with every call.",
-  "systems.<grpc>.messageBytesMax": "Largest answer.",
-  "systems.<grpc>.tls.rootCert": "File with the trusted root certificates, PEM.",
-  "systems.<grpc>.tls.clientCert":
-    "File with the client certificate, PEM. A changed file is used without interruption.",
-  "systems.<grpc>.tls.clientKey": "File with the private key of the client certificate, PEM.",
-  "systems.<grpc>.keepalive.timeoutMs": "Time for the answer to a ping.",
-  "systems.kubernetes.kubeconfig": "File that names the cluster and the user.",
-  "systems.kubernetes.namespaces": "Namespaces that tools may read.",
-  "systems.loki.address": "URL of Loki's API.",
-  "systems.loki.namespaces": "Namespaces whose logs tools may query.",
-  "systems.loki.bearerTokenFile": "File with a token for Loki, read by the command.",
-  "systems.argocd.server": "Address as `host` or `host:port`.",
-  "systems.argocd.applications": "Applications that tools may read.",
-  "systems.argocd.grpcWeb": "Set this when a proxy in front of Argo CD needs gRPC-Web.",
-  "systems.argocd.rootCert": "File with the trusted root certificates, PEM.",
 };

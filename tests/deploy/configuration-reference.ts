@@ -2,8 +2,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { configSchema, environmentOverrides } from "../../src/runtime/config/config.ts";
-import { grpcSystem } from "../../src/runtime/config/grpc.ts";
-import { PLATFORM_SYSTEMS } from "../../src/runtime/config/platform.ts";
+import { MODULES } from "../../src/runtime/modules.ts";
 import { MEANINGS } from "./configuration-meanings.ts";
 import { PROJECT } from "./documents.ts";
 
@@ -17,11 +16,11 @@ const END = "<!-- end -->";
 
 /** What `z.toJSONSchema` says of a value. */
 interface Shape {
+  readonly description?: string;
   readonly type?: string;
   readonly enum?: readonly unknown[];
   readonly const?: unknown;
   readonly default?: unknown;
-  readonly description?: string;
   readonly minimum?: number;
   readonly maximum?: number;
   readonly properties?: Readonly<Record<string, Shape>>;
@@ -38,13 +37,19 @@ interface Row {
   readonly says: string;
 }
 
-/** Where each section's keys and their comments stand. */
-const SECTIONS: readonly { readonly at: string; readonly schema: z.ZodType; readonly file: string }[] = [
-  { at: "", schema: configSchema, file: "config" },
-  { at: "systems.<grpc>", schema: grpcSystem, file: "grpc" },
-  { at: "systems.kubernetes", schema: PLATFORM_SYSTEMS.kubernetes, file: "platform" },
-  { at: "systems.loki", schema: PLATFORM_SYSTEMS.loki, file: "platform" },
-  { at: "systems.argocd", schema: PLATFORM_SYSTEMS.argocd, file: "platform" },
+/** The tables and their headings: the configuration itself, then the entries under `systems` of each kind of target. */
+const SECTIONS: readonly { readonly at: string; readonly title?: string; readonly schema: z.ZodType }[] = [
+  { at: "", schema: configSchema },
+  ...MODULES.targetKinds.flatMap(({ name, systems: { schema, named = {} } = {} }) => [
+    ...(schema === undefined
+      ? []
+      : [{ at: `systems.<${name}>`, title: `\`systems.<name>\`, kind \`${name}\``, schema }]),
+    ...Object.entries(named).map(([system, entry]) => ({
+      at: `systems.${system}`,
+      title: `\`systems.${system}\``,
+      schema: entry,
+    })),
+  ]),
 ];
 /** Keys whose schema stands in a file of its own. */
 const FILES: Readonly<Record<string, string>> = {
@@ -61,13 +66,12 @@ const FILES: Readonly<Record<string, string>> = {
 };
 
 export function configurationReference(): string {
-  const tables = SECTIONS.map(({ at, schema, file }) => {
+  const tables = SECTIONS.map(({ at, title, schema }) => {
     const shape = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" }) as Shape;
-    const rows = rowsOf(shape, at, file);
+    const rows = rowsOf(shape, at, "config");
     const lines = rows.map(({ key, value, fallback, says }) => `| \`${key}\` | ${value} | ${fallback} | ${says} |`);
-    const title =
-      at === "" ? [] : [`#### \`${at.replace("<grpc>", "<name>")}\`${at.endsWith(">") ? ", a gRPC service" : ""}`, ""];
-    return [...title, "| key | value | default | says |", "|---|---|---|---|", ...lines].join("\n");
+    const heading = title === undefined ? [] : [`#### ${title}`, ""];
+    return [...heading, "| key | value | default | says |", "|---|---|---|---|", ...lines].join("\n");
   });
   const overrides = environmentOverrides.map(({ variable, path }) => `| \`${variable}\` | \`${path.join(".")}\` |`);
   return [...tables, ["| variable | is written over |", "|---|---|", ...overrides].join("\n")].join("\n\n");
@@ -90,9 +94,7 @@ function rowsOf(shape: Shape, at: string, file: string): readonly Row[] {
     const below = item?.properties !== undefined ? { shape: item, at: `${key}[]` } : { shape: inner, at: key };
     if (below.shape.properties !== undefined) return rowsOf(below.shape, below.at, source);
     const fallback = fallbackOf(inner, shape.required?.includes(name) === true);
-    return [
-      { key, value: kindOf(inner, name), fallback, says: meaningOf(key, { source, described: inner.description }) },
-    ];
+    return [{ key, value: kindOf(inner, name), fallback, says: meaningOf(inner, key, source) }];
   });
 }
 
@@ -131,17 +133,11 @@ function unitOf(name: string): string {
   return UNITS.find(([suffix]) => suffix.test(name))?.[1] ?? "";
 }
 
-interface Words {
-  readonly source: string;
-  /** The schema's own description. */
-  readonly described: string | undefined;
-}
-
-/** The schema's description or its comment, else the table's words. */
-function meaningOf(key: string, { source, described }: Words): string {
+/** The schema's description, the table's words, or the comment in the schema's file. */
+function meaningOf({ description }: Shape, key: string, file: string): string {
   const path = key.split(".");
   const block = (path.at(-2) ?? "").replace("[]", "");
-  const words = MEANINGS[key] ?? described ?? commentsOf(source).get(`${block} ${path.at(-1)}`) ?? "";
+  const words = description ?? MEANINGS[key] ?? commentsOf(file).get(`${block} ${path.at(-1)}`) ?? "";
   return words.replaceAll("|", "\\|");
 }
 
@@ -172,8 +168,6 @@ const BLOCKS: Readonly<Record<string, string>> = {
   required: "require",
   stage: "stages",
   subject: "subjects",
-  shape: "<grpc>",
-  contract: "<grpc>",
 };
 
 function plain(comment: string): string {

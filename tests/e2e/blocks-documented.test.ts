@@ -3,8 +3,8 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, 
 import { join } from "node:path";
 import { parse } from "yaml";
 import { z } from "zod";
-import { defineTool } from "../../src/core/define-tool.ts";
 import { parseFieldPattern } from "../../src/core/policy/field-path.ts";
+import { defineTool } from "../../src/index.ts";
 import { readConfig } from "../../src/runtime/config/config.ts";
 import { BLOCKS, type Block, blockNamed, PAGES } from "../support/documented.ts";
 import { run } from "../support/stc.ts";

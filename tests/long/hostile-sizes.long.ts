@@ -10,6 +10,7 @@ import { namedFiles } from "../../src/targets/command/shell.ts";
 import { readIgnoreRules } from "../../src/targets/files/gitignore.ts";
 import { compilePattern } from "../../src/targets/files/search.ts";
 import { unifiedDiff } from "../../src/targets/files/write-plan.ts";
+import { inlineHandler } from "../../src/targets/function/kind.ts";
 import { timesAsLong } from "../support/processor-time.ts";
 
 const TIMEOUT_MS = 120_000;
@@ -20,9 +21,11 @@ const table = (count: number, entry: (at: number) => readonly [string, Json]): J
   Object.fromEntries(Array.from({ length: count }, (_, at) => entry(at)));
 
 function shown(input: Json): unknown {
-  const tool = { name: "x", description: "x", classification: "write", category: "write", approval: {} };
+  const said = { name: "x", description: "x", classification: "write", category: "write", approval: {} };
+  const tool = { ...said, target: { system: "inline" } } as unknown as Tool;
   return renderView({
-    tool: { ...tool, target: { system: "inline" } } as unknown as Tool,
+    tool,
+    binding: inlineHandler.bind(tool),
     plan: { kind: "inline", input },
     planDigest: "",
     input,

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { z } from "zod";
-import { defineTool } from "../../src/core/define-tool.ts";
 import { CUT_MARGIN_BYTES, PartialAnswer, textWithin } from "../../src/core/partial-answer.ts";
 import { compilePolicy } from "../../src/core/policy/output-policy.ts";
 import { compileScan } from "../../src/core/policy/scan-policy.ts";
 import type { Json, Tool } from "../../src/core/types.ts";
+import { defineTool } from "../../src/index.ts";
 import { fit, release } from "../../src/pipeline/output-filter.ts";
 import { filler } from "../detection/secret-examples.ts";
 

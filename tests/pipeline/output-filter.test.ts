@@ -1,10 +1,10 @@
 import { describe, expect, test } from "bun:test";
 import { z } from "zod";
-import { defineTool } from "../../src/core/define-tool.ts";
 import { Refusal } from "../../src/core/errors.ts";
 import { compilePolicy } from "../../src/core/policy/output-policy.ts";
 import { compileScan } from "../../src/core/policy/scan-policy.ts";
 import type { Tool } from "../../src/core/types.ts";
+import { defineTool } from "../../src/index.ts";
 import { release } from "../../src/pipeline/output-filter.ts";
 
 const PLANTED = "planted-secret-text";

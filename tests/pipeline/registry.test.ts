@@ -1,15 +1,15 @@
 import { expect, test } from "bun:test";
 import { z } from "zod";
-import { defineTool } from "../../src/core/define-tool.ts";
 import { ManifestError } from "../../src/core/errors.ts";
 import type { Handler, Tool } from "../../src/core/types.ts";
+import { defineTool } from "../../src/index.ts";
 import { createRegistry } from "../../src/pipeline/registry.ts";
 
 const handler: Handler = {
   bind: () => ({ plan: () => ({ kind: "inline" }), run: async () => ({}) }),
   close: async () => {},
 };
-const HANDLERS = { grpc: handler, cli: handler, fs: handler, inline: handler };
+const HANDLERS = { grpc: handler, cli: handler, fs: handler, handler };
 
 const tool = defineTool({
   name: "look",
@@ -22,8 +22,11 @@ const tool = defineTool({
   outputPolicy: {},
 });
 
-test("a tool whose target is of no known kind is refused, and is no function either", () => {
-  const unknown = { ...tool, name: "dive", target: { system: "sea", submarine: {} } } as unknown as Tool;
+test.each([
+  ["no known kind", { submarine: {} }],
+  ["two kinds", { grpc: {}, cli: {} }],
+])("a tool whose target is of %s is refused, and never counts as another kind", (_title, target) => {
+  const unknown = { ...tool, name: "dive", target: { system: "sea", ...target } } as unknown as Tool;
   let thrown: unknown;
   try {
     createRegistry([tool, unknown], HANDLERS, () => "");

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import { z } from "zod";
-import { defineTool } from "../../src/core/define-tool.ts";
 import { Refusal } from "../../src/core/errors.ts";
 import type { Tool } from "../../src/core/types.ts";
+import { defineTool } from "../../src/index.ts";
 import { parseInput } from "../../src/pipeline/schema-validator.ts";
 
 /** Its sides do not meet where the number came as text: Zod throws. */

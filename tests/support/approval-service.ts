@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { defineTool } from "../../src/core/define-tool.ts";
+import { defineTool } from "../../src/index.ts";
 import { AskingService, type CallExtras, type Reply } from "./asking-service.ts";
 
 /** What the tools did, in order. */

@@ -6,9 +6,9 @@ import { hint } from "../nearest.ts";
 import { unmatchedPatterns } from "../policy/output-policy.ts";
 import { releaseFaults } from "../policy/policy-faults.ts";
 import { SCAN_LEVELS } from "../policy/scan-policy.ts";
-import { unboundedStrings } from "../schema/bounds.ts";
 import { jsonSchemaFaults } from "../schema/json-schema-faults.ts";
 import { boundPatterns } from "../schema/linear-patterns.ts";
+import { aimOf, type DeclaredKind, targetFaults } from "../target-kind.ts";
 import { inputJsonSchema } from "../tool-formats.ts";
 import type { OutputPolicy } from "../types.ts";
 import {
@@ -22,9 +22,8 @@ import {
   unless,
   wholeNumber,
 } from "./checks.ts";
-import { target } from "./target.ts";
 
-type Check = (manifest: Unread) => readonly Fault[];
+type Check = (manifest: Unread, kinds: readonly DeclaredKind[]) => readonly Fault[];
 
 const NAME = /^[a-z][a-z0-9_]{0,63}$/;
 const PERMISSION = /^[\x21-\x7e]{1,128}$/;
@@ -38,10 +37,10 @@ const DESCRIPTION_CHARACTERS_MAX = 4_096;
 const OPERATOR_PERMISSIONS = /^(approvals|audit|modes|grants|metrics|service):/;
 
 /** Returns all errors in a manifest, each with its field. Empty: the tool may load. */
-export function manifestFaults(manifest: unknown): readonly Fault[] {
+export function manifestFaults(manifest: unknown, kinds: readonly DeclaredKind[]): readonly Fault[] {
   if (typeof manifest !== "object" || manifest === null) return [{ field: "(manifest)", message: "must be an object" }];
   const unread = manifest as Unread;
-  const faults = CHECKS.flatMap((check) => check(unread));
+  const faults = CHECKS.flatMap((check) => check(unread, kinds));
   // Schemas are visited, and examples run, only when the parts that they consist of are valid.
   if (faults.length > 0) return faults;
   // Patterns come first: some of the later checks run the schemas on texts.
@@ -49,7 +48,7 @@ export function manifestFaults(manifest: unknown): readonly Fault[] {
     ...boundPatterns("input", unread["input"] as z.ZodType),
     ...boundPatterns("output", unread["output"] as z.ZodType),
   ];
-  return unbounded.length > 0 ? unbounded : DEEP_CHECKS.flatMap((check) => check(unread));
+  return unbounded.length > 0 ? unbounded : DEEP_CHECKS.flatMap((check) => check(unread, kinds));
 }
 
 const KEYS = new Set(
@@ -80,7 +79,7 @@ const CHECKS: readonly Check[] = [
   outputPolicyShape,
   inputPolicyShape,
   scanShape,
-  target,
+  targetFaults,
   approvalFaults,
   errors,
   ({ timeoutMs }) =>
@@ -100,24 +99,19 @@ const DEEP_CHECKS: readonly Check[] = [
   outputPolicyFaults,
   ({ inputPolicy, input }) => (inputPolicy === undefined ? [] : policyFaults("inputPolicy", inputPolicy, input)),
   ({ scan, output }) => (scan === undefined ? [] : policyFaults("scan", scan, output)),
-  ({ target: aimed, input }) =>
-    isTable(aimed) && "cli" in aimed
-      ? unboundedStrings(input as z.ZodType).map(({ field, message }) => ({
-          field: field === "" ? "input" : `input.${field}`,
-          message,
-        }))
-      : [],
+  (manifest, kinds) => aimOf(manifest, kinds)?.kind.checkInput?.(manifest["input"] as z.ZodType) ?? [],
   examples,
 ];
 
-function errors({ errors: declared, target: aimed }: Unread): readonly Fault[] {
+function errors(manifest: Unread, kinds: readonly DeclaredKind[]): readonly Fault[] {
+  const { errors: declared } = manifest;
   if (declared === undefined || declared === "withheld") return [];
   if (declared !== "filtered") return [{ field: "errors", message: "must be withheld or filtered" }];
-  const speaks = isTable(aimed) && ("grpc" in aimed || (isTable(aimed["cli"]) && !("shell" in aimed["cli"])));
+  const aimed = aimOf(manifest, kinds);
   return unless(
-    speaks,
+    aimed?.kind.hasErrorText?.(aimed.part) === true,
     "errors",
-    "filtered is for gRPC methods and commands: nothing else has words of its own to filter",
+    "filtered is for targets that fail with a text of their own, such as gRPC methods and commands",
   );
 }
 
@@ -132,14 +126,12 @@ function outputPolicyFaults({ outputPolicy, output }: Unread): readonly Fault[] 
   }
 }
 
-function category({ category: declared, classification, target: aimed, handler }: Unread): readonly Fault[] {
+function category(manifest: Unread, kinds: readonly DeclaredKind[]): readonly Fault[] {
+  const { category: declared, classification } = manifest;
   if (declared === undefined) {
-    const inline = handler !== undefined || (isTable(aimed) && "handler" in aimed);
-    return unless(
-      !inline || classification === "read",
-      "category",
-      "must be declared by an inline tool that is not read",
-    );
+    const kind = aimOf(manifest, kinds)?.kind;
+    const isDecided = kind === undefined || kind.category(classification === "read") !== undefined;
+    return unless(isDecided, "category", `must be declared: with ${kind?.key}, a tool that is not read has none`);
   }
   if (!oneOf(CATEGORIES, declared)) {
     return [{ field: "category", message: "must be read, write, command, network or ask" }];

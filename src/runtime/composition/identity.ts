@@ -4,8 +4,8 @@ import { errorText, systemCode } from "../../core/error-text.ts";
 import type { CallerContextOptions } from "../../pipeline/caller-context.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
+import { watchFiles } from "../config/watched-files.ts";
 import { type RevocationEvent, RevocationFile } from "./revocation-file.ts";
-import { watchFiles } from "./watched-files.ts";
 
 /** The callers and credentials defined outside the issuers' profiles. */
 export interface IdentityParts {

@@ -1,7 +1,7 @@
 import type { AuditLog } from "../../audit/audit-log.ts";
 import { StartupError } from "../../core/errors.ts";
+import type { CertificateEvent } from "../../core/target-kind.ts";
 import { filterSecrets } from "../../detection/secrets/secrets-filter.ts";
-import type { CertificateEvent } from "../../targets/grpc/handler.ts";
 import type { Config } from "../config/config.ts";
 import { isPipe } from "../config/plain-file.ts";
 import type { Fingerprint } from "../reload/fingerprints.ts";
@@ -100,7 +100,7 @@ function followFiles(followed: Parts, { generations, journal, clock, ...listener
       if (isInUse()) listeners.onRevocations?.(event);
     },
   });
-  followed.grpc.watch({
+  followed.targets.watch({
     now: clock,
     report: (event) => {
       if (!isInUse()) return;

@@ -1,7 +1,7 @@
 import { readFileSync, statSync } from "node:fs";
 import { systemCode } from "../../core/error-text.ts";
 import { REVOCATION_BYTES_MAX, type RevocationList, readRevocations } from "../../pipeline/identity/revocations.ts";
-import { watchFiles } from "./watched-files.ts";
+import { watchFiles } from "../config/watched-files.ts";
 
 /** The state of the revocation list, for operators. */
 export interface RevocationState {

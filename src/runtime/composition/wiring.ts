@@ -5,6 +5,7 @@ import type { AuditLog } from "../../audit/audit-log.ts";
 import type { EntryDraft } from "../../audit/entry.ts";
 import type { JournalLine } from "../../audit/journal/journal.ts";
 import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
+import type { CertificateEvent } from "../../core/target-kind.ts";
 import type { Admission } from "../../pipeline/admission.ts";
 import type { CallRecordLog } from "../../pipeline/call-record.ts";
 import type { CallerContext } from "../../pipeline/caller-context.ts";
@@ -12,7 +13,6 @@ import { createExecutor } from "../../pipeline/executor.ts";
 import { createProxy, type ToolProxy } from "../../pipeline/proxy.ts";
 import type { Registry } from "../../pipeline/registry.ts";
 import { createWaitingRoom, type WaitingRoom } from "../../pipeline/waiting-room.ts";
-import type { CertificateEvent, GrpcHandler } from "../../targets/grpc/handler.ts";
 import type { Config } from "../config/config.ts";
 import { MODULES, type Modules } from "../modules.ts";
 import { type Fingerprint, printOf } from "../reload/fingerprints.ts";
@@ -21,15 +21,14 @@ import type { ConfigurationState, ReloadAsker, ReloadEvent, Reloaded } from "../
 import { openStore } from "./approvals.ts";
 import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts";
 import { auditState, intend, openAudit } from "./audit.ts";
-import type { ConfinementShown } from "./confinement.ts";
 import { startExports } from "./exports.ts";
 import { openLimits } from "./limits.ts";
 import { openRecording, type Recording } from "./recording.ts";
 import { startReloading } from "./reloading.ts";
 import type { RevocationEvent, RevocationState } from "./revocation-file.ts";
 import { joinGeneration } from "./snapshot.ts";
+import type { Targets } from "./targets.ts";
 import { startTracing, type Tracing } from "./telemetry.ts";
-import type { Workspace } from "./workspace.ts";
 
 export type { Parts, Reloaded };
 
@@ -75,15 +74,14 @@ export interface Service {
   readonly exports: ReturnType<typeof startExports>["states"];
   /** Returns the number of spans lost since the start. */
   readonly droppedSpans: () => number;
-  readonly channels: GrpcHandler["states"];
-  readonly systems: GrpcHandler["status"];
-  readonly certificates: GrpcHandler["certificates"];
+  /** Returns the targets of the current configuration. */
+  readonly targets: () => Targets;
+  /** Returns the open connections, those of replaced configurations included. */
+  readonly channels: Targets["channels"];
   /** Returns the state of the configuration in use and of the last refusal. */
   readonly configuration: () => ConfigurationState | undefined;
   /** Adopts changes, as a whole or not at all. Undefined when nothing can be read again. */
   readonly reload: ((by: ReloadAsker) => Promise<Reloaded>) | undefined;
-  /** Returns the confinement of the current tools' commands. */
-  readonly confinement: () => ConfinementShown | undefined;
   /** The settings of the listeners. */
   readonly doors: Parts["doors"];
   /** Returns the state of the revocation list; undefined when there is none. */
@@ -92,8 +90,6 @@ export interface Service {
   readonly authorizationServers: () => readonly string[];
   /** Tools whose target is not configured, with the reason. */
   readonly notRegistered: readonly string[];
-  /** The mechanism that confines file tools to their mounts; undefined when there are no mounts. */
-  readonly fileConfinement: Workspace["confinement"];
   /** Stops admitting and reloading; calls that wait for an approver get their 202. */
   drain(): void;
   /** Stops admitting, waits up to `graceMs` for running calls, ends the rest and closes the audit. */
@@ -174,17 +170,14 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     checkpointKey: parts.checkpointKey && createPublicKey(parts.checkpointKey),
     exports: () => exporters.states(),
     droppedSpans: () => tracing.dropped(),
-    channels: () => generations.all().flatMap(({ parts: { grpc } }) => grpc.states()),
-    systems: () => generations.current().parts.grpc.status(),
-    certificates: () => generations.current().parts.grpc.certificates(),
+    targets: () => generations.current().parts.targets,
+    channels: () => generations.all().flatMap(({ parts: { targets } }) => targets.channels()),
     configuration: () => reloading.state(),
     reload: reloading.reload,
-    confinement: () => generations.current().parts.confinement,
     doors: parts.doors,
     revocations: () => generations.current().parts.identity.revocations?.state(),
     authorizationServers: () => generations.current().parts.identity.authorizationServers,
     notRegistered: parts.loaded.notRegistered,
-    fileConfinement: parts.workspace.confinement,
     drain,
     close: (graceMs) => {
       drain();

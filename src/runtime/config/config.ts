@@ -2,13 +2,13 @@ import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
 import { collectorFaults } from "../../core/collector-url.ts";
 import { StartupError } from "../../core/errors.ts";
+import { isTable } from "../../core/json.ts";
+import type { DeclaredKind } from "../../core/target-kind.ts";
 import { MODULES, type Modules } from "../modules.ts";
 import { approvals } from "./approvals.ts";
 import { auditExport } from "./export.ts";
 import { configFaults, configMessage, fieldOf } from "./faults.ts";
-import { GRPC_SIGNS, type GrpcSystemConfig, grpcSystem } from "./grpc.ts";
 import { jwt, withIssuerList } from "./jwt.ts";
-import { PLATFORM_SYSTEMS } from "./platform.ts";
 import { checkDoors, doors } from "./tls.ts";
 import { commands, workspace } from "./workspace.ts";
 
@@ -72,33 +72,76 @@ const audit = (exporters: Modules["auditExporters"]) =>
     retentionDays: z.int().min(1).max(36_500).optional(),
   });
 
-/**
- * A system's closed lists by name: repositories map to directories, other lists are plain. Keys with other values are settings.
- */
-const listSystem = z.record(name, z.union([z.record(name, text), z.array(name), text, z.boolean()]));
+/** One entry under `systems`: of a kind of target, with the kind's keys, or lists and settings that manifests name. */
+export type SystemConfig = Readonly<Record<string, unknown>>;
 
-const systems = z
-  .record(name, z.unknown())
-  .default({})
-  .transform((declared, context) => {
-    const read: Record<string, SystemConfig> = {};
-    for (const [system, value] of Object.entries(declared)) {
-      const parsed = systemSchema(system, value).safeParse(value ?? {}, { error: configMessage });
-      if (parsed.success) read[system] = parsed.data as SystemConfig;
-      for (const issue of parsed.error?.issues ?? []) {
-        context.issues.push({ ...issue, input: value, path: [system, ...issue.path] } as z.core.$ZodRawIssue);
+/** Returns the schema of `systems`: every entry is of one kind, or holds lists and settings. */
+function systemsOf(kinds: readonly DeclaredKind[]) {
+  const known = kinds.flatMap(({ name: kind, systems: entries }) =>
+    entries?.keys === undefined ? [] : [`${kind} (${entries.keys.join(", ")})`],
+  );
+  const expected = `must be text, true or false, a list of names, or names with directories; keys with other values belong to a kind of system: ${known.join("; ")}`;
+  /** Repositories map to directories, other lists are plain. Keys with other values are settings. */
+  const lists = z.record(name, z.union([z.record(name, text), z.array(name), text, z.boolean()], expected));
+  return z
+    .record(name, z.unknown())
+    .default({})
+    .transform((declared, context) => {
+      const read: Record<string, SystemConfig> = {};
+      for (const [system, value] of Object.entries(declared)) {
+        const [claim, another] = claimsOf(system, value, kinds);
+        if (claim !== undefined && another !== undefined) {
+          const message = `has keys of the kinds ${claim.kind.name} and ${another.kind.name}: a system is of one kind`;
+          context.issues.push({ code: "custom", message, input: value, path: [system] });
+          continue;
+        }
+        const parsed = (claim?.schema ?? lists).safeParse(value ?? {}, { error: configMessage });
+        if (parsed.success) read[system] = parsed.data as SystemConfig;
+        for (const issue of parsed.error?.issues ?? []) {
+          const message = claim === undefined ? issue.message : withKind(issue, claim.kind);
+          context.issues.push({
+            ...issue,
+            message,
+            input: value,
+            path: [system, ...issue.path],
+          } as z.core.$ZodRawIssue);
+        }
       }
-    }
-    return read;
-  });
+      return read;
+    });
+}
 
-function systemSchema(system: string, value: unknown): z.ZodType {
-  const isDeclared = (key: string): boolean => typeof value === "object" && value !== null && key in value;
-  const platform = Object.hasOwn(PLATFORM_SYSTEMS, system)
-    ? PLATFORM_SYSTEMS[system as keyof typeof PLATFORM_SYSTEMS]
-    : undefined;
-  if (platform !== undefined && !isDeclared("endpoint")) return platform;
-  return GRPC_SIGNS.some(isDeclared) ? grpcSystem : listSystem;
+interface Claim {
+  readonly kind: DeclaredKind;
+  readonly schema: z.ZodType;
+}
+
+/** Returns the kinds that an entry has keys of; if none, the kind that the entry's name belongs to. */
+function claimsOf(system: string, entry: unknown, kinds: readonly DeclaredKind[]): readonly Claim[] {
+  const has = (key: string): boolean => isTable(entry) && key in entry;
+  const byKey = kinds.flatMap((kind) => {
+    const { keys = [], schema } = kind.systems ?? {};
+    return schema !== undefined && keys.some(has) ? [{ kind, schema }] : [];
+  });
+  if (byKey.length > 0) return byKey;
+  return kinds.flatMap((kind) => {
+    const schema = new Map(Object.entries(kind.systems?.named ?? {})).get(system);
+    return schema === undefined ? [] : [{ kind, schema }];
+  });
+}
+
+/** Says of an unknown key to which kind the known ones belong. */
+function withKind({ code, path, message }: z.core.$ZodIssue, { name: kind }: DeclaredKind): string {
+  return code !== "unrecognized_keys" || path.length > 0 ? message : message.replaceAll(/$/gm, ` (kind ${kind})`);
+}
+
+/** Returns the entries under `systems` that are of a kind, given all kinds of the build. */
+export function entriesOf(
+  { systems }: Pick<Config, "systems">,
+  kind: DeclaredKind,
+  kinds: readonly DeclaredKind[],
+): ReadonlyMap<string, SystemConfig> {
+  return new Map(Object.entries(systems).filter(([name, entry]) => claimsOf(name, entry, kinds)[0]?.kind === kind));
 }
 
 /**
@@ -261,7 +304,7 @@ const sections = (modules: Modules) =>
     tools: z.array(z.unknown()).min(1),
     audit: audit(modules.auditExporters),
     jwt: jwt(modules.tokenSources),
-    systems,
+    systems: systemsOf(modules.targetKinds),
     commands,
     workspace,
     approvals: approvals(modules.approvalStores),
@@ -273,8 +316,8 @@ const sections = (modules: Modules) =>
   });
 
 /**
- * The schema of the whole configuration. An assertion about a caller must never come back as a caller's own token, so the two
- * need different issuers and types.
+ * Returns the schema of the whole configuration. An assertion about a caller must never come back as a caller's own token, so
+ * the two need different issuers and types.
  */
 const schemaOf = (modules: Modules) =>
   sections(modules).superRefine(({ assertion: own, jwt: { issuers } }, context) => {
@@ -298,11 +341,6 @@ const schemaOf = (modules: Modules) =>
 
 /** The schema of a build without modules of its own. */
 export const configSchema = schemaOf(MODULES);
-
-export type { GrpcSystemConfig };
-
-type ListSystemConfig = z.output<typeof listSystem>;
-export type SystemConfig = GrpcSystemConfig | ListSystemConfig;
 
 /** The configuration, read once and frozen. `tools` holds paths; in the library, also the tools themselves. */
 export interface Config extends Readonly<z.output<typeof configSchema>> {
@@ -379,10 +417,6 @@ export function readServer(written: unknown, { environment, origin }: ReadOption
 /** Returns the absolute path of a path in the configuration. */
 export function pathFrom(config: Pick<Config, "folder">, path: string): string {
   return isAbsolute(path) ? path : resolve(config.folder, path);
-}
-
-export function isGrpcSystem(system: SystemConfig | undefined): system is GrpcSystemConfig {
-  return system !== undefined && typeof system["messageBytesMax"] === "number";
 }
 
 function withOverrides(written: unknown, environment: Environment, sources: Modules["tokenSources"]): unknown {

@@ -16,9 +16,13 @@ export function processEnvironment(): Environment {
  *
  * @throws {StartupError} with every error, each with file and field
  */
-export function readConfigFile(path: string, environment: Environment): Config {
+export function readConfigFile(
+  path: string,
+  environment: Environment,
+  modules?: Parameters<typeof readConfig>[2],
+): Config {
   const file = resolve(path);
-  return readConfig(readWritten(file), { folder: dirname(file), environment, origin: file });
+  return readConfig(readWritten(file), { folder: dirname(file), environment, origin: file }, modules);
 }
 
 /**

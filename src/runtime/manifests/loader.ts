@@ -2,19 +2,13 @@ import { existsSync, readdirSync, realpathSync, statSync } from "node:fs";
 import { basename, dirname, join, relative } from "node:path";
 import * as zod from "zod";
 import { z } from "zod";
-import {
-  brokenTool,
-  defineToolInFile,
-  isTool,
-  isToolFactory,
-  type ToolConfig,
-  type ToolFactory,
-} from "../../core/define-tool.ts";
+import { type DefineTool, definedInFile, isTool, isToolFactory, refusedManifest } from "../../core/define-tool.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
-import { ManifestError } from "../../core/errors.ts";
+import { ManifestError, NotRegistered } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
+import type { Offers } from "../../core/target-kind.ts";
 import { givenWithin } from "../../core/time-limits.ts";
-import type { Tool } from "../../core/types.ts";
+import type { Tool, ToolConfig } from "../../core/types.ts";
 import { type Config, pathFrom, type SystemConfig } from "../config/config.ts";
 import { importFresh, settleModules } from "./modules.ts";
 import { type LoadedTools, Sources } from "./sources.ts";
@@ -22,25 +16,19 @@ import { type LoadedTools, Sources } from "./sources.ts";
 const FILES_MAX = 10_000;
 const DEPTH_MAX = 16;
 
-/** A git repository that the configuration names, after a successful inspection. Paths are absolute, links resolved. */
-export interface Repository {
-  readonly directory: string;
-  readonly gitDirectory: string;
+/** What the kinds of targets of a build give to the manifests that are loaded for it. */
+export interface Offered {
+  readonly offers: Partial<Offers>;
+  /** Declares the tools with these kinds. */
+  readonly define: DefineTool;
 }
-
-/** Thrown when a list that a manifest needs is empty or missing, so that its tool would have no target. */
-class NothingToReach extends Error {}
 
 /**
  * Loads every tool that the configuration names: each exported tool of each `*.ts` at or below the paths, and tools given as
- * values. One broken manifest does not hide problems of the next. `filesFault` says why no file tool can work here.
+ * values. One broken manifest does not hide problems of the next.
  */
-export async function loadTools(
-  config: Config,
-  repositories: ReadonlyMap<string, Repository>,
-  filesFault?: string,
-): Promise<LoadedTools> {
-  const load = new Load(toolConfig(config, repositories, filesFault), config);
+export async function loadTools(config: Config, { offers, define }: Offered): Promise<LoadedTools> {
+  const load = new Load({ ...toolConfig(config), ...offers }, define, config);
   for (const [index, source] of config.tools.entries()) {
     if (typeof source === "string") await load.path(pathFrom(config, source), `tools[${index}]`);
     else load.value(source, undefined, `tools[${index}]`);
@@ -61,11 +49,13 @@ class Load implements LoadedTools {
   #met = 0;
   readonly #names = new Map<string, string>();
   readonly #toolConfig: ToolConfig;
+  readonly #define: DefineTool;
   readonly #folder: string;
   readonly #timeoutMs: number;
 
-  constructor(offered: ToolConfig, { folder, reload }: Config) {
+  constructor(offered: ToolConfig, define: DefineTool, { folder, reload }: Config) {
     this.#toolConfig = offered;
+    this.#define = define;
     this.#folder = folder;
     this.#timeoutMs = reload.importTimeoutMs;
   }
@@ -97,18 +87,18 @@ class Load implements LoadedTools {
   }
 
   value(value: unknown, file: string | undefined, field: string): void {
-    if (isTool(value) || isToolFactory(value)) this.#met += 1;
+    const refused = refusedManifest(value);
+    if (isTool(value) || isToolFactory(value) || refused !== undefined) this.#met += 1;
     if (this.#seen.has(value)) return;
     this.#seen.add(value);
     const where = file ?? field;
-    const broken = brokenTool(value);
     try {
-      if (broken !== undefined) throw broken;
-      if (isTool(value)) this.#add(value, where, file);
-      else if (isToolFactory(value)) this.#add(this.#make(value), where, file);
+      if (refused !== undefined) this.#add(this.#define(refused), where, file);
+      else if (isTool(value)) this.#add(value, where, file);
+      else if (isToolFactory(value)) this.#add(value.make(this.#toolConfig, this.#define), where, file);
       else if (file === undefined) this.problems.push(`${field}: is neither a path nor made by defineTool`);
     } catch (error) {
-      if (error instanceof NothingToReach) this.notRegistered.push(`${where}: ${error.message}`);
+      if (error instanceof NotRegistered) this.notRegistered.push(`${where}: ${error.message}`);
       else this.#failed(where, error);
     }
   }
@@ -134,10 +124,6 @@ class Load implements LoadedTools {
   #ended<T>(loading: Promise<T>): Promise<T> {
     const timeoutMs = this.#timeoutMs;
     return givenWithin(loading, timeoutMs, () => new Error(`its loading did not end within ${timeoutMs} ms`));
-  }
-
-  #make(factory: ToolFactory): Tool {
-    return factory.make(this.#toolConfig);
   }
 
   #add(tool: Tool, where: string, file: string | undefined): void {
@@ -202,28 +188,18 @@ export function manifestTree(root: string): { readonly files: readonly string[];
   return { files, folders };
 }
 
-/** Builds what manifests may ask of the configuration. */
-function toolConfig(
-  config: Config,
-  repositories: ReadonlyMap<string, Repository>,
-  filesFault: string | undefined,
-): ToolConfig {
+/** Builds what manifests may ask of the configuration. The kinds of targets add what they offer. */
+function toolConfig(config: Config): ToolConfig {
   const names = (system: string, list: string): readonly string[] => listOf(config.systems[system], system, list);
-  const known = (name: string): Repository => {
-    const repository = repositories.get(name);
-    if (repository === undefined)
-      throw new NothingToReach(`not registered: systems.git.repositories.${name} is not usable`);
-    return repository;
+  const notOffered = (): never => {
+    throw new NotRegistered("this build has no kind of target that offers it");
   };
   return {
+    ...{ repository: notOffered, gitDirectory: notOffered, shellWorkspace: notOffered, workspaceMounts: notOffered },
     oneOf: (system, list) => z.enum(names(system, list) as [string, ...string[]]),
     sample: (system, list) => names(system, list)[0] ?? "",
-    repository: (name) => known(name).directory,
-    gitDirectory: (name) => known(name).gitDirectory,
     setting: (system, key) => settingOf(config.systems[system], system, key),
     path: (system, key) => pathFrom(config, settingOf(config.systems[system], system, key)),
-    shellWorkspace: () => shellWorkspace(config),
-    workspaceMounts: (use) => workspaceMounts(config, use, filesFault),
     has: (system, key) => saysAnything(memberOf(config.systems[system], key)),
   };
 }
@@ -231,41 +207,13 @@ function toolConfig(
 function settingOf(system: SystemConfig | undefined, name: string, key: string): string {
   const value = memberOf(system, key);
   if (typeof value !== "string" || value === "") {
-    throw new NothingToReach(`not registered: systems.${name}.${key} is not set`);
+    throw new NotRegistered(`systems.${name}.${key} is not set`);
   }
   return value;
 }
 
-function shellWorkspace(config: Config): string {
-  const { allowed, confinement, unconfinedBash } = config.commands;
-  if (!allowed.some((command) => basename(command) === "bash")) {
-    throw new NothingToReach("not registered: bash is not among commands.allowed");
-  }
-  // Whether the kernel can confine it is checked later, together with all other command tools.
-  if (confinement === "off" && !unconfinedBash) {
-    throw new NothingToReach("not registered: no confinement; commands.unconfinedBash: true lets it run without");
-  }
-  const { project } = config.workspace;
-  if (project === undefined) throw new NothingToReach("not registered: workspace.project is not set");
-  try {
-    return realpathSync(pathFrom(config, project));
-  } catch {
-    throw new Error(`workspace.project: there is no directory ${project}`);
-  }
-}
-
-/** Returns the mounts for file tools. `@pkg` is read-only. */
-function workspaceMounts({ workspace }: Config, use: "read" | "write", fault: string | undefined): readonly string[] {
-  const mounts = (["project", "pkg", "state"] as const).filter(
-    (name) => workspace[name] !== undefined && (use === "read" || name !== "pkg"),
-  );
-  if (mounts.length === 0) throw new NothingToReach("not registered: workspace names no directory for it");
-  if (fault !== undefined) throw new NothingToReach(`not registered: ${fault}`);
-  return mounts.map((name) => `@${name}`);
-}
-
 function memberOf(system: SystemConfig | undefined, key: string): unknown {
-  return system !== undefined && Object.hasOwn(system, key) ? system[key as never] : undefined;
+  return system !== undefined && Object.hasOwn(system, key) ? system[key] : undefined;
 }
 
 function saysAnything(value: unknown): boolean {
@@ -274,10 +222,10 @@ function saysAnything(value: unknown): boolean {
 }
 
 function listOf(system: SystemConfig | undefined, name: string, list: string): readonly string[] {
-  const value: unknown = system?.[list as never];
+  const value: unknown = system?.[list];
   const found = isTable(value) ? Object.keys(value) : value;
   if (!Array.isArray(found) || found.length === 0) {
-    throw new NothingToReach(`not registered: systems.${name}.${list} is empty`);
+    throw new NotRegistered(`systems.${name}.${list} is empty`);
   }
   return found;
 }
@@ -312,7 +260,8 @@ const answered = new Set<string>();
  */
 async function offerImports(manifest: string): Promise<void> {
   if (!answered.has("safe-tool-call")) {
-    answer("safe-tool-call", { ...(await import("../../index.ts")), defineTool: defineToolInFile });
+    const exports = await import("../../index.ts");
+    answer("safe-tool-call", { ...exports, defineTool: definedInFile(exports.defineTool) });
   }
   if (!answered.has("zod") && !hasPackage(dirname(manifest), "zod")) answer("zod", zod);
 }

@@ -1,6 +1,7 @@
 import { statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { canonicalJson, sha256Hex } from "../../core/digest.ts";
+import { isTable } from "../../core/json.ts";
 import { toJson } from "../../core/tool-formats.ts";
 import type { Tool } from "../../core/types.ts";
 import type { Config } from "../config/config.ts";
@@ -111,12 +112,13 @@ export function identityOf(
 
 /** Returns the digest of a tool given as a value: its JSON form and the source text of its functions. */
 function valueDigest(tool: Tool): string {
-  const target = "cli" in tool.target ? tool.target.cli : tool.target;
+  const target: readonly unknown[] = Object.values(tool.target);
   const functions = [
     tool.permissions.elevatedIf?.when,
     tool.approval.needsApproval,
     tool.approval.answer?.choices,
-    ...Object.values(target),
+    ...target,
+    ...target.flatMap((part) => (isTable(part) ? Object.values(part) : [])),
   ]
     .filter((member) => typeof member === "function")
     .map(String);

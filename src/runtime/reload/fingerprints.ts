@@ -2,9 +2,9 @@ import { readdirSync, readFileSync, statSync } from "node:fs";
 import { isAbsolute, join } from "node:path";
 import { sha256Hex } from "../../core/digest.ts";
 import { isTable } from "../../core/json.ts";
-import { namedPlaces } from "../composition/workspace.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import { fieldOf } from "../config/faults.ts";
+import { namedPlaces } from "../config/own-paths.ts";
 import { manifestTree } from "../manifests/loader.ts";
 import { Sources } from "../manifests/sources.ts";
 

@@ -1,5 +1,6 @@
-import { Refusal } from "../../core/errors.ts";
-import { ARGUMENT_BYTES_MAX } from "../../core/schema/bounds.ts";
+import { type Fault, Refusal } from "../../core/errors.ts";
+import { ARGUMENT_BYTES_MAX, freeTextFields } from "../../core/schema/bounds.ts";
+import type { CliTarget, Tool } from "../../core/types.ts";
 
 /** Maximum tokens in one argv. */
 const ARGV_TOKENS_MAX = 256;
@@ -68,4 +69,122 @@ function isDeclaredOption(token: string, options: readonly string[]): boolean {
 
 function takesValue(option: string): boolean {
   return option.startsWith("--") && option.length > 3 && option.endsWith("=");
+}
+
+type Probes = readonly [string, string];
+
+/**
+ * Two texts that are alike in everything but their letters, which differ at every position, even after truncation or case
+ * folding.
+ */
+const WORDS: Probes = ["stcfreetextprobekqmzx", "gnwuhobdybgdivzlwchfj"];
+/**
+ * Two such texts with several words, lines, digits and separators, for builders that split texts; long, for builders that skip a
+ * part.
+ */
+const PHRASES: Probes = phrases(
+  "Kq 71=wj,hd\nXb:mz/Ru 90-cf;Vt@pn.Lg 35+ys|Ae",
+  "Tz 28=ca,vo\nJw:ke/Mh 64-xq;Dr@by.Wf 17+ni|Us",
+);
+/** Two such texts of digits. */
+const NUMBERS: Probes = ["1735902468135790246", "8264175913802417953"];
+
+function phrases(one: string, other: string): Probes {
+  return [`${one} `.repeat(12), `${other} `.repeat(12)];
+}
+
+/** Describes how free text enters a tool's argv. */
+export interface FreeText {
+  /** Paths of the input's free-text fields: `query`, `list[].note`, `map.*`. */
+  readonly fields: readonly string[];
+  readonly cli: CliTarget["cli"];
+  readonly options: readonly string[];
+}
+
+export function freeTextOf(tool: Tool, cli: CliTarget["cli"], options: readonly string[]): FreeText {
+  return { fields: freeTextFields(tool.input), cli, options };
+}
+
+/**
+ * Returns whether this call's free text appears only where no program takes it for an option. Builds the argv with other texts in
+ * its place, two at a time: a token that differs contains a text, or something that the builder made of it. The free text itself
+ * is not used, because it might equal a harmless token by chance.
+ */
+export function isFreeTextSafe(text: FreeText, input: unknown, build: Build): boolean {
+  if (text.fields.length === 0) return true;
+  const built = { input, build };
+  return (
+    isSettled(text, WORDS, built) && isSettledIfTaken(text, PHRASES, built) && isSettledIfTaken(text, NUMBERS, built)
+  );
+}
+
+/** Builds the argv for an input, or the argvs of a lookup's attempts. */
+export type Build = (input: never) => readonly (readonly string[])[];
+
+interface Built {
+  readonly input: unknown;
+  readonly build: Build;
+}
+
+/** Returns whether the tokens that a program may take for options are the same for both texts. */
+function isSettled({ fields, options }: FreeText, probes: Probes, { input, build }: Built): boolean {
+  const [one, other] = probes.map((probe) => {
+    const probed = fields.reduce((probing, field) => replaceAt(probing, stepsOf(field), probe), input);
+    return build(probed as never).map((argv) => exposedTokens(argv, options));
+  });
+  return Bun.deepEquals(one, other);
+}
+
+/** Does the same as `isSettled`, but returns true for a builder that rejects such texts: a rejection proves nothing. */
+function isSettledIfTaken(text: FreeText, probes: Probes, built: Built): boolean {
+  try {
+    return isSettled(text, probes, built);
+  } catch {
+    return true;
+  }
+}
+
+/** Builds the argv of every accepted example, so that a mistake in the manifest is found before an agent finds it. */
+export function exampleFaults(tool: Tool, text: FreeText): readonly Fault[] {
+  // The results of lookups are not known here; their argv is checked when a call is planned.
+  if (text.cli.lookups !== undefined) return [];
+  return tool.examples.accepts.flatMap((example, index) => {
+    const parsed = tool.input.safeParse(example);
+    const message = parsed.success ? argvProblem(text, parsed.data) : undefined;
+    return message === undefined ? [] : [{ field: `examples.accepts[${index}]`, message }];
+  });
+}
+
+function argvProblem(text: FreeText, input: unknown): string | undefined {
+  try {
+    const fault = argvFault([...text.cli.argsBuilder(input as never, {})], text.options);
+    if (fault !== undefined) return `target.cli.argsBuilder: ${fault}`;
+    if (isFreeTextSafe(text, input, (probed) => [text.cli.argsBuilder(probed, {})])) return undefined;
+    return 'target.cli.argsBuilder: free text may only stand after "--" or as the value of a declared "--name="';
+  } catch {
+    return "target.cli.argsBuilder: throws on this example";
+  }
+}
+
+type Step = "[]" | "*" | string;
+
+function stepsOf(field: string): readonly Step[] {
+  return field
+    .split(".")
+    .flatMap((part) => part.replaceAll("[]", "\0[]").split("\0"))
+    .filter((part) => part !== "");
+}
+
+/** Returns a copy of the value with every string at the end of the steps replaced by the probe. */
+function replaceAt(value: unknown, steps: readonly Step[], probe: string): unknown {
+  const [step, ...rest] = steps;
+  if (step === undefined) return typeof value === "string" ? probe : value;
+  if (step === "[]") return Array.isArray(value) ? value.map((item) => replaceAt(item, rest, probe)) : value;
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, inner]) => [
+      key,
+      step === "*" || step === key ? replaceAt(inner, rest, probe) : inner,
+    ]),
+  );
 }

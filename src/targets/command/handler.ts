@@ -1,6 +1,8 @@
-import { statSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { closeSync, openSync, readSync, statSync } from "node:fs";
 import { isAbsolute } from "node:path";
 import { Refusal } from "../../core/errors.ts";
+import { isTable } from "../../core/json.ts";
 import { CUT_MARGIN_BYTES, PartialAnswer } from "../../core/partial-answer.ts";
 import { endedWithin } from "../../core/time-limits.ts";
 import type {
@@ -9,19 +11,18 @@ import type {
   Handler,
   Json,
   PlanContext,
+  PlanDescription,
   RunContext,
   StderrMeaning,
   Tool,
 } from "../../core/types.ts";
-import { argvFault, refuseTooLong } from "./argv.ts";
-import { binarySha256 } from "./binary-identity.ts";
+import { argvFault, type Build, isFreeTextSafe, refuseTooLong } from "./argv.ts";
 import { runChild } from "./child.ts";
 import { commandMemory } from "./command-memory.ts";
 import type { ChildConfinement, Hold } from "./confinement/confinement.ts";
 import type { Confined, Unconfined } from "./confinement/profile.ts";
 import { type ChildResult, isAnswer, refusalOf } from "./endings.ts";
 import { childEnvironment, environmentFaults } from "./environment.ts";
-import { type Build, isFreeTextSafe } from "./examples.ts";
 import { LOOKUP_BYTES_MAX, lookUp } from "./lookups.ts";
 import { type CliTool, cliTool } from "./manifest.ts";
 import { cutTextOf, parseStdout } from "./parser.ts";
@@ -58,7 +59,7 @@ export interface CliHandlerOptions {
   /** Returns a fresh, unguessable id for each child: `[A-Za-z0-9-]+`. */
   readonly newId: () => string;
   /** Called when descendants of a child had left its process group and were killed one by one. For the operator. */
-  readonly onSurvivors?: (survivors: Survivors) => void;
+  readonly onSurvivors?: ((survivors: Survivors) => void) | undefined;
 }
 
 export interface Survivors {
@@ -151,14 +152,20 @@ function bind(tool: Tool, parts: Parts): Binding {
   binarySha256(bound.command);
   if (bound.cli.shell !== undefined) {
     return {
+      describe,
       plan: (input) => planShell(bound, parts, input),
       run: (sealed, context) => runShell(bound, parts, { plan: sealed as CliPlan, context }),
     };
   }
   return {
+    describe,
     plan: (input, context) => plan(bound, parts, { input, context }),
     run: (sealed, context) => run(bound, parts, { plan: sealed as CliPlan, context }),
   };
+}
+
+function describe({ confinement }: ExecutionPlan): PlanDescription {
+  return { confinement: isTable(confinement) && "level" in confinement ? String(confinement["level"]) : "none" };
 }
 
 interface Planning {
@@ -274,16 +281,8 @@ function endsTheCall({ ending }: ChildResult): boolean {
 
 function workingDirectory(cwd: string): string {
   if (!isAbsolute(cwd)) throw unbuildable("the working directory is not absolute");
-  if (!isDirectory(cwd)) throw unusable("the working directory does not exist or is not to be entered");
+  if (realDirectory(cwd) === undefined) throw unusable("the working directory does not exist or is not to be entered");
   return cwd;
-}
-
-function isDirectory(path: string): boolean {
-  try {
-    return statSync(path).isDirectory();
-  } catch {
-    return false;
-  }
 }
 
 function declaredEnvironment(
@@ -305,4 +304,47 @@ function unbuildable(fault: string): Refusal {
 function unusable(fault: string): Refusal {
   const message = "The place where the command would run cannot be used.";
   return new Refusal("TARGET_UNAVAILABLE", message, { cause: new Error(fault) });
+}
+
+const HASHED_CHUNK_BYTES = 1_048_576;
+
+interface KnownProgram {
+  /** State of the file when it was hashed. */
+  readonly stamp: string;
+  readonly sha256: string;
+}
+
+const hashed = new Map<string, KnownProgram>();
+
+/**
+ * Returns the hex SHA-256 of a program, so that a plan names the exact binary that will run. Hashes again only when the file has
+ * changed: by device, inode, size, mtime and ctime, of which nobody can set the last. Empty when the file cannot be read; then it
+ * cannot run either.
+ */
+export function binarySha256(path: string): string {
+  try {
+    const { dev, ino, size, mtimeNs, ctimeNs } = statSync(path, { bigint: true });
+    const stamp = [dev, ino, size, mtimeNs, ctimeNs].join(":");
+    const before = hashed.get(path);
+    if (before?.stamp === stamp) return before.sha256;
+    const sha256 = hashFile(path);
+    hashed.set(path, { stamp, sha256 });
+    return sha256;
+  } catch {
+    return "";
+  }
+}
+
+function hashFile(path: string): string {
+  const descriptor = openSync(path, "r");
+  try {
+    const hash = createHash("sha256");
+    const chunk = Buffer.allocUnsafe(HASHED_CHUNK_BYTES);
+    for (let read = readSync(descriptor, chunk); read > 0; read = readSync(descriptor, chunk)) {
+      hash.update(chunk.subarray(0, read));
+    }
+    return hash.digest("hex");
+  } finally {
+    closeSync(descriptor);
+  }
 }

@@ -1,9 +1,9 @@
 import { Refusal } from "../../core/errors.ts";
 import { linearTest } from "../../core/pattern/match.ts";
 import type { Lookup, LookupAttempt } from "../../core/types.ts";
+import type { Build } from "./argv.ts";
 import type { ChildResult } from "./endings.ts";
 import { operatorText } from "./endings.ts";
-import type { Build } from "./examples.ts";
 import { decode } from "./parser.ts";
 
 /** Maximum bytes of one answer. */

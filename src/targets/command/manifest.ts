@@ -1,10 +1,198 @@
 import { isAbsolute } from "node:path";
 import { type Fault, ManifestError } from "../../core/errors.ts";
+import { isTable } from "../../core/json.ts";
+import { isSynchronous, isText, type Unread, unknownKeys, unless } from "../../core/manifest/checks.ts";
 import type { CliTarget, StdoutParser, Tool } from "../../core/types.ts";
-import { tokenFault } from "./argv.ts";
+import { exampleFaults, type FreeText, freeTextOf, tokenFault } from "./argv.ts";
 import { environmentFaults } from "./environment.ts";
-import { exampleFaults, type FreeText, freeTextOf } from "./examples.ts";
 import { onlyStringField } from "./parser.ts";
+
+const COMMAND = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$/;
+
+const OPTION = /^--?[A-Za-z0-9][^\s\0]*$/;
+
+/**
+ * Programs whose arguments are programs: shells, interpreters, launchers of other programs. The argv rules cannot restrict
+ * them.
+ */
+const INTERPRETERS: ReadonlySet<string> = new Set([
+  ..."sh bash rbash dash ash zsh ksh mksh yash posh fish csh tcsh nu xonsh elvish busybox toybox git-shell".split(" "),
+  ..."env xargs parallel sudo doas su runuser pkexec gosu su-exec ssh rsh sshpass nohup setsid timeout time nice".split(
+    " ",
+  ),
+  ..."ionice taskset chrt prlimit setpriv capsh flock stdbuf unbuffer watch script expect eval exec at batch".split(
+    " ",
+  ),
+  ..."chroot unshare nsenter bwrap firejail proot fakeroot systemd-run start-stop-daemon tini dumb-init".split(" "),
+  ..."strace ltrace gdb lldb tmux screen socat ld.so".split(" "),
+  ..."python pypy ipython perl ruby irb jruby node nodejs bun bunx deno npx npm pnpm yarn tsx ts-node uv uvx php php-cgi lua luajit".split(
+    " ",
+  ),
+  ..."awk gawk mawk nawk sed m4 tclsh wish osascript powershell pwsh cmd make gmake cargo go dotnet swift".split(" "),
+  ..."java jshell groovy scala r rscript julia erl elixir iex ghci guile ocaml vi vim nvim emacs ed ex".split(" "),
+]);
+
+/** Returns whether a command is an interpreter. Version and case are ignored: `python3.12`, `Rscript` and `bash5` count. */
+function isInterpreter(command: string): boolean {
+  return INTERPRETERS.has(command.toLowerCase().replace(/[0-9.]*$/, ""));
+}
+
+const AT_ONCE = ", and not async";
+
+const CLI_KEYS = [
+  "command",
+  "cwd",
+  "options",
+  "lookups",
+  "argsBuilder",
+  "environment",
+  "parse",
+  "exitCodes",
+  "shell",
+  "stderrMeans",
+  "confinement",
+];
+
+/** Returns the errors in a manifest's `target.cli`. */
+export function cliFaults(cli: unknown, manifest: Unread): readonly Fault[] {
+  if (!isTable(cli)) return [{ field: "target.cli", message: "must be { command, argsBuilder, … }" }];
+  const { command, cwd, environment, options, lookups, argsBuilder, parse } = cli;
+  const isCommand = isText(command) && COMMAND.test(command);
+  return [
+    ...unknownKeys("target.cli", cli, CLI_KEYS),
+    ...unless(isCommand, "target.cli.command", "must be a plain command name; the configuration says where it is"),
+    ...unless(
+      !isCommand || !isInterpreter(command) || isDeclaredShell(cli, manifest),
+      "target.cli.command",
+      `${String(command)} is a shell or interpreter: its arguments are programs`,
+    ),
+    ...shellFaults(cli, manifest),
+    ...confinementFaults(cli["confinement"]),
+    ...unless(
+      isSynchronous(argsBuilder),
+      "target.cli.argsBuilder",
+      `must be a function that returns the argv${AT_ONCE}`,
+    ),
+    ...unless(cwd === undefined || isSynchronous(cwd), "target.cli.cwd", `must be a function of the input${AT_ONCE}`),
+    ...unless(
+      typeof environment !== "function" || isSynchronous(environment),
+      "target.cli.environment",
+      `must be a table, or a function of the input${AT_ONCE}`,
+    ),
+    ...unless(
+      options === undefined ||
+        (Array.isArray(options) && options.every((option) => isText(option) && OPTION.test(option))),
+      "target.cli.options",
+      'must list the tokens that may begin with "-": "-x", "--name" or "--name="',
+    ),
+    ...unless(
+      lookups === undefined || (isTable(lookups) && Object.values(lookups).every(isSynchronous)),
+      "target.cli.lookups",
+      `must map names to functions of the input${AT_ONCE}`,
+    ),
+    ...unless(
+      parse === undefined || parse === "text" || parse === "json" || typeof parse === "function",
+      "target.cli.parse",
+      'must be "text", "json" or a function of stdout',
+    ),
+  ];
+}
+
+const CONFINEMENT = "target.cli.confinement";
+const CONFINEMENT_KEYS = ["reads", "writes", "network", "runs", "temporaryDirectory"];
+const PORT_MAX = 65_535;
+
+/** Returns the errors in a manifest's `target.cli.confinement`. One that is built from the input is checked when it is built. */
+function confinementFaults(confinement: unknown): readonly Fault[] {
+  if (confinement === undefined) return [];
+  if (typeof confinement === "function") {
+    return unless(
+      isSynchronous(confinement),
+      CONFINEMENT,
+      "must be a table, or a function of the input, and not async",
+    );
+  }
+  if (!isTable(confinement))
+    return [{ field: CONFINEMENT, message: "must be { reads?, writes?, network?, runs?, … }" }];
+  const { reads, writes, network, runs, temporaryDirectory } = confinement;
+  return [
+    ...unknownKeys(CONFINEMENT, confinement, CONFINEMENT_KEYS),
+    ...unless(isPaths(reads), `${CONFINEMENT}.reads`, "must list absolute paths"),
+    ...unless(isPaths(writes), `${CONFINEMENT}.writes`, "must list absolute paths"),
+    ...unless(
+      isNetwork(network),
+      `${CONFINEMENT}.network`,
+      `must be "system", or list TCP ports from 1 to ${PORT_MAX}`,
+    ),
+    ...unless(
+      runs === undefined || runs === "command" || runs === "system",
+      `${CONFINEMENT}.runs`,
+      'must be "command" or "system"',
+    ),
+    ...unless(
+      temporaryDirectory === undefined || typeof temporaryDirectory === "boolean",
+      `${CONFINEMENT}.temporaryDirectory`,
+      "must be true or false",
+    ),
+  ];
+}
+
+function isPaths(paths: unknown): boolean {
+  if (paths === undefined) return true;
+  return Array.isArray(paths) && paths.every((path) => isText(path) && path.startsWith("/") && !path.includes("\0"));
+}
+
+function isNetwork(network: unknown): boolean {
+  if (network === undefined || network === "system") return true;
+  const isPort = (port: unknown): boolean => Number.isInteger(port) && Number(port) >= 1 && Number(port) <= PORT_MAX;
+  return Array.isArray(network) && network.every(isPort);
+}
+
+/** The only shell that a tool may run. */
+const SHELL = "bash";
+
+/**
+ * Returns whether a manifest may use a shell: it must declare `target.cli.shell`, and every call must need approval. The tool's
+ * name does not matter, and the configuration must allow the shell as well.
+ */
+function isDeclaredShell(cli: Unread, { approval, category, classification }: Unread): boolean {
+  return (
+    cli["command"] === SHELL &&
+    isTable(cli["shell"]) &&
+    isTable(approval) &&
+    approval["required"] === true &&
+    category === "command" &&
+    (classification === "write" || classification === "destructive")
+  );
+}
+
+/** Returns the errors in a manifest's `target.cli.shell`. */
+function shellFaults(cli: Unread, manifest: Unread): readonly Fault[] {
+  const { shell, lookups } = cli;
+  if (shell === undefined) return [];
+  const field = "target.cli.shell";
+  if (!isTable(shell)) return [{ field, message: "must be { workspace, timeoutMs? }" }];
+  const { workspace, timeoutMs } = shell;
+  return [
+    ...unknownKeys(field, shell, ["workspace", "timeoutMs"]),
+    ...unless(
+      isDeclaredShell(cli, manifest),
+      field,
+      `is for ${SHELL} alone, category command, not read, and approval.required: true`,
+    ),
+    ...unless(isText(workspace) && workspace.startsWith("/"), `${field}.workspace`, "must be an absolute directory"),
+    ...unless(
+      timeoutMs === undefined || isSynchronous(timeoutMs),
+      `${field}.timeoutMs`,
+      "must be a function of the input, and not async",
+    ),
+    ...unless(
+      lookups === undefined,
+      "target.cli.lookups",
+      "are not for a shell: they would run before anybody was asked",
+    ),
+  ];
+}
 
 const LOOKUPS_MAX = 16;
 const EXIT_CODE_MAX = 255;

@@ -1,4 +1,3 @@
-import { ManifestError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { PartialAnswer } from "../../core/partial-answer.ts";
 import type { Binding, ExecutionPlan, FsTarget, Handler, PlanContext, RunContext, Tool } from "../../core/types.ts";
@@ -31,16 +30,6 @@ export function fsHandler(options: FsHandlerOptions): Handler {
     async close() {
       options.mounts.close();
     },
-  };
-}
-
-/** Creates the handler that rejects every file tool, for a service that cannot access files. */
-export function noFsHandler(fault: string): Handler {
-  return {
-    bind(tool) {
-      throw new ManifestError(tool.name, [{ field: "target.fs", message: `cannot be reached: ${fault}` }]);
-    },
-    close: async () => {},
   };
 }
 

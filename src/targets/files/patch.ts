@@ -1,4 +1,4 @@
-import { linesOf } from "./lines.ts";
+import { linesOf } from "./contents.ts";
 import { fileRefusal } from "./refusals.ts";
 
 const HUNK = /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@/;

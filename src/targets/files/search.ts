@@ -9,8 +9,7 @@ import { type IgnoreFile, isIgnored, readIgnoreRules } from "./gitignore.ts";
 import { identify } from "./identity.ts";
 import type { SearchLimits } from "./limits.ts";
 import { type Entry, readEntries } from "./list.ts";
-import { aim, type Mount, type Mounts, mountPath, walkTo } from "./mounts.ts";
-import { foldName } from "./protected-names.ts";
+import { aim, foldName, type Mount, type Mounts, mountPath, walkTo } from "./mounts.ts";
 import { ENOENT, errnoRefusal, fileRefusal, notRegular, thrownRefusal } from "./refusals.ts";
 
 export interface SearchOrder {

@@ -2,8 +2,7 @@ import { closeSync } from "node:fs";
 import { Refusal } from "../../core/errors.ts";
 import { O_NOFOLLOW, O_PATH } from "./c-library.ts";
 import type { FileIdentity } from "./identity.ts";
-import { aim, type Mount, type Mounts, mountPath, walkTo } from "./mounts.ts";
-import { foldName, isGitInternal } from "./protected-names.ts";
+import { aim, foldName, isGitInternal, type Mount, type Mounts, mountPath, walkTo } from "./mounts.ts";
 import { fileRefusal, notRegular } from "./refusals.ts";
 import { DIRECTORIES_MAX, type WalkedPath } from "./walk.ts";
 

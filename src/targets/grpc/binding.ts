@@ -19,7 +19,7 @@ import type { GuardedCall, Resilience } from "./connection/resilience.ts";
 import { isIdentity, type SystemEndpoints } from "./connection/tls-identity.ts";
 import type { Method } from "./contract/contract.ts";
 import { elementsOf, fieldOf, shapesOf, takesNull } from "./contract/schema-faults.ts";
-import { metadataOf } from "./metadata.ts";
+import { metadataKeys, metadataOf } from "./metadata.ts";
 import { AttemptFailed, attemptFailed, type Begun, begunBy, type FailedCall, notSent, refusalOf } from "./status.ts";
 
 /** The part of a system that its calls need. */
@@ -106,6 +106,12 @@ export class GrpcBinding implements Binding {
     };
     this.#encoded.set(plan, encoded.bytes);
     return plan;
+  }
+
+  /** Adds the sorted names of the metadata that the call carries; those that depend on the call end in `?`. */
+  preview(plan: ExecutionPlan): ExecutionPlan {
+    const { system, sign } = this.#parts;
+    return { ...plan, metadataKeys: metadataKeys(system.metadata, sign !== undefined) };
   }
 
   async run(plan: ExecutionPlan, context: RunContext): Promise<unknown> {

@@ -1,5 +1,6 @@
 import { type Fault, ManifestError, StartupError } from "../../core/errors.ts";
-import type { GrpcTarget, Handler, Tool } from "../../core/types.ts";
+import type { OpenedKind, WatchOptions } from "../../core/target-kind.ts";
+import type { GrpcTarget, Tool } from "../../core/types.ts";
 import type { AssertionSigner } from "./assertion.ts";
 import { type BoundSystem, GrpcBinding } from "./binding.ts";
 import { type HealthCheck, HealthProbe, type TargetHealth } from "./connection/health.ts";
@@ -12,18 +13,16 @@ import {
   type SystemChannelState,
 } from "./connection/link.ts";
 import { type Circuit, RESILIENCE_DEFAULTS, Resilience, type ResilienceLimits } from "./connection/resilience.ts";
-import { type CertificateEvent, CertificateRotation, type CertificateSource } from "./connection/rotation.ts";
+import { CertificateRotation, type CertificateSource } from "./connection/rotation.ts";
 import { type GrpcTls, reach, type SystemEndpoints, type SystemEndpointsOptions } from "./connection/tls-identity.ts";
-import { Contract, type Method, type ProtoSource } from "./contract/contract.ts";
+import { Contract, type ContractReport, contractReport, type Method, type ProtoSource } from "./contract/contract.ts";
 import { elementsOf, fieldOf, inputSchemaFaults, outputSchemaFaults, shapesOf } from "./contract/schema-faults.ts";
-import { metadataKeys, systemMetadata } from "./metadata.ts";
-
-export type { CertificateEvent } from "./connection/rotation.ts";
+import { systemMetadata } from "./metadata.ts";
 
 /** One gRPC service as the configuration describes it. */
 export interface GrpcSystem extends ProtoSource, SystemEndpointsOptions {
   /** Source of `tls`, to notice when it changes. */
-  readonly certificates?: CertificateSource;
+  readonly certificates?: CertificateSource | undefined;
   /** Metadata that is sent with every call to this system. */
   readonly metadata?: Readonly<Record<string, string>>;
   /** Maximum size of one message, in both directions. */
@@ -31,7 +30,7 @@ export interface GrpcSystem extends ProtoSource, SystemEndpointsOptions {
   readonly keepalive?: Keepalive;
   readonly resilience?: Partial<ResilienceLimits>;
   /** Set when its health is checked, with the name to ask for. */
-  readonly health?: HealthCheck;
+  readonly health?: HealthCheck | undefined;
 }
 
 /** State of one system, for operators. */
@@ -44,34 +43,13 @@ export interface SystemStatus {
   readonly certificateExpiresAt: string | null;
 }
 
-/** Expiry of the proxy's own certificate for one system. */
-export interface CertificateExpiry {
-  readonly system: string;
-  /** Milliseconds since 1970. */
-  readonly notAfter: number;
-}
-
-export interface WatchOptions {
-  /** Returns the current time in milliseconds since 1970. */
-  readonly now: () => number;
-  readonly report: (event: CertificateEvent) => void;
-}
-
-export interface GrpcHandler extends Handler {
+/** Everything that the kind passes on once there is a system to call. */
+export interface GrpcHandler extends Required<Pick<OpenedKind, "bind" | "certificates" | "watch" | "close">> {
   /** Returns the channels opened so far, for metrics. */
-  states(): readonly SystemChannelState[];
-  /** Returns when the proxy's own certificates expire, for the systems that have one. */
-  certificates(): readonly CertificateExpiry[];
-  /**
-   * Returns the sorted names of the metadata that a call to this system carries; those that depend on the call end in `?`.
-   */
-  metadataKeys(system: string): readonly string[];
-  /** Returns the contracts of all systems. */
-  contracts(): readonly Contract[];
+  channels(): readonly SystemChannelState[];
   /** Returns the state of every system by name. Asks the health services of those that have one. */
   status(): Promise<Readonly<Record<string, SystemStatus>>>;
-  /** Starts to follow the certificate files. */
-  watch(options: WatchOptions): void;
+  report(tools: readonly Tool[]): ContractReport;
 }
 
 export interface GrpcHandlerOptions {
@@ -236,17 +214,17 @@ export function grpcHandler({ systems: declared, sign, random = () => 0.5 }: Grp
       }
       return new GrpcBinding(tool, { system, method: methodOf(tool, target, system), channels, target, sign });
     },
-    states: () => channels.states(),
+    channels: () => channels.states(),
     certificates: () =>
       [...systems.keys()].flatMap((system) => {
         const { clientCertificate } = channels.endpoint(system).reach;
         return clientCertificate === null ? [] : [{ system, notAfter: clientCertificate.notAfter }];
       }),
-    metadataKeys: (system) => {
-      const prepared = systems.get(system);
-      return prepared === undefined ? [] : metadataKeys(prepared.metadata, sign !== undefined);
-    },
-    contracts: () => [...systems.values()].map(({ contract }) => contract),
+    report: (tools) =>
+      contractReport(
+        [...systems.values()].map(({ contract }) => contract),
+        tools,
+      ),
     async status() {
       const rows = [...systems].map(async ([name, system]) => [name, await statusOf(system, channels)] as const);
       return Object.fromEntries(await Promise.all(rows));

@@ -7,8 +7,8 @@ import {
   matchesToolName,
 } from "../../../src/approvals/policies/policies.ts";
 import type { Risk } from "../../../src/approvals/types.ts";
-import { defineTool } from "../../../src/core/define-tool.ts";
 import type { Tool } from "../../../src/core/types.ts";
+import { defineTool } from "../../../src/index.ts";
 
 function toolOf(more: Record<string, unknown> = {}): Tool {
   return defineTool({

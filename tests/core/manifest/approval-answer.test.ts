@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { z } from "zod";
-import { defineTool } from "../../../src/core/define-tool.ts";
 import { ManifestError } from "../../../src/core/errors.ts";
+import { defineTool } from "../../../src/index.ts";
 
 const question = {
   ...{ name: "ask_somebody", description: "Asks", classification: "read", category: "ask" },

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import { z } from "zod";
-import { defineTool } from "../../../src/core/define-tool.ts";
 import { ManifestError } from "../../../src/core/errors.ts";
 import { freeText } from "../../../src/core/schema/bounds.ts";
+import { defineTool } from "../../../src/index.ts";
 
 const CLI = {
   command: "bash",

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "bun:test";
 import { z } from "zod";
-import { defineTool } from "../../../src/core/define-tool.ts";
 import { ManifestError, Refusal } from "../../../src/core/errors.ts";
 import { compilePolicy } from "../../../src/core/policy/output-policy.ts";
 import { boundPatterns } from "../../../src/core/schema/linear-patterns.ts";
 import type { Tool } from "../../../src/core/types.ts";
+import { defineTool } from "../../../src/index.ts";
 import { parseInput, parseOutput } from "../../../src/pipeline/schema-validator.ts";
 
 /** This runtime's own matcher would look at this for longer than anybody waits. */

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { z } from "zod";
-import { defineTool } from "../../../src/core/define-tool.ts";
 import type { Tool } from "../../../src/core/types.ts";
+import { defineTool } from "../../../src/index.ts";
 import { policyFindings } from "../../../src/runtime/composition/policies.ts";
 import { readConfig } from "../../../src/runtime/config/config.ts";
 

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { resolveCommands } from "../../../src/runtime/composition/files.ts";
 import { type Config, readConfig } from "../../../src/runtime/config/config.ts";
-import { loadTools } from "../../../src/runtime/manifests/loader.ts";
+import { resolveCommands } from "../../../src/targets/command/kind.ts";
+import { loadFor } from "../../support/kinds.ts";
 import { temporaryDirectory } from "../../targets/command/temporary-directory.ts";
 
 const TOOLS = join(import.meta.dir, "../../../tools/workspace/bash.ts");
@@ -23,7 +23,7 @@ describe("whether bash is registered", () => {
     ["nothing is to be confined", { allowed, confinement: "off" }, { project: "project" }, "commands.unconfinedBash"],
     ["no workspace is named", { allowed, unconfinedBash: true }, {}, "workspace.project is not set"],
   ])("%s: not, and start-up says why", async (_title, commands, workspace, why) => {
-    const { tools, notRegistered, problems } = await loadTools(configOf(commands, workspace, folder), new Map());
+    const { tools, notRegistered, problems } = await loadFor(configOf(commands, workspace, folder));
     expect({ tools, problems }).toEqual({ tools: [], problems: [] });
     expect(notRegistered).toHaveLength(1);
     expect(notRegistered[0]).toContain(why);
@@ -31,7 +31,7 @@ describe("whether bash is registered", () => {
 
   test("both are said: it is, and always asks", async () => {
     const config = configOf({ allowed, unconfinedBash: true }, { project: "project" }, folder);
-    const { tools, problems } = await loadTools(config, new Map());
+    const { tools, problems } = await loadFor(config);
     expect(problems).toEqual([]);
     expect(tools.map(({ name, category, approval }) => [name, category, approval.required])).toEqual([
       ["bash", "command", true],
@@ -40,7 +40,7 @@ describe("whether bash is registered", () => {
 
   test("a workspace that is not there is a mistake", async () => {
     const config = configOf({ allowed, unconfinedBash: true }, { project: "missing" }, folder);
-    const { problems } = await loadTools(config, new Map());
+    const { problems } = await loadFor(config);
     expect(problems.join("\n")).toContain("workspace.project: there is no directory missing");
   });
 
@@ -49,7 +49,8 @@ describe("whether bash is registered", () => {
     [true, ["bash"]],
   ])("with unconfinedBash %s the command is to be had: %j", (unconfinedBash, want) => {
     const problems: string[] = [];
-    const commands = resolveCommands(configOf({ allowed, confinement: "off", unconfinedBash }, {}, folder), problems);
+    const config = configOf({ allowed, confinement: "off", unconfinedBash }, {}, folder);
+    const { commands } = resolveCommands({ config, problems });
     expect([[...commands.keys()], problems]).toEqual([want, []]);
   });
 });

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { readConfig } from "../../../src/runtime/config/config.ts";
-import { loadTools } from "../../../src/runtime/manifests/loader.ts";
+import { loadFor } from "../../support/kinds.ts";
 
 // Below the project, so that manifests find `safe-tool-call` and zod as they would in a package of their own.
 const VAR = resolve(import.meta.dir, "../../../var");
@@ -57,7 +57,7 @@ function load(tools: readonly unknown[], systems: Record<string, unknown> = {}) 
     audit: { dir: "audit" },
     jwt: { issuers: [{ issuer: "https://x", jwksUri: "https://x/jwks" }] },
   } as never;
-  return loadTools(readConfig(written, { folder, environment: {}, origin: "config" }), new Map());
+  return loadFor(readConfig(written, { folder, environment: {}, origin: "config" }));
 }
 
 test("a folder's tools are all loaded, each once", async () => {

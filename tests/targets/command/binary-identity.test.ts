@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { createHash } from "node:crypto";
 import { chmodSync, renameSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { binarySha256 } from "../../../src/targets/command/binary-identity.ts";
+import { binarySha256 } from "../../../src/targets/command/handler.ts";
 import { planOf, refusalFrom, stand, standTool } from "./stand.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
 

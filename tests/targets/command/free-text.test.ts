@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import { z } from "zod";
-import { defineTool } from "../../../src/core/define-tool.ts";
 import { ManifestError, Refusal } from "../../../src/core/errors.ts";
 import { freeText } from "../../../src/core/schema/bounds.ts";
+import { defineTool } from "../../../src/index.ts";
 import { cliHandler } from "../../../src/targets/command/handler.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
 

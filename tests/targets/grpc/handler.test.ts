@@ -274,11 +274,11 @@ describe("metadata", () => {
 describe("channels", () => {
   test("one per system and tool class, reused", async () => {
     const own = grpcHandler({ systems: new Map([["lab", labSystem(lab.port)]]) });
-    expect(own.states()).toEqual([]);
+    expect(own.channels()).toEqual([]);
     for (const classification of ["read", "write", "destructive", "read"] as const) {
       await call(own.bind(labTool({ method: "Inspect", classification })), {});
     }
-    expect(own.states()).toEqual([
+    expect(own.channels()).toEqual([
       { system: "lab", toolClass: "read", state: "READY" },
       { system: "lab", toolClass: "change", state: "READY" },
     ]);

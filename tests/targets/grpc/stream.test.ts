@@ -65,7 +65,7 @@ describe("a stream is a bounded list", () => {
 
   test("has a channel of its own: what is cancelled every day must not disturb the others", async () => {
     await listed({ items: 1 });
-    expect(handler.states()).toContainEqual({ system: "lab", toolClass: "stream", state: "READY" });
+    expect(handler.channels()).toContainEqual({ system: "lab", toolClass: "stream", state: "READY" });
   });
 
   test("that fills its bound and never ends is cut off there", async () => {

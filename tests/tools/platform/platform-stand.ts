@@ -4,7 +4,6 @@ import type { ToolFactory } from "safe-tool-call";
 import { ManifestError } from "../../../src/core/errors.ts";
 import type { Tool } from "../../../src/core/types.ts";
 import { readConfig } from "../../../src/runtime/config/config.ts";
-import { loadTools } from "../../../src/runtime/manifests/loader.ts";
 import { cliHandler } from "../../../src/targets/command/handler.ts";
 import { argocdDiff } from "../../../tools/platform/argocd-diff.ts";
 import { argocdGetApp } from "../../../tools/platform/argocd-get-app.ts";
@@ -13,6 +12,7 @@ import { k8sGetEvents } from "../../../tools/platform/k8s-get-events.ts";
 import { k8sGetLogs } from "../../../tools/platform/k8s-get-logs.ts";
 import { k8sGetPods } from "../../../tools/platform/k8s-get-pods.ts";
 import { queryLogs } from "../../../tools/platform/query-logs.ts";
+import { loadFor } from "../../support/kinds.ts";
 import { Recorder } from "../../support/recorder.ts";
 import { temporaryDirectory } from "../../targets/command/temporary-directory.ts";
 
@@ -47,7 +47,7 @@ export async function loadPlatform(systems: Settings, folder: string) {
     audit: { dir: "audit" },
     jwt: { issuers: [{ issuer: "https://x", jwksUri: "https://x/jwks" }] },
   };
-  return loadTools(readConfig(written, { folder, environment: {}, origin: "config" }), new Map());
+  return loadFor(readConfig(written, { folder, environment: {}, origin: "config" }));
 }
 
 const caller = { issuer: "https://idp.test", subject: "agent", permissions: [], actors: [], expiresAt: 0 };

@@ -166,6 +166,7 @@ test("whoever decides sees the diff, the hashes and the real path", async () => 
   const rendered = renderView({
     tool: stand.tool("fs_write"),
     plan,
+    binding: { plan: () => plan, run: async () => undefined },
     planDigest: "",
     input: {},
     requester: { issuer: "i", subject: "s", actors: [], session: undefined },

@@ -1,8 +1,7 @@
 import { z } from "zod";
-import type { ToolConfig } from "../../../src/core/define-tool.ts";
 import { compilePolicy } from "../../../src/core/policy/output-policy.ts";
 import { compileScan } from "../../../src/core/policy/scan-policy.ts";
-import type { ExecutionPlan, Tool } from "../../../src/core/types.ts";
+import type { ExecutionPlan, Tool, ToolConfig } from "../../../src/core/types.ts";
 import { release } from "../../../src/pipeline/output-filter.ts";
 import { cliHandler } from "../../../src/targets/command/handler.ts";
 import { bash } from "../../../tools/workspace/bash.ts";

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { errorText, systemCode } from "../../../core/error-text.ts";
 import { StartupError } from "../../../core/errors.ts";
+import type { CertificateEvent } from "../../../core/target-kind.ts";
 import type { GrpcTls, SystemEndpoints } from "./tls-identity.ts";
 
 /** Source of one system's certificates, with notification of changes. */
@@ -9,18 +10,6 @@ export interface CertificateSource {
   read(): GrpcTls;
   /** Calls `changed` whenever they have changed, and once at the start. Returns a function that stops this. */
   watch(changed: () => void): () => void;
-}
-
-/** A change to the certificates of one system, for the journal and the operators' log. */
-export interface CertificateEvent {
-  readonly type: "certificates.changed" | "certificates.refused" | "certificates.expired";
-  readonly system: string;
-  /** Expiry of the proxy's own certificate, in ISO 8601. */
-  readonly expiresAt: string | null;
-  /** Hex SHA-256 of each root certificate (DER). */
-  readonly rootSha256: readonly string[];
-  /** Reason why the new set is not used. */
-  readonly reason?: string;
 }
 
 export interface RotationOptions {

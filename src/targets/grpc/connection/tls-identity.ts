@@ -9,10 +9,10 @@ import type { Json } from "../../../core/types.ts";
 /** PEM texts, already read, with the trusted roots of the service and the proxy's own certificate. */
 export interface GrpcTls {
   readonly rootCert: Buffer;
-  readonly clientCert?: Buffer;
-  readonly clientKey?: Buffer;
+  readonly clientCert?: Buffer | undefined;
+  readonly clientKey?: Buffer | undefined;
   /** The name that the service's certificate must contain, when it is not the endpoint's host. */
-  readonly serverName?: string;
+  readonly serverName?: string | undefined;
 }
 
 /** Binds an approval to the service: its name and the root certificates that may vouch for it. */
@@ -57,11 +57,11 @@ export interface CertificateValidity {
 /** Options of which exactly one of `endpoint` and `endpoints`, and one of `tls` and `plaintext: true`, must be set. */
 export interface SystemEndpointsOptions {
   /** `host:port`; the host is a DNS name, or an IP address when `tls.serverName` or `plaintext` is set. */
-  readonly endpoint?: string;
+  readonly endpoint?: string | undefined;
   /** Several endpoints of the same form: calls go to each in turn. */
-  readonly endpoints?: readonly string[];
-  readonly tls?: GrpcTls;
-  readonly plaintext?: boolean;
+  readonly endpoints?: readonly string[] | undefined;
+  readonly tls?: GrpcTls | undefined;
+  readonly plaintext?: boolean | undefined;
 }
 
 const PORT_MAX = 65_535;

@@ -2,6 +2,7 @@ import { sha256Hex } from "../../../core/digest.ts";
 import { errorText } from "../../../core/error-text.ts";
 import { type Fault, StartupError } from "../../../core/errors.ts";
 import { listed, nearest } from "../../../core/nearest.ts";
+import type { KindReport } from "../../../core/target-kind.ts";
 import type { GrpcTarget, Json, Tool } from "../../../core/types.ts";
 import { fieldBudget } from "../codec/answer-reader.ts";
 import { type Difference, type EncodedMessage, MessageCodec } from "../codec/message-codec.ts";
@@ -26,11 +27,11 @@ export interface ProtoSource {
   /** A serialized `FileDescriptorSet` with all imports, and the file that it came from. */
   readonly descriptorSet?: { readonly bytes: Uint8Array; readonly path: string };
   /** True when the server must be asked before the contract is created; its answers are in `reflected`. */
-  readonly reflection?: boolean;
+  readonly reflection?: boolean | undefined;
   /** Serialized `FileDescriptorProto`s. */
   readonly reflected?: readonly Uint8Array[];
   /** The expected value of `Contract.sha256()` once all tools are bound. */
-  readonly contractSha256?: string;
+  readonly contractSha256?: string | undefined;
   /** Full names of the messages that a google.protobuf.Any may hold. */
   readonly anyTypes?: readonly string[];
 }
@@ -56,7 +57,7 @@ export interface Method {
 }
 
 /** Source of a contract, for the operator. */
-export type ContractOrigin = "proto files" | "descriptor set" | "reflection";
+type ContractOrigin = "proto files" | "descriptor set" | "reflection";
 
 /** The contract of one system. For a method that this version cannot call, it returns the reason as text. */
 export class Contract {
@@ -239,25 +240,7 @@ function enumForm(numbers: ReadonlyMap<string, number>): readonly (readonly [str
   return [...numbers].sort(([left, one], [right, other]) => one - other || compare(left, right));
 }
 
-/** The part of one system's contract that tools use. */
-export interface ContractState {
-  readonly system: string;
-  readonly origin: ContractOrigin;
-  /** Hex SHA-256 of the part that the bound tools use. */
-  readonly sha256: string;
-  readonly isPinned: boolean;
-}
-
-/** An observation that is not an error. */
-export interface ContractNote {
-  readonly tool: string;
-  readonly field: string;
-  readonly message: string;
-}
-
-export interface ContractReport {
-  readonly contracts: readonly ContractState[];
-  readonly notes: readonly ContractNote[];
+export interface ContractReport extends Required<Pick<KindReport, "contracts" | "toolNotes">> {
   /** Contracts that differ from the ones that the configuration pins. */
   readonly problems: readonly string[];
 }
@@ -273,7 +256,7 @@ export function contractReport(contracts: readonly Contract[], tools: readonly T
       sha256,
       isPinned: pin !== undefined,
     })),
-    notes: tools.flatMap((tool) => notesOf(tool, bySystem).map((note) => ({ tool: tool.name, ...note }))),
+    toolNotes: tools.flatMap((tool) => notesOf(tool, bySystem).map((note) => ({ tool: tool.name, ...note }))),
     problems: states.flatMap(({ contract, sha256 }) => pinProblem(contract, sha256)),
   };
 }

@@ -13,11 +13,13 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DEVELOPMENT_SERVER_NAME, type PemPair } from "../../../../src/cli/development/make-certificates.ts";
-import { certificateFiles } from "../../../../src/runtime/composition/files.ts";
-import { type CertificateEvent, type GrpcHandler, grpcHandler } from "../../../../src/targets/grpc/handler.ts";
+import type { CertificateEvent } from "../../../../src/core/target-kind.ts";
+import { type GrpcHandler, grpcHandler } from "../../../../src/targets/grpc/handler.ts";
+import { certificateFiles } from "../../../../src/targets/grpc/kind.ts";
 import { until } from "../../../support/until.ts";
 import { makeAuthority } from "../support/authority.ts";
 import { call, refusal } from "../support/calls.ts";
+import { FILES } from "../support/files.ts";
 import { type Lab, labSystem, startLab } from "../support/lab.ts";
 import { rotateUnderLoad } from "../support/rotation-load.ts";
 import { labTool, runContext } from "../support/tool.ts";
@@ -98,7 +100,7 @@ function start(initial: Installed = first, through = ""): void {
     string,
     string,
   ];
-  const source = certificateFiles({ rootCert, clientCert, clientKey, serverName: DEVELOPMENT_SERVER_NAME });
+  const source = certificateFiles({ rootCert, clientCert, clientKey, serverName: DEVELOPMENT_SERVER_NAME }, FILES);
   const system = labSystem(lab.port, { tls: source.read(), certificates: source });
   handler = grpcHandler({ systems: new Map([["lab", system]]) });
   events = [];

@@ -136,7 +136,7 @@ describe("the report", () => {
         { system: "kinds", origin: "descriptor set", sha256, isPinned: false },
         { system: "other", origin: "proto files", sha256: expect.stringMatching(/^[0-9a-f]{64}$/), isPinned: false },
       ],
-      notes: ["count", "state", "loose", "packed"].map((name) => ({
+      toolNotes: ["count", "state", "loose", "packed"].map((name) => ({
         tool: "lab_tool",
         field: `output.${name}`,
         message: "the answer has it, and the output schema leaves it out",

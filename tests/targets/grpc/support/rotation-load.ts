@@ -2,10 +2,11 @@ import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DEVELOPMENT_SERVER_NAME, type PemPair } from "../../../../src/cli/development/make-certificates.ts";
-import { certificateFiles } from "../../../../src/runtime/composition/files.ts";
 import { grpcHandler } from "../../../../src/targets/grpc/handler.ts";
+import { certificateFiles } from "../../../../src/targets/grpc/kind.ts";
 import { makeAuthority } from "./authority.ts";
 import { call } from "./calls.ts";
+import { FILES } from "./files.ts";
 import { labSystem, startLab } from "./lab.ts";
 import { labTool } from "./tool.ts";
 
@@ -56,12 +57,12 @@ export async function rotateUnderLoad({ seconds, callsPerSecond, rotations }: Ro
   const lab = await startLab({ certificates: await authority.set() });
   const secret = new MountedSecret();
   secret.install(authority.rootCert, await authority.client());
-  const source = certificateFiles({
+  const paths = {
     rootCert: secret.path("ca.pem"),
     clientCert: secret.path("client.pem"),
     clientKey: secret.path("client-key.pem"),
-    serverName: DEVELOPMENT_SERVER_NAME,
-  });
+  };
+  const source = certificateFiles({ ...paths, serverName: DEVELOPMENT_SERVER_NAME }, FILES);
   const system = labSystem(lab.port, {
     tls: source.read(),
     certificates: source,

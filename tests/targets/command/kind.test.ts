@@ -2,12 +2,12 @@ import { describe, expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { defineTool } from "../../../src/core/define-tool.ts";
 import { StartupError } from "../../../src/core/errors.ts";
+import { defineTool } from "../../../src/index.ts";
 import { assemble } from "../../../src/runtime/composition/wiring.ts";
 import { readConfig } from "../../../src/runtime/config/config.ts";
-import { missing } from "../../targets/command/confinement/stand.ts";
-import { temporaryDirectory } from "../../targets/command/temporary-directory.ts";
+import { missing } from "./confinement/stand.ts";
+import { temporaryDirectory } from "./temporary-directory.ts";
 
 const folder = temporaryDirectory();
 for (const name of ["audit", "audit/inner", "reports", "keys"]) mkdirSync(join(folder, name));
@@ -37,7 +37,7 @@ async function start(reads: readonly string[], commands: Readonly<Record<string,
   const environment = { PATH: process.env["PATH"] };
   const parts = await assemble(readConfig(written, { folder, environment, origin: "config" }));
   await parts.close();
-  return parts;
+  return { ...parts, confinement: parts.targets.confinement() };
 }
 
 async function problems(reads: readonly string[]): Promise<readonly string[]> {

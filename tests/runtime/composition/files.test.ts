@@ -2,7 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { auditPlaceProblems, socketProblems } from "../../../src/runtime/composition/own-paths.ts";
+import { auditPlaceProblems, socketProblems } from "../../../src/runtime/composition/files.ts";
 import { type Config, readConfig } from "../../../src/runtime/config/config.ts";
 
 const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-places-")));

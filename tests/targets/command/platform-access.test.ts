@@ -2,15 +2,17 @@ import { expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { readConfig } from "../../../src/runtime/config/config.ts";
-import { platformReaches } from "../../../src/runtime/platform/files.ts";
-import { temporaryDirectory } from "../../targets/command/temporary-directory.ts";
+import { platformReaches } from "../../../src/targets/command/platform.ts";
+import { contextFor } from "../../support/kinds.ts";
+import { temporaryDirectory } from "./temporary-directory.ts";
 
 const folder = temporaryDirectory();
 
 function reaches(systems: Readonly<Record<string, unknown>>) {
   const jwt = { issuers: [{ issuer: "https://x", jwksUri: "https://x/jwks" }] };
   const written = { tools: ["tools"], audit: { dir: "audit" }, jwt, systems };
-  return Object.fromEntries(platformReaches(readConfig(written, { folder, environment: {}, origin: "config" })));
+  const config = readConfig(written, { folder, environment: {}, origin: "config" });
+  return Object.fromEntries(platformReaches(contextFor(config, "cli")));
 }
 
 test("a kubeconfig, what it names, and where its clusters are", () => {

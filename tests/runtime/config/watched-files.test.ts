@@ -12,7 +12,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { watchFiles } from "../../../src/runtime/composition/watched-files.ts";
+import { watchFiles } from "../../../src/runtime/config/watched-files.ts";
 import { until } from "../../support/until.ts";
 
 const stands: Stand[] = [];

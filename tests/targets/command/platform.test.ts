@@ -3,8 +3,10 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { readConfig } from "../../../src/runtime/config/config.ts";
-import { argocdConfigFault, kubeconfigFault, readPlatformFiles } from "../../../src/runtime/platform/files.ts";
-import { temporaryDirectory } from "../../targets/command/temporary-directory.ts";
+import { readPlainFile } from "../../../src/runtime/config/plain-file.ts";
+import { argocdConfigFault, kubeconfigFault, readPlatformFiles } from "../../../src/targets/command/platform.ts";
+import { contextFor } from "../../support/kinds.ts";
+import { temporaryDirectory } from "./temporary-directory.ts";
 
 const folder = temporaryDirectory();
 
@@ -30,7 +32,7 @@ describe("kubeconfig", () => {
     ["with a client certificate", stringify(user({ "client-certificate": "/x", "client-key": "/y" }))],
     ["with a user that is called exec", stringify({ ...SOUND, users: [{ name: "exec", user: { token: "exec" } }] })],
   ])("%s is sound", (_title, text) => {
-    expect(kubeconfigFault(written("sound", text), { execPlugins: false })).toBeUndefined();
+    expect(kubeconfigFault(written("sound", text), readPlainFile, { execPlugins: false })).toBeUndefined();
   });
 
   test.each([
@@ -58,7 +60,7 @@ describe("kubeconfig", () => {
     ["nothing", "", /not a table/],
     ["no YAML", "a: [", /not one YAML document/],
   ])("%s is a fault", (_title, content, message) => {
-    expect(kubeconfigFault(written("faulty", content), { execPlugins: false })).toMatch(message);
+    expect(kubeconfigFault(written("faulty", content), readPlainFile, { execPlugins: false })).toMatch(message);
   });
 
   const exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/sh}";
@@ -80,17 +82,17 @@ describe("kubeconfig", () => {
     ["in other letters above", `${stringify(SOUND)}Users:\n- name: u\n  user:\n    ${exec}\n`, /exec/],
     ["after a NUL", below(` # c\0\n      ${exec}`), /U\+0000/],
   ])("a plugin %s is found, or the text refused", (_title, text, message) => {
-    expect(kubeconfigFault(written("hidden", text), { execPlugins: false })).toMatch(message);
+    expect(kubeconfigFault(written("hidden", text), readPlainFile, { execPlugins: false })).toMatch(message);
     // Which cluster is reached, and as whom, must not be hidden either.
     if (!/exec/.test(String(message))) {
-      expect(kubeconfigFault(written("hidden", text), { execPlugins: true })).toMatch(message);
+      expect(kubeconfigFault(written("hidden", text), readPlainFile, { execPlugins: true })).toMatch(message);
     }
   });
 
   test("a plugin in UTF-16 is refused", () => {
     const path = join(folder, "utf16");
     writeFileSync(path, Buffer.concat([Buffer.of(0xff, 0xfe), Buffer.from(below(`\n      ${exec}`), "utf16le")]));
-    expect(kubeconfigFault(path, { execPlugins: false })).toBe("is not UTF-8");
+    expect(kubeconfigFault(path, readPlainFile, { execPlugins: false })).toBe("is not UTF-8");
   });
 
   test.each([
@@ -102,17 +104,19 @@ describe("kubeconfig", () => {
     ["a start of the document", `---\n${stringify(SOUND)}`],
     ["an anchor that nobody refers to", below("\n      as: &a me")],
   ])("%s is sound", (_title, text) => {
-    expect(kubeconfigFault(written("sound", text), { execPlugins: false })).toBeUndefined();
+    expect(kubeconfigFault(written("sound", text), readPlainFile, { execPlugins: false })).toBeUndefined();
   });
 
   test("plugins may be allowed", () => {
     expect(
-      kubeconfigFault(written("plugin", user({ exec: { command: "aws" } })), { execPlugins: true }),
+      kubeconfigFault(written("plugin", user({ exec: { command: "aws" } })), readPlainFile, { execPlugins: true }),
     ).toBeUndefined();
   });
 
   test("a file that is not there is named by its error", () => {
-    expect(kubeconfigFault(join(folder, "nowhere"), { execPlugins: false })).toBe("cannot be read (ENOENT)");
+    expect(kubeconfigFault(join(folder, "nowhere"), readPlainFile, { execPlugins: false })).toBe(
+      "cannot be read (ENOENT)",
+    );
   });
 });
 
@@ -120,18 +124,20 @@ describe("argocd's settings", () => {
   const settings = (server: unknown) => ({ "current-context": "x", contexts: [], servers: [server], users: [] });
 
   test("a server is fine", () => {
-    expect(argocdConfigFault(written("argocd", settings({ server: "argocd:443", core: false })))).toBeUndefined();
+    expect(
+      argocdConfigFault(written("argocd", settings({ server: "argocd:443", core: false })), readPlainFile),
+    ).toBeUndefined();
   });
 
   test("core mode that another reader would see is refused", () => {
     const text = `${stringify(settings({ server: "argocd:443" }))}# c\u0085core: true\n`;
-    expect(argocdConfigFault(written("argocd-hidden", text))).toMatch(/U\+0085/);
+    expect(argocdConfigFault(written("argocd-hidden", text), readPlainFile)).toMatch(/U\+0085/);
   });
 
   test.each([[{ server: "kubernetes", core: true }], [{ Core: "true" }], [{ core: 1 }]])(
     "%j is core mode",
     (server) => {
-      expect(argocdConfigFault(written("core", settings(server)))).toMatch(/core mode/);
+      expect(argocdConfigFault(written("core", settings(server)), readPlainFile)).toMatch(/core mode/);
     },
   );
 });
@@ -141,7 +147,9 @@ describe("from the configuration", () => {
     const jwt = { issuers: [{ issuer: "https://x", jwksUri: "https://x/jwks" }] };
     const config = { tools: ["tools"], audit: { dir: "audit" }, jwt, systems };
     const problems: string[] = [];
-    const files = readPlatformFiles(readConfig(config, { folder, environment: {}, origin: "config" }), problems);
+    const files = readPlatformFiles(
+      contextFor(readConfig(config, { folder, environment: {}, origin: "config" }), "cli", problems),
+    );
     return { problems, files };
   };
 

@@ -1,8 +1,18 @@
 import { Refusal } from "../../core/errors.ts";
 import { copyOf } from "../../core/json.ts";
+import { unless } from "../../core/manifest/checks.ts";
+import type { TargetKind } from "../../core/target-kind.ts";
 import type { Binding, Handler, InlineContext, InlineTarget, Json, RunContext, Tool } from "../../core/types.ts";
 
-/** Runs tools that are functions. The plan is the parsed input. */
+/** Tools that are functions. The plan is the parsed input. */
+export const inline: TargetKind = {
+  name: "inline",
+  key: "handler",
+  check: (handler) => unless(typeof handler === "function", "target.handler", "must be a function"),
+  category: (isRead) => (isRead ? "network" : undefined),
+  open: () => inlineHandler,
+};
+
 export const inlineHandler: Handler = { bind, close: async () => {} };
 
 /** The part of the run's context that a function may see. The signal is created only when it is read. */
@@ -28,6 +38,7 @@ class FunctionContext implements InlineContext {
 function bind(tool: Tool): Binding {
   const { handler } = tool.target as InlineTarget;
   return {
+    planIsInput: true,
     plan: (input) => ({ input: input as Json, kind: "inline" }),
     async run(plan, context) {
       try {

@@ -1,11 +1,14 @@
 import { describe, expect, test } from "bun:test";
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { openWorkspace } from "../../../src/runtime/composition/workspace.ts";
+import { NotRegistered } from "../../../src/core/errors.ts";
+import type { OpenedKind } from "../../../src/core/target-kind.ts";
 import { readConfig } from "../../../src/runtime/config/config.ts";
-import { temporaryFolder } from "../../targets/files/stand.ts";
+import { files } from "../../../src/targets/files/kind.ts";
+import { contextFor } from "../../support/kinds.ts";
+import { temporaryFolder } from "./stand.ts";
 
-function open(folder: string, workspace: object, more: object = {}) {
+async function open(folder: string, workspace: object, more: object = {}) {
   const written = {
     tools: ["./tools"],
     audit: { dir: "./audit" },
@@ -15,7 +18,7 @@ function open(folder: string, workspace: object, more: object = {}) {
   };
   const config = readConfig(written, { folder, environment: {}, origin: join(folder, "stc.yaml") });
   const problems: string[] = [];
-  const opened = openWorkspace(config, { now: () => 0, newId: () => "id" }, problems);
+  const opened: OpenedKind = await files.open(contextFor(config, "fs", problems));
   return { opened, problems };
 }
 
@@ -29,21 +32,27 @@ function place(): string {
 describe("the workspace at start", () => {
   test("opens what is there and makes the state of the run", async () => {
     const folder = place();
-    const { opened, problems } = open(folder, { project: "project", pkg: "pkg", state: "state", runId: "r-1" });
+    const { opened, problems } = await open(folder, { project: "project", pkg: "pkg", state: "state", runId: "r-1" });
     expect(problems).toEqual([]);
-    expect(opened.confinement).toBeOneOf(["openat2", "walk"]);
+    expect(opened.facts?.["files"]).toBeOneOf(["openat2", "walk"]);
     expect(
       await Bun.file(join(folder, "state/runs/r-1/state"))
         .stat()
         .then((stat) => stat.isDirectory()),
     ).toBe(true);
-    await opened.handler.close();
+    await opened.close();
   });
 
-  test("without directories there is nothing, and nothing is wrong", () => {
-    const { opened, problems } = open(place(), {});
+  test("without directories there is nothing, and nothing is wrong", async () => {
+    const { opened, problems } = await open(place(), {});
     expect(problems).toEqual([]);
-    expect(opened).toMatchObject({ fault: "workspace names no directory", confinement: undefined });
+    expect(opened.facts).toBeUndefined();
+    expect(() => opened.offers?.workspaceMounts?.("read")).toThrow(
+      new NotRegistered("workspace names no directory for it"),
+    );
+    expect(() => opened.bind({ name: "x" } as never)).toThrow(
+      "target.fs: cannot be reached: workspace names no directory",
+    );
   });
 
   const rows: readonly (readonly [string, object, object, readonly string[]])[] = [
@@ -109,19 +118,24 @@ describe("the workspace at start", () => {
       ["workspace.workflow.schema"],
     ],
   ];
-  test.each(rows)("%s is a problem that names both places", (_title, workspace, more, named) => {
+  test.each(rows)("%s is a problem that names both places", async (_title, workspace, more, named) => {
     const folder = place();
     mkdirSync(join(folder, "audit/x"));
     symlinkSync("project", join(folder, "link"));
     symlinkSync("project/inner", join(folder, "audit-link"));
-    const { problems } = open(folder, workspace, more);
+    const { opened, problems } = await open(folder, workspace, more);
+    await opened.close();
     const naming = problems.filter((problem) => named.every((name) => problem.includes(name)));
     expect([problems, naming.length]).toEqual([problems, 1]);
   });
 
   test("mounts may lie in one another where the outer one is written", async () => {
-    const { opened, problems } = open(place(), { project: "project", pkg: "project/inner", state: "project/run" });
+    const { opened, problems } = await open(place(), {
+      project: "project",
+      pkg: "project/inner",
+      state: "project/run",
+    });
     expect(problems).toEqual([]);
-    await opened.handler.close();
+    await opened.close();
   });
 });

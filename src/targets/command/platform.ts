@@ -2,12 +2,94 @@ import { isUtf8 } from "node:buffer";
 import { accessSync, constants } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { type Document, isAlias, isCollection, isScalar, parseDocument, visit } from "yaml";
+import { z } from "zod";
 import { systemCode } from "../../core/error-text.ts";
 import { isTable } from "../../core/json.ts";
-import { type Config, pathFrom } from "../config/config.ts";
-import { readPlainFile } from "../config/plain-file.ts";
+import { hasPort, NO_PORT } from "../../core/port.ts";
+import type { TargetContext } from "../../core/target-kind.ts";
+import type { SystemAccess } from "./confinement/profile.ts";
 
-/** Settings files of the platform's commands, checked before such a command runs with them. */
+/**
+ * The systems that the shipped platform tools use: their entries in the configuration, which fix the addresses and the closed
+ * lists that agents choose from, and their settings files, checked before a command runs with them.
+ */
+
+const LABEL_CHARACTERS_MAX = 63;
+const SUBDOMAIN_CHARACTERS_MAX = 253;
+
+const text = z.string().min(1);
+
+/** Returns whether the text is lower-case letters, digits and dashes, with a letter or digit at both ends. */
+const isLabel = (part: string): boolean =>
+  part.length <= LABEL_CHARACTERS_MAX && /^[a-z0-9-]+$/.test(part) && !part.startsWith("-") && !part.endsWith("-");
+
+const namespace = z
+  .string()
+  .refine(isLabel, "must be a namespace's name as RFC 1123 has it: at most 63 of a-z, 0-9 and -, no - at an end");
+
+const application = z
+  .string()
+  .refine(
+    (name) => name.length <= SUBDOMAIN_CHARACTERS_MAX && name.split(".").every(isLabel),
+    "must be an application's name as RFC 1123 has it: a-z, 0-9, - and ., without a namespace before it",
+  );
+
+const kubernetes = z.strictObject({
+  kubeconfig: text.optional().describe("File that names the cluster and the user."),
+  namespaces: z.array(namespace).default([]).describe("Namespaces that tools may read."),
+  execPlugins: z
+    .boolean()
+    .default(false)
+    .describe(
+      "Whether the kubeconfig may name programs that create credentials. They run with the rights of the service.",
+    ),
+});
+
+const loki = z.strictObject({
+  address: z
+    .url({ protocol: /^https?$/, error: "must be a URL that begins with http:// or https://" })
+    .refine(isPlainUrl, "must hold no user, password, query or fragment: name the token in bearerTokenFile")
+    .optional()
+    .describe("URL of Loki's API."),
+  namespaces: z.array(namespace).default([]).describe("Namespaces whose logs tools may query."),
+  bearerTokenFile: text.optional().describe("File with a token for Loki, read by the command."),
+  tenant: z
+    .string()
+    .regex(/^[A-Za-z0-9!._*'()|-]{1,150}$/, "must be a tenant id of Loki")
+    .optional()
+    .describe("Tenant id, sent as X-Scope-OrgID."),
+  rootCert: text.optional().describe("Certificate authority to trust, when it is not one of the machine's."),
+});
+
+const argocd = z.strictObject({
+  server: z
+    .string()
+    .regex(
+      /^(?:[A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?$/,
+      "must be host or host:port, with no scheme before it and no path after it",
+    )
+    .refine(hasPort, NO_PORT)
+    .optional()
+    .describe("Address as `host` or `host:port`."),
+  applications: z.array(application).default([]).describe("Applications that tools may read."),
+  configFile: text.optional().describe("Settings file that `argocd login` writes; it holds the token."),
+  revisions: z
+    .array(z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._/-]{0,254}$/, "must be a branch or tag"))
+    .default([])
+    .describe("Branches and tags that a diff may be requested for, in addition to full commit ids."),
+  grpcWeb: z.boolean().default(false).describe("Set this when a proxy in front of Argo CD needs gRPC-Web."),
+  rootCert: text.optional().describe("File with the trusted root certificates, PEM."),
+});
+
+export const PLATFORM_SYSTEMS = { kubernetes, loki, argocd } as const;
+
+/**
+ * Returns whether the URL has no user, password, query or fragment. Returns true for an invalid URL, which is already reported.
+ */
+function isPlainUrl(address: string): boolean {
+  const url = URL.parse(address);
+  return url === null || [url.username, url.password, url.search, url.hash].every((part) => part === "");
+}
 
 const SETTINGS_BYTES_MAX = 4_194_304;
 const DEPTH_MAX = 64;
@@ -25,8 +107,12 @@ const PLUGIN_KEYS = /^(?:exec|auth-?provider)$/i;
  * Returns the problem of the kubeconfig, or `undefined`. The file decides which cluster is called, as which user, and whether
  * programs run, so it must say so in one plain document.
  */
-export function kubeconfigFault(path: string, { execPlugins }: { readonly execPlugins: boolean }): string | undefined {
-  const document = settingsOf(path);
+export function kubeconfigFault(
+  path: string,
+  readFile: ReadFile,
+  { execPlugins }: { readonly execPlugins: boolean },
+): string | undefined {
+  const document = settingsOf(path, readFile);
   if ("fault" in document) return document.fault;
   const { "current-context": current, contexts, clusters } = document.settings;
   if (typeof current !== "string" || current === "") return "names no current-context, so the cluster is not known";
@@ -46,12 +132,15 @@ export function kubeconfigFault(path: string, { execPlugins }: { readonly execPl
  * Returns the problem of argocd's settings, or `undefined`. In core mode, argocd calls the cluster directly and bypasses its
  * server.
  */
-export function argocdConfigFault(path: string): string | undefined {
-  const document = settingsOf(path);
+export function argocdConfigFault(path: string, readFile: ReadFile): string | undefined {
+  const document = settingsOf(path, readFile);
   if ("fault" in document) return document.fault;
   const isCore = (key: string, value: unknown): boolean => key.toLowerCase() === "core" && value !== false;
   return hasKey(document.settings, isCore) ? "switches to core mode, which reaches past the server" : undefined;
 }
+
+type ReadFile = TargetContext["readFile"];
+export type PlatformContext = Pick<TargetContext, "systems" | "pathOf" | "readFile" | "problems">;
 
 /** Files that the commands read themselves: a token or a trusted certificate. */
 const PLAIN_FILES = [
@@ -61,27 +150,31 @@ const PLAIN_FILES = [
 ] as const;
 
 /** Checks all files that the configuration names, at start. */
-export function readPlatformFiles(config: Config, problems: string[]): PlatformFiles {
+export function readPlatformFiles({ systems, pathOf, readFile, problems }: PlatformContext): PlatformFiles {
   const checks = new Map<string, () => string | undefined>();
-  const systems = config.systems as Readonly<Record<string, Readonly<Record<string, unknown>>>>;
-  const { kubernetes, argocd } = systems;
+  const { kubernetes, argocd } = entriesIn(systems);
   for (const [system, key] of PLAIN_FILES) {
-    const file = systems[system]?.[key];
+    const file = entriesIn(systems)[system][key];
     if (typeof file !== "string") continue;
-    note(problems, `systems.${system}.${key}: ${file}`, readableFault(pathFrom(config, file)));
+    note(problems, `systems.${system}.${key}: ${file}`, readableFault(pathOf(file)));
   }
-  const kubeconfig = kubernetes?.["kubeconfig"];
+  const { kubeconfig, execPlugins } = kubernetes;
   if (typeof kubeconfig === "string") {
-    const execPlugins = kubernetes?.["execPlugins"] === true;
-    checks.set("kubectl", () => kubeconfigFault(pathFrom(config, kubeconfig), { execPlugins }));
+    const options = { execPlugins: execPlugins === true };
+    checks.set("kubectl", () => kubeconfigFault(pathOf(kubeconfig), readFile, options));
     note(problems, `systems.kubernetes.kubeconfig: ${kubeconfig}`, checks.get("kubectl")?.());
   }
-  const configFile = argocd?.["configFile"];
+  const { configFile } = argocd;
   if (typeof configFile === "string") {
-    checks.set("argocd", () => argocdConfigFault(pathFrom(config, configFile)));
+    checks.set("argocd", () => argocdConfigFault(pathOf(configFile), readFile));
     note(problems, `systems.argocd.configFile: ${configFile}`, checks.get("argocd")?.());
   }
   return checks;
+}
+
+function entriesIn(systems: TargetContext["systems"]): Readonly<Record<keyof typeof PLATFORM_SYSTEMS, Settings>> {
+  const entry = (name: string): Settings => (systems.get(name) ?? {}) as Settings;
+  return { kubernetes: entry("kubernetes"), loki: entry("loki"), argocd: entry("argocd") };
 }
 
 /** Maps each command to a check that runs before each call: mounted files may change. */
@@ -106,10 +199,10 @@ function note(problems: string[], field: string, fault: string | undefined): voi
 
 type Settings = Readonly<Record<string, unknown>>;
 
-function settingsOf(path: string): { readonly settings: Settings } | { readonly fault: string } {
+function settingsOf(path: string, readFile: ReadFile): { readonly settings: Settings } | { readonly fault: string } {
   let bytes: Buffer;
   try {
-    bytes = readPlainFile(path);
+    bytes = readFile(path);
   } catch (error) {
     return { fault: unreadable(error) };
   }
@@ -167,26 +260,20 @@ function hasKey(value: unknown, isIt: (key: string, value: unknown) => boolean, 
   );
 }
 
-/** The files that the platform's commands read themselves and the ports that they connect to, from the configuration. */
-
 const HTTPS_PORT = 443;
 const HTTP_PORT = 80;
 
-interface Reach {
-  /** Absolute paths. */
-  readonly reads: readonly string[];
-  /** TCP ports. */
-  readonly ports: readonly number[];
-}
-
 /** Returns files and ports by system. Unreadable files are omitted here: the check of these files reports them. */
-export function platformReaches(config: Config): ReadonlyMap<string, Reach> {
-  const systems = config.systems as Readonly<Record<string, Settings>>;
-  const { kubernetes = {}, loki = {}, argocd = {} } = systems;
+export function platformReaches({
+  systems,
+  pathOf,
+  readFile,
+}: Omit<PlatformContext, "problems">): ReadonlyMap<string, SystemAccess> {
+  const { kubernetes, loki, argocd } = entriesIn(systems);
   const file = (system: Settings, key: string): readonly string[] =>
-    typeof system[key] === "string" ? [pathFrom(config, system[key])] : [];
+    typeof system[key] === "string" ? [pathOf(system[key])] : [];
   return new Map([
-    ["kubernetes", kubernetesReach(file(kubernetes, "kubeconfig"))],
+    ["kubernetes", kubernetesReach(file(kubernetes, "kubeconfig"), readFile)],
     ["loki", { reads: [...file(loki, "bearerTokenFile"), ...file(loki, "rootCert")], ports: portsOf(loki["address"]) }],
     [
       "argocd",
@@ -199,8 +286,8 @@ export function platformReaches(config: Config): ReadonlyMap<string, Reach> {
 }
 
 /** Returns the kubeconfig, the files that it names, and the ports of its clusters. */
-function kubernetesReach([kubeconfig]: readonly string[]): Reach {
-  const settings = kubeconfig === undefined ? undefined : readSettings(kubeconfig);
+function kubernetesReach([kubeconfig]: readonly string[], readFile: ReadFile): SystemAccess {
+  const settings = kubeconfig === undefined ? undefined : readSettings(kubeconfig, readFile);
   if (kubeconfig === undefined || settings === undefined) return { reads: [], ports: [] };
   const clusters = members(settings["clusters"], "cluster");
   const users = members(settings["users"], "user");
@@ -221,9 +308,9 @@ function portsOf(address: unknown): readonly number[] {
   return [protocol === "http:" ? HTTP_PORT : HTTPS_PORT];
 }
 
-function readSettings(path: string): Settings | undefined {
+function readSettings(path: string, readFile: ReadFile): Settings | undefined {
   try {
-    const settings: unknown = parseDocument(readPlainFile(path).toString("utf8")).toJS({ maxAliasCount: 0 });
+    const settings: unknown = parseDocument(readFile(path).toString("utf8")).toJS({ maxAliasCount: 0 });
     return isTable(settings) ? settings : undefined;
   } catch {
     return undefined;

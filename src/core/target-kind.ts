@@ -1,0 +1,213 @@
+import type { z } from "zod";
+import type { Fault } from "./errors.ts";
+import { isTable } from "./json.ts";
+import { isText, type Unread, unknownKeys, unless } from "./manifest/checks.ts";
+import { hint } from "./nearest.ts";
+import type { Category, Handler, Tool, ToolConfig } from "./types.ts";
+
+/**
+ * One kind of target: everything that the product knows about it, declared in its folder in `targets/`. What a build contains is
+ * listed in `runtime/modules.ts`; registry, configuration, `stc check`, the approval view, `/readyz` and metrics are derived
+ * from the list.
+ */
+export interface TargetKind<Context extends TargetContext = TargetContext> {
+  /** The `kind` of its plans. */
+  readonly name: string;
+  /** The key of a manifest's `target` that holds this kind's part. */
+  readonly key: string;
+  /** The entries under `systems` in the configuration that are of this kind; their keys have descriptions, for the reference. */
+  readonly systems?: SystemEntries;
+  /** Returns the errors in a manifest's `target.<key>`. */
+  readonly check: (part: unknown, manifest: Unread) => readonly Fault[];
+  /** Returns the errors in the input schema, once everything else in the manifest is valid. */
+  readonly checkInput?: (input: z.ZodType) => readonly Fault[];
+  /** Returns whether such a target fails with a text of its own, which `errors: "filtered"` may release. */
+  readonly hasErrorText?: (part: unknown) => boolean;
+  /**
+   * Returns the category of a tool that declares none and is not plainly a read. Undefined: the manifest must declare one.
+   * `isRead` is true for a tool classified as read whose words say that it changes something.
+   */
+  readonly category: (isRead: boolean) => Category | undefined;
+  /** Reads this kind's part of the configuration. Adds what is wrong to `context.problems` and never throws for it. */
+  readonly open: (context: Context) => OpenedKind | Promise<OpenedKind>;
+}
+
+/** A kind whose context does not matter: for what is known without opening it. */
+export type DeclaredKind = TargetKind<never>;
+
+/**
+ * The entries of one kind under `systems`, recognized by any of `keys`, or by their own name. Keys of files end in `File` or
+ * `Dir`: then no tool can access the files, and a reload notices their changes.
+ */
+export interface SystemEntries {
+  readonly keys?: readonly string[];
+  /** The schema of an entry that has one of the keys. */
+  readonly schema?: z.ZodType;
+  /** The schemas of entries with fixed names. */
+  readonly named?: Readonly<Record<string, z.ZodType>>;
+}
+
+/** One of the service's own files or directories, which no tool may access. */
+export interface OwnPath {
+  /** The configuration's name for the path. */
+  readonly field: string;
+  /** Absolute; the real path, or its existing part resolved when the file does not exist yet. */
+  readonly path: string;
+}
+
+/** The capabilities that a kind is opened with. */
+export interface TargetContext {
+  /** The configuration's entries of this kind, as its schemas return them. */
+  readonly systems: ReadonlyMap<string, unknown>;
+  /** Everything that prevents the start, each with its field. */
+  readonly problems: string[];
+  readonly ownPaths: readonly OwnPath[];
+  /** The real path of the service's own code. */
+  readonly ownCode: string;
+  /** Returns the absolute path of a path in the configuration. */
+  readonly pathOf: (path: string) => string;
+  /** Reads a regular file that the configuration names. Throws an error with a `code`. */
+  readonly readFile: (path: string) => Buffer;
+  /** Calls `changed` when one of the files has changed, and once at the start. Returns a function that stops this. */
+  readonly watchFiles: (paths: readonly string[], changed: () => void) => () => void;
+  /** Returns milliseconds since 1970. */
+  readonly now: () => number;
+  /** Returns unguessable ids: `[A-Za-z0-9-]+`. */
+  readonly newId: () => string;
+  /** Returns a number from 0 to 1. */
+  readonly random: () => number;
+}
+
+/** The members of `ToolConfig` that kinds offer to manifests. */
+export type Offers = Pick<ToolConfig, "repository" | "gitDirectory" | "shellWorkspace" | "workspaceMounts">;
+
+/** A kind that was opened with one configuration: binds tools, and says what operators see. */
+export interface OpenedKind extends Handler {
+  readonly offers?: Partial<Offers>;
+  /** Facts about this machine for the log's first line. */
+  readonly facts?: Readonly<Record<string, string>>;
+  /** Receives the loaded tools of this kind before they are bound. Returns why some are not registered, by tool name. */
+  prepare?(tools: readonly Tool[]): Promise<ReadonlyMap<string, string>>;
+  /** Returns whether the tool's system or program is configured but broken: that is a problem already, so it is not bound. */
+  isBroken?(tool: Tool): boolean;
+  /** Reports on the tools of this kind, once all are bound. */
+  report?(tools: readonly Tool[]): KindReport;
+  /** Returns the state of each system by name, for `/readyz`. */
+  status?(): Promise<Readonly<Record<string, object>>>;
+  /** Returns the open connections, for metrics. */
+  channels?(): readonly Channel[];
+  /** Returns when the service's own certificates expire, for metrics and `stc check`. */
+  certificates?(): readonly CertificateExpiry[];
+  /** Starts to follow the files that may change without a reload. */
+  watch?(options: WatchOptions): void;
+  /** Returns how the tools' processes are confined; undefined when there are none. */
+  confinement?(): ConfinementShown | undefined;
+}
+
+/** The connections of one system. */
+export interface Channel {
+  readonly system: string;
+  readonly state: string;
+}
+
+/** Expiry of the service's own certificate for one system. */
+export interface CertificateExpiry {
+  readonly system: string;
+  /** Milliseconds since 1970. */
+  readonly notAfter: number;
+}
+
+export interface WatchOptions {
+  /** Returns the current time in milliseconds since 1970. */
+  readonly now: () => number;
+  readonly report: (event: CertificateEvent) => void;
+}
+
+/** A change to the certificates of one system, for the journal and the operators' log. */
+export interface CertificateEvent {
+  readonly type: "certificates.changed" | "certificates.refused" | "certificates.expired";
+  readonly system: string;
+  /** Expiry of the proxy's own certificate, in ISO 8601. */
+  readonly expiresAt: string | null;
+  /** Hex SHA-256 of each root certificate (DER). */
+  readonly rootSha256: readonly string[];
+  /** Reason why the new set is not used. */
+  readonly reason?: string;
+}
+
+export interface ConfinementShown {
+  readonly mode: "require" | "prefer" | "off";
+  /** Maps each tool to `confined` or `none`. */
+  readonly tools: Readonly<Record<string, string>>;
+  /** Maps each tool to the problem with its confinement. */
+  readonly faults: Readonly<Record<string, string>>;
+}
+
+/** What `stc check` says about a kind and its tools. */
+export interface KindReport {
+  readonly contracts?: readonly ContractState[];
+  /** Observations that are not errors, about the configuration. */
+  readonly notes?: readonly string[];
+  /** Observations that are not errors, about one tool each. */
+  readonly toolNotes?: readonly ToolNote[];
+  readonly problems?: readonly string[];
+}
+
+/** The part of one system's contract that tools use. */
+export interface ContractState {
+  readonly system: string;
+  readonly origin: string;
+  /** Hex SHA-256 of the part that the bound tools use. */
+  readonly sha256: string;
+  readonly isPinned: boolean;
+}
+
+/** An observation about a tool that is not an error. */
+export interface ToolNote extends Fault {
+  readonly tool: string;
+}
+
+const SYSTEM = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
+
+/** Returns the errors in a manifest's target: exactly one known kind, and nothing else. */
+export function targetFaults(manifest: Unread, kinds: readonly DeclaredKind[]): readonly Fault[] {
+  const { target, handler } = manifest;
+  const keys = kinds.map(({ key }) => key);
+  if (handler !== undefined) {
+    if (typeof handler !== "function") return [{ field: "handler", message: "must be a function" }];
+    if (target === undefined) return [];
+    if (!isTable(target)) return [{ field: "target", message: "must be an object" }];
+    return [...systemFaults(target), ...unknownKeys("target", target, ["system"])];
+  }
+  if (!isTable(target)) return [{ field: "target", message: `must name a system and ${keys.join(", ")}` }];
+  const unknown = Object.keys(target).filter((key) => key !== "system" && !keys.includes(key));
+  const aimed = aimOf(manifest, kinds);
+  const isUnknown = unknown.length > 0 && !keys.some((key) => key in target);
+  return [
+    ...systemFaults(target),
+    ...unknown.map((key) => ({
+      field: `target.${key}`,
+      message: `is not known here: a target is one of ${keys.join(", ")}${hint(key, keys)}`,
+    })),
+    ...unless(aimed !== undefined || isUnknown, "target", `must have exactly one of ${keys.join(", ")}`),
+    ...(aimed === undefined ? [] : aimed.kind.check(aimed.part, manifest)),
+  ];
+}
+
+function systemFaults({ system }: Unread): readonly Fault[] {
+  return unless(isText(system) && SYSTEM.test(system), "target.system", "must name the system that the tool reaches");
+}
+
+interface Aim {
+  readonly kind: DeclaredKind;
+  /** The value under the kind's key. */
+  readonly part: unknown;
+}
+
+/** Returns the one kind that a manifest's target is of; undefined when there is none, or more than one. */
+export function aimOf({ target, handler }: Unread, kinds: readonly DeclaredKind[]): Aim | undefined {
+  const aimed = handler !== undefined ? { handler } : target;
+  if (!isTable(aimed)) return undefined;
+  const [kind, another] = kinds.filter(({ key }) => key in aimed);
+  return kind === undefined || another !== undefined ? undefined : { kind, part: aimed[kind.key] };
+}

@@ -1,0 +1,135 @@
+import { createDefineTool } from "../../core/define-tool.ts";
+import type {
+  CertificateExpiry,
+  Channel,
+  ConfinementShown,
+  KindReport,
+  Offers,
+  OpenedKind,
+  TargetKind,
+  WatchOptions,
+} from "../../core/target-kind.ts";
+import type { Tool } from "../../core/types.ts";
+import type { HandlerTable } from "../../pipeline/registry.ts";
+import { type Config, entriesOf, pathFrom } from "../config/config.ts";
+import { ownPlaces } from "../config/own-paths.ts";
+import { readPlainFile } from "../config/plain-file.ts";
+import { watchFiles } from "../config/watched-files.ts";
+import type { Offered } from "../manifests/loader.ts";
+import type { LoadedTools } from "../manifests/sources.ts";
+import type { KindContext, Modules } from "../modules.ts";
+import { ownCode } from "../own-code.ts";
+
+/** What the kinds of targets are opened with, apart from their own part of the configuration. */
+export type KindCapabilities = Pick<KindContext, "now" | "newId" | "random" | "onSurvivors">;
+
+/** Returns what a kind is opened with. Problems are added to `problems`. */
+export function kindContexts(
+  config: Config,
+  capabilities: KindCapabilities,
+  problems: string[],
+): (kind: TargetKind<KindContext>, kinds: Modules["targetKinds"]) => KindContext {
+  const shared = {
+    ...{ ...capabilities, config, problems, ownPaths: ownPlaces(config), ownCode: ownCode() },
+    pathOf: (path: string) => pathFrom(config, path),
+    readFile: (path: string) => readPlainFile(pathFrom(config, path)),
+    watchFiles: (paths: readonly string[], changed: () => void) => {
+      const watching = watchFiles(() => paths, changed);
+      return () => watching.close();
+    },
+  };
+  return (kind, kinds) => ({ ...shared, systems: entriesOf(config, kind, kinds) });
+}
+
+interface Opened {
+  readonly kind: TargetKind<KindContext>;
+  readonly handler: OpenedKind;
+}
+
+/** All kinds of targets of a build, opened with one configuration. */
+export class Targets {
+  readonly #opened: Opened[] = [];
+
+  /** Opens every kind. Problems are added to the list; what was opened is closed by `close`, even after an error. */
+  async open(config: Config, { targetKinds }: Modules, parts: KindCapabilities & { readonly problems: string[] }) {
+    const { problems, ...capabilities } = parts;
+    const contextOf = kindContexts(config, capabilities, problems);
+    for (const kind of targetKinds) {
+      this.#opened.push({ kind, handler: await kind.open(contextOf(kind, targetKinds)) });
+    }
+  }
+
+  /** Returns what manifest files may ask of the kinds. */
+  offered(): Offered {
+    const offers: Partial<Offers> = Object.assign({}, ...this.#opened.map(({ handler }) => handler.offers));
+    return { offers, define: createDefineTool(this.#opened.map(({ kind }) => kind)) };
+  }
+
+  /** Prepares the kinds for their tools, and returns the tools without those that may not run on this machine. */
+  async prepare(loaded: LoadedTools): Promise<LoadedTools> {
+    const withheld = new Map<string, string>();
+    for (const { kind, handler } of this.#opened) {
+      const reasons = (await handler.prepare?.(toolsOf(kind, loaded.tools))) ?? [];
+      for (const [tool, reason] of reasons) withheld.set(tool, reason);
+    }
+    const tools = loaded.tools.filter(({ name }) => !withheld.has(name));
+    return { ...loaded, tools, notRegistered: [...loaded.notRegistered, ...withheld.values()] };
+  }
+
+  /** Returns the tools without those whose system or program is broken, which is a problem already. */
+  reachable(tools: readonly Tool[]): readonly Tool[] {
+    return tools.filter((tool) =>
+      this.#opened.every(({ kind, handler }) => !(kind.key in tool.target) || handler.isBroken?.(tool) !== true),
+    );
+  }
+
+  handlers(): HandlerTable {
+    return Object.fromEntries(this.#opened.map(({ kind, handler }) => [kind.key, handler]));
+  }
+
+  /** Reports on the tools, once they are bound. */
+  report(tools: readonly Tool[]): Required<KindReport> {
+    const reports = this.#opened.map(({ kind, handler }) => handler.report?.(toolsOf(kind, tools)) ?? {});
+    return {
+      contracts: reports.flatMap(({ contracts = [] }) => contracts),
+      notes: reports.flatMap(({ notes = [] }) => notes),
+      toolNotes: reports.flatMap(({ toolNotes = [] }) => toolNotes),
+      problems: reports.flatMap(({ problems = [] }) => problems),
+    };
+  }
+
+  /** Returns facts about this machine for the log's first line. */
+  facts(): Readonly<Record<string, string>> {
+    return Object.assign({}, ...this.#opened.map(({ handler }) => handler.facts));
+  }
+
+  /** Returns the state of every system by name. */
+  async status(): Promise<Readonly<Record<string, object>>> {
+    return Object.assign({}, ...(await Promise.all(this.#opened.map(({ handler }) => handler.status?.()))));
+  }
+
+  channels(): readonly Channel[] {
+    return this.#opened.flatMap(({ handler }) => handler.channels?.() ?? []);
+  }
+
+  certificates(): readonly CertificateExpiry[] {
+    return this.#opened.flatMap(({ handler }) => handler.certificates?.() ?? []);
+  }
+
+  confinement(): ConfinementShown | undefined {
+    return this.#opened.map(({ handler }) => handler.confinement?.()).find((shown) => shown !== undefined);
+  }
+
+  /** Starts to follow the files that may change without a reload. */
+  watch(options: WatchOptions): void {
+    for (const { handler } of this.#opened) handler.watch?.(options);
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#opened.map(({ handler }) => handler.close()));
+  }
+}
+
+function toolsOf({ key }: TargetKind<KindContext>, tools: readonly Tool[]): readonly Tool[] {
+  return tools.filter(({ target }) => key in target);
+}

@@ -1,0 +1,49 @@
+import { realpathSync, statSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import type { OwnPath } from "../../core/target-kind.ts";
+import { type Config, pathFrom } from "./config.ts";
+
+/** Configuration keys whose values are the service's own files or directories. */
+const PATH_KEY = /^(?:dir|socket|proto|descriptorSet|kubeconfig|rootCert|clientCert|clientKey|[a-zA-Z]*(?:File|Dir))$/;
+/** URLs of files: `sqlite:` with any path, every other scheme with one that begins with a slash or dots. */
+const FILE_URL = /^(?:sqlite:(?:\/\/)?|[a-z][a-z0-9+.-]*:\/\/(?=\.{0,2}\/))/;
+
+/**
+ * Returns all of the service's own paths that agents must not access: configuration, manifests, contracts, keys, audit, stores.
+ */
+export function ownPlaces(config: Config): readonly OwnPath[] {
+  return namedPlaces(config).map(({ field, path }) => ({ field, path: realPlace(path) }));
+}
+
+/** Returns the same paths, absolute and as the configuration names them: links are not resolved. */
+export function namedPlaces(config: Config): readonly OwnPath[] {
+  const places: OwnPath[] = [];
+  const add = (field: string, path: string): void => {
+    places.push({ field, path: pathFrom(config, path) });
+  };
+  const visit = (value: unknown, field: string): void => {
+    if (typeof value !== "object" || value === null) return;
+    for (const [key, inner] of Object.entries(value)) {
+      const below = Array.isArray(value) ? `${field}[${key}]` : `${field}${field === "" ? "" : "."}${key}`;
+      if (typeof inner === "string" && PATH_KEY.test(key)) add(below, inner);
+      else if (typeof inner === "string" && FILE_URL.test(inner)) add(below, inner.replace(FILE_URL, ""));
+      else visit(inner, below);
+    }
+  };
+  const { server, tools, audit, jwt, systems, commands, approvals, assertion, telemetry, origin } = config;
+  for (const [index, source] of tools.entries()) if (typeof source === "string") add(`tools[${index}]`, source);
+  visit({ server, audit, jwt, systems, commands, approvals, assertion, telemetry }, "");
+  if (statSync(origin, { throwIfNoEntry: false })?.isFile() === true) add("the configuration", origin);
+  return places;
+}
+
+/** Returns the real path of the nearest existing directory, with the names below it that do not exist yet appended. */
+function realPlace(path: string): string {
+  const absolute = resolve(path);
+  try {
+    return realpathSync(absolute);
+  } catch {
+    const above = dirname(absolute);
+    return above === absolute ? absolute : join(realPlace(above), absolute.slice(above.length));
+  }
+}

@@ -1,0 +1,175 @@
+import { mkdirSync, realpathSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { errorText, systemCode } from "../../core/error-text.ts";
+import { ManifestError, NotRegistered } from "../../core/errors.ts";
+import { isTable } from "../../core/json.ts";
+import { oneOf, unknownKeys, unless } from "../../core/manifest/checks.ts";
+import { isBelow } from "../../core/paths.ts";
+import type { OpenedKind, OwnPath, TargetContext, TargetKind } from "../../core/target-kind.ts";
+import { fsHandler } from "./handler.ts";
+import type { FsLimits } from "./limits.ts";
+import { type MountName, type Mounts, openMounts } from "./mounts.ts";
+import { type WorkflowRules, type WorkflowSettings, workflowRules } from "./workflow.ts";
+
+export interface FilesContext extends TargetContext {
+  readonly config: {
+    readonly workspace: FsLimits & {
+      readonly project?: string | undefined;
+      readonly pkg?: string | undefined;
+      readonly state?: string | undefined;
+      readonly runId?: string | undefined;
+      readonly workflow: WorkflowSettings;
+    };
+  };
+}
+
+const READS = ["list", "read", "search"];
+const WRITES = ["write", "apply_patch"];
+
+/** The files of the workspace's mounts. */
+export const files: TargetKind<FilesContext> = {
+  name: "fs",
+  key: "fs",
+  check: (part, { classification }) => {
+    if (!isTable(part)) return [{ field: "target.fs", message: "must be { operation }" }];
+    const { operation } = part;
+    return [
+      ...unknownKeys("target.fs", part, ["operation"]),
+      ...unless(
+        oneOf([...READS, ...WRITES], operation),
+        "target.fs.operation",
+        `must be one of ${[...READS, ...WRITES].join(", ")}`,
+      ),
+      ...unless(
+        !oneOf(WRITES, operation) || classification !== "read",
+        "classification",
+        `read cannot ${String(operation)} files`,
+      ),
+    ];
+  },
+  category: (isRead) => (isRead ? "network" : "write"),
+  open,
+};
+
+/** Opens the workspace's directories, checked before agents can access them. */
+function open(context: FilesContext): OpenedKind {
+  const { config, problems, ownPaths, now, newId } = context;
+  const before = problems.length;
+  const directories = mountDirectories(context);
+  problems.push(...overlaps(directories, ownPaths));
+  const workflow = readWorkflow(config.workspace, problems);
+  if (directories.size === 0) return without(context, "workspace names no directory");
+  if (problems.length > before || workflow === undefined) return without(context, "the workspace cannot be used");
+  const mounts = tryToOpen(directories, context);
+  if (mounts === undefined) {
+    return without(context, "nothing here keeps paths inside a directory (no openat2, no O_PATH)");
+  }
+  return {
+    ...fsHandler({ mounts, limits: config.workspace, workflow, now, newId }),
+    facts: { files: mounts.confinement.kind },
+    offers: { workspaceMounts: (use) => mountNames(context, use) },
+  };
+}
+
+/** Rejects every file tool, because the service cannot access files. */
+function without(context: FilesContext, fault: string): OpenedKind {
+  return {
+    bind(tool) {
+      throw new ManifestError(tool.name, [{ field: "target.fs", message: `cannot be reached: ${fault}` }]);
+    },
+    offers: {
+      workspaceMounts(use) {
+        mountNames(context, use);
+        throw new NotRegistered(fault);
+      },
+    },
+    close: async () => {},
+  };
+}
+
+/** Returns the mounts for file tools. `@pkg` is read-only. */
+function mountNames({ config: { workspace } }: FilesContext, use: "read" | "write"): readonly string[] {
+  const mounts = (["project", "pkg", "state"] as const).filter(
+    (name) => workspace[name] !== undefined && (use === "read" || name !== "pkg"),
+  );
+  if (mounts.length === 0) throw new NotRegistered("workspace names no directory for it");
+  return mounts.map((name) => `@${name}`);
+}
+
+function tryToOpen(
+  directories: ReadonlyMap<MountName, string>,
+  { ownPaths, ownCode, problems }: FilesContext,
+): Mounts | undefined {
+  try {
+    return openMounts({ directories, protectedPaths: [...ownPaths.map(({ path }) => path), ownCode] });
+  } catch (error) {
+    problems.push(`workspace: cannot be opened (${systemCode(error)})`);
+    return undefined;
+  }
+}
+
+function readWorkflow(
+  { workflow }: FilesContext["config"]["workspace"],
+  problems: string[],
+): WorkflowRules | undefined {
+  try {
+    return workflowRules(workflow);
+  } catch (error) {
+    problems.push(`workspace.workflow.schema: ${errorText(error)}`);
+    return undefined;
+  }
+}
+
+function mountDirectories({ config, pathOf, problems }: FilesContext): ReadonlyMap<MountName, string> {
+  const { project, pkg, state, runId } = config.workspace;
+  const directories = new Map<MountName, string>();
+  const add = (name: MountName, path: string | undefined): void => {
+    const directory = path === undefined ? undefined : realDirectory(pathOf(path));
+    if (directory !== undefined) directories.set(name, directory);
+    else if (path !== undefined) problems.push(`workspace.${name}: there is no directory ${path}`);
+  };
+  add("project", project);
+  add("pkg", pkg);
+  const run = state === undefined || runId === undefined ? state : join(state, "runs", runId, "state");
+  if (run !== undefined) makeDirectory(pathOf(run));
+  add("state", run);
+  return directories;
+}
+
+/** Creates the directory. A failure leaves it missing, and the caller reports that. */
+function makeDirectory(path: string): void {
+  try {
+    mkdirSync(path, { recursive: true, mode: 0o700 });
+  } catch {
+    // Reported by the next check of the directory.
+  }
+}
+
+function realDirectory(path: string): string | undefined {
+  try {
+    const real = realpathSync(path);
+    return statSync(real).isDirectory() ? real : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Returns overlaps: a mount and one of the service's own paths, one below the other, or two mounts of which one could be written
+ * through the other.
+ */
+function overlaps(directories: ReadonlyMap<MountName, string>, own: readonly OwnPath[]): readonly string[] {
+  const mounts = [...directories].map(([name, path]) => ({ name, field: `workspace.${name}`, path }));
+  const withOwn = mounts.flatMap((mount) =>
+    own
+      .filter((place) => isBelow(place.path, mount.path) || isBelow(mount.path, place.path))
+      .map((place) => `${mount.field}: ${mount.path} and ${place.field}: ${place.path} lie one below the other`),
+  );
+  const withMounts = mounts.flatMap((mount) =>
+    mounts
+      .filter((other) => isBelow(mount.path, other.path) && (mount.path !== other.path || mount.name < other.name))
+      .filter((other) => mount !== other && (mount.path === other.path || other.name === "pkg"))
+      .map((other) => `${mount.field}: ${mount.path} lies in ${other.field}: ${other.path}, which has other rules`),
+  );
+  return [...withOwn, ...withMounts];
+}

@@ -1,0 +1,382 @@
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import { errorText, systemCode } from "../../core/error-text.ts";
+import { type Fault, ManifestError, StartupError } from "../../core/errors.ts";
+import { isTable } from "../../core/json.ts";
+import { isText, unknownKeys, unless, wholeNumber } from "../../core/manifest/checks.ts";
+import { hasPort, NO_PORT } from "../../core/port.ts";
+import type { CertificateExpiry, OpenedKind, TargetContext, TargetKind } from "../../core/target-kind.ts";
+import type { Tool } from "../../core/types.ts";
+import { type AssertionSigner, assertionSigner } from "./assertion.ts";
+import type { CertificateSource } from "./connection/rotation.ts";
+import type { ProtoSource } from "./contract/contract.ts";
+import type { GrpcHandler, GrpcSystem } from "./handler.ts";
+
+export interface GrpcContext extends TargetContext {
+  readonly config: {
+    /** The issuer and the key of the assertions about callers. */
+    readonly assertion?: { readonly issuer: string; readonly keyFile: string } | undefined;
+  };
+}
+
+const ENDPOINTS_MAX = 16;
+const ANY_TYPES_MAX = 256;
+
+const text = z.string().min(1);
+const count = (fallback: number, max: number, min = 1) => z.int().min(min).max(max).default(fallback);
+
+/** Matches a name or IPv4 address, or an IPv6 address in brackets: without brackets, its last group would be read as the port. */
+const ENDPOINT = /^(?:dns:(?:\/\/\/)?)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}$/;
+const endpoint = z
+  .string()
+  .regex(ENDPOINT, "must be host:port or [IPv6]:port: no scheme, no Unix socket")
+  .refine(hasPort, NO_PORT);
+
+const tls = z.strictObject({
+  rootCert: text.describe("File with the trusted root certificates, PEM."),
+  clientCert: text
+    .optional()
+    .describe("File with the client certificate, PEM. A changed file is used without interruption."),
+  clientKey: text.optional().describe("File with the private key of the client certificate, PEM."),
+  serverName: text.optional().describe("Name in the server's certificate, when it differs from the endpoint's host."),
+});
+
+const keepalive = z
+  .strictObject({
+    intervalMs: count(310_000, 86_400_000, 10_000).describe(
+      "Time between two pings. By default, servers of the gRPC family disconnect a client that pings more often than every 5 minutes.",
+    ),
+    timeoutMs: count(20_000, 600_000, 1_000).describe("Time for the answer to a ping."),
+    withoutCalls: z.boolean().default(false).describe("Whether to ping while no call is under way."),
+  })
+  .prefault({});
+
+const breaker = z
+  .strictObject({
+    failuresMax: count(10, 10_000).describe(
+      "Consecutive connection errors that open the circuit. Errors returned by the service itself do not count.",
+    ),
+    openMs: count(2_000, 600_000).describe("Time for which an open circuit lets no call through."),
+  })
+  .prefault({});
+
+/** The source of the contract, exactly one of the first three, and what the contract must meet. */
+const contract = {
+  proto: text.optional().describe("A proto file, or a folder whose proto files are all loaded."),
+  descriptorSet: text
+    .optional()
+    .describe("Descriptor set, a file as `protoc --include_imports --descriptor_set_out` or `buf build` writes it."),
+  reflection: z
+    .literal(true, "must be true, or left out")
+    .optional()
+    .describe("Whether the service is asked for its contract, by server reflection, at each start."),
+  contractSha256: z
+    .string()
+    .regex(/^(?:sha256:)?[0-9a-f]{64}$/, "must be 64 hexadecimal digits in lower case, as stc check shows them")
+    .transform((hash) => hash.replace("sha256:", ""))
+    .optional()
+    .describe(
+      "Expected hash of the contract, as `stc check` shows it. The service does not start with a contract that has another hash.",
+    ),
+  anyTypes: z
+    .array(z.string().regex(/^[A-Za-z_][A-Za-z0-9_.]{0,255}$/, "must be the full name of a message, without a slash"))
+    .max(ANY_TYPES_MAX)
+    .default([])
+    .describe("Full names of the message types that a google.protobuf.Any may hold."),
+} as const;
+
+const shape = z.strictObject({
+  endpoint: endpoint.optional().describe("Address as `host:port`."),
+  endpoints: z
+    .array(endpoint)
+    .min(1)
+    .max(ENDPOINTS_MAX)
+    .optional()
+    .describe("Several equivalent endpoints (host:port); calls go to each in turn."),
+  ...contract,
+  tls: tls.optional(),
+  plaintext: z
+    .literal(true, "must be true, or left out")
+    .optional()
+    .describe("Set to `true` to reach this system without TLS; leaving out `tls` alone is an error."),
+  metadata: z
+    .record(z.string().regex(/^[a-z0-9_.-]+$/, "must be a lower-case header name"), z.string().regex(/^[\x20-\x7e]*$/))
+    .default({})
+    .describe("Metadata sent with every call."),
+  messageBytesMax: count(4_194_304, 67_108_864).describe("Largest answer."),
+  keepalive,
+  retries: count(2, 2, 0).describe(
+    "Maximum retries of a call that only reads or is idempotent, when the service was unavailable.",
+  ),
+  breaker,
+  concurrentCallsMax: count(256, 100_000).describe("Maximum concurrent calls to this system, all tools together."),
+  /** With `true`, the health of the server as a whole is queried; with a name, that of one of its services. */
+  health: z
+    .union([z.literal(true), z.strictObject({ service: z.string().max(256) })])
+    .optional()
+    .describe("Whether `grpc.health.v1` is queried when an operator requests /readyz."),
+});
+
+type SystemEntry = z.output<typeof shape>;
+
+function demandOneContract(system: SystemEntry, context: z.RefinementCtx): void {
+  const given = (["proto", "descriptorSet", "reflection"] as const).filter((key) => system[key] !== undefined);
+  if (given.length > 1) {
+    context.addIssue({ code: "custom", path: [given[1] ?? ""], message: `and ${given[0]} exclude each other` });
+  }
+}
+
+function demandTransport(system: SystemEntry, context: z.RefinementCtx): void {
+  if (system.endpoint !== undefined && system.endpoints !== undefined) {
+    context.addIssue({ code: "custom", path: ["endpoints"], message: "and endpoint exclude each other" });
+  }
+  if ((system.tls === undefined) === (system.plaintext === undefined)) {
+    context.addIssue({ code: "custom", message: "needs tls, or plaintext: true, and not both" });
+  }
+  if ((system.tls?.clientCert === undefined) !== (system.tls?.clientKey === undefined)) {
+    context.addIssue({ code: "custom", path: ["tls"], message: "clientCert and clientKey go together" });
+  }
+}
+
+const system = shape
+  .refine((entry) => entry.endpoint !== undefined || entry.endpoints !== undefined, {
+    path: ["endpoint"],
+    message: "is missing; it is text: host:port (or endpoints, a list of them)",
+    // Checked even when a key is unknown: it may be this one, misspelt.
+    when: () => true,
+  })
+  .refine((entry) => [entry.proto, entry.descriptorSet, entry.reflection].some((source) => source !== undefined), {
+    path: ["proto"],
+    message: "is missing; it is text: a file or a folder (or descriptorSet: a file, or reflection: true)",
+    when: () => true,
+  })
+  .superRefine(demandOneContract)
+  .superRefine(demandTransport);
+
+/** Methods of gRPC services. The packages that call them are loaded only when there is a system to call. */
+export const grpc: TargetKind<GrpcContext> = {
+  name: "grpc",
+  key: "grpc",
+  systems: {
+    // Not every key: names such as `health` and `retries` are names of lists elsewhere.
+    keys: [
+      ...["descriptorSet", "reflection", "contractSha256", "anyTypes"],
+      ...["endpoint", "endpoints", "proto", "tls", "plaintext", "metadata", "messageBytesMax"],
+    ],
+    schema: system,
+  },
+  check: (method) => {
+    if (!isTable(method)) return [{ field: "target.grpc", message: "must be { package, service, method }" }];
+    return [
+      ...["package", "service", "method"].flatMap((key) =>
+        unless(isText(method[key]) && method[key] !== "", `target.grpc.${key}`, "must be a name"),
+      ),
+      ...streamFaults(method["stream"]),
+      ...unknownKeys("target.grpc", method, ["package", "service", "method", "stream"]),
+    ];
+  },
+  hasErrorText: () => true,
+  category: () => "network",
+  open,
+};
+
+const STREAM_ITEMS_MAX = 100_000;
+const STREAM_BYTES_MAX = 67_108_864;
+
+function streamFaults(stream: unknown): readonly Fault[] {
+  if (stream === undefined) return [];
+  const field = "target.grpc.stream";
+  if (!isTable(stream)) return [{ field, message: "must be { itemsMax, bytesMax }" }];
+  return [
+    ...unless(
+      wholeNumber(stream["itemsMax"], STREAM_ITEMS_MAX),
+      `${field}.itemsMax`,
+      `must be a whole number from 1 to ${STREAM_ITEMS_MAX}`,
+    ),
+    ...unless(
+      wholeNumber(stream["bytesMax"], STREAM_BYTES_MAX),
+      `${field}.bytesMax`,
+      `must be a whole number from 1 to ${STREAM_BYTES_MAX}`,
+    ),
+    ...unknownKeys(field, stream, ["itemsMax", "bytesMax"]),
+  ];
+}
+
+function open(context: GrpcContext): OpenedKind {
+  const systems = readSystems(context);
+  const sign = readSigner(context);
+  let handler: GrpcHandler | undefined;
+  let hasFailed = false;
+  return {
+    async prepare(tools) {
+      if (systems.size > 0 || tools.length > 0) {
+        handler = await openHandler(context, { systems, tools, sign });
+        hasFailed = handler === undefined;
+      }
+      return new Map();
+    },
+    isBroken: ({ target: { system: name } }) => hasFailed || (context.systems.has(name) && !systems.has(name)),
+    bind(tool) {
+      if (handler !== undefined) return handler.bind(tool);
+      const message = `${tool.target.system} is not configured`;
+      throw new ManifestError(tool.name, [{ field: "target.system", message }]);
+    },
+    report(tools) {
+      const { contracts = [], ...rest } = handler?.report(tools) ?? {};
+      const unpinned = contracts.filter(({ origin, isPinned }) => origin === "reflection" && !isPinned);
+      const notes = unpinned.map(
+        (each) =>
+          `systems.${each.system}: its contract comes from reflection and is not pinned: the service can change it; set contractSha256`,
+      );
+      const certificates = certificateNotes(handler?.certificates() ?? [], context.now());
+      return { contracts, ...rest, notes: [...notes, ...certificates] };
+    },
+    status: async () => handler?.status() ?? {},
+    channels: () => handler?.channels() ?? [],
+    certificates: () => handler?.certificates() ?? [],
+    watch: (options) => handler?.watch(options),
+    close: async () => handler?.close(),
+  };
+}
+
+interface Parts {
+  readonly systems: ReadonlyMap<string, GrpcSystem>;
+  readonly tools: readonly Tool[];
+  readonly sign: AssertionSigner | undefined;
+}
+
+async function openHandler(
+  { random, problems }: GrpcContext,
+  { systems, tools, sign }: Parts,
+): Promise<GrpcHandler | undefined> {
+  const [{ withReflection }, { grpcHandler }] = await Promise.all([
+    import("./contract/reflection.ts"),
+    import("./handler.ts"),
+  ]);
+  const described = await withReflection(systems, tools, problems);
+  try {
+    return described && grpcHandler({ systems: described, sign, random });
+  } catch (error) {
+    if (!(error instanceof StartupError)) throw error;
+    problems.push(...error.problems);
+    return undefined;
+  }
+}
+
+/** Returns a signer of the caller's identity for services, if the configuration names a key. */
+function readSigner(context: GrpcContext): AssertionSigner | undefined {
+  const { config, problems, now, newId } = context;
+  if (config.assertion === undefined) return undefined;
+  const { issuer, keyFile } = config.assertion;
+  const privateKey = readNamed(context, keyFile, "assertion.keyFile");
+  if (privateKey === undefined) return undefined;
+  try {
+    return assertionSigner({ issuer, privateKey, now, newId });
+  } catch (error) {
+    problems.push(`assertion.keyFile: ${errorText(error)}`);
+    return undefined;
+  }
+}
+
+/** Reads the systems with their certificates. */
+function readSystems(context: GrpcContext): ReadonlyMap<string, GrpcSystem> {
+  const systems = new Map<string, GrpcSystem>();
+  for (const [name, entry] of context.systems as ReadonlyMap<string, SystemEntry>) {
+    const { endpoint: address, endpoints, plaintext, metadata, keepalive: pings, health } = entry;
+    const secured = readTls(context, name, entry.tls);
+    const source = contractSource(context, name, entry);
+    if (source === undefined || secured === undefined) continue;
+    systems.set(name, {
+      ...{ endpoint: address, endpoints, plaintext, metadata, keepalive: pings, ...secured, ...source },
+      maxMessageBytes: entry.messageBytesMax,
+      resilience: {
+        concurrentCallsMax: entry.concurrentCallsMax,
+        retriesMax: entry.retries,
+        circuitFailuresMax: entry.breaker.failuresMax,
+        circuitOpenMs: entry.breaker.openMs,
+      },
+      health: health === true ? { service: "" } : health,
+    });
+  }
+  return systems;
+}
+
+/** Returns undefined when the root certificates cannot be read. */
+function readTls(
+  context: GrpcContext,
+  name: string,
+  files: SystemEntry["tls"],
+): Pick<GrpcSystem, "tls" | "certificates"> | undefined {
+  if (files === undefined) return {};
+  const read = (key: "rootCert" | "clientCert" | "clientKey"): Buffer | undefined =>
+    files[key] === undefined ? undefined : readNamed(context, files[key], `systems.${name}.tls.${key}`);
+  const [rootCert, clientCert, clientKey] = [read("rootCert"), read("clientCert"), read("clientKey")];
+  if (rootCert === undefined) return undefined;
+  const tls = { rootCert, clientCert, clientKey, serverName: files.serverName };
+  return { tls, certificates: certificateFiles(files, context) };
+}
+
+/** Returns a source that reads the certificate files each time: a mounted secret may be replaced at any time. */
+export function certificateFiles(
+  { rootCert, clientCert, clientKey, serverName }: NonNullable<SystemEntry["tls"]>,
+  { readFile, watchFiles, pathOf }: Pick<TargetContext, "readFile" | "watchFiles" | "pathOf">,
+): CertificateSource {
+  const paths = [rootCert, clientCert, clientKey].flatMap((path) => (path === undefined ? [] : [pathOf(path)]));
+  return {
+    read: () => ({
+      rootCert: readFile(rootCert),
+      clientCert: clientCert === undefined ? undefined : readFile(clientCert),
+      clientKey: clientKey === undefined ? undefined : readFile(clientKey),
+      serverName,
+    }),
+    watch: (changed) => watchFiles(paths, changed),
+  };
+}
+
+function contractSource(context: GrpcContext, name: string, entry: SystemEntry): ProtoSource | undefined {
+  const { proto, descriptorSet, reflection, contractSha256, anyTypes } = entry;
+  const held = { anyTypes, contractSha256 };
+  if (proto !== undefined) return { ...protoSource(context.pathOf(proto)), ...held };
+  if (descriptorSet === undefined) return { reflection, ...held };
+  const bytes = readNamed(context, descriptorSet, `systems.${name}.descriptorSet`);
+  return bytes && { descriptorSet: { bytes, path: descriptorSet }, ...held };
+}
+
+function protoSource(path: string): Pick<ProtoSource, "protoDirs" | "protoFiles"> {
+  return isFile(path) ? { protoDirs: [join(path, "..")], protoFiles: [path] } : { protoDirs: [path] };
+}
+
+/** Returns false for a path that cannot be inspected: reading it reports that. */
+function isFile(path: string): boolean {
+  try {
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
+}
+
+/** Reads a file. If it cannot be read, returns undefined and adds a problem with field and file. */
+function readNamed({ readFile, problems }: GrpcContext, path: string, field: string): Buffer | undefined {
+  try {
+    return readFile(path);
+  } catch (error) {
+    problems.push(`${field}: ${path} cannot be read (${systemCode(error)})`);
+    return undefined;
+  }
+}
+
+/** A certificate that expires within this time is reported. */
+const EXPIRES_SOON_MS = 14 * 86_400_000;
+
+/**
+ * Returns notes about our client certificates that have expired or expire soon. `now` is in milliseconds since the Unix epoch.
+ */
+export function certificateNotes(certificates: readonly CertificateExpiry[], now: number): readonly string[] {
+  return certificates.flatMap(({ system: name, notAfter }) => {
+    if (notAfter - now > EXPIRES_SOON_MS) return [];
+    const at = new Date(notAfter).toISOString();
+    const what = notAfter <= now ? `expired at ${at}` : `expires soon, at ${at}`;
+    return [`systems.${name}: its client certificate ${what}`];
+  });
+}
