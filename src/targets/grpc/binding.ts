@@ -73,7 +73,7 @@ export class GrpcBinding implements Binding {
   readonly #endpoint: string;
   readonly #safe: boolean;
   readonly #toolClass: ToolClass;
-  readonly #leaveOutAbsent: (answer: unknown) => void;
+  readonly #answer: Position;
   readonly #metadata: (context: RunContext) => Metadata;
   readonly #traced: TargetRequest;
   /** Encoded requests of plans that still exist: exactly what was planned is sent, and nothing is encoded twice. */
@@ -85,7 +85,7 @@ export class GrpcBinding implements Binding {
     this.#endpoint = parts.system.reach.servers.map(({ address }) => address).join(",");
     this.#safe = tool.classification === "read" || tool.idempotent;
     this.#toolClass = toolClassOf(tool, parts.target);
-    this.#leaveOutAbsent = absentFieldsLeftOut(tool.output);
+    this.#answer = new Position([tool.output]);
     this.#metadata = metadataOf(parts.system.metadata, tool.name);
     this.#traced = { path: parts.method.path, server: this.#endpoint };
   }
@@ -192,7 +192,7 @@ export class GrpcBinding implements Binding {
     try {
       const { response } = this.#parts.method;
       const decoded = isOne ? response.decode(answer) : { ...answer, items: response.decodeAll(answer.items) };
-      this.#leaveOutAbsent(decoded);
+      this.#answer.omitUnset(decoded);
       return !isOne && answer.truncated ? new PartialAnswer(decoded) : decoded;
     } catch (error) {
       const bytes = isOne ? answer.length : answer.items.reduce((sum, { length }) => sum + length, 0);
@@ -226,79 +226,61 @@ export class GrpcBinding implements Binding {
   }
 }
 
-/** Maximum number of remembered fields over all positions of one schema: the keys of a map come from the service. */
+/** Maximum number of remembered positions of one schema: the keys of a map come from the service. */
 const REMEMBERED_MAX = 4_000;
 
-/** One position of the answer, with what the output schema declares there. */
-interface Place {
-  readonly shapes: readonly Schema[];
-  readonly isMap: boolean;
-  readonly fields: Map<string, Field>;
-  elements: Place | undefined;
-}
+/** One position of an answer, with what the output schema declares there. */
+class Position {
+  readonly #shapes: readonly Schema[];
+  /** True when the schema declares the position and does not accept null. */
+  readonly #omitsNull: boolean;
+  readonly #fields = new Map<string, Position>();
+  readonly #memory: { left: number };
+  #elements: Position | undefined;
 
-interface Field {
-  readonly place: Place;
-  /** True when the field is left out if it is null. */
-  readonly omitsNull: boolean;
-}
+  constructor(declared: readonly Schema[], memory = { left: REMEMBERED_MAX }, isInMap = false) {
+    this.#shapes = shapesOf(declared, "in");
+    // The values of a map are never unset: null is a value there.
+    this.#omitsNull = declared.length > 0 && !isInMap && !declared.some(takesNull);
+    this.#memory = memory;
+  }
 
-type Fields = Record<string, unknown>;
-
-/**
- * Returns a function that removes unset fields from an answer, which it changes in place and nothing else may refer to yet. A
- * message field that the service did not set is null in the decoder's output. Where the output schema does not accept null,
- * the field is left out instead, as in the protobuf JSON mapping: so `.nullable()` and `.optional()` both mean "may be
- * unset".
- */
-function absentFieldsLeftOut(output: Schema): (answer: unknown) => void {
-  const memory = new Memory();
-  const root = placeOf([output]);
-  return (answer) => memory.fit(answer, root);
-}
-
-class Memory {
-  #remembered = 0;
-
-  fit(value: unknown, place: Place): void {
-    if (typeof value !== "object" || value === null || place.shapes.length === 0) return;
+  /**
+   * Removes unset fields from an answer, which it changes in place and nothing else may refer to yet. A message field that the
+   * service did not set is null in the decoder's output. Where the output schema does not accept null, the field is left out
+   * instead, as in the protobuf JSON mapping: so `.nullable()` and `.optional()` both mean "may be unset".
+   */
+  omitUnset(value: unknown): void {
+    if (typeof value !== "object" || value === null || this.#shapes.length === 0) return;
     if (Array.isArray(value)) {
-      place.elements ??= placeOf(place.shapes.flatMap((shape) => elementsOf(shape)));
-      if (place.elements.shapes.length > 0) for (const item of value) this.fit(item, place.elements);
+      this.#elements ??= new Position(
+        this.#shapes.flatMap((shape) => elementsOf(shape)),
+        this.#memory,
+      );
+      if (this.#elements.#shapes.length > 0) for (const item of value) this.#elements.omitUnset(item);
       return;
     }
-    const fields = value as Fields;
+    const fields = value as Record<string, unknown>;
     for (const key of Object.keys(fields)) {
       const inner = fields[key];
       // Only null, or a value that may contain null, matters.
       if (typeof inner !== "object") continue;
-      const field = place.fields.get(key) ?? this.#read(place, key);
-      if (inner !== null) this.fit(inner, field.place);
-      else if (field.omitsNull) delete fields[key];
+      const field = this.#fields.get(key) ?? this.#field(key);
+      if (inner !== null) field.omitUnset(inner);
+      else if (field.#omitsNull) delete fields[key];
     }
   }
 
-  #read(place: Place, key: string): Field {
-    const declared = place.shapes.flatMap((shape) => fieldOf(shape, key));
-    // The values of a map are never unset: null is a value there.
-    const omitsNull = declared.length > 0 && !place.isMap && !declared.some(takesNull);
-    const field = { place: placeOf(declared), omitsNull };
-    if (this.#remembered < REMEMBERED_MAX) {
-      this.#remembered += 1;
-      place.fields.set(key, field);
+  #field(key: string): Position {
+    const isMap = this.#shapes.some((shape) => defOf(shape).type === "record");
+    const declared = this.#shapes.flatMap((shape) => fieldOf(shape, key));
+    const field = new Position(declared, this.#memory, isMap);
+    if (this.#memory.left > 0) {
+      this.#memory.left -= 1;
+      this.#fields.set(key, field);
     }
     return field;
   }
-}
-
-function placeOf(declared: readonly Schema[]): Place {
-  const shapes = shapesOf(declared, "in");
-  return {
-    shapes,
-    isMap: shapes.some((shape) => defOf(shape).type === "record"),
-    fields: new Map(),
-    elements: undefined,
-  };
 }
 
 /** Limits on how much of a server's stream is read. */
