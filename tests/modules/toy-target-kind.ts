@@ -8,6 +8,8 @@ import type { Binding, Tool } from "../../src/core/types.ts";
 const entry = z.strictObject({
   startsAt: z.int().min(0).describe("The counter's first value."),
   valueMax: z.int().default(1_000).describe("The counter's largest value."),
+  // Also a key of gRPC systems, and here a default: the entry is a counter's all the same.
+  metadata: z.record(z.string(), z.string()).default({}).describe("Labels of the counter."),
 });
 
 type Counter = z.output<typeof entry>;

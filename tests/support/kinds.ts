@@ -8,10 +8,9 @@ const CAPABILITIES = { now: () => 0, newId: () => "id", random: () => 0.5 };
 
 /** What the kind of this name is opened with. */
 export function contextFor(config: Config, name: string, problems: string[] = []): KindContext {
-  const { targetKinds } = MODULES;
-  const kind = targetKinds.find((each) => each.name === name);
+  const kind = MODULES.targetKinds.find((each) => each.name === name);
   if (kind === undefined) throw new Error(`no kind ${name}`);
-  return kindContexts(config, CAPABILITIES, problems)(kind, targetKinds);
+  return kindContexts(config, CAPABILITIES, problems)(kind);
 }
 
 /** Loads the tools with what this build's kinds offer; what the kinds themselves find wrong does not count. */

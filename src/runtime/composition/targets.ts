@@ -28,7 +28,7 @@ export function kindContexts(
   config: Config,
   capabilities: KindCapabilities,
   problems: string[],
-): (kind: TargetKind<KindContext>, kinds: Modules["targetKinds"]) => KindContext {
+): (kind: TargetKind<KindContext>) => KindContext {
   const shared = {
     ...{ ...capabilities, config, problems, ownPaths: ownPlaces(config), ownCode: ownCode() },
     pathOf: (path: string) => pathFrom(config, path),
@@ -38,7 +38,7 @@ export function kindContexts(
       return () => watching.close();
     },
   };
-  return (kind, kinds) => ({ ...shared, systems: entriesOf(config, kind, kinds) });
+  return (kind) => ({ ...shared, systems: entriesOf(config, kind) });
 }
 
 interface Opened {
@@ -55,7 +55,7 @@ export class Targets {
     const { problems, ...capabilities } = parts;
     const contextOf = kindContexts(config, capabilities, problems);
     for (const kind of targetKinds) {
-      this.#opened.push({ kind, handler: await kind.open(contextOf(kind, targetKinds)) });
+      this.#opened.push({ kind, handler: await kind.open(contextOf(kind)) });
     }
   }
 

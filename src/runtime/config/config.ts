@@ -96,7 +96,11 @@ function systemsOf(kinds: readonly DeclaredKind[]) {
           continue;
         }
         const parsed = (claim?.schema ?? lists).safeParse(value ?? {}, { error: configMessage });
-        if (parsed.success) read[system] = parsed.data as SystemConfig;
+        if (parsed.success) {
+          const entry = parsed.data as SystemConfig;
+          read[system] = entry;
+          if (claim !== undefined) kindOfEntry.set(entry, claim.kind);
+        }
         for (const issue of parsed.error?.issues ?? []) {
           const message = claim === undefined ? issue.message : withKind(issue, claim.kind);
           context.issues.push({
@@ -135,13 +139,12 @@ function withKind({ code, path, message }: z.core.$ZodIssue, { name: kind }: Dec
   return code !== "unrecognized_keys" || path.length > 0 ? message : message.replaceAll(/$/gm, ` (kind ${kind})`);
 }
 
-/** Returns the entries under `systems` that are of a kind, given all kinds of the build. */
-export function entriesOf(
-  { systems }: Pick<Config, "systems">,
-  kind: DeclaredKind,
-  kinds: readonly DeclaredKind[],
-): ReadonlyMap<string, SystemConfig> {
-  return new Map(Object.entries(systems).filter(([name, entry]) => claimsOf(name, entry, kinds)[0]?.kind === kind));
+/** The kind of each entry that was read. Its keys no longer tell: defaults may have added another kind's key. */
+const kindOfEntry = new WeakMap<SystemConfig, DeclaredKind>();
+
+/** Returns the entries under `systems` that are of a kind. */
+export function entriesOf({ systems }: Pick<Config, "systems">, kind: DeclaredKind): ReadonlyMap<string, SystemConfig> {
+  return new Map(Object.entries(systems).filter(([, entry]) => kindOfEntry.get(entry) === kind));
 }
 
 /**
