@@ -7,10 +7,9 @@ export interface Modules {
 
 export const MODULES: Modules = {
   endpoints: [
-    () => import("../http/routes/documents.ts"),
+    () => import("../http/routes/service.ts"),
     () => import("../http/routes/call.ts"),
     () => import("../http/routes/tools.ts"),
-    () => import("../http/routes/service.ts"),
     () => import("../http/routes/approvals.ts"),
     () => import("../http/routes/sessions.ts"),
     () => import("../http/routes/rpc.ts"),
