@@ -56,10 +56,9 @@ export const MODULES = {
   auditExporters: [otlpExporter, lokiExporter],
   tokenSources: [jwksUriSource, jwksFileSource, publicKeyFileSource, jwksSource, publicKeySource],
   endpoints: [
-    () => import("../http/routes/documents.ts"),
+    () => import("../http/routes/service.ts"),
     () => import("../http/routes/call.ts"),
     () => import("../http/routes/tools.ts"),
-    () => import("../http/routes/service.ts"),
     () => import("../http/routes/approvals.ts"),
     () => import("../http/routes/sessions.ts"),
     () => import("../http/routes/rpc.ts"),
