@@ -289,13 +289,12 @@ export interface RawLine {
   readonly line: string;
 }
 
-export function lineAt({ bytes, base }: Chunk, { from, to }: Range): RawLine {
-  return { offset: base + from, end: base + to + 1, line: bytes.toString("utf8", from, to) };
-}
-
 /** Yields every complete line of the chunk. */
 export function* linesOf(chunk: Chunk): Generator<RawLine, void> {
-  for (const span of spansOf(chunk)) yield lineAt(chunk, span);
+  const { bytes, base } = chunk;
+  for (const { from, to } of spansOf(chunk)) {
+    yield { offset: base + from, end: base + to + 1, line: bytes.toString("utf8", from, to) };
+  }
 }
 
 /**

@@ -1,6 +1,6 @@
 import { REFUSALS } from "../../core/errors.ts";
 import { escapeJson } from "../escape.ts";
-import { type Chunk, LINE_END, lineAt, type Range, type RawLine, spansOf, stampAt } from "../journal/day-files.ts";
+import { type Chunk, LINE_END, type Range, type RawLine, spansOf, stampAt } from "../journal/day-files.ts";
 import { withinYears } from "./time-range.ts";
 import { type EntryView, parseLine, viewOf } from "./view.ts";
 
@@ -122,11 +122,12 @@ export interface FoundLine extends RawLine {
 /** Returns the lines of the chunk that the matcher accepts, in file order. Parses only lines that can match. */
 export function findIn(chunk: Chunk, matcher: Matcher): readonly FoundLine[] {
   const found: FoundLine[] = [];
-  for (const span of candidates(chunk, matcher)) {
-    const raw = lineAt(chunk, span);
-    const members = parseLine(raw.line);
+  for (const { from, to } of candidates(chunk, matcher)) {
+    const line = chunk.bytes.toString("utf8", from, to);
+    const members = parseLine(line);
     const entry = members && viewOf(members);
-    if (entry !== undefined && matcher.accepts(entry, raw.line)) found.push({ day: chunk.day, ...raw, entry });
+    if (entry === undefined || !matcher.accepts(entry, line)) continue;
+    found.push({ day: chunk.day, offset: chunk.base + from, end: chunk.base + to + 1, line, entry });
   }
   return found;
 }
