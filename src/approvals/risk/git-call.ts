@@ -1,6 +1,5 @@
-import { byName, names, words } from "./names.ts";
-import { has, operandsOf, valuesOf } from "./shell/invocation.ts";
-import { UNKNOWN } from "./shell/word.ts";
+import { byName, has, names, operandsOf, valuesOf, words } from "./call.ts";
+import { UNKNOWN } from "./words.ts";
 
 export interface GitCall {
   /** Before the verb. */
@@ -29,38 +28,25 @@ export function subcommandOf(args: readonly string[]): string {
 }
 
 const REFS_VALUED = words("--sort --format --contains --no-contains --merged --no-merged --points-at --color --column");
-const LISTS_REFS = ["--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"];
+const LISTS_REFS = "--list --contains --no-contains --merged --no-merged --points-at";
 
-/** With these a branch or a tag is made, moved or taken away, whatever else is said. */
-function listsRefs(args: readonly string[], { lists, changes, long }: RefOptions): boolean {
-  if (has(args, changes, ...long)) return false;
-  return has(args, lists, ...LISTS_REFS) || operandsOf(args, REFS_VALUED).length === 0;
+/** Returns whether `branch` or `tag` only lists: no option that creates, moves or deletes is given. */
+function listsRefs(args: readonly string[], lists: string, changes: string): boolean {
+  if (has(args, changes)) return false;
+  return has(args, `${lists} ${LISTS_REFS}`) || operandsOf(args, REFS_VALUED).length === 0;
 }
 
-interface RefOptions {
-  readonly lists: string;
-  readonly changes: string;
-  readonly long: readonly string[];
-}
-
-const BRANCH: RefOptions = {
-  lists: "arl",
-  changes: "dDmMcCfut",
-  long: words("--delete --move --copy --force --set-upstream-to --unset-upstream --edit-description --track"),
-};
-const TAG: RefOptions = {
-  lists: "ln",
-  changes: "dasumFfev",
-  long: words("--delete --annotate --sign --local-user --message --file --force --edit --verify"),
-};
+const BRANCH_CHANGES =
+  "-dDmMcCfut --delete --move --copy --force --set-upstream-to --unset-upstream --edit-description --track";
+const TAG_CHANGES = "-dasumFfev --delete --annotate --sign --local-user --message --file --force --edit --verify";
 
 const CONFIG_VALUED = ["-f", "--file", "--blob", "--type", "--default", "-t"];
-const CONFIG_CHANGES = words("--add --unset --unset-all --replace-all --rename-section --remove-section --edit");
+const CONFIG_CHANGES = "-e --add --unset --unset-all --replace-all --rename-section --remove-section --edit";
 const CONFIG_READS = /^(?:-l|--list|--get(?:-all|-regexp|-urlmatch|-color|-colorbool)?)$/;
 
 /** One name alone is read; with a value behind it, it is set. */
 export function readsConfig(args: readonly string[]): boolean {
-  if (has(args, "e", ...CONFIG_CHANGES)) return false;
+  if (has(args, CONFIG_CHANGES)) return false;
   if (args.some((arg) => CONFIG_READS.test(arg))) return true;
   const [first = "", ...rest] = operandsOf(args, CONFIG_VALUED);
   return (
@@ -82,8 +68,8 @@ export function asksLfs(args: readonly string[]): boolean {
 
 /** Verbs that look with these words behind them, and change something with others. */
 const LOOKS = byName<(args: readonly string[]) => boolean>([
-  ["branch", (args) => listsRefs(args, BRANCH)],
-  ["tag", (args) => listsRefs(args, TAG)],
+  ["branch", (args) => listsRefs(args, "-arl", BRANCH_CHANGES)],
+  ["tag", (args) => listsRefs(args, "-ln", TAG_CHANGES)],
   ["remote", (args) => /^(?:|show|get-url)$/.test(subcommandOf(args))],
   ["stash", (args) => /^(?:list|show)$/.test(subcommandOf(args))],
   ["worktree", (args) => subcommandOf(args) === "list"],
@@ -92,12 +78,12 @@ const LOOKS = byName<(args: readonly string[]) => boolean>([
   ["notes", (args) => /^(?:|list|show)$/.test(subcommandOf(args))],
   ["submodule", (args) => /^(?:|status|summary)$/.test(subcommandOf(args))],
   ["bisect", (args) => /^(?:log|terms)$/.test(subcommandOf(args))],
-  ["clean", (args) => has(args, "n", "--dry-run") && !has(args, "i", "--interactive")],
+  ["clean", (args) => has(args, "-n --dry-run") && !has(args, "-i --interactive")],
   ["archive", (args) => args.length === 1 && /^(?:-l|--list)$/.test(args[0] ?? "")],
   ["apply", onlyMeasures],
   ["sparse-checkout", (args) => args.length === 1 && args[0] === "list"],
   ["lfs", asksLfs],
-  ["symbolic-ref", (args) => operandsOf(args).length < 2 && !has(args, "dm", "--delete")],
+  ["symbolic-ref", (args) => operandsOf(args).length < 2 && !has(args, "-dm --delete")],
 ]);
 
 const WRITES_OUTPUT = /^--output(?:=|$)|^--ext-diff|^--textconv|^--filters|^--lost-found/;
@@ -159,9 +145,9 @@ export function startsOthers({ globals, verb, args }: GitCall): boolean {
   if (!settings.every(isPlainSetting)) return true;
   if (globals.some((arg) => OTHER_PLACE.test(arg))) return true;
   if (args.some(executes)) return true;
-  if (/^(?:init|clone)$/.test(verb) && has(args, "", "--template")) return true;
+  if (/^(?:init|clone)$/.test(verb) && has(args, "--template")) return true;
   if (verb === "grep" && args.some((arg) => /^-[acdg-ln-zEF-IPR-Z]{0,16}O/.test(arg))) return true;
-  if (verb === "rebase" && has(args, "x")) return true;
+  if (verb === "rebase" && has(args, "-x")) return true;
   if (/^(?:fetch|clone|ls-remote)$/.test(verb) && args.some((arg) => /^-u./.test(arg) || arg === "-u")) return true;
   return (
     /^(?:filter-branch|difftool|mergetool|daemon|instaweb|send-email)$/.test(verb) ||
