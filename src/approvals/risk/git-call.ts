@@ -2,7 +2,7 @@ import { byName, has, names, operandsOf, valuesOf, words } from "./call.ts";
 import { UNKNOWN } from "./words.ts";
 
 export interface GitCall {
-  /** Before the verb. */
+  /** Options before the verb. */
   readonly globals: readonly string[];
   readonly verb: string;
   readonly args: readonly string[];
@@ -22,7 +22,7 @@ export const VERBS_THAT_READ = names(
   "show-ref cherry range-diff verify-commit verify-tag var show-branch fsck merge-tree patch-id stripspace",
 );
 
-/** `add` of `git remote -v add`: the first word that is no option. */
+/** Returns the first word that is not an option: `add` of `git remote -v add`. */
 export function subcommandOf(args: readonly string[]): string {
   return args.find((arg) => !arg.startsWith("-")) ?? "";
 }
@@ -44,7 +44,7 @@ const CONFIG_VALUED = ["-f", "--file", "--blob", "--type", "--default", "-t"];
 const CONFIG_CHANGES = "-e --add --unset --unset-all --replace-all --rename-section --remove-section --edit";
 const CONFIG_READS = /^(?:-l|--list|--get(?:-all|-regexp|-urlmatch|-color|-colorbool)?)$/;
 
-/** One name alone is read; with a value behind it, it is set. */
+/** Returns whether `git config` only reads: one name is read, a name with a value is set. */
 export function readsConfig(args: readonly string[]): boolean {
   if (has(args, CONFIG_CHANGES)) return false;
   if (args.some((arg) => CONFIG_READS.test(arg))) return true;
@@ -56,17 +56,17 @@ export function readsConfig(args: readonly string[]): boolean {
   );
 }
 
-/** Tells of a patch what it would change. */
+/** Returns whether `git apply` only reports what it would change. */
 function onlyMeasures(args: readonly string[]): boolean {
   return args.some((arg) => /^--(?:check|stat|numstat|summary)$/.test(arg)) && !args.some((arg) => /^--ap/.test(arg));
 }
 
-/** What it keeps and how it is set, without going anywhere. */
+/** Returns whether `git lfs` only shows local state. */
 export function asksLfs(args: readonly string[]): boolean {
   return /^(?:ls-files|status|env|version)$/.test(args[0] ?? "");
 }
 
-/** Verbs that look with these words behind them, and change something with others. */
+/** Verbs that only read with some arguments. */
 const LOOKS = byName<(args: readonly string[]) => boolean>([
   ["branch", (args) => listsRefs(args, "-arl", BRANCH_CHANGES)],
   ["tag", (args) => listsRefs(args, "-ln", TAG_CHANGES)],
@@ -88,7 +88,7 @@ const LOOKS = byName<(args: readonly string[]) => boolean>([
 
 const WRITES_OUTPUT = /^--output(?:=|$)|^--ext-diff|^--textconv|^--filters|^--lost-found/;
 
-/** Whether a call of git only looks at the repository. */
+/** Returns whether a call of git only reads the repository. */
 export function readsOnlyGit(all: readonly string[]): boolean {
   const { globals, verb, args } = gitCall(all);
   if (verb === "") return true;
@@ -98,7 +98,7 @@ export function readsOnlyGit(all: readonly string[]): boolean {
   return VERBS_THAT_READ.has(verb) || LOOKS.get(verb)?.(args) === true;
 }
 
-/** Settings that only change how things look, or what git does of itself. */
+/** Settings that start nothing and contact nobody. */
 const PLAIN_SETTINGS = [
   /^(?:color|advice|log|column)\./i,
   /^(?:user\.(?:name|email)|init\.defaultbranch|(?:commit|tag)\.gpgsign|gc\.auto|merge\.conflictstyle)=/i,
@@ -107,17 +107,17 @@ const PLAIN_SETTINGS = [
   /^core\.(?:quotepath|autocrlf|eol|safecrlf|abbrev|ignorecase|precomposeunicode|filemode|longpaths|symlinks)=/i,
   /^core\.(?:compression|whitespace)=/i,
   /^branch\.[^=]{1,128}\.(?:merge|rebase|description)=/i,
-  // The name of a remote; where an address stands in its place, git goes there.
+  // The name of a remote, not an address.
   /^branch\.[^=]{1,128}\.remote=(?:\.|[\w-][\w.-]{0,127})?$/i,
   /^(?:core\.pager=(?:cat)?|pager\.[a-z]+=false)$/i,
 ];
 
-/** Whether `name=value` is such a setting. */
+/** Returns whether `name=value` is such a setting. */
 export function isPlainSetting(setting: string): boolean {
   return PLAIN_SETTINGS.some((plain) => plain.test(setting));
 }
 
-/** Options that name a program, each with the shortest abbreviation that can only mean it. */
+/** Options that name a program, each with its shortest unambiguous abbreviation. */
 const EXECUTES: readonly (readonly [shortest: string, name: string])[] = [
   ["--exe", "--exec"],
   ["--upload-p", "--upload-pack"],
@@ -136,10 +136,10 @@ function executes(arg: string): boolean {
   return EXECUTES.some(([shortest, name]) => own.startsWith(shortest) && name.startsWith(own));
 }
 
-/** All but where it looks anyway. */
+/** Options that change which repository, programs or settings git uses. */
 const OTHER_PLACE = /^--(?:exec-path=|config-env|git-dir(?!=(?:\.\/)?\.git\/?$)|work-tree(?!=\.\/?$))/;
 
-/** Whether git is told by name to start a program. */
+/** Returns whether the arguments make git start another program. */
 export function startsOthers({ globals, verb, args }: GitCall): boolean {
   const settings = globals.flatMap((arg, at) => (arg === "-c" ? [globals[at + 1] ?? ""] : []));
   if (!settings.every(isPlainSetting)) return true;
@@ -155,7 +155,7 @@ export function startsOthers({ globals, verb, args }: GitCall): boolean {
   );
 }
 
-/** Files and folders that a call of git makes at places that it is told. */
+/** Returns the files and folders that a call of git writes at paths in its arguments. */
 export function writtenByGit(all: readonly string[]): readonly string[] {
   if (readsOnlyGit(all)) return writtenByVerb(all);
   const { globals } = gitCall(all);

@@ -1,7 +1,7 @@
 import { names, type ShellDirectories, words } from "./call.ts";
 import { HOME, INSIDE, UNKNOWN } from "./words.ts";
 
-/** Directories without which the machine, or whoever works on it, is lost. */
+/** Directories whose loss destroys the machine or somebody's work. */
 const SYSTEM = words(
   "/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /media /mnt /opt /proc /root /run /sbin /srv /sys /usr /var",
   "/Users /System /Library /Applications /usr/bin /usr/lib /usr/lib64 /usr/local /usr/sbin /usr/share",
@@ -9,7 +9,7 @@ const SYSTEM = words(
   "/private/etc",
 ).map((path) => path.split("/").filter((part) => part !== ""));
 
-/** The parts of a path from the root, `.` and `..` taken out; `undefined` when it is not known where it is. */
+/** Returns the parts of a path from the root, with `.` and `..` resolved; `undefined` when its folder is unknown. */
 export function partsOf(path: string, { cwd, home }: ShellDirectories): readonly string[] | undefined {
   const absolute = absoluteOf(path, cwd, home);
   if (absolute === undefined) return undefined;
@@ -31,8 +31,8 @@ function absoluteOf(path: string, cwd: string | undefined, home: string | undefi
 }
 
 /**
- * Whether removing or opening up all of this is a catastrophe: the root, a system directory, a home, all that such a directory
- * holds, or what stands above the place that the script was given.
+ * Returns whether removing or opening all of a path is a catastrophe: the root, a system directory, a home, everything in such
+ * a directory, or a folder above the workspace.
  */
 export function isCatastrophic(path: string, directories: ShellDirectories): boolean {
   if (isHome(path)) return true;
@@ -64,7 +64,7 @@ function isHomeOf(parts: readonly string[], directories: ShellDirectories): bool
   return own !== undefined && own.length > 0 && matches(parts, own);
 }
 
-/** `rm -rf *` where the script works: bad enough to ask, and what a build does. */
+/** `rm -rf *` in the workspace asks, as builds do it. */
 function isWorkspaceGlob(path: string, above: readonly string[], directories: ShellDirectories): boolean {
   return !path.startsWith("/") && isHomeOf(above, directories);
 }
@@ -75,7 +75,7 @@ function isAbove(parts: readonly string[], directories: ShellDirectories): boole
   return matches(parts, own.slice(0, parts.length));
 }
 
-/** Whether the path, whose parts may be globs, can mean that place, whose parts may be globs too. */
+/** Returns whether a path can mean a place; the parts of both may be globs. */
 function matches(parts: readonly string[], place: readonly string[]): boolean {
   return (
     parts.length === place.length &&
@@ -86,12 +86,12 @@ function matches(parts: readonly string[], place: readonly string[]): boolean {
   );
 }
 
-/** A part that means everything in a directory: `*`, `.*`, `?*`, `[a-z]*`. */
+/** Returns whether a part matches everything in a directory: `*`, `.*`, `?*`, `[a-z]*`. */
 function isAnything(part: string): boolean {
   return part.includes("*") && !/[A-Za-z0-9_\0-]/.test(withoutBrackets(part));
 }
 
-/** A bracket counts as any one character, which is never narrower than what it says. */
+/** Replaces brackets by `?`, which matches at least as much. */
 function withoutBrackets(part: string): string {
   let text = "";
   for (let at = 0; at < part.length; at += 1) {
@@ -102,7 +102,7 @@ function withoutBrackets(part: string): string {
   return text;
 }
 
-/** Linear in the product of both lengths, with at most one step back for each character. */
+/** Returns whether a name matches a glob. Takes at most as many steps as the product of both lengths. */
 export function globMatches(glob: string, name: string): boolean {
   const pattern = withoutBrackets(glob);
   let at = 0;
@@ -127,7 +127,7 @@ export function globMatches(glob: string, name: string): boolean {
   return at === pattern.length;
 }
 
-/** A pattern that finds `..`. */
+/** Returns whether a pattern can match `..`. */
 export function mayClimb(part: string): boolean {
   return part.startsWith(".") && /[*?[]/.test(part) && globMatches(part, "..");
 }
@@ -146,7 +146,7 @@ export function plainPath(path: string, directories: ShellDirectories): string {
   return parts === undefined ? path : `/${parts.join("/")}`;
 }
 
-/** Files by which git, shells and their like start programs later, without another word. */
+/** Files from which git, shells and editors start programs later. */
 const STARTED_FROM = [
   /(?:^|\/)\.git\/(?:config(?:\.worktree)?|hooks(?:\/.{1,256})?|info\/attributes|modules\/.{1,256}\/config)$/i,
   /(?:^|\/)\.(?:gitconfig|bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|zprofile|zlogin|kshrc|cshrc)$/,
@@ -154,18 +154,17 @@ const STARTED_FROM = [
   /(?:^|\/)\.(?:ssh\/config|gnupg\/.{1,256}|config\/(?:git\/config|fish\/.{1,256}|autostart\/.{1,256}|systemd\/.{1,256}|nvim\/.{1,256}))$/,
 ];
 
-/** Whether something is written there that is run when nobody looks. */
 export function isStartedFrom(path: string, directories: ShellDirectories): boolean {
   const plain = plainPath(path, directories).replaceAll(INSIDE, "x");
   return STARTED_FROM.some((place) => place.test(plain));
 }
 
-/** A block device or the machine's memory. */
+/** Returns whether a path is a block device or the machine's memory. */
 export function isDisk(path: string, directories: ShellDirectories): boolean {
   return DISK.test(plainPath(path, directories));
 }
 
-/** What is the machine's own to write: kernel settings, accounts, who may log in. */
+/** Returns whether only the system may write a path: kernel settings, accounts, login files, devices. */
 export function isProtected(path: string, directories: ShellDirectories): boolean {
   const plain = plainPath(path, directories);
   return [DISK, KERNEL, ACCOUNTS, CRON, LOGIN].some((place) => place.test(plain));
@@ -174,10 +173,10 @@ export function isProtected(path: string, directories: ShellDirectories): boolea
 const HARMLESS = /^\/dev\/(?:null|zero|full|tty|stdin|stdout|stderr|fd\/(?:[0-9]+|\0))$/;
 const SCRATCH = /^\/(?:tmp|var\/tmp|dev\/shm|private\/tmp)\/./;
 
-/** Where something is written, in the order of harm. */
+/** The kind of place that a path is in, in the order of harm. */
 export type WriteReach = "harmless" | "workspace" | "scratch" | "outside";
 
-/** What cannot be known to lie inside counts as outside. */
+/** Returns where a path is. What is not known to be inside counts as outside. */
 export function reachOf(path: string, directories: ShellDirectories): WriteReach {
   if (HARMLESS.test(path)) return "harmless";
   if (path.includes(UNKNOWN)) return "outside";
@@ -185,7 +184,7 @@ export function reachOf(path: string, directories: ShellDirectories): WriteReach
   const parts = partsOf(path, directories);
   const own = homeOf(directories);
   if (path.split("/").slice(0, -1).some(mayClimb)) return "outside";
-  // From a place that nobody knows it may lead anywhere.
+  // From an unknown folder it may lead anywhere.
   if (parts === undefined && own !== undefined) return "outside";
   if (parts === undefined || own === undefined) {
     return path.startsWith("/") || path.startsWith(HOME) || path.split("/").includes("..") ? "outside" : "workspace";
@@ -194,7 +193,7 @@ export function reachOf(path: string, directories: ShellDirectories): WriteReach
   return SCRATCH.test(`/${parts.join("/")}`) ? "scratch" : "outside";
 }
 
-/** Whether a path surely leads to a part of the system, to another's home, or above the workspace: no mere `/api/users`. */
+/** Returns whether a path surely is in the system, in another home or above the workspace, unlike `/api/users`. */
 export function isForeign(path: string, directories: ShellDirectories): boolean {
   if (reachOf(path, directories) !== "outside" || path.includes(UNKNOWN)) return false;
   const parts = partsOf(path, directories);
@@ -204,7 +203,7 @@ export function isForeign(path: string, directories: ShellDirectories): boolean 
   return SYSTEM.some(([first]) => first === top);
 }
 
-/** Where keys and other people's secrets usually lie: parts of the end of a path, or with `/` in front of a whole one. */
+/** Files of keys and secrets: whole paths, or the last parts of a path. */
 const FILES = words(
   "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/krb5.keytab /etc/ssh/ssh_host_*_key",
   "/etc/kubernetes/*.conf /etc/ssl/private/* /proc/*/environ /proc/*/mem /proc/*/task/*/environ /proc/*/task/*/mem",
@@ -213,18 +212,18 @@ const FILES = words(
   ".gem/credentials .terraform.d/credentials.tfrc.json .azure/*.json .config/gcloud/*.db .config/gcloud/*.json",
 ).map(placeOf);
 
-/** All below these is secret. */
+/** Folders with only secrets. */
 const FOLDERS = words(
   "/etc/sudoers.d /etc/ssl/private /var/run/secrets /run/secrets .gnupg .password-store /proc/*/root /proc/*/fd",
 ).map(placeOf);
 
-/** Folders that are harmless to list, and not to take whole. */
+/** Folders that may be listed, but not copied whole. */
 const HOLDERS = [".ssh", ".aws", ".kube", ".docker", ".azure", ".config/gcloud"].map(placeOf);
 
-/** Of `.ssh`, what everybody may know. */
+/** Public files of `.ssh`. */
 const PUBLIC = /^(?:known_hosts.*|config|.*\.pub)$/;
 
-/** What `ssh-keygen` calls its keys, wherever they lie. */
+/** Names that `ssh-keygen` gives to keys, in any folder. */
 const PRIVATE_KEY = /^id_(?:rsa|dsa|ecdsa|ed25519|ecdsa_sk|ed25519_sk|[rde?]?[a-z0-9]{0,16}\*)$/;
 
 interface SecretPlace {
@@ -244,17 +243,17 @@ export function isSecretPlace(path: string, directories: ShellDirectories): bool
   return PRIVATE_KEY.test(last) || FILES.some((file) => endsWith(parts, file));
 }
 
-/** Names by which such files are found wherever they lie. */
+/** Names of such files, in any folder. */
 const TELLING = names(
   "id_rsa id_dsa id_ecdsa id_ed25519 shadow gshadow .netrc .git-credentials .npmrc .pypirc .pgpass .vault-token credentials",
 );
 
-/** Whether a pattern of names finds one of them, and does not just find everything. */
+/** Returns whether a pattern finds one of them, but not every file. */
 export function findsSecret(pattern: string): boolean {
   return /[A-Za-z]/.test(pattern) && [...TELLING].some((name) => globMatches(pattern.toLowerCase(), name));
 }
 
-/** A folder of which a part or all is secret. */
+/** Returns whether a folder contains secrets. */
 export function isSecretFolder(path: string, directories: ShellDirectories): boolean {
   const parts = plainParts(path, directories);
   return [...HOLDERS, ...FOLDERS].some((folder) => endsWith(parts, folder));
@@ -280,12 +279,12 @@ function isBelow(parts: readonly string[], { isWhole, parts: place }: SecretPlac
   );
 }
 
-/** What is not known of a part may be anything; a part of which nothing is known is not guessed at. */
+/** An unknown piece of a part may be anything; a part that is unknown as a whole matches nothing. */
 function readPart(part: string): string {
   return part === UNKNOWN ? part : part.replaceAll(UNKNOWN, "*");
 }
 
-/** Either may be a pattern; one of the shell's that begins with no dot finds no name that does. */
+/** Either may be a glob; one that does not begin with a dot matches no name that does. */
 function partMatches(part: string, wanted: string): boolean {
   if (wanted.startsWith(".") && !part.startsWith(".")) return false;
   return wanted.includes("*") ? globMatches(wanted, part) || globMatches(part, wanted) : globMatches(part, wanted);

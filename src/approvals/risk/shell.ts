@@ -4,7 +4,7 @@ import { GIT } from "./git.ts";
 import { HIGH_RISK } from "./high-risk.ts";
 
 import { CHANGES, READ_ONLY } from "./read-only.ts";
-import { passes, type ShellRule } from "./rule.ts";
+import { type CallTest, passes, type ShellRule } from "./rule.ts";
 import { readScript, type ShellScript } from "./script.ts";
 import { CALL_TESTS, PATH_TESTS } from "./tests.ts";
 import { WRAPPER_NAMES } from "./wrappers.ts";
@@ -36,25 +36,51 @@ export function scriptOf(command: string, directories: ShellDirectories): ShellS
 /** Returns the rules that a script matches, and what cannot be told about it. */
 export function judgeShell(command: string, directories: ShellDirectories): ShellFindings {
   const script = scriptOf(command, directories);
-  const rules = rulesOf(script).filter(({ risk }) => risk !== "low");
+  const rules = rulesOf(script).filter((rule) => !isOnlyRead(rule));
   const unclear = [...script.unclear].map((reason) => `Cannot be classified: ${reason}.`);
   return { script, rules, notes: [...rules.map(({ note }) => note), ...unclear] };
 }
 
+interface Entry {
+  readonly rule: ShellRule;
+  readonly test: CallTest;
+}
+
+/** Tests by the programs that they name, and those that name none. */
+const ENTRIES: readonly Entry[] = SHELL_RULES.flatMap((rule) => rule.calls.map((test) => ({ rule, test })));
+const GENERAL = ENTRIES.filter(({ test }) => test.programs === undefined);
+const BY_PROGRAM: ReadonlyMap<string, readonly Entry[]> = Map.groupBy(
+  ENTRIES.flatMap((entry) => words(entry.test.programs ?? "").map((program) => ({ ...entry, program }))),
+  ({ program }) => program,
+);
+
+function entriesFor({ program, family }: Call): readonly Entry[] {
+  const own = BY_PROGRAM.get(program) ?? [];
+  return [...GENERAL, ...own, ...(family === program ? [] : (BY_PROGRAM.get(family) ?? []))];
+}
+
 /** Returns all rules that a script matches. */
 export function rulesOf(script: ShellScript): readonly ShellRule[] {
-  const known = new Map<Call, boolean>();
-  const reads = (call: Call): boolean => {
-    const before =
-      known.get(call) ?? (call.program === "" || call.isFunction || READ_ONLY.some((rule) => matches(rule, call)));
-    known.set(call, before);
-    return before;
-  };
-  const matches = ({ calls, verdict, risk }: ShellRule, call: Call): boolean =>
-    calls.some((test) => passes(test, { call, script, surely: verdict === "deny", isOnlyRead: risk === "low", reads }));
-  return SHELL_RULES.filter(
-    (rule) => (rule.unclear === true && script.unclear.size > 0) || script.calls.some((call) => matches(rule, call)),
-  );
+  const found = new Set(SHELL_RULES.filter(({ unclear }) => unclear === true && script.unclear.size > 0));
+  for (const call of script.calls) {
+    const entries = entriesFor(call);
+    const check = ({ rule, test }: Entry): boolean =>
+      passes(test, { call, script, surely: rule.verdict === "deny", isOnlyRead: isOnlyRead(rule), reads });
+    let known: boolean | undefined;
+    const reads = (): boolean => {
+      known ??=
+        call.program === "" || call.isFunction || entries.some((entry) => isOnlyRead(entry.rule) && check(entry));
+      return known;
+    };
+    for (const entry of entries) {
+      if (!found.has(entry.rule) && check(entry)) found.add(entry.rule);
+    }
+  }
+  return SHELL_RULES.filter((rule) => found.has(rule));
+}
+
+function isOnlyRead({ risk }: ShellRule): boolean {
+  return risk === "low";
 }
 
 /** Returns the tables and the code of their named tests as text, for the version of the rules. */
