@@ -28,7 +28,7 @@ test("the scripts that the documents name exist", () => {
     (JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as { scripts: object }).scripts,
   );
   const named = ["README.md", "tools/README.md", "src/README.md"].flatMap((file) =>
-    [...readFileSync(join(ROOT, file), "utf8").matchAll(/bun(?:@[\d.]+)? run (?:--silent )?([a-z:]+)/g)].map(
+    [...readFileSync(join(ROOT, file), "utf8").matchAll(/bun(?:@[\d.]+)? run (?:--silent )?([a-z:]+(?:-[a-z]+)*)/g)].map(
       ([, name = ""]) => name,
     ),
   );

@@ -13,6 +13,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "targets/files": ["core", "runtime/c-library.ts"],
   "targets/function": ["core"],
   pipeline: ["core", "approvals", "audit", "detection"],
+  "runtime/modules.ts": ["approvals"],
   "runtime/own-code.ts": [],
   "runtime/c-library.ts": ["core"],
   "runtime/config": ["core"],
