@@ -62,7 +62,7 @@ function onlyMeasures(args: readonly string[]): boolean {
 }
 
 /** Returns whether `git lfs` only shows local state. */
-export function asksLfs(args: readonly string[]): boolean {
+function asksLfs(args: readonly string[]): boolean {
   return /^(?:ls-files|status|env|version)$/.test(args[0] ?? "");
 }
 

@@ -1,6 +1,7 @@
 import type { Risk } from "../types.ts";
 import { type Call, has, isOne, names, operandsOf, surelyHas, words } from "./call.ts";
 import { writtenBy } from "./effects.ts";
+import { gitCall } from "./git-call.ts";
 import type { ShellScript } from "./script.ts";
 import { CALL_TESTS, type CallTestName, PATH_TESTS, type PathTest } from "./tests.ts";
 
@@ -26,6 +27,8 @@ export interface ShellRule {
 export interface CallTest {
   /** Names of programs, with or without a version; absent: every program. */
   readonly programs?: string;
+  /** Verbs of git; the other conditions are about the arguments after the verb. */
+  readonly git?: string;
   /** Commands that the operands begin with, separated by commas: `ps, container ls`; `$` marks the end. */
   readonly verbs?: string;
   /** At least one of these options: `-rf --force` is the letters `r` and `f` and a long name. */
@@ -59,6 +62,7 @@ export const READS = { verdict: "none", risk: "low", rememberable: true } as con
 /** A test with its lists read. */
 interface Compiled {
   readonly programs: ReadonlySet<string> | undefined;
+  readonly git: ReadonlySet<string> | undefined;
   readonly verbs: readonly string[] | undefined;
   readonly only: KnownOptions | undefined;
 }
@@ -75,6 +79,7 @@ function compiled(test: CallTest): Compiled {
   if (known !== undefined) return known;
   const made = {
     programs: test.programs === undefined ? undefined : names(test.programs),
+    git: test.git === undefined ? undefined : names(test.git),
     verbs: test.verbs?.split(", "),
     only: test.only === undefined ? undefined : knownOptions(test.only),
   };
@@ -139,8 +144,11 @@ interface Judged {
 
 /** Returns whether a call passes a test. */
 export function passes(test: CallTest, { call, script, surely, isOnlyRead, reads }: Judged): boolean {
-  const { programs, verbs, only } = compiled(test);
-  const { args, directories } = call;
+  const { programs, git, verbs, only } = compiled(test);
+  const { directories } = call;
+  if (git !== undefined && call.program !== "git") return false;
+  const { verb, args } = git === undefined ? { verb: "", args: call.args } : gitCall(call.args);
+  if (git?.has(verb) === false) return false;
   // `python3` is python, but a reading program without a rule of its own is not known to only read.
   const isNamed = isOnlyRead && only === undefined ? programs?.has(call.program) : programs && isOne(call, programs);
   if (isNamed === false) return false;

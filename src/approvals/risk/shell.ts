@@ -48,9 +48,10 @@ interface Entry {
 
 /** Tests by the programs that they name, and those that name none. */
 const ENTRIES: readonly Entry[] = SHELL_RULES.flatMap((rule) => rule.calls.map((test) => ({ rule, test })));
-const GENERAL = ENTRIES.filter(({ test }) => test.programs === undefined);
+const programsOf = ({ programs, git }: CallTest) => (git === undefined ? (programs ?? "") : "git");
+const GENERAL = ENTRIES.filter(({ test }) => programsOf(test) === "");
 const BY_PROGRAM: ReadonlyMap<string, readonly Entry[]> = Map.groupBy(
-  ENTRIES.flatMap((entry) => words(entry.test.programs ?? "").map((program) => ({ ...entry, program }))),
+  ENTRIES.flatMap((entry) => words(programsOf(entry.test)).map((program) => ({ ...entry, program }))),
   ({ program }) => program,
 );
 

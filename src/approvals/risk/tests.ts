@@ -1,16 +1,7 @@
-import { byName, type Call, has, isOne, names, operandsOf, pathsIn, type ShellDirectories, words } from "./call.ts";
+import { type Call, has, isOne, names, operandsOf, pathsIn, type ShellDirectories, words } from "./call.ts";
 import { findsSecrets, knowsWrites, readsSecrets, tarOptions, writtenBy, XXD_VALUED } from "./effects.ts";
 import { awkIsPlain, readSed } from "./filters.ts";
-import {
-  asksLfs,
-  gitCall,
-  isPlainSetting,
-  readsConfig,
-  readsOnlyGit,
-  startsOthers,
-  subcommandOf,
-  VERBS_THAT_READ,
-} from "./git-call.ts";
+import { gitCall, isPlainSetting, readsConfig, readsOnlyGit, startsOthers, VERBS_THAT_READ } from "./git-call.ts";
 import {
   contactsMetadata,
   INTERPRETERS,
@@ -37,6 +28,7 @@ export const PATH_TESTS = {
   "outside the workspace": (path, directories) => reachOf(path, directories) === "outside",
   "not named": (path) => path.startsWith(UNKNOWN) || path === `./${INSIDE}`,
   "start file": isStartedFrom,
+  "work tree": (path) => WORK_TREE.test(path),
 } as const satisfies Readonly<Record<string, PathCheck>>;
 
 export type PathTest = keyof typeof PATH_TESTS;
@@ -129,9 +121,8 @@ export const CALL_TESTS = {
   "writes an unnamed start file": (call) => unnamedTargets(call).some((path) => isStartedFrom(path, call.directories)),
   "writes files": (call) => writtenBy(call).some((path) => reachOf(path, call.directories) !== "harmless"),
   "git only reads": ({ args }) => readsOnlyGit(args),
-  "git destroys": ({ args }) => gitDestroys(args),
   "git starts programs": ({ args }) => startsOthers(gitCall(args)),
-  "git goes elsewhere": ({ args }) => gitGoesElsewhere(args),
+  "git names an address": ({ args }) => namesAddress(args),
   "git gets settings": ({ args }) => gitSets(args),
   "git has this verb": ({ args }) =>
     gitCall(args).verb === "" || GIT_CHANGES.has(gitCall(args).verb) || VERBS_THAT_READ.has(gitCall(args).verb),
@@ -337,61 +328,12 @@ const GIT_CHANGES = names(
   "filter-branch rerere lfs flow hash-object mktree mktag unpack-objects instaweb daemon request-pull send-email ls-remote",
 );
 
-/** All of the work tree, and with it every change that is not committed. */
+/** Matches a path that means all of the work tree, and with it every change that is not committed. */
 const WORK_TREE = /^(?::(?:\([a-z,]{0,64}\)|[/!^])?)?(?:\.?\/?|(?:\*{1,2}\/?){1,2})$/;
 
-type GitCheck = (args: readonly string[]) => boolean;
-
-const takesAll: GitCheck = (args) => operandsOf(args).some((path) => WORK_TREE.test(path));
-const forces =
-  (options: string): GitCheck =>
-  (args) =>
-    has(args, options);
-const verb =
-  (verbs: RegExp): GitCheck =>
-  (args) =>
-    verbs.test(subcommandOf(args));
-
-/** Verbs that throw something away, some only with these arguments. */
-const GIT_DESTROYS = byName<GitCheck>([
-  ["prune filter-branch replace", () => true],
-  [
-    "push",
-    (args) =>
-      has(args, "-fd --force --force-with-lease --delete --mirror --prune") || args.some((arg) => /^[+:]./.test(arg)),
-  ],
-  ["fetch pull", (args) => args.some((arg) => /^\+./.test(arg))],
-  ["reset", forces("--hard --merge --keep")],
-  ["clean", (args) => has(args, "-fdxX --force") && !has(args, "-n --dry-run")],
-  ["checkout", (args) => has(args, "-fB --force --force-create --discard-changes") || takesAll(args)],
-  ["switch", (args) => has(args, "-fC --force --force-create --discard-changes") || takesAll(args)],
-  ["checkout-index", forces("-f --force --prefix")],
-  ["read-tree", forces("-u --reset")],
-  ["restore", (args) => takesAll(args) && !(has(args, "-S --staged") && !has(args, "-W --worktree"))],
-  ["branch", (args) => args.some((arg) => /^-[a-zA-Z]*[DMCf]/.test(arg)) || has(args, "--force")],
-  ["stash", verb(/^(?:drop|clear)$/)],
-  ["reflog", verb(/^(?:expire|delete)$/)],
-  ["update-ref", forces("-d --delete --stdin")],
-  ["worktree remote", verb(/^(?:remove|rm|prune)$/)],
-  ["submodule", (args) => subcommandOf(args) === "deinit" && has(args, "-f --force --all")],
-  ["rm", (args) => has(args, "-rf --force") && !args.includes("--cached")],
-  ["gc", (args) => args.some((arg) => arg.startsWith("--prune"))],
-]);
-
-function gitDestroys(all: readonly string[]): boolean {
-  const { verb, args } = gitCall(all);
-  return GIT_DESTROYS.get(verb)?.(args) === true;
-}
-
-function gitGoesElsewhere(all: readonly string[]): boolean {
-  const { verb, args } = gitCall(all);
-  const [remote = ""] = operandsOf(args, words("-o --push-option -b --branch --depth -j --origin"));
-  if (/^(?:clone|send-email|daemon|request-pull)$/.test(verb)) return true;
-  if (verb === "lfs") return !asksLfs(args);
-  if (verb === "remote") return /^(?:add|set-url|update)$/.test(subcommandOf(args));
-  if (verb === "submodule") return /^(?:add|update|sync|set-url)$/.test(subcommandOf(args));
-  if (verb === "archive") return has(args, "--remote");
-  return /^(?:push|fetch|pull|ls-remote)$/.test(verb) && /[/:@~\0]|\.\./.test(remote);
+function namesAddress(all: readonly string[]): boolean {
+  const [remote = ""] = operandsOf(gitCall(all).args, words("-o --push-option -b --branch --depth -j --origin"));
+  return /[/:@~\0]|\.\./.test(remote);
 }
 
 /** Settings are safe only if they are known to change how things look: too many others name programs and servers. */
