@@ -3,9 +3,10 @@ import { StartupError } from "../core/errors.ts";
 import type { ExecutionPlan, Tool } from "../core/types.ts";
 import { type ApprovalPolicy, createApprovalPolicies } from "./policies/policies.ts";
 import type { Requirement } from "./policies/requirement.ts";
-import { concerns, matchesArgs, type OperatorRule, readOperatorRules } from "./risk/operators.ts";
-import type { ShellDirectories } from "./risk/shell/place.ts";
-import { judgeShell, SHELL_RULES } from "./risk/shell/shell.ts";
+import type { ShellDirectories } from "./risk/call.ts";
+import { concerns, matchesArgs, matchesScript, type OperatorRule, readOperatorRules } from "./risk/operators.ts";
+
+import { judgeShell, type ShellFindings, shellRulesText } from "./risk/shell.ts";
 import type { Risk } from "./types.ts";
 
 /** A planned call. */
@@ -69,9 +70,9 @@ export function createRiskRules({ rules: written, policies = [] }: RiskRulesOpti
     const { settled, open } = standpointOf(tool, { rules, known });
     const shell = shellCommandOf(plan);
     if (shell === undefined && open.length === 0) return settled;
-    const matched = open.filter((rule) => matchesArgs(rule, input)).map(fromOperator);
-    const judged = shell === undefined ? [] : [judgedShell(shell, plan)];
-    return strictest([settled, ...judged, ...matched]);
+    const findings = shell === undefined ? undefined : judgeShell(shell, directoriesOf(plan));
+    const matched = open.filter((rule) => isMatch(rule, input, findings)).map(fromOperator);
+    return strictest([settled, ...(findings === undefined ? [] : [judgedShell(findings, plan)]), ...matched]);
   };
   return {
     version,
@@ -106,12 +107,22 @@ function standpointOf(tool: Tool, { rules, known }: Standpoints): Standpoint {
     settled: strictest([
       unruled(CLASSIFIED[tool.classification]),
       unruled(tool.approval.risk ?? "low"),
-      ...own.filter(({ when }) => when.args === undefined).map(fromOperator),
+      ...own.filter((rule) => !isOpen(rule)).map(fromOperator),
     ]),
-    open: own.filter(({ when }) => when.args !== undefined),
+    open: own.filter(isOpen),
   };
   known.set(tool, made);
   return made;
+}
+
+/** Returns whether the tool alone does not decide whether the rule matches. */
+function isOpen({ when }: OperatorRule): boolean {
+  return when.args !== undefined || when.shell !== undefined;
+}
+
+function isMatch(rule: OperatorRule, input: unknown, findings: ShellFindings | undefined): boolean {
+  if (rule.when.shell === undefined) return matchesArgs(rule, input);
+  return findings !== undefined && matchesScript(rule, findings.script);
 }
 
 function unruled(risk: Risk): RiskAssessment {
@@ -143,21 +154,14 @@ export function shellCommandOf({ kind, argv }: ExecutionPlan): string | undefine
   return SHELL_ARGV.every((token, at) => argv[at] === token) && typeof command === "string" ? command : undefined;
 }
 
-function judgedShell(command: string, plan: ExecutionPlan): RiskAssessment {
-  const { rules, notes } = judgeShell(command, standingOf(plan));
+function judgedShell({ rules, notes }: ShellFindings, plan: ExecutionPlan): RiskAssessment {
   const files = plan["files"];
   const namesFiles = typeof files === "object" && files !== null && Object.keys(files).length > 0;
   const unhashed = plan["unhashed"];
   const blind = Array.isArray(unhashed) && unhashed.length > 0;
   return strictest([
     { ...unruled("low"), rememberable: !namesFiles && !blind },
-    ...rules.map(({ name, risk, verdict, rememberable }) => ({
-      risk,
-      verdict,
-      rememberable,
-      rules: [name],
-      notes: [],
-    })),
+    ...rules.map(({ id, risk, verdict, rememberable }) => ({ risk, verdict, rememberable, rules: [id], notes: [] })),
     {
       ...unruled("low"),
       notes: [
@@ -172,15 +176,11 @@ function judgedShell(command: string, plan: ExecutionPlan): RiskAssessment {
 }
 
 /** Returns the working directory and the home directory of a plan: a process in the workspace has the workspace as home. */
-function standingOf({ cwd, environment }: ExecutionPlan): ShellDirectories {
+function directoriesOf({ cwd, environment }: ExecutionPlan): ShellDirectories {
   const home: unknown = (environment as Readonly<Record<string, unknown>> | undefined)?.["HOME"];
   return { cwd: typeof cwd === "string" ? cwd : undefined, home: typeof home === "string" ? home : undefined };
 }
 
 function versionOf(rules: readonly OperatorRule[]): string {
-  const table = SHELL_RULES.map(({ name, risk, verdict, rememberable, matches, misses, when, of }) => ({
-    ...{ name, risk, verdict, rememberable, matches, misses },
-    code: String(when ?? of),
-  }));
-  return sha256Hex(canonicalJson({ t: "stc/risk/v1", table, rules }, VERSION_LIMITS));
+  return sha256Hex(canonicalJson({ t: "stc/risk/v1", table: shellRulesText(), rules }, VERSION_LIMITS));
 }

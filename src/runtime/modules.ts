@@ -1,4 +1,9 @@
 import { riskPoint } from "../approvals/floor.ts";
+import { BANS } from "../approvals/risk/bans.ts";
+import { GIT } from "../approvals/risk/git.ts";
+import { HIGH_RISK } from "../approvals/risk/high-risk.ts";
+import { CHANGES, READ_ONLY } from "../approvals/risk/read-only.ts";
+import type { ShellRule } from "../approvals/risk/rule.ts";
 import type { ApprovalStore } from "../approvals/store/database.ts";
 import { postgresStore } from "../approvals/store/postgres-url.ts";
 import { sqliteStore } from "../approvals/store/sqlite.ts";
@@ -31,6 +36,8 @@ export type KindContext = GrpcContext & CommandContext & FilesContext;
 export interface Modules {
   readonly targetKinds: readonly TargetKind<KindContext>[];
   readonly policyPoints: PolicyPoints;
+  /** Tables of rules about shell commands, by title. */
+  readonly shellRules: Readonly<Record<string, readonly ShellRule[]>>;
   readonly approvalStores: readonly ApprovalStore[];
   readonly auditExporters: readonly AuditExporter[];
   readonly tokenSources: readonly TokenSource[];
@@ -51,6 +58,13 @@ export const MODULES = {
     elevation,
     risk: riskPoint,
     others: [],
+  },
+  shellRules: {
+    Denied: BANS,
+    "High risk": HIGH_RISK,
+    Git: GIT,
+    Changes: CHANGES,
+    "Reads only": READ_ONLY,
   },
   approvalStores: [sqliteStore, postgresStore],
   auditExporters: [otlpExporter, lokiExporter],

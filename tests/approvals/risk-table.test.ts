@@ -1,21 +1,21 @@
 import { expect, test } from "bun:test";
-import { judgeShell, SHELL_RULES } from "../../src/approvals/risk/shell/shell.ts";
+import { rulesOf, SHELL_RULES, scriptOf } from "../../src/approvals/risk/shell.ts";
+import { WORKSPACE } from "./shell-level.ts";
 
-const standing = { cwd: "/ws/project", home: "/ws/project" };
-const rulesOf = (command: string): readonly string[] => judgeShell(command, standing).rules.map(({ name }) => name);
+const idsOf = (script: string): readonly string[] => rulesOf(scriptOf(script, WORKSPACE)).map(({ id }) => id);
 
-const matches = SHELL_RULES.flatMap(({ name, matches }) => matches.map((command) => [name, command] as const));
-const misses = SHELL_RULES.flatMap(({ name, misses }) => misses.map((command) => [name, command] as const));
+const matches = SHELL_RULES.flatMap(({ id, matches }) => matches.map((script) => [id, script] as const));
+const misses = SHELL_RULES.flatMap(({ id, misses }) => misses.map((script) => [id, script] as const));
 
-test("every rule has examples of both kinds, and a name of its own", () => {
+test("every rule has examples of both kinds and its own id", () => {
   expect(SHELL_RULES.filter((rule) => rule.matches.length === 0 || rule.misses.length === 0)).toEqual([]);
-  expect(new Set(SHELL_RULES.map(({ name }) => name)).size).toBe(SHELL_RULES.length);
+  expect(new Set(SHELL_RULES.map(({ id }) => id)).size).toBe(SHELL_RULES.length);
 });
 
-test.each(matches)("%s matches %j", (name, command) => {
-  expect(rulesOf(command)).toContain(name);
+test.each(matches)("%s matches %j", (id, script) => {
+  expect(idsOf(script)).toContain(id);
 });
 
-test.each(misses)("%s misses %j", (name, command) => {
-  expect(rulesOf(command)).not.toContain(name);
+test.each(misses)("%s does not match %j", (id, script) => {
+  expect(idsOf(script)).not.toContain(id);
 });

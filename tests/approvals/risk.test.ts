@@ -168,6 +168,80 @@ describe("operators' rules", () => {
   });
 });
 
+const HELM = {
+  name: "no-uninstall",
+  when: {
+    tool: "a_write",
+    shell: { programs: ["helm"], subcommands: ["uninstall"], options: ["--purge"], arguments: ["prod-*"] },
+  },
+  verdict: "deny",
+  examples: {
+    matches: ["sudo helm uninstall --purge prod-web"],
+    misses: ["helm list", "echo helm uninstall --purge prod-x"],
+  },
+};
+
+describe("operators' rules about the calls in a script", () => {
+  const rules = createRiskRules({ rules: [HELM] });
+  const verdictOf = (command: string) =>
+    rules.assess({ tool: write, input: { command }, plan: shellPlan(command) }).verdict;
+
+  test.each([
+    ["helm uninstall prod-web --purge", "deny"],
+    ["ls && (helm --kube-context x uninstall prod-web --purge)", "deny"],
+    ["bash -c 'helm uninstall --purge prod-web'", "deny"],
+    ["helm uninstall --purge test-web", "ask"],
+    ["helm uninstall prod-web", "ask"],
+    ["helm uninstall --purge $x", "ask"],
+    ["$helm uninstall --purge prod-web", "ask"],
+    ["echo helm uninstall --purge prod-web", "none"],
+  ])("%s: %s", (command, verdict) => {
+    expect(verdictOf(command)).toBe(verdict as "deny");
+  });
+
+  test("are not about tools that run no shell", () => {
+    expect(rules.assess({ tool: write, input: { command: "helm" }, plan: inline }).rules).toEqual([]);
+  });
+
+  test("change the version", () => {
+    const other = { ...HELM, when: { ...HELM.when, shell: { ...HELM.when.shell, options: undefined } } };
+    const plain = JSON.parse(JSON.stringify({ ...other, examples: {} })) as unknown;
+    expect(createRiskRules({ rules: [plain] }).version).not.toBe(rules.version);
+  });
+
+  test.each([
+    [
+      "an example that does not match",
+      { examples: { matches: ["helm ls"] } },
+      "[0].examples.matches[0]: is not matched by the rule",
+    ],
+    [
+      "an example that must not match",
+      { examples: { misses: ["helm uninstall --purge prod-1"] } },
+      "[0].examples.misses[0]: is matched by the rule",
+    ],
+    [
+      "arguments of a tool as an example",
+      { examples: { matches: [{}] } },
+      "[0].examples.matches[0]: must be a shell script",
+    ],
+    [
+      "conditions on arguments too",
+      { when: { ...HELM.when, args: { a: 1 } } },
+      "[0].when: must not name both args and shell",
+    ],
+    ["a program with its folder", { when: { shell: { programs: ["/bin/rm"] } } }, "[0].when.shell.programs[0]: "],
+    ["no program", { when: { shell: { options: ["-f"] } } }, "[0].when.shell.programs: "],
+    [
+      "an option without a dash",
+      { when: { shell: { programs: ["rm"], options: ["f"] } } },
+      "[0].when.shell.options[0]: ",
+    ],
+  ])("are reported with their field: %s", (_title, change, problem) => {
+    expect(riskRuleProblems([{ ...HELM, ...change }])[0]).toStartWith(problem);
+  });
+});
+
 test("adding a rule never loosens the verdict, and the order does not matter", () => {
   const RISKS = ["low", "medium", "high", "critical"];
   const VERDICTS = ["none", "ask", "deny"];

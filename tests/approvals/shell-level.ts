@@ -1,21 +1,23 @@
-import { judgeShell } from "../../src/approvals/risk/shell/shell.ts";
+import { judgeShell } from "../../src/approvals/risk/shell.ts";
 import type { Risk } from "../../src/approvals/types.ts";
 
 const RISKS: readonly Risk[] = ["low", "medium", "high", "critical"];
 
-/** Where the commands of the tests stand. */
+/** Directories of the scripts in tests. */
 export const WORKSPACE = { cwd: "/ws/project", home: "/ws/project" };
 
-export interface Level {
+interface Level {
   readonly risk: Risk;
   readonly verdict: "deny" | "ask" | "none";
+  readonly rememberable: boolean;
 }
 
-/** The strictest of what the table says of a command. */
-export function levelOf(command: string): Level {
-  const { rules } = judgeShell(command, WORKSPACE);
+/** Returns the strictest of what the rules say about a script. */
+export function levelOf(script: string): Level {
+  const { rules } = judgeShell(script, WORKSPACE);
   const risk = RISKS[Math.max(0, ...rules.map((rule) => RISKS.indexOf(rule.risk)))] ?? "critical";
   const verdicts = rules.map(({ verdict }) => verdict);
   const asks = verdicts.includes("ask") ? "ask" : "none";
-  return { risk, verdict: verdicts.includes("deny") ? "deny" : asks };
+  const rememberable = rules.every((rule) => rule.rememberable);
+  return { risk, verdict: verdicts.includes("deny") ? "deny" : asks, rememberable };
 }

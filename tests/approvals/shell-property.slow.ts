@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { judgeShell } from "../../src/approvals/risk/shell/shell.ts";
+import { judgeShell } from "../../src/approvals/risk/shell.ts";
 import { levelOf, WORKSPACE } from "./shell-level.ts";
 
 const BANNED = [
@@ -51,13 +51,56 @@ const SPELLINGS: readonly ((word: string) => string)[] = [
   (word) => `$'${[...word].map((char) => `\\x${char.charCodeAt(0).toString(16).padStart(2, "0")}`).join("")}'`,
 ];
 
-test("a banned command stays at least high, however deep it lies", () => {
+test("a literal banned command is denied in every structure around it", () => {
   fc.assert(
     fc.property(fc.constantFrom(...BANNED), fc.array(fc.constantFrom(...WRAPS), { maxLength: 4 }), (command, wraps) => {
       const nested = wraps.reduce((inner, wrap) => wrap(inner), command);
-      return ["high", "critical"].includes(levelOf(nested).risk);
+      return levelOf(nested).verdict === "deny";
     }),
     { numRuns: 400 },
+  );
+});
+
+/** Parts of a command whose text does not tell what runs. */
+const DYNAMIC = [
+  ...["$x", "$" + "{x}", "$(cat f)", "`cat f`", `\${x:-ls}`, `\${!x}`, "$((1))", "$1"],
+  ...['"$x"', '"$@"', `"\${x@P}"`, `\${a[0]}`, "$'\\x72'$m"],
+];
+/** Words that may name any program. */
+const GLOBS = ["/bin/r?", "l*", "[a-z]s", "{$x,y}"];
+
+const STARTING: readonly ((word: string) => string)[] = [
+  (word) => `${word} -rf x`,
+  (word) => word,
+  (word) => `env ${word} x`,
+  (word) => `sudo ${word}`,
+  (word) => `xargs ${word}`,
+  (word) => `bash -c ${word}`,
+  (word) => `eval ${word}`,
+  (word) => `find . -exec ${word} {} +`,
+  (word) => `x=ls; ${word}`,
+];
+const DECIDING: readonly ((word: string) => string)[] = [
+  (word) => `source ${word}`,
+  (word) => `python3 -c ${word}`,
+  (word) => `awk ${word} f`,
+  (word) => `sed ${word} f`,
+  (word) => `rm -r ${word}`,
+  (word) => `git ${word}`,
+  (word) => `echo a > ${word}/../b`,
+];
+const around = fc.array(fc.constantFrom(...WRAPS), { maxLength: 3 });
+
+test.each([
+  ["an expansion that decides what a command does", DYNAMIC, [...STARTING, ...DECIDING]],
+  ["a glob in the place of a program", GLOBS, STARTING],
+] as const)("%s is never remembered, in every structure around it", (_title, words, places) => {
+  fc.assert(
+    fc.property(fc.constantFrom(...words), fc.constantFrom(...places), around, (word, place, wraps) => {
+      const { rememberable, verdict } = levelOf(wraps.reduce((inner, wrap) => wrap(inner), place(word)));
+      return !rememberable && verdict !== "none";
+    }),
+    { numRuns: 1_000 },
   );
 });
 
@@ -135,7 +178,7 @@ test("what a reader cannot see is never taken for what it looks like", () => {
     "\u{e0041}",
     "\ud800",
   ]) {
-    expect(levelOf(`ls${unseen} x`)).toEqual({ risk: "high", verdict: "ask" });
+    expect(levelOf(`ls${unseen} x`)).toEqual({ risk: "high", verdict: "ask", rememberable: false });
   }
 });
 

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { judgeShell, SHELL_RULES } from "../../src/approvals/risk/shell/shell.ts";
+import { judgeShell, SHELL_RULES } from "../../src/approvals/risk/shell.ts";
 import { findOrWhole } from "../../src/detection/sensitive.ts";
 import { evasionScores, falseAlarms, scores } from "./measure.ts";
 
@@ -45,7 +45,7 @@ const baseline = {
     sha256: digestOf(commands),
     verdicts: tally(judged.map(({ rules }) => (rules.some(({ verdict }) => verdict === "deny") ? "deny" : "ask"))),
     rememberable: judged.filter(({ rules }) => rules.every(({ rememberable }) => rememberable)).length,
-    rules: tally(judged.flatMap(({ rules }) => rules.map(({ name }) => name))),
+    rules: tally(judged.flatMap(({ rules }) => rules.map(({ id }) => id))),
     unclassified: judged.filter(({ notes }) => notes.some((note) => note.startsWith("Cannot be classified"))).length,
   },
 };

@@ -1,9 +1,8 @@
-import { byName, names, words } from "./names.ts";
-import { has, operandsOf, valuesOf } from "./shell/invocation.ts";
-import { UNKNOWN } from "./shell/word.ts";
+import { byName, has, names, operandsOf, valuesOf, words } from "./call.ts";
+import { UNKNOWN } from "./words.ts";
 
 export interface GitCall {
-  /** Before the verb. */
+  /** Options before the verb. */
   readonly globals: readonly string[];
   readonly verb: string;
   readonly args: readonly string[];
@@ -23,44 +22,31 @@ export const VERBS_THAT_READ = names(
   "show-ref cherry range-diff verify-commit verify-tag var show-branch fsck merge-tree patch-id stripspace",
 );
 
-/** `add` of `git remote -v add`: the first word that is no option. */
+/** Returns the first word that is not an option: `add` of `git remote -v add`. */
 export function subcommandOf(args: readonly string[]): string {
   return args.find((arg) => !arg.startsWith("-")) ?? "";
 }
 
 const REFS_VALUED = words("--sort --format --contains --no-contains --merged --no-merged --points-at --color --column");
-const LISTS_REFS = ["--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"];
+const LISTS_REFS = "--list --contains --no-contains --merged --no-merged --points-at";
 
-/** With these a branch or a tag is made, moved or taken away, whatever else is said. */
-function listsRefs(args: readonly string[], { lists, changes, long }: RefOptions): boolean {
-  if (has(args, changes, ...long)) return false;
-  return has(args, lists, ...LISTS_REFS) || operandsOf(args, REFS_VALUED).length === 0;
+/** Returns whether `branch` or `tag` only lists: no option that creates, moves or deletes is given. */
+function listsRefs(args: readonly string[], lists: string, changes: string): boolean {
+  if (has(args, changes)) return false;
+  return has(args, `${lists} ${LISTS_REFS}`) || operandsOf(args, REFS_VALUED).length === 0;
 }
 
-interface RefOptions {
-  readonly lists: string;
-  readonly changes: string;
-  readonly long: readonly string[];
-}
-
-const BRANCH: RefOptions = {
-  lists: "arl",
-  changes: "dDmMcCfut",
-  long: words("--delete --move --copy --force --set-upstream-to --unset-upstream --edit-description --track"),
-};
-const TAG: RefOptions = {
-  lists: "ln",
-  changes: "dasumFfev",
-  long: words("--delete --annotate --sign --local-user --message --file --force --edit --verify"),
-};
+const BRANCH_CHANGES =
+  "-dDmMcCfut --delete --move --copy --force --set-upstream-to --unset-upstream --edit-description --track";
+const TAG_CHANGES = "-dasumFfev --delete --annotate --sign --local-user --message --file --force --edit --verify";
 
 const CONFIG_VALUED = ["-f", "--file", "--blob", "--type", "--default", "-t"];
-const CONFIG_CHANGES = words("--add --unset --unset-all --replace-all --rename-section --remove-section --edit");
+const CONFIG_CHANGES = "-e --add --unset --unset-all --replace-all --rename-section --remove-section --edit";
 const CONFIG_READS = /^(?:-l|--list|--get(?:-all|-regexp|-urlmatch|-color|-colorbool)?)$/;
 
-/** One name alone is read; with a value behind it, it is set. */
+/** Returns whether `git config` only reads: one name is read, a name with a value is set. */
 export function readsConfig(args: readonly string[]): boolean {
-  if (has(args, "e", ...CONFIG_CHANGES)) return false;
+  if (has(args, CONFIG_CHANGES)) return false;
   if (args.some((arg) => CONFIG_READS.test(arg))) return true;
   const [first = "", ...rest] = operandsOf(args, CONFIG_VALUED);
   return (
@@ -70,20 +56,20 @@ export function readsConfig(args: readonly string[]): boolean {
   );
 }
 
-/** Tells of a patch what it would change. */
+/** Returns whether `git apply` only reports what it would change. */
 function onlyMeasures(args: readonly string[]): boolean {
   return args.some((arg) => /^--(?:check|stat|numstat|summary)$/.test(arg)) && !args.some((arg) => /^--ap/.test(arg));
 }
 
-/** What it keeps and how it is set, without going anywhere. */
-export function asksLfs(args: readonly string[]): boolean {
+/** Returns whether `git lfs` only shows local state. */
+function asksLfs(args: readonly string[]): boolean {
   return /^(?:ls-files|status|env|version)$/.test(args[0] ?? "");
 }
 
-/** Verbs that look with these words behind them, and change something with others. */
+/** Verbs that only read with some arguments. */
 const LOOKS = byName<(args: readonly string[]) => boolean>([
-  ["branch", (args) => listsRefs(args, BRANCH)],
-  ["tag", (args) => listsRefs(args, TAG)],
+  ["branch", (args) => listsRefs(args, "-arl", BRANCH_CHANGES)],
+  ["tag", (args) => listsRefs(args, "-ln", TAG_CHANGES)],
   ["remote", (args) => /^(?:|show|get-url)$/.test(subcommandOf(args))],
   ["stash", (args) => /^(?:list|show)$/.test(subcommandOf(args))],
   ["worktree", (args) => subcommandOf(args) === "list"],
@@ -92,17 +78,17 @@ const LOOKS = byName<(args: readonly string[]) => boolean>([
   ["notes", (args) => /^(?:|list|show)$/.test(subcommandOf(args))],
   ["submodule", (args) => /^(?:|status|summary)$/.test(subcommandOf(args))],
   ["bisect", (args) => /^(?:log|terms)$/.test(subcommandOf(args))],
-  ["clean", (args) => has(args, "n", "--dry-run") && !has(args, "i", "--interactive")],
+  ["clean", (args) => has(args, "-n --dry-run") && !has(args, "-i --interactive")],
   ["archive", (args) => args.length === 1 && /^(?:-l|--list)$/.test(args[0] ?? "")],
   ["apply", onlyMeasures],
   ["sparse-checkout", (args) => args.length === 1 && args[0] === "list"],
   ["lfs", asksLfs],
-  ["symbolic-ref", (args) => operandsOf(args).length < 2 && !has(args, "dm", "--delete")],
+  ["symbolic-ref", (args) => operandsOf(args).length < 2 && !has(args, "-dm --delete")],
 ]);
 
 const WRITES_OUTPUT = /^--output(?:=|$)|^--ext-diff|^--textconv|^--filters|^--lost-found/;
 
-/** Whether a call of git only looks at the repository. */
+/** Returns whether a call of git only reads the repository. */
 export function readsOnlyGit(all: readonly string[]): boolean {
   const { globals, verb, args } = gitCall(all);
   if (verb === "") return true;
@@ -112,7 +98,7 @@ export function readsOnlyGit(all: readonly string[]): boolean {
   return VERBS_THAT_READ.has(verb) || LOOKS.get(verb)?.(args) === true;
 }
 
-/** Settings that only change how things look, or what git does of itself. */
+/** Settings that start nothing and contact nobody. */
 const PLAIN_SETTINGS = [
   /^(?:color|advice|log|column)\./i,
   /^(?:user\.(?:name|email)|init\.defaultbranch|(?:commit|tag)\.gpgsign|gc\.auto|merge\.conflictstyle)=/i,
@@ -121,17 +107,17 @@ const PLAIN_SETTINGS = [
   /^core\.(?:quotepath|autocrlf|eol|safecrlf|abbrev|ignorecase|precomposeunicode|filemode|longpaths|symlinks)=/i,
   /^core\.(?:compression|whitespace)=/i,
   /^branch\.[^=]{1,128}\.(?:merge|rebase|description)=/i,
-  // The name of a remote; where an address stands in its place, git goes there.
+  // The name of a remote, not an address.
   /^branch\.[^=]{1,128}\.remote=(?:\.|[\w-][\w.-]{0,127})?$/i,
   /^(?:core\.pager=(?:cat)?|pager\.[a-z]+=false)$/i,
 ];
 
-/** Whether `name=value` is such a setting. */
+/** Returns whether `name=value` is such a setting. */
 export function isPlainSetting(setting: string): boolean {
   return PLAIN_SETTINGS.some((plain) => plain.test(setting));
 }
 
-/** Options that name a program, each with the shortest abbreviation that can only mean it. */
+/** Options that name a program, each with its shortest unambiguous abbreviation. */
 const EXECUTES: readonly (readonly [shortest: string, name: string])[] = [
   ["--exe", "--exec"],
   ["--upload-p", "--upload-pack"],
@@ -150,18 +136,18 @@ function executes(arg: string): boolean {
   return EXECUTES.some(([shortest, name]) => own.startsWith(shortest) && name.startsWith(own));
 }
 
-/** All but where it looks anyway. */
+/** Options that change which repository, programs or settings git uses. */
 const OTHER_PLACE = /^--(?:exec-path=|config-env|git-dir(?!=(?:\.\/)?\.git\/?$)|work-tree(?!=\.\/?$))/;
 
-/** Whether git is told by name to start a program. */
+/** Returns whether the arguments make git start another program. */
 export function startsOthers({ globals, verb, args }: GitCall): boolean {
   const settings = globals.flatMap((arg, at) => (arg === "-c" ? [globals[at + 1] ?? ""] : []));
   if (!settings.every(isPlainSetting)) return true;
   if (globals.some((arg) => OTHER_PLACE.test(arg))) return true;
   if (args.some(executes)) return true;
-  if (/^(?:init|clone)$/.test(verb) && has(args, "", "--template")) return true;
+  if (/^(?:init|clone)$/.test(verb) && has(args, "--template")) return true;
   if (verb === "grep" && args.some((arg) => /^-[acdg-ln-zEF-IPR-Z]{0,16}O/.test(arg))) return true;
-  if (verb === "rebase" && has(args, "x")) return true;
+  if (verb === "rebase" && has(args, "-x")) return true;
   if (/^(?:fetch|clone|ls-remote)$/.test(verb) && args.some((arg) => /^-u./.test(arg) || arg === "-u")) return true;
   return (
     /^(?:filter-branch|difftool|mergetool|daemon|instaweb|send-email)$/.test(verb) ||
@@ -169,7 +155,7 @@ export function startsOthers({ globals, verb, args }: GitCall): boolean {
   );
 }
 
-/** Files and folders that a call of git makes at places that it is told. */
+/** Returns the files and folders that a call of git writes at paths in its arguments. */
 export function writtenByGit(all: readonly string[]): readonly string[] {
   if (readsOnlyGit(all)) return writtenByVerb(all);
   const { globals } = gitCall(all);

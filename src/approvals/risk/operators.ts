@@ -1,15 +1,31 @@
 import { z } from "zod";
 import type { Tool } from "../../core/types.ts";
+import { type Call, isOne, names, operandsOf, surelyHas } from "./call.ts";
+import { globMatches } from "./paths.ts";
+import type { ShellScript } from "./script.ts";
+import { scriptOf } from "./shell.ts";
 
 const NAME_CHARACTERS_MAX = 128;
 const CONDITIONS_MAX = 32;
 const VALUES_MAX = 256;
 const EXAMPLES_MAX = 64;
 const FIELD_PARTS_MAX = 16;
+const EXAMPLE_CHARACTERS_MAX = 4_096;
 
 const scalar = z.union([z.string(), z.number(), z.boolean(), z.null()]);
-const example = z.record(z.string(), z.unknown());
+/** The arguments of a tool, or for a rule about shell commands a script. */
+const example = z.union([z.record(z.string(), z.unknown()), z.string().min(1).max(EXAMPLE_CHARACTERS_MAX)]);
 const text = z.string().min(1).max(NAME_CHARACTERS_MAX);
+
+const listOf = (item: z.ZodString) => z.array(item).min(1).max(VALUES_MAX);
+
+/** What a call inside a shell command must be: every list that is given must have one member that applies. */
+const shellCall = z.strictObject({
+  programs: listOf(text.regex(/^[a-z0-9_.[+-]+$/, "must be a program's name in lower case, without a folder")),
+  subcommands: listOf(text).optional(),
+  options: listOf(text.regex(/^(?:-[A-Za-z0-9]|--[A-Za-z0-9][A-Za-z0-9-]+)$/, "must be -x or --name")).optional(),
+  arguments: listOf(text).optional(),
+});
 
 const schema = z.strictObject({
   name: z.string().regex(/^[A-Za-z][A-Za-z0-9._-]{0,63}$/, "must be a name of letters, digits, dot, dash, underscore"),
@@ -23,8 +39,10 @@ const schema = z.strictObject({
         .record(text, z.union([scalar, z.array(scalar).min(1).max(VALUES_MAX)]))
         .refine((fields) => Object.keys(fields).length <= CONDITIONS_MAX, `names more than ${CONDITIONS_MAX} fields`)
         .optional(),
+      shell: shellCall.optional(),
     })
-    .refine((conditions) => Object.keys(conditions).length > 0, "must name at least one condition"),
+    .refine((conditions) => Object.keys(conditions).length > 0, "must name at least one condition")
+    .refine(({ args, shell }) => args === undefined || shell === undefined, "must not name both args and shell"),
   verdict: z.enum(["ask", "deny"]),
   risk: z.enum(["medium", "high", "critical"]).optional(),
   examples: z
@@ -35,13 +53,10 @@ const schema = z.strictObject({
     .prefault({}),
 });
 
-/** A rule of the operators. It can forbid a call or make it ask, never the other way round. */
+/** A rule of the operators. It can forbid a call or require approval, never allow one. */
 export type OperatorRule = z.output<typeof schema>;
 
-/**
- * Reads what operators wrote. Problems begin with where they are: `[0].when: …`. A rule whose own examples say otherwise than it
- * does is none.
- */
+/** Reads the operators' rules. Problems begin with the field: `[0].when: …`. The examples of a rule must agree with it. */
 export function readOperatorRules(written: readonly unknown[]): {
   readonly rules: readonly OperatorRule[];
   readonly problems: readonly string[];
@@ -50,7 +65,7 @@ export function readOperatorRules(written: readonly unknown[]): {
   const problems: string[] = [];
   for (const [index, value] of written.entries()) {
     if (namesPrototype(value)) {
-      // Zod drops such a key, and with it the condition: the rule would be about every call.
+      // Zod drops this key and with it the condition: the rule would match every call.
       problems.push(`[${index}].when.args: __proto__ is no field of any tool`);
       continue;
     }
@@ -77,16 +92,23 @@ function fieldOf(path: readonly PropertyKey[]): string {
 }
 
 function exampleProblems(rule: OperatorRule): readonly string[] {
-  const { matches, misses } = rule.examples;
-  return [
-    ...matches.flatMap((args, index) =>
-      matchesArgs(rule, args) ? [] : [`matches[${index}]: is not matched by the rule`],
-    ),
-    ...misses.flatMap((args, index) => (matchesArgs(rule, args) ? [`misses[${index}]: is matched by the rule`] : [])),
-  ];
+  const check = (list: "matches" | "misses") =>
+    rule.examples[list].flatMap((example, index) => {
+      const isScript = typeof example === "string";
+      if (isScript !== (rule.when.shell !== undefined))
+        return [`${list}[${index}]: must be ${isScript ? "the arguments of a tool" : "a shell script"}`];
+      const isMatch = isScript
+        ? matchesScript(rule, scriptOf(example, EXAMPLE_DIRECTORIES))
+        : matchesArgs(rule, example);
+      if (isMatch === (list === "matches")) return [];
+      return [`${list}[${index}]: is ${isMatch ? "" : "not "}matched by the rule`];
+    });
+  return [...check("matches"), ...check("misses")];
 }
 
-/** Whether a rule is about this tool, whatever the arguments. */
+const EXAMPLE_DIRECTORIES = { cwd: undefined, home: undefined };
+
+/** Returns whether a rule is about this tool, whatever the arguments. */
 export function concerns({ when }: OperatorRule, tool: Tool): boolean {
   return (
     (when.tool === undefined || when.tool === tool.name) &&
@@ -96,7 +118,7 @@ export function concerns({ when }: OperatorRule, tool: Tool): boolean {
   );
 }
 
-/** Whether the arguments hold, in every field that the rule names, one of its values. */
+/** Returns whether the arguments contain, in every field that the rule names, one of its values. */
 export function matchesArgs({ when }: OperatorRule, input: unknown): boolean {
   return Object.entries(when.args ?? {}).every(([field, wanted]) => {
     const values: readonly unknown[] = Array.isArray(wanted) ? wanted : [wanted];
@@ -104,7 +126,25 @@ export function matchesArgs({ when }: OperatorRule, input: unknown): boolean {
   });
 }
 
-/** What stands in a dotted field; of a list, each of its elements. A key with dots in it is a field as well. */
+/** Returns whether one call of a script is what the rule names. Dynamic words match no name and no pattern. */
+export function matchesScript({ when: { shell } }: OperatorRule, { calls }: ShellScript): boolean {
+  return shell !== undefined && calls.some((call) => isCall(call, shell));
+}
+
+function isCall(
+  call: Call,
+  { programs, subcommands, options, arguments: patterns }: z.output<typeof shellCall>,
+): boolean {
+  if (!isOne(call, names(...programs))) return false;
+  const operands = operandsOf(call.args);
+  // Options with values may come before the verb, so that it is looked for anywhere.
+  const line = ` ${operands.join(" ")} `;
+  if (subcommands !== undefined && !subcommands.some((verb) => line.includes(` ${verb} `))) return false;
+  if (options !== undefined && !options.some((option) => surelyHas(call.args, option))) return false;
+  return patterns === undefined || patterns.some((pattern) => call.args.some((arg) => globMatches(pattern, arg)));
+}
+
+/** Returns the values of a dotted field, and of a list all elements. A key with dots in it is a field as well. */
 function valuesAt(input: unknown, field: string): readonly unknown[] {
   const own = ownMember(input, field);
   if (own !== undefined) return Array.isArray(own) ? own : [own];

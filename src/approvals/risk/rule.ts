@@ -1,37 +1,176 @@
 import type { Risk } from "../types.ts";
-import type { Invocation } from "./shell/invocation.ts";
-import type { ShellScript } from "./shell/script.ts";
+import { type Call, has, isOne, names, operandsOf, surelyHas, words } from "./call.ts";
+import { writtenBy } from "./effects.ts";
+import { gitCall } from "./git-call.ts";
+import type { ShellScript } from "./script.ts";
+import { CALL_TESTS, type CallTestName, PATH_TESTS, type PathTest } from "./tests.ts";
 
-/** A row of the table that judges shell commands. Rows only add: the strictest of all that match counts. */
+/** A row of a table of shell rules. Rows only add: the strictest of all that match counts. */
 export interface ShellRule {
-  readonly name: string;
-  readonly risk: Risk;
-  readonly verdict: "deny" | "ask" | "none";
-  /** Whether a session's yes may cover it, as far as this row is concerned. */
-  readonly rememberable: boolean;
-  /** For the one who decides. */
+  readonly id: string;
+  /** What a matching script does, for the approver. */
   readonly note: string;
-  /** Whether one of the programs that the script starts is what the row is about. */
-  readonly when?: (run: Invocation, script: ShellScript) => boolean;
-  /** Whether the script as a whole is. */
-  readonly of?: (script: ShellScript) => boolean;
-  /** Commands that the row must match, and commands that look like them and that it must not. */
+  readonly verdict: "deny" | "ask" | "none";
+  readonly risk: Risk;
+  /** True when an approval for the session may cover the script, as far as this row is concerned. */
+  readonly rememberable: boolean;
+  /** The row matches when one call of the script passes one of these tests. */
+  readonly calls: readonly CallTest[];
+  /** True when the row also matches scripts whose text does not tell what they run. */
+  readonly unclear?: true;
+  /** Scripts that the row must match, and similar scripts that it must not. */
   readonly matches: readonly string[];
   readonly misses: readonly string[];
 }
 
-type Row = Pick<ShellRule, "name" | "note" | "matches" | "misses"> & (Pick<ShellRule, "when"> | Pick<ShellRule, "of">);
-
-/** Nobody may say yes to this. */
-export function banned(row: Row): ShellRule {
-  return { risk: "critical", verdict: "deny", rememberable: false, ...row };
+/** Conditions on one call; all that are given must hold. Lists are words separated by spaces. */
+export interface CallTest {
+  /** Names of programs, with or without a version; absent: every program. */
+  readonly programs?: string;
+  /** Verbs of git; the other conditions are about the arguments after the verb. */
+  readonly git?: string;
+  /** Commands that the operands begin with, separated by commas: `ps, container ls`; `$` marks the end. */
+  readonly verbs?: string;
+  /** At least one of these options: `-rf --force` is the letters `r` and `f` and a long name. */
+  readonly options?: string;
+  readonly without?: string;
+  /** No other options than these; `=` marks those with a value: `-aq -n= --all --tail=`. */
+  readonly only?: string;
+  /** Some argument matches. */
+  readonly argument?: RegExp;
+  /** No argument matches. */
+  readonly never?: RegExp;
+  /** The arguments, joined by spaces, match. */
+  readonly text?: RegExp;
+  /** Some operand passes the test. */
+  readonly operand?: PathTest;
+  /** Some path that the call writes passes the test. */
+  readonly writes?: PathTest;
+  readonly test?: CallTestName;
+  readonly unless?: CallTestName;
+  /** True when calls that only read are left out. */
+  readonly changes?: true;
 }
 
-/** Always asks, and a yes is not remembered. */
-export function high(row: Row): ShellRule {
-  return { risk: "high", verdict: "ask", rememberable: false, ...row };
+/** Denied, and cannot be approved. */
+export const DENIED = { verdict: "deny", risk: "critical", rememberable: false } as const;
+/** Always asks, and an approval is not remembered. */
+export const HIGH = { verdict: "ask", risk: "high", rememberable: false } as const;
+/** Only reads: nothing is written, sent or started. */
+export const READS = { verdict: "none", risk: "low", rememberable: true } as const;
+
+/** A test with its lists read. */
+interface Compiled {
+  readonly programs: ReadonlySet<string> | undefined;
+  readonly git: ReadonlySet<string> | undefined;
+  readonly verbs: readonly string[] | undefined;
+  readonly only: KnownOptions | undefined;
 }
 
-export function medium(row: Row): ShellRule {
-  return { risk: "medium", verdict: "none", rememberable: true, ...row };
+interface KnownOptions {
+  readonly flags: ReadonlySet<string>;
+  readonly valued: readonly string[];
+}
+
+const compiledTests = new WeakMap<CallTest, Compiled>();
+
+function compiled(test: CallTest): Compiled {
+  const known = compiledTests.get(test);
+  if (known !== undefined) return known;
+  const made = {
+    programs: test.programs === undefined ? undefined : names(test.programs),
+    git: test.git === undefined ? undefined : names(test.git),
+    verbs: test.verbs?.split(", "),
+    only: test.only === undefined ? undefined : knownOptions(test.only),
+  };
+  compiledTests.set(test, made);
+  return made;
+}
+
+/** Letters stand together after one dash; a word of letters with `=` or `:` is one name, as in `-name:` and `-in=`. */
+function knownOptions(list: string): KnownOptions {
+  const all = words(list).filter((option) => option !== "");
+  const isLetters = (option: string) => /^-[^-]/.test(option) && !/[:=]$/.test(option);
+  const flags = all.flatMap((option) => {
+    if (isLetters(option)) return [...option.slice(1)].map((letter) => `-${letter}`);
+    return option.endsWith("=") ? [] : [option.replace(/:$/, "")];
+  });
+  return {
+    flags: new Set(flags),
+    valued: all.flatMap((option) => (option.endsWith("=") ? [option.slice(0, -1)] : [])),
+  };
+}
+
+/** Returns whether every option is known, and the operands without the options' values. */
+function readKnown(args: readonly string[], { flags, valued }: KnownOptions): readonly string[] | undefined {
+  const operands: string[] = [];
+  for (let at = 0; at < args.length; at += 1) {
+    const arg = args[at] ?? "";
+    const [name = ""] = arg.split("=", 1);
+    if (!arg.startsWith("-") || arg === "-") operands.push(arg);
+    else if (arg === "--") return [...operands, ...args.slice(at + 1)];
+    else if (flags.has(arg)) continue;
+    else if (valued.includes(arg)) at += 1;
+    else if (name !== arg && valued.includes(name)) continue;
+    else {
+      const own = clusterEnd(arg, flags, valued);
+      if (own === undefined) return undefined;
+      at += own;
+    }
+  }
+  return operands;
+}
+
+/** Reads `-abn5`; returns how many more words it takes, or `undefined` when a letter is not known. */
+function clusterEnd(arg: string, flags: ReadonlySet<string>, valued: readonly string[]): number | undefined {
+  if (arg.startsWith("--")) return undefined;
+  for (let at = 1; at < arg.length; at += 1) {
+    const letter = `-${arg[at] ?? ""}`;
+    if (valued.includes(letter)) return at + 1 < arg.length ? 0 : 1;
+    if (!flags.has(letter)) return undefined;
+  }
+  return 0;
+}
+
+interface Judged {
+  readonly call: Call;
+  readonly script: ShellScript;
+  /** True when a dynamic word is not taken for an option: nothing is denied on a guess. */
+  readonly surely: boolean;
+  /** True for rows that say that a call only reads. */
+  readonly isOnlyRead: boolean;
+  readonly reads: () => boolean;
+}
+
+/** Returns whether a call passes a test. */
+export function passes(test: CallTest, { call, script, surely, isOnlyRead, reads }: Judged): boolean {
+  const { programs, git, verbs, only } = compiled(test);
+  const { directories } = call;
+  if (git !== undefined && call.program !== "git") return false;
+  const { verb, args } = git === undefined ? { verb: "", args: call.args } : gitCall(call.args);
+  if (git?.has(verb) === false) return false;
+  // `python3` is python, but a reading program without a rule of its own is not known to only read.
+  const isNamed = isOnlyRead && only === undefined ? programs?.has(call.program) : programs && isOne(call, programs);
+  if (isNamed === false) return false;
+  const operands = only === undefined ? operandsOf(args) : readKnown(args, only);
+  if (operands === undefined || (only !== undefined && args.some((arg) => arg.startsWith("\0")))) return false;
+  if (verbs !== undefined && !verbs.some((verb) => beginsWith(operands, verb))) return false;
+  const given = surely ? surelyHas : has;
+  if (test.options !== undefined && !given(args, test.options)) return false;
+  if (test.without !== undefined && has(args, test.without)) return false;
+  const { argument, never, text, operand, writes } = test;
+  if (argument !== undefined && !args.some((arg) => argument.test(arg))) return false;
+  if (never !== undefined && args.some((arg) => never.test(arg))) return false;
+  if (text !== undefined && !text.test(args.join(" "))) return false;
+  if (operand !== undefined && !operands.some((path) => PATH_TESTS[operand](path, directories))) return false;
+  if (writes !== undefined && !writtenBy(call).some((path) => PATH_TESTS[writes](path, directories))) return false;
+  if (test.changes === true && reads()) return false;
+  if (test.unless !== undefined && CALL_TESTS[test.unless](call, script)) return false;
+  return test.test === undefined || CALL_TESTS[test.test](call, script);
+}
+
+function beginsWith(operands: readonly string[], verb: string): boolean {
+  const isWhole = verb.endsWith("$");
+  const wanted = (isWhole ? verb.slice(0, -1) : verb).split(" ").filter((word) => word !== "");
+  return wanted.every((word, at) => operands[at] === word) && (!isWhole || operands.length === wanted.length);
 }

@@ -1,0 +1,153 @@
+import { type Opened, UNKNOWN } from "./words.ts";
+
+/** Absolute paths, or `undefined` when unknown. */
+export interface ShellDirectories {
+  readonly cwd: string | undefined;
+  readonly home: string | undefined;
+}
+
+/** A program that a script starts, with its arguments as the shell passes them. */
+export interface Call {
+  /** Last part of the path, in lower case; `""` when the command only sets variables or opens files. */
+  readonly program: string;
+  /** `program` without a version at its end: `python` for `python3.12`. */
+  readonly family: string;
+  /** The command word with its folder. */
+  readonly spelled: string;
+  readonly args: readonly string[];
+  /** Variables set for it, as `NAME=value`. */
+  readonly variables: readonly string[];
+  readonly opened: readonly Opened[];
+  /** Programs whose output it reads through pipes, or that its words are built from. */
+  readonly fedBy: readonly string[];
+  /** True when its standard input is a pipe, a file or a text. */
+  readonly readsInput: boolean;
+  /** Texts on its standard input that are known. */
+  readonly input: readonly string[];
+  readonly directories: ShellDirectories;
+  /** True when it surely calls a function of the script. */
+  readonly isFunction: boolean;
+  /** The function that contains it. */
+  readonly inside: string | undefined;
+  readonly background: boolean;
+  /** Number of the pipeline that contains it. */
+  readonly pipe: number | undefined;
+}
+
+export type CallContext = Omit<Call, "program" | "family" | "spelled" | "args">;
+
+export function callOf([spelled = "", ...args]: readonly string[], context: CallContext): Call {
+  const program = spelled.slice(spelled.lastIndexOf("/") + 1).toLowerCase();
+  let end = program.length;
+  while (end > 1 && /[0-9.]/.test(program[end - 1] ?? "")) end -= 1;
+  return { ...context, spelled, program, family: program.slice(0, end), args };
+}
+
+/** Splits a list of words. */
+export function words(...lines: readonly string[]): readonly string[] {
+  return lines.flatMap((line) => line.split(" "));
+}
+
+export function names(...lines: readonly string[]): ReadonlySet<string> {
+  return new Set(words(...lines));
+}
+
+/** Builds a lookup from rows that each hold for several names. */
+export function byName<Value>(rows: readonly (readonly [names: string, value: Value])[]): ReadonlyMap<string, Value> {
+  return new Map(rows.flatMap(([some, value]) => words(some).map((name) => [name, value] as const)));
+}
+
+/** Returns whether the program, with or without a version at its end, is in the set. */
+export function isOne({ program, family }: Call, set: ReadonlySet<string>): boolean {
+  return set.has(program) || set.has(family);
+}
+
+/** Returns the operands by GNU's rules: options may appear anywhere before `--`. `valued` options take the next word. */
+export function operandsOf(args: readonly string[], valued: readonly string[] = []): readonly string[] {
+  const operands: string[] = [];
+  for (let at = 0; at < args.length; at += 1) {
+    const arg = args[at] ?? "";
+    if (arg === "--") return [...operands, ...args.slice(at + 1)];
+    if (!arg.startsWith("-") || arg === "-") operands.push(arg);
+    else if (valued.includes(arg)) at += 1;
+  }
+  return operands;
+}
+
+const ABBREVIATION_MIN = 3;
+
+/** Options that a test looks for: `-rf --force` is the letters `rf` and the long name `--force`. */
+interface OptionSet {
+  readonly letters: string;
+  readonly longs: readonly string[];
+}
+
+/** Lists of options that are kept parsed; operators' rules may bring more. */
+const OPTION_SETS_MAX = 1_024;
+const optionSets = new Map<string, OptionSet>();
+
+function optionSet(list: string): OptionSet {
+  const known = optionSets.get(list);
+  if (known !== undefined) return known;
+  const all = words(list).filter((option) => option !== "");
+  const longs = all.filter((option) => option.startsWith("--"));
+  const letters = all.filter((option) => !option.startsWith("--")).map((option) => option.slice(1));
+  const made = { letters: letters.join(""), longs };
+  if (optionSets.size < OPTION_SETS_MAX) optionSets.set(list, made);
+  return made;
+}
+
+/**
+ * Returns whether one of the options is given: a letter alone or in a cluster, or a long name, also abbreviated. A dynamic word
+ * may be any option.
+ */
+export function has(args: readonly string[], options: string): boolean {
+  return beforeMarker(args).some((arg) => arg.startsWith(UNKNOWN)) || surelyHas(args, options);
+}
+
+/** Like `has`, but a dynamic word does not count. */
+export function surelyHas(args: readonly string[], options: string): boolean {
+  const { letters, longs } = optionSet(options);
+  return beforeMarker(args).some((arg) => {
+    if (!arg.startsWith("--")) return arg.startsWith("-") && [...letters].some((letter) => arg.includes(letter, 1));
+    const [name = ""] = arg.split("=", 1);
+    return name.length >= ABBREVIATION_MIN && longs.some((long) => long.startsWith(name));
+  });
+}
+
+function beforeMarker(args: readonly string[]): readonly string[] {
+  const end = args.indexOf("--");
+  return end === -1 ? args : args.slice(0, end);
+}
+
+function isAbbreviated(arg: string, name: string): boolean {
+  return name.startsWith("--") && arg.length > ABBREVIATION_MIN && name.startsWith(arg);
+}
+
+/** Returns the values of options: `-o v`, `-uo v`, `-ov`, `--output v`, `--output=v`, `of=v` (as the name `of=`). */
+export function valuesOf(args: readonly string[], ...options: readonly string[]): readonly string[] {
+  return args.flatMap((arg, index) =>
+    options.flatMap((name) => {
+      if (arg === name || isAbbreviated(arg, name)) return [args[index + 1] ?? ""];
+      if (name.endsWith("=") || name.startsWith("--")) {
+        const end = arg.indexOf("=") + 1;
+        const own = arg.slice(0, end);
+        const isNamed = end > 0 && (own === name || own === `${name}=` || isAbbreviated(own.slice(0, -1), name));
+        return isNamed ? [arg.slice(end)] : [];
+      }
+      if (arg.startsWith(name)) return arg.startsWith("--") ? [] : [arg.slice(name.length)];
+      // `-uo v`: other letters before the one that takes the value.
+      const at = /^-[A-Za-z]$/.test(name) && /^-[A-Za-z0-9]/.test(arg) ? arg.indexOf(name[1] ?? "", 2) : -1;
+      return at !== -1 && /^[A-Za-z0-9]{1,16}$/.test(arg.slice(1, at))
+        ? [arg.slice(at + 1) || (args[index + 1] ?? "")]
+        : [];
+    }),
+  );
+}
+
+/** Returns a word, the text after its `=`, and the text after the letter of an option: each may be a path. */
+export function pathsIn(word: string): readonly string[] {
+  const value = word.slice(word.indexOf("=") + 1);
+  const after = value === word || /[*?[]/.test(value) ? [] : [value];
+  return /^-[A-Za-z]./.test(word) ? [word.slice(2), ...after] : [word, ...after];
+}
