@@ -25,6 +25,7 @@ const files = readdirSync(TESTS, { recursive: true, encoding: "utf8" })
 const texts = textsOf(files.filter((path) => DETECTION.includes(path.split("/")[0] ?? "")));
 const commands = [
   ...textsOf(files.filter((path) => SHELL.test(path))),
+  ...casesOf(),
   ...SHELL_RULES.flatMap(({ matches, misses }) => [...matches, ...misses]),
 ];
 
@@ -62,6 +63,17 @@ function textsOf(paths: readonly string[]): readonly string[] {
     }
   }
   return [...found];
+}
+
+/** The scripts of the shell cases, one a line. */
+function casesOf(): readonly string[] {
+  const folder = join(TESTS, "approvals/shell-cases");
+  return readdirSync(folder).flatMap((file) =>
+    readFileSync(join(folder, file), "utf8")
+      .split("\n")
+      .filter((line) => line !== "" && !line.startsWith("## "))
+      .map((line) => line.replace(/\\(?:u[0-9a-f]{4}|.)/g, (escaped) => JSON.parse(`"${escaped}"`) as string)),
+  );
 }
 
 /** JSON knows the escapes of TypeScript but for a few, whose texts are left out. */
