@@ -340,6 +340,8 @@ export interface Binding {
   run(plan: ExecutionPlan, context: RunContext): Promise<unknown>;
   /** True when the plan is the arguments themselves, which a schema may have turned into values that are not JSON. */
   readonly planIsInput?: boolean;
+  /** True when a change is a change of the workspace's files, after which remembered approvals of commands no longer count. */
+  readonly writesFiles?: boolean;
   /** Returns what the approval view says in addition to the plan. */
   describe?(plan: ExecutionPlan): PlanDescription;
   /** Returns the plan as `stc plan` shows it, with what is added when it runs. */

@@ -181,7 +181,7 @@ export class CallRecord {
 
   /** True when the call changed files of the workspace, or may have changed them. */
   get wroteFiles(): boolean {
-    return this.ran && this.changes && this.#fact("plan")?.kind === "fs";
+    return this.ran && this.changes && this.#fact("registered")?.binding.writesFiles === true;
   }
 
   /** Releases the call's capacity to other calls while an approver is asked. */

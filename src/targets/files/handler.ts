@@ -38,6 +38,7 @@ function bind(tool: Tool, options: FsHandlerOptions): Binding {
   if (operation === "write" || operation === "apply_patch") {
     const orderOf = operation === "write" ? writeOrder : patchOrder;
     return {
+      writesFiles: true,
       plan: (input, context) => planChange(options, orderOf(input as never), context),
       run: (plan, context) => runChange(options, plan as WritePlan, context),
     };
