@@ -3,12 +3,10 @@ import { element, otherKey, type Step } from "../core/policy/field-path.ts";
 import type { Json } from "../core/types.ts";
 import { REDACTION_BOUNDS, TooLarge, Work } from "./bounds.ts";
 import type { RedactionLevel, SensitiveFinding } from "./finding.ts";
-import { flagBefore, type JsonFields, Neighbours } from "./named-elsewhere.ts";
 import { isSecretValue } from "./secrets/values.ts";
 import { findSensitive, hideFindings, replacementOf } from "./sensitive.ts";
-import { KEPT_MAX, type LevelOf, ValuePosition } from "./value-position.ts";
-import { cleanText } from "./views/clean-text.ts";
-import { sequenceStart } from "./views/terminal-sequences.ts";
+import { flagBefore, type JsonFields, KEPT_MAX, type LevelOf, Neighbours, ValuePosition } from "./value-position.ts";
+import { cleanText, sequenceStart } from "./views/clean-text.ts";
 
 export { REDACTION_BOUNDS, TooLarge } from "./bounds.ts";
 

@@ -41,7 +41,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 /** Packages by module; Node's own modules are judged by the capabilities. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   core: ["zod"],
-  detection: ["libphonenumber-js/metadata.max.json"],
+  detection: ["libphonenumber-js/metadata.max.json", "re2js"],
   approvals: ["jose", "unbash", "zod"],
   "approvals/messages": ["zod"],
   "targets/command": ["unbash", "zod"],

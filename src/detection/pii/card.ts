@@ -1,7 +1,7 @@
 import type { Work } from "../bounds.ts";
 import { BLANK, DASH, HEX, isA, isOneOf, LINE_END, runEnd, runStart } from "../views/characters.ts";
 import type { DigitGroups } from "./digit-groups.ts";
-import { CERTAIN, type PiiFinding } from "./finding.ts";
+import { CERTAIN, type PiiFinding } from "./digit-groups.ts";
 
 const DIGITS_MIN = 13;
 const DIGITS_MAX = 19;

@@ -14,7 +14,7 @@ import {
   UNDERSCORE,
   WORD,
 } from "../views/characters.ts";
-import { CERTAIN, LIKELY, type PiiFinding } from "./finding.ts";
+import { CERTAIN, LIKELY, type PiiFinding } from "./digit-groups.ts";
 
 const LOCAL_CHARS_MAX = 64;
 const DOMAIN_CHARS_MAX = 253;

@@ -17,29 +17,15 @@ import {
   WORD,
 } from "../views/characters.ts";
 
-/** A vendor's credential that a prefix gives away. */
-export interface TokenFormat {
-  readonly rule: string;
-  readonly prefix: string;
-  /** What the rest is made of. */
-  readonly classes: number;
-  /** Characters after the prefix, at least. */
-  readonly min: number;
-  /** Exactly `min` characters, and then no further one. */
-  readonly exact?: true;
-  /** The prefix counts in the midst of a word, and in capitals or small letters. */
-  readonly loose?: true;
-  /** Classes of which a character must occur. */
-  readonly needs?: readonly number[];
-}
+import type { TokenRule } from "./rule.ts";
 
 const BASE64_ANY = BASE64URL | PLUS_SLASH | EQUALS;
 const DOTTED = BASE64URL | DOT;
 const CRYPT = ALPHANUMERIC | PLUS_SLASH | DOT | DOLLAR | EQUALS;
 
-type Options = Omit<TokenFormat, "rule" | "prefix" | "classes" | "min">;
-/** Prefixes that share a shape, separated by blanks. */
-type Row = readonly [rule: string, prefixes: string, classes: number, min: number, options?: Options];
+type Options = Omit<TokenRule["token"], "classes" | "min">;
+/** Prefixes that share a format, separated by spaces; the characters after them, and how many there are at least. */
+type Row = readonly [id: string, prefixes: string, classes: number, min: number, options?: Options];
 
 const CLOUDS: readonly Row[] = [
   ["aws-access-key", "AKIA ASIA ABIA ACCA", UPPER | DIGIT, 16, { exact: true }],
@@ -247,7 +233,7 @@ const MESSAGING: readonly Row[] = [
   ["vk-token", "vk1.a.", BASE64URL, 80],
 ];
 
-/** Hashes of passwords, as crypt and other programs write them: guessed in hours when they are known. */
+/** Password hashes, as crypt and other programs write them: whoever has one can guess the password. */
 const HASHES: readonly Row[] = [
   ["password-hash", "$2a$ $2b$ $2y$", CRYPT, 55],
   ["password-hash", "$1$ $apr1$", CRYPT, 25],
@@ -267,8 +253,11 @@ const HASHES: readonly Row[] = [
   ],
 ];
 
-export const TOKEN_FORMATS: readonly TokenFormat[] = [CLOUDS, FORGES, MODELS, MONEY, MESSAGING, HASHES]
+/** Vendors' tokens that a prefix identifies. Their examples are derived from the format. */
+export const TOKEN_RULES: readonly TokenRule[] = [CLOUDS, FORGES, MODELS, MONEY, MESSAGING, HASHES]
   .flat()
-  .flatMap(([rule, prefixes, classes, min, options]) =>
-    prefixes.split(" ").map((prefix) => ({ rule, prefix, classes, min, ...options })),
-  );
+  .map(([id, prefixes, classes, min, options]) => ({
+    id,
+    anchors: prefixes.split(" "),
+    token: { classes, min, ...options },
+  }));

@@ -1,11 +1,22 @@
 import type { Work } from "../bounds.ts";
 import type { Finding } from "../finding.ts";
-import { BLANK, beginsWord, endBefore, isA, isOneOf, LINE_END, NAME, QUOTE, STOP } from "../views/characters.ts";
-import { type CreatedTables, columnKind } from "./created-tables.ts";
-import type { SecretKind } from "./names.ts";
-import type { Stretch } from "./stretches.ts";
-import { nextRow, rowEnd } from "./table-cells.ts";
-import { type TableReader, tableOf } from "./tables.ts";
+import type { Reading, RuleMatcher } from "../rules/rule.ts";
+import {
+  BLANK,
+  beginsWord,
+  endBefore,
+  isA,
+  isOneOf,
+  LINE_END,
+  NAME,
+  nextRow,
+  QUOTE,
+  rowEnd,
+  STOP,
+  type Stretch,
+} from "../views/characters.ts";
+import { type SecretKind, secretKind } from "./names.ts";
+import { type TableReader, tableOf, tables } from "./tables.ts";
 import { isSecretValue, JUDGED_CHARS_MAX } from "./values.ts";
 
 /** UTF-16 units. */
@@ -26,7 +37,7 @@ interface Columns {
 }
 
 /** Finds values in the columns of SQL that names say are secret. Asked in a text's order it reads each statement once. */
-export class InsertReader {
+class InsertReader {
   readonly #text: string;
   readonly #work: Work;
   readonly #tables: TableReader;
@@ -180,3 +191,98 @@ function literalOf(text: string, { start, end }: Stretch, kind: SecretKind): Fin
   const value = text.slice(quote + 1, Math.min(to, quote + 1 + JUDGED_CHARS_MAX));
   return isSecretValue(value, kind, "quoted") ? { rule: `${kind}-column`, start: quote + 1, end: to } : undefined;
 }
+
+/** UTF-16 units. */
+const HEAD_CHARS_MAX = 192;
+const DEFINITION_CHARS_MAX = 8_192;
+const COLUMNS_MAX = 128;
+/** Tables remembered while one text is read. */
+const TABLES_MAX = 512;
+
+const STEPS_PER_DEFINITION_CHAR = 8;
+const STEPS_PER_COLUMN = 700;
+
+const NOT_KINDS: ReadonlySet<SecretKind> = new Set(["cookie", "authorization", "basic"]);
+
+/** What the name of a column says of its values. */
+export function columnKind(name: string): SecretKind | undefined {
+  const kind = secretKind(name);
+  return kind === undefined || NOT_KINDS.has(kind) ? undefined : kind;
+}
+
+const HEAD = /^(?:if not exists )?([\w.$"'`[\]-]{1,128})\s{0,8}\(/i;
+/** Where these begin an element it is no column. */
+const CONSTRAINTS = /^(?:primary|unique|foreign|constraint|key|index|check|fulltext)$/i;
+
+/** The columns of tables as the text creates them: rows that follow may not name them. */
+class CreatedTables {
+  readonly #text: string;
+  readonly #work: Work;
+  readonly #kinds = new Map<string, readonly (SecretKind | undefined)[]>();
+  #done = 0;
+
+  constructor(text: string, work: Work) {
+    this.#text = text;
+    this.#work = work;
+  }
+
+  /** From behind `create table`. */
+  read(start: number, end: number): void {
+    if (start < this.#done || this.#kinds.size >= TABLES_MAX) return;
+    const head = HEAD.exec(this.#text.slice(end, end + HEAD_CHARS_MAX));
+    if (head === null) return;
+    const from = end + head[0].length;
+    const columns = columnsIn(this.#text.slice(from, from + DEFINITION_CHARS_MAX));
+    this.#done = from + columns.length;
+    this.#work.spend(columns.length * STEPS_PER_DEFINITION_CHAR + columns.names.length * STEPS_PER_COLUMN);
+    this.#kinds.set(plain(head[1] ?? ""), columns.names.map(columnKind));
+  }
+
+  kindsOf(table: string): readonly (SecretKind | undefined)[] | undefined {
+    return this.#kinds.get(plain(table));
+  }
+}
+
+/** Without its schema and its quotation marks. */
+function plain(table: string): string {
+  return (table.split(".").at(-1) ?? "").replace(/["'`[\]\\]/g, "").toLowerCase();
+}
+
+/** The first word of each part between commas, up to the bracket that closes. */
+function columnsIn(inside: string): { readonly names: readonly string[]; readonly length: number } {
+  const names: string[] = [];
+  let depth = 0;
+  let isNext = true;
+  let at = 0;
+  for (; at < inside.length && names.length < COLUMNS_MAX; at += 1) {
+    if (isNext && (isA(inside, at, NAME) || isA(inside, at, QUOTE) || isOneOf(inside, at, "["))) {
+      const word = /^["'`[]?([\w.$-]{1,128})/.exec(inside.slice(at, at + 132));
+      if (word !== null && !CONSTRAINTS.test(word[1] ?? "")) names.push(word[1] ?? "");
+      at += (word?.[0].length ?? 1) - 1;
+      isNext = false;
+    } else if (isOneOf(inside, at, "(")) depth += 1;
+    else if (isOneOf(inside, at, ",") && depth === 0) isNext = true;
+    else if (isOneOf(inside, at, ")")) {
+      if (depth === 0) break;
+      depth -= 1;
+    }
+  }
+  return { names, length: at };
+}
+
+const created = ({ text, work }: Reading): CreatedTables => new CreatedTables(text, work);
+
+const inserts = (reading: Reading): InsertReader =>
+  new InsertReader(reading.text, reading.work, { tables: reading.state(tables), created: reading.state(created) });
+
+/** Finds the values that `INSERT INTO` writes to columns whose names identify secrets. */
+export const matchInsert: RuleMatcher = (reading, start, end) => reading.state(inserts).match(start, end);
+
+/** Finds the values below `COPY … FROM stdin`. */
+export const matchCopy: RuleMatcher = (reading, start, end) => reading.state(inserts).matchCopy(start, end);
+
+/** Remembers the columns of a table, because the rows of an `INSERT` may not name them. Finds nothing itself. */
+export const readCreatedTable: RuleMatcher = (reading, start, end) => {
+  reading.state(created).read(start, end);
+  return undefined;
+};

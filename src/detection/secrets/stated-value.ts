@@ -6,23 +6,22 @@ import {
   endBefore,
   isA,
   isOneOf,
+  LETTER,
   LINE_END,
   LOWER,
   QUOTE,
   runEnd,
   runStart,
+  type Stretch,
+  startBehind,
   UPPER,
   WORD,
-} from "../../views/characters.ts";
-import type { ValueStyle } from "../values.ts";
-import { wordSet } from "../words.ts";
-import { behindAccount } from "./after-account.ts";
-import { bare, blanksEnd, type Name, type Stated } from "./bare-word.ts";
-import { told } from "./in-sentence.ts";
-import { formPart, isSettingPair } from "./markup.ts";
-import { compoundEnd } from "./separators.ts";
-import { behindPrefix, tagEnd } from "./string-ends.ts";
-import { valueBefore } from "./value-before.ts";
+  wordSet,
+} from "../views/characters.ts";
+import { behindPrefix, compoundEnd, tagEnd } from "./strings.ts";
+import { bare, blanksEnd, formPart, isSettingPair, type Name, type Stated } from "./structures.ts";
+import { isWordy } from "./value-shapes.ts";
+import type { ValueStyle } from "./values.ts";
 
 /** UTF-16 units. */
 const GAP_CHARS_MAX = 16;
@@ -225,4 +224,156 @@ export function behindIndex(text: string, { from, to, at }: Name): number {
   if (!isOneOf(text, to, "[")) return at;
   const size = runEnd(text, to + 1, DIGIT, to + GAP_CHARS_MAX);
   return isOneOf(text, size, "]") ? size + 1 : at;
+}
+
+/** UTF-16 units. */
+
+const VERBS = [
+  ...["is", "was", "will be", "set to", "changed to", "reset to", "is now", "-", "–", "—", "→", "->"],
+  ...["ist", "lautet", "est", "es", "é", "è"],
+];
+/** Behind a word of a script without blanks. */
+export const JOINED_VERBS = "是为為は는은";
+const VERBS_FIRST = `h${VERBS.map((verb) => verb.charAt(0)).join("")}`;
+/** `was changed to`, `has been set to` */
+const PASSIVE = /^(?:was|has been|is now) (?:set|reset|changed) to/;
+const PASSIVE_CHARS_MAX = 32;
+/** Behind a value in a sentence that goes on; behind others the value is one of its words. */
+const CONJUNCTIONS = wordSet("and but for on in so please thanks with or");
+
+/** `The password is hunter2.`, `Password for ann: hunter2` */
+export function told(text: string, { to, at }: Name): Stated | undefined {
+  const word = blanksEnd(text, to);
+  if (at === to && isOneOf(text, to, JOINED_VERBS)) return bare(text, blanksEnd(text, to + 1), "told");
+  if (at !== to || word === to) return undefined;
+  const owner = isOneOf(text, word, OWNER_FIRST)
+    ? OWNER.exec(text.slice(word, word + OWNER_CHARS_MAX))?.[0]
+    : undefined;
+  const end = owner === undefined ? verbEnd(text, word) : word + owner.length;
+  const value =
+    end === -1 ? end : runEnd(text, end, owner === undefined ? BLANK : BLANK | LINE_END, end + GAP_CHARS_MAX);
+  if (value === -1 || value === end) return undefined;
+  if (isA(text, value, QUOTE)) return { start: value + 1, style: "quoted" };
+  return owner === undefined ? lastOfClause(text, value) : (lastOfLine(text, value) ?? lastOfClause(text, value));
+}
+
+/** A word without blanks with which the line ends: commas and the like belong to it. */
+function lastOfLine(text: string, at: number): Stated | undefined {
+  const end = endBefore(text, at, BLANK | LINE_END | QUOTE, at + VALUE_CHARS_MAX);
+  return end > at && (end >= text.length || isA(text, end, LINE_END)) ? { start: at, end, style: "told" } : undefined;
+}
+
+/** The word at `at`, when the sentence or a part of it ends there. */
+export function lastOfClause(text: string, at: number): Stated | undefined {
+  const stated = bare(text, at, "told");
+  return stated?.end !== undefined && endsClause(text, stated.end) ? stated : undefined;
+}
+
+function verbEnd(text: string, at: number): number {
+  if (!isOneOf(text, at, VERBS_FIRST)) return -1;
+  const passive = PASSIVE.exec(text.slice(at, at + PASSIVE_CHARS_MAX))?.[0];
+  const verb = passive ?? VERBS.findLast((one) => text.startsWith(one, at) && !isA(text, at + one.length, WORD));
+  if (verb === undefined) return -1;
+  const end = at + verb.length;
+  return isOneOf(text, end, ":") ? end + 1 : end;
+}
+
+/** `for ann: `, `for ann is `, `is generated for root@localhost: `, `FOR 'ann'@'host' = `. */
+const OWNER =
+  /^(?:(?:is|was|has been) (?:generated|set|created|changed) )?for (?:the )?[^\s:=]{1,64}(?: user)?(?: \([^()\r\n]{0,64}\))?(?::| ?=| is(?= ))/i;
+const OWNER_CHARS_MAX = 192;
+const OWNER_FIRST = "fFiIwWhH";
+
+function endsClause(text: string, end: number): boolean {
+  const next = blanksEnd(text, end);
+  if (next === end || next >= text.length || !isA(text, next, LETTER)) return true;
+  return CONJUNCTIONS.has(text.slice(next, runEnd(text, next, LETTER, next + GAP_CHARS_MAX)).toLowerCase());
+}
+
+/** Between two words, and of one. UTF-16 units. */
+const LOGIN_WORD_CHARS_MAX = 64;
+const LOGIN_PAIRS_MAX = 4;
+const LOGIN_KEYWORDS = wordSet("login account port user");
+
+const PASSWORD_KEYWORDS = wordSet("password passwd");
+
+/** `machine h login b password X`, in one line or in several. */
+export function behindAccount(text: string, { from, to, at }: Name): Stated | undefined {
+  const value = runEnd(text, to, BLANK | LINE_END, to + GAP_CHARS_MAX);
+  if (at !== to || value === to) return undefined;
+  const style = loginStyle(text, from, to);
+  if (style === undefined)
+    return isBesideAccount(text, from) ? lastOfClause(text, value) : mixedWord(text, from, value);
+  return isA(text, value, QUOTE) ? { start: value + 1, style: "quoted" } : bare(text, value, style);
+}
+
+/** How the value of `password` is written in a `.netrc`: by pairs of words from `machine` on, or from `default` on, which sentences have, too. */
+function loginStyle(text: string, from: number, to: number): "line" | "told" | undefined {
+  if ((to - from !== 8 && to - from !== 6) || !PASSWORD_KEYWORDS.has(text.slice(from, to))) return undefined;
+  let end = from;
+  for (let pair = 0; pair < LOGIN_PAIRS_MAX; pair += 1) {
+    const value = wordBefore(text, end);
+    const keyword = wordBefore(text, value.start);
+    if (isWord(text, value, "default")) return "told";
+    if (isWord(text, keyword, "machine")) return "line";
+    if (keyword.end - keyword.start > 7 || !LOGIN_KEYWORDS.has(text.slice(keyword.start, keyword.end)))
+      return undefined;
+    end = keyword.start;
+  }
+  return undefined;
+}
+
+/** `with password Tr0ub4dor3 today`: letters of both cases and digits, as no word of a sentence has them. */
+function mixedWord(text: string, from: number, at: number): Stated | undefined {
+  if (!isOneOf(text, from - 1, " ") || !isOneOf(text, from - 2, "hHgGeEaA")) return undefined;
+  if (!WITH.test(text.slice(Math.max(0, from - GAP_CHARS_MAX), from))) return undefined;
+  const stated = bare(text, at, "listed");
+  return stated?.end === undefined || isWordy(text.slice(at, stated.end)) ? undefined : stated;
+}
+
+const WITH = /\b(?:with|using) (?:the |a )?$/i;
+
+function wordBefore(text: string, at: number): Stretch {
+  const end = runStart(text, at, BLANK | LINE_END, at - GAP_CHARS_MAX);
+  return { start: startBehind(text, end, BLANK | LINE_END, end - LOGIN_WORD_CHARS_MAX), end };
+}
+
+function isWord(text: string, { start, end }: Stretch, word: string): boolean {
+  return end - start === word.length && text.startsWith(word, start);
+}
+
+/** `user bob and `, `login=bob, `, `as bob with the `. */
+const ACCOUNT =
+  /\b(?:user(?:name)?|login|account|as)[ :=]{1,3}[^\s:=,;]{1,64}[,;]?(?: (?:and|with|using))?(?: (?:the|a))? $/i;
+const ACCOUNT_CHARS_MAX = 112;
+
+/** `user bob and password …`, `as bob with password …`: what stands right before the name. */
+function isBesideAccount(text: string, from: number): boolean {
+  return isOneOf(text, from - 1, " ") && ACCOUNT.test(text.slice(Math.max(0, from - ACCOUNT_CHARS_MAX), from));
+}
+
+/** Of a record before its name. UTF-16 units. */
+const RECORD_CHARS_MAX = 640;
+const KEY_CHARS_MAX = 24;
+const RECORD_GAP_CHARS_MAX = 10;
+
+/** What stands right before the name. */
+const KEY = /\b(?:name|key)["']?\s{0,8}[:=]\s{0,8}["']?$/i;
+/** `"value": "…", "name": "`. */
+const MEMBER =
+  /["']?\bvalue["']?\s{0,8}[:=]\s{0,8}(["'])((?:[^"'\\\r\n{}]|\\.){3,512})\1\s{0,8},\s{0,32}["']?(?:name|key)["']?\s{0,8}[:=]\s{0,8}["']?$/i;
+/** `value: …`, and `name: ` on the next line. */
+const LINE =
+  /(?:^|[\r\n])[ \t]{0,32}(?:- )?value:[ \t]{1,4}(["']?)([^\s"'#]{3,256})\1[ \t]{0,8}\r?\n[ \t]{1,32}(?:name|key):[ \t]{1,4}["']?$/;
+
+/** `{"value": "…", "name": "DB_PASSWORD"}`: a value that stands before its name. */
+export function valueBefore(text: string, { from }: Name): Stated | undefined {
+  if (!isOneOf(text, runStart(text, from, BLANK | QUOTE, from - RECORD_GAP_CHARS_MAX) - 1, ":=")) return undefined;
+  if (!KEY.test(text.slice(Math.max(0, from - KEY_CHARS_MAX), from))) return undefined;
+  const before = text.slice(Math.max(0, from - RECORD_CHARS_MAX), from);
+  const found = MEMBER.exec(before) ?? LINE.exec(before);
+  const value = found?.[2];
+  if (found === null || value === undefined) return undefined;
+  const start = from - before.length + found.index + found[0].indexOf(value, "value".length);
+  return { start, end: start + value.length, style: found[1] === "" ? "line" : "quoted" };
 }
