@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import { classificationNotes } from "../core/manifest/change-words.ts";
 import { endedWithin } from "../core/time-limits.ts";
+import { DETECTOR } from "../detection/sensitive.ts";
 import { openDoors } from "../http/connections/listening.ts";
 import { createMetrics, type Metrics } from "../http/metrics.ts";
 import type { NotReady } from "../http/routes/health.ts";
@@ -50,10 +51,12 @@ const LOG_FLUSH_MS = 1_000;
  * @throws {StartupError} with everything that prevents the start
  */
 export async function startService(config: Config, readAgain?: Hooks["readAgain"]): Promise<RunningService> {
-  const output = openLog(config.log);
+  let detector: Service["detector"] | undefined;
+  const output = openLog({ ...config.log, detector: () => detector?.() ?? DETECTOR });
   const log = output.logger;
   const metrics = createMetrics();
   const service = await wire(config, { ...hooksOf(log, metrics), readAgain });
+  detector = service.detector;
   metrics.watch({
     callsInFlight: () => service.admission.inFlight(),
     channels: () => service.channels(),

@@ -21,13 +21,13 @@ export const REDACTED = "[REDACTED]";
 const NOTHING: readonly SensitiveFinding[] = [];
 const NO_SEGMENTS: readonly EncodedSegment[] = [];
 
-/** Finds secrets and personal data by the built-in rules and, if there are any, by rules of the operators. */
+/** Finds secrets and personal data by rules, in a text and in what it encodes. */
 export class Detector {
   readonly #rules: RuleSet;
 
-  /** @param rules - rules of the operators; they are applied after the built-in ones */
-  constructor(rules: readonly DetectorRule[] = []) {
-    this.#rules = new RuleSet([...Object.values(DETECTOR_RULES).flat(), ...rules]);
+  /** @param rules - of rules with the same anchor, the first is applied first */
+  constructor(rules: readonly DetectorRule[]) {
+    this.#rules = new RuleSet(rules);
   }
 
   /**
@@ -82,7 +82,7 @@ export class Detector {
 }
 
 /** The detector with the built-in rules alone. */
-export const DETECTOR = new Detector();
+export const DETECTOR = new Detector(Object.values(DETECTOR_RULES).flat());
 
 /** Calls `find` of the detector with the built-in rules. */
 export function findSensitive(text: string, level: RedactionLevel, work?: Work): readonly SensitiveFinding[] {

@@ -1,6 +1,7 @@
 import type { Json } from "../core/types.ts";
 import type { RedactionLevel } from "./finding.ts";
 import { type Label, labelOf, plainName } from "./labels.ts";
+import { DETECTOR, type Detector } from "./sensitive.ts";
 
 /**
  * Keys from the root; `[]` represents an array element. A key that is literally `[]` is written `"[]"`, which no field pattern
@@ -41,8 +42,8 @@ interface PlaceFacts {
   readonly holdsSecrets?: boolean;
 }
 
-/** Roots by level function or by the marker of a single level. */
-const roots = new WeakMap<object, ValuePosition>();
+/** Roots by detector, and by level function or the marker of a single level. */
+const roots = new WeakMap<object, WeakMap<object, ValuePosition>>();
 
 /**
  * The position of a value in a tree. Facts about a position are computed once for all values at that position; positions of
@@ -81,12 +82,14 @@ export class ValuePosition {
    * Returns the same root for the same levels until that root is full. Most of its positions are then data keys that do not
    * recur.
    */
-  static rootOf(levels: LevelOf): ValuePosition {
+  static rootOf(levels: LevelOf, detector: Detector = DETECTOR): ValuePosition {
     const key = typeof levels === "string" ? SINGLE[levels] : levels;
-    const known = roots.get(key);
+    const own = roots.get(detector) ?? new WeakMap<object, ValuePosition>();
+    roots.set(detector, own);
+    const known = own.get(key);
     if (known !== undefined && hasRoom(known.#tree)) return known;
     const root = new ValuePosition(undefined, "", { shown: "", label: undefined, tree: { count: 0 } });
-    roots.set(key, root);
+    own.set(key, root);
     return root;
   }
 

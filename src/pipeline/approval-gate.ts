@@ -44,6 +44,8 @@ interface GateOptions {
   readonly onToolApprove?: ApprovalCallback | undefined;
   readonly callbackTimeoutMs: number;
   readonly filterSecrets: (text: string) => string;
+  /** Returns the positions of secrets. Default: by the built-in rules. */
+  readonly findSecrets?: typeof findSecrets;
   /** Returns UUIDs. */
   readonly newId: () => string;
 }
@@ -249,10 +251,13 @@ async function askPeople(options: GateOptions, call: Call, { requester, by }: Wh
   }
   const { risk, notes, requirement } = assessment;
   const rules = [by, ...assessment.rules];
-  const { filterSecrets } = options;
   const { plan, input } = planned;
   const { reason } = request;
-  const secretsOf = { filterSecrets, findSecrets, namesSecret };
+  const secretsOf = {
+    filterSecrets: options.filterSecrets,
+    findSecrets: options.findSecrets ?? findSecrets,
+    namesSecret,
+  };
   const rendered = renderView({ tool, plan, planDigest, input, requester, reason, risk, rules, notes, ...secretsOf });
   if (rendered === undefined) {
     throw new Refusal("APPROVAL_DENIED", "There is more in this call than a person can be shown. Send less at once.");

@@ -3,6 +3,7 @@ import { Refusal, type Stage } from "../core/errors.ts";
 import type { RegisteredTool, Released } from "../core/evidence.ts";
 import type { CallTrace } from "../core/tracing.ts";
 import type { Caller, ExecutionPlan, KeyUse } from "../core/types.ts";
+import type { Detector } from "../detection/sensitive.ts";
 import { outputReleasedWith } from "./output-so-far.ts";
 import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 
@@ -30,9 +31,9 @@ export function approvalFacts(
   return { by: refusal.code, id: String(asked.id) };
 }
 
-export function denialFacts(refusal: Refusal, stage: Stage): NonNullable<AuditEntry["denial"]> {
-  const reason = textWithoutSecrets(refusal.message) ?? "";
-  return { reason, stage, details: withoutSecrets(refusal.details).input };
+export function denialFacts(refusal: Refusal, stage: Stage, detector: Detector): NonNullable<AuditEntry["denial"]> {
+  const reason = textWithoutSecrets(refusal.message, detector) ?? "";
+  return { reason, stage, details: withoutSecrets(refusal.details, detector).input };
 }
 
 /** Returns which part of the result was released, and what was hidden in it. */

@@ -6,6 +6,7 @@ import { isTable } from "../core/json.ts";
 import { PartialAnswer } from "../core/partial-answer.ts";
 import { applyPolicy } from "../core/policy/output-policy.ts";
 import type { Json, Tool } from "../core/types.ts";
+import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 import { agreed, type Fitted, fit } from "./output-bound.ts";
 import { lookThroughFields } from "./redactor.ts";
 import { parseOutput } from "./schema-validator.ts";
@@ -21,9 +22,9 @@ const CUT_FROM_BYTES_MAX = 33_554_432;
  *
  * @throws {Refusal} OUTPUT_TOO_LARGE for a tool that reads, INVALID_OUTPUT
  */
-export function release(executed: Executed): Released {
+export function release(executed: Executed, detector: Detector = DETECTOR): Released {
   try {
-    return mint<Released>(shown(executed, executed.raw));
+    return mint<Released>(shown(executed, executed.raw, detector));
   } catch (error) {
     const isTooLarge = error instanceof Refusal && error.code === "OUTPUT_TOO_LARGE";
     if (!isTooLarge || executed.tool.classification === "read") throw error;
@@ -33,9 +34,13 @@ export function release(executed: Executed): Released {
 }
 
 /** Returns what may be released of the output of a run that was cut off; undefined when nothing may. */
-export function releaseOutputSoFar(registered: RegisteredTool, soFar: PartialAnswer): Released | undefined {
+export function releaseOutputSoFar(
+  registered: RegisteredTool,
+  soFar: PartialAnswer,
+  detector: Detector = DETECTOR,
+): Released | undefined {
   try {
-    return mint<Released>(shown(registered, soFar));
+    return mint<Released>(shown(registered, soFar, detector));
   } catch (error) {
     if (error instanceof Refusal) return undefined;
     throw error;
@@ -46,26 +51,27 @@ type Shown = Parameters<typeof mint<Released>>[0];
 
 const WITHHELD: Shown = { result: null, filteredFields: ["*"], truncated: true, outputHash: sha256Hex("null") };
 
-function shown(registered: RegisteredTool, raw: unknown): Shown {
+function shown(registered: RegisteredTool, raw: unknown, detector: Detector): Shown {
   const { tool, outputPolicy } = registered;
   const partial = PartialAnswer.is(raw) ? raw : undefined;
   if (partial !== undefined && partial.kept === undefined) throw tooLarge(tool);
   const { text, value } = asJson(tool, partial === undefined ? raw : partial.kept);
   const outputHash = sha256Hex(text);
+  const looked = (parsed: unknown) => lookedThrough(registered, parsed, detector);
   const fitted = fit(value, text, { bytesMax: tool.limits.outputBytesMax, cutText: partial?.cutText });
   if (fitted === undefined) throw tooLarge(tool);
-  if (partial === undefined && !fitted.isCut)
-    return { ...looked(registered, parseOutput(tool, value, outputPolicy)), outputHash };
-  const { result, ...hidden } = looked(registered, parsePart(registered, fitted, fitted.value));
+  if (partial === undefined && !fitted.isCut) return { ...looked(parseOutput(tool, value, outputPolicy)), outputHash };
+  const { result, ...hidden } = looked(parsePart(registered, fitted, fitted.value));
   const truncated = true;
   // Only lists were cut.
   if (fitted.beyond === fitted.value) return { ...hidden, result, truncated, outputHash };
-  const beyond = looked(registered, parsePart(registered, fitted, fitted.beyond)).result;
+  const beyond = looked(parsePart(registered, fitted, fitted.beyond)).result;
   return { ...hidden, result: agreed(result, beyond, fitted.textBytesMax), truncated, outputHash };
 }
 
-function looked({ outputPolicy, scan }: RegisteredTool, parsed: unknown) {
-  const { value, ...hidden } = lookThroughFields(applyPolicy(outputPolicy, parsed as Json), scan, outputPolicy);
+function lookedThrough({ outputPolicy, scan }: RegisteredTool, parsed: unknown, detector: Detector) {
+  const filtered = applyPolicy(outputPolicy, parsed as Json);
+  const { value, ...hidden } = lookThroughFields(filtered, { level: scan, detector }, outputPolicy);
   return { result: value, ...hidden };
 }
 

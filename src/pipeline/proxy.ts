@@ -46,7 +46,9 @@ export function createProxy(parts: ProxyParts): ToolProxy {
     },
     async turnAway(request, refusal) {
       const trail = parts.trails.start(request);
-      await trail.identify(() => whoCalls(parts.generations.current().callers, request));
+      const { callers, detector } = parts.generations.current();
+      trail.detector = detector;
+      await trail.identify(() => whoCalls(callers, request));
       return conclude(parts, trail, refusal);
     },
   };
@@ -55,7 +57,8 @@ export function createProxy(parts: ProxyParts): ToolProxy {
 /** Runs the pipeline. Each stage takes the evidence of the previous stage, so that a skipped stage does not compile. */
 async function decide(parts: ProxyParts, request: CallRequest, trail: CallRecord): Promise<Released> {
   const { admission, executor } = parts;
-  const { registry, callers, gate, leave } = parts.generations.enter();
+  const { registry, callers, gate, detector, leave } = parts.generations.enter();
+  trail.detector = detector;
   trail.atEnd(leave);
 
   const found = trail.at("REGISTRY", () => registry.find(request.tool));
@@ -76,7 +79,7 @@ async function decide(parts: ProxyParts, request: CallRequest, trail: CallRecord
   const asking = { request, traceId: trail.traceId, scope, replan, verifyAgain };
   const approved = trail.keep(await trail.at("APPROVAL", () => gate.approve(planned, asking)));
   const executed = await trail.at("EXECUTION", () => executor.execute(approved, trail.execution(scope)));
-  return trail.at("OUTPUT", () => release(executed));
+  return trail.at("OUTPUT", () => release(executed, detector));
 }
 
 /** Verifies the token. Most tokens are already in the cache. */

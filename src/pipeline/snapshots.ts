@@ -1,3 +1,4 @@
+import type { Detector } from "../detection/sensitive.ts";
 import type { ApprovalGate } from "./approval-gate.ts";
 import type { CallerContext } from "./caller-context.ts";
 import type { Registry } from "./registry.ts";
@@ -7,6 +8,8 @@ export interface Snapshot {
   readonly registry: Registry;
   readonly callers: CallerContext;
   readonly gate: ApprovalGate;
+  /** Finds secrets and personal data by the rules of this configuration. */
+  readonly detector: Detector;
 }
 
 /** The snapshot that a call keeps using, whatever a reload replaces meanwhile. */

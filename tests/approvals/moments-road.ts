@@ -5,6 +5,7 @@ import { defineTool } from "../../src/core/define-tool.ts";
 import { Refusal } from "../../src/core/errors.ts";
 import { mint, type Receipt } from "../../src/core/evidence.ts";
 import type { Classification } from "../../src/core/types.ts";
+import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { createAdmission } from "../../src/pipeline/admission.ts";
 import type { Answer } from "../../src/pipeline/answer.ts";
 import { type ApprovalGate, createApprovalGate } from "../../src/pipeline/approval-gate.ts";
@@ -94,6 +95,7 @@ export class MomentsRoad {
         },
       },
       gate: this.#gate(store),
+      detector: DETECTOR,
       leave: () => {},
     };
     this.#proxy = createProxy({

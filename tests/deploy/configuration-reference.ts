@@ -164,6 +164,7 @@ const BLOCKS: Readonly<Record<string, string>> = {
   required: "require",
   stage: "stages",
   subject: "subjects",
+  rule: "rules",
   shape: "<grpc>",
   contract: "<grpc>",
 };

@@ -6,6 +6,8 @@ import type { RiskRules } from "../../approvals/risk.ts";
 import { errorText } from "../../core/error-text.ts";
 import { ManifestError, StartupError } from "../../core/errors.ts";
 import type { Tool } from "../../core/types.ts";
+import { operatorRuleFaults, operatorRules } from "../../detection/rules/operators.ts";
+import { DETECTOR, Detector } from "../../detection/sensitive.ts";
 import { type CallerContext, createCallerContext } from "../../pipeline/caller-context.ts";
 import { createRegistry, type Registry } from "../../pipeline/registry.ts";
 import { repositoryFault } from "../../targets/command/git-repository.ts";
@@ -18,6 +20,7 @@ import { type Config, isGrpcSystem } from "../config/config.ts";
 import { loadTools } from "../manifests/loader.ts";
 import { forgetModules } from "../manifests/modules.ts";
 import { identityOf, type LoadedTools } from "../manifests/sources.ts";
+import { MODULES } from "../modules.ts";
 import { readPlatformFiles } from "../platform/files.ts";
 import { readApprovals } from "./approvals.ts";
 import { type ConfinementShown, holdCommands, shownConfinement } from "./confinement.ts";
@@ -69,6 +72,8 @@ interface Powers extends InUse {
 export interface Parts {
   readonly registry: Registry;
   readonly callers: CallerContext;
+  /** Finds secrets and personal data by the built-in rules and those of the configuration. */
+  readonly detector: Detector;
   readonly grpc: GrpcHandler;
   readonly loaded: LoadedTools;
   readonly report: ContractReport;
@@ -135,6 +140,7 @@ async function join(config: Config, powers: Powers, opened: Opened): Promise<Par
   const exports = readExports(config, problems);
   const traces = readTraces(config, problems);
   const judged = readApprovals(config, problems);
+  const detector = readDetector(config, problems);
   const workspace = openWorkspace(config, { now, newId }, problems);
   opened.closings.push(() => workspace.handler.close());
   const found = await loadTools(config, repositories, workspace.fault);
@@ -178,9 +184,29 @@ async function join(config: Config, powers: Powers, opened: Opened): Promise<Par
   }
   const close = (): Promise<void> => closeOpened(opened);
   return {
-    ...{ registry, callers, grpc, loaded, report, ...judged, hashKey, checkpointKey, exports, traces, workspace },
+    ...{
+      registry,
+      callers,
+      detector,
+      grpc,
+      loaded,
+      report,
+      ...judged,
+      hashKey,
+      checkpointKey,
+      exports,
+      traces,
+      workspace,
+    },
     ...{ identity, doors, close, policyNotes: policies.notes, confinement: shownConfinement(config, confinement) },
   };
+}
+
+/** Returns the detector with the operators' rules, which are checked against their own examples. */
+function readDetector({ redaction: { rules } }: Config, problems: string[]): Detector {
+  if (rules.length === 0) return DETECTOR;
+  problems.push(...operatorRuleFaults(rules).map((fault) => `redaction.rules${fault}`));
+  return new Detector([...Object.values(MODULES.detectorRules).flat(), ...operatorRules(rules)]);
 }
 
 interface Reached {

@@ -17,6 +17,7 @@ export const LIVE_KEYS = [
   "approvals.webhooks",
   "approvals.publicUrl",
   "limits",
+  "redaction",
   "log.level",
 ] as const;
 

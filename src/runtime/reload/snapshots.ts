@@ -87,8 +87,8 @@ class Hold<Content extends Built> {
 
   constructor(content: Content) {
     this.content = content;
-    const { registry, callers, gate } = content;
-    this.entered = { registry, callers, gate, leave: () => this.#leave() };
+    const { registry, callers, gate, detector } = content;
+    this.entered = { registry, callers, gate, detector, leave: () => this.#leave() };
   }
 
   /** Calls `end` once: when the last call has left, or after `lingerMs`. */
