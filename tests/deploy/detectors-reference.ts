@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { DetectorRule } from "../../src/detection/rules/rule.ts";
-import { MODULES } from "../../src/runtime/modules.ts";
+import { MODULES, type Modules } from "../../src/runtime/modules.ts";
 import { PROJECT } from "./documents.ts";
 
 /**
@@ -15,7 +15,7 @@ const END = "<!-- end -->";
 const WORDS_SHOWN_MAX = 8;
 const EXAMPLE_CHARACTERS_MAX = 64;
 
-const TITLES: Readonly<Record<keyof typeof MODULES.detectorRules, string>> = {
+const TITLES: Readonly<Record<keyof Modules["detectorRules"], string>> = {
   matchers: "Forms of their own",
   commands: "Command lines",
   contexts: "Recognized by the text around them",

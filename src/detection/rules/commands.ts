@@ -178,7 +178,7 @@ export const COMMAND_RULES: readonly ContextRule[] = [
     anchors: ["IDENTIFIED BY ", "identified BY "],
     cased: true,
     before: String.raw`(?i)\b(?:(?:create|alter) (?:or replace )?user|grant|link)\b[^;]+$`,
-    after: String.raw`${PLUGIN}([\w.][\w.$-]{2,})`,
+    after: String.raw`${PLUGIN}(\w[\w.$-]{2,})`,
     reach: [256, 256],
     value: "argument",
     matches: ["CREATE USER scott IDENTIFIED BY «tiger»;"],

@@ -13,7 +13,7 @@ export interface OperatorRow {
 }
 
 /** Maximum number of instructions of a compiled pattern: the time for one character grows with it. */
-const PROGRAM_SIZE_MAX = 1_000;
+const PROGRAM_SIZE_MAX = 512;
 
 /** The pattern is searched for in so much text around an anchor, in UTF-16 units, within the anchor's line. */
 export const OPERATOR_REACH = [64, 256] as const;

@@ -138,8 +138,7 @@ export function compileRules(rules: readonly DetectorRule[]): readonly CompiledR
     const match = "token" in rule ? undefined : matcherOf(rule);
     for (const [index, anchor] of rule.anchors.entries()) {
       compiled.push({
-        // Of ASCII letters only: the lower case of other letters may be longer.
-        word: anchor.replace(/[A-Z]/g, (letter) => letter.toLowerCase()),
+        word: lowerCase(anchor),
         level: rule.level ?? "secrets",
         steps: "matcher" in rule ? rule.steps : RUN_STEPS,
         remembers: "remembers" in rule && rule.remembers === true,
@@ -149,6 +148,12 @@ export function compileRules(rules: readonly DetectorRule[]): readonly CompiledR
     }
   }
   return compiled;
+}
+
+/** Some letters become longer in lower case; a word with one of them stays as it is written. */
+function lowerCase(anchor: string): string {
+  const lower = anchor.toLowerCase();
+  return lower.length === anchor.length ? lower : anchor;
 }
 
 function matcherOf(rule: Exclude<DetectorRule, TokenRule>): RuleMatcher {
@@ -217,7 +222,8 @@ function contextMatcher(rule: ContextRule): RuleMatcher {
     if (patterns.near === undefined && found === undefined) return undefined;
     if (patterns.unless?.matcher(text.slice(end, window.end)).lookingAt() === true) return undefined;
     const isSearched = patterns.near !== undefined || patterns.beside !== undefined;
-    if (isSearched) work.spend((window.end - window.start) * STEPS_PER_WINDOW_CHAR);
+    const size = Math.max(patterns.near?.programSize() ?? 0, STEPS_PER_WINDOW_CHAR * 4);
+    if (isSearched) work.spend(((window.end - window.start) * size) / 4);
     if (patterns.beside !== undefined && !patterns.beside.matcher(text.slice(window.start, window.end)).find())
       return undefined;
     return patterns.near === undefined ? found : findAll(rule, patterns.near, { text, end, window });
@@ -322,7 +328,11 @@ function judged({ id, value }: ContextRule, text: string, { start, end }: Range)
 function findAll(rule: ContextRule, near: RE2JS, { text, end, window }: Omit<Place, "start">): Matched {
   const found: Finding[] = [];
   const match = near.matcher(text.slice(window.start, window.end));
+  const flags = new Set<string | null>();
   while (found.length < FINDINGS_MAX && match.find()) {
+    // Of a command's flags, the first of each kind counts: later ones belong to other commands.
+    if (rule.argument === true && flags.has(match.group())) continue;
+    flags.add(match.group());
     const range = groupOf(match) ?? { start: match.start(), end: match.end() };
     const start = window.start + range.start;
     const one =
