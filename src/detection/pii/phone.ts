@@ -1,5 +1,5 @@
 import type { Work } from "../bounds.ts";
-import { isA, isOneOf, LINE_END } from "../views/characters.ts";
+import { isA, isOneOf, LINE_END, words } from "../views/characters.ts";
 import { CERTAIN, type DigitGroups, LIKELY, type PiiFinding, POSSIBLE } from "./digit-groups.ts";
 
 /** Steps for checking the plan of one country. */
@@ -14,40 +14,12 @@ const DIGITS_MAX = 15;
  * Regions in which numbers without a calling code are looked up: next to a word that announces one or, at level `strict`, on
  * their own.
  */
-const REGIONS: readonly string[] = [
-  "US",
-  "CA",
-  "GB",
-  "DE",
-  "FR",
-  "ES",
-  "IT",
-  "NL",
-  "IN",
-  "BR",
-  "AU",
-  "ZA",
-  "CH",
-  "SE",
-  "PL",
-];
+const REGIONS = words("US CA GB DE FR ES IT NL IN BR AU ZA CH SE PL");
 
-const PHONE_SEPARATORS: ReadonlySet<string> = new Set([
-  "--",
-  "..",
-  "---",
-  "...",
-  " --",
-  "-(",
-  " -",
-  ") -",
-  ")-",
-  " () -",
-  " ()-",
-  "() -",
-  "() ",
-  " () ",
-]);
+/** Divided by commas. */
+const PHONE_SEPARATORS: ReadonlySet<string> = new Set(
+  "--,..,---,..., --,-(, -,) -,)-, () -, ()-,() -,() , () ".split(","),
+);
 
 /** Input for the search for telephone numbers. */
 export interface PhoneSearch {

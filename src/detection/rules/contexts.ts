@@ -102,9 +102,8 @@ const MARKED_KEYS: readonly ContextRule[] = [
   },
   {
     id: "azure-shared-access-signature",
-    anchors: ["sig="],
+    anchors: ["?sig=", "&sig=", ";sig=", " sig=", '"sig=', "'sig="],
     run: [BASE64_ANY | PERCENT, 40, 512],
-    before: `(?:^|[?&; "'])$`,
     beside: "s[vep]=",
     scope: "text",
     reach: [512, 608],

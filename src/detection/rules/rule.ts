@@ -128,7 +128,8 @@ export interface CompiledRule {
 
 const RUN_STEPS = 80;
 const PATTERN_STEPS = 1_000;
-const STEPS_PER_WINDOW_CHAR = 20;
+const STEPS_PER_WINDOW_CHAR = 25;
+const STEPS_PER_CHAR_AFTER = 8;
 
 /** Returns one compiled rule for each anchor. Of rules with the same anchor, the first is applied first. */
 export function compileRules(rules: readonly DetectorRule[]): readonly CompiledRule[] {
@@ -216,7 +217,8 @@ function contextMatcher(rule: ContextRule): RuleMatcher {
     const window = windowOf(rule, text, { start, end });
     if (window === undefined || (rule.has !== undefined && !text.slice(end, window.end).includes(rule.has)))
       return window?.end;
-    work.spend(PATTERN_STEPS);
+    work.spend(PATTERN_STEPS + (rule.after === undefined ? 0 : (window.end - end) * STEPS_PER_CHAR_AFTER));
+    if (rule.before !== undefined) work.spend((start - window.start) * STEPS_PER_WINDOW_CHAR);
     patterns ??= compilePatterns(rule);
     const found = patterns.near === undefined ? valueAt(rule, patterns, { text, start, end, window }) : undefined;
     if (patterns.near === undefined && found === undefined) return undefined;

@@ -1,5 +1,5 @@
 import type { Work } from "../bounds.ts";
-import { ALPHANUMERIC, DIGIT, HEX, isA, LETTER, LINE_END, runEnd } from "./characters.ts";
+import { ALPHANUMERIC, DIGIT, HEX, isA, LETTER, LINE_END, runEnd, words } from "./characters.ts";
 import { sequenceEnd } from "./clean-text.ts";
 import { isPlain, plainForm, plainUnit } from "./plain-characters.ts";
 
@@ -162,53 +162,15 @@ const REPLACEMENT = 0xfffd;
 export const NOTHING = -1;
 
 const ENTITIES: ReadonlyMap<string, string> = new Map([
+  ...words(
+    "amp& lt< gt> quot\" apos' commat@ period. colon: sol/ lowbar_ equals= plus+ num# dash- hyphen- percnt% dollar$",
+    "excl! bsol\\ lpar( rpar) ast* comma, semi; quest? Hat^ vert| lbrack[ rbrack] lcub{ rcub} grave`",
+  ).map((row) => [row.slice(0, -1), row.slice(-1)] as const),
   ...([
-    ["amp", "&"],
-    ["lt", "<"],
-    ["gt", ">"],
-    ["quot", '"'],
-    ["apos", "'"],
     ["nbsp", " "],
-    ["commat", "@"],
-  ] as const),
-  ...([
-    ["period", "."],
-    ["colon", ":"],
-    ["sol", "/"],
-    ["lowbar", "_"],
-    ["equals", "="],
-    ["plus", "+"],
-  ] as const),
-  ...([
-    ["num", "#"],
-    ["dash", "-"],
-    ["hyphen", "-"],
-    ["shy", ""],
     ["Tab", "\t"],
     ["NewLine", "\n"],
-  ] as const),
-  ...([
-    ["percnt", "%"],
-    ["dollar", "$"],
-    ["excl", "!"],
-    ["bsol", "\\"],
-    ["lpar", "("],
-    ["rpar", ")"],
-  ] as const),
-  ...([
-    ["ast", "*"],
-    ["comma", ","],
-    ["semi", ";"],
-    ["quest", "?"],
-    ["Hat", "^"],
-    ["vert", "|"],
-    ["lbrack", "["],
-  ] as const),
-  ...([
-    ["rbrack", "]"],
-    ["lcub", "{"],
-    ["rcub", "}"],
-    ["grave", "`"],
+    ["shy", ""],
     ["zwnj", ""],
     ["zwj", ""],
   ] as const),

@@ -54,7 +54,7 @@ describe("rules of operators", () => {
   });
 
   test("a text full of anchors is withheld or filtered, never released", () => {
-    const text = "ACME-ACME-111111 ".repeat(200_000);
+    const text = "ACME-ACME-111111 ".repeat(10_000);
     expect(detector.filterSecrets(text).text).not.toContain("111111");
   });
 });
