@@ -102,7 +102,7 @@ function isPhoneWord(text: string, { start, end, word }: Word): boolean {
 }
 
 function findAnnouncedPhone({ end, word }: Word, { text, work }: Reading): PiiFinding | undefined {
-  const at = behindFillers(text, end);
+  const at = afterFillers(text, end);
   if (at === -1 || findIpv4(text, at) !== undefined) return undefined;
   const groups = new DigitGroups(text);
   groups.read(at);
@@ -116,7 +116,7 @@ function findAnnouncedPhone({ end, word }: Word, { text, work }: Reading): PiiFi
 }
 
 /** Returns the offset of the first digit when only punctuation and filler words come before it; otherwise -1. */
-function behindFillers(text: string, from: number): number {
+function afterFillers(text: string, from: number): number {
   const limit = Math.min(text.length, from + REACH_CHARS_MAX);
   let at = from;
   while (at < limit) {

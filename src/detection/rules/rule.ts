@@ -15,7 +15,7 @@ import {
   QUOTE,
   rowEnd,
   runEnd,
-  startBehind,
+  startAfter,
 } from "../views/characters.ts";
 
 /** The state of one scan that rules share. */
@@ -129,7 +129,7 @@ export interface CompiledRule {
 const RUN_STEPS = 80;
 const PATTERN_STEPS = 1_000;
 const STEPS_PER_WINDOW_CHAR = 25;
-const STEPS_PER_CHAR_AFTER = 8;
+const STEPS_PER_CHAR_AFTER = 16;
 
 /** Returns one compiled rule for each anchor. Of rules with the same anchor, the first is applied first. */
 export function compileRules(rules: readonly DetectorRule[]): readonly CompiledRule[] {
@@ -257,7 +257,7 @@ function windowOf({ scope, reach = REACH }: ContextRule, text: string, { start, 
       return listAfter(text, end, limits.end);
     default: {
       const stop = scope === "row" ? rowEnd(text, end, limits.end) : lineEnd(text, end, limits.end);
-      return { start: startBehind(text, start, LINE_END, limits.start), end: stop };
+      return { start: startAfter(text, start, LINE_END, limits.start), end: stop };
     }
   }
 }

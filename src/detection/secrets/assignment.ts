@@ -25,7 +25,7 @@ import { isSecretValue, JUDGED_CHARS_MAX, type ValueStyle } from "./values.ts";
 /** Names remembered while one text is read. */
 const NAMES_MAX = 1_024;
 
-/** Of looking for a value behind a name, and of judging one. */
+/** Of looking for a value after a name, and of judging one. */
 const STEPS_PER_NAME = 500;
 const STEPS_PER_NEW_NAME = 1_000;
 const STEPS_PER_VALUE = 700;
@@ -53,7 +53,7 @@ class AssignmentReader {
     this.#wholeEnds = new WholeEnds(text);
   }
 
-  /** Whether a part of a name that stands at `start` belongs to an assignment of a secret. */
+  /** Returns whether a part of a name that stands at `start` belongs to an assignment of a secret. */
   match(start: number, end: number): Finding | readonly Finding[] | undefined {
     if (start < this.#done) return undefined;
     const text = this.#text;
@@ -119,7 +119,7 @@ interface Extent {
 
 const LAST_WORDS = new RegExp(`^(?:keys?|${SECOND_WORDS.join("|")})$`, "i");
 
-/** Behind the name and its quotation mark. */
+/** After the name and its quote. */
 function hasSign(text: string, to: number): boolean {
   return isOneOf(text, runEnd(text, to, BLANK | QUOTE, to + GAP_CHARS_MAX), ":=");
 }
@@ -180,7 +180,7 @@ export function headerEnd(text: string, from: number): number {
   return at;
 }
 
-/** A header's parameter in quotation marks (`Digest username="ann"`) ends at the second one; -1 when the first at `at` begins none. */
+/** A header's parameter in quotes (`Digest username="ann"`) ends at the second one; -1 when the first at `at` begins none. */
 function parameterEnd(text: string, at: number): number {
   const before = isOneOf(text, at - 1, "\\") ? at - 2 : at - 1;
   if (!isOneOf(text, before, "=")) return -1;
@@ -238,7 +238,7 @@ interface Written {
   readonly isQuoted: boolean;
 }
 
-/** `name=value`, first or behind others. Blanks around the sign are a program's. */
+/** `name=value`, first or after others. Blanks around the sign are a program's. */
 const CRUMB = /(?:^|[;,] ?)[^\s=;,]{1,128}=/;
 
 function isCookie(value: string, { isDoubtful }: Written): boolean {
@@ -255,7 +255,7 @@ function isCredentials(value: string, { isDoubtful, hasScheme, isQuoted }: Writt
 /** `"Api-Token " + token` */
 const SCHEME_ALONE = /^[A-Za-z][A-Za-z-]{0,40} {1,4}$/;
 
-/** Credentials without a scheme and without quotation marks: no words, no call, and a digit. */
+/** Credentials without a scheme and without quotes: no words, no call, and a digit. */
 function isOnePiece(value: string): boolean {
   return !value.includes(" ") && !value.includes("(") && (classesIn(value, 0, value.length) & DIGIT) !== 0;
 }
@@ -266,7 +266,7 @@ const SCHEMES = wordSet(
   "ssws pve eg1-hmac-sha256 discogs",
 );
 
-/** Where the credentials begin: behind a scheme that is known, or behind any word that only credentials follow. */
+/** Where the credentials begin: after a scheme that is known, or after any word that only credentials follow. */
 function afterScheme(text: string, start: number, limit: number): number {
   const scheme = runEnd(text, start, NAME, limit);
   const next = runEnd(text, scheme, BLANK, limit);

@@ -128,13 +128,13 @@ function userToken(text: string, from: number, at: number): Finding | undefined 
   return isOne && hasBoth ? { rule: "url-token", start: from, end: at } : undefined;
 }
 
-/** Behind a word. UTF-16 units. */
+/** After a word. UTF-16 units. */
 const CODES_CHARS_MAX = 1_024;
 const CODES_MAX = 32;
 /** Of a code without dashes. */
 const PLAIN_CHARS_MIN = 6;
 
-/** `s`, a quotation mark, `:`, `=` or `is`, line ends, and the mark of a list's first element. */
+/** `s`, a quote, `:`, `=` or `is`, line ends, and the mark of a list's first element. */
 const START = /^s?["']?(?: (?:is|are)(?= )|\s{0,4}[:=])?[\s[(>"'|]{0,16}(?:(?:[-*•]|\d{1,2}[.)]) {1,4})?["'`]?/;
 /** `ab3d5-x8k2p`, `1234 5678`, `12345678`. */
 const CODE = /^(?:[A-Za-z\d]{4,8}(?:-[A-Za-z\d]{4,8}){1,10}|\d{4} \d{4}|[A-Za-z\d]{6,16})(?![\w-])/;
@@ -160,7 +160,7 @@ export const matchCodes: RuleMatcher = ({ text }, start, end) => {
   return last === -1 ? undefined : { rule: "recovery-code", start: end + opening, end: end + last };
 };
 
-/** Behind a code another one may have no digit. */
+/** After a code another one may have no digit. */
 function isCode(code: string, isFurther: boolean): boolean {
   if (/\d/.test(code)) return code.length >= PLAIN_CHARS_MIN;
   return isFurther && code.includes("-");
@@ -173,7 +173,7 @@ const STEPS_PER_CHAR = 6;
 const PARTS_MAX = 3;
 const VALUES_MAX = 256;
 
-/** `kind: Secret`: all that stands below `data` and `stringData` of the same document, before it or behind it. */
+/** `kind: Secret`: all that stands below `data` and `stringData` of the same document, before it or after it. */
 export const matchManifest: RuleMatcher = ({ text, work }, start, end) => {
   if (isA(text, end, KIND_GOES_ON) || text.slice(end - SECRET.length, end) !== SECRET) return undefined;
   work.spend(MANIFEST_STEPS);
@@ -191,10 +191,10 @@ const KIND_GOES_ON = 0xffff & ~(BLANK | LINE_END | QUOTE);
 /** Another document, or another object's kind: what follows belongs to that. */
 const BOUNDARY = /apiVersion|^---|kind"?:/m;
 
-/** From a manifest's end back to where it begins: at its version, which stands before its data, or behind another one's kind. */
+/** From a manifest's end back to where it begins: at its version, which stands before its data, or after another one's kind. */
 function distance(before: string): number {
   const kind = before.lastIndexOf("kind");
-  // Mostly the nearest kind is another's: then no more than what stands behind it is looked through.
+  // Mostly the nearest kind is another's: then no more than what stands after it is looked through.
   const from = KINDS.some((word) => before.startsWith(word, kind)) ? kind : 0;
   const own = before.slice(from);
   const found = Math.max(...BOUNDARIES.map((word) => own.lastIndexOf(word)));
@@ -216,7 +216,7 @@ function valuesIn(text: string, from: number, to: number): readonly Finding[] {
   });
 }
 
-/** `"name": "…"`: the text between the quotation marks. */
+/** `"name": "…"`: the text between the quotes. */
 const MEMBER = /"[^"]{1,253}"\s{0,32}:\s{0,32}"((?:[^"\\]|\\.){1,4096}?)"/g;
 
 function membersOf(text: string, at: number, to: number): readonly Finding[] {
@@ -234,7 +234,7 @@ function membersOf(text: string, at: number, to: number): readonly Finding[] {
 /** `  name: value`: how far in it stands, and the value. */
 const LINE = /^([ \t]+)[\w.-]{1,253}:[ \t]+(\S.*)$/;
 
-/** Lines that stand farther in than the first that does not. */
+/** Lines that stand indented more than the first that does not. */
 function linesOf(text: string, at: number, to: number): readonly Finding[] {
   const found: Finding[] = [];
   let indent = -1;

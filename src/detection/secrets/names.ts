@@ -35,7 +35,7 @@ function isForeignScript(word: string): boolean {
   return !ASCII_ONLY.test(word);
 }
 
-/** Words that are found at the end of longer ones: compounds, and scripts that write no blanks between words. */
+/** Words that are found at the end of longer ones: compounds, and scripts that write no spaces between words. */
 export const FOREIGN_ENDINGS: readonly string[] = ["passwort", "kennwort", "wachtwoord"].concat(
   FOREIGN_PASSWORDS.filter(isForeignScript),
 );
@@ -68,7 +68,7 @@ const TOKENS = words(
   "connectsid clientassertion codeverifier devicecode samlresponse authident",
 );
 
-/** Of several: in texts only before a list, since counts and sentences stand behind these names, too. */
+/** Of several: in texts only before a list, since counts and sentences stand after these names, too. */
 const SEVERAL = words("passwords passwds passphrases tokens secrets apikeys accesstokens refreshtokens");
 
 /** Words before `key` that make it a secret. */
@@ -130,7 +130,7 @@ export function secretKind(name: string): SecretKind | undefined {
 
 const SESSION = /^(?:x-session-?id|_?session_?id)$/i;
 
-/** Whether a name is one of several secrets. */
+/** Returns whether a name is one of several secrets. */
 export function isOfSeveral(name: string): boolean {
   return isOneOf(name, name.length - 1, "sS") && OF_SEVERAL.test(name);
 }
@@ -198,7 +198,7 @@ function separates(name: string, at: number): boolean {
 
 const ASCII_MAX = 0x7f;
 
-/** `camelCase`, `HTTPServer`, `API1`: whether a word begins at a character that stands behind no separator. */
+/** `camelCase`, `HTTPServer`, `API1`: whether a word begins at a character that stands after no separator. */
 function beginsWord(name: string, at: number): boolean {
   if (name.charCodeAt(at) > ASCII_MAX || name.charCodeAt(at - 1) > ASCII_MAX) return false;
   const isBehindCapital = isA(name, at - 1, UPPER);
@@ -211,7 +211,7 @@ function withoutDigits(word: string): string {
   return end === word.length || word.endsWith("64") || word === "i18n" ? word : word.slice(0, end);
 }
 
-/** What stands behind the last separator, in lower case, without the digits at its end. */
+/** The text after the last separator, in lower case, without the digits at its end. */
 export function lastPart(name: string): string {
   let start = name.length;
   while (start > 0 && !separates(name, start - 1)) start -= 1;

@@ -32,7 +32,7 @@ const STEPS_PER_VALUE = 700;
 
 interface Columns {
   readonly names: readonly string[];
-  /** Behind the bracket that closes. */
+  /** After the bracket that closes. */
   readonly end: number;
 }
 
@@ -51,7 +51,7 @@ class InsertReader {
     this.#created = created;
   }
 
-  /** `INSERT INTO users (name, password) VALUES ('bob', '…'), (…)`, from behind `into`. */
+  /** `INSERT INTO users (name, password) VALUES ('bob', '…'), (…)`, from after `into`. */
   match(start: number, end: number): readonly Finding[] | undefined {
     const columns =
       start < this.#done || !beginsWord(this.#text, start) ? undefined : columnsAt(this.#text, end, this.#work);
@@ -64,14 +64,14 @@ class InsertReader {
     return head === null ? undefined : this.#tuples(columns.end + head[0].length, kinds);
   }
 
-  /** `INSERT INTO users VALUES (…)` of a table that was created before, from behind `into`. */
+  /** `INSERT INTO users VALUES (…)` of a table that was created before, from after `into`. */
   #rowsOf(end: number): readonly Finding[] | undefined {
     const [head = "", table = ""] = PLAIN_INSERT.exec(this.#text.slice(end, end + TABLE_CHARS_MAX)) ?? [];
     const kinds = head === "" ? undefined : this.#created.kindsOf(table);
     return kinds?.some((kind) => kind !== undefined) === true ? this.#tuples(end + head.length, kinds) : undefined;
   }
 
-  /** `COPY users (name, password) FROM stdin;` and rows below, from behind `copy`. */
+  /** `COPY users (name, password) FROM stdin;` and rows below, from after `copy`. */
   matchCopy(start: number, end: number): readonly Finding[] | undefined {
     const columns =
       start < this.#done || !beginsWord(this.#text, start) ? undefined : columnsAt(this.#text, end, this.#work);
@@ -112,7 +112,7 @@ const VALUES = /^(?:\s|\\[nrt])*(?:[a-z_.]{1,16}(?:\s|\\[nrt])+){0,3}(?:values?|
 const PLAIN_INSERT = /^([\w.$"'`[\]-]{1,96}) values\s{0,8}(?=\()/i;
 const FROM_STDIN = /^\s+from\s+stdin\b/i;
 
-/** `users (a, b)`, with quotation marks and brackets of all sorts. */
+/** `users (a, b)`, with quotes and brackets of all sorts. */
 function columnsAt(text: string, from: number, work: Work): Columns | undefined {
   const name = gapEnd(text, from);
   let open = name;
@@ -226,7 +226,7 @@ class CreatedTables {
     this.#work = work;
   }
 
-  /** From behind `create table`. */
+  /** From after `create table`. */
   read(start: number, end: number): void {
     if (start < this.#done || this.#kinds.size >= TABLES_MAX) return;
     const head = HEAD.exec(this.#text.slice(end, end + HEAD_CHARS_MAX));
@@ -243,7 +243,7 @@ class CreatedTables {
   }
 }
 
-/** Without its schema and its quotation marks. */
+/** Without its schema and its quotes. */
 function plain(table: string): string {
   return (table.split(".").at(-1) ?? "").replace(/["'`[\]\\]/g, "").toLowerCase();
 }

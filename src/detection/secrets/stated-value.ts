@@ -13,13 +13,13 @@ import {
   runEnd,
   runStart,
   type Stretch,
-  startBehind,
+  startAfter,
   UPPER,
   WORD,
   wordSet,
 } from "../views/characters.ts";
-import { behindPrefix, compoundEnd, tagEnd } from "./strings.ts";
-import { bare, blanksEnd, formPart, isSettingPair, type Name, type Stated } from "./structures.ts";
+import { afterPrefix, compoundEnd, tagEnd } from "./strings.ts";
+import { bare, formPart, isSettingPair, type Name, type Stated, spacesEnd } from "./structures.ts";
 import { isWordy } from "./value-shapes.ts";
 import type { ValueStyle } from "./values.ts";
 
@@ -32,7 +32,7 @@ const CLOSERS_MAX = 2;
 
 /** What takes the place of a value that is missing: `process.env.PASSWORD || "…"`. */
 const DEFAULTS = ["||", "??", "?:", "| default ", "|default "];
-/** Only behind a bracket: elsewhere it is a word. */
+/** Only after a bracket: elsewhere it is a word. */
 const OR = "or ";
 
 /** `get("NAME", "…")`, `NAME ?? "…"`, `setPassword("…")`, `| NAME | … |`, `NAME is …`, `requirepass …`. */
@@ -46,14 +46,14 @@ export function statedValue(text: string, name: Name): Stated | undefined {
     column(text, name) ??
     told(text, name) ??
     directive(text, name) ??
-    behindAccount(text, name)
+    afterAccount(text, name)
   );
 }
 
 /** `{password, "…"}`, `{password, <<"…">>}`: Erlang's. */
 function tupleValue(text: string, { from, to, at }: Name): Stated | undefined {
   if (at !== to || !isOneOf(text, from - 1, "{") || !isOneOf(text, to, ",")) return undefined;
-  const value = blanksEnd(text, to + 1);
+  const value = spacesEnd(text, to + 1);
   const quote = text.startsWith("<<", value) ? value + 2 : value;
   return isOneOf(text, quote, '"') ? { start: quote + 1, style: "quoted" } : undefined;
 }
@@ -61,11 +61,11 @@ function tupleValue(text: string, { from, to, at }: Name): Stated | undefined {
 function defaultValue(text: string, { from, to, at }: Name): Stated | undefined {
   let close = at;
   while (close < at + CLOSERS_MAX && isOneOf(text, close, ")]")) close += 1;
-  const sign = blanksEnd(text, close);
+  const sign = spacesEnd(text, close);
   const operator = operatorAt(text, sign, close > at);
   const isListed = operator === undefined && at > to && isOneOf(text, at, ",");
   if (operator === undefined && !isListed) return undefined;
-  const quote = behindPrefix(text, blanksEnd(text, isListed ? at + 1 : sign + (operator ?? "").length));
+  const quote = afterPrefix(text, spacesEnd(text, isListed ? at + 1 : sign + (operator ?? "").length));
   if (!isA(text, quote, QUOTE)) return undefined;
   const name = { from, to, at };
   if (!isListed || isLookedUp(text, name, quote)) return { start: quote + 1, style: "quoted" };
@@ -78,7 +78,7 @@ function isPair(text: string, { from }: Name, quote: number): boolean {
   if (!isOneOf(text, runStart(text, opening + 1, BLANK, opening - GAP_CHARS_MAX) - 1, "[(")) return false;
   let end = quote + 1;
   while (end < quote + VALUE_CHARS_MAX && text[end] !== text[quote] && !isA(text, end, LINE_END)) end += 1;
-  return text[end] === text[quote] && isOneOf(text, blanksEnd(text, end + 1), "])");
+  return text[end] === text[quote] && isOneOf(text, spacesEnd(text, end + 1), "])");
 }
 
 function operatorAt(text: string, sign: number, isBehindBracket: boolean): string | undefined {
@@ -86,7 +86,7 @@ function operatorAt(text: string, sign: number, isBehindBracket: boolean): strin
   return isBehindBracket && text.startsWith(OR, sign) ? OR : undefined;
 }
 
-/** `getenv("DB_PASSWORD", "…")`: a variable's name, and one word behind it. */
+/** `getenv("DB_PASSWORD", "…")`: a variable's name, and one word after it. */
 function isLookedUp(text: string, { from, to }: Name, quote: number): boolean {
   if (
     !isOneOf(text, runStart(text, from - 1, BLANK, from - GAP_CHARS_MAX) - 1, "(") ||
@@ -116,25 +116,25 @@ const SETTER_CHARS_MAX = 24;
 /** Of a table or of Docker's `ENV NAME value`; names as in an environment. */
 function column(text: string, { from, to, at }: Name): Stated | undefined {
   const seen = classesIn(text, from, to);
-  const gap = blanksEnd(text, to);
+  const gap = spacesEnd(text, to);
   if (gap > to && CONFIGURES.test(text.slice(Math.max(0, from - CONFIGURES_CHARS_MAX), from)))
     return word(text, gap, DIRECTIVES.has(text.slice(from, to).toLowerCase()) ? "line" : "told");
   if (isOneOf(text, gap, "|") && CELL.test(text.slice(Math.max(0, from - CELL_CHARS_MAX), from)))
-    return word(text, blanksEnd(text, gap + 1));
+    return word(text, spacesEnd(text, gap + 1));
   if (text.startsWith("</", to)) return cell(text, to);
-  if (isOneOf(text, gap, "|") && beginsSetting(text, from)) return lastWord(text, blanksEnd(text, gap + 1));
+  if (isOneOf(text, gap, "|") && beginsSetting(text, from)) return lastWord(text, spacesEnd(text, gap + 1));
   if (at !== to || (seen & UPPER) === 0 || (seen & LOWER) !== 0) return undefined;
   if (gap > to && SETTERS.test(text.slice(Math.max(0, from - SETTER_CHARS_MAX), from)))
     return isA(text, gap, QUOTE) ? { start: gap + 1, style: "assigned" } : bare(text, gap, "assigned");
   if (isOneOf(text, to, ",")) return bare(text, to + 1, "listed");
-  if (isOneOf(text, gap, "|")) return bare(text, blanksEnd(text, gap + 1), "told");
+  if (isOneOf(text, gap, "|")) return bare(text, spacesEnd(text, gap + 1), "told");
   return isOneOf(text, to, "\t") ? bare(text, gap, "told") : undefined;
 }
 
 /** A word with which the line ends. */
 function lastWord(text: string, at: number): Stated | undefined {
   const stated = bare(text, at, "told");
-  const next = stated?.end === undefined ? at : blanksEnd(text, stated.end);
+  const next = stated?.end === undefined ? at : spacesEnd(text, stated.end);
   return next >= text.length || isA(text, next, LINE_END) ? stated : undefined;
 }
 
@@ -145,7 +145,7 @@ const CONFIGURES_CHARS_MAX = 96;
 const CELL = /\|[ \t`]{0,16}(?:[A-Za-z]{1,16} ){0,2}$/;
 const CELL_CHARS_MAX = 48;
 
-/** A quoted word, or one without quotation marks. */
+/** A quoted word, or one without quotes. */
 function word(text: string, at: number, style: ValueStyle = "told"): Stated | undefined {
   return isA(text, at, QUOTE) ? { start: at + 1, style } : bare(text, at, style);
 }
@@ -158,17 +158,17 @@ function cell(text: string, at: number): Stated | undefined {
   return value === -1 ? undefined : bare(text, value, isSettingPair(text, at, open) ? "line" : "told");
 }
 
-/** Settings that have nothing but a blank before their value. */
+/** Settings that have nothing but a space before their value. */
 const DIRECTIVES = wordSet("requirepass masterauth bindpw rootpw");
 
 /** A line's first word and its only other one. */
 function directive(text: string, { from, to, at }: Name): Stated | undefined {
-  const value = blanksEnd(text, to);
+  const value = spacesEnd(text, to);
   if (at !== to || value === to) return undefined;
   if (isA(text, value, DIGIT) && isA(text, value + 1, BLANK))
-    return beginsSetting(text, from) ? bare(text, blanksEnd(text, value + 1), "told") : undefined;
+    return beginsSetting(text, from) ? bare(text, spacesEnd(text, value + 1), "told") : undefined;
   const stated = bare(text, value, DIRECTIVES.has(text.slice(from, to).toLowerCase()) ? "line" : "told");
-  const next = stated?.end === undefined ? -1 : blanksEnd(text, stated.end);
+  const next = stated?.end === undefined ? -1 : spacesEnd(text, stated.end);
   const isLast = next !== -1 && (next >= text.length || isA(text, next, LINE_END));
   return isLast && beginsSetting(text, from) ? stated : undefined;
 }
@@ -177,7 +177,7 @@ function directive(text: string, { from, to, at }: Name): Stated | undefined {
 const DEVICE = /(?:^|[\r\n]) {0,4}(?:enable|username [^\s]{1,32}(?: privilege \d{1,2})?)$/;
 const DEVICE_CHARS_MAX = 64;
 
-/** Whether nothing but dashes stands before in the line, or what names a device's setting. */
+/** Returns whether nothing but dashes stands before in the line, or what names a device's setting. */
 function beginsSetting(text: string, from: number): boolean {
   const line = runStart(text, from, BLANK | DASH, from - USER_CHARS_MAX);
   if (line <= 0 || isA(text, line - 1, LINE_END)) return true;
@@ -189,35 +189,35 @@ const TYPES = wordSet("string *string []byte String str text std::string varchar
 /** The longest of them, and one more. */
 const NAMED_TYPE_CHARS_MAX = 12;
 
-/** Where the quotation mark of a declaration's value stands: behind `: string = `, ` string = ` or ` As String = `; -1 when none does. */
+/** Where the quote of a declaration's value stands: after `: string = `, ` string = ` or ` As String = `; -1 when none does. */
 export function declaredValue(text: string, from: number, behind: ":" | "blank"): number {
   const hasColon = behind === ":";
-  const word = blanksEnd(text, from);
+  const word = spacesEnd(text, from);
   if (!hasColon && word === from) return -1;
   const type = !hasColon && text.startsWith("As ", word) ? word + 3 : word;
   let end = type;
   const limit = type + (hasColon ? TYPE_CHARS_MAX : NAMED_TYPE_CHARS_MAX);
   while (end < limit && !isA(text, end, BLANK | LINE_END | QUOTE) && !isOneOf(text, end, "=")) end += 1;
   if (end === type || (!hasColon && !TYPES.has(text.slice(type, end)))) return -1;
-  const sign = blanksEnd(text, end);
+  const sign = spacesEnd(text, end);
   if (!isOneOf(text, sign, "=") || "=>".includes(text[sign + 1] ?? "=")) return -1;
-  const quote = blanksEnd(text, sign + 1);
+  const quote = spacesEnd(text, sign + 1);
   return isA(text, quote, QUOTE) ? quote : -1;
 }
 
-/** Behind a YAML tag (`!!str `, `!Ref `) or anchor (`&name `) and its blank. */
-export function behindTag(text: string, at: number): number {
+/** After a YAML tag (`!!str `, `!Ref `) or anchor (`&name `) and its blank. */
+export function afterTag(text: string, at: number): number {
   if (!isOneOf(text, at, "!&")) return at;
   const tag = runEnd(text, isOneOf(text, at + 1, "!") ? at + 2 : at + 1, WORD, at + GAP_CHARS_MAX);
-  const value = blanksEnd(text, tag);
+  const value = spacesEnd(text, tag);
   return value > tag ? value : at;
 }
 
-/** Behind what may close a name: `env["NAME"]`, `env[NAME] =`, `env[:name] =`, `name[32]`. */
-export function behindIndex(text: string, { from, to, at }: Name): number {
+/** After what may close a name: `env["NAME"]`, `env[NAME] =`, `env[:name] =`, `name[32]`. */
+export function afterIndex(text: string, { from, to, at }: Name): number {
   if (at > to) return isOneOf(text, at, "]") ? at + 1 : at;
   if (isOneOf(text, to, "]")) {
-    const sign = blanksEnd(text, to + 1);
+    const sign = spacesEnd(text, to + 1);
     const opening = isOneOf(text, from - 1, ":") ? from - 2 : from - 1;
     return isOneOf(text, opening, "[") && (isOneOf(text, sign, "=") || compoundEnd(text, sign) !== -1) ? to + 1 : at;
   }
@@ -232,19 +232,19 @@ const VERBS = [
   ...["is", "was", "will be", "set to", "changed to", "reset to", "is now", "-", "–", "—", "→", "->"],
   ...["ist", "lautet", "est", "es", "é", "è"],
 ];
-/** Behind a word of a script without blanks. */
+/** After a word of a script without spaces. */
 export const JOINED_VERBS = "是为為は는은";
 const VERBS_FIRST = `h${VERBS.map((verb) => verb.charAt(0)).join("")}`;
 /** `was changed to`, `has been set to` */
 const PASSIVE = /^(?:was|has been|is now) (?:set|reset|changed) to/;
 const PASSIVE_CHARS_MAX = 32;
-/** Behind a value in a sentence that goes on; behind others the value is one of its words. */
+/** After a value in a sentence that goes on; after others the value is one of its words. */
 const CONJUNCTIONS = wordSet("and but for on in so please thanks with or");
 
 /** `The password is hunter2.`, `Password for ann: hunter2` */
 export function told(text: string, { to, at }: Name): Stated | undefined {
-  const word = blanksEnd(text, to);
-  if (at === to && isOneOf(text, to, JOINED_VERBS)) return bare(text, blanksEnd(text, to + 1), "told");
+  const word = spacesEnd(text, to);
+  if (at === to && isOneOf(text, to, JOINED_VERBS)) return bare(text, spacesEnd(text, to + 1), "told");
   if (at !== to || word === to) return undefined;
   const owner = isOneOf(text, word, OWNER_FIRST)
     ? OWNER.exec(text.slice(word, word + OWNER_CHARS_MAX))?.[0]
@@ -257,7 +257,7 @@ export function told(text: string, { to, at }: Name): Stated | undefined {
   return owner === undefined ? lastOfClause(text, value) : (lastOfLine(text, value) ?? lastOfClause(text, value));
 }
 
-/** A word without blanks with which the line ends: commas and the like belong to it. */
+/** A word without spaces with which the line ends: commas and the like belong to it. */
 function lastOfLine(text: string, at: number): Stated | undefined {
   const end = endBefore(text, at, BLANK | LINE_END | QUOTE, at + VALUE_CHARS_MAX);
   return end > at && (end >= text.length || isA(text, end, LINE_END)) ? { start: at, end, style: "told" } : undefined;
@@ -285,7 +285,7 @@ const OWNER_CHARS_MAX = 192;
 const OWNER_FIRST = "fFiIwWhH";
 
 function endsClause(text: string, end: number): boolean {
-  const next = blanksEnd(text, end);
+  const next = spacesEnd(text, end);
   if (next === end || next >= text.length || !isA(text, next, LETTER)) return true;
   return CONJUNCTIONS.has(text.slice(next, runEnd(text, next, LETTER, next + GAP_CHARS_MAX)).toLowerCase());
 }
@@ -298,7 +298,7 @@ const LOGIN_KEYWORDS = wordSet("login account port user");
 const PASSWORD_KEYWORDS = wordSet("password passwd");
 
 /** `machine h login b password X`, in one line or in several. */
-export function behindAccount(text: string, { from, to, at }: Name): Stated | undefined {
+export function afterAccount(text: string, { from, to, at }: Name): Stated | undefined {
   const value = runEnd(text, to, BLANK | LINE_END, to + GAP_CHARS_MAX);
   if (at !== to || value === to) return undefined;
   const style = loginStyle(text, from, to);
@@ -335,7 +335,7 @@ const WITH = /\b(?:with|using) (?:the |a )?$/i;
 
 function wordBefore(text: string, at: number): Stretch {
   const end = runStart(text, at, BLANK | LINE_END, at - GAP_CHARS_MAX);
-  return { start: startBehind(text, end, BLANK | LINE_END, end - LOGIN_WORD_CHARS_MAX), end };
+  return { start: startAfter(text, end, BLANK | LINE_END, end - LOGIN_WORD_CHARS_MAX), end };
 }
 
 function isWord(text: string, { start, end }: Stretch, word: string): boolean {

@@ -13,7 +13,7 @@ import {
 } from "../views/characters.ts";
 import { isReference } from "./value-shapes.ts";
 
-/** Before a quotation mark, to tell whether it opens or closes. UTF-16 units. */
+/** Before a quote, to tell whether it opens or closes. UTF-16 units. */
 const LINE_CHARS_MAX = 128;
 const GAP_CHARS_MAX = 8;
 
@@ -23,7 +23,7 @@ const BACKSLASH = 0x5c;
 const SIGNS_BEHIND_STRINGS = ")]},;.:+?&|*/%=!<>";
 
 /**
- * Whether the quotation mark at `quote` closes a program's string that holds the name at `from`, so that what follows is no
+ * Whether the quote at `quote` closes a program's string that holds the name at `from`, so that what follows is no
  * value: `"TOKEN=");`, `"password: " + x`. A mark that may be either opens.
  */
 export function endsString(text: string, quote: number, from: number): boolean {
@@ -33,7 +33,7 @@ export function endsString(text: string, quote: number, from: number): boolean {
   return (isA(text, next, LINE_END) || isOneOf(text, next, SIGNS_BEHIND_STRINGS)) && isOddOnLine(text, quote);
 }
 
-/** Whether the line holds an odd number of such marks before this one. False of a line that is too long to tell. */
+/** Returns whether the line holds an odd number of such marks before this one. False of a line that is too long to tell. */
 function isOddOnLine(text: string, quote: number): boolean {
   const mark = text.charCodeAt(quote);
   const limit = Math.max(-1, quote - LINE_CHARS_MAX);
@@ -46,14 +46,14 @@ function isOddOnLine(text: string, quote: number): boolean {
   return limit === -1 && isOdd;
 }
 
-/** Behind the letter that says what sort of string follows: `N'…'`, `b"…"`. */
-export function behindPrefix(text: string, at: number): number {
+/** After the letter that says what sort of string follows: `N'…'`, `b"…"`. */
+export function afterPrefix(text: string, at: number): number {
   return isOneOf(text, at, "NEbBrRuU") && isA(text, at + 1, QUOTE) ? at + 1 : at;
 }
 
 const TAG_CHARS_MAX = 64;
 
-/** Behind the tag that begins at `at`; -1 when none does. */
+/** After the tag that begins at `at`; -1 when none does. */
 export function tagEnd(text: string, at: number): number {
   if (!isOneOf(text, at, "<")) return -1;
   let end = at + 1;
@@ -91,7 +91,7 @@ const COMPOUND_FIRST = "?+|&.!:/<";
 const COMPOUND = /^(?:[?+|&.!]{1,2}==?|\/\/=|::?:=|<<?-)(?![=>-])/;
 const COMPOUND_CHARS_MAX = 5;
 
-/** Behind an operator such as `?=`, `||=`, `::=` or `<-` at `at`; -1 when none stands there. */
+/** After an operator such as `?=`, `||=`, `::=` or `<-` at `at`; -1 when none stands there. */
 export function compoundEnd(text: string, at: number): number {
   if (!isOneOf(text, at, COMPOUND_FIRST)) return -1;
   const operator = COMPOUND.exec(text.slice(at, at + COMPOUND_CHARS_MAX));

@@ -1,7 +1,7 @@
 import {
+  afterLineEnd,
+  afterQuote,
   BLANK,
-  behindLineEnd,
-  behindQuote,
   classesIn,
   DASH,
   DIGIT,
@@ -29,7 +29,7 @@ const VALUE_CHARS_MAX = 128;
 /** A value that stands beside its name without `=` or `:` between them. */
 export interface Stated {
   readonly start: number;
-  /** Of a quoted value undefined: its quotation mark ends it. */
+  /** Of a quoted value undefined: its quote ends it. */
   readonly end?: number;
   readonly style: ValueStyle;
 }
@@ -37,7 +37,7 @@ export interface Stated {
 export interface Name {
   readonly from: number;
   readonly to: number;
-  /** Behind its quotation mark, when it has one. */
+  /** After its quote, when it has one. */
   readonly at: number;
 }
 
@@ -49,7 +49,7 @@ export function bare(text: string, start: number, style: ValueStyle): Stated | u
   return last > start ? { start, end: last, style } : undefined;
 }
 
-export function blanksEnd(text: string, at: number): number {
+export function spacesEnd(text: string, at: number): number {
   return runEnd(text, at, BLANK, at + WORD_GAP_CHARS_MAX);
 }
 
@@ -75,7 +75,7 @@ export function memberValue(text: string, at: number): Inside | undefined {
   for (let from = at + 1; from < limit && !isOneOf(text, from, "{}"); from += 1) {
     const member = MEMBERS.find((word) => text.startsWith(word, from) && !isA(text, from - 1, WORD));
     if (member === undefined) continue;
-    const sign = runEnd(text, behindQuote(text, from + member.length), BLANK, limit);
+    const sign = runEnd(text, afterQuote(text, from + member.length), BLANK, limit);
     if (!isOneOf(text, sign, ":=")) continue;
     return elementAt(text, runEnd(text, sign + 1, BLANK, limit));
   }
@@ -93,7 +93,7 @@ export function bracketList(text: string, at: number): Inside | undefined {
     const element = elementAt(text, next, LIST_WORD_ENDS);
     if (element === undefined || !isWord(text, element) || isNested(text, element)) return undefined;
     first ??= element.isQuoted ? element : { ...element, isWordOfText: true };
-    const sign = runEnd(text, behindQuote(text, element.end), BLANK | LINE_END, element.end + GAP_CHARS_MAX);
+    const sign = runEnd(text, afterQuote(text, element.end), BLANK | LINE_END, element.end + GAP_CHARS_MAX);
     const after = isOneOf(text, sign, ",") ? runEnd(text, sign + 1, BLANK | LINE_END, sign + GAP_CHARS_MAX) : sign;
     if (isOneOf(text, after, "]")) return { ...first, listEnd: element.end };
     if (after === sign) return undefined;
@@ -114,7 +114,7 @@ function isNested(text: string, { end, isQuoted }: Inside): boolean {
 export function linesBelow(text: string, at: number, from: number): Inside | undefined {
   if (!isA(text, at, LINE_END)) return undefined;
   const before = runStart(text, from, BLANK | QUOTE, from - NAME_CHARS_MAX);
-  const next = behindLineEnd(text, at);
+  const next = afterLineEnd(text, at);
   const line = isDiffSign(text, before - 1) && text[next] === text[before - 1] ? next + 1 : next;
   const start = runEnd(text, line, BLANK, line + GAP_CHARS_MAX);
   if (start - line < from - before) return undefined;
@@ -148,9 +148,9 @@ function dashedList(text: string, line: number, dash: number): Inside | undefine
     if (element === undefined || !isWord(text, element)) break;
     first ??= element;
     last = element;
-    from = runEnd(text, behindQuote(text, element.end), BLANK, element.end + GAP_CHARS_MAX);
+    from = runEnd(text, afterQuote(text, element.end), BLANK, element.end + GAP_CHARS_MAX);
     if (!isA(text, from, LINE_END)) break;
-    from = behindLineEnd(text, from);
+    from = afterLineEnd(text, from);
   }
   return first === undefined || last === undefined ? undefined : { ...first, listEnd: last.end };
 }
@@ -174,7 +174,7 @@ function argumentBelow(text: string, from: number, at: number): Inside | undefin
   const dash = runStart(text, name, BLANK, name - GAP_CHARS_MAX);
   if (!isA(text, lineEnd, LINE_END) || dash === name || !isOneOf(text, dash - 1, "-")) return undefined;
   const line = runStart(text, dash - 1, BLANK, dash - NAME_CHARS_MAX);
-  const next = behindLineEnd(text, lineEnd);
+  const next = afterLineEnd(text, lineEnd);
   const mark = text.slice(isDiffSign(text, line - 1) ? line - 1 : line, name);
   if (!text.startsWith(mark, next)) return undefined;
   const element = elementAt(text, next + mark.length);
@@ -198,7 +198,7 @@ function isWord(text: string, { start, end }: Inside): boolean {
 
 /** A quoted text, or a word up to where a line's, a list's or an object's part ends, or one of these marks stands. */
 function elementAt(text: string, at: number, marks = "]}"): Inside | undefined {
-  const start = behindQuote(text, at);
+  const start = afterQuote(text, at);
   const isQuoted = start > at;
   const quote = text.charCodeAt(start - 1);
   const limit = Math.min(text.length, start + LIST_CHARS_MAX);
@@ -220,7 +220,7 @@ function isBareEnd(text: string, at: number, marks: string): boolean {
 /** UTF-16 units. */
 const BLOCK_CHARS_MAX = 32_768;
 
-/** YAML's `name: |`: the lines below that stand farther in than the name. */
+/** YAML's `name: |`: the lines below that stand indented more than the name. */
 export function blockLines(text: string, from: number, at: number): Stretch | undefined {
   if (!isOneOf(text, at, "|>")) return undefined;
   const mark = runEnd(text, at + 1, DIGIT | DASH | PLUS_SLASH, at + 3);
@@ -237,9 +237,9 @@ export function blockLines(text: string, from: number, at: number): Stretch | un
   return { start, end };
 }
 
-/** Where the line behind the line end at `at` begins; -1 when there is none. */
+/** Where the line after the line end at `at` begins; -1 when there is none. */
 function nextLine(text: string, at: number): number {
-  const next = behindLineEnd(text, at);
+  const next = afterLineEnd(text, at);
   return next > at && next < text.length ? next : -1;
 }
 
@@ -293,7 +293,7 @@ function attributeStyle(text: string, from: number): Stated["style"] | undefined
   return element === "string" ? "loose" : undefined;
 }
 
-/** Behind the tag in which `at` stands; -1 when it has its value in itself, or no end. */
+/** After the tag in which `at` stands; -1 when it has its value in itself, or no end. */
 function openEnd(text: string, at: number): number {
   let end = at;
   while (end < at + TAG_CHARS_MAX && end < text.length && !isOneOf(text, end, "<>")) end += 1;
@@ -305,7 +305,7 @@ const VALUE_ATTRIBUTE = /\bvalue=/;
 const CDATA = "<![CDATA[";
 const VALUE_TAG = /^\s{0,32}<value>/i;
 
-/** Behind what may open before the text: `<![CDATA[`, `<value>`. */
+/** After what may open before the text: `<![CDATA[`, `<value>`. */
 function textStart(text: string, at: number): number {
   const tag = VALUE_TAG.exec(text.slice(at, at + TAG_CHARS_MAX))?.[0].length ?? 0;
   const start = at + tag;

@@ -13,7 +13,7 @@ import {
   runEnd,
   runStart,
   type Stretch,
-  startBehind,
+  startAfter,
   wordSet,
 } from "../views/characters.ts";
 import { type SecretKind, secretKind } from "./names.ts";
@@ -59,7 +59,7 @@ interface Table {
   readonly columns: readonly Column[];
   readonly names: readonly string[];
   readonly divider: Divider;
-  /** Whether any word is a password there, or only what looks like one. */
+  /** Returns whether any word is a password there, or only what looks like one. */
   readonly isOfAccounts: boolean;
 }
 
@@ -135,14 +135,14 @@ export class TableReader {
   #lineOf(at: number): Stretch {
     if (at >= this.#line.start && at <= this.#line.end) return { start: -1, end: this.#line.end };
     const limit = Math.max(this.#done, at - ROW_CHARS_MAX);
-    const start = startBehind(this.#text, at, LINE_END, limit);
+    const start = startAfter(this.#text, at, LINE_END, limit);
     const written = this.#text.slice(start, at).lastIndexOf("\\n");
     const begins = start === 0 || isA(this.#text, start - 1, LINE_END);
     const end = rowEnd(this.#text, at);
     this.#work.spend(end - start);
     this.#line = { start, end };
     if (written !== -1) return { start: start + written + 2, end };
-    if (begins) return { start: behindOpening(this.#text, this.#line, at), end };
+    if (begins) return { start: afterOpening(this.#text, this.#line, at), end };
     return { start: start === limit && this.#done === limit ? nextRow(this.#text, start) : -1, end };
   }
 }
@@ -150,8 +150,8 @@ export class TableReader {
 /** Returns the reader of a text's tables. */
 export const tables = ({ text, work }: Reading): TableReader => new TableReader(text, work);
 
-/** Of a text that stands written out in another one, behind its quotation mark. */
-function behindOpening(text: string, { start, end }: Stretch, at: number): number {
+/** Of a text that stands written out in another one, after its quote. */
+function afterOpening(text: string, { start, end }: Stretch, at: number): number {
   if (!isOneOf(text, end, "\\")) return start;
   const before = text.slice(start, at);
   const opening = /^.*[:=(] ?"(?!,)/s.exec(before)?.[0] ?? "";
@@ -166,7 +166,7 @@ function isRule(text: string, { start, end }: Stretch, divider: Divider): boolea
   );
 }
 
-/** What stands behind the name, or before it when it is the line's last. */
+/** The text after the name, or before it when it is the line's last. */
 function dividerAt(text: string, from: number, to: number): Divider | undefined {
   let after = to;
   while (after < to + 2 && (isA(text, after, QUOTE) || isOneOf(text, after, "\\")) && !isOneOf(text, after + 1, "nr"))
@@ -243,12 +243,12 @@ function isSecretCell(value: string, kind: SecretKind, { isOfAccounts }: Table):
 /** A mark or a number of so many is no password. */
 const HAS_LETTERS = /[A-Za-z]|\d{4}/;
 
-/** What divides a line into cells: a character, or two blanks and more. */
+/** What divides a line into cells: a character, or two spaces and more. */
 export type Divider = "|" | "\t" | "," | ";" | "  ";
 
 export const CELLS_MAX = 64;
 
-/** The cells of a line, without blanks and quotation marks around them; empty when there are too many. */
+/** The cells of a line, without spaces and quotes around them; empty when there are too many. */
 export function cellsOf(text: string, line: Stretch, divider: Divider): readonly Stretch[] {
   const cells: Stretch[] = [];
   let from = line.start;
@@ -264,13 +264,13 @@ export function cellsOf(text: string, line: Stretch, divider: Divider): readonly
 }
 
 function cellEnd(text: string, { start, end }: Stretch, divider: Divider): number {
-  const from = divider === "  " || divider === "|" ? start : behindQuoted(text, { start, end });
+  const from = divider === "  " || divider === "|" ? start : afterQuoted(text, { start, end });
   const at = text.slice(from, end).indexOf(divider);
   return at === -1 ? end : from + at;
 }
 
-/** In quotation marks the divider counts for nothing. */
-function behindQuoted(text: string, { start, end }: Stretch): number {
+/** In quotes the divider counts for nothing. */
+function afterQuoted(text: string, { start, end }: Stretch): number {
   const mark = isOneOf(text, start, "\\") ? '\\"' : '"';
   if (!text.startsWith(mark, start)) return start;
   const line = text.slice(start, end);
@@ -296,7 +296,7 @@ function bared(text: string, { start, end }: Stretch): Stretch {
   return { start: from, end: to };
 }
 
-/** `| a | b |` has no cells before its first and behind its last mark. */
+/** `| a | b |` has no cells before its first and after its last mark. */
 function withoutEdges(cells: readonly Stretch[]): readonly Stretch[] {
   const isEmpty = (cell: Stretch | undefined) => cell !== undefined && cell.start >= cell.end;
   return cells.slice(Number(isEmpty(cells[0])), isEmpty(cells.at(-1)) ? -1 : undefined);

@@ -1,6 +1,6 @@
 import {
+  afterQuote,
   BLANK,
-  behindQuote,
   classesIn,
   DASH,
   DIGIT,
@@ -18,8 +18,8 @@ import {
   words,
 } from "../views/characters.ts";
 import { secretKind } from "./names.ts";
-import { behindIndex, behindTag, declaredValue, JOINED_VERBS, statedValue } from "./stated-value.ts";
-import { behindPrefix, compoundEnd, endsString, tagEnd } from "./strings.ts";
+import { afterIndex, afterTag, declaredValue, JOINED_VERBS, statedValue } from "./stated-value.ts";
+import { afterPrefix, compoundEnd, endsString, tagEnd } from "./strings.ts";
 import {
   bare,
   blockLines,
@@ -50,12 +50,12 @@ const BACKSLASH = 0x5c;
 const SQUARE = 0x5d;
 const CURLY = 0x7d;
 
-/** A value without quotation marks ends here, or at a bracket that closes when nothing but ends follows; */
+/** A value without quotes ends here, or at a bracket that closes when nothing but ends follows; */
 const BARE_ENDS = BLANK | LINE_END | QUOTE | STOP;
 /** one of the environment ends here. */
 const ASSIGNED_ENDS = BLANK | LINE_END | QUOTE;
 
-/** What stands behind a name. */
+/** The text after a name. */
 export interface Value {
   readonly start: number;
   /** Of the part to be judged: a longer value goes on. */
@@ -69,23 +69,23 @@ export interface Value {
   readonly listEnd?: number;
 }
 
-/** What may follow a name that has a value, apart from blanks, line ends, quotation marks, `=` and what ends values. */
+/** What may follow a name that has a value, apart from spaces, line ends, quotes, `=` and what ends values. */
 const FOLLOWERS = `:*?\\()[]{}${JOINED_VERBS}`;
 
 /** Where the value of the name between `from` and `to` stands, if there is one. */
 export function valueAfter(text: string, from: number, to: number): Value | undefined {
   if (to < text.length && !mayFollow(text, to)) return undefined;
-  const afterQuote = behindQuote(text, to);
-  const argument = nextArgument(text, { from, at: afterQuote });
+  const at = afterQuote(text, to);
+  const argument = nextArgument(text, { from, at });
   if (argument !== undefined) return valueInside(text, argument);
-  const name = { from, to, at: afterQuote };
+  const name = { from, to, at };
   const element = elementText(text, name);
   if (element !== undefined) return statedAs(text, element);
-  const behind = behindIndex(text, name);
+  const behind = afterIndex(text, name);
   const separator = separatorAfter(text, from, { name: to, at: behind });
   if (separator === undefined) return valueWithoutSign(text, name);
-  const isQuoted = behindQuote(text, separator.end) > separator.end;
-  return isQuoted ? quotedBehind(text, name, separator) : unquotedBehind(text, name, separator);
+  const isQuoted = afterQuote(text, separator.end) > separator.end;
+  return isQuoted ? quotedAfter(text, name, separator) : unquotedAfter(text, name, separator);
 }
 
 function mayFollow(text: string, to: number): boolean {
@@ -96,7 +96,7 @@ function mayFollow(text: string, to: number): boolean {
   );
 }
 
-function unquotedBehind(text: string, name: Name, separator: Separator): Value | undefined {
+function unquotedAfter(text: string, name: Name, separator: Separator): Value | undefined {
   const { end, sign } = separator;
   if (sign === "==" || (sign === ">" && isOneOf(text, name.from - 2, ":"))) return undefined;
   if (sign === "!=") return wordOrVariable(text, end);
@@ -105,7 +105,7 @@ function unquotedBehind(text: string, name: Name, separator: Separator): Value |
   if (document !== undefined) return document;
   const inside = insideValue(text, end, name.from);
   if (inside !== undefined) return inside;
-  return sign === ":" ? valueBehindColon(text, name, separator) : bareValue(text, name, separator);
+  return sign === ":" ? valueAfterColon(text, name, separator) : bareValue(text, name, separator);
 }
 
 /** `${NAME:?must be set}`, `${NAME:+set}` */
@@ -135,11 +135,11 @@ function wordOrVariable(text: string, at: number): Value | undefined {
 }
 
 /** `name: string = "…"`, `name: !!str "…"`, `name: |` and lines below, `name: value`. */
-function valueBehindColon(text: string, name: Name, separator: Separator): Value | undefined {
+function valueAfterColon(text: string, name: Name, separator: Separator): Value | undefined {
   const declared = declaredValue(text, separator.end, ":");
   if (declared !== -1) return quotedValue(text, declared + 1, "quoted");
-  const end = behindTag(text, separator.end);
-  const quote = end > separator.end ? behindQuote(text, end) : end;
+  const end = afterTag(text, separator.end);
+  const quote = end > separator.end ? afterQuote(text, end) : end;
   if (quote > end) return quotedValue(text, quote, "quoted");
   const lines = blockLines(text, name.from, end);
   if (lines !== undefined) return { ...lines, style: "line", quote: "\n", inQuery: false };
@@ -150,8 +150,8 @@ function valueBehindColon(text: string, name: Name, separator: Separator): Value
 const PASSWORD = /pass|pwd|psk/i;
 
 /** Shells run what stands in backticks; sentences put names of things there. */
-function quotedBehind(text: string, { from, to, at }: Name, { end, sign, spaced }: Separator): Value | undefined {
-  const opening = behindQuote(text, end);
+function quotedAfter(text: string, { from, to, at }: Name, { end, sign, spaced }: Separator): Value | undefined {
+  const opening = afterQuote(text, end);
   const threefold = threefoldValue(text, opening);
   if (threefold !== undefined) return threefold;
   if (at === to && endsString(text, opening - 1, from)) return undefined;
@@ -353,10 +353,10 @@ export class WholeEnds {
   }
 }
 
-/** Backslashes before the quotation mark belong to it. */
+/** Backslashes before the quote belong to it. */
 const TRAILING_CHARS_MAX = 16;
 
-/** Where a quoted value ends: at its quotation mark or with its line. */
+/** Where a quoted value ends: at its quote or with its line. */
 function quoteEnd(text: string, from: number, { quote, isEscaped }: { quote: string; isEscaped: boolean }): number {
   let at = from;
   while (at < text.length && !isA(text, at, LINE_END)) {
@@ -388,7 +388,7 @@ function bareEnd(text: string, start: number, { style, inQuery, limit }: Barenes
   return at;
 }
 
-/** The next parameter of an address, an escaped line end or quotation mark, a bracket that closes at the value's end. */
+/** The next parameter of an address, an escaped line end or quote, a bracket that closes at the value's end. */
 function isMark(text: string, at: number, inQuery: boolean): boolean {
   switch (text.charCodeAt(at)) {
     case AMPERSAND:
@@ -408,9 +408,9 @@ function isMark(text: string, at: number, inQuery: boolean): boolean {
 /** Between a name and its value, and between a name and `value:` on the next line. UTF-16 units. */
 
 export interface Separator {
-  /** Where the value or its quotation mark stands. */
+  /** Where the value or its quote stands. */
   readonly end: number;
-  /** `!=` stands for all behind which a variable is as likely as a value. */
+  /** `!=` stands for all after which a variable is as likely as a value. */
   readonly sign: string;
   readonly spaced: boolean;
 }
@@ -420,7 +420,7 @@ export function separatorAfter(
   from: number,
   { name, at }: { name: number; at: number },
 ): Separator | undefined {
-  const sign = behindRemark(text, runEnd(text, behindStars(text, at), BLANK, at + GAP_CHARS_MAX));
+  const sign = afterRemark(text, runEnd(text, afterStars(text, at), BLANK, at + GAP_CHARS_MAX));
   const character = text[sign] ?? "";
   const compound = compoundEnd(text, sign);
   if (compound !== -1) return compoundSigned(text, { from, name, at, sign, end: compound });
@@ -440,8 +440,8 @@ const VALUE_TAG = "<Value>";
 
 const REMARK = /^\(([a-z-]{1,16})\)(?= ?:)/i;
 
-/** `Password (temporary): …`: behind the bracket, unless it says of what type it is. */
-function behindRemark(text: string, at: number): number {
+/** `Password (temporary): …`: after the bracket, unless it says of what type it is. */
+function afterRemark(text: string, at: number): number {
   const remark = isOneOf(text, at, "(") ? REMARK.exec(text.slice(at, at + 20)) : null;
   if (remark === null || PLACEHOLDERS.has((remark[1] ?? "").toLowerCase())) return at;
   return runEnd(text, at + remark[0].length, BLANK, at + GAP_CHARS_MAX);
@@ -452,8 +452,8 @@ function isVerb(text: string, from: number, to: number): boolean {
   return to - from === 4 && text.slice(from, to).toLowerCase() === "pass";
 }
 
-/** `**Password:** …`, `*password*: …`: two stars at most, and what stands behind them. */
-function behindStars(text: string, at: number): number {
+/** `**Password:** …`, `*password*: …`: two stars at most, and what stands after them. */
+function afterStars(text: string, at: number): number {
   let end = at;
   while (isOneOf(text, end, "*") && end < at + 2) end += 1;
   return isA(text, end, BLANK) || isOneOf(text, end, ":") ? end : at;
@@ -471,25 +471,25 @@ function compoundSigned(text: string, { from, name, at, sign, end }: Compound): 
   const value = runEnd(text, end, BLANK, end + GAP_CHARS_MAX);
   const isOfProgram = (classesIn(text, from, name) & LOWER) !== 0;
   const isDoubtful = isOneOf(text, sign, isOfProgram ? "!<+.&|" : "!<");
-  return { end: behindPrefix(text, value), sign: isDoubtful ? "!=" : "=", spaced: value > end || sign > at };
+  return { end: afterPrefix(text, value), sign: isDoubtful ? "!=" : "=", spaced: value > end || sign > at };
 }
 
-/** `=`, `:`, `:=`, `==`, `=>`, with blanks. */
+/** `=`, `:`, `:=`, `==`, `=>`, with spaces. */
 function signed(text: string, at: number, from: number): Separator | undefined {
   // LDIF writes two colons before base64.
   let end = at === from && isOneOf(text, at + 1, ":") && isA(text, at + 2, BLANK) ? at + 2 : at + 1;
   while (end < at + 3 && isOneOf(text, end, "=>")) end += 1;
   if (text.startsWith("://", at) || (end === at + 1 && text.startsWith("::", at))) return undefined;
-  const value = runEnd(text, isOneOf(text, end, "*") ? behindStars(text, end) : end, BLANK, end + GAP_CHARS_MAX);
-  if (text.startsWith("</", value)) return { end: behindTags(text, value), sign: ":", spaced: true };
+  const value = runEnd(text, isOneOf(text, end, "*") ? afterStars(text, end) : end, BLANK, end + GAP_CHARS_MAX);
+  if (text.startsWith("</", value)) return { end: afterTags(text, value), sign: ":", spaced: true };
   const sign = text.startsWith("==", at) ? "==" : (text[at] ?? "");
-  return { end: behindPrefix(text, behindDump(text, value)), sign, spaced: value > end || at > from };
+  return { end: afterPrefix(text, afterDump(text, value)), sign, spaced: value > end || at > from };
 }
 
 const DUMPED = /^\s{0,32}string\(\d{1,5}\) (?=")/;
 
 /** PHP's `["password"]=>`, and `string(9) "…"` below. */
-function behindDump(text: string, at: number): number {
+function afterDump(text: string, at: number): number {
   if (!text.startsWith("=>", at - 2)) return at;
   return at + (DUMPED.exec(text.slice(at, at + GAP_CHARS_MAX))?.[0].length ?? 0);
 }
@@ -510,19 +510,19 @@ function valueLine(text: string, at: number): Separator | undefined {
   if (gap === at) return undefined;
   // A plan's or a diff's sign may stand first in a line.
   const next = isOneOf(text, gap, "+-~") ? runEnd(text, gap + 1, BLANK, gap + GAP_CHARS_MAX) : gap;
-  const word = behindQuote(text, next);
+  const word = afterQuote(text, next);
   const key = isOneOf(text, word, "vVP")
     ? VALUE_KEY.exec(text.slice(word, word + VALUE_KEY_CHARS_MAX))?.[0]
     : undefined;
   if (key === undefined) return undefined;
-  const sign = runEnd(text, behindQuote(text, word + key.length), BLANK, word + GAP_CHARS_MAX);
+  const sign = runEnd(text, afterQuote(text, word + key.length), BLANK, word + GAP_CHARS_MAX);
   return isOneOf(text, sign, ":=")
     ? { end: runEnd(text, sign + 1, BLANK, sign + GAP_CHARS_MAX), sign: "", spaced: true }
     : undefined;
 }
 
 /** `<b>Password:</b> …`, `<dt>Password:</dt><dd>…`: the tag that closes, and one that opens. */
-function behindTags(text: string, at: number): number {
+function afterTags(text: string, at: number): number {
   const close = tagEnd(text, at);
   if (close === -1) return at;
   const next = runEnd(text, close, BLANK | LINE_END, close + GAP_CHARS_MAX);

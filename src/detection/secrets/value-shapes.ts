@@ -238,7 +238,7 @@ const NUMBERED_TYPE = new RegExp(
   `^(?:[a-z]\\w{0,24}\\.)?(?:[A-Z][a-z]{1,15}){0,3}(?:${TERMS})(?:[A-Z][a-z]{1,16}){0,4}$`,
 );
 
-/** `JsonWebToken2`: words that begin with a capital, and a small number behind them. */
+/** `JsonWebToken2`: words that begin with a capital, and a small number after them. */
 export function isNumberedName(value: string): boolean {
   return isA(value, 0, UPPER) && NUMBERED_NAME.test(value);
 }
@@ -360,7 +360,7 @@ function isBlanked(value: string): boolean {
 /** `sk-xxxx`, `ghp_abc_XXXX`, `xxx/yy`. */
 const BLANKED = /^[a-zA-Z]{1,12}[-_](?:[a-z]{1,12}[-_])?[xX]{4}[xX_-]*$|^[xX]{3,32}\/[a-z]{0,2}$/;
 
-/** `:****`, `"***"`: stars, and a sign before or behind them. */
+/** `:****`, `"***"`: stars, and a sign before or after them. */
 const STARS = /^[^\w\s*]?\*{3,64}[^\w\s*]?$/;
 
 const ELLIPSES = ["...", "…"];

@@ -66,7 +66,7 @@ const PROSE = wordSet(
   "key incorrect field for this when that with or",
 );
 
-/** Whether a value beside a name of this kind is a secret, as far as its look tells. Only its beginning is looked at. */
+/** Returns whether a value beside a name of this kind is a secret, as far as its look tells. Only its beginning is looked at. */
 export function isSecretValue(written: string, kind: SecretKind, style: ValueStyle): boolean {
   const value = IN_PROGRAMS.has(style) ? withoutClosers(written) : written;
   if (isBlank(value) || isReference(value, closingOf(style)) || isTemplate(value)) return false;
@@ -109,12 +109,12 @@ function withoutClosers(value: string): string {
   return isType && /^(?:[)\]}?!*&:]+$|[)\]}]+:|\[\]|\?=|\?\))/.test(rest) ? head : value;
 }
 
-/** Nothing but blanks and line ends: no secret, however it is called. */
+/** Nothing but spaces and line ends: no secret, however it is called. */
 function isBlank(value: string): boolean {
   return isOnly(value, BLANK | LINE_END);
 }
 
-/** A capital name with its value right behind, as in an environment: anything but a placeholder. */
+/** A capital name with its value right after, as in an environment: anything but a placeholder. */
 function isAssigned(value: string, kind: SecretKind): boolean {
   if (isPlaceholder(value) || isProse(value)) return false;
   return kind === "password" ? !isPlainPath(value) : !isSmallNumber(value);

@@ -134,7 +134,7 @@ export interface Stretch {
 }
 
 /** Where the run begins that ends before `to` and has no character of these classes: at `limit` at the earliest. */
-export function startBehind(text: string, to: number, classes: number, limit: number): number {
+export function startAfter(text: string, to: number, classes: number, limit: number): number {
   const start = Math.max(limit, 0);
   let at = to;
   while (at > start && (classOf(text.charCodeAt(at - 1)) & classes) === 0) at -= 1;
@@ -146,16 +146,16 @@ export function lineEnd(text: string, from: number, limit: number = text.length)
   return endBefore(text, from, LINE_END, limit);
 }
 
-/** Behind the line end at `at`; `at` itself when none stands there. */
-export function behindLineEnd(text: string, at: number): number {
+/** After the line end at `at`; `at` itself when none stands there. */
+export function afterLineEnd(text: string, at: number): number {
   if (text.startsWith("\r\n", at)) return at + 2;
   return isA(text, at, LINE_END) ? at + 1 : at;
 }
 
 const BACKSLASHES_MAX = 8;
 
-/** Behind the quotation mark at `at`, which may itself be escaped; `at` itself when none stands there. */
-export function behindQuote(text: string, at: number): number {
+/** After the quote at `at`, which may itself be escaped; `at` itself when none stands there. */
+export function afterQuote(text: string, at: number): number {
   let end = at;
   while (isOneOf(text, end, "\\") && end < at + BACKSLASHES_MAX) end += 1;
   return isA(text, end, QUOTE) ? end + 1 : at;
@@ -172,15 +172,15 @@ export function rowEnd(text: string, from: number, limit: number = from + ROW_CH
   return at;
 }
 
-/** Behind the line end at `at`; `at` itself when none stands there. */
+/** After the line end at `at`; `at` itself when none stands there. */
 export function nextRow(text: string, at: number): number {
-  const next = behindLineEnd(text, at);
+  const next = afterLineEnd(text, at);
   if (next > at) return next;
   if (text.startsWith("\\r\\n", at)) return at + 4;
   return isWrittenEnd(text, at) ? at + 2 : at;
 }
 
-/** A list of words without blanks, written as lines of them. */
+/** A list of words without spaces, written as lines of them. */
 export function words(...lines: readonly string[]): readonly string[] {
   return lines.flatMap((line) => line.split(" "));
 }
