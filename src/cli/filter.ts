@@ -4,10 +4,10 @@ import { Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { type ExplainedField, explainPolicy, type ValuePath } from "../core/policy/explain.ts";
 import { applyPolicy, type CompiledPolicy } from "../core/policy/output-policy.ts";
-import type { CompiledScan } from "../core/policy/scan-policy.ts";
 import type { Json, OutputPolicy } from "../core/types.ts";
+import type { Detector } from "../detection/sensitive.ts";
 import { fit } from "../pipeline/output-filter.ts";
-import { lookThrough, lookThroughFields } from "../pipeline/redactor.ts";
+import { lookThrough, lookThroughFields, type Search } from "../pipeline/redactor.ts";
 import { assemble } from "../runtime/composition/wiring.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { EXIT, print, StdoutError, table, wrongUsage } from "./output.ts";
@@ -60,7 +60,7 @@ export async function filter(name: string, { sample, json, ...options }: FilterO
   try {
     const found = parts.registry.list().find(({ tool }) => tool.name === name);
     if (found === undefined) return wrongUsage(`there is no tool ${printableCell(name)}; \`stc tools\` lists them`);
-    const answer = filterSample(found, readSample(sample));
+    const answer = filterSample(found, parts.detector, readSample(sample));
     if (json === true) print.json({ tool: name, ok: true, ...answer, uncovered: uncoveredIn(answer) });
     else show(answer);
   } catch (error) {
@@ -85,7 +85,11 @@ function readSample(file: string): unknown {
 }
 
 /** Runs the same steps as for every answer: plain JSON → the tool's size limit → output schema → output policy → redaction. */
-function filterSample({ tool, outputPolicy, scan }: RegisteredTool, sample: unknown): ShownAnswer {
+function filterSample(
+  { tool, outputPolicy, scan: level }: RegisteredTool,
+  detector: Detector,
+  sample: unknown,
+): ShownAnswer {
   const { outputBytesMax } = tool.limits;
   try {
     const { value, text } = canonical(sample, { ...ANSWER_LIMITS, bytesMax: SAMPLE_BYTES_MAX });
@@ -101,7 +105,10 @@ function filterSample({ tool, outputPolicy, scan }: RegisteredTool, sample: unkn
         issues.map(({ path, message }) => ({ path: shownPath(path), message })),
       );
     }
-    const answer = filterAnswer({ policy: tool.outputPolicy, compiled: outputPolicy, scan }, parsed.data as Json);
+    const answer = filterAnswer(
+      { policy: tool.outputPolicy, compiled: outputPolicy, scan: { level, detector } },
+      parsed.data as Json,
+    );
     const leftOut = leftOutBySchema(raw, parsed.data, LEFT_OUT_MAX).map(notInSchema);
     return { ...answer, fields: [...answer.fields, ...leftOut], ...(isCut && { truncated: true }) };
   } catch (error) {
@@ -196,7 +203,7 @@ export interface FilteredAnswer {
 interface Protection {
   readonly policy: OutputPolicy;
   readonly compiled: CompiledPolicy;
-  readonly scan: CompiledScan;
+  readonly scan: Search;
 }
 
 const FIELDS_MAX = 1_000;
@@ -251,11 +258,11 @@ function isContainer(value: unknown): value is object {
 class Sight {
   readonly #filtered: Json;
   readonly #seen: Json;
-  readonly #scan: CompiledScan;
+  readonly #scan: Search;
   readonly #renamed = new WeakMap<object, ReadonlyMap<string, string>>();
   readonly #keysListed = new Set<string>();
 
-  constructor(filtered: Json, seen: Json, scan: CompiledScan) {
+  constructor(filtered: Json, seen: Json, scan: Search) {
     this.#filtered = filtered;
     this.#seen = seen;
     this.#scan = scan;

@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import { classificationNotes } from "../core/manifest/change-words.ts";
 import { endedWithin } from "../core/time-limits.ts";
+import { DETECTOR } from "../detection/sensitive.ts";
 import { openListeners } from "../http/connections/listening.ts";
 import type { NotReady } from "../http/endpoint.ts";
 import { createMetrics, type Metrics } from "../http/metrics.ts";
@@ -56,10 +57,12 @@ export async function startService(
   readAgain?: Hooks["readAgain"],
   modules: Modules = MODULES,
 ): Promise<RunningService> {
-  const output = openLog(config.log);
+  let detector: Service["detector"] | undefined;
+  const output = openLog({ ...config.log, detector: () => detector?.() ?? DETECTOR });
   const log = output.logger;
   const metrics = createMetrics();
   const service = await wire(config, { ...hooksOf(log, metrics), readAgain }, modules);
+  detector = service.detector;
   metrics.watch({
     callsInFlight: () => service.admission.inFlight(),
     channels: () => service.channels(),

@@ -6,8 +6,14 @@ export interface Finding {
   readonly end: number;
 }
 
+/** Findings of a window, and the offset before which the rule has no others. */
+export interface Searched {
+  readonly found: readonly Finding[];
+  readonly done: number;
+}
+
 /** Result of matching around a word: findings, or an offset before which no finding can start. */
-export type Matched = Finding | readonly Finding[] | number | undefined;
+export type Matched = Finding | readonly Finding[] | Searched | number | undefined;
 
 /** Sorts findings and merges overlapping ones into one finding, with the rule of the first and longest. */
 export function mergeFindings<Found extends Finding>(findings: readonly Found[]): readonly Found[] {

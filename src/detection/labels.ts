@@ -1,6 +1,6 @@
 import { Anchors } from "./anchors.ts";
 import { Work } from "./bounds.ts";
-import { announcingWords } from "./pii/announced.ts";
+import { ANNOUNCING_WORDS } from "./rules/personal-data.ts";
 import { NAME_ANCHORS, type SecretKind, secretKind } from "./secrets/names.ts";
 import { cleanText } from "./views/clean-text.ts";
 import { decodedView } from "./views/decoded-view.ts";
@@ -17,10 +17,10 @@ const NAME_CHARS_MAX = 96;
 
 const NOTHING: Label = { words: "", secret: undefined };
 
-const ANNOUNCING = new Anchors(() => announcingWords);
+const ANNOUNCING = new Anchors(() => ANNOUNCING_WORDS);
 
 /** A name needs one of these to have a meaning. `pat` means a token only as a separate word; `auth` means credentials. */
-const TELLING = new Anchors(() => [...NAME_ANCHORS, "pat", "auth", ...announcingWords.map(longestWord)]);
+const TELLING = new Anchors(() => [...NAME_ANCHORS, "pat", "auth", ...ANNOUNCING_WORDS.map(longestWord)]);
 
 function longestWord(announcing: string): string {
   return announcing.split(" ").reduce((longest, word) => (word.length > longest.length ? word : longest), "");

@@ -2,13 +2,11 @@ import { isList } from "../core/json.ts";
 import { element, otherKey, type Step } from "../core/policy/field-path.ts";
 import type { Json } from "../core/types.ts";
 import { REDACTION_BOUNDS, TooLarge, Work } from "./bounds.ts";
-import type { RedactionLevel, SensitiveFinding } from "./finding.ts";
-import { flagBefore, type JsonFields, Neighbours } from "./named-elsewhere.ts";
+import type { ActiveLevel, RedactionLevel, SensitiveFinding } from "./finding.ts";
 import { isSecretValue } from "./secrets/values.ts";
-import { findSensitive, hideFindings, replacementOf } from "./sensitive.ts";
-import { KEPT_MAX, type LevelOf, ValuePosition } from "./value-position.ts";
-import { cleanText } from "./views/clean-text.ts";
-import { sequenceStart } from "./views/terminal-sequences.ts";
+import { DETECTOR, type Detector, hideFindings, replacementOf } from "./sensitive.ts";
+import { flagBefore, type JsonFields, KEPT_MAX, type LevelOf, Neighbours, ValuePosition } from "./value-position.ts";
+import { cleanText, sequenceStart } from "./views/clean-text.ts";
 
 export { REDACTION_BOUNDS, TooLarge } from "./bounds.ts";
 
@@ -19,6 +17,8 @@ export interface RedactOptions {
   readonly clean?: boolean;
   /** Formats the path of a finding; the default is the path of redacted keys. */
   readonly pathOf?: (steps: readonly Step[]) => string;
+  /** Default: the detector with the built-in rules. */
+  readonly detector?: Detector;
 }
 
 /**
@@ -42,7 +42,7 @@ export interface Redacted {
  */
 export function redact(value: Json, options: RedactOptions): Redacted {
   const walk = new Walk(options);
-  return { value: walk.visit(value, ValuePosition.rootOf(options.level)), findings: walk.findings };
+  return { value: walk.visit(value, ValuePosition.rootOf(options.level, options.detector)), findings: walk.findings };
 }
 
 /** Steps for a value or key, for a key that is not cached, and for a text that is scanned. */
@@ -57,32 +57,23 @@ const NUMBER_DIGITS_MIN = 12;
 const LABELLED_CHARS_MAX = 256;
 
 /**
- * Cache, by level, of keys without findings: most are names of a schema, the same in every value. A full cache is cleared: schema
+ * Cache, by detector and level, of keys without findings: most are names of a schema, the same in every value. A full cache is cleared: schema
  * names are added again, while keys that are data do not recur.
  */
-const harmlessKeys = { secrets: new Set<string>(), balanced: new Set<string>(), strict: new Set<string>() };
+const harmlessKeys = new WeakMap<Detector, Readonly<Record<ActiveLevel, Set<string>>>>();
 const HARMLESS_KEYS_MAX = 4_096;
 const HARMLESS_KEY_CHARS_MAX = 64;
 
-function isHarmless(key: string, level: RedactionLevel): boolean {
-  return level === "off" || harmlessKeys[level].has(key);
-}
-
-function noteHarmless(key: string, level: RedactionLevel): void {
-  if (level === "off" || key.length > HARMLESS_KEY_CHARS_MAX) return;
-  const known = harmlessKeys[level];
-  if (known.size >= HARMLESS_KEYS_MAX) known.clear();
-  known.add(key);
-}
-
-/** Returns whether the key and its position may be cached across values. */
-function mayLast(key: string, level: RedactionLevel): boolean {
-  return key.length <= HARMLESS_KEY_CHARS_MAX && isHarmless(key, level);
+function harmlessKeysOf(detector: Detector, level: ActiveLevel): Set<string> {
+  const known = harmlessKeys.get(detector) ?? { secrets: new Set(), balanced: new Set(), strict: new Set() };
+  harmlessKeys.set(detector, known);
+  return known[level];
 }
 
 class Walk {
   readonly findings: FieldFinding[] = [];
   readonly #options: RedactOptions;
+  readonly #detector: Detector;
   readonly #work = new Work();
   /** Positions by parent position and key that are not cached across values. */
   #passing: Map<ValuePosition, Map<string, ValuePosition>> | undefined;
@@ -93,6 +84,7 @@ class Walk {
 
   constructor(options: RedactOptions) {
     this.#options = options;
+    this.#detector = options.detector ?? DETECTOR;
   }
 
   visit(value: Json, place: ValuePosition): Json {
@@ -151,7 +143,7 @@ class Walk {
     if (kept !== undefined && kept.shown === key) return kept;
     this.#work.spend(STEPS_PER_PLACE);
     const level = above.levelBelow(key, this.#options.level);
-    const place = above.below(key, { shown: this.#key(key, level, above), lasts: mayLast(key, level) });
+    const place = above.below(key, { shown: this.#key(key, level, above), lasts: this.#mayLast(key, level) });
     if (above.lasts && !place.lasts) this.#pass(key, above, place);
     return place;
   }
@@ -165,14 +157,30 @@ class Walk {
   }
 
   #key(key: string, level: RedactionLevel, above: ValuePosition): string {
-    if (isHarmless(key, level)) return key;
+    if (this.#isHarmless(key, level)) return key;
     const path = (): string => this.#pathOfKeys(above);
     const hidden = this.#text(key, level, path);
     const seen = this.#cleaned(hidden);
     const shown = seen === hidden ? seen : this.#cleaned(this.#text(seen, level, path));
     // Checks the cleaned key even when this call does not clean: the next call may.
-    if (shown === key && cleanText(key) === key) noteHarmless(key, level);
+    if (shown === key && cleanText(key) === key) this.#noteHarmless(key, level);
     return shown;
+  }
+
+  #isHarmless(key: string, level: RedactionLevel): boolean {
+    return level === "off" || harmlessKeysOf(this.#detector, level).has(key);
+  }
+
+  #noteHarmless(key: string, level: RedactionLevel): void {
+    if (level === "off" || key.length > HARMLESS_KEY_CHARS_MAX) return;
+    const known = harmlessKeysOf(this.#detector, level);
+    if (known.size >= HARMLESS_KEYS_MAX) known.clear();
+    known.add(key);
+  }
+
+  /** Returns whether the key and its position may be cached across values. */
+  #mayLast(key: string, level: RedactionLevel): boolean {
+    return key.length <= HARMLESS_KEY_CHARS_MAX && this.#isHarmless(key, level);
   }
 
   #string(value: string, place: ValuePosition): string {
@@ -212,14 +220,15 @@ class Walk {
 
   #text(text: string, level: RedactionLevel, path: () => string): string {
     this.#work.spend(STEPS_PER_TEXT);
-    return this.#hide(text, findSensitive(text, level, this.#work), path);
+    return this.#hide(text, this.#detector.find(text, level, this.#work), path);
   }
 
   /** Scans the text after its field's name, as a person would read it. */
   #labelled(text: string, level: RedactionLevel, place: ValuePosition): string {
     this.#work.spend(STEPS_PER_TEXT);
     const prefix = `${place.label?.words ?? ""}: `;
-    const found = findSensitive(prefix + text, level, this.#work)
+    const found = this.#detector
+      .find(prefix + text, level, this.#work)
       .filter(({ end }) => end > prefix.length)
       .map((finding) => ({
         ...finding,

@@ -1,5 +1,5 @@
 import type { CallResult, Pending } from "../core/call-result.ts";
-import { REFUSALS, Refusal, type Stage } from "../core/errors.ts";
+import { REFUSALS, Refusal } from "../core/errors.ts";
 import type { Receipt, Released } from "../core/evidence.ts";
 import type { CallRecord } from "./call-record.ts";
 import { outputShown } from "./output-filter.ts";
@@ -31,9 +31,7 @@ export function succeeded(receipt: Receipt, released: Released, trail: CallRecor
 
 export function refused(receipt: Receipt, refusal: Refusal, trail: CallRecord): Answer {
   const { http, result } =
-    refusal.code === "APPROVAL_REQUIRED"
-      ? pending(receipt, refusal)
-      : failure(refusal, { traceId: receipt.traceId, stage: trail.stageOf(refusal), safe: trail.safeToRepeat });
+    refusal.code === "APPROVAL_REQUIRED" ? pending(receipt, refusal) : failure(refusal, trail, receipt);
   return { http, result: { ...result, ...warned(trail) } };
 }
 
@@ -74,17 +72,11 @@ export function unrecorded(trail: CallRecord, cause: unknown): Answer {
   };
 }
 
-interface FailureContext {
-  readonly traceId: string;
-  readonly stage: Stage;
-  /** True when the tool only reads or is idempotent. */
-  readonly safe: boolean;
-}
-
-function failure(refusal: Refusal, { traceId, stage, safe }: FailureContext): Answer {
+function failure(refusal: Refusal, trail: CallRecord, { traceId }: Receipt): Answer {
+  const safe = trail.safeToRepeat;
   const { code, message, retryAfterMs } = refusal;
   const row = REFUSALS[code];
-  const heard = wordsHeard(Refusal.wordsOf(refusal)) ?? outputShown(refusal);
+  const heard = wordsHeard(Refusal.wordsOf(refusal), trail.detector) ?? outputShown(refusal);
   const details = heard === undefined ? refusal.details : { ...refusal.details, ...heard };
   return {
     http: row.http,
@@ -92,7 +84,7 @@ function failure(refusal: Refusal, { traceId, stage, safe }: FailureContext): An
       status: row.decision === "DENIED" ? "denied" : "error",
       error: {
         code,
-        stage,
+        stage: trail.stageOf(refusal),
         message,
         ...(details !== undefined && { details }),
         retryable: row.retryable === "if-safe" ? safe : row.retryable || details?.["outcome"] === "not_run",

@@ -28,6 +28,8 @@ interface GateOptions {
   readonly onToolApprove?: ApprovalCallback | undefined;
   readonly callbackTimeoutMs: number;
   readonly filterSecrets: (text: string) => string;
+  /** Returns the positions of secrets. Default: by the built-in rules. */
+  readonly findSecrets?: typeof findSecrets;
   /** Returns UUIDs. */
   readonly newId: () => string;
 }
@@ -247,10 +249,14 @@ async function askPeople(options: GateOptions, call: Call, { requester, rules: d
   const { risk, requirement } = assessment;
   const rules = [...demanded, ...assessment.rules];
   const notes = [...assessment.notes, ...call.findings.filter(({ point }) => point !== "risk").map(noteOf)];
-  const { filterSecrets } = options;
   const { plan, input, binding } = planned;
   const { reason } = request;
-  const said = { reason, risk, rules, notes, filterSecrets, findSecrets, namesSecret };
+  const secretsOf = {
+    filterSecrets: options.filterSecrets,
+    findSecrets: options.findSecrets ?? findSecrets,
+    namesSecret,
+  };
+  const said = { reason, risk, rules, notes, ...secretsOf };
   const rendered = renderView({ tool, plan, planDigest, binding, input, requester, ...said });
   if (rendered === undefined) {
     throw new Refusal("APPROVAL_DENIED", "There is more in this call than a person can be shown. Send less at once.");

@@ -5,6 +5,7 @@ import type { AnyEvidence, Receipt, Released, Verified } from "../core/evidence.
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { CallTrace, TraceEnding, Tracer } from "../core/tracing.ts";
 import type { KeyUse, Tool } from "../core/types.ts";
+import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 import type { CallRequest } from "./call-request.ts";
 import { CallScope } from "./call-scope.ts";
 import {
@@ -85,6 +86,8 @@ export class CallRecord {
   readonly request: CallRequest;
   /** Names of the arguments that contained a secret; known once the audit entry is written. */
   secretsSent: readonly string[] | undefined;
+  /** Finds secrets by the rules of the configuration snapshot that the call uses. */
+  detector: Detector = DETECTOR;
   readonly #options: CallRecordOptions;
   readonly #startedAt: number;
   readonly #stages: Partial<Record<Step, number>> = {};
@@ -138,7 +141,14 @@ export class CallRecord {
     const { traceparent, tracestate } = this.request;
     const sent = this.#trace === undefined ? traceparent : this.#trace.traceparent;
     return {
-      ...{ scope, traceId: this.traceId, traceparent: sent, tracestate, requests: this.#trace?.requests },
+      ...{
+        scope,
+        traceId: this.traceId,
+        traceparent: sent,
+        tracestate,
+        requests: this.#trace?.requests,
+        detector: this.detector,
+      },
       announced: () => this.#announced(),
     };
   }
@@ -286,7 +296,7 @@ export class CallRecord {
       tool: this.#toolFacts(),
       request: this.#requestFacts ?? this.#requestOf(refusal),
       decision: refusal === undefined ? "ALLOWED" : REFUSALS[refusal.code].decision,
-      denial: refusal && denialFacts(refusal, this.stageOf(refusal)),
+      denial: refusal && denialFacts(refusal, this.stageOf(refusal), this.detector),
       decisionReasons: decisionFacts(refusal?.findings ?? this.#fact("findings")),
       error: refusal && { code: refusal.code },
       response: responseFacts(ending),
@@ -301,7 +311,7 @@ export class CallRecord {
   #toolFacts(): EntryDraft["tool"] {
     const tool = this.#tool;
     return {
-      name: tool?.name ?? textWithoutSecrets(escapeName(this.request.tool)) ?? "",
+      name: tool?.name ?? textWithoutSecrets(escapeName(this.request.tool), this.detector) ?? "",
       classification: tool?.classification ?? "unknown",
       targetSystem: tool?.target.system ?? "unknown",
     };
@@ -310,15 +320,15 @@ export class CallRecord {
   #requestOf(refusal: Refusal | undefined): EntryDraft["request"] {
     const { args, session, callId, reason, body } = this.request;
     const registered = this.#fact("registered");
-    const { input, secrets } = withoutSecrets(this.#fact("input"));
+    const { input, secrets } = withoutSecrets(this.#fact("input"), this.detector);
     this.secretsSent = secrets;
     return {
       args: registered === undefined || input === undefined ? {} : sanitizeInput(registered.inputPolicy, input),
       argsHash: this.#options.hashArgs(refusal !== undefined && this.#step === "REQUEST" ? (body ?? {}) : args),
       hashAlg: this.#options.hashAlg,
-      session: textWithoutSecrets(this.#fact("caller")?.session ?? session),
-      callId: textWithoutSecrets(callId),
-      reason: textWithoutSecrets(reason),
+      session: textWithoutSecrets(this.#fact("caller")?.session ?? session, this.detector),
+      callId: textWithoutSecrets(callId, this.detector),
+      reason: textWithoutSecrets(reason, this.detector),
       secrets,
     };
   }

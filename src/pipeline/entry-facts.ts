@@ -3,6 +3,7 @@ import { type PolicyFinding, Refusal, type Stage } from "../core/errors.ts";
 import type { RegisteredTool, Released } from "../core/evidence.ts";
 import type { CallTrace } from "../core/tracing.ts";
 import type { Caller, ExecutionPlan, KeyUse } from "../core/types.ts";
+import type { Detector } from "../detection/sensitive.ts";
 import { outputReleasedWith } from "./output-filter.ts";
 import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 
@@ -31,9 +32,9 @@ export function approvalFacts(
   return { by: refusal.code, id: String(asked.id) };
 }
 
-export function denialFacts(refusal: Refusal, stage: Stage): NonNullable<AuditEntry["denial"]> {
-  const reason = textWithoutSecrets(refusal.message) ?? "";
-  return { reason, stage, details: withoutSecrets(refusal.details).input };
+export function denialFacts(refusal: Refusal, stage: Stage, detector: Detector): NonNullable<AuditEntry["denial"]> {
+  const reason = textWithoutSecrets(refusal.message, detector) ?? "";
+  return { reason, stage, details: withoutSecrets(refusal.details, detector).input };
 }
 
 /** Returns the decisions of the policy points other than allow. The points' reasons hold no secrets. */

@@ -2,6 +2,7 @@ import type { Announced } from "../audit/entry.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import { type Approved, type Executed, mint } from "../core/evidence.ts";
 import type { Caller, GivenAnswer, RequestTracer, RunContext, Tool } from "../core/types.ts";
+import type { Detector } from "../detection/sensitive.ts";
 import type { CallScope } from "./call-scope.ts";
 import { keepOutputSoFar } from "./output-filter.ts";
 
@@ -12,6 +13,8 @@ export interface Execution {
   readonly traceparent: string | undefined;
   readonly tracestate?: string | undefined;
   readonly requests?: RequestTracer | undefined;
+  /** Default: the detector with the built-in rules. */
+  readonly detector?: Detector;
   /** Returns what the audit entry will say about the call, as far as it is known before the call runs. */
   readonly announced: () => Announced;
 }
@@ -60,7 +63,7 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
         // A handler that ignores its signal keeps its slot until it ends: work that still runs still counts.
         return mint<Executed>({ ...approved, raw: await scope.within(work, leave) });
       } catch (error) {
-        if (error instanceof Refusal) keepOutputSoFar(approved, error);
+        if (error instanceof Refusal) keepOutputSoFar(approved, error, execution.detector);
         throw ending(tool, error);
       }
     },

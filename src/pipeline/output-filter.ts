@@ -6,6 +6,7 @@ import { isList, isTable } from "../core/json.ts";
 import { CUT_MARGIN_BYTES, type CutText, PartialAnswer, textWithin } from "../core/partial-answer.ts";
 import { applyPolicy } from "../core/policy/output-policy.ts";
 import type { Json, Tool } from "../core/types.ts";
+import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 import { lookThroughFields } from "./redactor.ts";
 import { parseOutput } from "./schema-validator.ts";
 
@@ -20,9 +21,9 @@ const CUT_FROM_BYTES_MAX = 33_554_432;
  *
  * @throws {Refusal} OUTPUT_TOO_LARGE for a tool that reads, INVALID_OUTPUT
  */
-export function release(executed: Executed): Released {
+export function release(executed: Executed, detector: Detector = DETECTOR): Released {
   try {
-    return mint<Released>(shown(executed, executed.raw));
+    return mint<Released>(shown(executed, executed.raw, detector));
   } catch (error) {
     const isTooLarge = error instanceof Refusal && error.code === "OUTPUT_TOO_LARGE";
     if (!isTooLarge || executed.tool.classification === "read") throw error;
@@ -32,9 +33,13 @@ export function release(executed: Executed): Released {
 }
 
 /** Returns what may be released of the output of a run that was cut off; undefined when nothing may. */
-export function releaseOutputSoFar(registered: RegisteredTool, soFar: PartialAnswer): Released | undefined {
+export function releaseOutputSoFar(
+  registered: RegisteredTool,
+  soFar: PartialAnswer,
+  detector: Detector = DETECTOR,
+): Released | undefined {
   try {
-    return mint<Released>(shown(registered, soFar));
+    return mint<Released>(shown(registered, soFar, detector));
   } catch (error) {
     if (error instanceof Refusal) return undefined;
     throw error;
@@ -45,26 +50,27 @@ type Shown = Parameters<typeof mint<Released>>[0];
 
 const WITHHELD: Shown = { result: null, filteredFields: ["*"], truncated: true, outputHash: sha256Hex("null") };
 
-function shown(registered: RegisteredTool, raw: unknown): Shown {
+function shown(registered: RegisteredTool, raw: unknown, detector: Detector): Shown {
   const { tool, outputPolicy } = registered;
   const partial = PartialAnswer.is(raw) ? raw : undefined;
   if (partial !== undefined && partial.kept === undefined) throw tooLarge(tool);
   const { text, value } = asJson(tool, partial === undefined ? raw : partial.kept);
   const outputHash = sha256Hex(text);
+  const looked = (parsed: unknown) => lookedThrough(registered, parsed, detector);
   const fitted = fit(value, text, { bytesMax: tool.limits.outputBytesMax, cutText: partial?.cutText });
   if (fitted === undefined) throw tooLarge(tool);
-  if (partial === undefined && !fitted.isCut)
-    return { ...looked(registered, parseOutput(tool, value, outputPolicy)), outputHash };
-  const { result, ...hidden } = looked(registered, parsePart(registered, fitted, fitted.value));
+  if (partial === undefined && !fitted.isCut) return { ...looked(parseOutput(tool, value, outputPolicy)), outputHash };
+  const { result, ...hidden } = looked(parsePart(registered, fitted, fitted.value));
   const truncated = true;
   // Only lists were cut.
   if (fitted.beyond === fitted.value) return { ...hidden, result, truncated, outputHash };
-  const beyond = looked(registered, parsePart(registered, fitted, fitted.beyond)).result;
+  const beyond = looked(parsePart(registered, fitted, fitted.beyond)).result;
   return { ...hidden, result: agreed(result, beyond, fitted.textBytesMax), truncated, outputHash };
 }
 
-function looked({ outputPolicy, scan }: RegisteredTool, parsed: unknown) {
-  const { value, ...hidden } = lookThroughFields(applyPolicy(outputPolicy, parsed as Json), scan, outputPolicy);
+function lookedThrough({ outputPolicy, scan }: RegisteredTool, parsed: unknown, detector: Detector) {
+  const filtered = applyPolicy(outputPolicy, parsed as Json);
+  const { value, ...hidden } = lookThroughFields(filtered, { level: scan, detector }, outputPolicy);
   return { result: value, ...hidden };
 }
 
@@ -231,9 +237,9 @@ function withBeginning(value: Json, { field, bytesMax }: CutText): Json {
 const released = new WeakMap<Refusal, Released>();
 
 /** Filters the output of a run that was cut off like a complete answer, and keeps what may be released with the refusal. */
-export function keepOutputSoFar(registered: RegisteredTool, refusal: Refusal): void {
+export function keepOutputSoFar(registered: RegisteredTool, refusal: Refusal, detector?: Detector): void {
   const soFar = Refusal.outputSoFarOf(refusal);
-  const shown = soFar && releaseOutputSoFar(registered, soFar);
+  const shown = soFar && releaseOutputSoFar(registered, soFar, detector);
   if (shown !== undefined && isTable(shown.result)) released.set(refusal, shown);
 }
 

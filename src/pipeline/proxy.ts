@@ -2,6 +2,7 @@ import type { Decider } from "../approvals/identities.ts";
 import type { Approvals } from "../approvals/types.ts";
 import { Refusal } from "../core/errors.ts";
 import type { Fresh, Receipt, Released, Verified, WithinRate } from "../core/evidence.ts";
+import type { Detector } from "../detection/sensitive.ts";
 import type { Admission } from "./admission.ts";
 import { type Answer, refused, succeeded, unrecorded } from "./answer.ts";
 import type { ApprovalGate } from "./approval-gate.ts";
@@ -45,7 +46,9 @@ export function createProxy(parts: ProxyParts): ToolProxy {
     },
     async turnAway(request, refusal) {
       const trail = parts.trails.start(request);
-      await trail.identify(() => whoCalls(parts.generations.current().callers, request));
+      const { callers, detector } = parts.generations.current();
+      trail.detector = detector;
+      await trail.identify(() => whoCalls(callers, request));
       return conclude(parts, trail, refusal);
     },
   };
@@ -54,7 +57,8 @@ export function createProxy(parts: ProxyParts): ToolProxy {
 /** Runs the pipeline. Each stage takes the evidence of the previous stage, so that a skipped stage does not compile. */
 async function decide(parts: ProxyParts, request: CallRequest, trail: CallRecord): Promise<Released> {
   const { admission, executor } = parts;
-  const { registry, callers, policy, gate, leave } = parts.generations.enter();
+  const { registry, callers, policy, gate, detector, leave } = parts.generations.enter();
+  trail.detector = detector;
   trail.atEnd(leave);
 
   const found = trail.at("REGISTRY", () => registry.find(request.tool));
@@ -79,7 +83,7 @@ async function decide(parts: ProxyParts, request: CallRequest, trail: CallRecord
   const judged = judgement instanceof Promise ? trail.keep(await judgement) : judgement;
   const approved = trail.keep(await trail.at("APPROVAL", () => gate.approve(judged, asking)));
   const executed = await trail.at("EXECUTION", () => executor.execute(approved, trail.execution(scope)));
-  return trail.at("OUTPUT", () => release(executed));
+  return trail.at("OUTPUT", () => release(executed, detector));
 }
 
 /** Verifies the token. Most tokens are already in the cache. */
@@ -177,6 +181,8 @@ export interface Snapshot {
   readonly callers: CallerContext;
   readonly policy: Policy;
   readonly gate: ApprovalGate;
+  /** Finds secrets and personal data by the rules of this configuration. */
+  readonly detector: Detector;
 }
 
 /** The snapshot that a call keeps using, whatever a reload replaces meanwhile. */

@@ -4,7 +4,7 @@ import type { CompiledScan } from "../core/policy/scan-policy.ts";
 import type { Json } from "../core/types.ts";
 import type { Finding } from "../detection/finding.ts";
 import { type Redacted, type RedactOptions, redact, TooLarge } from "../detection/redact.ts";
-import { filterSecrets } from "../detection/secrets/secrets-filter.ts";
+import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 
 const FILTERED_FIELDS_MAX = 1_000;
 
@@ -16,14 +16,22 @@ export interface Looked {
   readonly redactions: Readonly<Record<string, number>> | undefined;
 }
 
+/** What is searched for: the level of each field, and the rules to apply. The levels alone: the built-in rules. */
+export type Search = CompiledScan | SearchByRules;
+
+interface SearchByRules {
+  readonly level: CompiledScan;
+  readonly detector: Detector;
+}
+
 /**
  * Searches the policy's output for secrets and personal data that were not meant to be released, as a second safeguard. Also
  * removes invisible characters.
  *
  * @throws {Refusal} OUTPUT_TOO_LARGE: an output that cannot be searched completely is not released in part
  */
-export function lookThrough(value: Json, scan: CompiledScan, filteredFields: readonly string[]): Looked {
-  return look({ result: value, filteredFields }, { level: scan, clean: true });
+export function lookThrough(value: Json, search: Search, filteredFields: readonly string[]): Looked {
+  return look({ result: value, filteredFields }, { ...optionsOf(search), clean: true });
 }
 
 /**
@@ -32,8 +40,12 @@ export function lookThrough(value: Json, scan: CompiledScan, filteredFields: rea
  *
  * @throws {Refusal} OUTPUT_TOO_LARGE
  */
-export function lookThroughFields(filtered: Filtered, scan: CompiledScan, policy: CompiledPolicy): Looked {
-  return look(filtered, { level: scan, clean: true, pathOf: (steps) => shownPath(policy, steps) });
+export function lookThroughFields(filtered: Filtered, search: Search, policy: CompiledPolicy): Looked {
+  return look(filtered, { ...optionsOf(search), clean: true, pathOf: (steps) => shownPath(policy, steps) });
+}
+
+function optionsOf(search: Search): Pick<RedactOptions, "level" | "detector"> {
+  return typeof search === "object" ? search : { level: search };
 }
 
 function look({ result, filteredFields }: Filtered, options: RedactOptions): Looked {
@@ -79,10 +91,10 @@ export interface SafeInput {
 const SECRETS_SHOWN_MAX = 32;
 
 /** Returns arguments as the audit may hold them: without secrets, whatever the tool's input policy permits. */
-export function withoutSecrets(input: unknown): SafeInput {
+export function withoutSecrets(input: unknown, detector: Detector = DETECTOR): SafeInput {
   if (input === undefined) return { input, secrets: undefined };
   try {
-    const { value, findings } = redact(input as Json, { level: "secrets" });
+    const { value, findings } = redact(input as Json, { level: "secrets", detector });
     if (findings.length === 0) return { input, secrets: undefined };
     return { input: value, secrets: [...new Set(findings.map(({ path }) => path))].slice(0, SECRETS_SHOWN_MAX) };
   } catch (error) {
@@ -91,11 +103,11 @@ export function withoutSecrets(input: unknown): SafeInput {
   }
 }
 
-/** Returns the positions of secrets in a text. */
+/** Returns the positions of secrets in a text, by the built-in rules. */
 export function findSecrets(text: string): readonly Finding[] {
-  return filterSecrets(text).findings;
+  return DETECTOR.filterSecrets(text).findings;
 }
 
-export function textWithoutSecrets(text: string | undefined): string | undefined {
-  return text === undefined ? undefined : filterSecrets(text).text;
+export function textWithoutSecrets(text: string | undefined, detector: Detector = DETECTOR): string | undefined {
+  return text === undefined ? undefined : detector.filterSecrets(text).text;
 }

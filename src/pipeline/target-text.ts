@@ -1,6 +1,6 @@
 import { plainText } from "../core/terminal-text.ts";
 import { replaceFindings, type SensitiveFinding } from "../detection/finding.ts";
-import { findSensitive, REDACTED, replacementOf } from "../detection/sensitive.ts";
+import { DETECTOR, type Detector, REDACTED, replacementOf } from "../detection/sensitive.ts";
 import { cleanText } from "../detection/views/clean-text.ts";
 
 /** UTF-16 units of the text that are processed, counted from the end. */
@@ -23,10 +23,10 @@ interface Heard {
  * paths, addresses and invisible characters. A text with personal data is withheld completely, because it may also contain names,
  * which no pattern finds.
  */
-export function wordsHeard(said: string | undefined): Heard | undefined {
+export function wordsHeard(said: string | undefined, detector: Detector = DETECTOR): Heard | undefined {
   if (said === undefined) return undefined;
   const text = plainText(lastLines(said)).replaceAll("\r\n", "\n");
-  const found = findSensitive(text, "strict");
+  const found = detector.find(text, "strict");
   const isPersonal = found.some(
     ({ kind, rule, confidence }) => kind === "pii" && rule !== "IP" && confidence >= PERSONAL_CONFIDENCE_MIN,
   );

@@ -10,6 +10,8 @@ import { sqliteStore } from "../approvals/store/sqlite.ts";
 import { type AuditExporter, lokiExporter, otlpExporter } from "../audit/export/collectors.ts";
 import { COMMANDS } from "../cli/commands.ts";
 import type { TargetKind } from "../core/target-kind.ts";
+import type { DetectorRule } from "../detection/rules/rule.ts";
+import { DETECTOR_RULES } from "../detection/rules/rules.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import {
   jwksFileSource,
@@ -36,6 +38,8 @@ export type KindContext = GrpcContext & CommandContext & FilesContext;
 export interface Modules {
   readonly targetKinds: readonly TargetKind<KindContext>[];
   readonly policyPoints: PolicyPoints;
+  /** Tables of rules for secrets and personal data, by title. */
+  readonly detectorRules: Readonly<Record<string, readonly DetectorRule[]>>;
   /** Tables of rules about shell commands, by title. */
   readonly shellRules: Readonly<Record<string, readonly ShellRule[]>>;
   readonly approvalStores: readonly ApprovalStore[];
@@ -59,6 +63,7 @@ export const MODULES = {
     risk: riskPoint,
     others: [],
   },
+  detectorRules: DETECTOR_RULES,
   shellRules: {
     Denied: BANS,
     "High risk": HIGH_RISK,

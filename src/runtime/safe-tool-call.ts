@@ -24,7 +24,10 @@ type JwtInput = ConfigInput["jwt"] | ConfigInput["jwt"]["issuers"][number];
  * values or paths.
  */
 export interface SafeToolCallOptions
-  extends Pick<ConfigInput, "systems" | "audit" | "commands" | "workspace" | "limits" | "assertion" | "approvals"> {
+  extends Pick<
+    ConfigInput,
+    "systems" | "audit" | "commands" | "workspace" | "limits" | "redaction" | "assertion" | "approvals"
+  > {
   /** Tools made by `defineTool`, or files and folders of manifests. */
   readonly tools: readonly (Tool | ToolFactory | string)[];
   /** One issuer profile, or `{ issuers: [...] }`. Keys as `jwks`, `publicKey` (PEM), `jwksUri`, `jwksFile` or `publicKeyFile`. */

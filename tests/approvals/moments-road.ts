@@ -5,6 +5,7 @@ import type { EntryDraft } from "../../src/audit/entry.ts";
 import { Refusal } from "../../src/core/errors.ts";
 import { mint, type Receipt } from "../../src/core/evidence.ts";
 import type { Classification } from "../../src/core/types.ts";
+import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { defineTool } from "../../src/index.ts";
 import { createAdmission } from "../../src/pipeline/admission.ts";
 import type { Answer } from "../../src/pipeline/answer.ts";
@@ -98,6 +99,7 @@ export class MomentsRoad {
       },
       policy: createPolicy(MODULES.policyPoints, createRiskRules({ rules: [] })),
       gate: this.#gate(store),
+      detector: DETECTOR,
       leave: () => {},
     };
     this.#proxy = createProxy({

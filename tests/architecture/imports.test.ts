@@ -15,7 +15,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   pipeline: ["core", "approvals", "audit", "detection"],
   // The list of what a build contains. `http` and `cli` are upwards: endpoints and commands are loaded by `import(…)` when needed.
   "runtime/modules.ts": [
-    ...["core", "approvals", "audit", "pipeline", "http", "cli"],
+    ...["core", "approvals", "audit", "detection", "pipeline", "http", "cli"],
     ...["targets/command", "targets/files", "targets/grpc", "targets/function"],
   ],
   "runtime/own-code.ts": [],
@@ -47,7 +47,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 /** Packages by module; Node's own modules are judged by the capabilities. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   core: ["zod"],
-  detection: ["libphonenumber-js/metadata.max.json"],
+  detection: ["libphonenumber-js/metadata.max.json", "re2js"],
   approvals: ["jose", "unbash", "zod"],
   "approvals/messages": ["zod"],
   "targets/command": ["unbash", "yaml", "zod"],

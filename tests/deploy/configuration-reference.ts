@@ -168,6 +168,7 @@ const BLOCKS: Readonly<Record<string, string>> = {
   required: "require",
   stage: "stages",
   subject: "subjects",
+  rule: "rules",
 };
 
 function plain(comment: string): string {

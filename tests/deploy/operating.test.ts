@@ -40,6 +40,7 @@ test("the defaults that it shows are those that the service takes", () => {
     systems: { grpc: { endpoint: "x:1", plaintext: true, proto: "x" }, kubernetes: {}, loki: {}, argocd: {} },
     server: { operator: {}, tls: { certFile: "x", keyFile: "x", clientCaFile: "x" } },
     telemetry: { traces: { endpoint: "http://localhost:4318" } },
+    redaction: { rules: [{ id: "X", anchors: ["xyz"], pattern: "xyz", matches: ["xyz"] }] },
   };
   const config = readConfig(written, { folder: "/", environment: {}, origin: "test" });
   const shown = rows.filter(({ fallback }) => fallback.startsWith("`"));

@@ -1,4 +1,4 @@
-import { TOKEN_FORMATS, type TokenFormat } from "../../src/detection/secrets/token-formats.ts";
+import { TOKEN_RULES } from "../../src/detection/rules/tokens.ts";
 import { classOf } from "../../src/detection/views/characters.ts";
 
 /** Letters and digits without a meaning, the same each time. Composed here, so that no file holds a credential's look. */
@@ -8,6 +8,18 @@ export function filler(length: number, alphabet = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW
 
 const HEX = "0a1b2c3d4e5f6789";
 const CAPITALS = "A2B3C4D5E6F7G";
+
+/** A vendor's token: its prefix, and the characters after it. */
+interface TokenFormat {
+  readonly rule: string;
+  readonly prefix: string;
+  readonly classes: number;
+  readonly min: number;
+}
+
+export const TOKEN_FORMATS: readonly TokenFormat[] = TOKEN_RULES.flatMap(({ id, anchors, token }) =>
+  anchors.map((prefix) => ({ rule: id, prefix, classes: token.classes, min: token.min })),
+);
 
 export interface SecretExample {
   readonly rule: string;

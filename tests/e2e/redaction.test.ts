@@ -65,7 +65,16 @@ const SECRETS: readonly (readonly [string, string, string, string])[] = [
   ["a private key", `here:\n${PEM}`, PEM_BODY, "private-key"],
   ["a DSN", "postgres://app:s3cr3t-Pw@db.internal:5432/orders", "s3cr3t-Pw", "url-password"],
   ["an assignment", "DB_PASSWORD=correct-horse-7", "correct-horse-7", "password-assignment"],
+  ["a secret that only the operators know", "open with ACME-481516 now", "ACME-481516", "acme-key"],
 ];
+
+/** Rules of the operators. */
+const redaction = {
+  rules: [
+    { id: "acme-key", anchors: ["acme-"], pattern: "\\bACME-\\d{6}\\b", matches: ["ACME-123456"], misses: ["ACME-1"] },
+    { id: "EMPLOYEE_ID", anchors: ["emp-"], pattern: "\\bEMP-(\\d{6})\\b", level: "balanced", matches: ["EMP-123456"] },
+  ],
+} as const;
 
 const HEX = "3f9a8b7c6d5e4f3f9a8b7c6d5e4f3f9a8b7c6d5e";
 const LOOK_ALIKES: readonly (readonly [string, string])[] = [
@@ -94,6 +103,7 @@ const library = SafeToolCall.create({
   tools: [echo, keep, flood],
   folder,
   audit: { dir: "library" },
+  redaction: structuredClone(redaction) as never,
   jwt: { issuers: issuers.profiles() as never },
 });
 let service: RunningService;
@@ -138,6 +148,7 @@ beforeAll(async () => {
     log: { level: "silent" },
     tools: [echo, keep, flood],
     audit: { dir: "service" },
+    redaction,
     jwt: { issuers: issuers.profiles() },
     approvals: { store: "sqlite://./approvals.sqlite" },
   };
@@ -186,6 +197,19 @@ describe.each(Object.entries(DOORS))("through the %s", (_name, door) => {
     expect(body.filteredFields).toEqual(["said.list[]"]);
     expect(entry.response).toMatchObject({ filteredFields: ["said.list[]"], redactions: { EMAIL: 2 } });
     expect(entry.request.secrets).toBeUndefined();
+  });
+
+  test("personal data of the operators' rules is hidden at its level, also when it is encoded", async () => {
+    const text = "by EMP-271828";
+    const { body, entry } = await door.call("echo_note", {
+      text,
+      list: [text, btoa("by the clerk EMP-271828 at noon")],
+    });
+    expect(body.result.said).toEqual({
+      text,
+      list: ["by EMP-[REDACTED:EMPLOYEE_ID]", "[REDACTED:EMPLOYEE_ID]"],
+    });
+    expect(entry.response.redactions).toEqual({ EMPLOYEE_ID: 2 });
   });
 
   test("what nobody sees is taken out, and a secret that it cut in two is found", async () => {
@@ -252,6 +276,20 @@ describe("docs/redaction.md", () => {
       .split("\n")
       .filter((line) => line.includes(" tool "));
     expect(`${notes.join("\n")}\n`).toBe(checked);
+  });
+
+  test("its rule is accepted, and `stc check` names the field of one that is not", async () => {
+    const [written = ""] = blocks("yaml");
+    const base = stringify({ tools: ["./ticket.ts"], audit: { dir: "./guide" }, jwt: { issuers: issuers.profiles() } });
+    writeFileSync(join(folder, "stc.yaml"), base + written);
+    const env = { STC_CONFIG: join(folder, "stc.yaml") };
+    expect((await runStc(["check"], { cwd: folder, env })).code).toBe(0);
+    writeFileSync(join(folder, "stc.yaml"), base + written.replace('"employee EMP-123456"', '"EMP-123456", "EMP 1"'));
+    const refused = await runStc(["check"], { cwd: folder, env });
+    expect([refused.code, refused.err]).toEqual([
+      78,
+      expect.stringContaining('redaction.rules[0].matches[1]: "EMP 1"'),
+    ]);
   });
 
   test("it names every level that there is", () => {

@@ -1,6 +1,5 @@
 import { expect, test } from "bun:test";
-import { ANNOUNCEMENTS } from "../../src/detection/pii/announced.ts";
-import { SECRET_RULES } from "../../src/detection/secrets/rules.ts";
+import { DETECTOR_RULES } from "../../src/detection/rules/rules.ts";
 import { filler } from "../detection/secret-examples.ts";
 import { filled, microseconds, seen, timesClean, UNITS } from "../eval/adversary.ts";
 import { type Next, numbers, pick } from "../eval/corpora.ts";
@@ -16,8 +15,7 @@ const RATIO_MAX = 9;
 
 const PIECES: readonly string[] = [
   ...UNITS,
-  ...SECRET_RULES.map(({ word }) => word),
-  ...ANNOUNCEMENTS.map(({ word }) => word),
+  ...Object.values(DETECTOR_RULES).flatMap((rules) => rules.flatMap(({ anchors }) => anchors)),
   ...[
     " ",
     "\n",

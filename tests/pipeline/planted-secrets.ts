@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import type { Json } from "../../src/core/types.ts";
-import { TOKEN_FORMATS } from "../../src/detection/secrets/token-formats.ts";
 import { classOf, DIGIT } from "../../src/detection/views/characters.ts";
+import { TOKEN_FORMATS } from "../detection/secret-examples.ts";
 import { type Next, numbers, pick } from "../eval/corpora.ts";
 
 const LETTERS = [..."abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"];

@@ -1,12 +1,9 @@
-import type { Work } from "../bounds.ts";
-import { ALPHANUMERIC, DIGIT, isA, isOneOf, LETTER, runEnd } from "../views/characters.ts";
+import type { Reading, RuleMatcher } from "../rules/rule.ts";
+import { ALPHANUMERIC, DIGIT, isA, isOneOf, LETTER, runEnd, wordSet } from "../views/characters.ts";
 import { dateEnd } from "./calendar.ts";
-import { DigitGroups } from "./digit-groups.ts";
+import { CERTAIN, DigitGroups, LIKELY, NextDigit, type PiiFinding } from "./digit-groups.ts";
 import { findSpelledEmail } from "./email.ts";
-import { CERTAIN, LIKELY, type PiiFinding } from "./finding.ts";
 import { findIpv4 } from "./ip.ts";
-import { NATIONAL_IDS, type NationalId } from "./national-id.ts";
-import type { NextDigit } from "./next-digit.ts";
 import { isPhoneAbroad, isPhoneSomewhere } from "./phone.ts";
 
 /** Maximum distance between a word and its value. UTF-16 units. */
@@ -15,74 +12,15 @@ const REACH_CHARS_MAX = 40;
 const ID_CHARS_MAX = 24;
 const ID_CHARS_MIN = 7;
 
-/** State that the detectors of one text share. */
-export interface PiiReading {
-  readonly digits: NextDigit;
-  readonly work: Work;
-}
-
-/** A word that identifies the value after it. */
-export interface Announcement {
-  readonly word: string;
-  find(text: string, start: number, end: number, reading: PiiReading): PiiFinding | undefined;
-}
-
-const BIRTH_WORDS = [
-  "birth",
-  "dob",
-  "d.o.b",
-  "born",
-  "geboren",
-  "geburtsdatum",
-  "naissance",
-  "nacimiento",
-  "nascita",
-  "bday",
-];
-const PHONE_WORDS = ["phone", "tel", "mobile", "cell", "call", "fax", "whatsapp", "sms", "contact", "msisdn", "handy"];
 /** Words that may be parts of longer words: `telephoneNumber`, `mobileNo`. */
 const JOINED_PHONE_WORDS: ReadonlySet<string> = new Set(["phone", "mobile", "whatsapp", "msisdn"]);
 
 /** Words that may occur between a phone word and its number. */
-const FILLERS: ReadonlySet<string> = new Set([
-  ...[
-    "number",
-    "numbers",
-    "no",
-    "nr",
-    "num",
-    "is",
-    "at",
-    "on",
-    "me",
-    "us",
-    "my",
-    "the",
-    "him",
-    "her",
-    "them",
-    "office",
-  ],
-  ...[
-    "work",
-    "home",
-    "phone",
-    "cell",
-    "mobile",
-    "tel",
-    "or",
-    "please",
-    "our",
-    "desk",
-    "direct",
-    "private",
-    "s",
-    "primary",
-  ],
-]);
+const FILLERS = wordSet(
+  "number numbers no nr num is at on me us my the him her them office work home phone cell mobile tel or please our",
+  "desk direct private s primary",
+);
 const FILLER_CHARS_MAX = 10;
-
-const SPELLED_AT = ["[at]", "(at)", "{at}"];
 
 /**
  * Steps for a word whose value is too far away, for examining a possible value, and for each offset where the value may start.
@@ -92,57 +30,57 @@ const STEPS_PER_LOOK = 220;
 const STEPS_PER_PLACE = 40;
 
 /** Returns the offset of the next digit when it is close enough to the word; otherwise -1. */
-function digitNear(end: number, { digits, work }: PiiReading): number {
+function digitNear(end: number, reading: Reading): number {
+  const { work } = reading;
   work.spend(STEPS);
-  const at = digits.after(end);
+  const at = reading.state(nextDigit).after(end);
   if (at - end > REACH_CHARS_MAX) return -1;
   work.spend(STEPS_PER_LOOK);
   return at;
 }
 
-export const ANNOUNCEMENTS: readonly Announcement[] = [
-  ...BIRTH_WORDS.map((word) => ({
-    word,
-    find: (text: string, _start: number, end: number, reading: PiiReading) => {
-      const digit = digitNear(end, reading);
-      return digit === -1 ? undefined : findBirthDate(text, { start: digit, end, word }, reading);
-    },
-  })),
-  ...PHONE_WORDS.map((word) => ({
-    word,
-    find: (text: string, start: number, end: number, reading: PiiReading) =>
-      isPhoneWord(text, { start, end, word }) && digitNear(end, reading) !== -1
-        ? findAnnouncedPhone(text, { start, end, word }, reading)
-        : undefined,
-  })),
-  ...SPELLED_AT.map((word) => ({
-    word,
-    find: (text: string, start: number, end: number, { work }: PiiReading) => {
-      work.spend(STEPS_PER_LOOK);
-      return findSpelledEmail(text, start, end, work);
-    },
-  })),
-  ...NATIONAL_IDS.flatMap((id) =>
-    id.words.map((word) => ({
-      word,
-      find: (text: string, start: number, end: number, reading: PiiReading) => {
-        const digit = isA(text, start - 1, LETTER) ? -1 : digitNear(end, reading);
-        return digit === -1 ? undefined : findNationalId(text, { start: digit, end, word }, { id, reading });
-      },
-    })),
-  ),
-];
+const nextDigit = ({ text }: Reading): NextDigit => new NextDigit(text);
 
-/** Words in a field name that identify the field's value. */
-export const announcingWords: readonly string[] = ANNOUNCEMENTS.map(({ word }) => word).filter(
-  (word) => !SPELLED_AT.includes(word),
-);
+/** Finds a date of birth after its word. */
+export const matchBirthDate: RuleMatcher = (reading, start, end) => {
+  const digit = digitNear(end, reading);
+  if (digit === -1) return undefined;
+  return findBirthDate({ start: digit, end, word: wordAt(reading, start, end) }, reading);
+};
+
+/** Finds a telephone number after its word. */
+export const matchAnnouncedPhone: RuleMatcher = (reading, start, end) => {
+  const word = { start, end, word: wordAt(reading, start, end) };
+  return isPhoneWord(reading.text, word) && digitNear(end, reading) !== -1
+    ? findAnnouncedPhone(word, reading)
+    : undefined;
+};
+
+/** Finds an e-mail address whose `@` is written out. */
+export const matchSpelledEmail: RuleMatcher = ({ text, work }, start, end) => {
+  work.spend(STEPS_PER_LOOK);
+  return findSpelledEmail(text, start, end, work);
+};
+
+/** Returns a matcher for a person's number after its word. */
+export function nationalIdMatcher(rule: string, isValid: (compact: string) => boolean): RuleMatcher {
+  return (reading, start, end) => {
+    const digit = isA(reading.text, start - 1, LETTER) ? -1 : digitNear(end, reading);
+    if (digit === -1) return undefined;
+    const word = { start: digit, end, word: wordAt(reading, start, end) };
+    return findNationalId(word, { id: { rule, matches: isValid }, reading });
+  };
+}
+
+function wordAt({ text }: Reading, start: number, end: number): string {
+  return text.slice(start, end).toLowerCase();
+}
 
 /** Maximum distance from a month in words to the first digit after it. UTF-16 units. */
 const MONTH_CHARS_MAX = 14;
 
 /** Finds a date of birth; `start` is the first digit after the word. */
-function findBirthDate(text: string, { start, end, word }: Word, { work }: PiiReading): PiiFinding | undefined {
+function findBirthDate({ start, end, word }: Word, { text, work }: Reading): PiiFinding | undefined {
   for (let at = Math.max(end, start - MONTH_CHARS_MAX); at <= start; at += 1) {
     if (isA(text, at - 1, ALPHANUMERIC) || !isA(text, at, ALPHANUMERIC)) continue;
     work.spend(STEPS_PER_PLACE * 6);
@@ -163,8 +101,8 @@ function isPhoneWord(text: string, { start, end, word }: Word): boolean {
   return JOINED_PHONE_WORDS.has(word) || !(isA(text, start - 1, LETTER) || isA(text, end, LETTER));
 }
 
-function findAnnouncedPhone(text: string, { end, word }: Word, { work }: PiiReading): PiiFinding | undefined {
-  const at = behindFillers(text, end);
+function findAnnouncedPhone({ end, word }: Word, { text, work }: Reading): PiiFinding | undefined {
+  const at = afterFillers(text, end);
   if (at === -1 || findIpv4(text, at) !== undefined) return undefined;
   const groups = new DigitGroups(text);
   groups.read(at);
@@ -178,7 +116,7 @@ function findAnnouncedPhone(text: string, { end, word }: Word, { work }: PiiRead
 }
 
 /** Returns the offset of the first digit when only punctuation and filler words come before it; otherwise -1. */
-function behindFillers(text: string, from: number): number {
+function afterFillers(text: string, from: number): number {
   const limit = Math.min(text.length, from + REACH_CHARS_MAX);
   let at = from;
   while (at < limit) {
@@ -196,15 +134,16 @@ function behindFillers(text: string, from: number): number {
 const ID_LETTERS_MAX = 6;
 
 interface IdSearch {
-  readonly id: NationalId;
-  readonly reading: PiiReading;
+  readonly id: { readonly rule: string; readonly matches: (compact: string) => boolean };
+  readonly reading: Reading;
 }
 
 /**
  * Finds an id; `start` is the first digit after the word. The id starts with the alphanumeric run that contains the digit, or
  * with a run before it.
  */
-function findNationalId(text: string, { start, end, word }: Word, { id, reading }: IdSearch): PiiFinding | undefined {
+function findNationalId({ start, end, word }: Word, { id, reading }: IdSearch): PiiFinding | undefined {
+  const { text } = reading;
   for (let at = Math.max(end, start - ID_LETTERS_MAX); at <= start; at += 1) {
     if (!isA(text, at, ALPHANUMERIC) || isA(text, at - 1, ALPHANUMERIC)) continue;
     const stop = idEnd(text, at, { id, reading });

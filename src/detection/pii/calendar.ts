@@ -1,29 +1,10 @@
-import { BLANK, DIGIT, isA, isOneOf, LETTER, runEnd } from "../views/characters.ts";
+import { BLANK, DIGIT, isA, isOneOf, LETTER, runEnd, words } from "../views/characters.ts";
 
-const MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-/** Months of other languages with other first letters. */
-const OTHER_MONTHS = [
-  "mai",
-  "mär",
-  "okt",
-  "dez",
-  "ene",
-  "abr",
-  "ago",
-  "dic",
-  "fév",
-  "avr",
-  "aoû",
-  "déc",
-  "juin",
-  "juil",
-  "gen",
-  "mag",
-  "giu",
-  "lug",
-  "set",
-  "ott",
-];
+/** First letters of the months, in several languages. */
+const MONTHS = words(
+  "jan feb mar apr may jun jul aug sep oct nov dec mai mär okt dez ene abr ago dic fév avr aoû déc juin juil gen",
+  "mag giu lug set ott",
+);
 
 const MONTH_CHARS_MAX = 12;
 const YEAR_MIN = 1880;
@@ -88,8 +69,7 @@ function wordsEnd(text: string, at: number): number {
 
 function monthEnd(text: string, at: number): number {
   const word = text.slice(at, at + MONTH_CHARS_MAX).toLowerCase();
-  const known = MONTHS.some((month) => word.startsWith(month)) || OTHER_MONTHS.some((month) => word.startsWith(month));
-  if (!known) return -1;
+  if (!MONTHS.some((month) => word.startsWith(month))) return -1;
   let end = at;
   while (end < at + MONTH_CHARS_MAX && (isA(text, end, LETTER) || text.charCodeAt(end) > 0x7f)) end += 1;
   return end;

@@ -1,7 +1,7 @@
 import type { Work } from "../bounds.ts";
-import { BLANK, DASH, HEX, isA, isOneOf, LINE_END, runEnd, runStart } from "../views/characters.ts";
+import { BLANK, DASH, HEX, isA, isOneOf, LINE_END, runEnd, runStart, wordSet } from "../views/characters.ts";
 import type { DigitGroups } from "./digit-groups.ts";
-import { CERTAIN, type PiiFinding } from "./finding.ts";
+import { CERTAIN, type PiiFinding } from "./digit-groups.ts";
 
 const DIGITS_MIN = 13;
 const DIGITS_MAX = 19;
@@ -34,24 +34,10 @@ const ISSUERS: readonly Issuer[] = [
 ];
 
 /** Group sizes in which card numbers are written. */
-const GROUPINGS: ReadonlySet<string> = new Set([
-  ...[
-    "4,4,4,4",
-    "4,6,5",
-    "4,6,4",
-    "4,4,4,4,3",
-    "4,4,4,1",
-    "4,4,5",
-    "6,13",
-    "8,8",
-    "6,10",
-    "4,8,4",
-    "4,4,8",
-    "8,4,4",
-    "4,12",
-  ],
-  ...["4,5,6", "4,4,4,3", "6,6,4", "6,4,6", "12,4", "4,4,4,4,2", "4,4,4,4,1"],
-]);
+const GROUPINGS = wordSet(
+  "4,4,4,4 4,6,5 4,6,4 4,4,4,4,3 4,4,4,1 4,4,5 6,13 8,8 6,10 4,8,4 4,4,8 8,4,4 4,12 4,5,6 4,4,4,3 6,6,4 6,4,6 12,4",
+  "4,4,4,4,2 4,4,4,4,1",
+);
 
 /** Steps for a range with the length of a card number, and for a group that cannot start one. */
 const STEPS_PER_STRETCH = 60;

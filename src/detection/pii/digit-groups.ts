@@ -1,4 +1,38 @@
-import { BLANK, classOf, DASH, DIGIT, DOT, LINE_END, UNDERSCORE } from "../views/characters.ts";
+import type { Finding } from "../finding.ts";
+import { BLANK, classOf, DASH, DIGIT, DOT, isA, LINE_END, UNDERSCORE } from "../views/characters.ts";
+
+/**
+ * A finding with a confidence from 0 to 1: `CERTAIN` for a checksum or a unique shape, `POSSIBLE` for a shape that other values
+ * share.
+ */
+export interface PiiFinding extends Finding {
+  readonly confidence: number;
+  /** The nearby word that identifies the finding. */
+  readonly context?: string | undefined;
+}
+
+export const CERTAIN = 0.95;
+export const LIKELY = 0.7;
+export const POSSIBLE = 0.3;
+
+/** Finds the next digit. Queries in text order read the text only once. */
+export class NextDigit {
+  readonly #text: string;
+  #at = -1;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  /** Returns the offset of the first digit at or after `from`; the text's length when there is none. */
+  after(from: number): number {
+    if (this.#at >= from) return this.#at;
+    let at = from;
+    while (at < this.#text.length && !isA(this.#text, at, DIGIT)) at += 1;
+    this.#at = at;
+    return at;
+  }
+}
 
 const TAB = 0x09;
 const LINE_FEED = 0x0a;

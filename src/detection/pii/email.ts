@@ -13,8 +13,9 @@ import {
   runStart,
   UNDERSCORE,
   WORD,
+  wordSet,
 } from "../views/characters.ts";
-import { CERTAIN, LIKELY, type PiiFinding } from "./finding.ts";
+import { CERTAIN, LIKELY, type PiiFinding } from "./digit-groups.ts";
 
 const LOCAL_CHARS_MAX = 64;
 const DOMAIN_CHARS_MAX = 253;
@@ -27,66 +28,11 @@ const LOCAL_MARKS = "+'!#$=^~";
 const NAME = WORD | DOT;
 
 /** Last labels of names that are not domains: files, systemd units, image sizes. */
-const NO_DOMAINS: ReadonlySet<string> = new Set([
-  ...[
-    "png",
-    "jpg",
-    "jpeg",
-    "gif",
-    "svg",
-    "webp",
-    "ico",
-    "bmp",
-    "js",
-    "mjs",
-    "cjs",
-    "ts",
-    "tsx",
-    "jsx",
-    "css",
-    "scss",
-    "less",
-  ],
-  ...[
-    "json",
-    "yaml",
-    "yml",
-    "html",
-    "htm",
-    "xml",
-    "txt",
-    "log",
-    "lock",
-    "map",
-    "exe",
-    "dll",
-    "jar",
-    "java",
-    "class",
-    "go",
-    "c",
-  ],
-  ...[
-    "cpp",
-    "kt",
-    "tgz",
-    "gz",
-    "tar",
-    "toml",
-    "conf",
-    "cfg",
-    "ini",
-    "proto",
-    "sql",
-    "rb",
-    "php",
-    "vue",
-    "lua",
-    "pdf",
-    "csv",
-  ],
-  ...["service", "socket", "target", "timer", "mount", "slice", "scope", "device", "path", "swap", "x", "latest"],
-]);
+const NO_DOMAINS = wordSet(
+  "png jpg jpeg gif svg webp ico bmp js mjs cjs ts tsx jsx css scss less json yaml yml html htm xml txt log lock",
+  "map exe dll jar java class go c cpp kt tgz gz tar toml conf cfg ini proto sql rb php vue lua pdf csv service",
+  "socket target timer mount slice scope device path swap x latest",
+);
 
 /** Accounts of version control over SSH: `git@host:path` is a repository address. */
 const ACCOUNTS: ReadonlySet<string> = new Set(["git", "hg", "svn", "gitea", "gerrit"]);

@@ -1,7 +1,6 @@
 import type { Work } from "../bounds.ts";
 import { ALPHANUMERIC, DIGIT, DOT, HEX, isA, isOneOf, LINE_END, runEnd, runStart } from "../views/characters.ts";
-import { digitsEnd } from "./digit-groups.ts";
-import { CERTAIN, type PiiFinding, POSSIBLE } from "./finding.ts";
+import { CERTAIN, digitsEnd, type PiiFinding, POSSIBLE } from "./digit-groups.ts";
 
 const COLON = 0x3a;
 const FULL_STOP = 0x2e;

@@ -1,11 +1,9 @@
 import type { Work } from "../bounds.ts";
 import { ALPHANUMERIC, BLANK, classOf, HEX, isA, isOneOf, LETTER, LINE_END, runEnd } from "../views/characters.ts";
 import { findCards } from "./card.ts";
-import { DigitGroups, digitsEnd, mayGoOn } from "./digit-groups.ts";
-import { CERTAIN, type PiiFinding } from "./finding.ts";
-import { findIban } from "./iban.ts";
+import { CERTAIN, DigitGroups, digitsEnd, mayGoOn, type PiiFinding } from "./digit-groups.ts";
+import { findIban, isCpf, isSocialSecurityNumber } from "./identifiers.ts";
 import { findIpv4, findIpv6 } from "./ip.ts";
-import { isCpf, isSocialSecurityNumber, US_SSN } from "./national-id.ts";
 import { findPhone } from "./phone.ts";
 
 /** Number of groups of a card number that is written digit by digit. */
@@ -259,7 +257,7 @@ function findFormatted(text: string, groups: DigitGroups): PiiFinding | undefine
   const all = groups.digitsOf(0, count - 1);
   if (isSsn) {
     const isReal = separators === "--" && isSocialSecurityNumber(all);
-    return isReal ? { rule: US_SSN.rule, start, end, confidence: CERTAIN } : undefined;
+    return isReal ? { rule: "US_SSN", start, end, confidence: CERTAIN } : undefined;
   }
   const isReal = groups.sizeOf(1) === 3 && separators === "..-" && isCpf(all);
   return isReal ? { rule: "BR_CPF", start, end, confidence: CERTAIN } : undefined;

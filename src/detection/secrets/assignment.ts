@@ -1,8 +1,10 @@
 import type { Work } from "../bounds.ts";
 import type { Finding } from "../finding.ts";
+import type { Reading, RuleMatcher } from "../rules/rule.ts";
 import {
   BLANK,
   classesIn,
+  DIGIT,
   isA,
   isOneOf,
   LINE_END,
@@ -12,19 +14,18 @@ import {
   runEnd,
   runStart,
   UPPER,
+  wordSet,
 } from "../views/characters.ts";
-import { NAME_CHARS_MAX, NextEnd, type Value, valueAfter, WholeEnds } from "./beside-name/value-after.ts";
-import { SECOND_WORDS } from "./foreign-names.ts";
-import { header, headerEnd } from "./header-value.ts";
-import { isOfSeveral, type SecretKind, secretKind } from "./names.ts";
-import type { TableReader } from "./tables.ts";
-import { isIdentifier } from "./value-shapes.ts";
-import { isSecretValue, JUDGED_CHARS_MAX } from "./values.ts";
+import { isOfSeveral, SECOND_WORDS, type SecretKind, secretKind } from "./names.ts";
+import { type TableReader, tables } from "./tables.ts";
+import { NAME_CHARS_MAX, NextEnd, QUOTED_CHARS_MAX, type Value, valueAfter, WholeEnds } from "./value-after.ts";
+import { hasDigit, isIdentifier } from "./value-shapes.ts";
+import { isSecretValue, JUDGED_CHARS_MAX, type ValueStyle } from "./values.ts";
 
 /** Names remembered while one text is read. */
 const NAMES_MAX = 1_024;
 
-/** Of looking for a value behind a name, and of judging one. */
+/** Of looking for a value after a name, and of judging one. */
 const STEPS_PER_NAME = 500;
 const STEPS_PER_NEW_NAME = 1_000;
 const STEPS_PER_VALUE = 700;
@@ -34,7 +35,7 @@ const STEPS_PER_HEADER = 500;
 const STEPS_PER_VALUE_CHAR = 8;
 
 /** Finds values beside names that announce a secret: `NAME=value`, `"name": "value"`, `--name value`, `<name>value`. */
-export class AssignmentReader {
+class AssignmentReader {
   readonly #text: string;
   readonly #work: Work;
   readonly #headerEnds: NextEnd;
@@ -52,7 +53,7 @@ export class AssignmentReader {
     this.#wholeEnds = new WholeEnds(text);
   }
 
-  /** Whether a part of a name that stands at `start` belongs to an assignment of a secret. */
+  /** Returns whether a part of a name that stands at `start` belongs to an assignment of a secret. */
   match(start: number, end: number): Finding | readonly Finding[] | undefined {
     if (start < this.#done) return undefined;
     const text = this.#text;
@@ -105,6 +106,12 @@ export class AssignmentReader {
   }
 }
 
+const assignments = (reading: Reading): AssignmentReader =>
+  new AssignmentReader(reading.text, reading.work, reading.state(tables));
+
+/** Finds the values beside a name, and those in the column below it. */
+export const matchAssignment: RuleMatcher = (reading, start, end) => reading.state(assignments).match(start, end);
+
 interface Extent {
   readonly from: number;
   readonly to: number;
@@ -112,7 +119,7 @@ interface Extent {
 
 const LAST_WORDS = new RegExp(`^(?:keys?|${SECOND_WORDS.join("|")})$`, "i");
 
-/** Behind the name and its quotation mark. */
+/** After the name and its quote. */
 function hasSign(text: string, to: number): boolean {
   return isOneOf(text, runEnd(text, to, BLANK | QUOTE, to + GAP_CHARS_MAX), ":=");
 }
@@ -153,4 +160,128 @@ const NAME_AGAIN_CHARS_MIN = 4;
 /** `connect(password=given_password)`: of a call's named arguments a name. */
 function isVariable(text: string, judged: string, { style, end }: Value): boolean {
   return style === "line" && isOneOf(text, end, "),") && judged.includes("_") && isIdentifier(judged);
+}
+
+/** UTF-16 units. */
+const PARAMETER_CHARS_MAX = 512;
+const HEADER_CHARS_MIN = 6;
+
+/** Where the line ends in which the header's value at `from` stands; the text's length when nowhere. */
+export function headerEnd(text: string, from: number): number {
+  let at = from;
+  while (at < text.length && !isA(text, at, LINE_END)) {
+    if (isA(text, at, QUOTE)) {
+      const close = parameterEnd(text, at);
+      if (close === -1) break;
+      at = close;
+    }
+    at += 1;
+  }
+  return at;
+}
+
+/** A header's parameter in quotes (`Digest username="ann"`) ends at the second one; -1 when the first at `at` begins none. */
+function parameterEnd(text: string, at: number): number {
+  const before = isOneOf(text, at - 1, "\\") ? at - 2 : at - 1;
+  if (!isOneOf(text, before, "=")) return -1;
+  for (let end = at + 1; end < at + PARAMETER_CHARS_MAX && !isA(text, end, LINE_END); end += 1) {
+    if (text[end] === text[at]) return end;
+  }
+  return -1;
+}
+
+/** In these only what surely is a header's value is one. */
+const DOUBTFUL: ReadonlySet<ValueStyle> = new Set(["told", "listed", "paired"]);
+/** `sid=a1b2c3`. */
+const COOKIE = /^[\w.-]{1,64}=[^;\s]{6,}/;
+
+/** A header's value is the rest of its line; of an authorization the scheme may stay. */
+export function header(text: string, kind: SecretKind, value: Value): Finding | undefined {
+  return isOneOf(text, value.start, "[") ? listedHeader(text, kind, value) : plainHeader(text, kind, value);
+}
+
+/** `["a=b; Path=/"]`, `[Bearer …]`: the first of a list. */
+function listedHeader(text: string, kind: SecretKind, { start }: Value): Finding | undefined {
+  const isQuoted = isA(text, start + 1, QUOTE);
+  const from = start + (isQuoted ? 2 : 1);
+  const mark = isQuoted ? text.charCodeAt(start + 1) : CLOSE;
+  let end = from;
+  while (
+    end < from + PARAMETER_CHARS_MAX &&
+    text.charCodeAt(end) !== mark &&
+    !isA(text, end, LINE_END) &&
+    end < text.length
+  )
+    end += 1;
+  const style = isQuoted ? "quoted" : "told";
+  return plainHeader(text, kind, { start: from, end, style, quote: isQuoted ? '"' : "]", inQuery: false });
+}
+
+const CLOSE = 0x5d;
+
+function plainHeader(text: string, kind: SecretKind, { start, quote, end, style }: Value): Finding | undefined {
+  const lineEnd = Math.min(end, start + QUOTED_CHARS_MAX);
+  if (style === "assigned" || lineEnd - start < HEADER_CHARS_MIN) return undefined;
+  const from = kind === "authorization" ? afterScheme(text, start, lineEnd) : start;
+  const value = text.slice(from, Math.min(lineEnd, from + JUDGED_CHARS_MAX));
+  if (quote === "" && "?=|&;,.)".includes(value[0] ?? "?")) return undefined;
+  const isDoubtful = DOUBTFUL.has(style);
+  const written = { isDoubtful, hasScheme: from > start, isQuoted: quote !== "" };
+  if (kind === "cookie" ? !isCookie(value, written) : !isCredentials(value, written)) return undefined;
+  if (!isSecretValue(value, kind, isDoubtful ? "quoted" : style)) return undefined;
+  return { rule: kind === "cookie" ? "cookie" : "authorization-header", start: from, end };
+}
+
+interface Written {
+  readonly isDoubtful: boolean;
+  readonly hasScheme: boolean;
+  readonly isQuoted: boolean;
+}
+
+/** `name=value`, first or after others. Blanks around the sign are a program's. */
+const CRUMB = /(?:^|[;,] ?)[^\s=;,]{1,128}=/;
+
+function isCookie(value: string, { isDoubtful }: Written): boolean {
+  return isDoubtful ? COOKIE.test(value) && hasDigit(value) : CRUMB.test(value);
+}
+
+function isCredentials(value: string, { isDoubtful, hasScheme, isQuoted }: Written): boolean {
+  if (SCHEME_ALONE.test(value)) return false;
+  return isDoubtful
+    ? hasScheme && (isOnePiece(value) || PARAMETER.test(value))
+    : hasScheme || isQuoted || isOnePiece(value);
+}
+
+/** `"Api-Token " + token` */
+const SCHEME_ALONE = /^[A-Za-z][A-Za-z-]{0,40} {1,4}$/;
+
+/** Credentials without a scheme and without quotes: no words, no call, and a digit. */
+function isOnePiece(value: string): boolean {
+  return !value.includes(" ") && !value.includes("(") && (classesIn(value, 0, value.length) & DIGIT) !== 0;
+}
+
+const SCHEMES = wordSet(
+  "bearer basic digest token apikey api-key key negotiate ntlm hawk dpop mac jwt aws4-hmac-sha256 sharedkey",
+  "sharedaccesssignature geniekey splunk bot oauth scram-sha-256 googlelogin x-auth snowflake vapid signature s3cmd",
+  "ssws pve eg1-hmac-sha256 discogs",
+);
+
+/** Where the credentials begin: after a scheme that is known, or after any word that only credentials follow. */
+function afterScheme(text: string, start: number, limit: number): number {
+  const scheme = runEnd(text, start, NAME, limit);
+  const next = runEnd(text, scheme, BLANK, limit);
+  if (next === scheme || next >= limit) return start;
+  const isKnown = SCHEMES.has(text.slice(start, scheme).toLowerCase());
+  return isKnown || followsAnyScheme(text.slice(next, Math.min(limit, next + JUDGED_CHARS_MAX)).trimEnd())
+    ? next
+    : start;
+}
+
+const ANY_SCHEME_CHARS_MIN = 12;
+const PARAMETER = /^[\w-]{1,32}="?[^\s,"]{8}/;
+
+/** One piece that looks like a token, or parameters. */
+function followsAnyScheme(value: string): boolean {
+  if (PARAMETER.test(value)) return hasDigit(value);
+  return value.length >= ANY_SCHEME_CHARS_MIN && isOnePiece(value) && isSecretValue(value, "token", "line");
 }

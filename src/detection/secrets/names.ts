@@ -1,7 +1,55 @@
-import { isOneOf } from "../views/characters.ts";
-import { FOREIGN_ANCHORS, FOREIGN_ENDINGS, FOREIGN_PASSWORDS, FOREIGN_TOKENS } from "./foreign-names.ts";
-import { lastPart, type NameWord, wordBefore } from "./name-words.ts";
-import { wordSet, words } from "./words.ts";
+import {
+  DASH,
+  DIGIT,
+  DOT,
+  isA,
+  isOneOf,
+  LOWER,
+  runStart,
+  UNDERSCORE,
+  UPPER,
+  wordSet,
+  words,
+} from "../views/characters.ts";
+
+/** What a password is called in other languages, in lower case. */
+export const FOREIGN_PASSWORDS = words(
+  "passwort kennwort motdepasse depasse palavrapasse contraseña contrasena contrasenya senha",
+  "wachtwoord paswoord hasło haslo heslo şifre şi̇fre sifre lösenord losenord adgangskode kodeord",
+  "passord salasana jelszó jelszo lozinka geslo parool slaptažodis parolă katasandi mậtkhẩu",
+  "пароль парола лозинка κωδικόςπρόσβασης סיסמה סיסמא كلمةالمرور كلمةالسر पासवर्ड รหัสผ่าน",
+  "密码 密碼 パスワード 비밀번호 패스워드",
+);
+
+/** Words that also mean something else, and words for tokens and keys. */
+export const FOREIGN_TOKENS = words(
+  "parola clave mdp токен トークン 토큰 令牌 密钥 密鑰 秘钥 секрет シークレット 口令 暗証番号 암호",
+);
+
+/** Of two words, of which the last announces nothing alone. */
+export const SECOND_WORDS: readonly string[] = ["passe", "sandi"];
+
+const ASCII_ONLY = /^[ -~]+$/;
+
+function isForeignScript(word: string): boolean {
+  return !ASCII_ONLY.test(word);
+}
+
+/** Words that are found at the end of longer ones: compounds, and scripts that write no spaces between words. */
+export const FOREIGN_ENDINGS: readonly string[] = ["passwort", "kennwort", "wachtwoord"].concat(
+  FOREIGN_PASSWORDS.filter(isForeignScript),
+);
+
+/** As they are read, without the blank: nowhere in a text. */
+const JOINED = wordSet(
+  "motdepasse depasse palavrapasse katasandi mậtkhẩu κωδικόςπρόσβασης كلمةالمرور كلمةالسر şi̇fre kennwort",
+);
+
+/** Where to look for one: the words themselves, those of two words as they are written. */
+export const FOREIGN_ANCHORS: readonly string[] = [
+  ...FOREIGN_PASSWORDS.concat(FOREIGN_TOKENS).filter((word) => !word.startsWith("pass") && !JOINED.has(word)),
+  ...["şİfre", "mật khẩu", "κωδικός πρόσβασης", "كلمة المرور", "كلمة السر", "sandi"],
+];
 
 /** What a name says about its value: a password takes any shape, a token has the look of one, a key must look random. */
 export type SecretKind = "password" | "token" | "key" | "cookie" | "authorization" | "basic";
@@ -20,7 +68,7 @@ const TOKENS = words(
   "connectsid clientassertion codeverifier devicecode samlresponse authident",
 );
 
-/** Of several: in texts only before a list, since counts and sentences stand behind these names, too. */
+/** Of several: in texts only before a list, since counts and sentences stand after these names, too. */
 const SEVERAL = words("passwords passwds passphrases tokens secrets apikeys accesstokens refreshtokens");
 
 /** Words before `key` that make it a secret. */
@@ -82,7 +130,7 @@ export function secretKind(name: string): SecretKind | undefined {
 
 const SESSION = /^(?:x-session-?id|_?session_?id)$/i;
 
-/** Whether a name is one of several secrets. */
+/** Returns whether a name is one of several secrets. */
 export function isOfSeveral(name: string): boolean {
   return isOneOf(name, name.length - 1, "sS") && OF_SEVERAL.test(name);
 }
@@ -121,4 +169,51 @@ const ENDINGS = Map.groupBy(["password", "passwd", "passphrase", ...FOREIGN_ENDI
 function passwordAtEnd(word: string): SecretKind | undefined {
   const endings = ENDINGS.get(word.slice(-1));
   return endings?.some((ending) => word.endsWith(ending)) === true ? "password" : undefined;
+}
+
+/** A word of a name in snake, kebab, camel or dotted case. */
+export interface NameWord {
+  /** In lower case, without the digits at its end. */
+  readonly word: string;
+  readonly start: number;
+}
+
+/** The last word that ends at `to` or before; undefined when none does. */
+export function wordBefore(name: string, to: number): NameWord | undefined {
+  let end = to;
+  while (end > 0) {
+    while (end > 0 && separates(name, end - 1)) end -= 1;
+    let start = end;
+    while (start > 0 && (start === end || !beginsWord(name, start)) && !separates(name, start - 1)) start -= 1;
+    const word = withoutDigits(name.slice(start, end).toLowerCase());
+    if (word !== "") return { word, start };
+    end = start;
+  }
+  return undefined;
+}
+
+function separates(name: string, at: number): boolean {
+  return isA(name, at, UNDERSCORE | DOT | DASH) || isOneOf(name, at, "[]/ ");
+}
+
+const ASCII_MAX = 0x7f;
+
+/** `camelCase`, `HTTPServer`, `API1`: whether a word begins at a character that stands after no separator. */
+function beginsWord(name: string, at: number): boolean {
+  if (name.charCodeAt(at) > ASCII_MAX || name.charCodeAt(at - 1) > ASCII_MAX) return false;
+  const isBehindCapital = isA(name, at - 1, UPPER);
+  if (isA(name, at, UPPER)) return !isBehindCapital || isA(name, at + 1, LOWER);
+  return isBehindCapital && !isA(name, at, LOWER);
+}
+
+function withoutDigits(word: string): string {
+  const end = runStart(word, word.length, DIGIT);
+  return end === word.length || word.endsWith("64") || word === "i18n" ? word : word.slice(0, end);
+}
+
+/** The text after the last separator, in lower case, without the digits at its end. */
+export function lastPart(name: string): string {
+  let start = name.length;
+  while (start > 0 && !separates(name, start - 1)) start -= 1;
+  return withoutDigits(name.slice(start).toLowerCase());
 }

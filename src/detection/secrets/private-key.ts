@@ -1,20 +1,8 @@
-import type { Finding } from "../finding.ts";
-import {
-  BASE64,
-  BLANK,
-  classesIn,
-  DIGIT,
-  EQUALS,
-  isA,
-  isOneOf,
-  LINE_END,
-  LOWER,
-  QUOTE,
-  runEnd,
-} from "../views/characters.ts";
+import type { Reading, RuleMatcher } from "../rules/rule.ts";
+import { BASE64, BLANK, classesIn, EQUALS, isA, isOneOf, LINE_END, LOWER, QUOTE, runEnd } from "../views/characters.ts";
 
 /** Where a word stands next. Asked in a text's order it reads the text once. */
-export class NextOccurrence {
+class NextOccurrence {
   readonly #text: string;
   readonly #word: string;
   #at = -1;
@@ -35,7 +23,7 @@ export class NextOccurrence {
 
 const LABEL_CHARS_MAX = 64;
 const DASHES = "-----";
-export const FOOTER = "-----END ";
+const FOOTER = "-----END ";
 
 /** The END line is looked for no farther than this: the largest keys in use, with a log's prefix on each line. UTF-16 units. */
 const KEY_CHARS_MAX = 8_192;
@@ -57,21 +45,20 @@ const OPENPGP_HEADERS: ReadonlySet<string> = new Set(["Version", "Comment", "Has
 const SECRET_KEY = /private key|static key/i;
 
 /** A private key in PEM, at its `-----BEGIN `: until its END line, or, when it is cut off, as far as its lines go on. */
-export function matchPrivateKey(
-  text: string,
-  start: number,
-  { end, footers }: { readonly end: number; readonly footers: NextOccurrence },
-): Finding | undefined {
+export const matchPrivateKey: RuleMatcher = (reading, start, end) => {
+  const { text } = reading;
   const label = text.slice(end, end + LABEL_CHARS_MAX);
   const dashes = label.indexOf(DASHES);
   if (dashes === -1 || !SECRET_KEY.test(label.slice(0, dashes))) return undefined;
   const body = afterHeaders(text, separatorsEnd(text, runEndOfDashes(text, end + dashes)));
   if (runEnd(text, body, BASE64 | EQUALS, body + BODY_CHARS_MIN) - body < BODY_CHARS_MIN) return undefined;
-  const footer = footers.after(body);
+  const footer = reading.state(footers).after(body);
   const isNear = footer < text.length && footer - body < KEY_CHARS_MAX;
   const stop = isNear ? afterFooter(text, footer) : bodyEnd(text, body);
   return { rule: "private-key", start, end: stop };
-}
+};
+
+const footers = ({ text }: Reading): NextOccurrence => new NextOccurrence(text, FOOTER);
 
 function runEndOfDashes(text: string, at: number): number {
   let end = at;
@@ -123,12 +110,4 @@ function bodyEnd(text: string, body: number): number {
     at = separatorsEnd(text, line);
   }
   return end;
-}
-
-/** Of a PuTTY key file, the private part: as many lines as it says, which are all that follow. */
-export function matchPuttyKey(text: string, start: number, end: number): Finding | undefined {
-  const count = runEnd(text, end, BLANK, end + 4);
-  if (!isA(text, count, DIGIT)) return undefined;
-  const stop = text.indexOf("Private-MAC", end);
-  return { rule: "putty-private-key", start, end: stop === -1 ? text.length : stop };
 }

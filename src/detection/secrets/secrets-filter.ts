@@ -1,11 +1,7 @@
 import type { Finding } from "../finding.ts";
-import { findOrWhole, hideFindings } from "../sensitive.ts";
+import { DETECTOR } from "../sensitive.ts";
 
-/**
- * Puts `[REDACTED]` in place of each secret, or of the text as a whole when it is too much to look through. The very same string
- * when there is none. Findings hold no text.
- */
+/** Calls `filterSecrets` of the detector with the built-in rules. */
 export function filterSecrets(text: string): { readonly text: string; readonly findings: readonly Finding[] } {
-  const findings = findOrWhole(text, "secrets");
-  return { text: hideFindings(text, findings), findings };
+  return DETECTOR.filterSecrets(text);
 }

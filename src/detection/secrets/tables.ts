@@ -1,12 +1,24 @@
 import type { Work } from "../bounds.ts";
 import type { Finding } from "../finding.ts";
-import { BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../views/characters.ts";
+import type { Reading } from "../rules/rule.ts";
+import {
+  BLANK,
+  isA,
+  isOneOf,
+  LINE_END,
+  nextRow,
+  QUOTE,
+  ROW_CHARS_MAX,
+  rowEnd,
+  runEnd,
+  runStart,
+  type Stretch,
+  startAfter,
+  wordSet,
+} from "../views/characters.ts";
 import { type SecretKind, secretKind } from "./names.ts";
-import { type Stretch, startBehind } from "./stretches.ts";
-import { cellsOf, type Divider, LINE_CHARS_MAX, nextRow, rowEnd } from "./table-cells.ts";
 import { isCode, looksRandom } from "./value-shapes.ts";
 import { isSecretValue, JUDGED_CHARS_MAX } from "./values.ts";
-import { wordSet } from "./words.ts";
 
 /** A longer one is no column's name. UTF-16 units. */
 const NAME_CHARS_MAX = 48;
@@ -47,7 +59,7 @@ interface Table {
   readonly columns: readonly Column[];
   readonly names: readonly string[];
   readonly divider: Divider;
-  /** Whether any word is a password there, or only what looks like one. */
+  /** Returns whether any word is a password there, or only what looks like one. */
   readonly isOfAccounts: boolean;
 }
 
@@ -92,7 +104,7 @@ export class TableReader {
     for (let from = start; from < text.length && odd <= ODD_ROWS_MAX; ) {
       const line = { start: from, end: rowEnd(text, from) };
       this.#work.spend((line.end - from) * STEPS_PER_CHAR + table.columns.length * STEPS_PER_CELL);
-      if (runEnd(text, from, BLANK, line.end) === line.end || line.end - from >= LINE_CHARS_MAX) break;
+      if (runEnd(text, from, BLANK, line.end) === line.end || line.end - from >= ROW_CHARS_MAX) break;
       if (!isRule(text, line, table.divider)) {
         const cells = cellsOf(text, line, table.divider);
         const isRow = cells.length === table.names.length;
@@ -122,21 +134,24 @@ export class TableReader {
   /** The line around `at`; one that begins too far before has no beginning. */
   #lineOf(at: number): Stretch {
     if (at >= this.#line.start && at <= this.#line.end) return { start: -1, end: this.#line.end };
-    const limit = Math.max(this.#done, at - LINE_CHARS_MAX);
-    const start = startBehind(this.#text, at, LINE_END, limit);
+    const limit = Math.max(this.#done, at - ROW_CHARS_MAX);
+    const start = startAfter(this.#text, at, LINE_END, limit);
     const written = this.#text.slice(start, at).lastIndexOf("\\n");
     const begins = start === 0 || isA(this.#text, start - 1, LINE_END);
     const end = rowEnd(this.#text, at);
     this.#work.spend(end - start);
     this.#line = { start, end };
     if (written !== -1) return { start: start + written + 2, end };
-    if (begins) return { start: behindOpening(this.#text, this.#line, at), end };
+    if (begins) return { start: afterOpening(this.#text, this.#line, at), end };
     return { start: start === limit && this.#done === limit ? nextRow(this.#text, start) : -1, end };
   }
 }
 
-/** Of a text that stands written out in another one, behind its quotation mark. */
-function behindOpening(text: string, { start, end }: Stretch, at: number): number {
+/** Returns the reader of a text's tables. */
+export const tables = ({ text, work }: Reading): TableReader => new TableReader(text, work);
+
+/** Of a text that stands written out in another one, after its quote. */
+function afterOpening(text: string, { start, end }: Stretch, at: number): number {
   if (!isOneOf(text, end, "\\")) return start;
   const before = text.slice(start, at);
   const opening = /^.*[:=(] ?"(?!,)/s.exec(before)?.[0] ?? "";
@@ -151,7 +166,7 @@ function isRule(text: string, { start, end }: Stretch, divider: Divider): boolea
   );
 }
 
-/** What stands behind the name, or before it when it is the line's last. */
+/** The text after the name, or before it when it is the line's last. */
 function dividerAt(text: string, from: number, to: number): Divider | undefined {
   let after = to;
   while (after < to + 2 && (isA(text, after, QUOTE) || isOneOf(text, after, "\\")) && !isOneOf(text, after + 1, "nr"))
@@ -182,12 +197,12 @@ function dividerBefore(text: string, from: number): Divider | undefined {
   return undefined;
 }
 
-interface Reading {
+interface Header {
   readonly divider: Divider;
   readonly work: Work;
 }
 
-function headerOf(text: string, line: Stretch, { divider, work }: Reading): Table | undefined {
+function headerOf(text: string, line: Stretch, { divider, work }: Header): Table | undefined {
   const spans = cellsOf(text, line, divider);
   const cells = spans.map(({ start, end }) => text.slice(start, Math.min(end, start + NAME_CHARS_MAX)));
   if (cells.length < 2 || !cells.every(isColumnName)) return undefined;
@@ -227,3 +242,62 @@ function isSecretCell(value: string, kind: SecretKind, { isOfAccounts }: Table):
 
 /** A mark or a number of so many is no password. */
 const HAS_LETTERS = /[A-Za-z]|\d{4}/;
+
+/** What divides a line into cells: a character, or two spaces and more. */
+export type Divider = "|" | "\t" | "," | ";" | "  ";
+
+export const CELLS_MAX = 64;
+
+/** The cells of a line, without spaces and quotes around them; empty when there are too many. */
+export function cellsOf(text: string, line: Stretch, divider: Divider): readonly Stretch[] {
+  const cells: Stretch[] = [];
+  let from = line.start;
+  while (from <= line.end) {
+    const end = cellEnd(text, { start: from, end: line.end }, divider);
+    cells.push(bared(text, { start: from, end }));
+    if (cells.length > CELLS_MAX) return [];
+    if (end >= line.end) break;
+    from = divider === "  " ? runEnd(text, end, BLANK, line.end) : end + 1;
+    if (divider === "  " && from >= line.end) break;
+  }
+  return divider === "|" ? withoutEdges(cells) : cells;
+}
+
+function cellEnd(text: string, { start, end }: Stretch, divider: Divider): number {
+  const from = divider === "  " || divider === "|" ? start : afterQuoted(text, { start, end });
+  const at = text.slice(from, end).indexOf(divider);
+  return at === -1 ? end : from + at;
+}
+
+/** In quotes the divider counts for nothing. */
+function afterQuoted(text: string, { start, end }: Stretch): number {
+  const mark = isOneOf(text, start, "\\") ? '\\"' : '"';
+  if (!text.startsWith(mark, start)) return start;
+  const line = text.slice(start, end);
+  for (let close = mark.length; ; ) {
+    const next = line.indexOf(mark, close);
+    if (next === -1) return start;
+    if (!line.startsWith(mark, next + mark.length)) return start + next + mark.length;
+    close = next + mark.length * 2;
+  }
+}
+
+/** Two marks of quotation and what is escaped before them: no cell has more. */
+const MARKS_MAX = 3;
+
+function bared(text: string, { start, end }: Stretch): Stretch {
+  const first = runEnd(text, start, BLANK, end);
+  const last = runStart(text, end, BLANK, first);
+  let from = first;
+  while (from < last && from < first + MARKS_MAX && (isA(text, from, QUOTE) || isOneOf(text, from, "\\"))) from += 1;
+  if (from === first) return { start: first, end: last };
+  let to = last;
+  while (to > from && to > last - MARKS_MAX && (isA(text, to - 1, QUOTE) || isOneOf(text, to - 1, "\\"))) to -= 1;
+  return { start: from, end: to };
+}
+
+/** `| a | b |` has no cells before its first and after its last mark. */
+function withoutEdges(cells: readonly Stretch[]): readonly Stretch[] {
+  const isEmpty = (cell: Stretch | undefined) => cell !== undefined && cell.start >= cell.end;
+  return cells.slice(Number(isEmpty(cells[0])), isEmpty(cells.at(-1)) ? -1 : undefined);
+}

@@ -15,12 +15,11 @@ import {
   runEnd,
   UPPER,
   WORD,
+  wordSet,
 } from "../views/characters.ts";
-import { FOREIGN_ENDINGS, FOREIGN_PASSWORDS } from "./foreign-names.ts";
-import { type SecretKind, secretKind } from "./names.ts";
-import { PLACEHOLDERS } from "./placeholders.ts";
-import { type Closing, isReference, isTemplate } from "./references.ts";
+import { FOREIGN_ENDINGS, FOREIGN_PASSWORDS, type SecretKind, secretKind } from "./names.ts";
 import {
+  type Closing,
   hasDigit,
   isBasicCredentials,
   isCode,
@@ -34,14 +33,15 @@ import {
   isOnly,
   isPlainPath,
   isPropertyPath,
+  isReference,
   isResourceName,
   isResourcePath,
   isSmallNumber,
+  isTemplate,
   isUrlOrPath,
   isUuid,
   looksRandom,
 } from "./value-shapes.ts";
-import { wordSet } from "./words.ts";
 
 /**
  * How a value was written beside its name. `assigned`: `NAME=value`; `quoted`: in quotes or as a tree's own string;
@@ -66,7 +66,7 @@ const PROSE = wordSet(
   "key incorrect field for this when that with or",
 );
 
-/** Whether a value beside a name of this kind is a secret, as far as its look tells. Only its beginning is looked at. */
+/** Returns whether a value beside a name of this kind is a secret, as far as its look tells. Only its beginning is looked at. */
 export function isSecretValue(written: string, kind: SecretKind, style: ValueStyle): boolean {
   const value = IN_PROGRAMS.has(style) ? withoutClosers(written) : written;
   if (isBlank(value) || isReference(value, closingOf(style)) || isTemplate(value)) return false;
@@ -109,12 +109,12 @@ function withoutClosers(value: string): string {
   return isType && /^(?:[)\]}?!*&:]+$|[)\]}]+:|\[\]|\?=|\?\))/.test(rest) ? head : value;
 }
 
-/** Nothing but blanks and line ends: no secret, however it is called. */
+/** Nothing but spaces and line ends: no secret, however it is called. */
 function isBlank(value: string): boolean {
   return isOnly(value, BLANK | LINE_END);
 }
 
-/** A capital name with its value right behind, as in an environment: anything but a placeholder. */
+/** A capital name with its value right after, as in an environment: anything but a placeholder. */
 function isAssigned(value: string, kind: SecretKind): boolean {
   if (isPlaceholder(value) || isProse(value)) return false;
   return kind === "password" ? !isPlainPath(value) : !isSmallNumber(value);
@@ -219,4 +219,80 @@ const WORD_ENDS = /[ .,:;!?'-]/;
 /** `Password: `, `New password?` */
 function isPrompt(value: string): boolean {
   return ":?".includes(value.trimEnd().at(-1) ?? " ");
+}
+
+/** What stands where a value would, in programs, schemas, forms and error messages. Lower case. */
+export const PLACEHOLDERS = wordSet(
+  "string number boolean bool str bytes any unknown object text varchar int integer null nil none undefined true false",
+  "void empty never yes no on off optional required missing invalid incorrect wrong expired revoked unauthorized",
+  "forbidden denied redacted masked hidden removed filtered omitted [redacted] changed reset rotated bearer basic digest",
+  "negotiate token password secret key value set unset default process config self this await async new const let var",
+  "return function import sha256 sha512 sha1 md5 hs256 rs256 es256 opaque kubernetes kubernetes.io file vault must is",
+  "was not has cannot should the a an for to of in and or if oauth2 oauth argon2 argon2id base64 aes256 utf8 correct",
+  "stored valid verified ok failed success accepted rejected enabled disabled example todo varchar2 nvarchar char json",
+  "jsonb uuid uint32 uint64 int32 int64 float double datetime timestamp bytea blob sequence list option",
+  "charsequence securestring secretstr strictstr base64string passwordstring input args params result plaintext payload",
+  "username hash hashed salt body form request response type length prompt anonymous nullable readonly",
+  "struct class case break continue switch else then fi do done end begin throw",
+  "raise yield typeof instanceof sizeof keyof interface schema column encrypted encryption authentication",
+  "may when there with without force change will can history added compat files fail failure",
+  "prohibited options option flag flags argument arguments parameter parameters",
+  "пароль パスワード 비밀번호 şifre lösenord passord wachtwoord senha hasło parola heslo jelszó salasana passwort kennwort",
+  "erforderlich ungültig falsch leer pflichtfeld requis obligatoire invalide incorrect requerido requerida obligatorio",
+  "obligatoria obrigatório obrigatória inválido inválida incorrecta incorreta richiesto richiesta obbligatorio obbligatoria",
+  "errata vereist verplicht ongeldig onjuist wymagane nieprawidłowe gerekli zorunlu geçersiz yanlış обязательно неверный",
+  "обязательное требуется неправильный неверно contraseña contrasena adgangskode lozinka parool vaaditaan krävs",
+);
+
+/** Names of the tests of a value that rules use; `password/told` judges it as a password in such a place. */
+export type ValueTest = keyof typeof TESTS | `${SecretKind}/${ValueStyle}`;
+
+const seenIn = (value: string): number => classesIn(value, 0, value.length);
+
+const TESTS = {
+  digit: hasDigit,
+  letter: (value: string) => (seenIn(value) & LETTER) !== 0,
+  upper: (value: string) => (seenIn(value) & UPPER) !== 0,
+  lower: (value: string) => (seenIn(value) & LOWER) !== 0,
+  mixed: isMixed,
+  random: looksRandom,
+  "random-or-uuid": (value: string) => looksRandom(value) || isUuid(value),
+  "not-capitals": (value: string) => /[a-z\d=]/.test(value),
+  argument: (value: string) => !/^[A-Z]+$/.test(value),
+  "likely-argument": (value: string) => value.length >= TOKEN_CHARS_MIN && isMixed(value),
+  "basic-credentials": isBasicCredentials,
+  "account-in-base64": (value: string) => ACCOUNT.test(Buffer.from(value, "base64").toString("latin1")),
+  community: (value: string) => !/^(?:public|private)$|^[<$%{]/.test(value),
+  "seed-phrase": isSeedPhrase,
+  login: (value: string) => isLogin(value) && !isNumberedName(value) && isSecretValue(value, "password", "told"),
+  "certain-login": (value: string) => isLogin(value) && isSecretValue(value, "password", "line"),
+} satisfies Readonly<Record<string, (value: string) => boolean>>;
+
+/** Returns whether a value passes all tests of a rule. */
+export function passes(value: string, tests: ValueTest | readonly ValueTest[] = []): boolean {
+  return (typeof tests === "string" ? [tests] : tests).every((test) => {
+    if (Object.hasOwn(TESTS, test)) return TESTS[test as keyof typeof TESTS](value);
+    const [kind, style] = test.split("/") as [SecretKind, ValueStyle];
+    return isSecretValue(value.slice(0, JUDGED_CHARS_MAX), kind, style);
+  });
+}
+
+function isMixed(value: string): boolean {
+  return (seenIn(value) & (DIGIT | UPPER)) !== 0;
+}
+
+/** `bob:secret`, decoded. */
+const ACCOUNT = /^[\x21-\x7e]{1,64}:[\x20-\x7e]{3,256}$/;
+
+/** Wallets have so many words, and none of these. */
+const PHRASE_WORDS: readonly number[] = [12, 15, 18, 21, 24];
+const NO_PHRASE = /\b(?:the|and|for|with|are|not|from|your|our|has|was|which|its|these|were|been)\b/;
+
+function isSeedPhrase(value: string): boolean {
+  return PHRASE_WORDS.includes(value.split(" ").length) && !NO_PHRASE.test(value);
+}
+
+/** Returns whether the word after a login command can be a password: no path, no keyword, no file. */
+function isLogin(word: string): boolean {
+  return word.length >= PASSWORD_CHARS_MIN && !/\/|^[A-Z-]+$|^\*+$|\.[a-z]{2,4}$|pass$|^test/i.test(word);
 }

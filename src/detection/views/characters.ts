@@ -126,3 +126,66 @@ export function beginsWord(text: string, at: number): boolean {
   if (!isA(text, at - 1, ALPHANUMERIC)) return true;
   return text.charCodeAt(at - 2) === BACKSLASH && ESCAPE_LETTERS.includes(text[at - 1] ?? "");
 }
+
+/** A part of a text: offsets in UTF-16 units, `end` exclusive. */
+export interface Stretch {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Where the run begins that ends before `to` and has no character of these classes: at `limit` at the earliest. */
+export function startAfter(text: string, to: number, classes: number, limit: number): number {
+  const start = Math.max(limit, 0);
+  let at = to;
+  while (at > start && (classOf(text.charCodeAt(at - 1)) & classes) === 0) at -= 1;
+  return at;
+}
+
+/** Where the line ends in which `from` stands; `limit` when it is longer. */
+export function lineEnd(text: string, from: number, limit: number = text.length): number {
+  return endBefore(text, from, LINE_END, limit);
+}
+
+/** After the line end at `at`; `at` itself when none stands there. */
+export function afterLineEnd(text: string, at: number): number {
+  if (text.startsWith("\r\n", at)) return at + 2;
+  return isA(text, at, LINE_END) ? at + 1 : at;
+}
+
+const BACKSLASHES_MAX = 8;
+
+/** After the quote at `at`, which may itself be escaped; `at` itself when none stands there. */
+export function afterQuote(text: string, at: number): number {
+  let end = at;
+  while (isOneOf(text, end, "\\") && end < at + BACKSLASHES_MAX) end += 1;
+  return isA(text, end, QUOTE) ? end + 1 : at;
+}
+
+/** Maximum length of a line of a table. UTF-16 units. */
+export const ROW_CHARS_MAX = 4_096;
+
+/** Where the line at `from` ends, also when the line end is written out (`\n`); `limit` when it is too long. */
+export function rowEnd(text: string, from: number, limit: number = from + ROW_CHARS_MAX): number {
+  const end = Math.min(text.length, limit);
+  let at = from;
+  while (at < end && !isA(text, at, LINE_END) && !isWrittenEnd(text, at)) at += 1;
+  return at;
+}
+
+/** After the line end at `at`; `at` itself when none stands there. */
+export function nextRow(text: string, at: number): number {
+  const next = afterLineEnd(text, at);
+  if (next > at) return next;
+  if (text.startsWith("\\r\\n", at)) return at + 4;
+  return isWrittenEnd(text, at) ? at + 2 : at;
+}
+
+/** A list of words without spaces, written as lines of them. */
+export function words(...lines: readonly string[]): readonly string[] {
+  return lines.flatMap((line) => line.split(" "));
+}
+
+/** The same for a lookup. */
+export function wordSet(...lines: readonly string[]): ReadonlySet<string> {
+  return new Set(words(...lines));
+}

@@ -5,6 +5,8 @@ import type { RiskRules } from "../../approvals/risk.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { KindReport } from "../../core/target-kind.ts";
 import type { Tool } from "../../core/types.ts";
+import { operatorRuleFaults, operatorRules } from "../../detection/rules/operators.ts";
+import { DETECTOR, Detector } from "../../detection/sensitive.ts";
 import { type CallerContext, createCallerContext } from "../../pipeline/caller-context.ts";
 import { createPolicy, type Policy } from "../../pipeline/policy.ts";
 import { createRegistry, type Registry } from "../../pipeline/registry.ts";
@@ -12,7 +14,7 @@ import type { Config } from "../config/config.ts";
 import { loadTools } from "../manifests/loader.ts";
 import { forgetModules } from "../manifests/modules.ts";
 import { identityOf, type LoadedTools } from "../manifests/sources.ts";
-import type { Modules } from "../modules.ts";
+import { MODULES, type Modules } from "../modules.ts";
 import { readApprovals } from "./approvals.ts";
 import { readExports } from "./exports.ts";
 import { readAuditPlace, readCheckpointKey, readIssuers, socketProblems } from "./files.ts";
@@ -44,6 +46,8 @@ interface Powers extends InUse, KindCapabilities {
 export interface Parts {
   readonly registry: Registry;
   readonly callers: CallerContext;
+  /** Finds secrets and personal data by the built-in rules and those of the configuration. */
+  readonly detector: Detector;
   readonly targets: Targets;
   readonly loaded: LoadedTools;
   readonly report: Required<KindReport>;
@@ -115,6 +119,7 @@ async function join(config: Config, { powers, modules }: Given, opened: Opened):
   const traces = readTraces(config, problems);
   const judged = readApprovals(config, modules.approvalStores, problems);
   const policy = judged && attempt(problems, () => createPolicy(modules.policyPoints, judged.risk));
+  const detector = readDetector(config, modules, problems);
   const found = await loadTools(config, targets.offered());
   opened.modules = found.modules;
   problems.push(...found.problems);
@@ -138,7 +143,18 @@ async function join(config: Config, { powers, modules }: Given, opened: Opened):
   if (problems.length > 0 || !registry || !report || !callers || !judged || !policy) throw new StartupError(problems);
   const close = (): Promise<void> => closeOpened(opened);
   return {
-    ...{ registry, callers, targets, loaded, report, ...judged, policy, hashKey, checkpointKey, exports, traces },
-    ...{ identity, doors, close, policyNotes: policies.notes },
+    ...{ registry, callers, detector, targets, loaded, report, ...judged, policy, hashKey, checkpointKey, exports },
+    ...{ traces, identity, doors, close, policyNotes: policies.notes },
   };
+}
+
+/** Returns the detector with the operators' rules, which are checked against their own examples. */
+function readDetector(
+  { redaction: { rules } }: Config,
+  { detectorRules }: Pick<Modules, "detectorRules">,
+  problems: string[],
+): Detector {
+  if (rules.length === 0 && detectorRules === MODULES.detectorRules) return DETECTOR;
+  problems.push(...operatorRuleFaults(rules).map((fault) => `redaction.rules${fault}`));
+  return new Detector([...Object.values(detectorRules).flat(), ...operatorRules(rules)]);
 }

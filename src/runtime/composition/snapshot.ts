@@ -1,6 +1,5 @@
 import type { ApprovalCallback } from "../../approvals/callback.ts";
 import type { Approvals } from "../../approvals/types.ts";
-import { filterSecrets } from "../../detection/secrets/secrets-filter.ts";
 import { createApprovalGate } from "../../pipeline/approval-gate.ts";
 import type { Config } from "../config/config.ts";
 import type { Reloadable } from "../reload/reload.ts";
@@ -25,16 +24,17 @@ export interface JoinOptions {
 /** Joins the parts of one reading of the configuration with the parts that outlive a reload. */
 export function joinGeneration(config: Config, parts: Parts, options: JoinOptions): Joined {
   const { approvals, onToolApprove, newId, logFault } = options;
+  const { registry, callers, policy, detector, loaded } = parts;
   const gate = createApprovalGate({
     approvals,
     mode: config.approvals.mode,
     onToolApprove,
     callbackTimeoutMs: config.approvals.callbackTimeoutMs,
-    filterSecrets: (text) => filterSecrets(text).text,
+    filterSecrets: (text) => detector.filterSecrets(text).text,
+    findSecrets: (text) => detector.filterSecrets(text).findings,
     newId,
   });
-  const { registry, callers, policy, loaded } = parts;
   const close = (): Promise<void> =>
     parts.close().catch((cause: unknown) => logFault?.("a former configuration could not be closed", cause));
-  return { config, parts, registry, callers, policy, gate, modules: loaded.modules, close };
+  return { config, parts, registry, callers, policy, gate, detector, modules: loaded.modules, close };
 }

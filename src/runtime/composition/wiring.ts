@@ -6,6 +6,7 @@ import type { EntryDraft } from "../../audit/entry.ts";
 import type { JournalLine } from "../../audit/journal/journal.ts";
 import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
 import type { CertificateEvent } from "../../core/target-kind.ts";
+import type { Detector } from "../../detection/sensitive.ts";
 import type { Admission } from "../../pipeline/admission.ts";
 import type { CallRecordLog } from "../../pipeline/call-record.ts";
 import type { CallerContext } from "../../pipeline/caller-context.ts";
@@ -67,6 +68,8 @@ export interface Service {
   /** Stores approval requests; undefined when the configuration names no store. */
   readonly approvals: Approvals | undefined;
   readonly clock: () => number;
+  /** Returns the detector of the configuration in use. */
+  readonly detector: () => Detector;
   readonly journal: AuditLog["journal"];
   readonly auditHealth: AuditLog["health"];
   /** The public key that verifies the audit's checkpoints. */
@@ -170,6 +173,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     checkpointKey: parts.checkpointKey && createPublicKey(parts.checkpointKey),
     exports: () => exporters.states(),
     droppedSpans: () => tracing.dropped(),
+    detector: () => generations.current().detector,
     targets: () => generations.current().parts.targets,
     channels: () => generations.all().flatMap(({ parts: { targets } }) => targets.channels()),
     configuration: () => reloading.state(),

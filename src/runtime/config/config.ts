@@ -158,6 +158,40 @@ const assertion = z.strictObject({
   keyFile: text,
 });
 
+const RULES_MAX = 100;
+const EXAMPLES_MAX = 16;
+const EXAMPLE_CHARACTERS_MAX = 512;
+
+const examples = z.array(z.string().min(1).max(EXAMPLE_CHARACTERS_MAX)).max(EXAMPLES_MAX);
+
+const rule = z.strictObject({
+  /** Name of the rule in `redactions` and, for personal data, in place of the value: `[REDACTED:EMPLOYEE_ID]`. */
+  id: z
+    .string()
+    .regex(/^[A-Za-z][A-Za-z0-9_-]{0,47}$/, "must be a name of letters, digits, dash, underscore, such as EMPLOYEE_ID"),
+  /** Words, in upper or lower case. The pattern is applied only where one of them occurs. */
+  anchors: z.array(z.string().min(3).max(64)).min(1).max(EXAMPLES_MAX),
+  /**
+   * Regular expression in RE2 syntax, searched for in the line of the word: from 64 characters before it to 256 after it. The
+   * last group that takes part is hidden, or the whole match when there is no group.
+   */
+  pattern: z.string().min(1).max(512),
+  /** `secrets`: hidden everywhere. `balanced`, `strict`: personal data, hidden at this level of `scan` and above. */
+  level: z.enum(["secrets", "balanced", "strict"]).default("secrets"),
+  /** Texts in which the rule must find something. Checked at start. */
+  matches: examples.min(1),
+  /** Texts in which it must find nothing. */
+  misses: examples.default([]),
+});
+
+/** The section `redaction`. */
+const redaction = z
+  .strictObject({
+    /** Rules for secrets and personal data of your own, in addition to the built-in ones. */
+    rules: z.array(rule).max(RULES_MAX).default([]),
+  })
+  .prefault({});
+
 const log = z
   .strictObject({ level: z.enum(["debug", "info", "warn", "error", "silent"]).default("info") })
   .prefault({});
@@ -313,6 +347,7 @@ const sections = (modules: Modules) =>
     approvals: approvals(modules.approvalStores),
     assertion: assertion.optional(),
     limits,
+    redaction,
     log,
     telemetry,
     reload,

@@ -1,6 +1,7 @@
 import { inspect } from "node:util";
 import type { Json } from "../../core/types.ts";
 import { redact } from "../../detection/redact.ts";
+import { DETECTOR, type Detector } from "../../detection/sensitive.ts";
 
 const DEPTH_MAX = 4;
 const MEMBERS_MAX = 64;
@@ -15,9 +16,9 @@ const UNREADABLE = "[unreadable]";
 export type LogFields = Readonly<Record<string, Json>>;
 
 /** Returns the loggable part of a value: bounded and without secrets, whatever its source. Never throws. */
-export function loggable(value: unknown): Json {
+export function loggable(value: unknown, detector: Detector = DETECTOR): Json {
   try {
-    return cut(redact(plain(value, 0), { level: "secrets" }).value);
+    return cut(redact(plain(value, 0), { level: "secrets", detector }).value);
   } catch {
     return UNREADABLE;
   }

@@ -1,5 +1,7 @@
 import { type Logger, pino } from "pino";
 import { escapeJson } from "../../audit/escape.ts";
+import type { Json } from "../../core/types.ts";
+import { DETECTOR, type Detector } from "../../detection/sensitive.ts";
 import { fieldsOf, loggable } from "./fields.ts";
 import { DescriptorSink, logDescriptor, type Sink } from "./sink.ts";
 
@@ -13,13 +15,16 @@ export interface LogOptions {
   readonly level: string;
   /** Standard output by default. */
   readonly sink?: Sink | undefined;
+  /** Returns the detector in use. Default: the one with the built-in rules. */
+  readonly detector?: (() => Detector) | undefined;
 }
 
 /**
  * Opens the operational log: one JSON object per line. Secrets are removed from every text of every line, whatever its source,
  * and no line waits for a reader.
  */
-export function openLog({ level, sink = standardOutput() }: LogOptions): Log {
+export function openLog({ level, sink = standardOutput(), detector = () => DETECTOR }: LogOptions): Log {
+  const shown = (value: unknown): Json => loggable(value, detector());
   const logger = pino(
     {
       level,
@@ -29,8 +34,8 @@ export function openLog({ level, sink = standardOutput() }: LogOptions): Log {
       hooks: {
         logMethod(args, method) {
           const [facts, message] = args as readonly unknown[];
-          if (typeof facts === "string") method.call(this, String(loggable(facts)));
-          else method.call(this, fieldsOf(loggable(facts)), String(loggable(message ?? "")));
+          if (typeof facts === "string") method.call(this, String(shown(facts)));
+          else method.call(this, fieldsOf(shown(facts)), String(shown(message ?? "")));
         },
       },
     },

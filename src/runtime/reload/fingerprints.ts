@@ -23,6 +23,7 @@ export const LIVE_KEYS = [
   "approvals.webhooks",
   "approvals.publicUrl",
   "limits",
+  "redaction",
   "log.level",
 ] as const;
 

@@ -112,8 +112,8 @@ class Hold<Content extends Built> {
 
   constructor(content: Content) {
     this.content = content;
-    const { registry, callers, policy, gate } = content;
-    this.entered = { registry, callers, policy, gate, leave: () => this.#leave() };
+    const { registry, callers, policy, gate, detector } = content;
+    this.entered = { registry, callers, policy, gate, detector, leave: () => this.#leave() };
   }
 
   /** Calls `end` once: when the last call has left, or after `lingerMs`. */

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { type CountryCode, getCountryCallingCode, parsePhoneNumberFromString } from "libphonenumber-js/max";
-import { internationalValidity, isNationalNumber } from "../../../src/detection/pii/numbering-plan.ts";
+import { internationalValidity, isNationalNumber } from "../../../src/detection/pii/phone.ts";
 import { type Next, numbers, pick } from "../../eval/corpora.ts";
 
 const REGIONS: readonly CountryCode[] = [

@@ -1,0 +1,288 @@
+import type { Work } from "../bounds.ts";
+import type { Finding } from "../finding.ts";
+import type { Reading, RuleMatcher } from "../rules/rule.ts";
+import {
+  BLANK,
+  beginsWord,
+  endBefore,
+  isA,
+  isOneOf,
+  LINE_END,
+  NAME,
+  nextRow,
+  QUOTE,
+  rowEnd,
+  STOP,
+  type Stretch,
+} from "../views/characters.ts";
+import { type SecretKind, secretKind } from "./names.ts";
+import { type TableReader, tableOf, tables } from "./tables.ts";
+import { isSecretValue, JUDGED_CHARS_MAX } from "./values.ts";
+
+/** UTF-16 units. */
+const TABLE_CHARS_MAX = 128;
+const COLUMNS_CHARS_MAX = 2_048;
+const WORDS_CHARS_MAX = 96;
+const TUPLE_CHARS_MAX = 8_192;
+const CALL_CHARS_MAX = 64;
+
+const STEPS_PER_CHAR = 6;
+const STEPS_PER_COLUMN_CHAR = 20;
+const STEPS_PER_VALUE = 700;
+
+interface Columns {
+  readonly names: readonly string[];
+  /** After the bracket that closes. */
+  readonly end: number;
+}
+
+/** Finds values in the columns of SQL that names say are secret. Asked in a text's order it reads each statement once. */
+class InsertReader {
+  readonly #text: string;
+  readonly #work: Work;
+  readonly #tables: TableReader;
+  readonly #created: CreatedTables;
+  #done = 0;
+
+  constructor(text: string, work: Work, { tables, created }: { tables: TableReader; created: CreatedTables }) {
+    this.#text = text;
+    this.#work = work;
+    this.#tables = tables;
+    this.#created = created;
+  }
+
+  /** `INSERT INTO users (name, password) VALUES ('bob', '…'), (…)`, from after `into`. */
+  match(start: number, end: number): readonly Finding[] | undefined {
+    const columns =
+      start < this.#done || !beginsWord(this.#text, start) ? undefined : columnsAt(this.#text, end, this.#work);
+    if (columns === undefined) return start < this.#done ? undefined : this.#rowsOf(end);
+    this.#done = columns.end;
+    this.#work.spend(columns.end - start + columns.names.length * STEPS_PER_VALUE);
+    const kinds = columns.names.map(columnKind);
+    if (kinds.every((kind) => kind === undefined)) return undefined;
+    const head = VALUES.exec(this.#text.slice(columns.end, columns.end + WORDS_CHARS_MAX));
+    return head === null ? undefined : this.#tuples(columns.end + head[0].length, kinds);
+  }
+
+  /** `INSERT INTO users VALUES (…)` of a table that was created before, from after `into`. */
+  #rowsOf(end: number): readonly Finding[] | undefined {
+    const [head = "", table = ""] = PLAIN_INSERT.exec(this.#text.slice(end, end + TABLE_CHARS_MAX)) ?? [];
+    const kinds = head === "" ? undefined : this.#created.kindsOf(table);
+    return kinds?.some((kind) => kind !== undefined) === true ? this.#tuples(end + head.length, kinds) : undefined;
+  }
+
+  /** `COPY users (name, password) FROM stdin;` and rows below, from after `copy`. */
+  matchCopy(start: number, end: number): readonly Finding[] | undefined {
+    const columns =
+      start < this.#done || !beginsWord(this.#text, start) ? undefined : columnsAt(this.#text, end, this.#work);
+    if (columns === undefined || !FROM_STDIN.test(this.#text.slice(columns.end, columns.end + WORDS_CHARS_MAX)))
+      return undefined;
+    const table = tableOf(columns.names, "\t");
+    this.#done = columns.end;
+    if (table === undefined) return undefined;
+    const first = nextRow(this.#text, rowEnd(this.#text, columns.end));
+    const found = this.#tables.rows({ ...table, isOfAccounts: true }, first);
+    this.#done = Math.max(first, this.#tables.done);
+    return found;
+  }
+
+  #tuples(from: number, kinds: readonly (SecretKind | undefined)[]): readonly Finding[] | undefined {
+    const found: Finding[] = [];
+    for (let at = from; ; ) {
+      const open = isOneOf(this.#text, at, "(") ? at + 1 : at;
+      const { elements, end } = elementsOf(this.#text, open);
+      this.#work.spend((end - at) * STEPS_PER_CHAR + kinds.length * STEPS_PER_VALUE);
+      this.#done = end;
+      elements.slice(0, kinds.length).forEach((element, index) => {
+        const kind = kinds[index];
+        const secret = kind === undefined ? undefined : literalOf(this.#text, element, kind);
+        if (secret !== undefined) found.push(secret);
+      });
+      const comma = isOneOf(this.#text, end, ")") ? gapEnd(this.#text, end + 1) : end;
+      const next = isOneOf(this.#text, comma, ",") ? gapEnd(this.#text, comma + 1) : comma;
+      if (next === comma || !isOneOf(this.#text, next, "(")) return found.length === 0 ? undefined : found;
+      at = next;
+    }
+  }
+}
+
+/** Between the columns and the first row. */
+const VALUES = /^(?:\s|\\[nrt])*(?:[a-z_.]{1,16}(?:\s|\\[nrt])+){0,3}(?:values?|select)(?:\s|\\[nrt])*/i;
+/** No columns between the table and its first row. */
+const PLAIN_INSERT = /^([\w.$"'`[\]-]{1,96}) values\s{0,8}(?=\()/i;
+const FROM_STDIN = /^\s+from\s+stdin\b/i;
+
+/** `users (a, b)`, with quotes and brackets of all sorts. */
+function columnsAt(text: string, from: number, work: Work): Columns | undefined {
+  const name = gapEnd(text, from);
+  let open = name;
+  while (open < name + TABLE_CHARS_MAX && (isA(text, open, NAME | QUOTE) || isOneOf(text, open, "[]\\"))) open += 1;
+  const bracket = gapEnd(text, open);
+  if (open === name || !isOneOf(text, bracket, "(")) return undefined;
+  const inside = text.slice(bracket + 1, bracket + 1 + COLUMNS_CHARS_MAX);
+  const close = inside.indexOf(")");
+  work.spend(STEPS_PER_COLUMN_CHAR * (close === -1 ? COLUMNS_CHARS_MAX : close));
+  if (close === -1) return undefined;
+  const names = inside
+    .slice(0, close)
+    .split(",")
+    .map((one) => one.replace(/\\[nrt]|[\s"'`[\]\\]/g, ""));
+  return names.every((one) => COLUMN.test(one)) ? { names, end: bracket + close + 2 } : undefined;
+}
+
+/** `password`, `users.pass_1`. */
+const COLUMN = /^[\p{L}_][\p{L}\p{N}_$.]*$/u;
+
+/** Blanks and line ends, also written out. */
+function gapEnd(text: string, from: number): number {
+  let at = from;
+  while (at < from + WORDS_CHARS_MAX) {
+    if (isA(text, at, BLANK | LINE_END)) at += 1;
+    else if (isOneOf(text, at, "\\") && isOneOf(text, at + 1, "nrt")) at += 2;
+    else return at;
+  }
+  return at;
+}
+
+/** The parts between commas, up to the bracket that closes. */
+function elementsOf(text: string, from: number): { readonly elements: readonly Stretch[]; readonly end: number } {
+  const elements: Stretch[] = [];
+  const limit = Math.min(text.length, from + TUPLE_CHARS_MAX);
+  let depth = 0;
+  let start = from;
+  let at = from;
+  for (; at < limit; at += 1) {
+    if (isA(text, at, QUOTE)) at = stringEnd(text, at, limit);
+    else if (isOneOf(text, at, "(")) depth += 1;
+    else if (isOneOf(text, at, ",") && depth === 0) {
+      elements.push({ start, end: at });
+      start = at + 1;
+    } else if (isOneOf(text, at, ";")) break;
+    else if (isOneOf(text, at, ")")) {
+      if (depth === 0) break;
+      depth -= 1;
+    }
+  }
+  elements.push({ start, end: Math.min(at, limit) });
+  return { elements, end: Math.min(at, limit) };
+}
+
+/** Where the string closes that opens at `at`; a mark that is doubled or escaped is one of its characters. */
+function stringEnd(text: string, at: number, limit: number): number {
+  const isEscaped = isOneOf(text, at - 1, "\\");
+  for (let end = at + 1; end < limit; end += 1) {
+    if (text[end] !== text[at]) {
+      if (!isEscaped && isOneOf(text, end, "\\")) end += 1;
+      continue;
+    }
+    if (isEscaped && !isOneOf(text, end - 1, "\\")) return end;
+    if (text[end + 1] !== text[at]) return end;
+    end += 1;
+  }
+  return limit;
+}
+
+/** The literal of an element: `'…'`, `N'…'`, `md5('…')`. */
+function literalOf(text: string, { start, end }: Stretch, kind: SecretKind): Finding | undefined {
+  const quote = endBefore(text, start, QUOTE | STOP, Math.min(end, start + CALL_CHARS_MAX));
+  if (!isA(text, quote, QUOTE)) return undefined;
+  const close = stringEnd(text, quote, end);
+  const to = isOneOf(text, close - 1, "\\") ? close - 1 : close;
+  const value = text.slice(quote + 1, Math.min(to, quote + 1 + JUDGED_CHARS_MAX));
+  return isSecretValue(value, kind, "quoted") ? { rule: `${kind}-column`, start: quote + 1, end: to } : undefined;
+}
+
+/** UTF-16 units. */
+const HEAD_CHARS_MAX = 192;
+const DEFINITION_CHARS_MAX = 8_192;
+const COLUMNS_MAX = 128;
+/** Tables remembered while one text is read. */
+const TABLES_MAX = 512;
+
+const STEPS_PER_DEFINITION_CHAR = 8;
+const STEPS_PER_COLUMN = 700;
+
+const NOT_KINDS: ReadonlySet<SecretKind> = new Set(["cookie", "authorization", "basic"]);
+
+/** What the name of a column says of its values. */
+export function columnKind(name: string): SecretKind | undefined {
+  const kind = secretKind(name);
+  return kind === undefined || NOT_KINDS.has(kind) ? undefined : kind;
+}
+
+const HEAD = /^(?:if not exists )?([\w.$"'`[\]-]{1,128})\s{0,8}\(/i;
+/** Where these begin an element it is no column. */
+const CONSTRAINTS = /^(?:primary|unique|foreign|constraint|key|index|check|fulltext)$/i;
+
+/** The columns of tables as the text creates them: rows that follow may not name them. */
+class CreatedTables {
+  readonly #text: string;
+  readonly #work: Work;
+  readonly #kinds = new Map<string, readonly (SecretKind | undefined)[]>();
+  #done = 0;
+
+  constructor(text: string, work: Work) {
+    this.#text = text;
+    this.#work = work;
+  }
+
+  /** From after `create table`. */
+  read(start: number, end: number): void {
+    if (start < this.#done || this.#kinds.size >= TABLES_MAX) return;
+    const head = HEAD.exec(this.#text.slice(end, end + HEAD_CHARS_MAX));
+    if (head === null) return;
+    const from = end + head[0].length;
+    const columns = columnsIn(this.#text.slice(from, from + DEFINITION_CHARS_MAX));
+    this.#done = from + columns.length;
+    this.#work.spend(columns.length * STEPS_PER_DEFINITION_CHAR + columns.names.length * STEPS_PER_COLUMN);
+    this.#kinds.set(plain(head[1] ?? ""), columns.names.map(columnKind));
+  }
+
+  kindsOf(table: string): readonly (SecretKind | undefined)[] | undefined {
+    return this.#kinds.get(plain(table));
+  }
+}
+
+/** Without its schema and its quotes. */
+function plain(table: string): string {
+  return (table.split(".").at(-1) ?? "").replace(/["'`[\]\\]/g, "").toLowerCase();
+}
+
+/** The first word of each part between commas, up to the bracket that closes. */
+function columnsIn(inside: string): { readonly names: readonly string[]; readonly length: number } {
+  const names: string[] = [];
+  let depth = 0;
+  let isNext = true;
+  let at = 0;
+  for (; at < inside.length && names.length < COLUMNS_MAX; at += 1) {
+    if (isNext && (isA(inside, at, NAME) || isA(inside, at, QUOTE) || isOneOf(inside, at, "["))) {
+      const word = /^["'`[]?([\w.$-]{1,128})/.exec(inside.slice(at, at + 132));
+      if (word !== null && !CONSTRAINTS.test(word[1] ?? "")) names.push(word[1] ?? "");
+      at += (word?.[0].length ?? 1) - 1;
+      isNext = false;
+    } else if (isOneOf(inside, at, "(")) depth += 1;
+    else if (isOneOf(inside, at, ",") && depth === 0) isNext = true;
+    else if (isOneOf(inside, at, ")")) {
+      if (depth === 0) break;
+      depth -= 1;
+    }
+  }
+  return { names, length: at };
+}
+
+const created = ({ text, work }: Reading): CreatedTables => new CreatedTables(text, work);
+
+const inserts = (reading: Reading): InsertReader =>
+  new InsertReader(reading.text, reading.work, { tables: reading.state(tables), created: reading.state(created) });
+
+/** Finds the values that `INSERT INTO` writes to columns whose names identify secrets. */
+export const matchInsert: RuleMatcher = (reading, start, end) => reading.state(inserts).match(start, end);
+
+/** Finds the values below `COPY … FROM stdin`. */
+export const matchCopy: RuleMatcher = (reading, start, end) => reading.state(inserts).matchCopy(start, end);
+
+/** Remembers the columns of a table, because the rows of an `INSERT` may not name them. Finds nothing itself. */
+export const readCreatedTable: RuleMatcher = (reading, start, end) => {
+  reading.state(created).read(start, end);
+  return undefined;
+};

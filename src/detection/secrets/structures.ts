@@ -1,0 +1,331 @@
+import {
+  afterLineEnd,
+  afterQuote,
+  BLANK,
+  classesIn,
+  DASH,
+  DIGIT,
+  endBefore,
+  isA,
+  isOneOf,
+  LINE_END,
+  lineEnd,
+  NAME,
+  PLUS_SLASH,
+  QUOTE,
+  runEnd,
+  runStart,
+  STOP,
+  type Stretch,
+  WORD,
+  wordSet,
+} from "../views/characters.ts";
+import type { ValueStyle } from "./values.ts";
+
+/** UTF-16 units. */
+const WORD_GAP_CHARS_MAX = 16;
+const VALUE_CHARS_MAX = 128;
+
+/** A value that stands beside its name without `=` or `:` between them. */
+export interface Stated {
+  readonly start: number;
+  /** Of a quoted value undefined: its quote ends it. */
+  readonly end?: number;
+  readonly style: ValueStyle;
+}
+
+export interface Name {
+  readonly from: number;
+  readonly to: number;
+  /** After its quote, when it has one. */
+  readonly at: number;
+}
+
+/** A word of the text, without the mark that ends its sentence. */
+export function bare(text: string, start: number, style: ValueStyle): Stated | undefined {
+  const end = endBefore(text, start, BLANK | LINE_END | QUOTE | STOP, start + VALUE_CHARS_MAX);
+  const isEnd = style === "told" && isOneOf(text, end - 1, ".!?)");
+  const last = isEnd ? end - 1 : end;
+  return last > start ? { start, end: last, style } : undefined;
+}
+
+export function spacesEnd(text: string, at: number): number {
+  return runEnd(text, at, BLANK, at + WORD_GAP_CHARS_MAX);
+}
+
+/** Of an object that holds a value, and of a list of values. UTF-16 units. */
+const OBJECT_CHARS_MAX = 256;
+const LIST_CHARS_MAX = 4_096;
+const ELEMENTS_MAX = 64;
+const GAP_CHARS_MAX = 64;
+const NAME_CHARS_MAX = 96;
+
+/** A value inside a list or an object whose name says what it is. */
+export interface Inside extends Stretch {
+  readonly isQuoted: boolean;
+  /** Where the last element ends. */
+  readonly listEnd?: number;
+  /** A word that only its look tells from a sentence's. */
+  readonly isWordOfText?: boolean;
+}
+
+/** `{"type": "string", "value": "…"}`, `{ value: … }`, `{ default = "…" }`: the member's value, from the brace at `at`. */
+export function memberValue(text: string, at: number): Inside | undefined {
+  const limit = Math.min(text.length, at + OBJECT_CHARS_MAX);
+  for (let from = at + 1; from < limit && !isOneOf(text, from, "{}"); from += 1) {
+    const member = MEMBERS.find((word) => text.startsWith(word, from) && !isA(text, from - 1, WORD));
+    if (member === undefined) continue;
+    const sign = runEnd(text, afterQuote(text, from + member.length), BLANK, limit);
+    if (!isOneOf(text, sign, ":=")) continue;
+    return elementAt(text, runEnd(text, sign + 1, BLANK, limit));
+  }
+  return undefined;
+}
+
+const MEMBERS = ["value", "Value", "default", "stringValue"];
+
+/** `["…", "…"]`: words, and nothing else. */
+export function bracketList(text: string, at: number): Inside | undefined {
+  if (!isOneOf(text, at, "[")) return undefined;
+  let next = runEnd(text, at + 1, BLANK | LINE_END, at + GAP_CHARS_MAX);
+  let first: Inside | undefined;
+  for (let count = 0; count < ELEMENTS_MAX && next < at + LIST_CHARS_MAX; count += 1) {
+    const element = elementAt(text, next, LIST_WORD_ENDS);
+    if (element === undefined || !isWord(text, element) || isNested(text, element)) return undefined;
+    first ??= element.isQuoted ? element : { ...element, isWordOfText: true };
+    const sign = runEnd(text, afterQuote(text, element.end), BLANK | LINE_END, element.end + GAP_CHARS_MAX);
+    const after = isOneOf(text, sign, ",") ? runEnd(text, sign + 1, BLANK | LINE_END, sign + GAP_CHARS_MAX) : sign;
+    if (isOneOf(text, after, "]")) return { ...first, listEnd: element.end };
+    if (after === sign) return undefined;
+    next = after;
+  }
+  return undefined;
+}
+
+/** Marks that no word of a list holds: another list, a member. */
+const NESTED = "[:";
+const LIST_WORD_ENDS = `]}${NESTED}`;
+
+function isNested(text: string, { end, isQuoted }: Inside): boolean {
+  return !isQuoted && isOneOf(text, end, NESTED);
+}
+
+/** Below a name that ends its line: YAML's list, its `value: …`, or one word. */
+export function linesBelow(text: string, at: number, from: number): Inside | undefined {
+  if (!isA(text, at, LINE_END)) return undefined;
+  const before = runStart(text, from, BLANK | QUOTE, from - NAME_CHARS_MAX);
+  const next = afterLineEnd(text, at);
+  const line = isDiffSign(text, before - 1) && text[next] === text[before - 1] ? next + 1 : next;
+  const start = runEnd(text, line, BLANK, line + GAP_CHARS_MAX);
+  if (start - line < from - before) return undefined;
+  if (isOneOf(text, start, "-") && isA(text, start + 1, BLANK)) return dashedList(text, next, start);
+  const member = MEMBERS.find((word) => text.startsWith(`${word}:`, start));
+  if (member === undefined) return wordOfLine(text, start);
+  if (start - line === from - before) return undefined;
+  return elementAt(text, runEnd(text, start + member.length + 1, BLANK, start + GAP_CHARS_MAX));
+}
+
+/** A diff's sign that begins a line. */
+function isDiffSign(text: string, at: number): boolean {
+  return isOneOf(text, at, "+-") && (at === 0 || isA(text, at - 1, LINE_END));
+}
+
+function wordOfLine(text: string, start: number): Inside | undefined {
+  const element = elementAt(text, start);
+  if (element === undefined || element.isQuoted || text.slice(start, element.end).includes(":")) return undefined;
+  const next = runEnd(text, element.end, BLANK, element.end + GAP_CHARS_MAX);
+  return next >= text.length || isA(text, next, LINE_END) ? { ...element, isWordOfText: true } : undefined;
+}
+
+/** `- a`, `- b` below each other. */
+function dashedList(text: string, line: number, dash: number): Inside | undefined {
+  const mark = text.slice(line, dash + 1);
+  let first: Inside | undefined;
+  let last: Inside | undefined;
+  let from = line;
+  for (let count = 0; count < ELEMENTS_MAX && text.startsWith(mark, from); count += 1) {
+    const element = elementAt(text, runEnd(text, from + mark.length, BLANK, from + mark.length + GAP_CHARS_MAX));
+    if (element === undefined || !isWord(text, element)) break;
+    first ??= element;
+    last = element;
+    from = runEnd(text, afterQuote(text, element.end), BLANK, element.end + GAP_CHARS_MAX);
+    if (!isA(text, from, LINE_END)) break;
+    from = afterLineEnd(text, from);
+  }
+  return first === undefined || last === undefined ? undefined : { ...first, listEnd: last.end };
+}
+
+/** `--password`, and what follows it as an argument of its own: `["--password", "…"]`, `- --password` and `- …` below. */
+export function nextArgument(text: string, { from, at }: { from: number; at: number }): Inside | undefined {
+  if (!text.startsWith("--", from)) return undefined;
+  const quotes = at > from && isA(text, at - 1, QUOTE) ? at - 1 : -1;
+  if (quotes !== -1 && isOneOf(text, at, ",")) {
+    if (isOneOf(text, runStart(text, from, QUOTE, from - 1) - 1, "(")) return undefined;
+    const next = runEnd(text, at + 1, BLANK | LINE_END, at + GAP_CHARS_MAX);
+    const element = elementAt(text, next);
+    return element?.isQuoted === true && isArgument(text, element) ? element : undefined;
+  }
+  return argumentBelow(text, from, at);
+}
+
+function argumentBelow(text: string, from: number, at: number): Inside | undefined {
+  const lineEnd = runEnd(text, at, BLANK, at + GAP_CHARS_MAX);
+  const name = runStart(text, from, QUOTE, from - 1);
+  const dash = runStart(text, name, BLANK, name - GAP_CHARS_MAX);
+  if (!isA(text, lineEnd, LINE_END) || dash === name || !isOneOf(text, dash - 1, "-")) return undefined;
+  const line = runStart(text, dash - 1, BLANK, dash - NAME_CHARS_MAX);
+  const next = afterLineEnd(text, lineEnd);
+  const mark = text.slice(isDiffSign(text, line - 1) ? line - 1 : line, name);
+  if (!text.startsWith(mark, next)) return undefined;
+  const element = elementAt(text, next + mark.length);
+  return element !== undefined && isArgument(text, element) ? element : undefined;
+}
+
+/** One word, and no flag. */
+function isArgument(text: string, element: Inside): boolean {
+  return (
+    isWord(text, element) &&
+    !FLAG.test(text.slice(element.start, Math.min(element.end, element.start + NAME_CHARS_MAX)))
+  );
+}
+
+/** `-v`, `--verbose`, `--name=x`. */
+const FLAG = /^--?[a-zA-Z][\w-]*(?:=|$)/;
+
+function isWord(text: string, { start, end }: Inside): boolean {
+  return end > start && (classesIn(text, start, end) & BLANK) === 0;
+}
+
+/** A quoted text, or a word up to where a line's, a list's or an object's part ends, or one of these marks stands. */
+function elementAt(text: string, at: number, marks = "]}"): Inside | undefined {
+  const start = afterQuote(text, at);
+  const isQuoted = start > at;
+  const quote = text.charCodeAt(start - 1);
+  const limit = Math.min(text.length, start + LIST_CHARS_MAX);
+  let end = start;
+  while (
+    end < limit &&
+    !isA(text, end, LINE_END) &&
+    !(isQuoted ? text.charCodeAt(end) === quote : isBareEnd(text, end, marks))
+  )
+    end += 1;
+  while (isQuoted && end > start && isOneOf(text, end - 1, "\\")) end -= 1;
+  return end > start ? { start, end, isQuoted } : undefined;
+}
+
+function isBareEnd(text: string, at: number, marks: string): boolean {
+  return isA(text, at, BLANK | QUOTE | STOP) || isOneOf(text, at, marks);
+}
+
+/** UTF-16 units. */
+const BLOCK_CHARS_MAX = 32_768;
+
+/** YAML's `name: |`: the lines below that stand indented more than the name. */
+export function blockLines(text: string, from: number, at: number): Stretch | undefined {
+  if (!isOneOf(text, at, "|>")) return undefined;
+  const mark = runEnd(text, at + 1, DIGIT | DASH | PLUS_SLASH, at + 3);
+  const headEnd = runEnd(text, mark, BLANK, mark + GAP_CHARS_MAX);
+  const indent = from - runStart(text, from, BLANK | DASH | QUOTE, from - NAME_CHARS_MAX);
+  const first = nextLine(text, headEnd);
+  if (first === -1 || indentOf(text, first) <= indent) return undefined;
+  const start = first + indentOf(text, first);
+  let end = start;
+  for (let line = first; line !== -1 && line < start + BLOCK_CHARS_MAX && indentOf(text, line) > indent; ) {
+    end = lineEnd(text, line, line + BLOCK_CHARS_MAX);
+    line = nextLine(text, end);
+  }
+  return { start, end };
+}
+
+/** Where the line after the line end at `at` begins; -1 when there is none. */
+function nextLine(text: string, at: number): number {
+  const next = afterLineEnd(text, at);
+  return next > at && next < text.length ? next : -1;
+}
+
+function indentOf(text: string, line: number): number {
+  return runEnd(text, line, BLANK, line + GAP_CHARS_MAX) - line;
+}
+
+/** Of a tag, and of a prefix of names. UTF-16 units. */
+const TAG_CHARS_MAX = 192;
+const PREFIX_CHARS_MAX = 32;
+const TEXT_CHARS_MAX = 4_096;
+
+/** Elements whose attribute names what stands in them. */
+const SETTINGS = wordSet("property entry param setting prop option attribute constant variable item config env arg");
+/** Attributes that name it. */
+const NAMED_BY =
+  /<(?:[\w-]{1,24}:)?([A-Za-z][\w-]{0,24})(?: [\w:-]{1,24}=["'][^"'<>]{0,64}["']){0,3} (?:name|key|id)=["']$/;
+
+/** `<x:password>…`, `<password type="plain">…`, `<password><![CDATA[…`, `<property name="password">…`: the element's text. */
+export function elementText(text: string, { from, to, at }: Name): Stated | undefined {
+  const style = at > to ? attributeStyle(text, from) : tagStyle(text, from, to);
+  const end = style === undefined ? -1 : openEnd(text, at);
+  if (style === undefined || end === -1) return undefined;
+  const start = textStart(text, end);
+  let close = start;
+  while (close < start + TEXT_CHARS_MAX && close < text.length && !isOneOf(text, close, "<")) close += 1;
+  const last = text.startsWith("]]>", close - 3) ? close - 3 : close;
+  const isClosed = isOneOf(text, close, "<") && isOneOf(text, close + 1, "/!");
+  const isText = isClosed && last > start && !isA(text, start, BLANK | LINE_END);
+  return isText ? { start, end: last, style } : undefined;
+}
+
+/** A plain `<password>` is read elsewhere. */
+function tagStyle(text: string, from: number, to: number): Stated["style"] | undefined {
+  if (isOneOf(text, from - 1, "<")) return isPlain(text, to) ? undefined : "line";
+  if (!isOneOf(text, from - 1, ":")) return undefined;
+  const prefix = runStart(text, from - 1, NAME, from - PREFIX_CHARS_MAX);
+  return prefix < from - 1 && isOneOf(text, prefix - 1, "<") ? "line" : undefined;
+}
+
+function isPlain(text: string, to: number): boolean {
+  return isOneOf(text, to, ">") && !text.startsWith(CDATA, to + 1);
+}
+
+/** What programs show to their users stands in such elements, too. */
+function attributeStyle(text: string, from: number): Stated["style"] | undefined {
+  if (!isOneOf(text, from - 2, "=")) return undefined;
+  const element = NAMED_BY.exec(text.slice(Math.max(0, from - TAG_CHARS_MAX), from))?.[1];
+  if (element === undefined) return undefined;
+  if (SETTINGS.has(element.toLowerCase())) return "line";
+  return element === "string" ? "loose" : undefined;
+}
+
+/** After the tag in which `at` stands; -1 when it has its value in itself, or no end. */
+function openEnd(text: string, at: number): number {
+  let end = at;
+  while (end < at + TAG_CHARS_MAX && end < text.length && !isOneOf(text, end, "<>")) end += 1;
+  if (!isOneOf(text, end, ">") || isOneOf(text, end - 1, "/")) return -1;
+  return VALUE_ATTRIBUTE.test(text.slice(at, end)) ? -1 : end + 1;
+}
+
+const VALUE_ATTRIBUTE = /\bvalue=/;
+const CDATA = "<![CDATA[";
+const VALUE_TAG = /^\s{0,32}<value>/i;
+
+/** After what may open before the text: `<![CDATA[`, `<value>`. */
+function textStart(text: string, at: number): number {
+  const tag = VALUE_TAG.exec(text.slice(at, at + TAG_CHARS_MAX))?.[0].length ?? 0;
+  const start = at + tag;
+  return text.startsWith(CDATA, start) ? start + CDATA.length : start;
+}
+
+/** `<key>Password</key><string>…`, `<param-name>password</param-name><param-value>…`: pairs that hold settings. */
+export function isSettingPair(text: string, close: number, open: number): boolean {
+  const first = text.slice(close + 2, runEnd(text, close + 2, NAME, close + TAG_CHARS_MAX));
+  const second = text.slice(open + 1, runEnd(text, open + 1, NAME, open + TAG_CHARS_MAX));
+  return (first === "key" && second === "string") || (first.endsWith("-name") && second.endsWith("-value"));
+}
+
+/** `Content-Disposition: form-data; name="password"`, an empty line, and the value. */
+export function formPart(text: string, { from, to, at }: Name): Stated | undefined {
+  if (at === to || !isA(text, at, LINE_END) || !text.startsWith(FORM_DATA, from - FORM_DATA.length - 1))
+    return undefined;
+  const start = runEnd(text, at, LINE_END, at + 4);
+  const end = lineEnd(text, start, start + TEXT_CHARS_MAX);
+  return start - at > 1 && end > start && !isA(text, start, QUOTE) ? { start, end, style: "line" } : undefined;
+}
+
+const FORM_DATA = "form-data; name=";
