@@ -144,10 +144,11 @@ export class ApprovalManager {
     const { approvalId } = request;
     if (!UUID.test(approvalId)) return Promise.reject(new TypeError("approvalId must be a UUID"));
     if (this.#pending.has(approvalId)) return Promise.reject(new TypeError("this approvalId is pending already"));
-    if (this.#pending.size >= PENDING_MAX) return Promise.reject(new DeniedError("too many questions are pending"));
+    if (this.#pending.size >= PENDING_MAX)
+      return Promise.reject(new DeniedError("too many approval requests are pending"));
     const { promise, resolve, reject } = Promise.withResolvers<string | undefined>();
     this.#pending.set(approvalId, { resolve, reject });
-    const giveUp = (): void => void this.reject(approvalId, "nobody waits for the answer any more");
+    const giveUp = (): void => void this.reject(approvalId, "no caller waits for the answer any more");
     signal?.addEventListener("abort", giveUp, { once: true });
     if (signal?.aborted) giveUp();
     return promise.finally(() => {
@@ -190,7 +191,7 @@ export class ApprovalManager {
       const said = await Promise.race([answer, told.then(() => answer)]);
       return said === undefined ? true : { approved: true, answer: said };
     } catch (error) {
-      this.reject(request.approvalId, "the question could not be asked");
+      this.reject(request.approvalId, "the approval request could not be created");
       await answer.catch(() => {});
       return { approved: false, ...(error instanceof DeniedError && { denyReason: error.message }) };
     }

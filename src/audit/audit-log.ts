@@ -296,13 +296,13 @@ class JsonLogger implements AuditLog {
       const seq = this.#next[name];
       const bytes = Buffer.byteLength(line) + chainBytes(seq) + 1;
       if (bytes > LINE_BYTES_MAX + 1) {
-        throw new AuditLogError(`the line has ${bytes} bytes, more than any may have`);
+        throw new AuditLogError(`the line has ${bytes} bytes, which is over the limit`);
       }
       this.#writer.enqueue(this.#streams[name], { day, line, bytes, settle }, always);
       this.#next[name] += 1;
       queued?.(seq);
     } catch (error) {
-      settle(error instanceof AuditLogError ? error : new AuditLogError(`no line can be made: ${errorText(error)}`));
+      settle(error instanceof AuditLogError ? error : new AuditLogError(`no line can be written: ${errorText(error)}`));
     }
   }
 

@@ -76,7 +76,7 @@ function approvalNotes({ approvals, jwt }: Config, tools: readonly Tool[]): read
   const asking = tools.filter(({ classification }) => classification !== "read").map(({ name }) => name);
   return [
     ...(canAsk && !jwt.issuers.some(({ operators }) => operators)
-      ? ["approvals: nobody can decide: no issuer in jwt.issuers is marked operators: true"]
+      ? ["approvals: nobody can decide: no issuer in jwt.issuers has operators: true"]
       : []),
     ...(!canAsk && asking.length > 0
       ? [`approvals.store is not set: calls that need an approval are refused; it may concern ${asking.join(", ")}`]

@@ -140,7 +140,7 @@ function shownPath(path: readonly PropertyKey[]): string {
 
 /** Returns the pattern that decided, and the manifest's reason when it gives one. */
 function by({ pattern, reason }: FilteredField): string {
-  if (pattern === undefined) return "no pattern";
+  if (pattern === undefined) return "not a pattern";
   return printableCell(reason === undefined ? `"${pattern}"` : `"${pattern}", because: ${reason}`);
 }
 

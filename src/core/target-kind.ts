@@ -187,7 +187,7 @@ export function targetFaults(manifest: Unread, kinds: readonly DeclaredKind[]): 
     ...systemFaults(target),
     ...unknown.map((key) => ({
       field: `target.${key}`,
-      message: `is not known here: a target is one of ${keys.join(", ")}${hint(key, keys)}`,
+      message: `is unknown: a target is one of ${keys.join(", ")}${hint(key, keys)}`,
     })),
     ...unless(aimed !== undefined || isUnknown, "target", `must have exactly one of ${keys.join(", ")}`),
     ...(aimed === undefined ? [] : aimed.kind.check(aimed.part, manifest)),

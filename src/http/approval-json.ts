@@ -166,16 +166,16 @@ export function iso(ms: number): string {
 
 /** Refusal code and message for each state in which an approval cannot be decided, cancelled or revoked. */
 const ENDED = {
-  pending: ["APPROVAL_MISMATCH", "Nobody has decided this yet: deny it instead."],
-  approved: ["APPROVAL_CONSUMED", "This was decided already."],
-  denied: ["APPROVAL_CONSUMED", "This was decided already."],
-  claimed: ["APPROVAL_CONSUMED", "This was decided already, and its call is running."],
-  executed: ["APPROVAL_CONSUMED", "This was decided already, and its call has run."],
-  failed: ["APPROVAL_CONSUMED", "This was decided already, and its call has failed."],
-  in_doubt: ["APPROVAL_CONSUMED", "This was decided already; whether its call has run is not known."],
-  expired: ["APPROVAL_EXPIRED", "The time of this question is over."],
-  cancelled: ["APPROVAL_CANCELLED", "Whoever asked this has cancelled it."],
-  revoked: ["APPROVAL_REVOKED", "The yes to this was taken back."],
+  pending: ["APPROVAL_MISMATCH", "This is still pending: deny it instead."],
+  approved: ["APPROVAL_CONSUMED", "This was already decided."],
+  denied: ["APPROVAL_CONSUMED", "This was already decided."],
+  claimed: ["APPROVAL_CONSUMED", "This was already decided, and its call is running."],
+  executed: ["APPROVAL_CONSUMED", "This was already decided, and its call has run."],
+  failed: ["APPROVAL_CONSUMED", "This was already decided, and its call has failed."],
+  in_doubt: ["APPROVAL_CONSUMED", "This was already decided; it is not known whether its call has run."],
+  expired: ["APPROVAL_EXPIRED", "This approval request has expired."],
+  cancelled: ["APPROVAL_CANCELLED", "The caller has cancelled this approval request."],
+  revoked: ["APPROVAL_REVOKED", "This approval was revoked."],
 } as const satisfies Record<Approval["state"], readonly [RefusalCode, string]>;
 
 /** Returns the same refusal for unknown ids and for ids of other callers. */
@@ -199,13 +199,16 @@ export function decisionRefusal(decided: Untaken): Refusal {
     case "not_pending":
       return endedRefusal(decided.approval);
     case "stale_view":
-      return new Refusal("APPROVAL_MISMATCH", "You were shown something else than what is asked: read it again.");
+      return new Refusal(
+        "APPROVAL_MISMATCH",
+        "The approval request differs from the one you were shown: read it again.",
+      );
     case "scope_not_offered":
-      return new Refusal("INVALID_INPUT", "This question does not offer that scope.", {
+      return new Refusal("INVALID_INPUT", "This approval request does not offer that scope.", {
         details: { offered: decided.offered },
       });
     case "reason_missing":
-      return new Refusal("INVALID_INPUT", "A policy wants to know why: send a reason with the decision.", {
+      return new Refusal("INVALID_INPUT", "A policy requires a reason: send one with the decision.", {
         details: { field: "reason" },
       });
     case "answer_refused":
@@ -220,11 +223,11 @@ export function decisionRefusal(decided: Untaken): Refusal {
 }
 
 const ANSWERS = {
-  missing: "This question wants an answer: send it with the yes.",
-  not_wanted: "This takes no answer: send the decision without it.",
+  missing: "This approval request needs an answer: send it with the approval.",
+  not_wanted: "This approval request takes no answer: send the decision without one.",
   too_long: `The answer has more than ${ANSWER_CHARACTERS_MAX} characters.`,
-  no_choice: "The answer is none of those that the question offers.",
-  differs: "Another answer was given before: say yes to it without one of your own, or say no.",
+  no_choice: "The answer is not one of those that the approval request offers.",
+  differs: "Another answer was given before: approve without an answer of your own, or deny.",
 } as const satisfies Record<AnswerFault, string>;
 
 function answerRefusal({ fault, wanted }: Extract<Untaken, { readonly outcome: "answer_refused" }>): Refusal {
@@ -272,13 +275,13 @@ export function rightsOf(approval: Approval, operator: Caller): Rights {
   return { approve: false, deny, because: sentenceOf(standing) };
 }
 
-const OWN_QUESTION = "Nobody decides what they ask themselves, or what is asked in their name.";
+const OWN_QUESTION = "You cannot decide your own approval requests, or those made on your behalf.";
 
 /** Explains in one sentence why a vote does not count and what would. */
 export function sentenceOf(objection: Objection): string {
   if (objection.outcome === "already_voted") {
     const { lacking } = objection;
-    return `You have said yes to this already.${lacking.length === 0 ? "" : ` It waits for others: ${lackingText(lacking)}.`}`;
+    return `You have already approved this.${lacking.length === 0 ? "" : ` It waits for others: ${lackingText(lacking)}.`}`;
   }
   const { policy, stage } = objection.lacking;
   if (objection.outcome === "later_stage") {

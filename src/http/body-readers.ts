@@ -90,7 +90,7 @@ class GrowingBytes {
   }
 }
 
-const gone = (): Refusal => new Refusal("CANCELLED", "The client went away before its request was complete.");
+const gone = (): Refusal => new Refusal("CANCELLED", "The client disconnected before its request was complete.");
 const tooSlow = (): Refusal => new Refusal("REQUEST_TIMEOUT", "The request was not complete in time.");
 const tooMany = (): Refusal =>
   new Refusal("RATE_LIMITED", "Too many of your requests are incomplete at once.", {

@@ -45,7 +45,7 @@ const SINGLE_HEADERS: ReadonlyMap<string, number> = new Map(
  */
 export function checkPeerHeaders(request: IncomingMessage, options: PeerLimits): void {
   const twice = repeatedHeader(request.rawHeaders);
-  if (twice !== undefined) throw new Refusal("MALFORMED_REQUEST", `The header ${twice} stands twice.`);
+  if (twice !== undefined) throw new Refusal("MALFORMED_REQUEST", `The header ${twice} appears twice.`);
   const { host, origin, expect } = request.headers;
   const { url = "/" } = request;
   if (host === undefined && request.httpVersion === "1.1") {

@@ -52,16 +52,16 @@ export function createAdmission(options: AdmissionOptions): Admission {
         throw new Refusal("AUDIT_UNAVAILABLE", "The call was not run: it could not be recorded.", {
           details: { outcome: "not_run" },
           retryAfterMs: RETRY_AFTER_MS,
-          cause: new Error(options.auditFault?.() ?? "the audit takes no line now"),
+          cause: new Error(options.auditFault?.() ?? "the audit accepts no lines now"),
         });
       }
       if (total >= options.concurrentCallsMax) {
-        throw new Refusal("OVERLOADED", "Too many calls are under way.", { retryAfterMs: RETRY_AFTER_MS });
+        throw new Refusal("OVERLOADED", "Too many calls are in progress.", { retryAfterMs: RETRY_AFTER_MS });
       }
       const ofIssuer = perCaller.get(caller.issuer) ?? new Map<string, number>();
       const mine = ofIssuer.get(caller.subject) ?? 0;
       if (mine >= options.concurrentCallsPerCallerMax) {
-        throw new Refusal("RATE_LIMITED", "Too many of your calls are under way at once.", {
+        throw new Refusal("RATE_LIMITED", "Too many of your calls are in progress at once.", {
           details: {
             limit: "concurrentCallsPerCaller",
             concurrentCallsPerCallerMax: options.concurrentCallsPerCallerMax,
@@ -71,14 +71,10 @@ export function createAdmission(options: AdmissionOptions): Admission {
       }
       const retryAfterMs = cancellations?.retryAfterMs(caller) ?? 0;
       if (retryAfterMs > 0) {
-        throw new Refusal(
-          "RATE_LIMITED",
-          "You have abandoned too many calls. Wait for the answers of those you make.",
-          {
-            details: { limit: "cancellations", cancellationsPerMinuteMax: options.cancellations?.perMinuteMax },
-            retryAfterMs,
-          },
-        );
+        throw new Refusal("RATE_LIMITED", "You have abandoned too many calls. Wait for the answers of your calls.", {
+          details: { limit: "cancellations", cancellationsPerMinuteMax: options.cancellations?.perMinuteMax },
+          retryAfterMs,
+        });
       }
       // This comes last: a call that is refused for another reason does not count against the rate limit.
       options.rates?.takeCall(caller);

@@ -178,7 +178,7 @@ async function claim({ approvals }: GateOptions, call: Call, requester: Requeste
 function givenIn({ answer, decidedAt }: Approval, planned: Planned): GivenAnswer | undefined {
   if (answer?.text !== undefined) return { text: answer.text, at: decidedAt ?? 0 };
   if (answer === undefined && planned.tool.approval.answer === undefined) return undefined;
-  throw new Error("an approval holds no answer to its question");
+  throw new Error("an approval lacks the answer that its request needs");
 }
 
 /** Returns everybody whose approval was counted. */
@@ -227,7 +227,7 @@ async function askInProcess(options: GateOptions, call: Call, requester: Request
   if (answer.params === undefined) return pass(planned, { by: "callback", answer: saidBy(answer, planned, scope) });
   const { planned: amended, assessment } = await call.replan(answer.params);
   if (!mayAskInProcess(options, assessment))
-    throw unanswered(new Error("a policy wants people to decide on the changed arguments"));
+    throw unanswered(new Error("a policy requires approvers for the changed arguments"));
   return pass(amended, { by: "callback:amended", answer: saidBy(answer, amended, scope) });
 }
 
@@ -259,7 +259,7 @@ async function askPeople(options: GateOptions, call: Call, { requester, rules: d
   const said = { reason, risk, rules, notes, ...secretsOf };
   const rendered = renderView({ tool, plan, planDigest, binding, input, requester, ...said });
   if (rendered === undefined) {
-    throw new Refusal("APPROVAL_DENIED", "There is more in this call than a person can be shown. Send less at once.");
+    throw new Refusal("APPROVAL_DENIED", "This call is too large to show to an approver. Send less at once.");
   }
   const grantKey = requester.session === undefined ? undefined : grantKeyOf(call);
   const asked = await guarded(() =>
@@ -283,7 +283,7 @@ async function askPeople(options: GateOptions, call: Call, { requester, rules: d
     const { id, decisionReason } = asked.approval;
     throw deniedRefusal(tool, { reason: decisionReason, details: { approval: { id, state: "denied" } }, retryAfterMs });
   }
-  throw new Refusal("RATE_LIMITED", "Too many of your questions wait for a person. Wait for their answers first.", {
+  throw new Refusal("RATE_LIMITED", "Too many of your approval requests are pending. Wait for their decisions first.", {
     details: { limit: "pendingApprovals", pendingApprovalsMax: asked.limit },
     retryAfterMs,
   });

@@ -6,20 +6,20 @@ const POLL_AFTER_MS = 2_000;
 
 /** The refusal for each state that is not an approval. */
 const STATES = {
-  denied: ["APPROVAL_DENIED", "A person said no to this call."],
-  expired: ["APPROVAL_EXPIRED", "The time of this approval is over. Make the call again without it to ask anew."],
-  cancelled: ["APPROVAL_CANCELLED", "This approval was cancelled. Make the call again without it to ask anew."],
-  revoked: ["APPROVAL_REVOKED", "This approval was taken back before the call ran."],
-  claimed: ["APPROVAL_CONSUMED", "This approval was used already: one yes is one run."],
-  executed: ["APPROVAL_CONSUMED", "This approval was used already: one yes is one run."],
-  failed: ["APPROVAL_CONSUMED", "This approval was used already: one yes is one run."],
-  in_doubt: ["APPROVAL_CONSUMED", "This approval was used already; whether the change happened is not known."],
+  denied: ["APPROVAL_DENIED", "An approver denied this call."],
+  expired: ["APPROVAL_EXPIRED", "This approval has expired. Make the call again without it to request another."],
+  cancelled: ["APPROVAL_CANCELLED", "This approval was cancelled. Make the call again without it to request another."],
+  revoked: ["APPROVAL_REVOKED", "This approval was revoked before the call ran."],
+  claimed: ["APPROVAL_CONSUMED", "This approval was already used: one approval is one run."],
+  executed: ["APPROVAL_CONSUMED", "This approval was already used: one approval is one run."],
+  failed: ["APPROVAL_CONSUMED", "This approval was already used: one approval is one run."],
+  in_doubt: ["APPROVAL_CONSUMED", "This approval was already used; it is not known whether the change happened."],
 } as const satisfies Partial<Record<Approval["state"], readonly [RefusalCode, string]>>;
 
 /** Returns the refusal for an open approval request, with what the agent needs to wait and to claim the approval. */
 export function pendingRefusal(approval: Approval): Refusal {
   const { id, decideBy, scopes, tool } = approval;
-  return new Refusal("APPROVAL_REQUIRED", `A person is asked whether ${tool} may run. ${HOW_TO_GO_ON}`, {
+  return new Refusal("APPROVAL_REQUIRED", `An approver is asked whether ${tool} may run. ${HOW_TO_GO_ON}`, {
     details: {
       approval: {
         id,
@@ -33,7 +33,7 @@ export function pendingRefusal(approval: Approval): Refusal {
 }
 
 const HOW_TO_GO_ON =
-  "Look at statusUrl until its state is approved, then make the same call again with approval.id. Do not ask again meanwhile.";
+  "Poll statusUrl until its state is approved, then make the same call again with approval.id. Do not repeat the call meanwhile.";
 
 /** Returns the refusal for a call whose approval could not be claimed. */
 export function claimRefusal(claimed: Exclude<Claimed, { outcome: "claimed" }>, tool: Tool): Refusal {
@@ -41,7 +41,7 @@ export function claimRefusal(claimed: Exclude<Claimed, { outcome: "claimed" }>, 
   if (claimed.outcome === "mismatch") {
     return new Refusal(
       "APPROVAL_MISMATCH",
-      "This is another call than the one that was approved, or what it would do has changed. Make it without approval.id to ask anew.",
+      "This call differs from the approved one, or its effect has changed. Make it without approval.id to request another approval.",
       { details: { approval: { id: claimed.approval.id } } },
     );
   }
@@ -75,16 +75,16 @@ export function deniedRefusal(tool: Pick<Tool, "category">, { reason, ...options
 
 /** Returns the refusal when the embedder's callback failed or did not answer in time: no answer is a denial. */
 export function unanswered(cause: unknown): Refusal {
-  return new Refusal("APPROVAL_DENIED", "Nobody answered whether this call may run.", { cause });
+  return new Refusal("APPROVAL_DENIED", "No approver answered whether this call may run.", { cause });
 }
 
 export function approvalNotFound(): Refusal {
-  return new Refusal("APPROVAL_NOT_FOUND", "There is no such approval of yours.");
+  return new Refusal("APPROVAL_NOT_FOUND", "You have no such approval.");
 }
 
 /** Returns the refusal for an unavailable store: a call is not allowed because its approval could not be requested. */
 export function approvalsUnavailable(cause: unknown): Refusal {
-  return new Refusal("APPROVAL_UNAVAILABLE", "Nobody can be asked at the moment. The call was not run.", {
+  return new Refusal("APPROVAL_UNAVAILABLE", "Approvals are unavailable at the moment. The call was not run.", {
     retryAfterMs: POLL_AFTER_MS,
     cause,
   });

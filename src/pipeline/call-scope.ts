@@ -13,7 +13,7 @@ type EndReason = "deadline" | "departure" | "shutdown";
 
 const REASONS = {
   deadline: { name: "TimeoutError", text: "the deadline has passed" },
-  departure: { name: "AbortError", text: "the client is gone" },
+  departure: { name: "AbortError", text: "the client disconnected" },
   shutdown: { name: "AbortError", text: "the service is shutting down" },
 } as const;
 
@@ -140,5 +140,5 @@ function refusalOf(reason: EndReason, cause: unknown = reasonOf(reason)): Refusa
   }
   return reason === "deadline"
     ? new Refusal("DEADLINE_EXCEEDED", "The target did not answer in time.", { cause })
-    : new Refusal("CANCELLED", "The client went away before the answer.", { cause });
+    : new Refusal("CANCELLED", "The client disconnected before the answer.", { cause });
 }

@@ -151,7 +151,7 @@ class TokenVerifier implements CallerContext {
 
   assertOperator({ issuer, subject }: Pick<Caller, "issuer" | "subject">): void {
     if (this.#issuers.get(issuer)?.operators !== true) {
-      throw unauthenticated("notMeant", "the person's issuer is not for the operators' door");
+      throw unauthenticated("notMeant", "the person's issuer is not for operators");
     }
     const issuedAtMs = this.#options.clock();
     const caller = { issuer, subject, actors: [], permissions: [], expiresAt: issuedAtMs / 1_000 };
@@ -189,7 +189,7 @@ class TokenVerifier implements CallerContext {
     this.#options.revocations?.().assertGood(finding.credential);
     // This comes last: when both audiences are tried, a token that fails another check gets that error.
     if (finding.operators !== (door === "operators")) {
-      throw unauthenticated("notMeant", `the token's issuer is not for the ${door}' door`);
+      throw unauthenticated("notMeant", `the token's issuer is not for ${door}`);
     }
     return finding.verified;
   }

@@ -100,7 +100,7 @@ class ScopedRun implements RunContext {
 function enter(running: Map<string, number>, tool: Tool): () => void {
   const count = running.get(tool.name) ?? 0;
   if (count >= tool.limits.concurrentCallsMax) {
-    throw new Refusal("OVERLOADED", "Too many calls of this tool are under way.", { retryAfterMs: 1_000 });
+    throw new Refusal("OVERLOADED", "Too many calls of this tool are in progress.", { retryAfterMs: 1_000 });
   }
   running.set(tool.name, count + 1);
   return () => void running.set(tool.name, (running.get(tool.name) ?? 1) - 1);
@@ -110,7 +110,7 @@ function enter(running: Map<string, number>, tool: Tool): () => void {
 function ending(tool: Tool, error: unknown): unknown {
   const code = error instanceof Refusal ? error.code : "INTERNAL";
   if (tool.classification === "read" || !INDEFINITE.has(code)) return error;
-  return new Refusal("OUTCOME_UNKNOWN", "Whether the change happened is not known. Look before you call again.", {
+  return new Refusal("OUTCOME_UNKNOWN", "It is not known whether the change happened. Check before you call again.", {
     cause: error,
   });
 }

@@ -70,7 +70,7 @@ function redacted(value: Json, options: RedactOptions): Redacted {
     return redact(value, options);
   } catch (error) {
     if (!(error instanceof TooLarge)) throw error;
-    throw new Refusal("OUTPUT_TOO_LARGE", "The target's answer is too large to be looked through. Ask for less.", {
+    throw new Refusal("OUTPUT_TOO_LARGE", "The target's answer is too large to scan. Ask for less.", {
       cause: error,
     });
   }

@@ -47,7 +47,7 @@ export function createRegistry(
   for (const tool of tools) {
     try {
       if (registered.has(tool.name)) {
-        throw new ManifestError(tool.name, [{ field: "name", message: "is already taken by another tool" }]);
+        throw new ManifestError(tool.name, [{ field: "name", message: "is already used by another tool" }]);
       }
       registered.set(tool.name, {
         tool,

@@ -48,15 +48,15 @@ async function recall(elevated: Elevated, approvals: Approvals, keyUse: KeyUse):
   if (known.outcome === "unknown") {
     throw new Refusal(
       "OUTCOME_UNKNOWN",
-      "The first call with this Idempotency-Key ended without a definite answer. Look before you call again.",
+      "The first call with this Idempotency-Key ended without a definite answer. Check before you call again.",
     );
   }
   if (known.outcome === "running") {
-    throw new Refusal("CALL_IN_PROGRESS", "The first call with this Idempotency-Key is still under way.", {
+    throw new Refusal("CALL_IN_PROGRESS", "The first call with this Idempotency-Key is still in progress.", {
       retryAfterMs: RETRY_AFTER_MS,
     });
   }
-  throw new Refusal("IDEMPOTENCY_CONFLICT", "This Idempotency-Key came with other arguments before. Use a new one.");
+  throw new Refusal("IDEMPOTENCY_CONFLICT", "This Idempotency-Key was used with other arguments. Use a new one.");
 }
 
 /** Refusals of a run after which it is known that nothing was changed. */

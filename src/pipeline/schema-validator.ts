@@ -28,13 +28,13 @@ export function parseInput(paced: WithinRate, args: unknown): Parsed {
   const parsed = parse(paced.tool.input, args);
   if (parsed.success) return mint<Parsed>({ ...paced, input: deepFreeze(parsed.data) });
   if ("threw" in parsed) {
-    throw new Refusal("INVALID_INPUT", "The arguments do not fit the tool's input schema.", {
+    throw new Refusal("INVALID_INPUT", "The arguments do not match the tool's input schema.", {
       cause: new Error(`input schema of ${paced.tool.name}: threw ${parsed.threw}`),
     });
   }
   const issues = describe(parsed.error);
   const fields = [...new Set(issues.map((issue) => issue.path))].join(", ");
-  throw new Refusal("INVALID_INPUT", `The arguments do not fit the tool's input schema: ${fields}.`, {
+  throw new Refusal("INVALID_INPUT", `The arguments do not match the tool's input schema: ${fields}.`, {
     details: { issues },
   });
 }

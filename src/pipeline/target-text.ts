@@ -9,7 +9,7 @@ const SAID_CHARS_MAX = 16_384;
 const HEARD_BYTES_MAX = 2_048;
 /** A finding with at least this confidence counts as personal data; below it, the text only resembles personal data. */
 const PERSONAL_CONFIDENCE_MIN = 0.5;
-const WITHHELD = "[withheld: personal data stood in it]";
+const WITHHELD = "[withheld: it contained personal data]";
 
 /** A target's own text in an answer's `error.details`. */
 interface Heard {

@@ -36,7 +36,7 @@ export function bindCLibrary<const S extends Signatures>(signatures: S): CFuncti
       problems.push(`${library}: ${errorText(error)}`);
     }
   }
-  throw new Error(`no C library can be used: ${problems.join("; ")}`);
+  throw new Error(`no usable C library: ${problems.join("; ")}`);
 }
 
 function bindFrom<S extends Signatures>(library: string, signatures: S): CFunctions<S> {

@@ -87,7 +87,7 @@ async function everything(now: number): Promise<unknown> {
 }
 
 describe.each(ACTS)("APR-63: when the journal fails, %s", (_title, prepare) => {
-  test("changes nothing, says so, and works when it is well again", async () => {
+  test("changes nothing, reports the failure, and works again after the journal recovers", async () => {
     const act = await prepare();
     const now = world.now;
     const before = await everything(now);
@@ -108,7 +108,7 @@ describe.each(ACTS)("APR-63: when the journal fails, %s", (_title, prepare) => {
   });
 });
 
-test("a change is seen by nobody before its journal line is on disk", async () => {
+test("a change is visible to nobody before its journal line is on disk", async () => {
   const written = Promise.withResolvers<void>();
   const reached = Promise.withResolvers<void>();
   const { id } = await askFor(store);
@@ -130,7 +130,7 @@ test("a change is seen by nobody before its journal line is on disk", async () =
   expect((await store.get(id))?.state).toBe("approved");
 });
 
-test("reads do not wait for a journal that hangs, and writes that wait are bounded", async () => {
+test("reads do not wait for a journal that hangs, and waiting writes are limited", async () => {
   const hung = Promise.withResolvers<void>();
   world.journal = () => hung.promise;
   const waiting = Array.from({ length: 2_000 }, (_, index) =>

@@ -21,7 +21,7 @@ async function sqlite(path: string, ...statements: readonly string[]): Promise<v
   await sql.close();
 }
 
-test("the file, what stands beside it and its directory are for us alone", async () => {
+test("the file, the files next to it and its directory are accessible to us alone", async () => {
   const path = join(world.dir, "a", "b", "approvals.sqlite");
   const before = process.umask(0);
   const store = await openApprovals({ ...options(path) }).finally(() => process.umask(before));
@@ -37,7 +37,7 @@ test("the file, what stands beside it and its directory are for us alone", async
   expect(fs.readdirSync(dirname(path))).toEqual(["approvals.sqlite"]);
 });
 
-test("a file that others could read is theirs no more", async () => {
+test("a file that others could read is no longer accessible to them", async () => {
   await (await world.open()).close();
   fs.chmodSync(world.path, 0o664);
   const store = await world.open();
@@ -45,7 +45,7 @@ test("a file that others could read is theirs no more", async () => {
   expect([modeOf(world.path), modeOf(`${world.path}-wal`)]).toEqual(["600", "600"]);
 });
 
-test("it holds NUL, as it holds all text", async () => {
+test("it stores NUL like any other text", async () => {
   const store = await world.open();
   const { id } = await askFor(store, { requester: { ...AGENT, subject: "a\0b" } });
   expect(await store.get(id)).toMatchObject({ requester: { subject: "a\0b" } });
@@ -81,7 +81,7 @@ test.each([
   ["sqlite::memory:"],
   ["/a/path"],
   [""],
-])("%j names no store", async (url) => {
+])("%j is not a store URL", async (url) => {
   const failed = openApprovals({ ...options(""), url });
   await expect(failed).rejects.toThrow("must be named as sqlite:///absolute/path.sqlite");
   await expect(failed).rejects.not.toThrow("secret");
@@ -91,7 +91,7 @@ const REFUSED: readonly (readonly [title: string, make: (path: string) => unknow
   ["text", (path) => fs.writeFileSync(path, "not a database at all\n".repeat(100)), "is not a database: name another"],
   ["a directory", (path) => fs.mkdirSync(path), "is not a regular file"],
   ["a symbolic link", (path) => fs.symlinkSync("/etc/passwd", path), "is not a regular file"],
-  ["somebody else's database", (path) => sqlite(path, "CREATE TABLE theirs (id TEXT)"), "database of something else"],
+  ["somebody else's database", (path) => sqlite(path, "CREATE TABLE theirs (id TEXT)"), "database of another program"],
   ["a broken version", (path) => sqlite(path, "CREATE TABLE approval_schema (version TEXT)"), "is damaged"],
   [
     "a newer version",
@@ -101,7 +101,7 @@ const REFUSED: readonly (readonly [title: string, make: (path: string) => unknow
 ];
 
 describe.each(REFUSED)("%s", (_title, make, message) => {
-  test("is refused with its name and what to do, and stays as it was", async () => {
+  test("is refused with its name and a remedy, and stays unchanged", async () => {
     await make(world.path);
     const before = fs.statSync(world.path).isFile() ? fs.readFileSync(world.path) : undefined;
     const failed = world.open();
@@ -111,7 +111,7 @@ describe.each(REFUSED)("%s", (_title, make, message) => {
   });
 });
 
-test.each([1, 2])("a file of version %d is brought up to this one, with what it holds", async (version) => {
+test.each([1, 2])("a file of version %d is migrated to the current one with its contents", async (version) => {
   await sqlite(world.path, ...STEPS.slice(0, version), `UPDATE approval_schema SET version = ${version}`);
   const columns = "id, state, version, issuer, subject, actors, session, tool, category, classification, risk, rules";
   const more = "plan_digest, view, view_digest, summary, scopes, trace_id, created_at, decide_by";
@@ -143,7 +143,7 @@ test.each([
   ["requirement_digest = ''"],
   ["votes = '[{}]'"],
   ["votes = 'no JSON'"],
-])("APR-63: where %s nobody can say yes, and nothing runs", async (damage) => {
+])("APR-63: where %s nobody can approve, and nothing runs", async (damage) => {
   const store = await world.open();
   const { id, planDigest } = await askFor(store, { requirement: NEEDS });
   const [anna, bert] = [{ issuer: "i", subject: "anna" }, OPERATOR];
@@ -157,13 +157,13 @@ test.each([
   }
 });
 
-test("APR-51: what an older release approved by itself is not run", async () => {
+test("APR-51: an approval that an older release gave by itself does not run", async () => {
   const store = await world.open();
   const { id, planDigest } = await askFor(store, { requirement: NEEDS });
   await store.decide({ id, by: OPERATOR, decision: "approve" });
   await sqlite(world.path, `UPDATE approvals SET state = 'approved', execute_by = ${world.now + 60_000}`);
   const claim = { id, requester: AGENT, planDigest, requirementDigest: NEEDS.digest };
-  await expect(store.claim(claim)).rejects.toThrow("was approved by fewer than its policies want");
+  await expect(store.claim(claim)).rejects.toThrow("was approved by fewer people than its policies require");
   expect((await store.get(id))?.state).toBe("approved");
 });
 
@@ -179,19 +179,19 @@ test.each([
   await expect(world.open()).rejects.toThrow("is damaged: restore it from a backup");
 });
 
-test("a place that cannot be is refused", async () => {
+test("an impossible path is refused", async () => {
   fs.writeFileSync(join(world.dir, "file"), "");
   const path = join(world.dir, "file", "approvals.sqlite");
   await expect(openApprovals(options(path))).rejects.toThrow(`approvals store ${path}: cannot be opened or written`);
 });
 
-test.skipIf(process.getuid?.() === 0)("a place that may not be written is refused", async () => {
+test.skipIf(process.getuid?.() === 0)("a path without write permission is refused", async () => {
   fs.chmodSync(world.dir, 0o500);
   await expect(world.open()).rejects.toThrow("make the file and its directory writable");
   fs.chmodSync(world.dir, 0o700);
 });
 
-test("an opening whose journal fails leaves nothing open", async () => {
+test("a failed opening because of the journal leaves nothing open", async () => {
   const store = await world.open();
   const { id, decideBy } = await askFor(store);
   await store.close();
@@ -202,7 +202,7 @@ test("an opening whose journal fails leaves nothing open", async () => {
   expect((await (await world.open()).get(id))?.state).toBe("expired");
 });
 
-test("many open one new file at once", async () => {
+test("many processes open one new file at once", async () => {
   const stores = await Promise.all(Array.from({ length: 5 }, () => world.open()));
   const asked = await Promise.all(stores.map((store) => askFor(store)));
   expect(new Set(asked.map(({ id }) => id)).size).toBe(1);

@@ -14,7 +14,7 @@ test("APR-50: 4 processes claim 50 approvals of one file, each once", async () =
   expect(claimed.reduce((sum, count) => sum + count, 0)).toBe(50);
 });
 
-test("APR-50: 4 processes vote on 20 questions in the same names: each has its yeses, no more and no fewer", async () => {
+test("APR-50: 4 processes vote on 20 approval requests with the same names: each gets exactly its approvals", async () => {
   await raceVotes({ processes: 4, approvals: 20, count: 2 });
 });
 
@@ -25,7 +25,7 @@ const KILLS: readonly (readonly [act: DyingAct, when: "journaling" | "answered",
   ["claim", "answered", "claimed"],
 ];
 
-test.each(KILLS)("APR-53: kill -9 in %s, %s: it is %s", async (act, when, state) => {
+test.each(KILLS)("APR-53: kill -9 during %s, %s: it is %s", async (act, when, state) => {
   const store = await world.open();
   const { id } = await (act === "approve" ? askFor(store) : approvedBy(store));
   await store.close();
@@ -40,25 +40,28 @@ test.each(KILLS)("APR-53: kill -9 in %s, %s: it is %s", async (act, when, state)
 test.each([
   ["journaling", 0],
   ["answered", 1],
-] as const)("APR-53: kill -9 in a vote, %s: %d is counted, and the other can still be", async (when, count) => {
-  const store = await world.open();
-  const { id } = await askFor(store, { requirement: needing(2) });
-  await store.close();
-  const child = Bun.spawn(childCommand(world, world.now, { kind: "die", act: "approve", id, when }), {
-    stderr: "inherit",
-  });
-  await child.exited;
-  expect(child.signalCode).toBe("SIGKILL");
-  const next = await world.open();
-  expect(await next.get(id)).toMatchObject({ state: "pending", version: 1 + count });
-  expect((await next.get(id))?.votes).toHaveLength(count);
-  for (const subject of ["x", "y", "z"].slice(count)) {
-    await next.decide({ id, by: { issuer: "i", subject }, decision: "approve" });
-  }
-  expect((await next.get(id))?.state).toBe("approved");
-});
+] as const)(
+  "APR-53: kill -9 during a vote, %s: %d is counted, and the other vote is still possible",
+  async (when, count) => {
+    const store = await world.open();
+    const { id } = await askFor(store, { requirement: needing(2) });
+    await store.close();
+    const child = Bun.spawn(childCommand(world, world.now, { kind: "die", act: "approve", id, when }), {
+      stderr: "inherit",
+    });
+    await child.exited;
+    expect(child.signalCode).toBe("SIGKILL");
+    const next = await world.open();
+    expect(await next.get(id)).toMatchObject({ state: "pending", version: 1 + count });
+    expect((await next.get(id))?.votes).toHaveLength(count);
+    for (const subject of ["x", "y", "z"].slice(count)) {
+      await next.decide({ id, by: { issuer: "i", subject }, decision: "approve" });
+    }
+    expect((await next.get(id))?.state).toBe("approved");
+  },
+);
 
-test("APR-56: what a killed process had claimed is in doubt when its lease is over", async () => {
+test("APR-56: a claim of a killed process is in doubt when its lease ends", async () => {
   const store = await world.open();
   const approval = await approvedBy(store);
   const { id } = approval;

@@ -28,7 +28,7 @@ const parts = {
   log: () => {},
 };
 
-test("a URL stands in a file, never in the configuration, and there is one store", () => {
+test("a URL is stored in a file, never in the configuration, and there is one store", () => {
   expect(() => configOf({ store: "postgres://stc:secret@db/approvals" })).toThrow(/approvals\.store.*storeUrlFile/s);
   expect(() => configOf({ store: "postgres://stc:secret@db/approvals" })).not.toThrow("secret");
   expect(() => configOf({ store: "sqlite://./a.sqlite", storeUrlFile: "url" })).toThrow(
@@ -36,7 +36,7 @@ test("a URL stands in a file, never in the configuration, and there is one store
   );
 });
 
-test("the file is one of the service's own: no workspace holds it", () => {
+test("the file belongs to the service: no workspace contains it", () => {
   expect(ownPlaces(configOf({ storeUrlFile: "url" }))).toContainEqual({
     field: "approvals.storeUrlFile",
     path: join(fs.realpathSync(folder), "url"),
@@ -48,7 +48,11 @@ const FAULTS: readonly (readonly [title: string, text: string | undefined, messa
   ["that is empty", "", "url must hold a postgres:// URL and nothing else"],
   ["of another kind", "sqlite:///secret", "url must hold a postgres:// URL and nothing else"],
   ["of several lines", "postgres://a:secret@h/d\nmore", "url must hold a postgres:// URL and nothing else"],
-  ["with a mistake", "postgres://a:secret@h/d?x=1\n", "the URL of the approvals store may have the parameters sslmode"],
+  [
+    "with a mistake",
+    "postgres://a:secret@h/d?x=1\n",
+    "the URL of the approvals store accepts only the parameters sslmode",
+  ],
   [
     "of a server that is not there",
     "postgres://a:secret@127.0.0.1:1/d",
@@ -57,7 +61,7 @@ const FAULTS: readonly (readonly [title: string, text: string | undefined, messa
 ];
 
 describe.each(FAULTS)("a file %s", (_title, text, message) => {
-  test("keeps the service from starting, and is not quoted", async () => {
+  test("prevents the start and is not quoted", async () => {
     if (text !== undefined) fs.writeFileSync(join(folder, "url"), text);
     const opened = openStore(configOf({ storeUrlFile: "url" }), parts);
     await expect(opened).rejects.toThrow(message);

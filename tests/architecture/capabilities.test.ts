@@ -135,7 +135,7 @@ test.each(
   expect(idle).toEqual([]);
 });
 
-test("manifests hold no capability at all", () => {
+test("manifests use no capability at all", () => {
   const users = sources("tools").filter(({ code }) => CAPABILITIES.some(({ sign }) => sign.test(code)));
   expect(users.map(({ path }) => path)).toEqual([]);
 });

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { REFUSALS } from "../../src/core/errors.ts";
 import { ROOT } from "./sources.ts";
 
-test("the README's refusal table is the code's", () => {
+test("the README's refusal table equals the code's", () => {
   const rows = [...readFileSync(join(ROOT, "README.md"), "utf8").matchAll(/^\| ([A-Z_]+) \| (\w+) \| (\d+) \|/gm)];
   const documented = Object.fromEntries(
     rows.map(([, code = "", stage, http]) => [code, { stage, http: Number(http) }]),
@@ -16,7 +16,7 @@ test("the README's refusal table is the code's", () => {
   expect(documented).toEqual(Object.fromEntries(real));
 });
 
-test("the page of threats speaks of refusals that there are", () => {
+test("the threats page names only existing refusals", () => {
   const text = readFileSync(join(ROOT, "docs/threats.md"), "utf8");
   const named = [...new Set(text.match(/\b[A-Z]+(?:_[A-Z]+)+\b/g))];
   expect(named.length).toBeGreaterThan(15);
@@ -36,7 +36,7 @@ test("the scripts that the documents name exist", () => {
   expect(named.filter((name) => !scripts.includes(name))).toEqual([]);
 });
 
-test("the project speaks of itself alone", () => {
+test("the project mentions only itself", () => {
   const texts = ["README.md", "src/README.md", "tools/README.md", "CHANGELOG.md"].map((file) =>
     readFileSync(join(ROOT, file), "utf8"),
   );

@@ -20,7 +20,7 @@ const MINTS: Readonly<Record<string, readonly string[]>> = {
   Receipt: ["src/audit/audit-log.ts", "src/audit/unauthenticated.ts"],
 };
 
-test("evidence is minted only by the step that earned it", () => {
+test("evidence is minted only by the stage that owns it", () => {
   const found = sources("src").flatMap(({ path, code }) =>
     [...code.matchAll(/\bmint(?:<(\w+)>)?\(/g)].map(([, kind = "(untyped)"]) => [kind, path] as const),
   );
@@ -35,13 +35,13 @@ test("evidence is minted only by the step that earned it", () => {
   expect(strangers).toEqual([]);
 });
 
-test("nobody casts into evidence", () => {
+test("no cast creates evidence", () => {
   const kinds = Object.keys(MINTS).join("|");
   const casts = sources("src").filter(({ code }) => new RegExp(`\\bas (unknown as )?(${kinds})\\b`).test(code));
   expect(casts.map(({ path }) => path)).toEqual([]);
 });
 
-test("only the decoder of answers vouches for what it has made", () => {
+test("only the answer decoder vouches for the values it created", () => {
   const vouching = sources("src").filter(({ code }) => /\bvouchFor\(/.test(code));
   expect(vouching.map(({ path }) => path).sort()).toEqual([
     "src/core/digest.ts",

@@ -74,11 +74,11 @@ function moduleOf(path: string): string {
 
 const rows = sources("src").flatMap((source) => importsOf(source).map((name) => [source.path, name] as const));
 
-test("the table was compared with something", () => {
+test("the import table is not empty", () => {
   expect(rows.length).toBeGreaterThan(200);
 });
 
-test("every import is in the table", () => {
+test("every import is allowed by the table", () => {
   const strangers = rows.filter(([path, name]) => {
     const own = moduleOf(path);
     if (name.startsWith("node:") || name.startsWith("bun:")) return false;
@@ -103,14 +103,14 @@ test("the packages of gRPC are loaded only with a system to call", () => {
   expect([...reached].filter((name) => /^(?:@grpc\/|protobufjs|cockatiel)/.test(name))).toEqual([]);
 });
 
-test("development is reached by `stc` alone, and only when it is asked for", () => {
+test("only `stc` imports the development stand, and only on demand", () => {
   const statics = sources("src").filter(
     ({ path, code }) => !path.startsWith("src/cli/development/") && /from "\.\.?\/dev\//.test(code),
   );
   expect(statics.map(({ path }) => path)).toEqual([]);
 });
 
-test("manifests see the public door and zod, nothing else", () => {
+test("manifests import the public package and zod, nothing else", () => {
   const strangers = sources("tools").flatMap((source) =>
     importsOf(source)
       .filter((name) => name !== "safe-tool-call" && name !== "zod" && !name.startsWith("tools/"))

@@ -11,7 +11,7 @@ test("every refusal code is thrown somewhere, and the README's table names them 
   expect(unused).toEqual([]);
 });
 
-test("the pipeline is on one screen", () => {
+test("the pipeline fits on one screen", () => {
   const [proxy] = sources("src/pipeline").filter(({ path }) => path === "src/pipeline/proxy.ts");
   const text = proxy?.text ?? "";
   const from = text.indexOf("async function decide(");

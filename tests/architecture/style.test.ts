@@ -7,7 +7,7 @@ function report(check: (source: Source) => boolean): readonly string[] {
   return all.filter(check).map(({ path }) => path);
 }
 
-test("one word per idea: no manager, util, helper, common, base or data in a file's name", () => {
+test("no file name contains manager, util, helper, common, base or data", () => {
   expect(report(({ path }) => /(^|[/-])(manager|utils?|helpers?|common|base|misc)(-|\.ts$)/.test(path))).toEqual([]);
 });
 

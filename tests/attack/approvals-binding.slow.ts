@@ -59,7 +59,7 @@ describe("APR-02, APR-04: the same call in another spelling is the same call", (
     expect((await claimed(asked, made)).reply.http).toBe(200);
   });
 
-  test("another reason and another id of the model's change nothing", async () => {
+  test("another reason and another model id change nothing", async () => {
     const { reply } = await claimed(`{"what":"a"}`, `{"what":"a"}`, {
       ask: { reason: "one", callId: "c-1" },
       claim: { reason: "two", callId: "c-2" },
@@ -68,7 +68,7 @@ describe("APR-02, APR-04: the same call in another spelling is the same call", (
   });
 });
 
-describe("APR-02: another call is another call, however alike", () => {
+describe("APR-02: a different call is a different call, however similar", () => {
   test.each([
     ["another value", `{"what":"a"}`, `{"what":"b"}`],
     ["another case", `{"what":"a"}`, `{"what":"A"}`],
@@ -100,14 +100,14 @@ describe("APR-02: another call is another call, however alike", () => {
     ["none", "s-1", undefined],
     ["another", "s-1", "s-2"],
     ["one that poses as a token's", "s-1", "sid:s-1"],
-  ])("another session of the agent's own naming: %s", async (_title, asked, made) => {
+  ])("another session name chosen by the agent: %s", async (_title, asked, made) => {
     const named = (session: string | undefined): CallExtras => (session === undefined ? {} : { session });
     const { reply } = await claimed({ what: "a" }, { what: "a" }, { ask: named(asked), claim: named(made) });
     expect(codeOf(reply)).toBe("APPROVAL_MISMATCH");
   });
 });
 
-describe("APR-04: what cannot be told apart is refused before anybody is asked", () => {
+describe("APR-04: arguments that cannot be told apart are refused before anybody is asked", () => {
   test.each([
     ["a key twice", `{"what":"a","what":"b"}`],
     ["an integer beyond what is exact", `{"what":"a","count":9007199254740993}`],
@@ -122,8 +122,8 @@ describe("APR-04: what cannot be told apart is refused before anybody is asked",
   });
 });
 
-describe("APR-33: a yes is for the one it was asked for", () => {
-  test("by whatever chain of actors: alice's yes does not run what alice acts in", async () => {
+describe("APR-33: an approval is for its requester", () => {
+  test("for any chain of actors: alice's approval does not run a call made on alice's behalf", async () => {
     const sub = newSub();
     const id = await world.ask("deed", { what: "a" }, { token: await world.agent({ sub }) });
     await world.decide(id, "approve");
@@ -135,7 +135,7 @@ describe("APR-33: a yes is for the one it was asked for", () => {
     expect((await world.call("deed", { what: "a" }, { token: alone, approval: { id } })).http).toBe(200);
   });
 
-  test("what alice acts in does not hide behind the question of another that waits", async () => {
+  test("a call on alice's behalf does not hide behind another pending approval request", async () => {
     const sub = newSub();
     const first = await world.ask("deed", { what: "a" }, { token: await world.agent({ sub }) });
     const through = await world.agent({ sub, claims: { act: { sub: "alice" } } });
@@ -144,7 +144,7 @@ describe("APR-33: a yes is for the one it was asked for", () => {
     expect(codeOf(await world.decide(second, "approve"))).toBe("PERMISSION_DENIED");
   });
 
-  test("a token renewed with the same chain claims", async () => {
+  test("a renewed token with the same chain can claim", async () => {
     const order = { sub: newSub(), claims: { act: { sub: "carol", act: { sub: "dave" } }, sid: "s-1" } };
     const id = await world.ask("deed", { what: "a" }, { token: await world.agent(order) });
     await world.decide(id, "approve");
@@ -152,7 +152,7 @@ describe("APR-33: a yes is for the one it was asked for", () => {
     expect((await world.call("deed", { what: "a" }, { token: renewed, approval: { id } })).http).toBe(200);
   });
 
-  test("the same name at another issuer is somebody else", async () => {
+  test("the same name at another issuer is another caller", async () => {
     const sub = newSub();
     const id = await world.ask("deed", { what: "a" }, { token: await world.agent({ sub }) });
     await world.decide(id, "approve");
@@ -166,7 +166,7 @@ describe("APR-33: a yes is for the one it was asked for", () => {
   });
 });
 
-describe("APR-11: what changed between the yes and the run voids the yes", () => {
+describe("APR-11: a change between approval and run voids the approval", () => {
   const changes: readonly (readonly [string, Parameters<AskingWorld["start"]>[0]])[] = [
     ["the deployment", { approvals: { deployment: "another" } }],
     ["the tool's description", { tools: [recordingTool("deed", deeds, input, { description: "Does that" })] }],
@@ -204,14 +204,14 @@ describe("APR-11: what changed between the yes and the run voids the yes", () =>
   });
 });
 
-describe("APR-61: a no is a no", () => {
+describe("APR-61: a denial is final", () => {
   const nags: readonly (readonly [string, CallExtras])[] = [
     ["another reason", { reason: "please" }],
     ["another id of the model's", { callId: "c-2" }],
     ["a session of its own naming", { session: "another" }],
     ["a session that poses as a token's", { session: "sid:s-1" }],
   ];
-  test.each(nags)("the same call with %s is not asked about again", async (_title, extras) => {
+  test.each(nags)("the same call with %s does not create another approval request", async (_title, extras) => {
     const token = await world.agent({ sub: newSub() });
     await world.decide(await world.ask("deed", { what: "a" }, { token }), "deny", { reason: "never" });
     const again = await world.call("deed", { what: "a" }, { token, ...extras });
@@ -220,7 +220,7 @@ describe("APR-61: a no is a no", () => {
     expect((await world.call("deed", { what: "b" }, { token, ...extras })).http).toBe(202);
   });
 
-  test("nor in a session that the agent opens for it", async () => {
+  test("neither does a session that the agent opens for it", async () => {
     const token = await world.agent({ sub: newSub() });
     await world.decide(await world.ask("deed", { what: "a" }, { token }), "deny");
     const opened = await world.send("POST", "/sessions", { token, body: {} });

@@ -75,7 +75,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-describe("APR-14: what a callback answers is taken as it was answered", () => {
+describe("APR-14: a callback's answer is used as it was given", () => {
   test.each([
     ["an answer", false],
     ["a frozen answer with something loose in it", true],
@@ -151,13 +151,13 @@ describe("APR-14: what a callback answers is taken as it was answered", () => {
         }),
     ],
   ];
-  test.each(odd)("%s is no yes", async (_title, answer) => {
+  test.each(odd)("%s is not an approval", async (_title, answer) => {
     const { call } = await world(answer as ApprovalCallback, { callbackTimeoutMs: 200 });
     expect(codeOf(await call("deed", { what: "a" }))).toBe("APPROVAL_DENIED");
     expect(deeds).toEqual([]);
   });
 
-  test("a rule forbids what a callback puts in its place", async () => {
+  test("a rule forbids the arguments that a callback substitutes", async () => {
     const rules = [
       {
         name: "never-b",
@@ -173,7 +173,7 @@ describe("APR-14: what a callback answers is taken as it was answered", () => {
 });
 
 describe("a callback that calls the library itself", () => {
-  test("is another call, asked about by itself", async () => {
+  test("makes another call with its own approval request", async () => {
     const asked: unknown[] = [];
     const { call } = await world(async ({ params }) => {
       asked.push(params["what"]);
@@ -185,7 +185,7 @@ describe("a callback that calls the library itself", () => {
     expect(deeds).toEqual([{ what: "inner" }, { what: "outer" }]);
   });
 
-  test("with the same key is told that it is under way", async () => {
+  test("with the same key is told that the call is in progress", async () => {
     let inner: CallResult | undefined;
     const { call } = await world(
       async () => {
@@ -200,17 +200,17 @@ describe("a callback that calls the library itself", () => {
   });
 });
 
-describe("APR-65: what ended a question is told apart", () => {
-  test("silence and failure are nobody's no", async () => {
+describe("APR-65: reasons for the end of an approval request are distinguished", () => {
+  test("silence and failure are not attributed to a person", async () => {
     const silent = await world(() => new Promise(() => {}), { callbackTimeoutMs: 50 });
-    expect(messageOf(await silent.call("deed", { what: "a" }))).toBe("Nobody answered whether this call may run.");
+    expect(messageOf(await silent.call("deed", { what: "a" }))).toBe("No approver answered whether this call may run.");
     const failing = await world(() => Promise.reject(new Error("secret detail")));
     expect(JSON.stringify(await failing.call("deed", { what: "a" }))).not.toContain("secret detail");
     const denying = await world(() => ({ approved: false, denyReason: "no" }));
     expect(messageOf(await denying.call("deed", { what: "a" }))).toBe("Denied by user: no");
   });
 
-  test("a client that is gone has cancelled", async () => {
+  test("a disconnected client has cancelled", async () => {
     const leaving = new AbortController();
     const { call } = await world(() => new Promise(() => {}));
     const gone = call("deed", { what: "a" }, { signal: leaving.signal });
@@ -221,7 +221,7 @@ describe("APR-65: what ended a question is told apart", () => {
 });
 
 describe("ApprovalManager", () => {
-  test("whose notice fails later says no, and nothing else breaks", async () => {
+  test("an error in a notification before the answer denies, and nothing else breaks", async () => {
     const manager = new ApprovalManager({
       onRequest: async () => {
         await Bun.sleep(1);
@@ -232,7 +232,7 @@ describe("ApprovalManager", () => {
     expect(codeOf(await call("deed", { what: "a" }))).toBe("APPROVAL_DENIED");
   });
 
-  test("whose notice fails after the answer has no say any more", async () => {
+  test("an error in a notification after the answer changes nothing", async () => {
     const failed = Promise.withResolvers<void>();
     const manager = new ApprovalManager({
       onRequest: async ({ approvalId }) => {
@@ -247,7 +247,7 @@ describe("ApprovalManager", () => {
     await failed.promise;
   });
 
-  test("an answer counts once, and never for another question", async () => {
+  test("an answer counts once, and never for another approval request", async () => {
     const ids: string[] = [];
     const manager = new ApprovalManager({ onRequest: ({ approvalId }) => void ids.push(approvalId) });
     const { call } = await world(manager.onToolApprove);
@@ -262,8 +262,8 @@ describe("ApprovalManager", () => {
   });
 });
 
-describe("the yes of a callback", () => {
-  test("counts only while the caller's token does", async () => {
+describe("a callback's approval", () => {
+  test("counts only while the caller's token is valid", async () => {
     const { stc, dir } = await world(async () => {
       await until("the token's end", () => Date.now() >= endsAt || undefined);
       return true;
@@ -283,8 +283,8 @@ describe("the yes of a callback", () => {
   });
 });
 
-describe("a library that closes", () => {
-  test("sends who waits for a person out with the question, and its line", async () => {
+describe("a closing library", () => {
+  test("returns the pending approval request to waiting callers, with its audit line", async () => {
     const { call, stc, dir } = await world(undefined, { store: "sqlite://./closing.sqlite" });
     const waiting = call("deed", { what: "a" }, { waitMs: 60_000 });
     await until("the question", async () => (await stc.pendingApprovals())[0]);

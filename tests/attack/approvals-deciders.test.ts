@@ -22,7 +22,7 @@ async function asked(sub = newSub(), claims: Record<string, unknown> = {}) {
 const forgeries = (id: string) =>
   world.journal().filter((line) => line.type === "approval.forged" && line["id"] === id);
 
-describe("APR-33: nobody decides what they ask themselves", () => {
+describe("APR-33: nobody decides their own approval requests", () => {
   const alike: readonly (readonly [string, string, string])[] = [
     ["the same name", "carol", "carol"],
     ["the same name in another case", "Carol@people.test", "carol@PEOPLE.test"],
@@ -46,20 +46,20 @@ describe("APR-33: nobody decides what they ask themselves", () => {
   test.each([
     ["in its first actor", { act: { sub: "Bob" } }, "bob"],
     ["in its last actor", { act: { sub: "x", act: { sub: "y", act: { sub: "bob" } } } }, "bob"],
-  ])("nor whoever acts for them: %s", async (_title, claims, operator) => {
+  ])("nor does anybody who acts for them: %s", async (_title, claims, operator) => {
     const { id } = await asked(newSub(), claims);
     const token = await world.person({ sub: operator });
     expect(codeOf(await world.decide(id, "approve", { token }))).toBe("PERMISSION_DENIED");
     expect((await world.decide(id, "approve")).http).toBe(200);
   });
 
-  test("nor an operator's token that was handed on to the one who asks", async () => {
+  test("nor does an operator's token that was delegated to the requester", async () => {
     const { id, sub } = await asked();
     const token = await world.person({ claims: { act: { sub: "z", act: { sub: sub.toUpperCase() } } } });
     expect(codeOf(await world.decide(id, "approve", { token }))).toBe("PERMISSION_DENIED");
   });
 
-  test("through JSON-RPC neither, and it does not say why", async () => {
+  test("nor through JSON-RPC, and the refusal does not say why", async () => {
     const { id, sub } = await asked();
     const token = await world.person({ sub });
     const body = { jsonrpc: "2.0", id: 1, method: "exec.approve", params: { approvalId: id } };
@@ -68,18 +68,18 @@ describe("APR-33: nobody decides what they ask themselves", () => {
     expect(forgeries(id)).toHaveLength(1);
   });
 
-  test.each(["alic\u0435", "alice2", "malice", "\u03b1lice"])("%s is another person than alice", async (sub) => {
+  test.each(["alic\u0435", "alice2", "malice", "\u03b1lice"])("%s is a different person from alice", async (sub) => {
     const { id } = await asked(`${sub}-${newSub()}`);
     expect((await world.decide(id, "approve")).http).toBe(200);
   });
 });
 
-describe("APR-30, APR-31, APR-32: a decision is a decision of an authenticated decider, and nothing else", () => {
+describe("APR-30, APR-31, APR-32: only an authenticated approver decides", () => {
   test.each([
     ["in its reason", { reason: '{"decision":"approve","scope":"session"}' }],
     ["in the id of the model's call", { callId: '{"decision":"approve"}' }],
     ["in the name of its session", { session: "approve-session-deed" }],
-  ])("a decision that the agent sends %s is its word", async (_title, extras) => {
+  ])("a decision that the agent sends %s is only the agent's text", async (_title, extras) => {
     const token = await world.agent({ sub: newSub() });
     const id = await world.ask("deed", { what: "approve session deed" }, { token, ...extras });
     expect((await world.show(id)).state).toBe("pending");
@@ -101,7 +101,7 @@ describe("APR-30, APR-31, APR-32: a decision is a decision of an authenticated d
     expect((await world.show(id)).state).toBe("pending");
   });
 
-  test("APR-35, APR-33: an agent's token, its own question's or another's", async () => {
+  test("APR-35, APR-33: an agent's token, for its own request or another's", async () => {
     const { id, token } = await asked();
     const strong = await world.agent({ sub: "other", permissions: ["approvals:decide", "deeds:do"] });
     for (const forged of [token, strong]) {
@@ -117,7 +117,7 @@ describe("APR-30, APR-31, APR-32: a decision is a decision of an authenticated d
   });
 
   test.each(["none", "expired", "unsigned", "hmac with the public key", "other key", "no exp"] as const)(
-    "a token of the kind: %s",
+    "a token of kind %s",
     async (kind) => {
       const { id } = await asked();
       const token = kind === "none" ? undefined : await world.issuers.token({ kind, sub: "alice", permissions: [] });
@@ -147,7 +147,7 @@ describe("APR-30, APR-31, APR-32: a decision is a decision of an authenticated d
 });
 
 describe("APR-57: a decision counts once", () => {
-  test("a replayed decision changes nothing, and a second decider after a stale look is told", async () => {
+  test("a replayed decision changes nothing, and a second approver with a stale view is told", async () => {
     const { id } = await asked();
     const { viewDigest } = await world.show(id);
     const bob = await world.person({ sub: "bob" });
@@ -157,15 +157,15 @@ describe("APR-57: a decision counts once", () => {
       expect([late.http, codeOf(late), late.body.error.message]).toEqual([
         409,
         "APPROVAL_CONSUMED",
-        "This was decided already.",
+        "This was already decided.",
       ]);
     }
     expect(world.story(id).filter((type) => type === "approval.voted")).toHaveLength(1);
   });
 });
 
-describe("what a yes is remembered for", () => {
-  test("goes with the yes when it is taken back", async () => {
+describe("what an approval is remembered for", () => {
+  test("is forgotten when the approval is revoked", async () => {
     const { id, token } = await asked(newSub(), { sid: "s-1" });
     await world.decide(id, "approve", { scope: "session" });
     expect((await world.call("deed", { what: "a" }, { token })).http).toBe(200);
@@ -176,7 +176,7 @@ describe("what a yes is remembered for", () => {
     expect(world.story(String(created?.["id"]))).toEqual(["grant.created", "grant.revoked"]);
   });
 
-  test("APR-40: it covers the claim too, and the call again after it, across tokens", async () => {
+  test("APR-40: it covers the claim and the repeated call, across tokens", async () => {
     const sub = newSub();
     const { id, token } = await asked(sub, { sid: "s-1" });
     await world.decide(id, "approve", { scope: "session" });
@@ -196,7 +196,7 @@ describe("what a yes is remembered for", () => {
     }
   });
 
-  test("APR-33: nor for what is done through somebody else in that session", async () => {
+  test("APR-33: not for calls through somebody else in that session", async () => {
     const sub = newSub();
     const { id } = await asked(sub, { sid: "s-1" });
     await world.decide(id, "approve", { scope: "session" });
@@ -206,7 +206,7 @@ describe("what a yes is remembered for", () => {
 });
 
 describe("APR-42: sessions", () => {
-  test("a token's may be as long as a session may be, and hold what a path has to escape", async () => {
+  test("a token's session may have the maximum length and characters that a path must escape", async () => {
     const sid = `%2f/?#${"x".repeat(122)}`;
     const sub = newSub();
     const body = { mode: "yolo", expiresInSeconds: 60, issuer: "https://idp.test", subject: sub };
@@ -218,7 +218,7 @@ describe("APR-42: sessions", () => {
     expect(codeOf(await world.call("deed", { what: "a" }, { token }))).toBe("PENDING");
   });
 
-  test("one that differs at its very end is another", async () => {
+  test("a session that differs in its last character is another one", async () => {
     const sub = newSub();
     const sidOf = (end: string) => world.agent({ sub, claims: { sid: `${"x".repeat(127)}${end}` } });
     const id = await world.ask("deed", { what: "a" }, { token: await sidOf("1") });
@@ -240,7 +240,7 @@ describe("APR-42: sessions", () => {
     ).toBe(200);
   });
 
-  test("APR-26: an agent changes neither modes nor grants of its own", async () => {
+  test("APR-26: an agent changes neither modes nor its own grants", async () => {
     const { token } = await asked(newSub(), { sid: "s-1" });
     const session = (await world.send("POST", "/sessions", { token, body: {} })).body.session.id;
     const body = { mode: "yolo", expiresInSeconds: 60 };
@@ -252,7 +252,7 @@ describe("APR-42: sessions", () => {
 });
 
 describe("what the agent learns", () => {
-  test("neither the view nor the decider, at any time", async () => {
+  test("neither the view nor the approver, at any time", async () => {
     const { id, token, sub } = await asked();
     const own = await world.agent({ sub });
     const told: unknown[] = [];
@@ -276,7 +276,7 @@ describe("what the agent learns", () => {
     }
   });
 
-  test("APR-35: other callers' questions do not exist, whatever one tries", async () => {
+  test("APR-35: other callers' approval requests appear not to exist, whatever is tried", async () => {
     const { id } = await asked();
     const token = await world.agent({ sub: newSub() });
     const nobodys = crypto.randomUUID();

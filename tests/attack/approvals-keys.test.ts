@@ -52,7 +52,7 @@ function nameOf(caller: number): string {
 }
 
 describe("Idempotency-Key", () => {
-  test("many at once run once, and whoever does not get the answer is told that it is under way", async () => {
+  test("of many concurrent calls one runs, and the others are told that it is in progress", async () => {
     const agent = await newAgent();
     const before = deeds.length;
     const replies = await Promise.all(Array.from({ length: 30 }, () => world.call("free_deed", { what: "a" }, agent)));
@@ -64,7 +64,7 @@ describe("Idempotency-Key", () => {
     expect(deeds).toHaveLength(before + 1);
   });
 
-  test("the same arguments in another spelling are the same, others are not", async () => {
+  test("the same arguments in another spelling are the same, different ones are not", async () => {
     const agent = await newAgent();
     const before = deeds.length;
     await world.call("free_deed", `{"what":"é","count":2}`, agent);
@@ -74,7 +74,7 @@ describe("Idempotency-Key", () => {
     expect(deeds).toHaveLength(before + 1);
   });
 
-  test("is one caller's, by issuer too, and one tool's", async () => {
+  test("belongs to one caller, by issuer too, and one tool", async () => {
     const agent = await newAgent();
     const before = deeds.length;
     await world.call("free_deed", { what: "a" }, agent);
@@ -84,7 +84,7 @@ describe("Idempotency-Key", () => {
     expect(deeds).toHaveLength(before + 3);
   });
 
-  test("a call that was refused used nothing up", async () => {
+  test("a refused call does not use it up", async () => {
     const agent = await newAgent();
     const before = deeds.length;
     const weak = await world.agent({ sub: nameOf(names), permissions: [] });
@@ -99,7 +99,7 @@ describe("Idempotency-Key", () => {
     expect(deeds).toHaveLength(before + 1);
   });
 
-  test("goes with a question from the asking to the answer, and is no yes", async () => {
+  test("accompanies an approval request until its answer, and is not an approval", async () => {
     const agent = await newAgent();
     const before = deeds.length;
     const id = await world.ask("deed", { what: "a" }, agent);
@@ -119,7 +119,7 @@ describe("Idempotency-Key", () => {
     expect(deeds).toHaveLength(before + 1);
   });
 
-  test("after a no the key runs nothing either", async () => {
+  test("after a denial the key runs nothing either", async () => {
     const agent = await newAgent();
     const before = deeds.length;
     const id = await world.ask("deed", { what: "a" }, agent);
@@ -129,13 +129,13 @@ describe("Idempotency-Key", () => {
     expect(deeds).toHaveLength(before);
   });
 
-  test("a change that failed in the middle is not made again", async () => {
+  test("a change that failed midway is not repeated", async () => {
     const agent = await newAgent();
     expect(codeOf(await world.call("failing_deed", { what: "a" }, agent))).toBe("TARGET_FAILED");
     expect(codeOf(await world.call("failing_deed", { what: "a" }, agent))).toBe("OUTCOME_UNKNOWN");
   });
 
-  test("a client that is gone finds its answer", async () => {
+  test("a disconnected client finds its answer", async () => {
     const agent = await newAgent();
     const before = deeds.length;
     const id = await world.ask("deed", { what: "a" }, agent);
@@ -152,7 +152,7 @@ describe("Idempotency-Key", () => {
     expect([answer.http, deeds.length]).toEqual([200, before + 1]);
   });
 
-  test("a read whose answer is too large to keep may be read again", async () => {
+  test("a read whose answer is too large to store may be read again", async () => {
     const agent = await newAgent();
     const before = deeds.length;
     for (let turn = 1; turn <= 2; turn += 1) {

@@ -26,7 +26,7 @@ async function claimed(asked: string, then: string): Promise<{ readonly code: st
   return { code, ran: deeds.slice(before) };
 }
 
-describe("a yes covers other spellings of the same arguments", () => {
+describe("an approval covers other spellings of the same arguments", () => {
   test.each([
     ['{"what":1}', '{"what":1.0}', 1],
     ['{"what":100}', '{"what":1e2,"count":10e-1}', 100],
@@ -44,7 +44,7 @@ describe("a yes covers other spellings of the same arguments", () => {
   });
 });
 
-describe("and nothing that only looks alike", () => {
+describe("and no call that only looks alike", () => {
   test.each([
     ['{"what":"é"}', '{"what":"e\\u0301"}'],
     ['{"what":"\\ufb01"}', '{"what":"fi"}'],

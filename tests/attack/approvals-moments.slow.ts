@@ -23,7 +23,7 @@ function once(moment: Moment, act: () => void): void {
   };
 }
 
-describe("Prefer: wait, and a client that goes away at any moment", () => {
+describe("Prefer: wait, and a client that disconnects at any moment", () => {
   /** Before its yes is claimed it stays; after, it is used up, run or not; never anything runs twice. */
   const rows: readonly (readonly [Moment, "first" | "again", string, number])[] = [
     ["verify", "first", "approved", 0],
@@ -66,8 +66,8 @@ describe("Prefer: wait, and a client that goes away at any moment", () => {
   });
 });
 
-describe("APR-55: what changed while the call waited counts", () => {
-  test("a token that ran out runs nothing; its yes is claimed with a fresh one", async () => {
+describe("APR-55: changes during the wait count", () => {
+  test("an expired token runs nothing; its approval is claimed with a fresh one", async () => {
     road = await MomentsRoad.open();
     const call = road.call(wait);
     const id = await road.pending();
@@ -80,7 +80,7 @@ describe("APR-55: what changed while the call waited counts", () => {
   });
 
   test.each(["RATE_LIMITED", "OVERLOADED", "SHUTTING_DOWN"] as const)(
-    "a service that says %s keeps the yes, and tells of its question",
+    "a service that says %s keeps the approval and reports its request",
     async (code) => {
       road = await MomentsRoad.open();
       const call = road.call(wait);
@@ -95,7 +95,7 @@ describe("APR-55: what changed while the call waited counts", () => {
     },
   );
 
-  test("a service that drains sends who waits out with their question", async () => {
+  test("a draining service answers waiting callers with their approval request", async () => {
     road = await MomentsRoad.open();
     const calls = [road.call(wait), road.call({ ...wait, args: { what: "b" } })];
     await until("both questions", async () => {
@@ -136,7 +136,7 @@ describe("APR-63: a store that fails at any moment lets nothing through, and not
     expect(road.deeds.length).toBeLessThanOrEqual(1);
   });
 
-  test("that cannot keep the end of the run keeps the answer under its key all the same", async () => {
+  test("when it cannot store the end of the run, the answer is still stored under its key", async () => {
     road = await MomentsRoad.open();
     const id = await road.approved();
     once("before settle", failure);
@@ -146,7 +146,7 @@ describe("APR-63: a store that fails at any moment lets nothing through, and not
     expect([road.deeds.length, road.logged]).toEqual([1, ["APPROVAL_UNAVAILABLE"]]);
   });
 
-  test("asks nobody, when it cannot keep the question", async () => {
+  test("when it cannot store the request, nobody is asked", async () => {
     road = await MomentsRoad.open();
     once("before ask", failure);
     expect(nameOf(await road.call())).toBe("APPROVAL_UNAVAILABLE");
@@ -156,7 +156,7 @@ describe("APR-63: a store that fails at any moment lets nothing through, and not
 });
 
 describe("an audit that fails at any moment", () => {
-  test("when the question was asked: the agent is told nothing, the question stays, and joins the next", async () => {
+  test("after the request: the agent gets no answer, the request stays, and the next call joins it", async () => {
     road = await MomentsRoad.open();
     once("record", failure);
     expect(nameOf(await road.call(key))).toBe("AUDIT_UNAVAILABLE");
@@ -176,7 +176,7 @@ describe("an audit that fails at any moment", () => {
     await road.approve(await road.pending());
   });
 
-  test("after the run: the answer is withheld, the yes in doubt, the key's outcome unknown, and nothing runs again", async () => {
+  test("after the run: the answer is withheld, the approval is in doubt, the key's outcome is unknown, and nothing runs again", async () => {
     road = await MomentsRoad.open();
     const id = await road.approved();
     once("record", failure);
@@ -189,7 +189,7 @@ describe("an audit that fails at any moment", () => {
     expect(road.deeds).toHaveLength(1);
   });
 
-  test("of a read: it may be read again", async () => {
+  test("after a read: it may be read again", async () => {
     road = await MomentsRoad.open({ classification: "read" });
     const id = await road.approved();
     once("record", failure);
@@ -197,7 +197,7 @@ describe("an audit that fails at any moment", () => {
     expect(nameOf(await road.call(key))).toBe("pending");
   });
 
-  test("while it waited for a person: the yes stays", async () => {
+  test("during the wait for an approver: the approval stays", async () => {
     road = await MomentsRoad.open();
     const client = new Client();
     const call = road.call({ ...wait, departure: client });

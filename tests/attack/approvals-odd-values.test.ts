@@ -44,7 +44,7 @@ async function approved(tool: string, args: unknown) {
   return { token, approval: { id } };
 }
 
-describe("functions may be given what JSON has no word for", () => {
+describe("functions may be called with values that JSON cannot express", () => {
   test.each([
     ["deed_set", { of: ["a", "b"] }, { of: new Set(["a", "b"]) }],
     ["deed_map", { of: ["a"] }, { of: new Map([["a", 0]]) }],
@@ -57,14 +57,14 @@ describe("functions may be given what JSON has no word for", () => {
     expect(deeds.slice(before)).toEqual([given]);
   });
 
-  test("but nothing that hides what it is", async () => {
+  test("but not with values that hide what they are", async () => {
     const refused = await world.call("deed_address", { of: "https://example.org/" });
     expect(codeOf(refused)).toBe("INTERNAL");
     expect(world.entry(refused.body.traceId)?.error).toEqual({ code: "INTERNAL" });
   });
 });
 
-describe("and a yes to one of them is none to another", () => {
+describe("and an approval of one of them does not cover another", () => {
   test.each([
     ["deed_set", { of: ["a", "b"] }, { of: ["a"] }],
     ["deed_set", { of: ["a", "b"] }, { of: ["b", "a"] }],

@@ -67,7 +67,7 @@ async function relay(id: string, more: Record<string, unknown>): Promise<Reply> 
   return world.send("POST", "/webhooks/chat/decisions", { headers, body });
 }
 
-describe("APR-33: one person has one vote, through whatever doors and in whatever spelling", () => {
+describe("APR-33: one person has one vote, through every endpoint and in every spelling", () => {
   const names = Object.keys(DOORS) as (keyof typeof DOORS)[];
   const pairs = names.flatMap((first) =>
     names.filter((name) => name !== first).map((second) => [first, second] as const),
@@ -97,7 +97,7 @@ describe("APR-33: one person has one vote, through whatever doors and in whateve
   });
 });
 
-test("of many who say yes at once each is counted once, and no more than are wanted", async () => {
+test("of many concurrent approvals each counts once, and no more than are needed", async () => {
   const { id, claim } = await ask("crowd");
   const votes = Array.from({ length: 12 }, (_, at) => DOORS.token(id, `voter-${at % 6}`));
   const taken = (await Promise.all(votes)).filter(({ http }) => http === 200);
@@ -110,7 +110,7 @@ test("of many who say yes at once each is counted once, and no more than are wan
   expect(world.story(id).filter((type) => type === "approval.voted")).toHaveLength(3);
 });
 
-test("two people, one after the other, the second after a look from before the first", async () => {
+test("two people, one after the other, the second with a view from before the first vote", async () => {
   const { id, claim } = await ask("paired");
   const { viewDigest } = await world.show(id);
   expect((await world.decide(id, "approve", { viewDigest })).body.approval.state).toBe("pending");
@@ -124,7 +124,7 @@ test.each([
   ["blanks", " \t\n"],
   ["what nobody sees", "\u200b\u2060\u3164\u2800\u{e0041}"],
   ["what is seen too late", `${" ".repeat(499)}\u200b`],
-])("a policy that wants to know why is told %s: it is no vote, through no door", async (_, reason) => {
+])("a policy that requires a reason gets %s: the vote does not count, through any endpoint", async (_, reason) => {
   const { id } = await ask("reasoned");
   const more = reason === undefined ? {} : { reason };
   const refused = await world.decide(id, "approve", more);
@@ -133,7 +133,7 @@ test.each([
   expect(await stateOf(id)).toBe("pending");
 });
 
-describe("APR-31: what is said in words decides nothing", () => {
+describe("APR-31: plain words decide nothing", () => {
   test.each([
     ["a word for a decision", { decision: "yes, approve it for the session" }],
     ["a reason for a decision", { reason: "approved" }],
@@ -156,7 +156,7 @@ describe("APR-31: what is said in words decides nothing", () => {
     ["a decision", { decision: "approve" }],
     ["a receipt", { receipt: "eyJhbGciOiJFZERTQSJ9.e30.AAAA" }],
     ["a state", { state: "approved" }],
-  ])("APR-30: an agent's call that brings %s along is refused, and has its line", async (_, more) => {
+  ])("APR-30: an agent's call that contains %s is refused and recorded", async (_, more) => {
     const { id } = await ask("plain");
     const refused = await world.call("plain", { what: "x" }, { approval: { id, ...more } });
     expect([refused.http, codeOf(refused)]).toEqual([400, "MALFORMED_REQUEST"]);

@@ -37,14 +37,14 @@ function runs<T>(times: number, make: (index: number) => Promise<T>): Promise<re
 const beside = (index: number): AskingWorld => (index % 2 === 0 ? one : two);
 
 describe("two services on one store", () => {
-  test("APR-62: the same question at both is one, asked once", async () => {
+  test("APR-62: the same request at both is asked once", async () => {
     const token = await newAgent();
     const ids = await runs(20, (index) => beside(index).ask("deed", args, { token }));
     expect(new Set(ids).size).toBe(1);
     expect(story(ids[0] ?? "")).toEqual(["approval.asked"]);
   });
 
-  test("APR-50: many decisions at both, of every kind: one counts, once in the journal", async () => {
+  test("APR-50: many concurrent decisions of every kind at both: one counts, once in the journal", async () => {
     const token = await newAgent();
     const id = await one.ask("deed", args, { token });
     const people = await Promise.all(["alice", "bob", "carol"].map((sub) => one.person({ sub })));
@@ -82,27 +82,30 @@ describe("two services on one store", () => {
     expect(story(id).toSorted()).toEqual(["approval.asked", "approval.claimed", "approval.settled", "approval.voted"]);
   });
 
-  test.each(["cancel", "revoke"] as const)("APR-50: a claim and a %s at the same moment: one of them", async (act) => {
-    for (let round = 0; round < 8; round += 1) {
-      const before = one.deeds.length;
-      const token = await newAgent();
-      const id = await one.ask("deed", args, { token });
-      await one.decide(id, "approve");
-      const person = await one.person();
-      const stop = (world: AskingWorld): Promise<Reply> =>
-        act === "cancel"
-          ? world.send("DELETE", `/approvals/${id}`, { token })
-          : world.send("POST", `/approvals/${id}/revoke`, { token: person, body: {} });
-      const claim = one.call("deed", args, { token, approval: { id } });
-      const [claimed, stopped] = await Promise.all([claim, stop(round % 2 === 0 ? one : two)]);
-      expect([claimed.http, stopped.http].filter((http) => http === 200)).toHaveLength(1);
-      expect(one.deeds).toHaveLength(before + (claimed.http === 200 ? 1 : 0));
-      const ended = claimed.http === 200 ? "executed" : `${act}${act === "cancel" ? "led" : "d"}`;
-      expect((await one.show(id)).state).toBe(ended);
-    }
-  });
+  test.each(["cancel", "revoke"] as const)(
+    "APR-50: a claim and a %s at the same moment: one of them wins",
+    async (act) => {
+      for (let round = 0; round < 8; round += 1) {
+        const before = one.deeds.length;
+        const token = await newAgent();
+        const id = await one.ask("deed", args, { token });
+        await one.decide(id, "approve");
+        const person = await one.person();
+        const stop = (world: AskingWorld): Promise<Reply> =>
+          act === "cancel"
+            ? world.send("DELETE", `/approvals/${id}`, { token })
+            : world.send("POST", `/approvals/${id}/revoke`, { token: person, body: {} });
+        const claim = one.call("deed", args, { token, approval: { id } });
+        const [claimed, stopped] = await Promise.all([claim, stop(round % 2 === 0 ? one : two)]);
+        expect([claimed.http, stopped.http].filter((http) => http === 200)).toHaveLength(1);
+        expect(one.deeds).toHaveLength(before + (claimed.http === 200 ? 1 : 0));
+        const ended = claimed.http === 200 ? "executed" : `${act}${act === "cancel" ? "led" : "d"}`;
+        expect((await one.show(id)).state).toBe(ended);
+      }
+    },
+  );
 
-  test("APR-52, APR-53: who waits at one is answered by a decision at the other, and runs once", async () => {
+  test("APR-52, APR-53: a call that waits at one is answered by a decision at the other, and runs once", async () => {
     const before = one.deeds.length;
     const token = await newAgent();
     const waiting = runs(6, (index) => beside(index).call("deed", args, { token, headers: { prefer: "wait=30" } }));
@@ -121,7 +124,7 @@ describe("two services on one store", () => {
     expect(one.deeds).toHaveLength(before + 1);
   });
 
-  test("one key at both services: one run, and its answer", async () => {
+  test("one key at both services: one run and its answer", async () => {
     const before = one.deeds.length;
     const token = await newAgent();
     const headers = { "idempotency-key": "k-1" };
@@ -134,7 +137,7 @@ describe("two services on one store", () => {
     expect(one.deeds).toHaveLength(before + 1);
   });
 
-  test("a yes for a session and the end of the session at the same moment: no grant outlives it", async () => {
+  test("an approval for a session and the end of the session at the same moment: no grant outlives it", async () => {
     for (let round = 0; round < 6; round += 1) {
       const token = await newAgent();
       const session = (await one.send("POST", "/sessions", { token, body: {} })).body.session.id;
@@ -149,7 +152,7 @@ describe("two services on one store", () => {
   });
 });
 
-describe("the journal tells the whole story, each thing once and before its effect", () => {
+describe("the journal has the whole sequence, each event once and before its effect", () => {
   const stories: readonly (readonly [string, (id: string, token: string) => Promise<unknown>, readonly string[]])[] = [
     ["a no", (id) => one.decide(id, "deny"), ["asked", "voted"]],
     [
@@ -202,7 +205,7 @@ describe("the journal tells the whole story, each thing once and before its effe
     expect(JSON.stringify(one.journal().filter((line) => line["id"] === id))).not.toContain('"what"');
   });
 
-  test("a question that ran out of time, with two sweepers", async () => {
+  test("a request that expired, with two sweepers", async () => {
     const own = new AskingWorld({ approvals: { decideBySeconds: 1, sweepEverySeconds: 1 } });
     const other = new AskingWorld({ beside: own });
     try {

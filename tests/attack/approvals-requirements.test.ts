@@ -70,7 +70,7 @@ async function approved(token: string): Promise<string> {
 
 const claim = (token: string, id: string) => world.call("deploy", { place: "test" }, { token, approval: { id } });
 
-test("APR-07: what a terminal prints of an argument moves nothing", async () => {
+test("APR-07: control characters in an argument do not affect the terminal", async () => {
   const id = await world.ask("deed", { what: "\u001b[2K\rsafe" }, { token: await newToken() });
   const shown = readApproval({ approval: await world.show(id) });
   if (shown === undefined) throw new Error("the answer was not understood");
@@ -79,8 +79,8 @@ test("APR-07: what a terminal prints of an argument moves nothing", async () => 
   expect(text.replaceAll("\n", "")).not.toMatch(/\p{Cc}/u);
 });
 
-describe("APR-12: what changed after the yes voids it, and nothing runs", () => {
-  test("what the arguments point at", async () => {
+describe("APR-12: a change after the approval voids it, and nothing runs", () => {
+  test("files that the arguments name", async () => {
     const token = await newToken();
     const id = await approved(token);
     recorder.answers("ffff0000\n");
@@ -117,7 +117,7 @@ test("APR-13: the environment is the one that was shown", async () => {
   expect(view.environment["DEPLOY_COLOR"]).toBe("off");
 });
 
-describe("APR-20: what would run anything at all is no tool", () => {
+describe("APR-20: a command that could run anything is not a tool", () => {
   test.each(["sh", "bash", "python3", "node", "perl", "env", "xargs", "/tmp/git", "./git"])("%s", (command) => {
     const cli = { command, argsBuilder: () => ["-c", "x"], options: ["-c"] };
     expect(() => defineTool({ ...deploy, target: { system: "x", cli } } as never)).toThrow();
@@ -136,7 +136,7 @@ test("APR-21: a program of the same name elsewhere is another program", async ()
   expect((await claim(token, id)).http).toBe(200);
 });
 
-describe("APR-22, APR-23: a check more never loosens", () => {
+describe("APR-22, APR-23: an additional check never loosens", () => {
   type Assessed = Parameters<typeof floorVerdict>[1];
   const risks = ["low", "medium", "high", "critical"] as const;
   const verdicts = ["none", "ask", "deny"] as const;
@@ -165,7 +165,7 @@ describe("APR-22, APR-23: a check more never loosens", () => {
   });
 });
 
-test("APR-28: words in a description allow nothing, and what is not declared does not load", async () => {
+test("APR-28: words in a description allow nothing, and undeclared ones do not load", async () => {
   expect(codeOf(await world.call("deed", { what: "a" }, { token: await newToken() }))).toBe("PENDING");
   expect(() => recordingTool("undeclared", deeds, input, { category: undefined })).toThrow("category");
   expect(() => recordingTool("undeclared", deeds, input, { classification: undefined })).toThrow("classification");
@@ -183,7 +183,7 @@ test("APR-34: nobody edits what they approve", async () => {
   expect((await world.show(id)).state).toBe("pending");
 });
 
-test("APR-37, APR-38: what is sent around names the question, and says nothing of it", async () => {
+test("APR-37, APR-38: notifications name the approval request and none of its contents", async () => {
   const token = await newToken();
   const events = await EventClient.open(world.url, token);
   try {
@@ -199,7 +199,7 @@ test("APR-37, APR-38: what is sent around names the question, and says nothing o
   }
 });
 
-test("APR-51: what was decided is decided after every restart, and without a store nothing is", async () => {
+test("APR-51: decisions survive every restart, and without a store nothing is approved", async () => {
   const own = new AskingWorld({ tools: [recordingTool("deed", deeds, input)] });
   const before = deeds.length;
   try {
@@ -225,7 +225,7 @@ test("APR-51: what was decided is decided after every restart, and without a sto
   }
 });
 
-test("APR-58: who comes late sees what is open, and nothing that is over", async () => {
+test("APR-58: a late listener sees what is pending, and nothing that has ended", async () => {
   const token = await newToken();
   const [open, over] = [
     await world.ask("deed", { what: "open" }, { token }),
@@ -238,7 +238,7 @@ test("APR-58: who comes late sees what is open, and nothing that is over", async
   expect([ids.includes(open), ids.includes(over)]).toEqual([true, false]);
 });
 
-test("APR-64: whatever a manifest's own judge says, what must ask asks", async () => {
+test("APR-64: a call that must be approved is asked about, whatever the manifest's own function says", async () => {
   const judge = () => Promise.resolve(false);
   const own = new AskingWorld({
     tools: [

@@ -66,7 +66,7 @@ test("a redirect is not followed: neither lines nor credentials go elsewhere", a
   await other.stop(true);
 });
 
-test("a far side that drops connections gets every line in the end, in order", async () => {
+test("a receiver that drops connections gets every line in the end, in order", async () => {
   const bodies: string[] = [];
   send(async (request, count) => {
     const body = await request.text();
@@ -89,7 +89,7 @@ test("a far side that drops connections gets every line in the end, in order", a
   expect(ids).toEqual(["t-0", "t-1", "t-2", "t-3", "t-4"]);
 });
 
-test("an answer without an end is not read to its end", async () => {
+test("an endless answer is not read to its end", async () => {
   const endless = (): Response =>
     new Response(
       new ReadableStream({
@@ -103,7 +103,7 @@ test("an answer without an end is not read to its end", async () => {
   await until("all lines", () => (sent() === 5 ? true : undefined));
 });
 
-test("a far side that never answers does not hold the end of the service up", async () => {
+test("a receiver that never answers does not delay the service's end", async () => {
   const asked = Promise.withResolvers<void>();
   send(() => {
     asked.resolve();
@@ -115,7 +115,7 @@ test("a far side that never answers does not hold the end of the service up", as
 });
 
 test.each(["{", "null", "[]", '{"partialSuccess":7}', '{"partialSuccess":{"rejectedLogRecords":"many"}}'])(
-  "an answer that is none of OTLP's is an answer: %s",
+  "an answer that is not OTLP counts as an answer: %s",
   async (body) => {
     send(() => new Response(body), "otlp");
     await until("all lines", () => (sent() === 5 ? true : undefined));
@@ -124,7 +124,7 @@ test.each(["{", "null", "[]", '{"partialSuccess":7}', '{"partialSuccess":{"rejec
 );
 
 test.each(["1", "1e308", '"5"'])(
-  "a far side that says it rejected %s gets nothing twice, and nothing is lost",
+  "a receiver that rejects %s gets nothing twice, and nothing is lost",
   async (count) => {
     let requests = 0;
     send(() => {
@@ -137,7 +137,7 @@ test.each(["1", "1e308", '"5"'])(
   },
 );
 
-test("a wait that no far side can mean counts as none", async () => {
+test("an impossible Retry-After is ignored", async () => {
   let tries = 0;
   send(() => {
     tries += 1;

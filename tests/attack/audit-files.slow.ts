@@ -56,13 +56,13 @@ describe("before a start", () => {
       (file !== ".lock" || shape !== "a named pipe"),
   );
 
-  test.each(refused)("%s turned into %s: the start is refused, and says which", (file, shape) => {
+  test.each(refused)("%s replaced by %s: the start is refused with the reason", (file, shape) => {
     turn(file, shape);
     expect(() => world.open({ checkpointKey })).toThrow(file.includes("/") ? "journal" : world.dir);
   });
 
   test.each(rows([".state/place.json", "pruned.jsonl", "index.sqlite", ".state/place.json.new", ".state/reserve"]))(
-    "%s turned into %s: what is derived is done without",
+    "%s replaced by %s: derived files are dispensable",
     async (file, shape) => {
       turn(file, shape);
       await world.open({ checkpointKey }).append(draftOf("t-new"));
@@ -70,13 +70,13 @@ describe("before a start", () => {
     },
   );
 
-  test("a directory that is another file, or cannot be made, is said in one line", () => {
+  test("a directory that is another file, or cannot be created, is reported in one line", () => {
     for (const dir of ["/proc/none", inDir(LAST), "/dev/null/x"]) {
       expect(() => world.open({ dir })).toThrow(`cannot open the audit directory ${dir}`);
     }
   });
 
-  test.skipIf(!isRoot)("a directory that another user wrote is said in one line, and left as it was", () => {
+  test.skipIf(!isRoot)("a directory that another user wrote is reported in one line and stays unchanged", () => {
     const names = fs.readdirSync(world.dir, { recursive: true });
     fs.chmodSync(world.dir, 0o755);
     const child = Bun.spawnSync([
@@ -97,7 +97,7 @@ describe("before a start", () => {
     expect(fs.readdirSync(world.dir, { recursive: true })).toEqual(names);
   });
 
-  test("a second service on the directory is refused, and the first goes on", async () => {
+  test("a second service on the directory is refused, and the first continues", async () => {
     const log = world.open({ checkpointKey });
     expect(() => world.open({ checkpointKey })).toThrow("already in use");
     await log.append(draftOf("t-new"));
@@ -134,7 +134,7 @@ describe("under a running service", () => {
     make(inDir(LAST));
   }
 
-  test("the next day's file cannot be made: the day does not begin, and says why", async () => {
+  test("the next day's file cannot be created: the day does not begin, and the reason is logged", async () => {
     const log = world.open({ checkpointKey });
     await log.append(draftOf("t-1"));
     fs.mkdirSync(inDir("2026-02-20.jsonl"));
@@ -143,7 +143,7 @@ describe("under a running service", () => {
     expect(log.hasRoom()).toBe(false);
   });
 
-  test("a line that somebody adds is found, and refuses the next start", async () => {
+  test("a line that somebody adds is found and prevents the next start", async () => {
     const log = world.open({ checkpointKey });
     await log.append(draftOf("t-1"));
     fs.appendFileSync(inDir(LAST), '{"timestamp":"2026-02-19T13:00:00.000Z","decision":"ALLOWED"}\n');
@@ -154,10 +154,10 @@ describe("under a running service", () => {
   });
 });
 
-describe("what reads", () => {
+describe("readers", () => {
   const query = readQuery({}, { limit: 10, limitMax: 10, nowMs: AFTER });
 
-  test.each(SHAPE_NAMES)("a day turned into %s is not left out in silence", async (shape) => {
+  test.each(SHAPE_NAMES)("a day replaced by %s is not silently left out", async (shape) => {
     turn(LAST, shape);
     if ("faults" in query) throw new Error(query.faults.join());
     await expect(search({ dir: world.dir, query: query.ok, pageBytesMax: 1e6 })).rejects.toThrow(LAST);
@@ -168,14 +168,14 @@ describe("what reads", () => {
     expect((await runStc(["audit", "verify", "--dir", world.dir])).code).toBe(5);
   });
 
-  test("a journal that is a file is not taken for an empty one", async () => {
+  test("a journal that is another kind of file does not count as an empty one", async () => {
     fs.rmSync(inDir("journal"), { recursive: true });
     fs.writeFileSync(inDir("journal"), "");
     expect((await runStc(["audit", "show", "t-1-1", "--dir", world.dir])).code).toBe(66);
     expect((await runStc(["audit", "verify", "--dir", world.dir])).code).toBe(5);
   });
 
-  test("a journal that is gone is missed, whatever else went with it", async () => {
+  test("a missing journal is reported, whatever else is missing", async () => {
     fs.rmSync(inDir("journal"), { recursive: true });
     expect((await runStc(["audit", "verify", "--dir", world.dir])).code).toBe(3);
     fs.rmSync(inDir("checkpoints"), { recursive: true });
@@ -183,7 +183,7 @@ describe("what reads", () => {
     expect((await runStc(["audit", "verify", "--dir", world.dir])).code).toBe(3);
   });
 
-  test.each(SHAPE_NAMES)("an index turned into %s is done without", async (shape) => {
+  test.each(SHAPE_NAMES)("an index replaced by %s is dispensable", async (shape) => {
     turn("index.sqlite", shape);
     const index = new IndexLookup(world.dir);
     for (const _bytes of index.extend()) break;
@@ -195,20 +195,20 @@ describe("what reads", () => {
   });
 });
 
-describe("what sends on", () => {
-  test.each(SHAPE_NAMES)("an exporter's place turned into %s means from the beginning", (shape) => {
+describe("exporters", () => {
+  test.each(SHAPE_NAMES)("an exporter's position replaced by %s means the beginning", (shape) => {
     turn("export/loki.calls.json", shape);
     expect(readExportPlaces(world.dir)).toEqual([{ exporter: "loki", stream: "calls", position: undefined }]);
   });
 
-  test.each(SHAPE_NAMES)("a new place that cannot be written because of %s is said", (shape) => {
+  test.each(SHAPE_NAMES)("a new position that cannot be written because of %s is reported", (shape) => {
     turn("export/loki.calls.json.new", shape);
     const place = { exporter: "loki", stream: "calls", position: { day: "2026-02-16", offset: 1 } } as const;
     expect(() => writeExportPlace(world.dir, place)).toThrow();
   });
 
   test.each(SHAPE_NAMES)(
-    "a log that cannot be read because of %s neither ends the service nor its metrics",
+    "a log that cannot be read because of %s ends neither the service nor its metrics",
     async (shape) => {
       turn("2026-02-16.jsonl", shape);
       const reports: string[] = [];

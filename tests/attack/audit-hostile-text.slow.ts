@@ -67,8 +67,8 @@ afterAll(() => world.end());
 
 const at = (name: string): string => lines[names.indexOf(name)] ?? "";
 
-describe("a line that holds it", () => {
-  test("is one line, in the order of the calls, and the chain holds over all of them", () => {
+describe("a line that contains it", () => {
+  test("is one line, in the order of the calls, and the chain covers all of them", () => {
     expect(lines.map((line) => (JSON.parse(line) as { traceId: string }).traceId)).toEqual(
       names.map((_, index) => `t-${index}`),
     );
@@ -78,7 +78,7 @@ describe("a line that holds it", () => {
     expect({}).not.toHaveProperty("polluted");
   });
 
-  test.each(names)("%s: holds nothing that a reader does not see, is not too long, and has one link", (name) => {
+  test.each(names)("%s: contains no invisible characters, is not too long, and has one link", (name) => {
     for (const line of [at(name), linesOf(join(world.dir, "journal/2026-02-16.jsonl"))[names.indexOf(name)] ?? ""]) {
       expect(line).not.toMatch(/[^\p{L}\p{M}\p{N}\p{P}\p{S} ]|\p{DI}/u);
       expect(Buffer.byteLength(line)).toBeLessThanOrEqual(65_535);
@@ -86,7 +86,7 @@ describe("a line that holds it", () => {
     }
   });
 
-  test.each(names.filter((name) => name !== "huge"))("%s: comes back as it was", (name) => {
+  test.each(names.filter((name) => name !== "huge"))("%s: is read back unchanged", (name) => {
     const text = TEXTS[name] ?? "";
     const entry = JSON.parse(at(name)) as ReturnType<typeof draftOf>;
     expect([entry.caller.sub, entry.tool.name, entry.denial?.reason, entry.request.reason]).toEqual([
@@ -99,7 +99,7 @@ describe("a line that holds it", () => {
     expect(Object.getOwnPropertyNames(entry.request.args)).toContain(text);
   });
 
-  test("a start after it finds every intent settled", async () => {
+  test("a start after it finds an outcome for every intent", async () => {
     const log = world.open({ checkpointKey: keys.privateKey });
     await world.stop();
     expect(log.health().status).toBe("failing");
@@ -107,7 +107,7 @@ describe("a line that holds it", () => {
   });
 });
 
-describe("what shows it", () => {
+describe("commands that show it", () => {
   const COMMANDS = [
     ["query"],
     ["query", "--json"],
@@ -124,7 +124,7 @@ describe("what shows it", () => {
     ["prove", "t-0"],
   ];
 
-  test.each(COMMANDS)("stc audit %s %s %s: nothing on the terminal but what is seen", async (...command) => {
+  test.each(COMMANDS)("stc audit %s %s %s: the terminal gets visible characters only", async (...command) => {
     const { code, out, err } = await runStc([
       "audit",
       ...command.filter((part) => part !== undefined),
@@ -138,7 +138,7 @@ describe("what shows it", () => {
     }
   });
 
-  test("no cell of a spreadsheet begins a formula, ends its row, or leaves its column", () => {
+  test("no spreadsheet cell begins a formula, ends its row, or leaves its column", () => {
     for (const line of lines) {
       const entry = viewOf(JSON.parse(line));
       if (entry === undefined) throw new Error("the line has no view");
@@ -150,7 +150,7 @@ describe("what shows it", () => {
     }
   });
 
-  test.each(names.filter((name) => (TEXTS[name] ?? "").length <= 512))("%s: is found by what it is", async (name) => {
+  test.each(names.filter((name) => (TEXTS[name] ?? "").length <= 512))("%s: is found by its value", async (name) => {
     const query = readQuery({ sub: TEXTS[name] }, { limit: 100, limitMax: 100, nowMs: NOON });
     if ("faults" in query) throw new Error(query.faults.join());
     const page = await search({ dir: world.dir, query: query.ok, pageBytesMax: 1e9 });
@@ -158,8 +158,8 @@ describe("what shows it", () => {
   });
 });
 
-describe("files of hostile names beside the log", () => {
-  test("are not read, and not printed", async () => {
+describe("files with hostile names next to the log", () => {
+  test("are neither read nor printed", async () => {
     for (const name of [
       "2026-02-17.jsonl\u001b[2J",
       "2026-02-17.jsonl.bak",

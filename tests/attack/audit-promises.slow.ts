@@ -232,7 +232,7 @@ describe(PROMISES[3], () => {
 });
 
 describe(PROMISES[4], () => {
-  test("No secret is in it: nothing of what a target answered, nor an argument that no policy names", async () => {
+  test("No secret is in it: nothing of a target's answer, and no argument that no policy names", async () => {
     await stand.call('{"tool":"case_change","args":{"text":"said by nobody else"}}');
     await stand.stop();
     for (const name of fs.readdirSync(stand.dir, { recursive: true })) {

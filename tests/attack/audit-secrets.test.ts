@@ -119,7 +119,7 @@ async function check(make: () => Sent): Promise<void> {
 
 test.each(ROWS)("no secret is in the audit: not %s", (_place, make) => check(make));
 
-test("no secret is in the journal: not the filters of who looked", async () => {
+test("no secret is in the journal: not in the filters of a query", async () => {
   const token = await issuers.token({ kind: "operator", sub: "auditor", permissions: ["audit:read"] });
   for (const path of ["/audit?text=harmless", "/audit/stats", "/audit/verify"]) {
     const answer = await fetch(service.url + path, { headers: { authorization: `Bearer ${token}` } });

@@ -32,7 +32,7 @@ function fieldsAtFault(changes: Readonly<Record<string, unknown>>): readonly str
   }
 }
 
-describe("a function that is asked for its word at once may not answer with a promise", () => {
+describe("a function whose result is needed at once may not return a promise", () => {
   const fails = async (): Promise<never> => {
     throw new Error("nobody awaits this");
   };
@@ -51,7 +51,7 @@ describe("a function that is asked for its word at once may not answer with a pr
     expect(fieldsAtFault(changes)).toEqual([field]);
   });
 
-  test("but needsApproval may: whoever decides can wait", () => {
+  test("but needsApproval may, because approvals can wait", () => {
     expect(fieldsAtFault({ approval: { needsApproval: fails } })).toEqual([]);
   });
 
@@ -61,7 +61,7 @@ describe("a function that is asked for its word at once may not answer with a pr
     expect(fieldsAtFault({ ...elevatedIf(() => true), approval: { needsApproval: () => false } })).toEqual([]);
   });
 
-  test("one that hides its promise is found by an example, and its failure ends nothing", () => {
+  test("a hidden promise is found by an example, and its failure ends nothing", () => {
     const examples = { accepts: [{ name: "a" }] };
     expect(fieldsAtFault({ approval: { needsApproval: () => fails() }, examples })).toEqual([
       "examples.accepts[0]: approval.needsApproval",
@@ -69,7 +69,7 @@ describe("a function that is asked for its word at once may not answer with a pr
   });
 });
 
-describe("a command that takes programs for arguments", () => {
+describe("a command that takes programs as arguments", () => {
   test.each([
     ...["bash", "BASH", "bash5", "sh", "python3.12", "Rscript", "node22", "php8.2", "php-cgi", "busybox", "env"],
     ...["flock", "taskset", "systemd-run", "parallel", "nsenter", "tmux", "ld.so", "awk", "git-shell", "go"],
@@ -78,7 +78,7 @@ describe("a command that takes programs for arguments", () => {
   });
 
   test.each(["git", "kubectl", "logcli", "argocd", "jq", "rg", "helm", "nodectl", "gofmt", "shellcheck", "7z", "h2c"])(
-    "%s is none",
+    "%s is not such a command",
     (name) => {
       expect(fieldsAtFault(command({ command: name }))).toEqual([]);
     },
@@ -89,18 +89,18 @@ test.each([
   ["a promise", Promise.resolve({ GIT_DIR: "/x" })],
   ["a list", ["GIT_DIR=/x"]],
   ["a map", new Map([["GIT_DIR", "/x"]])],
-])("an environment that is %s would come out empty: refused", (_title, declared) => {
+])("an environment that is %s would be empty: refused", (_title, declared) => {
   expect(environmentFaults(declared)).toHaveLength(1);
 });
 
-describe("what only looks like a defined tool", () => {
+describe("an object that only looks like a defined tool", () => {
   const tool = defineTool(sound as never);
 
   test("a copy has not been checked", () => {
     expect(isTool({ ...tool, permissions: { required: [] } })).toBe(false);
   });
 
-  test("nor has a child that overrides what was checked", () => {
+  test("neither has a child that overrides checked fields", () => {
     expect(isTool(tool)).toBe(true);
     expect(isTool(Object.create(tool, { permissions: { value: { required: [] } } }))).toBe(false);
   });

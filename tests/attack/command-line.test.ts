@@ -38,14 +38,14 @@ function linkedStc(): readonly string[] {
 }
 
 describe("in a hostile working directory", () => {
-  test("a linked stc runs nothing of it and takes no settings from it", async () => {
+  test("a linked stc runs nothing from it and reads no settings from it", async () => {
     const ended = await run([...linkedStc(), "check"], { cwd: folder });
     expect(ended.err).toContain("no configuration: set STC_CONFIG");
     expect(ended.code).toBe(78);
     expect(existsSync(join(folder, "taken-over"))).toBe(false);
   });
 
-  test("lines that nobody of ours wrote cannot steer the terminal", async () => {
+  test("foreign lines cannot control the terminal", async () => {
     const hostile = "\u001b]0;owned\u0007\u202e\u2028\u009b2J";
     const line = JSON.stringify({
       timestamp: hostile,
@@ -74,14 +74,14 @@ describe("in a hostile working directory", () => {
     expect(err).toContain("not a regular file");
   });
 
-  test("a problem's text cannot steer the terminal either", async () => {
+  test("a problem's text cannot control the terminal either", async () => {
     const { err, code } = await runStc(["check", "--config", "\u001b[2J\u202e.yaml"], { cwd: folder });
     expect(code).toBe(78);
     expect(err).not.toMatch(STEERING);
   });
 });
 
-describe("an environment that would disarm the service keeps it from starting", () => {
+describe("an environment that would disable protections prevents the start", () => {
   test.each([
     ["BUN_INSPECT_CONNECT_TO", "ws://evil.example"],
     ["BUN_INSPECT_NOTIFY", "/tmp/x"],
@@ -92,7 +92,7 @@ describe("an environment that would disarm the service keeps it from starting", 
     expect(environmentProblems(environment)).toEqual([expect.stringContaining(`${variable} is set: `)]);
   });
 
-  test("what is off or harmless does not", () => {
+  test("settings that are off or harmless do not", () => {
     const harmless = {
       ...{ BUN_OPTIONS: "", NODE_TLS_REJECT_UNAUTHORIZED: "1", BUN_RUNTIME_TRANSPILER_CACHE_PATH: "0" },
       ...{ BUN_INSTALL: "/opt/bun", NODE_ENV: "production", NODE_EXTRA_CA_CERTS: "/etc/ca.pem" },
@@ -100,7 +100,7 @@ describe("an environment that would disarm the service keeps it from starting", 
     expect(environmentProblems(harmless)).toEqual([]);
   });
 
-  test("and stc says so, whatever it was asked to start", async () => {
+  test("and stc reports it for every command", async () => {
     const ended = await runStc(["check", "--dev"], { env: { NODE_TLS_REJECT_UNAUTHORIZED: "0" } });
     expect(ended.code).toBe(78);
     expect(ended.err).toContain("NODE_TLS_REJECT_UNAUTHORIZED is set");

@@ -37,7 +37,7 @@ test.each([
   ["GET /rpc", "POST"],
   ["POST /sessions/x/mode", "PUT"],
   ["PUT /sessions", "GET, POST"],
-])("%s: another method than the route's is told which there are", async (line, allow) => {
+])("%s: another method than the route's gets the allowed ones", async (line, allow) => {
   const { received, statuses } = await exchange(request(line, [CLOSE]));
   expect(statuses).toEqual([405]);
   expect(received).toContain(`\r\nallow: ${allow}\r\n`);
@@ -56,7 +56,7 @@ test.each([
   "GET /%zz",
   "GET /call%2f",
   "GET /approvals/x/y",
-])("%s is no route, whatever the method", async (line) => {
+])("%s is not a route, for any method", async (line) => {
   const { received, statuses } = await exchange(request(line, [CLOSE]));
   expect(statuses).toEqual([404]);
   expect(received).toContain('"code":"ROUTE_NOT_FOUND"');
@@ -68,7 +68,7 @@ test.each([
   ["QUERY /call", [], 405],
   ["POST /nope", ["Content-Type: /"], 404],
   ["POST /tools", ["Content-Type: x", "Content-Length: 0"], 405],
-] as const)("%s with the headers %j is a matter of the route alone", async (line, lines, status) => {
+] as const)("%s with the headers %j is decided by the route alone", async (line, lines, status) => {
   const { statuses } = await exchange(request(line, [...lines, CLOSE]));
   expect(statuses).toEqual([status]);
 });
@@ -77,7 +77,7 @@ test.each([
 test.each([
   ["no Host", (call: string) => call.replace("Host: localhost\r\n", "")],
   ["an expectation that there is none of", (call: string) => call.replace("\r\n\r\n", "\r\nExpect: 200-ok\r\n\r\n")],
-])("a call with %s is refused in words, with a line", async (_title, spoil) => {
+])("a call with %s is refused with a message and an audit entry", async (_title, spoil) => {
   const before = stand.audited().length;
   const { received, statuses } = await exchange(spoil(wholeCall(token)));
   expect(statuses).toEqual([400]);
@@ -86,7 +86,7 @@ test.each([
   expect(stand.audited().slice(before)).toMatchObject([{ traceId: answer.traceId, decision: "DENIED" }]);
 });
 
-test("who takes the service for a proxy is told that it is none, after the answers owed before", async () => {
+test("a client that uses the service as a proxy is refused, after the answers owed before", async () => {
   const { received, statuses } = await exchange(
     `${wholeCall(token)}CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443\r\n\r\n`,
   );
@@ -95,7 +95,7 @@ test("who takes the service for a proxy is told that it is none, after the answe
 });
 
 test.each(["/openapi.json", "/healthz", "/tools", "/nope", "/approvals"])(
-  "no browser guesses what %s is",
+  "no browser guesses the content type of %s",
   async (path) => {
     const { received } = await exchange(request(`GET ${path}`, [CLOSE]));
     expect(received).toContain("\r\nx-content-type-options: nosniff\r\n");
@@ -103,7 +103,7 @@ test.each(["/openapi.json", "/healthz", "/tools", "/nope", "/approvals"])(
 );
 
 /** Of one address, sixteen at once: whoever sends at once is behind the same proxy as whoever does not. */
-test("bodies that do not end keep no whole one out", async () => {
+test("endless bodies do not block complete ones", async () => {
   const slow = Array.from({ length: 24 }, () =>
     new Wire(stand.port).send(`${head([`Authorization: Bearer ${token}`, "Content-Length: 50"])}{`),
   );

@@ -9,7 +9,7 @@ const ANSWER_BYTES = 1_000_000;
 const ANSWERS = 120;
 
 /** Each answer would wait in memory for a minute, and the calls are over, so that no limit counts them. */
-test("a connection that asks on and takes nothing is ended before its answers fill the memory", async () => {
+test("a connection that sends requests and reads nothing is closed before its answers fill the memory", async () => {
   const stand = await openLoadStand({});
   const token = await stand.token();
   const call = wholeCall(token, { tool: "load_echo", args: { text: "x".repeat(1_000), times: 1_000 } });
@@ -22,7 +22,7 @@ test("a connection that asks on and takes nothing is ended before its answers fi
   await stand.close();
 });
 
-test("who takes all of them is answered, one after the other", async () => {
+test("a client that reads every answer gets them one after the other", async () => {
   const stand = await openLoadStand({});
   const token = await stand.token();
   const wire = new Wire(stand.port);
@@ -39,7 +39,7 @@ test("who takes all of them is answered, one after the other", async () => {
 });
 
 /** 256 MB of answers may wait, of all connections together. */
-test("of many connections that take nothing, those are ended that are beyond the bound of all", async () => {
+test("of many connections that read nothing, those beyond the common limit are closed", async () => {
   const body = Buffer.alloc(16 * 1_048_576, "x");
   const ends: string[] = [];
   const limits = { connectionsMax: 100, connectionsPerSourceMax: 100, answerTimeoutMs: 60_000 };

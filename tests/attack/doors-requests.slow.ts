@@ -79,7 +79,7 @@ test.each([
   ["two lengths of one body", head(["Content-Length: 3", "Transfer-Encoding: chunked"])],
   ["a header over its limit", head([`X: ${"a".repeat(40_000)}`])],
   ["a body in broken chunks", `${head(["Transfer-Encoding: chunked"])}zz\r\n`],
-])("%s behind a call under way is answered after it", async (_title, behind) => {
+])("%s after a call in progress is answered after it", async (_title, behind) => {
   const wire = new Wire(port).send(callOf(HELD));
   const go = await until("the call under way", () => waiting.shift());
   wire.send(behind);
@@ -92,14 +92,14 @@ test.each([
   expect(wire.statuses).toHaveLength(2);
 });
 
-test("garbage behind a call in the same packet takes nothing from it", async () => {
+test("garbage after a call in the same packet takes nothing from it", async () => {
   const wire = new Wire(port).send(`${callOf(HELD)}GARBAGE\0\r\n\r\n`);
   await letGo();
   await wire.closed;
   expect(wire.statuses).toEqual([200, 400]);
 });
 
-test("what breaks off in its own body is answered at once", async () => {
+test("a request that breaks off in its own body is answered at once", async () => {
   const wire = new Wire(port).send(`${head([authorization, "Transfer-Encoding: chunked"])}zz\r\n`);
   await wire.closed;
   expect(wire.statuses).toEqual([400]);
@@ -110,7 +110,7 @@ test.each([
   ["/healthz", 405],
   ["/tools", 405],
   ["/approvals/x", 404],
-])("a body without an end at %s is not read on", async (path, status) => {
+])("an endless body at %s is not read on", async (path, status) => {
   const wire = new Wire(port).send(head(["Transfer-Encoding: chunked"], path));
   await until("the answer", () => wire.statuses[0]);
   await until("its end", () => {
@@ -120,7 +120,7 @@ test.each([
   expect(wire.statuses).toEqual([status]);
 });
 
-test("a short body that nobody wants costs no connection, and what stands in it is no request", async () => {
+test("a short unread body costs no connection, and its content is not a request", async () => {
   const inside = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
   const wire = new Wire(port);
   for (let made = 0; made < 3; made += 1) wire.send(`${head([`Content-Length: ${inside.length}`], "/nope")}${inside}`);
@@ -137,7 +137,7 @@ test.each([
   ["a path with a dot segment", "POST /x/../call HTTP/1.1", 404],
   ["a path with two slashes", "POST //call HTTP/1.1", 404],
   ["a broken escape", "GET /%zz HTTP/1.1", 404],
-])("%s is no route, allows no page anything, and is counted", async (_title, text, status) => {
+])("%s is not a route, gives pages no permission, and is counted", async (_title, text, status) => {
   const before = await metric("stc_unknown_routes_total");
   const lines = [authorization, "Host: localhost", "Origin: https://evil.example", "Connection: close"];
   const wire = new Wire(port).send(`${text}\r\n${lines.join("\r\n")}\r\n\r\n`);

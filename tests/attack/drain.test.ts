@@ -55,7 +55,7 @@ async function stuckService(classification: "read" | "write") {
   return { service, call, dir };
 }
 
-test("a read that nothing can end does not hold the drain up, and has its line", async () => {
+test("a read that cannot be cancelled does not delay the drain, and has its audit entry", async () => {
   const { service, call, dir } = await stuckService("read");
   await service.drain();
   expect((await call)?.status).toBe(503);
@@ -66,7 +66,7 @@ test("a read that nothing can end does not hold the drain up, and has its line",
 });
 
 // The call's scope has to be ended by the shutdown before the audit is closed.
-test("a change that is cut off by the shutdown has its line: OUTCOME_UNKNOWN", async () => {
+test("a change that the shutdown cuts off has its audit entry: OUTCOME_UNKNOWN", async () => {
   const { service, call, dir } = await stuckService("write");
   await service.drain();
   await call;

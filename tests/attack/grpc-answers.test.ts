@@ -53,7 +53,7 @@ const unfinished = (headers: Record<string, string | number>, end: (stream: Serv
 
 const BOMB = Buffer.alloc(20_000_000);
 
-describe("an answer that is none says nothing of what the service has done", () => {
+describe("an invalid answer says nothing about what the service has done", () => {
   test.each([
     ["two messages", answered({ body: Buffer.concat([framed(EMPTY), framed(EMPTY)]) }), "TARGET_FAILED"],
     [
@@ -108,28 +108,25 @@ test.each([
   ["a field of the number 0", "0001"],
   ["a group that ends as another", "a306ac06"],
   ["a tag of more than 32 bits", "8a8080808001" + "00"],
-])("an answer with %s is not what the contract declares", async (_title, hex) => {
+])("an answer with %s does not match the contract", async (_title, hex) => {
   server.answer(answered({ body: framed(Buffer.from(hex, "hex")) }));
   for (const classification of ["read", "write"] as const) {
     const got = await refusal(run(classification));
     expect(got.code).toBe("INVALID_OUTPUT");
-    expect(got.message).toBe("The service's answer is not what its contract declares.");
+    expect(got.message).toBe("The service's answer does not match its contract.");
   }
 });
 
-test("bytes that are not what the contract declares: the operator is told why, without the bytes", async () => {
+test("bytes that do not match the contract: the operator learns why, without the bytes", async () => {
   const planted = "hunter2-planted";
   server.answer(answered({ body: framed(Buffer.concat([Buffer.from([0x0f]), Buffer.from(planted)])) }));
   const got = await refusal(run("read"));
-  expect([got.code, got.message]).toEqual([
-    "INVALID_OUTPUT",
-    "The service's answer is not what its contract declares.",
-  ]);
+  expect([got.code, got.message]).toEqual(["INVALID_OUTPUT", "The service's answer does not match its contract."]);
   expect(got.cause).toMatchObject({ answerBytes: planted.length + 1, because: expect.stringMatching(/wire type/) });
   expect(JSON.stringify(got.cause)).not.toContain(planted);
 });
 
-describe("what the service does say is believed, of a change too", () => {
+describe("a valid status of the service is believed, for a change too", () => {
   test.each<[string, string, RefusalCode]>([
     ["a no", "5", "TARGET_REFUSED"],
     ["a failure", "13", "TARGET_FAILED"],
@@ -153,7 +150,7 @@ describe("what the service does say is believed, of a change too", () => {
   });
 });
 
-test("a request that is too large for the service has not been done", async () => {
+test("a request that is too large for the service did not run", async () => {
   const status = { "grpc-status": "8", "grpc-message": "Received message larger than max (5005 vs 1000)" };
   server.answer((stream) => stream.respond({ ...GRPC_HEADERS, ...status }, { endStream: true }));
   for (const classification of ["read", "write"] as const) {
@@ -162,7 +159,7 @@ test("a request that is too large for the service has not been done", async () =
   }
 });
 
-test("a stream whose messages inflate beyond all bounds", async () => {
+test("a stream whose messages inflate beyond all limits", async () => {
   server.answer(compressed("deflate", deflateSync(BOMB)));
   const stream = { itemsMax: 5, bytesMax: 1_000 };
   const binding = handler.bind(labTool({ method: "List", input: z.object({}), stream }));

@@ -64,7 +64,7 @@ function handlerOf(port: number, changes: Partial<GrpcSystem> = {}): GrpcHandler
 const ask = (handler: GrpcHandler, ms: number): Promise<unknown> =>
   call(handler.bind(labTool({ method: "Inspect" })), {}, runContext({ signal: AbortSignal.timeout(ms) }));
 
-test("a service that took a connection and said nothing is asked anew, and is there again", async () => {
+test("a service that accepted a connection and stayed silent is connected again, and becomes available", async () => {
   const doorman = await startDoorman((nth) => nth === 1, (await lab()).port);
   const handler = handlerOf(doorman.port);
   expect(await ask(handler, 15_000)).toMatchObject({ headers: {} });
@@ -73,7 +73,7 @@ test("a service that took a connection and said nothing is asked anew, and is th
   await until("the first connection's end", () => (doorman.open.size === 1 ? true : undefined));
 });
 
-test("so is one that never shook hands", async () => {
+test("so is one that never completed the handshake", async () => {
   const certificates = await (await makeAuthority("hung.test")).set();
   const doorman = await startDoorman((nth) => nth === 1, (await lab(certificates)).port);
   const handler = handlerOf(doorman.port, { tls: labTls(certificates) });
@@ -81,7 +81,7 @@ test("so is one that never shook hands", async () => {
   await until("the first connection's end", () => (doorman.open.size === 1 ? true : undefined));
 });
 
-test("a connection that is still being made ends with the handler, and no other is made", async () => {
+test("a connection in progress ends with the handler, and no other begins", async () => {
   const doorman = await startDoorman(() => true, 1);
   const handler = handlerOf(doorman.port);
   expect((await refusal(ask(handler, 200))).code).toBe("DEADLINE_EXCEEDED");
@@ -90,7 +90,7 @@ test("a connection that is still being made ends with the handler, and no other 
   expect(doorman.taken()).toBe(1);
 });
 
-test("a connection that works is not cut, however long its calls take", async () => {
+test("a working connection is not closed, however long its calls take", async () => {
   const service = await lab();
   const doorman = await startDoorman(() => false, service.port);
   const handler = handlerOf(doorman.port);

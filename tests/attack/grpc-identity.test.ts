@@ -44,7 +44,7 @@ function exchanging(): { readonly handler: GrpcHandler; readonly exchange: (tls:
   };
 }
 
-test("what was approved for one identity of the service does not run under another", async () => {
+test("an approval for one identity of the service does not run under another", async () => {
   const { handler, exchange } = exchanging();
   const binding = handler.bind(labTool({ method: "Inspect", classification: "write" }));
   const plan = await binding.plan({}, runContext());
@@ -57,7 +57,7 @@ test("what was approved for one identity of the service does not run under anoth
   await handler.close();
 });
 
-test("a certificate of our own that is renewed changes nothing of what was planned", async () => {
+test("renewing our own certificate changes no plan", async () => {
   const { handler, exchange } = exchanging();
   const binding = handler.bind(labTool({ method: "Inspect", classification: "write" }));
   const plan = await binding.plan({}, runContext());

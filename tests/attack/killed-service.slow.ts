@@ -50,7 +50,7 @@ function refusals(): number {
     .reduce((sum, { count = 1 }) => sum + count, 0);
 }
 
-test("a kill -9 loses no more of strangers' sums than the last ten seconds, and what reads them adds them up", async () => {
+test("a kill -9 loses at most ten seconds of counts of unauthenticated clients, and readers add them up", async () => {
   world = new ReloadService({ log: { level: "info" }, limits: { strangerLinesPerMinute: 5 } });
   await serve();
   const knocked = 300;
@@ -82,7 +82,7 @@ test("a kill -9 loses no more of strangers' sums than the last ten seconds, and 
   expect(found.map((line) => JSON.parse(line).count ?? 1).reduce((sum, count) => sum + count, 0)).toBe(knocked + 20);
 });
 
-test("a configuration that is half written when it is looked at is refused, and the whole one taken over", async () => {
+test("a half-written configuration is refused, and the complete one adopted", async () => {
   const rates = (calls: number) => ({ limits: { rates: { caller: { calls, seconds: 86_400 } } } });
   world = new ReloadService({ log: { level: "info" }, reload: { trigger: "watch", perMinuteMax: 6_000 }, ...rates(2) });
   const running = await serve();
@@ -99,7 +99,7 @@ test("a configuration that is half written when it is looked at is refused, and 
   for (const want of ["success", "success", "denied"]) expect((await call(token)).status).toBe(want);
 });
 
-test("a kill -9 while limits and webhooks are taken over again and again: it starts with what is there", async () => {
+test("a kill -9 during repeated reloads of limits and webhooks: the start uses the current files", async () => {
   const configured = (round: number) => ({
     limits: { rates: { caller: { calls: 1_000 + round, seconds: 60 } } },
     approvals: {

@@ -42,7 +42,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-describe("what runs is what the audit tells of", () => {
+describe("what runs is what the audit records", () => {
   test("arguments that are changed after the call began change nothing", async () => {
     const args = { words: ["one"] };
     const called = stc.call("case_repeat", args, token);
@@ -54,7 +54,7 @@ describe("what runs is what the audit tells of", () => {
     expect(entry?.request.argsHash).toBe(sha256Hex(canonicalJson({ words: ["one"] }, LIMITS)));
   });
 
-  test("a getter that answers something else each time is asked once", async () => {
+  test("a getter that returns something else each time is called once", async () => {
     const words = ["one", "two", "three"];
     let asked = 0;
     const args = {
@@ -73,7 +73,7 @@ describe("what runs is what the audit tells of", () => {
 
 const throwing = { toJSON: () => Promise.reject(new Error("hostile")) };
 
-describe("what an embedder hands on about a call", () => {
+describe("details that an embedder passes on with a call", () => {
   test.each([
     ["a reason that is an object", { reason: throwing }],
     ["a reason that is a BigInt", { reason: 1n }],
@@ -91,7 +91,7 @@ describe("what an embedder hands on about a call", () => {
   });
 
   test.each([5, {}, "00-xyz", "\n"])(
-    "the traceparent %p is left out, as its specification asks",
+    "the traceparent %p is left out, as its specification requires",
     async (traceparent) => {
       const options = { traceparent } as never;
       const result = await stc.call("case_repeat", { words: [] }, token, options);
@@ -101,7 +101,7 @@ describe("what an embedder hands on about a call", () => {
     },
   );
 
-  test("what has its form stands in the audit", async () => {
+  test("a valid one is in the audit", async () => {
     const options = { session: "s-1", callId: "call_1", reason: "because\nof \u202e this" };
     const result = await stc.call("case_repeat", { words: [] }, token, options);
     const entry = auditEntries(folder).find(({ traceId }) => traceId === result.traceId);

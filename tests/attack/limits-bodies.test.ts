@@ -28,7 +28,7 @@ function codeOf(reading: Promise<unknown>): Promise<unknown> {
 test.each([
   ["one address", () => "192.0.2.1", "192.0.2.1", "192.0.2.2"],
   ["one network of IPv6", (index: number) => `2001:db8::${index + 1}`, "2001:db8::ffff:1", "2001:db8:0:1::1"],
-] as const)("bodies that do not end: %s has its share, others theirs", async (_title, addressOf, same, other) => {
+] as const)("endless bodies: %s has its share, other clients have theirs", async (_title, addressOf, same, other) => {
   const readers = new BodyReaders(() => 64);
   const slow = Array.from({ length: PER_SOURCE }, (_, index) => from(addressOf(index)));
   const reading = slow.map(({ request }) => codeOf(readers.read(request, LIMITS)));

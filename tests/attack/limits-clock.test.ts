@@ -56,7 +56,7 @@ const limits = [
   ["cancellations", ofCancellations],
 ] as const;
 
-test.each(limits)("%s: who is far from the limit stays so when the clock is set back", (_title, make) => {
+test.each(limits)("%s: a caller far below the limit stays below it when the clock is set back", (_title, make) => {
   let now = 10 * HOUR_MS;
   const limit = make(() => now);
   limit.take();
@@ -66,7 +66,7 @@ test.each(limits)("%s: who is far from the limit stays so when the clock is set 
   expect(limit.waitMs()).toBe(0);
 });
 
-test.each(limits)("%s: who has to wait waits as long as it was told, wherever the clock is set", (_title, make) => {
+test.each(limits)("%s: a caller waits as long as it was told, wherever the clock is set", (_title, make) => {
   for (const jumpMs of [-HOUR_MS, -1_000, 0]) {
     let now = 10 * HOUR_MS;
     const limit = make(() => now);

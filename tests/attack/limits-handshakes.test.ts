@@ -60,7 +60,7 @@ async function ended(reason: string): Promise<number> {
   return Number(new RegExp(`^stc_connections_ended_total\\{reason="${reason}"\\} (\\d+)$`, "m").exec(text)?.[1] ?? 0);
 }
 
-test("who begins handshakes and never ends them takes no place but its own; who leaves makes room", async () => {
+test("a client that begins handshakes and never ends them uses only its own slots; closing frees them", async () => {
   const many = Array.from({ length: 3 * MAX }, () => new Client("127.0.0.2"));
   await until("those over the limit to be closed", () =>
     many.filter(({ isClosed }) => isClosed).length === 2 * MAX ? true : undefined,
@@ -78,7 +78,7 @@ test("who begins handshakes and never ends them takes no place but its own; who 
   });
 });
 
-test("handshakes that came to an end are no handshakes any more", async () => {
+test("completed handshakes no longer count as handshakes", async () => {
   for (let made = 0; made < 3 * MAX; made += 1) expect(await status()).toBe(200);
   for (const { socket } of opened) socket.destroy();
 });

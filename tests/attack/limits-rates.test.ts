@@ -5,7 +5,7 @@ import { RateLimiter } from "../../src/pipeline/limits/rate-limiter.ts";
 const KEYS_MAX = 50_000;
 const STEP_MS = 60_000;
 
-test("whoever was one too many to be told of is told of when it calls again", () => {
+test("a caller whose refusals exceeded the reported ones gets its refusal when it calls again", () => {
   const pace = new RateLimiter({ calls: 1_000, seconds: 60_000 }, { tells: true });
   for (let index = 0; index <= KEYS_MAX; index += 1) pace.charge(`caller ${index}`, 0);
   const last = `caller ${KEYS_MAX}`;

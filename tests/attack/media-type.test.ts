@@ -45,7 +45,7 @@ afterAll(async () => {
 });
 
 // The HTTP library reads the media type before the route does, and answers by itself when it is none.
-describe("a media type that is none is refused by the road, with a line", () => {
+describe("an invalid media type is refused by the pipeline with an audit entry", () => {
   test.each(["", ";", ";;;", "json", "a b/c", "application/json, text/plain", "text/html\tx", "\u0080"])(
     "%j",
     async (mediaType) => {

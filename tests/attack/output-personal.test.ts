@@ -40,12 +40,12 @@ test.each([
   "rt 0.004 ~",
   "4111 1111 1111 1111 ~",
   "7 1 ~ 2 ~",
-])("an address behind numbers is hidden: %s", (line) => {
+])("an address after numbers is hidden: %s", (line) => {
   expect(hide(line.replaceAll("~", "203.0.113.7"))).not.toContain("203.0.113.7");
 });
 
 test.each(["host:~", "remote:~ up", "addr:~", "node:~"])(
-  "an address behind a name and a colon is hidden: %s",
+  "an address after a name and a colon is hidden: %s",
   (line) => {
     expect(hide(line.replace("~", "2001:4860:4860::8888"))).toBe(line.replace("~", "[REDACTED:IP]"));
   },

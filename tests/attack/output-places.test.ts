@@ -132,7 +132,7 @@ test.each(TOKENS)("%s", (place, secret) => {
   expect(hide(place.replace("~", secret))).not.toContain(secret);
 });
 
-test("of a tree the cookies and the parameters that say that they are secret", () => {
+test("in a tree, cookies and parameters marked as secret are hidden", () => {
   const value = filler(32);
   const tree = {
     cookies: [
@@ -150,7 +150,7 @@ test("of a tree the cookies and the parameters that say that they are secret", (
   });
 });
 
-test("no other column of a created table", () => {
+test("no other column of a created table is hidden", () => {
   const text =
     "CREATE TABLE t (id int, note text, api_token text, UNIQUE (id));\nINSERT INTO t VALUES (1, 'Tr0ub4dor3', '~');";
   expect(hide(text.replace("~", filler(30)))).toContain("VALUES (1, 'Tr0ub4dor3', '[REDACTED]')");

@@ -134,7 +134,7 @@ test.each([
   ".*~=^Px0j.cJq",
   "xbuM&Bo#{YX0L",
   "NZhY8H=A",
-])("a quoted password may begin as a reference, a pattern or a template does: %s", (password) => {
+])("a quoted password may begin like a reference, a pattern or a template: %s", (password) => {
   for (const place of ['{"password":"~"}', "password: '~'", 'DB_PASSWORD="~"', '{"db_password": {"value": "~"}}']) {
     expect(hide(place.replace("~", () => password))).toBe(place.replace("~", "[REDACTED]"));
   }
@@ -145,7 +145,7 @@ test.each([
   "('password', '~')",
   "name,value\nDB_PASSWORD,~",
   "define('AUTH_KEY', '~');",
-])("in a list, where names stand too, a password that looks like one is hidden: %s", (place) => {
+])("in a list that also contains names, a password that looks like one is hidden: %s", (place) => {
   for (const password of ["S3cr3t!pass", "Tr0ub4dor&3", "xK9-mQ2_vB7"]) {
     expect(hide(place.replace("~", password))).not.toContain(password);
   }
@@ -194,7 +194,7 @@ test.each(KEYS)("%s", (_title, secret, around = "value ~ end") => {
   expect(hide(around.replace("~", secret))).not.toContain(secret);
 });
 
-test("a private key's members are hidden in a tree, the public ones stay", () => {
+test("a private key's private fields are hidden in a tree, the public ones stay", () => {
   const [x, d] = [filler(43), filler(43).toLowerCase()];
   const { value } = redact(
     {
@@ -234,11 +234,11 @@ test.each([
     { db_password: { sensitive: true, type: "string", value: "[REDACTED]" } },
   ],
   [{ region: { value: "hunter2" } }, { region: { value: "hunter2" } }],
-])("of the tree %j the secret is hidden, by the name before, beside or above it", (tree, hidden) => {
+])("in the tree %j the secret is hidden, by the name before, beside or above it", (tree, hidden) => {
   expect(redact(tree, { level: "secrets" }).value).toEqual(hidden);
 });
 
-test("a mark that stands where a colour ends is whole when the colours are taken out", () => {
+test("an escape sequence at the end of a colour is removed completely", () => {
   const { value } = redact("\u001b[31mjohn@example.com\u001b[0m ok", { level: "balanced", clean: true });
   expect(value).toBe("[REDACTED:EMAIL] ok");
 });

@@ -43,7 +43,7 @@ describe("a webhook's receiver", () => {
   });
 });
 
-describe("an exporter's far side", () => {
+describe("an exporter's receiver", () => {
   const YES = "HTTP/1.1 200 OK\r\ncontent-length: 99999\r\n\r\n{";
   const deliver = (readsAnswer: boolean) =>
     post("{}", {
@@ -82,7 +82,7 @@ describe("an exporter's far side", () => {
     },
   );
 
-  test("that speaks no HTTP is told of without its address", async () => {
+  test("that does not speak HTTP is reported without its address", async () => {
     far.behaviour = forEver("\0".repeat(9_999));
     const outcome = await deliver(true);
     expect(outcome).toMatchObject({ kind: "later", reason: expect.stringContaining("TypeError") });
@@ -90,14 +90,14 @@ describe("an exporter's far side", () => {
   });
 });
 
-test("an issuer's server is asked for keys as they are", async () => {
+test("an issuer's server is asked for uncompressed keys", async () => {
   far.behaviour = says('HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{"keys":[]}');
   const keys = keysAt(far.url, LONG_MS);
   expect(await keys.candidates({ alg: "ES256", kid: "k" })).toEqual([]);
   expect(far.requests[0]?.toLowerCase()).toContain("\r\naccept-encoding: identity\r\n");
 });
 
-describe("a collector", () => {
+describe("a trace collector", () => {
   const span: Span = {
     ...{ traceId: "4bf92f3577b34da6a3ce929d0e0e4736", spanId: "00000000000000aa", parentSpanId: undefined },
     ...{ name: "s", kind: "internal", startMs: 0, endMs: 1, attributes: {} },
@@ -115,16 +115,16 @@ describe("a collector", () => {
   };
   afterEach(() => sender.close(1));
 
-  test("that says 100 for ever is left at once", async () => {
+  test("that sends status 100 forever is abandoned at once", async () => {
     far.behaviour = forEver(CONTINUE);
     start(LONG_MS);
     sender.add([span]);
     await until("its loss", () => (sender.dropped === 1 ? true : undefined));
-    expect(reports).toEqual(["traces are not taken: too many interim answers"]);
+    expect(reports).toEqual(["traces are not accepted: too many interim answers"]);
     await until("the end of the connection", () => (far.open === 0 ? true : undefined));
   });
 
-  test("that never ends an answer keeps no connection beyond the time of a batch", async () => {
+  test("that never ends an answer keeps no connection longer than a batch may take", async () => {
     far.behaviour = drips("HTTP/1.1 200 OK\r\ncontent-length: 99999\r\n\r\n{", " ");
     start(300);
     await sendOne(1);
@@ -132,21 +132,21 @@ describe("a collector", () => {
     await until("the end of the connection", () => (far.open === 0 ? true : undefined));
   });
 
-  test("that spoke another protocol for many batches is sent the next", async () => {
+  test("that used another protocol for many batches gets the next one", async () => {
     far.behaviour = says(SWITCH);
     start(LONG_MS);
     for (let count = 1; count <= 40; count += 1) {
       await sendOne(count);
       await until(`loss ${count}`, () => (sender.dropped === count ? true : undefined));
     }
-    expect(reports).toEqual(["traces are not taken: another protocol"]);
+    expect(reports).toEqual(["traces are not accepted: another protocol"]);
     far.behaviour = OK;
     await sendOne(41);
     await sender.close(LONG_MS);
     expect(sender.dropped).toBe(40);
   });
 
-  test("that takes every other batch is told of once", async () => {
+  test("that accepts every other batch is logged once", async () => {
     far.behaviour = (socket) =>
       (far.requests.length % 2 === 1 ? says("HTTP/1.1 400 No\r\ncontent-length: 0\r\n\r\n") : OK)(socket);
     start(LONG_MS);
@@ -154,6 +154,6 @@ describe("a collector", () => {
       await sendOne(count);
       await until("its loss", () => (sender.dropped === Math.ceil(count / 2) ? true : undefined));
     }
-    expect(reports).toEqual(["traces are not taken: status 400"]);
+    expect(reports).toEqual(["traces are not accepted: status 400"]);
   });
 });

@@ -53,13 +53,13 @@ async function growth(work: () => Promise<unknown>): Promise<number> {
   return peak - before;
 }
 
-test("an exporter's answer is not inflated", async () => {
+test("an exporter's answer is not decompressed", async () => {
   const signal = new AbortController().signal;
   const options = { url: far.url, headers: {}, timeoutMs: 5_000, readsAnswer: true, signal };
   expect(await growth(() => post("{}", options))).toBeLessThan(GROWTH_BYTES_MAX);
 });
 
-test("an issuer's keys are not inflated beyond what they may be", async () => {
+test("an issuer's keys are not decompressed beyond their limit", async () => {
   const ask = () =>
     keysAt(far.url, 5_000)
       .candidates({ alg: "ES256", kid: "k" })

@@ -10,7 +10,7 @@ function audited(of: z.ZodType, value: unknown, policy: InputPolicy = {}): unkno
   return sanitizeInput(compileInputPolicy(policy, z.object({ of })), { of: value })["of"];
 }
 
-describe("a harmless choice beside free text opens nothing of the text", () => {
+describe("a harmless choice next to free text releases none of the text", () => {
   test.each([
     ["a literal or an object", z.union([z.literal("all"), person]), { name: PLANTED }],
     ["a switch or a list", z.union([z.boolean(), z.array(z.string())]), [PLANTED]],
@@ -41,7 +41,7 @@ describe("a harmless choice beside free text opens nothing of the text", () => {
   });
 });
 
-describe("what is harmless is still logged", () => {
+describe("harmless arguments are still logged", () => {
   test.each([
     ["the literal beside the object", z.union([z.literal("all"), person]), "all", "all"],
     [
@@ -70,7 +70,7 @@ describe("what is harmless is still logged", () => {
     expect(audited(of, value)).toEqual(shown);
   });
 
-  test("and what a rule says counts", () => {
+  test("and explicit rules apply", () => {
     const of = z.union([z.literal("all"), person]);
     expect(audited(of, { name: "Ada" }, { "of.name": "allow" })).toEqual({ name: "Ada" });
     expect(audited(of, { name: "Ada" }, { "*.name": "allow" })).toEqual({ name: "Ada" });

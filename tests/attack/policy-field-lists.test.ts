@@ -22,7 +22,7 @@ function told({ output, policy, scan = {} }: Let, raw: unknown): readonly string
 
 const text = z.string();
 
-describe("where something was hidden is told without the keys that are data", () => {
+describe("hidden fields are reported without keys that are data", () => {
   test.each([
     [
       "a record",
@@ -65,7 +65,7 @@ describe("where something was hidden is told without the keys that are data", ()
   });
 });
 
-describe("and with those that the schema or the policy spells out", () => {
+describe("and with those that the schema or the policy names", () => {
   test.each([
     [
       "fields",
@@ -96,7 +96,7 @@ describe("and with those that the schema or the policy spells out", () => {
   });
 });
 
-test("a list that was cut says so, though the fields stand after it", () => {
+test("a list that was cut is reported, though fields follow it", () => {
   const names = Array.from({ length: 1_500 }, (_, index) => `f${index}`);
   const output = z.object(Object.fromEntries([...names, "kept"].map((name) => [name, text])));
   const raw = { ...Object.fromEntries(names.map((name) => [name, "x"])), kept: SECRET };

@@ -35,7 +35,7 @@ const POSING: readonly (readonly [string, string])[] = [
   ["an 8-bit sequence", "\u009b1mnote"],
 ];
 
-describe("a key that would be read as a name which the policy decides of does not leave", () => {
+describe("a key that reads like a name with a policy does not leave", () => {
   test.each(POSING)("%s", (_title, key) => {
     const { result, filteredFields } = released(labels, { labels: { [key]: "withheld", other: "fine" } });
     expect(result).toEqual({ labels: { other: "fine" } });
@@ -52,7 +52,7 @@ describe("a key that would be read as a name which the policy decides of does no
     expect(result).toEqual({ labels: { other: "fine" } });
   });
 
-  test("a name that only the schema spells out counts, too", () => {
+  test("a name that only the schema contains counts too", () => {
     const output = z.looseObject({ total: z.number(), by: z.record(z.string(), z.number()) });
     const answer = { total: 1, "to\u200btal": { of: "undescribed" }, by: {} };
     expect(released({ output, policy: { "*": "allow" } }, answer).result).toEqual({ total: 1, by: {} });
@@ -77,14 +77,14 @@ describe("benign look-alikes leave", () => {
   });
 });
 
-test("a key that is cleaned takes no other key's name", () => {
+test("a cleaned key does not take another key's name", () => {
   const values = { "\u0001total": "posing", total: "real", "total#2": "second" };
   expect(released(labels, { labels: values }).result).toEqual({
     labels: { total: "real", "total#2": "second", "total#3": "posing" },
   });
 });
 
-test("whatever is put into keys: what leaves under a name is what the policy lets out under it", () => {
+test("for any keys: what leaves under a name is what the policy allows under it", () => {
   const output = z.record(z.string(), z.unknown());
   const unseen = fc.constantFrom(
     "\u200b",
@@ -115,7 +115,7 @@ test("whatever is put into keys: what leaves under a name is what the policy let
   );
 });
 
-describe("a schema that throws has refused the answer, and nothing of the answer is said", () => {
+describe("a schema that throws has refused the answer, and nothing of the answer is quoted", () => {
   const PLANTED = "planted-value";
   test.each([
     [

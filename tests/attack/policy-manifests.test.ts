@@ -27,7 +27,7 @@ function faultsOf(output: z.ZodType, outputPolicy: OutputPolicy): readonly strin
   }
 }
 
-describe("naming the elements of a list is naming the list: what is loose in them does not leave with the rest", () => {
+describe("naming the elements of a list names the list: the rest does not release loose keys", () => {
   test.each([
     ["items[]", z.object({ items: z.array(loose) }), "items[].*"],
     ["items[][]", z.object({ items: z.array(z.array(loose)) }), "items[][].*"],
@@ -62,15 +62,15 @@ describe("naming the elements of a list is naming the list: what is loose in the
   });
 });
 
-describe("a field is judged however many stand before it", () => {
+describe("a field is checked however many precede it", () => {
   const numbers = Object.fromEntries(Array.from({ length: 6_000 }, (_, index) => [`n${index}`, z.number()]));
 
-  test("personal data behind 6,000 fields", () => {
+  test("personal data after 6,000 fields", () => {
     const [fault = ""] = faultsOf(z.object({ ...numbers, email: text }), { "*": "allow" });
     expect(fault).toStartWith("email is personal data by its name, and leaves");
   });
 
-  test("something open behind 6,000 fields", () => {
+  test("an open schema after 6,000 fields", () => {
     const [fault = ""] = faultsOf(z.object({ ...numbers, more: z.unknown() }), { "*": "allow" });
     expect(fault).toStartWith('"*": "allow" lets out whatever the target puts into more');
   });
@@ -79,13 +79,13 @@ describe("a field is judged however many stand before it", () => {
     expect(faultsOf(z.object(numbers), { "*": "allow" })).toEqual([]);
   });
 
-  test("what is too much to look at does not load", () => {
+  test("a schema too large to check does not load", () => {
     const wide = Object.fromEntries(Array.from({ length: 50_001 }, (_, index) => [`n${index}`, z.number()]));
     expect(faultsOf(z.object(wide), { "*": "allow" })).toEqual(["the schema has more than 50000 parts"]);
   });
 });
 
-describe("a line that protects a name wherever it stands, and is outvoted, is told of", () => {
+describe("a line that protects a name everywhere but is overridden gets a note", () => {
   const output = z.object({ customer: z.object({ data: z.object({ note: text, size: text }) }), note: text });
   const notes = (outputPolicy: OutputPolicy) =>
     policyNotes({ output, outputPolicy, scan: {} }, () => false).map(({ message }) => message);
@@ -126,7 +126,7 @@ describe("a line that protects a name wherever it stands, and is outvoted, is to
     ],
     ["everything is closed but what is named", { "*": "redact", "customer.data": "allow" }],
     ["as many names: the stricter wins", { customer: "allow", "*.note": "redact" }],
-  ] as const)("nothing where %s", (_title, policy) => {
+  ] as const)("no note where %s", (_title, policy) => {
     expect(notes(policy)).toEqual([]);
   });
 });

@@ -167,7 +167,7 @@ const policy = fc
   )
   .map((entries) => Object.fromEntries(entries) as OutputPolicy);
 
-test("any schema, any policy, any answer: what leaves is what the guide says", () => {
+test("for any schema, policy and answer: what leaves is what the guide says", () => {
   let released = 0;
   fc.assert(
     fc.property(

@@ -27,7 +27,7 @@ const thrown: readonly (readonly [string, string, string])[] = [
 ];
 
 test.each(thrown)(
-  "a manifest that throws %s is refused with its file, and so is what else is wrong",
+  "a manifest that throws %s is refused with its file, along with every other problem",
   async (_, code, why) => {
     const service = await started();
     service.write("tools/hello.ts", `${code}\n${GOOD}`);
@@ -41,7 +41,7 @@ test.each(thrown)(
   },
 );
 
-test("what a manifest lacked when it was loaded may be there at the next reload, for a helper of it, too", async () => {
+test("a file that was missing at one load may exist at the next reload, for a manifest's helper too", async () => {
   const service = await started();
   const read = `import { readFileSync } from "node:fs";
 export const words = readFileSync(${JSON.stringify(join(service.folder, "words.txt"))}, "utf8");`;
@@ -57,7 +57,7 @@ export const words = readFileSync(${JSON.stringify(join(service.folder, "words.t
   expect(await service.says({ tool: "other" })).toBe("here I am");
 });
 
-test("a manifest that waited for what was not there is loaded when it is", async () => {
+test("a manifest that waited for a missing file loads when the file exists", async () => {
   const service = await started();
   const gate = `globalThis[Symbol.for(${JSON.stringify(service.folder)})]`;
   service.write("tools/hello.ts", manifest({ before: `await (${gate} ?? new Promise(() => {}));`, says: "second" }));
@@ -67,20 +67,20 @@ test("a manifest that waited for what was not there is loaded when it is", async
   expect(await service.says()).toBe("second");
 });
 
-test("a reload that is refused leaves nothing behind in what the process shares", async () => {
+test("a refused reload leaves nothing in shared state", async () => {
   const service = await started();
   service.write("tools/hello.ts", `Object.prototype.polluted = 1;\nJSON.stringify = () => "{}";\n${GOOD}`);
   const { http, body } = await service.reload();
   expect(http).toBe(422);
   expect(body.problems.slice(0, 2)).toEqual([
-    "tools: a manifest changes Object.prototype.polluted, which everything here shares",
-    "tools: a manifest changes JSON.stringify, which everything here shares",
+    "tools: a manifest changes Object.prototype.polluted, which is shared by the whole process",
+    "tools: a manifest changes JSON.stringify, which is shared by the whole process",
   ]);
   expect(["polluted" in {}, JSON.stringify([])]).toEqual([false, "[]"]);
   expect(await service.says()).toBe("first");
 });
 
-test("an address with a password in what a manifest throws is told to nobody", async () => {
+test("an address with a password in a manifest's error is reported to nobody", async () => {
   const service = await started();
   service.write("tools/hello.ts", `throw new Error("no way to postgres://u:Tr0ub4dor-3@db/x");\n${GOOD}`);
   const { http, body } = await service.reload();
@@ -96,7 +96,7 @@ const pipes: readonly (readonly [string, string, RegExp])[] = [
 ];
 
 /** In a process of its own: one that waits for the pipe answers nobody. */
-test.each(pipes)("%s that has become a pipe is refused, and nobody waits for it", async (_title, path, problem) => {
+test.each(pipes)("%s that became a pipe is refused without waiting for it", async (_title, path, problem) => {
   const world = new ReloadService({
     log: { level: "info" },
     assertion: { issuer: "https://us", keyFile: "./key.pem" },
@@ -119,7 +119,7 @@ test.each(pipes)("%s that has become a pipe is refused, and nobody waits for it"
   }
 });
 
-test("SIGHUP ends no service: not before it has started, nor where nothing is taken over", async () => {
+test("SIGHUP ends no service: not before its start, nor where reload is off", async () => {
   const world = new ReloadService({ log: { level: "info" }, reload: { trigger: "off" } });
   const slow = "await new Promise((resolve) => setTimeout(resolve, 300));";
   world.write("tools/hello.ts", `console.log("loading");\n${slow}\n${GOOD}`);
@@ -139,7 +139,7 @@ test("SIGHUP ends no service: not before it has started, nor where nothing is ta
   }
 });
 
-test("a service that is told to end while it reloads ends at once, with nothing taken over", async () => {
+test("a service that is stopped while it reloads stops at once, with nothing adopted", async () => {
   const world = new ReloadService({ log: { level: "info" }, reload: { importTimeoutMs: 60_000 } });
   const child = new RunningStc(["serve", "--config", world.file]);
   try {
@@ -156,7 +156,7 @@ test("a service that is told to end while it reloads ends at once, with nothing 
   }
 });
 
-test("a storm of signals and requests makes few reloads, and the last sees what is there then", async () => {
+test("many signals and requests cause few reloads, and the last one sees the current files", async () => {
   const service = await started({ reload: { perMinuteMax: 6_000, importTimeoutMs: 300 } });
   const token = await service.operator();
   const storm = Array.from({ length: 100 }, (_, index) => {

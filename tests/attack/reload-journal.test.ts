@@ -9,7 +9,7 @@ const RELOADS_MAX = 30;
 /** Beyond the limit a write fails, as on a full disk, and nobody is killed for it. */
 const LIMITED = ["bash", "-c", `trap "" XFSZ; ulimit -f ${FILE_KIB_MAX}; exec "$@"`, "bash"];
 
-test("a change that cannot be recorded is not taken over, and calls say that the audit is away", async () => {
+test("a change that cannot be recorded is not adopted, and calls report that the audit is unavailable", async () => {
   const world = new ReloadService({ log: { level: "info" }, audit: { dir: "./audit" } });
   const child = Bun.spawn([...LIMITED, ...STC, "serve", "--config", world.file], {
     env: environmentOf({}),

@@ -51,7 +51,7 @@ test.each(outages)(
   },
 );
 
-test("keys are fetched anew after a reload: one that was withdrawn ends there", async () => {
+test("keys are fetched again after a reload: a withdrawn key ends there", async () => {
   expect(await service.says()).toBe("first");
   const next = makeSigningKey("ES256", "agents-2");
   provider.answer = publish(next);
@@ -59,7 +59,7 @@ test("keys are fetched anew after a reload: one that was withdrawn ends there", 
   expect(await service.says()).toBe("UNAUTHENTICATED");
 });
 
-test("keys of another URL are none of this one's", async () => {
+test("keys of another URL are not used", async () => {
   expect(await service.says()).toBe("first");
   const { url } = provider;
   provider.answer = (response) => response.writeHead(500).end();

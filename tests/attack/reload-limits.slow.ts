@@ -42,7 +42,7 @@ async function taken(service: ReloadService, changes: Readonly<Record<string, un
 
 const NO = "RATE_LIMITED";
 
-test("a limit that is used up stays so through a reload, and a higher one gives only the difference", async () => {
+test("a used-up limit stays used up across a reload, and a higher one adds only the difference", async () => {
   const service = await started(rates(of(3)));
   expect(await outcomes(service, 4)).toEqual(["first", "first", "first", NO]);
   service.write("tools/hello.ts", manifest({ says: "second" }));
@@ -68,10 +68,10 @@ test("a tool's own limit comes and goes", async () => {
 
 test.each([
   ["a number that is none", { limits: { rates: { caller: { calls: -1, seconds: 60 } } } }, /limits\.rates\.caller/],
-  ["a key that is none", { limits: { rate: {} } }, /limits\.rate: is not a key/],
+  ["a key that is none", { limits: { rate: {} } }, /limits\.rate: is not a known key/],
   ["a tool that is none", rates("off", { tools: { helo: { tool: "off" } } }), /limits\.rates\.tools\.helo: no tool/],
   ["what is shared with nobody", { limits: { shared: true } }, /limits\.shared: .*storeUrlFile/],
-])("%s refuses the whole reload, and the former limits hold", async (_title, changes, problem) => {
+])("%s refuses the whole reload, and the former limits apply", async (_title, changes, problem) => {
   const service = await started(rates(of(2)));
   expect(await outcomes(service, 1)).toEqual(["first"]);
   service.write("tools/hello.ts", manifest({ says: "second" }));
@@ -107,7 +107,7 @@ async function inside(service: ReloadService, calls: number): Promise<readonly P
   return made;
 }
 
-test("calls under way keep their places under another limit, and give each back once", async () => {
+test("calls in progress keep their slots under another limit and free each once", async () => {
   const bounded = (calls: number) => ({
     limits: { concurrentCallsPerCallerMax: calls, concurrentCallsMax: calls, rates: { caller: "off" } },
   });
@@ -125,7 +125,7 @@ test("calls under way keep their places under another limit, and give each back 
   expect(await outcomes(service, 3)).toEqual(["first", "first", "first"]);
 });
 
-test("reloads at once while callers press on: no call is lost, none is counted twice", async () => {
+test("reloads during heavy load: no call is lost, none is counted twice", async () => {
   const service = await started(rates(of(40)));
   const token = await service.agent();
   let isOver = false;
@@ -169,7 +169,7 @@ async function asking(changes: Readonly<Record<string, unknown>>): Promise<Reloa
 const chat = ({ url }: Receiver) => ({ name: "chat", url, secretFile: "./key" });
 const told = (...webhooks: readonly unknown[]) => ({ approvals: { ...STORE, webhooks } });
 
-test("a webhook that changes: what is under way ends as it began, what comes goes to the new one", async () => {
+test("a webhook that changes: a delivery in progress ends unchanged, later ones go to the new address", async () => {
   const [former, next] = [receiver(), receiver()];
   const service = await asking({ webhooks: [chat(former)] });
   const { promise, resolve } = Promise.withResolvers<Response>();
@@ -192,7 +192,7 @@ test.each([
   ],
   ["a key that is not there", () => ({ secretFile: "./gone" }), /webhooks\[0\]\.secretFile: .*ENOENT/],
   ["a key that is none", () => ({ secretFile: "./stc.yaml" }), /webhooks\[0\]\.secretFile: .*line 1/],
-])("%s refuses the whole reload, and the former webhook goes on", async (_title, change, problem) => {
+])("%s refuses the whole reload, and the former webhook continues", async (_title, change, problem) => {
   const former = receiver();
   const service = await asking({ webhooks: [chat(former)] });
   service.configure(told({ ...chat(former), ...change(former.url) }));
@@ -204,7 +204,7 @@ test.each([
   await former.untilArrived(1);
 });
 
-test("a key file that changes is taken over, and so is the address of links", async () => {
+test("a changed key file is adopted, and so is the address of links", async () => {
   const former = receiver();
   const service = await asking({ webhooks: [chat(former)] });
   await service.call();
@@ -223,7 +223,7 @@ test("a key file that changes is taken over, and so is the address of links", as
   expect(metrics.body).toContain('stc_webhook_failures{webhook="chat"} 0');
 });
 
-test("the first webhook that decides is heard, and the last one is no more", async () => {
+test("the first webhook that decides is accepted, and the removed one is not", async () => {
   const former = receiver();
   const service = await asking({ webhooks: [chat(former)] });
   const secret = SECRET.replace("BQUF", "BgYG");
@@ -243,7 +243,7 @@ test("the first webhook that decides is heard, and the last one is no more", asy
   expect(await sent("msg_3")).toBe(401);
 });
 
-test("requests that are no calls, and wrong tokens, are held to the limits of now", async () => {
+test("requests other than calls, and wrong tokens, obey the current limits", async () => {
   const service = await started({ limits: { rates: { requests: of(2) } } });
   const tools = async (): Promise<number> =>
     (await service.send("GET", "/tools", { token: await service.agent() })).http;
@@ -256,7 +256,7 @@ test("requests that are no calls, and wrong tokens, are held to the limits of no
   expect([await service.says({}, "nobody"), await service.says({}, "nobody")]).toEqual(["UNAUTHENTICATED", NO]);
 });
 
-test("more than twice as many calls at once as at the start", async () => {
+test("more than twice as many concurrent calls as at the start", async () => {
   const bounded = (calls: number) => ({ limits: { concurrentCallsPerCallerMax: 100, concurrentCallsMax: calls } });
   const service = await gated(bounded(2));
   await inside(service, 2);

@@ -24,7 +24,7 @@ async function vote(service: ReloadService, sub: string, id: string): Promise<nu
   return (await service.send("POST", `/approvals/${id}/decisions`, { token, body: { decision: "approve" } })).http;
 }
 
-test("a policy that changes while votes are collected: no yes under one is a yes under another", async () => {
+test("a policy that changes while votes are collected: no approval under one counts under another", async () => {
   const service = await started(deciding(2));
   const { id } = (await service.call()).body.approval;
   expect(await vote(service, "olga", id)).toBe(200);
@@ -43,7 +43,7 @@ test("a policy that changes while votes are collected: no yes under one is a yes
   expect(await service.says({ approval: { id } })).toBe("first");
 });
 
-test("a call that waits for its yes while its issuer is taken away does not run", async () => {
+test("a call that waits for its approval while its issuer is removed does not run", async () => {
   const service = await started({ approvals: STORE });
   const token = await service.agent();
   const waiting = fetch(`${service.running.url}/call`, {
@@ -64,7 +64,7 @@ test("a call that waits for its yes while its issuer is taken away does not run"
   expect(await service.says({}, token)).toBe("UNAUTHENTICATED");
 });
 
-test("places are the tool's, not its manifest's: a reload gives none away while calls are under way", async () => {
+test("slots belong to the tool, not to its manifest: a reload frees none while calls are in progress", async () => {
   const service = await started({});
   const held = (): (() => void)[] => (Reflect.get(globalThis, Symbol.for(service.folder)) ?? []) as (() => void)[];
   const slow = (says: string): string =>

@@ -51,7 +51,7 @@ const exchanges: readonly (readonly [string, (service: ReloadService, text: stri
   ],
 ];
 
-test.each(exchanges)("a folder that is %s is followed as it was before", async (_title, exchange) => {
+test.each(exchanges)("a folder that is %s is watched as before", async (_title, exchange) => {
   const service = await started();
   exchange(service, manifest({ says: "exchanged" }));
   await saying(service, "exchanged");
@@ -63,7 +63,7 @@ test.each(exchanges)("a folder that is %s is followed as it was before", async (
   await saying(service, "and again");
 });
 
-test("a folder that was missing for a while is followed again", async () => {
+test("a folder that was missing for a while is watched again", async () => {
   const service = await started();
   service.remove("tools");
   await until("the refusal", () => (service.journal("configuration.refused").length > 0 ? true : undefined));
@@ -75,7 +75,7 @@ test("a folder that was missing for a while is followed again", async () => {
   await saying(service, "and followed");
 });
 
-test("a helper outside the folder is followed, and so is one that a changed manifest begins to import", async () => {
+test("a helper outside the folder is watched, and so is one that a changed manifest begins to import", async () => {
   const service = await started();
   service.write("shared/words.ts", 'export const words = "one";\n');
   const before = 'import { words } from "../shared/words.ts";';
@@ -85,7 +85,7 @@ test("a helper outside the folder is followed, and so is one that a changed mani
   await saying(service, "two");
 });
 
-test("a hundred changes in a second make few reloads, and the last one counts", async () => {
+test("a hundred changes in a second cause few reloads, and the last one counts", async () => {
   const service = await started({ reload: { ...WATCH.reload, perMinuteMax: 30 } });
   for (let index = 0; index < 100; index += 1) {
     service.write("tools/hello.ts", manifest({ says: `change ${index}` }));

@@ -83,8 +83,8 @@ afterAll(async () => {
 });
 
 // The parsed input has to be frozen before anybody is asked about it, and a handler has to get a copy of its own.
-describe("what was parsed and sealed is what runs and what the audit shows", () => {
-  test("a gate cannot change the call it is asked about", async () => {
+describe("the parsed and sealed arguments are what runs and what the audit shows", () => {
+  test("a gate cannot change the call that it checks", async () => {
     await stc.call("case_gate", { which: "first" }, token);
     expect(ran).not.toContain("second");
     expect(auditEntries(folder).at(-1)?.request.args).toEqual({ which: "first" });
@@ -95,7 +95,7 @@ describe("what was parsed and sealed is what runs and what the audit shows", () 
     expect(result).toMatchObject({ status: "success", result: { which: "2026-01-01T00:00:00.000Z" } });
   });
 
-  test("a handler cannot change what the audit says it was given", async () => {
+  test("a handler cannot change what the audit says it received", async () => {
     expect((await stc.call("case_handler", { which: "first" }, token)).status).toBe("success");
     expect(auditEntries(folder).at(-1)?.request.args).toEqual({ which: "first" });
   });

@@ -34,7 +34,7 @@ function shell(script: string, env: Readonly<Record<string, string>> = {}): Prom
   return run(["/bin/bash", "-o", "pipefail", "-c", `cd '${folder}'; ${script.replaceAll("$stc", command)}`], { env });
 }
 
-describe.concurrent("a disk without room", () => {
+describe.concurrent("a full disk", () => {
   test.each([
     "audit tail --dir log",
     "audit query --dir log",
@@ -48,38 +48,38 @@ describe.concurrent("a disk without room", () => {
     expect(await shell(`$stc ${args} > /dev/full`)).toEqual({ code: 73, out: "", err: FULL });
   });
 
-  test("a key that was made is there, though it cannot be shown", async () => {
+  test("a key that was created exists, though it cannot be shown", async () => {
     const { code, err } = await shell("$stc audit keys --new fresh.pem > /dev/full");
     expect({ code, err }).toEqual({ code: 73, err: `it is done, but ${FULL}` });
     expect(statSync(join(folder, "fresh.pem")).mode & 0o777).toBe(0o600);
   });
 
-  test("without room for errors the exit code still tells", async () => {
+  test("without room for errors the exit code still reports the failure", async () => {
     expect((await shell("$stc audit tail --dir nowhere 2> /dev/full")).code).toBe(66);
     expect((await shell("$stc aduit 2> /dev/full")).code).toBe(64);
     expect((await shell("$stc audit tail --dir nowhere 2>&-")).code).toBe(66);
   });
 });
 
-describe.concurrent("a reader that leaves", () => {
+describe.concurrent("a reader that closes the pipe", () => {
   test.each([
     "audit query --limit 20000 --dir log",
     "audit export --to jsonl --dir log",
     "audit tail -n 20000 --dir log",
-  ])("stc %s ends as programs do, and says nothing", async (args) => {
+  ])("stc %s ends as programs do, and prints nothing", async (args) => {
     const { out, err } = await shell(`$stc ${args} | head -1; echo "\${PIPESTATUS[0]}"`);
     expect(err).toBe("");
     expect(out.trimEnd().split("\n")).toHaveLength(2);
     expect(out).toEndWith("\n141\n");
   });
 
-  test("one that stays gets all, however slow it is", async () => {
+  test("a slow reader gets everything", async () => {
     const { out } = await shell("$stc audit query --limit 20000 --json --dir log | (sleep 0.2; wc -l)");
     expect(Number(out)).toBe(LINES);
   });
 });
 
-describe.concurrent("what is decided does not hang on what can be said of it", () => {
+describe.concurrent("a decision does not depend on whether it can be printed", () => {
   async function deciding(script: string, set: (service: StandInApprovals) => void = () => {}) {
     const service = new StandInApprovals();
     service.add(question());
@@ -100,7 +100,7 @@ describe.concurrent("what is decided does not hang on what can be said of it", (
     `approvals deny ${FIRST} --json`,
     `approvals approve ${FIRST} --json`,
     "grants revoke 01900000-0000-7000-8000-0000000000ff",
-  ])("stc %s is done, and says so", async (args) => {
+  ])("stc %s is done and reports it", async (args) => {
     expect(await deciding(`$stc ${args} > /dev/full`)).toMatchObject({ code: 73, err: `it is done, but ${FULL}` });
   });
 
@@ -110,7 +110,7 @@ describe.concurrent("what is decided does not hang on what can be said of it", (
   });
 });
 
-describe.concurrent("an export to a file is whole or not there", () => {
+describe.concurrent("an export to a file is complete or absent", () => {
   test("a day that cannot be read", async () => {
     const broken = join(folder, "broken");
     mkdirSync(broken);
@@ -122,7 +122,7 @@ describe.concurrent("an export to a file is whole or not there", () => {
     expect(existsSync(join(folder, "half.csv"))).toBe(false);
   });
 
-  test("one that is whole stays, and nothing is written over it", async () => {
+  test("a complete export stays and is not overwritten", async () => {
     const first = await shell("$stc audit export --to jsonl --dir log -o whole.jsonl");
     expect(first).toEqual({ code: 0, out: "", err: `${LINES} calls in whole.jsonl\n` });
     const size = statSync(join(folder, "whole.jsonl")).size;
@@ -131,8 +131,8 @@ describe.concurrent("an export to a file is whole or not there", () => {
   });
 });
 
-describe.concurrent("what is typed wrong", () => {
-  test("comes back without what steers a terminal", async () => {
+describe.concurrent("wrong arguments", () => {
+  test("are printed without control sequences", async () => {
     for (const script of ["$stc $'\\e]0;x\\a\\e[2J'", "$stc approvals show --x$'\\e[2J\\xc2\\x9b'"]) {
       const { code, err } = await shell(script);
       expect(code).toBe(64);
@@ -141,17 +141,17 @@ describe.concurrent("what is typed wrong", () => {
     }
   });
 
-  test("a range that ends before it begins is not sound, it is none", async () => {
+  test("a range that ends before it begins is an error", async () => {
     const { code, out, err } = await shell("$stc audit verify --dir log --from 2026-01-05 --to 2026-01-01");
     expect({ code, out, err }).toEqual({ code: 64, out: "", err: "--from must not be later than --to\n" });
     expect((await shell("$stc audit verify --dir log --from 2026-01-02 --to 2026-01-02")).code).toBe(0);
   });
 
-  test("a count says how far it goes", async () => {
+  test("a count reports how far it goes", async () => {
     expect((await shell("$stc audit tail -n 1000000 --dir log")).err).toContain("a whole number from 0 to 999999");
   });
 
-  test("a key that is none is named, without the words of a library", async () => {
+  test("an invalid key is named without a library's words", async () => {
     writeFileSync(join(folder, "no-key"), "x\n");
     const { code, err } = await shell("$stc audit keys --key no-key");
     expect({ code, err }).toEqual({ code: 66, err: "no-key does not contain an Ed25519 key in PEM\n" });

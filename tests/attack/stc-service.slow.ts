@@ -56,7 +56,7 @@ const nested = (depth: number) => `${"[".repeat(depth)}${"]".repeat(depth)}`;
 const withView = (text: string) =>
   json(`{"approval":${JSON.stringify({ ...question(), view: "@" }).replace('"@"', text)}}`);
 
-describe.concurrent("what answers is not the service", () => {
+describe.concurrent("an answer from something other than the service", () => {
   test.each([
     ["another service", () => html(), 2, "is not this service: 200, not JSON"],
     ["a gateway", () => html(502), 2, "is not this service: 502, not JSON"],
@@ -72,13 +72,13 @@ describe.concurrent("what answers is not the service", () => {
     expect(ended.err.split("\n")).toHaveLength(2);
   });
 
-  test("a list that never ends is left after as many pages as any service has", async () => {
+  test("an endless list is abandoned after as many pages as any service has", async () => {
     const { code, out, requests } = await asked(["approvals", "list"], () => json('{"approvals":[],"cursor":"x"}'));
     expect({ code, requests: requests.length }).toEqual({ code: 0, requests: 50 });
     expect(out).toContain("note: there are more");
   });
 
-  test("a refusal's text steers nothing, and what of the request is wrong is named", async () => {
+  test("a refusal's text cannot control the terminal, and the wrong part of the request is named", async () => {
     const issues = [{ path: "state", message: "not one of pending, approved" }, { path: HOSTILE, message: HOSTILE }, 7];
     const refusal = { status: "denied", error: { code: "MALFORMED_REQUEST", message: HOSTILE, details: { issues } } };
     const { code, err } = await asked(["approvals", "list"], () => Response.json(refusal, { status: 400 }));
@@ -92,7 +92,7 @@ function endless(): ReadableStream<Uint8Array> {
   return new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(1_048_576).fill(0x20)) });
 }
 
-describe.concurrent("what is shown is what is decided", () => {
+describe.concurrent("the shown view is the one that is decided", () => {
   test.each([
     ["another question", () => Response.json({ approval: question({ id: SECOND }) }), NOT_UNDERSTOOD],
     [
@@ -111,7 +111,7 @@ describe.concurrent("what is shown is what is decided", () => {
     expect(ended).toMatchObject({ code: 1, out: "", err: says, requests: [`GET /approvals/${FIRST}`] });
   });
 
-  test("a view in any order of its keys, with odd letters and numbers, is as good as before", async () => {
+  test("a view with any key order, unusual letters and numbers works as well", async () => {
     const odd = view({ zeta: { b: 1e21, a: -0.5, "10": "é\u0000", "9": [null, true] }, alpha: HOSTILE });
     const approval = question({ view: odd });
     const { code, out } = await asked(["approvals", "approve", FIRST], () => Response.json({ approval }));
@@ -120,7 +120,7 @@ describe.concurrent("what is shown is what is decided", () => {
   });
 });
 
-describe.concurrent("a change is said to be done when it was, and no sooner", () => {
+describe.concurrent("a change is reported as done only after it was done", () => {
   test.each([
     ["deny", ["approvals", "deny", FIRST], { approval: question({ id: SECOND, state: "denied" }) }],
     ["revoke", ["approvals", "revoke", FIRST, "--json"], { approval: question({ id: SECOND }) }],
@@ -136,7 +136,7 @@ describe.concurrent("a change is said to be done when it was, and no sooner", ()
     ["grants revoke", ["grants", "revoke", "g1"], { grant: { id: "g1", revoked: true } }, "revoked: g1\n"],
     ["mode set", ["mode", "set", "s1", "yolo", "--for", "1h"], { session: { id: "s1" } }, "yolo for 3600 s: s1\n"],
     ["mode end", ["mode", "end", `sid:${"a".repeat(128)}`], undefined, `ended: sid:${"a".repeat(128)}\n`],
-  ] as const)("%s: the answer is about what was asked", async (_, args, body, out) => {
+  ] as const)("%s: the answer is about the request", async (_, args, body, out) => {
     const answer = (request: Request) =>
       Response.json(body ?? { session: { id: decodeURIComponent(new URL(request.url).pathname.split("/")[2] ?? "") } });
     expect(await asked(args, answer)).toMatchObject({ code: 0, out, err: "" });
@@ -149,7 +149,7 @@ describe.concurrent("a change is said to be done when it was, and no sooner", ()
     expect(await asked(["call", "x"], answer)).toMatchObject({ code: 1, err });
   });
 
-  test("a change whose answer is lost may be done; a question that is lost is only unanswered", async () => {
+  test("a change with a lost answer may have happened; a query with a lost answer is only unanswered", async () => {
     const lost = await asked(["approvals", "deny", FIRST], () => html(504));
     expect(lost).toMatchObject({ code: 2, out: "" });
     expect(lost.err).toEndWith(": the request may or may not have taken effect\n");
@@ -163,7 +163,7 @@ describe.concurrent("a change is said to be done when it was, and no sooner", ()
   test.each([
     ["SIGINT", 130],
     ["SIGTERM", 143],
-  ] as const)("%s while the service thinks", async (signal, code) => {
+  ] as const)("%s while the service works", async (signal, code) => {
     const come = Promise.withResolvers<void>();
     const never = Promise.withResolvers<Response>();
     const server = Bun.serve({
@@ -184,10 +184,10 @@ describe.concurrent("a change is said to be done when it was, and no sooner", ()
   });
 });
 
-describe.concurrent("where the service is, and what is shown to it", () => {
+describe.concurrent("the service's address, and what is sent to it", () => {
   const list = () => json('{"approvals":[]}');
 
-  test("a path in its address is that of a gateway", async () => {
+  test("a path in its address is a gateway's", async () => {
     const reached: string[] = [];
     const answer = ({ url }: Request): Response => {
       reached.push(new URL(url).pathname);
@@ -211,7 +211,7 @@ describe.concurrent("where the service is, and what is shown to it", () => {
     "unix:",
     "127.0.0.1:9",
     "",
-  ])("%p is no address", async (url) => {
+  ])("%p is not an address", async (url) => {
     for (const args of [["approvals", "list"], ["health"]]) {
       const env = { STC_TOKEN_FILE: token };
       const { code, out, err } = await runStc([...args, "--url", url], { env });
@@ -221,7 +221,7 @@ describe.concurrent("where the service is, and what is shown to it", () => {
     }
   });
 
-  test("an address that is set to nothing is as if it were not set", async () => {
+  test("an empty address counts as not set", async () => {
     const { code, err } = await runStc(["approvals", "list"], { env: { STC_URL: "", STC_TOKEN_FILE: "/dev/null" } });
     expect({ code, err }).toEqual({ code: 64, err: "no token: /dev/null is empty or cannot be read\n" });
   });
@@ -232,7 +232,7 @@ describe.concurrent("where the service is, and what is shown to it", () => {
     ["two lines", "a.b.c\nd.e.f"],
     ["more than a token", "a".repeat(70_000)],
     ["letters of no token", "ä.b.c"],
-  ])("a file that holds %s holds no token", async (_, text) => {
+  ])("a file that contains %s contains no token", async (_, text) => {
     const file = join(folder, `token-${text.length}`);
     writeFileSync(file, text);
     const { code, err, requests } = await asked(["approvals", "list", "--token-file", file], list);
@@ -240,12 +240,12 @@ describe.concurrent("where the service is, and what is shown to it", () => {
     expect(err).toBe(`no token: ${file} must contain one word, without "Bearer"\n`);
   });
 
-  test("a device without an end is not read to it", async () => {
+  test("an endless device is not read to its end", async () => {
     const { code } = await asked(["approvals", "list", "--token-file", "/dev/zero"], list);
     expect(code).toBe(64);
   });
 
-  test("a token from standard input, and one with white space around it", async () => {
+  test("a token from standard input, and one surrounded by whitespace", async () => {
     const spaced = join(folder, "spaced");
     writeFileSync(spaced, "\ufeff  a.b.c \r\n\n");
     const shown: (string | null)[] = [];
@@ -258,7 +258,7 @@ describe.concurrent("where the service is, and what is shown to it", () => {
     expect(shown).toEqual(["Bearer a.b.c", "Bearer a.b.c"]);
   });
 
-  test("no proxy of the environment is shown a token without TLS, or asked for what is here", async () => {
+  test("no proxy of the environment gets a token without TLS, or local requests", async () => {
     const taken: string[] = [];
     const proxy = Bun.serve({
       port: 0,

@@ -33,7 +33,7 @@ function onTerminal(args: readonly string[], questions: readonly ReturnType<type
 }
 
 describe.skipIf(!hasTerminals)("watching", () => {
-  test("a view that is not its digest's is not asked about; the next one is", async () => {
+  test("a view that does not match its digest is not asked about; the next one is", async () => {
     const decideBy = new Date(Date.now() + 900_000).toISOString();
     const { service, terminal } = watching(
       question({ viewDigest: "ab".repeat(32) }),
@@ -48,7 +48,7 @@ describe.skipIf(!hasTerminals)("watching", () => {
     expect(service.decisions.map(({ id }) => id)).toEqual([SECOND]);
   });
 
-  test("a yes whose answer is about something else is not said to be one", async () => {
+  test("an approval whose answer is about something else is not reported as one", async () => {
     const { service, terminal } = watching(question());
     service.counted = { id: SECOND };
     await terminal.shows(ARMED);
@@ -57,7 +57,7 @@ describe.skipIf(!hasTerminals)("watching", () => {
     expect(terminal.out).not.toContain("approved (");
   });
 
-  test("a terminal that goes away ends it as its signal does, in the middle of a question, and decides nothing", async () => {
+  test("a closed terminal ends it as its signal does, in the middle of a request, and decides nothing", async () => {
     const { service, terminal } = watching(question({ view: view({ notes: ["read me"] }) }));
     await terminal.shows(ARMED);
     terminal.type("y");
@@ -69,7 +69,7 @@ describe.skipIf(!hasTerminals)("watching", () => {
 });
 
 describe.skipIf(!hasTerminals)("a list", () => {
-  test.each([20, 80])("on %i columns: no row can pose as another one", async (columns) => {
+  test.each([20, 80])("on %i columns: no row can imitate another one", async (columns) => {
     const forged = `${SECOND} approved low set_limit root - set_limit on ledger `;
     const sub = `agent-7 ${forged.repeat(8)}`;
     const { terminal } = onTerminal(

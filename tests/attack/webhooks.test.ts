@@ -47,8 +47,8 @@ async function started(approvals: OpenedApprovals): Promise<Webhook> {
   return webhook;
 }
 
-describe("where a message goes", () => {
-  test("a variable of the environment sends it nowhere else", async () => {
+describe("the address of a message", () => {
+  test("an environment variable does not send it elsewhere", async () => {
     const proxy = new Receiver();
     const names = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
     const before = new Map(names.map((name) => [name, process.env[name]]));
@@ -67,7 +67,7 @@ describe("where a message goes", () => {
   });
 
   test.each(["https://[::ffff:169.254.169.254]/", "https://[2002:a9fe:a9fe::1]/", "https://0251.0376.0251.0376/"])(
-    "%s is no address to send to",
+    "%s is not a usable address",
     async (url) => {
       expect(await sendTo(url)).toMatchObject({ kind: "later", reason: "ForbiddenAddress" });
     },
@@ -82,8 +82,8 @@ describe("where a message goes", () => {
   });
 });
 
-describe("a receiver that means ill", () => {
-  test("an answer without an end is not read, and costs no memory", async () => {
+describe("a malicious receiver", () => {
+  test("an endless answer is not read and costs no memory", async () => {
     let given = 0;
     const pull = (controller: ReadableStreamDefaultController): void => {
       given += 1;
@@ -108,17 +108,20 @@ describe("a receiver that means ill", () => {
     server.stop(true);
   });
 
-  test.each(["HTTP/1.1 999 x\r\n\r\n", "garbage\r\n\r\n", "HTTP/1.1 abc\r\n\r\n"])("%j is no yes", async (text) => {
-    const server = Bun.listen({
-      ...{ hostname: "127.0.0.1", port: 0 },
-      socket: { data: (socket) => void socket.end(text) },
-    });
-    expect(await sendTo(`http://127.0.0.1:${server.port}/`, 500)).toMatchObject({ kind: "later" });
-    server.stop(true);
-  });
+  test.each(["HTTP/1.1 999 x\r\n\r\n", "garbage\r\n\r\n", "HTTP/1.1 abc\r\n\r\n"])(
+    "%j is not an approval",
+    async (text) => {
+      const server = Bun.listen({
+        ...{ hostname: "127.0.0.1", port: 0 },
+        socket: { data: (socket) => void socket.end(text) },
+      });
+      expect(await sendTo(`http://127.0.0.1:${server.port}/`, 500)).toMatchObject({ kind: "later" });
+      server.stop(true);
+    },
+  );
 });
 
-test("a question that cannot be read holds up no other", async () => {
+test("an approval request that cannot be read does not block others", async () => {
   const store = await world.open();
   await store.outbox.register("chat");
   const spoilt = await askFor(store, { planDigest: "1".repeat(64), grantKey: undefined });
@@ -192,7 +195,7 @@ describe("APR-57: signatures", () => {
     expect(at(timestamp)).toBe(want);
   });
 
-  test("both halves of a pair are one key, so that what we sign verifies nothing that comes in", () => {
+  test("both halves of a key pair are one key, so our own signatures verify nothing that comes in", () => {
     const { privateKey, publicKey } = generateKeyPairSync("ed25519");
     const raw = (member: "d" | "x") => Buffer.from(privateKey.export({ format: "jwk" })[member] ?? "", "base64url");
     const seed = raw("d");

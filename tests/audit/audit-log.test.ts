@@ -17,7 +17,7 @@ beforeEach(() => {
 });
 afterEach(() => world.end());
 
-describe("what is written", () => {
+describe("writing", () => {
   test("a call is one line of the day's file, stamped by the log, and its receipt names it", async () => {
     const log = world.open();
     expect(await log.append(draftOf("t-1"))).toEqual({ traceId: "t-1" } as never);
@@ -25,14 +25,14 @@ describe("what is written", () => {
     expect(world.lines(CALLS)).toEqual([{ ...draftOf("t-1"), ...stamp, ...LINK }]);
   });
 
-  test("a stamp that the caller brings is not believed", async () => {
+  test("a stamp from the caller is ignored", async () => {
     const log = world.open();
     const forged = { ...draftOf("t-1"), timestamp: "1970-01-01T00:00:00.000Z", instance: "other" };
     await log.append(forged);
     expect(world.lines(CALLS)[0]).toMatchObject({ timestamp: "2026-02-16T12:00:00.000Z", instance: "test" });
   });
 
-  test("a journal line stands in the journal's file of the day", async () => {
+  test("a journal line is in the journal's file of the day", async () => {
     const log = world.open();
     await log.journal({ type: "intent", traceId: "t-1", seq: 7, hash: "forged" });
     expect(world.lines(join("journal", CALLS))).toEqual([
@@ -41,7 +41,7 @@ describe("what is written", () => {
     expect(fs.existsSync(join(world.dir, CALLS))).toBe(false);
   });
 
-  test("directories and files are for us alone", async () => {
+  test("directories and files are accessible to us alone", async () => {
     const dir = join(world.dir, "deep", "audit-logs");
     const log = world.open({ dir });
     await Promise.all([log.append(draftOf("t-1")), log.journal({ type: "boot" })]);
@@ -51,14 +51,14 @@ describe("what is written", () => {
     expect(modes).toEqual(["700", "700", "700", "600", "600", "600"]);
   });
 
-  test("an instance name without bound is refused", () => {
+  test("an instance name without a length limit is refused", () => {
     expect(() => world.open({ instance: "x".repeat(257) })).toThrow("instance name");
   });
 
-  test("a journal line that is no JSON is refused and harms nobody else", async () => {
+  test("a journal line that is not JSON is refused and harms no other line", async () => {
     const log = world.open();
     const [refused] = await outcomes([log.journal({ type: "intent", count: 1n as never })]);
-    expect(refused).toStartWith("AuditLogError: no line can be made");
+    expect(refused).toStartWith("AuditLogError: no line can be written");
     await log.append(draftOf("t-1"));
     expect(log.health()).toEqual({ status: "ok" });
   });
@@ -102,7 +102,7 @@ describe("days and clocks", () => {
     ["of the same day", NOON - HOUR, CALLS],
     ["of the day before", NOON - 13 * HOUR, CALLS],
   ])(
-    "a clock that is behind the log after a restart, at a time %s, goes on at the last line",
+    "a clock that is behind the log after a restart, at a time %s, continues at the last line",
     async (_name, now, file) => {
       await world.open().append(draftOf("t-1"));
       await world.stop();
@@ -112,7 +112,7 @@ describe("days and clocks", () => {
     },
   );
 
-  test("the journal counts for that too", async () => {
+  test("the same applies to the journal", async () => {
     await world.open().journal({ type: "boot" });
     await world.stop();
     world.now = NOON - HOUR;
@@ -145,12 +145,12 @@ describe("days and clocks", () => {
   });
 });
 
-describe("the file under us", () => {
+describe("the open file", () => {
   test.each<readonly [string, (path: string) => void, string]>([
     ["deleted", (path) => fs.rmSync(path), "was deleted or replaced"],
     ["replaced", (path) => replace(path), "was deleted or replaced"],
     ["emptied", (path) => fs.truncateSync(path, 0), "was cut from"],
-  ])("%s is noticed within a second, and for good", async (_name, harm, reason) => {
+  ])("%s is noticed within a second, permanently", async (_name, harm, reason) => {
     const log = world.open();
     await log.append(draftOf("t-1"));
     harm(join(world.dir, CALLS));
@@ -170,7 +170,7 @@ describe("the file under us", () => {
     fs.rmSync(`${world.dir}-moved`, { recursive: true });
   });
 
-  test("is looked at once a second at most, in either direction of the clock", async () => {
+  test("is checked at most once a second, in either direction of the clock", async () => {
     let looks = 0;
     const factsAt: FileOperations["factsAt"] = (path) => {
       looks += 1;
@@ -207,7 +207,7 @@ describe("torn ends", () => {
     ["of a call that was the file's first", CALLS, ""],
     ["of a journal line", join("journal", CALLS), whole],
     ["of an earlier day", "2026-02-15.jsonl", whole],
-  ])("the end %s goes into quarantine, and the journal says so", async (_name, file, before) => {
+  ])("the end %s goes into quarantine, and the journal records it", async (_name, file, before) => {
     fs.mkdirSync(join(world.dir, "journal"));
     const torn = '{"timestamp":"2026-02-16T11:00:01.000Z","tra';
     fs.writeFileSync(join(world.dir, file), before + torn);
@@ -222,7 +222,7 @@ describe("torn ends", () => {
     expect(world.lines(CALLS).at(-1)).toMatchObject({ traceId: "t-1" });
   });
 
-  test("each torn end is kept, under a name of its own", async () => {
+  test("each torn end is kept under its own name", async () => {
     for (const _run of [1, 2, 3]) {
       await world.open().append(draftOf("t"));
       await world.stop();
@@ -235,7 +235,7 @@ describe("torn ends", () => {
     expect(world.lines(CALLS)).toHaveLength(4);
   });
 
-  test("a whole line is never touched, and a foreign file neither", () => {
+  test("a whole line is never changed, nor is a foreign file", () => {
     fs.writeFileSync(join(world.dir, CALLS), whole);
     fs.writeFileSync(join(world.dir, "notes.jsonl"), "no line end");
     world.open();
@@ -259,7 +259,7 @@ describe("torn ends", () => {
     ["a stamp that is no time", '{"timestamp":"soon"}\n'],
     ["null", "null\n"],
     ["an empty line", `${whole}\n`],
-  ])("a last line that is whole but has %s stops the start", (_name, text) => {
+  ])("a last line that is whole but has %s prevents the start", (_name, text) => {
     fs.writeFileSync(join(world.dir, CALLS), text);
     expect(() => world.open()).toThrow(/last line of .*2026-02-16.jsonl is not a line of this log/);
     // The refused start let go of the directory.

@@ -23,7 +23,7 @@ function problemsWith(pem: string | undefined): readonly string[] {
 const pemOf = (key: { export(options: { type: "pkcs8"; format: "pem" }): string | Buffer }): string =>
   String(key.export({ type: "pkcs8", format: "pem" }));
 
-test("an Ed25519 private key is what signs checkpoints", () => {
+test("an Ed25519 private key signs checkpoints", () => {
   expect(problemsWith(pemOf(generateKeyPairSync("ed25519").privateKey))).toEqual([]);
 });
 
@@ -31,12 +31,12 @@ test.each([
   ["a key of another kind", pemOf(generateKeyPairSync("ec", { namedCurve: "P-256" }).privateKey)],
   ["a public key", String(generateKeyPairSync("ed25519").publicKey.export({ type: "spki", format: "pem" }))],
   ["no key", "secret words"],
-])("%s is refused, and nothing of it is said", (_name, pem) => {
+])("%s is refused, and nothing of it is quoted", (_name, pem) => {
   expect(problemsWith(pem)).toEqual([
     "audit.checkpointKeyFile: key.pem holds no Ed25519 private key (PEM, PKCS8): make one with stc audit keys --new FILE",
   ]);
 });
 
-test("a file that is not there is named", () => {
+test("a missing file is named", () => {
   expect(problemsWith(undefined)).toEqual(["audit.checkpointKeyFile: none.pem cannot be read (ENOENT)"]);
 });

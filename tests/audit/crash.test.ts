@@ -14,7 +14,7 @@ beforeEach(() => {
 });
 afterEach(() => world.end());
 
-test("kill -9 at any moment: every acknowledged line is in the file, once, and the next run goes on", async () => {
+test("kill -9 at any moment: every acknowledged line is in the file once, and the next run continues", async () => {
   const acknowledged: string[] = [];
   for (const lines of [1, 20, 150, 400]) {
     acknowledged.push(...(await runUntilKilled(lines)));
@@ -33,7 +33,7 @@ const disk = mountSmallDisk();
 describe.skipIf(disk === undefined)("a full disk", () => {
   afterEach(() => disk?.unmount());
 
-  test("refuses the calls that do not fit, keeps those that do, and recovers at the next start with room", async () => {
+  test("refuses the calls that do not fit, keeps the others, and recovers at the next start with room", async () => {
     const full = createWorld(disk?.path);
     const log = full.open();
     const acknowledged: string[] = [];

@@ -73,7 +73,7 @@ describe("a failing disk", () => {
     expect(world.lines(CALLS).map((line) => line["traceId"])).toEqual(["t-1"]);
   });
 
-  test("a sync that failed is never tried again on that descriptor, not at close either", async () => {
+  test("a failed sync is never tried again on that descriptor, not at close either", async () => {
     const { files, calls } = playDisk({ fdatasync: () => Promise.reject(broken) });
     const log = world.open({ files });
     await outcomes([log.append(draftOf("t-1")), log.append(draftOf("t-2"))]);
@@ -82,7 +82,7 @@ describe("a failing disk", () => {
     expect(calls).toEqual(["write calls", "sync calls"]);
   });
 
-  test("a part that cannot be cut off is named, and taken out at the next start", async () => {
+  test("a part that cannot be cut off is named, and removed at the next start", async () => {
     const truncate = () => {
       throw broken;
     };
@@ -131,7 +131,7 @@ describe("a failing disk", () => {
     },
   );
 
-  test("a close that fails keeps neither the day from changing nor the directory from being freed", async () => {
+  test("a close that fails blocks neither the change of day nor the release of the directory", async () => {
     const close: FileOperations["close"] = (fd) => {
       diskFiles.close(fd);
       throw broken;
@@ -153,7 +153,7 @@ describe("a failing disk", () => {
     expect(await outcomes([log.append(draftOf("t-2"))])).toEqual([expect.stringContaining("no such gauge")]);
   });
 
-  test("a disk that does not answer shows, and takes no new calls, until it answers", async () => {
+  test("a disk that does not answer is reported, and takes no new calls until it answers", async () => {
     const gate = playGate();
     const log = world.open({ files: playDisk({ fdatasync: gate.fdatasync }).files });
     const waiting = log.append(draftOf("t-1"));

@@ -23,7 +23,7 @@ if (!canMount)
   console.log("not run: a small file system needs the right to mount (root); tests/audit/journal plays it");
 
 test.skipIf(!canMount)(
-  "a file system that fills up: refusals until the last byte, then none, and calls again when it is freed",
+  "a file system that fills up: refusals until the last byte, then none, and calls again when space is freed",
   () => {
     const { exitCode, stdout, stderr } = onSmallDisk('"$2" --no-env-file "$3" "$1/log"');
     expect([exitCode, stderr]).toEqual([0, ""]);

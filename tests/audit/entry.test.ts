@@ -37,7 +37,7 @@ const MISLEADING: readonly (readonly [string, string])[] = [
 ];
 
 describe("stampEntry", () => {
-  test("every member of a draft is in the entry, the time first, and no stamp of its own is believed", () => {
+  test("every field of a draft is in the entry, the time first, and its own stamp is ignored", () => {
     const draft = draftOf("t-1", {
       denial: { reason: "no", stage: "AUTH" },
       decisionReasons: [{ point: "permissions", verdict: "deny", reason: "a:b" }],
@@ -67,7 +67,7 @@ describe("stampEntry", () => {
 });
 
 describe("serializeEntry", () => {
-  test.each(MISLEADING)("%s is escaped and comes back by JSON.parse", (_name, text) => {
+  test.each(MISLEADING)("%s is escaped and restored by JSON.parse", (_name, text) => {
     const line = serializeEntry(
       entryOf({ request: { args: { [text]: `a${text}b` }, argsHash: "", hashAlg: "sha256" } }),
     );
@@ -76,14 +76,14 @@ describe("serializeEntry", () => {
   });
 
   test.each(["Jürgen Müller", "日本語", "привет", "€ 5 – „gut“", "👍", 'quotes " and \\ and \\u202e'])(
-    "%s stays as it is",
+    "%s stays unchanged",
     (text) => {
       const line = serializeEntry(entryOf({ approval: { by: text } }));
       expect(line).toContain(JSON.stringify(text));
     },
   );
 
-  test("the members stand in the order of the schema, the timestamp first", () => {
+  test("the fields are in the order of the schema, the timestamp first", () => {
     expect(serializeEntry(entryOf())).toStartWith(
       '{"timestamp":"2026-02-16T12:00:00.000Z","traceId":"t-1","caller":{"sub":',
     );
@@ -120,14 +120,14 @@ describe("serializeEntry", () => {
     expect(JSON.parse(line)).toEqual({ ...given, request });
   });
 
-  test("a line of exactly the bound is kept whole, one byte more is not", () => {
+  test("a line of exactly the limit is kept whole, one byte more is not", () => {
     const bodyMax = LINE_BYTES_MAX - CHAIN_BYTES_MAX;
     const room = bodyMax - serializeEntry(withText("")).length;
     expect(Buffer.byteLength(serializeEntry(withText("x".repeat(room))))).toBe(bodyMax);
     expect(JSON.parse(serializeEntry(withText("x".repeat(room + 1)))).request.truncated).toBe(true);
   });
 
-  test("an entry whose every text and list is enormous and needs escaping still fits, and keeps who and what", () => {
+  test("an entry with enormous texts and lists that need escaping still fits and keeps who and what", () => {
     const huge = "\u{e0041}".repeat(LINE_BYTES_MAX);
     const list = Array.from({ length: 5_000 }, () => huge.slice(0, 1_000));
     const line = serializeEntry({
@@ -175,7 +175,7 @@ describe("escapeName", () => {
     expect(escapeName(text, max)).toBe(escaped);
   });
 
-  test("whatever comes in, what goes out is short plain ASCII", () => {
+  test("for any input the output is short plain ASCII", () => {
     fc.assert(
       fc.property(fc.oneof(fc.string({ unit: "binary" }), hostileText()), fc.nat(200), (text, max) => {
         expect(escapeName(text, max)).toMatch(/^[\x20-\x7e]*$/);

@@ -5,7 +5,7 @@ import { afterPowerCut, ENDINGS } from "./support/power.ts";
 const OPERATIONS_MAX = 300;
 
 test.each(ENDINGS)(
-  "an end at any operation, %s it: nothing acknowledged is lost, and the log goes on",
+  "an end at any operation, %s it: nothing acknowledged is lost, and the log continues",
   async (ending) => {
     const faults: string[] = [];
     let points = 0;

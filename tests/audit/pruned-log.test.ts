@@ -53,7 +53,7 @@ test.each<readonly [string, () => void]>([
   ["with its saved place", () => {}],
   ["without it", () => fs.rmSync(placePath(world.dir))],
   ["without it, and pruned twice", () => fs.rmSync(placePath(world.dir))],
-])("a pruned log goes on %s, and what is written then is sound", async (name, harm) => {
+])("a pruned log continues %s, and new lines verify", async (name, harm) => {
   await prune("2026-02-17");
   if (name.includes("twice")) await prune("2026-02-19");
   harm();
@@ -68,20 +68,20 @@ test.each<readonly [string, (record: string) => string]>([
   ["another last hash", (record) => record.replace(/"nextPrev":"..../, '"nextPrev":"0000')],
   ["another log", (record) => record.replace(/"logId":"..../, '"logId":"0000')],
   ["no record", () => ""],
-])("a deletion that was recorded with %s is found, and nothing is written behind it", async (_name, change) => {
+])("a deletion that was recorded with %s is found, and nothing is appended to it", async (_name, change) => {
   await prune("2026-02-17");
   const path = join(world.dir, RECORD);
   fs.writeFileSync(path, fs.readFileSync(path, "utf8").split("\n").map(change).join("\n"));
   expect(found(world.dir)).not.toBe("sound");
 });
 
-test("a record that a crash cut short spoils no later one", async () => {
+test("a record that a crash cut short invalidates no later one", async () => {
   fs.writeFileSync(join(world.dir, RECORD), '{"type":"audit.pruned","stre', { mode: 0o600 });
   await prune("2026-02-17");
   expect(found(world.dir)).toBe("sound");
 });
 
-test("a crash between the record and the deletion leaves a sound log, which can be pruned again", async () => {
+test("a crash between the record and the deletion leaves a valid log, which can be pruned again", async () => {
   const kept = fs.readFileSync(join(world.dir, ONE));
   await prune("2026-02-17");
   fs.writeFileSync(join(world.dir, ONE), kept);
@@ -90,7 +90,7 @@ test("a crash between the record and the deletion leaves a sound log, which can 
   expect(found(world.dir)).toBe("sound");
 });
 
-test("a file that does not verify stays as evidence, and so does what is behind it", async () => {
+test("a file that does not verify stays as evidence, and so do later ones", async () => {
   const path = join(world.dir, ONE);
   writeLines(path, linesOf(path).with(2, '{"timestamp":"2026-02-16T12:00:03.000Z"}'));
   const settled = await prune("2026-02-19");
@@ -99,7 +99,7 @@ test("a file that does not verify stays as evidence, and so does what is behind 
   expect(found(world.dir)).toStartWith(`changed ${ONE}:3`);
 });
 
-test("others run while a file is followed to its end", async () => {
+test("other work continues while a file is followed to its end", async () => {
   const long = createWorld();
   const log = long.open({ checkpointKey, durability: "write", queueEntriesMax: 5_000 });
   await Promise.all(Array.from({ length: 4_000 }, (_, call) => log.append(draftOf(`t-${call}`))));
@@ -117,7 +117,7 @@ test("others run while a file is followed to its end", async () => {
   await long.end();
 });
 
-test("lines from before the chain may go too: what is left is still followed", async () => {
+test("lines from before the chain may be deleted too: the rest is still followed", async () => {
   const old = createWorld();
   for (const day of ["2026-02-13", "2026-02-14"]) {
     writeLines(join(old.dir, `${day}.jsonl`), [`{"timestamp":"${day}T00:00:00.000Z","traceId":"t-old"}`]);

@@ -38,7 +38,7 @@ function audit(...argv: readonly string[]): {
   return { said: stdout.toString(), complained: stderr.toString(), exitCode };
 }
 
-test("a fresh key is for its owner alone, and never overwritten", () => {
+test("a new key is accessible to its owner alone, and never overwritten", () => {
   expect([made.complained, made.exitCode]).toEqual(["", 0]);
   expect(made.said).toStartWith("-----BEGIN PUBLIC KEY");
   expect(fs.statSync(PRIVATE).mode & 0o777).toBe(0o600);
@@ -52,7 +52,7 @@ test("a fresh key is for its owner alone, and never overwritten", () => {
   expect(audit("keys").exitCode).toBe(64);
 });
 
-test("a sound log: exit 0, with a PEM file and with a verifier key", () => {
+test("a valid log: exit 0, with a PEM file and with a verifier key", () => {
   const sound = audit("verify", "--dir", dir, "--key", PUBLIC);
   expect(sound).toMatchObject({ exitCode: 0, complained: "" });
   expect(sound.said.trim().split("\n")).toEqual([
@@ -143,13 +143,13 @@ test("a reader warns of a renamed day, and finds its lines", () => {
   expect(asked.complained).toStartWith("warning: 2026-01-01.jsonl of calls holds lines of 2026-02-17: run stc audit");
 });
 
-test("no directory is 66; for programs there is JSON", () => {
+test("a missing directory is exit 66; JSON for programs", () => {
   expect(audit("verify", "--dir", join(folder, "none")).exitCode).toBe(66);
   const report: unknown = JSON.parse(audit("verify", "--dir", dir, "--key", PUBLIC, "--json").said);
   expect(report).toMatchObject({ ok: true, streams: [{ stream: "calls", lines: 15 }, {}], checkpoints: { signed: 6 } });
 });
 
-test("a proof is checked without the log", () => {
+test("a proof is verified without the log", () => {
   const { said, exitCode } = audit("prove", "t-1-2", "--dir", dir);
   expect(exitCode).toBe(0);
   fs.writeFileSync(PROOF, said);
@@ -167,14 +167,14 @@ test("a proof is checked without the log", () => {
   expect(audit("verify-proof", PROOF, "--key", PUBLIC).exitCode).toBe(5);
 });
 
-test("what is not there is not proved", () => {
+test("a missing line has no proof", () => {
   expect(audit("prove", "t-9", "--dir", dir)).toMatchObject({
     exitCode: 1,
     complained: expect.stringContaining("no call in"),
   });
 });
 
-test("an empty directory, and one from before the chain, are sound", () => {
+test("an empty directory, and one from before the chain, are valid", () => {
   fs.rmSync(dir, { recursive: true });
   fs.mkdirSync(dir);
   expect(audit("verify", "--dir", dir)).toMatchObject({ exitCode: 0, complained: "" });
@@ -185,7 +185,7 @@ test("an empty directory, and one from before the chain, are sound", () => {
   });
 });
 
-test("what `prune` deleted is not missed, and what is left is still compared with the checkpoints", () => {
+test("lines that `prune` deleted are not reported as missing, and the rest is still compared with the checkpoints", () => {
   expect(audit("prune", "--keep", "1d", "--dir", dir).exitCode).toBe(0);
   fs.rmSync(join(dir, ".state"), { recursive: true });
   expect(audit("verify", "--dir", dir, "--key", PUBLIC)).toMatchObject({
@@ -196,7 +196,7 @@ test("what `prune` deleted is not missed, and what is left is still compared wit
   });
 });
 
-test("what retention deleted and recorded is not missed; what it did not record is", () => {
+test("deletions that retention recorded are not reported as missing; unrecorded ones are", () => {
   const last = JSON.parse(fs.readFileSync(join(dir, "2026-02-16.jsonl"), "utf8").trim().split("\n").at(-1) ?? "") as {
     hash: string;
   };

@@ -29,18 +29,18 @@ describe("StrangerLimit", () => {
     [60, 60, []],
     [61, 60, [{ source: "a", code: CODE, count: 1 }]],
     [1_000, 60, [{ source: "a", code: CODE, count: 940 }]],
-  ])("of %d refusals in a minute %d get a line of their own", (times, lines, sums) => {
+  ])("of %d refusals in a minute %d get their own line", (times, lines, sums) => {
     const limit = new UnauthenticatedLimit();
     expect(knock(limit, "a", { times, now: NOON })).toBe(lines);
     expect(limit.drain(NOON + MINUTE)).toEqual(sums);
   });
 
-  test("a summed refusal has a receipt for its own trace", () => {
+  test("a counted refusal has a receipt for its own trace", () => {
     const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 0 });
     expect(limit.sumUp({ source: "a", code: CODE, traceId: "t-7" }, NOON)).toEqual({ traceId: "t-7" } as never);
   });
 
-  test("sources are told apart, and each minute starts anew", () => {
+  test("sources are counted separately, and each minute starts again", () => {
     const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 2 });
     expect(knock(limit, "a", { times: 5, now: NOON })).toBe(2);
     expect(knock(limit, "b", { times: 3, now: NOON })).toBe(2);
@@ -51,7 +51,7 @@ describe("StrangerLimit", () => {
     ]);
   });
 
-  test("a sum is due when its minute is over, and is handed out once", () => {
+  test("a sum is due when its minute is over, and is returned once", () => {
     const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 1 });
     knock(limit, "a", { times: 4, now: NOON });
     expect(limit.drain(NOON + MINUTE - 1)).toEqual([]);
@@ -59,20 +59,20 @@ describe("StrangerLimit", () => {
     expect(limit.drain(NOON + 2 * MINUTE)).toEqual([]);
   });
 
-  test("at the end what is left of the running minute can be fetched", () => {
+  test("at the end the rest of the current minute can be fetched", () => {
     const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 1 });
     knock(limit, "a", { times: 4, now: NOON });
     expect(limit.drain(Number.POSITIVE_INFINITY)).toEqual([{ source: "a", code: CODE, count: 3 }]);
   });
 
-  test("a clock that is set back loses nothing and goes on counting", () => {
+  test("a clock that is set back loses nothing and counting continues", () => {
     const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 1 });
     knock(limit, "a", { times: 3, now: NOON });
     knock(limit, "a", { times: 4, now: NOON - 10 * MINUTE });
     expect(limit.drain(NOON - 9 * MINUTE)).toEqual([{ source: "a", code: CODE, count: 5 }]);
   });
 
-  test("above the bound of sources all further ones share one bucket, and no refusal is lost", () => {
+  test("above the maximum of sources all further ones share one bucket, and no refusal is lost", () => {
     const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 1, sourcesMax: 3 });
     let lines = 0;
     for (let source = 0; source < 100; source += 1) {
@@ -84,7 +84,7 @@ describe("StrangerLimit", () => {
     expect(lines + sums.reduce((sum, { count }) => sum + count, 0)).toBe(200);
   });
 
-  test("the largest sums of the running minute can be fetched before it is over, each refusal once", () => {
+  test("the largest sums of the current minute can be fetched before it is over, each refusal once", () => {
     const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 1 });
     for (const [source, times] of [
       ["a", 3],
@@ -104,7 +104,7 @@ describe("StrangerLimit", () => {
     ]);
   });
 
-  test("a sum that was given back is due at once, together with what has come since", () => {
+  test("a returned sum is due at once, together with later refusals", () => {
     const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 0, sourcesMax: 2 });
     knock(limit, "a", { times: 4, now: NOON });
     for (const sum of limit.drainLargest(10)) limit.giveBack(sum);
@@ -113,7 +113,7 @@ describe("StrangerLimit", () => {
     expect(limit.drain(NOON)).toHaveLength(3);
   });
 
-  test("the lines a minute are those of the moment", () => {
+  test("the current limit of lines a minute applies", () => {
     const options = { linesPerMinuteMax: 1 };
     const limit = new UnauthenticatedLimit(options);
     expect(knock(limit, "a", { times: 3, now: NOON })).toBe(1);
@@ -121,7 +121,7 @@ describe("StrangerLimit", () => {
     expect(knock(limit, "a", { times: 3, now: NOON })).toBe(2);
   });
 
-  test("sums that nobody fetches are bounded too", () => {
+  test("sums that nobody fetches are limited too", () => {
     const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 0, sourcesMax: 3 });
     for (let minute = 0; minute < 50; minute += 1) {
       knock(limit, `source ${minute}`, { times: 1, now: NOON + minute * MINUTE });
@@ -132,7 +132,7 @@ describe("StrangerLimit", () => {
   });
 });
 
-test("what was refused is summed apart, and the line says it", () => {
+test("refusals are counted separately by code, and the line names it", () => {
   const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 1 });
   for (const code of ["UNAUTHENTICATED", "UNAUTHENTICATED", "AUTH_UNAVAILABLE", "MALFORMED_REQUEST"] as const) {
     limit.sumUp({ source: "a", code, traceId: "t" }, NOON);
@@ -151,7 +151,7 @@ test.each([
   ["2001:db8:1:2::1", "2001:db8:1:3::1", 1],
   ["::ffff:192.0.2.1", "::ffff:192.0.2.2", 1],
   ["192.0.2.1", "192.0.2.2", 1],
-])("%s and %s count as one peer: %d", (one, other, together) => {
+])("%s and %s count as one source: %d", (one, other, together) => {
   const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 0 });
   for (const source of [one, other]) limit.sumUp({ source, code: CODE, traceId: "t" }, NOON);
   expect(limit.drain(NOON + MINUTE)[0]?.count).toBe(together);

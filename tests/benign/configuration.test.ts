@@ -43,7 +43,7 @@ function problemsOf(text: string): readonly string[] {
 
 const grpc = (rest: string): string => yaml({ systems: `systems: { s: { proto: ./proto, ${rest} } }` });
 
-describe("what platform engineers write is taken", () => {
+describe("configurations that platform engineers write are accepted", () => {
   test.each([
     ["comments and a section that is commented out", `# ours\n${yaml({ limits: "limits:\n#  x: 1", log: "log:" })}`],
     ["no list of a system yet", yaml({ systems: "systems:\n  git:\n" })],
@@ -61,7 +61,7 @@ describe("what platform engineers write is taken", () => {
 
 const SCHEME = "must be host:port or [IPv6]:port: no scheme, no Unix socket";
 
-describe("a typical mistake is named so that it can be mended", () => {
+describe("a typical mistake is named so that it can be fixed", () => {
   test.each([
     ["an empty file", "", "(top level): must be a table of keys and values (it is empty)"],
     ["a list", "- tools", "(top level): must be a table of keys and values"],
@@ -77,15 +77,11 @@ describe("a typical mistake is named so that it can be mended", () => {
       yaml({ server: 'server: { port: "80" }' }),
       "server.port: must be a number from 0 to 65535, without quotes, or off",
     ],
-    [
-      "a misspelt key",
-      yaml({ server: "server: { prot: 1 }" }),
-      "server.prot: is not a key that is known here; did you mean port?",
-    ],
+    ["a misspelt key", yaml({ server: "server: { prot: 1 }" }), "server.prot: is not a known key; did you mean port?"],
     [
       "a misspelt section",
       yaml({ x: "comands: { allowed: [] }" }),
-      "comands: is not a key that is known here; did you mean commands?",
+      "comands: is not a known key; did you mean commands?",
     ],
     ["too few", yaml({ x: "limits: { concurrentCallsMax: 0 }" }), "limits.concurrentCallsMax: must be at least 1"],
     ["too many", yaml({ x: "server: { port: 0, bodyDepthMax: 1000 }" }), "server.bodyDepthMax: must be at most 256"],
@@ -98,13 +94,9 @@ describe("a typical mistake is named so that it can be mended", () => {
     [
       "the shell's home",
       yaml({ audit: "audit: { dir: ~/audit }" }),
-      "audit.dir: neither ~ nor a variable is filled in",
+      "audit.dir: ~ and variables are not expanded here",
     ],
-    [
-      "a variable",
-      yaml({ audit: `audit: { dir: "$\{DIR}" }` }),
-      "audit.dir: neither ~ nor a variable is filled in here",
-    ],
+    ["a variable", yaml({ audit: `audit: { dir: "$\{DIR}" }` }), "audit.dir: ~ and variables are not expanded here"],
     ["no audit", yaml({ audit: "audit: { dir: ./a, enabled: false }" }), "audit.enabled: cannot be set: the audit is"],
     [
       "a symmetric algorithm",
@@ -123,30 +115,30 @@ describe("a typical mistake is named so that it can be mended", () => {
     [
       "a misspelt endpoint",
       grpc("endpont: 'x:1', plaintext: true"),
-      "systems.s.endpont: is not a key that is known here; did you mean endpoint?",
+      "systems.s.endpont: is not a known key; did you mean endpoint?",
     ],
     ["no endpoint", grpc("plaintext: true"), "systems.s.endpoint: is missing; it is text"],
     ["plaintext: false", grpc("endpoint: 'x:1', plaintext: false"), "systems.s.plaintext: must be true, or left out"],
     [
       "a header's name",
       grpc("endpoint: 'x:1', plaintext: true, metadata: { X-Team: a }"),
-      "systems.s.metadata.X-Team: is no good key here: it must be a lower-case header name",
+      "systems.s.metadata.X-Team: is not a usable key: it must be a lower-case header name",
     ],
     [
       "a list's odd name",
       yaml({ systems: "systems: { git: { repositories: { 'a b': . } } }" }),
-      "systems.git.repositories.a b: is no good key here: it must be a name of letters",
+      "systems.git.repositories.a b: is not a usable key: it must be a name of letters",
     ],
   ] as const)("%s", (_title, text, want) => {
     expect(problemsOf(text)[0]).toStartWith(want);
   });
 });
 
-test("of several misspelt keys each is told, with its own advice", () => {
+test("several misspelt keys are each reported with their own suggestion", () => {
   expect(problemsOf(yaml({ server: "server: { prot: 1, hots: x, whatever: 1 }" }))).toEqual([
-    "server.prot: is not a key that is known here; did you mean port?",
-    "server.hots: is not a key that is known here; did you mean host?",
-    "server.whatever: is not a key that is known here",
+    "server.prot: is not a known key; did you mean port?",
+    "server.hots: is not a known key; did you mean host?",
+    "server.whatever: is not a known key",
   ]);
 });
 
@@ -179,7 +171,7 @@ describe("the files that are named", () => {
     "jwksFile: ./jwks.json, algorithms: [PS512]",
     "publicKeyFile: ./key.pem, algorithms: [RS256, PS256]",
     "publicKeyFile: ./pkcs1.pem",
-  ])("%s is taken", (profile) => {
+  ])("%s is accepted", (profile) => {
     expect(issuerProblems(profile)).toEqual([]);
   });
 
@@ -187,10 +179,7 @@ describe("the files that are named", () => {
     ["jwksFile: ./key.pem", "jwksFile: ./key.pem: is PEM, not JSON: name it as publicKeyFile"],
     ["jwksFile: ./notes.txt", "jwksFile: ./notes.txt: is not JSON"],
     ["jwksFile: ./gone.json", "jwksFile: ./gone.json cannot be read (ENOENT)"],
-    [
-      "publicKeyFile: ./private.pem",
-      "publicKeyFile: ./private.pem: a private or secret key: give the public key alone",
-    ],
+    ["publicKeyFile: ./private.pem", "publicKeyFile: ./private.pem: a private or secret key: give only the public key"],
     ["publicKeyFile: ./notes.txt", "publicKeyFile: ./notes.txt: not a public key or certificate in PEM"],
     ["publicKeyFile: ./key.pem, algorithms: [ES256]", "publicKeyFile: ./key.pem: no key fits ES256"],
   ])("%s is named with its field and file", (profile, want) => {
@@ -222,7 +211,7 @@ describe("the files that are named", () => {
   test.each([
     ["objects/info/alternates", "run `git repack -a -d` in it, then remove that file"],
     ["commondir", "it is a part of another repository; name that one"],
-  ])("a repository with %s says what to do", (lent, want) => {
+  ])("a repository with %s gets an instruction", (lent, want) => {
     const directory = temporaryDirectory();
     for (const part of ["objects/info", "refs"]) mkdirSync(join(directory, part), { recursive: true });
     writeFileSync(join(directory, "HEAD"), "ref: refs/heads/main\n");

@@ -37,11 +37,11 @@ test.each([
   expect(await statusOf(host)).toEqual([status]);
 });
 
-test("a client that asks before it sends is told to go on", async () => {
+test("a client that sends Expect is told to continue", async () => {
   expect(await statusOf("localhost", ["Expect: 100-Continue"])).toEqual([100, 200]);
 });
 
-test("a tail that resumes from a day that is still to come follows from now", async () => {
+test("a tail that resumes from a future day follows from now", async () => {
   const token = await issuers.token({ kind: "operator", sub: "olga", permissions: ["audit:read"] });
   const ending = new AbortController();
   const tail = await fetch(`${stand.service.url}/audit/tail`, {

@@ -76,7 +76,7 @@ describe("a message field that the service did not set", () => {
   });
 });
 
-describe("a schema that can never fit its message is told at load", () => {
+describe("a schema that can never fit its message is reported at load", () => {
   test.each([
     [
       "a field that is not there",
@@ -111,7 +111,7 @@ describe("a schema that can never fit its message is told at load", () => {
     ["a choice", { output: z.object({ text: z.union([z.string(), z.null()]) }) }],
     ["a message that contains itself", { output: z.object({ node: z.object({ children: z.array(node) }) }) }],
     ["anything", { output: z.unknown() }],
-  ] as const)("%s is not such a schema", (_title, options) => {
+  ] as const)("%s fits", (_title, options) => {
     expect(faultsOf(options)).toEqual([]);
   });
 });

@@ -100,7 +100,7 @@ const message = fc.record(
   { requiredKeys: [] },
 );
 
-test("an answer is what a plain client of the service reads, for what it was asked", async () => {
+test("an answer equals what a plain client of the service reads for the requested fields", async () => {
   const binding = handler.bind(labTool({ method: "Echo", input: z.looseObject({}) }));
   await fc.assert(
     fc.asyncProperty(message, async (sent) => {
@@ -110,7 +110,7 @@ test("an answer is what a plain client of the service reads, for what it was ask
   );
 });
 
-describe("however the answer comes over the wire", () => {
+describe("in any encoding on the wire", () => {
   const inspect = () => handler.bind(labTool({ method: "Blob", input: z.object({}), system: "raw" }));
   /** An answer whose message has so many bytes. */
   const blob = (bytes: number): Buffer => {

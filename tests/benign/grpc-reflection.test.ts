@@ -21,7 +21,7 @@ function largeFile(): Uint8Array {
   return fileDescriptor(oneMethodFile({}, { messageType: [{ name: "Q" }, ...more] }));
 }
 
-test("a service with a very large contract can be asked for it", async () => {
+test("a service with a very large contract can be queried for it", async () => {
   const bytes = largeFile();
   const server = await startReflecting({
     answer: () => ({ fileDescriptorResponse: { fileDescriptorProto: [bytes] } }),

@@ -54,7 +54,7 @@ log:
   expect(out).toStartWith("ok: 2 tools\n");
 });
 
-test("nor does the library, given a path; the schemas are ours", async () => {
+test("neither does the library, given a path; the schemas are ours", async () => {
   const folder = teamFolder({ "greet.ts": MANIFEST });
   const [profile] = issuers.profiles() as [never];
   const stc = SafeToolCall.create({
@@ -72,7 +72,7 @@ test("nor does the library, given a path; the schemas are ours", async () => {
   await stc.close();
 });
 
-test("a file that holds no tool is named, and so is a folder, which may be filled later", async () => {
+test("a file without a tool is named, and so is an empty folder, which may be filled later", async () => {
   const folder = teamFolder({ "tools/README.md": "nothing yet", "value.ts": "export const tool = { name: 'x' };" });
   const lines = ["audit: { dir: ./audit }", "jwt: { issuers: [{ issuer: https://idp.test, jwksFile: ./jwks.json }] }"];
   writeFileSync(join(folder, "jwks.json"), JSON.stringify({ keys: [issuers.agents.jwk] }));
@@ -80,7 +80,7 @@ test("a file that holds no tool is named, and so is a folder, which may be fille
     writeFileSync(join(folder, "stc.yaml"), ["log: { level: silent }", `tools: [${tools}]`, ...lines].join("\n"));
     return runStc(["check", "--config", join(folder, "stc.yaml")]);
   };
-  const why = (path: string) => `${join(folder, path)} holds no tool: nothing there exports what defineTool returns`;
+  const why = (path: string) => `${join(folder, path)} contains no tool: no export was made by defineTool`;
   const checked = await check("./tools");
   expect(checked).toMatchObject({
     code: 0,

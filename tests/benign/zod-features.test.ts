@@ -89,11 +89,11 @@ function faultsOf(define: () => unknown): readonly string[] {
   }
 }
 
-test.each(Object.entries(EVERYDAY))("%s loads, in and out", (_name, schema) => {
+test.each(Object.entries(EVERYDAY))("%s loads, as input and output", (_name, schema) => {
   expect([...faultsOf(() => takes(schema)), ...faultsOf(() => gives(schema))]).toEqual([]);
 });
 
-describe("what JSON cannot carry is refused at its place, with what to write instead", () => {
+describe("types that JSON cannot carry are refused with their field and the type to write instead", () => {
   test.each([
     ["a date", z.object({ on: z.date() }), "value.on: JSON has no dates: write z.iso.datetime() or z.iso.date()"],
     ["a date in a list", z.array(z.date()), "value[]: JSON has no dates"],
@@ -118,7 +118,7 @@ describe("what JSON cannot carry is refused at its place, with what to write ins
     expect(faultsOf(() => takes(z.json()))).toEqual([expect.stringContaining("input: must not be recursive")]);
   });
 
-  test("an example that needs an asynchronous check says so", () => {
+  test("an example that needs an asynchronous check is reported", () => {
     const input = z.strictObject({ id: text.superRefine(() => Promise.resolve()) });
     const tool = () =>
       defineTool({
@@ -136,7 +136,7 @@ describe("what JSON cannot carry is refused at its place, with what to write ins
   });
 });
 
-describe("what LLM providers are shown", () => {
+describe("the schemas shown to LLM providers", () => {
   const shown = (value: z.ZodType): unknown => toOpenAi(takes(value)).function.parameters["properties"];
 
   test("a tuple's rest is not forgotten", () => {
@@ -144,7 +144,7 @@ describe("what LLM providers are shown", () => {
     expect(shown(z.tuple([text], z.number()))).toEqual({ value: { type: "array", items } });
   });
 
-  test("a record of an enum names its keys, as providers want what is required", () => {
+  test("a record of an enum names its keys, which providers need as required", () => {
     const properties = { a: { type: "number" }, b: { type: "number" } };
     const open = { type: "object", properties, additionalProperties: false };
     expect(shown(z.record(z.enum(["a", "b"]), z.number()))).toEqual({ value: { ...open, required: ["a", "b"] } });

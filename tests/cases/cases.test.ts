@@ -36,18 +36,18 @@ for (const file of files) {
 }
 
 describe("the rows", () => {
-  test("have numbers of their own", () => {
+  test("have unique numbers", () => {
     const ids = all.map(({ id }) => id);
     expect(new Set(ids).size).toBe(ids.length);
   });
 
-  test("show every refusal that there is", () => {
+  test("show every refusal code", () => {
     const shown = new Set(all.flatMap(({ want, given }) => [isRefusal(want) ? want.code : given.until]));
     const silent = all.filter(({ want }) => want === "no answer").length > 0 ? ["CANCELLED"] : [];
     expect([...shown, ...silent].filter((code) => code !== undefined).sort()).toEqual(Object.keys(REFUSALS).sort());
   });
 
-  test("with a misspelt member do not load", () => {
+  test("with a misspelt field do not load", () => {
     const good = { id: 100, title: "a good row", given: { tool: "x" }, want: "no answer", audited: "nothing" };
     expect(row.safeParse(good).success).toBe(true);
     expect(row.safeParse({ ...good, wants: "" }).success).toBe(false);

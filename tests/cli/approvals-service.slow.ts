@@ -36,7 +36,7 @@ async function ask(what: string, tool = "do_write"): Promise<string> {
   return approval.id;
 }
 
-test("asked, listed, shown, approved and claimed, all by stc", async () => {
+test("requested, listed, shown, approved and claimed, all by stc", async () => {
   const id = await ask("a");
   expect((await decide("approvals", "list", "--state", "pending")).out).toContain(id);
   const shown = await decide("approvals", "show", id);
@@ -52,7 +52,7 @@ test("asked, listed, shown, approved and claimed, all by stc", async () => {
   expect(again).toMatchObject({ code: 1, err: expect.stringContaining("APPROVAL_CONSUMED") });
 });
 
-test("the audit says who asked, who voted, who took the yes back and in whose name it ran", async () => {
+test("the audit says who asked, who voted, who revoked and on whose behalf it ran", async () => {
   const ran = await ask("b");
   await decide("approvals", "approve", ran);
   await runStc(["call", "do_write", '{"what":"b"}', "--approval", ran], { env: agent });
@@ -84,14 +84,14 @@ test("denied, and revoked", async () => {
   expect(await decide("approvals", "revoke", revoked)).toMatchObject({ code: 0, out: `revoked (once): ${revoked}\n` });
 });
 
-test("a view that is not the one that was seen", async () => {
+test("a view that differs from the one that was seen", async () => {
   const id = await ask("b");
   const ended = await decide("approvals", "approve", id, "--view-digest", "0".repeat(64));
   expect(ended).toMatchObject({ code: 1, err: expect.stringContaining("APPROVAL_MISMATCH") });
   await decide("approvals", "deny", id);
 });
 
-test.skipIf(!hasTerminals)("agents see their own and decide nothing", async () => {
+test.skipIf(!hasTerminals)("agents see their own requests and decide nothing", async () => {
   const id = await ask("c");
   const seen = await runStc(["approvals", "show", id], { env: agent });
   expect(seen.code).toBe(0);
@@ -105,7 +105,7 @@ test.skipIf(!hasTerminals)("agents see their own and decide nothing", async () =
 });
 
 test.skipIf(!hasTerminals)(
-  "watched, on a pseudo-terminal: one asked before and one while it watches; a grant for the session; a question withdrawn",
+  "watched, on a pseudo-terminal: one request before and one while it watches; a grant for the session; a request withdrawn",
   async () => {
     const first = await ask("a");
     const screen = new TerminalStc(["approvals", "watch"], { env: operator });
@@ -126,7 +126,7 @@ test.skipIf(!hasTerminals)(
   },
 );
 
-test("whose session it is must be said of one that the service has not seen", async () => {
+test("the owner of a session that the service has not seen must be named", async () => {
   const unseen = await decide("mode", "set", "sid:unseen", "yolo", "--for", "30m");
   expect(unseen).toMatchObject({ code: 1, out: "" });
   expect(unseen.err).toMatch(/^APPROVAL_NOT_FOUND: .*\n.*--subject and --issuer.*\n$/);

@@ -66,7 +66,7 @@ describe("the command line", () => {
     expect(out).toContain("note: systems.kinds: its client certificate expired at 2016-01-18T00:00:00.000Z\n");
   });
 
-  test("and says nothing of one that is valid", async () => {
+  test("and says nothing of a valid one", async () => {
     const { out } = await runStc(["check", "--json", "--config", await configFile(new Date(Date.UTC(2100, 0)))]);
     expect(JSON.parse(out)).toMatchObject({ ok: true });
     expect(out).not.toContain("certificate ");

@@ -25,7 +25,7 @@ writeFileSync(path, stringify({ server: { port: 0 }, tools: ["./tools.ts"], audi
 
 const SAID = /classification: is read, and the tool's words say .{1,3}delete.{1,3}: its calls ask a person/;
 
-test("stc check notes a tool of classification read whose name says change", async () => {
+test("stc check notes a tool of classification read whose name indicates a change", async () => {
   const { code, out } = await runStc(["check", "--config", path]);
   expect(code).toBe(0);
   expect(out).toMatch(/^note: .*tools\.ts: tool delete_everything: classification: is read/m);

@@ -58,7 +58,7 @@ async function reflecting(): Promise<object> {
   return { reflection: true, endpoint: `127.0.0.1:${server.port}` };
 }
 
-describe("stc check tells the contract", () => {
+describe("stc check shows the contract", () => {
   test("by its hash, which is the same from every source", async () => {
     const all = await Promise.all([check(SET), check(PROTO), check(await reflecting())]);
     const hashes = all.map(({ out }) => SHA.exec(out)?.[1]);
@@ -69,7 +69,7 @@ describe("stc check tells the contract", () => {
     expect(all[0]?.out).not.toContain("not pinned");
   });
 
-  test("pinned or another than the pinned", async () => {
+  test("pinned or different from the pinned one", async () => {
     const hash = SHA.exec((await check(SET)).out)?.[1] ?? "";
     const pinned = await check({ ...(await reflecting()), contractSha256: `sha256:${hash}` });
     expect(pinned.out).toContain(`contract kinds sha256:${hash} (pinned)`);
@@ -92,7 +92,7 @@ describe("stc check tells the contract", () => {
   });
 });
 
-describe("stc check tells what is wrong, with file, tool and field", () => {
+describe("stc check reports problems with file, tool and field", () => {
   test.each([
     [
       "an answer's field that is not there",

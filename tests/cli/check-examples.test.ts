@@ -15,7 +15,7 @@ export const ${name} = defineTool({
 });
 `;
 
-test("stc check says that a builder was never tried where a manifest has no example", async () => {
+test("stc check reports that a builder was never tried where a manifest has no example", async () => {
   const folder = temporaryDirectory();
   const imports = 'import { defineTool, freeText } from "safe-tool-call"; import { z } from "zod";\n';
   writeFileSync(join(folder, "tools.ts"), imports + manifest("tried", '[{ phrase: "x" }]') + manifest("untried", "[]"));

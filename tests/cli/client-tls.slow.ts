@@ -145,7 +145,7 @@ test("flags come before variables", async () => {
   expect(await runStc(health)).toEqual({ code: 0, out: "", err: "" });
 });
 
-test("a key may come through a pipe that the shell makes", async () => {
+test("a key may come through a pipe that the shell creates", async () => {
   const script = 'exec "$@" --client-key-file <(cat "$KEY")';
   const env = { STC_URL: stand.service.url, STC_CA_FILE: at("servers.pem"), STC_CLIENT_CERT_FILE: at("plain.pem") };
   const { code, out } = await run(["bash", "-c", script, "bash", ...STC, ...CALL, "--token-file", at("token")], {
@@ -181,7 +181,7 @@ describe("files", () => {
     expect(found).not.toContain("BEGIN");
   });
 
-  test("are read anew each time; while they do not fit, what they were counts", () => {
+  test("are read again each time; while they do not match, the former ones apply", () => {
     const read = (name: string): string => readFileSync(at(name), "utf8");
     writeFileSync(at("cert"), read("plain.pem"));
     writeFileSync(at("key"), read("plain-key.pem"));
@@ -195,7 +195,7 @@ describe("files", () => {
     expect(tls.read().key).toBe(read("runner-key.pem"));
   });
 
-  test("that are named by an empty variable are none", () => {
+  test("named by an empty variable are ignored", () => {
     const empty = { STC_CA_FILE: "", STC_CLIENT_CERT_FILE: "", STC_CLIENT_KEY_FILE: "" };
     const tls = clientTls({}, empty);
     expect(typeof tls === "string" ? tls : [tls.hasCertificate, tls.read()]).toEqual([

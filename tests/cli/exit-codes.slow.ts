@@ -215,7 +215,7 @@ describe("help", () => {
   const commandOf = (typed: string, leaves: readonly string[]): string | undefined =>
     leaves.find((leaf) => `${typed} `.startsWith(`${leaf} `));
 
-  test("of each command names every code that it ends with here; each has a row of wrong usage", async () => {
+  test("of each command names every exit code used here; each has a row of wrong usage", async () => {
     const leaves = await leavesUnder("");
     expect(leaves.length).toBeGreaterThan(25);
     for (const leaf of leaves) {

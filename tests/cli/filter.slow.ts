@@ -20,7 +20,7 @@ function filtered(policy: OutputPolicy, scan: ScanPolicy, answer: Json): Filtere
   return filterAnswer({ policy, compiled: compilePolicy(policy, z.unknown()), scan: compileScan(scan) }, answer);
 }
 
-describe("what becomes of a value", () => {
+describe("the treatment of a value", () => {
   const rows = (policy: OutputPolicy, answer: Json, scan: ScanPolicy = {}) =>
     filtered(policy, scan, answer).fields.map(({ path, fate, pattern, rules, value }) => [
       path,
@@ -111,7 +111,7 @@ describe("what becomes of a value", () => {
     ]);
   });
 
-  test("so many fields, and how many more", () => {
+  test("a limited number of fields, and the count of others", () => {
     const { fields, omitted } = filtered(
       { "*": "allow" },
       {},
@@ -121,7 +121,7 @@ describe("what becomes of a value", () => {
   });
 });
 
-describe("against what leaves", () => {
+describe("compared with the released answer", () => {
   const text = fc.constantFrom("x", TOKEN, "a\u200bb", "jane@example.com", "password=hunter2", "", "4155552671");
   const key = fc.oneof(
     fc.constantFrom("a", "b", "name", "value", "password", "7", "\u200b7", "email", "__proto__"),
@@ -146,7 +146,7 @@ describe("against what leaves", () => {
       : [value];
   const sorted = (values: readonly unknown[]) => values.map((value) => JSON.stringify(value)).sort();
 
-  test("the rows hold all that the agent sees and nothing else, and the rules that hid something", () => {
+  test("the rows contain all that the agent sees and nothing else, and the rules that hid something", () => {
     fc.assert(
       fc.property(policy, scan, fc.array(json, { maxLength: 4 }), (rules, levels, answer) => {
         const { fields, result, filteredFields, redactions } = filtered(rules, levels as ScanPolicy, answer);
@@ -171,7 +171,7 @@ describe("against what leaves", () => {
   }
 });
 
-test("what the schema leaves out", () => {
+test("fields that the schema leaves out", () => {
   const raw = { a: 1, b: { c: 2, d: [{ e: 3, f: 4 }] }, g: "h" };
   expect(leftOutBySchema(raw, { a: 1, b: { d: [{ e: 3 }] }, g: { h: 1 } }, 10)).toEqual(["b.c", "b.d[0].f"]);
   expect(leftOutBySchema({ a: 1, b: 2, c: 3 }, {}, 2)).toEqual(["a", "b"]);
@@ -234,7 +234,7 @@ describe("the command line", () => {
     return runStc(["filter", tool, "--config", config, "--sample", sample, ...more]);
   }
 
-  test("shows each field, and nothing that could steer a terminal", async () => {
+  test("shows each field, without control sequences", async () => {
     const { code, out, err } = await run("find_order", ORDER);
     expect([code, err]).toEqual([0, ""]);
     const lines = out.split("\n").map((line) => line.replace(/ {2,}/g, " | "));
@@ -253,7 +253,7 @@ describe("the command line", () => {
     ]);
   });
 
-  test("why a field leaves, and which no pattern covers", async () => {
+  test("the reason why a field is released, and fields that no pattern covers", async () => {
     const answer = { email: "desk@example.org", hours: "9 to 5" };
     const { out } = await run("find_desk", answer);
     expect(out.split("\n").map((line) => line.replace(/ {2,}/g, " | "))).toEqual([
@@ -274,7 +274,7 @@ describe("the command line", () => {
     });
   });
 
-  test("--json says the same, with the whole result", async () => {
+  test("--json gives the same, with the whole result", async () => {
     const { code, out } = await run("find_order", ORDER, "--json");
     expect(code).toBe(0);
     expect(JSON.parse(out)).toMatchObject({
@@ -325,7 +325,7 @@ describe("the command line", () => {
     expect(err).toContain(message);
   });
 
-  test("a text over the tool's limit is cut, and that is said", async () => {
+  test("a text over the tool's limit is cut and marked", async () => {
     const answer = { ...ORDER, note: "x".repeat(3_000) };
     const { code, out } = await run("find_order", answer);
     expect([code, out]).toEqual([0, expect.stringContaining("\ntruncated: the answer is over the tool's limit")]);
@@ -337,13 +337,13 @@ describe("the command line", () => {
   test.each([
     ["a file that is no JSON", "find_order", "{number: 1}", 66, "is not JSON"],
     ["an unknown tool", "no\u202esuch", {}, 64, "there is no tool no\\u{202e}such"],
-  ])("%s is not an answer that is withheld", async (_title, tool, answer, exit, message) => {
+  ])("%s is not a withheld answer", async (_title, tool, answer, exit, message) => {
     const { code, out, err } = await run(tool, answer, "--json");
     expect({ code, out }).toEqual({ code: exit, out: "" });
     expect(err).toContain(message);
   });
 
-  test("stc check names what was perhaps not meant, with the line to write", async () => {
+  test("stc check names probable mistakes, with the line to write", async () => {
     const { code, out } = await runStc(["check", "--config", config]);
     expect(code).toBe(0);
     const told = out.split("\n").filter((line) => line.includes(": tool "));
@@ -356,7 +356,7 @@ describe("the command line", () => {
     ]);
   });
 
-  test("what nobody said may leave keeps the service from starting: file, tool, field, and the line to write", async () => {
+  test("fields that nobody released prevent the start: file, tool, field, and the line to write", async () => {
     writeFileSync(join(folder, "people.ts"), unreasoned);
     const broken = join(folder, "broken.yaml");
     writeFileSync(

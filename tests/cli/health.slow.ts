@@ -67,7 +67,7 @@ test.each<readonly [string, () => string, readonly string[]]>([
   expect(await health(text(), { words })).toEqual({ code: 0, out: "", err: "" });
 });
 
-test("a service that shows another certificate is another one", async () => {
+test("a service with another certificate is a different service", async () => {
   const tls = { ...NAMED, certFile: "./other.pem" };
   const { code, err } = await health(serverOf({ port: portOf("tls"), tls }));
   expect([code, err]).toEqual([2, expect.stringContaining("(ANOTHER_CERTIFICATE)")]);
@@ -77,14 +77,14 @@ test.each<readonly [string, Readonly<Record<string, unknown>>]>([
   ["a certificate that is not there", { tls: { ...NAMED, certFile: "./gone.pem" } }],
   ["no certificate at all", { tls: { ...NAMED, certFile: "./own-key.pem" } }],
   ["nobody at the port", { port: 1 }],
-])("%s: nobody answers, and nothing of the file is told", async (_title, server) => {
+])("%s: no service answers, and nothing of the file is quoted", async (_title, server) => {
   const { code, err } = await health(serverOf({ port: portOf("tls"), ...server }));
   expect(code).toBe(2);
   expect(err).toStartWith("no answer from http");
   expect(err).not.toContain("PRIVATE KEY");
 });
 
-test("what is said outright wins: an address, an authority, a port", async () => {
+test("explicit settings win: an address, an authority, a port", async () => {
   const nowhere = serverOf({ port: 1 });
   const url = stands.plain?.service.url ?? "";
   expect((await health(nowhere)).code).toBe(2);
@@ -100,7 +100,7 @@ test("what is said outright wins: an address, an authority, a port", async () =>
 });
 
 test.each(["server: [", "server: { port: no }", ""])(
-  "a file that is being written (%j) does not make a service ill that is well where it always was",
+  "a file that is being written (%j) does not make a healthy service unhealthy",
   async (text) => {
     expect((await health(text, { env: { STC_PORT: String(portOf("plain")) } })).code).toBe(0);
   },

@@ -37,7 +37,7 @@ test.each([
   "שלום مرحبا",
   "€ → ≠ 😀 👍🏽",
   "",
-])("%s stays as it is", (text) => {
+])("%s is unchanged", (text) => {
   expect(printable(text)).toBe(text);
 });
 
@@ -72,7 +72,7 @@ const hostile = fc.string({
 });
 
 describe("whatever the text", () => {
-  test("nothing hidden is left, and the ASCII form is ASCII", () => {
+  test("no hidden character is left, and the ASCII form is ASCII", () => {
     fc.assert(
       fc.property(hostile, (text) => {
         expect(printable(text).replaceAll(" ", "")).not.toMatch(/[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]/u);
@@ -110,7 +110,7 @@ describe("whatever the text", () => {
   });
 });
 
-test("a table may have as many rows as there are", () => {
+test("a table may have any number of rows", () => {
   const rows = Array.from({ length: 1_000_000 }, (_, at) => [String(at), "b"]);
   expect(table([["A", "B"], ...rows]).split("\n")[1]).toBe("0       b");
 });

@@ -54,8 +54,8 @@ const cli = (part: Record<string, unknown>, rest: Record<string, unknown> = {}) 
 test.each([
   ["exmples", { exmples: {} }, "is not a field of a manifest; did you mean examples?"],
   ["colour", { colour: "red" }, "is not a field of a manifest"],
-  ["permissions.requierd", { permissions: { requierd: ["a"] } }, "is not known here; did you mean required?"],
-])("a field that is not known says which was meant: %s", (field, changes, message) => {
+  ["permissions.requierd", { permissions: { requierd: ["a"] } }, "is unknown; did you mean required?"],
+])("an unknown field gets a suggestion: %s", (field, changes, message) => {
   expect(faultList(changes)).toContainEqual({ field, message });
 });
 
@@ -215,13 +215,13 @@ describe("a manifest that contradicts itself does not load", () => {
     expect(faultsOf(changes)).toContain(field);
   });
 
-  test("and says everything at once, with tool and field", () => {
+  test("and reports everything at once, with tool and field", () => {
     const attempt = () => define({ classification: "x", permissions: { required: [] }, timeoutMs: -1 });
     expect(attempt).toThrow(/tool look_up: classification: .*; permissions\.required: .*; timeoutMs: /);
   });
 });
 
-describe("a sound manifest", () => {
+describe("a valid manifest", () => {
   test.each([
     ["as it is", {}],
     ["with a plain object input", { input: z.object({ id: z.string() }) }],

@@ -138,7 +138,7 @@ test.each([
   expect(attempt).toThrow(expect.objectContaining({ reason, path, message: expect.not.stringContaining("ecret") }));
 });
 
-test("what JSON.parse gives comes back the same, and key order does not matter", () => {
+test("output of JSON.parse is unchanged, and key order does not matter", () => {
   fc.assert(
     fc.property(fc.jsonValue({ maxDepth: 6 }), (value) => {
       const text = canonicalJson(value, limits);
@@ -151,7 +151,7 @@ test("what JSON.parse gives comes back the same, and key order does not matter",
   );
 });
 
-test("anything at all gives text or a NotJsonError", () => {
+test("any value gives text or a NotJsonError", () => {
   const anything = fc.anything({
     withBigInt: true,
     withDate: true,
@@ -184,7 +184,7 @@ function reversed(value: unknown): unknown {
   return copy;
 }
 
-test("text and value are those of the plain rule: sorted keys, nothing else", () => {
+test("text and value follow the plain rule: sorted keys, nothing else", () => {
   /** Slow, and with no way around. */
   const plainRule = (value: unknown): string => {
     if (Array.isArray(value)) return `[${value.map(plainRule).join()}]`;
@@ -214,7 +214,7 @@ test("text and value are those of the plain rule: sorted keys, nothing else", ()
   );
 });
 
-test("the value is a copy: what the other side does later changes nothing", () => {
+test("the value is a copy: later changes to the original do not affect it", () => {
   const source = { list: [{ a: 1 }] };
   const { value } = canonical(source, limits);
   source.list.push({ a: 2 });
@@ -248,7 +248,7 @@ test("SHA-256 and HMAC-SHA-256 give the published values", () => {
 
 const ROOMY = { depthMax: 64, bytesMax: 100_000, nodesMax: 500_000 };
 
-test("a tree that its maker vouches for is spared its copy once, and no bound of its text", () => {
+test("a tree that its creator vouches for is not copied again, but its text is still limited", () => {
   const tree = { a: ["x"], b: { c: 1 } };
   vouchFor(tree);
   expect(canonical(tree, ROOMY).value).toBe(tree);

@@ -3,7 +3,7 @@ import { listed, meant, nearest } from "../../src/core/nearest.ts";
 
 const NAMES = ["customerId", "customerName", "id", "status", "notes"];
 
-describe("the name that was meant", () => {
+describe("the intended name", () => {
   test.each([
     ["customer_id", "customerId"],
     ["CustomerID", "customerId"],
@@ -21,7 +21,7 @@ describe("the name that was meant", () => {
   ])("%s", (name, want) => expect(meant(name, NAMES)).toBe(want as string));
 });
 
-test("the nearest come first, and few are told", () => {
+test("the nearest names come first, and few are returned", () => {
   expect(nearest("customer", NAMES).slice(0, 2).toSorted()).toEqual(["customerId", "customerName"]);
   expect(listed(Array.from({ length: 12 }, (_, at) => `n${at}`))).toEndWith("n9, and 2 more");
   expect(listed([])).toBe("none");

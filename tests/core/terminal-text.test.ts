@@ -4,7 +4,7 @@ import { plainText } from "../../src/core/terminal-text.ts";
 
 const ESC = "\u001b";
 
-describe("control sequences go, text stays", () => {
+describe("control sequences are removed, text stays", () => {
   const rows: readonly [string, string, string][] = [
     ["colours", `${ESC}[31mred${ESC}[0m plain`, "red plain"],
     ["256 colours and private modes", `${ESC}[38;5;1mx${ESC}[?25l${ESC}[>0c`, "x"],
@@ -70,7 +70,7 @@ const piece = fc.oneof(
 );
 const hostile = fc.array(piece, { maxLength: 40 }).map((pieces) => pieces.join(""));
 
-test("nothing that controls is left, and doing it again changes nothing", () => {
+test("no control character is left, and a second pass changes nothing", () => {
   fc.assert(
     fc.property(hostile, (text) => {
       const plain = plainText(text);
@@ -94,7 +94,7 @@ test("the number of lines stays: nothing hides a line", () => {
   );
 });
 
-test("printable text is never touched", () => {
+test("printable text is never changed", () => {
   fc.assert(
     fc.property(fc.stringMatching(/^[ -~\n\té-ʯΑ-ωא-ת一-龥]*$/), (text) => {
       expect(plainText(text)).toBe(text);

@@ -18,12 +18,12 @@ describe("endedWithin", () => {
 });
 
 describe("givenWithin", () => {
-  test("what the work gives, or throws, in time", async () => {
+  test("the result or error of the work, if it ends in time", async () => {
     expect(await givenWithin(Promise.resolve("word"), LONG_MS, tooLate)).toBe("word");
     await expect(givenWithin(Promise.reject(new TypeError("its own")), LONG_MS, tooLate)).rejects.toThrow(TypeError);
   });
 
-  test("what is thrown in its place, and nothing is heard of a failure that comes later", async () => {
+  test("the replacement error, and a later failure is ignored", async () => {
     const work = Promise.withResolvers<never>();
     expect(await givenWithin(work.promise, 1, tooLate).catch((error: unknown) => error)).toBeInstanceOf(RangeError);
     // Unhandled, it would fail this test.

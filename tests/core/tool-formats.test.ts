@@ -33,12 +33,12 @@ function parametersOf(schema: z.ZodType): unknown {
   return (parameters["properties"] as { field: unknown }).field;
 }
 
-test("the three shapes", () => {
+test("the three formats", () => {
   const tool = toolOf(
-    z.strictObject({ id: z.uuid().describe("which order"), count: z.int().min(1).max(9).optional() }),
+    z.strictObject({ id: z.uuid().describe("choosing a format"), count: z.int().min(1).max(9).optional() }),
   );
   const properties = {
-    id: { type: "string", format: "uuid", description: "which order" },
+    id: { type: "string", format: "uuid", description: "choosing a format" },
     count: { type: "integer", minimum: 1, maximum: 9 },
   };
   const schema = { type: "object", properties, required: ["id"], additionalProperties: false };
@@ -57,7 +57,7 @@ test("the three shapes", () => {
   });
 });
 
-describe("what a provider is told", () => {
+describe("the description for a provider", () => {
   test.each([
     [
       "a short pattern",
@@ -144,7 +144,7 @@ describe("what a provider is told", () => {
 });
 
 test("a schema used twice is written out twice", () => {
-  const schema = inputJsonSchema(z.strictObject({ from: shared, to: shared.describe("where to") }));
+  const schema = inputJsonSchema(z.strictObject({ from: shared, to: shared.describe("the destination") }));
   const text = JSON.stringify(schema);
   expect(text).not.toContain("$ref");
   expect(text).not.toContain("definitions");
@@ -180,7 +180,7 @@ test.each([
   expect(() => inputJsonSchema(schema)).toThrow();
 });
 
-test("each call gives its own copy", () => {
+test("each call returns its own copy", () => {
   const input = z.strictObject({ a: z.enum(["x"]) });
   expect(inputJsonSchema(input)).not.toBe(inputJsonSchema(input));
 });

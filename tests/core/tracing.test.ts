@@ -36,7 +36,7 @@ describe("traceparent", () => {
     expect(parseTraceparent(header)).toBeUndefined();
   });
 
-  test("what is written is what is read", () => {
+  test("written values are read back", () => {
     const ids = fc.record({
       traceId: fc.stringMatching(/^[0-9a-f]{31}[1-9a-f]$/),
       spanId: fc.stringMatching(/^[0-9a-f]{15}[1-9a-f]$/),
@@ -76,7 +76,7 @@ describe("tracestate", () => {
     expect(parseTracestate(header)).toBeUndefined();
   });
 
-  test("what is passed on is printable, bounded, and passed on again as it is", () => {
+  test("forwarded text is printable, limited, and unchanged by a second pass", () => {
     const member = fc.tuple(fc.stringMatching(/^[a-z][a-z0-9@]{0,6}$/), fc.string({ maxLength: 12 }));
     const header = fc.oneof(
       fc.string({ maxLength: 600 }),

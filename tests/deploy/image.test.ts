@@ -71,7 +71,7 @@ const { scripts, engines } = JSON.parse(readFileSync(join(PROJECT, "package.json
 };
 
 describe("the image", () => {
-  test("is made by the rules", () => {
+  test("is built by the rules", () => {
     expect(imageFaults(DOCKERFILE)).toEqual([]);
   });
 
@@ -88,16 +88,16 @@ describe("the image", () => {
     ["only what is named is copied", "COPY tools /app/tools", "COPY . /app"],
     ["it holds no secret", "DO_NOT_TRACK=1", "API_TOKEN=x"],
   ];
-  test.each(worsened)("the rule counts: %s", (rule, find, replace) => {
+  test.each(worsened)("the rule applies: %s", (rule, find, replace) => {
     expect(DOCKERFILE).toMatch(find);
     expect(imageFaults(DOCKERFILE.replace(find, replace))).toEqual([rule]);
   });
 
-  test("is built with the runtime that the project is pinned to", () => {
+  test("is built with the runtime that the project pins", () => {
     expect(DOCKERFILE).toContain(`ARG BUN_IMAGE=oven/bun:${engines.bun}-slim`);
   });
 
-  test("copies only what is there, and what the build needs is not kept from it", () => {
+  test("copies only existing files, and the build's files are not ignored", () => {
     const allowed = readFileSync(join(PROJECT, ".dockerignore"), "utf8")
       .split("\n")
       .filter((line) => line.startsWith("!"))
@@ -110,7 +110,7 @@ describe("the image", () => {
     expect(allowed.filter((file) => !copied.includes(file))).toEqual([]);
   });
 
-  test("is made of the binary that `bun run compile` makes: no settings of the working directory reach it", () => {
+  test("is made of the binary that `bun run compile` makes: no settings of the working directory affect it", () => {
     const compile = scripts["compile"] ?? "";
     const [, out = ""] = /--outfile=(\S+)/.exec(compile) ?? [];
     expect(DOCKERFILE).toContain("RUN bun run compile");

@@ -68,11 +68,11 @@ describe("objects have the shape that Kubernetes knows", () => {
     expect(builtIn.length).toBeGreaterThan(8);
   });
 
-  test("the type checker finds no misspelt or ill-typed field", async () => {
+  test("the type checker finds misspelt and ill-typed fields", async () => {
     expect(await typeFaults(builtIn, "written")).toBe("");
   });
 
-  test("and it would", async () => {
+  test("and it would find one", async () => {
     const misspelt = JSON.parse(
       JSON.stringify(builtIn).replace("readOnlyRootFilesystem", "readOnlyRootFileSystem"),
     ) as Document[];
@@ -153,7 +153,7 @@ function faultsOf(container: Container, deployment: Deployment): readonly string
   return Object.entries(rules).flatMap(([rule, holds]) => (holds ? [] : [`${name}: not so: ${rule}`]));
 }
 
-describe("the rules for containers count", () => {
+describe("the rules for containers apply", () => {
   const [good] = deployments(writtenDocuments("standalone"));
   const worsened: readonly (readonly [rule: string, find: string, replace: string])[] = [
     ["runs as another user than root", '"runAsUser":65532', '"runAsUser":0'],
@@ -190,7 +190,7 @@ describe.each(workloads.map((workload) => [workload.base, workload] as const))("
   const { deployment, documents, pod, config } = workload;
   const proxy = proxyOf(pod);
 
-  test("every container is held", () => {
+  test("every container is restricted", () => {
     expect(containersOf(pod).flatMap((container) => faultsOf(container, deployment))).toEqual([]);
   });
 
@@ -201,13 +201,13 @@ describe.each(workloads.map((workload) => [workload.base, workload] as const))("
     if (base === "standalone") expect(ports["calls"]).toBe(config.server.port);
   });
 
-  test("probes ask the operators' port, each its own route", () => {
+  test("probes use the operators' port, each its own route", () => {
     const asked = [proxy.startupProbe, proxy.readinessProbe, proxy.livenessProbe].map((probe) => probe?.httpGet);
     expect(asked.map((get) => get?.path)).toEqual(["/readyz", "/readyz", "/healthz"]);
     expect(asked.map((get) => get?.port)).toEqual(["operators", "operators", "operators"]);
   });
 
-  test("no command runs that the kernel does not hold", () => {
+  test("every command is confined by the kernel", () => {
     expect([config.commands.confinement, config.commands.unconfinedBash]).toEqual(["require", false]);
   });
 
@@ -217,7 +217,7 @@ describe.each(workloads.map((workload) => [workload.base, workload] as const))("
     expect(graceMs).toBeGreaterThanOrEqual(preStopMs + config.server.drainTimeoutMs + 5_000);
   });
 
-  test("whatever the configuration names is mounted, and whatever is written is a volume of its own", () => {
+  test("every file that the configuration names is mounted, and every written folder is its own volume", () => {
     const mounts = proxy.volumeMounts ?? [];
     const isMounted = (path: string, writable: boolean): boolean =>
       mounts.some(({ mountPath, readOnly }) => path.startsWith(`${mountPath}/`) && (readOnly !== true || !writable));
@@ -230,7 +230,7 @@ describe.each(workloads.map((workload) => [workload.base, workload] as const))("
     expect(mounts.filter(({ subPath }) => subPath !== undefined)).toEqual([]);
   });
 
-  test("the client's certificate is the proxy's alone, and cert-manager's", () => {
+  test("the client's certificate belongs to the proxy alone, and cert-manager's", () => {
     const holders = containersOf(pod).filter(({ volumeMounts = [] }) =>
       volumeMounts.some(({ name }) => name === "client-certificate"),
     );
@@ -241,7 +241,7 @@ describe.each(workloads.map((workload) => [workload.base, workload] as const))("
     expect(Number.parseInt(certificate?.spec.renewBefore ?? "", 10)).toBeGreaterThan(14 * 24);
   });
 
-  test("the network policy holds for the pod, lets nobody in by omission, and names our ports", () => {
+  test("the network policy applies to the pod, admits nobody by omission, and names our ports", () => {
     const [policy] = documents.filter(({ kind }) => kind === "NetworkPolicy");
     const spec = policy?.spec as {
       podSelector: { matchLabels: object };
@@ -257,7 +257,7 @@ describe.each(workloads.map((workload) => [workload.base, workload] as const))("
     expect(spec.ingress.flatMap(({ ports = [] }) => ports.filter(({ port }) => !named.has(port)))).toEqual([]);
   });
 
-  test("Prometheus looks at a port and a pod that exist", () => {
+  test("Prometheus scrapes a port and a pod that exist", () => {
     const [monitor] = writtenDocuments("monitoring")
       .filter(({ kind }) => kind === "PodMonitor")
       .map(readPodMonitor);
@@ -275,7 +275,7 @@ describe("sidecar", () => {
   const { pod, config } = workloads[0] ?? expect.unreachable();
   const sidecar = proxyOf(pod);
 
-  test("it is a native one, that the agent waits for, and that does not end before it", () => {
+  test("it is a native one that the agent waits for, and it does not end before the agent", () => {
     expect(pod.initContainers?.map(({ name, restartPolicy }) => [name, restartPolicy])).toEqual([
       ["safe-tool-call", "Always"],
     ]);
@@ -288,7 +288,7 @@ describe("sidecar", () => {
     expect(sidecar.ports?.map(({ name }) => name)).toEqual(["operators"]);
   });
 
-  test("the agent shows a token that is good here alone, and short enough to be taken", () => {
+  test("the agent shows a token that is valid here alone, with an accepted lifetime", () => {
     const [agent] = pod.containers;
     const [issuer] = config.jwt.issuers;
     const volume = pod.volumes?.find(({ name }) => name === "token")?.projected?.sources?.[0]?.serviceAccountToken;
@@ -301,7 +301,7 @@ describe("sidecar", () => {
     expect(Object.keys(issuer?.subjectPermissions ?? {})).toEqual([subject]);
   });
 
-  test("the agent is another user than the proxy", () => {
+  test("the agent runs as another user than the proxy", () => {
     const [agent] = pod.containers;
     expect(agent?.securityContext?.runAsUser).not.toBe(pod.securityContext?.runAsUser);
   });
@@ -318,12 +318,12 @@ describe("standalone", () => {
     expect([...config.server.allowedHosts]).toEqual(names);
   });
 
-  test("one pod writes the audit, and the next begins when it has ended", () => {
+  test("one pod writes the audit, and the next begins after it ended", () => {
     expect(deployment.spec?.replicas).toBe(1);
     expect(deployment.spec?.strategy?.type).toBe("Recreate");
   });
 
-  test("selectors meet the pods", () => {
+  test("selectors match the pods", () => {
     const labels = deployment.spec?.template.metadata?.labels;
     const selectors = documents
       .filter(({ kind }) => kind === "Service" || kind === "PodDisruptionBudget")

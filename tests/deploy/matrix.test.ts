@@ -37,7 +37,7 @@ function configFile(issuers: readonly object[]): string {
   return file;
 }
 
-test("who can call what is one table", async () => {
+test("one table shows who can call what", async () => {
   const file = configFile([{ ...agents, subjectPermissions }, { ...people }]);
   const { code, out, err } = await runStc(["check", "--matrix", "--config", file]);
   expect({ code, err }).toEqual({ code: 0, err: "" });
@@ -53,14 +53,14 @@ test("who can call what is one table", async () => {
   ]);
 });
 
-test("operators call no tools, and what tokens list is not known here", async () => {
+test("operators call no tools, and the permissions in tokens are not known here", async () => {
   const file = configFile([{ ...agents }, { ...people, subjectPermissions }]);
   const { out } = await runStc(["check", "--matrix", "--json", "--config", file]);
   const { matrix } = JSON.parse(out) as { readonly matrix: readonly { readonly subjects: readonly string[] }[] };
   expect(matrix.map(({ subjects }) => subjects)).toEqual([[], [], []]);
 });
 
-test("what would not start has no matrix", async () => {
+test("a configuration that would not start has no matrix", async () => {
   const file = configFile([{ ...agents, subjectPermissions: { reader: ["not a permission"] } }]);
   const { code, out, err } = await runStc(["check", "--matrix", "--config", file]);
   expect({ code, out }).toEqual({ code: 78, out: "" });

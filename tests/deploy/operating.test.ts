@@ -14,18 +14,18 @@ const rows = [...configurationReference().matchAll(/^\| `([^`]+)` \| (.*) \| (.*
   ([, key = "", , fallback = "", says = ""]) => ({ key, fallback, says }),
 );
 
-test("the reference of the configuration is the schema's: else `bun run docs:configuration`", () => {
+test("the reference of the configuration matches the schema: else run `bun run docs:configuration`", () => {
   expect(page).toBe(withReference(page));
 });
 
-test("every key says what it is for, and no words are left over", () => {
+test("every key has a meaning, and no meaning is left over", () => {
   expect(rows.length).toBeGreaterThan(100);
   expect(rows.filter(({ says }) => says === "").map(({ key }) => key)).toEqual([]);
   const known = new Set(rows.map(({ key }) => key));
   expect(Object.keys(MEANINGS).filter((key) => !known.has(key))).toEqual([]);
 });
 
-test("the defaults that it shows are those that the service takes", () => {
+test("the defaults in it are the service's defaults", () => {
   const written = {
     tools: ["."],
     audit: { dir: "audit" },
@@ -55,7 +55,7 @@ test("the defaults that it shows are those that the service takes", () => {
   expect(shown.length).toBeGreaterThan(50);
 });
 
-test("each alert is explained, and none that is not there", () => {
+test("every alert is explained, and no other", () => {
   const [rule] = writtenDocuments("monitoring")
     .filter(({ kind }) => kind === "PrometheusRule")
     .map(readPrometheusRule);
@@ -64,7 +64,7 @@ test("each alert is explained, and none that is not there", () => {
   expect([...explained].sort()).toEqual([...alerts].sort());
 });
 
-test("each metric of ours is explained, and none that is not there", async () => {
+test("every metric is explained, and no other", async () => {
   const metrics = createMetrics();
   metrics.watch({ dropped: { traces: () => 0, logs: () => 0 } });
   metrics.load.watchConnections(() => 0);
@@ -93,6 +93,6 @@ test("commands and files that the page names exist", async () => {
   expect(named.filter((name) => !Object.keys(scripts).includes(name))).toEqual([]);
 });
 
-test("a reference that has no place on a page is no silent loss", () => {
+test("a reference without a place on a page is reported", () => {
   expect(() => withReference("# A page")).toThrow("no place");
 });

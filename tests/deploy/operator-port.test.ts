@@ -63,7 +63,7 @@ test("while the service drains, the operators' port says so, and closes last", a
   rmSync(folder, { recursive: true, force: true });
 });
 
-test("a port that is taken is named by its field, and the calls' door does not stay open", async () => {
+test("a port in use is named by its field, and the call listener does not stay open", async () => {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-operator-")));
   const other = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
   const failed = await startService(configuration(folder, ["."], { port: other.port })).catch(
@@ -87,7 +87,7 @@ test("without a section there is no such listener", async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-test("an address that is not this machine's is named by its field, with what to write", async () => {
+test("an address of another machine is named by its field, with the value to write", async () => {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-operator-")));
   const elsewhere = configuration(folder, ["."], { host: "192.0.2.7", port: 0 });
   const failed = await startService(elsewhere).catch((error: unknown) => error);
@@ -98,7 +98,7 @@ test("an address that is not this machine's is named by its field, with what to 
   rmSync(folder, { recursive: true, force: true });
 });
 
-test("operators are told whether the audit takes lines, others are not", async () => {
+test("operators learn whether the audit takes lines, others do not", async () => {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-operator-")));
   const service = await startService(configuration(folder, ["."], { port: 0 }));
   const token = await issuers.token({ kind: "operator", sub: "prometheus", permissions: ["metrics:read"] });

@@ -24,13 +24,13 @@ describe.each([["sidecar"], ["standalone"]] as const)("the %s as it is deployed"
     return { http: response.status, ...((await response.json()) as Record<string, unknown>) };
   }
 
-  test("a service account calls a tool of the image, over mutual TLS, and gets it masked", async () => {
+  test("a service account calls a tool of the image over mutual TLS and gets a masked result", async () => {
     const answer = await call("get_customer", { customerId: CUSTOMER }, await pod.agentToken("researcher"));
     expect(answer).toMatchObject({ http: 200, status: "success", result: { customer: { customerId: CUSTOMER } } });
     expect(JSON.stringify(answer)).not.toContain("@");
   });
 
-  test("and one of the ConfigMap", async () => {
+  test("and a tool of the ConfigMap", async () => {
     const answer = await call("find_runbook", { alert: "SafeToolCallDown" }, await pod.agentToken("researcher"));
     expect(answer).toMatchObject({
       status: "success",
@@ -47,7 +47,7 @@ describe.each([["sidecar"], ["standalone"]] as const)("the %s as it is deployed"
     expect(answer).toMatchObject({ http: 403, error: { code: "PERMISSION_DENIED" } });
   });
 
-  test("what a token lists adds nothing to what the configuration gives", async () => {
+  test("permissions in a token add nothing to those of the configuration", async () => {
     const token = await pod.agentToken("researcher", { permissions: ["customer-data:write", "customer-data:export"] });
     const answer = await call("update_customer_status", {}, token);
     expect(answer).toMatchObject({ http: 403, error: { code: "PERMISSION_DENIED" } });
@@ -70,7 +70,7 @@ describe.each([["sidecar"], ["standalone"]] as const)("the %s as it is deployed"
     ["an agent's token", "agent", 401],
     ["an operator's without metrics:read", "operator", 403],
     ["a web page", "page", 403],
-  ])("metrics are not for %s", async (_title, who, status) => {
+  ])("metrics are not available to %s", async (_title, who, status) => {
     const agent = `Bearer ${await pod.agentToken("researcher")}`;
     const operator = `Bearer ${await pod.operatorToken(who === "page" ? ["metrics:read"] : ["audit:read"])}`;
     const headers: Record<string, string> = {
@@ -90,7 +90,7 @@ describe.each([["sidecar"], ["standalone"]] as const)("the %s as it is deployed"
     },
   );
 
-  test("alerts speak of metrics, labels and codes that exist", async () => {
+  test("alerts use existing metrics, labels and codes", async () => {
     const authorization = `Bearer ${await pod.operatorToken(["metrics:read"])}`;
     const text = await (await fetch(`${service.operatorUrl}/metrics`, { headers: { authorization } })).text();
     const exposed = exposedMetrics(text);

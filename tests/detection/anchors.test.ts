@@ -28,7 +28,7 @@ function naive(words: readonly string[], text: string): readonly Seen[] {
 const letters = fc.string({ unit: fc.constantFrom("a", "b", "A", "B", "1", "-", "é", "🙂"), maxLength: 40 });
 const word = fc.string({ unit: fc.constantFrom("a", "b", "1", "-"), minLength: 1, maxLength: 5 });
 
-test("finds what a search for each word finds", () => {
+test("finds the same as a search for each word", () => {
   fc.assert(
     fc.property(fc.uniqueArray(word, { minLength: 1, maxLength: 12 }), letters, (words, text) => {
       expect(scanned(words, text)).toEqual(naive(words, text));
@@ -37,7 +37,7 @@ test("finds what a search for each word finds", () => {
   );
 });
 
-test("tells marks, and none before the place that was answered", () => {
+test("reports marks, and none before the last reported position", () => {
   const marks: number[] = [];
   const words: number[] = [];
   new Anchors(() => ["a1"], "0123456789").scan("1a1 23 4 a1", {

@@ -29,7 +29,7 @@ test.each([
   ["words that announce, everywhere", "cpf 1".repeat(CHARS / 5), "stepsMax"],
   ["names inside values, everywhere", "password='x token=\"".repeat(CHARS / 19), "stepsMax"],
   ["tables of one row, everywhere", "password,token\n1,2\n".repeat(CHARS / 19), "stepsMax"],
-])("%s: nothing is told in part", (_title, text, bound) => {
+])("%s: nothing is released in part", (_title, text, bound) => {
   expect(boundOf(() => redact(text, { level: "strict" }))).toBe(bound);
   expect(boundOf(() => findSensitive(text, "strict"))).toBe(bound);
 });
@@ -46,7 +46,7 @@ test("steps are counted over the whole tree", () => {
   expect(boundOf(() => redact(new Array<Json>(80).fill(part), { level: "strict" }))).toBe("stepsMax");
 });
 
-test("the steps that a value may take grow with its size, and no further", () => {
+test("the steps for a value grow with its size, and no further", () => {
   const { stepsMax, stepsPerCharMax } = REDACTION_BOUNDS;
   for (const chars of [0, 1_000, CHARS]) {
     const work = new Work(chars);
@@ -55,7 +55,7 @@ test("the steps that a value may take grow with its size, and no further", () =>
   }
 });
 
-test("a text that stands alone is hidden whole when it is too much to look through", () => {
+test("a single text that is too large to scan is hidden completely", () => {
   const near = "token=x1 ".repeat((8 * 2 ** 20) / 9);
   expect(filterSecrets(`${near}${TOKEN}`).text).toBe("[REDACTED]");
 });

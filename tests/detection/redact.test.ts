@@ -31,7 +31,7 @@ test.each(ROWS)("%s", (_title, given, want) => {
   expect(redact(given, { level: "balanced" }).value).toEqual(want);
 });
 
-test("what holds nothing is the very same value", () => {
+test("a value without findings is the very same value", () => {
   const value = { a: { b: ["x"] }, c: [{ mail: "a@example.com" }] };
   const { value: seen, findings } = redact(value, { level: "balanced" });
   expect((seen as typeof value).a).toBe(value.a);
@@ -46,7 +46,7 @@ test("by field", () => {
   expect(value).toEqual({ a: "x@example.com", b: "[REDACTED:EMAIL]" });
 });
 
-test("a key that is called as the step into an array is not that step", () => {
+test("a key named like the step into an array is not that step", () => {
   const seen: (readonly string[])[] = [];
   const value = { a: { "[]": "x@example.com" }, b: ["x@example.com"] };
   const { value: hidden, findings } = redact(value, {
@@ -60,11 +60,11 @@ test("a key that is called as the step into an array is not that step", () => {
   expect(seen).toContainEqual(["a", '"[]"']);
 });
 
-test("invisible characters are taken out for agents", () => {
+test("invisible characters are removed for agents", () => {
   expect(redact({ "a\u200b": "b\u200bc" }, { level: "balanced", clean: true }).value).toEqual({ a: "bc" });
 });
 
-test("a key that would be a prototype stays a key", () => {
+test("a key named like a prototype stays a key", () => {
   const value = JSON.parse('{"__proto__": {"mail": "x@example.com"}}') as Json;
   const seen = redact(value, { level: "balanced" }).value;
   expect(JSON.stringify(seen)).toBe('{"__proto__":{"mail":"[REDACTED:EMAIL]"}}');
@@ -77,7 +77,7 @@ test.each([
   ["depthMax", nested(REDACTION_BOUNDS.depthMax + 1)],
   ["nodesMax", new Array<Json>(REDACTION_BOUNDS.nodesMax).fill(1)],
   ["charsMax", ["x".repeat(REDACTION_BOUNDS.charsMax + 1)]],
-] as const)("over %s nothing comes out", (bound, value) => {
+] as const)("over %s nothing is released", (bound, value) => {
   let thrown: unknown;
   try {
     redact(value, { level: "balanced" });
@@ -88,7 +88,7 @@ test.each([
   expect((thrown as TooLarge).bound).toBe(bound);
 });
 
-test("any tree: shapes stay, and what was hidden is not found again", () => {
+test("any tree: shapes stay, and hidden text is not found again", () => {
   fc.assert(
     fc.property(fc.jsonValue(), (value) => {
       const { value: seen } = redact(value as Json, { level: "strict" });
@@ -99,13 +99,13 @@ test("any tree: shapes stay, and what was hidden is not found again", () => {
   );
 });
 
-test("a key that was left as it is, since nothing was to be cleaned, is cleaned in the next value", () => {
+test("a key that needed no cleaning is cleaned in the next value", () => {
   const fields = { "not\u200bvisible": { "here\u202e": 1 } };
   expect(redact(fields, { level: "secrets" }).value).toEqual(fields);
   expect(redact(fields, { level: "secrets", clean: true }).value).toEqual({ notvisible: { here: 1 } });
 });
 
-test("what one value has shown of its keys is no matter for the next one", () => {
+test("keys seen in one value do not affect the next one", () => {
   const hidden = { "john@example.com": "x", note: "y" };
   for (const _ of [1, 2]) {
     expect(redact({ rows: [hidden, { note: "mail john@example.com" }] }, { level: "balanced" })).toMatchObject({
@@ -115,7 +115,7 @@ test("what one value has shown of its keys is no matter for the next one", () =>
   }
 });
 
-test("more keys than are remembered are looked through all the same", () => {
+test("more keys than the cache holds are scanned all the same", () => {
   const many = Object.fromEntries(
     Array.from({ length: 2_000 }, (_, at) => [`field${at}`, { below: "password=hunter2222" }]),
   );
@@ -156,7 +156,7 @@ const { tree } = fc.letrec<{ tree: Json }>((tie) => ({
   ),
 }));
 
-test("what is kept from value to value changes nothing", () => {
+test("the cache between values changes no result", () => {
   const levels = levelsAnew();
   fc.assert(
     fc.property(tree, fc.boolean(), (value, clean) => {
@@ -166,14 +166,14 @@ test("what is kept from value to value changes nothing", () => {
   );
 });
 
-test("keys that are data, ever new ones, leave room for those that come again", () => {
+test("keys that are data, always new, leave room for recurring ones", () => {
   const levels = levelsAnew();
   for (let at = 0; at < 10_000; at += 1) redact({ users: { [`user${at}`]: 1 }, [`top${at}`]: 1 }, { level: levels });
   for (const _ of [1, 2]) redact({ late: { field: "x" } }, { level: levels });
   expect(ValuePosition.rootOf(levels).kept("late")?.kept("field")?.lasts).toBe(true);
 });
 
-test("a long key is not kept, whatever it is looked through for", () => {
+test("a long key is not cached, at any level", () => {
   for (const level of ["off", "secrets"] as const) {
     const levels = () => level;
     redact({ ["k ".repeat(40)]: 1, short: 1 }, { level: levels });
@@ -182,7 +182,7 @@ test("a long key is not kept, whatever it is looked through for", () => {
   }
 });
 
-describe("a name with characters in it that cannot be seen names what it seems to name", () => {
+describe("a name with invisible characters is read as the visible name", () => {
   test.each<readonly [Json, Json]>([
     [{ "pass\u200bword": "correct horse" }, { password: "[REDACTED]" }],
     [{ "pass\u009b31mword": "correct horse" }, { password: "[REDACTED]" }],
@@ -212,7 +212,7 @@ describe("a name with characters in it that cannot be seen names what it seems t
   ])("%j", (given, want) => expect(redact(given, { level: "balanced", clean: true }).value).toEqual(want));
 });
 
-test("a path is told in part when a key is long", () => {
+test("a path is reported in part when a key is long", () => {
   const key = "k".repeat(5_000);
   const { value, findings } = redact(
     { [key]: { a: "joe@example.com", b: ["joe@example.com"] } },
@@ -222,7 +222,7 @@ test("a path is told in part when a key is long", () => {
   expect(findings.map(({ path }) => path)).toEqual([`${"k".repeat(511)}…`, `${"k".repeat(511)}…`]);
 });
 
-test("values that have their names beside them may stand in one another", () => {
+test("values with names next to them may be nested", () => {
   const inner = { name: "DB_PASSWORD", value: "correct horse" };
   const given = { aName: "API_TOKEN", aValue: inner, name: "password", value: [inner, "correct horse"], bvalue: "x" };
   const { value } = redact(given, { level: "balanced" });
@@ -237,7 +237,7 @@ test("a name may take thousands of characters to write", () => {
   expect(redact(given, { level: "balanced" }).value).toEqual({ ...given, ...hidden });
 });
 
-test("wherever characters that cannot be seen stand in it, what is sensitive is found", () => {
+test("sensitive text is found wherever invisible characters are inserted", () => {
   const unseen = fc.constantFrom(
     "\u200b",
     "\u{e0041}",

@@ -32,7 +32,7 @@ test.each([
   expect(sanitizeArgs(args)).toEqual(args as never);
 });
 
-test("the arguments themselves stay as they are", () => {
+test("the arguments themselves are unchanged", () => {
   const args = { password: "hunter2" };
   sanitizeArgs(args);
   expect(args).toEqual({ password: "hunter2" });

@@ -161,7 +161,7 @@ describe("an agent that knows the list", () => {
     expect(JSON.stringify(answer)).not.toMatch(/SECRET|TOKEN/);
   });
 
-  test("sees every tool that only looks, and of the others none of the platform", () => {
+  test("sees every tool that only reads, and of the platform tools no others", () => {
     expect(
       tools
         .filter(({ name }) => /^(?:git|k8s|argocd|query)_/.test(name))
@@ -174,7 +174,7 @@ describe("an agent that knows the list", () => {
     expect(tools.filter(({ classification }) => classification !== "read").map(({ name }) => name)).toEqual([]);
   });
 
-  test("learns of no place: neither files nor addresses nor tokens are in the list", () => {
+  test("learns no locations: neither files nor addresses nor tokens are in the list", () => {
     expect(JSON.stringify(tools)).not.toMatch(/kubeconfig|loki\.logging|argocd\.internal|CLUSTER-TOKEN|\/tmp\//);
   });
 });
@@ -258,7 +258,7 @@ const UNKNOWN_TOOLS = [
   ],
 ];
 
-describe("an agent that means ill", () => {
+describe("a malicious agent", () => {
   const forget = () => {
     for (const program of Object.values(programs)) program.forget();
   };
@@ -277,7 +277,7 @@ describe("an agent that means ill", () => {
     expectNothingRan();
   });
 
-  test.each(Object.entries(SOUND))("%s goes nowhere else", async (tool, sound) => {
+  test.each(Object.entries(SOUND))("%s reaches nothing else", async (tool, sound) => {
     forget();
     const closed = Object.keys(sound).filter((name) => ["repo", "namespace", "app", "pod"].includes(name));
     const tries = closed.flatMap((name) =>
@@ -291,7 +291,7 @@ describe("an agent that means ill", () => {
     expectNothingRan();
   });
 
-  test("changes nothing: every platform tool only looks, by the words that its program is given", async () => {
+  test("changes nothing: every platform tool only reads, by its program's own words", async () => {
     const looks = { kubectl: /^(?:get|logs)$/, logcli: /^query$/, argocd: /^app$/ };
     for (const [tool, args] of Object.entries(SOUND).filter(([name]) => !name.startsWith("git_"))) {
       forget();
@@ -306,7 +306,7 @@ describe("an agent that means ill", () => {
     }
   });
 
-  test("is shown all that the platform tools declare: no policy forgets a field", async () => {
+  test("sees everything that the platform tools declare: no policy forgets a field", async () => {
     const application = {
       metadata: { name: "payments-api" },
       spec: { source: { repoURL: "https://git.example/a" }, destination: { namespace: "payments" } },
@@ -331,7 +331,7 @@ describe("an agent that means ill", () => {
     expect(await released("argocd_diff")).toEqual(["argocd_diff", "success", []]);
   });
 
-  test("leaves a line for every try", async () => {
+  test("leaves an audit entry for every attempt", async () => {
     const { traceId } = await call("k8s_get_pods", { namespace: "kube-system" });
     const line = auditEntries(join(world.folder, "audit")).find((entry) => entry.traceId === traceId);
     expect(line).toMatchObject({

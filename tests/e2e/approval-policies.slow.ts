@@ -69,15 +69,15 @@ async function vote(id: string, token: Promise<string>, more: Record<string, unk
 const view = async (id: string, token: Promise<string>) =>
   (await world.send("GET", `/approvals/${id}`, { token: await token })).body.approval;
 
-describe("who decides", () => {
-  test("a call that no policy is about needs one decider, as ever", async () => {
+describe("who approves", () => {
+  test("a call without a matching policy needs one approver", async () => {
     const { id, claim } = await ask("plain");
     expect((await view(id, person("olga"))).quorum).toBeUndefined();
     expect((await vote(id, person("olga"))).body.approval).toMatchObject({ state: "approved" });
     expect(codeOf(await claim(id))).toBe("HTTP 200");
   });
 
-  test("two of a team: the first yes is counted, the second approves, and both stand in the audit", async () => {
+  test("two of a team: the first approval is counted, the second approves, and both are in the audit", async () => {
     const { id, claim } = await ask("deploy_app");
     const first = await vote(id, team("anna"));
     expect([first.http, first.body.approval.state]).toEqual([200, "pending"]);
@@ -97,7 +97,7 @@ describe("who decides", () => {
     ]);
   });
 
-  test("who lacks the permission is told which, and leaves a line", async () => {
+  test("an approver without the permission is told which one is missing, and an entry is written", async () => {
     const { id } = await ask("deploy_app");
     const refused = await vote(id, secops("cleo"));
     expect([refused.http, refused.body.error]).toMatchObject([
@@ -115,14 +115,14 @@ describe("who decides", () => {
     ]);
   });
 
-  test("a policy's permission does not stand in for approvals:decide", async () => {
+  test("a policy's permission does not replace approvals:decide", async () => {
     const { id } = await ask("deploy_app");
     const token = world.person({ sub: "anna", permissions: ["approvals:team"] });
     const refused = await vote(id, token);
     expect(refused.body.error.details).toEqual({ missingPermissions: [DECIDE] });
   });
 
-  test("APR-33, APR-64: an agent's token votes nothing, whatever it holds", async () => {
+  test("APR-33, APR-64: an agent's token cannot vote, whatever it holds", async () => {
     const { id } = await ask("deploy_app");
     const token = world.agent({ sub: "judge", permissions: [DECIDE, "approvals:team"] });
     expect(codeOf(await vote(id, token))).toBe("PERMISSION_DENIED");
@@ -141,7 +141,7 @@ describe("who decides", () => {
     }
   });
 
-  test("people by name, letter by letter", async () => {
+  test("people by name, character by character", async () => {
     const { id } = await ask("named");
     expect((await vote(id, person("Frida"))).body.error.message).toBe(
       "Policy by-name, stage deciders, wants one of the people that it names.",
@@ -149,7 +149,7 @@ describe("who decides", () => {
     expect((await vote(id, person("frida"))).body.approval.state).toBe("approved");
   });
 
-  test("by risk; and a call that two policies are about needs what both want", async () => {
+  test("by risk; and a call with two policies needs both satisfied", async () => {
     const wipe = await ask("wipe");
     expect(codeOf(await vote(wipe.id, team("anna")))).toBe("PERMISSION_DENIED");
     expect((await vote(wipe.id, secops("cleo"))).body.approval.state).toBe("approved");
@@ -162,7 +162,7 @@ describe("who decides", () => {
   });
 });
 
-test("a call that waits for its answer waits for the last yes, and runs then", async () => {
+test("a call that waits for its answer waits for the last approval, and runs then", async () => {
   const args = { what: "held" };
   const calling = world.call("deploy_app", args, { headers: { prefer: "wait=20" } });
   const id = await until("the question", async () => {
@@ -178,7 +178,7 @@ test("a call that waits for its answer waits for the last yes, and runs then", a
   expect([reply.http, reply.headers.get("preference-applied"), deeds.at(-1)]).toEqual([200, "wait", args]);
 });
 
-test("a yes of all for the session lets the same call through without them", async () => {
+test("an approval of all for the session lets the same call through without them", async () => {
   const token = await world.agent({ claims: { sid: "shared" } });
   const args = { what: "again" };
   const id = await world.ask("deploy_app", args, { token });
@@ -207,7 +207,7 @@ describe("stages", () => {
     expect(codeOf(await claim(id))).toBe("HTTP 200");
   });
 
-  test("a no of whoever may decide in any stage ends it at once, and says why", async () => {
+  test("a denial by an approver of any stage ends the request at once, with its reason", async () => {
     const { id, claim } = await ask("rotate");
     await vote(id, team("anna"));
     const silent = await vote(id, secops("cleo"), {}, "deny");
@@ -222,7 +222,7 @@ describe("stages", () => {
     expect((await claim(id)).body.error).toMatchObject({ code: "APPROVAL_DENIED", details: { reason: "not today" } });
   });
 
-  test("its clocks and scopes are the shorter and the fewer", async () => {
+  test("deadlines and scopes are the strictest ones", async () => {
     const { id } = await ask("rotate");
     const shown = await view(id, secops("cleo"));
     expect(Date.parse(shown.decideBy) - Date.parse(shown.createdAt)).toBe(60_000);
@@ -234,7 +234,7 @@ describe("stages", () => {
 });
 
 describe("what people see", () => {
-  test("an operator: whether they may, why not, and who has voted; the one who asks: none of it", async () => {
+  test("an operator sees whether they may approve, why not, and who voted; the requester sees none of it", async () => {
     const { id } = await ask("rotate");
     expect((await view(id, team("anna"))).canDecide).toEqual({ approve: true, deny: true });
     expect((await view(id, secops("cleo"))).canDecide).toEqual({
@@ -258,7 +258,7 @@ describe("what people see", () => {
     expect((await view(id, team("bert"))).quorum.policies[0].stages[0].deciders).toEqual(TEAM);
   });
 
-  test("events: operators hear of each vote, the one who asks of the end alone", async () => {
+  test("events: operators get each vote, the requester only the end", async () => {
     const leave = new AbortController();
     const heard = { operators: "", agents: "" };
     const follow = async (side: keyof typeof heard, token: string) => {
@@ -302,24 +302,24 @@ describe("what people see", () => {
       ...{ ok: true, state: "pending" },
       missing: "staged, secops: 0 of 1",
     });
-    expect((await rpc("exec.deny", secops("cleo"), approve)).error.message).toBe("reason: a policy wants to know why");
+    expect((await rpc("exec.deny", secops("cleo"), approve)).error.message).toBe("reason: a policy requires one");
     expect((await rpc("exec.approve", secops("cleo"), approve)).result).toEqual({ ok: true });
   });
 });
 
-test("APR-34: a decision carries no arguments, so that nobody approves an edit of their own", async () => {
+test("APR-34: a decision carries no arguments, so nobody approves their own edit", async () => {
   const { id } = await ask("deploy_app");
   expect(codeOf(await vote(id, team("anna"), { args: { what: "x" } }))).toBe("MALFORMED_REQUEST");
 });
 
-describe("APR-51: a policy that changes while a question waits", () => {
+describe("APR-51: a policy that changes while a request is pending", () => {
   const changed = POLICIES.map((policy) =>
     policy.name === "two-of-team" ? { ...policy, require: { deciders: TEAM, count: 1 } } : policy,
   );
   test.each([
     ["becomes laxer", changed],
     ["is gone", []],
-  ])("and %s: what was asked under it is asked anew", async (_title, policies) => {
+  ])("and %s: a request made under the old one is made again", async (_title, policies) => {
     const own = new AskingWorld({ tools, approvals: { policies: POLICIES } });
     try {
       await own.start();
@@ -339,7 +339,7 @@ describe("APR-51: a policy that changes while a question waits", () => {
     }
   });
 
-  test("and the deciders of a question are those of its time", async () => {
+  test("and the approvers of a request are those of its time", async () => {
     const own = new AskingWorld({ tools, approvals: { policies: POLICIES } });
     try {
       await own.start();
@@ -370,7 +370,7 @@ describe("APR-51: a policy that changes while a question waits", () => {
   });
 });
 
-test("the guide's policies are policies", () => {
+test("the guide's policies are valid", () => {
   const guide = readFileSync(join(import.meta.dir, "../../docs/approvals.md"), "utf8");
   const [, block = ""] = /^```yaml\n(approvals:\n {2}policies:[\s\S]*?)^```/m.exec(guide) ?? [];
   const { approvals } = parse(block);
@@ -379,7 +379,7 @@ test("the guide's policies are policies", () => {
   expect(policies.map(({ name }) => name)).toEqual(["production", "money"]);
 });
 
-test("what nobody can approve keeps the service from starting", async () => {
+test("a policy that nobody can satisfy prevents the start", async () => {
   const policies = [
     { ...POLICIES[3], require: { deciders: { subjects: [{ issuer: PEOPLE, subject: "frida" }] }, count: 2 } },
   ];

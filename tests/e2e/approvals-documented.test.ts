@@ -34,14 +34,14 @@ async function openQuestion(): Promise<string> {
   });
 }
 
-test("the example agent asks, waits, and shows the result of a yes", async () => {
+test("the example agent asks, waits, and shows the result of an approval", async () => {
   const agent = runAgent("a");
   await service.decide(await openQuestion(), "approve");
   expect(await agent).toEqual({ out: '{"done":"a"}', code: 0 });
   expect(service.deeds).toEqual(["a"]);
 });
 
-test("and what was said with a no", async () => {
+test("and the reason of a denial", async () => {
   const agent = runAgent("b");
   await service.decide(await openQuestion(), "deny", { reason: "not today" });
   const { out, code } = await agent;

@@ -39,7 +39,7 @@ async function grantFor(session: string, sub = "agent-7"): Promise<string> {
 }
 
 test.skipIf(Bun.which("bash") === null)(
-  "a write to the workspace voids every yes to a command that is remembered, whoever wrote and in which session",
+  "a write to the workspace voids every remembered approval of a command, whoever wrote and in which session",
   async () => {
     const one = await grantFor("one");
     const two = await grantFor("two", "agent-8");

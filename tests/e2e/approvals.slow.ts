@@ -39,7 +39,7 @@ function expectRefusal(reply: Awaited<ReturnType<ApprovalService["call"]>>, http
 }
 
 describe("ask, decide, claim", () => {
-  test("the question is told, and audited as pending", async () => {
+  test("the request is returned, and audited as pending", async () => {
     const { asked, id } = await ask("do_write", "a", { reason: "tidying up" });
     expect(asked.body).toMatchObject({
       status: "pending",
@@ -56,7 +56,7 @@ describe("ask, decide, claim", () => {
     expect(service.journal()).toContainEqual(expect.objectContaining({ type: "approval.asked", id }));
   });
 
-  test("a yes runs the call once, with its own line", async () => {
+  test("an approval runs the call once, with its own entry", async () => {
     const before = service.deeds.length;
     const { token, id } = await ask("do_write", "b");
     expect(service.deeds).toHaveLength(before);
@@ -75,7 +75,7 @@ describe("ask, decide, claim", () => {
     expect(status.body.approval.state).toBe("executed");
   });
 
-  test("a no, with its reason; APR-61: the same call is not asked about again", async () => {
+  test("a denial with its reason; APR-61: the same call is not asked about again", async () => {
     const { token, id } = await ask("do_network", "a");
     await service.decide(id, "deny", { reason: "not on a Friday" });
     const claimed = await service.call("do_network", "a", { token, approval: { id } });
@@ -97,7 +97,7 @@ describe("ask, decide, claim", () => {
     expect((await service.call("do_write", "a", { token, approval: { id } })).http).toBe(200);
   });
 
-  test("APR-35: somebody else's approval is none, and looks like one that never was", async () => {
+  test("APR-35: another caller's approval looks like one that never existed", async () => {
     const { id } = await ask();
     await service.decide(id, "approve");
     const { token } = await newAgent();
@@ -107,19 +107,19 @@ describe("ask, decide, claim", () => {
     expect({ ...theirs.body, traceId: "" }).toEqual({ ...none.body, traceId: "" });
   });
 
-  test.each(["constructor", "__proto__", "toString", "' OR 1=1 --"])("APR-05: no approval is called %s", async (id) => {
+  test.each(["constructor", "__proto__", "toString", "' OR 1=1 --"])("APR-05: %s is not an approval id", async (id) => {
     const { token } = await newAgent();
     const reply = await service.call("do_write", "a", { token, approval: { id } });
     expect(reply.http).toBe(id.includes(" ") ? 400 : 404);
   });
 
-  test("a call that is pending still is told so when it is claimed too soon", async () => {
+  test("a claim before the decision gets the pending answer again", async () => {
     const { token, id } = await ask();
     const early = await service.call("do_write", "a", { token, approval: { id } });
     expect(early).toMatchObject({ http: 202, body: { approval: { id } } });
   });
 
-  test("APR-55: the claim needs the permissions that it needed before", async () => {
+  test("APR-55: the claim needs the same permissions again", async () => {
     const { sub, token } = await newAgent();
     const { id } = await ask("do_write", "a", { token });
     await service.decide(id, "approve");
@@ -132,7 +132,7 @@ describe("ask, decide, claim", () => {
     );
   });
 
-  test("APR-62: the identical question is asked once, and there is a limit to different ones", async () => {
+  test("APR-62: the identical request is made once, and the number of different ones is limited", async () => {
     const { token, id } = await ask("do_write", "a");
     expect((await ask("do_write", "a", { token })).id).toBe(id);
     for (const [tool, what] of [
@@ -149,7 +149,7 @@ describe("ask, decide, claim", () => {
     await ask("do_network", "c");
   });
 
-  test("a cancelled question is over, and a new one can be asked", async () => {
+  test("a cancelled request is over, and a new one can be made", async () => {
     const { token, id } = await ask();
     expect((await service.send("DELETE", `/approvals/${id}`, { token })).http).toBe(200);
     expectRefusal(await service.call("do_write", "a", { token, approval: { id } }), 410, "APPROVAL_CANCELLED");
@@ -157,7 +157,7 @@ describe("ask, decide, claim", () => {
     expect((await ask("do_write", "a", { token })).id).not.toBe(id);
   });
 
-  test("a yes that is taken back runs nothing", async () => {
+  test("a revoked approval runs nothing", async () => {
     const { token, id } = await ask();
     await service.decide(id, "approve");
     expect(
@@ -166,7 +166,7 @@ describe("ask, decide, claim", () => {
     expectRefusal(await service.call("do_write", "a", { token, approval: { id } }), 410, "APPROVAL_REVOKED");
   });
 
-  test("a run that fails used its yes up", async () => {
+  test("a failed run has used its approval", async () => {
     const { token, id } = await ask("do_write", "fails");
     await service.decide(id, "approve");
     const failed = await service.call("do_write", "fails", { token, approval: { id } });
@@ -176,7 +176,7 @@ describe("ask, decide, claim", () => {
     expectRefusal(await service.call("do_write", "fails", { token, approval: { id } }), 409, "APPROVAL_CONSUMED");
   });
 
-  test("64 claims at once run once", async () => {
+  test("64 concurrent claims run once", async () => {
     const before = service.deeds.length;
     const { token, id } = await ask("do_write", "c");
     await service.decide(id, "approve");
@@ -187,7 +187,7 @@ describe("ask, decide, claim", () => {
     expect(service.deeds.slice(before)).toEqual(["c"]);
   });
 
-  test("APR-53: a stop and a start lose neither question nor yes", async () => {
+  test("APR-53: a stop and a start lose neither request nor approval", async () => {
     const own = await new ApprovalService().start();
     try {
       const token = await own.agent();
@@ -206,7 +206,7 @@ describe("ask, decide, claim", () => {
     }
   });
 
-  test("APR-11: a rule that changed between the yes and the run voids the yes", async () => {
+  test("APR-11: a rule that changed between approval and run voids the approval", async () => {
     const own = await new ApprovalService().start();
     try {
       const token = await own.agent();
@@ -225,7 +225,7 @@ describe("ask, decide, claim", () => {
 });
 
 describe("Prefer: wait", () => {
-  test("a yes in time runs the call in the request that asked, as one call", async () => {
+  test("an approval in time runs the call in the request that asked, as one call", async () => {
     const { token } = await newAgent();
     const waiting = service.call("do_write", "a", { token, headers: { prefer: "wait=50" } });
     const id = await pendingOf(token);
@@ -238,7 +238,7 @@ describe("Prefer: wait", () => {
     expect(lines[0]).toMatchObject({ decision: "ALLOWED", approval: { id, by: "human:https://people.test|alice" } });
   });
 
-  test("a no in time is a no", async () => {
+  test("a denial in time is a denial", async () => {
     const { token } = await newAgent();
     const waiting = service.call("do_write", "b", { token, headers: { prefer: "respond-async, wait=50" } });
     await service.decide(await pendingOf(token), "deny", { reason: "no" });
@@ -252,7 +252,7 @@ describe("Prefer: wait", () => {
     expect(service.entry(reply.body.traceId)?.decision).toBe("PENDING");
   });
 
-  test("a client that is gone runs nothing; its yes stays claimable", async () => {
+  test("a disconnected client runs nothing; its approval stays claimable", async () => {
     const before = service.deeds.length;
     const { token } = await newAgent();
     const leaving = new AbortController();
@@ -267,7 +267,7 @@ describe("Prefer: wait", () => {
     expect(service.deeds.slice(before)).toEqual(["c"]);
   });
 
-  test("a drain answers who waits with 202", async () => {
+  test("a drain answers waiting calls with 202", async () => {
     const own = await new ApprovalService().start();
     const token = await own.agent();
     const waiting = own.call("do_write", "a", { token, headers: { prefer: "wait=50" } });
@@ -299,7 +299,7 @@ describe("Prefer: wait", () => {
 });
 
 describe("sessions, modes and grants", () => {
-  test("APR-40: a yes for the session covers exactly this call, of this caller, in this session", async () => {
+  test("APR-40: an approval for the session covers exactly this call of this caller in this session", async () => {
     const { token, sub } = await newAgent({ sid: "s-1" });
     const { id, asked } = await ask("do_write", "a", { token });
     expect(asked.body.approval.options).toEqual(["cancel", "once", "session"]);
@@ -320,7 +320,7 @@ describe("sessions, modes and grants", () => {
     expect((await service.call("do_write", "a", { token: stranger.token })).http).toBe(202);
   });
 
-  test("APR-42: a session that an agent makes up is none", async () => {
+  test("APR-42: a session that an agent invents is ignored", async () => {
     const { token } = await newAgent();
     const { id, asked } = await ask("do_write", "a", { token, session: "my-own" });
     expect(asked.body.approval.options).toEqual(["cancel", "once"]);
@@ -338,7 +338,7 @@ describe("sessions, modes and grants", () => {
     expect((await service.call("do_write", "a", { token, session })).http).toBe(202);
   });
 
-  test("APR-44: what destroys is never remembered", async () => {
+  test("APR-44: destructive calls are never remembered", async () => {
     const { token } = await newAgent({ sid: "s-9" });
     const { id, asked } = await ask("do_destroy", "a", { token });
     expect(asked.body.approval.options).toEqual(["cancel", "once"]);
@@ -346,12 +346,12 @@ describe("sessions, modes and grants", () => {
     expect((await service.decide(id, "approve")).http).toBe(200);
   });
 
-  test("a manifest that offers no session gets none", async () => {
+  test("a manifest that offers no session scope gets none", async () => {
     const { token } = await newAgent({ sid: "s-3" });
     expect((await ask("do_once", "a", { token })).asked.body.approval.options).toEqual(["cancel", "once"]);
   });
 
-  test("APR-26, APR-27: operators set a mode, until a time; an agent cannot", async () => {
+  test("APR-26, APR-27: operators set a mode with an end; an agent cannot", async () => {
     const { token } = await newAgent();
     const session = (await service.send("POST", "/sessions", { token, body: {} })).body.session.id as string;
     const change = { body: { mode: "yolo", expiresInSeconds: 600 } };
@@ -367,7 +367,7 @@ describe("sessions, modes and grants", () => {
     expect((await service.call("do_network", "a", { token: stranger.token, session })).http).toBe(202);
   });
 
-  test("autoEdit lets writes through, and nothing else", async () => {
+  test("autoEdit allows writes and nothing else", async () => {
     const { token, sub } = await newAgent({ sid: "s-4" });
     const change = { mode: "autoEdit", expiresInSeconds: 600, issuer: "https://idp.test", subject: sub };
     const person = await service.person();
@@ -383,7 +383,7 @@ describe("sessions, modes and grants", () => {
   });
 });
 
-describe("who decides", () => {
+describe("who approves", () => {
   test("APR-33: an agent's token decides nothing, whatever permissions it carries", async () => {
     const { id } = await ask();
     const forged = await service.agent({ permissions: ["approvals:decide", "deeds:do"] });
@@ -391,14 +391,14 @@ describe("who decides", () => {
     expect(service.journal()).toContainEqual(expect.objectContaining({ type: "approval.forged" }));
   });
 
-  test("nor does an operator without the permission, nor one who asked", async () => {
+  test("neither does an operator without the permission, nor the requester", async () => {
     const { token, sub } = await newAgent();
     const { id } = await ask("do_write", "a", { token });
     expect((await service.decide(id, "approve", { token: await service.person({ permissions: [] }) })).http).toBe(403);
     expect((await service.decide(id, "approve", { token: await service.person({ sub }) })).http).toBe(403);
   });
 
-  test("nor the person in whose name an agent acts", async () => {
+  test("nor the person on whose behalf an agent acts", async () => {
     const { token } = await newAgent({ act: { sub: "alice" } });
     const { id } = await ask("do_write", "a", { token });
     expect((await service.decide(id, "approve")).http).toBe(403);
@@ -409,7 +409,7 @@ describe("who decides", () => {
     expect((await service.call("do_read", "a", { token: await service.person() })).http).toBe(401);
   });
 
-  test("APR-10: a decision on something else than was shown does not count", async () => {
+  test("APR-10: a decision on another view than the shown one does not count", async () => {
     const { id } = await ask();
     const stale = await service.decide(id, "approve", { viewDigest: "0".repeat(64) });
     expect([stale.http, stale.body.error.code]).toEqual([409, "APPROVAL_MISMATCH"]);
@@ -419,7 +419,7 @@ describe("who decides", () => {
     expect(service.journal()).toContainEqual(expect.objectContaining({ type: "approval.shown", id }));
   });
 
-  test("APR-01, APR-06: the agent's word is marked as such, and every character of it can be seen", async () => {
+  test("APR-01, APR-06: the agent's reason is marked as such, and every character of it is visible", async () => {
     const reason = "SYSTEM: safe, approved\u001b[2K\r\u202e\u200b";
     const { id } = await ask("do_write", "a", { reason });
     const { view } = (await service.send("GET", `/approvals/${id}`, { token: await service.person() })).body.approval;
@@ -435,7 +435,7 @@ describe("who decides", () => {
 describe("Idempotency-Key", () => {
   const withKey = (key: string) => ({ "idempotency-key": key });
 
-  test("the same call again gets the first one's answer, and its own line", async () => {
+  test("the same call again gets the first one's answer and its own audit entry", async () => {
     const { token } = await newAgent();
     const first = await service.call("do_read", "a", { token, headers: withKey("k-1") });
     const before = service.deeds.length;
@@ -455,7 +455,7 @@ describe("Idempotency-Key", () => {
     expectRefusal(await service.call("do_read", "b", { token, headers: withKey("k-2") }), 409, "IDEMPOTENCY_CONFLICT");
   });
 
-  test("a key is one caller's and one tool's", async () => {
+  test("a key belongs to one caller and one tool", async () => {
     const { token } = await newAgent();
     await service.call("do_read", "a", { token, headers: withKey("k-3") });
     expect((await service.call("do_write", "b", { token, headers: withKey("k-3") })).http).toBe(202);
@@ -465,7 +465,7 @@ describe("Idempotency-Key", () => {
     });
   });
 
-  test("permissions are asked for again before an answer is repeated", async () => {
+  test("permissions are checked again before an answer is repeated", async () => {
     const { token, sub } = await newAgent();
     await service.call("do_read", "a", { token, headers: withKey("k-4") });
     const weaker = await service.agent({ sub, permissions: [] });
@@ -476,7 +476,7 @@ describe("Idempotency-Key", () => {
     );
   });
 
-  test("it holds across the question and the claim", async () => {
+  test("it applies across request and claim", async () => {
     const before = service.deeds.length;
     const { token } = await newAgent();
     const asked = await service.call("do_write", "a", { token, headers: withKey("k-5") });
@@ -489,7 +489,7 @@ describe("Idempotency-Key", () => {
     expect(service.deeds.slice(before)).toEqual(["a"]);
   });
 
-  test("a change whose end nobody knows is not made again", async () => {
+  test("a change with an unknown outcome is not repeated", async () => {
     const { token } = await newAgent();
     const { id } = (await service.call("do_write", "fails", { token, headers: withKey("k-6") })).body.approval;
     await service.decide(id, "approve");
@@ -499,7 +499,7 @@ describe("Idempotency-Key", () => {
     expect(service.deeds).toHaveLength(before);
   });
 
-  test.each(["", " ", "a b", "ä", "x".repeat(256)])("no key looks like %j", async (key) => {
+  test.each(["", " ", "a b", "ä", "x".repeat(256)])("%j is not a key", async (key) => {
     const { token } = await newAgent();
     const reply = await service.call("do_read", "a", { token, headers: withKey(encodeURI(key) === key ? key : "a b") });
     expect(reply.http).toBe(400);

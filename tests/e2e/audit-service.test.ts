@@ -66,7 +66,7 @@ async function bearer(kind: "good" | "operator", permissions: readonly string[])
   return { authorization: `Bearer ${await issuers.token({ kind, sub: `${kind}-1`, permissions })}` };
 }
 
-test("a call is found by its trace id a moment later, and who looked is in the journal", async () => {
+test("a call is found by its trace id a moment later, and the query is in the journal", async () => {
   const called = await fetch(`${service.url}/call`, {
     method: "POST",
     headers: { ...(await bearer("good", ["hello:say"])), "content-type": "application/json" },
@@ -98,7 +98,7 @@ test("an agent's token reads nothing", async () => {
   expect(answer.status).toBe(401);
 });
 
-test("a stream that is open does not hold the end of the service up", async () => {
+test("an open stream does not delay the service's end", async () => {
   const headers = await bearer("operator", ["audit:read"]);
   const stream = await fetch(`${service.url}/audit/tail`, { headers });
   expect(stream.headers.get("content-type")).toBe("text/event-stream; charset=utf-8");

@@ -44,7 +44,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const ask = async (lines: string): Promise<string> => (await run(["sh", "-c", lines], { cwd: folder })).out;
 
-test("an auditor's own tools follow the chain across days, of both streams", async () => {
+test("an auditor's own tools follow the chain across days, in both streams", async () => {
   expect(readdirSync(log).filter((name) => name.endsWith(".jsonl"))).toHaveLength(2);
   expect(await ask(check)).toBe("sound\n");
   const journal = check.replace("ncalls", "njournal").replace("audit-logs/", "audit-logs/journal/");
@@ -61,7 +61,7 @@ test("and find a line that was changed", async () => {
   writeFileSync(file, before);
 });
 
-test("each member of a line is explained, and none that is not there", () => {
+test("each field of a line is explained, and no other", () => {
   const [, section = ""] = page.split("\n## What stands in a line\n");
   const explained = [...section.matchAll(/^\| (`[a-zA-Z`]+(?: `\w+`)*) \|/gm)].flatMap(
     ([, cell = ""]) => cell.match(/\w+/g) ?? [],

@@ -34,7 +34,7 @@ afterAll(async () => {
   rmSync(clone, { recursive: true, force: true });
 });
 
-test("every TypeScript block has no type error, under the strictest settings", async () => {
+test("every TypeScript block type-checks under the strictest settings", async () => {
   const folder = join(clone, "types");
   mkdirSync(join(folder, "tools"), { recursive: true });
   const blocks = BLOCKS.filter(({ language, text }) => language === "ts" && text.startsWith("import "));
@@ -83,7 +83,7 @@ test("README.md: the first governed call answers what the page shows", async () 
   expect(JSON.parse(out)).toEqual(shownOf(JSON.parse(shown)));
 });
 
-test.skipIf(!hasTerminals)("README.md: a person's token, and a terminal that watches", async () => {
+test.skipIf(!hasTerminals)("README.md: an approver's token, and a terminal that watches", async () => {
   const { text } = blockNamed("README.md: npx -y bun@1.4.5 run --silent stc token --operator");
   const through = ["sh", "-ec", `cd '${clone}'; ${ours(`export STC_URL=${url}\n${text}`)}`];
   const screen = new TerminalStc([], { env: {}, through });
@@ -104,7 +104,7 @@ async function asked(command: string): Promise<string> {
   return ((await response.json()) as { readonly approval: { readonly id: string } }).approval.id;
 }
 
-test("docs/approvals.md: what the person does, line by line", async () => {
+test("docs/approvals.md: the approver's steps, line by line", async () => {
   const [one, other] = [await asked("ls"), await asked("ls -a")];
   await paste("stc token --operator --sub alice > operator.token");
   const { text } = blockNamed("docs/approvals.md: export STC_URL=");

@@ -91,13 +91,13 @@ describe("every block of every page", () => {
     expect(unknown.map(({ name }) => name)).toEqual([]);
   });
 
-  test("that is listed is there, and no other one begins so", () => {
+  test("in the list exists, and only one block begins like it", () => {
     const begins = [...Object.keys(ELSEWHERE), ...Object.keys(NOT_RUN)];
     const found = (begin: string): number => BLOCKS.filter(({ name }) => name.startsWith(begin)).length;
     expect(begins.map((begin) => [begin, found(begin)])).toEqual(begins.map((begin) => [begin, 1]));
   });
 
-  test("that another test pastes is read by that test", () => {
+  test("that another test runs is read by that test", () => {
     const wrong = Object.entries(ELSEWHERE).filter(([begin, file]) => {
       const [page = ""] = begin.split(": ");
       const path = join(PROJECT, file);
@@ -130,7 +130,7 @@ describe("a program", () => {
     expect(pages).toEqual(["README.md", "docs/approvals.md", "docs/messages.md", "docs/workspace.md"]);
   });
 
-  test.concurrent.each(programs)("%s: runs as it is pasted, and prints what its comments say", async (_, { text }) => {
+  test.concurrent.each(programs)("%s: runs unchanged, and prints what its comments say", async (_, { text }) => {
     const told = [...text.matchAll(/console\.log\(.*\); +\/\/ (.*)$/gm)].map(([, comment = ""]) => comment);
     expect(told.length).toBeGreaterThan(1);
     const { code, out, err } = await run([process.execPath, saved(text)], { cwd: clone });
@@ -158,7 +158,7 @@ test.each(manifests)("manifest %s: loads", async (_, { text }) => {
   expect(() => tool?.make?.(config)).not.toThrow();
 });
 
-test.each(fragments)("fragment %s: is a member of a manifest", async (_, { text }) => {
+test.each(fragments)("fragment %s: is a field of a manifest", async (_, { text }) => {
   const { members } = (await import(saved(`export const members = {\n${text}\n};\n`))) as {
     readonly members: { readonly outputPolicy?: Readonly<Record<string, unknown>>; readonly cli?: object };
   };
@@ -194,7 +194,7 @@ const base = {
   },
 };
 
-test.each(inLanguage("yaml"))("configuration %s: is one", (_, { page, text }) => {
+test.each(inLanguage("yaml"))("configuration %s: is valid", (_, { page, text }) => {
   const written = { ...base, ...(parse(text) as object) };
   expect(() => readConfig(written, { folder: "/srv", environment: {}, origin: page })).not.toThrow();
 });
@@ -206,7 +206,7 @@ test.each(inLanguage("json", "http"))("JSON %s: is JSON", (_, { language, text }
 
 const jwksBlock = blockNamed("tools/README.md: npx -y bun@1.4.5 -e");
 
-test.skipIf(Bun.which("openssl") === null)("the shell's line of tools/README.md makes a JWKS of a key", async () => {
+test.skipIf(Bun.which("openssl") === null)("the shell command of tools/README.md makes a JWKS of a key", async () => {
   const made = await run(["sh", "-c", "openssl genpkey -algorithm ed25519 -out assertion.pem"], { cwd: clone });
   expect(made.code).toBe(0);
   const line = jwksBlock.text.replaceAll("npx -y bun@1.4.5", `'${process.execPath}'`);

@@ -69,7 +69,7 @@ async function startAgain(dir: string, tools: SafeToolCallOptions["tools"]): Pro
   await stc.close();
 }
 
-test("an approved change that a crash cut off is found by its approval, with what its own entry would have said", async () => {
+test("an approved change that a crash cut off is found by its approval, with the contents of its own entry", async () => {
   const { left, approvalId, finished, entry, startAgain } = await cutOff("approved");
   expect(finished.status).toBe("success");
   await startAgain();

@@ -25,7 +25,7 @@ async function paste(command: string): Promise<Ended> {
   return run(["sh", "-c", command.replace(/^stc /, `${stc} `)], { cwd: folder });
 }
 
-test("the guide's commands sign a log, verify it, and prove one call of it", async () => {
+test("the guide's commands sign a log, verify it, and prove one of its calls", async () => {
   expect(await paste(makeKey)).toMatchObject({ code: 0, err: "" });
   const stc = SafeToolCall.create({
     tools: [echo],
@@ -42,7 +42,7 @@ test("the guide's commands sign a log, verify it, and prove one call of it", asy
   expect((await paste(verifyProof)).out).toStartWith("proved: ");
 });
 
-test("a line that is not the log's proves nothing", async () => {
+test("a line from elsewhere has no proof", async () => {
   const file = join(folder, "proof.json");
   writeFileSync(file, readFileSync(file, "utf8").replace("UNAUTHENTICATED", "PERMISSION_DENIED"));
   expect(await paste(verifyProof)).toMatchObject({ code: 1, out: "" });

@@ -76,7 +76,7 @@ afterAll(async () => {
   rmSync(clone, { recursive: true, force: true });
 });
 
-test("what is looked at before: no fault, the argv, the message, and what an agent would see", async () => {
+test("before the start: no problem, the argv, the message, and the released answer", async () => {
   const out = await type(looks);
   expect(out).toStartWith("ok: 2 tools\n");
   expect(out).toContain('"-s",\n    "-k",\n    "--",\n    "/usr/lib"\n');
@@ -84,7 +84,7 @@ test("what is looked at before: no fault, the argv, the message, and what an age
   expect(out).toMatch(/buyerEmail +mask .*"a\*\*@/);
 });
 
-test("the service takes the calls: the command runs, the change asks, alice says yes, it runs, and all of it is in the audit", async () => {
+test("the service runs the calls: the command runs, the change asks, alice approves, it runs, and all of it is in the audit", async () => {
   expect(serve).toBe("npx -y bun@1.4.5 run serve --config shop/stc.yaml\n");
   service = new RunningStc(["serve", "--config", join(clone, "shop/stc.yaml")], { env: { STC_PORT: String(port) } });
   await service.printed("listening");
@@ -98,7 +98,7 @@ test("the service takes the calls: the command runs, the change asks, alice says
   expect(approved.match(/ ALLOWED /g)).not.toBeNull();
 });
 
-test("a program decides what its rule is about, and leaves the rest", async () => {
+test("a program decides the requests its rule covers, and leaves the others", async () => {
   const asked = await type(
     ["twice", "because"]
       .map((note) => `stc call cancel_order '{"orderId":"AB-123456","note":"${note}"}' --token-file shop/agent.token`)
@@ -110,11 +110,11 @@ test("a program decides what its rule is about, and leaves the rest", async () =
   expect(out).toMatch(/cancel_order left to people\n/);
 });
 
-test("the library takes the same as an object", async () => {
+test("the library accepts the same as an object", async () => {
   expect(await type(`cd shop && ${process.execPath} program.ts`)).toBe("true\nsuccess\ndenied\n");
 });
 
-test("a plan that cannot be made says why to whoever wrote the manifest", async () => {
+test("a plan that cannot be made tells the manifest's author why", async () => {
   put("shop/tools/disk-usage.ts", diskUsage.replace('"-s", "-k"],  ', '"-s"],  ').replace(/ {2}examples: .*\n/, ""));
   const plan = [...STC, "plan", "disk_usage", '{"folder":"/usr/lib"}', "--config", "shop/stc.yaml"];
   const { code, err } = await run(plan, { cwd: clone });

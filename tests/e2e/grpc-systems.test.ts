@@ -118,16 +118,16 @@ describe("/readyz", () => {
     ["an operator who may not read metrics", "operator", ["audit:read"]],
     ["a forged token", "other key", ["metrics:read"]],
     ["an expired token", "expired", ["metrics:read"]],
-  ] as const)("tells %s nothing but that it is ready", async (_title, kind, permissions) => {
+  ] as const)("tells %s only that it is ready", async (_title, kind, permissions) => {
     expect(await ready(await tokenOf(kind, permissions))).toEqual({ status: "ready" });
   });
 
-  test("tells no details where a web page asks", async () => {
+  test("gives no details to a web page", async () => {
     const headers = { ...(await tokenOf("operator", ["metrics:read"])), origin: "https://evil.example" };
     expect(await ready(headers)).toEqual({ status: "ready" });
   });
 
-  test("tells operators how each system is doing", async () => {
+  test("tells operators the state of each system", async () => {
     await callTool("lab_inspect", {});
     expect(await ready(await tokenOf("operator", ["metrics:read"]))).toEqual({
       status: "ready",
@@ -144,7 +144,7 @@ describe("/readyz", () => {
   });
 });
 
-test("the service is assured of the caller, and never sees the agent's token", async () => {
+test("the service gets an assertion of the caller, and never the agent's token", async () => {
   const { result } = (await callTool("lab_inspect", {})) as { result: { headers: Record<string, string> } };
   const { "x-caller-assertion": token = "" } = result.headers;
   expect(decodeProtectedHeader(token)).toMatchObject({ alg: "EdDSA", typ: "stc-assertion+jwt" });
@@ -175,7 +175,7 @@ test("an exchange of certificates is in the journal", async () => {
   expect(await callTool("lab_inspect", {})).toMatchObject({ status: "success" });
 });
 
-test("a service that is killed is told as unavailable; once it is back, so are its answers", async () => {
+test("a killed service is reported as unavailable; once it is back, calls succeed again", async () => {
   const { port } = lab;
   lab.close();
   const lost = await until("the circuit to open", async () => {

@@ -15,7 +15,7 @@ function blocks(language: string): readonly string[] {
 }
 
 describe("docs/identity.md", () => {
-  test("its configurations are some", () => {
+  test("its configurations are valid", () => {
     const jwt = { issuers: [{ issuer: "https://idp.example", jwksFile: "x" }] };
     const found = blocks("yaml");
     expect(found).toHaveLength(3);
@@ -25,7 +25,7 @@ describe("docs/identity.md", () => {
     }
   });
 
-  test("its list of revocations is one", () => {
+  test("its list of revocations is valid", () => {
     const [list = ""] = blocks("json");
     expect(readRevocations(Buffer.from(list))).toMatchObject({ entries: 4 });
   });

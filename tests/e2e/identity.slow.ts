@@ -44,7 +44,7 @@ describe("revocations", () => {
   });
   afterAll(() => stand.close());
 
-  test("a token that worked is refused once it is revoked, says why, and works again when it is not", async () => {
+  test("a revoked token is refused with the reason, and works again after the revocation ends", async () => {
     const { url } = stand.service;
     const headers = await callHeaders({ jti: "t-1" });
     expect(await status(url, headers)).toBe(200);
@@ -78,7 +78,7 @@ describe("revocations", () => {
     await until("the revocation to be over", async () => ((await status(url, token)) === 200 ? true : undefined));
   });
 
-  test("a broken or missing file: the list before it counts, and operators are told", async () => {
+  test("a broken or missing file: the previous list applies, and operators are told", async () => {
     const { url } = stand.service;
     const revoked = await callHeaders({ jti: "gone" });
     put([{ issuer: AGENTS_ISSUER, jti: "gone" }]);
@@ -108,7 +108,7 @@ describe("revocations", () => {
     expect(await (await fetch(`${url}/readyz`)).json()).toEqual({ status: "ready" });
   });
 
-  test("a file behind links that are exchanged, as Kubernetes mounts it", async () => {
+  test("a file behind symbolic links that are exchanged, as Kubernetes mounts it", async () => {
     const { url } = stand.service;
     const headers = await callHeaders({ jti: "linked" });
     writeFileSync(join(folder, "v2.json"), JSON.stringify({ revoked: [{ issuer: AGENTS_ISSUER, jti: "linked" }] }));
@@ -117,7 +117,7 @@ describe("revocations", () => {
     await until("the revocation to count", async () => ((await status(url, headers)) === 401 ? true : undefined));
   });
 
-  test("operators' tokens are revoked alike", async () => {
+  test("operators' tokens are revoked in the same way", async () => {
     const headers = { authorization: `Bearer ${await operator()}` };
     const get = async (): Promise<number> => (await fetch(`${stand.service.url}/metrics`, { headers })).status;
     expect(await get()).toBe(200);
@@ -147,7 +147,7 @@ describe("revocations", () => {
   });
 });
 
-describe("service accounts, with the keys of an API server that asks who wants them", () => {
+describe("service accounts, with the keys of an API server that requires authentication", () => {
   const cluster = "https://kubernetes.default.svc.cluster.local";
   const runner = "system:serviceaccount:agents:runner";
   const key = makeSigningKey("RS256", "cluster-1");
@@ -199,7 +199,7 @@ describe("service accounts, with the keys of an API server that asks who wants t
     return { authorization: `Bearer ${token}`, "content-type": "application/json" };
   }
 
-  test("the API server's own certificates and a token that is read anew", async () => {
+  test("the API server's own certificates and a token that is read again", async () => {
     const named = { caFile: join(folder, "ca.crt"), tokenFile: join(folder, "token") };
     const stand = await startIdentityService({ jwt: { issuers: [profile(named)] } });
     const { url } = stand.service;
@@ -215,7 +215,7 @@ describe("service accounts, with the keys of an API server that asks who wants t
     await stand.close();
   });
 
-  test("without its certificates the API server is not believed, and gets no token", async () => {
+  test("without its certificates the API server is not trusted, and gets no token", async () => {
     asked = [];
     const stand = await startIdentityService({
       jwt: { issuers: [profile({ tokenFile: join(folder, "token") })] },

@@ -146,7 +146,7 @@ describe("onToolApprove", () => {
     expect(deeds).toEqual([...done]);
   });
 
-  test("is told what will run, and cannot change it behind our back", async () => {
+  test("sees what will run, and cannot change it afterwards", async () => {
     let seen: ToolUse | undefined;
     const { call, dir } = await world((use) => {
       seen = use;
@@ -162,7 +162,7 @@ describe("onToolApprove", () => {
     });
   });
 
-  test("is asked about what asks, and about nothing else", async () => {
+  test("is called for calls that need approval, and for no others", async () => {
     let asked = 0;
     const { call } = await world(
       () => {
@@ -177,12 +177,12 @@ describe("onToolApprove", () => {
     expect(asked).toBe(1);
   });
 
-  test("has its own time, beside the tool's", async () => {
+  test("has its own time limit, next to the tool's", async () => {
     const { call } = await world(() => Bun.sleep(20).then(() => true));
     expect(codeOf(await call("send", { amount: 5 }))).toBe("success");
   });
 
-  test("is told when the client is gone, and nothing runs", async () => {
+  test("is told when the client disconnects, and nothing runs", async () => {
     const leaving = new AbortController();
     let aborted = false;
     const { call } = await world(({ signal }) => {
@@ -200,7 +200,7 @@ describe("onToolApprove", () => {
 });
 
 describe("ApprovalManager", () => {
-  test("resolves, rejects, and knows what is pending", async () => {
+  test("resolves, rejects, and lists pending requests", async () => {
     const manager = new ApprovalManager();
     const approvalId = crypto.randomUUID();
     const yes = manager.request({ approvalId, command: "ls" });
@@ -217,7 +217,7 @@ describe("ApprovalManager", () => {
     expect(await no.catch((error: unknown) => error)).toEqual(new DeniedError("too dangerous"));
   });
 
-  test("takes UUIDs, each once at a time", async () => {
+  test("accepts UUIDs, each once at a time", async () => {
     const manager = new ApprovalManager();
     await expect(manager.request({ approvalId: "__proto__", command: "ls" })).rejects.toThrow(TypeError);
     const approvalId = crypto.randomUUID();
@@ -227,7 +227,7 @@ describe("ApprovalManager", () => {
     await first;
   });
 
-  test("a question that nobody waits for any more is a no", async () => {
+  test("a request that nobody waits for any more is a denial", async () => {
     const leaving = new AbortController();
     const manager = new ApprovalManager();
     const asked = manager.request({ approvalId: crypto.randomUUID(), command: "ls" }, { signal: leaving.signal });
@@ -242,7 +242,7 @@ describe("ApprovalManager", () => {
     expect("error" in result && result.error.message).toBe("Denied by user: no");
   });
 
-  test("that breaks while it tells of a question says no", async () => {
+  test("that throws while it notifies denies", async () => {
     const manager = new ApprovalManager({
       onRequest: () => {
         throw new Error("the window is gone");
@@ -253,7 +253,7 @@ describe("ApprovalManager", () => {
   });
 });
 
-describe("a store of its own", () => {
+describe("its own store", () => {
   test("asks, is decided through the library, and runs once", async () => {
     const { call, stc } = await world(undefined, { store: "sqlite://./one.sqlite" });
     const asked = await call("send", { amount: 5 });
@@ -262,7 +262,7 @@ describe("a store of its own", () => {
     expect(() => unwrap(asked)).toThrow(
       expect.objectContaining({
         ...{ toolName: "send", toolArgs: { amount: 5 }, options: ["cancel", "once", "session"] },
-        message: expect.stringContaining("A person is asked whether send may run."),
+        message: expect.stringContaining("An approver is asked whether send may run."),
       }),
     );
     const [pending] = await stc.pendingApprovals();
@@ -274,7 +274,7 @@ describe("a store of its own", () => {
     expect(deeds).toEqual([5]);
   });
 
-  test("the error that says that an approval is missing shows no secret", async () => {
+  test("the error for a missing approval shows no secret", async () => {
     const { call } = await world(undefined, { store: "sqlite://./shown.sqlite" });
     const asked = await call("login", { user: "ann", password: "hunter2" });
     const toolArgs = { user: "ann", password: "[REDACTED]" };
@@ -282,7 +282,7 @@ describe("a store of its own", () => {
     expect(JSON.stringify(asked)).not.toContain("hunter2");
   });
 
-  test("waits for the answer when it is asked to", async () => {
+  test("waits for the answer on request", async () => {
     const { call, stc } = await world(undefined, { store: "sqlite://./two.sqlite" });
     const waiting = call("send", { amount: 6 }, { waitMs: 20_000 });
     const id = await until("the question", async () => (await stc.pendingApprovals())[0]?.id);
@@ -290,7 +290,7 @@ describe("a store of its own", () => {
     expect(codeOf(await waiting)).toBe("success");
   });
 
-  test("the one who asked does not decide", async () => {
+  test("the requester does not decide", async () => {
     const { call, stc } = await world(undefined, { store: "sqlite://./three.sqlite" });
     await call("send", { amount: 5 });
     const [pending] = await stc.pendingApprovals();
@@ -298,7 +298,7 @@ describe("a store of its own", () => {
     expect((await stc.decide({ id: pending?.id ?? "", by, decision: "approve" })).outcome).toBe("own_question");
   });
 
-  test("a store that cannot be opened keeps the library from starting, and says which", async () => {
+  test("a store that cannot be opened prevents the library's start and is named", async () => {
     const { stc } = await world(undefined, { store: "sqlite:///dev/null/x.sqlite" });
     await expect(stc.ready()).rejects.toThrow("approvals.store");
     open.pop();

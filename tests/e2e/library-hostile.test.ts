@@ -59,7 +59,7 @@ describe("hostile arguments", () => {
       ["of a megabyte", { text: "x".repeat(1_048_576) }],
       ["with not a number", { count: Number.NaN }],
     ].map(([title, args]) => ({ title, args })),
-  )("$title are refused, and recorded", async ({ args }) => {
+  )("$title are refused and recorded", async ({ args }) => {
     const before = auditEntries(auditDir).length;
     const result = await stc.call("case_echo", args, token);
     expect(result.status).not.toBe("success");
@@ -94,7 +94,7 @@ describe("hostile names and tokens", () => {
       ],
       ...[{ name: { toString: throwing } }, Object.defineProperty({}, "name", { get: throwing })],
     ].map((name) => ({ name })),
-  )("a name %# is of no tool", async ({ name }) => {
+  )("a name %# is not a tool", async ({ name }) => {
     const before = auditEntries(auditDir).length;
     const result = await stc.call(name as string, {}, token);
     expect(result).toMatchObject({ status: "denied", error: { code: "TOOL_NOT_FOUND", stage: "REGISTRY" } });
@@ -105,7 +105,7 @@ describe("hostile names and tokens", () => {
   });
 
   const tokens: readonly unknown[] = [undefined, null, 7, {}, "", "x", "x".repeat(1_000_000), { toString: throwing }];
-  test.each(tokens.map((jwt) => ({ jwt })))("a token %# is none", async ({ jwt }: { readonly jwt: unknown }) => {
+  test.each(tokens.map((jwt) => ({ jwt })))("a token %# is invalid", async ({ jwt }: { readonly jwt: unknown }) => {
     const result = await stc.call("case_echo", {}, jwt as string);
     expect(result).toMatchObject({ status: "denied", error: { code: "UNAUTHENTICATED" } });
   });

@@ -50,7 +50,7 @@ async function said(): Promise<unknown> {
   return "error" in result ? result.error.code : result.status;
 }
 
-test("options that have changed are taken over, and the journal says so", async () => {
+test("changed options are adopted and recorded in the journal", async () => {
   create();
   expect(await said()).toBe("first");
   expect(await stc.reload(optionsWith({ tools: [says("second")] }))).toMatchObject({
@@ -62,7 +62,7 @@ test("options that have changed are taken over, and the journal says so", async 
   expect(line).toMatchObject({ generation: 2, by: "library" });
 });
 
-test("without options, files are read anew, and it is still those that were taken over last", async () => {
+test("without options, files are read again, and the last adopted options still apply", async () => {
   writeFileSync(join(folder, "hello.ts"), manifest());
   create();
   const named = optionsWith({ tools: ["./hello.ts"] });
@@ -74,14 +74,14 @@ test("without options, files are read anew, and it is still those that were take
 });
 
 const BAD: readonly (readonly [string, Partial<SafeToolCallOptions>, RegExp])[] = [
-  ["a key that is none", { limits: { rate: {} } as never }, /limits\.rate: is not a key/],
+  ["a key that is none", { limits: { rate: {} } as never }, /limits\.rate: is not a known key/],
   ["a tool that is none", { tools: ["./gone.ts"] }, /gone\.ts/],
   ["no tokens at all", { jwt: undefined as never }, /reload: /],
   ["another audit", { audit: { dir: "./other" } }, /audit\.dir: needs a restart/],
   ["another folder", { folder: "/" }, /folder: needs a restart/],
 ];
 
-test.each(BAD)("%s refuses all of it, and the former options are those in use", async (_title, changes, problem) => {
+test.each(BAD)("%s refuses all of it, and the former options stay in use", async (_title, changes, problem) => {
   create();
   expect(await said()).toBe("first");
   const reloaded = await stc.reload(optionsWith({ tools: [says("second")], ...changes }));
@@ -92,7 +92,7 @@ test.each(BAD)("%s refuses all of it, and the former options are those in use", 
   expect(await said()).toBe("first");
 });
 
-test("a call under way ends on what it began with, and its limit goes on counting", async () => {
+test("a call in progress ends with its own configuration, and its limit keeps counting", async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
   let entered = 0;
   const waits = says("", async () => {
@@ -113,7 +113,7 @@ test("a call under way ends on what it began with, and its limit goes on countin
   expect([await said(), await said()]).toEqual(["third", "RATE_LIMITED"]);
 });
 
-test("several at once: the last options count, for all; one without options takes none back", async () => {
+test("several at once: the last options apply to all; one without options reverts none", async () => {
   create();
   await stc.ready();
   const words = ["one", "two", "three"];
@@ -129,7 +129,7 @@ test("several at once: the last options count, for all; one without options take
   expect(await said()).toBe("three");
 });
 
-test("where it cannot start there is nothing to reload, and after its end neither", async () => {
+test("a failed start has nothing to reload, and neither has a closed service", async () => {
   create({ tools: ["./gone.ts"] });
   await expect(stc.reload()).rejects.toThrow(StartupError);
   create();

@@ -82,7 +82,7 @@ afterAll(async () => {
 });
 
 describe("create", () => {
-  test("opens nothing; the first call starts everything, ready() or not", async () => {
+  test("opens nothing; the first call starts everything, with or without ready()", async () => {
     const folder = freshDirectory();
     const made = SafeToolCall.create(optionsWith({ audit: { dir: join(folder, "audit") } }));
     expect(readdirSync(folder)).toEqual([]);
@@ -92,7 +92,7 @@ describe("create", () => {
     await made.close();
   });
 
-  test("takes paths as well as values, from the folder it is told", async () => {
+  test("accepts paths as well as values, relative to a given folder", async () => {
     const folder = freshDirectory();
     const [agents] = world.issuers.profiles() as readonly { readonly jwks: unknown; readonly issuer: string }[];
     writeFileSync(join(folder, "jwks.json"), JSON.stringify(agents?.jwks));
@@ -112,7 +112,7 @@ describe("create", () => {
     await made.close();
   });
 
-  test("takes a PEM key", async () => {
+  test("accepts a PEM key", async () => {
     const publicKey = world.issuers.agents.publicKey.export({ type: "spki", format: "pem" }) as string;
     const made = SafeToolCall.create(
       optionsWith({ jwt: { issuer: "https://idp.test", algorithms: ["ES256"], publicKey } }),
@@ -131,7 +131,7 @@ describe("create", () => {
     expect(() => SafeToolCall.create(optionsWith(changes as never))).toThrow(problem);
   });
 
-  test("what only the start can see, ready() and every call tell", async () => {
+  test("problems that only the start finds are reported by ready() and every call", async () => {
     const made = SafeToolCall.create(optionsWith({ tools: ["./nowhere", {} as never, echo, echo] }));
     for (const start of [made.ready(), made.ready(), made.call(echo, {}, token)]) {
       const error = await start.catch((reason: unknown) => reason);
@@ -153,7 +153,7 @@ describe("create", () => {
 });
 
 describe("close", () => {
-  test("waits for what is under way and frees the directory", async () => {
+  test("waits for calls in progress and releases the directory", async () => {
     const started = Promise.withResolvers<void>();
     const released = Promise.withResolvers<Record<string, never>>();
     const gated = inlineTool("case_gated", () => {
@@ -222,7 +222,7 @@ describe("results", () => {
 });
 
 describe("listTools", () => {
-  test("speaks to LLMs in their own shapes", async () => {
+  test("uses each LLM's own format", async () => {
     await stc.ready();
     const [openai] = stc.listTools();
     expect(openai).toMatchObject({
@@ -238,13 +238,13 @@ describe("listTools", () => {
     expect(json).toMatchObject({ name: "get_customer", classification: "read", category: "read" });
   });
 
-  test("shows tools that are values before the start", () => {
+  test("shows tools given as values before the start", () => {
     expect(SafeToolCall.create(optionsWith()).listTools()).toHaveLength(6);
   });
 });
 
 describe("an AbortSignal", () => {
-  test("that is given up ends a call that waits", async () => {
+  test("aborted during a wait ends the call", async () => {
     const leaving = new AbortController();
     const before = auditEntries(auditDir).length;
     const call = stc.call(hold, {}, token, { signal: leaving.signal });
@@ -254,13 +254,13 @@ describe("an AbortSignal", () => {
     expect(auditEntries(auditDir)[before]).toMatchObject({ decision: "ERROR", error: { code: "CANCELLED" } });
   });
 
-  test("that was given up before lets nothing run", async () => {
+  test("aborted before the call lets nothing run", async () => {
     const signal = AbortSignal.abort();
     expect(await stc.call(write, {}, token, { signal })).toMatchObject({ error: { code: "CANCELLED" } });
     expect(auditEntries(auditDir).at(-1)).toMatchObject({ tool: { name: "case_write" }, error: { code: "CANCELLED" } });
   });
 
-  test("does not end a change under way", async () => {
+  test("does not end a change in progress", async () => {
     const leaving = new AbortController();
     const slow = inlineTool("case_slow_write", async () => {
       leaving.abort();

@@ -17,7 +17,7 @@ test("the drawing has the stages of pipeline/proxy.ts, in their order", () => {
   expect(steps.map(({ stage }) => stage)).toEqual(passed);
 });
 
-test("each step's file is there", () => {
+test("each stage's file exists", () => {
   const files = new Set(readdirSync(join(SRC, "pipeline")));
   expect(steps.filter(({ file }) => !files.has(file) && !files.has(`${file}.ts`))).toEqual([]);
   const ends = [...drawing.matchAll(/\b((?:http|pipeline)\/[\w/-]+\.ts)/g)].map(([, file = ""]) => file);
@@ -42,7 +42,7 @@ test("every entry of the source has its row, and every row its entry", () => {
   );
 });
 
-test("what a row says a folder contains is there", () => {
+test("the contents that a row lists exist", () => {
   const missing = rows.flatMap(({ entry, inside }) =>
     inside.map((name) => join(entry, name)).filter((path) => !existsSync(join(SRC, path))),
   );
@@ -50,7 +50,7 @@ test("what a row says a folder contains is there", () => {
   expect(missing).toEqual([]);
 });
 
-test("the files to change are there", () => {
+test("the files to change exist", () => {
   const [, changes = ""] = map.split("\n## Where do I change …\n");
   const table = changes.slice(0, changes.indexOf("\n## ")).replace(/^[^|].*$/gm, "");
   const named = [...table.matchAll(/`([a-z]+\/[\w/-]*(?:\.ts)?)`/g)].map(([, path = ""]) => path);
@@ -58,7 +58,7 @@ test("the files to change are there", () => {
   expect(named.filter((path) => !existsSync(join(SRC, path)))).toEqual([]);
 });
 
-test("the files of the decisions are there", () => {
+test("the files of the decisions exist", () => {
   const [, decisions = ""] = map.split("\n## Decisions\n");
   const named = [...decisions.matchAll(/`([a-z]+\/[\w/*-]*(?:\.ts)?)`/g)].map(([, path = ""]) => path);
   expect(named.length).toBeGreaterThan(15);

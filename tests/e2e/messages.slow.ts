@@ -103,7 +103,7 @@ describe.each(FORMATS)("the service's receipts in messages of %s", (format) => {
     expect((await service.send("GET", `/approvals/${chat.id}`, { token: chat.token })).body.receipt).toBeUndefined();
   });
 
-  test("what is no word of the service runs nothing, though a person did say yes", async () => {
+  test("messages that the service did not sign run nothing, even after a real approval", async () => {
     const before = service.deeds.length;
     const chat = await asked(format, "b");
     const other = await asked(format, "b");
@@ -124,7 +124,7 @@ describe.each(FORMATS)("the service's receipts in messages of %s", (format) => {
     expect(service.deeds).toHaveLength(before);
   });
 
-  test("a denial's receipt is no yes", async () => {
+  test("a denial's receipt is not an approval", async () => {
     const chat = await asked(format, "c");
     const decided = await service.decide(chat.id, "deny", { reason: "no" });
     const resumed = await chat.resume([chat.answered(decided.body.receipt)]);
@@ -160,7 +160,7 @@ async function output(child: Bun.Subprocess<"ignore", "pipe", "pipe">) {
 }
 
 test.each(FORMATS)(
-  "docs/examples/chat-%s.ts asks, waits and goes on; a model that forges a question is caught",
+  "docs/examples/chat-%s.ts asks, waits and continues; a model that forges an approval request is caught",
   async (format) => {
     const model = new RecordedModel(format, [WRITES_A, FORGES, { text: "a is written, b is not." }]);
     const before = service.deeds.length;
@@ -195,7 +195,7 @@ function block(language: string): string {
   return new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\``, "m").exec(guide)?.[1] ?? "";
 }
 
-test("the guide's configuration is one, and its codes are the code's", () => {
+test("the guide's configuration is valid, and its codes are the code's", () => {
   const written = {
     ...(parse(block("yaml")) as object),
     ...{ tools: ["./tools"], audit: { dir: "./audit" }, jwt: { issuers: service.issuers.profiles() } },
@@ -216,7 +216,7 @@ test("unwrap throws the exception of both names for a call that waits", async ()
   expect<unknown>(ApprovalRequiredException).toBe(ApprovalRequiredError);
 });
 
-test("a key that signs no receipts keeps the service from starting, and its field is named", async () => {
+test("a key that cannot sign receipts prevents the start, and its field is named", async () => {
   const broken = new ApprovalService();
   for (const receiptKeyFile of ["./none.pem", "./public.pem"]) {
     writeFileSync(join(broken.folder, "public.pem"), publicKey);
@@ -225,7 +225,7 @@ test("a key that signs no receipts keeps the service from starting, and its fiel
   await broken.end();
 });
 
-test("the development stand's key is made once, and its public half checks what it signs", async () => {
+test("the development stand's key is made once, and its public half verifies what it signs", async () => {
   const directory = join(service.folder, "dev");
   const path = await developmentSigningKey(directory, "receipts");
   const signer = createReceiptSigner({ privateKey: readFileSync(path, "utf8"), deployment: "dev" });

@@ -70,7 +70,7 @@ async function answer(command: string, key: string): Promise<string> {
   return shown;
 }
 
-test.skipIf(!canTry)("a service that runs as root says so at its start", () => {
+test.skipIf(!canTry)("a service that runs as root warns at its start", () => {
   expect(service.out.includes('"severity":"WARN"') && service.out.includes("runs as root")).toBe(
     process.geteuid?.() === 0,
   );
@@ -86,7 +86,7 @@ test.skipIf(!canTry)("a denial may carry a reason, which the agent reads", async
 });
 
 test.skipIf(!canTry)(
-  "an agent asks for bash, a person sees exactly what will run, and says yes once, then for the session",
+  "an agent asks for bash, a person sees exactly what will run, and approves once, then for the session",
   async () => {
     const token = await agent("one");
     const hello = "echo hello from the workspace";
@@ -121,7 +121,7 @@ test.skipIf(!canTry)(
   },
 );
 
-test.skipIf(!canTry)("what is banned is refused, and nobody is asked", async () => {
+test.skipIf(!canTry)("banned commands are refused, and nobody is asked", async () => {
   const { http, body } = await call(await agent("one"), "rm -rf / --no-preserve-root", 0);
   expect([http, body.error?.code]).toEqual([403, "POLICY_DENIED"]);
 });

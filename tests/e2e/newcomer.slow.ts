@@ -60,14 +60,14 @@ describe.skipIf(!canPaste)("the commands that the welcome prints", () => {
     tail = (await paste(printedCommands().at(-1) ?? "")).trimEnd().split("\n").slice(-4);
   });
 
-  test("are a token, four calls and a look at the audit", () => {
+  test("are a token, four calls and an audit query", () => {
     expect(printedCommands().map((line) => line.split(/[ =]/)[0])).toEqual([
       ...["TOKEN", "curl", "curl", "curl", "curl"],
       process.execPath,
     ]);
   });
 
-  test("show a customer with what is personal masked or gone", () => {
+  test("show a customer with personal data masked or removed", () => {
     expect(answers[0]).toMatchObject({ status: "success", result: { customer: { fullName: "J*** S****" } } });
     expect(answers[0]).not.toHaveProperty("result.customer.email");
     expect(answers[0]).toHaveProperty("filteredFields");
@@ -79,7 +79,7 @@ describe.skipIf(!canPaste)("the commands that the welcome prints", () => {
     expect(answers[1]).toHaveProperty("result.commits[0].id");
   });
 
-  test("are refused what the token does not permit", () => {
+  test("are refused without the token's permission", () => {
     expect(answers[2]).toMatchObject({
       status: "denied",
       error: { code: "PERMISSION_DENIED", details: { missingPermissions: ["customer-data:write"] } },
@@ -99,7 +99,7 @@ describe.skipIf(!canPaste)("the commands that the welcome prints", () => {
 });
 
 describe("a second start", () => {
-  test("on the same port says which port", async () => {
+  test("on the same port names the port", async () => {
     const { code, err } = await runStc(["serve", "--dev"], { env: { ...env, STC_AUDIT_DIR: join(folder, "other") } });
     expect(code).toBe(78);
     expect(err).toContain("is in use");
@@ -107,7 +107,7 @@ describe("a second start", () => {
     expect(err.trim().split("\n").length).toBeLessThanOrEqual(2);
   });
 
-  test("on the same audit directory says who has it", async () => {
+  test("on the same audit directory names the holder", async () => {
     const { code, err } = await runStc(["serve", "--dev"], { env: { ...env, STC_PORT: String(freePortPair()) } });
     expect(code).toBe(78);
     expect(err).toContain(`audit.dir: ${auditDir} is already in use`);
@@ -115,14 +115,14 @@ describe("a second start", () => {
     expect(err).not.toMatch(/\n\s+at /);
   });
 
-  test("leaves the first one as it was", async () => {
+  test("leaves the first service unchanged", async () => {
     const ready = await fetch(`http://127.0.0.1:${port}/readyz`);
     expect(await ready.json()).toEqual({ status: "ready" });
   });
 });
 
 describe("the end", () => {
-  test("SIGTERM drains: what is under way is answered, the exit is clean, and the next start is at once", async () => {
+  test("SIGTERM drains: calls in progress are answered, the exit is clean, and the next start is immediate", async () => {
     const [token = "", call = ""] = printedCommands();
     const before = auditEntries(auditDir).length;
     const answering = paste(token, call);
@@ -163,7 +163,7 @@ async function callUntilRefused(token: string, answered: string[]): Promise<void
   }
 }
 
-describe.concurrent("what the environment may not say", () => {
+describe.concurrent("forbidden environment variables", () => {
   test.each([
     ["no configuration", ["serve"], {}, "no configuration"],
     ["STC_CONFIG beside --dev", ["serve", "--dev"], { STC_CONFIG: join(PROJECT, "x.yaml") }, "STC_CONFIG is set"],

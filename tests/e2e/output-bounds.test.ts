@@ -126,14 +126,14 @@ async function call(
 const TRUNCATED = { decision: "ALLOWED", response: { truncated: true } };
 
 describe("lists and texts", () => {
-  test("within the bound say nothing of it", async () => {
+  test("within the limit are not marked", async () => {
     const { body, entry } = await call("listing", { rows: 3, text: 3, names: 3 });
     expect(body.result).not.toHaveProperty("truncated");
     expect(body).not.toHaveProperty("truncated");
     expect(entry.response).not.toHaveProperty("truncated");
   });
 
-  test("over it are cut, the longest first; what is small stays whole", async () => {
+  test("over it are cut, the longest first; small ones stay whole", async () => {
     const { body, entry } = await call("listing", { rows: 1_000, text: 100, names: 3 });
     expect(body).toMatchObject({ status: "success", truncated: true, result: { truncated: true, total: 1_000 } });
     expect(body.result.text).toBe("é".repeat(100));
@@ -144,13 +144,13 @@ describe("lists and texts", () => {
     expect(entry).toMatchObject(TRUNCATED);
   });
 
-  test("share the bound, and no character is cut in two", async () => {
+  test("share the limit, and no character is cut in two", async () => {
     const { body } = await call("listing", { rows: 1_000, text: 30_001, names: 0 });
     expect(body.result.text).toBe("é".repeat(5_000));
     expect(body.result.rows.length).toBeGreaterThan(120);
   });
 
-  test("what cannot be cut is refused to one who reads", async () => {
+  test("results that cannot be cut are refused for reads", async () => {
     const { body, entry } = await call("listing", { rows: 1, text: 1, names: 5_000 });
     expect(body).toMatchObject({
       status: "error",
@@ -198,7 +198,7 @@ describe("gRPC", () => {
     expect(entry).toMatchObject(TRUNCATED);
   });
 
-  test("a stream that is cut off at its bound says so in the envelope, too", async () => {
+  test("a stream that is cut off at its limit is marked in the envelope too", async () => {
     const { body, entry } = await call("stream", { items: 200, labelBytes: 1_000 });
     expect(body).toMatchObject({ truncated: true, result: { truncated: true } });
     expect(body.result.items).toHaveLength(18);
@@ -211,7 +211,7 @@ describe("gRPC", () => {
     expect(entry).toMatchObject(TRUNCATED);
   });
 
-  test("an answer over the system's bound is refused to one who reads, and withheld from one who changed", async () => {
+  test("an answer over the system's limit is refused for a read, and withheld for a change", async () => {
     expect((await call("blob_read", { answerBytes: 5_000_000 })).body.error.code).toBe("OUTPUT_TOO_LARGE");
     const { body, entry } = await call("blob_write", { answerBytes: 5_000_000 });
     expect(body).toMatchObject({ status: "success", truncated: true, result: null });
@@ -222,7 +222,7 @@ describe("gRPC", () => {
 describe.skipIf(Bun.which("bash") === null)("bash", () => {
   const SECRET = `ghp_${filler(36)}`;
 
-  test("output over the bound is cut, the command ends, and its exit code is told", async () => {
+  test("output over the limit is cut, the command ends, and its exit code is reported", async () => {
     const command = "seq 200000; echo done > end; exit 3";
     const { body, entry } = await call("bash", { command });
     expect(body).toMatchObject({ status: "success", truncated: true, result: { exitCode: 3, truncated: true } });
@@ -231,20 +231,20 @@ describe.skipIf(Bun.which("bash") === null)("bash", () => {
     expect(readFileSync(join(folder, "work/end"), "utf8")).toBe("done\n");
   });
 
-  test("output within the bound is whole, however much longer it is as JSON", async () => {
+  test("output within the limit is whole, however much longer it is as JSON", async () => {
     const { body } = await call("bash", { command: "yes | head -c 262144" });
     expect(body.result).toEqual({ output: "y\n".repeat(131_072), exitCode: 0, truncated: false });
     expect(body).not.toHaveProperty("truncated");
   });
 
-  test("a command whose time is over leaves its output so far: filtered, marked, and not in the audit", async () => {
+  test("a command that times out keeps its output so far: filtered, marked, and not in the audit", async () => {
     const command = `echo started; echo GITHUB_TOKEN=$(printf '%s' ghp_)${filler(36)}; printf 'half: ghp_${filler(20)}'; sleep 60`;
     const { body, entry } = await call("bash", { command, timeoutMs: 400 });
     expect(body).toMatchObject({
       status: "error",
       error: {
         ...{ code: "OUTCOME_UNKNOWN", stage: "EXECUTION", retryable: false },
-        message: "Whether the change happened is not known. Look before you call again.",
+        message: "It is not known whether the change happened. Check before you call again.",
         details: {
           output: "started\nGITHUB_TOKEN=[REDACTED]\nhalf: ",
           exitCode: 137,
@@ -263,7 +263,7 @@ describe.skipIf(Bun.which("bash") === null)("bash", () => {
   });
 });
 
-test.skipIf(Bun.which("bash") === null)("a file that is read in part says so in the envelope", async () => {
+test.skipIf(Bun.which("bash") === null)("a partly read file is marked in the envelope", async () => {
   await Bun.write(join(folder, "work/long.txt"), "0123456789\n".repeat(10_000));
   const { body, entry } = await call("fs_read", { path: "@project/long.txt" });
   expect(body).toMatchObject({ status: "success", truncated: true, result: { truncated: true } });

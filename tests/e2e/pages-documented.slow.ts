@@ -18,7 +18,7 @@ function anchorsOf(page: string): ReadonlySet<string> {
   );
 }
 
-test.each(PAGES)("the links of %s lead somewhere", (page) => {
+test.each(PAGES)("the links of %s have targets", (page) => {
   const links = [...textOf(page).matchAll(/\]\((?!https?:)([^)\s]*)\)/g)].map(([, link = ""]) => link);
   const dead = links.filter((link) => {
     const [path = "", anchor] = link.split("#");
@@ -55,7 +55,7 @@ function usagesOf(page: string): readonly Usage[] {
   });
 }
 
-describe("every command that a page shows takes the options that it shows", () => {
+describe("every command that a page shows accepts the shown options", () => {
   const usages = PAGES.filter((page) => page !== "CHANGELOG.md").flatMap(usagesOf);
   const commands = [...new Set(usages.map(({ command }) => command))].sort();
 

@@ -163,7 +163,7 @@ afterAll(async () => {
 
 describe.each(Object.entries(DOORS))("through the %s", (_name, door) => {
   test.each(SECRETS)(
-    "%s leaves neither in the answer nor in the audit, and is counted",
+    "%s is neither in the answer nor in the audit, and is counted",
     async (_title, text, secret, rule) => {
       const { body, entry } = await door.call("echo_note", { text }, `because ${text}`);
       expect(body).toMatchObject({ status: "success", untrusted: true, secretsSent: ["text"] });
@@ -212,13 +212,13 @@ describe.each(Object.entries(DOORS))("through the %s", (_name, door) => {
     expect(entry.response.redactions).toEqual({ EMPLOYEE_ID: 2 });
   });
 
-  test("what nobody sees is taken out, and a secret that it cut in two is found", async () => {
+  test("invisible characters are removed, and a secret that they split is found", async () => {
     const { body, entry } = await door.call("echo_note", { text: `a\u200bb ${[...TOKEN].join("\u200b")}` });
     expect(body.result.said.text).toBe("ab [REDACTED]");
     expect(entry.response.redactions).toEqual({ "github-token": 1 });
   });
 
-  test("arguments that are refused are not in the audit, and their reason is clean", async () => {
+  test("refused arguments are not in the audit, and their reason contains no secret", async () => {
     const { body, entry } = await door.call("echo_note", { text: 1, other: TOKEN }, `see ${TOKEN}`);
     expect([body.error.code, entry.request.args, entry.request.reason]).toEqual([
       "INVALID_INPUT",
@@ -229,7 +229,7 @@ describe.each(Object.entries(DOORS))("through the %s", (_name, door) => {
   });
 });
 
-test.each(Object.values(DOORS))("what is too large to be looked through leaves not even in part", async (door) => {
+test.each(Object.values(DOORS))("text too large to scan is withheld completely", async (door) => {
   const { body, entry } = await door.call("flood", {});
   expect(body).toMatchObject({ status: "error", error: { code: "OUTPUT_TOO_LARGE", stage: "OUTPUT" } });
   expect(entry).toMatchObject({ decision: "ERROR", error: { code: "OUTPUT_TOO_LARGE" } });
@@ -237,7 +237,7 @@ test.each(Object.values(DOORS))("what is too large to be looked through leaves n
   expect(JSON.stringify([body, entry]).length).toBeLessThan(3_000);
 });
 
-test.each(SECRETS)("%s is not in what a person is asked, nor in the store or journal", async (_title, text, secret) => {
+test.each(SECRETS)("%s is not in an approval request, nor in the store or journal", async (_title, text, secret) => {
   const args = { text: `${text} `, list: [text] };
   const { body, entry } = await (DOORS["service"] as Door).call("keep_note", args, `because ${text}`);
   expect([body.status, body.secretsSent, entry.decision]).toEqual(["pending", ["text", "list[]"], "PENDING"]);
@@ -292,7 +292,7 @@ describe("docs/redaction.md", () => {
     ]);
   });
 
-  test("it names every level that there is", () => {
+  test("it names every existing level", () => {
     for (const level of ["off", "secrets", "balanced", "strict"]) expect(guide).toContain(`| \`${level}\``);
   });
 });

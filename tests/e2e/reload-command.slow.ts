@@ -35,7 +35,7 @@ async function reload(permissions?: readonly string[], ...options: readonly stri
   return runStc(["reload", "--url", url, "--token-file", file, ...options]);
 }
 
-test("SIGHUP takes over what has changed, and tells the log of what it refuses", async () => {
+test("SIGHUP adopts changes, and logs what it refuses", async () => {
   world.write("tools/hello.ts", manifest({ says: "by signal" }));
   served.child.kill("SIGHUP");
   await served.printed('"by":"signal","generation":2,"msg":"configuration.changed"');
@@ -46,7 +46,7 @@ test("SIGHUP takes over what has changed, and tells the log of what it refuses",
   expect(await says()).toBe("by signal");
 });
 
-test("`stc reload` says what became of it", async () => {
+test("`stc reload` reports the result", async () => {
   const refused = await reload();
   expect([refused.code, refused.out]).toEqual([1, ""]);
   expect(refused.err).toStartWith(
@@ -66,7 +66,7 @@ test("`stc reload` says what became of it", async () => {
   ]);
 });
 
-test("the journal has who asked for which, and what the service began with", async () => {
+test("the journal records who asked for which, and the configuration at the start", async () => {
   const changed = await until("the lines", () => {
     const lines = world.journal("configuration.changed");
     return lines.length === 3 ? lines : undefined;

@@ -33,7 +33,7 @@ afterAll(async () => {
   for (const lab of labs) lab.close();
 });
 
-test("a system moves while calls run: none is lost, and the old address is left", async () => {
+test("a system moves while calls run: none is lost, and the old address is no longer used", async () => {
   const [former, next] = labs as [Lab, Lab];
   const token = await service.agent();
   const endings = new Map<string, number>();
@@ -62,7 +62,7 @@ test("a system moves while calls run: none is lost, and the old address is left"
   expect([...endings.keys()]).toEqual(["success"]);
 });
 
-test("twenty reloads leave no descriptor behind", async () => {
+test("twenty reloads leave no descriptor open", async () => {
   const open = (): number => readdirSync("/proc/self/fd").length;
   await service.reload();
   await service.says();
@@ -86,7 +86,7 @@ export const nap = defineTool(() => ({
 }));
 `;
 
-test("a command under way ends as it would have, though its configuration is gone", async () => {
+test("a command in progress ends as usual, though its configuration was replaced", async () => {
   const world = new ReloadService({ commands: { allowed: ["sleep"] } });
   world.write("tools/nap.ts", NAP);
   await world.start();

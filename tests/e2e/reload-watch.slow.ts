@@ -31,7 +31,7 @@ async function refused(service: ReloadService): Promise<readonly unknown[]> {
   });
 }
 
-test("a file that is written, replaced, added below or taken away is taken over by itself", async () => {
+test("a file that is written, replaced, added below or removed is adopted automatically", async () => {
   const service = await started(new ReloadService(WATCH));
   service.write("tools/hello.ts", manifest({ says: "written" }));
   await saying(service, "written");
@@ -50,7 +50,7 @@ test("a file that is written, replaced, added below or taken away is taken over 
   expect(service.journal("configuration.refused")).toEqual([]);
 });
 
-test("of many changes in a row the last one counts, and what was half written is never looked at", async () => {
+test("of many changes in a row the last one counts, and partial states are never read", async () => {
   const service = await started(new ReloadService(WATCH));
   const whole = manifest({ says: "whole" });
   for (let part = 1; part <= 20; part += 1) {
@@ -62,7 +62,7 @@ test("of many changes in a row the last one counts, and what was half written is
   expect(service.journal("configuration.changed")).toHaveLength(1);
 });
 
-test("Kubernetes' exchange of a mounted folder is seen", async () => {
+test("Kubernetes' exchange of a mounted folder is noticed", async () => {
   const service = new ReloadService({ ...WATCH, tools: ["./mounted"] });
   const mounted = join(service.folder, "mounted");
   const put = (version: string, says: string): void => {
@@ -86,7 +86,7 @@ test("Kubernetes' exchange of a mounted folder is seen", async () => {
   expect(service.journal("configuration.refused")).toEqual([]);
 });
 
-test("what is refused is told once, and looked at again when a file changes that it names", async () => {
+test("a refusal is logged once, and checked again when a file changes that it names", async () => {
   const service = await started(new ReloadService(WATCH));
   const [agents, operators] = service.issuers.profiles();
   const { jwks, ...profile } = agents as { readonly jwks: unknown };

@@ -16,7 +16,7 @@ async function started(changes: Readonly<Record<string, unknown>> = {}): Promise
   return service;
 }
 
-test("a changed manifest is taken over as a whole, told and journaled", async () => {
+test("a changed manifest is adopted as a whole, logged and journaled", async () => {
   const service = await started();
   expect(await service.says()).toBe("first");
   service.write("tools/hello.ts", manifest({ says: "second" }));
@@ -34,7 +34,7 @@ test("a changed manifest is taken over as a whole, told and journaled", async ()
   expect(ready.body.configuration).toMatchObject({ generation: 2, sha256: body.hash, lastRefused: null });
 });
 
-test("what a manifest imports by a relative path is fresh, too, and a file that is the same again is the same again", async () => {
+test("relative imports of a manifest are fresh too, and an unchanged file stays the same", async () => {
   const service = await started();
   service.write("tools/words.ts", 'import { end } from "./parts/end.js";\nexport const words = "one" + end;\n');
   service.write("tools/parts/end.ts", 'export const end = "!";\n');
@@ -54,7 +54,7 @@ const GOOD = manifest();
 const mistakes: readonly (readonly [string, (service: ReloadService) => void, RegExp])[] = [
   ["broken YAML", ({ file }) => Bun.write(file, "server: [\n"), /stc\.yaml: /],
   ["no configuration at all", (service) => service.remove("stc.yaml"), /stc\.yaml: cannot be read \(ENOENT\)/],
-  ["an unknown key", (service) => service.configure({ tolls: [] }), /tolls: is not a key that is known here/],
+  ["an unknown key", (service) => service.configure({ tolls: [] }), /tolls: is not a known key/],
   [
     "a missing key file",
     (s) => s.configure({ assertion: { issuer: "https://us", keyFile: "./gone" } }),
@@ -96,37 +96,40 @@ const mistakes: readonly (readonly [string, (service: ReloadService) => void, Re
   ],
 ];
 
-test.each(mistakes)("%s is refused, and what was in use stays; mended, it is taken", async (_title, make, problem) => {
-  const service = await started();
-  await make(service);
+test.each(mistakes)(
+  "%s is refused, and the former configuration stays; after the fix it is adopted",
+  async (_title, make, problem) => {
+    const service = await started();
+    await make(service);
 
-  const { http, body } = await service.reload();
+    const { http, body } = await service.reload();
 
-  expect({ http, status: body.status }).toEqual({ http: 422, status: "refused" });
-  expect(body.problems.find((line: string) => problem.test(line)) ?? body.problems).toMatch(problem);
-  expect(await service.says()).toBe("first");
-  const [line] = service.journal("configuration.refused");
-  expect(line).toMatchObject({ problems: body.problems.length, by: "https://people.test|olga" });
-  expect(JSON.stringify(line)).not.toContain("as it was told");
-  expect(service.journal("configuration.changed")).toEqual([]);
-  const token = await service.operator();
-  const ready = await service.send("GET", "/readyz", { token });
-  expect(ready.body.configuration).toMatchObject({ generation: 1, lastRefused: { problems: body.problems.length } });
-  expect((await service.send("GET", "/metrics", { token })).body).toMatch(/^stc_configuration_last_refused [1-9]/m);
+    expect({ http, status: body.status }).toEqual({ http: 422, status: "refused" });
+    expect(body.problems.find((line: string) => problem.test(line)) ?? body.problems).toMatch(problem);
+    expect(await service.says()).toBe("first");
+    const [line] = service.journal("configuration.refused");
+    expect(line).toMatchObject({ problems: body.problems.length, by: "https://people.test|olga" });
+    expect(JSON.stringify(line)).not.toContain("as it was told");
+    expect(service.journal("configuration.changed")).toEqual([]);
+    const token = await service.operator();
+    const ready = await service.send("GET", "/readyz", { token });
+    expect(ready.body.configuration).toMatchObject({ generation: 1, lastRefused: { problems: body.problems.length } });
+    expect((await service.send("GET", "/metrics", { token })).body).toMatch(/^stc_configuration_last_refused [1-9]/m);
 
-  service.configure({});
-  service.write("tools/hello.ts", manifest({ says: "mended" }));
-  service.write("tools/other.ts", manifest({ name: "other" }));
-  service.write("tools/slow.ts", "export const slow = 2;\n");
-  const mended = await service.reload();
-  expect([mended.http, mended.body.problems]).toEqual([200, undefined]);
-  expect(await service.says()).toBe("mended");
-  const metrics = (await service.send("GET", "/metrics", { token })).body;
-  expect(metrics).toMatch(/^stc_configuration_generation 2$/m);
-  expect(metrics).toMatch(/^stc_configuration_last_refused 0$/m);
-});
+    service.configure({});
+    service.write("tools/hello.ts", manifest({ says: "mended" }));
+    service.write("tools/other.ts", manifest({ name: "other" }));
+    service.write("tools/slow.ts", "export const slow = 2;\n");
+    const mended = await service.reload();
+    expect([mended.http, mended.body.problems]).toEqual([200, undefined]);
+    expect(await service.says()).toBe("mended");
+    const metrics = (await service.send("GET", "/metrics", { token })).body;
+    expect(metrics).toMatch(/^stc_configuration_generation 2$/m);
+    expect(metrics).toMatch(/^stc_configuration_last_refused 0$/m);
+  },
+);
 
-test("what is imported without its extension is taken over by a restart alone, and that is said", async () => {
+test("an import without its extension is adopted only by a restart, and that is reported", async () => {
   const service = await started();
   service.write("tools/words.ts", 'export const words = "one";\n');
   const before = 'import { words } from "./words";';
@@ -141,7 +144,7 @@ test("what is imported without its extension is taken over by a restart alone, a
   expect(await service.says()).toBe("one");
 });
 
-test("a tool that is gone is unknown, a permission that is asked for counts at the next call", async () => {
+test("a removed tool is unknown, a new required permission applies to the next call", async () => {
   const service = await started();
   service.write("tools/hello.ts", manifest({ permission: "hello:shout" }));
   service.write("tools/other.ts", manifest({ name: "other", says: "other" }));
@@ -153,7 +156,7 @@ test("a tool that is gone is unknown, a permission that is asked for counts at t
   expect(await service.says({ tool: "other" })).toBe("TOOL_NOT_FOUND");
 });
 
-test("a changed key ends the tokens of the old one, those that were verified before included", async () => {
+test("a changed key ends the tokens of the old one, verified ones included", async () => {
   const service = await started();
   const token = await service.agent();
   expect(await service.says({}, token)).toBe("first");
@@ -164,7 +167,7 @@ test("a changed key ends the tokens of the old one, those that were verified bef
   expect(await service.says({}, token)).toBe("UNAUTHENTICATED");
 });
 
-test("who may reload: operators that hold service:reload, and nobody else", async () => {
+test("who may reload: operators with service:reload, and nobody else", async () => {
   const service = await started();
   const rows = [
     [await service.agent(["service:reload"]), 403],
@@ -181,7 +184,7 @@ test("who may reload: operators that hold service:reload, and nobody else", asyn
   expect((await service.reload()).body.problems.join()).toContain("service:");
 });
 
-test("calls under way finish on what they began with, and none of several hundred is lost", async () => {
+test("calls in progress finish with their own configuration, and none of several hundred is lost", async () => {
   const service = await started({ limits: { concurrentCallsPerCallerMax: 1_000 } });
   const slow = (says: string): string =>
     manifest({
@@ -204,7 +207,7 @@ test("calls under way finish on what they began with, and none of several hundre
   expect(new Set(await Promise.all(after))).toEqual(new Set(["after"]));
 });
 
-test("calls that come all the time meet one configuration or the other, and no refusal", async () => {
+test("continuous calls use one configuration or the other, and none is refused", async () => {
   const service = await started();
   const token = await service.agent();
   const seen = new Map<string, number>();
@@ -225,7 +228,7 @@ test("calls that come all the time meet one configuration or the other, and no r
   expect([...seen.keys()].filter((said) => said !== "first" && !said.startsWith("round "))).toEqual([]);
 });
 
-test("two reloads at once: each sees what is there, one after the other", async () => {
+test("two concurrent reloads: each sees the current files, one after the other", async () => {
   const service = await started();
   service.write("tools/hello.ts", manifest({ says: "second" }));
   const token = await service.operator();
@@ -247,7 +250,7 @@ test("over the limit a reload is refused before anything is read, with the time 
   expect(service.journal("configuration.refused")).toEqual([]);
 });
 
-test("a yes to a call of the old manifest is none to the new one", async () => {
+test("an approval of a call of the old manifest does not cover the new one", async () => {
   const service = await started({ approvals: { store: "sqlite://./approvals.sqlite" } });
   service.write("tools/hello.ts", manifest({ classification: "write" }));
   await service.reload();
@@ -268,7 +271,7 @@ test("a yes to a call of the old manifest is none to the new one", async () => {
   expect(await service.says({ approval: { id } })).toBe("first");
 });
 
-test("a yes for a session does not cover a changed manifest", async () => {
+test("an approval for a session does not cover a changed manifest", async () => {
   const service = await started({ approvals: { store: "sqlite://./approvals.sqlite" } });
   service.write("tools/hello.ts", manifest({ classification: "write" }));
   await service.reload();
@@ -285,7 +288,7 @@ test("a yes for a session does not cover a changed manifest", async () => {
   expect((await service.call({}, token)).http).toBe(202);
 });
 
-test("a call that waits for its yes meets the manifest that is in use then", async () => {
+test("a call that waits for its approval uses the manifest in use afterwards", async () => {
   const service = await started({ approvals: { store: "sqlite://./approvals.sqlite" } });
   service.write("tools/hello.ts", manifest({ classification: "write" }));
   await service.reload();
@@ -307,17 +310,17 @@ test("a call that waits for its yes meets the manifest that is in use then", asy
   expect(body.error.code).toBe("APPROVAL_MISMATCH");
 });
 
-test("files that go on changing while they are read are not taken over", async () => {
+test("files that keep changing while they are read are not adopted", async () => {
   const service = await started();
   const before = `import { appendFileSync } from "node:fs";
 appendFileSync(${JSON.stringify(join(service.folder, "tools/hello.ts"))}, "// again\\n");`;
   service.write("tools/hello.ts", manifest({ before, says: "restless" }));
   const { http, body } = await service.reload();
-  expect([http, body.problems]).toEqual([422, ["reload: files go on changing while they are read"]]);
+  expect([http, body.problems]).toEqual([422, ["reload: files keep changing while they are read"]]);
   expect(await service.says()).toBe("first");
 });
 
-test("what cannot be read is a problem like any other", async () => {
+test("an unreadable file is a problem like any other", async () => {
   const service = await started();
   service.remove("tools/hello.ts");
   symlinkSync("hello.ts", join(service.folder, "tools/hello.ts"));
@@ -327,7 +330,7 @@ test("what cannot be read is a problem like any other", async () => {
   expect(await service.says()).toBe("first");
 });
 
-test("while it drains nothing is taken over", async () => {
+test("during the drain nothing is adopted", async () => {
   const service = await started();
   const { reload } = service.running;
   const draining = service.running.drain();

@@ -32,7 +32,7 @@ const open = () =>
   });
 
 test.skipIf(Bun.which("sqlite3") === null)(
-  "copies that are made as the guide says, while calls run, are put back: the log verifies, the question is still open",
+  "copies made as the guide says, while calls run, can be restored: the log verifies, the approval request is still pending",
   async () => {
     const token = await issuers.token({ kind: "good", sub: "agent-7", permissions: ["notes:use"] });
     const before = open();

@@ -19,7 +19,7 @@ describe.concurrent("stc audit tail", () => {
     return dir;
   }
 
-  test("shows the latest lines, across days, without what could steer a terminal", async () => {
+  test("shows the latest lines, across days, without control sequences", async () => {
     const { code, out } = await runStc(["audit", "tail", "-n", "2", "--dir", auditFolder()]);
     expect(code).toBe(0);
     expect(
@@ -32,12 +32,12 @@ describe.concurrent("stc audit tail", () => {
     expect(out).toContain("2026-01-02T03:04:05.006Z  DENIED TOOL_NOT_FOUND");
   });
 
-  test("shows the lines as they are for programs", async () => {
+  test("shows the unchanged lines for programs", async () => {
     const { out } = await runStc(["audit", "tail", "--json"], { env: { STC_AUDIT_DIR: auditFolder() } });
     expect(out).toBe(line("one") + line("two") + line("three"));
   });
 
-  test("-f goes on as lines come", async () => {
+  test("-f continues as lines are written", async () => {
     const dir = auditFolder();
     const tail = new RunningStc(["audit", "tail", "-f", "--json", "-n", "1", "--dir", dir]);
     await tail.printed('"three"');
@@ -49,7 +49,7 @@ describe.concurrent("stc audit tail", () => {
     await tail.end("SIGINT");
   });
 
-  test.each(["nowhere", "a-file"])("says when %s is no directory", async (name) => {
+  test.each(["nowhere", "a-file"])("reports that %s is not a directory", async (name) => {
     writeFileSync(join(folder, "a-file"), "");
     const { code, err } = await runStc(["audit", "tail", "--dir", join(folder, name)]);
     expect(code).toBe(66);

@@ -70,7 +70,7 @@ function expectProblems({ code, out, err }: Ended, ...problems: readonly string[
 }
 
 describe.concurrent("stc check", () => {
-  test("says how many tools there are", async () => {
+  test("prints the number of tools", async () => {
     const { code, out, err } = await runStc(["check", "--config", configFile()]);
     expect({ code, err }).toEqual({ code: 0, err: "" });
     expect(out).toMatch(
@@ -78,13 +78,13 @@ describe.concurrent("stc check", () => {
     );
   });
 
-  test("takes the configuration from STC_CONFIG, and the stand with --dev", async () => {
+  test("reads the configuration from STC_CONFIG, and the development stand with --dev", async () => {
     expect((await runStc(["check"], { env: { STC_CONFIG: configFile() } })).code).toBe(0);
     expect((await runStc(["check", "--dev"])).out).toStartWith("ok: ");
     expectProblems(await runStc(["check"]), "no configuration");
   });
 
-  test("tells programs too", async () => {
+  test("has output for programs too", async () => {
     const { code, out } = await runStc(["check", "--json", "--config", configFile()]);
     expect(code).toBe(0);
     expect(JSON.parse(out)).toMatchObject({ ok: true, problems: [], notRegistered: [] });
@@ -93,7 +93,7 @@ describe.concurrent("stc check", () => {
     expect(JSON.parse(bad.out)).toMatchObject({ ok: false, problems: [expect.stringContaining("tools[0]")] });
   });
 
-  test("notes tools that have nothing to reach", async () => {
+  test("notes tools without a configured target", async () => {
     const systems = { ...world.targets.systems, git: { repositories: {} } };
     const { code, out } = await runStc(["check", "--config", configFile({ systems })]);
     expect(code).toBe(0);
@@ -131,7 +131,7 @@ describe.concurrent("stc check", () => {
     expectProblems(await runStc(["check", "--config", file]), file, reason);
   });
 
-  test("certificates and keys that are not there", async () => {
+  test("missing certificates and keys", async () => {
     const system = world.targets.systems["customer-master-service"] as { readonly tls: object };
     const systems = {
       ...world.targets.systems,
@@ -147,7 +147,7 @@ describe.concurrent("stc check", () => {
 });
 
 describe.concurrent("manifests", () => {
-  test("a broken one does not hide the next, and a good one beside it does not help", async () => {
+  test("a broken one does not hide the next, and a valid one next to it does not help", async () => {
     const file = configFile(
       {},
       {
@@ -168,11 +168,11 @@ describe.concurrent("manifests", () => {
     );
   });
 
-  test("a command that nobody allowed", async () => {
+  test("a command that is not allowed", async () => {
     expectProblems(await runStc(["check", "--config", configFile({ commands: {} })]), "git_log", "git");
   });
 
-  test("keep the service from starting, and nothing is left behind", async () => {
+  test("prevent the service's start, and nothing is left behind", async () => {
     const file = configFile({}, { "throws.ts": 'throw new Error("not today");' });
     expectProblems(await runStc(["serve", "--config", file]), "tools/throws.ts: cannot be loaded: not today");
     expect(readdirSync(join(file, ".."))).not.toContain("audit");
@@ -180,7 +180,7 @@ describe.concurrent("manifests", () => {
 });
 
 describe("stc serve with a configuration", () => {
-  test("listens, says so in its log, and prints no welcome", async () => {
+  test("listens, logs it, and prints no welcome", async () => {
     const served = new RunningStc(["serve"], { env: { STC_CONFIG: configFile() } });
     await served.printed(ANSWERING);
     const ready = await fetch(`${/"url":"([^"]+)"/.exec(served.out)?.[1]}/readyz`);
@@ -191,7 +191,7 @@ describe("stc serve with a configuration", () => {
   });
 });
 
-test("stc serve on a port that is taken says which", async () => {
+test("stc serve on a port in use names it", async () => {
   const ended = await runStc(["serve", "--config", configFile({ server: { port } })]);
   expect(ended.code).toBe(78);
   expect(ended.err).toBe(`cannot start:\n  - server.port: ${port} is in use\n`);
@@ -228,7 +228,7 @@ describe.concurrent("stc plan", () => {
     ["arguments that do not fit", ["get_customer", '{"customerId":"1"}'], 1, "customerId: Invalid GUID"],
     ["arguments that are not JSON", ["get_customer", "{"], 64, "the arguments are not JSON"],
     ["what planning meets", ["git_log", '{"repo":"self","ref":"nowhere"}'], 1, "TARGET_REFUSED: "],
-  ] as const)("says no to %s", async (_, args, exit, reason) => {
+  ] as const)("refuses %s", async (_, args, exit, reason) => {
     const { code, out, err } = await runStc(["plan", ...args, "--config", configFile()]);
     expect({ code, out }).toEqual({ code: exit, out: "" });
     expect(err).toContain(reason);
@@ -260,7 +260,7 @@ describe.concurrent("stc token and stc call", () => {
     expect(JSON.parse(out)).toMatchObject({ status: "denied", error: { code: "PERMISSION_DENIED" } });
   });
 
-  test("an operator's token calls nothing, and other services take no development token", async () => {
+  test("an operator's token calls nothing, and other services accept no development token", async () => {
     const operator = (await runStc(["token", "--operator", "--sub", "human-1"])).out;
     const refused = await runStc(["call", "git_log", "--url", url, "--token-file", "-"], { stdin: operator });
     expect(JSON.parse(refused.out)).toMatchObject({ error: { code: "UNAUTHENTICATED" } });

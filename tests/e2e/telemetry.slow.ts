@@ -178,7 +178,7 @@ function sent(answer: Answered): Readonly<Record<string, string>> {
   return answer.result?.headers ?? {};
 }
 
-test("a call is a trace whose id is the answer's, and the service behind goes on in it", async () => {
+test("a call is a trace with the answer's id, and it continues in the called service", async () => {
   const { answer } = await call("lab_inspect", {});
   const spans = await received(wire(answer.traceId));
   expect(tree(spans)).toEqual([...ROAD]);
@@ -192,7 +192,7 @@ test("a call is a trace whose id is the answer's, and the service behind goes on
   ]);
 });
 
-test("times lie within each other", async () => {
+test("times of parent and child spans contain each other", async () => {
   const { answer } = await call("lab_inspect", {});
   const spans = await received(wire(answer.traceId));
   const [server] = spans;
@@ -212,7 +212,7 @@ function newTrace(flags = "01"): { readonly id: string; readonly traceparent: st
   return { id, traceparent: `00-${id}-00f067aa0ba902b7-${flags}` };
 }
 
-test("a request that belongs to a trace goes on in it, even where none begins; its state goes along, its baggage does not", async () => {
+test("a request with a trace continues it, even where none begins; its state is forwarded, its baggage is not", async () => {
   const { id, traceparent } = newTrace();
   const headers = { traceparent, tracestate: "vendor=x, other=y", baggage: `person=${PERSON}` };
   const { answer } = await call("lab_inspect", {}, { headers, to: "rarely" });
@@ -227,7 +227,7 @@ test("a request that belongs to a trace goes on in it, even where none begins; i
   expect(attributesOf(tool ?? { attributes: [] })["stc.trace_id"]).toBe(answer.traceId);
 });
 
-test("where it is not recorded, the service behind is told so, and nothing leaves", async () => {
+test("where it is not sampled, the called service is told so, and nothing is exported", async () => {
   const { id, traceparent } = newTrace("00");
   const belongs = await call("lab_inspect", {}, { headers: { traceparent } });
   expect(sent(belongs.answer)["traceparent"]).toMatch(new RegExp(`^00-${id}-[0-9a-f]{16}-00$`));
@@ -238,7 +238,7 @@ test("where it is not recorded, the service behind is told so, and nothing leave
   expect([collector.trace(id), collector.trace(wire(begins.answer.traceId))]).toEqual([[], []]);
 });
 
-test("without `telemetry.traces` the header goes through as it came, and no call is told of", async () => {
+test("without `telemetry.traces` the header is forwarded unchanged, and no call is exported", async () => {
   const { traceparent } = newTrace();
   const { answer } = await call("lab_inspect", {}, { headers: { traceparent, tracestate: "a=1" }, to: "untraced" });
   expect(sent(answer)).toMatchObject({ traceparent, tracestate: "a=1" });
@@ -264,7 +264,7 @@ test("a stream has one span, too", async () => {
   expect(spans.filter(({ kind }) => kind === 3).map(({ name }) => name)).toEqual(["lab.v1.Lab/List"]);
 });
 
-test("refusals: the code, and which spans failed", async () => {
+test("refusals: the code, and the failed spans", async () => {
   const failed = (spans: readonly ReceivedSpan[]) =>
     spans.filter(({ status }) => status.code === 2).map(({ name }) => name);
   const refusing = await call("lab_fail", { code: 5, text: `no such person: ${PERSON}` });
@@ -290,7 +290,7 @@ test("refusals: the code, and which spans failed", async () => {
   expect(failed(await received(wire(nobody.answer.traceId)))).toEqual(["execute_tool echo"]);
 });
 
-test("a stranger cannot have itself recorded", async () => {
+test("an unauthenticated client cannot have itself sampled", async () => {
   const { id, traceparent } = newTrace();
   const { status } = await call("echo", { text: "x" }, { kind: "other key", headers: { traceparent }, to: "rarely" });
   expect(status).toBe(401);
@@ -315,7 +315,7 @@ const ATTRIBUTES = new Set([
   ],
 ]);
 
-test("nothing that an agent or a target says leaves in a trace, or stands in the log; and the log says which call", async () => {
+test("no text of an agent or a target is in a trace or the log; and the log names the call", async () => {
   const more = { reason: `for ${PERSON}, password=${SECRET}`, session: "s-4111111111111111", callId: PERSON };
   const headers = { tracestate: `v=${SECRET}`, traceparent: newTrace().traceparent };
   await call("echo", { text: `${PERSON} password=${SECRET}` }, { more, headers });
@@ -358,7 +358,7 @@ test("nothing that an agent or a target says leaves in a trace, or stands in the
   expect(line?.["cause"]).toContain("[REDACTED]@db:5432");
 });
 
-test("the line of the audit names the span", async () => {
+test("the audit entry names the span", async () => {
   const { id, traceparent } = newTrace();
   await call("echo", { text: "x" }, { headers: { traceparent } });
   const spans = await received(id);
@@ -380,7 +380,7 @@ async function droppedSpans(): Promise<number> {
   return Number(count);
 }
 
-test("a collector that refuses, sends us elsewhere or hangs delays no call; what is lost is counted", async () => {
+test("a collector that refuses, redirects or hangs delays no call; losses are counted", async () => {
   expect(await droppedSpans()).toBe(0);
   collector.answer = () => new Response("no", { status: 400 });
   await call("echo", { text: "x" });

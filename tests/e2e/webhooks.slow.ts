@@ -37,7 +37,7 @@ function signed(secret: string, body: string) {
   return { ...signMessage({ id: "msg_1", body }, { keys: read.ok, nowMs: Date.now() }) };
 }
 
-test("a question goes out, a person's answer comes in, the call runs, and that is told", async () => {
+test("a notification goes out, a person's answer comes in, the call runs, and its end is notified", async () => {
   await service.start({ webhooks: [chat()], publicUrl: "https://stc.example/" });
   const asked = await service.call("do_write", "a");
   const { id } = asked.body.approval;
@@ -70,7 +70,7 @@ test("a question goes out, a person's answer comes in, the call runs, and that i
   ]);
 });
 
-test("metrics and the report tell of it", async () => {
+test("metrics and the report include it", async () => {
   await service.start({ webhooks: [chat()] });
   const { id } = (await service.call("do_write", "a")).body.approval;
   await service.decide(id, "approve");
@@ -100,13 +100,13 @@ test.each([
   ["a time that is none", () => service.person(), "?from=soon", 400],
   ["the wrong way round", () => service.person(), "?from=1h&to=2h", 400],
   ["an unknown parameter", () => service.person(), "?since=1h", 400],
-])("the report is not for %s", async (_, token, query, http) => {
+])("the report is not available to %s", async (_, token, query, http) => {
   await service.start();
   expect((await service.send("GET", `/approvals/report${query}`, { token: await token() })).http).toBe(http);
   expect((await service.send("GET", "/approvals/report", {})).http).toBe(401);
 });
 
-test("a receiver that hangs delays neither a call nor a decision nor the end of the service", async () => {
+test("a receiver that hangs delays neither a call nor a decision nor the service's end", async () => {
   const { promise, resolve } = Promise.withResolvers<Response>();
   receiver.answer = () => promise;
   await service.start({ webhooks: [chat()] });
@@ -123,7 +123,7 @@ test("a receiver that hangs delays neither a call nor a decision nor the end of 
   await until("both", () => (receiver.types.includes("approval.executed") ? true : undefined));
 });
 
-describe("a configuration that would not do what it says does not start", () => {
+describe("a configuration that contradicts itself does not start", () => {
   const write = (name: string, text: string) => writeFileSync(join(service.folder, name), text);
   test.each([
     ["a missing key", {}, { secretFile: "./none" }, "approvals.webhooks[0].secretFile: ./none cannot be read (ENOENT)"],
@@ -140,7 +140,7 @@ describe("a configuration that would not do what it says does not start", () => 
       "people whom no operators' issuer knows",
       {},
       { decisions: { secretFile: "./in", people: { U1: { issuer: "https://idp.test", subject: "a" } } } },
-      "people.U1.issuer: https://idp.test is no issuer that is marked operators: true",
+      "people.U1.issuer: https://idp.test is not an issuer with operators: true",
     ],
   ])("%s", async (_, files, changes, problem) => {
     for (const [name, text] of Object.entries(files)) write(name, text);
@@ -153,7 +153,7 @@ describe("a configuration that would not do what it says does not start", () => 
     expect(problems.join("\n")).not.toMatch(/hooks\.example|169\.254|AQEB|hello/);
   });
 
-  test("nobody to ask", async () => {
+  test("nobody to notify", async () => {
     const failed = await service.start({ store: undefined, webhooks: [chat()] }).catch((error: unknown) => error);
     expect(String(failed)).toContain("approvals.webhooks: needs approvals.store");
   });

@@ -26,6 +26,6 @@ test("at most one false alarm a megabyte", () => {
   expect(alarms.slice(Math.floor(megabytes))).toEqual([]);
 });
 
-test("nothing that is planted in a tree survives", () => {
+test("no value planted in a tree is released", () => {
   expect(survivors(1_000)).toEqual([]);
 });

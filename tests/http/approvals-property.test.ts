@@ -13,7 +13,7 @@ afterAll(() => stand.close());
 const segment = fc.string({ unit: "binary", maxLength: 40 }).map((text) => encodeURIComponent(text.toWellFormed()));
 const odd = fc.oneof(segment, fc.constantFrom("__proto__", "constructor", "hasOwnProperty", "%", "%zz", ".", ".."));
 
-test("whatever stands in a path or a query, it is found, not found, or refused", async () => {
+test("any path or query is found, not found, or refused", async () => {
   const routes = fc.constantFrom("GET /approvals/", "DELETE /approvals/", "DELETE /sessions/", "DELETE /grants/");
   await fc.assert(
     fc.asyncProperty(routes, odd, odd, odd, fc.nat(1), async (route, id, name, value, who) => {
@@ -26,7 +26,7 @@ test("whatever stands in a path or a query, it is found, not found, or refused",
   expect(stand.faults).toEqual([]);
 });
 
-test("whatever a body holds, it decides nothing but by the words for it", async () => {
+test("any body decides only by the words for it", async () => {
   const { id } = await stand.ask();
   const routes = [`POST /approvals/${id}/decisions`, "POST /rpc", `PUT /sessions/${id}/mode`];
   await fc.assert(

@@ -70,7 +70,7 @@ async function send(request: string, token: string, body?: unknown, at = service
 const call = (to: number, more: Members = {}): Members => ({ tool: "counter_set", args: { to }, ...more });
 const yes = { decision: "approve" };
 
-test("asked, awaited, decided, run, and seen by everybody whom it concerns", async () => {
+test("requested, awaited, decided, run, and seen by everybody concerned", async () => {
   const streams = await Promise.all([olga, agent].map((token) => EventClient.open(service.url, token)));
   const asked = await send("POST /call", agent, call(1));
   const { id } = membersOf(asked.body["approval"]);
@@ -89,7 +89,7 @@ test("asked, awaited, decided, run, and seen by everybody whom it concerns", asy
   }
 });
 
-test("a token is good at one side: agents decide nothing, operators call nothing", async () => {
+test("a token is valid for one audience: agents decide nothing, operators call nothing", async () => {
   const asked = await send("POST /call", agent, call(2));
   const { id } = membersOf(asked.body["approval"]);
   expect((await send(`POST /approvals/${id}/decisions`, agent, yes)).status).toBe(403);
@@ -102,7 +102,7 @@ test("a token is good at one side: agents decide nothing, operators call nothing
   expect([pending.status, membersOf(pending.body["approval"])["id"]]).toEqual([202, id]);
 });
 
-test("a drain answers who waits and ends who follows", async () => {
+test("a drain answers waiting clients and ends event streams", async () => {
   const draining = await startAsking("draining");
   const asked = await send("POST /call", agent, call(3), draining);
   const { id } = membersOf(asked.body["approval"]);
@@ -115,7 +115,7 @@ test("a drain answers who waits and ends who follows", async () => {
   expect(await stream.rest()).toEqual([]);
 });
 
-test("where nobody can be asked there are no routes for it", async () => {
+test("without approvals there are no routes for them", async () => {
   const silent = await start("silent", {});
   const { url } = silent;
   for (const path of ["/approvals", "/events", "/grants", "/sessions"]) {

@@ -34,7 +34,7 @@ test("a poll is answered by the decision", async () => {
   expect(await Promise.all(polls.map(stateIn))).toEqual(["denied", "denied"]);
 });
 
-test("APR-52: no decision falls between looking and waiting", async () => {
+test("APR-52: no decision is lost between reading and waiting", async () => {
   for (let round = 0; round < 40; round += 1) {
     const { id } = await stand.ask();
     const answer = poll(id);
@@ -45,7 +45,7 @@ test("APR-52: no decision falls between looking and waiting", async () => {
   }
 });
 
-test("what is decided already is not waited for", async () => {
+test("a decided request is not waited for", async () => {
   const { id } = await stand.ask();
   await stand.approvals.decide({ id, by, decision: "approve" });
   expect(await stateIn(poll(id))).toBe("approved");
@@ -57,7 +57,7 @@ test("when nobody decides in time the poll says so", async () => {
   expect([answer.status, await stateIn(answer)]).toEqual([200, "pending"]);
 });
 
-test("200 polls at once are all answered, and keep nobody from deciding", async () => {
+test("200 concurrent polls are all answered, and block no decision", async () => {
   const { id } = await stand.ask();
   const polls = Array.from({ length: 200 }, () => poll(id));
   const decided = await fetch(`${url}/approvals/${id}/decisions`, {
@@ -70,7 +70,7 @@ test("200 polls at once are all answered, and keep nobody from deciding", async 
   expect(states.filter((state) => state === "approved")).toHaveLength(200);
 });
 
-test("a caller's polls are bounded; others still get in, and so does the caller once it lets go", async () => {
+test("a caller's polls are limited; others still get in, and so does the caller after one ends", async () => {
   const { id } = await stand.ask();
   const path = `/approvals/${id}?wait=55`;
   const headers = [`Host: ${new URL(url).host}`, `Authorization: Bearer ${agent}`];
@@ -89,7 +89,7 @@ test("a caller's polls are bounded; others still get in, and so does the caller 
   expect((await stand.approvals.get(id))?.state).toBe("pending");
 });
 
-test("a poll ends when its token does, and is told nothing then", async () => {
+test("a poll ends when its token expires, without an answer", async () => {
   const { id } = await stand.ask();
   const token = await agentToken({ exp: NOW_SECONDS + 1 });
   const answer = poll(id, { token });
@@ -106,7 +106,7 @@ test("a poll ends when its token does, and is told nothing then", async () => {
   expect(stand.lines.filter(({ type }) => type === "approval.shown")).toHaveLength(shownBefore);
 });
 
-test("who waits is answered when the service closes", async () => {
+test("waiting clients are answered when the service closes", async () => {
   const { id } = await stand.ask();
   const answers = Array.from({ length: 5 }, () => poll(id));
   await stand.untilWaiting(5);

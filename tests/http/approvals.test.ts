@@ -40,7 +40,7 @@ function linesSince(from: number): readonly unknown[] {
   return stand.lines.slice(from).filter(({ type }) => own.includes(type));
 }
 
-test("whoever asked sees how it stands, and nothing of the view or the decider", async () => {
+test("the requester sees the state, and nothing of the view or the approver", async () => {
   const { id, planDigest, createdAt } = await stand.ask({
     requester: { issuer: AGENTS_ISSUER, subject: "agent-7", actors: [], session: "s-1" },
     ...{ scopes: ["once", "session"], grantKey: "g".repeat(64) },
@@ -79,7 +79,7 @@ test("an operator reads the view, and the reading is in the journal before the a
   ]);
 });
 
-test("agents list their own, operators all of it without views, page by page", async () => {
+test("agents list their own, operators all without views, page by page", async () => {
   const mine = await stand.ask();
   const theirs = await stand.ask({
     requester: { issuer: AGENTS_ISSUER, subject: "agent-8", actors: [], session: undefined },
@@ -117,13 +117,13 @@ test.each([
   ["sub=agent-8"],
   ["__proto__=x"],
   ["constructor=x"],
-])("a list is not asked for by ?%s", async (query) => {
+])("a list does not accept ?%s", async (query) => {
   const answer = await stand.send(`GET /approvals?${query}`, { token: olga });
   expect([answer.status, codeOf(answer)]).toEqual([400, "MALFORMED_REQUEST"]);
 });
 
 test.each([["x"], [""], ["56"], ["-1"], ["1.5"], ["0x1"], ["1e1"], [" 1"], ["NaN"], ["1&wait=2"]])(
-  "nobody waits for ?wait=%s",
+  "?wait=%s is refused",
   async (wait) => {
     const { id } = await stand.ask();
     const answer = await stand.send(`GET /approvals/${id}?wait=${encodeURI(wait)}`, { token: agent });
@@ -142,7 +142,7 @@ test.each([
   ["'%20OR%201=1--"],
   ["..%2f..%2fetc"],
   ["%F0%9F%98%80"],
-])("an id that nobody has given out is not found: %s", async (id) => {
+])("an unknown id is not found: %s", async (id) => {
   for (const [request, sent] of [
     [`GET /approvals/${id}`, { token: agent }],
     [`GET /approvals/${id}?wait=55`, { token: agent }],
@@ -157,7 +157,7 @@ test.each([
   }
 });
 
-test("APR-35: what is somebody else's is answered like what is nobody's", async () => {
+test("APR-35: another caller's request gets the same answer as an unknown one", async () => {
   const { id } = await stand.ask();
   for (const method of ["GET", "DELETE"]) {
     const foreign = await stand.send(`${method} /approvals/${id}`, { token: otherAgent });
@@ -247,7 +247,7 @@ test.each(attempts)("%s decides nothing", async (_who, { by, status, code, forge
   await stand.approvals.cancel(id, requester);
 });
 
-test("a 403 names the permission, a 401 says how to bring a token", async () => {
+test("a 403 names the permission, a 401 says how to send a token", async () => {
   const { id } = await stand.ask();
   const denied = await decide(id, { token: agent });
   expect(denied.json["error"]).toMatchObject({ details: { missingPermissions: ["approvals:decide"] } });
@@ -255,7 +255,7 @@ test("a 403 names the permission, a 401 says how to bring a token", async () => 
   expect((await decide(id, { token: undefined })).headers["www-authenticate"]).toStartWith("Bearer");
 });
 
-test("what is one's own is listed, and marked as not one's to decide", async () => {
+test("one's own requests are listed, and marked as not decidable", async () => {
   stand.advance(1);
   const { id } = await stand.ask();
   const listed = async (token: string): Promise<unknown> =>
@@ -346,7 +346,7 @@ test.each(turns)("%s", async (_title, { given, body = yes, status, code, state }
   await stand.approvals.cancel(approval.id, requester);
 });
 
-test("of two who decide at once one has decided", async () => {
+test("of two concurrent decisions one counts", async () => {
   const { id } = await stand.ask();
   const oscar = await operatorToken({ sub: "oscar" });
   const answers = await Promise.all([olga, oscar, olga, oscar].map((token) => decide(id, { token })));
@@ -366,7 +366,7 @@ test.each([
   ["no JSON", "{decision: approve}"],
   ["one key twice", '{"decision":"deny","decision":"approve"}'],
   ["a prototype", '{"decision":"approve","__proto__":{}}'],
-])("%s is no decision", async (_what, body) => {
+])("%s is not a decision", async (_what, body) => {
   const { id } = await stand.ask();
   const answer = await decide(id, { body });
   expect([answer.status, codeOf(answer)]).toEqual([400, "MALFORMED_REQUEST"]);
@@ -383,7 +383,7 @@ test.each([
   ["a web page", { origin: "https://evil.example" }, 403, "HOST_NOT_ALLOWED"],
   ["a header that does nothing here", { "idempotency-key": "k-1" }, 400, "MALFORMED_REQUEST"],
   ["a huge body", { "content-length": "65537" }, 413, "PAYLOAD_TOO_LARGE"],
-] as const)("%s is turned away at every route with a body", async (_what, headers, status, code) => {
+] as const)("%s is refused at every route with a body", async (_what, headers, status, code) => {
   const { id } = await stand.ask();
   for (const route of [`POST /approvals/${id}/decisions`, "POST /rpc", "POST /sessions", "PUT /sessions/s/mode"]) {
     const answer = await stand.send(route, { token: olga, body: yes, headers });
@@ -422,7 +422,7 @@ test("APR-36: nothing is decided by reading", async () => {
   expect(await stateOf(id)).toBe("pending");
 });
 
-test("whoever asked cancels, once; before the run, a yes too", async () => {
+test("the requester cancels, once; before the run, an approval too", async () => {
   const { id } = await stand.ask();
   await decide(id, {});
   const first = await stand.send(`DELETE /approvals/${id}`, { token: agent });
@@ -432,7 +432,7 @@ test("whoever asked cancels, once; before the run, a yes too", async () => {
   expect((await stand.send(`DELETE /approvals/${id}`, { token: olga })).status).toBe(401);
 });
 
-test("a yes is taken back before the run, a question is not", async () => {
+test("an approval is revoked before the run, a pending request is not", async () => {
   const approval = await stand.ask();
   const revoke = (): Promise<Reply> => stand.send(`POST /approvals/${approval.id}/revoke`, { token: olga, body: {} });
   expect([codeOf(await revoke()), await stateOf(approval.id)]).toEqual(["APPROVAL_MISMATCH", "pending"]);
@@ -446,7 +446,7 @@ test("a yes is taken back before the run, a question is not", async () => {
   expect([late.status, codeOf(late)]).toEqual([409, "APPROVAL_CONSUMED"]);
 });
 
-test("decided after its time: over, whoever is asked", async () => {
+test("a decision after the deadline: expired, for everybody", async () => {
   const own = await ApprovalStand.open();
   const { id } = await own.ask();
   own.advance(599);

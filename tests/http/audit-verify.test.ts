@@ -47,8 +47,8 @@ const verifierOf = (): LogVerifier =>
 const always = (): boolean => true;
 const never = (): boolean => false;
 
-describe("the log under a service", () => {
-  test("is sound while it is written, and what comes later is read as well", async () => {
+describe("the log of a running service", () => {
+  test("verifies while it is written, and later lines are read as well", async () => {
     const verifier = verifierOf();
     expect(await verifier.status(always)).toMatchObject({ ok: true, more: false, streams: [{ lines: 20 }, {}] });
     await write("u", 5);
@@ -71,7 +71,7 @@ describe("the log under a service", () => {
       () => edit(DAY, (lines) => lines.with(-1, rehashed(lines.at(-1)?.replace("agent-1", "agent-2") ?? ""))),
       "checkpoint mismatch",
     ],
-  ])("%s is found, though all of it was sound before", async (_name, harm, kind) => {
+  ])("%s is found, though all of it was valid before", async (_name, harm, kind) => {
     await world.stop();
     const verifier = verifierOf();
     expect(await verifier.status(always)).toMatchObject({ ok: true });
@@ -80,7 +80,7 @@ describe("the log under a service", () => {
     expect([ok, streams[0]?.damage?.kind]).toEqual([false, kind as "gap"]);
   });
 
-  test("a signature that nobody made is found", async () => {
+  test("a forged signature is found", async () => {
     const other = new LogVerifier({ dir: world.dir, keys: [], clock: () => world.now });
     await world.stop();
     const notes = join(world.dir, "checkpoints/2026-02-16.txt");
@@ -92,7 +92,7 @@ describe("the log under a service", () => {
     expect(await other.status(always)).toMatchObject({ ok: true, checkpoints: { signed: 0 } });
   });
 
-  test("what is too much for one request goes on with the next; new lines come first", async () => {
+  test("work beyond one request's limit continues in the next; new lines come first", async () => {
     const verifier = verifierOf();
     let status = await verifier.status(never);
     expect(status).toMatchObject({ more: true, progress: { bytesInAll: expect.any(Number) } });
@@ -107,7 +107,7 @@ describe("the log under a service", () => {
     expect(status.since?.streams[0]?.damage).toMatchObject({ kind: "changed", file: DAY, line: 23 });
   });
 
-  test("many who ask at once get one answer of one reading", async () => {
+  test("many concurrent requests share one result", async () => {
     const verifier = verifierOf();
     let pauses = 0;
     const count = (): boolean => {
@@ -123,7 +123,7 @@ describe("the log under a service", () => {
     expect(alone.ok).toBe(true);
   });
 
-  test("a file that cannot be read is said, without where the log lies", async () => {
+  test("an unreadable file is reported, without the log's path", async () => {
     await world.stop();
     fs.renameSync(join(world.dir, DAY), join(world.dir, "elsewhere"));
     fs.mkdirSync(join(world.dir, DAY));
@@ -132,7 +132,7 @@ describe("the log under a service", () => {
     expect(fault).not.toContain(world.dir);
   });
 
-  test("a directory of nothing, and one from before the chain", async () => {
+  test("an empty directory, and one from before the chain", async () => {
     const empty = createWorld();
     const status = () => new LogVerifier({ dir: empty.dir, keys: [], clock: () => 0 }).status(always);
     expect(await status()).toMatchObject({ ok: true, more: false });
@@ -172,7 +172,7 @@ describe("GET /audit/verify", () => {
     return { status: answer.statusCode, json: answer.json() };
   }
 
-  test("answers as the command line does, and is in the journal before", async () => {
+  test("answers like the command line, after a journal line", async () => {
     const { status, json } = await get("/audit/verify");
     expect(status).toBe(200);
     expect(json).toMatchObject({
@@ -195,7 +195,7 @@ describe("GET /audit/verify", () => {
     expect(journal).toEqual([]);
   });
 
-  test("what cannot be recorded is not answered", async () => {
+  test("a query that cannot be recorded is not answered", async () => {
     isDiskFull = true;
     expect(await get("/audit/verify")).toMatchObject({ status: 503, json: { error: { code: "AUDIT_UNAVAILABLE" } } });
   });

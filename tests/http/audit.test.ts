@@ -85,7 +85,7 @@ async function get(path: string, { claims = operatorClaims(), key = operators } 
   return { status: response.status, json, code: json.error?.code, ids: json.entries?.map(({ traceId }) => traceId) };
 }
 
-describe("who may ask", () => {
+describe("who may query", () => {
   test.each(["/audit", "/audit/t-1", "/audit/stats", "/audit/tail"])(
     "%s: operators with audit:read alone",
     async (path) => {
@@ -107,7 +107,7 @@ describe("who may ask", () => {
   );
 });
 
-describe("what is answered", () => {
+describe("answers", () => {
   test.each<[string, readonly string[]]>([
     ["/audit", ["t-3", "t-2", "t-1"]],
     ["/audit?order=oldest&limit=2", ["t-1", "t-2"]],
@@ -129,7 +129,7 @@ describe("what is answered", () => {
     expect([next.ids, next.json["more"]]).toEqual([["t-1"], false as never]);
   });
 
-  test("the whole story of a call, or of its approval", async () => {
+  test("the whole sequence of a call, or of its approval", async () => {
     for (const id of ["t-1", "a-1"]) {
       const { json, ids } = await get(`/audit/${id}`);
       expect(ids).toEqual(["t-1"]);
@@ -152,7 +152,7 @@ describe("what is answered", () => {
   });
 });
 
-describe("what is refused", () => {
+describe("refusals", () => {
   test.each([
     ...["/audit?colour=red", "/audit?limit=1001", "/audit?limit=0", "/audit?tool=a&tool=b", "/audit?from=2026-02-30"],
     ...[
@@ -176,7 +176,7 @@ describe("what is refused", () => {
     expect(journal.length).toBe(before);
   });
 
-  test("an id that is a path is an id that nobody carries", async () => {
+  test("an id that is a path is an unknown id", async () => {
     expect((await get("/audit/..%2F..%2Fetc%2Fpasswd")).status).toBe(404);
   });
 });
@@ -230,7 +230,7 @@ describe("the tail", () => {
   const idsIn = (text: string): readonly string[] =>
     [...text.matchAll(/"traceId":"([^"]+)"/g)].map(([, id = ""]) => id);
 
-  test("brings what comes, through its filters, and goes on from an id", async () => {
+  test("sends new lines through its filters, and continues from an id", async () => {
     const tail = await open("/audit/tail?decision=ALLOWED");
     appendFileSync(
       join(dir, `${TODAY}.jsonl`),
@@ -250,13 +250,13 @@ describe("the tail", () => {
     expect(idsIn(resumed.text)).toEqual(["n-3"]);
   });
 
-  test("a last event id that is none is refused", async () => {
+  test("an invalid last event id is refused", async () => {
     const token = await issueToken(operators, operatorClaims());
     const headers = { authorization: `Bearer ${token}`, "last-event-id": "../x:1" };
     expect((await fetch(`${url}/audit/tail`, { headers })).status).toBe(400);
   });
 
-  test("so many streams of one operator, and no more", async () => {
+  test("a limited number of streams of one operator", async () => {
     const tails = await Promise.all([1, 2, 3, 4].map(() => open("/audit/tail")));
     expect(await get("/audit/tail")).toMatchObject({ status: 429, code: "RATE_LIMITED" });
     for (const tail of tails) tail.stop();
@@ -267,7 +267,7 @@ describe("the tail", () => {
     });
   });
 
-  test("a client far behind, whose filter lets nothing through, holds nobody up", async () => {
+  test("a client far behind, whose filter matches nothing, delays nobody", async () => {
     const line = `${entryLine(at(-300), { traceId: "t-far" })}\n`;
     const far = join(dir, "2020-01-01.jsonl");
     appendFileSync(far, line.repeat(60_000) + line.replace("t-far", "t-end"));

@@ -24,7 +24,7 @@ const outcome = (body: Promise<Uint8Array>): Promise<unknown> =>
     (error: { readonly code?: unknown }) => error.code,
   );
 
-test("a body is its pieces in a row, however it was cut, up to its maximum", async () => {
+test("a body is its pieces in order, however split, up to its maximum", async () => {
   const piece = fc.oneof(fc.uint8Array({ maxLength: 3 }), fc.uint8Array({ minLength: 4_000, maxLength: 60_000 }));
   await fc.assert(
     fc.asyncProperty(fc.array(piece, { maxLength: 12 }), async (pieces) => {
@@ -49,7 +49,7 @@ test.each([
   expect((await read) === want).toBe(true);
 });
 
-test("a body that has not ended holds its bytes, not its pieces", async () => {
+test("an incomplete body holds its bytes, not its pieces", async () => {
   const { raw, body } = open();
   const read = outcome(body);
   for (let sent = 0; sent < BODY_BYTES_MAX; sent += 1) raw.push(Buffer.from("a"));

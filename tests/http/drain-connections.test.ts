@@ -85,7 +85,7 @@ async function start(way: "TCP" | "socket") {
 }
 
 describe.each(["TCP", "socket"] as const)("over %s", (way) => {
-  test("a drain answers what is under way, and requests on connections that are open", async () => {
+  test("a drain answers calls in progress, and requests on open connections", async () => {
     const { service, call, started, finish, dir } = await start(way);
     const underWay = call("slow");
     await started;
@@ -102,7 +102,7 @@ describe.each(["TCP", "socket"] as const)("over %s", (way) => {
     expect(auditEntries(dir).map(({ error }) => error?.code)).toEqual([undefined, "SHUTTING_DOWN", undefined]);
   });
 
-  test("a connection whose requests overtook each other does not hold the drain up", async () => {
+  test("a connection with reordered requests does not delay the drain", async () => {
     const { service, url, written, started, finish, dir } = await start(way);
     const before = existsSync(dir) ? auditEntries(dir).length : 0;
     const client = await openClient(url);

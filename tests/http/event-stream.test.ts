@@ -80,7 +80,7 @@ test("a heartbeat is a comment", async () => {
   expect(received()).not.toContain("event:");
 });
 
-test("a heartbeat that finds the token good no more ends the stream", async () => {
+test("a heartbeat that finds the token invalid ends the stream", async () => {
   let isGood = true;
   const verifyAgain = async (): Promise<void> => {
     if (!isGood) throw new Error("its key was taken back");
@@ -91,7 +91,7 @@ test("a heartbeat that finds the token good no more ends the stream", async () =
   await until("its end", () => (isOver() ? true : undefined));
 });
 
-test("a client that takes nothing is cut off, and little is kept for it", async () => {
+test("a client that reads nothing is disconnected, and little is buffered for it", async () => {
   const { socket: client, isOver } = await follow({ patienceMs: 50 });
   client.pause();
   const before = process.memoryUsage().rss;
@@ -111,7 +111,7 @@ test("a client that is slow for a while loses nothing and sees nothing twice", a
   expect(isOver()).toBe(false);
 });
 
-test("streams at the same event share a read, but none that began before the wake-up", async () => {
+test("streams at the same event share a read, but none that began before the notification", async () => {
   const { promise: letGo, resolve: release } = Promise.withResolvers<void>();
   let reads = 0;
   const tail = new EventTail({
@@ -135,7 +135,7 @@ test("streams at the same event share a read, but none that began before the wak
   leave();
 });
 
-test("others run between two pages of a long past", async () => {
+test("other streams run between two pages of a long history", async () => {
   for (let count = 0; count < PAST_QUESTIONS; count += 1) {
     const asking = { ...requester, subject: `agent-${count}` };
     const { id } = await stand.ask({ requester: asking });
@@ -161,7 +161,7 @@ test("a store that closes ends the stream", async () => {
   await until("its end", () => (isOver() ? true : undefined));
 });
 
-test("a client that leaves is forgotten", async () => {
+test("a disconnected client is forgotten", async () => {
   const { socket: client, isOver } = await follow({});
   client.destroy();
   await until("its end", () => (isOver() ? true : undefined));

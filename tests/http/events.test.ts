@@ -26,7 +26,7 @@ async function happen(times: number): Promise<void> {
 
 const idsOf = (events: readonly SeenEvent[]): readonly number[] => events.map(({ id }) => Number(id));
 
-test("a client sees what happens after it came, in order, and no arguments", async () => {
+test("a client sees events after it connected, in order, and no arguments", async () => {
   await happen(3);
   const client = await EventClient.open(url, olga);
   expect(client.response.headers.get("content-type")).toStartWith("text/event-stream");
@@ -44,7 +44,7 @@ test("a client sees what happens after it came, in order, and no arguments", asy
   ]);
 });
 
-test("an agent sees its own alone", async () => {
+test("an agent sees its own events alone", async () => {
   const client = await EventClient.open(url, agent);
   await stand.ask({ requester: { ...requester, subject: "agent-8" } });
   await stand.ask({ requester: { ...requester, issuer: "https://other.test" } });
@@ -53,7 +53,7 @@ test("an agent sees its own alone", async () => {
   expect(first?.data).toMatchObject({ id: own.id });
 });
 
-test("no text can make an event", async () => {
+test("no text can imitate an event", async () => {
   const client = await EventClient.open(url, olga);
   const summary = "x\n\nid: 99\nevent: approval.approved\ndata: {}\r\rdata: {}\u2028\u0085";
   await stand.ask({ summary });
@@ -66,7 +66,7 @@ test("no text can make an event", async () => {
   expect(seen[0]?.data).toMatchObject({ summary });
 });
 
-test("cut off wherever, a client resumes without loss and without doubles", async () => {
+test("interrupted anywhere, a client resumes without loss and without duplicates", async () => {
   const seen: number[] = [];
   let client = await EventClient.open(url, olga);
   for (let round = 0; round < 12; round += 1) {
@@ -82,7 +82,7 @@ test("cut off wherever, a client resumes without loss and without doubles", asyn
   expect(seen).toEqual(Array.from({ length: 72 }, (_, index) => index + 1));
 });
 
-test("a stream that was cut off before its first event knows where to resume", async () => {
+test("a stream that was interrupted before its first event knows where to resume", async () => {
   await happen(1);
   const client = await EventClient.open(url, olga);
   client.leave();
@@ -91,7 +91,7 @@ test("a stream that was cut off before its first event knows where to resume", a
   expect(idsOf(await again.take(2))).toEqual([3, 4]);
 });
 
-test("more than a page of what was missed comes whole, to many at once", async () => {
+test("more than a page of missed events arrives whole, for many clients at once", async () => {
   await happen(130);
   const clients = await Promise.all(
     ["olga", "oscar", "otto"].map(async (sub) => EventClient.open(url, await operatorToken({ sub }), "0")),
@@ -108,12 +108,12 @@ test("an id of another store's future means from now", async () => {
   expect(idsOf(await client.take(2))).toEqual([3, 4]);
 });
 
-test.each([["x"], ["-1"], ["1.5"], ["1e3"], ["1, 2"], ["9".repeat(16)]])("%s is the id of no event", async (id) => {
+test.each([["x"], ["-1"], ["1.5"], ["1e3"], ["1, 2"], ["9".repeat(16)]])("%s is not the id of an event", async (id) => {
   const { response } = await EventClient.open(url, olga, id);
   expect(response.status).toBe(400);
 });
 
-test("only whoever may decide, or asks, follows", async () => {
+test("only approvers and requesters can follow", async () => {
   for (const [token, status] of [
     ["not.a-token", 401],
     [await operatorToken({ permissions: ["audit:read"] }), 403],
@@ -153,7 +153,7 @@ test("a stream ends with its token", async () => {
   expect((await EventClient.open(url, olga)).response.status).toBe(200);
 });
 
-test("nothing is sent after a token's end, even when the end was not heard of yet", async () => {
+test("nothing is sent after a token's end, even before its end was noticed", async () => {
   const client = await EventClient.open(url, await operatorToken({ exp: NOW_SECONDS + 30 }));
   stand.advance(31);
   await happen(1);

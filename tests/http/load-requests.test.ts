@@ -35,7 +35,7 @@ test.each([
   ["a chunk size beyond number", ["Transfer-Encoding: chunked"], `fffffffffffffffff1\r\n${CALL}`, [400]],
   ["a chunk's extension without an end", ["Transfer-Encoding: chunked"], `1;${"a".repeat(200_000)}`, [400]],
   ["trailers without an end", ["Transfer-Encoding: chunked"], `0\r\nX: ${"a".repeat(200_000)}`, [431]],
-] as const)("%s is refused, and nothing behind it is read", async (_title, lines, body, statuses) => {
+] as const)("%s is refused, and nothing after it is read", async (_title, lines, body, statuses) => {
   const wire = new Wire(stand.port).send(head([`Authorization: Bearer ${token}`, ...lines]) + body + SMUGGLED);
   await wire.closed;
   expect(wire.statuses).toEqual([...statuses]);
@@ -66,12 +66,12 @@ test.each([
   ["a version that is none", "GET /healthz HTTP/9.9\r\nHost: localhost\r\n\r\n"],
   ["line feeds alone", "GET /healthz HTTP/1.1\nHost: localhost\n\n"],
   ["a NUL in a header", "GET /healthz HTTP/1.1\r\nHost: local\0host\r\n\r\n"],
-] as const)("%s is told that it is no request", async (_title, text) => {
+] as const)("%s is answered as an invalid request", async (_title, text) => {
   const wire = new Wire(stand.port).send(text);
   await wire.closed;
   expect(wire.statuses).toEqual([400]);
   expect(wire.received).toContain(
-    '"code":"MALFORMED_REQUEST","stage":"REQUEST","message":"This is no HTTP/1.1 request."',
+    '"code":"MALFORMED_REQUEST","stage":"REQUEST","message":"This is not an HTTP/1.1 request."',
   );
 });
 
@@ -84,7 +84,7 @@ test("a tunnel is not opened", async () => {
 test.each([
   ["h2c", "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__"],
   ["a web socket", "Upgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13"],
-] as const)("an offer of %s is passed over: the call is answered as it is", async (_title, upgrade) => {
+] as const)("an offer of %s is ignored: the call is answered normally", async (_title, upgrade) => {
   const lines = [`Authorization: Bearer ${token}`, "Connection: Upgrade", upgrade, LENGTH];
   const wire = new Wire(stand.port).send(head(lines) + CALL);
   await until("an answer", () => (wire.received.includes('"status":"success"') ? true : undefined));
@@ -92,7 +92,7 @@ test.each([
   wire.end();
 });
 
-test("who waits to be asked is asked; another expectation is refused", async () => {
+test("Expect: 100-continue is answered; another expectation is refused", async () => {
   const lines = [`Authorization: Bearer ${token}`, LENGTH];
   const wire = new Wire(stand.port).send(head([...lines, "Expect: 100-continue"]));
   await until("to be asked", () => (wire.received.startsWith("HTTP/1.1 100 ") ? true : undefined));
@@ -112,7 +112,7 @@ test("HTTP/1.0 is answered, and its connection ends", async () => {
   expect(wire.statuses).toEqual([200]);
 });
 
-test("what is sent ahead on one connection is answered in order, however much it is", async () => {
+test("pipelined requests on one connection are answered in order, however many", async () => {
   const calls = 300;
   const wire = new Wire(stand.port);
   for (let made = 0; made < calls; made += 1) {
@@ -125,7 +125,7 @@ test("what is sent ahead on one connection is answered in order, however much it
   wire.end();
 });
 
-test("trailers mean nothing", async () => {
+test("trailers are ignored", async () => {
   const lines = ["Transfer-Encoding: chunked", "Trailer: Authorization", "Connection: close"];
   const body = `${CALL.length.toString(16)}\r\n${CALL}\r\n0\r\nAuthorization: Bearer ${token}\r\n\r\n`;
   const wire = new Wire(stand.port).send(head(lines) + body);

@@ -21,7 +21,7 @@ const token = fc.stringMatching(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,12}$/);
 const quoted = fc.stringMatching(/^[^"\\;]{0,12}$/).map((text) => `"${text}"`);
 const blank = fc.stringMatching(/^[ \t]{0,3}$/);
 
-test("parameters that are no charset change nothing", () => {
+test("parameters other than charset change nothing", () => {
   const parameter = fc
     .tuple(token, fc.oneof(token, quoted))
     .filter(([name]) => !/^charset/i.test(name))
@@ -33,7 +33,7 @@ test("parameters that are no charset change nothing", () => {
   );
 });
 
-test("a charset is UTF-8, wherever it stands", () => {
+test("a charset is UTF-8, in any position", () => {
   const other = fc.oneof(token, quoted).filter((value) => !/^"?utf-?8"?$/i.test(value));
   fc.assert(
     fc.property(other, fc.boolean(), (value, isFirst) => {
@@ -43,7 +43,7 @@ test("a charset is UTF-8, wherever it stands", () => {
   );
 });
 
-test("no other type is taken for it", () => {
+test("no other type is accepted", () => {
   fc.assert(
     fc.property(fc.string({ unit: "binary-ascii" }), (text) => {
       if (!/^[ \t]*application\/json[ \t]*(?:;|$)/i.test(text)) expect(isRead(text)).toBe(false);
@@ -57,6 +57,6 @@ test.each([
   ["semicolons", `application/json${";".repeat(HEADER_CHARACTERS)}=`],
   ["a name without an end", `application/json;${"a".repeat(HEADER_CHARACTERS)}`],
   ["a quotation without an end", `application/json;a="${"b".repeat(HEADER_CHARACTERS)}`],
-])("as long as headers may be: %s", (_title, type) => {
+])("up to the length of headers: %s", (_title, type) => {
   expect(isRead(type)).toBe(false);
 });

@@ -11,7 +11,7 @@ test("survivors are counted by command", async () => {
   expect(text).toContain('stc_child_survivors_total{command="kubectl"} 1\n');
 });
 
-test("calls whose arguments held a secret are counted by tool", async () => {
+test("calls whose arguments contained a secret are counted by tool", async () => {
   const metrics = createMetrics();
   const call = (secrets?: readonly string[]) =>
     ({ tool: { name: "keep_note", classification: "write" }, decision: "ALLOWED", request: { secrets } }) as never;
@@ -21,7 +21,7 @@ test("calls whose arguments held a secret are counted by tool", async () => {
   expect(await metrics.text()).toContain('stc_secrets_sent_total{tool="keep_note"} 2\n');
 });
 
-test("certificates are asked for at every scrape, in seconds", async () => {
+test("certificates are read at every scrape, in seconds", async () => {
   const metrics = createMetrics();
   let certificates = [
     { system: "ledger", notAfter: 1_800_000_000_000 },

@@ -63,7 +63,7 @@ test("every declared endpoint is described, with a summary and an id of its own"
   await stand.close();
 });
 
-test("what is described is there: every operation answers something else than an unknown route", async () => {
+test("everything described exists: every operation answers something other than an unknown route", async () => {
   const { stand, document } = await full();
   for (const [name, operation] of operationsIn(document)) {
     const [method = "", path = ""] = name.split(" ");
@@ -79,7 +79,7 @@ test("what is described is there: every operation answers something else than an
   await stand.close();
 });
 
-test("every code of the table stands in it, each call's under its status", async () => {
+test("every code of the table is in it, each call's under its status", async () => {
   const { stand, document } = await full();
   const { code } = document.components.schemas.Refusal.properties.error.properties;
   expect(code.enum).toEqual([...Object.keys(REFUSALS), "ROUTE_NOT_FOUND", "METHOD_NOT_ALLOWED", "ENTRY_NOT_FOUND"]);
@@ -91,7 +91,7 @@ test("every code of the table stands in it, each call's under its status", async
   await stand.close();
 });
 
-test("the body of a call is the one that the door reads", async () => {
+test("the body of a call is the schema that the endpoint reads", async () => {
   const { stand, document } = await full();
   const schema = document.paths["/call"]?.["post"]?.requestBody?.content["application/json"]?.schema;
   expect(schema).toMatchObject({
@@ -112,7 +112,7 @@ test("the body of a call is the one that the door reads", async () => {
   await stand.close();
 });
 
-test("whose token each door takes, and what it answers when all is well", async () => {
+test("each endpoint's audience, and its successful answer", async () => {
   const { stand, document } = await full();
   const operations = operationsIn(document);
   for (const [name, schemes] of [
@@ -176,7 +176,7 @@ test("no tool, no path of a file, no issuer", async () => {
   await stand.close();
 });
 
-test("where a door is shut it is not described", async () => {
+test("an endpoint that is switched off is not described", async () => {
   const stand = await startIdentityService({});
   const document = (await (await fetch(`${stand.service.url}/openapi.json`)).json()) as Document;
   expect(Object.keys(document.paths)).toContain("/call");

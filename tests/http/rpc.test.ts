@@ -42,7 +42,7 @@ test("exec.approve and exec.deny decide, once", async () => {
   expect([await stateOf(first.id), await stateOf(second.id)]).toEqual(["approved", "denied"]);
 });
 
-test("a frame without jsonrpc is taken, and answered in kind", async () => {
+test("a frame without jsonrpc is accepted, and answered in kind", async () => {
   const { id } = await stand.ask();
   const send = (body: Record<string, unknown>) => stand.send("POST /rpc", { token: olga, body });
   const approved = await send({ id: "3", method: "exec.approve", params: { approvalId: id } });
@@ -71,7 +71,7 @@ test("exec.list shows what this operator may decide, with the command when there
   for (const one of [id, plain.id]) await stand.approvals.cancel(one, requester);
 });
 
-test("what one asked oneself is not there to decide, and trying leaves a line", async () => {
+test("one's own request cannot be decided, and an attempt is recorded", async () => {
   const { id } = await stand.ask();
   const from = stand.lines.length;
   const answer = await call("exec.approve", { approvalId: id }, await operatorToken({ sub: "agent-7" }));
@@ -104,7 +104,7 @@ test("a scope that was not offered approves nothing", async () => {
 });
 
 test.each([["exec.run"], ["exec"], ["__proto__"], ["constructor"], ["EXEC.APPROVE"], [""], ["exec.approve "]])(
-  "there is no method %p",
+  "the method %p does not exist",
   async (method) => {
     const answer = await call(method, { approvalId: NEVER_GIVEN });
     expect([answer.status, faultOf(answer), answer.json["id"]]).toEqual([200, -32601, 7]);
@@ -127,17 +127,17 @@ test.each([
   ["one key twice", '{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"exec.list"}', -32700],
   ["a prototype", '{"jsonrpc":"2.0","id":1,"method":"exec.list","__proto__":{}}', -32700],
   ["nothing", undefined, -32700],
-])("%s is no request", async (_what, body, code) => {
+])("%s is not a request", async (_what, body, code) => {
   const answer = await stand.send("POST /rpc", { token: olga, body });
   expect([answer.status, faultOf(answer), answer.json["id"], answer.json["jsonrpc"]]).toEqual([200, code, null, "2.0"]);
 });
 
-test.each([["text"], [""], [null], [0], [-1.5]])("the id %p comes back", async (id) => {
+test.each([["text"], [""], [null], [0], [-1.5]])("the id %p is returned", async (id) => {
   const { json } = await stand.send("POST /rpc", { token: olga, body: { ...request, id } });
   expect(json["id"]).toBe(id);
 });
 
-test("a notification is done, and answered by nothing", async () => {
+test("a notification is executed and not answered", async () => {
   const { id } = await stand.ask();
   const body = { jsonrpc: "2.0", method: "exec.deny", params: { approvalId: id } };
   for (const sent of [body, { ...body, method: "exec.run" }, body]) {
@@ -147,7 +147,7 @@ test("a notification is done, and answered by nothing", async () => {
   expect(await stateOf(id)).toBe("denied");
 });
 
-test("who may not decide gets the status that every route gives", async () => {
+test("without the permission the status is the same as on every route", async () => {
   const { id } = await stand.ask();
   const body = { ...request, method: "exec.approve", params: { approvalId: id } };
   for (const [token, status, code] of [

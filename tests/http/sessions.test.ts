@@ -33,7 +33,7 @@ async function grant(session: string): Promise<string> {
   return String(listOf(grants, "grants").find(({ approvalId }) => approvalId === id)?.["id"]);
 }
 
-test("a session is minted for the agent that asks, and asks as usual", async () => {
+test("a session is created for the agent that asks, and asks as usual", async () => {
   const answer = await stand.send("POST /sessions", { token: agent });
   expect(sessionOf(answer)).toEqual({
     id: expect.stringMatching(/^[\w-]{22,64}$/),
@@ -43,7 +43,7 @@ test("a session is minted for the agent that asks, and asks as usual", async () 
   expect(await mint(agent)).not.toBe(await mint(agent));
 });
 
-test("an operator sets how much a session asks, for a time", async () => {
+test("an operator sets a session's mode, for a time", async () => {
   const id = await mint(agent);
   const answer = await stand.send(`PUT /sessions/${id}/mode`, { token: olga, body: autoEdit });
   expect([answer.status, sessionOf(answer)]).toEqual([
@@ -60,7 +60,7 @@ test("an operator sets how much a session asks, for a time", async () => {
   expect(sessionOf(back)["mode"]).toBe("default");
 });
 
-test("a token's sid gets a mode when it is said whose it is", async () => {
+test("a token's sid gets a mode when its owner is named", async () => {
   const unseen = await stand.send("PUT /sessions/sid-1/mode", { token: olga, body: autoEdit });
   expect([unseen.status, codeOf(unseen)]).toEqual([404, "APPROVAL_NOT_FOUND"]);
   const body = { ...autoEdit, issuer: AGENTS_ISSUER, subject: "agent-7" };
@@ -79,13 +79,13 @@ test.each([
   ["a time as text", { ...autoEdit, expiresInSeconds: "600" }],
   ["a subject without its issuer", { ...autoEdit, subject: "agent-7" }],
   ["a decider of its own choosing", { ...autoEdit, by: { issuer: "x", subject: "boss" } }],
-])("%s is no mode", async (_what, body) => {
+])("%s is not a mode", async (_what, body) => {
   const id = await mint(agent);
   const answer = await stand.send(`PUT /sessions/${id}/mode`, { token: olga, body });
   expect([answer.status, codeOf(answer)]).toEqual([400, "MALFORMED_REQUEST"]);
 });
 
-test("APR-43: with its session a grant ends; its agent may end it, and another may not", async () => {
+test("APR-43: a grant ends with its session; its agent may end it, and another may not", async () => {
   const id = await mint(agent);
   await grant(id);
   const foreign = await stand.send(`DELETE /sessions/${id}`, { token: otherAgent });
@@ -104,7 +104,7 @@ test("an operator ends anybody's session", async () => {
   expect((await stand.send(`DELETE /sessions/${id}`, { token: olga })).status).toBe(404);
 });
 
-test("agents see their own grants, operators all and who gave them; operators take them back", async () => {
+test("agents see their own grants, operators all and who gave them; operators revoke them", async () => {
   const session = await mint(agent);
   const id = await grant(session);
   const own = listOf(await stand.send("GET /grants", { token: agent }), "grants").find((one) => one["id"] === id);

@@ -20,7 +20,7 @@ async function trickle(wire: Wire, piece: string): Promise<void> {
   clearInterval(timer);
 }
 
-test("who connects and says nothing is not kept", async () => {
+test("a client that connects and sends nothing is disconnected", async () => {
   const wire = new Wire(stand.port);
   await wire.closed;
   expect(wire.statuses).toEqual([408]);
@@ -30,7 +30,7 @@ test.each([
   ["headers", "POST /call HTTP/1.1\r\nHost: localhost\r\n", "X-Slow: a\r\n"],
   ["one endless header", "POST /call HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", "a"],
   ["the request line", "POST /call?", "a"],
-] as const)("%s that come in drops end with 408", async (_title, begin, piece) => {
+] as const)("%s that arrive in drops end with 408", async (_title, begin, piece) => {
   const wire = new Wire(stand.port).send(begin);
   await trickle(wire, piece);
   expect(wire.statuses).toEqual([408]);
@@ -42,7 +42,7 @@ test.each([
   ["a body", ["Content-Length: 100000"], " "],
   ["chunks", ["Transfer-Encoding: chunked"], "1\r\n \r\n"],
   ["extensions of one chunk", ["Transfer-Encoding: chunked"], ";a=b"],
-] as const)("%s that comes in drops ends with 408 and its line", async (title, size, piece) => {
+] as const)("%s that arrives in drops ends with 408 and its audit entry", async (title, size, piece) => {
   const before = stand.audited().length;
   const wire = new Wire(stand.port).send(head([`Authorization: Bearer ${token}`, ...size]));
   if (title.startsWith("extensions")) wire.send("5");
@@ -53,7 +53,7 @@ test.each([
   expect(line).toMatchObject({ decision: "DENIED", caller: { sub: "agent-7" }, error: { code: "REQUEST_TIMEOUT" } });
 });
 
-test("an answer that nobody takes is let go of; what others ask is answered meanwhile", async () => {
+test("an answer that is not read is dropped; other requests are answered meanwhile", async () => {
   const big = { tool: "load_echo", args: { text: "x".repeat(4_000), times: 900 } };
   const wire = new Wire(stand.port, { reads: false }).send(wholeCall(token, big).repeat(8));
   await until("the connection to be ended", async () =>
@@ -63,7 +63,7 @@ test("an answer that nobody takes is let go of; what others ask is answered mean
   wire.end();
 });
 
-test("an answer that is taken slowly, but in time, arrives whole", async () => {
+test("an answer that is read slowly, but in time, arrives whole", async () => {
   const text = "x".repeat(1_000);
   const wire = new Wire(stand.port, { reads: false }).send(
     wholeCall(token, { tool: "load_echo", args: { text, times: 500 } }),

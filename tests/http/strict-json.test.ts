@@ -161,7 +161,7 @@ describe("bodies that are refused", () => {
     },
   );
 
-  test("the message names the place and no value", () => {
+  test("the message names the position and no value", () => {
     const error = errorOf(() => read('{"args":{"token":"s3cret","n":1e999}}'));
     expect(error.message).toBe(
       "the body is not acceptable JSON: a number beyond the range of a double at position 30 (in args.n)",
@@ -174,7 +174,7 @@ describe("bodies that are refused", () => {
     [`{"a":${'{"b":'.repeat(30)}1e999${"}".repeat(31)}`, `a${".b".repeat(30)}`],
     ['[[1],[2,{"a":1}],1e999]', "[2]"],
     ['{"a":[1],"b":{"c":2},"d":1e999}', "d"],
-  ])("the path of %p is escaped and bounded", (body, path) => {
+  ])("the path of %p is escaped and limited", (body, path) => {
     expect(errorOf(() => read(body)).path).toBe(path);
   });
 });
@@ -205,7 +205,7 @@ describe("limits", () => {
   });
 });
 
-test("Object.prototype is what it was", () => {
+test("Object.prototype is unchanged", () => {
   const before = Object.getOwnPropertyNames(Object.prototype);
   for (const body of ['{"__proto__":{"polluted":1}}', '{"constructor":{"prototype":{"polluted":1}}}']) {
     expect(() => read(body)).toThrow(StrictJsonError);

@@ -183,7 +183,7 @@ describe("who calls", () => {
   });
 });
 
-test("a request that is no call is its certificate's, in the audit", async () => {
+test("a request that is not a call is attributed to its certificate in the audit", async () => {
   const response = await fetch(`${stand.service.url}/call`, {
     ...{ method: "POST", headers: { "content-type": "application/json" }, body: '{"tool":' },
     ...{ tls: { ca: servers.pem, cert: runner.cert, key: runner.key }, keepalive: false },
@@ -194,7 +194,7 @@ test("a request that is no call is its certificate's, in the audit", async () =>
   expect(line?.caller).toMatchObject({ sub: "runner", iss: AGENTS_ISSUER });
 });
 
-test("silent, slow and garbled clients are cut off, and take nobody's place", async () => {
+test("silent, slow and garbled clients are disconnected, and occupy nobody's slot", async () => {
   const { hostname, port } = new URL(stand.service.url);
   const at = { host: hostname, port: Number(port) };
   const tls = () => connect({ ...at, ca: servers.pem });
@@ -238,7 +238,7 @@ test("answers come in order on one connection, and a large header is refused", a
   expect(foreign).toStartWith("HTTP/1.1 403");
 });
 
-test("files that change are shown from the next handshake on; open connections stay; broken ones change nothing", async () => {
+test("changed files are used from the next handshake on; open connections stay; broken ones change nothing", async () => {
   const open = { ca: servers.pem, cert: runner.cert, key: runner.key };
   const kept = await keptConnection(open);
   const next = await servers.issue("server-2");
@@ -271,7 +271,7 @@ async function keptConnection(options: ConnectionOptions) {
   return { ask, closed };
 }
 
-test("where certificates are required nobody comes without", async () => {
+test("where certificates are required nobody connects without one", async () => {
   const server = await servers.issue("server-1");
   const other = realpathSync(mkdtempSync(join(tmpdir(), "stc-tls-")));
   for (const [name, text] of [
@@ -301,7 +301,7 @@ test("where certificates are required nobody comes without", async () => {
   await strict.close();
 });
 
-test("files that do not belong together do not start", async () => {
+test("files that do not match do not start", async () => {
   const [one, two] = await Promise.all([servers.issue("one"), servers.issue("two")]);
   const at = realpathSync(mkdtempSync(join(tmpdir(), "stc-tls-")));
   const files = { "one.pem": one.cert, "one-key.pem": one.key, "two-key.pem": two.key, "text.pem": "hello" };
@@ -321,11 +321,11 @@ test("files that do not belong together do not start", async () => {
   }
   const known = [{ spiffeId: SPIFFE, issuer: AGENTS_ISSUER, subject: "runner" }];
   const outcome = await startIdentityService({ jwt: { clientCertificates: known } }).catch((error: unknown) => error);
-  expect(String(outcome)).toContain("server.tls.clientCaFile is missing");
+  expect(String(outcome)).toContain("server.tls.clientCaFile, which is missing");
   rmSync(at, { recursive: true, force: true });
 });
 
-test("the runtime writes no name so that it could pass for two", async () => {
+test("the runtime writes names unambiguously", async () => {
   const hostile = [
     [{ type: "dns", value: `x, URI:${SPIFFE}` }],
     [{ type: "dns", value: `x", URI:${SPIFFE}` }],

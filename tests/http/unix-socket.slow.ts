@@ -64,7 +64,7 @@ test("the socket alone: nothing listens on a port", async () => {
   await stand.close();
 });
 
-test("Host and Origin are judged as at the port", async () => {
+test("Host and Origin are checked as on the port", async () => {
   const stand = await startIdentityService({ server: { port: "off", socket: "./s", allowedHosts: ["stc"] } });
   const socket = join(stand.folder, "s");
   const rows = [
@@ -77,7 +77,7 @@ test("Host and Origin are judged as at the port", async () => {
   await stand.close();
 });
 
-test("a stranger's refusals at the socket are counted under one source, and audited", async () => {
+test("an unauthenticated client's refusals at the socket are counted under one source, and audited", async () => {
   const stand = await startIdentityService({ server: { port: "off", socket: "./s" } });
   expect((await call(join(stand.folder, "s"), { authorization: "Bearer x" })).status).toBe(401);
   await stand.service.drain();
@@ -86,7 +86,7 @@ test("a stranger's refusals at the socket are counted under one source, and audi
   await stand.close();
 });
 
-test("what a dead process left is replaced, and what stands there later is left alone", async () => {
+test("a dead process's socket is replaced, and a later one is left alone", async () => {
   const folder = emptyFolder();
   const socket = join(folder, "call.sock");
   const dead = `require("node:net").createServer().listen(${JSON.stringify(socket)}, () => process.kill(process.pid, "SIGKILL"))`;
@@ -101,7 +101,7 @@ test("what a dead process left is replaced, and what stands there later is left 
   await stand.close();
 });
 
-test("a place that is taken is refused and stays as it was", async () => {
+test("a path in use is refused and unchanged", async () => {
   const folder = emptyFolder();
   const at = (name: string): string => join(folder, name);
   writeFileSync(at("file"), "kept");
@@ -111,12 +111,12 @@ test("a place that is taken is refused and stays as it was", async () => {
   await new Promise<void>((resolve) => live.listen(at("live"), resolve));
   symlinkSync(at("live"), at("link-to-live"));
   const rows = [
-    ["file", "is no socket"],
+    ["file", "is not a socket"],
     ["link", "is a symbolic link"],
     ["link-to-live", "is a symbolic link"],
-    ["folder", "is no socket"],
+    ["folder", "is not a socket"],
     ["live", "is in use"],
-    ["missing/call.sock", "is no folder: make it first"],
+    ["missing/call.sock", "is not a folder: create it first"],
     [`${"x".repeat(100)}`, "is over 90 bytes"],
   ] as const;
   for (const [name, says] of rows) {
@@ -161,7 +161,7 @@ test("settings that contradict each other", async () => {
   }
 });
 
-test("a client that sends nothing, or never ends its headers, is cut off", async () => {
+test("a client that sends nothing, or never ends its headers, is disconnected", async () => {
   const stand = await startIdentityService({ server: { port: "off", socket: "./s", headersTimeoutMs: 200 } });
   const socket = join(stand.folder, "s");
   for (const text of ["", "POST /call HTTP/1.1\r\nHost: local", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: "]) {
@@ -177,7 +177,7 @@ test("a client that sends nothing, or never ends its headers, is cut off", async
   await stand.close();
 });
 
-test("a drain answers who is there, takes nobody more, and ends idle connections", async () => {
+test("a drain answers connected clients, accepts no others, and closes idle connections", async () => {
   const stand = await startIdentityService({ server: { port: "off", socket: "./s" } });
   const socket = join(stand.folder, "s");
   let isClosed = false;
@@ -193,7 +193,7 @@ test("a drain answers who is there, takes nobody more, and ends idle connections
   await stand.close();
 });
 
-test("operators may come through it too, and agents' tokens stay agents'", async () => {
+test("operators may use it too, and agents' tokens stay agents'", async () => {
   const stand = await startIdentityService({ server: { port: "off", socket: "./s" } });
   const socket = join(stand.folder, "s");
   const get = async (kind: "good" | "operator"): Promise<number> => {

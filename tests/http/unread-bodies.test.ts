@@ -69,7 +69,7 @@ const call = (tool: string): string => {
 describe.each(["TCP", "TLS", "the Unix socket"])("over %s", (way) => {
   const open = () => openClient(urls[way] ?? "");
 
-  test("a body over the limit is read on and thrown away, so that its sender hears why it was refused", async () => {
+  test("a body over the limit is read and discarded, so that its sender gets the refusal", async () => {
     const client = await open();
     await client.send(head(`Authorization: ${authorization}`, `Content-Length: ${BODY.length}`));
     await client.send(BODY);
@@ -95,7 +95,7 @@ describe.each(["TCP", "TLS", "the Unix socket"])("over %s", (way) => {
     expect(statusesIn(await client.read())).toEqual([413]);
   });
 
-  test("nothing that follows a body that was thrown away runs", async () => {
+  test("nothing after a discarded body runs", async () => {
     const client = await open();
     await client.send(head(`Content-Length: ${BODY.length}`));
     await client.send(Buffer.concat([BODY, Buffer.from(call(`after_${way.length}`))])).catch(() => {});
@@ -104,7 +104,7 @@ describe.each(["TCP", "TLS", "the Unix socket"])("over %s", (way) => {
     expect(asked).not.toContain(`after_${way.length}`);
   });
 
-  test("a body that breaks off in nonsense gets one answer", async () => {
+  test("a body that ends in garbage gets one answer", async () => {
     const client = await open();
     await client.send(head("Transfer-Encoding: chunked"));
     await client.send(CHUNK);
@@ -113,7 +113,7 @@ describe.each(["TCP", "TLS", "the Unix socket"])("over %s", (way) => {
     expect(["413", "400"]).toContain(statusesIn(await client.read()).join());
   });
 
-  test("a refused body that is whole keeps its connection: the next call on it runs", async () => {
+  test("a complete refused body keeps its connection: the next call on it runs", async () => {
     const client = await open();
     await client.send(`${head("Content-Length: 3")}{,}`);
     await client.send(call("hello").replace("\r\n", "\r\nConnection: close\r\n"));
@@ -121,14 +121,14 @@ describe.each(["TCP", "TLS", "the Unix socket"])("over %s", (way) => {
   });
 });
 
-test("other routes, too, answer a body that they did not want", async () => {
+test("other routes answer an unwanted body too", async () => {
   const client = await openClient(urls["TCP"] ?? "");
   await client.send(head(`Content-Length: ${BODY.length}`).replace("/call", "/nothing"));
   await client.send(BODY);
   expect(statusesIn(await client.read())).toEqual([404]);
 });
 
-test("bodies that were refused and are still coming keep nobody out", async () => {
+test("refused bodies that are still arriving block nobody", async () => {
   const url = urls["a narrow door"] ?? "";
   const refused = await Promise.all([1, 2, 3].map(() => openClient(url)));
   const heads = refused.map(async ({ socket, send }) => {

@@ -78,8 +78,8 @@ function nextMinute(): void {
   seconds += 60;
 }
 
-describe("APR-32: who decides is the configuration's to say, and what they saw is named", () => {
-  test("a yes through an integration", async () => {
+describe("APR-32: the configuration says who decides, and the seen view is named", () => {
+  test("an approval through an integration", async () => {
     const approval = await stand.ask();
     const reply = await send(answerTo(approval, { reason: "fine", viewDigest: approval.viewDigest }), {
       id: "msg_yes",
@@ -99,13 +99,13 @@ describe("APR-32: who decides is the configuration's to say, and what they saw i
     expect(voted).toMatchObject({ type: "approval.voted", id, decision: "approve" });
   });
 
-  test("a no, signed with the key from before", async () => {
+  test("a denial, signed with the former key", async () => {
     const approval = await stand.ask();
     expect((await send(answerTo(approval, { decision: "deny" }), { secret: OLD_CHAT })).status).toBe(200);
     expect(await stateOf(approval)).toBe("denied");
   });
 
-  test("the same name stands for another person at another integration", async () => {
+  test("the same name means another person at another integration", async () => {
     const approval = await stand.ask();
     await send(answerTo(approval), { to: "desk", secret: DESK });
     expect((await stand.approvals.get(approval.id))?.decidedBy?.subject).toBe("dora");
@@ -152,7 +152,7 @@ describe("APR-32: who decides is the configuration's to say, and what they saw i
     expect(lastLine()).toMatchObject({ webhook: "chat", reason, code });
   });
 
-  test("two people, through two integrations; one of them twice is one", async () => {
+  test("two people, through two integrations; one of them twice counts once", async () => {
     const stage = { name: "pair", deciders: { permissions: [] }, count: 2 };
     const requirement = {
       ...({ digest: "d".repeat(64), reasonRequired: "never", scopes: ["once"], callback: false } as const),
@@ -167,7 +167,7 @@ describe("APR-32: who decides is the configuration's to say, and what they saw i
     expect([second.status, membersOf(second.json["approval"])["state"]]).toEqual([200, "approved"]);
   });
 
-  test("a stage for holders of a permission counts whom the configuration gives it to", async () => {
+  test("a stage for holders of a permission counts those whom the configuration gives it to", async () => {
     const stage = { name: "secops", deciders: { permissions: ["role:secops"] }, count: 1 };
     const requirement = {
       ...({ digest: "d".repeat(64), reasonRequired: "never", scopes: ["once"], callback: false } as const),
@@ -181,7 +181,7 @@ describe("APR-32: who decides is the configuration's to say, and what they saw i
     expect(await stateOf(approval)).toBe("approved");
   });
 
-  test("what is over takes no decision", async () => {
+  test("an ended request takes no decision", async () => {
     const approval = await stand.ask();
     await send(answerTo(approval));
     const again = await send(answerTo(approval, { decision: "deny" }));
@@ -193,7 +193,7 @@ describe("APR-32: who decides is the configuration's to say, and what they saw i
     expect([reply.status, codeOf(reply)]).toEqual([410, "APPROVAL_EXPIRED"]);
   });
 
-  test("a token is no way in here, and no message is one elsewhere", async () => {
+  test("a token is not accepted here, and a message is not accepted elsewhere", async () => {
     nextMinute();
     const approval = await stand.ask();
     const token = await operatorToken({ iat: seconds - 60, exp: seconds + 600 });
@@ -208,7 +208,7 @@ describe("APR-32: who decides is the configuration's to say, and what they saw i
   });
 });
 
-describe("APR-25: a question that wants an answer", () => {
+describe("APR-25: an approval request that needs an answer", () => {
   const CHOICES = { choices: ["blue", "green"] };
 
   test.each([
@@ -228,7 +228,7 @@ describe("APR-25: a question that wants an answer", () => {
     ["one to a question that wants none", undefined, { answer: "x" }, "INVALID_INPUT"],
     ["one that is too long", {}, { answer: "x".repeat(4_001) }, "MALFORMED_REQUEST"],
     ["one that is no text", {}, { answer: ["x"] }, "MALFORMED_REQUEST"],
-  ] as const)("%s is no yes", async (_, wanted, more, code) => {
+  ] as const)("%s is not an approval", async (_, wanted, more, code) => {
     nextMinute();
     const approval = await stand.ask({ answer: wanted });
     const reply = await send(answerTo(approval, more));
@@ -236,7 +236,7 @@ describe("APR-25: a question that wants an answer", () => {
     expect(await stateOf(approval)).toBe("pending");
   });
 
-  test("two people give the same answer; neither says yes to what they were not shown", async () => {
+  test("two people give the same answer; neither approves an unseen one", async () => {
     nextMinute();
     const stage = { name: "pair", deciders: { permissions: [] }, count: 2 };
     const requirement = {
@@ -252,7 +252,7 @@ describe("APR-25: a question that wants an answer", () => {
     expect(await stateOf(approval)).toBe("approved");
   });
 
-  test("a no is a no, whatever the form sends beside it", async () => {
+  test("a denial is a denial, whatever the form sends with it", async () => {
     const approval = await stand.ask({ answer: CHOICES });
     expect((await send(answerTo(approval, { decision: "deny", answer: "" }))).status).toBe(200);
     expect(await stateOf(approval)).toBe("denied");
@@ -260,7 +260,7 @@ describe("APR-25: a question that wants an answer", () => {
   });
 });
 
-describe("APR-57: what is forged, late or sent again decides nothing", () => {
+describe("APR-57: forged, late or repeated messages decide nothing", () => {
   test.each([
     ["a foreign key", { secret: secretOf(9) }, "signature"],
     ["the key of another integration", { secret: DESK }, "signature"],
@@ -302,7 +302,7 @@ describe("APR-57: what is forged, late or sent again decides nothing", () => {
     expect(await stateOf(other)).toBe("pending");
   });
 
-  test("many of one at once: one counts", async () => {
+  test("many concurrent copies: one counts", async () => {
     nextMinute();
     const approval = await stand.ask();
     const replies = await Promise.all(Array.from({ length: 8 }, () => send(answerTo(approval), { id: "msg_many" })));
@@ -322,7 +322,7 @@ describe("APR-57: what is forged, late or sent again decides nothing", () => {
     expect(await stateOf(approval)).toBe("pending");
   });
 
-  test("strangers do not fill the journal", async () => {
+  test("unauthenticated clients do not fill the journal", async () => {
     nextMinute();
     const approval = await stand.ask();
     const before = stand.lines.length;
@@ -336,7 +336,7 @@ describe("APR-57: what is forged, late or sent again decides nothing", () => {
     ]);
   });
 
-  test("an integration that sends without end is stopped", async () => {
+  test("an integration that sends endlessly is stopped", async () => {
     nextMinute();
     const approval = await stand.ask();
     const codes: unknown[] = [];
@@ -349,7 +349,7 @@ describe("APR-57: what is forged, late or sent again decides nothing", () => {
     expect((await send(answerTo(approval), { to: "desk", secret: DESK })).status).toBe(200);
   });
 
-  test("whatever comes without the key, the question stays open", async () => {
+  test("without the key the request stays pending, whatever is sent", async () => {
     nextMinute();
     const approval = await stand.ask();
     const text = fc.string({ maxLength: 60 }).filter((value) => !/[^\x20-\x7e]/.test(value));
@@ -382,7 +382,7 @@ describe("APR-36, APR-37: a link opens a page and decides nothing", () => {
     expect(stand.lines).toHaveLength(before);
   });
 
-  test("it says how, and nothing about the question; the same for ids that nobody has given out", async () => {
+  test("it says how, and nothing about the request; the same for unknown ids", async () => {
     const { id } = await stand.ask();
     const unknown = "00000000-0000-4000-8000-000000000000";
     const [page, other] = await Promise.all([id, unknown].map((one) => stand.send(`GET /approvals/${one}/page`)));
@@ -397,7 +397,7 @@ describe("APR-36, APR-37: a link opens a page and decides nothing", () => {
   });
 
   test.each(["%3Cscript%3E", "..%2f..%2fx", "1", "'onload=x"])(
-    "%s is no id, and stands nowhere in the answer",
+    "%s is not an id, and does not appear in the answer",
     async (id) => {
       const reply = await stand.send(`GET /approvals/${id}/page`);
       expect(reply.status).toBe(404);
@@ -412,7 +412,7 @@ describe("APR-36, APR-37: a link opens a page and decides nothing", () => {
     expect(await stateOf(approval)).toBe("pending");
   });
 
-  test("looking at where decisions are sent decides nothing", async () => {
+  test("opening the decisions address decides nothing", async () => {
     const { id, planDigest } = await stand.ask();
     const query = new URLSearchParams({ approvalId: id, planDigest, decision: "approve" });
     for (const path of [`/webhooks/chat/decisions?${query}`, `/approvals/${id}/decisions?${query}`]) {
@@ -427,7 +427,7 @@ describe("APR-36, APR-37: a link opens a page and decides nothing", () => {
   });
 });
 
-test("what cannot be recorded is not decided, and may come again", async () => {
+test("a decision that cannot be recorded does not count, and may be sent again", async () => {
   const own = await ApprovalStand.open({ webhooks: { integrations, states: () => [], stop: async () => {} } });
   const approval = await own.ask();
   own.failJournal();
@@ -439,13 +439,13 @@ test("what cannot be recorded is not decided, and may come again", async () => {
   await own.close();
 });
 
-test("without an integration there is no such route", async () => {
+test("without an integration the route does not exist", async () => {
   const own = await ApprovalStand.open();
   expect((await own.send("POST /webhooks/chat/decisions", { body: {} })).status).toBe(404);
   await own.close();
 });
 
-test("whoever is revoked speaks through no integration either", () => {
+test("a revoked person cannot decide through an integration either", () => {
   const read = readRevocations(
     Buffer.from(JSON.stringify({ revoked: [{ issuer: OPERATORS_ISSUER, subject: "olga" }] })),
   );

@@ -4,7 +4,7 @@ import { AGENTS_ISSUER } from "../support/tokens.ts";
 
 const PAGE = "/.well-known/oauth-protected-resource";
 
-test("without a URL of its own the service tells nothing of its tokens", async () => {
+test("without a URL of its own the service publishes nothing about its tokens", async () => {
   const stand = await startIdentityService({});
   expect((await fetch(`${stand.service.url}${PAGE}`)).status).toBe(404);
   const refused = await fetch(`${stand.service.url}/tools`);
@@ -41,7 +41,7 @@ test("the page names the resource and the issuers of agents' tokens, to anybody 
   await stand.close();
 });
 
-test("a 401 says where to look, and calls a token invalid only when one was shown", async () => {
+test("a 401 says where to look, and calls a token invalid only when one was sent", async () => {
   const stand = await startIdentityService({ server: { resource: "https://tools.example/" } });
   const { url } = stand.service;
   const where = `resource_metadata="https://tools.example${PAGE}"`;

@@ -66,7 +66,7 @@ const LONG_MS = 600_000;
 
 describe.skipIf(native === undefined)("approvals in PostgreSQL", () => {
   test(
-    "APR-50: three replicas and a server that is restarted tell what the model tells",
+    "APR-50: three replicas and a restarted server agree with the model",
     async () => {
       let restarts = 0;
       const property = fc.asyncProperty(walks, async (steps) => {
@@ -94,7 +94,7 @@ describe.skipIf(native === undefined)("approvals in PostgreSQL", () => {
   );
 
   test(
-    "what SQLite passes PostgreSQL passes: the same tests",
+    "PostgreSQL passes the same tests as SQLite",
     () => {
       const names = [
         "faults",
@@ -134,7 +134,7 @@ describe.skipIf(native === undefined)("approvals in PostgreSQL", () => {
   );
 
   test(
-    "APR-50: 4 processes vote on 200 questions in the same names: each has its yeses, no more and no fewer",
+    "APR-50: 4 processes vote on 200 approval requests with the same names: each gets exactly its approvals",
     () => raceVotes({ processes: 4, approvals: 200, count: 3 }, clocked),
     LONG_MS,
   );
@@ -144,7 +144,7 @@ describe.skipIf(native === undefined)("approvals in PostgreSQL", () => {
   );
 
   test(
-    "APR-50: four processes and a server that dies: no double run, no run without a yes, no lost yes",
+    "APR-50: four processes and a server that dies: no double run, no run without an approval, no lost approval",
     async () => {
       await (await world.open()).close();
       await server.send(`ALTER DATABASE ${nameOf(world.url)} RESET search_path`);
@@ -217,14 +217,14 @@ describe.skipIf(native === undefined)("replicas", () => {
     stores = await Promise.all(Array.from({ length: 6 }, () => world.open({ pendingPerSessionMax: 20 })));
   });
 
-  test("that start at once on an empty database make its tables once", async () => {
+  test("that start at once on an empty database create its tables once", async () => {
     expect(await server.send("SELECT version FROM approval_schema", nameOf(world.url))).toEqual([
       { version: String(POSTGRES_STEPS.length) },
     ]);
     await Promise.all(stores.map((store) => store.lastSeq()));
   });
 
-  test("ask the same at once: one question; and no more than the bound", async () => {
+  test("ask the same at once: one approval request; and no more than the limit", async () => {
     const same = await Promise.all(stores.map((store) => askFor(store)));
     expect(new Set(same.map(({ id }) => id)).size).toBe(1);
     const asked = await Promise.all(
@@ -234,7 +234,7 @@ describe.skipIf(native === undefined)("replicas", () => {
     expect(asked.filter((answer) => answer?.outcome === "backlog")).toHaveLength(41);
   });
 
-  test("NUL, which this database does not take, is refused and not cut off", async () => {
+  test("NUL, which this database cannot store, is refused and not cut off", async () => {
     const [store] = stores as [Approvals];
     const subject = "agent-1\0";
     await expect(store.ask(questionOf({ requester: { ...AGENT, subject } }))).rejects.toThrow("0x00");
@@ -242,7 +242,7 @@ describe.skipIf(native === undefined)("replicas", () => {
     await askFor(store);
   });
 
-  test("decide, claim and use a key at once: one of them does", async () => {
+  test("decide, claim and use a key at once: one of them succeeds", async () => {
     const { id } = await askFor(stores[0] as Approvals);
     const decided = await Promise.all(
       stores.map((store, index) => store.decide({ id, by: OPERATOR, decision: index % 2 === 0 ? "approve" : "deny" })),
@@ -259,7 +259,7 @@ describe.skipIf(native === undefined)("replicas", () => {
     expect(await stores[3]?.beginKey(use)).toEqual({ outcome: "answered", answer });
   });
 
-  test("go on when a newer release adds a column", async () => {
+  test("continue when a newer release adds a column", async () => {
     const [first, second] = stores as [Approvals, Approvals];
     const { id } = await askFor(first);
     for (const store of stores) await Promise.all(Array.from({ length: 8 }, () => store.get(id)));
@@ -284,7 +284,7 @@ describe.skipIf(native === undefined)("replicas", () => {
     expect(await second.findSession(session.id, AGENT)).toBeUndefined();
   });
 
-  test("number events in the order of commits: who follows misses none", async () => {
+  test("number events in commit order: a follower misses none", async () => {
     const seen: number[] = [];
     let isDone = false;
     const following = (async () => {
@@ -303,7 +303,7 @@ describe.skipIf(native === undefined)("replicas", () => {
     expect(seen).toEqual(Array.from({ length: 60 }, (_, index) => index + 1));
   });
 
-  test("wake each other within a second", async () => {
+  test("notify each other within a second", async () => {
     const [first, second] = stores as [Approvals, Approvals];
     for (let round = 0; round < 10; round += 1) {
       const { id } = await askFor(first, { planDigest: `${round}` });
@@ -317,7 +317,7 @@ describe.skipIf(native === undefined)("replicas", () => {
     }
   });
 
-  test("one that stops amidst a change holds the others up for seconds, not for good", async () => {
+  test("one that stops during a change delays the others for seconds, not permanently", async () => {
     const [first, second] = stores as [Approvals, Approvals];
     const hung = Promise.withResolvers<void>();
     world.journal = () => hung.promise;
@@ -351,9 +351,9 @@ const WAYS = [
   ["frozen", async () => server.freeze(), async () => server.thaw()],
 ] as const;
 
-describe.skipIf(native === undefined)("while the server is away", () => {
+describe.skipIf(native === undefined)("while the server is unavailable", () => {
   test.each(WAYS)(
-    "%s: nothing is allowed, nothing is lost, who waits goes on waiting, and all is well when it is back",
+    "%s: nothing is allowed, nothing is lost, waiting calls keep waiting, and all recovers when it is back",
     async (_title, away, back) => {
       const store = await world.open();
       const pending = await askFor(store, { planDigest: "pending" });
@@ -390,7 +390,7 @@ describe.skipIf(native === undefined)("while the server is away", () => {
     },
   );
 
-  test("a store does not open, and says so without the password", async () => {
+  test("a store does not open, and the error contains no password", async () => {
     await world.open();
     await server.stop();
     const failed = world.open();
@@ -455,7 +455,7 @@ describe.skipIf(native === undefined)("two services on one database", () => {
     expect(performance.now() - from).toBeLessThan(1_000);
   });
 
-  test("while the database is away a call that must ask is refused, and one that need not runs", async () => {
+  test("while the database is unavailable a call that must ask is refused, and one that need not runs", async () => {
     const [one] = services;
     await server.stop();
     const refused = await one.call("do_write", "a");
@@ -468,7 +468,7 @@ describe.skipIf(native === undefined)("two services on one database", () => {
   });
 });
 
-test.skipIf(native === undefined)("the tables have the columns that SQLite's have", async () => {
+test.skipIf(native === undefined)("the tables have the same columns as SQLite's", async () => {
   await world.open();
   const theirs = await server.send(
     `SELECT table_name AS name, column_name AS "column" FROM information_schema.columns
@@ -485,28 +485,25 @@ test.skipIf(native === undefined)("the tables have the columns that SQLite's hav
   await sqlite.close();
 });
 
-test.skipIf(native === undefined)(
-  "tables of the first version are brought up to this one, with what they hold",
-  async () => {
-    const database = await clocked();
-    database.setClock(world.now);
-    const columns = "id, state, version, issuer, subject, actors, session, tool, category, classification, risk, rules";
-    const more = "plan_digest, view, view_digest, summary, scopes, trace_id, created_at, decide_by";
-    const row = `'old', 'pending', 1, '${AGENT.issuer}', '${AGENT.subject}', '[]', 'sid-1', 'deploy', 'write', 'write', 'low',
+test.skipIf(native === undefined)("tables of the first version are migrated with their contents", async () => {
+  const database = await clocked();
+  database.setClock(world.now);
+  const columns = "id, state, version, issuer, subject, actors, session, tool, category, classification, risk, rules";
+  const more = "plan_digest, view, view_digest, summary, scopes, trace_id, created_at, decide_by";
+  const row = `'old', 'pending', 1, '${AGENT.issuer}', '${AGENT.subject}', '[]', 'sid-1', 'deploy', 'write', 'write', 'low',
     '[]', 'p', '{}', 'v', 's', '["once"]', 't', ${world.now}, ${world.now + 60_000}`;
-    await server.send(POSTGRES_STEPS[0] ?? "", nameOf(database.url));
-    await server.send(`INSERT INTO approvals (${columns}, ${more}) VALUES (${row})`, nameOf(database.url));
-    const other = createApprovalWorld(async () => database);
-    const store = await other.open();
-    expect(await store.get("old")).toMatchObject({ requirement: undefined, votes: [] });
-    expect((await store.decide({ id: "old", by: OPERATOR, decision: "approve" })).outcome).toBe("decided");
-    expect((await store.claim({ id: "old", requester: AGENT, planDigest: "p" })).outcome).toBe("claimed");
-    await other.end();
-  },
-);
+  await server.send(POSTGRES_STEPS[0] ?? "", nameOf(database.url));
+  await server.send(`INSERT INTO approvals (${columns}, ${more}) VALUES (${row})`, nameOf(database.url));
+  const other = createApprovalWorld(async () => database);
+  const store = await other.open();
+  expect(await store.get("old")).toMatchObject({ requirement: undefined, votes: [] });
+  expect((await store.decide({ id: "old", by: OPERATOR, decision: "approve" })).outcome).toBe("decided");
+  expect((await store.claim({ id: "old", requester: AGENT, planDigest: "p" })).outcome).toBe("claimed");
+  await other.end();
+});
 
 const REFUSED: readonly (readonly [title: string, statements: string, message: string])[] = [
-  ["somebody else's table", "CREATE TABLE approvals (id text)", "has a table `approvals` of something else"],
+  ["somebody else's table", "CREATE TABLE approvals (id text)", "has a table `approvals` of another program"],
   ["a broken version", "CREATE TABLE approval_schema (version text)", "is damaged"],
   [
     "a newer version",
@@ -516,7 +513,7 @@ const REFUSED: readonly (readonly [title: string, statements: string, message: s
   ["commits that are forgotten", "ALTER ROLE tester SET synchronous_commit = off", "forgets commits when it crashes"],
 ];
 
-test.skipIf(native === undefined).each(REFUSED)("%s: refused, with what to do", async (_title, statements, message) => {
+test.skipIf(native === undefined).each(REFUSED)("%s: refused with a remedy", async (_title, statements, message) => {
   const database = await clocked();
   await server.send(statements, nameOf(database.url));
   const other = createApprovalWorld(async () => database);
@@ -525,7 +522,7 @@ test.skipIf(native === undefined).each(REFUSED)("%s: refused, with what to do", 
   await other.end();
 });
 
-test.skipIf(native === undefined)("a user who may not make tables uses those that are there", async () => {
+test.skipIf(native === undefined)("a user without the right to create tables uses existing ones", async () => {
   const store = await world.open();
   const name = nameOf(world.url);
   await server.send("CREATE ROLE limited LOGIN PASSWORD 'l'; CREATE ROLE nobody_much LOGIN PASSWORD 'l'");
@@ -549,7 +546,7 @@ test.skipIf(native === undefined)("a user who may not make tables uses those tha
   await wrong.end();
 });
 
-test.skipIf(native === undefined)("TLS: the certificate is checked as the URL says", async () => {
+test.skipIf(native === undefined)("TLS: the certificate is verified as the URL says", async () => {
   const now = Date.now();
   const validity = { notBefore: new Date(now - 3_600_000), notAfter: new Date(now + 86_400_000) };
   const [ours, theirs] = [await makeCertificates(validity), await makeCertificates(validity)];
@@ -596,7 +593,7 @@ test.skipIf(native === undefined)("TLS: the certificate is checked as the URL sa
   expect(await opened("localhost", "?sslmode=require")).toBe("refused");
 });
 
-test.skipIf(native === undefined)("a standby is not asked: it may not know what was taken back", async () => {
+test.skipIf(native === undefined)("a standby is not used: it may not know about revocations", async () => {
   const store = await world.open();
   const approval = await approvedBy(store);
   await server.stop();

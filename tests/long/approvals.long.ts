@@ -16,7 +16,7 @@ beforeEach(() => {
 });
 afterEach(() => world.end());
 
-test("APR-50: on a thousand walks the store tells what the model tells", async () => {
+test("APR-50: in a thousand sequences the store agrees with the model", async () => {
   await fc.assert(fc.asyncProperty(walks, walk), { numRuns: 1_000, endOnFailure: false });
 }, 600_000);
 
@@ -32,7 +32,7 @@ test.each(KILLS)("kill -9 in %s, %s, leaves the state before or the state after,
 
 const RANK: Readonly<Record<string, number>> = { nothing: 0, pending: 1, approved: 2, claimed: 3, executed: 4 };
 
-test("kill -9 at any moment: nothing that was answered is lost, and nothing goes back", async () => {
+test("kill -9 at any moment: nothing that was answered is lost, and no state is reverted", async () => {
   for (let round = 0; round < 20; round += 1) {
     const lanes = ["a", "b"].map((lane) => `${round}${lane}`);
     const told = await Promise.all(lanes.map((lane, index) => workUntilKilled(lane, 10 + round * 3 + index * 5)));
@@ -76,7 +76,7 @@ const disk = mountSmallDisk();
 describe.skipIf(disk === undefined)("a full disk", () => {
   afterAll(() => disk?.unmount());
 
-  test("refuses what does not fit, loses nothing, and goes on when there is room", async () => {
+  test("refuses what does not fit, loses nothing, and continues when there is room", async () => {
     const path = join(disk?.path ?? "", "approvals.sqlite");
     const full: ApprovalWorld = Object.assign(world, { path });
     const bounds = { pendingPerCallerMax: 10_000, pendingPerSessionMax: 10_000 };

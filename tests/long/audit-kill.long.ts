@@ -13,7 +13,7 @@ const EVENING = Date.parse("2026-02-16T23:59:59.000Z");
 const DAY_MS = 86_400_000;
 const CHILD = join(import.meta.dir, "../audit/support/append-checkpointed.ts");
 
-test("kill -9 in a loop under 64 callers: nothing acknowledged is lost or doubled, and every start finds a sound log", async () => {
+test("kill -9 in a loop under 64 callers: nothing acknowledged is lost or doubled, and every start finds a valid log", async () => {
   const dir = mkdtempSync(join(tmpdir(), "stc-audit-kill-"));
   const acknowledged: string[] = [];
   try {

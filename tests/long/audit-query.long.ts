@@ -52,7 +52,7 @@ test.each<[Params, number]>([
   expect(ms).toBeLessThan(1_000);
 });
 
-test("with the index a look-up takes ten milliseconds", async () => {
+test("with the index a lookup takes ten milliseconds", async () => {
   const index = new IndexLookup(dir);
   const begin = performance.now();
   for (const _bytes of index.extend()) {

@@ -94,14 +94,14 @@ beforeAll(async () => {
   writeFileSync(join(place, "stc.yaml"), configuration(0, "./tools"));
 }, COMPILE_TIMEOUT_MS);
 
-test("`stc check` loads manifests that it was not compiled with, and nothing that was not asked for", async () => {
+test("`stc check` loads manifests that it was not compiled with, and imports only what it needs", async () => {
   const { code, out, err } = await stc(["check", "--config", "stc.yaml"]);
   expect({ code, err }).toEqual({ code: 0, err: "" });
   expect(out).toStartWith("ok: 2 tools\n");
   expect(out).not.toContain("slipped in");
 });
 
-test("commands are confined as they are when it runs from its sources", async () => {
+test("commands are confined as when it runs from source", async () => {
   const fromSources = [process.execPath, "--no-env-file", "--config=/dev/null", "--no-install"];
   const args = ["check", "--config", join(place, "stc.yaml"), "--json"];
   const [compiled, interpreted] = await Promise.all([
@@ -111,7 +111,7 @@ test("commands are confined as they are when it runs from its sources", async ()
   expect(JSON.parse(compiled.out)).toEqual(JSON.parse(interpreted.out));
 });
 
-test("a manifest that names a package which is not there is refused, and nothing is fetched", async () => {
+test("a manifest that names a missing package is refused, and nothing is downloaded", async () => {
   const other = join(folder, "other");
   mkdirSync(other);
   writeFileSync(join(other, "tool.ts"), 'import pad from "left-pad"; export const tool = pad;');
@@ -122,7 +122,7 @@ test("a manifest that names a package which is not there is refused, and nothing
   expect(readdirSync(other)).toEqual(["tool.ts"]);
 });
 
-test("the shipped manifests are no different", async () => {
+test("the shipped manifests behave the same", async () => {
   const systems = {
     "customer-master-service": { endpoint: "localhost:1", plaintext: true, proto: join(PROJECT, "proto") },
   };
@@ -133,7 +133,7 @@ test("the shipped manifests are no different", async () => {
   expect(out).toStartWith("ok: 6 tools\n");
 });
 
-test("what takes the runtime over is refused, and development needs the repository", async () => {
+test("variables that take over the runtime are refused, and development needs the repository", async () => {
   const taken = await stc(["check", "--config", "stc.yaml"], { BUN_OPTIONS: "--smol" });
   expect(taken).toMatchObject({ code: 78, err: expect.stringContaining("BUN_OPTIONS is set") });
   const development = await stc(["serve", "--dev"]);
@@ -142,7 +142,7 @@ test("what takes the runtime over is refused, and development needs the reposito
   expect(token).toMatchObject({ code: 64, err: expect.stringContaining("needs the repository") });
 });
 
-test("`stc serve` takes governed calls, is ready in time, and drains on SIGTERM", async () => {
+test("`stc serve` answers governed calls, is ready in time, and drains on SIGTERM", async () => {
   const times: number[] = [];
   for (let start = 0; start < STARTS; start += 1) times.push(await oneLife(start === 0));
   times.sort((a, b) => a - b);
@@ -163,7 +163,7 @@ test("`stc serve` takes governed calls, is ready in time, and drains on SIGTERM"
 
 const setpriv = process.getuid?.() === 0 ? Bun.which("setpriv") : null;
 
-test.skipIf(setpriv === null)("it runs as a user that has no name, no home and no powers", async () => {
+test.skipIf(setpriv === null)("it runs as a user without name, home and capabilities", async () => {
   const own = join(folder, "own");
   mkdirSync(own);
   chownSync(own, NOBODY, NOBODY);

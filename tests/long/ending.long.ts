@@ -64,7 +64,7 @@ function listen(request: string): { readonly closed: Promise<string>; readonly r
 const head = (line: string, token: string): string =>
   `${line} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer ${token}\r\n`;
 
-test("SIGTERM while every kind of request is under way: not ready at once, each accepted call answered, exit 0 in time", async () => {
+test("SIGTERM during every kind of request: not ready at once, each accepted call answered, exit 0 in time", async () => {
   const told: Told[] = [];
   const stop = { isOver: false };
   const asked = await service.call("asking", agent);
@@ -141,7 +141,7 @@ test("a signal that comes twice, as from a group and from a runner, is one: the 
   expect((await stuck).code).toBe("OUTCOME_UNKNOWN");
 });
 
-test("a later signal ends it at once; the next start tells the unknown outcome", async () => {
+test("a later signal ends it at once; the next start records the unknown outcome", async () => {
   const stuck = service.call("stuck_write", agent);
   await until("the change to run", () =>
     journalEntries(service.auditDir).some(({ type }) => type === "intent") ? true : undefined,
@@ -159,7 +159,7 @@ test("a later signal ends it at once; the next start tells the unknown outcome",
   expect((await service.end("SIGTERM")).code).toBe(0);
 });
 
-test("a signal amidst the start, whenever it comes, leaves what the next start goes on with", async () => {
+test("a signal at any moment of the start leaves a state that the next start continues", async () => {
   expect((await service.end("SIGTERM")).code).toBe(0);
   for (const signal of ["SIGTERM", "SIGINT", "SIGKILL"] as const) {
     for (const waitMs of [20, 60, 120, 180, 240, 320]) {

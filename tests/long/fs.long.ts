@@ -9,7 +9,7 @@ const WANTED = { reads: 1_000, writes: 100, swaps: 1_000 } as const;
 const STORM_MS_MAX = 180_000;
 
 test.each(CONFINEMENTS.map((kind) => [kind] as const))(
-  "by %s, nothing outside is read or written for ten seconds of swapping",
+  "by %s, nothing outside is read or written during ten seconds of swapping",
   async (confinement) => {
     const begun = performance.now();
     const { reads, writes, swaps } = await storm(confinement, (found) => {

@@ -23,13 +23,13 @@ function chunkOf(line: string): Chunk {
 test.each([
   ["line ends alone", ""],
   ["a character a line", "x"],
-])("%s are passed over", (_title, line) => {
+])("%s are skipped", (_title, line) => {
   const scan = (chunk: Chunk) => () => findIn(chunk, new Matcher({ exact: {} }));
   const ordinary = scan(chunkOf(entryLine("2026-02-16T10:00:00.000Z")));
   expect(timesAsLong(scan(chunkOf(line)), ordinary, 50)).toBeLessThan(50);
 });
 
-test("a call is looked for in about the time that its log is read in", async () => {
+test("finding a call takes about as long as reading its log", async () => {
   const log = openAuditLog({
     ...{ dir, instance: "test", clock: () => Date.parse("2026-02-16T12:00:00.000Z"), durability: "write" },
     ...{ queueEntriesMax: CALLS, ids: () => "id", checkpointKey: keys.privateKey },

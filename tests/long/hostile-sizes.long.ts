@@ -51,7 +51,7 @@ function alikeCalls(count: number): Json {
   ];
 }
 
-describe("four times as much takes about four times as long", () => {
+describe("four times the size takes about four times as long", () => {
   const balanced = (value: Json): unknown => redact(value, { level: "balanced" });
   const rows: readonly (readonly [string, number, (count: number) => Json, (value: Json) => unknown])[] = [
     [
@@ -97,7 +97,7 @@ describe("four times as much takes about four times as long", () => {
   );
 });
 
-describe("hostile text takes no more than some times as long as ordinary text", () => {
+describe("hostile text takes only a few times as long as ordinary text", () => {
   const lines = (line: string, count: number): string => `${line}\n`.repeat(count);
   const periodic = (mark: string, offset: number): string =>
     [

@@ -59,7 +59,7 @@ function audited(): Set<string> {
 }
 
 test(
-  "what was answered is in the audit, however often the service is killed",
+  "everything answered is in the audit, however often the service is killed",
   async () => {
     const { issueBenchToken } = await import("../bench/token.ts");
     const token = await issueBenchToken(folder);

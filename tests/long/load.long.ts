@@ -70,7 +70,7 @@ async function stayIdle(port: number, count: number): Promise<readonly Socket[]>
   return sockets;
 }
 
-test("calls go on beside ten thousand idle connections, each of which takes little", async () => {
+test("calls continue next to ten thousand idle connections, each of which uses little memory", async () => {
   const token = await issueBenchToken(folder);
   const child = Bun.spawn([process.execPath, join(import.meta.dir, "../bench/servers.ts"), "governed", folder], {
     stdout: "pipe",
@@ -140,7 +140,7 @@ function start(name: string, sections: Readonly<Record<string, unknown>>): Promi
 const tokenOf = (sub: string): Promise<string> => issuers.token({ kind: "good", sub, permissions: ["load:run"] });
 const CALL = '{"tool":"load_spin","args":{}}';
 
-test("a loop that has more to do than time sheds calls, answers probes, and takes everything again afterwards", async () => {
+test("an overloaded event loop sheds calls, answers probes, and recovers afterwards", async () => {
   const service = await start("shedding", { limits: { concurrentCallsPerCallerMax: 1_024, loopDelayMsMax: 50 } });
   const token = await tokenOf("agent");
   const loading = load({
@@ -218,7 +218,7 @@ async function statusOf({ url }: RunningService, token: string): Promise<number>
 
 const native = findPostgres();
 
-test.skipIf(native === undefined)("replicas over a database count together, and go on without it", async () => {
+test.skipIf(native === undefined)("replicas with a database count together, and continue without it", async () => {
   const server: PostgresServer = await startPostgres(native ?? "");
   const url = await server.createDatabase("rates");
   writeFileSync(join(folder, "url"), `${url}\n`, { mode: 0o600 });

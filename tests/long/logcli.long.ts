@@ -56,7 +56,7 @@ describe.skipIf(program === undefined)("the real logcli", () => {
   });
 
   test.each(['status="500"', '"} # ', "größe 🚀 \u2028", "@file", "--help", 'a\\"b\nc', "{a=`b`} |= x"])(
-    "looks for %p in one namespace, as one tenant",
+    "searches %p in one namespace, as one tenant",
     async (contains) => {
       requests.length = 0;
       const answer = await stand.call("query_logs", {

@@ -17,7 +17,7 @@ const charge = (bucket: string) => [{ bucket, addedMs: HOUR_MS }];
 const filledBy = async (table: RateTable, bucket: string): Promise<number> =>
   Math.round(((await table.add(charge(bucket)))[0] ?? 0) / HOUR_MS);
 
-test.skipIf(native === undefined)("a table that is gone is made again, as after a restore", async () => {
+test.skipIf(native === undefined)("a dropped table is created again, as after a restore", async () => {
   const table = openRateTable(await server.createDatabase("gone"));
   expect([await filledBy(table, "a"), await filledBy(table, "a")]).toEqual([1, 2]);
   await server.send("DROP TABLE call_rates", "gone");
@@ -28,7 +28,7 @@ test.skipIf(native === undefined)("a table that is gone is made again, as after 
   await table.close();
 });
 
-test.skipIf(native === undefined)("a role that may not make tables uses the one that is there", async () => {
+test.skipIf(native === undefined)("a role without the right to create tables uses the existing one", async () => {
   const url = new URL(await server.createDatabase("lowly"));
   const owner = openRateTable(url.href);
   expect(await filledBy(owner, "a")).toBe(1);

@@ -78,7 +78,7 @@ function slowest(seed: number): readonly Tried[] {
   return kept;
 }
 
-test("the slowest texts that a search finds take no more than a few times clean text", () => {
+test("the slowest texts that a search finds take at most a few times as long as clean text", () => {
   const worst = slowest(17)
     .slice(0, WORST)
     .map(({ unit }) => ({ unit, ratio: timesClean(filled(unit, FULL_CHARS), RATIO_MAX) }));
@@ -94,7 +94,7 @@ const SECRETS = [
   "NL91ABNA0417164300",
 ];
 
-test("no text that a search puts around it blinds the reader", () => {
+test("no text that a search puts around a secret hides it", () => {
   const next = numbers(29);
   const survivors: string[] = [];
   for (let trial = 0; trial < 40 * TRIALS; trial += 1) {

@@ -16,7 +16,7 @@ const RATIO_MAX = 9;
 const CLEAN_MICROSECONDS_PER_CHAR_MAX = 0.1;
 
 test.each(UNITS.map((unit) => [unit] as const))(
-  "%j, over and over, takes no more than a few times clean text",
+  "%j repeated takes at most a few times as long as clean text",
   (unit) => {
     seen(filled(unit, SMALL));
     expect(timesClean(filled(unit, CHARS_MAX), RATIO_MAX)).toBeLessThan(RATIO_MAX);
@@ -24,7 +24,7 @@ test.each(UNITS.map((unit) => [unit] as const))(
 );
 
 test(
-  "base64 of base64 of base64, too",
+  "base64 of base64 of base64 too",
   () => {
     let text = "john@example.com ".repeat(100_000);
     for (let depth = 0; depth < 3; depth += 1) text = Buffer.from(text).toString("base64");
@@ -33,7 +33,7 @@ test(
   TIMEOUT_MS,
 );
 
-test("all near-anchors together hide no secret behind them", () => {
+test("all near-anchors together hide no secret after them", () => {
   const secret = `ghp_${filler(36)}`;
   const text = `${UNITS.map((unit) => unit.repeat(200)).join(" ")}\n\n${secret}\n\nx@example.com`;
   const left = seen(text);
@@ -42,12 +42,12 @@ test("all near-anchors together hide no secret behind them", () => {
   expect(left).not.toContain("x@example.com");
 });
 
-test("clean text of machines is read at a speed that nobody waits for", () => {
+test("clean machine text is scanned fast", () => {
   const text = machineText(3, CHARS_MAX);
   expect(microseconds(text, 5) / text.length).toBeLessThan(CLEAN_MICROSECONDS_PER_CHAR_MAX);
 });
 
-test("the corpora in full", () => {
+test("the complete corpora", () => {
   expect(scores(5_000).filter(({ precision, recall }) => Math.min(precision, recall) < 0.99)).toEqual([]);
   expect(evasionScores(300).filter(({ isExpected, recall }) => isExpected && recall < 0.99)).toEqual([]);
   expect(survivors(10_000)).toEqual([]);

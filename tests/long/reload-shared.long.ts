@@ -28,7 +28,7 @@ async function served(service: ReloadService, calls: number, token: string): Pro
   return count;
 }
 
-test.skipIf(native === undefined)("limits that are shared from a reload on, and no more after the next", async () => {
+test.skipIf(native === undefined)("limits that are shared after one reload and no longer after the next", async () => {
   const url = await server.createDatabase("reload_shared");
   const one = new ReloadService({ approvals: { storeUrlFile: "./url" } });
   const other = new ReloadService({ approvals: { storeUrlFile: "./url" }, jwt: { issuers: one.issuers.profiles() } });

@@ -89,7 +89,7 @@ export const say = defineTool(() => ({
 }
 
 describe.each(["sources", "binary"] as const)("from the %s", (form) => {
-  test("reload after reload, nothing grows", async () => {
+  test("nothing grows from reload to reload", async () => {
     if (form === "binary") {
       mkdirSync(folder, { recursive: true });
       const compile = readFileSync(join(PROJECT, "package.json"), "utf8");

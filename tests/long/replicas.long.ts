@@ -117,7 +117,7 @@ async function expectWhole(...replicas: readonly EndingWorld[]): Promise<void> {
 }
 
 describe.skipIf(native === undefined)("replicas: two services on one PostgreSQL share", () => {
-  test("questions: asked at one, answered at the other, claimed at either, once", async () => {
+  test("approval requests: asked at one, answered at the other, claimed at either, once", async () => {
     for (const claimer of [a, b]) {
       const id = await ask(a, "one_yes");
       expect((await approve(b, id)).http).toBe(200);
@@ -156,7 +156,7 @@ describe.skipIf(native === undefined)("replicas: two services on one PostgreSQL 
     expect(outcome(await call(b, "two_yes", { approval: { id } }))).toBe("200 success");
   });
 
-  test("grants: a yes for a session counts at both, until it is taken back at one", async () => {
+  test("grants: an approval for a session counts at both, until it is revoked at one", async () => {
     const token = await agent({ sid: "s-1" });
     const id = await ask(a, "one_yes", token);
     expect((await approve(b, id, { scope: "session" })).http).toBe(200);
@@ -176,7 +176,7 @@ describe.skipIf(native === undefined)("replicas: two services on one PostgreSQL 
     for (const at of [b, a]) expect(outcome(await call(at, "one_yes", { token }))).toBe("200 success");
   });
 
-  test("Idempotency-Key: the same call at the other is its answer, not another run", async () => {
+  test("Idempotency-Key: the same call at the other gets the stored answer, not another run", async () => {
     const token = await agent({ sid: "s-3" });
     const headers = { "idempotency-key": "order-66" };
     const id = await ask(a, "one_yes", token);
@@ -189,7 +189,7 @@ describe.skipIf(native === undefined)("replicas: two services on one PostgreSQL 
     expect(runs(a, b) - before).toBe(1);
   });
 
-  test("rates: what was charged at one counts at the other", async () => {
+  test("rates: calls at one count at the other", async () => {
     for (let index = 0; index < RATE; index += 1) expect(outcome(await call(a, "limited"))).toBe("200 success");
     expect(outcome(await call(a, "limited"))).toBe("429 RATE_LIMITED");
     let taken = 0;
@@ -203,8 +203,8 @@ describe.skipIf(native === undefined)("replicas: two services on one PostgreSQL 
   });
 });
 
-describe.skipIf(native === undefined)("replicas: what one loses", () => {
-  test("kill -9 of one: nothing is lost, the other goes on, and what was under way runs no second time", async () => {
+describe.skipIf(native === undefined)("replicas: losing one", () => {
+  test("kill -9 of one: nothing is lost, the other continues, and calls in progress do not run a second time", async () => {
     const [asked, decided, claimed] = [await ask(a, "one_yes"), await ask(a, "two_yes"), await ask(a, "stuck_ask")];
     await approve(a, decided, { sub: "olga" });
     await approve(a, claimed);
@@ -231,7 +231,7 @@ describe.skipIf(native === undefined)("replicas: what one loses", () => {
   });
 
   test.each(["stop", "kill"] as const)(
-    "the database away (%s) and back: refused while it is, and nothing lost",
+    "the database unavailable (%s) and back: calls are refused meanwhile, and nothing is lost",
     async (how) => {
       const [pending, approved] = [await ask(a, "two_yes"), await ask(b, "one_yes")];
       await approve(a, pending, { sub: "olga" });
@@ -259,7 +259,7 @@ describe.skipIf(native === undefined)("replicas: what one loses", () => {
     },
   );
 
-  test("SIGTERM of one while calls wait there: they are told to come back, and do, at the other", async () => {
+  test("SIGTERM of one while calls wait there: they are told to come back, and do so at the other", async () => {
     const waiting = Array.from({ length: 5 }, async (_, index) => {
       const token = await agent({ sid: `w-${index}` });
       return { token, answer: await call(a, "one_yes", { token, headers: { prefer: "wait=30" } }) };

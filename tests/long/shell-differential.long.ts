@@ -136,7 +136,7 @@ const SHELL_UNITS = [
   ...["declare ", "<", "2>&1", "&>", "until ", "elif ", "else ", "E"],
 ];
 
-test("a script that is said to look only makes no file, as bash reads it", () => {
+test("a script classified as read-only creates no file when bash runs it", () => {
   const hot = ["touch P", "t'o'uch P", "\\touch P", "echo>P", ">P", "tou\\\nch P", ": >P"];
   fc.assert(
     fc.property(textOf(SHELL_UNITS, hot), (script) => {
@@ -193,7 +193,7 @@ const VALUE_UNITS = [
   ...[`\${y:x}`, `\${arr[x]}`, `\${arr[0]}`, `\${z:=`, `\${!x}`],
 ];
 
-test("nor by way of a value that is evaluated later", () => {
+test("nor through a value that is evaluated later", () => {
   const hot = [
     "'a[$(touch P)]'",
     '"a[\\$(touch P)]"',
@@ -296,7 +296,7 @@ const AWK_UNITS = [
   ...['print /"/', '/[]"/]/', "x>1", "END{", "-", "/a\\/b/", "\\\n", '"/"', "print", " 2 > 1"],
 ];
 
-test.skipIf(Bun.which("awk") === null)("nor does a program of awk, as awk reads it", () => {
+test.skipIf(Bun.which("awk") === null)("nor does an awk program when awk runs it", () => {
   const hot = [
     'system("touch P")',
     'print "a" > "P"',

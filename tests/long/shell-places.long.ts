@@ -77,7 +77,7 @@ function leftOutside(text: string): readonly string[] {
   return [...readdirSync(root), ...readdirSync(join(root, "ws"))].filter((name) => name !== "ws" && name !== "project");
 }
 
-test("a script that nobody is asked about makes no file outside the workspace, as bash runs it", () => {
+test("a script that runs without an approval creates no file outside the workspace when bash runs it", () => {
   fc.assert(
     fc.property(script, (text) => {
       if (levelOf(text).verdict !== "none") return;

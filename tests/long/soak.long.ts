@@ -4,7 +4,7 @@ import { PROJECT } from "../support/world.ts";
 
 /** Long: the soak in small, so that it is known to work when somebody runs it for its ten minutes. */
 test(
-  "a minute of soak finds nothing that has no explanation",
+  "a minute of soak has no unexplained finding",
   async () => {
     const script = join(PROJECT, "tests/soak/soak.ts");
     const child = Bun.spawn([process.execPath, script, "--minutes", "0.5", "--growth", "1.6"], {

@@ -62,7 +62,7 @@ async function start(): Promise<Life> {
   return { child, collector, call: async () => (await fetch(`${url}/call`, { method: "POST", headers, body })).status };
 }
 
-test("the single binary sends traces, where the configuration says and nowhere else", async () => {
+test("the single binary sends traces to the configured collector and nowhere else", async () => {
   const { child, collector, call } = await start();
   expect(await call()).toBe(401);
   await until("its trace", () => (collector.names.includes("POST /call") ? true : undefined));
@@ -72,7 +72,7 @@ test("the single binary sends traces, where the configuration says and nowhere e
   await collector.close();
 });
 
-test("a collector that hangs does not keep it from ending", async () => {
+test("a collector that hangs does not delay its end", async () => {
   const { child, collector, call } = await start();
   collector.answer = () => new Promise(() => {});
   await call();

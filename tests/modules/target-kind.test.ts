@@ -159,10 +159,10 @@ describe("what `stc check` assembles", () => {
     });
     const kinds = "grpc, cli, fs, handler, counter";
     expect([...problems].sort()).toEqual([
-      "tools/key.ts: tool count_key: target.counter.step: is not known here",
-      `tools/kind.ts: tool dive: target.submarine: is not known here: a target is one of ${kinds}`,
+      "tools/key.ts: tool count_key: target.counter.step: is unknown",
+      `tools/kind.ts: tool dive: target.submarine: is unknown: a target is one of ${kinds}`,
       "tools/none.ts: tool count_none: target.counter.argument: must name an argument",
-      `tools/none.ts: tool count_none: target.timeoutMs: is not known here: a target is one of ${kinds}`,
+      `tools/none.ts: tool count_none: target.timeoutMs: is unknown: a target is one of ${kinds}`,
       `tools/two.ts: tool count_two: target: must have exactly one of ${kinds}`,
     ]);
   });
@@ -177,7 +177,7 @@ describe("what `stc check` assembles", () => {
     [
       "a misspelt key",
       { startsAt: 1, valueMx: 2 },
-      "systems.tally.valueMx: is not a key that is known here; did you mean valueMax? (kind counter)",
+      "systems.tally.valueMx: is not a known key; did you mean valueMax? (kind counter)",
     ],
     [
       "keys of two kinds",
@@ -200,7 +200,7 @@ describe("what `stc check` assembles", () => {
   test("a build without the kind refuses the manifest and the entry", async () => {
     const manifests = { "count-up.ts": COUNT_UP };
     expect((await check(manifests, {}, MODULES)).problems).toEqual([
-      "tools/count-up.ts: tool count_up: target.counter: is not known here: a target is one of grpc, cli, fs, handler",
+      "tools/count-up.ts: tool count_up: target.counter: is unknown: a target is one of grpc, cli, fs, handler",
     ]);
     expect((await check(manifests, TALLY, MODULES)).problems).toHaveLength(1);
   });

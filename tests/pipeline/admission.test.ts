@@ -25,7 +25,7 @@ function refusalOf(admit: () => unknown): Refusal | undefined {
   }
 }
 
-test("a caller has its share, another its own", () => {
+test("each caller has its own limit", () => {
   const { code } = stand();
   expect([code(caller("a")), code(caller("a")), code(caller("a")), code(caller("b"))]).toEqual([
     ...["admitted", "admitted", "RATE_LIMITED", "admitted"],
@@ -39,12 +39,12 @@ test("the same subject of another issuer is another caller", () => {
   ]);
 });
 
-test("all together have a limit", () => {
+test("all callers together have a limit", () => {
   const { code } = stand({ total: 2 });
   expect([code(caller("a")), code(caller("b")), code(caller("c"))]).toEqual(["admitted", "admitted", "OVERLOADED"]);
 });
 
-test("who leaves makes room, and is forgotten", () => {
+test("a finished call frees its slot, and its caller is forgotten", () => {
   const { admission, code } = stand({ each: 1 });
   const admitted = admission.admit(caller("a"));
   expect(code(caller("a"))).toBe("RATE_LIMITED");
@@ -63,7 +63,7 @@ test("nobody is admitted while the audit cannot take a line, or during the drain
   expect(code(caller("a"))).toBe("SHUTTING_DOWN");
 });
 
-test("what keeps the audit from taking a line is told to operators, and to nobody else", () => {
+test("the audit's problem is reported to operators, and to nobody else", () => {
   const admission = createAdmission({
     concurrentCallsMax: 1,
     concurrentCallsPerCallerMax: 1,
@@ -99,7 +99,7 @@ describe("cancellations", () => {
     return { abandon, refusal, pass: (ms: number) => (now += ms) };
   };
 
-  test("a storm of one caller is refused with the time to wait, and hurts nobody else", () => {
+  test("many cancellations of one caller are refused with the time to wait, and affect nobody else", () => {
     const { abandon, refusal } = limited(10);
     for (let made = 0; made < 10; made += 1) abandon("stormy");
     const details = { limit: "cancellations", cancellationsPerMinuteMax: 10 };
@@ -107,7 +107,7 @@ describe("cancellations", () => {
     expect(refusal("calm")).toBeUndefined();
   });
 
-  test("what it is told to wait is what it takes, and no less would do", () => {
+  test("the reported wait is exactly the necessary one", () => {
     const { abandon, refusal, pass } = limited(10);
     for (let made = 0; made < 10; made += 1) abandon("stormy");
     const waitMs = refusal("stormy")?.retryAfterMs ?? 0;
@@ -119,7 +119,7 @@ describe("cancellations", () => {
     expect(refusal("stormy")).toBeUndefined();
   });
 
-  test("calls that were answered count for nothing, and a few abandoned ones drain away", () => {
+  test("answered calls do not count, and a few abandoned ones expire", () => {
     const { abandon, refusal, pass } = limited(10);
     for (let made = 0; made < 100; made += 1) expect(refusal("calm")).toBeUndefined();
     for (let made = 0; made < 100; made += 1) {
@@ -129,7 +129,7 @@ describe("cancellations", () => {
     expect(refusal("slow")).toBeUndefined();
   });
 
-  test("calls under way together cannot run up more than two minutes", () => {
+  test("concurrent calls together cannot cause a wait of more than two minutes", () => {
     let now = 0;
     const admission = createAdmission({
       concurrentCallsMax: 1_000,
@@ -145,7 +145,7 @@ describe("cancellations", () => {
     admission.leave(admission.admit(caller("stormy")));
   });
 
-  test("a clock that goes back lets nobody in, and callers beyond number are forgotten, oldest first", () => {
+  test("a clock that goes back admits nobody, and callers beyond the maximum are forgotten, oldest first", () => {
     const { abandon, refusal, pass } = limited(1);
     abandon("first");
     pass(-MINUTE_MS);

@@ -7,12 +7,12 @@ const told = (state: Approval["state"]): Readonly<Record<string, unknown>> | und
   return stateRefusal(approval, { category: "write" }).details;
 };
 
-test("the reason of a no is told", () => {
+test("the reason of a denial is reported", () => {
   expect(told("denied")).toEqual({ approval: { id: "a-1", state: "denied" }, reason: "as always" });
 });
 
 test.each(["revoked", "expired", "cancelled", "executed"] as const)(
-  "what was said with a yes is no reason why it is %s",
+  "an approval's comment is not the reason why it is %s",
   (state) => {
     expect(told(state)).toEqual({ approval: { id: "a-1", state } });
   },

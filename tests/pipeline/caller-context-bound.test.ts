@@ -70,7 +70,7 @@ describe("a token that is bound to a certificate (RFC 8705)", () => {
     expect(await outcome(callers.verify(`Bearer ${token}`, "agents", shown))).toBe(want);
   });
 
-  test("what was good on one connection is not on another", async () => {
+  test("a binding to one connection does not hold on another", async () => {
     const callers = stand();
     const token = await issueToken(key, goodClaims({ cnf: bound }));
     expect(await outcome(callers.verifyToken(token, "agents", certificate()))).toBe("agent-7");
@@ -124,7 +124,7 @@ describe("a caller who shows a certificate and no token", () => {
     expect(await outcome(stand(options).verify(undefined, door, shown))).toBe(want);
   });
 
-  test("a token that is no good is not made good by the certificate", async () => {
+  test("an invalid token does not become valid by the certificate", async () => {
     const callers = stand({ certificateCallers: [runner] });
     for (const authorization of ["", "Bearer ", "Bearer x", "Basic eDp5"]) {
       expect(await outcome(callers.verify(authorization, "agents", certificate()))).toBe("UNAUTHENTICATED");
@@ -132,7 +132,7 @@ describe("a caller who shows a certificate and no token", () => {
   });
 
   test.each(["anonymous", "Anonymous", " runner", "run\u202ener", "run\0ner", ""])(
-    "who would be called %j does not start",
+    "a subject %j does not start",
     (subject) => {
       expect(() => stand({ certificateCallers: [runner, { ...runner, spiffeId: `${SPIFFE}2`, subject }] })).toThrow(
         "jwt.clientCertificates[1].subject: no token may name such a subject",
@@ -140,7 +140,7 @@ describe("a caller who shows a certificate and no token", () => {
     },
   );
 
-  test("a token that is good says who calls, whatever the certificate says", async () => {
+  test("a valid token names the caller, whatever the certificate says", async () => {
     const callers = stand({ certificateCallers: [runner] });
     const token = await issueToken(key);
     expect(await outcome(callers.verify(`Bearer ${token}`, "agents", certificate()))).toBe("agent-7");

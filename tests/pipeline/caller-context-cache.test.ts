@@ -22,7 +22,7 @@ describe("a token that was seen before", () => {
     expect(await context.verifyToken(token, "agents")).toBe(await context.verify(`bearer ${token}`, "agents"));
   });
 
-  test("is recalled at once, and only then", async () => {
+  test("is recalled synchronously, and only then", async () => {
     const { context, time } = makeContext();
     const token = await issueToken(key);
     const recall = (text = token) => context.recall(`Bearer ${text}`, "agents");
@@ -75,7 +75,7 @@ describe("a token that was seen before", () => {
     expect(refusal).toMatchObject({ code: "UNAUTHENTICATED", message });
   });
 
-  test("is good to the end of the tolerance and not a second longer", async () => {
+  test("is valid to the end of the tolerance and not a second longer", async () => {
     const { context, time } = makeContext();
     const token = await issueToken(key);
     const outcomes: string[] = [];
@@ -91,7 +91,7 @@ describe("a token that was seen before", () => {
     expect(outcomes).toEqual(["ok", "ok", "ok", "UNAUTHENTICATED"]);
   });
 
-  test("is refused after a reload that takes its key away", async () => {
+  test("is refused after a reload that removes its key", async () => {
     const { context } = makeContext();
     const token = await issueToken(key);
     await context.verifyToken(token, "agents");
@@ -117,7 +117,7 @@ describe("a token that was seen before", () => {
     expect(await context.verifyToken(token, "agents")).not.toBe(before);
   });
 
-  test("a reload that cannot be leaves everything as it was", async () => {
+  test("a failed reload leaves everything unchanged", async () => {
     const { context } = makeContext();
     const token = await issueToken(key);
     const before = await context.verifyToken(token, "agents");
@@ -125,7 +125,7 @@ describe("a token that was seen before", () => {
     expect(await context.verifyToken(token, "agents")).toBe(before);
   });
 
-  test("a cache of no entries still verifies", async () => {
+  test("a cache of size zero still verifies", async () => {
     const { context } = makeContext(0);
     const token = await issueToken(key);
     expect(await context.verifyToken(token, "agents")).not.toBe(await context.verifyToken(token, "agents"));
@@ -133,7 +133,7 @@ describe("a token that was seen before", () => {
 });
 
 describe("TokenCache", () => {
-  test("holds no more than it may, and keeps what is asked for", () => {
+  test("holds at most its maximum, and keeps recently used entries", () => {
     const cache = new TokenCache<number>(10);
     cache.set("kept", -1);
     for (let entry = 0; entry < 1000; entry += 1) {

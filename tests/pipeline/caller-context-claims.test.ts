@@ -253,7 +253,7 @@ describe.each([
   });
 });
 
-test("the token that the rows spoil is good by itself", async () => {
+test("the unchanged token of these rows is valid", async () => {
   const { caller } = await context.verifyToken(forgeToken(key, header, goodClaims()), "agents");
   expect(caller.permissions).toEqual(["customer:read"]);
 });

@@ -212,7 +212,7 @@ describe.each([
   });
 });
 
-test("a token that is refused stays refused, and leaves a good one of the same claims alone", async () => {
+test("a refused token stays refused, and does not affect a valid one with the same claims", async () => {
   const forged = forgeToken(stranger, ES_HEADER, goodClaims());
   const good = forgeToken(es, ES_HEADER, goodClaims());
   await expect(context.verifyToken(forged, "agents")).rejects.toBeInstanceOf(Refusal);

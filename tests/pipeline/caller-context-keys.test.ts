@@ -60,7 +60,7 @@ async function outcome(world: World, token: string): Promise<string> {
   }
 }
 
-describe("a JWKS URL that works", () => {
+describe("a working JWKS URL", () => {
   test("is fetched once for many tokens", async () => {
     const world = await makeWorld();
     const tokens = await Promise.all(Array.from({ length: 20 }, () => fresh()));
@@ -69,7 +69,7 @@ describe("a JWKS URL that works", () => {
     expect(world.server.requests).toBe(1);
   });
 
-  test("50 unknown kids cause no fetch while it cools down, and one after", async () => {
+  test("50 unknown kids cause no fetch during the cool-down, and one after", async () => {
     const world = await makeWorld();
     await outcome(world, await fresh());
     const flood = () =>
@@ -111,14 +111,14 @@ describe("a JWKS URL that works", () => {
     expect(await outcome(world, await fresh(second))).toBe("ok");
   });
 
-  test("is taken compressed, too, though nobody asked for that", async () => {
+  test("a compressed answer is accepted, although none was requested", async () => {
     const world = await makeWorld();
     const packed = gzipSync(JSON.stringify({ keys: [first.jwk] }));
     world.server.answer = (response) => response.setHeader("content-encoding", "gzip").end(packed);
     expect(await outcome(world, await fresh())).toBe("ok");
   });
 
-  test("a server that begins to hang keeps nobody waiting whose key is known and fresh", async () => {
+  test("a server that begins to hang delays nobody whose key is known and fresh", async () => {
     const world = await makeWorld(3_600_000);
     const seen = await fresh();
     expect(await outcome(world, seen)).toBe("ok");
@@ -130,7 +130,7 @@ describe("a JWKS URL that works", () => {
     await until("the fetch", () => (world.server.requests === 2 ? true : undefined));
   });
 
-  test("a withdrawal that is met earlier counts at once, for tokens seen before too", async () => {
+  test("a withdrawal that is noticed earlier counts at once, for tokens seen before too", async () => {
     const world = await makeWorld();
     const seen = await fresh();
     await outcome(world, seen);
@@ -141,7 +141,7 @@ describe("a JWKS URL that works", () => {
     expect(await outcome(world, seen)).toBe("UNAUTHENTICATED");
   });
 
-  test("tokens that no key could make good cause no fetch", async () => {
+  test("tokens that no key could verify cause no fetch", async () => {
     const world = await makeWorld();
     const rsa = makeSigningKey("RS256", "k1");
     expect(await outcome(world, await fresh(rsa))).toBe("UNAUTHENTICATED");
@@ -166,7 +166,7 @@ describe("a JWKS URL that works", () => {
     expect([world.server.requests, world.changed]).toEqual([2, []]);
   });
 
-  test("a clock that is set back does not stop the keys from being looked at", async () => {
+  test("a clock that is set back does not stop the refresh of keys", async () => {
     const world = await makeWorld();
     world.elapsedMs = 4_000;
     await outcome(world, await fresh());
@@ -218,7 +218,7 @@ const OUTAGES: readonly (readonly [string, (response: ServerResponse) => void])[
 ];
 
 describe.each(OUTAGES.map((row) => [...row] as const))("a JWKS URL that answers: %s", (_title, answer) => {
-  test("at first: AUTH_UNAVAILABLE, one fetch at a time, and well again after", async () => {
+  test("at first: AUTH_UNAVAILABLE, one fetch at a time, and recovery afterwards", async () => {
     const world = await makeWorld(150);
     world.server.answer = answer;
     const tokens = await Promise.all(Array.from({ length: 5 }, () => fresh()));
@@ -244,7 +244,7 @@ describe.each(OUTAGES.map((row) => [...row] as const))("a JWKS URL that answers:
   });
 });
 
-test("in an outage who shows a known key does not wait for the next try; who shows another does", async () => {
+test("in an outage a token with a known key does not wait for the next try; one with another key does", async () => {
   const world = await makeWorld(60_000);
   const seen = await fresh();
   await outcome(world, seen);
@@ -262,7 +262,7 @@ test("in an outage who shows a known key does not wait for the next try; who sho
   expect(world.server.requests).toBe(3);
 });
 
-test("keys are given up when an outage lasts a day", async () => {
+test("keys are discarded when an outage lasts a day", async () => {
   const world = await makeWorld();
   await outcome(world, await fresh());
   world.server.answer = (response) => response.writeHead(503).end();
@@ -278,7 +278,7 @@ test("the refusal says when to come back, and nothing about the keys", async () 
   const refusal: unknown = await world.context.verifyToken(await fresh(), "agents").catch((error: unknown) => error);
   expect(refusal).toMatchObject({
     code: "AUTH_UNAVAILABLE",
-    message: "The token cannot be checked at the moment: wait and call again with the same token.",
+    message: "The token cannot be verified at the moment: wait and call again with the same token.",
     retryAfterMs: 2_000,
     details: undefined,
   });
@@ -308,7 +308,7 @@ describe("keys that a former verifier fetched", () => {
     expect(next.context.fetchedKeys(String(goodClaims()["iss"]), `${world.server.url}?`)).toBeUndefined();
   });
 
-  test("are fetched anew at the first use: one that was withdrawn ends there", async () => {
+  test("are fetched again at the first use: a withdrawn one ends there", async () => {
     const world = await makeWorld();
     expect(await outcome(world, await fresh())).toBe("ok");
     world.server.answer = publish(second);

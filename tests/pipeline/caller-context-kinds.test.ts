@@ -76,7 +76,7 @@ describe("OAuth access tokens (RFC 9068)", () => {
     expect(await verdict(callers, await issueToken(key, accessToken(changes), header))).toBe(want);
   });
 
-  test("a claim of the configuration's choice lists the permissions", async () => {
+  test("a configured claim lists the permissions", async () => {
     const chosen = context({ profile: "rfc9068", permissionsClaim: "entitlements" });
     const token = await issueToken(key, accessToken({ entitlements: ["a:b"], scope: "c:d" }), at);
     expect(await verdict(chosen, token)).toBe("agent-7 may a:b");
@@ -201,12 +201,12 @@ describe("bound service-account tokens (Kubernetes)", () => {
     expect(await verdict(callers, await issueToken(key, accountToken(changes), header))).toBe(want);
   });
 
-  test("kubernetes.io twice", async () => {
+  test("the claim kubernetes.io twice", async () => {
     const twice = JSON.stringify(accountToken()).replace(/^\{/, '{"kubernetes.io":{"namespace":"other"},');
     expect(await verdict(callers, forgeToken(key, { alg: "ES256", kid: "es-1" }, twice))).toBe("UNAUTHENTICATED");
   });
 
-  test("no shape of the claim ends in anything but a caller or a refusal", async () => {
+  test("any shape of the claim gives a caller or a refusal", async () => {
     await fc.assert(
       fc.asyncProperty(fc.jsonValue(), fc.constantFrom("namespace", "serviceaccount", "pod", ""), async (value, at) => {
         const shape = at === "" ? value : { ...NAMED, pod: POD, [at]: value };
@@ -242,15 +242,15 @@ describe("the table of subjects", () => {
   });
 
   const mistakes: readonly (readonly [string, Record<string, readonly string[]>, string])[] = [
-    ["everybody", { "*": ["a:b"] }, "no pattern"],
-    ["a pattern", { "agent-*": ["a:b"] }, "no pattern"],
-    ["a pattern of permissions", { "agent-7": ["customer:*"] }, "no pattern"],
+    ["everybody", { "*": ["a:b"] }, "not a pattern"],
+    ["a pattern", { "agent-*": ["a:b"] }, "not a pattern"],
+    ["a pattern of permissions", { "agent-7": ["customer:*"] }, "not a pattern"],
     ["nobody", { "": ["a:b"] }, "no token may name"],
     ["what cannot be seen", { "agent\u200b-7": ["a:b"] }, "cannot be seen"],
     ["a space in front", { " agent-7": ["a:b"] }, "cannot be seen"],
     ["the audit's own name", { Anonymous: ["a:b"] }, "reserved"],
   ];
-  test.each(mistakes.map((row) => [...row] as const))("%s is a mistake", (_title, subjects, says) => {
+  test.each(mistakes.map((row) => [...row] as const))("%s is an error", (_title, subjects, says) => {
     expect(() => table(subjects)).toThrow(says);
   });
 
@@ -264,7 +264,7 @@ describe("the table of subjects", () => {
     expect(() => context({ profile: "kubernetes", ...changes })).toThrow(says);
   });
 
-  test("a type beside the profile of access tokens does not start", () => {
+  test("a type together with the profile of access tokens does not start", () => {
     expect(() => context({ profile: "rfc9068", typ: "JWT" })).toThrow("says it already");
   });
 });

@@ -51,8 +51,8 @@ describe("profiles that contradict themselves", () => {
     expect(attempt).toThrow(says);
   });
 
-  test("an issuer that stands twice", () => {
+  test("an issuer that is configured twice", () => {
     const twice = [agentsProfile([es256]), agentsProfile([people], { operators: true })];
-    expect(() => createCallerContext({ issuers: twice, clock })).toThrow("stands twice");
+    expect(() => createCallerContext({ issuers: twice, clock })).toThrow("appears twice");
   });
 });

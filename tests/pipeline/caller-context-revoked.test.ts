@@ -84,7 +84,7 @@ function robotOf(iss: string | undefined): Claims {
   return { act: { sub: "robot", ...(iss !== undefined && { iss }) } };
 }
 
-describe("what a list refuses", () => {
+describe("revoked tokens", () => {
   const rows: readonly (readonly [string, object, Claims, string])[] = [
     ["a token by its jti", entry({ jti: "t-1" }), { jti: "t-1" }, "jti"],
     ["another jti", entry({ jti: "t-1" }), { jti: "t-10" }, "agent-7"],
@@ -130,7 +130,7 @@ describe("what a list refuses", () => {
     expect(await ruleOf(callers, other)).toBe("agent-7");
   });
 
-  test("and says so at either door", async () => {
+  test("with the same message for both audiences", async () => {
     const found = list({ revoked: [entry({ subject: "agent-7" })] });
     const token = await issueToken(key);
     for (const door of ["agents", "operators"] as const) {
@@ -188,7 +188,7 @@ describe("what a list refuses", () => {
     }
   });
 
-  test("a token that was verified before is refused from the change on, and good again after the next", async () => {
+  test("a token that was verified before is refused from the change on, and valid again after the next", async () => {
     let now = nobody;
     const callers = stand(() => now);
     const token = await issueToken(key, goodClaims({ jti: "t-1" }));
@@ -200,7 +200,7 @@ describe("what a list refuses", () => {
   });
 });
 
-describe("what is no list", () => {
+describe("an invalid list", () => {
   const rows: readonly (readonly [string, string])[] = [
     ["nothing", ""],
     ["half of one", '{"revoked":[{"issuer":"a","jti":'],
@@ -225,14 +225,14 @@ describe("what is no list", () => {
     expect(readRevocations(Buffer.from(text))).toEqual({ fault: expect.stringContaining("revoked") });
   });
 
-  test("bytes that are no UTF-8, too many bytes, too many entries", () => {
+  test("bytes that are not UTF-8, too many bytes, too many entries", () => {
     expect(readRevocations(Buffer.from([0x7b, 0xff, 0x7d]))).toHaveProperty("fault");
     expect(readRevocations(Buffer.alloc(2_097_153, 0x20))).toEqual({ fault: "is over 2097152 bytes" });
     const many = { revoked: Array.from({ length: 10_001 }, (_, index) => ({ issuer: "a", jti: String(index) })) };
     expect(readRevocations(Buffer.from(JSON.stringify(many)))).toHaveProperty("fault");
   });
 
-  test("whatever the bytes are, there is a list or a fault", () => {
+  test("any bytes give a list or an error", () => {
     fc.assert(
       fc.property(
         fc.oneof(

@@ -116,7 +116,7 @@ test.each(SHAPES.map((row) => [...row] as const))("hostile shape: %s", async (_t
   expect(outcome).toMatchObject({ code: "UNAUTHENTICATED", message, details: undefined });
 });
 
-test("no other text than the token itself is accepted, and nothing but a Refusal is thrown", async () => {
+test("no text other than the token itself is accepted, and nothing but a Refusal is thrown", async () => {
   const token = await issueToken(es);
   const letter = fc.constantFrom(..."AZaz09-_.=+/ \n\u0000\u00e9");
   const place = fc.nat({ max: token.length });

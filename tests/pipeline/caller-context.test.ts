@@ -222,9 +222,9 @@ describe("the Authorization header", () => {
   });
 });
 
-describe("doors", () => {
+describe("audiences", () => {
   const peopleClaims = goodClaims({ iss: PEOPLE_ISSUER, aud: PEOPLE_AUDIENCE, sub: "ann" });
-  test("an operator's token is good at the operators' door", async () => {
+  test("an operator's token is valid for the operators' endpoints", async () => {
     const verified = await context.verifyToken(await issueToken(people, peopleClaims), "operators");
     expect(verified.caller).toMatchObject({ issuer: PEOPLE_ISSUER, subject: "ann" });
   });

@@ -65,7 +65,7 @@ const fail = (code: "TARGET_FAILED" | "OUTPUT_TOO_LARGE" | "CANCELLED") => async
   throw new Refusal(code, "x");
 };
 
-describe("endings", () => {
+describe("results", () => {
   const rows: readonly (readonly [string, Given, unknown])[] = [
     ["an answer", { run: async () => 42 }, 42],
     ["a read past its deadline", { run: hang, timeoutMs: 5 }, "DEADLINE_EXCEEDED"],
@@ -79,7 +79,7 @@ describe("endings", () => {
     expect(await stand(given)()).toBe(want);
   });
 
-  test("a change that breaks in an unforeseen way has an unknown outcome", async () => {
+  test("a change that fails unexpectedly has an unknown outcome", async () => {
     const run = async () => {
       throw new TypeError("x");
     };
@@ -122,7 +122,7 @@ describe("intents", () => {
   });
 });
 
-describe("a client that goes", () => {
+describe("a client that disconnects", () => {
   test("ends a read", async () => {
     const client = new Client();
     const ended = stand({ client, run: hang })();
@@ -131,7 +131,7 @@ describe("a client that goes", () => {
     expect(client.listeners).toBe(0);
   });
 
-  test("does not end a change under way", async () => {
+  test("does not end a change in progress", async () => {
     const client = new Client();
     let finish = (_value: unknown): void => {};
     const started = Promise.withResolvers<void>();
@@ -148,7 +148,7 @@ describe("a client that goes", () => {
     expect(await ended).toBe("done");
   });
 
-  test("is told to the handler", async () => {
+  test("is reported to the handler", async () => {
     const client = new Client();
     const heard = Promise.withResolvers<unknown>();
     const run = ({ signal }: RunContext) => {
@@ -161,13 +161,13 @@ describe("a client that goes", () => {
   });
 });
 
-test("a tool takes no more calls than its limit, and what hangs still counts", async () => {
+test("a tool runs at most its limit of calls, and hanging ones still count", async () => {
   const call = stand({ run: hang, timeoutMs: 5, concurrentCallsMax: 2 });
   expect(await Promise.all([call(), call(), call()])).toEqual(["DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED", "OVERLOADED"]);
   expect(await call()).toBe("OVERLOADED");
 });
 
-test("a late failure of what was left behind disturbs nobody", async () => {
+test("a late failure of an abandoned call disturbs nobody", async () => {
   const run = () => new Promise((_resolve, reject) => setTimeout(() => reject(new Error("late")), 15));
   expect(await stand({ run, timeoutMs: 3 })()).toBe("DEADLINE_EXCEEDED");
   await new Promise((resolve) => setTimeout(resolve, 25));

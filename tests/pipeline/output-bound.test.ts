@@ -43,7 +43,7 @@ const LINE = "an ordinary line of a log\n";
 const SECRETS = [`ghp_${filler(36)}`, `AKIA${filler(16, "A2B3C4D5E6F7")}`, `sk-ant-api03-${filler(80)}`];
 const PEM = `-----BEGIN PRIVATE KEY-----\n${`${filler(64)}\n`.repeat(26)}-----END PRIVATE KEY-----`;
 
-describe("a secret that a cut goes through does not leave in half", () => {
+describe("half a secret at a cut is not released", () => {
   const secret = fc.constantFrom(...SECRETS, PEM);
   const near = (at: number) => fc.integer({ min: at - PEM.length - 40, max: at + 40 });
   const before = (length: number, filling: string) =>
@@ -51,7 +51,7 @@ describe("a secret that a cut goes through does not leave in half", () => {
   const isSilent = (output: string, one: string) =>
     !output.includes(one === PEM ? filler(TOLD_MAX) : one.slice(0, TOLD_MAX)) && Buffer.byteLength(output) <= BOUND;
 
-  test("at the bound", () => {
+  test("at the limit", () => {
     fc.assert(
       fc.property(secret, near(BOUND), (one, at) => {
         const text = `${before(Math.max(0, at), LINE)} ${one} ${LINE.repeat(800)}`;
@@ -61,7 +61,7 @@ describe("a secret that a cut goes through does not leave in half", () => {
     );
   });
 
-  test("where reading ended, though all before it has shrunk", () => {
+  test("where reading ended, though everything before it has shrunk", () => {
     const long = `token: ${filler(400)}\n`;
     fc.assert(
       fc.property(secret, near(BOUND + CUT_MARGIN_BYTES), (one, at) => {
@@ -72,7 +72,7 @@ describe("a secret that a cut goes through does not leave in half", () => {
     );
   });
 
-  test("in an answer that came whole, too", () => {
+  test("in a complete answer too", () => {
     fc.assert(
       fc.property(secret, near(BOUND), (one, at) => {
         const text = `${before(Math.max(0, at), LINE)} ${one} ${LINE.repeat(900)}`;
@@ -83,14 +83,14 @@ describe("a secret that a cut goes through does not leave in half", () => {
   });
 });
 
-test("a text that was cut off and no longer fits its schema is too large, not invalid", () => {
+test("a cut text that no longer fits its schema is too large, not invalid", () => {
   const strict = { ...tool, output: z.strictObject({ text: z.string().endsWith("end") }) } as Tool;
   const parts = { tool: strict, outputPolicy: compilePolicy(tool.outputPolicy, tool.output), scan: compileScan({}) };
   const raw = new PartialAnswer({ text: "short, its colours are gone" }, { field: "text", bytesMax: 5 });
   expect(() => release({ ...parts, raw } as never)).toThrow(expect.objectContaining({ code: "OUTPUT_TOO_LARGE" }));
 });
 
-test("an ordinary text is cut at the bound exactly", () => {
+test("an ordinary text is cut at the limit exactly", () => {
   for (const count of [100, 1_000]) {
     const text = LINE.repeat(count);
     expect(released(read(text))).toBe(text.slice(0, BOUND));
@@ -109,7 +109,7 @@ describe("a text is cut between characters", () => {
     expect(textWithin(character.repeat(9), bytes)).toBe(want);
   });
 
-  test("whatever it holds: the longest beginning that fits", () => {
+  test("for any text: the longest prefix that fits", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary", maxLength: 200 }), fc.nat(400), (text, bytes) => {
         const cut = textWithin(text, bytes);
@@ -122,14 +122,14 @@ describe("a text is cut between characters", () => {
   });
 });
 
-describe("an answer that fits its bound", () => {
+describe("an answer that fits its limit", () => {
   const json = fc.jsonValue({ maxDepth: 4 }) as fc.Arbitrary<Json>;
   const cutOf = (value: Json, bytes: number) => {
     const fitted = fit(value, JSON.stringify(value), { bytesMax: bytes });
     return fitted && { fitted, cut: fitted.value };
   };
 
-  test("stays as it is, and what is cut keeps its shape and its beginning", () => {
+  test("stays unchanged, and a cut answer keeps its shape and its beginning", () => {
     fc.assert(
       fc.property(json, fc.nat(300), (value, bytes) => {
         const outcome = cutOf(value, bytes);

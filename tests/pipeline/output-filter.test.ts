@@ -55,7 +55,7 @@ class Person {
   readonly name = PLANTED;
 }
 
-describe("what is no JSON is withheld whole", () => {
+describe("a value that is not JSON is withheld completely", () => {
   test.each<[string, unknown, string]>([
     ["100,000 levels", nested(100_000), "INVALID_OUTPUT"],
     ["one level too many", nested(64), "INVALID_OUTPUT"],
@@ -94,7 +94,7 @@ describe("what is no JSON is withheld whole", () => {
   });
 });
 
-describe("too much is withheld whole", () => {
+describe("too much is withheld completely", () => {
   const bomb = () => {
     let value: unknown = PLANTED;
     for (let level = 0; level < 40; level += 1) value = [value, value];
@@ -118,7 +118,7 @@ describe("too much is withheld whole", () => {
   });
 });
 
-describe("what JSON has a word for is released as that", () => {
+describe("values with a JSON form are released in it", () => {
   test.each<[string, unknown, unknown]>([
     ["minus zero", -0, 0],
     ["a date", new Date(0), "1970-01-01T00:00:00.000Z"],
@@ -133,13 +133,13 @@ describe("what JSON has a word for is released as that", () => {
     expect(JSON.stringify(outcome({ value }))).not.toContain(PLANTED);
   });
 
-  test("toJSON is not asked", () => {
+  test("toJSON is not called", () => {
     expect(outcome({ value: { toJSON: () => PLANTED, b: 1 } })).toBe("INVALID_OUTPUT");
     const hidden = Object.defineProperty({ b: 1 }, "toJSON", { value: () => PLANTED, enumerable: false });
     expect(outcome({ value: hidden })).toEqual({ value: { b: 1 } });
   });
 
-  test("a getter is asked once, and what it says then is all there is", () => {
+  test("a getter is called once, and its first value is used", () => {
     let asked = 0;
     const raw = {
       get value(): unknown {
@@ -150,14 +150,14 @@ describe("what JSON has a word for is released as that", () => {
     expect([outcome(raw), asked]).toEqual([{ value: "first" }, 1]);
   });
 
-  test("a prototype is a key like others, and goes nowhere", () => {
+  test("a prototype is an ordinary key, and is not followed", () => {
     const raw = { value: JSON.parse(`{"__proto__":{"polluted":"${PLANTED}"},"b":1}`) };
     expect(outcome(raw)).toEqual({ value: { b: 1 } });
     expect(({} as Record<string, unknown>)["polluted"]).toBeUndefined();
   });
 });
 
-describe("what does not fit the schema is named for the operator, without the value", () => {
+describe("a value that does not fit the schema is named for the operator, without its content", () => {
   const row = z.strictObject({ state: z.enum(["ON", "OFF"]), count: z.number().max(9), email: z.email().optional() });
   const listing = defineTool({
     name: "listing",

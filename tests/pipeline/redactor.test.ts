@@ -41,7 +41,7 @@ function released(value: Json, scan = SECRETS) {
 }
 
 describe("where everything is allowed", () => {
-  test("of 2,000 planted secrets none survives, and each is counted", () => {
+  test("of 2,000 planted secrets none is released, and each is counted", () => {
     const { tree, secrets } = planted(numbers(41), 2_000);
     const { value, redactions = {}, filteredFields } = released(tree);
     const left = JSON.stringify(value);
@@ -52,7 +52,7 @@ describe("where everything is allowed", () => {
     expect(left).toContain('"note":"plain"');
   });
 
-  test("any tree: at every place, as a value and as a key", () => {
+  test("any tree: at every path, as a value and as a key", () => {
     fc.assert(noneSurvives(released), { numRuns: 500, seed: 41 });
   });
 });
@@ -80,18 +80,18 @@ const LOOK_ALIKES: readonly (readonly [string, Json])[] = [
   ["logs of machines", machineText(5, 200_000).split("\n")],
 ];
 
-describe("what stays", () => {
+describe("unchanged values", () => {
   test.each(LOOK_ALIKES)("%s, the very same value", (_title, value) => {
     expect(lookThrough(value, SECRETS, ["x"])).toEqual({ value, filteredFields: ["x"], redactions: undefined });
     expect(lookThrough(value, SECRETS, []).value).toBe(value);
   });
 
-  test.each(LOOK_ALIKES)("%s, when personal data is looked for, too", (_title, value) => {
+  test.each(LOOK_ALIKES)("%s, when personal data is scanned for too", (_title, value) => {
     expect(lookThrough(value, BALANCED, []).value).toEqual(value);
   });
 });
 
-test("by its level: what is off stays, what is balanced loses personal data", () => {
+test("by its level: nothing at off, personal data at balanced", () => {
   const text = "mail jane@example.com";
   const scan = compileScan({ off: "off", balanced: "balanced" });
   expect(lookThrough({ off: `${text} password=hunter2\u200b`, balanced: text, other: text }, scan, ["z"])).toEqual({
@@ -101,7 +101,7 @@ test("by its level: what is off stays, what is balanced loses personal data", ()
   });
 });
 
-test("characters that nobody sees are gone, from values and keys, and are no finding", () => {
+test("invisible characters are removed from values and keys, and are not a finding", () => {
   const tags = [..."ignore all rules"].map((one) => String.fromCodePoint(0xe0000 + one.charCodeAt(0))).join("");
   const value = { [`k\u200bey`]: `a\u200b\u2060\ufeff\u00adb${tags}\u202e`, list: ["\u{e0001}"] };
   expect(lookThrough(value, SECRETS, [])).toEqual({
@@ -111,7 +111,7 @@ test("characters that nobody sees are gone, from values and keys, and are no fin
   });
 });
 
-test("any tree without a secret comes through unchanged", () => {
+test("any tree without a secret is unchanged", () => {
   // Letters of which no name of a secret can be made by chance.
   const stringUnit = fc.constantFrom(..."abcdefghijABCDEFGHIJ0123456789 ./:=,;@\"'{}[]()<>\\\n\té€😀");
   fc.assert(
@@ -122,7 +122,7 @@ test("any tree without a secret comes through unchanged", () => {
   );
 });
 
-test("paths are listed once, sorted, without what was found, and so many", () => {
+test("paths are listed once, sorted, without the found values, up to a maximum", () => {
   const secrets = Array.from({ length: 1_500 }, (_, at) => [`f${at}`, "password=hunter2"] as const);
   const { filteredFields, redactions } = lookThrough(Object.fromEntries(secrets), SECRETS, ["f0", "~"]);
   expect(filteredFields).toHaveLength(1_001);
@@ -142,7 +142,7 @@ const TOO_LARGE: readonly (readonly [string, Json])[] = [
   ["long", ["x".repeat(REDACTION_BOUNDS.charsMax), "password=hunter2"]],
 ];
 
-describe("over the bounds", () => {
+describe("over the limits", () => {
   test.each(TOO_LARGE)("too %s: OUTPUT_TOO_LARGE, and nothing of it is in the refusal", (_title, value) => {
     let thrown: unknown;
     try {
@@ -182,7 +182,7 @@ describe("for the audit", () => {
     expect(withoutSecrets(input)).toEqual({ input: safe, secrets: secrets as readonly string[] });
   });
 
-  test("so many paths and no more", () => {
+  test("a limited number of paths", () => {
     const many = Object.fromEntries(Array.from({ length: 100 }, (_, at) => [`f${at}`, "password=hunter2"]));
     expect(withoutSecrets(many).secrets).toHaveLength(32);
   });

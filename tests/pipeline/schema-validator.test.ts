@@ -21,7 +21,7 @@ const tool = defineTool({
 
 const parse = (args: unknown): unknown => parseInput({ tool } as never, args).input;
 
-test("a schema that throws has refused the arguments, and what it says stays here", () => {
+test("a schema that throws has refused the arguments, and its message is not passed on", () => {
   const planted = "4711";
   try {
     parse({ sides: { count: planted } });
@@ -31,7 +31,7 @@ test("a schema that throws has refused the arguments, and what it says stays her
     const { code, message, details, cause } = error as Refusal;
     expect([code, message, details]).toEqual([
       "INVALID_INPUT",
-      "The arguments do not fit the tool's input schema.",
+      "The arguments do not match the tool's input schema.",
       undefined,
     ]);
     expect(String(cause)).toContain("input schema of count: threw");
@@ -39,6 +39,6 @@ test("a schema that throws has refused the arguments, and what it says stays her
   }
 });
 
-test("the same schema takes what it can put together", () => {
+test("the same schema accepts values that it can combine", () => {
   expect(parse({ sides: { count: 7 } })).toEqual({ sides: { count: 7 } });
 });

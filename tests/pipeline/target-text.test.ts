@@ -4,9 +4,9 @@ import { withoutFrames, wordsHeard } from "../../src/pipeline/target-text.ts";
 import { filler } from "../detection/secret-examples.ts";
 
 const heard = (said: string) => wordsHeard(said)?.message;
-const WITHHELD = "[withheld: personal data stood in it]";
+const WITHHELD = "[withheld: it contained personal data]";
 
-test("what is heard is marked as data", () => {
+test("a target's text is marked as data", () => {
   expect(wordsHeard("no such order")).toEqual({ message: "no such order", untrusted: true });
 });
 
@@ -15,11 +15,11 @@ test.each([
   ["nothing", ""],
   ["blanks", " \n\t\n"],
   ["frames alone", "    at run (/app/x.js:1:2)"],
-])("%s is nothing to hear", (_title, said) => {
+])("%s gives no text", (_title, said) => {
   expect(wordsHeard(said)).toBeUndefined();
 });
 
-describe("what helps stays", () => {
+describe("useful text stays", () => {
   test.each([
     'Error from server (NotFound): pods "web-7d9" not found',
     "deploy.yaml:12: mapping values are not allowed here",
@@ -37,7 +37,7 @@ describe("what helps stays", () => {
   });
 });
 
-describe("what is nobody's business does not", () => {
+describe("private text does not", () => {
   test.each<[string, string, string | undefined]>([
     ["a token", `bad token ghp_${filler(36)}`, "bad token [REDACTED]"],
     ["a password", "login failed, password=hunter2abc", "login failed, password=[REDACTED]"],
@@ -112,12 +112,12 @@ describe("what is nobody's business does not", () => {
       "PHP Fatal error: x\n#0 /var/x.php(12): f()\n#1 {main}\n  thrown in /x.php on line 12",
       "PHP Fatal error: x",
     ],
-  ])("a trace of %s", (_title, said, want) => {
+  ])("a stack trace of %s", (_title, said, want) => {
     expect(heard(said)).toBe(want);
   });
 });
 
-describe("how much", () => {
+describe("the amount of text", () => {
   const bytes = (text: string | undefined) => Buffer.byteLength(text ?? "");
 
   test("the last whole lines", () => {
@@ -140,13 +140,13 @@ describe("how much", () => {
     expect(bytes(said)).toBeLessThanOrEqual(2_048);
   });
 
-  test("a line longer than what is looked at is not heard in part", () => {
+  test("a line longer than the scanned part is left out completely", () => {
     expect(heard(`${"word ".repeat(10_000)}\nthe end`)).toBe("the end");
     expect(heard("word ".repeat(10_000))).toBeUndefined();
   });
 });
 
-test("whatever a target says: bounded, and without controls, paths of the machine or planted secrets", () => {
+test("any target text: limited, and without control characters, local paths or planted secrets", () => {
   const part = fc.oneof(
     fc.string({ unit: "binary", maxLength: 40 }),
     fc.constantFrom(
@@ -175,11 +175,11 @@ test("whatever a target says: bounded, and without controls, paths of the machin
   );
 });
 
-test("a trace ends where it ends", () => {
+test("a stack trace ends at its last frame", () => {
   expect(withoutFrames(["a", "  at x (y:1)", "    source", "b", "    kept"])).toEqual(["a", "b", "    kept"]);
 });
 
-describe("a call of Go's is told by its arguments", () => {
+describe("a Go frame is recognized by its arguments", () => {
   test.each([
     ["main.run(0xc000012345, {0x4, 0x5})", true],
     ["main.(*Server).serve(0xc0000a2000)", true],

@@ -27,7 +27,7 @@ test.each([
     "strict, and nothing else",
     { noUncheckedIndexedAccess: false, noImplicitOverride: false, verbatimModuleSyntax: false },
   ],
-])("the library's types are sound in a project whose tsconfig is %s", async (_title, flags) => {
+])("the library's types are valid in a project whose tsconfig is %s", async (_title, flags) => {
   const folder = mkdtempSync(join(tmpdir(), "stc-consumer-"));
   try {
     const compilerOptions = { ...CONSUMER, ...flags, types: [], typeRoots: [join(ROOT, "node_modules")] };

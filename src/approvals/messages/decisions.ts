@@ -111,7 +111,7 @@ export async function extractApprovalDecisions(
   return { decisions, rejected };
 }
 
-const CALL_UNKNOWN = { code: "CALL_UNKNOWN", message: "The conversation holds no call that this was asked about." };
+const CALL_UNKNOWN = { code: "CALL_UNKNOWN", message: "The conversation contains no call for this approval request." };
 
 /** Returns the strictest judgment: a denial overrides an approval, whichever came first. */
 function strictest(judged: readonly Judged[]): Judged {
@@ -143,10 +143,12 @@ function questionsOf(conversation: Conversation): readonly Question[] {
     const { approvalId, tool, args } = asked;
     // The same request may have been shown twice: collect all its answers.
     const all = [...(questions.get(approvalId)?.answers ?? []), ...given.filter((content) => content !== undefined)];
-    if (all.length > ANSWERS_MAX) throw new MessageFormatError(`more than ${ANSWERS_MAX} answers to one question`);
+    if (all.length > ANSWERS_MAX)
+      throw new MessageFormatError(`more than ${ANSWERS_MAX} answers to one approval request`);
     const call = about?.id === undefined ? undefined : { tool, args: argsOf(about, args), callId: about.id };
     if (all.length > 0) questions.set(approvalId, { approvalId, call, answers: all });
-    if (questions.size > QUESTIONS_MAX) throw new MessageFormatError(`more than ${QUESTIONS_MAX} answered questions`);
+    if (questions.size > QUESTIONS_MAX)
+      throw new MessageFormatError(`more than ${QUESTIONS_MAX} answered approval requests`);
   }
   return [...questions.values()];
 }
@@ -240,15 +242,17 @@ async function judge(content: unknown, { approvalId, receipts }: Asking): Promis
     return reject("DECISION_UNREADABLE", 'An answer is {"decision": "approve" or "deny", …}, not words.');
   const { decision, receipt, reason } = parsed.data;
   if (decision === "deny") return { outcome: "deny", reason: reason?.slice(0, REASON_CHARACTERS_MAX).toWellFormed() };
-  if (receipt === undefined) return reject("RECEIPT_MISSING", "A yes without the service's receipt is nobody's.");
-  if (receipts === undefined) return reject("RECEIPT_UNVERIFIABLE", "Nothing here can tell a receipt from a forgery.");
+  if (receipt === undefined)
+    return reject("RECEIPT_MISSING", "An approval without the service's receipt does not count.");
+  if (receipts === undefined)
+    return reject("RECEIPT_UNVERIFIABLE", "No verifier is configured that could verify receipts.");
   try {
     const check = await receipts.verify(receipt, { approvalId });
     if (!check.valid) return reject(check.code, check.message);
     if (check.receipt.decision === "approve") return { outcome: "approve", scope: check.receipt.scope };
-    return reject("RECEIPT_MISMATCH", "The receipt tells of a no.");
+    return reject("RECEIPT_MISMATCH", "The receipt is for a denial.");
   } catch {
-    return reject("RECEIPT_UNVERIFIABLE", "The receipt could not be looked at.");
+    return reject("RECEIPT_UNVERIFIABLE", "The receipt could not be verified.");
   }
 }
 

@@ -30,7 +30,7 @@ export function assertNoClientTools<Output extends object>(
   const output: unknown = copyOf(modelOutput);
   const answers = isTable(output) ? shape.answers(output) : undefined;
   if (!isTable(output) || answers === undefined) {
-    throw new MessageFormatError(`this is no answer of a model in the format ${format}`);
+    throw new MessageFormatError(`this is not a model's answer in the format ${format}`);
   }
   const dropped: DroppedCall[] = [];
   const kept = answers.map((message) => {

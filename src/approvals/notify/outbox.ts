@@ -140,7 +140,7 @@ async function begin(tx: WriteTransaction, wanted: Wanted): Promise<OutboxItem |
   await sql`
     UPDATE approval_webhooks SET seq = ${passed}, lease_owner = ${wanted.owner}, lease_until = ${now + LEASE_MS}
     WHERE name = ${wanted.webhook}`;
-  for (const event of late) noteDead(tx, wanted, { event, attempts: 0, reason: "its turn did not come" });
+  for (const event of late) noteDead(tx, wanted, { event, attempts: 0, reason: "its turn did not come in time" });
   if (late.length > 0) return { givenUp: late.length };
   if (fresh !== undefined) return { event: fresh, attempts: 0 };
   if (due === undefined) return undefined;

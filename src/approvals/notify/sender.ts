@@ -99,7 +99,7 @@ const lookUp: LookupFunction = (hostname, { family, hints }, callback) => {
 
 function assertReachable(addresses: readonly string[]): void {
   if (addresses.some(isForbiddenAddress)) {
-    throw new ForbiddenAddress("the name stands for a link-local or metadata address");
+    throw new ForbiddenAddress("the name resolves to a link-local or metadata address");
   }
 }
 
@@ -199,9 +199,9 @@ export function urlFault(text: string): string | undefined {
   if (text.length > URL_CHARACTERS_MAX || !URL.canParse(text)) return "must be a URL that begins with https://";
   const { protocol, hostname, username, password } = new URL(text);
   if (protocol !== "https:" && !(protocol === "http:" && isLoopback(hostname))) {
-    return "must begin with https:// (http:// is for loopback alone)";
+    return "must begin with https:// (http:// is for loopback only)";
   }
-  if (username !== "" || password !== "") return "holds credentials: messages are signed, and need none";
+  if (username !== "" || password !== "") return "contains credentials: messages are signed and need none";
   const address = literalAddress(hostname);
   return address !== undefined && isForbiddenAddress(address)
     ? "names a link-local, metadata, multicast or empty address"

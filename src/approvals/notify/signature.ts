@@ -54,7 +54,9 @@ export function readKeys(text: string, use: "sign" | "verify"): ReadKeys {
     keys.push(key);
     if (keys.length > KEYS_MAX) return { fault: `holds more than ${KEYS_MAX} keys` };
   }
-  return keys.length === 0 ? { fault: "holds no key: write whsec_ and 24 to 64 random bytes in base64" } : { ok: keys };
+  return keys.length === 0
+    ? { fault: "contains no key: write whsec_ and 24 to 64 random bytes in base64" }
+    : { ok: keys };
 }
 
 function readKey(line: string, use: "sign" | "verify"): WebhookKey | string {

@@ -135,7 +135,7 @@ export class Webhook {
     if (piece === undefined) return true;
     if ("givenUp" in piece) {
       this.counts.dead += piece.givenUp;
-      this.#say(`was not told of ${piece.givenUp} events within a day: given up`);
+      this.#say(`did not accept ${piece.givenUp} events within a day: given up`);
       return true;
     }
     const outcome = await this.#attempt(piece);
@@ -143,8 +143,8 @@ export class Webhook {
     const settled = await outbox.settle(this.#wanted, piece, { outcome, jitter: this.#parts.random() });
     this.#count(outcome, settled === "dead");
     if (settled === "disabled")
-      this.#say("answers that it is gone: nothing more is sent there until the next start, or a change of its own");
-    if (settled === "dead") this.#say(`has not taken ${piece.event.type} ${piece.event.id}: given up`);
+      this.#say("answered 410 Gone: nothing more is sent there until the next start or until its settings change");
+    if (settled === "dead") this.#say(`did not accept ${piece.event.type} ${piece.event.id}: given up`);
     return true;
   }
 
@@ -180,7 +180,7 @@ export class Webhook {
     if (this.#isTold || Math.abs(nowMs - this.#toldAtMs) < REPORT_EVERY_MS) return;
     this.#isTold = true;
     this.#toldAtMs = nowMs;
-    this.#say(`does not take notifications: ${reason}`);
+    this.#say(`does not accept notifications: ${reason}`);
   }
 
   #say(what: string): void {

@@ -122,7 +122,7 @@ function readKeys({ publicKey, jwks }: ReceiptVerifierOptions): readonly Key[] {
   const keys = given.map((jwk) => ({ ...readKey(jwk), kid: jwk.kid }));
   const named = new Set(keys.map(({ kid }) => kid));
   if (keys.length > 1 && (named.has(undefined) || named.size < keys.length)) {
-    throw new Error("jwks: of several keys each needs a kid of its own");
+    throw new Error("jwks: with several keys, each needs its own kid");
   }
   return keys;
 }
@@ -167,14 +167,14 @@ function faultOf(error: unknown): ReceiptFault {
 }
 
 const MESSAGES = {
-  RECEIPT_MALFORMED: "This is no decision's receipt.",
-  RECEIPT_TYPE: "This was signed as something else than a decision's receipt.",
-  RECEIPT_ALGORITHM: "This is not signed, or in a way that proves nothing.",
+  RECEIPT_MALFORMED: "This is not the receipt of a decision.",
+  RECEIPT_TYPE: "This was signed as something other than the receipt of a decision.",
+  RECEIPT_ALGORITHM: "This is not signed, or the signature proves nothing.",
   RECEIPT_SIGNATURE: "The service did not sign this.",
   RECEIPT_ISSUER: "This is the receipt of another deployment.",
   RECEIPT_AUDIENCE: "This is the receipt of another caller.",
-  RECEIPT_EXPIRED: "The time of this decision is over.",
-  RECEIPT_MISMATCH: "This is the receipt of another question.",
+  RECEIPT_EXPIRED: "This decision has expired.",
+  RECEIPT_MISMATCH: "This is the receipt of another approval request.",
 } as const satisfies Record<ReceiptFault, string>;
 
 function refuse(code: ReceiptFault): ReceiptCheck {

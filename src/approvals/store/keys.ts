@@ -30,7 +30,7 @@ async function begin(tx: WriteTransaction, use: KeyUse, times: Times): Promise<K
   const [row] = await tx.sql`
     SELECT * FROM approval_keys
     WHERE issuer = ${issuer} AND subject = ${subject} AND tool = ${tool} AND key_hash = ${keyHash}`;
-  if (row === undefined) throw new Error("an idempotency key went while it was looked up");
+  if (row === undefined) throw new Error("an idempotency key was removed while it was read");
   return stateOf(row, use, tx.now);
 }
 

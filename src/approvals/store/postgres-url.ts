@@ -48,7 +48,7 @@ export function parsePostgresUrl(text: string): PostgresAddress {
   if (url === null || !/^postgres(?:ql)?:$/.test(url.protocol)) {
     throw misfit("is not a postgres:// URL: in a password # % / : ? @ are written %23 %25 %2F %3A %3F %40");
   }
-  if (url.hash !== "") throw misfit("has a # in it: write %23");
+  if (url.hash !== "") throw misfit("contains #: write %23");
   const database = decoded(url.pathname.slice(1));
   const username = decoded(url.username);
   if (url.hostname === "" || username === "") throw misfit("names no host or no user");
@@ -70,7 +70,7 @@ function parametersOf(search: URLSearchParams): Parameters {
   for (const [name, value] of search) {
     const known = PARAMETERS.find((parameter) => parameter === name);
     if (known === undefined || found[known] !== undefined) {
-      throw misfit(`may have the parameters ${PARAMETERS.join(", ")} once each, and no others`);
+      throw misfit(`accepts only the parameters ${PARAMETERS.join(", ")} once each`);
     }
     found[known] = value;
   }
@@ -108,7 +108,7 @@ function decoded(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
-    throw misfit("holds a % that is no escape: write %25");
+    throw misfit("contains a % that is not an escape: write %25");
   }
 }
 

@@ -157,7 +157,7 @@ async function versionOf(sql: Sql): Promise<number> {
     SELECT tablename AS name FROM pg_tables
     WHERE schemaname = ANY (current_schemas(false)) AND tablename IN ('approval_schema', 'approvals')`;
   if (!tables.some((table) => table["name"] === "approval_schema")) {
-    if (tables.length > 0) throw new StoreFault("has a table `approvals` of something else: name another database");
+    if (tables.length > 0) throw new StoreFault("has a table `approvals` of another program: name another database");
     return 0;
   }
   const rows: readonly Row[] = await sql`SELECT version FROM approval_schema`;
@@ -190,7 +190,7 @@ class Listener {
         await this.#sql.listen(CHANNEL, changed, changed);
         return;
       } catch (error) {
-        if (isFirst && !this.#closed) this.#log("approval events are not announced; they are looked for", error);
+        if (isFirst && !this.#closed) this.#log("approval events are not announced; they are polled", error);
       }
       await new Promise((resolve) => setTimeout(resolve, LISTEN_RETRY_MS).unref());
     }
@@ -244,7 +244,7 @@ class Lanes {
 
   async run<T>(mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
     const lane = this.#free.pop() ?? (await this.#nextFree());
-    if (lane === undefined || this.#closed) throw new StoreAway("has no connection free: it is slow, or away");
+    if (lane === undefined || this.#closed) throw new StoreAway("has no free connection: it is slow or unavailable");
     try {
       return await lane.run(mode, work);
     } finally {

@@ -195,7 +195,8 @@ async function take(tx: WriteTransaction, claim: Claim, leaseMs: number): Promis
   const approval = moved(tx, rows, { event: "approval.claimed", journal: "approval.claimed" });
   if (approval === undefined) return missed(tx, claim);
   // An older release that runs at the same time does not know votes and accepts a single approval.
-  if (lackingIn(approval).length > 0) throw new Error(`approval ${id} was approved by fewer than its policies want`);
+  if (lackingIn(approval).length > 0)
+    throw new Error(`approval ${id} was approved by fewer people than its policies require`);
   return { outcome: "claimed", approval };
 }
 

@@ -181,5 +181,5 @@ function json(row: Row, column: string): Json {
 
 /** Names the column only: its content may come from an agent. */
 function misfit(column: string): Error {
-  return new Error(`the approval store holds something unreadable in ${column}`);
+  return new Error(`the approval store contains an unreadable value in ${column}`);
 }

@@ -128,7 +128,7 @@ async function versionOf(sql: Sql): Promise<number> {
   const tables = await sql`SELECT name FROM sqlite_master WHERE type = 'table'`;
   if (tables.length === 0) return 0;
   if (!tables.some((table) => table["name"] === "approval_schema")) {
-    throw new StoreFault("is a database of something else: name another path");
+    throw new StoreFault("is a database of another program: name another path");
   }
   const [row] = await sql`SELECT version FROM approval_schema`;
   const version = Number(row?.["version"]);

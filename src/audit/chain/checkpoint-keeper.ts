@@ -111,7 +111,7 @@ export class CheckpointKeeper {
       await files.replace(placePath(dir), serializePlace({ streams, intents: open }));
       this.#failure = undefined;
     } catch (error) {
-      this.#failure = `no checkpoint can be written: ${errorText(error)}: free or mend the disk`;
+      this.#failure = `no checkpoint can be written: ${errorText(error)}: free or repair the disk`;
     }
   }
 

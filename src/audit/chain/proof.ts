@@ -93,7 +93,7 @@ function pathTo(dir: string, index: number, size: number): readonly Buffer[] {
     const link = readLink(bytes, from, to);
     if (link === undefined && at === 0) return true;
     if (link?.seq !== at) {
-      throw new AuditLogError(`the log does not hold line ${at} in its place: stc audit verify tells more`);
+      throw new AuditLogError(`the log does not hold line ${at} in its place: stc audit verify shows more`);
     }
     while (current < inOrder.length && at >= (inOrder[current]?.to ?? 0)) current += 1;
     const span = inOrder[current];
@@ -144,7 +144,7 @@ const NOTE_FAULTS = {
 export function checkProof({ line, index, hashes, checkpoint: note }: Proof, keys: readonly KeyObject[]): ProofVerdict {
   const checkpoint = readCheckpoint(note);
   if (checkpoint === undefined) {
-    return { ok: false, reason: "its checkpoint is none", isSignature: false };
+    return { ok: false, reason: "its checkpoint is invalid", isSignature: false };
   }
   const verdict = verifyNote(checkpoint, checkpoint.origin, keys);
   if (verdict !== "valid") {

@@ -95,10 +95,10 @@ function fromVerifierKey(text: string): KeyObject {
   // The last of the three parts is base64 and may contain a plus.
   const [name = "", id = "", ...rest] = text.split("+");
   const bytes = Buffer.from(rest.join("+"), "base64");
-  if (bytes.length !== 1 + KEY_BYTES || bytes[0] !== ED25519) throw new Error("it holds no Ed25519 key");
+  if (bytes.length !== 1 + KEY_BYTES || bytes[0] !== ED25519) throw new Error("it contains no Ed25519 key");
   const x = bytes.subarray(1).toString("base64url");
   const key = createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x }, format: "jwk" });
-  if (keyId(name, key).toString("hex") !== id) throw new Error("its id does not go with its name and key");
+  if (keyId(name, key).toString("hex") !== id) throw new Error("its id does not match its name and key");
   return key;
 }
 

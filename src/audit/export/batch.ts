@@ -105,7 +105,7 @@ function readLines(
 function checkDay(day: string, { bytes, first }: Chunk): void {
   const to = bytes.indexOf(LINE_END, first);
   if (isOfOtherDay(day, bytes, [first, to])) {
-    throw new AuditLogError(`${day}.jsonl holds lines of another day: stc audit verify tells more`);
+    throw new AuditLogError(`${day}.jsonl holds lines of another day: stc audit verify shows more`);
   }
 }
 

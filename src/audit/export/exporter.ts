@@ -194,7 +194,7 @@ export class Exporter {
   #tellBuried(reason: string): void {
     if (this.#buriedUntold === 0) return;
     const { report, target, clock } = this.#options;
-    report(`${target.name} refused ${this.#buriedUntold} audit lines for good: ${reason}`);
+    report(`${target.name} refused ${this.#buriedUntold} audit lines permanently: ${reason}`);
     this.#buriedUntold = 0;
     this.#toldBuriedAtMs = clock();
   }
@@ -205,7 +205,7 @@ export class Exporter {
     if (this.#isTold || !this.#isDue(this.#toldAtMs)) return;
     this.#isTold = true;
     this.#toldAtMs = clock();
-    report(`${target.name} does not take the audit's ${stream}: ${reason}`);
+    report(`${target.name} does not accept the audit's ${stream}: ${reason}`);
   }
 
   /**
@@ -264,7 +264,7 @@ function keepDeadLetters(dir: string, { exporter, reason, lines }: DeadLetters):
     if (!facts.isFile()) throw new Error(`${path} is not a regular file: move it away`);
     let rest: Uint8Array = Buffer.from(text);
     if (facts.size + rest.length > FILE_BYTES_MAX) {
-      throw new Error(`${path} is full: mend what is refused, then move the file away`);
+      throw new Error(`${path} is full: fix the cause of the refusals, then move the file away`);
     }
     while (rest.length > 0) rest = rest.subarray(fs.writeSync(fd, rest));
     fs.fsyncSync(fd);

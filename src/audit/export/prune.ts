@@ -19,7 +19,7 @@ import { parseLine } from "../query/view.ts";
 import { type ExportPosition, readExportPlaces } from "./batch.ts";
 
 /** Ending of the reasons that an operator has to investigate. */
-export const SEE_VERIFY = "stc audit verify tells more";
+export const SEE_VERIFY = "stc audit verify shows more";
 
 interface PruneOptions {
   readonly dir: string;

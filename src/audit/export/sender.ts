@@ -121,8 +121,8 @@ export function readHeaders(
     const [name, value] = [line.slice(0, colon).trim().toLowerCase(), line.slice(colon + 1).trim()];
     if (colon === -1 || !NAME.test(name) || !VALUE.test(value))
       return { fault: `line ${index + 1} is not Name: value` };
-    if (RESERVED.has(name)) return { fault: `line ${index + 1}: ${name} is not to be set` };
-    if (Object.hasOwn(headers, name)) return { fault: `line ${index + 1}: ${name} stands twice` };
+    if (RESERVED.has(name)) return { fault: `line ${index + 1}: ${name} cannot be set` };
+    if (Object.hasOwn(headers, name)) return { fault: `line ${index + 1}: ${name} appears twice` };
     headers[name] = value;
     if (Object.keys(headers).length > HEADERS_MAX) return { fault: `more than ${HEADERS_MAX} headers` };
   }

@@ -88,7 +88,7 @@ function refusalText(errno: number, fd: number, dir: string): string {
   }
   const start = Buffer.alloc(HOLDER_CHARACTERS_MAX);
   const holder = escapeName(start.toString("utf8", 0, fs.readSync(fd, start, 0, start.length, 0)));
-  return `${dir} is already in use (by ${holder || "a process that does not say who it is"}): one audit directory has one writer; stop the other one or set another audit.dir`;
+  return `${dir} is already in use (by ${holder || "an unnamed process"}): one audit directory has one writer; stop the other one or set another audit.dir`;
 }
 
 function isSameFile(fd: number, path: string): boolean {

@@ -113,7 +113,7 @@ export class LineWriter {
       return { status: "failing", reason: "the audit log is closed" };
     }
     if (this.#isStalled()) {
-      return { status: "failing", reason: `the disk has not taken a batch for more than ${BATCH_MS_MAX} ms` };
+      return { status: "failing", reason: `the disk did not accept a batch for more than ${BATCH_MS_MAX} ms` };
     }
     return { status: "ok" };
   }

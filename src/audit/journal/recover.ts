@@ -169,7 +169,7 @@ function freeName(dir: string, file: string): string {
     const name = `${file}.${count}`;
     if (fs.lstatSync(join(dir, name), { throwIfNoEntry: false }) === undefined) return name;
   }
-  throw new AuditLogError(`${dir} holds ${TAILS_MAX} torn ends of ${file}: look into why, then move them away`);
+  throw new AuditLogError(`${dir} holds ${TAILS_MAX} torn ends of ${file}: find out why, then move them away`);
 }
 
 /**
@@ -244,7 +244,7 @@ function recoverStream(
   const path = join(dir, newest?.file ?? stream);
   if ((head?.seq ?? 0) < claimed) throw lost(path, claimed, head?.seq ?? 0);
   if (head === undefined) {
-    throw new AuditLogError(`${path}: the chain does not pass through the place that was saved: ${REMEDY}`);
+    throw new AuditLogError(`${path}: the chain does not contain the saved position: ${REMEDY}`);
   }
   const isNewer = note !== undefined && note.size >= savedSeq;
   return {

@@ -13,7 +13,7 @@ export function unless(sound: boolean, field: string, message: string): readonly
 export function unknownKeys(field: string, value: Unread, known: readonly string[]): readonly Fault[] {
   return Object.keys(value)
     .filter((key) => !known.includes(key))
-    .map((key) => ({ field: `${field}.${key}`, message: `is not known here${hint(key, known)}` }));
+    .map((key) => ({ field: `${field}.${key}`, message: `is unknown${hint(key, known)}` }));
 }
 
 export function list(value: unknown): readonly unknown[] {

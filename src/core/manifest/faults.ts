@@ -137,7 +137,7 @@ function category(manifest: Unread, kinds: readonly DeclaredKind[]): readonly Fa
     return [{ field: "category", message: "must be read, write, command, network or ask" }];
   }
   const softer = declared === "read" && classification !== "read";
-  return unless(!softer, "category", `read is softer than the classification ${String(classification)}`);
+  return unless(!softer, "category", `read is weaker than the classification ${String(classification)}`);
 }
 
 function permissions({ permissions: declared }: Unread): readonly Fault[] {
@@ -161,7 +161,7 @@ function permissions({ permissions: declared }: Unread): readonly Fault[] {
 
 function permissionList(field: string, list: unknown): readonly Fault[] {
   if (!Array.isArray(list) || list.length === 0) {
-    return [{ field, message: "must name at least one permission: a tool that anybody may call does not exist" }];
+    return [{ field, message: "must name at least one permission: every tool needs one" }];
   }
   return list.flatMap((permission, index) => {
     const at = `${field}[${index}]`;

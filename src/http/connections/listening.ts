@@ -192,7 +192,7 @@ function refused(error: unknown, field: string, { host, port }: ListenAddress): 
   if (!(error instanceof Error && "code" in error)) return error;
   if (error.code === "EADDRINUSE") return new StartupError([`${field}.port: ${port} is in use`]);
   if (error.code === "EACCES") {
-    return new StartupError([`${field}.port: ${port} is not for this user to listen at: take one from 1024 on`]);
+    return new StartupError([`${field}.port: ${port} needs a privilege that this user lacks: use a port from 1024 on`]);
   }
   const wants = "write an address of this machine, or 0.0.0.0 for all of them";
   return new StartupError([`${field}.host: ${host} cannot be listened at (${String(error.code)}): ${wants}`]);
@@ -235,8 +235,8 @@ async function assertFree(path: string): Promise<void> {
   const found = lstatSync(path, { throwIfNoEntry: false });
   if (found === undefined) return;
   if (found.isSymbolicLink()) throw new StartupError([`${FIELD}: ${path} is a symbolic link`]);
-  if (!found.isSocket()) throw new StartupError([`${FIELD}: ${path} is there already, and is no socket`]);
-  if (found.uid !== process.getuid?.()) throw new StartupError([`${FIELD}: ${path} is somebody else's socket`]);
+  if (!found.isSocket()) throw new StartupError([`${FIELD}: ${path} exists already and is not a socket`]);
+  if (found.uid !== process.getuid?.()) throw new StartupError([`${FIELD}: ${path} is another user's socket`]);
   const answer = await knock(path);
   if (answer === "ECONNREFUSED" || answer === "ENOENT") return;
   throw new StartupError([`${FIELD}: ${path} is in use${answer === "taken" ? "" : ` (${answer})`}`]);

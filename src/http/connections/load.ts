@@ -89,25 +89,25 @@ const DELAY_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5];
 export function createLoadMetrics(registers: Registry[]): LoadMetrics {
   const delay = new Histogram({
     name: "stc_event_loop_delay_seconds",
-    help: "How late the event loop was, looked at 20 times a second",
+    help: "Delay of the event loop, measured 20 times a second",
     buckets: DELAY_SECONDS,
     registers,
   });
   const shed = new Counter({
     name: "stc_shed_total",
-    help: "Calls that were refused before their body was read: the event loop was late, or too many requests were there",
+    help: "Calls refused before their body was read: the event loop was late, or there were too many requests",
     labelNames: ["reason"],
     registers,
   });
   const ended = new Counter({
     name: "stc_connections_ended_total",
-    help: "Connections that the service ended: too many, of one source or in all, or what came or was taken too slowly or was no request",
+    help: "Connections that the service closed: too many (from one source or in all), too slow, or not sending a valid request",
     labelNames: ["reason"],
     registers,
   });
   const unknown = new Counter({
     name: "stc_unknown_routes_total",
-    help: "Requests for a route, or with a method, that there is none of",
+    help: "Requests for an unknown route or with an unsupported method",
     registers,
   });
   return {

@@ -24,7 +24,7 @@ const REASONS = {
 } as const;
 
 const ENDS: Readonly<Record<RawEnd, RawAnswer>> = {
-  malformed: { status: 400, code: "MALFORMED_REQUEST", message: "This is no HTTP/1.1 request." },
+  malformed: { status: 400, code: "MALFORMED_REQUEST", message: "This is not an HTTP/1.1 request." },
   headers_too_large: { status: 431, code: "PAYLOAD_TOO_LARGE", message: "The request's headers are too large." },
   timeout: { status: 408, code: "REQUEST_TIMEOUT", message: "The request was not complete in time." },
 };
@@ -48,7 +48,7 @@ export function answerNoRequest(error: Error, socket: Socket, owed: AnswersOwed)
 const NO_TUNNEL = {
   status: 405,
   code: "METHOD_NOT_ALLOWED",
-  message: "This service tunnels nothing: it is no proxy for connections. Send it POST /call.",
+  message: "This service does not tunnel connections. Send POST /call.",
   allow: "",
 } as const satisfies RawAnswer;
 

@@ -74,7 +74,7 @@ export class RequestRateLimiter {
       return;
     }
     const { calls, seconds } = pace.rate;
-    throw new Refusal("RATE_LIMITED", `You have asked too often: ${calls} requests in ${seconds} s are yours.`, {
+    throw new Refusal("RATE_LIMITED", `You have sent too many requests: the limit is ${calls} in ${seconds} s.`, {
       details: { limit: "requests", calls, seconds },
       retryAfterMs,
     });

@@ -170,11 +170,11 @@ function done(decided: Decided): Json {
     case "counted":
       return { ok: true, state: "pending", missing: lackingText(decided.lacking) };
     case "scope_not_offered":
-      throw new RpcError(INVALID_PARAMS, "this approval does not offer that scope");
+      throw new RpcError(INVALID_PARAMS, "this approval request does not offer that scope");
     case "answer_refused":
       throw new RpcError(INVALID_PARAMS, decisionRefusal(decided).message);
     case "reason_missing":
-      throw new RpcError(INVALID_PARAMS, "reason: a policy wants to know why");
+      throw new RpcError(INVALID_PARAMS, "reason: a policy requires one");
     case "not_eligible":
     case "later_stage":
     case "already_voted":

@@ -15,7 +15,7 @@ const PROBLEM_CHARACTERS_MAX = 1_000;
 
 const BUSY = {
   rate: ["RATE_LIMITED", "The configuration was read too often: reload.perMinuteMax."],
-  lingering: ["OVERLOADED", "Calls are still under way on several configurations before this one."],
+  lingering: ["OVERLOADED", "Calls are still in progress on several earlier configurations."],
   closing: ["SHUTTING_DOWN", "The service is shutting down."],
 } as const satisfies Record<BusyReason, readonly [string, string]>;
 

@@ -127,7 +127,7 @@ async function readDecision({ integration, name, exchange, services }: Arrival, 
   }
   const person = integration.people.get(parsed.data.decidedBy.user);
   if (person === undefined) {
-    const says = "Nobody of that name decides through this webhook.";
+    const says = "No approver of that name decides through this webhook.";
     throw new Unheard("unknown_user", new Refusal("PERMISSION_DENIED", says));
   }
   assertMayDecide(person, services);
@@ -139,7 +139,7 @@ function assertMayDecide(person: Person, { callers }: WebhookServices): void {
     callers.assertOperator(person);
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    const says = "This person is no operator any more.";
+    const says = "This person is no longer an operator.";
     throw new Unheard("revoked_user", new Refusal("PERMISSION_DENIED", says, { cause: error }));
   }
 }
@@ -178,7 +178,7 @@ async function usedUp(services: WebhookServices, { webhook, messageId }: Receive
     return new Unheard("replayed", decisionRefusal({ outcome: "replayed" }));
   }
   if (found === undefined) return new Unheard("unknown_approval", notFound());
-  const says = "This was decided on another plan than the one that is asked about.";
+  const says = "The decision is for another plan than the one in the approval request.";
   return new Unheard("other_plan", new Refusal("APPROVAL_MISMATCH", says));
 }
 

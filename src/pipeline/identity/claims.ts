@@ -150,7 +150,7 @@ function checkPermissions(claim: string, value: unknown): string[] {
   if (!Array.isArray(value) || value.length > PERMISSIONS_MAX) throw invalid(`${claim}: not a short array`);
   return value.map((permission: unknown) => {
     if (typeof permission === "string" && PERMISSION.test(permission)) return permission;
-    throw invalid(`${claim}: holds something else than a permission's name`);
+    throw invalid(`${claim}: contains something other than a permission's name`);
   });
 }
 

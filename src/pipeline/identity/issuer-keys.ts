@@ -155,7 +155,7 @@ function readJwks(document: unknown): readonly JWK[] | string {
   }
   if (document.keys.length > KEYS_MAX) return `more than ${KEYS_MAX} keys`;
   const keys: readonly unknown[] = document.keys;
-  return keys.every(isJwk) ? keys : "a member of `keys` is not a key";
+  return keys.every(isJwk) ? keys : "an element of `keys` is not a key";
 }
 
 function isJwk(value: unknown): value is JWK {
@@ -164,7 +164,7 @@ function isJwk(value: unknown): value is JWK {
 
 function readPublicKey(key: KeyObject | string): readonly JWK[] | string {
   const secret = typeof key === "string" ? key.includes("PRIVATE KEY") : key.type !== "public";
-  if (secret) return "a private or secret key: give the public key alone";
+  if (secret) return "a private or secret key: give only the public key";
   try {
     const publicKey = key instanceof KeyObject ? key : createPublicKey(key);
     return [publicKey.export({ format: "jwk" }) as JWK];
@@ -177,7 +177,7 @@ function readPublicKey(key: KeyObject | string): readonly JWK[] | string {
 function keyFault(jwk: JWK): string | undefined {
   if (jwk.kty === "oct") return "a symmetric key: whoever can verify with it could sign";
   if (PRIVATE_MEMBERS.some((member) => Object.hasOwn(jwk, member)))
-    return "a private key: publish the public part alone";
+    return "a private key: publish only the public part";
   if (!Object.keys(KEY_KINDS).some((algorithm) => fits(jwk, algorithm))) return undefined;
   return publicKeyFault(jwk);
 }

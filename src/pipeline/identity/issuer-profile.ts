@@ -31,7 +31,8 @@ export function profileProblems(profiles: readonly IssuerProfile[]): readonly st
   return profiles.flatMap((profile, index) => {
     const at = `jwt.issuers[${index}]`;
     const problems = [...textProblems(at, profile), ...algorithmProblems(at, profile.algorithms)];
-    if (seen.has(profile.issuer)) problems.push(`${at}.issuer: stands twice; give each door an issuer of its own`);
+    if (seen.has(profile.issuer))
+      problems.push(`${at}.issuer: appears twice; agents and operators need different issuers`);
     seen.add(profile.issuer);
     const lifetime = profile.maxLifetimeSeconds ?? 1;
     if (!Number.isSafeInteger(lifetime) || lifetime < 1) {
@@ -51,7 +52,7 @@ function textProblems(at: string, profile: IssuerProfile): string[] {
   };
   return Object.entries(texts)
     .filter(([, text]) => typeof text !== "string" || text === "")
-    .map(([field]) => `${at}.${field}: must be a text that is not empty`);
+    .map(([field]) => `${at}.${field}: must be a non-empty text`);
 }
 
 /** Returns the settings that contradict the kind of tokens. */
@@ -82,7 +83,7 @@ function subjectProblems(at: string, { profile, subjectPermissions = {} }: Issue
     const fault = subjectFault(subject);
     if (fault !== undefined) return [`${field}: no token may name such a subject: ${fault}`];
     if (subject.includes("*") || permissions.some((permission) => permission.includes("*"))) {
-      return [`${field}: * is no pattern here: write each subject and permission out`];
+      return [`${field}: * is not a pattern here: write out each subject and permission`];
     }
     const isAccount = profile !== "kubernetes" || serviceAccountOf(subject) !== undefined;
     return isAccount ? [] : [`${field}: must be system:serviceaccount:<namespace>:<name>`];

@@ -66,7 +66,7 @@ export function serviceAccountOf(subject: string): { readonly namespace: string;
 /** Checks that `sub` and the `kubernetes.io` claim name the same account, and that every bound object is complete. */
 function assertServiceAccount(claims: Claims): void {
   for (const claim of claims.keys()) {
-    if (claim.startsWith(LEGACY_CLAIM)) throw invalid(`${LEGACY_CLAIM}*: a token from a Secret, which nothing ends`);
+    if (claim.startsWith(LEGACY_CLAIM)) throw invalid(`${LEGACY_CLAIM}*: a token from a Secret, which never expires`);
   }
   const sub = claims.get("sub");
   const account = typeof sub === "string" ? serviceAccountOf(sub) : undefined;

@@ -29,6 +29,6 @@ export function unauthenticated(
 
 export function authUnavailable(reason: string, retryAfterMs: number, cause?: unknown): Refusal {
   const detail = cause === undefined ? new Error(reason) : new Error(reason, { cause });
-  const message = "The token cannot be checked at the moment: wait and call again with the same token.";
+  const message = "The token cannot be verified at the moment: wait and call again with the same token.";
   return new Refusal("AUTH_UNAVAILABLE", message, { retryAfterMs, cause: detail });
 }

@@ -97,7 +97,7 @@ export class SharedRates {
     if (isAway === this.#isAway) return;
     this.#isAway = isAway;
     this.#options.log(
-      isAway ? "replicas count calls for themselves: the database is away" : "replicas count calls together again",
+      isAway ? "replicas count calls separately: the database is unavailable" : "replicas count calls together again",
       cause,
     );
   }

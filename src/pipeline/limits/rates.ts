@@ -170,28 +170,32 @@ function assertRoom(pace: RateLimiter | undefined, key: string, { now, refuse }:
 
 /** Reports the caller's own limits in full. For shared limits, only the fact that they are reached is reported. */
 function tooManyOfCaller({ rate: { calls, seconds } }: RateLimiter, retryAfterMs: number): Refusal {
-  return new Refusal("RATE_LIMITED", `You have called too often: ${calls} calls in ${seconds} s are yours.`, {
+  return new Refusal("RATE_LIMITED", `You have called too often: the limit is ${calls} calls in ${seconds} s.`, {
     details: { limit: "caller", calls, seconds },
     retryAfterMs,
   });
 }
 
 function tooManyOfCallerAndTool({ rate: { calls, seconds } }: RateLimiter, retryAfterMs: number): Refusal {
-  return new Refusal("RATE_LIMITED", `You have called this tool too often: ${calls} calls in ${seconds} s are yours.`, {
-    details: { limit: "callerAndTool", calls, seconds },
-    retryAfterMs,
-  });
+  return new Refusal(
+    "RATE_LIMITED",
+    `You have called this tool too often: the limit is ${calls} calls in ${seconds} s.`,
+    {
+      details: { limit: "callerAndTool", calls, seconds },
+      retryAfterMs,
+    },
+  );
 }
 
 function tooManyOfTool(_pace: RateLimiter, retryAfterMs: number): Refusal {
-  return new Refusal("RATE_LIMITED", "This tool takes no more calls at the moment.", {
+  return new Refusal("RATE_LIMITED", "This tool accepts no more calls at the moment.", {
     details: { limit: "tool" },
     retryAfterMs,
   });
 }
 
 function tooManyOfService(_pace: RateLimiter, retryAfterMs: number): Refusal {
-  return new Refusal("RATE_LIMITED", "The service takes no more calls at the moment.", {
+  return new Refusal("RATE_LIMITED", "The service accepts no more calls at the moment.", {
     details: { limit: "service" },
     retryAfterMs,
   });

@@ -40,7 +40,7 @@ export function readAuditPlace(config: Config, problems: string[]): Uint8Array |
   if (config.audit.hashKeyFile === undefined) return undefined;
   const key = readNamed(config, { path: config.audit.hashKeyFile, field: "audit.hashKeyFile" }, problems);
   if (key !== undefined && key.length < HASH_KEY_BYTES_MIN) {
-    problems.push(`audit.hashKeyFile: holds fewer than ${HASH_KEY_BYTES_MIN} bytes`);
+    problems.push(`audit.hashKeyFile: contains fewer than ${HASH_KEY_BYTES_MIN} bytes`);
   }
   return key;
 }
@@ -97,10 +97,10 @@ export function socketProblems(config: Config): readonly string[] {
   const path = pathFrom(config, socket);
   try {
     const folder = statSync(dirname(path), { throwIfNoEntry: false });
-    if (folder?.isDirectory() !== true) return [`server.socket: ${dirname(path)} is no folder: make it first`];
+    if (folder?.isDirectory() !== true) return [`server.socket: ${dirname(path)} is not a folder: create it first`];
     const found = lstatSync(path, { throwIfNoEntry: false });
     if (found === undefined || found.isSocket()) return [];
-    const fault = found.isSymbolicLink() ? "is a symbolic link" : "is there already, and is no socket";
+    const fault = found.isSymbolicLink() ? "is a symbolic link" : "exists already and is not a socket";
     return [`server.socket: ${path} ${fault}`];
   } catch (error) {
     return [`server.socket: cannot be made (${systemCode(error)})`];

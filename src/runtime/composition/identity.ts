@@ -32,7 +32,7 @@ export function watchRevocations({ revocations }: IdentityParts, { journal, onRe
 export function readIdentity(config: Config, problems: string[]): IdentityParts {
   const { revocationFile, clientCertificates } = config.jwt;
   if (clientCertificates.length > 0 && config.server.tls?.clientCaFile === undefined) {
-    problems.push("jwt.clientCertificates: nobody can show one: server.tls.clientCaFile is missing");
+    problems.push("jwt.clientCertificates: needs server.tls.clientCaFile, which is missing");
   }
   const callers = { certificateCallers: clientCertificates };
   const known = { callers, revocations: undefined, authorizationServers: authorizationServers(config) };

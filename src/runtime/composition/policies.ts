@@ -36,16 +36,14 @@ export function policyFindings({ approvals, jwt }: Config, surroundings: Surroun
   const hasStore = approvals.store !== undefined || approvals.storeUrlFile !== undefined;
   const problems =
     policies.length > 0 && !hasStore && !isEmbedded
-      ? ["approvals.policies: nobody can be asked: approvals.store is not set"]
+      ? ["approvals.policies: needs approvals.store, which is not set"]
       : [];
   const notes = isEmbedded || !hasStore ? [] : [...plainNotes(asking, policies, issuers)];
   for (const [index, policy] of policies.entries()) {
     const field = `approvals.policies[${index}] (${policy.name})`;
     const own = asking.filter((tool) => mayConcern(policy, tool));
-    if (own.length === 0) notes.push(`${field}: is about no tool that could ask`);
-    notes.push(
-      ...unknownTools(policy, tools).map((name) => `${field}.when.tools: ${name} is no tool that is registered`),
-    );
+    if (own.length === 0) notes.push(`${field}: matches no tool that could need an approval`);
+    notes.push(...unknownTools(policy, tools).map((name) => `${field}.when.tools: ${name} is not a registered tool`));
     if (own.length === 0) continue;
     const fault = certainFault(policy, isEmbedded ? undefined : issuers);
     if (fault !== undefined) problems.push(`${field}: nobody can approve ${namesOf(own)}: ${fault}`);
@@ -113,13 +111,13 @@ function certainFault(policy: Policy, issuers: readonly KnownIssuer[] | undefine
   const { stages } = required;
   const named = stages.flatMap(({ deciders }) => deciders.subjects ?? []);
   if (issuers === undefined) return shortageText(shortageOf(required, embeddersOwn(named)));
-  if (!issuers.some(({ operators }) => operators)) return "no issuer in jwt.issuers is marked operators: true";
+  if (!issuers.some(({ operators }) => operators)) return "no issuer in jwt.issuers has operators: true";
   const strange = [...new Set(named.map(({ issuer }) => issuer))].filter(
     (name) => !issuers.some(({ issuer, operators }) => operators && issuer === name),
   );
   const shortage = shortageText(shortageOf(required, issuers));
   if (shortage === undefined || strange.length === 0) return shortage;
-  return `${shortage}; ${strange.join(", ")} is no issuer in jwt.issuers that is marked operators: true`;
+  return `${shortage}; ${strange.join(", ")} is not an issuer in jwt.issuers with operators: true`;
 }
 
 function embeddersOwn(named: readonly { readonly issuer: string }[]): readonly KnownIssuer[] {
@@ -140,7 +138,7 @@ function askersNotes(policy: Policy, tools: readonly Tool[], issuers: readonly K
       (caller) => shortageOf(requiredOf(policy), issuers, [caller]) !== undefined,
     );
     if (stuck.length === 0) return [];
-    return [`nobody can approve ${tool.name} when ${firstOf(stuck)} asks: nobody decides on what they ask themselves`];
+    return [`nobody can approve ${tool.name} when ${firstOf(stuck)} asks: requesters cannot decide their own requests`];
   });
 }
 

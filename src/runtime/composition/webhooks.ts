@@ -29,7 +29,7 @@ interface Place {
 export function readWebhooks(config: Config, problems: string[]): NamedWebhooks {
   const { webhooks, store, storeUrlFile } = config.approvals;
   if (webhooks.length > 0 && store === undefined && storeUrlFile === undefined) {
-    problems.push("approvals.webhooks: needs approvals.store (or storeUrlFile): without it nobody is asked");
+    problems.push("approvals.webhooks: needs approvals.store (or storeUrlFile)");
   }
   const seen = new Map<string, string>();
   const targets: WebhookTarget[] = [];
@@ -67,7 +67,7 @@ function readIntegration({ decisions }: WebhookConfig, place: Place): Integratio
   const operators = new Set(place.config.jwt.issuers.flatMap(({ issuer, operators }) => (operators ? [issuer] : [])));
   for (const [user, { issuer }] of people) {
     if (!operators.has(issuer))
-      place.problems.push(`${field}.people.${user}.issuer: ${issuer} is no issuer that is marked operators: true`);
+      place.problems.push(`${field}.people.${user}.issuer: ${issuer} is not an issuer with operators: true`);
   }
   const keys = readKeyFile(decisions.secretFile, { use: "verify", field: `${field}.secretFile` }, place);
   return keys && { keys, people };
@@ -89,7 +89,7 @@ function readKeyFile(path: string, { use, field }: KeyUse, place: Place): readon
   }
   for (const { fingerprint } of read.ok) {
     const other = place.seen.get(fingerprint);
-    if (other !== undefined) place.problems.push(`${field}: ${path} holds a key that ${other} holds, too`);
+    if (other !== undefined) place.problems.push(`${field}: ${path} contains a key that ${other} contains too`);
     place.seen.set(fingerprint, field);
   }
   return read.ok;

@@ -74,14 +74,14 @@ const required = z
     const add = (path: readonly PropertyKey[], message: string) =>
       context.addIssue({ code: "custom", path: [...path], message });
     if (stages === undefined && who === undefined && count === undefined) {
-      add([], "must say who decides: deciders, count, or both; or stages");
+      add([], "must say who approves: deciders, count, or both; or stages");
     }
     if (stages === undefined) return;
-    if (who !== undefined) add(["deciders"], "cannot stand beside stages: each stage has its own");
-    if (count !== undefined) add(["count"], "cannot stand beside stages: each stage has its own");
+    if (who !== undefined) add(["deciders"], "cannot be combined with stages: each stage has its own");
+    if (count !== undefined) add(["count"], "cannot be combined with stages: each stage has its own");
     for (const [index, { name: own }] of stages.entries()) {
       if (stages.findIndex((other) => other.name === own) < index)
-        add(["stages", index, "name"], "is taken by an earlier stage");
+        add(["stages", index, "name"], "is already used by an earlier stage");
     }
   });
 
@@ -101,7 +101,10 @@ const policy = z
     scopes: z
       .array(z.enum(["once", "session"]))
       .default(["once", "session"])
-      .refine((scopes) => scopes.includes("once"), "must hold once: every question can be answered so"),
+      .refine(
+        (scopes) => scopes.includes("once"),
+        "must contain once: every approval request can be answered that way",
+      ),
     /** Replaces `approvals.decideBySeconds`; cannot be longer. */
     decideBySeconds: seconds.optional(),
     /** Replaces `approvals.executeBySeconds`; cannot be longer. */
@@ -115,7 +118,7 @@ const policy = z
       context.addIssue({
         code: "custom",
         path: ["callback"],
-        message: "cannot be true where more than one decider, stages, permissions or subjects are wanted",
+        message: "cannot be true with more than one approver, stages, permissions or subjects",
       });
     }
   });
@@ -128,7 +131,7 @@ const policies = z
   .superRefine((written, context) => {
     for (const [index, { name: own }] of written.entries()) {
       if (written.findIndex((other) => other.name === own) < index)
-        context.addIssue({ code: "custom", path: [index, "name"], message: "is taken by an earlier policy" });
+        context.addIssue({ code: "custom", path: [index, "name"], message: "is already used by an earlier policy" });
     }
     if (JSON.stringify(written).length > CHARACTERS_MAX) {
       context.addIssue({ code: "custom", path: [], message: `has more than ${CHARACTERS_MAX} characters in all` });
@@ -197,7 +200,7 @@ const decisions = z.strictObject({
 const webhook = z
   .strictObject({
     /** Name of the webhook in metrics, in the journal and in `POST /webhooks/:name/decisions`. */
-    name: z.string().regex(/^[a-z0-9][a-z0-9-]{0,63}$/, "must be of small letters, digits and dashes"),
+    name: z.string().regex(/^[a-z0-9][a-z0-9-]{0,63}$/, "must consist of small letters, digits and dashes"),
     /**
      * Address that notifications are sent to: https, or http on loopback. Redirects are not followed. Without an address, nothing
      * is sent.
@@ -226,8 +229,8 @@ const webhook = z
     const sends = url !== undefined || urlFile !== undefined;
     if (url !== undefined && urlFile !== undefined)
       fault("urlFile", "cannot be set together with url: there is one address");
-    if (sends && secretFile === undefined) fault("secretFile", "is missing: what is sent is signed");
-    if (!sends && secretFile !== undefined) fault("secretFile", "signs what is sent: set url or urlFile, too");
+    if (sends && secretFile === undefined) fault("secretFile", "is missing: messages are signed");
+    if (!sends && secretFile !== undefined) fault("secretFile", "signs messages: set url or urlFile too");
     if (!sends && inbound === undefined) fault("url", "is missing; it is where notifications go (or set decisions)");
   });
 
@@ -241,7 +244,7 @@ const approvalWebhooks = z
       context.addIssue({
         code: "custom",
         path: [index, "name"],
-        message: "stands twice: each needs a name of its own",
+        message: "appears twice: each needs its own name",
       });
     }
   })

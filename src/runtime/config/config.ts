@@ -26,7 +26,7 @@ const text = z.string().min(1);
  */
 const newPlace = text.refine(
   (path) => !path.startsWith("~") && !path.includes("${"),
-  "neither ~ nor a variable is filled in here: write the path itself",
+  "~ and variables are not expanded here: write the path itself",
 );
 const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
 
@@ -371,7 +371,7 @@ const schemaOf = (modules: Modules) =>
         context.addIssue({
           code: "custom",
           path: ["jwt", "issuers", index, "typ"],
-          message: "is the type of our own caller assertions: no door takes them",
+          message: "is the type of our own caller assertions, which no endpoint accepts",
         });
       }
     }

@@ -16,7 +16,7 @@ export function auditExport(exporters: Modules["auditExporters"]) {
     .superRefine((entries, context) => {
       for (const [index, { name }] of entries.entries()) {
         if (entries.findIndex((other) => other.name === name) === index) continue;
-        const message = "stands twice: each needs a name of its own";
+        const message = "appears twice: each needs its own name";
         context.addIssue({ code: "custom", path: [index, "name"], message });
       }
     })
@@ -39,7 +39,7 @@ function exportEntry(exporters: Modules["auditExporters"]): z.ZodType<ReadExport
       type: z.enum(exporters.map(({ type }) => type) as [string, ...string[]]),
       name: z
         .string()
-        .regex(/^[a-z0-9][a-z0-9-]{0,63}$/, "must be of small letters, digits and dashes")
+        .regex(/^[a-z0-9][a-z0-9-]{0,63}$/, "must consist of small letters, digits and dashes")
         .optional()
         .describe("Name of the exporter in its files and metrics; the type when left out."),
       ...shared,

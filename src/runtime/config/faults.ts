@@ -20,7 +20,7 @@ function faultsOf(issue: z.core.$ZodIssue): readonly ConfigFault[] {
     case "invalid_value":
       return [{ path, message: own(issue) ?? `must be one of ${issue.values.map(String).join(", ")}` }];
     case "invalid_key":
-      return [{ path, message: `is no good key here: it ${issue.issues[0]?.message ?? "is not allowed"}` }];
+      return [{ path, message: `is not a usable key: it ${issue.issues[0]?.message ?? "is not allowed"}` }];
     case "unrecognized_keys":
       return unknownKeys(issue);
     case "too_small":
@@ -37,7 +37,7 @@ function faultsOf(issue: z.core.$ZodIssue): readonly ConfigFault[] {
 export function configMessage(issue: z.core.$ZodRawIssue): string | undefined {
   if (issue.code !== "unrecognized_keys") return undefined;
   const { shape = {} } = (issue.inst?._zod.def ?? {}) as { readonly shape?: object };
-  return issue.keys.map((key) => `is not a key that is known here${hint(key, Object.keys(shape))}`).join("\n");
+  return issue.keys.map((key) => `is not a known key${hint(key, Object.keys(shape))}`).join("\n");
 }
 
 function unknownKeys({ path, keys, message }: z.core.$ZodIssueUnrecognizedKeys): readonly ConfigFault[] {

@@ -104,10 +104,10 @@ export const jwt = (sources: Sources) =>
     for (const [index, { spiffeId, issuer: name }] of clientCertificates.entries()) {
       const path = ["clientCertificates", index];
       if (clientCertificates.findIndex((other) => other.spiffeId === spiffeId) < index) {
-        context.addIssue({ code: "custom", path: [...path, "spiffeId"], message: "stands twice: it is one caller" });
+        context.addIssue({ code: "custom", path: [...path, "spiffeId"], message: "appears twice: it is one caller" });
       }
       if (issuers.some((profile) => profile.operators && profile.issuer === name)) {
-        context.addIssue({ code: "custom", path: [...path, "issuer"], message: "is operators': they show tokens" });
+        context.addIssue({ code: "custom", path: [...path, "issuer"], message: "is for operators, who use tokens" });
       }
     }
     for (const [index, profile] of issuers.entries()) {
@@ -115,7 +115,7 @@ export const jwt = (sources: Sources) =>
         context.addIssue({
           code: "custom",
           path: ["issuers", index, "issuer"],
-          message: "stands twice: an issuer has one profile",
+          message: "appears twice: an issuer has one profile",
         });
       }
     }

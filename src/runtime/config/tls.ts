@@ -61,7 +61,7 @@ const origin = z
   .toLowerCase()
   .refine(
     isOrigin,
-    "must be an origin as browsers send it, such as https://pages.example: no path, no port that goes without saying, no pattern",
+    "must be an origin as browsers send it, such as https://pages.example: no path, no default port, no pattern",
   );
 
 /**
@@ -123,9 +123,9 @@ export function checkDoors(server: Doors, context: z.core.$RefinementCtx): void 
   if (server.port === "off" && server.socket === undefined) add("port", "is off, and there is no socket either");
   if (server.port === "off" && server.tls !== undefined) add("tls", "is for the port, which is off");
   if (server.tls?.clientCertificates === "require" && server.tls.clientCaFile === undefined) {
-    add("tls.clientCaFile", "is missing: certificates are required, and nothing says whose");
+    add("tls.clientCaFile", "is missing: certificates are required, but no authority is configured");
   }
   if (server.resourceScopes !== undefined && server.resource === undefined) {
-    add("resourceScopes", "stands on the page that server.resource makes, and there is none");
+    add("resourceScopes", "is part of the metadata of server.resource, which is missing");
   }
 }

@@ -83,7 +83,7 @@ class Load implements LoadedTools {
     if (this.#met + this.problems.length > before || !isNew) return;
     // A folder may be filled later; a named file must be a manifest.
     const list = isFolder ? this.notRegistered : this.problems;
-    list.push(`${field}: ${path} holds no tool: nothing there exports what defineTool returns`);
+    list.push(`${field}: ${path} contains no tool: no export was made by defineTool`);
   }
 
   value(value: unknown, file: string | undefined, field: string): void {

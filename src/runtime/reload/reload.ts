@@ -154,7 +154,7 @@ export class Reload<Content extends Reloadable> {
         const taken = await this.#take(config, tried.print, by);
         if (taken !== undefined) return taken;
       }
-      throw new StartupError(["reload: files go on changing while they are read"]);
+      throw new StartupError(["reload: files keep changing while they are read"]);
     } catch (error) {
       const problems = error instanceof StartupError ? error.problems : [`reload: ${errorText(error)}`];
       return this.#refuse(by, problems, tried.print?.sha256);

@@ -97,7 +97,7 @@ function restore(before: Sight): readonly string[] {
     const harmful = added.filter((key) => isHarmful(object, key));
     for (const key of harmful) Reflect.deleteProperty(object, key);
     return [...changed.map(([key]) => key), ...harmful].map(
-      (key) => `tools: a manifest changes ${name}.${String(key)}, which everything here shares`,
+      (key) => `tools: a manifest changes ${name}.${String(key)}, which is shared by the whole process`,
     );
   });
 }

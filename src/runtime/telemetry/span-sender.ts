@@ -135,7 +135,7 @@ function bound(request: ClientRequest, timeoutMs: number): void {
     socket.destroy();
     request.emit("error", new Error("another protocol"));
   });
-  const deadline = setTimeout(() => request.destroy(new Error(`no whole answer within ${timeoutMs} ms`)), timeoutMs);
+  const deadline = setTimeout(() => request.destroy(new Error(`no complete answer within ${timeoutMs} ms`)), timeoutMs);
   deadline.unref();
   request.once("close", () => clearTimeout(deadline));
 }
@@ -255,7 +255,7 @@ class CountedExporter implements SpanExporter {
       this.#isQuiet = false;
     }, REPORT_EVERY_MS);
     silence.unref();
-    this.#options.report(`traces are not taken: ${reason}`);
+    this.#options.report(`traces are not accepted: ${reason}`);
   }
 }
 

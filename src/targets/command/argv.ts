@@ -18,7 +18,7 @@ export function refuseTooLong(argv: readonly unknown[], environment: Readonly<Re
   const bytes = sizes.reduce((sum, size) => sum + size + 1, 0);
   const isSound = sizes.every((size) => size <= ARGUMENT_BYTES_MAX) && bytes <= ARGV_BYTES_MAX;
   if (isSound && argv.length <= ARGV_TOKENS_MAX) return;
-  const message = `The arguments are too long for a command, which takes ${ARGV_TOKENS_MAX} of them, ${ARGUMENT_BYTES_MAX} bytes in one and ${ARGV_BYTES_MAX} in all. Send less.`;
+  const message = `The arguments are too long for a command: at most ${ARGV_TOKENS_MAX}, of ${ARGUMENT_BYTES_MAX} bytes each and ${ARGV_BYTES_MAX} in all. Send less.`;
   throw new Refusal("TARGET_REFUSED", message, { details: { status: "OUT_OF_RANGE" } });
 }
 

@@ -53,7 +53,7 @@ function saidIn(tail: Uint8Array): string | undefined {
  */
 export function operatorText({ ending, stderrBytes, survivors }: ChildResult): Error {
   const how = ending.kind === "exit" ? `exit ${ending.code}` : ending.kind;
-  const outlived = survivors === 0 ? "" : `, ${survivors} processes outlived the kill of its group`;
+  const outlived = survivors === 0 ? "" : `, ${survivors} processes survived the kill of its group`;
   const options = ending.kind === "spawnError" ? { cause: ending.cause } : {};
   return new Error(`${how}, ${stderrBytes} bytes on stderr${outlived}`, options);
 }
@@ -84,7 +84,7 @@ function unlessUnknown(
   details?: RefusalOptions["details"],
 ): Refusal {
   if (isDefinite) return refuse();
-  const message = "Whether the change happened is not known. Look before you call again.";
+  const message = "It is not known whether the change happened. Check before you call again.";
   return new Refusal("OUTCOME_UNKNOWN", message, { outputSoFar, cause, ...(details && { details }) });
 }
 
@@ -168,7 +168,7 @@ export function endingOfAbort({ reason }: AbortSignal): Cancelled | TimedOut {
 }
 
 function cancelledRefusal({ cause }: Told): Refusal {
-  return new Refusal("CANCELLED", "The client went away before the answer.", { cause });
+  return new Refusal("CANCELLED", "The client disconnected before the answer.", { cause });
 }
 
 /** The program and its descendants used more memory than is allowed, and were killed. */

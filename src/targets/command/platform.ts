@@ -123,7 +123,7 @@ export function kubeconfigFault(
   if (typeof server !== "string" || server === "") return "names no server for its current-context";
   // Some versions of the command ignore the case of keys, so "Users" counts too.
   if (!execPlugins && hasKey(document.settings, (key) => PLUGIN_KEYS.test(key))) {
-    return "names a program that makes credentials (exec or auth-provider); set systems.kubernetes.execPlugins: true to let it run";
+    return "names a program that creates credentials (exec or auth-provider); set systems.kubernetes.execPlugins: true to let it run";
   }
   return undefined;
 }
@@ -136,7 +136,7 @@ export function argocdConfigFault(path: string, readFile: ReadFile): string | un
   const document = settingsOf(path, readFile);
   if ("fault" in document) return document.fault;
   const isCore = (key: string, value: unknown): boolean => key.toLowerCase() === "core" && value !== false;
-  return hasKey(document.settings, isCore) ? "switches to core mode, which reaches past the server" : undefined;
+  return hasKey(document.settings, isCore) ? "switches to core mode, which bypasses the server" : undefined;
 }
 
 type ReadFile = TargetContext["readFile"];
@@ -225,7 +225,7 @@ function settingsOf(path: string, readFile: ReadFile): { readonly settings: Sett
 function readDifferently(source: string, { index, 0: found }: RegExpExecArray): string {
   const line = source.slice(0, index).split("\n").length;
   const character = `U+${(found.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
-  return `holds the character ${character} in line ${line}, which some YAML readers take for the end of a line, or refuse: remove it`;
+  return `holds the character ${character} in line ${line}, which some YAML readers treat as a line end, or refuse: remove it`;
 }
 
 /** Returns the YAML features that the command's own reader might interpret differently. */

@@ -132,7 +132,7 @@ function faultOf(document: Document): string | undefined {
   let fault: string | undefined;
   visit(document, (_key, node, ancestors) => {
     if (isAlias(node)) fault = "YAML aliases (*name) are refused: write the value out.";
-    else if (isMap(node) && !hasPlainKeys(node)) fault = "Keys must be plain, and each of them stand once.";
+    else if (isMap(node) && !hasPlainKeys(node)) fault = "Keys must be plain and unique.";
     else if ((isScalar(node) || isCollection(node)) && (node.anchor !== undefined || node.tag !== undefined)) {
       fault = "YAML anchors (&name) and tags (!name) are refused.";
     } else if (ancestors.length > YAML_DEPTH_MAX * 2)
@@ -156,7 +156,7 @@ function valuesOf(document: Document): Frontmatter {
   const values: unknown = document.toJS({ maxAliasCount: 0 });
   const text = JSON.stringify(values, (key, value: unknown) => {
     if (key === "__proto__" || key === "<<" || (typeof value === "number" && !Number.isFinite(value))) {
-      throw invalid("The frontmatter holds a merge (<<), __proto__ or what is no JSON value.");
+      throw invalid("The frontmatter contains a merge (<<), __proto__ or a value that is not JSON.");
     }
     return value;
   });

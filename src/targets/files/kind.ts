@@ -62,7 +62,7 @@ function open(context: FilesContext): OpenedKind {
   if (problems.length > before || workflow === undefined) return without(context, "the workspace cannot be used");
   const mounts = tryToOpen(directories, context);
   if (mounts === undefined) {
-    return without(context, "nothing here keeps paths inside a directory (no openat2, no O_PATH)");
+    return without(context, "this system cannot confine paths to a directory (no openat2, no O_PATH)");
   }
   return {
     ...fsHandler({ mounts, limits: config.workspace, workflow, now, newId }),

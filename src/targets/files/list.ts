@@ -31,7 +31,7 @@ export function listDirectory(mounts: Mounts, { path, all, maxEntries }: ListOrd
     const truncated = found.truncated || listed.length > maxEntries;
     return {
       ...{ path, entries: shown, truncated, skipped },
-      ...(truncated && { hint: "There is more than is listed. List a directory below, or use fs_search." }),
+      ...(truncated && { hint: "The list is incomplete. List a directory below, or use fs_search." }),
     };
   } finally {
     closeSync(fd);

@@ -169,7 +169,7 @@ function readMountPath(path: string, mounted: readonly MountName[]): MountPath {
     throw fileRefusal("E_SANDBOX_VIOLATION", { details: { mounts: names } });
   }
   if (path.includes("\0") || !path.isWellFormed()) {
-    throw fileRefusal("E_SANDBOX_VIOLATION", { message: "A path holds neither NUL nor lone surrogates." });
+    throw fileRefusal("E_SANDBOX_VIOLATION", { message: "A path must not contain NUL or lone surrogates." });
   }
   if (path.length > PATH_CHARACTERS_MAX) throw fileRefusal("ENAMETOOLONG");
   // Consecutive slashes count as one, also after the mount's name: no path is ever resolved from the root of the machine.

@@ -82,12 +82,12 @@ function readPatch(diff: string): { readonly hunks: readonly Hunk[]; readonly ma
   const lines = diff.split("\n");
   if (lines.at(-1) === "") lines.pop();
   const first = lines.findIndex((line) => HUNK.test(line));
-  if (first < 0) throw invalid("The patch holds no hunk (@@ -1,3 +1,4 @@).");
+  if (first < 0) throw invalid("The patch contains no hunk (@@ -1,3 +1,4 @@).");
   const headers = lines.slice(0, first);
   checkHeaders(headers);
   const hunks: Hunk[] = [];
   for (let at = first; at < lines.length && !isEnd(lines, at); ) {
-    if (hunks.length >= HUNKS_MAX) throw invalid(`The patch holds more than ${HUNKS_MAX} hunks.`);
+    if (hunks.length >= HUNKS_MAX) throw invalid(`The patch contains more than ${HUNKS_MAX} hunks.`);
     const { hunk, end } = readHunk(lines, at, hunks.length);
     hunks.push(hunk);
     at = end;
@@ -95,7 +95,7 @@ function readPatch(diff: string): { readonly hunks: readonly Hunk[]; readonly ma
   return { hunks, makesFile: headers.some((line) => line.startsWith("--- /dev/null")) };
 }
 
-const ALREADY_THERE = "The patch makes a new file (--- /dev/null), and there is one already.";
+const ALREADY_THERE = "The patch creates a file (--- /dev/null) that exists already.";
 
 function checkHeaders(headers: readonly string[]): void {
   const count = (start: string): number => headers.filter((line) => line.startsWith(start)).length;
@@ -104,7 +104,7 @@ function checkHeaders(headers: readonly string[]): void {
   // Text before Git's header is a message, and may contain anything.
   const own = headers.slice(headers.findIndex((line) => line.startsWith(GIT_HEADER)));
   if (count(GIT_HEADER) > 0 && own.some((line) => MORE_THAN_TEXT.test(line))) {
-    throw invalid("A patch changes the text of a file alone: no renames, copies or modes.");
+    throw invalid("A patch may only change the text of a file: no renames, copies or modes.");
   }
 }
 
@@ -127,7 +127,7 @@ function readHunk(
 ): { readonly hunk: Hunk; readonly end: number } {
   const header = HUNK.exec(lines[start] ?? "");
   if (header === null) {
-    throw invalid(isFileHeader(lines[start] ?? "") ? ONE_FILE : `What follows hunk ${index} is no hunk.`);
+    throw invalid(isFileHeader(lines[start] ?? "") ? ONE_FILE : `What follows hunk ${index} is not a hunk.`);
   }
   const [, oldStart = "0", oldCount = "1", , newCount = "1"] = header;
   let [oldLeft, newLeft] = [Number(oldCount), Number(newCount)];
@@ -148,7 +148,7 @@ function readHunk(
     newLeft -= isNew ? 1 : 0;
     if (isUnfinished(lines, at)) at += 1;
   }
-  if (oldLeft < 0 || newLeft < 0) throw invalid(`Hunk ${index + 1} goes on after its counts are met.`);
+  if (oldLeft < 0 || newLeft < 0) throw invalid(`Hunk ${index + 1} continues after its counts are met.`);
   return { hunk: { oldStart: Number(oldStart), oldLines, newLines }, end: at };
 }
 
@@ -165,6 +165,6 @@ function invalid(message: string): ReturnType<typeof fileRefusal> {
 }
 
 function mismatch(index: number): ReturnType<typeof fileRefusal> {
-  const message = `Hunk ${index + 1} does not fit: its context and removed lines must stand in the file exactly once, or where it says.`;
+  const message = `Hunk ${index + 1} does not fit: its context and removed lines must occur in the file exactly once, or at the given line.`;
   return fileRefusal("E_PATCH_MISMATCH", { message, details: { hunk: index + 1 } });
 }

@@ -10,25 +10,25 @@ interface FileRefusalRow {
 export const FILE_REFUSALS = {
   ENOENT: { status: "NOT_FOUND", message: "There is no such file or directory. fs_list shows what there is." },
   EISDIR: { status: "INVALID_ARGUMENT", message: "The path leads to a directory; a file is needed here." },
-  ENOTDIR: { status: "INVALID_ARGUMENT", message: "A part of the path that would have to be a directory is none." },
+  ENOTDIR: { status: "INVALID_ARGUMENT", message: "A part of the path is not a directory." },
   ENAMETOOLONG: { status: "INVALID_ARGUMENT", message: "The path, or a name in it, is too long." },
-  EACCES: { status: "FAILED_PRECONDITION", message: "The file system does not let the service do that there." },
+  EACCES: { status: "FAILED_PRECONDITION", message: "The file system does not permit this operation there." },
   E_SANDBOX_VIOLATION: {
     status: "INVALID_ARGUMENT",
     message: "The path must begin with a mount and stay inside it: @mount/relative/path.",
   },
   E_READ_LIMIT: { status: "OUT_OF_RANGE", message: "The file is too large to be read." },
-  E_WRITE_LIMIT: { status: "OUT_OF_RANGE", message: "The content is over the limit of what may be written." },
+  E_WRITE_LIMIT: { status: "OUT_OF_RANGE", message: "The content is over the size limit for writing." },
   E_INVALID_FRONTMATTER: { status: "INVALID_ARGUMENT", message: "The YAML frontmatter cannot be read." },
   E_SCHEMA_VALIDATION: { status: "INVALID_ARGUMENT", message: "The frontmatter does not fit the workflow's schema." },
   E_INVALID_TRANSITION: { status: "FAILED_PRECONDITION", message: "The workflow's graph has no such transition." },
   E_PRECONDITION_FAILED: {
     status: "FAILED_PRECONDITION",
-    message: "The file is not what it was expected to be. Read it again and repeat the change.",
+    message: "The file differs from the expected version. Read it again and repeat the change.",
   },
   E_INVALID_PATCH: { status: "INVALID_ARGUMENT", message: "The patch cannot be read as a unified diff of one file." },
-  E_PATCH_MISMATCH: { status: "FAILED_PRECONDITION", message: "The patch does not fit the file." },
-  E_INVALID_PATTERN: { status: "INVALID_ARGUMENT", message: "The pattern is no regular expression that RE2 takes." },
+  E_PATCH_MISMATCH: { status: "FAILED_PRECONDITION", message: "The patch does not apply to the file." },
+  E_INVALID_PATTERN: { status: "INVALID_ARGUMENT", message: "The pattern is not a valid RE2 regular expression." },
 } as const satisfies Record<string, FileRefusalRow>;
 
 export type FileRefusalCode = keyof typeof FILE_REFUSALS;
@@ -85,7 +85,7 @@ export function errnoRefusal(result: number, what: string): Refusal {
     return new Refusal("TARGET_UNAVAILABLE", "The file system is busy.", { details: { code: "E_INTERNAL" }, cause });
   }
   if (NO_ROOM.has(errno)) {
-    const message = "There is no room left on the file system. The file is as it was; tell a person.";
+    const message = "The file system is full. The file is unchanged; tell a person.";
     return new Refusal("TARGET_FAILED", message, { details: { code: "E_INTERNAL" }, cause });
   }
   return new Refusal("TARGET_FAILED", "The file system failed.", { details: { code: "E_INTERNAL" }, cause });
@@ -100,6 +100,6 @@ export function thrownRefusal(error: unknown, what: string): Refusal {
 }
 
 export function notRegular(cause?: unknown): Refusal {
-  const message = "The path leads to something that is neither a file nor a directory.";
+  const message = "The path names something that is neither a file nor a directory.";
   return fileRefusal("E_SANDBOX_VIOLATION", { message, ...(cause !== undefined && { cause }) });
 }

@@ -277,10 +277,10 @@ class Search {
 
 const HINTS: Readonly<Record<Stop, string>> = {
   matches: "There are more matches. Raise maxMatches, search a directory below, or make the pattern narrower.",
-  files: "There are more files than one search looks at. Search a directory below.",
-  bytes: "There is more than one search reads. Search a directory below.",
-  time: "The time for one search was over. Search a directory below, or a plainer pattern.",
-  size: "The matching lines are more than one answer holds. Ask for less context or a narrower pattern.",
+  files: "There are more files than one search reads. Search a directory below.",
+  bytes: "There is more text than one search reads. Search a directory below.",
+  time: "The search timed out. Search a directory below, or use a simpler pattern.",
+  size: "The matching lines do not fit one answer. Ask for less context or a narrower pattern.",
 };
 
 function withoutReturn(line: string): string {

@@ -74,7 +74,7 @@ async function takeLock({ confinement }: Mounts, directory: number, context: Wri
     if (confinement.library.lock(directory) >= 0) return;
     context.signal.throwIfAborted();
     if (context.now() >= context.deadline) {
-      throw new Refusal("TARGET_UNAVAILABLE", "Another writer holds the directory.");
+      throw new Refusal("TARGET_UNAVAILABLE", "Another writer has locked the directory.");
     }
     await Bun.sleep(LOCK_POLL_MS);
   }

@@ -76,7 +76,7 @@ export function locate(mounts: Mounts, path: string): WriteTarget {
 }
 
 function checkNames(names: readonly string[]): void {
-  if (names.some(isGitInternal)) throw forbidden("Git's own files are not to be written.");
+  if (names.some(isGitInternal)) throw forbidden("Git's own files cannot be written.");
 }
 
 function checkLengths({ directories, missing }: WalkedPath, names: readonly string[]): void {
@@ -96,9 +96,9 @@ function checkDirectories(mounts: Mounts, mount: Mount, { directories, below }: 
   const others = new Set([...mounts.byName.values()].map(({ id }) => id).filter((id) => id !== mount.id));
   for (const [index, { id, fd }] of directories.entries()) {
     if (others.has(id)) throw forbidden("The path leads into another mount. Name the file by that mount.");
-    if (mounts.protectedIds.has(id)) throw forbidden("The service's own files are not to be reached.");
+    if (mounts.protectedIds.has(id)) throw forbidden("The service's own files are not accessible.");
     const next = directories[index + 1]?.name ?? below;
-    if (isGitDirectory(mounts, fd, next)) throw forbidden("Git's own files are not to be written.");
+    if (isGitDirectory(mounts, fd, next)) throw forbidden("Git's own files cannot be written.");
   }
 }
 
@@ -118,9 +118,9 @@ function isGitDirectory({ confinement }: Mounts, directory: number, coming: stri
 function checkFile(mounts: Mounts, found: FileIdentity | undefined): void {
   if (found === undefined) return;
   if (found.kind !== "file") throw notRegular();
-  if (mounts.protectedIds.has(found.id)) throw forbidden("The service's own files are not to be reached.");
+  if (mounts.protectedIds.has(found.id)) throw forbidden("The service's own files are not accessible.");
   // The file's other name may be anywhere; a change would separate the two names, and users of the other name would not notice.
-  if (found.links > 1) throw forbidden("The file has several names (hard links) and is not to be written.");
+  if (found.links > 1) throw forbidden("The file has several names (hard links) and cannot be written.");
 }
 
 function isWorkflow(mounts: Mounts, state: Mount, { directories, name = "", found, missing }: WalkedPath): boolean {

@@ -120,10 +120,7 @@ export class GrpcBinding implements Binding {
       throw new Refusal("INTERNAL", "The call could not be made.", { cause: "the plan belongs to another target" });
     }
     if (!isIdentity(plan["tls"], channels.endpoint(system.name).reach.tls)) {
-      throw new Refusal(
-        "TARGET_UNAVAILABLE",
-        "The service's identity was exchanged after the call was planned. Call again.",
-      );
+      throw new Refusal("TARGET_UNAVAILABLE", "The service's identity changed after the call was planned. Call again.");
     }
     const link = channels.link(system.name, this.#toolClass);
     const bytes = this.#encoded.get(plan) ?? method.request.bytes(plan["message"] as Json);
@@ -198,7 +195,7 @@ export class GrpcBinding implements Binding {
       const bytes = isOne ? answer.length : answer.items.reduce((sum, { length }) => sum + length, 0);
       // A RangeError comes from our own readers, and its message contains no value of the answer.
       const because = error instanceof RangeError ? error.message : "malformed";
-      throw new Refusal("INVALID_OUTPUT", "The service's answer is not what its contract declares.", {
+      throw new Refusal("INVALID_OUTPUT", "The service's answer does not match its contract.", {
         cause: { system: call.system, path: call.path, answerBytes: bytes, because },
       });
     }
@@ -210,7 +207,7 @@ export class GrpcBinding implements Binding {
    */
   #unfit({ field, reason }: Difference): Refusal {
     const path = field.slice(0, FIELD_CHARACTERS_MAX) || "(arguments)";
-    return new Refusal("INVALID_INPUT", `The arguments do not fit the service's contract: ${path} ${reason}.`, {
+    return new Refusal("INVALID_INPUT", `The arguments do not match the service's contract: ${path} ${reason}.`, {
       details: { issues: [{ path, message: reason }] },
       cause: { tool: this.#tool.name, method: this.#parts.method.path },
     });

@@ -142,7 +142,7 @@ function inputFaults(tool: Tool, method: Method): readonly Fault[] {
       const { field, reason, message } = encoded;
       faults.push({
         field: at(place, field),
-        message: message === undefined ? reason : `is no field of ${message}`,
+        message: message === undefined ? reason : `is not a field of ${message}`,
       });
     }
   });
@@ -169,12 +169,12 @@ function streamFaults(tool: Tool, { grpc }: GrpcTarget, { responseStream }: Meth
   const { stream } = grpc;
   const name = `${grpc.service}.${grpc.method}`;
   if (stream === undefined) {
-    const message = `${name} is a streaming method: say how much of it is taken, { itemsMax, bytesMax }`;
+    const message = `${name} is a streaming method: set its limits, { itemsMax, bytesMax }`;
     return responseStream ? [{ field, message }] : [];
   }
-  if (!responseStream) return [{ field, message: `${name} gives one answer, no stream` }];
+  if (!responseStream) return [{ field, message: `${name} gives one answer, not a stream` }];
   if (tool.classification !== "read") {
-    return [{ field, message: "is cancelled at its bounds: only a tool that reads may have one" }];
+    return [{ field, message: "is cancelled at its limits: only a read tool may have one" }];
   }
   if (stream.bytesMax <= tool.limits.outputBytesMax) return [];
   return [{ field: `${field}.bytesMax`, message: `is over limits.outputBytesMax, ${tool.limits.outputBytesMax}` }];

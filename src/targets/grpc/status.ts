@@ -73,11 +73,11 @@ export const STATUS_MEANINGS = {
 const MESSAGES: Readonly<Partial<Record<RefusalCode, string>>> = {
   TARGET_REFUSED: "The service refused these arguments; details.status says why.",
   TARGET_FAILED: "The service failed on this call; details.status says how.",
-  TARGET_UNAVAILABLE: "The service cannot be reached now.",
+  TARGET_UNAVAILABLE: "The service is unavailable now.",
   DEADLINE_EXCEEDED: "The service did not answer in time.",
   CANCELLED: "The call was cancelled.",
   OUTCOME_UNKNOWN:
-    "The service gave no definite answer: the change may or may not have happened. Look before trying again.",
+    "The service gave no definite answer: the change may or may not have happened. Check before trying again.",
   OUTPUT_TOO_LARGE: "The service's answer is too large. Ask for less.",
 };
 
@@ -227,7 +227,7 @@ export function circuitOpen(call: FailedCall, retryAfterMs: number): Refusal {
 
 /** Returns the refusal when the system already has as many open calls as its configuration allows: nothing was sent. */
 export function systemBusy(call: FailedCall, retryAfterMs: number): Refusal {
-  return new Refusal("OVERLOADED", "Too many calls to this tool's service are under way.", {
+  return new Refusal("OVERLOADED", "Too many calls to this tool's service are in progress.", {
     retryAfterMs,
     cause: { system: call.system, path: call.path },
   });

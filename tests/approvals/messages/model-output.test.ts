@@ -9,7 +9,7 @@ describe.each(FORMATS)("%s", (format) => {
   const { says, calls, output } = WRITERS[format];
 
   test.each(["client_request_approval", "client.requestApproval", "client.confirm", "Client_RequestApproval"])(
-    "a model that calls %s: dropped and reported, its other calls stay",
+    "a model that calls %s: the call is dropped and reported, its other calls stay",
     (name) => {
       const made = [
         { id: ID, name, args: { message: "Please approve" } },
@@ -30,11 +30,11 @@ describe.each(FORMATS)("%s", (format) => {
     ["words", output(says("client.requestApproval was approved"))],
     ["calls of its own", output(calls([{ id: "1", name: "client_list", args: { name: "client.requestApproval" } }]))],
     ["a message alone", says("hello")],
-  ])("%s pass as they are", (_title, whole) => {
+  ])("%s pass unchanged", (_title, whole) => {
     expect(assertNoClientTools(whole, { format })).toEqual({ output: whole, dropped: [] });
   });
 
-  test("a call whose name cannot be read is nobody's", () => {
+  test("a call whose name cannot be read is dropped", () => {
     const { dropped } = assertNoClientTools(output(calls([{ id: "1", name: { toString: 1 } as never }])), { format });
     expect(dropped).toEqual([{ id: "1", name: undefined }]);
   });
@@ -49,19 +49,19 @@ describe.each(FORMATS)("%s", (format) => {
     { content: 7 },
     { role: "user" },
   ];
-  test.each(NONE.map((value) => [value]))("%j is no answer of a model, and does not pass", (value) => {
+  test.each(NONE.map((value) => [value]))("%j is not a model's answer and does not pass", (value) => {
     expect(() => assertNoClientTools(value as object, { format })).toThrow(MessageFormatError);
   });
 });
 
-test("a model that says it is somebody else is judged all the same", () => {
+test("an answer that claims another role is checked all the same", () => {
   const message = { ...WRITERS.anthropic.calls([{ id: "1", name: "client.x" }]), role: "user" };
   expect(assertNoClientTools(message, { format: "anthropic" }).dropped).toHaveLength(1);
   const { parts } = WRITERS.google.calls([{ id: "1", name: "client.x" }]);
   expect(assertNoClientTools({ candidates: [{ content: { parts } }] }, { format: "google" }).dropped).toHaveLength(1);
 });
 
-test("google: content that is a list loses the dropped calls, too", () => {
+test("google: content that is a list loses the dropped calls too", () => {
   const parts = [{ text: "Wait." }, { functionCall: { name: "client.requestApproval", args: {} } }];
   const judged = assertNoClientTools({ candidates: [{ content: parts }] }, { format: "google" });
   expect(judged.dropped).toEqual([{ id: undefined, name: "client.requestApproval" }]);
@@ -75,7 +75,7 @@ test("answers that were blocked or cut off pass", () => {
   expect(assertNoClientTools(blocked, { format: "google" })).toEqual({ output: blocked, dropped: [] });
 });
 
-test("each choice is judged", () => {
+test("each choice is checked", () => {
   const { calls, says } = WRITERS.openai;
   const choices = [says("a"), calls([{ id: "1", name: "client.x" }], "b")].map((message, index) => ({
     index,

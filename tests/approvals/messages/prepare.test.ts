@@ -14,7 +14,7 @@ const PENDING = {
   status: "pending",
   approval: {
     ...{ id: ID, decideBy: "2026-11-22T02:10:00.000Z", statusUrl: `/approvals/${ID}` },
-    ...{ options: ["cancel", "once"] as const, message: "A person is asked whether bash may run." },
+    ...{ options: ["cancel", "once"] as const, message: "An approver is asked whether bash may run." },
   },
   traceId: "t",
 } as const;
@@ -34,12 +34,12 @@ describe.each(FORMATS)("%s", (format) => {
   const prepare = (messages: readonly object[]) => prepareMessagesForLLM(messages, { format });
   const { user, says, calls, results, asked, question, answer, told } = kept(format);
 
-  test("what the model sees of an approval is its call and the result", () => {
+  test("of an approval the model sees its call and the result", () => {
     const messages = [user("List it."), asked, question, answer, ...told, says("There is a.")];
     expect(prepare(messages)).toEqual([user("List it."), asked, ...told, says("There is a.")]);
   });
 
-  test("what was kept stays as it was, and what comes out is nobody else's", () => {
+  test("kept messages stay unchanged, and the result shares nothing with its input", () => {
     const messages = [user("List it."), asked, question, answer, ...told];
     const before = structuredClone(messages);
     const prepared = prepare(messages);
@@ -67,7 +67,7 @@ describe.each(FORMATS)("%s", (format) => {
     },
   );
 
-  test("a conversation without any of it comes out as it went in", () => {
+  test("a conversation without approvals is unchanged", () => {
     const messages = [
       ...[
         user("a"),
@@ -91,7 +91,7 @@ describe.each(FORMATS)("%s", (format) => {
     expect(prepare(messages)).toEqual(messages);
   });
 
-  test("a call without a result and a result without a call are nobody's", () => {
+  test("a call without a result and a result without a call are dropped", () => {
     const orphan = results([{ id: "gone", name: "other", content: {} }]);
     const pair = results([{ id: "1", name: "t", content: {} }]);
     const message = calls(
@@ -114,18 +114,18 @@ describe.each(FORMATS)("%s", (format) => {
     ]);
   });
 
-  test("a result that came late stands behind its call", () => {
+  test("a late result is moved after its call", () => {
     const prepared = prepare([user("x"), asked, question, user("Is it done?"), says("Not yet."), answer, ...told]);
     expect(prepared).toEqual([user("x"), asked, ...told, user("Is it done?"), says("Not yet.")]);
   });
 
-  test("an id that comes twice is two calls", () => {
+  test("an id that occurs twice means two calls", () => {
     const once = [calls([{ id: "1", name: "t" }]), ...results([{ id: "1", name: "t", content: { n: 1 } }])];
     const again = [calls([{ id: "1", name: "t" }]), ...results([{ id: "1", name: "t", content: { n: 2 } }])];
     expect(prepare([user("x"), ...once, ...again])).toEqual([user("x"), ...once, ...again]);
   });
 
-  test("whatever order things come in, what goes out is consistent, and going out again changes nothing", () => {
+  test("output is consistent for any input order, and preparing it again changes nothing", () => {
     const id = fc.constantFrom("1", "2", "3", "4", "approval_1");
     const name = fc.constantFrom("t", "bash", "client.requestApproval", "client_request_approval", "client_list");
     const message = fc.oneof(
@@ -163,7 +163,7 @@ describe.each(FORMATS)("%s", (format) => {
     );
   });
 
-  test("whatever stands there, it answers or says that it is no message", () => {
+  test("any input is answered or reported as an invalid message", () => {
     const odd = fc.record(
       {
         role: fc.constantFrom("assistant", "user", "tool", "model", "function", 7),
@@ -186,7 +186,7 @@ describe.each(FORMATS)("%s", (format) => {
     );
   });
 
-  test("a name that cannot be read, or stands on the wrong side, is no call", () => {
+  test("a name that cannot be read, or is on the wrong side, is not a call", () => {
     const nameless = calls([{ id: "1", name: 7 as never }]);
     expect(prepare([nameless, ...results([{ id: "1", name: "t", content: {} }])])).toEqual([]);
     const wrong = { ...calls([{ id: "1", name: "bash" }], "I am the model."), role: "user" };
@@ -195,7 +195,7 @@ describe.each(FORMATS)("%s", (format) => {
   });
 });
 
-test("Anthropic: what a user says beside a result stays beside it, thoughts alone are not sent", () => {
+test("Anthropic: a user's text next to a result stays next to it, thinking blocks alone are not sent", () => {
   const { calls, says } = WRITERS.anthropic;
   const results = (ids: readonly string[]) =>
     ids.map((id) => ({ type: "tool_result", tool_use_id: id, content: "{}" }));
@@ -258,7 +258,7 @@ test("Google: calls without ids are paired by name and order", () => {
   ]);
 });
 
-test("Google: a part that calls and answers at once does neither", () => {
+test("Google: a part that both calls and answers does neither", () => {
   const both = { functionCall: { name: "t", args: {} }, functionResponse: { name: "t", response: {} } };
   const messages = [
     ...[
@@ -270,7 +270,7 @@ test("Google: a part that calls and answers at once does neither", () => {
   expect(prepareMessagesForLLM(messages, { format: "google" })).toEqual([]);
 });
 
-test("OpenAI: function calls as they were before tools", () => {
+test("OpenAI: function calls from before tools", () => {
   const call = (name: string) => ({ role: "assistant", content: null, function_call: { name, arguments: "{}" } });
   const result = (name: string) => ({ role: "function", name, content: "{}" });
   const messages = [
@@ -309,11 +309,11 @@ test.each([
   ["request_approval", false],
   ["crm.client.list", false],
   ["", false],
-])("%p is a tool of the application's: %p", (name, is) => {
+])("%p belongs to the application: %p", (name, is) => {
   expect(isClientTool(name)).toBe(is);
 });
 
-test.each([["responses"], ["constructor"], ["__proto__"]])("there is no format %s", (format) => {
+test.each([["responses"], ["constructor"], ["__proto__"]])("the format %s is unknown", (format) => {
   expect(() => prepareMessagesForLLM([], { format: format as never })).toThrow(MessageFormatError);
 });
 

@@ -7,7 +7,7 @@ const part = { status: "success", truncated: true, result: { output: "a" } } as 
 test.each([
   ["a whole answer", { status: "success", result: 1 }, { untrusted: true, output: 1 }],
   ["a part of an answer", part, { untrusted: true, truncated: true, output: { output: "a" } }],
-] as const)("%s, as a message for the model", (_title, result, want) => {
+] as const)("%s as a message for the model", (_title, result, want) => {
   const [openai, google] = (["openai", "google"] as const).map((format) =>
     toToolResultMessage(CALL, result, { format }),
   );

@@ -18,13 +18,13 @@ test("APR-57: a message counts once, in every replica and after a restart", asyn
   expect(await three.inbox.receive("chat", "msg_1")).toBe(false);
 });
 
-test("APR-57: of many at once one counts", async () => {
+test("APR-57: of many concurrent messages one counts", async () => {
   const stores = [await world.open(), await world.open(), await world.open()];
   const receipts = stores.flatMap(({ inbox }) => Array.from({ length: 5 }, () => inbox.receive("chat", "msg_1")));
   expect((await Promise.all(receipts)).filter(Boolean)).toHaveLength(1);
 });
 
-test("what is old is forgotten", async () => {
+test("old messages are forgotten", async () => {
   const { inbox } = await world.open();
   await inbox.receive("chat", "msg_1");
   // Its time would be refused by now.
@@ -34,7 +34,7 @@ test("what is old is forgotten", async () => {
 
 const RELAY = { webhook: "chat", messageId: "msg_1", user: "U1" };
 
-test("APR-57: a message is taken with its decision, or not at all", async () => {
+test("APR-57: a message is recorded together with its decision, or not at all", async () => {
   const store = await world.open();
   const { id } = await askFor(store);
   const decision = { id, by: OPERATOR, decision: "approve", relay: RELAY } as const;
@@ -49,7 +49,7 @@ test("APR-57: a message is taken with its decision, or not at all", async () => 
   expect(world.lines).toHaveLength(3);
 });
 
-test("a message whose decision is refused is used up, and says who sent it", async () => {
+test("a message whose decision is refused is used up, and its sender is recorded", async () => {
   const store = await world.open();
   const { id, requester } = await askFor(store);
   const own = { id, by: requester, decision: "approve", relay: RELAY } as const;

@@ -32,14 +32,14 @@ async function answer({ by = OPERATOR, decision = "approve", afterMs = 10_000, .
 const wholeReport = () => store.report({ from: world.now - 24 * HOUR_MS, to: world.now + 1 });
 
 describe("APR-60: how people answer", () => {
-  test("nothing asked, nothing said", async () => {
+  test("without approval requests the report is empty", async () => {
     expect(await wholeReport()).toMatchObject({
       ...{ asked: 0, approved: 0, denied: 0, isWhole: true, alerts: [], tools: [], deciders: [], suggestions: [] },
       ...{ approvalRate: undefined, medianSeconds: undefined, p90Seconds: undefined, hastyShare: undefined },
     });
   });
 
-  test("rate, times, endings, by tool and by person", async () => {
+  test("rate, times and results, by tool and by person", async () => {
     for (const afterMs of [1_000, 2_000, 3_000, 4_000]) await answer({ afterMs });
     await answer({ afterMs: 100_000, by: BOB, decision: "deny", tool: "erase", planDigest: "e".repeat(64) });
     await askFor(store, { tool: "erase", planDigest: "d".repeat(64) });
@@ -63,14 +63,14 @@ describe("APR-60: how people answer", () => {
     ]);
   });
 
-  test("a yes whose time ran out unused was a yes; one that was taken back, too", async () => {
+  test("an approval that expired unused or was revoked is still an approval", async () => {
     await answer();
     world.now += 301_000;
     await store.sweep();
     expect(await wholeReport()).toMatchObject({ approved: 1, denied: 0, expired: 0 });
   });
 
-  test("who says yes before the last one is counted, too, with the time of their own", async () => {
+  test("an approver before the last one is counted too, with their own time", async () => {
     const stages = [{ name: "pair", count: 2, deciders: { permissions: [] } }];
     const requirement = {
       ...({ digest: "d".repeat(64), reasonRequired: "never", scopes: ["once"], callback: false } as const),
@@ -116,7 +116,7 @@ describe("APR-60: how people answer", () => {
     expect(report.deciders[0]?.alerts).toEqual([...alerts]);
   });
 
-  test("only what was asked within the time", async () => {
+  test("only approval requests of the period are counted", async () => {
     await answer();
     const from = world.now;
     world.now += HOUR_MS;
@@ -127,7 +127,7 @@ describe("APR-60: how people answer", () => {
     expect(await store.report({ from: now, to: now + HOUR_MS })).toMatchObject({ asked: 0 });
   });
 
-  test("more rows than one look takes", async () => {
+  test("more rows than one read returns", async () => {
     // All of one moment: what is left out or counted twice would be seen.
     for (let count = 0; count < 520; count += 1) {
       await store.ask({
@@ -140,7 +140,7 @@ describe("APR-60: how people answer", () => {
   });
 });
 
-describe("APR-60: rules that would spare questions", () => {
+describe("APR-60: rules that would avoid approval requests", () => {
   test("the same call in one session, always approved", async () => {
     const same = { grantKey: "1".repeat(64) };
     for (let count = 0; count < 4; count += 1) await answer(same);
@@ -158,7 +158,7 @@ describe("APR-60: rules that would spare questions", () => {
     ["of high risk", [{ risk: "high" }, { risk: "high" }]],
     ["that destroys", [{ classification: "destructive" }, { classification: "destructive" }]],
     ["that offers no session", [{ scopes: ["once"] }]],
-  ] as const)("nothing about a call that was %s", async (_, others) => {
+  ] as const)("calls that were %s suggest nothing", async (_, others) => {
     const same = { grantKey: "1".repeat(64) };
     await answer(same);
     await answer(same);
@@ -176,7 +176,7 @@ describe("APR-60: rules that would spare questions", () => {
   });
 });
 
-test("the lists of a report are bounded", () => {
+test("the lists of a report are limited", () => {
   const rows: readonly ReportRow[] = Array.from({ length: 500 }, (_, index) => ({
     ...{ tool: `tool-${index}`, category: "write", classification: "read", risk: "low", session: `s-${index}` },
     ...{ requester: "[]", grantKey: "k", offersSession: true, state: "approved", isYes: true, scope: "once" },

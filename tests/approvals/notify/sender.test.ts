@@ -25,14 +25,14 @@ test.each([
   [429, { kind: "later", reason: "status 429", retryAfterMs: 3_000 }],
   [500, { kind: "later", reason: "status 500", retryAfterMs: undefined }],
   [503, { kind: "later", reason: "status 503", retryAfterMs: 3_000 }],
-] as const)("an answer of %d", async (status, want) => {
+] as const)("an answer with status %d", async (status, want) => {
   const before = receiver.arrived.length;
   receiver.answer = () => new Response(null, { status, headers: { "retry-after": "3", location: receiver.url } });
   expect(await sendTo(receiver.url)).toEqual(want);
   expect(receiver.arrived).toHaveLength(before + 1);
 });
 
-test("what is no receiver, and a name that leads to the cloud's own addresses", async () => {
+test("an unusable receiver, and a name that resolves to the cloud's metadata addresses", async () => {
   const nobody = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
   const { port } = nobody;
   nobody.stop(true);
@@ -47,7 +47,7 @@ test("what is no receiver, and a name that leads to the cloud's own addresses", 
   expect(JSON.stringify(await sendTo(`http://127.0.0.1:${port}/secret`))).not.toContain("secret");
 });
 
-test("a receiver whose certificate nobody knows", async () => {
+test("a receiver with an unknown certificate", async () => {
   const from = Date.parse("2020-01-01T00:00:00Z");
   const validity = { notBefore: new Date(from), notAfter: new Date("2099-01-01T00:00:00Z") };
   const { key, cert } = (await makeCertificates(validity)).server;
@@ -57,7 +57,7 @@ test("a receiver whose certificate nobody knows", async () => {
   await server.stop(true);
 });
 
-test("one that speaks too slowly, and an end from our side", async () => {
+test("a receiver that is too slow, and a request that we abort", async () => {
   const silent = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
   const url = `http://127.0.0.1:${silent.port}/`;
   expect(await sendTo(url, { timeoutMs: 50 })).toMatchObject({ kind: "later", reason: "TimeoutError" });

@@ -53,8 +53,8 @@ function other(digit: string) {
   return { planDigest: digit.repeat(64), viewDigest: digit.repeat(64), grantKey: undefined };
 }
 
-describe("what is sent", () => {
-  test("APR-38: a summary and a link; signed; the same message has the same id", async () => {
+describe("the message", () => {
+  test("APR-38: a summary and a link, signed; the same message has the same id", async () => {
     const store = await world.open();
     const webhook = await started(store);
     const { id, planDigest, viewDigest } = await askFor(store);
@@ -83,7 +83,7 @@ describe("what is sent", () => {
     });
   });
 
-  test("APR-38: the view only where the operator says so", async () => {
+  test("APR-38: the approval view only where the operator configured it", async () => {
     const store = await world.open();
     await started(store, { detail: "view", publicUrl: undefined });
     const { id, view } = await askFor(store);
@@ -99,7 +99,7 @@ describe("what is sent", () => {
     expect(second?.body.length).toBeLessThan(2_000);
   });
 
-  test("that an answer is wanted, and of what only where the view is told", async () => {
+  test("it says that an answer is wanted, and its choices only where the view is sent", async () => {
     const store = await world.open();
     await started(store);
     await started(store, { name: "room", detail: "view" });
@@ -109,7 +109,7 @@ describe("what is sent", () => {
     expect(told).toContainEqual([true, ["blue", "green"]]);
   });
 
-  test("what was asked for, in order, and nothing from before it was there", async () => {
+  test("requests are sent in order, and none from before the webhook existed", async () => {
     const store = await world.open();
     await askFor(store, other("0"));
     await started(store, { events: ["approval.approved", "approval.denied"] });
@@ -123,8 +123,8 @@ describe("what is sent", () => {
   });
 });
 
-describe("a receiver that does not take it", () => {
-  test("it is told again, later, under the same id, and others are told meanwhile", async () => {
+describe("a receiver that does not accept", () => {
+  test("the message is sent again later with the same id, and other receivers get theirs meanwhile", async () => {
     const store = await world.open();
     const webhook = await started(store);
     receiver.answer = () => new Response(null, { status: receiver.arrived.length === 1 ? 500 : 204 });
@@ -147,7 +147,7 @@ describe("a receiver that does not take it", () => {
     ["an error", () => new Response("no", { status: 500 })],
     ["a redirect, which nobody follows", () => Response.redirect("/elsewhere", 307)],
     ["a refusal", () => new Response("no", { status: 401 })],
-  ])("%s: a day of attempts, then a line in the journal", async (_, answer) => {
+  ])("%s: attempts for a day, then a line in the journal", async (_, answer) => {
     const store = await world.open();
     const webhook = await started(store, { events: ["approval.denied"] });
     receiver.answer = answer;
@@ -166,7 +166,7 @@ describe("a receiver that does not take it", () => {
     expect(dead).toMatchObject([{ webhook: "chat", event: "approval.denied", id }]);
     expect(new Set(receiver.arrived.map((one) => one.id)).size).toBe(1);
     expect(new Set(receiver.arrived.map((one) => one.timestamp)).size).toBe(receiver.arrived.length);
-    expect(said.filter((line) => line.includes("does not take notifications"))).toHaveLength(1);
+    expect(said.filter((line) => line.includes("does not accept notifications"))).toHaveLength(1);
     // It is over: nothing more is tried.
     const count = receiver.arrived.length;
     world.now += HOUR_MS;
@@ -177,7 +177,7 @@ describe("a receiver that does not take it", () => {
     expect(receiver.arrived.at(-1)?.json.data.id).toBe(next.id);
   });
 
-  test.each([429, 503])("%d with Retry-After is left alone for so long", async (status) => {
+  test.each([429, 503])("%d with Retry-After pauses sending for that time", async (status) => {
     const store = await world.open();
     const webhook = await started(store, { events: ["approval.denied"] });
     receiver.answer = () => new Response(null, { status, headers: { "retry-after": "7200" } });
@@ -195,7 +195,7 @@ describe("a receiver that does not take it", () => {
     await receiver.untilArrived(3);
   });
 
-  test("Retry-After for ever is six hours: nothing is given up for it", async () => {
+  test("a Retry-After of any length pauses at most six hours: nothing is given up for it", async () => {
     const store = await world.open();
     const webhook = await started(store, { events: ["approval.denied"] });
     receiver.answer = () => new Response(null, { status: 503, headers: { "retry-after": "999999999" } });
@@ -209,7 +209,7 @@ describe("a receiver that does not take it", () => {
     expect(webhook.state().dead).toBe(0);
   });
 
-  test("one that takes every other message is told of once a minute", async () => {
+  test("a receiver that accepts every other message is logged once a minute", async () => {
     const store = await world.open();
     const webhook = await started(store, { events: ["approval.denied"] });
     receiver.answer = () => new Response(null, { status: receiver.arrived.length % 2 === 1 ? 500 : 204 });
@@ -222,10 +222,10 @@ describe("a receiver that does not take it", () => {
       await until("a yes", () => (webhook.state().sent === index + 1 ? true : undefined));
       world.now += pause * 1_000;
     }
-    expect(said).toEqual(Array.from({ length: 2 }, () => "the webhook chat does not take notifications: status 500"));
+    expect(said).toEqual(Array.from({ length: 2 }, () => "the webhook chat does not accept notifications: status 500"));
   });
 
-  test("what nobody was told of within a day is given up, and is in the journal", async () => {
+  test("messages that nobody accepted within a day are given up and recorded in the journal", async () => {
     const store = await world.open();
     const webhook = await started(store, { events: ["approval.requested", "approval.denied"] });
     await webhook.stop();
@@ -239,10 +239,10 @@ describe("a receiver that does not take it", () => {
     expect(next.state()).toMatchObject({ dead: 1, failures: 0 });
     const dead = world.lines.filter(({ type }) => type === "webhook.dead");
     expect(dead).toMatchObject([{ webhook: "chat", event: "approval.denied", id, attempts: 0 }]);
-    expect(said).toEqual(["the webhook chat was not told of 1 events within a day: given up"]);
+    expect(said).toEqual(["the webhook chat did not accept 1 events within a day: given up"]);
   });
 
-  test("410 ends it until the next start, and what it missed is not told", async () => {
+  test("410 stops the webhook until the next start, and missed messages are not sent", async () => {
     const store = await world.open();
     const webhook = await started(store);
     receiver.answer = () => new Response(null, { status: 410 });
@@ -259,7 +259,7 @@ describe("a receiver that does not take it", () => {
     expect(receiver.arrived.map(({ json }) => json.data.id).slice(1)).toEqual([third.id]);
   });
 
-  test("one that hangs, and one that never stops talking, hold nobody up", async () => {
+  test("a receiver that hangs, and one that never stops sending, delay nobody else", async () => {
     const store = await world.open();
     const { promise: never, resolve: release } = Promise.withResolvers<Response>();
     receiver.answer = () => never;
@@ -277,7 +277,7 @@ describe("a receiver that does not take it", () => {
   });
 });
 
-test("a question whose time is over is not sent late", async () => {
+test("an expired approval request is not sent late", async () => {
   const store = await world.open();
   const webhook = await started(store);
   receiver.answer = () => new Response(null, { status: 500 });
@@ -294,7 +294,7 @@ test("a question whose time is over is not sent late", async () => {
   expect(receiver.types).toEqual(["approval.requested", "approval.expired"]);
 });
 
-test("a restart goes on where it was: nothing is lost, nothing comes twice", async () => {
+test("a restart continues where it was: nothing is lost, nothing is sent twice", async () => {
   const store = await world.open();
   const webhook = await started(store);
   await askFor(store, other("1"));
@@ -324,7 +324,7 @@ test("several replicas on one store send each message once", async () => {
   expect(new Set(receiver.arrived.map(({ id }) => id)).size).toBe(digits.length);
 });
 
-test("one replica dies while it sends: another takes over after its lease, under the same id", async () => {
+test("a replica dies while sending: another takes over after its lease, with the same id", async () => {
   const store = await world.open();
   const wanted = { webhook: "chat", types: new Set(EVENTS as readonly string[]), owner: "the one that dies" };
   await store.outbox.register("chat");

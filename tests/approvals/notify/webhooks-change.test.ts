@@ -72,7 +72,7 @@ function held(receiver: Receiver): () => void {
   return () => resolve(new Response(null, { status: 204 }));
 }
 
-test("what is under way ends as it began, and the next one goes to the new address; nothing comes twice", async () => {
+test("a delivery in progress ends unchanged, and the next goes to the new address; nothing is sent twice", async () => {
   const letGo = held(former);
   const { id: first } = await question("1");
   await former.untilArrived(1);
@@ -86,7 +86,7 @@ test("what is under way ends as it began, and the next one goes to the new addre
   await until("both counts", () => (sent() === 2 ? true : undefined));
 });
 
-test("what the former one did not take goes to the new one, at once", async () => {
+test("messages that the former receiver did not accept go to the new one at once", async () => {
   former.answer = () => new Response(null, { status: 500 });
   const { id } = await question("1");
   await former.untilArrived(1);
@@ -100,7 +100,7 @@ test("what the former one did not take goes to the new one, at once", async () =
   ]);
 });
 
-test("one that said it was gone is told again when it is another one, and not before", async () => {
+test("a receiver that answered 410 is notified again only after it was replaced", async () => {
   former.answer = () => new Response(null, { status: 410 });
   await question("1");
   await until("its end", () => webhooks.states().find(({ isDisabled }) => isDisabled));
@@ -114,7 +114,7 @@ test("one that said it was gone is told again when it is another one, and not be
   expect(former.arrived).toHaveLength(1);
 });
 
-test("one that has stayed as it was is left alone, and a key of another is taken over", async () => {
+test("an unchanged receiver is left alone, and another receiver's new key is used", async () => {
   const letGo = held(former);
   await question("1");
   await former.untilArrived(1);
@@ -131,7 +131,7 @@ test("one that has stayed as it was is left alone, and a key of another is taken
   expect(verified.map((outcome) => "fault" in outcome)).toEqual([true, false]);
 });
 
-test("many changes while one is under way: the last one counts", async () => {
+test("many changes during one delivery: the last one counts", async () => {
   const letGo = held(former);
   await question("1");
   await former.untilArrived(1);
@@ -147,7 +147,7 @@ test("many changes while one is under way: the last one counts", async () => {
   await Promise.all(others.map((other) => other.close()));
 });
 
-test("one that is taken out is told no more, and when it is back it goes on where it was", async () => {
+test("a removed receiver is no longer notified, and continues where it was after it returns", async () => {
   change();
   await until("its end", () => (webhooks.states().length === 0 ? true : undefined));
   const { id } = await question("1");
@@ -156,7 +156,7 @@ test("one that is taken out is told no more, and when it is back it goes on wher
   expect((await former.untilArrived(1))[0]?.json.data.id).toBe(id);
 });
 
-test("an end breaks off what is under way, though it was on its way out", async () => {
+test("closing aborts a delivery in progress", async () => {
   held(former);
   await question("1");
   await former.untilArrived(1);
@@ -167,7 +167,7 @@ test("an end breaks off what is under way, though it was on its way out", async 
   expect(next.arrived).toEqual([]);
 });
 
-test("who may answer is who may now", () => {
+test("the current configuration determines who may answer", () => {
   const integrations = new Map([["chat", { keys: [], people: new Map() }]]);
   webhooks.change({ targets: [target(former)], integrations });
   expect(webhooks.integrations).toBe(integrations);

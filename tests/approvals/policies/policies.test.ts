@@ -52,7 +52,7 @@ test.each(NAMES)("%s and %s: %p", (pattern, name, matches) => {
   expect(matchesToolName(pattern, name)).toBe(matches);
 });
 
-test("a pattern means what a regular expression with the same stars means", () => {
+test("a pattern means the same as a regular expression with the same wildcards", () => {
   const text = (letters: string) => fc.string({ unit: fc.constantFrom(...letters), maxLength: 8 });
   fc.assert(
     fc.property(text("ab*"), text("ab"), (pattern, name) => {
@@ -82,19 +82,19 @@ const CONDITIONS: readonly (readonly [title: string, when: ApprovalPolicy["when"
   ["all but one of it", { tools: ["*"], categories: ["command"], risk: "medium", systems: ["x"] }, "medium", false],
 ];
 
-test.each(CONDITIONS)("a policy is about a tool by %s", (_title, when, risk, matches) => {
+test.each(CONDITIONS)("a policy selects a tool by %s", (_title, when, risk, matches) => {
   const { requirementFor } = createApprovalPolicies([policyOf({ when })]);
   expect(requirementFor({ tool: toolOf(), risk }) !== undefined).toBe(matches);
 });
 
-describe("several policies about one question", () => {
+describe("several policies for one approval request", () => {
   const strict = policyOf({
     ...{ name: "strict", require: { count: 2, deciders: { permissions: ["approvals:prod"] } }, scopes: ["once"] },
     ...{ reasonRequired: "always", decideBySeconds: 60, executeBySeconds: 300, distinctPeople: false },
   });
   const loose = policyOf({ name: "loose", reasonRequired: "deny", executeBySeconds: 30, callback: true });
 
-  test("must all have what they want: the strictest of each", () => {
+  test("must all be satisfied: the strictest of each applies", () => {
     const { requirementFor } = createApprovalPolicies([loose, strict]);
     expect(requirementFor({ tool: toolOf(), risk: "low" })).toMatchObject({
       ...{ reasonRequired: "always", scopes: ["once"], decideBySeconds: 60, executeBySeconds: 30, callback: false },
@@ -109,14 +109,14 @@ describe("several policies about one question", () => {
     });
   });
 
-  test("what one leaves out stays with the service", () => {
+  test("a field that one leaves out keeps the service's default", () => {
     const found = createApprovalPolicies([policyOf()]).requirementFor({ tool: toolOf(), risk: "low" });
     expect(found?.decideBySeconds).toBeUndefined();
     expect(found?.scopes).toEqual(["once", "session"]);
   });
 });
 
-test("APR-51: the version of a tool's policies changes with those that may be about it, and with no other", () => {
+test("APR-51: the version of a tool's policies changes only with policies that may apply to it", () => {
   const tool = toolOf();
   const version = (...policies: ApprovalPolicy[]) => createApprovalPolicies(policies).versionFor(tool);
   const own = policyOf({ when: { tools: ["deploy_app"], risk: "critical" } });

@@ -169,7 +169,7 @@ test.each(ROWS)("%s", (_title, requirement, voters, told) => {
   expect(poll(requirement, voters).told as readonly string[]).toEqual(told);
 });
 
-describe("a no", () => {
+describe("a denial", () => {
   const requirement = needing({ stages: two });
   const { votes } = poll(requirement, [anna]);
   test.each([
@@ -199,7 +199,7 @@ const voters = fc.array(
 const asVoters = (list: readonly { subject: string; permissions: readonly string[] }[]): readonly Voter[] =>
   list.map(({ subject, permissions }) => voterOf(subject, permissions));
 
-test("APR-22, APR-33: a further policy never lets a question through sooner", () => {
+test("APR-22, APR-33: another policy never lets an approval request through sooner", () => {
   fc.assert(
     fc.property(fc.array(policy, { minLength: 1, maxLength: 2 }), policy, voters, (some, further, list) => {
       const at = (policies: readonly RequiredPolicy[]) => {
@@ -213,7 +213,7 @@ test("APR-22, APR-33: a further policy never lets a question through sooner", ()
   );
 });
 
-test("what is approved has in every stage its people, each of them once, who may and in order", () => {
+test("an approved request has in every stage its approvers, each once, permitted and in order", () => {
   fc.assert(
     fc.property(fc.array(policy, { minLength: 1, maxLength: 3 }), voters, (policies, list) => {
       const requirement = needing(...policies);
@@ -238,7 +238,7 @@ test("what is approved has in every stage its people, each of them once, who may
   );
 });
 
-test("what the named people could satisfy they do satisfy, in whatever order they come", () => {
+test("approvers who can satisfy a policy satisfy it in any order", () => {
   const people = ["anna", "bert", "cleo", "dora", "emil"];
   const stages = fc.array(fc.tuple(fc.subarray(people, { minLength: 1 }), fc.integer({ min: 1, max: 3 })), {
     minLength: 1,

@@ -83,12 +83,12 @@ test.each(ROWS)("%s", (_title, policy, issuers, shortage) => {
   expect(shortageOf(policy, issuers)).toEqual(shortage as never);
 });
 
-test("one person may fill two stages where the policy lets them", () => {
+test("one person may fill two stages where the policy allows it", () => {
   const policy = policyOf([named("x"), 1], [named("x"), 1]);
   expect(shortageOf({ ...policy, distinctPeople: false }, [OPEN])).toBeUndefined();
 });
 
-test("who asks is not counted, however they write themselves", () => {
+test("the requester is not counted, in any spelling of their name", () => {
   const policy = policyOf([named("x", "y"), 2]);
   expect(shortageOf(policy, [OPEN], ["z"])).toBeUndefined();
   expect(shortageOf(policy, [OPEN], ["Y"])).toEqual({ stage: "s0", needed: 2, available: 1 });
@@ -101,7 +101,7 @@ function canSeat(seats: readonly (readonly string[])[], taken: ReadonlySet<strin
   return people.some((person) => !taken.has(person) && canSeat(rest, new Set([...taken, person])));
 }
 
-test("it says of every policy what trying all of it says", () => {
+test("its result for every policy equals that of trying every combination", () => {
   const stage = fc.tuple(fc.subarray([..."uvwxy"], { minLength: 1 }), fc.integer({ min: 1, max: 3 }));
   fc.assert(
     fc.property(fc.array(stage, { minLength: 1, maxLength: 3 }), (stages) => {

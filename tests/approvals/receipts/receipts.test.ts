@@ -51,8 +51,8 @@ function payloadOf(receipt: string): Record<string, unknown> {
   return JSON.parse(Buffer.from(receipt.split(".")[1] ?? "", "base64url").toString());
 }
 
-describe("what a receipt says", () => {
-  test.each(Object.values(KEYS))("$alg: what was decided, for whom, until when", async (used) => {
+describe("the contents of a receipt", () => {
+  test.each(Object.values(KEYS))("$alg: the decision, its audience and its expiry", async (used) => {
     const receipt = await createReceiptSigner({ privateKey: pem(used), deployment: "here" })(approvalOf());
     const { receipt: told } = {
       receipt: undefined,
@@ -74,11 +74,11 @@ describe("what a receipt says", () => {
     });
   });
 
-  test("nothing of who decided, nor what they said", async () => {
+  test("it contains neither the approver nor their words", async () => {
     expect(JSON.stringify(payloadOf(await signed()))).not.toMatch(/ann|people|looks right/);
   });
 
-  test("a no has one too, without a scope", async () => {
+  test("a denial has one too, without a scope", async () => {
     const changes = { state: "denied", scope: undefined, executeBy: undefined } as const;
     expect(await verifier().verify(await signed(changes))).toMatchObject({
       valid: true,
@@ -86,7 +86,7 @@ describe("what a receipt says", () => {
     });
   });
 
-  test("the same decision is the same one however often it is signed", async () => {
+  test("the same decision gives the same receipt however often it is signed", async () => {
     const [first, second] = [payloadOf(await signed()), payloadOf(await signed())];
     expect(second).toEqual(first);
   });
@@ -101,11 +101,11 @@ describe("what a receipt says", () => {
     "failed",
     "in_doubt",
   ] as const;
-  test.each(undecided)("what is %s has none", async (state) => {
+  test.each(undecided)("what is %s has no receipt", async (state) => {
     expect(await sign(approvalOf({ state }))).toBeUndefined();
   });
 
-  test("no two callers are one audience", () => {
+  test("no two callers share an audience", () => {
     const name = fc.string({ unit: "binary", minLength: 1, maxLength: 6 });
     fc.assert(
       fc.property(name, name, name, name, (a, b, c, d) => {
@@ -199,17 +199,17 @@ const REFUSED: readonly (readonly [string, ReceiptFault, () => unknown])[] = [
   ["not yet", "RECEIPT_MALFORMED", () => forged({ nbf: NOW_SECONDS + 60 })],
 ];
 
-describe("what is no receipt", () => {
+describe("an invalid receipt", () => {
   test.each(REFUSED)("%s: %s", async (_title, code, make) => {
     const check = await verifier().verify(await make(), { approvalId: ID });
     expect(check).toEqual({ valid: false, code, message: expect.stringMatching(/^(This|The) .{10,80}\.$/) });
   });
 
-  test("but the forger's frame is sound: unchanged it passes", async () => {
+  test("the unchanged receipt of the forgery test is valid", async () => {
     expect(await verifier().verify(forged({}), { approvalId: ID })).toMatchObject({ valid: true });
   });
 
-  test("any one character changed, and it is none", async () => {
+  test("any changed character makes it invalid", async () => {
     const receipt = await signed();
     const place = fc.nat(receipt.length - 1);
     await fc.assert(
@@ -230,7 +230,7 @@ describe("what is no receipt", () => {
     );
   });
 
-  test("whatever is sent, it answers", async () => {
+  test("any input gets an answer", async () => {
     await fc.assert(
       fc.asyncProperty(fc.anything(), async (sent) => {
         expect((await verifier().verify(sent)).valid).toBe(false);
@@ -240,7 +240,7 @@ describe("what is no receipt", () => {
 });
 
 describe("keys", () => {
-  test("two at once, while they change", async () => {
+  test("two keys at once, during a change", async () => {
     const next = makeSigningKey("EdDSA", "next");
     const old = await signed();
     const kid = String(JSON.parse(Buffer.from(old.split(".")[0] ?? "", "base64url").toString()).kid);
@@ -257,7 +257,7 @@ describe("keys", () => {
     expect(await other.verify(old)).toMatchObject({ code: "RECEIPT_SIGNATURE" });
   });
 
-  test("a key signs in its own way alone, whatever the header says", async () => {
+  test("a key signs with its own algorithm only, whatever the header says", async () => {
     const keys = [key.jwk, KEYS.EdDSA.jwk].map((jwk, index) => ({ ...jwk, kid: `${index}` }));
     const receipts = createReceiptVerifier({ jwks: { keys }, deployment: "here", requester: AGENT, now: () => NOW });
     expect((await receipts.verify(forged({}, { kid: "0" }))).valid).toBe(true);
@@ -290,7 +290,7 @@ describe("keys", () => {
     ["RSA", pem(rsa), "P-256 or Ed25519"],
     ["a public key", publicPem(key), "no private key"],
     ["no key", "secret", "no private key"],
-  ])("%s signs nothing", (_title, privateKey, message) => {
+  ])("%s cannot sign", (_title, privateKey, message) => {
     expect(() => createReceiptSigner({ privateKey, deployment: "here" })).toThrow(message);
   });
 });

@@ -23,7 +23,7 @@ afterEach(() => world.end());
 const decide = (id: string, more: Partial<Decision> = {}) =>
   store.decide({ id, by: OPERATOR, decision: "approve", ...more });
 
-test("a yes names its decider, starts the second clock and stands in the journal", async () => {
+test("an approval names its approver, starts the second deadline and is in the journal", async () => {
   const asked = await askFor(store);
   world.now += 1_000;
   const decided = await decide(asked.id, { reason: "go on", viewDigest: asked.viewDigest });
@@ -42,7 +42,7 @@ test("a yes names its decider, starts the second clock and stands in the journal
   });
 });
 
-test("a no ends it", async () => {
+test("a denial ends the request", async () => {
   const { id } = await askFor(store);
   expect(await decide(id, { decision: "deny", scope: "session" })).toMatchObject({
     outcome: "decided",
@@ -72,7 +72,7 @@ describe.each(["approve", "deny"] as const)("APR-33: who may %s", (decision) => 
   });
 });
 
-test("APR-10: who saw something else decides nothing", async () => {
+test("APR-10: an approver who saw another view cannot decide", async () => {
   const { id } = await askFor(store);
   expect(await decide(id, { viewDigest: "0".repeat(64) })).toEqual({ outcome: "stale_view" });
   expect((await store.get(id))?.state).toBe("pending");
@@ -99,13 +99,13 @@ test.each(SCOPES)("APR-42: scope %s", async (_title, more, scope, ok) => {
   expect(await store.listGrants({})).toHaveLength(ok && scope === "session" ? 1 : 0);
 });
 
-test("a reason is kept whole up to a bound, and never half a character", async () => {
+test("a reason is stored whole up to a limit, and never cut inside a character", async () => {
   const { id } = await askFor(store);
   await decide(id, { decision: "deny", reason: `${"x".repeat(499)}\u{1f600}\0` });
   expect((await store.get(id))?.decisionReason).toBe(`${"x".repeat(499)}\ufffd`);
 });
 
-test("APR-50: of many decisions at once one counts", async () => {
+test("APR-50: of many concurrent decisions one counts", async () => {
   const { id } = await askFor(store);
   const decided = await Promise.all(
     Array.from({ length: 20 }, (_, index) => decide(id, { decision: index % 2 === 0 ? "approve" : "deny" })),
@@ -114,12 +114,12 @@ test("APR-50: of many decisions at once one counts", async () => {
   expect(world.lines.filter(({ type }) => type === "approval.voted")).toHaveLength(1);
 });
 
-test("an unknown one is not pending", async () => {
+test("an unknown request is not pending", async () => {
   expect(await decide("nothing")).toEqual({ outcome: "not_pending", approval: undefined });
 });
 
-describe("APR-54: two clocks, enforced with no sweeper", () => {
-  test("a question may be decided until decideBy, and not at it", async () => {
+describe("APR-54: two deadlines, enforced without a sweeper", () => {
+  test("a request may be decided until decideBy, and not at it", async () => {
     const [early, late] = [await askFor(store), await askFor(store, { planDigest: "late" })];
     world.now = early.decideBy - 1;
     expect((await decide(early.id)).outcome).toBe("decided");
@@ -130,7 +130,7 @@ describe("APR-54: two clocks, enforced with no sweeper", () => {
     expect(await decide(late.id)).toMatchObject({ outcome: "not_pending", approval: { state: "expired" } });
   });
 
-  test("a yes may be used until executeBy, and not at it", async () => {
+  test("an approval may be used until executeBy, and not at it", async () => {
     const first = await approvedBy(store);
     const second = await approvedBy(store, { planDigest: "second" });
     world.now = (first.executeBy ?? 0) - 1;
@@ -146,7 +146,7 @@ describe("APR-54: two clocks, enforced with no sweeper", () => {
   });
 
   test.each(["decide", "claim"] as const)(
-    "what %s told to be expired stays so when the clock is set back",
+    "what %s reported as expired stays expired when the clock is set back",
     async (how) => {
       const approval = how === "decide" ? await askFor(store) : await approvedBy(store);
       const before = world.now;
@@ -176,14 +176,14 @@ test.each(STRANGERS)("APR-02, APR-35, APR-40: a claim with %s", async (_title, m
   expect((await store.get(approval.id))?.state).toBe("approved");
 });
 
-test("APR-35: somebody else's and nobody's are told in the same words", async () => {
+test("APR-35: another caller's request and an unknown one get the same words", async () => {
   const approval = await approvedBy(store);
   const foreign = await store.claim(claimOf(approval, { requester: { ...AGENT, subject: "agent-2" } }));
   expect(foreign).toEqual(await store.claim(claimOf(approval, { id: "nothing" })));
   expect(await store.cancel(approval.id, { issuer: AGENT.issuer, subject: "agent-2" })).toBeUndefined();
 });
 
-test("APR-50: of many claims at once one runs", async () => {
+test("APR-50: of many concurrent claims one runs", async () => {
   const approval = await approvedBy(store);
   const claimed = await Promise.all(Array.from({ length: 50 }, () => store.claim(claimOf(approval))));
   expect(claimed.filter(({ outcome }) => outcome === "claimed")).toHaveLength(1);
@@ -201,7 +201,7 @@ test.each(["executed", "failed", "in_doubt"] as const)("APR-50, APR-56: what has
   expect(await store.cancel(approval.id, AGENT)).toBeUndefined();
 });
 
-test.each(["pending", "denied", "cancelled", "revoked"] as const)("a claim of one that is %s", async (state) => {
+test.each(["pending", "denied", "cancelled", "revoked"] as const)("a claim of a request that is %s", async (state) => {
   const approval = state === "revoked" ? await approvedBy(store) : await askFor(store);
   if (state === "denied") await decide(approval.id, { decision: "deny" });
   if (state === "cancelled") await store.cancel(approval.id, AGENT);
@@ -209,7 +209,7 @@ test.each(["pending", "denied", "cancelled", "revoked"] as const)("a claim of on
   expect(await store.claim(claimOf(approval))).toMatchObject({ outcome: "not_approved", approval: { state } });
 });
 
-test("APR-56: a claim whose lease is lost is in doubt, and a late end changes nothing", async () => {
+test("APR-56: a claim that lost its lease is in doubt, and a late result changes nothing", async () => {
   const approval = await claimedFrom(store);
   world.now += 900_000 - 1;
   await store.sweep();
@@ -221,7 +221,7 @@ test("APR-56: a claim whose lease is lost is in doubt, and a late end changes no
   expect(world.lines.at(-1)).toMatchObject({ type: "approval.settled", outcome: "in_doubt", cause: "lease_lost" });
 });
 
-test("APR-56: claims of an earlier life are in doubt at the next start", async () => {
+test("APR-56: claims of an earlier process are in doubt at the next start", async () => {
   const [lost, running] = [await claimedFrom(store), await approvedBy(store, { planDigest: "second" })];
   world.now += 200_000;
   await store.claim(claimOf(running));
@@ -232,7 +232,7 @@ test("APR-56: claims of an earlier life are in doubt at the next start", async (
   expect((await store.get(running.id))?.state).toBe("claimed");
 });
 
-test("APR-53: a question and a yes outlive the process", async () => {
+test("APR-53: a request and its approval survive the process", async () => {
   const [asked, approved] = [await askFor(store), await approvedBy(store, { planDigest: "second" })];
   await store.close();
   store = await world.open();
@@ -241,7 +241,7 @@ test("APR-53: a question and a yes outlive the process", async () => {
   expect((await store.claim(claimOf(approved))).outcome).toBe("claimed");
 });
 
-test("its caller may cancel a question or a yes; an operator may take a yes back", async () => {
+test("a caller may cancel its request or approval; an operator may revoke an approval", async () => {
   const [asked, approved, revoked] = [
     await askFor(store),
     await approvedBy(store, { planDigest: "second" }),
@@ -258,7 +258,7 @@ test("its caller may cancel a question or a yes; an operator may take a yes back
   ]);
 });
 
-test("pages hold everything once, newest first", async () => {
+test("pages contain everything once, newest first", async () => {
   const asked: string[] = [];
   for (let index = 0; index < 10; index += 1) {
     world.now += index % 3 === 0 ? 1 : 0;

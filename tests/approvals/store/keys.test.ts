@@ -25,7 +25,7 @@ const ANSWER = {
 const DAY_MS = 86_400_000;
 const LEASE_MS = 900_000;
 
-test("the first use begins, the next waits for it, and those after it have its answer for a day", async () => {
+test("the first use begins, the next waits for it, and later ones get its answer for a day", async () => {
   expect(await store.beginKey(USE)).toEqual({ outcome: "begin" });
   expect(await store.beginKey(USE)).toEqual({ outcome: "running" });
   await store.endKey(USE, ANSWER);
@@ -35,7 +35,7 @@ test("the first use begins, the next waits for it, and those after it have its a
   expect(await store.beginKey(USE)).toEqual({ outcome: "begin" });
 });
 
-test("of many first uses at once one begins", async () => {
+test("of many concurrent first uses one begins", async () => {
   const states = await Promise.all(Array.from({ length: 30 }, () => store.beginKey(USE)));
   expect(states.filter(({ outcome }) => outcome === "begin")).toHaveLength(1);
   expect(states.filter(({ outcome }) => outcome === "running")).toHaveLength(29);
@@ -57,7 +57,7 @@ test.each(OTHERS)("with other %s", async (_title, more, outcome) => {
   expect(await store.beginKey({ ...USE, ...more })).toEqual({ outcome: after } as never);
 });
 
-test("what ran nothing may begin again, with the same arguments", async () => {
+test("a use that ran nothing may begin again with the same arguments", async () => {
   await store.beginKey(USE);
   await store.endKey(USE, "not_run");
   expect(await store.beginKey({ ...USE, argsHash: "b" })).toEqual({ outcome: "other_args" });
@@ -65,7 +65,7 @@ test("what ran nothing may begin again, with the same arguments", async () => {
   expect(await store.beginKey(USE)).toEqual({ outcome: "running" });
 });
 
-test("what nobody knows stays unknown", async () => {
+test("an unknown outcome stays unknown", async () => {
   await store.beginKey(USE);
   await store.endKey(USE, "unknown");
   await store.endKey(USE, "not_run");
@@ -75,7 +75,7 @@ test("what nobody knows stays unknown", async () => {
   expect(await store.beginKey(USE)).toEqual({ outcome: "unknown" });
 });
 
-test("a use whose lease is over is unknown, after a restart too, until somebody tells its end", async () => {
+test("a use whose lease ended is unknown, after a restart too, until its end is reported", async () => {
   await store.beginKey(USE);
   await store.close();
   store = await world.open();
@@ -87,7 +87,7 @@ test("a use whose lease is over is unknown, after a restart too, until somebody 
   expect(await store.beginKey(USE)).toEqual({ outcome: "answered", answer: ANSWER });
 });
 
-test("an end is told once, and only by a use with the same arguments", async () => {
+test("an end is reported once, and only by a use with the same arguments", async () => {
   await store.endKey(USE, ANSWER);
   expect(await store.beginKey(USE)).toEqual({ outcome: "begin" });
   await store.endKey({ ...USE, argsHash: "b" }, ANSWER);
@@ -110,7 +110,7 @@ test.each([
   expect(await store.beginKey(USE)).toMatchObject(want);
 });
 
-test("one caller's answers take so much room and no more, and old ones give it back", async () => {
+test("one caller's answers use limited storage, and expired ones free it", async () => {
   const answer = { result: "x".repeat(1_000_000), filteredFields: [], outputHash: "" };
   const run = async (index: number) => {
     const use = { ...USE, keyHash: `${index}` };

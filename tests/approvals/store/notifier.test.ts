@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { Notifier } from "../../../src/approvals/store/notifier.ts";
 
-test("a listener that comes before the first look is told after it: what was changed in between rings no more", async () => {
+test("a listener added before the first read is notified after it: earlier changes notify nobody again", async () => {
   const look = Promise.withResolvers<number>();
   const wakes = new Notifier({
     pollMs: 60_000,

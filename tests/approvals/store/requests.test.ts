@@ -20,7 +20,7 @@ afterEach(() => world.end());
 
 const MINUTE_MS = 60_000;
 
-test("a question is kept as it was asked", async () => {
+test("a request is stored as it was asked", async () => {
   const question = questionOf({ requester: { ...AGENT, actors: ["robot", "batch"] } });
   const approval = await askFor(store, question);
   expect(approval).toMatchObject({ ...question, state: "pending", version: 1, createdAt: world.now });
@@ -28,7 +28,7 @@ test("a question is kept as it was asked", async () => {
   expect(await store.get(approval.id)).toEqual(approval);
 });
 
-test("neither the journal nor the events hold the view", async () => {
+test("neither the journal nor the events contain the view", async () => {
   await approvedBy(store, { view: { secret: "in the view" } });
   const told = JSON.stringify([world.lines, await store.eventsAfter(0, 100)]);
   expect(world.lines.map(({ type }) => type)).toEqual(["approval.asked", "approval.voted"]);
@@ -43,25 +43,25 @@ const OTHERS: readonly (readonly [title: string, other: Partial<NewApproval>])[]
   ["issuer", { requester: { ...AGENT, issuer: "https://other.example" } }],
 ];
 
-test("APR-62: the identical question joins the one that waits, and is not asked twice", async () => {
+test("APR-62: an identical request joins the pending one instead of creating another", async () => {
   const first = await askFor(store);
   const again = await store.ask(questionOf({ traceId: "another" }));
   expect(again).toEqual({ outcome: "asked", approval: first, joined: true });
   expect(await store.lastSeq()).toBe(1);
 });
 
-test("APR-62: identical questions of a caller without a session join too", async () => {
+test("APR-62: identical requests of a caller without a session join too", async () => {
   const requester = { ...AGENT, session: undefined };
   const first = await askFor(store, { requester });
   expect((await askFor(store, { requester })).id).toBe(first.id);
 });
 
-test.each(OTHERS)("APR-62: another %s is another question", async (_title, other) => {
+test.each(OTHERS)("APR-62: another %s is another request", async (_title, other) => {
   const first = await askFor(store);
   expect((await askFor(store, other)).id).not.toBe(first.id);
 });
 
-test("APR-62: a question that nobody decided in time does not hold the place of the next", async () => {
+test("APR-62: an expired request does not occupy the place of the next", async () => {
   const first = await askFor(store);
   world.now = first.decideBy;
   const second = await askFor(store);
@@ -70,7 +70,7 @@ test("APR-62: a question that nobody decided in time does not hold the place of 
   expect(world.lines.map(({ type }) => type)).toEqual(["approval.asked", "approval.expired", "approval.asked"]);
 });
 
-test("APR-62: a caller may have so many questions waiting, over all sessions", async () => {
+test("APR-62: a caller has a maximum of pending requests over all sessions", async () => {
   for (let index = 0; index < 20; index += 1) {
     await askFor(store, { planDigest: `${index}`, requester: { ...AGENT, session: `sid-${index % 2}` } });
   }
@@ -81,7 +81,7 @@ test("APR-62: a caller may have so many questions waiting, over all sessions", a
   expect((await store.ask(more)).outcome).toBe("asked");
 });
 
-test("APR-62: a session may have so many questions waiting", async () => {
+test("APR-62: a session has a maximum of pending requests", async () => {
   for (let index = 0; index < 10; index += 1) await askFor(store, { planDigest: `${index}` });
   world.now += 4 * MINUTE_MS;
   expect(await store.ask(questionOf())).toEqual({ outcome: "backlog", limit: 10, retryAfterMs: 6 * MINUTE_MS });
@@ -89,7 +89,7 @@ test("APR-62: a session may have so many questions waiting", async () => {
   expect((await store.ask(questionOf({ requester: { ...AGENT, session: "sid-2" } }))).outcome).toBe("asked");
 });
 
-test("APR-62: many at once do not pass the bound", async () => {
+test("APR-62: many concurrent requests do not exceed the limit", async () => {
   const asked = await Promise.all(
     Array.from({ length: 60 }, (_, index) => store.ask(questionOf({ planDigest: `${index}` }))),
   );
@@ -97,7 +97,7 @@ test("APR-62: many at once do not pass the bound", async () => {
   expect(asked.filter(({ outcome }) => outcome === "backlog")).toHaveLength(50);
 });
 
-test("APR-62: asking and withdrawing in turns has a bound too, for a while", async () => {
+test("APR-62: asking and withdrawing in turns is limited for a while too", async () => {
   await store.close();
   store = await world.open({ pendingPerCallerMax: 2 });
   for (let index = 0; index < 20; index += 1) {
@@ -111,7 +111,7 @@ test("APR-62: asking and withdrawing in turns has a bound too, for a while", asy
   expect((await store.ask(questionOf())).outcome).toBe("asked");
 });
 
-test("APR-61: after a no the same call is not asked again for a while, and hears the same reason", async () => {
+test("APR-61: after a denial the same call is not asked again for a while and gets the same reason", async () => {
   const { id } = await askFor(store);
   await store.decide({ id, by: OPERATOR, decision: "deny", reason: "not on a Friday" });
   world.now += 4 * MINUTE_MS;
@@ -123,7 +123,7 @@ test("APR-61: after a no the same call is not asked again for a while, and hears
 });
 
 test.each(OTHERS.filter(([title]) => title === "plan" || title === "subject" || title === "issuer"))(
-  "APR-61: a no does not stop another %s",
+  "APR-61: a denial does not block another %s",
   async (_title, other) => {
     const { id } = await askFor(store);
     await store.decide({ id, by: OPERATOR, decision: "deny" });
@@ -131,7 +131,7 @@ test.each(OTHERS.filter(([title]) => title === "plan" || title === "subject" || 
   },
 );
 
-test("APR-61: a clock set back does not stretch the cool-down", async () => {
+test("APR-61: a clock that is set back does not extend the cool-down", async () => {
   const { id } = await askFor(store);
   await store.decide({ id, by: OPERATOR, decision: "deny" });
   world.now -= 60 * MINUTE_MS;
@@ -148,17 +148,17 @@ const SCOPES: readonly (readonly [title: string, more: Partial<NewApproval>, off
   ["a tool that offers a session's yes alone", { scopes: ["session"] }, ["session"]],
 ];
 
-test.each(SCOPES)("APR-42, APR-44: what is offered for %s", async (_title, more, offered) => {
+test.each(SCOPES)("APR-42, APR-44: the scopes offered for %s", async (_title, more, offered) => {
   expect((await askFor(store, more)).scopes).toEqual([...offered] as never);
 });
 
-test("a view without bounds is refused", async () => {
+test("a view without limits is refused", async () => {
   await expect(store.ask(questionOf({ view: "x".repeat(2_000_000) }))).rejects.toThrow(
     "the view of a question has more",
   );
 });
 
-test("text that means something to SQL stays text", async () => {
+test("text with a meaning in SQL stays text", async () => {
   const hostile = "'); DROP TABLE approvals; -- \u2028 %_ \\";
   const { id } = await askFor(store, { requester: { ...AGENT, subject: hostile }, tool: hostile, summary: hostile });
   expect(await store.get(id)).toMatchObject({ tool: hostile, summary: hostile, requester: { subject: hostile } });

@@ -27,7 +27,7 @@ async function granted(requester: Requester = AGENT): Promise<void> {
   expect(decided.outcome).toBe("decided");
 }
 
-test("a session's yes is remembered, with where it came from", async () => {
+test("an approval for a session is stored with its origin", async () => {
   await granted();
   const grant = await store.findGrant(AGENT, KEY);
   expect(grant).toMatchObject({ session: "sid-1", grantKey: KEY, tool: "deploy", grantedBy: OPERATOR });
@@ -55,7 +55,7 @@ test.each(OTHERS)("APR-40, APR-41: it does not cover another %s", async (_title,
   expect(await store.findGrant(requester, key)).toBeUndefined();
 });
 
-test("APR-42: two callers' sessions of the same name are two", async () => {
+test("APR-42: sessions of two callers with the same name are separate", async () => {
   const other = { ...AGENT, subject: "agent-2" };
   await store.setMode({ id: "sid-1", requester: AGENT, mode: "yolo", until: world.now + HOUR_MS, by: OPERATOR });
   expect(await store.findSession("sid-1", other)).toBeUndefined();
@@ -69,7 +69,7 @@ test("APR-42: two callers' sessions of the same name are two", async () => {
   expect((await store.findSession("sid-1", AGENT))?.mode).toBe("yolo");
 });
 
-test("who has ended a session of the same name as another's does not end that one, too", async () => {
+test("ending a session does not end another caller's session with the same name", async () => {
   const other = { ...AGENT, subject: "agent-2" };
   for (const requester of [AGENT, other]) {
     await store.setMode({ id: "sid-1", requester, mode: "yolo", until: world.now + HOUR_MS, by: OPERATOR });
@@ -80,7 +80,7 @@ test("who has ended a session of the same name as another's does not end that on
   expect(await store.endSession("sid-1", OPERATOR)).toBe(true);
 });
 
-test("grants of some tools are revoked together, whoever holds them, and no others", async () => {
+test("grants of some tools are revoked together for all callers, and no others", async () => {
   await granted();
   await granted({ ...AGENT, subject: "agent-2" });
   const before = world.lines.length;
@@ -92,7 +92,7 @@ test("grants of some tools are revoked together, whoever holds them, and no othe
   expect(world.lines.slice(before).map(({ type }) => type)).toEqual(["grant.revoked", "grant.revoked"]);
 });
 
-test("a grant ends with its time, when it is revoked, and when a newer one takes its place", async () => {
+test("a grant ends when it expires, is revoked or is replaced by a newer one", async () => {
   await granted();
   const first = await store.findGrant(AGENT, KEY);
   await granted();
@@ -130,7 +130,7 @@ test.each([
   expect(world.lines.slice(-2).map(({ type }) => type)).toEqual(["grant.revoked", "session.ended"]);
 });
 
-test("APR-43: a token's session that has grants can be ended, and stays ended", async () => {
+test("APR-43: a token's session with grants can be ended, and stays ended", async () => {
   await granted();
   expect(await store.endSession("sid-1", OPERATOR)).toBe(true);
   expect(await store.findGrant(AGENT, KEY)).toBeUndefined();
@@ -138,7 +138,7 @@ test("APR-43: a token's session that has grants can be ended, and stays ended", 
   expect(await store.setMode(change)).toBeUndefined();
 });
 
-test("APR-43: a yes for a session that ended meanwhile is not remembered", async () => {
+test("APR-43: an approval for a session that ended meanwhile is not remembered", async () => {
   const session = await store.openSession(AGENT);
   const { id } = await askFor(store, { requester: { ...AGENT, session: session.id } });
   await store.endSession(session.id, AGENT);
@@ -150,7 +150,7 @@ test("APR-43: a yes for a session that ended meanwhile is not remembered", async
   expect((await store.decide(decision)).outcome).toBe("decided");
 });
 
-test("APR-43: a session that is out of time takes its grants with it, with and without the sweeper", async () => {
+test("APR-43: an expired session takes its grants with it, with and without the sweeper", async () => {
   await store.close();
   store = await world.open({ sessionSeconds: 3_600 });
   const session = await store.openSession(AGENT);
@@ -169,7 +169,7 @@ test("APR-43: a session that is out of time takes its grants with it, with and w
   expect(await store.findGrant(requester, KEY)).toBeUndefined();
 });
 
-test("a minted session is nobody else's", async () => {
+test("a generated session belongs to its caller only", async () => {
   const session = await store.openSession(AGENT);
   expect(session).toMatchObject({ issuer: AGENT.issuer, subject: AGENT.subject, mode: "default" });
   expect(await store.findSession(session.id, AGENT)).toEqual(session);
@@ -177,7 +177,7 @@ test("a minted session is nobody else's", async () => {
   expect(await store.findSession(session.id, { ...AGENT, issuer: "https://other.example" })).toBeUndefined();
 });
 
-test("one session too many ends the caller's oldest, and nobody else's", async () => {
+test("one session too many ends the caller's oldest and nobody else's", async () => {
   await store.close();
   store = await world.open({ sessionsPerCallerMax: 3 });
   const other = await store.openSession({ ...AGENT, subject: "agent-2" });
@@ -212,7 +212,7 @@ test.each(MODES)("APR-27: a mode %s", async (_title, mode, forMs, want) => {
   expect(await store.findSession(id, AGENT)).toEqual(session);
 });
 
-test("APR-27: a mode ends by itself, with and without the sweeper", async () => {
+test("APR-27: a mode expires, with and without the sweeper", async () => {
   const { id } = await store.openSession(AGENT);
   await store.setMode({ id, mode: "yolo", until: world.now + HOUR_MS, by: OPERATOR });
   world.now += HOUR_MS;
@@ -223,7 +223,7 @@ test("APR-27: a mode ends by itself, with and without the sweeper", async () => 
   expect(world.lines.at(-1)).toMatchObject({ type: "session.mode", id, mode: "default" });
 });
 
-test("a mode for a session that nobody knows needs its owner's name", async () => {
+test("a mode for an unknown session needs its owner's name", async () => {
   const change = { id: "sid-9", mode: "yolo" as const, until: world.now + HOUR_MS, by: OPERATOR };
   expect(await store.setMode(change)).toBeUndefined();
   expect((await store.setMode({ ...change, requester: AGENT }))?.mode).toBe("yolo");

@@ -32,7 +32,7 @@ const decide = (id: string, subject: string, more: Partial<Decision> = {}) =>
 const claim = (approval: Approval, requirement: Requirement | undefined) =>
   store.claim(claimOf(approval, { requirementDigest: requirement?.digest }));
 
-test("a yes that is not enough is counted, and says what is missing", async () => {
+test("an approval that is not enough is counted and reports what is missing", async () => {
   const requirement = needing([TEAM, SECOPS]);
   const asked = await ask(requirement);
   expect(asked).toMatchObject({ requirement, votes: [], version: 1 });
@@ -66,7 +66,7 @@ test("a yes that is not enough is counted, and says what is missing", async () =
   expect(event).toMatchObject({ type: "approval.voted", id: asked.id, summary: "deploy to prod; prod, team: 1 of 2" });
 });
 
-test("the yes that was missing approves, and the claim runs it once", async () => {
+test("the last missing approval approves the request, and its claim runs once", async () => {
   const requirement = needing([TEAM, SECOPS]);
   const asked = await ask(requirement);
   for (const subject of ["anna", "bert"]) await decide(asked.id, subject);
@@ -83,14 +83,14 @@ test("the yes that was missing approves, and the claim runs it once", async () =
   expect(await decide(asked.id, "dora")).toMatchObject({ outcome: "not_pending" });
 });
 
-test("APR-02: before the last yes nothing can be claimed", async () => {
+test("APR-02: before the last approval nothing can be claimed", async () => {
   const requirement = needing([TEAM]);
   const asked = await ask(requirement);
   await decide(asked.id, "anna");
   expect(await claim(asked, requirement)).toMatchObject({ outcome: "not_approved", approval: { state: "pending" } });
 });
 
-test("a no of one who may say yes ends it, with whatever was counted before", async () => {
+test("a denial by a permitted approver ends the request, whatever was counted before", async () => {
   const asked = await ask(needing([TEAM, SECOPS]));
   await decide(asked.id, "anna");
   expect(await decide(asked.id, "x", { decision: "deny", permissions: [] })).toMatchObject({ outcome: "not_eligible" });
@@ -101,7 +101,7 @@ test("a no of one who may say yes ends it, with whatever was counted before", as
   expect(await decide(asked.id, "bert")).toMatchObject({ outcome: "not_pending", approval: { state: "denied" } });
 });
 
-test("APR-33: whoever asks does not vote, and nobody votes twice", async () => {
+test("APR-33: the requester cannot vote, and nobody votes twice", async () => {
   const asked = await ask(needing([TEAM]), { requester: { ...AGENT, actors: ["anna"] } });
   expect(await decide(asked.id, "ANNA")).toEqual({ outcome: "own_question" });
   expect(await decide(asked.id, "bert", { actors: ["anna"] })).toEqual({ outcome: "own_question" });
@@ -110,7 +110,7 @@ test("APR-33: whoever asks does not vote, and nobody votes twice", async () => {
   expect((await store.get(asked.id))?.votes).toHaveLength(1);
 });
 
-test("APR-10: a vote on another view is none", async () => {
+test("APR-10: a vote on another view does not count", async () => {
   const asked = await ask(needing([TEAM]));
   expect(await decide(asked.id, "anna", { viewDigest: "0".repeat(64) })).toEqual({ outcome: "stale_view" });
   expect(await store.get(asked.id)).toMatchObject({ votes: [], version: 1 });
@@ -143,7 +143,7 @@ test.each(REASONS)("reasonRequired %s, %s because %j: %p", async (reasonRequired
 });
 
 describe("scopes", () => {
-  test("a policy offers less, never more", async () => {
+  test("a policy can narrow the scopes, never widen them", async () => {
     expect((await ask(needing([TEAM], { scopes: ["once"] }))).scopes).toEqual(["once"]);
     const once = await ask(needing([TEAM]), { planDigest: "2", scopes: ["once"] });
     expect(once.scopes).toEqual(["once"]);
@@ -154,7 +154,7 @@ describe("scopes", () => {
     ["session", "session", 1],
     ["session", "once", 0],
     ["once", "session", 0],
-  ] as const)("of %s and %s the narrower counts", async (first, second, grants) => {
+  ] as const)("of %s and %s the narrower applies", async (first, second, grants) => {
     const asked = await ask(needing([TEAM]));
     await decide(asked.id, "anna", { scope: first });
     expect(await decide(asked.id, "bert", { scope: second })).toMatchObject({ outcome: "decided" });
@@ -163,7 +163,7 @@ describe("scopes", () => {
   });
 });
 
-test("APR-54: a policy makes both clocks shorter, and never longer", async () => {
+test("APR-54: a policy shortens both deadlines and never extends them", async () => {
   const short = await ask(needing([TEAM], { decideBySeconds: 60, executeBySeconds: 30 }));
   expect(short.decideBy - short.createdAt).toBe(60_000);
   await decide(short.id, "anna");
@@ -177,7 +177,7 @@ test("APR-54: a policy makes both clocks shorter, and never longer", async () =>
   expect((await store.get(long.id))?.votes).toHaveLength(1);
 });
 
-describe("APR-51: a yes counts under the policies that it was given under", () => {
+describe("APR-51: an approval counts under the policies in force when it was given", () => {
   const requirement = needing([{ ...TEAM, count: 1 }]);
   test.each([
     ["another policy", requirement, { ...requirement, digest: "x".repeat(64) }],
@@ -191,7 +191,7 @@ describe("APR-51: a yes counts under the policies that it was given under", () =
     expect(await claim(asked, then)).toMatchObject({ outcome: "claimed" });
   });
 
-  test("deciders and counts are read from the question, after a restart too", async () => {
+  test("approvers and counts are read from the request, after a restart too", async () => {
     const asked = await ask(needing([TEAM]));
     await decide(asked.id, "anna");
     await store.close();
@@ -201,7 +201,7 @@ describe("APR-51: a yes counts under the policies that it was given under", () =
   });
 });
 
-test("APR-63: the journal fails, and the vote is none", async () => {
+test("APR-63: when the journal fails, the vote does not count", async () => {
   const asked = await ask(needing([{ ...TEAM, count: 1 }]));
   world.journal = () => Promise.reject(new Error("the disk is full"));
   await expect(decide(asked.id, "anna")).rejects.toThrow("the disk is full");
@@ -209,7 +209,7 @@ test("APR-63: the journal fails, and the vote is none", async () => {
   expect(await store.get(asked.id)).toMatchObject({ state: "pending", votes: [], version: 1 });
 });
 
-test("APR-50: of many at once each counts once, and no more than are wanted", async () => {
+test("APR-50: of many concurrent votes each counts once, and no more than are needed", async () => {
   const other = await world.open();
   for (let round = 0; round < 10; round += 1) {
     const asked = await ask(needing([TEAM, SECOPS]), { planDigest: `round ${round}` });

@@ -28,7 +28,7 @@ async function turn(turns: number): Promise<void> {
   for (let done = 0; done < turns; done += 1) await Promise.resolve();
 }
 
-test("APR-52: a decision at any moment after the beginning of the wait ends it", async () => {
+test("APR-52: a decision at any moment after the start of the wait ends it", async () => {
   for (const turns of TURNS) {
     const { id } = await askFor(store, { planDigest: `${turns}` });
     const waited = store.wait(id, LONG);
@@ -38,7 +38,7 @@ test("APR-52: a decision at any moment after the beginning of the wait ends it",
   }
 });
 
-test("APR-52: a decision that is committed at any moment of the wait ends it", async () => {
+test("APR-52: a decision committed at any moment of the wait ends it", async () => {
   for (const turns of TURNS) {
     const { id } = await askFor(store, { planDigest: `${turns}` });
     const decided = store.decide(yes(id));
@@ -48,7 +48,7 @@ test("APR-52: a decision that is committed at any moment of the wait ends it", a
   }
 });
 
-test("what is decided already does not wait, nor what is unknown", async () => {
+test("a decided or unknown request does not wait", async () => {
   const { id } = await askFor(store);
   await store.decide(yes(id));
   expect(await store.wait(id, LONG)).toMatchObject({ state: "approved" });
@@ -60,12 +60,12 @@ test.each([
   ["there is no time", () => ({ timeoutMs: 0 })],
   ["the signal had said so", () => ({ ...LONG, signal: AbortSignal.abort() })],
   ["the signal says so", () => ({ ...LONG, signal: AbortSignal.timeout(20) })],
-] as const)("it waits no longer when %s", async (_title, options) => {
+] as const)("a wait ends when %s", async (_title, options) => {
   const { id } = await askFor(store);
   expect(await store.wait(id, options())).toMatchObject({ id, state: "pending" });
 });
 
-test("many wait for one, and one decision tells them all; other changes do not", async () => {
+test("one decision ends the waits of all its waiters; other changes do not", async () => {
   const [{ id }, other] = [await askFor(store), await askFor(store, { planDigest: "other" })];
   let told = 0;
   const waits = Array.from({ length: 100 }, () => store.wait(id, LONG).finally(() => (told += 1)));
@@ -76,7 +76,7 @@ test("many wait for one, and one decision tells them all; other changes do not",
   expect((await Promise.all(waits)).every((approval) => approval?.state === "approved")).toBe(true);
 });
 
-test("it ends when nobody decides in time", async () => {
+test("a wait ends when nobody decides in time", async () => {
   await store.close();
   store = await world.open({ decideBySeconds: 0.05 });
   const { id } = await askFor(store);
@@ -115,7 +115,7 @@ test("another process's events are noticed", async () => {
   expect(heard).toBe(stopped);
 });
 
-test("what another process does while the watching begins is noticed, at every moment of it", async () => {
+test("another process's change is noticed at every moment of the start of watching", async () => {
   const other = await world.open();
   for (const turns of TURNS.filter((count) => count % 8 === 0)) {
     const { id } = await askFor(other, { planDigest: `${turns}` });
@@ -132,7 +132,7 @@ test("what another process does while the watching begins is noticed, at every m
   }
 });
 
-test("a closing store lets those who wait go", async () => {
+test("closing the store ends its waits", async () => {
   const { id } = await askFor(store);
   const waited = store.wait(id, LONG);
   await letItWait(id);
@@ -142,7 +142,7 @@ test("a closing store lets those who wait go", async () => {
   await store.close();
 });
 
-test("a closing store lets those go who have only just come", async () => {
+test("closing the store ends waits that have just begun", async () => {
   const { id } = await askFor(store);
   const early = store.wait(id, LONG);
   await store.close();
@@ -151,7 +151,7 @@ test("a closing store lets those go who have only just come", async () => {
   await expect(store.wait(id, LONG)).rejects.toThrow("the approval store is closed");
 });
 
-test("events come in the order of commits, once, and a listener that throws stops nothing", async () => {
+test("events arrive in commit order, once, and a throwing listener stops nothing", async () => {
   const stop = store.onEvents(() => {
     throw new Error("mine");
   });
@@ -166,7 +166,7 @@ test("events come in the order of commits, once, and a listener that throws stop
   stop();
 });
 
-test("what is old is forgotten, what is not is kept, and numbers go on", async () => {
+test("old events are forgotten, others are kept, and their numbers continue", async () => {
   const old = await claimedFrom(store);
   await store.settle(old.id, "executed");
   const running = await claimedFrom(store, { planDigest: "running" });

@@ -25,7 +25,7 @@ function sealed(body: string, seq: number): Buffer {
 
 const seqs = fc.oneof(fc.nat(20), fc.maxSafeNat());
 
-test("a sealed line is the same JSON with three members more, and its link can be read from its end", () => {
+test("a sealed line is the same JSON with three more fields, and its link can be read from its end", () => {
   fc.assert(
     fc.property(fc.dictionary(fc.string(), fc.jsonValue(), { minKeys: 1 }), seqs, (value, seq) => {
       fc.pre(!["seq", "prev", "hash"].some((key) => key in value));
@@ -38,7 +38,7 @@ test("a sealed line is the same JSON with three members more, and its link can b
   );
 });
 
-test("any changed byte shows: in the link, or in the hash", () => {
+test("any changed byte shows in the link or in the hash", () => {
   const line = sealed('{"text":"ä,\\"seq\\":1"}', 7);
   fc.assert(
     fc.property(fc.nat(line.length - 1), fc.integer({ min: 1, max: 255 }), (at, flip) => {
@@ -68,7 +68,7 @@ test.each([
   expect(readLink(line, 0, line.length)).toBeUndefined();
 });
 
-test("hostile bytes are no link, and break nothing", () => {
+test("hostile bytes have no link and break nothing", () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 400 }), (bytes) => {
       const line = Buffer.from(bytes);
@@ -83,7 +83,7 @@ test.each([
   ['{"intentSeq":12,"a":1}', undefined],
   ['{"a":"x,\\"intentSeq\\":12"}', undefined],
   ['{"a":1}', undefined],
-])("of %s the intent is %p", (body, want) => {
+])("the intent of %s is %p", (body, want) => {
   const line = sealed(body, 3);
   expect(readIntentSeq(line, 0, line.length)).toBe(want as number);
 });

@@ -25,7 +25,7 @@ function notes(file: string): readonly string[] {
 }
 
 describe("checkpoints", () => {
-  test("come by themselves after lines, once for the same lines", async () => {
+  test("are made automatically after lines, once for the same lines", async () => {
     const log = world.open({ checkpointKey, checkpointIntervalMs: 1 });
     await log.append(draftOf("t-1"));
     await until("a checkpoint", () => notes(NOTES).length === 1 || undefined);
@@ -36,7 +36,7 @@ describe("checkpoints", () => {
     expect(found(world.dir)).toBe("sound");
   });
 
-  test("come at the end of a run, for what is new", async () => {
+  test("are made at the end of a run for new lines", async () => {
     for (const id of ["t-1", "t-2"]) {
       await world.open({ checkpointKey }).append(draftOf(id));
       await world.stop();
@@ -58,7 +58,7 @@ describe("checkpoints", () => {
     expect(days).toEqual([1, 2, 3].map((size) => [`calls ${size}`, `journal ${size}`]));
   });
 
-  test.each(["fdatasync", "write"] as const)("cover what is durable only, with durability %s", async (durability) => {
+  test.each(["fdatasync", "write"] as const)("cover durable lines only, with durability %s", async (durability) => {
     const synced: number[] = [];
     const calls = new Set<number>();
     const files: FileOperations = {
@@ -80,7 +80,7 @@ describe("checkpoints", () => {
     expect(synced).toEqual([fs.statSync(join(world.dir, "2026-02-16.jsonl")).size, Number.NaN]);
   });
 
-  test("that cannot be written keep new calls out until they can, and are tried again", async () => {
+  test("block new calls while they cannot be written, and are tried again", async () => {
     let isBroken = true;
     const files: FileOperations = {
       ...diskFiles,
@@ -99,7 +99,7 @@ describe("checkpoints", () => {
     expect(log.health()).toEqual({ status: "ok" });
   });
 
-  test("for which the lines cannot be synced stop the log: what the kernel dropped is gone", async () => {
+  test("stop the log when the lines cannot be synced: the kernel dropped them", async () => {
     const files = { ...diskFiles, fdatasync: () => Promise.reject(errorWith("EIO")) };
     const log = world.open({ checkpointKey, checkpointIntervalMs: 1, durability: "write", files });
     await log.append(draftOf("t-1"));
@@ -108,7 +108,7 @@ describe("checkpoints", () => {
     expect(notes(NOTES)).toEqual([]);
   });
 
-  test("of which a part was written leave nothing behind", async () => {
+  test("that were partly written leave nothing behind", async () => {
     let writes = 0;
     const files: FileOperations = {
       ...diskFiles,
@@ -126,7 +126,7 @@ describe("checkpoints", () => {
     expect(found(world.dir)).toBe("sound");
   });
 
-  test("are not made without a key, nor by a log that failed", async () => {
+  test("are not made without a key, nor by a failed log", async () => {
     await world.open().append(draftOf("t-1"));
     await world.stop();
     const files = { ...diskFiles, fdatasync: () => Promise.reject(errorWith("EIO")) };

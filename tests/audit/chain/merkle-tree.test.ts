@@ -25,7 +25,7 @@ function leafOf(bytes: Uint8Array): Buffer {
 }
 
 describe("the RFC 6962 tree", () => {
-  test("has the roots that everybody's has", () => {
+  test("has the same roots as other implementations", () => {
     const tree = new MerkleTree();
     const roots = [tree.root().toString("hex")];
     for (const leaf of LEAVES) {
@@ -35,7 +35,7 @@ describe("the RFC 6962 tree", () => {
     expect(roots).toEqual(ROOTS);
   });
 
-  test("goes on from its hashes as if nothing had been", () => {
+  test("continues from its stored hashes", () => {
     const leaves = fc.array(fc.uint8Array({ maxLength: 8 }), { maxLength: 70 });
     fc.assert(
       fc.property(leaves, fc.nat(70), (all, cut) => {
@@ -51,7 +51,7 @@ describe("the RFC 6962 tree", () => {
     );
   });
 
-  test("hashes that do not go with the size make none", () => {
+  test("hashes that do not match the size are refused", () => {
     const digest = Buffer.alloc(32).toString("base64");
     expect(MerkleTree.fromBase64(3, [digest])).toBeUndefined();
     expect(MerkleTree.fromBase64(2, [digest, digest])).toBeUndefined();

@@ -34,7 +34,7 @@ test("trees of every shape", async () => {
   await world.end();
 });
 
-test("what is not in the log, or not covered yet, is not proved", async () => {
+test("a line that is not in the log, or not covered yet, has no proof", async () => {
   expect(() => prove(dir, "t-9-9")).toThrow("no call in");
   // It stands in a line, but names none.
   expect(() => prove(dir, "agent-1")).toThrow("no call in");
@@ -44,7 +44,7 @@ test("what is not in the log, or not covered yet, is not proved", async () => {
   await world.end();
 });
 
-test("another key, another line, another place: nothing of a proof may be exchanged", () => {
+test("another key, another line, another position: nothing of a proof can be exchanged", () => {
   const other = generateKeyPairSync("ed25519");
   expect(checkProof(proofAt(3), [other.publicKey])).toMatchObject({ ok: false, isSignature: true });
   const swap = fc.record({
@@ -62,7 +62,7 @@ test("another key, another line, another place: nothing of a proof may be exchan
   );
 });
 
-test("a flipped character anywhere spoils it", () => {
+test("a flipped character anywhere invalidates it", () => {
   const text = JSON.stringify(proofAt(6));
   fc.assert(
     fc.property(fc.nat(text.length - 1), fc.constantFrom("x", "0", '"', "A"), (at, put) => {
@@ -85,6 +85,6 @@ test.each([
   ["null", "null"],
   ["another type", '{"type":"x"}'],
   ["hashes that are none", '{"type":"safe-tool-call/audit-proof/1","line":"","index":0,"checkpoint":"","hashes":[1]}'],
-])("%s is no proof", (_name, text) => {
+])("%s is not a proof", (_name, text) => {
   expect(() => readProof(text)).toThrow("the proof is not");
 });

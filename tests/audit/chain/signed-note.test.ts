@@ -35,7 +35,7 @@ describe("a signed note", () => {
     ],
     ["the key's id alone", TEXT, "— PeterNeumann x08gow=="],
     ["no signature", TEXT, ""],
-  ])("with %s is not", (_name, text, signatures) => {
+  ])("with %s is not valid", (_name, text, signatures) => {
     expect(signed(text, signatures)).toBe("bad signature");
   });
 
@@ -48,11 +48,11 @@ describe("a signed note", () => {
       String(generateKeyPairSync("rsa", { modulusLength: 2048 }).publicKey.export({ type: "spki", format: "pem" })),
     ],
     ["a private key", String(generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }))],
-  ])("is not checked with %s", (_name, text) => {
+  ])("is not verified with %s", (_name, text) => {
     expect(() => readPublicKey(text)).toThrow("not an Ed25519 public key");
   });
 
-  test("signed here is valid, and any flipped bit spoils it", () => {
+  test("signed here is valid, and any flipped bit invalidates it", () => {
     const { privateKey, publicKey } = generateKeyPairSync("ed25519");
     const note = Buffer.from(signNote(TEXT, "log", privateKey));
     const read = (bytes: Buffer) => {
@@ -75,7 +75,7 @@ describe("checkpoints", () => {
   const ORIGIN = `safe-tool-call/audit/calls/${"ab".repeat(16)}`;
   const note = (...lines: readonly string[]) => `${lines.join("\n")}\n\n— ${ORIGIN} AAAA\n`;
 
-  test("are read, with what others may add", () => {
+  test("are read, with additional signatures", () => {
     expect(readCheckpoint(note(ORIGIN, "12", ROOT))).toMatchObject({ stream: "calls", size: 12, origin: ORIGIN });
     expect(readCheckpoint(note(ORIGIN, "12", ROOT, "extension"))).toMatchObject({ size: 12 });
   });
@@ -90,11 +90,11 @@ describe("checkpoints", () => {
     ["a root in other letters", note(ORIGIN, "12", `${ROOT.slice(0, -2)}x=`)],
     ["too little", note(ORIGIN, "12")],
     ["nothing", ""],
-  ])("that are none, with %s, are not read", (_name, text) => {
+  ])("that are invalid, with %s, are not read", (_name, text) => {
     expect(readCheckpoint(text)).toBeUndefined();
   });
 
-  test("are found in a file of them, whatever stands behind the last whole one", () => {
+  test("are found in a file of them, whatever follows the last whole one", () => {
     const one = note(ORIGIN, "12", ROOT);
     const file = `${one}\n${one}\n`;
     fc.assert(

@@ -106,7 +106,7 @@ const caughtUp = (exporter: Exporter): Promise<true> =>
   until("the end of the log", () => (exporter.state().bytesBehind === 0 ? true : undefined));
 
 describe("delivery", () => {
-  test("what is there, what comes, and the next day; half a line waits", async () => {
+  test("existing lines, new lines and the next day; half a line waits", async () => {
     writeDays(dir, { "2026-02-15": [line(1, "2026-02-15")], [DAY]: [line(2)] });
     const exporter = start();
     await arrived("t-1", "t-2");
@@ -119,7 +119,7 @@ describe("delivery", () => {
     expect(far.requests[0]).toMatchObject({ path: "/v1/logs", authorization: "Bearer secret" });
   });
 
-  test("goes on where it was after a stop, and nothing comes twice", async () => {
+  test("continues where it was after a stop, and sends nothing twice", async () => {
     writeDays(dir, { [DAY]: [line(1)] });
     const first = start();
     await arrived("t-1");
@@ -130,7 +130,7 @@ describe("delivery", () => {
     await arrived("t-1", "t-2");
   });
 
-  test("a place that cannot be read means from the beginning: twice rather than never", async () => {
+  test("a position that cannot be read means the beginning: twice rather than never", async () => {
     writeDays(dir, { [DAY]: [line(1)] });
     await caughtUp(start());
     await exporters[0]?.stop();
@@ -139,7 +139,7 @@ describe("delivery", () => {
     await arrived("t-1", "t-1");
   });
 
-  test("nothing is lost while the far side is down, slow down or without credentials", async () => {
+  test("nothing is lost while the receiver is down, slow or without credentials", async () => {
     writeDays(dir, { [DAY]: [line(1)] });
     const answers = [500, 503, 429, 401, 403, 404, 302];
     far.answer = () => new Response("", { status: answers.shift() ?? 200, headers: { location: "/elsewhere" } });
@@ -147,10 +147,10 @@ describe("delivery", () => {
     await caughtUp(exporter);
     expect(exporter.state()).toMatchObject({ sentLines: 1, deadLines: 0, failures: 7 });
     expect(far.requests.every(({ path }) => path === "/v1/logs")).toBe(true);
-    expect(reports).toEqual(["otlp does not take the audit's calls: status 500"]);
+    expect(reports).toEqual(["otlp does not accept the audit's calls: status 500"]);
   });
 
-  test("one that takes every other batch is told of once", async () => {
+  test("one that accepts every other batch is logged once", async () => {
     far.answer = () => new Response("", { status: far.requests.length % 2 === 1 ? 500 : 200 });
     const exporter = start();
     for (let number = 1; number <= 5; number += 1) {
@@ -158,10 +158,10 @@ describe("delivery", () => {
       await until("it to be taken", () => (exporter.state().sentLines === number ? true : undefined));
     }
     expect(exporter.state().failures).toBe(5);
-    expect(reports).toEqual(["otlp does not take the audit's calls: status 500"]);
+    expect(reports).toEqual(["otlp does not accept the audit's calls: status 500"]);
   });
 
-  test("the lag is told", async () => {
+  test("the lag is reported", async () => {
     writeDays(dir, { [DAY]: [line(1)] });
     far.answer = () => new Response("", { status: 500 });
     const exporter = start();
@@ -179,17 +179,17 @@ describe("dead letters", () => {
       .split("\n")
       .map((text) => JSON.parse(text) as { reason: string; line: string });
 
-  test("one bad line among many is the only one that is kept back", async () => {
+  test("one bad line among many is the only one that is held back", async () => {
     writeDays(dir, { [DAY]: [1, 2, 3, 4, 5].map((number) => line(number)) });
     far.answer = ({ body }) => new Response("", { status: body.includes("t-3") ? 400 : 200 });
     const exporter = start();
     await caughtUp(exporter);
     expect(exporter.state()).toMatchObject({ sentLines: 4, deadLines: 1 });
     expect(dead()).toMatchObject([{ reason: "status 400", line: line(3) }]);
-    expect(reports).toEqual(["otlp refused 1 audit lines for good: status 400"]);
+    expect(reports).toEqual(["otlp refused 1 audit lines permanently: status 400"]);
   });
 
-  test("what a collector took and then rejected is not sent again", async () => {
+  test("a line that a collector accepted and then rejected is not sent again", async () => {
     writeDays(dir, { [DAY]: [line(1), line(2)] });
     far.answer = () => Response.json({ partialSuccess: { rejectedLogRecords: "1", errorMessage: "no" } });
     const exporter = start();
@@ -198,18 +198,18 @@ describe("dead letters", () => {
     expect(far.requests).toHaveLength(1);
   });
 
-  test("a far side that refuses every line is told of once; the end says how many more", async () => {
+  test("a receiver that refuses every line is logged once; the end says how many more", async () => {
     writeDays(dir, { [DAY]: [1, 2, 3, 4].map((number) => line(number)) });
     far.answer = () => new Response("", { status: 400 });
     const exporter = start();
     await caughtUp(exporter);
-    const told = "otlp refused 1 audit lines for good: status 400";
+    const told = "otlp refused 1 audit lines permanently: status 400";
     expect([dead().length, reports]).toEqual([4, [told]]);
     await exporter.stop();
-    expect(reports).toEqual([told, "otlp refused 3 audit lines for good: more of the same"]);
+    expect(reports).toEqual([told, "otlp refused 3 audit lines permanently: more of the same"]);
   });
 
-  test("a stop between them keeps what was settled: no line is kept or taken twice", async () => {
+  test("a stop between them keeps finished lines: none is stored or accepted twice", async () => {
     writeDays(dir, { [DAY]: [1, 2, 3, 4].map((number) => line(number)) });
     far.answer = ({ body }) => (ids(body).join() === "t-2" ? hanging() : new Response("", { status: 400 }));
     const exporter = start();
@@ -223,7 +223,7 @@ describe("dead letters", () => {
     expect(dead().map((letter) => letter.line)).toEqual([1, 2, 3, 4].map((number) => line(number)));
   });
 
-  test("while they cannot be kept, what was taken before is not sent again and again", async () => {
+  test("while they cannot be stored, accepted lines are not sent again and again", async () => {
     writeDays(dir, { [DAY]: [1, 2, 3, 4, 5].map((number) => line(number)) });
     const full = join(dir, "export/otlp.dead.jsonl");
     mkdirSync(join(dir, "export"));
@@ -244,7 +244,7 @@ describe("dead letters", () => {
     expect(dead()).toMatchObject([{ reason: "status 400", line: line(3) }]);
   });
 
-  test("when they cannot be kept the line is not passed over", async () => {
+  test("when they cannot be stored the line is not skipped", async () => {
     writeDays(dir, { [DAY]: [line(1)], "2026-02-15": [] });
     writeFileSync(join(dir, "export"), "in the way");
     far.answer = () => new Response("", { status: 400 });
@@ -254,8 +254,8 @@ describe("dead letters", () => {
   });
 });
 
-describe("what is sent", () => {
-  test("OTLP: the line as it is, searchable members, W3C ids", async () => {
+describe("the exported lines", () => {
+  test("OTLP: the unchanged line, searchable attributes, W3C ids", async () => {
     const text = refusedLine(`${DAY}T10:00:00.123Z`, ["INVALID_INPUT", "VALIDATION"], {
       ...{ traceId: "t-1", trace: { traceId: "4bf92f3577b34da6a3ce929d0e0e4736", spanId: "00f067aa0ba902b7" } },
     });
@@ -277,7 +277,7 @@ describe("what is sent", () => {
     expect(record?.["attributes"]).toContainEqual({ key: "stc.place", value: { stringValue: `${DAY}:0` } });
   });
 
-  test("Loki: few labels, no caller and no stranger's name among them", async () => {
+  test("Loki: few labels, without callers and names of unauthenticated clients", async () => {
     const unknown = { name: "x".repeat(100), classification: "unknown", targetSystem: "unknown" } as const;
     writeDays(dir, {
       [DAY]: [
@@ -318,15 +318,15 @@ describe("what is sent", () => {
     );
   });
 
-  test("a line that nobody of ours wrote goes out as it is", async () => {
+  test("a foreign line is exported unchanged", async () => {
     writeDays(dir, { [DAY]: ["not ours", line(1)] });
     await caughtUp(start());
     expect(far.requests[0]?.body).toContain('"not ours"');
   });
 });
 
-describe("beside the service", () => {
-  test("both streams are sent, old files go when all have passed them, and the journal says so before", async () => {
+describe("with a running service", () => {
+  test("both streams are sent, old files are deleted after all exporters passed them, and the journal records it first", async () => {
     writeDays(dir, { "2026-01-01": [line(1, "2026-01-01")], [DAY]: [line(2)] });
     writeDays(join(dir, "journal"), { [DAY]: ['{"timestamp":"2026-02-16T10:00:00.000Z","type":"service.started"}'] });
     const journal: unknown[] = [];
@@ -352,8 +352,8 @@ describe("beside the service", () => {
   });
 });
 
-describe("headers of a file", () => {
-  test("are lines of Name: value", () => {
+describe("a file of headers", () => {
+  test("contains lines of Name: value", () => {
     expect(readHeaders("# key\nAuthorization: Bearer a:b\n\nX-Scope-OrgID: 7\r\n")).toEqual({
       ok: { authorization: "Bearer a:b", "x-scope-orgid": "7" },
     });
@@ -361,8 +361,8 @@ describe("headers of a file", () => {
 
   test.each([
     ["authorization", "line 1 is not Name: value"],
-    ["a: 1\nA: 2", "line 2: a stands twice"],
-    ["host: x", "line 1: host is not to be set"],
+    ["a: 1\nA: 2", "line 2: a appears twice"],
+    ["host: x", "line 1: host cannot be set"],
     ["a b: x", "line 1 is not Name: value"],
     ["a: x\u0000y", "line 1 is not Name: value"],
   ])("%p is refused", (text, fault) => {

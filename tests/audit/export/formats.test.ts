@@ -34,7 +34,7 @@ const LINES = [
   }),
 ] as const;
 
-test.each(["jsonl", "csv", "ocsf"] as const)("%s is what it was", (name: FormatName) => {
+test.each(["jsonl", "csv", "ocsf"] as const)("%s is unchanged", (name: FormatName) => {
   const format = FORMATS[name];
   const lines = [...("header" in format ? [format.header] : []), ...LINES.map((line) => format.line(foundOf(line)))];
   expect(`${lines.join("\n")}\n`).toBe(readFileSync(join(import.meta.dir, `golden/calls.${name}`), "utf8"));

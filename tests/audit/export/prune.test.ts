@@ -49,7 +49,7 @@ function checkpoint(size: number): void {
   writeFileSync(join(dir, "checkpoints/2026-02-15.txt"), note);
 }
 
-test("old files go, each on the record; a stream's newest file stays", async () => {
+test("old files are deleted, each recorded; a stream's newest file stays", async () => {
   expect(await prune(30)).toEqual(["calls 2026-01-01", "calls 2026-01-02", "calls 2026-01-03"]);
   expect(daysIn(dir)).toEqual(["2026-02-15", "2026-02-16"]);
   expect(daysIn(join(dir, "journal"))).toEqual(["2026-01-01"]);
@@ -65,7 +65,7 @@ test("old files go, each on the record; a stream's newest file stays", async () 
   expect(statSync(join(dir, "pruned.jsonl")).mode & 0o777).toBe(0o600);
 });
 
-test("today's file stays, however little is to be kept", async () => {
+test("today's file stays, however small the limit", async () => {
   expect(await prune(0.00001)).toEqual([
     "calls 2026-01-01",
     "calls 2026-01-02",
@@ -75,13 +75,13 @@ test("today's file stays, however little is to be kept", async () => {
   expect(daysIn(dir)).toEqual(["2026-02-16"]);
 });
 
-test("looking deletes nothing", () => {
+test("a dry run deletes nothing", () => {
   expect(reasons(30)).toEqual([undefined, undefined, undefined]);
   expect(daysIn(dir)).toEqual(DAYS);
   expect(existsSync(join(dir, "pruned.jsonl"))).toBe(false);
 });
 
-test("what an exporter has not passed stays, and everything behind it", async () => {
+test("files that an exporter has not passed stay, and so do later ones", async () => {
   const size = statSync(join(dir, "2026-01-02.jsonl")).size;
   passed("2026-01-02", size - 1);
   expect(reasons(30)).toEqual([undefined, "the exporter loki has not passed it", "an older file stays"]);
@@ -93,13 +93,13 @@ test("an exporter that never ran here has passed nothing", () => {
   expect(reasons(30, ["otlp"])[0]).toBe("the exporter otlp has not passed it");
 });
 
-test("an exporter whose place cannot be read has passed nothing", async () => {
+test("an exporter whose position cannot be read has passed nothing", async () => {
   passed("2026-02-16", 0);
   writeFileSync(join(dir, "export/loki.calls.json"), "?");
   expect(await prune(30)).toEqual([]);
 });
 
-test("what no checkpoint covers stays, where there are checkpoints", () => {
+test("files that no checkpoint covers stay, where there are checkpoints", () => {
   checkpoint(2);
   expect(reasons(30)).toEqual([undefined, undefined, "no checkpoint covers it"]);
 });

@@ -14,7 +14,7 @@ beforeEach(() => {
 });
 afterEach(() => fs.rmSync(dir, { recursive: true, force: true }));
 
-test("a second process is refused and told who holds the directory, until the first is gone", async () => {
+test("a second process is refused with the holder's name until the first one ends", async () => {
   const first = startHolder();
   expect(await first.says()).toBe("locked");
   const second = startHolder();
@@ -42,23 +42,20 @@ test("a second log in the same process is refused, until the first is closed", a
   await world.end();
 });
 
-test.skipIf(process.platform !== "linux")(
-  "a release counts although a child has a copy of the descriptor",
-  async () => {
-    const lock = lockDirectory(dir, "us");
-    const link = fs.readdirSync("/proc/self/fd").find((fd) => linkOf(fd) === join(dir, ".lock"));
-    const child = Bun.spawn({ cmd: ["cat"], stdio: ["pipe", "pipe", "ignore", Number(link)] });
-    // An echo shows that `cat` runs: before the exec, only root may read the descriptors of a child of this process.
-    child.stdin.write("ready\n");
-    child.stdin.flush();
-    await child.stdout.getReader().read();
-    expect(fs.readlinkSync(`/proc/${child.pid}/fd/3`)).toBe(join(dir, ".lock"));
-    lock.release();
-    lockDirectory(dir, "us").release();
-    child.kill();
-    await child.exited;
-  },
-);
+test.skipIf(process.platform !== "linux")("releasing works although a child has a copy of the descriptor", async () => {
+  const lock = lockDirectory(dir, "us");
+  const link = fs.readdirSync("/proc/self/fd").find((fd) => linkOf(fd) === join(dir, ".lock"));
+  const child = Bun.spawn({ cmd: ["cat"], stdio: ["pipe", "pipe", "ignore", Number(link)] });
+  // An echo shows that `cat` runs: before the exec, only root may read the descriptors of a child of this process.
+  child.stdin.write("ready\n");
+  child.stdin.flush();
+  await child.stdout.getReader().read();
+  expect(fs.readlinkSync(`/proc/${child.pid}/fd/3`)).toBe(join(dir, ".lock"));
+  lock.release();
+  lockDirectory(dir, "us").release();
+  child.kill();
+  await child.exited;
+});
 
 test.each<readonly [string, (path: string) => void]>([
   ["deleted", (path) => fs.rmSync(path)],
@@ -78,7 +75,7 @@ test("a link in the place of the lock file is not followed", () => {
   expect(fs.readFileSync(join(dir, "target"), "utf8")).toBe("precious");
 });
 
-test("a directory that cannot be made is an AuditLogError that names it", () => {
+test("a directory that cannot be created is an AuditLogError that names it", () => {
   fs.writeFileSync(join(dir, "file"), "");
   expect(() => createWorld(join(dir, "file")).open()).toThrow(/cannot open the audit directory .*file/);
 });

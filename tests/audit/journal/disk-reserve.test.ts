@@ -22,7 +22,7 @@ afterEach(() => world.end());
 const space: FileOperations["space"] = () => ({ free, total: 16_384 * MEBIBYTE });
 
 describe("a disk that runs low", () => {
-  test("takes no new calls and still their refusals, until there is room again and some to spare", async () => {
+  test("takes no new calls but still their refusals, until there is room again with a margin", async () => {
     const log = world.open({ files: { ...diskFiles, space } });
     const look = (freeNow: number) => {
       free = freeNow * MEBIBYTE;
@@ -37,7 +37,7 @@ describe("a disk that runs low", () => {
     expect(look(64)).toEqual([true, "ok"]);
   });
 
-  test("is asked once a second at most", () => {
+  test("is checked once a second at most", () => {
     let asked = 0;
     const files = { ...diskFiles, space: () => ({ ...space(""), free: free - ++asked }) };
     const log = world.open({ files });
@@ -60,14 +60,14 @@ describe("a disk that runs low", () => {
   });
 });
 
-test("a reserve that a killed run left behind is taken over", async () => {
+test("a reserve that a killed run left is adopted", async () => {
   fs.mkdirSync(join(world.dir, ".state"));
   fs.writeFileSync(join(world.dir, RESERVE), "x".repeat(100));
   world.open({ files: { ...diskFiles, space }, diskReserveBytes: 4 * MEBIBYTE });
   expect(fs.statSync(join(world.dir, RESERVE)).size).toBe(MEBIBYTE);
 });
 
-describe("a disk that is full", () => {
+describe("a full disk", () => {
   /** Writes find no room while the reserve file is there. */
   function fullDisk(truncate = diskFiles.truncate): {
     readonly files: FileOperations;
@@ -91,7 +91,7 @@ describe("a disk that is full", () => {
     return disk;
   }
 
-  test("gives the reserve up for the lines that are waiting, and takes no new calls", async () => {
+  test("releases the reserve for waiting lines, and takes no new calls", async () => {
     const disk = fullDisk();
     const log = world.open({ files: disk.files });
     await log.append(draftOf("t-1"));
@@ -121,7 +121,7 @@ describe("a disk that is full", () => {
     return Object.assign(state, played);
   }
 
-  test("refuses lines without touching the disk, and goes on by itself when there is room again", async () => {
+  test("refuses lines without touching the disk, and continues by itself when there is room again", async () => {
     const disk = fillingDisk();
     const log = world.open({ files: disk.files });
     await log.append(draftOf("t-1"));
@@ -152,7 +152,7 @@ describe("a disk that is full", () => {
     expect(world.lines(CALLS)).toHaveLength(2);
   });
 
-  test("that kept a call's entry away leaves an unknown outcome when there is room again", async () => {
+  test("leaves an unknown outcome for a call whose entry could not be written, once there is room", async () => {
     const disk = fillingDisk();
     const log = world.open({ files: disk.files });
     await log.journal({ type: "intent", traceId: "t-1", tool: "bash", sub: "agent-1" });
@@ -174,7 +174,7 @@ describe("a disk that is full", () => {
     expect(found(world.dir, [])).toBe("sound");
   });
 
-  test("that is still full when it says that there is room takes no call", async () => {
+  test("takes no call when it is still full although it reports free space", async () => {
     const disk = fillingDisk();
     const log = world.open({ files: { ...disk.files, space } });
     disk.isFull = true;
@@ -198,7 +198,7 @@ describe("a disk that is full", () => {
     expect(disk.calls).toHaveLength(calls);
   });
 
-  test("with no reserve left stops the log", async () => {
+  test("stops the log when no reserve is left", async () => {
     const log = world.open({
       files: playDisk({
         space,
@@ -212,7 +212,7 @@ describe("a disk that is full", () => {
     expect([log.hasRoom(), log.health().status]).toEqual([false, "failing"]);
   });
 
-  test("that leaves a part of a line which cannot be cut off stops the log, reserve or not", async () => {
+  test("stops the log when a part of a line cannot be cut off, with or without reserve", async () => {
     const disk = fullDisk(() => {
       throw errorWith("EIO");
     });

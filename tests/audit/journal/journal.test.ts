@@ -16,12 +16,12 @@ test.each<readonly [string, JournalLine, Record<string, unknown>]>([
   expect(JSON.parse(serializeJournalLine(line, STAMP))).toEqual(want);
 });
 
-test("the stamp and the type come first, and nothing misleading stands raw", () => {
+test("the stamp and the type come first, and misleading characters are escaped", () => {
   const line = serializeJournalLine({ text: "\u202e\u2028", type: "boot" }, STAMP);
   expect(line).toBe('{"timestamp":"2026-02-16T12:00:00.000Z","type":"boot","text":"\\u202e\\u2028","instance":"test"}');
 });
 
-test("any number of members of any size ends within the bound", () => {
+test("any number of fields of any size fits the limit", () => {
   for (const size of [1, 100, 300, 5_000]) {
     const text = "日\u202e".repeat(size);
     const members = Array.from({ length: 3_000 }, (_member, index) => [`${text.slice(0, 50)}${index}`, text]);

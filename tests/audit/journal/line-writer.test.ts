@@ -89,7 +89,7 @@ describe("group commit", () => {
 });
 
 describe("the bounded queue", () => {
-  test("a full queue has no room, refuses, and recovers when the disk has taken its lines", async () => {
+  test("a full queue refuses, and recovers when the disk has written its lines", async () => {
     const gate = playGate();
     const log = world.open({ files: playDisk({ fdatasync: gate.fdatasync }).files, queueEntriesMax: 2 });
     const waiting = [log.append(draftOf("t-1")), log.journal({ type: "intent" })];
@@ -104,7 +104,7 @@ describe("the bounded queue", () => {
     expect(log.hasRoom()).toBe(true);
   });
 
-  test("the bytes that wait are bounded too", async () => {
+  test("the waiting bytes are limited too", async () => {
     const gate = playGate();
     const log = world.open({ files: playDisk({ fdatasync: gate.fdatasync }).files });
     const args = { text: "x".repeat(64_000) };
@@ -122,7 +122,7 @@ describe("the bounded queue", () => {
 });
 
 describe("closing", () => {
-  test("writes what waits, refuses what comes, and may be called again", async () => {
+  test("writes waiting lines, refuses new ones, and may be called again", async () => {
     const log = world.open();
     const waiting = [log.append(draftOf("t-1")), log.journal({ type: "stop" })];
     await Promise.all([log.close(), log.close()]);
@@ -133,7 +133,7 @@ describe("closing", () => {
     expect(log.hasRoom()).toBe(false);
   });
 
-  test("leaves no descriptor behind", async () => {
+  test("leaves no descriptor open", async () => {
     const before = fs.readdirSync("/dev/fd").length;
     const log = world.open();
     await Promise.all([log.append(draftOf("t-1")), log.journal({ type: "boot" })]);
@@ -142,7 +142,7 @@ describe("closing", () => {
   });
 });
 
-test("what fails is an AuditLogError, by its class too", async () => {
+test("failures are AuditLogErrors, also by their class", async () => {
   const log = world.open();
   await log.close();
   await expect(log.append(draftOf("t-1"))).rejects.toBeInstanceOf(AuditLogError);

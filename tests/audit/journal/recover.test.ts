@@ -31,7 +31,7 @@ function edit(file: string, change: (lines: string[]) => readonly string[]): voi
 }
 
 describe("a start on a log that was closed", () => {
-  test("goes on with both chains, and what is written then is sound", async () => {
+  test("continues both chains, and new lines verify", async () => {
     const log = world.open({ checkpointKey });
     await Promise.all([log.append(draftOf("t-new")), log.journal({ type: "boot" })]);
     await world.stop();
@@ -54,7 +54,7 @@ describe("a start on a log that was closed", () => {
     expect(found(world.dir)).toBe("sound");
   });
 
-  test("goes on with another key, with none, and with the first again", async () => {
+  test("continues with another key, without one, and with the first again", async () => {
     const other = generateKeyPairSync("ed25519");
     for (const key of [other.privateKey, undefined, checkpointKey]) {
       await world.open({ checkpointKey: key }).append(draftOf("t-new"));
@@ -65,7 +65,7 @@ describe("a start on a log that was closed", () => {
     expect(world.lines(LAST).at(-1)).toMatchObject({ seq: 17 });
   });
 
-  test("goes on without the first days, when retention took them and said so", async () => {
+  test("continues without the first days, when retention deleted and recorded them", async () => {
     for (const [stream, file] of [
       ["calls", ONE],
       ["journal", join("journal", ONE)],
@@ -80,7 +80,7 @@ describe("a start on a log that was closed", () => {
     expect(world.lines(LAST).at(-1)).toMatchObject({ seq: 15 });
   });
 
-  test("goes on over lines from before the chain", async () => {
+  test("continues after lines from before the chain", async () => {
     const old = createWorld();
     writeLines(join(old.dir, "2026-02-15.jsonl"), ['{"timestamp":"2026-02-15T00:00:00.000Z","traceId":"t-old"}']);
     for (const traceId of ["t-1", "t-2"]) {
@@ -146,7 +146,7 @@ describe("a damaged log is not written to", () => {
     expect(() => world.open()).toThrow("restore the directory from a copy, or move it away as a whole");
   });
 
-  test("calls that are cut off behind a day of nothing but journal lines, with the saved place gone", async () => {
+  test("calls that were cut off before a day of journal lines only, without the saved state", async () => {
     world.now = Date.parse("2026-02-20T12:00:00.000Z");
     const log = world.open({ checkpointKey });
     for (let line = 0; line < 3; line += 1) await log.journal({ type: "audit.queried" });
@@ -156,7 +156,7 @@ describe("a damaged log is not written to", () => {
     expect(() => world.open({ checkpointKey })).toThrow("held 15 lines and ends after 14");
   });
 
-  test("a chain made anew, with a saved place that goes with it, does not pass the checkpoint", () => {
+  test("a recreated chain with a matching saved state does not match the checkpoint", () => {
     fs.rmSync(placePath(world.dir));
     edit(LAST, (lines) => {
       const last = rehashed(at(lines, 4).replace("agent-1", "agent-2"));
@@ -166,7 +166,7 @@ describe("a damaged log is not written to", () => {
   });
 });
 
-test("whatever is done to the youngest lines, nothing is written behind it", () => {
+test("after any change to the youngest lines nothing is appended to them", () => {
   const files = [ONE, TWO, LAST].flatMap((name) => [name, join("journal", name)]);
   const acts = fc.constantFrom("flip", "delete", "insert", "swap", "cut");
   const part = fc.double({ min: 0, max: 0.999, noNaN: true });
@@ -194,7 +194,7 @@ test("whatever is done to the youngest lines, nothing is written behind it", () 
   );
 });
 
-describe("calls that a crash cut short", () => {
+describe("calls that a crash cut off", () => {
   /** As after `kill -9`: the directory at this moment, without what a close adds. */
   function crash(): World {
     const after = createWorld();
@@ -215,7 +215,7 @@ describe("calls that a crash cut short", () => {
     planDigest: "ab",
   });
 
-  test("get one entry each, once, with what the intent knew", async () => {
+  test("get one entry each, once, with what the intent recorded", async () => {
     const log = world.open({ checkpointKey });
     await Promise.all(["t-a", "t-b", "t-c"].map((traceId) => log.journal(intent(traceId))));
     await log.append(draftOf("t-b"));
@@ -239,7 +239,7 @@ describe("calls that a crash cut short", () => {
     await after.end();
   });
 
-  test("whose intent was written by version 0.1.0 say no more than it does", async () => {
+  test("with an intent by version 0.1.0 record no more than it does", async () => {
     const log = world.open();
     await log.journal(intent("t-a"));
     const after = crash();
@@ -251,7 +251,7 @@ describe("calls that a crash cut short", () => {
     await after.end();
   });
 
-  test("whose intent is over the bound of a line keep the approval and the hash of the arguments", async () => {
+  test("with an intent over the line limit keep the approval and the hash of the arguments", async () => {
     const log = world.open();
     const { caller, tool } = draftOf("t-a");
     const approval = { by: "human:x|alice", id: "0198b2f6-0000-7000-8000-000000000001" };
@@ -265,7 +265,7 @@ describe("calls that a crash cut short", () => {
     await after.end();
   });
 
-  test("are found in the saved place as well", async () => {
+  test("are found in the saved state as well", async () => {
     const log = world.open({ checkpointKey });
     await log.journal(intent("t-a"));
     await log.close();
@@ -274,7 +274,7 @@ describe("calls that a crash cut short", () => {
     expect(world.lines(LAST).at(-1)).toMatchObject({ traceId: "t-a", error: { code: "OUTCOME_UNKNOWN" } });
   });
 
-  test("more of them than the queue takes are all closed", async () => {
+  test("are all closed, even if more than the queue holds", async () => {
     const log = world.open();
     for (let call = 0; call < 30; call += 1) await log.journal(intent(`t-${call}`));
     const after = crash();

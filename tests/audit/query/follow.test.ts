@@ -12,7 +12,7 @@ const newDir = (): string => mkdtempSync(join(folder, "audit-"));
 const seen = (follower: Follower): readonly string[] => follower.look().map(({ line }) => line);
 
 describe("following", () => {
-  test("begins behind what is there, takes whole lines only, goes on at midnight", () => {
+  test("begins after the existing lines, reads whole lines only, continues at midnight", () => {
     const dir = newDir();
     writeDays(dir, { "2026-02-16": ["one"] });
     const follower = new Follower(dir);
@@ -27,7 +27,7 @@ describe("following", () => {
     expect(seen(follower)).toEqual(["five"]);
   });
 
-  test("a file that was exchanged for another is read from its beginning", () => {
+  test("a replaced file is read from its beginning", () => {
     const dir = newDir();
     writeDays(dir, { "2026-02-16": ["one", "two"] });
     const follower = new Follower(dir);
@@ -43,7 +43,7 @@ describe("following", () => {
     expect(seen(follower)).toEqual(["one"]);
   });
 
-  test("goes on from a place, even in the midst of a line", () => {
+  test("continues from a position, even within a line", () => {
     const dir = newDir();
     writeDays(dir, { "2026-02-15": ["old"], "2026-02-16": ["one", "two"], "2026-02-17": ["three"] });
     expect(seen(new Follower(dir, { day: "2026-02-16", offset: 4 }))).toEqual(["two", "three"]);
@@ -51,7 +51,7 @@ describe("following", () => {
     expect(seen(new Follower(dir, { day: "2026-02-16", offset: 999 }))).toEqual(["three"]);
   });
 
-  test("much that came at once is read in pieces, in order, across days", () => {
+  test("many lines at once are read in pieces, in order, across days", () => {
     const dir = newDir();
     const follower = new Follower(dir);
     const lines = Array.from({ length: 30_000 }, (_, at) => `${at} ${"x".repeat(90)}`);

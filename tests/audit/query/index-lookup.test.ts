@@ -58,8 +58,8 @@ async function expectTheSame(dir: string): Promise<void> {
   }
 }
 
-describe("what is found with the index is what is found without", () => {
-  test("built, half built, and behind the log", async () => {
+describe("queries find the same with and without the index", () => {
+  test("complete, incomplete and behind the log", async () => {
     const dir = newDir();
     await expectTheSame(dir);
     expect(build(dir)).toBeGreaterThan(1);
@@ -69,14 +69,14 @@ describe("what is found with the index is what is found without", () => {
     expect((await find(dir, { traceId: generatedTraceId(1_234) })).ids).toHaveLength(2);
   });
 
-  test("and less is read for it", async () => {
+  test("and read less with it", async () => {
     const dir = newDir();
     build(dir);
     const { bytes } = await find(dir, { traceId: generatedTraceId(1_234) });
     expect(bytes).toBeLessThan((await find(dir, { traceId: generatedTraceId(1_234) }, false)).bytes / 3);
   });
 
-  test("a second building has nothing to do", () => {
+  test("a second build has nothing to do", () => {
     const dir = newDir();
     build(dir);
     expect(build(dir)).toBe(0);
@@ -138,7 +138,7 @@ describe("the index is never trusted", () => {
     await expectTheSame(dir);
   });
 
-  test("a file of the log that is another one than was indexed is read whole", async () => {
+  test("a file of the log that differs from the indexed one is read whole", async () => {
     const dir = newDir();
     build(dir);
     const path = join(dir, `${DAY}.jsonl`);
@@ -158,7 +158,7 @@ describe("the index is never trusted", () => {
   });
 });
 
-test("a day that was deleted is forgotten", async () => {
+test("a deleted day is forgotten", async () => {
   const dir = newDir();
   build(dir);
   fs.rmSync(join(dir, "2026-02-15.jsonl"));
@@ -169,7 +169,7 @@ test("a day that was deleted is forgotten", async () => {
   await expectTheSame(dir);
 });
 
-test("it is for us alone, and a small log is left without one", () => {
+test("it is accessible to us alone, and a small log has none", () => {
   const dir = newDir();
   build(dir);
   expect(fs.statSync(join(dir, "index.sqlite")).mode & 0o777).toBe(0o600);

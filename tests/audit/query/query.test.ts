@@ -109,8 +109,8 @@ describe("filters", () => {
   });
 });
 
-describe("what else lies in the directory", () => {
-  test("torn ends, foreign lines and files of other names are passed over", async () => {
+describe("other files in the directory", () => {
+  test("torn ends, foreign lines and files of other names are skipped", async () => {
     const mixed = newDir({
       "2026-02-16": [
         "",
@@ -131,14 +131,14 @@ describe("what else lies in the directory", () => {
   test.each<[string, (path: string) => void, string]>([
     ["a link", (path) => symlinkSync(join(dir, "2026-02-16.jsonl"), path), "cannot read "],
     ["a folder", (path) => void mkdirSync(path), "it is not a regular file: move it away"],
-  ])("%s in place of a day's file is said, when that day is asked for", async (_title, make, message) => {
+  ])("%s in place of a day's file is reported when that day is queried", async (_title, make, message) => {
     const planted = newDir({ "2026-02-16": [entryLine("2026-02-16T01:00:00.000Z", { traceId: "ok" })] });
     make(join(planted, "2026-02-14.jsonl"));
     await expect(find(planted, {})).rejects.toThrow(message);
     expect(await traces(planted, { from: "2026-02-15" })).toEqual(["ok"]);
   });
 
-  test("members in another order, spaces and old lines are read all the same", async () => {
+  test("fields in another order, spaces and old lines are read as well", async () => {
     const foreign = newDir({
       "2026-02-16": [
         '{ "tool" : {"targetSystem":"git", "name" : "git_log"}, "timestamp" : "2026-02-16T01:00:00.000Z", "traceId":"x" }',
@@ -156,7 +156,7 @@ describe("what else lies in the directory", () => {
     expect(await traces(long, { order: "oldest", text: 'TRACEID":"B"' })).toEqual(["b"]);
   });
 
-  test("there is nothing where there is no directory", async () => {
+  test("without a directory there is no result", async () => {
     expect(await traces(join(folder, "nowhere"), {})).toEqual([]);
   });
 });
@@ -192,7 +192,7 @@ describe("pages", () => {
     expect(lines.length).toBeGreaterThan(5);
   });
 
-  test("lines and days that come in between shift nothing; oldest first they are seen at the end", async () => {
+  test("lines and days added in between shift nothing; oldest first they appear at the end", async () => {
     const growing = newDir({
       "2026-02-16": [1, 2, 3].map((at) => entryLine(`2026-02-16T0${at}:00:00.000Z`, { traceId: `t-${at}` })),
     });
@@ -210,7 +210,7 @@ describe("pages", () => {
     ]);
   });
 
-  test("the end of an oldest first query goes on with what comes, half a line at a time", async () => {
+  test("the end of an oldest-first query continues with new lines, even partial ones", async () => {
     const growing = newDir({ "2026-02-16": [entryLine("2026-02-16T01:00:00.000Z", { traceId: "t-1" })] });
     const line = entryLine("2026-02-16T02:00:00.000Z", { traceId: "t-2" });
     appendFileSync(join(growing, "2026-02-16.jsonl"), line.slice(0, 20));
@@ -220,7 +220,7 @@ describe("pages", () => {
     expect(await traces(growing, { order: "oldest", cursor: first.cursor })).toEqual(["t-2"]);
   });
 
-  test("a day that was deleted in between is passed over", async () => {
+  test("a day deleted in between is skipped", async () => {
     const shrinking = newDir({
       "2026-02-14": [entryLine("2026-02-14T01:00:00.000Z", { traceId: "t-1" })],
       "2026-02-15": [1, 2].map((at) => entryLine(`2026-02-15T0${at}:00:00.000Z`, { traceId: `t-${at + 1}` })),
@@ -230,7 +230,7 @@ describe("pages", () => {
     expect(await traces(shrinking, { cursor })).toEqual(["t-1"]);
   });
 
-  test("a page ends when its work is enough, and the next one goes on there", async () => {
+  test("a page ends when its work limit is reached, and the next one continues there", async () => {
     const query = queryOf({ sub: "agent-3" });
     const page = await search({ dir: many, query, pageBytesMax: 1e9, mayGoOn: () => false });
     expect(page.more).toBe(true);
@@ -238,7 +238,7 @@ describe("pages", () => {
     expect(page.found.length + rest.found.length).toBe((await find(many, { sub: "agent-3" })).found.length);
   });
 
-  test("a page ends when its lines are large enough", async () => {
+  test("a page ends when its size limit is reached", async () => {
     const page = await search({ dir: many, query: queryOf({}), pageBytesMax: 5_000 });
     expect(page.found.length).toBeLessThan(10);
     expect(page.more).toBe(true);
@@ -276,7 +276,7 @@ describe("pages", () => {
   });
 });
 
-test("any filter finds what a plain reading of the lines finds", async () => {
+test("any filter finds the same as a simple scan of the lines", async () => {
   const texts = fc.constantFrom("a", "b", "agent", 'q"', "Ä", "x\\y", "DENIED", "a-1");
   const entry = fc.record({ traceId: texts, sub: texts, tool: texts, id: texts });
   await fc.assert(

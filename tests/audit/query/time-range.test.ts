@@ -4,7 +4,7 @@ import { dayOf, readDuration, readTime } from "../../../src/audit/query/time-ran
 
 const NOW = Date.parse("2026-02-16T12:34:56.789Z");
 
-describe("what is a time", () => {
+describe("valid times", () => {
   test.each([
     ["30s", "2026-02-16T12:34:26.789Z"],
     ["30m", "2026-02-16T12:04:56.789Z"],
@@ -37,11 +37,11 @@ describe("what is a time", () => {
       "1771200000",
       "2026-02-16T12:00Z\n",
     ],
-  ])("%p is none", (text) => {
+  ])("%p is not a time", (text) => {
     expect(readTime(text, NOW)).toBeUndefined();
   });
 
-  test("any instant comes back as it was written", () => {
+  test("any instant is read back as it was written", () => {
     const instant = fc.date({ min: new Date(0), max: new Date("9999-12-31T23:59:59.999Z"), noInvalidDate: true });
     fc.assert(fc.property(instant, (date) => readTime(date.toISOString(), NOW) === date.getTime()));
   });

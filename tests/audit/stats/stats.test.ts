@@ -35,7 +35,7 @@ writeDays(dir, {
 const DAY = { exact: {}, fromMs: NOW - 86_400_000, toMs: NOW };
 
 describe("counts", () => {
-  test("by everything; a line that sums up many counts as many, and has no duration of theirs", async () => {
+  test("by everything; a summary line counts as many calls, and has no duration of theirs", async () => {
     const stats = await readStats({ dir, filter: DAY });
     expect(stats).toMatchObject({
       calls: 97,
@@ -74,13 +74,13 @@ describe("counts", () => {
     expect([stats.calls, stats.refusals.length]).toEqual([4, 0]);
   });
 
-  test("what was left unread is said", async () => {
+  test("unread lines are reported", async () => {
     expect((await readStats({ dir, filter: DAY, mayGoOn: () => false })).isPartial).toBe(true);
   });
 });
 
 describe("comparison", () => {
-  test("what rose comes first, what fell last, what stayed is left out", async () => {
+  test("the largest increase comes first, the largest decrease last, unchanged values are left out", async () => {
     const { changes, before, now } = await compareStats({ dir, filter: DAY, earlierMs: 86_400_000 });
     expect([before.calls, now.calls]).toEqual([3, 97]);
     expect(changes).toEqual([
@@ -125,7 +125,7 @@ describe("percentiles", () => {
     expect(durations.percentiles([50, 95, 99])).toEqual(want);
   });
 
-  test("are right to half a percent and keep few numbers, however many come", () => {
+  test("are right to half a percent and store few numbers for any amount of input", () => {
     const durations = new Durations();
     for (let at = 0; at < 100_000; at += 1) durations.add(at / 7, 1);
     const [p50 = 0] = durations.percentiles([50]);

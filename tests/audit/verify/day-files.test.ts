@@ -104,7 +104,7 @@ test("a renamed file is found outside of the named days too", () => {
   expect(streams[0]?.damage).toMatchObject({ kind: "wrong day", file: "2026-02-25.jsonl" });
 });
 
-test("lines of a renamed file are found by their time, and readers are told", async () => {
+test("lines of a renamed file are found by their time, and readers get a warning", async () => {
   expect(dayProblems(dir, "calls")).toEqual([]);
   rename(TWO, "2026-01-01.jsonl")();
   expect(await traceIds("2026-02-17", "2026-02-18")).toEqual(ofDay(1));
@@ -116,12 +116,12 @@ test.each<readonly [string, () => void, string]>([
   ["a day between", () => fs.rmSync(join(dir, TWO)), `before ${LAST} of calls lines are missing`],
   ["the first day", () => fs.rmSync(join(dir, ONE)), `before ${TWO} of calls lines are missing`],
   ["the last day", () => fs.rmSync(join(dir, LAST)), "calls held 15 lines, and its last file ends after 10"],
-])("%s is gone: readers are told", (_name, harm, want) => {
+])("%s is missing: readers get a warning", (_name, harm, want) => {
   harm();
   expect(dayProblems(dir, "calls")).toEqual([expect.stringContaining(want)]);
 });
 
-test("prune deletes no young line, whatever the name of its file, and goes on up to that file", async () => {
+test("prune deletes no young line, whatever the name of its file, and continues up to that file", async () => {
   rename(LAST, "2026-02-17.jsonl.young")();
   rename(TWO, "2026-02-18.jsonl")();
   rename("2026-02-17.jsonl.young", TWO)();
@@ -130,12 +130,12 @@ test("prune deletes no young line, whatever the name of its file, and goes on up
   const calls = settled.filter(({ stream }) => stream === "calls");
   expect(calls.map(({ day, keptBecause }) => [day, keptBecause])).toEqual([
     ["2026-02-16", undefined],
-    ["2026-02-17", "it holds lines of 2026-02-19: stc audit verify tells more"],
+    ["2026-02-17", "it holds lines of 2026-02-19: stc audit verify shows more"],
   ]);
   expect(linesOf(join(dir, TWO))).toHaveLength(5);
 });
 
-test("retention beside the service reports the file that it keeps", async () => {
+test("retention in a running service reports the file that it keeps", async () => {
   rename(TWO, "2026-02-15.jsonl")();
   const reports: string[] = [];
   const running = startExporters({
@@ -144,7 +144,7 @@ test("retention beside the service reports the file that it keeps", async () => 
     journal: async () => {},
   });
   await running.stop();
-  const text = "2026-02-15.jsonl stays: it holds lines of 2026-02-17: stc audit verify tells more";
+  const text = "2026-02-15.jsonl stays: it holds lines of 2026-02-17: stc audit verify shows more";
   expect(reports).toEqual([join(dir, text)]);
   expect(linesOf(join(dir, "2026-02-15.jsonl"))).toHaveLength(5);
 });
@@ -163,7 +163,7 @@ test("prune keeps lines from before the chain that are younger than the limit", 
   expect(linesOf(join(dir, "2026-01-02.jsonl"))).toHaveLength(3);
 });
 
-test("an exporter stops at a renamed file rather than move its place to that day", () => {
+test("an exporter stops at a renamed file rather than move its position to that day", () => {
   copy(ONE, "2099-01-01.jsonl")();
   const from = { day: "2026-02-19", offset: fs.statSync(join(dir, LAST)).size };
   expect(() => readBatch({ dir, stream: "calls", from })).toThrow("2099-01-01.jsonl holds lines of another day");
@@ -172,7 +172,7 @@ test("an exporter stops at a renamed file rather than move its place to that day
 test.each<readonly [string, () => void]>([
   ["an empty", () => fs.writeFileSync(join(dir, "2099-01-01.jsonl"), "")],
   ["a copied", copy(ONE, "2099-01-01.jsonl")],
-])("%s file of the future does not blind a follower", (_name, harm) => {
+])("%s file of the future does not block a follower", (_name, harm) => {
   harm();
   const follower = new Follower(dir);
   follower.look();
@@ -184,7 +184,7 @@ test.each<readonly [string, () => void]>([
   expect(follower.look().map(({ line }) => line)).toEqual(['{"new":3}']);
 });
 
-test("a call over midnight, a clock that is set back and a recovery leave lines of their file's day", async () => {
+test("a call over midnight, a clock that is set back and a recovery write lines to their file's day", async () => {
   const world = createWorld();
   world.now = MIDNIGHT - 1;
   const log = world.open();

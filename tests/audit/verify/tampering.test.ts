@@ -153,13 +153,13 @@ test.each<readonly [string, () => void, string?]>([
       redate(LAST, "2026-02-20");
     },
   ],
-])("%s: seen by no verifier", (_name, harm) => {
+])("%s: no verifier notices it", (_name, harm) => {
   harm();
   expect(found(dir, [])).toBe("sound");
   expect(verifyIndependently(dir, undefined)).toEqual([]);
 });
 
-test("an empty file of the future changes nothing for the log that goes on", async () => {
+test("an empty file of the future does not affect the log", async () => {
   fs.writeFileSync(path("2099-01-01.jsonl"), "");
   fs.writeFileSync(path("journal/2099-01-01.jsonl"), "");
   // As after a crash: the last lines have no checkpoint yet, and nothing was saved.
@@ -176,14 +176,14 @@ test("an empty file of the future changes nothing for the log that goes on", asy
   expect([found(dir), verifyIndependently(dir, keys.publicKey)]).toEqual(["sound", []]);
 });
 
-test("a file under a name that is not a day is listed as not read", () => {
+test("a file whose name is not a day is listed as not read", () => {
   fs.copyFileSync(path(ONE), path(`${ONE}.bak`));
   fs.copyFileSync(path(ONE), path("journal/20260216.jsonl"));
   expect(unreadNames(dir)).toEqual([`${ONE}.bak`, "journal/20260216.jsonl"]);
   expect(unreadNames(signed)).toEqual([]);
 });
 
-test("an independent verifier takes our proofs, and no others", () => {
+test("an independent verifier accepts our proofs, and no others", () => {
   const proof = prove(dir, "t-1-2");
   expect(checkProofIndependently(JSON.stringify(proof), keys.publicKey)).toBe(true);
   for (const other of [

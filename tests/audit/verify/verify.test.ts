@@ -73,7 +73,7 @@ const rechain = (lines: readonly string[], from: number): string[] => {
   return made;
 };
 
-test("the log as it was written is sound", () => {
+test("the unchanged log is valid", () => {
   const report = verifyLog({ dir, keys: [keys.publicKey] });
   expect(report.streams).toMatchObject([
     { stream: "calls", files: 3, lines: 15, lastSeq: 14, compared: 3 },
@@ -170,21 +170,21 @@ test.each<readonly [string, (at: string) => void, string, number]>([
   ],
   ["the last checkpoint's end", cut(NOTES, 3), `cut off checkpoints/2026-02-17.txt:7`, 3],
   ["a checkpoint that is none", replaceIn(NOTES, "\n15\n", "\nmany\n"), `changed ${NOTES}:1`, 1],
-])("%s: found, with its place and kind", (_name, harm, want, code) => {
+])("%s: found, with its position and kind", (_name, harm, want, code) => {
   harm(dir);
   expect(found(dir)).toBe(want);
   expect(exitCodeOf(verifyLog({ dir, keys: [keys.publicKey] }))).toBe(code as 0);
   expect(verifyIndependently(dir, keys.publicKey)).not.toEqual([]);
 });
 
-test("bytes without a line end behind a whole log are a torn end, and nothing worse", () => {
+test("bytes without a line end after a whole log are a torn end, and nothing worse", () => {
   fs.appendFileSync(join(dir, LAST), '{"timestamp"');
   const report = verifyLog({ dir, keys: [] });
   expect([found(dir), exitCodeOf(report)]).toEqual([`cut off ${LAST}:6`, 2]);
   expect(verifyIndependently(dir, keys.publicKey)).toEqual(["torn end"]);
 });
 
-test("a checkpoint that somebody else signed, or of another log, is not believed", async () => {
+test("a checkpoint that somebody else signed, or of another log, is rejected", async () => {
   const other = generateKeyPairSync("ed25519");
   expect(found(dir, [other.publicKey])).toStartWith("bad signature checkpoints/2026-02-16.txt:1");
   expect(found(dir, [other.publicKey, keys.publicKey])).toBe("sound");
@@ -194,7 +194,7 @@ test("a checkpoint that somebody else signed, or of another log, is not believed
   fs.rmSync(elsewhere, { recursive: true });
 });
 
-test("a part of the log is checked by its chain", () => {
+test("a part of the log is verified by its chain", () => {
   edit(ONE, (lines) => lines.with(0, "harmed"))(dir);
   const part = verifyLog({ dir, keys: [], from: "2026-02-17", to: "2026-02-17" });
   expect(part.streams).toMatchObject([{ files: 1, lines: 5, lastSeq: 9, damage: undefined }, { damage: undefined }]);
@@ -218,7 +218,7 @@ test("lines from before the chain are counted, not failed", async () => {
 
 const FILES = [ONE, TWO, LAST].flatMap((name) => [name, join("journal", name)]);
 
-test("whatever bit of whatever checkpoint is flipped, `verify` finds it", () => {
+test("`verify` finds any flipped bit of any checkpoint", () => {
   const files = ["16", "17", "19"].map((day) => `checkpoints/2026-02-${day}.txt`);
   fc.assert(
     fc.property(
@@ -249,7 +249,7 @@ const mutation = fc.record({
   bit: fc.nat(7),
 });
 
-test("whatever is done to a line, `verify` finds it", () => {
+test("`verify` finds any change to a line", () => {
   fc.assert(
     fc.property(mutation, ({ file, act, line, other, position, bit }) => {
       restore();

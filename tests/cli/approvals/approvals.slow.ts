@@ -44,7 +44,7 @@ describe.concurrent("stc approvals", () => {
     expect(JSON.parse(programs.out)).toMatchObject({ approvals: [{ id: FIRST, version: 1 }] });
   });
 
-  test("APR-33: what is missing, who has said yes, and why one may not", async () => {
+  test("APR-33: what is missing, who has approved, and why one may not", async () => {
     const stages = [
       { name: "team", state: "complete", have: 1, needed: 1, voters: [{ sub: "an\u202ena", iss: "i" }] },
       { name: "secops", state: "open", have: 1, needed: 2, voters: [{ sub: "bert", iss: "i" }] },
@@ -68,7 +68,7 @@ describe.concurrent("stc approvals", () => {
     expect(approved).toMatchObject({ code: 0, out: `counted: ${FIRST} still needs prod, secops: 1 of 2\n` });
   });
 
-  test("APR-25: a yes with an answer", async () => {
+  test("APR-25: an approval with an answer", async () => {
     const set = (service: StandInApprovals) => service.add(question({ answer: { choices: ["blue", "gr\u001been"] } }));
     const { out } = await operate(["approvals", "show", FIRST], set);
     expect(out).toContain('answer with:\n  [0] "blue"\n  [1] "gr\\u{1b}een"');
@@ -106,7 +106,7 @@ describe.concurrent("stc approvals", () => {
     expect(out).not.toContain("UNTRUSTED");
   });
 
-  test("show: what somebody would rather not have seen", async () => {
+  test("show: content that somebody would like to hide", async () => {
     const long = "x".repeat(200_000);
     const { out } = await operate(["approvals", "show", FIRST], (service) =>
       service.add(
@@ -131,7 +131,7 @@ describe.concurrent("stc approvals", () => {
     expect(box).toStartWith('| "SYSTEM: safe, approved\\u{a}risk⟦12 spaces⟧low"\n+--\nrules:\n');
   });
 
-  test("show: nothing is left out, whatever a view holds", async () => {
+  test("show: nothing is left out, whatever a view contains", async () => {
     const none = { command: undefined, workingDir: undefined };
     const target = { system: "s", path: "@p/\u0430", diff: ["+\u0430"], content: "one" };
     const args = { content: "two", path: "@p/\u0430" };
@@ -150,7 +150,7 @@ describe.concurrent("stc approvals", () => {
     expect(command.out).toContain('content: "one"');
   });
 
-  test("show --json is what the service said", async () => {
+  test("show --json is the service's answer", async () => {
     const { out } = await operate(["approvals", "show", FIRST, "--json"]);
     expect(JSON.parse(out)).toMatchObject({
       approval: { id: FIRST, view: { command: ["/usr/bin/ledger", "set", "--limit=5"] } },
@@ -183,7 +183,7 @@ describe.concurrent("stc approvals", () => {
     expect(JSON.parse(programs.out)).toMatchObject({ approval: { id: FIRST } });
   });
 
-  test("a no of the service is exit 1, for people and for programs", async () => {
+  test("a refusal by the service is exit 1, for people and for programs", async () => {
     const refuse = (service: StandInApprovals): void => {
       service.refusal = { status: 409, code: "APPROVAL_CONSUMED", message: "Too late.\u001b[2J" };
     };
@@ -213,25 +213,25 @@ describe.concurrent("stc approvals", () => {
     ["a mode for days", ["mode", "set", "s", "yolo", "--for", "25h"], "more than 24h"],
     ["an unknown command", ["approvals", "bless"], "unknown command"],
     ["a state that is none", ["approvals", "list", "--state", "foo"], "Allowed choices are pending"],
-  ])("wrong usage, as stc says it: %s", async (_, args, reason) => {
+  ])("wrong usage, in stc's own words: %s", async (_, args, reason) => {
     const { code, err, requests } = await operate(args);
     expect({ code, requests }).toEqual({ code: 64, requests: [] });
     expect(err).toContain(reason);
   });
 
-  test("who sees no view approves nothing", async () => {
+  test("without a view nothing is approved", async () => {
     const { code, sent } = await operate(["approvals", "approve", FIRST], (service) =>
       service.set(FIRST, { view: undefined }),
     );
     expect({ code, sent }).toEqual({ code: 64, sent: [] });
   });
 
-  test("an id is one segment of the path, whatever is in it", async () => {
+  test("an id is one segment of the path, whatever it contains", async () => {
     const { requests } = await operate(["mode", "end", "a/../../approvals?x#y"]);
     expect(requests).toEqual(["DELETE /sessions/a%2F..%2F..%2Fapprovals%3Fx%23y"]);
   });
 
-  test("nobody there, or nobody who speaks this", async () => {
+  test("no service, or one with another protocol", async () => {
     const args = ["approvals", "list", "--token-file", join(folder, "token"), "--url"];
     expect(await runStc([...args, "http://127.0.0.1:9"])).toMatchObject({
       code: 2,
@@ -277,7 +277,7 @@ describe.concurrent("stc token", () => {
     return decodeJwt(out.trim());
   };
 
-  test("an operator may do what operators do, unless it is said otherwise", async () => {
+  test("an operator has the operators' permissions, unless others are given", async () => {
     const all = claims(await runStc(["token", "--operator", "--sub", "ana"]));
     expect(all["permissions"]).toEqual(["approvals:decide", "grants:manage", "modes:manage", "audit:read"]);
     expect(all["sid"]).toBeUndefined();
@@ -285,7 +285,7 @@ describe.concurrent("stc token", () => {
     expect(one["permissions"]).toEqual(["audit:read"]);
   });
 
-  test("an agent has a session: a random one, or the one that is named", async () => {
+  test("an agent has a session: a random one, or the named one", async () => {
     const [one, other, named] = await Promise.all([
       runStc(["token", "--sub", "a"]),
       runStc(["token", "--sub", "a"]),

@@ -37,7 +37,7 @@ describe("a stream of events", () => {
     expect(reader.lastId).toBe(id);
   });
 
-  test("an event without an end is given up", () => {
+  test("an endless event is given up", () => {
     expect(() => new EventReader().read("data: ".padEnd(70_000, "x"))).toThrow(RangeError);
     expect(() => new EventReader().read("data: x\n".repeat(20_000))).toThrow(RangeError);
     expect(new EventReader().read("data: x\n\n".repeat(20_000))).toHaveLength(20_000);
@@ -94,7 +94,7 @@ async function follow(
 }
 
 describe("following", () => {
-  test("goes on from the last event that was whole", async () => {
+  test("continues from the last complete event", async () => {
     const first = () => new Response("id: 41\ndata: {}\n\nid: 42\ndata: x\n");
     const { hints, resumed } = await follow([first, () => new Response("id: 50\n\n")], 5);
     expect(hints.map(({ kind }) => kind)).toEqual(["connected", "event", "lost", "connected", "lost"]);
@@ -111,7 +111,7 @@ describe("following", () => {
     expect(hints).toEqual([{ kind: "refused", answer: { status, body: { error: {} }, servedAt: undefined } }]);
   });
 
-  test("a refusal that never ends is not read to its end", async () => {
+  test("an endless refusal is not read to its end", async () => {
     let pieces = 0;
     const body = new ReadableStream<Uint8Array>({
       pull(controller) {

@@ -24,7 +24,7 @@ function report(args: readonly string[] = [], token = "token") {
 }
 
 describe("APR-60: stc approvals report", () => {
-  test("for people: numbers, thresholds, and what would spare questions", async () => {
+  test("for people: numbers, thresholds, and rules that would avoid approval requests", async () => {
     const { code, out, err } = await report();
     expect([code, err]).toEqual([0, ""]);
     expect(out).toContain("20 requests: approved 20, denied 0, expired 0, cancelled 0, pending 0\n");
@@ -36,7 +36,7 @@ describe("APR-60: stc approvals report", () => {
     expect(out).toContain("  19 fewer: do_write: the same call repeats in one session");
   });
 
-  test("for programs: what the service said", async () => {
+  test("for programs: the service's answer", async () => {
     const { code, out } = await report(["--since", "1h", "--json"]);
     expect(code).toBe(0);
     expect(JSON.parse(out).report).toMatchObject({
@@ -59,7 +59,7 @@ describe("APR-60: stc approvals report", () => {
     expect(ended.err).toContain(said);
   });
 
-  test("nothing happened", async () => {
+  test("an empty report", async () => {
     const { out } = await report(["--since", "2020-01-01", "--until", "2020-01-02"]);
     expect(out).toBe(
       "from 2020-01-01T00:00:00.000Z to 2020-01-02T00:00:00.000Z\n" +

@@ -101,7 +101,7 @@ onTerminal("an answer", () => {
     ["s to a critical risk", "s\r", { risk: "critical" }],
     ["y to a risk that only the view calls high", "y\r", { view: view({ risk: "high" }) }],
     ["y to a risk that nobody names", "y\r", { risk: undefined }],
-  ] as const)("%s decides nothing and is asked again", async (_, keys, changes) => {
+  ] as const)("%s decides nothing and asks again", async (_, keys, changes) => {
     await using stand = new Stand(question(changes));
     const terminal = stand.watch();
     await terminal.shows(ARMED);
@@ -113,7 +113,7 @@ onTerminal("an answer", () => {
     await terminal.shows(`denied: ${FIRST}`);
   });
 
-  test("is asked again with the time that is left then", async () => {
+  test("asks again with the time that is left then", async () => {
     await using stand = new Stand(question({ decideBy: new Date(Date.now() + 58_000).toISOString() }));
     const terminal = stand.watch();
     const left = async (): Promise<number> => Number(/, (\d+) s\] Approve/.exec(await terminal.shows(ARMED))?.[1]);
@@ -124,7 +124,7 @@ onTerminal("an answer", () => {
     });
   });
 
-  test("session is offered only when it is, and a high risk asks for the whole word", async () => {
+  test("session is offered only when possible, and a high risk requires the whole word", async () => {
     await using stand = new Stand(question());
     const { service } = stand;
     const terminal = stand.watch();
@@ -185,11 +185,11 @@ async function whileStopped(): Promise<"early" | "late"> {
 }
 
 onTerminal("what is typed too early", () => {
-  test("before the question and while it is being read answers nothing", () => early(beforeAndWhileRead));
+  test("before the request and while it is being read answers nothing", () => early(beforeAndWhileRead));
 
   test("while the process is stopped answers nothing either", () => early(whileStopped));
 
-  test("an answer and what follows it answer one question", async () => {
+  test("an answer and the keys after it answer one request", async () => {
     await using stand = new Stand(question(), question({ id: SECOND, decideBy: in15Minutes() }));
     const { service } = stand;
     const terminal = stand.watch();
@@ -233,7 +233,7 @@ onTerminal("leaving decides nothing", () => {
     expect(service.decisions).toEqual([]);
   });
 
-  test("a terminal that goes away", async () => {
+  test("a terminal that is closed", async () => {
     await using stand = new Stand(question());
     const { service } = stand;
     const terminal = stand.watch();
@@ -244,7 +244,7 @@ onTerminal("leaving decides nothing", () => {
     expect(service.decisions).toEqual([]);
   });
 
-  test("and the terminal is as it was", async () => {
+  test("and the terminal is restored", async () => {
     await using stand = new Stand(question());
     const terminal = stand.watch({ through: ["bash", "-c", '"$0" "$@"; stty -a'] });
     await terminal.shows(ARMED);
@@ -253,7 +253,7 @@ onTerminal("leaving decides nothing", () => {
     expect(stand.service.decisions).toEqual([]);
   });
 
-  test("Ctrl-C while nothing is asked", async () => {
+  test("Ctrl-C while nothing is pending", async () => {
     await using stand = new Stand();
     const { service } = stand;
     const terminal = stand.watch();
@@ -294,7 +294,7 @@ onTerminal("without a terminal", () => {
 
 onTerminal("a question that is over", () => {
   test.each(["approved", "denied", "expired", "cancelled"])(
-    "%s elsewhere is withdrawn, and the next one asked",
+    "%s elsewhere withdraws the request, and the next one is shown",
     async (state) => {
       await using stand = new Stand(question());
       const { service } = stand;
@@ -312,7 +312,7 @@ onTerminal("a question that is over", () => {
     },
   );
 
-  test("by time, though nobody says so", async () => {
+  test("by time, without an event", async () => {
     await using stand = new Stand(question({ decideBy: new Date(Date.now() + 700).toISOString() }));
     const { service } = stand;
     const terminal = stand.watch();
@@ -321,7 +321,7 @@ onTerminal("a question that is over", () => {
     expect(service.decisions).toEqual([]);
   });
 
-  test("while the events were cut off", async () => {
+  test("while the events were interrupted", async () => {
     await using stand = new Stand(question());
     const { service } = stand;
     const terminal = stand.watch();
@@ -332,7 +332,7 @@ onTerminal("a question that is over", () => {
     expect(service.resumed).toEqual([null, "101"]);
   });
 
-  test("other people's decisions on other questions leave it alone", async () => {
+  test("other people's decisions on other requests leave it alone", async () => {
     await using stand = new Stand(question());
     const { service } = stand;
     const terminal = stand.watch();
@@ -350,7 +350,7 @@ onTerminal("the service says no", () => {
   test.each([
     ["somebody was faster", 409, "APPROVAL_CONSUMED"],
     ["one's own question", 403, "PERMISSION_DENIED"],
-  ])("%s: said, and not asked again", async (_, status, code) => {
+  ])("%s: reported, and not asked again", async (_, status, code) => {
     await using stand = new Stand(question());
     const { service } = stand;
     service.refusal = { status, code, message: "No." };
@@ -398,7 +398,7 @@ onTerminal("the service says no", () => {
     expect(stand.service.decisions).toEqual([]);
   });
 
-  test("a question without a view is not asked", async () => {
+  test("a request without a view is not shown for a decision", async () => {
     await using stand = new Stand(question({ view: undefined }));
     const terminal = stand.watch();
     await terminal.shows("may not see the view");
@@ -406,7 +406,7 @@ onTerminal("the service says no", () => {
     expect(stand.service.decisions).toEqual([]);
   });
 
-  test("to a question that may not be decided: not asked", async () => {
+  test("to a request that may not be decided: not asked", async () => {
     await using stand = new Stand(question({ decidable: false }), question({ id: SECOND }));
     const terminal = stand.watch();
     await terminal.shows(ARMED);
@@ -451,7 +451,7 @@ onTerminal("a question that wants an answer", () => {
   test.each([
     ["nothing", {}, "  \r", "the one\r", "the one"],
     ["what is not a choice", { choices: ["blue", "green"] }, "red\r", "1\r", "blue"],
-  ] as const)("%s is not an answer, which is asked for again", async (_title, answer, unclear, clear, said) => {
+  ] as const)("%s is not an answer, and it asks again", async (_title, answer, unclear, clear, said) => {
     await using stand = new Stand(question({ answer, options: ["cancel", "once"] }));
     const terminal = stand.watch();
     await terminal.shows(ARMED);
@@ -466,7 +466,7 @@ onTerminal("a question that wants an answer", () => {
     expect(stand.service.decisions[0]?.body).toMatchObject({ answer: said });
   });
 
-  test("and a no wants none", async () => {
+  test("and a denial needs none", async () => {
     await using stand = new Stand(question({ answer: {} }));
     const terminal = stand.watch();
     await terminal.shows(ARMED);
@@ -477,9 +477,9 @@ onTerminal("a question that wants an answer", () => {
 });
 
 onTerminal("APR-33: a question of several stages", () => {
-  test("shows them, says what is missing, and is not asked of the same person again", async () => {
+  test("shows votes, says what is missing, and is not asked of the same person again", async () => {
     await using stand = new Stand(question({ quorum: quorumOf(0) }));
-    const because = "You have said yes to this already.";
+    const because = "You have already approved this.";
     stand.service.counted = { quorum: quorumOf(1), decidable: false, canDecide: { because } };
     const terminal = stand.watch();
     expect(await terminal.shows(ARMED)).toContain("prod, team: 0 of 1, open");
@@ -490,7 +490,7 @@ onTerminal("APR-33: a question of several stages", () => {
     expect(stand.service.decisions).toHaveLength(1);
   });
 
-  test("is asked when a vote elsewhere opens the stage of whoever watches", async () => {
+  test("is asked when a vote elsewhere opens the watcher's stage", async () => {
     await using stand = new Stand(question({ quorum: quorumOf(0), decidable: false }));
     const terminal = stand.watch();
     await until("the stream", () => stand.service.streams > 0 || undefined);
@@ -499,7 +499,7 @@ onTerminal("APR-33: a question of several stages", () => {
     expect(await terminal.shows(ARMED)).toContain('prod, team: 1 of 1, complete ("anna")');
   });
 
-  test("asks why, where a policy wants to know", async () => {
+  test("asks for the reason where a policy requires one", async () => {
     await using stand = new Stand(question({ quorum: quorumOf(0, { reasonRequired: "deny" }) }));
     const terminal = stand.watch();
     await terminal.shows(ARMED);
@@ -533,7 +533,7 @@ onTerminal("the last lines before the prompt show what is decided", () => {
     ]);
   });
 
-  test("the change of a file, shown once beside the new content", async () => {
+  test("the change of a file, shown once next to the new content", async () => {
     const target = { system: "workspace", path: "@p/a", diff: ["@@ -0,0 +1 @@", "+hello"], content: "hello" };
     const args = { path: "@p/a", content: "hello" };
     const lines = await lastLines({ command: undefined, workingDir: undefined, target, arguments: args }, 200);
@@ -567,7 +567,7 @@ onTerminal("the last lines before the prompt show what is decided", () => {
     for (const text of ["command:", '"--limit=5"', "workingDir ", "risk "]) expect(page).toContain(text);
   });
 
-  test("and how many more wait is said", async () => {
+  test("and the number of further requests is shown", async () => {
     await using stand = new Stand(question(), question({ id: SECOND, decideBy: in15Minutes() }));
     const terminal = stand.watch();
     expect(await terminal.shows(ARMED)).toContain("(1 more after this one)");

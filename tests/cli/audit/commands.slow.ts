@@ -35,7 +35,7 @@ function auditFolder(): string {
 const audit = (...args: readonly string[]) => runStc(["audit", ...args]);
 
 describe.concurrent("query", () => {
-  test("a table, newest first, aligned, without what could steer a terminal, uncoloured in a pipe", async () => {
+  test("a table, newest first, aligned, without control sequences, uncoloured in a pipe", async () => {
     const { code, out, err } = await audit("query", "--dir", auditFolder());
     expect({ code, err }).toEqual({ code: 0, err: "" });
     expect(out).not.toContain("\u001b");
@@ -54,7 +54,7 @@ describe.concurrent("query", () => {
     ["Pacific/Kiritimati", "2024-02-29", "2024-03-01", "2024-02-29T23:59:59.999Z"],
     ["Asia/Kathmandu", "2025-12-31T23:00:00Z", "2026-01-01T00:00:00Z", "2025-12-31T23:30:00.000Z"],
     ["Asia/Kathmandu", "2026-01-01T05:00+05:45", "2026-01-01T05:45+05:45", "2025-12-31T23:30:00.000Z"],
-  ])("times are UTC whatever the machine's zone is: %s, %s to %s", async (TZ, from, to, stamp) => {
+  ])("times are UTC whatever the machine's zone: %s, %s to %s", async (TZ, from, to, stamp) => {
     const dir = mkdtempSync(join(folder, "zone-"));
     const outside = [from, to].map((time) => new Date(Date.parse(time.length === 16 ? `${time}Z` : time)));
     const stamps = [new Date((outside[0]?.getTime() ?? 0) - 1).toISOString(), stamp, outside[1]?.toISOString() ?? ""];
@@ -72,7 +72,7 @@ describe.concurrent("query", () => {
     ).toEqual(["t-1"]);
   });
 
-  test("the lines as they are for programs; the rest by its cursor", async () => {
+  test("unchanged lines for programs; the rest by its cursor", async () => {
     const dir = auditFolder();
     const first = await audit("query", "--dir", dir, "--json", "--limit", "2", "--order", "oldest");
     expect(first.out).toBe(`${lines[0]}\n${lines[1]}\n`);
@@ -144,7 +144,7 @@ describe.concurrent("the others", () => {
     },
   );
 
-  test("show tells the story in order, and the line in full", async () => {
+  test("show prints the sequence in order, and the whole line", async () => {
     const dir = auditFolder();
     writeDays(join(dir, "journal"), {
       [DAY]: [JSON.stringify({ timestamp: `${DAY}T09:59:59.000Z`, type: "intent", traceId: "t-1" })],
@@ -165,7 +165,7 @@ describe.concurrent("the others", () => {
     expect(json.calls).toBe(3);
   });
 
-  test("export writes a new file for its owner alone, and over none that is there", async () => {
+  test("export creates a new file for its owner alone, and overwrites none", async () => {
     const dir = auditFolder();
     const file = join(dir, "out.jsonl");
     const first = await audit("export", "--to", "jsonl", "-o", file, "--dir", dir, "--until", `${DAY}T12:00`);
@@ -176,7 +176,7 @@ describe.concurrent("the others", () => {
     expect(readFileSync(file, "utf8")).toBe(`${lines[0]}\n${lines[1]}\n`);
   });
 
-  test("prune says what would go, then lets it go", async () => {
+  test("prune lists what would be deleted, then deletes it", async () => {
     const dir = auditFolder();
     writeDays(dir, { "2026-02-01": lines, "2026-02-02": lines });
     const dry = await audit("prune", "--keep", "1d", "--dry-run", "--dir", dir);
@@ -189,7 +189,7 @@ describe.concurrent("the others", () => {
   });
 });
 
-test("show indents no line that lies deeper than ours do", async () => {
+test("show indents no line more deeply than our own", async () => {
   const depth = 2_000;
   const dir = mkdtempSync(join(folder, "audit-"));
   const line = entryLine(`${DAY}T10:00:00.000Z`, { traceId: "t-1" }).replace(
@@ -203,7 +203,7 @@ test("show indents no line that lies deeper than ours do", async () => {
 });
 
 describe.concurrent("tail", () => {
-  test("its filters hold for what is there and for what comes, across midnight", async () => {
+  test("its filters apply to existing and new lines, across midnight", async () => {
     const dir = auditFolder();
     const tail = new RunningStc(["audit", "tail", "-f", "--json", "-n", "5", "--decision", "DENIED", "--dir", dir]);
     await tail.printed("t-2");

@@ -14,7 +14,7 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
-test("server and client are signed by the authority and nobody else can read their files", async () => {
+test("server and client are signed by the authority and only their owner can read their files", async () => {
   const { rootCert, server, client, paths } = await developmentCertificates(join(root, "modes"), NOW);
   const authority = new X509Certificate(rootCert);
   expect(authority.ca).toBe(true);
@@ -28,7 +28,7 @@ test("server and client are signed by the authority and nobody else can read the
   expect(readdirSync(join(root, "modes"))).toEqual(["tls"]);
 });
 
-test("kept while they hold for another day, then made anew", async () => {
+test("kept while they are valid for another day, then created again", async () => {
   const directory = join(root, "renewal");
   const first = await developmentCertificates(directory, NOW);
   expect(await developmentCertificates(directory, NOW + 88 * DAY_MS)).toEqual(first);
@@ -40,7 +40,7 @@ test("kept while they hold for another day, then made anew", async () => {
 test.each([
   ["cut short", (path: string) => writeFileSync(path, "-----BEGIN")],
   ["gone", (path: string) => rmSync(path)],
-])("a file that is %s: the whole set is made anew", async (title, spoil) => {
+])("a file that is %s: the whole set is created again", async (title, spoil) => {
   const directory = join(root, title);
   const first = await developmentCertificates(directory, NOW);
   spoil(first.paths.clientKey);
@@ -49,7 +49,7 @@ test.each([
   expect(readdirSync(directory)).toEqual(["tls"]);
 });
 
-test("many at once get one set", async () => {
+test("many processes at once get one set", async () => {
   const directory = join(root, "crowd");
   const [first, ...others] = await Promise.all(
     Array.from({ length: 8 }, () => developmentCertificates(directory, NOW)),

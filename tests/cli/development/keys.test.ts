@@ -43,7 +43,7 @@ test("keys are kept, public files hold nothing private, private files are privat
   for (const name of readdirSync(folder)) expect(statSync(join(folder, name)).mode & 0o777).toBe(0o600);
 });
 
-test("many at once get one key", async () => {
+test("many processes at once get one key", async () => {
   const crowded = join(directory, "crowd");
   const options = { directory: crowded, operator: false, sub: "a", permissions: [], ttlSeconds: 60, now: NOW };
   const tokens = await Promise.all(Array.from({ length: 8 }, () => signDevelopmentToken(options)));

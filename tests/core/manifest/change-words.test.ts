@@ -20,7 +20,7 @@ const COMMON = {
 const define = (changes: Record<string, unknown>): Tool =>
   defineTool({ ...COMMON, handler: () => ({ ok: true }), ...changes } as never) as unknown as Tool;
 
-test("what is executed may only read, where the description says so", () => {
+test("a command whose description says execute may be a read", () => {
   expect(changeWord({ name: "execute_query", description: "Executes a read-only SQL query" })).toBeUndefined();
   expect(changeWord({ name: "sql", description: "Execute a read-only query" })).toBeUndefined();
   expect(changeWord({ name: "execute_sql", description: "Executes SQL" })).toBe("execute");
@@ -75,7 +75,7 @@ describe("a description that says change", () => {
 });
 
 describe("a tool of classification read whose words say change", () => {
-  test("asks as network or command does, unless the manifest says category read", () => {
+  test("asks like network or command, unless the manifest says category read", () => {
     const name = "delete_everything";
     const targets = {
       handler: undefined,
@@ -89,7 +89,7 @@ describe("a tool of classification read whose words say change", () => {
     expect(define({ name: "find_everything" }).category).toBe("read");
   });
 
-  test("is noted, unless the manifest says category read", () => {
+  test("gets a note, unless the manifest says category read", () => {
     const said = { field: "classification", message: expect.stringMatching(/"delete".* category: "read" for a tool/) };
     expect(classificationNotes(define({ name: "delete_everything" }))).toEqual([said]);
     expect(classificationNotes(define({ name: "delete_everything", category: "read" }))).toEqual([]);
@@ -112,7 +112,7 @@ describe("in a service without approvals", () => {
     return await fetch(`${stand.service.url}/call`, { method: "POST", headers: await callHeaders(), body });
   };
 
-  test("it is refused, since nobody can be asked", async () => {
+  test("it is refused, since nobody can approve", async () => {
     const response = await call("delete_everything");
     expect(response.status).toBe(403);
     expect(await response.json()).toMatchObject({
@@ -135,7 +135,7 @@ describe("in a service without approvals", () => {
     );
   });
 
-  test("one whose category is stated runs", async () => {
+  test("it runs when the manifest names its category", async () => {
     expect(await (await call("delete_preview")).json()).toMatchObject({ status: "success", result: { ok: true } });
   });
 });

@@ -64,7 +64,7 @@ test.each(rows)("%s", (_title, policy, args, shown) => {
   expect(sanitizeInput(compileInputPolicy(policy, input), args)).toEqual(shown as never);
 });
 
-test("an own __proto__ neither shows nor pollutes", () => {
+test("an own __proto__ is neither shown nor followed", () => {
   const args = JSON.parse('{"__proto__":{"polluted":true},"name":"x"}') as unknown;
   const shown = sanitizeInput(compileInputPolicy({}, input), args);
   expect(shown).toEqual({ name: NOT_LOGGED });

@@ -47,7 +47,7 @@ describe("the first element of a pattern", () => {
     /^\cA$/,
     /^a-$/,
     /^[a\]z]$/,
-  ])("%p keeps - from the front", (pattern) => {
+  ])("%p prevents a leading -", (pattern) => {
     expect(leadingDashFault(pattern)).toBeUndefined();
     expect(["-", "--", "-a", "-a-$", "-\\"].some((text) => new RegExp(pattern).test(text))).toBe(false);
   });
@@ -118,7 +118,7 @@ describe("the first element of a pattern", () => {
     expect(leadingDashFault(pattern)).toContain(fault);
   });
 
-  test("whatever is accepted never matches a text that begins with -", () => {
+  test("an accepted pattern never matches a text that begins with -", () => {
     const piece = fc.constantFrom(
       ..."^$\\.*+?()[]{}|/-a0_,:=!<>kpPuxcdDwWsSbBq&é",
       "[a-z]",

@@ -32,7 +32,7 @@ function faultsOf(manifest: object, cli: object): readonly string[] {
   }
 }
 
-test("a shell that says so and always asks may load", () => {
+test("a declared shell that always asks may load", () => {
   expect(faultsOf({}, {})).toEqual([]);
   expect(faultsOf({ classification: "destructive" }, {})).toEqual([]);
 });
@@ -63,6 +63,6 @@ test.each([
   ],
   ["lookups", {}, { lookups: { x: () => [] } }, "target.cli.lookups"],
   ["a command that is no shell", {}, { command: "git" }, "target.cli.shell"],
-])("%s is a fault of its field", (_title, manifest, cli, field) => {
+])("%s is an error of its field", (_title, manifest, cli, field) => {
   expect(faultsOf(manifest, cli)).toContain(field);
 });

@@ -15,7 +15,7 @@ function explain(policy: OutputPolicy, value: Json, schema: z.ZodType = z.unknow
 
 const customer = { customer: { email: "a@b.org", name: "Ann" }, items: [{ id: 1, note: "x" }, 2], none: [] };
 
-describe("which pattern decided", () => {
+describe("the deciding pattern", () => {
   test.each([
     ["the field's own", { "customer.email": "allow" }, "customer.email", "allow", "customer.email"],
     ["the container's", { customer: "mask" }, "customer.email", "mask", "customer"],
@@ -38,7 +38,7 @@ describe("which pattern decided", () => {
   });
 });
 
-test("lists close up, and what goes is nowhere", () => {
+test("lists close up, and removed fields do not appear", () => {
   const { fields } = explain({ "l[].a": "allow" }, { l: [{ b: 1 }, { a: 2 }, 3, { a: 4 }], m: 5 });
   expect(fields.map(({ path, at }) => [path, at])).toEqual([
     ["l[0].b", undefined],
@@ -50,7 +50,7 @@ test("lists close up, and what goes is nowhere", () => {
   ]);
 });
 
-test("a container that stays when all in it went is a field, too", () => {
+test("a container that stays although all its fields were removed is a field too", () => {
   const { fields } = explain({ "l[].a": "allow", b: "allow", "b.c": "redact" }, { l: [{ x: 1 }], b: { c: 2 } });
   expect(fields.map(({ path, action, at }) => [path, action, at])).toEqual([
     ["l[0].x", undefined, undefined],
@@ -67,7 +67,7 @@ test("a bare value becomes null", () => {
   expect(explain({ "*": "allow" }, {}).fields).toEqual([{ path: "", action: undefined, pattern: undefined, at: [] }]);
 });
 
-test("an own __proto__ is stripped by no pattern", () => {
+test("an own __proto__ is stripped whatever the pattern", () => {
   const { fields } = explain({ "*": "allow" }, JSON.parse('{"__proto__":{"a":1},"b":2}') as Json);
   expect(fields.map(({ path, pattern, at }) => [path, pattern, at])).toEqual([
     ["__proto__", undefined, undefined],
@@ -75,14 +75,14 @@ test("an own __proto__ is stripped by no pattern", () => {
   ]);
 });
 
-test("so many fields and no more; the rest is counted", () => {
+test("a limited number of fields is listed; the rest is counted", () => {
   const value = Array.from({ length: 50 }, (_, index) => ({ index }));
   const compiled = compilePolicy({ "*": "allow" }, z.unknown());
   const { fields, omitted } = explainPolicy({ policy: { "*": "allow" }, compiled }, value, 20);
   expect([fields.length, omitted]).toEqual([20, 30]);
 });
 
-test("what lies too deep is one field, in a container that stays", () => {
+test("a value that is too deep is one field, in a container that stays", () => {
   const deep = JSON.parse(`${'{"a":'.repeat(5_000)}1${"}".repeat(5_000)}`) as Json;
   const { fields } = explain({ "*": "allow" }, deep);
   expect(fields.map(({ at }) => at?.length)).toEqual([undefined, 128]);
@@ -90,7 +90,7 @@ test("what lies too deep is one field, in a container that stays", () => {
   expect(JSON.stringify(applyPolicy(compiled, deep).result)).toBe(`${'{"a":'.repeat(128)}{}${"}".repeat(128)}`);
 });
 
-describe("against what the policy does", () => {
+describe("compared with the policy", () => {
   const key = fc.constantFrom("a", "b", "c", "email", "__proto__", "constructor", "[]", "*", "0");
   const json = fc.letrec<{ value: Json }>((tie) => ({
     value: fc.oneof(
@@ -120,7 +120,7 @@ describe("against what the policy does", () => {
       ? Object.values(value).reduce<number>((sum, inner: Json) => sum + scalars(inner), 0)
       : 1;
 
-  test("each field is where it says, as its action leaves it, and there are no others", () => {
+  test("each field is at its path, as its action leaves it, and there are no others", () => {
     fc.assert(
       fc.property(policy, json, (rules, value) => {
         const compiled = compilePolicy(rules, z.unknown());
@@ -147,7 +147,7 @@ describe("against what the policy does", () => {
     );
   });
 
-  test("the pattern that decided says the same alone", () => {
+  test("the deciding pattern gives the same result alone", () => {
     fc.assert(
       fc.property(policy, json, (rules, value) => {
         for (const { path, action, pattern: decided } of explain(rules, value).fields) {

@@ -68,7 +68,7 @@ test("a leading * may stand for nothing, but not alone", () => {
   expect(positions).toEqual([1, 0, 0]);
 });
 
-test("[] takes elements only, a name that key only, * anything", () => {
+test("[] matches elements only, a name that key only, * anything", () => {
   const steps = ["a", "[]", otherKey, element] as const;
   const taken = ["a", "[]", "*"].map((text) => {
     const pattern = parseFieldPattern(text);
@@ -81,12 +81,12 @@ test("[] takes elements only, a name that key only, * anything", () => {
   ]);
 });
 
-test("a * takes further steps once it took one", () => {
+test("a * matches further steps once it matched one", () => {
   const pattern = parseFieldPattern("a.*.b");
   const taken = [0, 1, 2].map((at) => ("fault" in pattern ? [] : [...advance(pattern, at, "b")]));
   expect(taken).toEqual([[], [2], [2, 3]]);
 });
 
-test("paths are shown as patterns are written", () => {
+test("paths are shown in pattern syntax", () => {
   expect(["items", "[]", "[]", "email", "*"].reduce(joinPath, "")).toBe("items[][].email.*");
 });

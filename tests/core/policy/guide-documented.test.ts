@@ -11,7 +11,7 @@ const page = readFileSync(join(PROJECT, "docs/redaction.md"), "utf8");
 const [, table = ""] = /^\| value \| masked \|\n\|---\|---\|\n((?:\|.*\n)+)/m.exec(page) ?? [];
 const shown = [...table.matchAll(/^\| `(.*)` \| `(.*)` \|$/gm)].map(([, value = "", masked = ""]) => [value, masked]);
 
-test("the masked values that the guide shows are those that leave", () => {
+test("the masked values that the guide shows are the released ones", () => {
   expect(shown.length).toBeGreaterThan(5);
   expect(shown.map(([value = ""]) => [value, mask(value) ?? ""])).toEqual(shown);
 });

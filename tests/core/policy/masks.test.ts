@@ -65,7 +65,7 @@ const anyText = fc.oneof(
   }),
 );
 
-test("a visible value never comes back unchanged, and every value masks alike twice", () => {
+test("a visible value is never released unchanged, and every value masks the same way twice", () => {
   fc.assert(
     fc.property(anyText, (text) => {
       const masked = mask(text);

@@ -72,25 +72,25 @@ describe("fields that no pattern covers", () => {
   });
 });
 
-test("an answer that may be missing", () => {
+test("an optional answer", () => {
   expect(notes(z.union([z.object({ a: z.int() }).nullable(), z.null()]), { a: "allow" })).toEqual([]);
 });
 
-describe("names that may say what is in a field", () => {
+describe("names that may indicate personal data", () => {
   const customer = z.object({
     shop: z.object({ address: z.object({ city: z.string() }), apiToken: z.string(), id: z.string() }),
   });
   const note = (path: string, what: string, line: string) =>
     `outputPolicy: ${path} ${what} by its name, and allowed; unless it must leave, write ${line}`;
 
-  test("are pointed at, with the line to write", () => {
+  test("are reported with the line to write", () => {
     expect(notes(customer, { "*": "allow" })).toEqual([
       note("shop.address", "may be personal data", '"shop.address": "mask"'),
       note("shop.apiToken", "is a secret", '"shop.apiToken": "redact"'),
     ]);
   });
 
-  test("and the lines are all that it takes", () => {
+  test("and those lines suffice", () => {
     const mended = { "*": "allow", "shop.address": "mask", "shop.apiToken": "redact" } as const;
     expect(notes(customer, mended)).toEqual([]);
   });
@@ -127,16 +127,16 @@ describe("names that may say what is in a field", () => {
     ["a choice", z.object({ mobile: z.enum(["home", "work"]) })],
     ["a count of tokens", z.object({ token: z.int() })],
     ["a page's token", z.object({ nextPageToken: z.string() })],
-  ])("%s is nothing to hide", (_title, output) => {
+  ])("%s does not indicate personal data", (_title, output) => {
     expect(notes(output, { "*": "allow" })).toEqual([]);
   });
 
-  test("masked and redacted ones are as they should be", () => {
+  test("masked and redacted fields get no note", () => {
     expect(notes(order, named)).toEqual([]);
   });
 });
 
-test("a reason is told, and nothing else of its field", () => {
+test("a reason is shown, and nothing else of its field", () => {
   const output = z.object({ desk: z.object({ email: z.string(), address: z.string() }) });
   const reason = "the service desk's own, on its public page";
   expect(
@@ -182,23 +182,23 @@ describe("scan", () => {
     expect(notes(log, policy, scan)).toEqual(want.map((text) => expect.stringContaining(text)));
   });
 
-  test("off matters only for what leaves", () => {
+  test("off matters only for released fields", () => {
     expect(
       notes(z.object({ text: z.string(), number: z.int() }), { text: "redact", number: "allow" }, { text: "off" }),
     ).toEqual([]);
   });
 });
 
-test("the customers' tools leave nothing to say", () => {
+test("the customers' tools get no note", () => {
   expect([getCustomer, listCustomers].flatMap((tool) => policyNotes(tool, namesSecret))).toEqual([]);
 });
 
-test("a schema that never ends is not walked for ever", () => {
+test("traversal of an infinite schema ends", () => {
   const endless = (): z.ZodType => z.object({ next: z.lazy(endless) });
   expect(() => notes(endless(), {})).toThrow(RangeError);
 });
 
-test("of a schema with many fields few are named, and one with too many to look at is refused", () => {
+test("of a schema with many fields few are named, and one with too many is refused", () => {
   const grown = (depth: number): z.ZodType => {
     const part = depth === 0 ? z.object({ mail: z.string() }) : grown(depth - 1);
     return depth === 0 ? part : z.object({ a: part, b: part, "c.d": part });

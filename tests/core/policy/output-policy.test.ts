@@ -16,7 +16,7 @@ function schemaOf(sample: Json): z.ZodType {
   return z.object(Object.fromEntries(Object.entries(sample).map(([key, child]) => [key, schemaOf(child as Json)])));
 }
 
-describe("which rule wins", () => {
+describe("the rule that wins", () => {
   const customer = { customer: { email: "a@b.org", name: "Ann" }, email: "c@d.org" };
   test.each([
     ["nothing named", {}, {}, ["customer", "email"]],
@@ -116,7 +116,7 @@ describe("containers, arrays and keys", () => {
     expect(filtered).toEqual({ result: result as Json, filteredFields: [...filteredFields] });
   });
 
-  test("keys that are data never stand in filteredFields", () => {
+  test("keys that are data never appear in filteredFields", () => {
     const schema = z.strictObject({
       users: z.record(z.string(), z.strictObject({ email: z.string(), id: z.number() })),
     });
@@ -135,7 +135,7 @@ describe("containers, arrays and keys", () => {
     ]);
   });
 
-  test("an own __proto__ is removed, an own constructor is a key like others", () => {
+  test("an own __proto__ is removed, an own constructor is an ordinary key", () => {
     const value = JSON.parse('{"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":2}},"a":1}') as Json;
     const { result, filteredFields } = filter({ "*": "allow" }, value);
     expect(JSON.stringify(result)).toBe('{"constructor":{"prototype":{"polluted":2}},"a":1}');
@@ -150,12 +150,12 @@ describe("containers, arrays and keys", () => {
     ).toEqual({ toString: 2 } as unknown as Json);
   });
 
-  test("what is no JSON is never released", () => {
+  test("a value that is not JSON is never released", () => {
     const value = { f: () => 1, s: Symbol("s"), b: 1n, u: undefined, ok: 1 } as unknown as Json;
     expect(filter({ "*": "allow" }, value)).toEqual({ result: { ok: 1 }, filteredFields: ["*"] });
   });
 
-  test("what lies too deep is stripped", () => {
+  test("a value that is too deep is stripped", () => {
     const deep = JSON.parse(`${'{"a":'.repeat(5_000)}1${"}".repeat(5_000)}`) as Json;
     const { result } = filter({ "*": "allow" }, deep);
     expect(JSON.stringify(result).length).toBeLessThan(128 * 7);
@@ -169,7 +169,7 @@ describe("containers, arrays and keys", () => {
     expect(filteredFields.at(-1)).toBe("…");
   });
 
-  test("numbers and booleans are masked wholly", () => {
+  test("numbers and booleans are masked completely", () => {
     expect(filter({ "*": "mask" }, { n: 42, b: true, l: [1, null] }).result).toEqual({
       n: "***",
       b: "***",
@@ -186,7 +186,7 @@ test("an unknown action does not compile", () => {
   expect(() => compilePolicy({ a: "toString" } as unknown as OutputPolicy, z.unknown())).toThrow(TypeError);
 });
 
-test("patterns that double at every step stop at a bound", () => {
+test("patterns that double at every step stop at a limit", () => {
   const names = Array.from({ length: 14 }, (_, index) => `*.k${index}.*.z${index}`);
   const policy = Object.fromEntries(names.map((name) => [name, "allow" as const]));
   expect(() => compilePolicy(policy, z.unknown())).toThrow(RangeError);
@@ -237,7 +237,7 @@ describe("unmatchedPatterns", () => {
   });
 });
 
-describe("against a plain reading of the rules", () => {
+describe("compared with a plain reading of the rules", () => {
   const key = fc.constantFrom("a", "b", "c", "email", "__proto__", "constructor", "[]", "*");
   const json = fc.letrec<{ value: Json }>((tie) => ({
     value: fc.oneof(

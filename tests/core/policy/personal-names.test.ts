@@ -75,7 +75,7 @@ describe("names that are only likely", () => {
   });
 });
 
-describe("names that say nothing of a person", () => {
+describe("names that say nothing about a person", () => {
   test.each([
     ...["name", "podName", "pod.name", "container.image.name", "filename", "fileName", "hostname", "branchName"],
     ...["namespace", "repository.full_name", "repo.fullName", "workflow.name", "fontFamilyName", "serviceName"],
@@ -101,7 +101,7 @@ describe("names that say nothing of a person", () => {
   });
 });
 
-test("which of the names says it", () => {
+test("the name that indicates it", () => {
   expect(personalName(["customer", "emails", "work"])).toEqual({ at: 1, certainty: "certain", takesNumber: false });
   expect(personalName(["customer", "phone"])).toEqual({ at: 1, certainty: "certain", takesNumber: true });
 });
@@ -131,7 +131,7 @@ test("spelling hides nothing", () => {
   );
 });
 
-test("any name is read, in little time", () => {
+test("any name is read in little time", () => {
   fc.assert(
     fc.property(fc.array(fc.string({ maxLength: 96, unit: "binary" }), { maxLength: 6 }), (names) => {
       personalName(names);

@@ -9,7 +9,7 @@ const faults = (output: z.ZodType, outputPolicy: OutputPolicy) =>
 
 const REASON = { action: "allow", reason: "the desk's own, shown on its page" } as const;
 
-describe("what the schema does not describe", () => {
+describe("fields that the schema does not describe", () => {
   const whatever = (pattern: string, places: string, instead = "") =>
     `"${pattern}": "allow" lets out whatever the target puts into ${places}, which the schema does not describe; write in its place the fields that may leave${instead}`;
 
@@ -105,7 +105,7 @@ describe("what the schema does not describe", () => {
     expect(faults(output, policy)).toEqual([message]);
   });
 
-  test("no reason is good enough for whatever may come", () => {
+  test("no reason is accepted for unknown fields", () => {
     expect(faults(z.looseObject({ id: z.string() }), { "*": REASON })).toHaveLength(1);
   });
 
@@ -140,7 +140,7 @@ describe("what the schema does not describe", () => {
     ],
     ["a masking glob", z.object({ payload: z.unknown() }), { "*": "mask" }],
     ["nothing", z.looseObject({}), {}],
-  ])("%s is no fault", (_title, output, policy) => {
+  ])("%s is accepted", (_title, output, policy) => {
     expect(faults(output, policy)).toEqual([]);
   });
 });
@@ -230,11 +230,11 @@ describe("personal data by its name", () => {
     ["a template", z.object({ email: z.object({ template: text }), emailTemplate: text }), { "*": "allow" }],
     ["names of things", z.object({ pod: z.object({ name: text }), filename: text, hostname: text }), { "*": "allow" }],
     ["an endpoint", z.object({ endpoint: z.object({ address: text }), address: text }), { "*": "allow" }],
-  ])("%s is no fault", (_title, output, policy) => {
+  ])("%s is accepted", (_title, output, policy) => {
     expect(faults(output, policy)).toEqual([]);
   });
 
-  test("wrapped and nested in whatever way, a glob never lets it out unsaid", () => {
+  test("however wrapped and nested, a glob never releases it without a note", () => {
     type Wrap = (inner: z.ZodType) => z.ZodType;
     const wraps: readonly Wrap[] = [
       (inner) => z.object({ a: inner }),
@@ -266,7 +266,7 @@ describe("personal data by its name", () => {
     );
   });
 
-  test("the line to write is all that it takes", () => {
+  test("the suggested line suffices", () => {
     const output = z.object({ l: z.array(z.object({ email: text, customer: z.object({ name: text }) })) });
     const lines = faults(output, { "*": "allow" }).map((fault) => /write "([^"]+)": "mask"/.exec(fault)?.[1] ?? "");
     expect(lines).toEqual(["l[].email", "l[].customer.name"]);

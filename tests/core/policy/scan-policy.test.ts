@@ -50,7 +50,7 @@ describe("keys are data", () => {
     expect([levelAt(second, one), levelAt(second, two)]).toEqual(["secrets", "off"]);
   });
 
-  test("more of them, and longer ones, than are remembered are answered all the same", () => {
+  test("keys beyond the cache's number and length get correct answers", () => {
     const compiled = compileScan({ "r.*.note": "off", "r.*": "strict" });
     for (let count = 0; count < 12_000; count += 1) {
       expect(levelAt(compiled, ["r", `key${count}`, "note"])).toBe("off");
@@ -60,7 +60,7 @@ describe("keys are data", () => {
   });
 });
 
-describe("against a plain reading of the rules", () => {
+describe("compared with a plain reading of the rules", () => {
   const segment = fc.constantFrom("a", "b", "c", "*", "a[]", "b[][]", "constructor");
   const pattern = fc.array(segment, { minLength: 1, maxLength: 4 }).map((parts) => parts.join("."));
   const declared = fc.dictionary(
@@ -73,7 +73,7 @@ describe("against a plain reading of the rules", () => {
   );
   const path = fc.array(fc.constantFrom("a", "b", "c", "d", "[]", "constructor", "*", "a.b", "\0"), { maxLength: 6 });
 
-  test("every path has the same level, asked once and asked again", () => {
+  test("every path has the same level in repeated queries", () => {
     fc.assert(
       fc.property(declared, fc.array(path, { maxLength: 6 }), (rules, paths) => {
         const compiled = compileScan(rules);

@@ -252,12 +252,12 @@ describe("refused", () => {
     ]);
   });
 
-  test("a schema that never ends stops at a bound", () => {
+  test("traversal of an infinite schema stops at a limit", () => {
     expect(() => unboundedStrings(endless())).toThrow(RangeError);
   });
 });
 
-test("formats that are accepted never accept a text that begins with -", () => {
+test("accepted formats never accept a text that begins with -", () => {
   const formats = [
     z.uuid(),
     z.guid(),
@@ -300,7 +300,7 @@ describe("freeText", () => {
     expect(() => freeText(max)).toThrow(RangeError);
   });
 
-  test("its fields are found wherever they stand", () => {
+  test("its fields are found at any depth", () => {
     const text = freeText(9);
     const input = z.strictObject({
       command: text.describe("d"),

@@ -69,7 +69,7 @@ describe("a hostile text is refused at once, wherever the pattern is declared", 
   });
 });
 
-test("what the patterns take is taken, and what they say of themselves stays", () => {
+test("texts that the patterns accept are accepted, and their descriptions stay", () => {
   const schema = evil().describe("letters");
   const before = z.toJSONSchema(schema);
   const made = tool(schema);
@@ -78,7 +78,7 @@ test("what the patterns take is taken, and what they say of themselves stays", (
   expect(evil().safeParse("b").error?.issues[0]?.message).toBe(schema.safeParse("b").error?.issues[0]?.message ?? "");
 });
 
-test("a text that needs too many steps is refused, and the operator is told why", () => {
+test("a text that needs too many steps is refused, and the operator learns why", () => {
   const made = tool(z.string().regex(/^(.+)+\1x$/));
   try {
     parseInput({ tool: made } as never, { value: "ab".repeat(40) });
@@ -86,12 +86,12 @@ test("a text that needs too many steps is refused, and the operator is told why"
   } catch (error) {
     expect(error).toBeInstanceOf(Refusal);
     const { code, message, cause } = error as Refusal;
-    expect([code, message]).toEqual(["INVALID_INPUT", "The arguments do not fit the tool's input schema."]);
+    expect([code, message]).toEqual(["INVALID_INPUT", "The arguments do not match the tool's input schema."]);
     expect(String(cause)).toContain("threw RangeError");
   }
 });
 
-test("a pattern that cannot be matched so does not load, and the field is named", () => {
+test("a pattern that cannot run in linear time does not load, and the field is named", () => {
   const huge = z.object({ list: z.array(z.string().regex(/^(?:a{1,1000}){1,1000}b$/)) });
   try {
     tool(huge);
@@ -105,7 +105,7 @@ test("a pattern that cannot be matched so does not load, and the field is named"
   expect(boundPatterns("input", z.string().regex(/^[\q{ab|c}]$/v))[0]?.message).toContain("a class of strings");
 });
 
-test("a pattern that two schemas share is looked at once", () => {
+test("a pattern that two schemas share is checked once", () => {
   const pattern = /^(b+)+$/;
   const [one, two] = [z.string().regex(pattern), z.string().regex(pattern)];
   boundPatterns("input", z.tuple([one, two, one]));

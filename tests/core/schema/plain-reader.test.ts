@@ -90,7 +90,7 @@ function fitting(of: z.ZodType): fc.Arbitrary<Json> {
 /** With the order of keys, and what is absent apart from what is undefined. */
 const spelled = (read: unknown): string => JSON.stringify(read);
 
-test("reads what the schema reads, and nothing that it refuses", () => {
+test("accepts what the schema accepts, and nothing that it refuses", () => {
   let accepted = 0;
   fc.assert(
     fc.property(
@@ -112,7 +112,7 @@ test("reads what the schema reads, and nothing that it refuses", () => {
   expect(accepted).toBeGreaterThan(300);
 });
 
-test("a schema that stands in many places is read once, however many ways lead to it", () => {
+test("a schema that occurs many times is compiled once", () => {
   let fork: z.ZodType = z.string();
   for (let depth = 0; depth < 60; depth += 1) fork = z.object({ left: fork.optional(), right: fork.optional() });
   let branch: Json = "end";
@@ -121,7 +121,7 @@ test("a schema that stands in many places is read once, however many ways lead t
   expect(plainReader(fork)?.({ right: { left: 1 } })).toBe(unread);
 });
 
-test("beside one that holds itself there is no plain reader either", () => {
+test("next to a recursive one there is no plain reader either", () => {
   expect(
     plainReader(z.object({ first: z.string(), again: z.object({ recursive }), last: z.string() })),
   ).toBeUndefined();

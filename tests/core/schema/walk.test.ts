@@ -33,7 +33,7 @@ test.each([
   expect(places.element(places.root) !== undefined).toBe(elements);
 });
 
-test("a recursive schema has as many places as it has containers", () => {
+test("a recursive schema has as many paths as it has containers", () => {
   const places = placesOf(recursive);
   const children = places.key(places.root, "children");
   const child = children === undefined ? undefined : places.element(children);
@@ -52,12 +52,12 @@ test("a key of z.never() leads nowhere", () => {
   expect(places.key(places.root, "here")).toBe(places.nothing);
 });
 
-test("keys named like members of Object.prototype are no keys of a schema", () => {
+test("keys named like properties of Object.prototype are not keys of a schema", () => {
   const places = placesOf(z.object({ a: z.string() }));
   expect(places.key(places.root, "constructor")).toBeUndefined();
 });
 
-test("a schema that never ends stops at a bound", () => {
+test("traversal of an infinite schema stops at a limit", () => {
   const places = placesOf(endless());
   const descend = () => {
     let place = places.root;

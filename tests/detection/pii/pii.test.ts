@@ -166,13 +166,13 @@ test("of 320 tables of random four-digit numbers at most two lose a number", () 
   expect(damaged).toBeLessThanOrEqual(2);
 });
 
-test("what a finding says is sure and why", () => {
+test("the confidence and reason of a finding", () => {
   expect(findSensitive("born 1985-03-12", "balanced")).toEqual([
     { rule: "DATE_OF_BIRTH", kind: "pii", start: 5, end: 15, confidence: 0.95, context: "born" },
   ]);
 });
 
-test("any text: offsets are in order, in bounds, and what is hidden is not found again", () => {
+test("any text: offsets are in order and in range, and hidden text is not found again", () => {
   const pieces = fc.oneof(fc.string({ unit: "binary" }), fc.constantFrom(...FOUND.map(([, text]) => text), ...STAYS));
   fc.assert(
     fc.property(fc.array(pieces, { maxLength: 12 }), (parts) => {

@@ -33,7 +33,7 @@ const NAMES = [
   'env["API_TOKEN"]',
 ];
 
-test.each(OPERATORS)("what is assigned with %s is hidden, with and without blanks", (operator) => {
+test.each(OPERATORS)("a value assigned with %s is hidden, with and without whitespace", (operator) => {
   for (const name of NAMES) {
     expect(hide(`${name} ${operator} "s3cr3tP4ss"\nx`)).toBe(`${name} ${operator} "[REDACTED]"\nx`);
     expect(hide(`${name}${operator}'s3cr3tP4ss';`)).toBe(`${name}${operator}'[REDACTED]';`);
@@ -121,7 +121,7 @@ test.each([
 });
 
 test.each(["Api-Token", "ApiToken", "PRIVATE-TOKEN", "Klaviyo-API-Key", "Zoho-oauthtoken", "Custom", "App"])(
-  "behind any scheme the credentials are hidden: %s",
+  "after any scheme the credentials are hidden: %s",
   (scheme) => {
     for (const place of [
       ...["Authorization: ~", "authorization: ~\r\nHost: x", "-H 'Authorization: ~'", '"Authorization": "~"'],
@@ -144,7 +144,7 @@ test.each([
   "pub const SO_USER_COOKIE: c_int = 4117;",
   "pub const SO_USER_COOKIE: ::c_int = 0x1015;",
   "cookie: HashMap = HashMap::new()",
-])("what is no header stays: %s", (text) => {
+])("text that is not a header stays: %s", (text) => {
   expect(hide(text)).toBe(text);
 });
 
@@ -165,7 +165,7 @@ test.each([
   `echo "${$}{DB_PASSWORD:?DB_PASSWORD1 is required}"`,
   `curl ${$}{TOKEN:+--header x-token2}`,
   "password <<EOT without an end",
-])("what a shell says of a variable stays: %s", (text) => {
+])("a shell's message about a variable stays: %s", (text) => {
   expect(hide(text)).toBe(text);
 });
 
@@ -187,6 +187,6 @@ test.each([
   ["private_key: certs/aB3dE5fG7hJ9kL1", "private_key: [REDACTED]"],
   ["password: 'required|Zx9Qw4Rt7Yp2'", "password: '[REDACTED]'"],
   ["password: 'a1/b2!c3.pem'", "password: '[REDACTED]'"],
-])("what only looks like them is hidden: %s", (text, hidden) => {
+])("text that only looks like them is hidden: %s", (text, hidden) => {
   expect(hide(text)).toBe(hidden);
 });

@@ -92,7 +92,7 @@ test.each([
   expect(shown).toContain("next");
 });
 
-test("what stands beside a secret stays, though a secret's name stands in the secret", () => {
+test("text next to a secret stays, though the secret contains a secret's name", () => {
   const text = 'password="my secret phrase 17", host: db.internal\ntoken: x/secret, y';
   expect(filterSecrets(text).text).toBe('password="[REDACTED]", host: db.internal\ntoken: x/secret, y');
 });

@@ -102,7 +102,7 @@ test("a Kubernetes secret in a tree: all of its data, and no other's", () => {
   ]);
 });
 
-test("a value that is declared sensitive beside it", () => {
+test("a value that is declared sensitive next to it", () => {
   const outputs = { db: { value: "hunter2x", sensitive: true }, host: { value: "db.example", sensitive: false } };
   expect(redact(outputs, { level: "secrets" }).value).toEqual({
     db: { value: "[REDACTED]", sensitive: true },

@@ -15,7 +15,7 @@ test.each(formatExamples.map((example) => [example.text.slice(6, 16), example] a
 );
 
 test.each(formatLookAlikes.map(([prefix, text]) => [prefix, text] as const))(
-  "%s with too little behind it stays",
+  "%s with too little after it stays",
   (_prefix, text) => {
     expect(filterSecrets(text).text).toBe(text);
   },
@@ -48,7 +48,7 @@ const REQUIRED = [
   ["ghp_", 36, "abcXYZ019"],
 ] as const;
 
-test.each(REQUIRED)("%s and what it needs, anywhere in a text", (prefix, least, alphabet) => {
+test.each(REQUIRED)("%s with its context, anywhere in a text", (prefix, least, alphabet) => {
   const body = fc.array(fc.constantFrom(...alphabet), { minLength: Math.max(least, 3), maxLength: 60 });
   const around = fc.constantFrom(" ", "\n", "(", '"', "\t", "{", "; ");
   fc.assert(
@@ -84,7 +84,7 @@ test("offsets are the original's, in order, without overlaps, and hide no more t
   );
 });
 
-test("a line that hides 150 kB of near-anchors hides no secret behind them", () => {
+test("a line with 150 kB of near-anchors hides no secret after them", () => {
   const secret = `eyJ${filler(30)}.eyJ${filler(30)}.${filler(43)}`;
   for (const near of ["eyJ", "sk-ant-", "ghp_", "password=", "://", "Bearer ", "aaaa", '"', "%41", "\\u0041"]) {
     const { text } = filterSecrets(`${near.repeat(150_000 / near.length)} ${secret}`);

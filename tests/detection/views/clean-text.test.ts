@@ -65,7 +65,7 @@ test("idempotent, and never longer", () => {
   );
 });
 
-test("every character that nobody can see is taken out", () => {
+test("every invisible character is removed", () => {
   const invisible = /[\p{Cf}\p{Cc}\p{Default_Ignorable_Code_Point}]/u;
   const left: string[] = [];
   for (let point = 0; point <= 0x10ffff; point += 1) {

@@ -13,7 +13,7 @@ afterEach(async () => {
   open = undefined;
 });
 
-test("a caller that calls too often gets 429, the time to wait and its line; another is served", async () => {
+test("a caller that calls too often gets 429, the time to wait and its audit entry; another is served", async () => {
   const { call, token, audited } = await stand({ limits: { rates: { caller: { calls: 2, seconds: 3_600 } } } });
   const [mine, other] = [await token("agent-1"), await token("agent-2")];
   expect([(await call(mine)).status, (await call(mine)).status]).toEqual([200, 200]);
@@ -21,7 +21,7 @@ test("a caller that calls too often gets 429, the time to wait and its line; ano
   expect(refused.status).toBe(429);
   expect(refused.error).toMatchObject({
     ...{ code: "RATE_LIMITED", stage: "LIMIT", retryable: true },
-    message: "You have called too often: 2 calls in 3600 s are yours.",
+    message: "You have called too often: the limit is 2 calls in 3600 s.",
     details: { limit: "caller", calls: 2, seconds: 3_600 },
   });
   const waitMs = Number(refused.error["retryAfterMs"]);
@@ -38,7 +38,7 @@ test("a caller that calls too often gets 429, the time to wait and its line; ano
   ]);
 });
 
-test("whoever waits as long as it is told is served", async () => {
+test("a caller that waits as long as told is served", async () => {
   const { call, token } = await stand({ limits: { rates: { caller: { calls: 2, seconds: 1, burst: 1 } } } });
   const mine = await token();
   for (let refused = 0; refused < 2; ) {
@@ -51,7 +51,7 @@ test("whoever waits as long as it is told is served", async () => {
   }
 });
 
-test("a tool's limit is nothing to those who may not know of the tool", async () => {
+test("a tool's limit is invisible to callers who may not know the tool", async () => {
   const { call, token } = await stand({ limits: { rates: { tool: { calls: 1, seconds: 3_600 } } } });
   const mine = await token();
   const secret = { tool: "load_secret", args: {} };
@@ -67,7 +67,7 @@ test("a tool's limit is nothing to those who may not know of the tool", async ()
   });
 });
 
-test("a bad token is UNAUTHENTICATED, whatever limit is reached", async () => {
+test("an invalid token is UNAUTHENTICATED, whatever limit is reached", async () => {
   const { call, token } = await stand({ limits: { rates: { service: { calls: 1, seconds: 3_600 } } } });
   const mine = await token();
   expect((await call(mine)).status).toBe(200);
@@ -84,11 +84,11 @@ test.each([
   ["replicas without a database", { shared: true }, "limits.shared: replicas count together in PostgreSQL"],
   ["no calls at all", { rates: { caller: { calls: 0 } } }, "limits.rates.caller"],
   ["a word that is not off", { rates: { service: "none" } }, "limits.rates.service"],
-])("%s is said at the start", async (_title, limits, message) => {
+])("%s is reported at the start", async (_title, limits, message) => {
   await expect(openLoadStand({ limits })).rejects.toThrow(message);
 });
 
-test("under the defaults a burst of many callers behind one address is served to the last", async () => {
+test("under the defaults a burst of many callers behind one address is served completely", async () => {
   const { port, token } = await stand({});
   const tokens = await Promise.all(Array.from({ length: 8 }, (_, index) => token(`agent-${index}`)));
   const wires = tokens.flatMap((mine) => Array.from({ length: 100 }, () => new Wire(port).send(wholeCall(mine))));
@@ -97,7 +97,7 @@ test("under the defaults a burst of many callers behind one address is served to
   for (const wire of wires) wire.end();
 });
 
-test("connections over the limit of a source are told so and closed; the others go on, and who leaves makes room", async () => {
+test("connections over the limit of a source get an answer and are closed; the others continue, and closed ones free their slot", async () => {
   const { port, token, metrics } = await stand({ limits: { connectionsPerSourceMax: 3 } });
   const mine = await token();
   const wires = Array.from({ length: 2 }, () => new Wire(port).send(wholeCall(mine)));
@@ -124,7 +124,7 @@ test("connections over the limit of a source are told so and closed; the others 
   first?.end();
 });
 
-test("one source's connections are nothing to another", async () => {
+test("one source's connections do not affect another", async () => {
   const { port, token } = await stand({ limits: { connectionsPerSourceMax: 1 } });
   const mine = await token();
   const wires = [undefined, "127.0.0.2", "127.0.0.3"].map((localAddress) =>
@@ -134,7 +134,7 @@ test("one source's connections are nothing to another", async () => {
   for (const wire of wires) wire.end();
 });
 
-test("a connection over the limit of all is closed before its request is read", async () => {
+test("a connection over the common limit is closed before its request is read", async () => {
   const { port, token, audited } = await stand({ limits: { connectionsMax: 1 } });
   const mine = await token();
   const first = new Wire(port).send(wholeCall(mine));
@@ -171,7 +171,7 @@ function loop(delayMsMax = 200) {
   return { look, taken };
 }
 
-test("a loop that is late again and again takes what it has time for, until it has been on time for a while", () => {
+test("an overloaded loop takes what it has time for, until it has been on time for a while", () => {
   const { look, taken } = loop();
   look(200, 4);
   expect(taken(2)).toBe(1_000);
@@ -195,14 +195,14 @@ test.each([
   expect(taken(10)).toBe(1_000);
 });
 
-test("while shedding, some calls are taken however late it is, and half on time is not on time", () => {
+test("while shedding, some calls are taken at any delay, and half on time is not on time", () => {
   const { look, taken } = loop();
   look(200, 5);
   look(100, 1_000);
   expect(taken(1_000)).toBe(32);
 });
 
-test("who calls once in a while is not shed", () => {
+test("an occasional caller is not shed", () => {
   const { look, taken } = loop();
   look(10_000, 50);
   expect(taken(0)).toBe(1_000);

@@ -49,7 +49,7 @@ describe("a bucket whose limit changes", () => {
     burst: fc.option(fc.integer({ min: 1, max: 100 }), { nil: undefined }),
   });
 
-  test("however often it changes, nobody gets a call for it, and nobody waits longer than one call of the last takes", () => {
+  test("however often it changes, nobody gains a call, and nobody waits longer than one call under the last limit takes", () => {
     fc.assert(
       fc.property(fc.array(rate, { minLength: 2, maxLength: 12 }), fc.integer({ min: 0, max: 100 }), (rates, used) => {
         const [first = { calls: 1, seconds: 1, burst: undefined }, ...further] = rates;
@@ -66,14 +66,14 @@ describe("a bucket whose limit changes", () => {
     );
   });
 
-  test("what has not drained under the new limit is not forgotten", () => {
+  test("counts that remain under the new limit are not forgotten", () => {
     const pace = charged(new RateLimiter({ calls: 2, seconds: 1 }), 2);
     pace.change({ calls: 2, seconds: 3_600 }, { now: NOW });
     for (let second = 0; second < 60; second += 1) pace.charge(`passer-by ${second}`, NOW + second * 1_000);
     expect(pace.waitMs("k", NOW + 60_000)).toBeGreaterThan(1_700_000);
   });
 
-  test("what replicas were not told is told in the new limit's measure, and nothing once they count alone", () => {
+  test("counts not yet shared with replicas are converted to the new limit, and dropped once replicas count alone", () => {
     const pace = charged(new RateLimiter({ calls: 100, seconds: 60 }, { tells: true }), 10);
     pace.change({ calls: 10, seconds: 60 }, { now: NOW, tells: true });
     expect(pace.takeUntold(10, NOW)).toEqual([{ key: "k", addedMs: 60_000 }]);
@@ -106,7 +106,7 @@ function standing(rules: Partial<RateRules>) {
 const of = (calls: number) => ({ calls, seconds: 60 });
 
 describe("limits that change", () => {
-  test("one that is used up stays so beside others that change, and one that was off begins empty", () => {
+  test("a used-up limit stays used up next to others that change, and one that was off begins empty", () => {
     const { change, calls, tool } = standing({ caller: of(5) });
     expect(calls()).toBe(5);
     change({ caller: of(5), tool: of(3) });
@@ -130,7 +130,7 @@ describe("limits that change", () => {
     expect([tool("read"), tool("write")]).toEqual([1, 4]);
   });
 
-  test("limits in force are those of the tools that there are", () => {
+  test("limits in use are those of existing tools", () => {
     const { rates, change, tool } = standing({ tool: of(5), callerAndTool: of(5) });
     for (const name of TOOLS) tool(name);
     change({ tool: of(5) }, new Set(["write"]));
@@ -142,7 +142,7 @@ describe("limits that change", () => {
 test.each([
   ["lower", 1, 60_000],
   ["higher", 1_000, 0],
-])("a caller who has gone away too often, under a %s limit", (_title, next, waitMs) => {
+])("a caller who has disconnected too often, under a %s limit", (_title, next, waitMs) => {
   const limit = { perMinuteMax: 100, clock: () => 1_000 };
   const cancellations = new Cancellations(limit);
   for (let made = 0; made < 300; made += 1) cancellations.count(ANN);

@@ -32,7 +32,7 @@ function stand(rules: Partial<RateRules>) {
 
 const THREE: Rate = { calls: 3, seconds: 1 };
 
-describe("who is held to what", () => {
+describe("which limits apply", () => {
   test.each([
     ["a caller, whatever the tool", { caller: THREE }, "call", "a", "caller"],
     ["everybody together", { service: THREE }, "call", "b", "service"],
@@ -69,14 +69,14 @@ describe("who is held to what", () => {
     expect(tool(caller("b"), "lookup")?.details).toEqual({ limit: "tool" });
   });
 
-  test("a named tool may be let off what holds for all, and an object's own members are no tools", () => {
+  test("a named tool may be exempt from the common limit, and properties of an object are not tools", () => {
     const { tool } = stand({ callerAndTool: { calls: 1, seconds: 60 }, tools: { free: { callerAndTool: "off" } } });
     for (let made = 0; made < 10; made += 1) expect(tool(caller("a"), "free")).toBeUndefined();
     expect(tool(caller("a"), "constructor")).toBeUndefined();
     expect(tool(caller("a"), "constructor")).toBeDefined();
   });
 
-  test("what one limit refuses is charged to no other", () => {
+  test("a call that one limit refuses is not charged to another", () => {
     const { call, pass } = stand({ caller: { calls: 1, seconds: 60 }, service: { calls: 3, seconds: 60 } });
     expect(call(caller("a"))).toBeUndefined();
     for (let made = 0; made < 50; made += 1) expect(call(caller("a"))?.details).toMatchObject({ limit: "caller" });
@@ -102,7 +102,7 @@ const rate = fc.record({
 });
 
 describe("the bucket", () => {
-  test("whoever waits as long as it is told is served, and a millisecond less would not do", () => {
+  test("a caller that waits as long as told is served, and a millisecond less would not suffice", () => {
     fc.assert(
       fc.property(rate, fc.array(fc.double({ min: 0, max: 5_000, noNaN: true }), { maxLength: 60 }), (limit, gaps) => {
         const pace = new RateLimiter(limit);
@@ -122,7 +122,7 @@ describe("the bucket", () => {
     );
   });
 
-  test("no stretch of time sees more than a burst and what drained in it", () => {
+  test("no interval exceeds a burst plus the rate", () => {
     fc.assert(
       fc.property(rate, fc.array(fc.integer({ min: 0, max: 300 }), { minLength: 1, maxLength: 200 }), (limit, gaps) => {
         const pace = new RateLimiter(limit);
@@ -142,7 +142,7 @@ describe("the bucket", () => {
     );
   });
 
-  test("a clock that stands still lets no more than the burst through", () => {
+  test("a clock that stands still allows no more than the burst", () => {
     const pace = new RateLimiter({ calls: 1_000, seconds: 1, burst: 5 });
     for (let made = 0; made < 5; made += 1) {
       expect(pace.waitMs("k", 7)).toBe(0);
@@ -151,7 +151,7 @@ describe("the bucket", () => {
     expect(pace.waitMs("k", 7)).toBe(1);
   });
 
-  test("a million callers are not all remembered, and those of now are", () => {
+  test("not all of a million callers are remembered, and the current ones are", () => {
     const pace = new RateLimiter({ calls: 1, seconds: 3_600 });
     for (let made = 0; made < 1_000_000; made += 1) pace.charge(`caller ${made}`, 0);
     expect(pace.size).toBeLessThanOrEqual(100_000);
@@ -160,7 +160,7 @@ describe("the bucket", () => {
     expect(pace.waitMs("caller 0", 0)).toBe(0);
   });
 
-  test("who keeps calling is remembered, whoever else comes by", () => {
+  test("a caller that keeps calling is remembered, however many others call", () => {
     const pace = new RateLimiter({ calls: 1_000_000, seconds: 3_600, burst: 500 });
     for (let made = 0; made < 300_000; made += 1) {
       pace.charge(`passer-by ${made}`, 0);
@@ -170,7 +170,7 @@ describe("the bucket", () => {
     expect(pace.waitMs("busy", 0)).toBeGreaterThan(0);
   });
 
-  test("what has drained is forgotten as time goes by", () => {
+  test("expired counts are forgotten over time", () => {
     const pace = new RateLimiter({ calls: 10, seconds: 1 });
     for (let made = 0; made < 10_000; made += 1) pace.charge(`caller ${made}`, 0);
     pace.charge("later", 2_100);
@@ -189,23 +189,23 @@ describe("at admission", () => {
     });
   const verified = { caller: caller("a") } as Verified;
 
-  test("who is refused for something else is charged nothing", () => {
+  test("a call that is refused for another reason is charged nothing", () => {
     const { admit, leave } = admission({ caller: { calls: 2, seconds: 60 } });
     const admitted = admit(verified);
-    for (let made = 0; made < 5; made += 1) expect(() => admit(verified)).toThrow("under way at once");
+    for (let made = 0; made < 5; made += 1) expect(() => admit(verified)).toThrow("in progress at once");
     leave(admitted);
     leave(admit(verified));
     expect(() => admit(verified)).toThrow("called too often");
   });
 
-  test("who is refused takes no place", () => {
+  test("a refused call takes no slot", () => {
     const { admit, leave, inFlight } = admission({ caller: { calls: 1, seconds: 60 } });
     leave(admit(verified));
     expect(() => admit(verified)).toThrow("called too often");
     expect(inFlight()).toBe(0);
   });
 
-  test("a tool's own limits are asked about once the caller may use it", () => {
+  test("a tool's own limits are checked once the caller may use it", () => {
     const { pace } = admission({ callerAndTool: { calls: 1, seconds: 60 } });
     const authorized = { caller: caller("a"), tool: { name: "lookup" } } as Authorized;
     expect(pace(authorized) as object).toBe(authorized);
@@ -252,7 +252,7 @@ function fleet(count: number, rules: Partial<RateRules>) {
 }
 
 describe("several replicas", () => {
-  test("count together: what is served too much is what comes between two rounds", async () => {
+  test("count together: the excess is at most what comes between two rounds", async () => {
     const { take, tell, close } = fleet(3, { caller: { calls: 30, seconds: 3_600 } });
     let served = 0;
     for (let round = 0; round < 40; round += 1) {
@@ -264,14 +264,16 @@ describe("several replicas", () => {
     await close();
   });
 
-  test("go on by their own count while the table is away, and say so once", async () => {
+  test("continue with their own count while the table is unavailable, and log it once", async () => {
     const { take, tell, world, close } = fleet(2, { caller: { calls: 3, seconds: 60 } });
     world.isAway = true;
     for (let round = 0; round < 5; round += 1) {
       await tell();
       expect([take(0), take(1)]).toEqual([round < 3, round < 3]);
     }
-    expect(world.logged).toEqual(Array.from({ length: 2 }, () => expect.stringContaining("away") as string));
+    expect(world.logged).toEqual(
+      Array.from({ length: 2 }, () => expect.stringContaining("database is unavailable") as string),
+    );
     await close();
   });
 
@@ -290,7 +292,7 @@ describe("several replicas", () => {
     await close();
   });
 
-  test("the table is not asked when nobody called, and learns no names", async () => {
+  test("the table is not used when nobody called, and stores no names", async () => {
     const { take, tell, world, buckets, close } = fleet(1, { caller: THREE });
     await tell();
     expect(world.asked).toBe(0);
@@ -300,7 +302,7 @@ describe("several replicas", () => {
     await close();
   });
 
-  test("a bucket that somebody else filled with another rule keeps nobody out for longer than two bursts", async () => {
+  test("a bucket that another replica filled with another rule blocks nobody for longer than two bursts", async () => {
     const { take, tell, buckets, pass, close } = fleet(1, { caller: { calls: 10, seconds: 10 } });
     take(0);
     await tell();

@@ -23,10 +23,10 @@ test.each([
   ["./new.sock", []],
   ["./folder/new.sock", []],
   ["./s.sock", []],
-  ["./none/s.sock", [`server.socket: ${folder}/none is no folder: make it first`]],
-  ["./file/s.sock", [`server.socket: ${folder}/file is no folder: make it first`]],
+  ["./none/s.sock", [`server.socket: ${folder}/none is not a folder: create it first`]],
+  ["./file/s.sock", [`server.socket: ${folder}/file is not a folder: create it first`]],
   ["./loop/s.sock", ["server.socket: cannot be made (ELOOP)"]],
-  ["./file", [`server.socket: ${folder}/file is there already, and is no socket`]],
+  ["./file", [`server.socket: ${folder}/file exists already and is not a socket`]],
   ["./link", [`server.socket: ${folder}/link is a symbolic link`]],
 ])("a socket at %s", (socket, problems) => {
   expect(socketProblems(configOf({ server: { socket } }))).toEqual([...problems]);

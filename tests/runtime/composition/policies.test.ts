@@ -63,10 +63,10 @@ const ROWS: readonly (readonly [
   [
     "no store",
     { approvals: { store: undefined } },
-    ["approvals.policies: nobody can be asked: approvals.store is not set"],
+    ["approvals.policies: needs approvals.store, which is not set"],
     [],
   ],
-  ["no operators", { issuers: [AGENTS] }, [`${NOBODY}no issuer in jwt.issuers is marked operators: true`], []],
+  ["no operators", { issuers: [AGENTS] }, [`${NOBODY}no issuer in jwt.issuers has operators: true`], []],
   [
     "a permission that tokens may list",
     { policy: { require: { deciders: { permissions: ["prod"] }, count: 20 } } },
@@ -155,7 +155,7 @@ const ROWS: readonly (readonly [
     "people of an issuer that is not configured",
     { policy: { require: { deciders: { subjects: [{ issuer: "https://x.example", subject: "a" }] } } } },
     [
-      `${NOBODY}stage deciders needs 1, and 0 of those who may decide can be left for it; https://x.example is no issuer in jwt.issuers that is marked operators: true`,
+      `${NOBODY}stage deciders needs 1, and 0 of those who may decide can be left for it; https://x.example is not an issuer in jwt.issuers with operators: true`,
     ],
     [],
   ],
@@ -163,7 +163,7 @@ const ROWS: readonly (readonly [
     "people of the agents' issuer",
     { policy: { require: { deciders: { subjects: [{ issuer: AGENTS.issuer, subject: "a" }] } } } },
     [
-      `${NOBODY}stage deciders needs 1, and 0 of those who may decide can be left for it; ${AGENTS.issuer} is no issuer in jwt.issuers that is marked operators: true`,
+      `${NOBODY}stage deciders needs 1, and 0 of those who may decide can be left for it; ${AGENTS.issuer} is not an issuer in jwt.issuers with operators: true`,
     ],
     [],
   ],
@@ -177,7 +177,7 @@ const ROWS: readonly (readonly [
     "a tool that is not there",
     { policy: { when: { tools: ["deploy", "delpoy"] } } },
     [],
-    [`${FIELD}.when.tools: delpoy is no tool that is registered`],
+    [`${FIELD}.when.tools: delpoy is not a registered tool`],
   ],
   [
     "no policy, and no operator who may decide",
@@ -194,7 +194,7 @@ const ROWS: readonly (readonly [
     "tools that never ask",
     { policy: { when: { tools: ["look"] } } },
     [],
-    [`${FIELD}: is about no tool that could ask`],
+    [`${FIELD}: matches no tool that could need an approval`],
   ],
   [
     "tools that never ask, but for a rule",
@@ -212,7 +212,7 @@ const ROWS: readonly (readonly [
       policy: { require: { deciders: named("Anna") } },
     },
     [],
-    [`${FIELD}: nobody can approve deploy when anna asks: nobody decides on what they ask themselves`],
+    [`${FIELD}: nobody can approve deploy when anna asks: requesters cannot decide their own requests`],
   ],
   [
     "embedded: whoever it says may decide",

@@ -51,7 +51,7 @@ function refuse(sub: string, more: Parameters<typeof draftOf>[1] = {}) {
 const lines = () => world.lines(CALLS) as readonly { readonly caller: { sub: string; iss?: string }; count?: number }[];
 const counted = () => lines().reduce((total, { count = 1 }) => total + count, 0);
 
-test("callers that go on calling below the disk reserve get ten lines a minute, then a sum, each with a receipt", async () => {
+test("callers that keep calling below the disk reserve get ten lines a minute, then a sum, each with a receipt", async () => {
   expect(audit.hasRoom()).toBe(false);
   const receipts = await Promise.all(Array.from({ length: 4_800 }, (_, call) => refuse(`agent-${call % 16}`)));
   expect(receipts.every((receipt) => String(receipt.traceId).startsWith("t-agent-"))).toBe(true);
@@ -72,7 +72,7 @@ test("callers that go on calling below the disk reserve get ten lines a minute, 
   expect(fs.statSync(join(world.dir, CALLS)).size).toBeLessThan(250_000);
 });
 
-test("callers beyond the bound share a sum, and no refusal is lost", async () => {
+test("callers beyond the limit share a sum, and no refusal is lost", async () => {
   await Promise.all(Array.from({ length: 4_000 }, (_, call) => refuse(`agent-${call % 200}`)));
   await sums.stop();
   expect(lines().some(({ caller }) => caller.sub === "(further callers)")).toBe(true);

@@ -35,7 +35,7 @@ function counts(): readonly number[] {
 
 const total = (numbers: readonly number[]): number => numbers.reduce((sum, count) => sum + count, 0);
 
-test("a round writes the ten largest sums of the running minute, and all of the minutes before", async () => {
+test("a round writes the ten largest sums of the current minute, and all of the minutes before", async () => {
   const sums = sumsInto(world.open());
   knock(25);
   await sums.write();
@@ -50,7 +50,7 @@ test("a round writes the ten largest sums of the running minute, and all of the 
   expect([counts().length, total(counts())]).toEqual([25, 325]);
 });
 
-test("more sums than the audit takes at once are all written, in a round and at the end", async () => {
+test("more sums than the audit takes at once are all written, in rounds and at the end", async () => {
   const sums = sumsInto(world.open({ queueEntriesMax: 8 }));
   knock(100);
   world.now += MINUTE_MS;
@@ -61,7 +61,7 @@ test("more sums than the audit takes at once are all written, in a round and at 
   expect(total(counts())).toBe(10_100);
 });
 
-test("a round that the disk holds up is not overtaken", async () => {
+test("a round delayed by the disk is not overtaken", async () => {
   const sums = sumsInto(world.open());
   knock(3);
   const first = sums.write();
@@ -71,7 +71,7 @@ test("a round that the disk holds up is not overtaken", async () => {
   expect(total(counts())).toBe(6);
 });
 
-test("a disk that takes nothing any more holds no end up", async () => {
+test("a disk that takes nothing any more does not delay the end", async () => {
   const { files } = playDisk({
     fdatasync: () => {
       throw errorWith("EIO");

@@ -23,7 +23,7 @@ async function problemsOf(changes: Record<string, unknown>): Promise<readonly st
   return (error as StartupError).problems;
 }
 
-test("everything that files have wrong is said at once, each with its field", async () => {
+test("all problems in files are reported at once, each with its field", async () => {
   const problems = await problemsOf({
     audit: { dir: "./a-file", hashKeyFile: "./a-file" },
     commands: { allowed: ["no-such-program"] },

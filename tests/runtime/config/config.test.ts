@@ -71,7 +71,7 @@ const rows: readonly (readonly [string, Record<string, unknown>, string])[] = [
   ],
 ];
 
-test("one issuer may be written without the list, and is asked for by name", () => {
+test("one issuer may be written without the list, and is reported by name", () => {
   expect(problemsOf({ jwt: { issuer: "https://idp.example", publicKeyFile: "./issuer.pem" } })).toEqual([]);
   expect(problemsOf({ jwt: { publicKeyFile: "./issuer.pem" } })).toEqual([
     "config.yaml: jwt.issuers[0].issuer: is missing: name the issuer (`iss`) of the tokens beside its key: { issuer, publicKey }",
@@ -84,12 +84,12 @@ test.each(rows)("%s is refused, with its field", (_title, changes, field) => {
   expect(problems.map((problem) => problem.split(": ")[1])).toContain(field);
 });
 
-test("everything is said at once", () => {
+test("everything is reported at once", () => {
   const problems = problemsOf({ server: { port: -1 }, tools: [], limits: { concurrentCallsMax: 0 } });
   expect(problems).toHaveLength(3);
 });
 
-test("the environment overrides, and is named when it is wrong", () => {
+test("the environment overrides settings, and is named when it is wrong", () => {
   const config = readConfig(SOUND, {
     folder: "/x",
     environment: { STC_PORT: "9000", STC_AUDIT_DIR: "/var/a" },
@@ -128,7 +128,7 @@ test.each(files)("a file with %s is refused", (_title, text, message) => {
   }
 });
 
-test("a file that is not there is named", () => {
+test("a missing file is named", () => {
   expect(() => readConfigFile("/nonexistent/config.yaml", {})).toThrow(
     /\/nonexistent\/config\.yaml: cannot be read \(ENOENT\)/,
   );

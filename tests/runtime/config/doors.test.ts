@@ -20,9 +20,9 @@ function problemsOf(more: Readonly<Record<string, unknown>>): readonly string[] 
   return [];
 }
 
-describe("names and origins that could never match are no settings", () => {
+describe("names and origins that could never match are refused", () => {
   test.each(["stc.example", "STC.Example", "10.0.0.7", "[2001:DB8::1]", "a", "my_service", "xn--bcher-kva.example"])(
-    "host %s, compared as the door does",
+    "host %s, compared like the request guard does",
     (name) => {
       expect([...read({ server: { allowedHosts: [name] } }).server.allowedHosts]).toEqual([name.toLowerCase()]);
     },
@@ -78,7 +78,7 @@ test.each([
   ["systems.orders.endpoint", { systems: { orders: { ...GRPC, endpoint: "orders:65536" } } }],
   ["systems.orders.endpoints[1]", { systems: { orders: { ...GRPC, endpoints: ["[::1]:1", "[::1]:99999"] } } }],
   ["systems.argocd.server", { systems: { argocd: { server: "argocd:70000" } } }],
-])("a port that nothing listens at: %s", (field, more) => {
+])("a port that nothing listens on: %s", (field, more) => {
   expect(problemsOf(more)).toEqual([`c: ${field}: must end in a port from 1 to 65535`]);
 });
 
@@ -87,11 +87,11 @@ test.each([
   [{ systems: { orders: { ...GRPC, endpoints: ["[::1]:1", "dns:///a:2"] } } }],
   [{ systems: { argocd: { server: "argocd" } } }],
   [{ systems: { argocd: { server: "[::1]" } } }],
-])("%j is taken", (more) => {
+])("%j is accepted", (more) => {
   expect(problemsOf(more)).toEqual([]);
 });
 
-describe("whatever stands where an address belongs", () => {
+describe("any value of an address", () => {
   const places: readonly (readonly [string, (text: string) => Readonly<Record<string, unknown>>])[] = [
     ["systems.loki.address", (address) => ({ systems: { loki: { address } } })],
     ["systems.orders.endpoint", (endpoint) => ({ systems: { orders: { ...GRPC, endpoint } } })],
@@ -111,7 +111,7 @@ describe("whatever stands where an address belongs", () => {
       .map((parts) => parts.join("")),
   );
 
-  test.each(places)("%s is taken, or told by its name", (place, written) => {
+  test.each(places)("%s is accepted, or refused by its name", (place, written) => {
     fc.assert(
       fc.property(address, (text) => {
         for (const problem of problemsOf(written(text))) expect(problem).toContain(place.replace(/\[0\].*$/, "[0]"));

@@ -11,7 +11,7 @@ function read(exported: unknown) {
   return readConfig(written, { folder: "/srv", environment: {}, origin: "config.yaml" }).audit;
 }
 
-test("nothing is sent anywhere unless it is asked for, and nothing is deleted", () => {
+test("nothing is sent unless configured, and nothing is deleted", () => {
   expect(read(undefined)).toMatchObject({ export: [] });
   expect(read(undefined).retentionDays).toBeUndefined();
 });
@@ -37,14 +37,14 @@ test.each([
   [[{ type: "otlp", url: "file:///etc/passwd" }], "must be a URL that begins with https://"],
   [[{ type: "otlp", url: "https://user:key@a.example" }], "holds credentials: put them into headersFile"],
   [[{ type: "otlp", url: "http://a.example", headersFile: "./h" }], "must be https where headersFile is set"],
-  [[{ type: "otlp", url: "https://a.example", name: "../x" }], "must be of small letters, digits and dashes"],
+  [[{ type: "otlp", url: "https://a.example", name: "../x" }], "must consist of small letters, digits and dashes"],
   [[{ type: "otlp", url: "https://a.example", token: "x" }], "token"],
   [
     [
       { type: "otlp", url: "https://a.example" },
       { type: "otlp", url: "https://b.example" },
     ],
-    "audit.export[1].name: stands twice",
+    "audit.export[1].name: appears twice",
   ],
 ])("%j is refused", (exported, message) => {
   let problems = "";

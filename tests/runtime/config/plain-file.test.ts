@@ -26,7 +26,7 @@ const refused: readonly (readonly [string, string, boolean])[] = [
   ["nothing", "ENOENT", false],
   [".", "EISDIR", false],
 ];
-test.each(refused)("%s is not, and nobody waits", (name, code, pipe) => {
+test.each(refused)("%s is refused, and nobody waits", (name, code, pipe) => {
   expect(() => readPlainFile(at(name))).toThrow(expect.objectContaining({ code }));
   expect(isPipe(at(name))).toBe(pipe);
 });

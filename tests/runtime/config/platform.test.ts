@@ -23,7 +23,7 @@ test.each([
   ["an address with a path", { loki: { address: "https://logs.example:8443/loki" } }],
   ["a server by IPv6", { argocd: { server: "[::1]:8080" } }],
   ["a system of somebody else", { billing: { regions: ["eu"], verbose: true, place: "x" } }],
-])("%s is sound", (_title, systems) => {
+])("%s is valid", (_title, systems) => {
   expect(problemsOf(systems)).toEqual([]);
 });
 
@@ -78,7 +78,7 @@ test.each([
   expect(problems[0]).not.toContain("secret@");
 });
 
-describe("a tool without its place is not registered, and that is said", () => {
+describe("a tool without its setting is not registered, with a note", () => {
   const { kubernetes, loki, argocd } = SYSTEMS;
   test.each([
     [
@@ -105,7 +105,7 @@ describe("a tool without its place is not registered, and that is said", () => {
     expect(notRegistered[0]).toContain(reason);
   });
 
-  test("without revisions only full commit ids are", async () => {
+  test("without revisions only full commit ids are accepted", async () => {
     const { server, applications } = argocd;
     const { tools } = await loadPlatform({ argocd: { server, applications } }, "/");
     const diff = tools.find(({ name }) => name === "argocd_diff");

@@ -29,7 +29,7 @@ const policy = (more: Record<string, unknown> = {}) => ({
   ...more,
 });
 
-test("what is left out", () => {
+test("settings that are left out", () => {
   expect(read({}).policies).toEqual([]);
   expect(read({ policies: [policy({ require: { stages: [{ name: "team" }] } })] }).policies).toEqual([
     {
@@ -60,33 +60,33 @@ const ACCEPTED: readonly (readonly [title: string, more: Record<string, unknown>
   ["a callback that is the one decider", { callback: true, require: { count: 1 } }],
 ];
 
-test.each(ACCEPTED)("taken: %s", (_title, more) => {
+test.each(ACCEPTED)("accepted: %s", (_title, more) => {
   expect(problemsOf({ policies: [policy(more)] })).toEqual([]);
 });
 
 const REFUSED: readonly (readonly [title: string, more: Record<string, unknown>, problem: string])[] = [
   ["no condition", { when: {} }, 'when: must name at least one condition; tools: ["*"] means every tool'],
   ["an empty list", { when: { tools: [] } }, "when.tools: "],
-  ["another key", { when: { tools: ["x"], tool: "x" } }, "when.tool: is not a key that is known here"],
+  ["another key", { when: { tools: ["x"], tool: "x" } }, "when.tool: is not a known key"],
   ["a pattern that is none", { when: { tools: ["deploy.*"] } }, "when.tools[0]: must be a tool's name"],
-  ["nobody", { require: {} }, "require: must say who decides: deciders, count, or both; or stages"],
+  ["nobody", { require: {} }, "require: must say who approves: deciders, count, or both; or stages"],
   ["no people", { require: { count: 0 } }, "require.count: "],
   ["a crowd", { require: { count: 21 } }, "require.count: "],
   ["nobody by name", { require: { deciders: { subjects: [] } } }, "require.deciders.subjects: "],
   [
     "both ways at once",
     { require: { count: 1, stages: [{ name: "a" }] } },
-    "require.count: cannot stand beside stages",
+    "require.count: cannot be combined with stages",
   ],
   ["no stages", { require: { stages: [] } }, "require.stages: "],
   ["nine stages", { require: { stages: [..."abcdefghi"].map((name) => ({ name })) } }, "require.stages: "],
   [
     "two stages of a name",
     { require: { stages: [{ name: "a" }, { name: "a" }] } },
-    "require.stages[1].name: is taken by an earlier stage",
+    "require.stages[1].name: is already used by an earlier stage",
   ],
-  ["no scope", { scopes: [] }, "scopes: must hold once"],
-  ["session alone", { scopes: ["session"] }, "scopes: must hold once"],
+  ["no scope", { scopes: [] }, "scopes: must contain once"],
+  ["session alone", { scopes: ["session"] }, "scopes: must contain once"],
   [
     "a longer clock",
     { decideBySeconds: 601 },
@@ -97,7 +97,7 @@ const REFUSED: readonly (readonly [title: string, more: Record<string, unknown>,
     { executeBySeconds: 301 },
     "executeBySeconds: must not be longer than approvals.executeBySeconds",
   ],
-  ["a callback that counts for two", { callback: true }, "callback: cannot be true where more than one decider"],
+  ["a callback that counts for two", { callback: true }, "callback: cannot be true with more than one approver"],
   [
     "a callback with a permission",
     { callback: true, require: { deciders: { permissions: ["a"] } } },
@@ -110,7 +110,7 @@ const REFUSED: readonly (readonly [title: string, more: Record<string, unknown>,
   ],
   ["a callback in stages", { callback: true, require: { stages: [{ name: "a" }] } }, "callback: cannot be true"],
   ["a word for a rule", { reasonRequired: "yes" }, "reasonRequired: must be one of never, deny, always"],
-  ["a verdict", { verdict: "allow" }, "verdict: is not a key that is known here"],
+  ["a verdict", { verdict: "allow" }, "verdict: is not a known key"],
   ["a name that is none", { name: "a b" }, "name: must be a name of letters"],
 ];
 
@@ -120,9 +120,9 @@ test.each(REFUSED)("APR-63: refused: %s", (_title, more, problem) => {
   expect(problems[0]).toStartWith(`approvals.policies[0].${problem}`);
 });
 
-test("two of one name, and more than a question may carry", () => {
+test("two of one name, and more than an approval request may carry", () => {
   expect(problemsOf({ policies: [policy(), policy()] })).toEqual([
-    "approvals.policies[1].name: is taken by an earlier policy",
+    "approvals.policies[1].name: is already used by an earlier policy",
   ]);
   const subjects = Array.from({ length: 50 }, (_, index) => ({ issuer: "x".repeat(2_000), subject: `${index}` }));
   const many = ["a", "b"].map((name) => policy({ name, require: { deciders: { subjects } } }));

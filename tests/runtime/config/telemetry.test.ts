@@ -12,7 +12,7 @@ function read(telemetry: unknown) {
   return readConfig(written, { folder: "/srv", environment: {}, origin: "config.yaml" }).telemetry;
 }
 
-test("nothing is sent anywhere unless it is asked for", () => {
+test("nothing is sent unless configured", () => {
   expect(read(undefined)).toEqual({ serviceName: "safe-tool-call" });
 });
 
@@ -42,10 +42,10 @@ test.each([
   [{ traces: { endpoint: "https://otel.example", sendEveryMs: 0 } }, "telemetry.traces.sendEveryMs"],
   [
     { traces: { endpoint: "https://otel.example", headers: { a: "b" } } },
-    "telemetry.traces.headers: is not a key that is known here",
+    "telemetry.traces.headers: is not a known key",
   ],
   [{ serviceName: "a b" }, "telemetry.serviceName: must be a name of letters, digits, dot, dash, underscore"],
-])("%j is a mistake", (telemetry, message) => {
+])("%j is an error", (telemetry, message) => {
   expect(() => read(telemetry)).toThrow(StartupError);
   expect(() => read(telemetry)).toThrow(message);
 });

@@ -105,7 +105,7 @@ const changes: readonly (readonly [string, (stand: Stand, file: string) => void]
   ],
 ];
 
-test.concurrent.each(changes)("a file that %s is told of, once", async (_title, change) => {
+test.concurrent.each(changes)("a file that %s is reported once", async (_title, change) => {
   const stand = new Stand();
   await stand.toldOf(1);
   change(stand, stand.at("place", "file"));
@@ -114,7 +114,7 @@ test.concurrent.each(changes)("a file that %s is told of, once", async (_title, 
   expect(stand.told).toBe(2);
 });
 
-test.concurrent("so is one behind a link, or in a folder behind one, that leads elsewhere from now on", async () => {
+test.concurrent("so is one behind a link, or in a folder behind one, that points elsewhere from now on", async () => {
   const stand = new Stand();
   const lead = (version: string): void => {
     mkdirSync(stand.at(version));
@@ -132,7 +132,7 @@ test.concurrent("so is one behind a link, or in a folder behind one, that leads 
   }
 });
 
-test.concurrent("nothing is told while nothing changes, nor of another file beside", async () => {
+test.concurrent("nothing is reported while nothing changes, nor for another file next to it", async () => {
   const stand = new Stand();
   await stand.toldOf(1);
   writeFileSync(stand.at("place", "beside"), "");
@@ -140,7 +140,7 @@ test.concurrent("nothing is told while nothing changes, nor of another file besi
   expect(stand.told).toBe(1);
 });
 
-test.concurrent("a file that is named later is followed from then on", async () => {
+test.concurrent("a file that is named later is watched from then on", async () => {
   const stand = new Stand();
   await stand.toldOf(1);
   const later = stand.at("later");
@@ -151,7 +151,7 @@ test.concurrent("a file that is named later is followed from then on", async () 
   await stand.toldOf(3);
 });
 
-test.concurrent("a file is left alone until it rests, and one that never rests is told of in the end", async () => {
+test.concurrent("a file is reported after it stopped changing, and one that never stops in the end", async () => {
   const stand = new Stand(4);
   await stand.toldOf(1);
   const file = stand.at("place", "file");
@@ -164,7 +164,7 @@ test.concurrent("a file is left alone until it rests, and one that never rests i
   await stand.toldOf(3);
 });
 
-test.concurrent("after the end nothing is looked at or told", async () => {
+test.concurrent("after the end nothing is read or reported", async () => {
   const stand = new Stand();
   const other = new Stand();
   await stand.toldOf(1);

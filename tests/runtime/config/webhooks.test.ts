@@ -28,7 +28,7 @@ function problemsOf(work: () => unknown): string {
 const OUT = { name: "chat", url: "https://hooks.example/x", secretFile: "./key" };
 const IN = { name: "chat", decisions: { secretFile: "./key", people: { U1: { issuer: "i", subject: "s" } } } };
 
-test("nobody is told unless it is asked for, and then a summary of new questions", () => {
+test("nobody is notified unless configured, and then with a summary of new approval requests", () => {
   expect(read(undefined).webhooks).toEqual([]);
   expect(read([OUT]).webhooks).toEqual([{ ...OUT, events: ["approval.requested"], detail: "summary" }]);
   expect(read([IN]).webhooks[0]?.decisions?.people["U1"]).toEqual({ issuer: "i", subject: "s", permissions: [] });
@@ -43,16 +43,16 @@ test.each([
 });
 
 test.each([
-  [[{ ...OUT, name: "../x" }], "webhooks[0].name: must be of small letters, digits and dashes"],
-  [[{ ...OUT, url: undefined }], "webhooks[0].secretFile: signs what is sent: set url or urlFile, too"],
+  [[{ ...OUT, name: "../x" }], "webhooks[0].name: must consist of small letters, digits and dashes"],
+  [[{ ...OUT, url: undefined }], "webhooks[0].secretFile: signs messages: set url or urlFile too"],
   [[{ ...OUT, urlFile: "./u" }], "webhooks[0].urlFile: cannot be set together with url"],
-  [[{ ...OUT, secretFile: undefined }], "webhooks[0].secretFile: is missing: what is sent is signed"],
+  [[{ ...OUT, secretFile: undefined }], "webhooks[0].secretFile: is missing: messages are signed"],
   [[{ ...OUT, events: [] }], "webhooks[0].events"],
   [[{ ...OUT, events: ["session.mode"] }], "webhooks[0].events[0]: must be one of approval.requested"],
   [[{ ...OUT, detail: "arguments" }], "webhooks[0].detail: must be one of summary, view"],
-  [[{ ...OUT, secret: "whsec_x" }], "webhooks[0].secret: is not a key that is known here"],
+  [[{ ...OUT, secret: "whsec_x" }], "webhooks[0].secret: is not a known key"],
   [[{ name: "chat" }], "webhooks[0].url: is missing"],
-  [[OUT, OUT], "webhooks[1].name: stands twice"],
+  [[OUT, OUT], "webhooks[1].name: appears twice"],
   [[{ ...IN, decisions: { secretFile: "./key" } }], "webhooks[0].decisions.people"],
   [[{ ...IN, decisions: { secretFile: "./key", people: { U1: { subject: "s" } } } }], "people.U1.issuer"],
   [[{ ...IN, decisions: { secretFile: "./key", people: { "U 1": { issuer: "i", subject: "s" } } } }], "people"],
@@ -70,7 +70,7 @@ test.each([
   expect(problemsOf(() => read(undefined, { publicUrl }))).toContain("approvals.publicUrl: must ");
 });
 
-test("the examples of docs/webhooks.md are configurations", () => {
+test("the examples of docs/webhooks.md are valid configurations", () => {
   const page = readFileSync(join(import.meta.dir, "../../../docs/webhooks.md"), "utf8");
   const blocks = [...page.matchAll(/^```yaml\n([\s\S]*?)^```/gm)].map(([, block = ""]) => parse(block).approvals);
   expect(blocks).toHaveLength(2);

@@ -22,14 +22,14 @@ describe("whether bash is registered", () => {
   test.each([
     ["nothing is to be confined", { allowed, confinement: "off" }, { project: "project" }, "commands.unconfinedBash"],
     ["no workspace is named", { allowed, unconfinedBash: true }, {}, "workspace.project is not set"],
-  ])("%s: not, and start-up says why", async (_title, commands, workspace, why) => {
+  ])("%s: not, and the start says why", async (_title, commands, workspace, why) => {
     const { tools, notRegistered, problems } = await loadFor(configOf(commands, workspace, folder));
     expect({ tools, problems }).toEqual({ tools: [], problems: [] });
     expect(notRegistered).toHaveLength(1);
     expect(notRegistered[0]).toContain(why);
   });
 
-  test("both are said: it is, and always asks", async () => {
+  test("bash is reported as available and as always asking", async () => {
     const config = configOf({ allowed, unconfinedBash: true }, { project: "project" }, folder);
     const { tools, problems } = await loadFor(config);
     expect(problems).toEqual([]);
@@ -38,7 +38,7 @@ describe("whether bash is registered", () => {
     ]);
   });
 
-  test("a workspace that is not there is a mistake", async () => {
+  test("a missing workspace is an error", async () => {
     const config = configOf({ allowed, unconfinedBash: true }, { project: "missing" }, folder);
     const { problems } = await loadFor(config);
     expect(problems.join("\n")).toContain("workspace.project: there is no directory missing");
@@ -47,7 +47,7 @@ describe("whether bash is registered", () => {
   test.each([
     [false, []],
     [true, ["bash"]],
-  ])("with unconfinedBash %s the command is to be had: %j", (unconfinedBash, want) => {
+  ])("with unconfinedBash %s the command is available: %j", (unconfinedBash, want) => {
     const problems: string[] = [];
     const config = configOf({ allowed, confinement: "off", unconfinedBash }, {}, folder);
     const { commands } = resolveCommands({ config, problems });

@@ -12,7 +12,7 @@ function written(tell: (logger: ReturnType<typeof openLog>["logger"]) => void, l
   return lines;
 }
 
-test("a line is a JSON object: when, how severe, what", () => {
+test("a line is a JSON object: time, severity, message", () => {
   const [line = ""] = written((logger) => logger.warn({ tools: 3, url: undefined }, "listening"));
   const { time, ...rest } = JSON.parse(line) as Record<string, unknown>;
   expect(rest).toEqual({ severity: "WARN", tools: 3, msg: "listening" });
@@ -29,7 +29,7 @@ test("the line of a call carries W3C ids", () => {
   expect(JSON.parse(line)).not.toHaveProperty("trace");
 });
 
-test("what is below the level is not written", () => {
+test("lines below the level are not written", () => {
   expect(written((logger) => logger.info("quiet"), "warn")).toEqual([]);
 });
 
@@ -46,7 +46,7 @@ const PLANTED: readonly (readonly [string, unknown])[] = [
   ["the name of an error", Object.assign(new Error("m"), { name: `token=${SECRET}` })],
 ];
 
-test.each(PLANTED)("%s: the secret is not in the line, whichever way it comes", (_title, cause) => {
+test.each(PLANTED)("%s: the secret is not in the line, in any field", (_title, cause) => {
   const lines = written((logger) => {
     logger.error({ cause: causeText(cause) }, "call refused");
     logger.error({ cause }, "call refused");
@@ -58,7 +58,7 @@ test.each(PLANTED)("%s: the secret is not in the line, whichever way it comes", 
   expect(lines.every((line) => typeof JSON.parse(line) === "object")).toBe(true);
 });
 
-test("what is no secret stays", () => {
+test("text without secrets is unchanged", () => {
   const cause = new Error("connect ECONNREFUSED 127.0.0.1:5432", { cause: new Error("no route to host") });
   const [line = ""] = written((logger) =>
     logger.error({ cause: causeText(cause), tool: "customer_lookup" }, "call refused"),
@@ -69,14 +69,14 @@ test("what is no secret stays", () => {
   });
 });
 
-test("nothing in a line steers a terminal, and it reads as it was told", () => {
+test("nothing in a line controls a terminal, and it reads as it was logged", () => {
   const odd = "a\u001b[2J\u009b2J\u202eb\u2028c\u200bd\ud800e\nf";
   const [line = ""] = written((logger) => logger.error({ cause: odd }, "call refused"));
   expect(line).toMatch(/^[ -~]+\n$/);
   expect(JSON.parse(line)).toMatchObject({ cause: odd });
 });
 
-test("no secret is cut in two before it was seen", () => {
+test("a secret is found before a text is cut", () => {
   for (const before of [8_180, 8_190, 16_376]) {
     const lines = written((logger) => logger.error(`${"x ".repeat(before / 2)}password=${SECRET} and more`));
     expect(lines.join("")).not.toContain(SECRET.slice(0, 8));
@@ -125,7 +125,7 @@ test.each<readonly [string, unknown]>([
     "very many members",
     Object.fromEntries(Array.from({ length: 5_000 }, (_, index) => [`k${index}`, "x".repeat(100)])),
   ],
-])("%s does not break the log, and its line is bounded", (_title, odd) => {
+])("%s does not break the log, and its line is limited", (_title, odd) => {
   const lines = written((logger) => {
     logger.error({ cause: causeText(odd) }, "call refused");
     logger.error({ cause: odd }, "call refused");
@@ -138,7 +138,7 @@ test.each<readonly [string, unknown]>([
   }
 });
 
-test("whatever it is told, what is written can be read", () => {
+test("any input gives a readable line", () => {
   fc.assert(
     fc.property(fc.anything(), (value) => {
       expect(() => JSON.stringify(loggable(value))).not.toThrow();

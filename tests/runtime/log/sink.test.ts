@@ -30,7 +30,7 @@ async function chat(lines: number): Promise<{ readonly dropped: number; readonly
   return { dropped, said };
 }
 
-test("a reader that stalls holds nobody up: the queue fills, what finds no room is counted, and a line says so", async () => {
+test("a reader that stalls delays nobody: the queue fills, lost lines are counted, and a line reports them", async () => {
   const { dropped, said } = await chat(20_000);
   const numbers = said.flatMap(({ line }) => (line === undefined ? [] : [line]));
   expect(dropped).toBeGreaterThan(10_000);
@@ -38,12 +38,12 @@ test("a reader that stalls holds nobody up: the queue fills, what finds no room 
   expect(said.find(({ msg }) => msg === "lines of the log were dropped")?.dropped).toBe(dropped);
 });
 
-test("a reader that is only slow misses nothing", async () => {
+test("a slow reader misses nothing", async () => {
   const { dropped, said } = await chat(1_500);
   expect([dropped, said.length]).toEqual([0, 1_501]);
 });
 
-test("a file gets its lines at once, after what stands there", () => {
+test("a file gets its lines at once, after its existing contents", () => {
   const path = join(folder, "log");
   writeFileSync(path, "before\n");
   const descriptor = openSync(path, "a");

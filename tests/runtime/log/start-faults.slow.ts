@@ -41,7 +41,7 @@ export const hello = defineTool({ name: "hello", description: "Hello", classific
 
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-test.each(FAULTS)("%s: what is said at the start holds no secret", async (_title, changes) => {
+test.each(FAULTS)("%s: the messages at the start contain no secret", async (_title, changes) => {
   const config = {
     server: { port: 0 },
     tools: ["./tools"],

@@ -74,7 +74,7 @@ test("one broken manifest does not hide the next, and each is named by file, too
   expect(problems.join("\n")).toMatch(/bad\/syntax\.ts: cannot be loaded: /);
 });
 
-test("the faults of all tools of one file are told at once, and its sound tools are loaded", async () => {
+test("the errors of all tools of one file are reported at once, and its valid tools are loaded", async () => {
   const { tools, problems } = await load(["several"]);
   expect(tools.map(({ name }) => name)).toEqual(["sound"]);
   expect(problems).toEqual(
@@ -84,20 +84,20 @@ test("the faults of all tools of one file are told at once, and its sound tools 
   );
 });
 
-test("a name is taken once", async () => {
+test("a name can be used once", async () => {
   const { problems } = await load(["twice"]);
   expect(problems).toEqual(["twice/b.ts: tool same: name: is already taken by twice/a.ts"]);
 });
 
-test("a path that is not there is named", async () => {
+test("a missing path is named", async () => {
   expect((await load(["nowhere"])).problems[0]).toMatch(/^tools\[0\]: .*nowhere cannot be read \(ENOENT\)$/);
 });
 
-test("a value that is no tool is named", async () => {
+test("a value that is not a tool is named", async () => {
   expect((await load([{}])).problems).toEqual(["tools[0]: is neither a path nor made by defineTool"]);
 });
 
-test("a tool with nothing to reach is left out, and said", async () => {
+test("a tool without a configured target is left out, with a note", async () => {
   const { tools, notRegistered, problems } = await load(["configured"], { git: { repositories: {} } });
   expect([tools, problems]).toEqual([[], []]);
   expect(notRegistered).toEqual(["configured/repo.ts: not registered: systems.git.repositories is empty"]);

@@ -64,7 +64,7 @@ test.each<readonly [string, string, readonly string[]]>([
   expect(after.sha256 === before.sha256).toBe(changed.length === 0);
 });
 
-test("the same configuration has the same print; another value is another one", () => {
+test("the same configuration has the same fingerprint; another value gives another one", () => {
   expect(print().sha256).toBe(print().sha256);
   const other = print({ limits: { concurrentCallsMax: 7 } });
   expect(PARTS.filter((part) => JSON.stringify(other[part]) !== JSON.stringify(print()[part]))).toEqual([
@@ -72,7 +72,7 @@ test("the same configuration has the same print; another value is another one", 
   ]);
 });
 
-test("a file that is read once and has changed needs a restart; one that is named anew is the configuration's change", () => {
+test("a file that is read once and has changed needs a restart; one that is newly named is a change of the configuration", () => {
   const before = print();
   write("hash.key", "two");
   write("jwks.json", "two");
@@ -80,7 +80,7 @@ test("a file that is read once and has changed needs a restart; one that is name
   expect(fixedProblems(before, print({ audit: { dir: "./audit" } }))).toEqual([]);
 });
 
-test("what is missing, loops or is no file has a print all the same", () => {
+test("a missing, looping or non-regular file has a fingerprint too", () => {
   rmSync(join(folder, "jwks.json"));
   rmSync(join(folder, "proto"), { recursive: true });
   symlinkSync("proto", join(folder, "proto"));
@@ -90,7 +90,7 @@ test("what is missing, loops or is no file has a print all the same", () => {
   expect(print().sha256).toMatch(/^[0-9a-f]{64}$/);
 });
 
-test("every file and folder that matters is named, for whoever watches", () => {
+test("every relevant file and folder is named for watchers", () => {
   const wanted = [
     "stc.yaml",
     "tools",

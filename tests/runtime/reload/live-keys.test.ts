@@ -8,7 +8,7 @@ import { isLive, LIVE_KEYS, restartProblems } from "../../../src/runtime/reload/
 const page = readFileSync(join(import.meta.dir, "../../../docs/operating.md"), "utf8");
 const section = page.slice(page.indexOf("\n## Reload\n"), page.indexOf("\n## Rotate\n"));
 
-test("the page names exactly the keys that a reload takes over", () => {
+test("the page names exactly the keys that a reload adopts", () => {
   const named = [...section.matchAll(/^\| `([\w.]+)` \|/gm)].map(([, key]) => key ?? "");
   expect(named).toEqual([...LIVE_KEYS]);
 });

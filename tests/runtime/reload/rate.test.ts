@@ -4,14 +4,14 @@ import { ReloadRate } from "../../../src/runtime/reload/reload.ts";
 
 const MINUTE_MS = 60_000;
 
-test("so many a minute, and then the time to wait is told exactly", () => {
+test("a number of reloads a minute, and then the exact time to wait", () => {
   const rate = new ReloadRate({ perMinuteMax: 2 });
   expect([0, 10, 20].map((now) => rate.take(now))).toEqual([0, 0, MINUTE_MS - 20]);
   expect(rate.take(MINUTE_MS - 1)).toBe(1);
   expect(rate.take(MINUTE_MS)).toBe(0);
 });
 
-test("whatever the clock does, no minute of it holds more", () => {
+test("for any clock, no minute contains more", () => {
   fc.assert(
     fc.property(
       fc.array(fc.integer({ min: 0, max: 200_000 }), { maxLength: 200 }),

@@ -9,7 +9,7 @@ function generation(name: string, closed: string[]): Built {
   return { modules: new Set([name]), close } as unknown as Built;
 }
 
-test("an exchanged generation is closed when its last call has left, and not before", async () => {
+test("a replaced configuration snapshot is closed when its last call has ended, and not before", async () => {
   const closed: string[] = [];
   const ended: string[] = [];
   const live = new LiveSnapshots(generation("a", closed), { lingerMs: LONG_MS });
@@ -27,7 +27,7 @@ test("an exchanged generation is closed when its last call has left, and not bef
   expect(closed).toEqual(["a", "b"]);
 });
 
-test("one that nobody is in is closed at once; the one in use stays when its calls leave", async () => {
+test("an unused snapshot is closed at once; the current one stays when its calls end", async () => {
   const closed: string[] = [];
   const live = new LiveSnapshots(generation("a", closed), { lingerMs: LONG_MS });
   live.enter().leave();
@@ -36,7 +36,7 @@ test("one that nobody is in is closed at once; the one in use stays when its cal
   expect(closed).toEqual(["a"]);
 });
 
-test("a call that never ends does not keep its generation open for ever, and its end changes nothing more", async () => {
+test("a call that never ends does not keep its snapshot open forever, and its end changes nothing more", async () => {
   const closed: string[] = [];
   const live = new LiveSnapshots(generation("a", closed), { lingerMs: 1 });
   const stuck = live.enter();

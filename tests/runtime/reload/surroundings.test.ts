@@ -29,7 +29,7 @@ for (const outcome of ["succeeds", "fails"] as const) {
     }).catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(StartupError);
     const problems = error instanceof StartupError ? error.problems : [];
-    const told = `tools: a manifest changes ${name}, which everything here shares`;
+    const told = `tools: a manifest changes ${name}, which is shared by the whole process`;
     expect(problems).toEqual(outcome === "fails" ? [told, "another"] : [told]);
     expect(isClosed).toBe(outcome === "succeeds");
     expect([JSON.parse, Date.now, globalThis.fetch, Map.prototype.get, process.exit]).toEqual(before);
@@ -37,7 +37,7 @@ for (const outcome of ["succeeds", "fails"] as const) {
   });
 }
 
-test("what is nobody else's is let be: globals of one's own, and what a polyfill adds", async () => {
+test("unrelated globals are left alone: a manifest's own, and those of a polyfill", async () => {
   const own = Symbol.for("tests of the surroundings");
   const made = { close: async () => {} };
   const kept = await unharmed(async () => {
@@ -51,7 +51,7 @@ test("what is nobody else's is let be: globals of one's own, and what a polyfill
   Reflect.deleteProperty(Array.prototype, "polyfilled");
 });
 
-test("the end of the process throws, meanwhile and not after", async () => {
+test("process.exit throws, during the loading and not after", async () => {
   const { exit } = process;
   const error = await unharmed(async () => process.exit(3)).catch((thrown: unknown) => thrown);
   expect(error).toMatchObject({ message: "process.exit() was called" });

@@ -14,7 +14,7 @@ function loadedAfter(code: string): readonly string[] {
   return [...new Set(names)].filter((name) => name !== "api").sort();
 }
 
-test("the service loads nothing of OpenTelemetry's unless it sends traces", () => {
+test("the service loads nothing of OpenTelemetry unless it sends traces", () => {
   expect(loadedAfter('await import("./src/cli/service.ts")')).toEqual([]);
   expect(loadedAfter('await import("./src/runtime/telemetry/span-sender.ts")')).toContain("exporter-trace-otlp-http");
 });

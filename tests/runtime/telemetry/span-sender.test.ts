@@ -131,7 +131,7 @@ test("a span in OTLP, to the byte", async () => {
   expect(sender.dropped).toBe(0);
 });
 
-test("spans leave in order, in batches, once", async () => {
+test("spans are sent in order, in batches, once", async () => {
   const { sender, collector } = sending([]);
   sender.add(spans(1_200));
   await until("all of them", () => (collector.spans.length === 1_200 ? true : undefined));
@@ -143,7 +143,7 @@ test("spans leave in order, in batches, once", async () => {
   expect([sender.dropped, collector.requests.length]).toEqual([0, 4]);
 });
 
-test("what the collector cannot take now is sent again, what it will never take is not", async () => {
+test("spans that the collector cannot take now are sent again, refused ones are not", async () => {
   const later = sending([LATER, LATER, TAKEN]);
   later.sender.add(spans(2));
   await until("the third attempt", () => (later.collector.requests.length === 3 ? true : undefined));
@@ -153,10 +153,10 @@ test("what the collector cannot take now is sent again, what it will never take 
   const refused = sending([REFUSED]);
   refused.sender.add(spans(2));
   await dropped(refused, 2);
-  expect([refused.collector.requests.length, refused.reports]).toEqual([1, ["traces are not taken: status 400"]]);
+  expect([refused.collector.requests.length, refused.reports]).toEqual([1, ["traces are not accepted: status 400"]]);
 });
 
-test("after some attempts a batch is given up, counted, and told once until one is taken again", async () => {
+test("after some attempts a batch is given up, counted, and logged once until one is accepted again", async () => {
   const far = sending([LATER, LATER, LATER, LATER, LATER, LATER, REFUSED, TAKEN, REFUSED]);
   far.sender.add(spans(3));
   await dropped(far, 3);
@@ -173,7 +173,7 @@ test.each([
   ["refuses the connection", undefined],
   ["hangs", HANGS],
   ["never ends its answer", TRICKLES],
-])("a collector that %s: what is lost is counted", async (_title, answer) => {
+])("a collector that %s: losses are counted", async (_title, answer) => {
   const far = sending([answer ?? TAKEN], { timeoutMs: 100 });
   if (answer === undefined) await far.collector.close();
   far.sender.add(spans(4));
@@ -181,7 +181,7 @@ test.each([
   expect(far.reports).toHaveLength(1);
 });
 
-test("a collector that hangs fills the queue and no more; a call's spans are taken together or not at all", async () => {
+test("a collector that hangs fills the queue and no more; a call's spans are kept together or not at all", async () => {
   const full = sending([HANGS], { queueSpansMax: 10 });
   for (let call = 0; call < 1_000; call += 1) full.sender.add(spans(4));
   expect(full.sender.dropped).toBe(4_000 - 8);
@@ -191,14 +191,14 @@ test("a collector that hangs fills the queue and no more; a call's spans are tak
   expect(full.sender.dropped).toBe(4_001);
 });
 
-test("what is queued at the end is still sent, the whole queue of it, beside what is under way", async () => {
+test("the whole queue is still sent at the end, along with the batch in progress", async () => {
   const { sender, collector } = sending([], { sendEveryMs: 60_000 });
   for (let call = 0; call < 1_024; call += 1) sender.add(spans(8));
   await sender.close(10_000);
   expect([collector.spans.length, sender.dropped]).toEqual([8_192, 0]);
 });
 
-test("once it ends, nothing more is taken, and nothing is counted twice", async () => {
+test("after its end nothing more is accepted, and nothing is counted twice", async () => {
   const { promise, resolve } = Promise.withResolvers<Response>();
   const far = sending([() => promise]);
   far.sender.add(spans(3));
@@ -215,7 +215,7 @@ test.each([
   ["hangs", HANGS],
   ["never ends its answer", TRICKLES],
   ["says later", MUCH_LATER],
-])("at the end nobody waits longer than was said for a collector that %s", async (_title, answer) => {
+])("at the end nobody waits longer than the limit for a collector that %s", async (_title, answer) => {
   const far = sending([answer]);
   far.sender.add(spans(5));
   await until("the first attempt", () => (far.collector.requests.length === 1 ? true : undefined));
@@ -245,7 +245,7 @@ test.each([
   expect(sender.dropped).toBe(lost);
 });
 
-test("two senders in one process: each counts what its own collector rejected", async () => {
+test("two senders in one process: each counts the rejections of its own collector", async () => {
   const some = sending([() => Response.json({ partialSuccess: { rejectedSpans: 1 } })]);
   const all = sending([TAKEN]);
   for (const { sender } of [some, all]) sender.add(spans(3));
@@ -258,7 +258,7 @@ test("no redirect is followed", async () => {
   far.sender.add(spans(1));
   await dropped(far, 1);
   expect(far.collector.requests.map(({ url }) => new URL(url).pathname)).toEqual(["/v1/traces"]);
-  expect(far.reports).toEqual(["traces are not taken: status 307"]);
+  expect(far.reports).toEqual(["traces are not accepted: status 307"]);
 });
 
 const HOSTILE = {
@@ -275,7 +275,7 @@ const HOSTILE = {
   OTEL_SERVICE_NAME: "planted",
 };
 
-test("the environment has no say", async () => {
+test("the environment has no effect", async () => {
   Object.assign(process.env, HOSTILE);
   try {
     const { sender, collector, reports } = sending([]);
@@ -294,7 +294,7 @@ test("the environment has no say", async () => {
   }
 });
 
-test("a certificate that nobody vouches for is refused, whatever the environment says", async () => {
+test("a certificate from an unknown authority is refused, whatever the environment says", async () => {
   const { cert, key } = await (await Authority.create("stranger")).issue("localhost");
   const before = process.env["NODE_TLS_REJECT_UNAUTHORIZED"];
   process.env["NODE_TLS_REJECT_UNAUTHORIZED"] = "0";
@@ -303,14 +303,14 @@ test("a certificate that nobody vouches for is refused, whatever the environment
     far.sender.add(spans(2));
     await dropped(far, 2);
     expect(far.collector.requests).toHaveLength(0);
-    expect(far.reports).toEqual([expect.stringMatching(/^traces are not taken: .*certificate/)]);
+    expect(far.reports).toEqual([expect.stringMatching(/^traces are not accepted: .*certificate/)]);
   } finally {
     if (before === undefined) delete process.env["NODE_TLS_REJECT_UNAUTHORIZED"];
     else process.env["NODE_TLS_REJECT_UNAUTHORIZED"] = before;
   }
 });
 
-test("nothing is registered for the process but who hears of faults, and that hears no texts of others", () => {
+test("only a fault handler is registered for the process, and it receives no foreign text", () => {
   const { reports } = sending([]);
   expect(trace.getTracer("other").startSpan("other").isRecording()).toBe(false);
   for (let times = 0; times < 2; times += 1) diag.error("Something new broke: what somebody else says");
@@ -322,7 +322,7 @@ test("nothing is registered for the process but who hears of faults, and that he
   expect(reports.every((report) => report.length < 300)).toBe(true);
 });
 
-test("whatever OpenTelemetry's packages say about themselves, nothing breaks", () => {
+test("messages of OpenTelemetry's packages break nothing", () => {
   const { reports } = sending([]);
   const said = fc.oneof(fc.anything(), fc.constant("Received Partial Success response:"), fc.string());
   const heard = fc.property(fc.array(said, { minLength: 1, maxLength: 4 }), ([first, ...rest]) =>
@@ -332,7 +332,7 @@ test("whatever OpenTelemetry's packages say about themselves, nothing breaks", (
   expect(reports.length).toBeLessThanOrEqual(32);
 });
 
-test("where nobody reads the log, OpenTelemetry's packages are left to whoever else is in the process", async () => {
+test("without a log reader, OpenTelemetry's diagnostics are left to other code in the process", async () => {
   const heard: string[] = [];
   diag.setLogger(
     {

@@ -66,7 +66,7 @@ function walk({ traceparent, http = HTTP, ratio = 1, steps = ROAD, ...rest }: Wa
   return { trace, spans: added, named: (name: string) => added.find((span) => span.name === name) };
 }
 
-test("a call is a tree: the door, the tool, its steps, and the request below the step that sent it", () => {
+test("a call is a tree: the endpoint, the tool, its stages, and the request below the stage that sent it", () => {
   const { spans, trace } = walk({
     during: (trace) => trace.requests?.begin({ path: "/c.v1.Customers/Get", server: "customers.svc:9090" }).end("OK"),
   });
@@ -93,7 +93,7 @@ test("a call is a tree: the door, the tool, its steps, and the request below the
   expect(spans.every(({ error }) => error === undefined)).toBe(true);
 });
 
-test("what the spans say", () => {
+test("the attributes of the spans", () => {
   const { named } = walk({
     during: (trace) => trace.requests?.begin({ path: "/c.v1.Customers/Get", server: "[::1]:9090" }).end("NOT_FOUND"),
     call: { ...refused("TARGET_REFUSED", "EXECUTION", "ERROR"), approval: { id: "a-1" } },
@@ -170,12 +170,12 @@ const FAILURES: readonly (readonly [string, Walk, readonly string[]])[] = [
   ],
 ];
 
-test.each(FAILURES)("%s: which spans failed", (_title, given, want) => {
+test.each(FAILURES)("%s: the failed spans", (_title, given, want) => {
   const { spans } = walk(given);
   expect(spans.filter(({ error }) => error !== undefined).map(({ name }) => name)).toEqual([...want]);
 });
 
-test("a request goes on in its trace, below the span that sent it", () => {
+test("a request continues in its trace, below the span that sent it", () => {
   const { spans, named } = walk({ traceparent: `00-${TRACE}-${PARENT}-01`, ratio: 0 });
   expect(new Set(spans.map(({ traceId }) => traceId))).toEqual(new Set([TRACE]));
   expect(named("POST /call")).toMatchObject({ parentSpanId: PARENT, isRemoteParent: true });
@@ -185,17 +185,14 @@ test("a request goes on in its trace, below the span that sent it", () => {
 test.each([
   ["its trace is not recorded", { traceparent: `00-${TRACE}-${PARENT}-00` }, TRACE],
   ["it is not in the share", { ratio: 0 }, OWN_TRACE],
-])(
-  "not recorded since %s: nothing is kept, and targets are told the trace and that it is not",
-  (_title, given, traceId) => {
-    const { spans, trace } = walk(given);
-    expect(spans).toEqual([]);
-    expect([trace.requests, trace.spanId]).toEqual([undefined, undefined]);
-    expect(trace.traceparent).toMatch(new RegExp(`^00-${traceId}-[0-9a-f]{16}-00$`));
-  },
-);
+])("not sampled since %s: nothing is kept, and targets get the trace with that flag", (_title, given, traceId) => {
+  const { spans, trace } = walk(given);
+  expect(spans).toEqual([]);
+  expect([trace.requests, trace.spanId]).toEqual([undefined, undefined]);
+  expect(trace.traceparent).toMatch(new RegExp(`^00-${traceId}-[0-9a-f]{16}-00$`));
+});
 
-test("a stranger cannot have itself recorded", () => {
+test("an unauthenticated client cannot have itself sampled", () => {
   const call = { ...refused("UNAUTHENTICATED", "AUTH"), caller: { sub: "anonymous" } };
   const traceparent = `00-${TRACE}-${PARENT}-01`;
   expect(walk({ call, traceparent, ratio: 0 }).spans).toEqual([]);
@@ -226,12 +223,12 @@ test("each request has a span of its own, and carries its id", () => {
   expect(new Set([...clients.map(({ spanId }) => spanId), trace.spanId]).size).toBe(3);
 });
 
-test("a request that was left behind ends with its call", () => {
+test("an abandoned request ends with its call", () => {
   const { spans } = walk({ during: ({ requests }) => void requests?.begin({ path: "/s/M", server: "a:1" }) });
   expect(spans.find(({ kind }) => kind === "client")).toMatchObject({ endMs: 1_000_020, error: "CANCELLED" });
 });
 
-test("what is repeated without end is bounded", () => {
+test("endless repetitions are limited", () => {
   const steps = Array.from({ length: 500 }, (_, at) => ["PLAN", at] as const);
   const { spans } = walk({
     steps,
@@ -248,12 +245,12 @@ test.each([
   ["a sentence", "what I asked for"],
   ["nothing", ""],
   ["something long", `c${"x".repeat(200)}`],
-])("a call id of the agent's that is %s is not told", (_title, callId) => {
+])("a call id of the agent that is %s is not exported", (_title, callId) => {
   const { named } = walk({ call: { ...ALLOWED, request: { callId } } });
   expect(named("execute_tool customer_lookup")?.attributes["gen_ai.tool.call.id"]).toBeUndefined();
 });
 
-test("a call id in which something sensitive was found is not told", () => {
+test("a call id that contains something sensitive is not exported", () => {
   const { named } = walk({ isHarmless: (text) => text !== "call_abc123" });
   expect(named("execute_tool customer_lookup")?.attributes["gen_ai.tool.call.id"]).toBeUndefined();
 });
@@ -265,19 +262,19 @@ test("the name of a tool that does not exist is the agent's text", () => {
   expect(spans[1]?.name).toBe("execute_tool unknown");
 });
 
-test("what a door turned away is no call of a tool", () => {
+test("a rejected request is not a call of a tool", () => {
   const { spans } = walk({ steps: [], call: refused("MALFORMED_REQUEST", "REQUEST"), status: 400 });
   expect(spans.map(({ name }) => name)).toEqual(["POST /call", "record"]);
   expect(spans[1]?.parentSpanId).toBe(spans[0]?.spanId);
 });
 
-test("a call of the library has no door", () => {
+test("a call of the library has no endpoint span", () => {
   const { spans } = walk({ http: null, traceparent: `00-${TRACE}-${PARENT}-01` });
   expect(spans[0]).toMatchObject({ name: "execute_tool customer_lookup", parentSpanId: PARENT, isRemoteParent: true });
   expect(spans.some(({ kind }) => kind === "server")).toBe(false);
 });
 
-test("the share is a share, and the same traces whoever asks", () => {
+test("the sampling ratio holds, and selects the same traces for everybody", () => {
   const ids = Array.from({ length: 4_000 }, () => Bun.randomUUIDv7().replaceAll("-", ""));
   const share = (ratio: number) => ids.filter((id) => isInShare(id, ratio)).length / ids.length;
   expect([share(0), share(1)]).toEqual([0, 1]);

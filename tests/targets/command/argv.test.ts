@@ -32,13 +32,13 @@ describe("the last check", () => {
     expect(argvFault(argv, options) === undefined).toBe(sound);
   });
 
-  test("a fault holds nothing of the token", () => {
+  test("an error contains nothing of the token", () => {
     expect(argvFault(["--secret"], [])).toBe(
       'token 0 of the argv begins with "-" and is not named in target.cli.options',
     );
   });
 
-  test("whatever passes has no undeclared option before the first --", () => {
+  test("an accepted argv has no undeclared option before the first --", () => {
     const token = fc.oneof(
       fc.constantFrom("--", "-", ...options, "--evil", "--format=x"),
       fc.string({ unit: "binary" }),
@@ -59,7 +59,7 @@ describe("the last check", () => {
   });
 });
 
-describe("what a program may take for an option", () => {
+describe("tokens that a program may take for an option", () => {
   const rows: readonly [string, readonly string[], readonly string[]][] = [
     ["nothing after --", ["log", "--", "TEXT"], ["log"]],
     ["no declared value", ["--grep=TEXT"], []],

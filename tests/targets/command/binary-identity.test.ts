@@ -8,7 +8,7 @@ import { temporaryDirectory } from "./temporary-directory.ts";
 
 const sha256 = (text: string): string => createHash("sha256").update(text).digest("hex");
 
-test("a program is its bytes, also through a link", () => {
+test("a program is identified by its bytes, also through a link", () => {
   const folder = temporaryDirectory();
   const program = join(folder, "program");
   writeFileSync(program, "one");
@@ -17,7 +17,7 @@ test("a program is its bytes, also through a link", () => {
   expect(binarySha256(join(folder, "link"))).toBe(sha256("one"));
 });
 
-test("a change is seen even when size and time of change say nothing", () => {
+test("a change is noticed even when size and modification time are unchanged", () => {
   const program = join(temporaryDirectory(), "program");
   writeFileSync(program, "one");
   const { atime, mtime } = statSync(program);
@@ -39,7 +39,7 @@ test("another file in its place is another program", () => {
   expect(binarySha256(program)).toBe(sha256("six"));
 });
 
-test("what is not there has no hash", () => {
+test("a missing file has no hash", () => {
   expect(binarySha256(join(temporaryDirectory(), "nothing"))).toBe("");
 });
 

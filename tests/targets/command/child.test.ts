@@ -9,7 +9,7 @@ import { temporaryDirectory } from "./temporary-directory.ts";
 /** What a child may do and still get its answer in time: deadline or event, plus one second, plus the machine's slack. */
 const IN_TIME_MS = 2_500;
 
-test("an answer is stdout, and the argv arrives token by token", async () => {
+test("the answer is stdout, and the argv arrives token by token", async () => {
   const tool = standTool({ command: "argv", argsBuilder: () => ["a b", "$(id)", "", "é", "--", "-x"] });
   expect(await call(tool)).toEqual({ text: "[a b]\n[$(id)]\n[]\n[é]\n[--]\n[-x]\n" });
 });
@@ -23,7 +23,7 @@ const writing = (bytes: number, parse: StdoutParser = "text", exitCode = 0) => {
   return standTool({ command: "exit-with", argsBuilder, parse }, undefined, { outputBytesMax: 80_000 });
 };
 
-test("text within the bound and its margin is whole; of more, the beginning is kept", async () => {
+test("text within the limit and its margin is complete; of longer text the beginning is kept", async () => {
   const whole = 80_000 + CUT_MARGIN_BYTES;
   expect(await call(writing(whole))).toEqual({ text: "x".repeat(whole) });
   const cut = await call(writing(whole + 1));
@@ -105,7 +105,7 @@ test.each(["read", "write"] as const)(
   },
 );
 
-test("a call that was cancelled before it started runs nothing", async () => {
+test("a call that was cancelled before its start runs nothing", async () => {
   const file = join(temporaryDirectory(), "pid");
   const binding = stand().handler.bind(standTool({ command: "hang", argsBuilder: () => [file] }));
   const plan = await binding.plan({}, { signal: new AbortController().signal });
@@ -116,7 +116,7 @@ test("a call that was cancelled before it started runs nothing", async () => {
 });
 
 test.each(["hold-stdout", "daemon"])(
-  "%s: the answer does not wait for whoever holds stdout, and nobody stays",
+  "%s: the answer does not wait for holders of stdout, and no process is left",
   async (command) => {
     const file = join(temporaryDirectory(), "pid");
     expect(await call(standTool({ command, argsBuilder: () => [file] }))).toEqual({ text: "done\n" });
@@ -126,7 +126,7 @@ test.each(["hold-stdout", "daemon"])(
 );
 
 test(
-  "closing the handler ends what still runs",
+  "closing the handler ends running commands",
   async () => {
     const file = join(temporaryDirectory(), "pid");
     const { handler } = stand();
@@ -139,7 +139,7 @@ test(
   IN_TIME_MS,
 );
 
-test("a child sees its own list of variables and nothing of the service's", async () => {
+test("a child sees its own variables and none of the service's", async () => {
   const script = resolve(import.meta.dir, "../../support/bin/print-child-environment.ts");
   const service = Bun.spawn([process.execPath, "--no-env-file", "--config=/dev/null", script], {
     env: { PATH: "/evil", DATABASE_URL: "postgres://secret", GITHUB_PAT: "ghp_secret", LD_LIBRARY_PATH: "/evil" },
@@ -186,7 +186,7 @@ test("an argv that is too long together with its environment never runs", async 
   expect(refusal).toMatchObject({ code: "TARGET_REFUSED", details: { status: "OUT_OF_RANGE" } });
 });
 
-test("many at once all get their own answers", async () => {
+test("many concurrent commands each get their own answer", async () => {
   const { handler } = stand();
   const answers = await Promise.all(
     Array.from({ length: 40 }, (_, index) =>

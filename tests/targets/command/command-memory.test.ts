@@ -32,7 +32,7 @@ test.each([
   expect(String(refusal.cause)).toContain("memoryBound");
 });
 
-test("the outcome of a change that is ended so is not known", async () => {
+test("the outcome of a change that is ended this way is unknown", async () => {
   const refusal = await refusalFrom(call(script(hold(150_000_000), "write"), { handler }));
   expect(refusal.code).toBe("OUTCOME_UNKNOWN");
   expect(refusal.details).toEqual({ limit: "memory", memoryBytesMax: LIMIT });
@@ -54,7 +54,7 @@ test("a command yields memory and processor to the service", async () => {
   expect(await call(script(text), { handler })).toEqual({ text: "whole\n" });
 });
 
-test("the derived limit is at most 2 GiB; a configured one is taken as it is", () => {
+test("the derived limit is at most 2 GiB; a configured one is used as it is", () => {
   expect(commandMemory().bytesMax()).toBeLessThanOrEqual(2_048 * MEBIBYTE);
   expect(commandMemory().bytesMax()).toBeGreaterThanOrEqual(32 * MEBIBYTE);
   expect(commandMemory(LIMIT).bytesMax()).toBe(LIMIT);
@@ -76,23 +76,20 @@ test("other work goes on while many processes are measured", async () => {
 
 const PYTHON = Bun.which("python3");
 
-test.skipIf(PYTHON === null)(
-  "page tables count: reading far apart in memory that was never written takes them",
-  async () => {
-    const read = `import mmap, sys, time
+test.skipIf(PYTHON === null)("page tables count: sparse reads of unwritten memory create them", async () => {
+  const read = `import mmap, sys, time
 size = 32 << 30
 memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, mmap.PROT_READ)
 for at in range(0, size, 1 << 21): memory[at]
 print("read", flush=True)
 time.sleep(20)`;
-    const child = Bun.spawn([PYTHON ?? "", "-c", read], { stdout: "pipe", stderr: "inherit" });
-    for await (const _ of child.stdout) break;
-    const bytes = await residentBytes([child.pid]);
-    child.kill("SIGKILL");
-    await child.exited;
-    expect(bytes).toBeGreaterThan(64 * MEBIBYTE);
-  },
-);
+  const child = Bun.spawn([PYTHON ?? "", "-c", read], { stdout: "pipe", stderr: "inherit" });
+  for await (const _ of child.stdout) break;
+  const bytes = await residentBytes([child.pid]);
+  child.kill("SIGKILL");
+  await child.exited;
+  expect(bytes).toBeGreaterThan(64 * MEBIBYTE);
+});
 
 test("while a command is being ended, no other one is ended for the memory that it still holds", async () => {
   const looked = { times: 0 };

@@ -89,12 +89,12 @@ describe("survivors of a killed group", () => {
     client.abort();
     const refusal = await work;
     expect(refusal.code).toBe("CANCELLED");
-    expect(String(refusal.cause)).toContain(", 2 processes outlived the kill of its group");
+    expect(String(refusal.cause)).toContain(", 2 processes survived the kill of its group");
     expect(reports).toEqual([{ command: "leave-group", count: 2 }]);
     for (const pid of pids) await gone(pid);
   });
 
-  test("one that holds the pipes of a program that has ended", async () => {
+  test("a survivor that holds the pipes of an ended program", async () => {
     const { handler, reports } = watched();
     const file = pidFile();
     expect(await call(standTool(cli("daemon", file)), { handler })).toEqual({ text: "done\n" });
@@ -121,7 +121,7 @@ function pidsIn(file: string, count: number): readonly number[] | undefined {
   }
 }
 
-describe("what stderr means", () => {
+describe("the meaning of stderr", () => {
   const MEANS: readonly StderrMeaning[] = [
     { starts: "Error from server (NotFound): ", means: "NOT_FOUND" },
     { contains: "code = AlreadyExists desc", means: "ALREADY_EXISTS" },
@@ -151,14 +151,14 @@ describe("what stderr means", () => {
     expect(JSON.stringify([got.message, got.details, String(got.cause)])).not.toContain("SECRET");
   });
 
-  test("a declared exit code says it first, and an answer stays one", async () => {
+  test("a declared exit code takes precedence, and an answer stays an answer", async () => {
     const stderr = "Error from server (NotFound): x";
     const declared = await refusalFrom(call(standTool(failing(1, stderr, { 1: "OUT_OF_RANGE" }))));
     expect(declared.details).toEqual({ status: "OUT_OF_RANGE", exitCode: 1 });
     expect(await call(standTool(failing(0, stderr)))).toEqual({ text: "" });
   });
 
-  test("only the beginning is looked at, and no text makes it throw", () => {
+  test("only the beginning is read, and no text makes it throw", () => {
     const late = `${"x".repeat(STDERR_HEAD_BYTES)}\nError from server (NotFound): x`;
     expect(statusOfStderr(Buffer.from(late).subarray(0, STDERR_HEAD_BYTES), MEANS)).toBeUndefined();
     fc.assert(
@@ -187,20 +187,20 @@ describe("what stderr means", () => {
   });
 });
 
-describe("what a program says of its failure", () => {
+describe("a program's text about its failure", () => {
   const said = async (errors: "withheld" | "filtered", words: string, exitCodes: Cli["exitCodes"] = {}) => {
     const tool = standTool({ ...cli("exit-with", "3", "", words), exitCodes }, undefined, { errors });
     return Refusal.wordsOf(await refusalFrom(call(tool)));
   };
 
-  test("is kept to be heard only where the manifest says so", async () => {
+  test("is kept only where the manifest says so", async () => {
     expect(await said("withheld", "no such thing")).toBeUndefined();
     expect(await said("filtered", "no such thing")).toBe("no such thing");
     expect(await said("filtered", "no such thing", { 3: "NOT_FOUND" })).toBe("no such thing");
     expect(await said("filtered", "")).toBeUndefined();
   });
 
-  test("in its last whole lines", async () => {
+  test("is kept as its last whole lines", async () => {
     const words = `${"first\n".repeat(5_000)}last`;
     const kept = (await said("filtered", words)) ?? "";
     expect(kept.length).toBeLessThanOrEqual(16_384);

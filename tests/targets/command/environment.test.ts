@@ -44,7 +44,7 @@ test("settings files may be switched off", () => {
   expect(environmentFaults({ GIT_CONFIG_GLOBAL: "/dev/null", GIT_CONFIG_SYSTEM: "/dev/null" })).toEqual([]);
 });
 
-test("of the variables that name a program that shows differences, one value is known", () => {
+test("of the variables that name a diff program, one value is known", () => {
   expect(environmentFaults({ KUBECTL_EXTERNAL_DIFF: "diff -U 1000000" })).toEqual([]);
   for (const value of ["diff", "diff -u", "sh -c x", "/tmp/diff -U 1000000", "diff -U 1000000 ", ""]) {
     expect(environmentFaults({ KUBECTL_EXTERNAL_DIFF: value })).toEqual([
@@ -53,7 +53,7 @@ test("of the variables that name a program that shows differences, one value is 
   }
 });
 
-test("a message holds no value", () => {
+test("a message contains no value", () => {
   expect(JSON.stringify(environmentFaults({ LD_PRELOAD: "hidden" }))).not.toContain("hidden");
 });
 

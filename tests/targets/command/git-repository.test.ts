@@ -19,7 +19,7 @@ test("a bare repository", () => {
   expect(inspectRepository(bare)).toEqual({ gitDir: bare });
 });
 
-test("a repository that lends a work tree, and an empty alternates file", () => {
+test("a repository with a borrowed work tree, and an empty alternates file", () => {
   const repository = new TestRepository();
   repository.commit("one");
   repository.git("worktree", "add", "--quiet", join(temporaryDirectory(), "linked"));

@@ -65,14 +65,14 @@ describe("bind", () => {
     expect(faultsOf(standTool({ command: "argv", argsBuilder: none, parse: "json" }, output))).toEqual([]);
   });
 
-  test("lists every fault at once", () => {
+  test("lists every error at once", () => {
     const tool = standTool({ command: "curl", argsBuilder: none, options: ["x"] }, z.string());
     expect(faultsOf(tool)).toEqual(["target.cli.command", "target.cli.options[0]", "target.cli.parse"]);
   });
 });
 
 describe("plan", () => {
-  test("holds command, argv, cwd and the whole environment", async () => {
+  test("contains command, argv, cwd and the whole environment", async () => {
     const { handler, emptyDirectory } = stand();
     const cwd = temporaryDirectory();
     const tool = standTool({
@@ -132,11 +132,11 @@ describe("plan", () => {
       },
     ],
   ];
-  test.each(tooLong)("what is too long for a command is refused, and the agent told: %s", async (_title, cli) => {
+  test.each(tooLong)("arguments too long for a command are refused, and the agent is told: %s", async (_title, cli) => {
     const refusal = await refusalFrom(planOf(standTool({ command: "argv", argsBuilder: none, ...cli })));
     expect([refusal.code, refusal.details]).toEqual(["TARGET_REFUSED", { status: "OUT_OF_RANGE" }]);
     expect(refusal.message).toBe(
-      "The arguments are too long for a command, which takes 256 of them, 131071 bytes in one and 1048576 in all. Send less.",
+      "The arguments are too long for a command: at most 256, of 131071 bytes each and 1048576 in all. Send less.",
     );
   });
 
@@ -150,13 +150,16 @@ describe("plan", () => {
     ["NUL", "echo a\0b", "The command contains NUL.", "INVALID_ARGUMENT"],
     ["a lone surrogate", "kill \ud800", "The command contains a lone surrogate.", "INVALID_ARGUMENT"],
     ["too many bytes", `: ${long}`, /^The arguments are too long for a command/, "OUT_OF_RANGE"],
-  ])("a script that no program takes is refused, and the agent told: %s", async (_title, script, message, status) => {
-    const refusal = await refusalFrom(shell(script));
-    expect([refusal.code, refusal.details]).toEqual(["TARGET_REFUSED", { status }]);
-    expect(refusal.message).toMatch(message);
-  });
+  ])(
+    "a script too long for any program is refused, and the agent is told: %s",
+    async (_title, script, message, status) => {
+      const refusal = await refusalFrom(shell(script));
+      expect([refusal.code, refusal.details]).toEqual(["TARGET_REFUSED", { status }]);
+      expect(refusal.message).toMatch(message);
+    },
+  );
 
-  test("what just fits is run", async () => {
+  test("arguments that just fit are run", async () => {
     const cli: Partial<Cli> = {
       argsBuilder: () => ["--", "x".repeat(131_071)],
       environment: () => ({ NOTE: "x".repeat(131_066) }),
@@ -165,7 +168,7 @@ describe("plan", () => {
     expect(await call(standTool({ command: "true", argsBuilder: none, ...cli }), { handler })).toEqual({ text: "" });
   });
 
-  test("an inspection's fault makes the place unusable, and stays with the operator", async () => {
+  test("an inspection's error makes the directory unusable, and is shown to the operator only", async () => {
     const inspections = new Map([["argv", () => "objects are borrowed"]]);
     const { handler } = stand({ inspections });
     const refusal = await refusalFrom(planOf(standTool({ command: "argv", argsBuilder: none }), { handler }));
@@ -183,7 +186,7 @@ describe("plan", () => {
     expect((await refusalFrom(work)).code).toBe("INTERNAL");
   });
 
-  test("the last check stands at the spawn too", async () => {
+  test("the last check runs at the spawn too", async () => {
     const binding = stand().handler.bind(standTool({ command: "argv", argsBuilder: none }));
     const plan = await binding.plan({}, { signal: new AbortController().signal });
     const caller = { issuer: "i", subject: "s", permissions: [], actors: [], expiresAt: 0 };
@@ -220,7 +223,7 @@ describe("lookups", () => {
     ["no attempt", [], undefined],
     ["a failing command", [{ args: ["3", "abc", "secret /path"], answer: /.*/ }], undefined],
   ];
-  test.each(rows)("take %s", async (_title, attempts, want) => {
+  test.each(rows)("accept %s", async (_title, attempts, want) => {
     const work = call(standTool(asks(attempts)), { input: { name: "x", other: "y" } });
     if (want !== undefined) {
       expect(await work).toEqual({ text: want });
@@ -234,7 +237,7 @@ describe("lookups", () => {
     expect(refusal.cause).toBeInstanceOf(Error);
   });
 
-  test("see the answers of those before", async () => {
+  test("see the answers of earlier lookups", async () => {
     const tool = standTool({
       command: "exit-with",
       lookups: {
@@ -274,7 +277,7 @@ describe("lookups", () => {
   });
 });
 
-describe("endings", () => {
+describe("results", () => {
   const exit = (code: number, stdout = "", stderr = ""): Cli => ({
     command: "exit-with",
     argsBuilder: () => [`${code}`, stdout, stderr],
@@ -285,14 +288,14 @@ describe("endings", () => {
     expect(await call(standTool(exit(2, "found")))).toEqual({ text: "found" });
   });
 
-  test("a declared exit code may be the target's own no", async () => {
+  test("a declared exit code may be the target's own refusal", async () => {
     const refusal = await refusalFrom(call(standTool(exit(1, "out", "secret"))));
     expect(refusal.code).toBe("TARGET_REFUSED");
     expect(refusal.details).toEqual({ status: "NOT_FOUND", exitCode: 1 });
     expect(refusal.message).not.toContain("secret");
   });
 
-  test("any other exit code is a failure; of what was said only the length is kept", async () => {
+  test("any other exit code is a failure; of the text only the length is kept", async () => {
     const refusal = await refusalFrom(call(standTool(exit(128, "out", "\u001b[31mfatal: /secret/path"))));
     expect(refusal.code).toBe("TARGET_FAILED");
     expect(refusal.details).toEqual({ exitCode: 128, stderrBytes: 24 });
@@ -308,7 +311,7 @@ describe("endings", () => {
     expect((await refusalFrom(call(tool))).code).toBe(code);
   });
 
-  test("stderr beside an answer is not in the answer", async () => {
+  test("stderr next to an answer is not in the answer", async () => {
     expect(await call(standTool(exit(0, "fine", "warning")))).toEqual({ text: "fine" });
   });
 });
@@ -325,11 +328,11 @@ describe("parse", () => {
     expect(await call(prints('{"a":[1,"\\u001b[31mred"]}', "json"))).toEqual({ a: [1, "red"] });
   });
 
-  test.each(["", "{", "nothing", `${"[".repeat(200)}${"]".repeat(200)}`])("json that is none: %p", async (stdout) => {
+  test.each(["", "{", "nothing", `${"[".repeat(200)}${"]".repeat(200)}`])("invalid json: %p", async (stdout) => {
     expect((await refusalFrom(call(prints(stdout, "json")))).code).toBe("INVALID_OUTPUT");
   });
 
-  test("a function gets stdout and the input that the plan kept", async () => {
+  test("a function gets stdout and the planned input", async () => {
     const parse = (stdout: string, input: unknown) => ({ stdout, input });
     expect(await call(prints("x", parse), { input: { a: 1 } })).toEqual({ stdout: "x", input: { a: 1 } });
     const unary = prints("x", (stdout) => ({ stdout }));

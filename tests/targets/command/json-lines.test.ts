@@ -14,7 +14,7 @@ test.each([
   expect(parseJsonLines(text)).toEqual({ values, unreadableLines } as ReturnType<typeof parseJsonLines>);
 });
 
-test("whatever comes, every line is a value, unreadable or empty", () => {
+test("any output: every line is a value, unreadable or empty", () => {
   const line = fc.oneof(fc.json(), fc.string({ unit: "binary" }), fc.constant(""));
   fc.assert(
     fc.property(fc.array(line), (lines) => {

@@ -45,7 +45,7 @@ async function problems(reads: readonly string[]): Promise<readonly string[]> {
   return error instanceof StartupError ? error.problems : [];
 }
 
-describe.skipIf(missing !== undefined)(`what a command is let into (${missing ?? "held"})`, () => {
+describe.skipIf(missing !== undefined)(`folders a command may access (${missing ?? "held"})`, () => {
   test.each([
     ["the audit itself", "audit", "audit"],
     ["a folder that holds the audit", ".", "audit"],
@@ -57,7 +57,7 @@ describe.skipIf(missing !== undefined)(`what a command is let into (${missing ??
     expect(others).toEqual([]);
   });
 
-  test("a folder of its own is not, and the plan says how it is held", async () => {
+  test("a folder of its own is accepted, and the plan says how it is confined", async () => {
     const { registry, confinement } = await start([join(folder, "reports")]);
     expect(confinement).toEqual({ mode: "prefer", tools: { reader: "confined" }, faults: {} });
     const plan = await registry.list()[0]?.binding.plan({}, { signal: new AbortController().signal });
@@ -68,7 +68,7 @@ describe.skipIf(missing !== undefined)(`what a command is let into (${missing ??
     ["require", [], { reader: expect.stringContaining("cannot be opened") }],
     ["prefer", ["reader"], { reader: expect.stringContaining("cannot be opened") }],
     ["off", ["reader"], {}],
-  ] as const)("%s: a tool that cannot be held", async (mode, registered, faults) => {
+  ] as const)("%s: a tool that cannot be confined", async (mode, registered, faults) => {
     const { registry, loaded, confinement } = await start([join(folder, "gone")], { confinement: mode });
     expect(registry.list().map(({ tool }) => tool.name)).toEqual([...registered]);
     expect(loaded.notRegistered.length).toBe(1 - registered.length);

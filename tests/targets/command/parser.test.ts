@@ -17,7 +17,7 @@ describe("decode", () => {
   });
 });
 
-describe("parseStdout", () => {
+describe("parsing stdout", () => {
   test("text keeps line ends", () => {
     expect(parseStdout(Buffer.from("a\r\nb\n"), reading)).toEqual({ text: "a\r\nb\n" });
   });
@@ -40,7 +40,7 @@ describe("parseStdout", () => {
       (text: string) => JSON.parse(text) as unknown,
       "the manifest's parse threw (SyntaxError; 21 bytes, exit code 0)",
     ],
-  ] as const)("what cannot be read by %s is INVALID_OUTPUT, and its text stays out of the cause", (_, parse, says) => {
+  ] as const)("output that %s cannot read is INVALID_OUTPUT, and its text is not in the cause", (_, parse, says) => {
     try {
       parseStdout(Buffer.from('{"a": hunter2planted}'), { ...reading, parse });
       expect.unreachable();
@@ -54,7 +54,7 @@ describe("parseStdout", () => {
     }
   });
 
-  test("escapes that spell a hidden character are joined before they are judged", () => {
+  test("escapes that spell a hidden character are joined before the check", () => {
     const answer = parseStdout(Buffer.from('"\\udb40\\u0007\\udc41"'), { ...reading, parse: "json" });
     expect(answer).toBe("\ufffd\ufffd");
   });

@@ -15,7 +15,7 @@ function reaches(systems: Readonly<Record<string, unknown>>) {
   return Object.fromEntries(platformReaches(contextFor(config, "cli")));
 }
 
-test("a kubeconfig, what it names, and where its clusters are", () => {
+test("a kubeconfig, the files it names, and its clusters' addresses", () => {
   const kubeconfig = {
     clusters: [
       { name: "a", cluster: { server: "https://a.example:6443", "certificate-authority": "ca.pem" } },

@@ -113,7 +113,7 @@ describe("kubeconfig", () => {
     ).toBeUndefined();
   });
 
-  test("a file that is not there is named by its error", () => {
+  test("a missing file is named by its error", () => {
     expect(kubeconfigFault(join(folder, "nowhere"), readPlainFile, { execPlugins: false })).toBe(
       "cannot be read (ENOENT)",
     );
@@ -123,13 +123,13 @@ describe("kubeconfig", () => {
 describe("argocd's settings", () => {
   const settings = (server: unknown) => ({ "current-context": "x", contexts: [], servers: [server], users: [] });
 
-  test("a server is fine", () => {
+  test("a server is accepted", () => {
     expect(
       argocdConfigFault(written("argocd", settings({ server: "argocd:443", core: false })), readPlainFile),
     ).toBeUndefined();
   });
 
-  test("core mode that another reader would see is refused", () => {
+  test("core mode that only another reader would see is refused", () => {
     const text = `${stringify(settings({ server: "argocd:443" }))}# c\u0085core: true\n`;
     expect(argocdConfigFault(written("argocd-hidden", text), readPlainFile)).toMatch(/U\+0085/);
   });
@@ -153,7 +153,7 @@ describe("from the configuration", () => {
     return { problems, files };
   };
 
-  test("faults name the field, and every call looks again", () => {
+  test("errors name the field, and every call checks again", () => {
     written("kubeconfig", user({ exec: {} }));
     written("argocd.yaml", "core: true");
     const { problems, files } = read({
@@ -168,7 +168,7 @@ describe("from the configuration", () => {
     expect(files.get("kubectl")?.()).toBeUndefined();
   });
 
-  test("files that the commands read on their own are there", () => {
+  test("files that the commands read on their own are included", () => {
     written("token", "t");
     expect(
       read({ loki: { bearerTokenFile: "token", rootCert: "nowhere.pem" }, argocd: { rootCert: "none" } }).problems,
@@ -178,7 +178,7 @@ describe("from the configuration", () => {
     ]);
   });
 
-  test("nothing configured is nothing wrong", () => {
+  test("without configuration there is no problem", () => {
     expect(read({})).toEqual({ problems: [], files: new Map() });
     expect(read({ kubernetes: { namespaces: ["a"] }, argocd: { server: "x" } }).problems).toEqual([]);
   });

@@ -29,7 +29,7 @@ test.each([
   ["<(", ")"],
   ['"$(', ')"'],
   ["${a:-", "}"],
-])("a file is found behind scripts within scripts: %s", (opening, closing) => {
+])("a file is found inside nested scripts: %s", (opening, closing) => {
   const count = (SCRIPT_CHARACTERS_MAX - 100) / (opening.length + closing.length);
   const nested = opening.repeat(count) + closing.repeat(count);
   expect(filesOf(`sh run.sh; ${nested}; sh folder/deep.sh`)).toEqual(["folder/deep.sh", "run.sh"]);

@@ -39,7 +39,7 @@ diff --git a/bin b/bin
 Binary files a/bin and b/bin differ
 `;
 
-test("files, status, hunks and what stands between them", () => {
+test("files, status, hunks and the text between them", () => {
   const { files, rest } = parseUnifiedDiff(GIT);
   expect(files.map(({ oldPath, newPath, status, hunks }) => [oldPath, newPath, status, hunks.length])).toEqual([
     ["a/x.txt", "b/x.txt", "modified", 2],
@@ -57,14 +57,14 @@ test("files, status, hunks and what stands between them", () => {
   expect(rest).toEqual(["diff --git a/bin b/bin", "Binary files a/bin and b/bin differ"]);
 });
 
-test("a line of a file cannot pass for a header", () => {
+test("a line of a file cannot imitate a header", () => {
   const forged = "--- a\n+++ b\n@@ -1,2 +1,3 @@\n x\n--- a/etc/passwd\n+++ b/etc/passwd\n+@@ -1 +1 @@\n";
   const { files } = parseUnifiedDiff(forged);
   expect(files).toHaveLength(1);
   expect(files[0]?.hunks[0]?.lines).toEqual([" x", "--- a/etc/passwd", "+++ b/etc/passwd", "+@@ -1 +1 @@"]);
 });
 
-describe("what is broken is refused", () => {
+describe("a broken diff is refused", () => {
   test.each([
     ["too few lines", "--- a\n+++ b\n@@ -1,5 +1,5 @@\n x\n"],
     ["a line without a mark", "--- a\n+++ b\n@@ -1,2 +1,2 @@\n x\ny\n"],
@@ -75,13 +75,13 @@ describe("what is broken is refused", () => {
 });
 
 test.each(["", "\n", "no diff\n", "--- a\n", "--- a\n+++ b\n", "--- a\n+++ b\nx\n", "@@ -1 +1 @@\n-a\n+b\n"])(
-  "%p holds no file",
+  "%p contains no file",
   (text) => {
     expect(parseUnifiedDiff(text).files).toEqual([]);
   },
 );
 
-test("whatever comes, every line is accounted for or it is refused", () => {
+test("any input: every line is accounted for or it is refused", () => {
   const line = fc.oneof(
     fc.constantFrom(
       "--- a",

@@ -7,7 +7,7 @@ import { temporaryFolder } from "./stand.ts";
 const EAGER = { BUN_JSC_gcMaxHeapSize: "100000" };
 const CALLS = 300_000;
 
-test("a path is the one that was given, whatever is collected meanwhile", () => {
+test("a path is the given one, whatever is garbage-collected meanwhile", () => {
   const folder = temporaryFolder();
   writeFileSync(join(folder, "a.txt"), "one");
   const child = Bun.spawnSync(

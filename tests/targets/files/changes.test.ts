@@ -136,7 +136,7 @@ describe("a unified diff", () => {
     );
   });
 
-  test("whatever it holds, ends in a text or a refusal", async () => {
+  test("any diff ends in a text or a refusal", async () => {
     const line = fc.constantFrom("@@ -1 +1 @@", "@@ -1,2 +1,3 @@", "-a", "+b", " c", "", "\\ x", "--- a", "+++ b", "x");
     await fc.assert(
       fc.asyncProperty(text, fc.array(line, { maxLength: 12 }), async (before, lines) => {
@@ -146,7 +146,7 @@ describe("a unified diff", () => {
     );
   });
 
-  test("does not look for lines for ever", () => {
+  test("does not search for lines forever", () => {
     const long = "a\n".repeat(20_000);
     const many = unifiedDiff("@project/x", long, "b\n".repeat(20_000));
     expect(many.length).toBe(401);
@@ -175,7 +175,7 @@ describe("frontmatter", () => {
     ["what looks like an alias or tag", { a: "*x", b: "&x", c: "!x", d: "---" }],
     ["numbers", { a: 1.5, b: -0.25, c: 1e21 }],
     ["containers", { a: [], b: {}, c: [[1], { d: 2 }] }],
-  ])("takes %s", (_title, set) => {
+  ])("accepts %s", (_title, set) => {
     expect(readFrontmatter(changeFrontmatter(file, { set }))).toMatchObject(set);
   });
 
@@ -229,7 +229,7 @@ describe("frontmatter", () => {
     expect(await codeOfCall(() => readFrontmatter(text))).toBe("E_INVALID_FRONTMATTER");
   });
 
-  test("whatever it holds, ends in values or a refusal", async () => {
+  test("any text ends in values or a refusal", async () => {
     const piece = fc.constantFrom(
       "a",
       ": ",
@@ -349,7 +349,7 @@ describe("@state/workflow.md", () => {
     expect(await codeOf(stand.call("fs_write", { path: "@state/workflow.md", content }))).toBe(code);
   });
 
-  test("a patch is held to the same", async () => {
+  test("a patch obeys the same rules", async () => {
     const stand = state(at("draft"));
     const patch = (node: string) => ({
       path: "@state/workflow.md",
@@ -370,7 +370,7 @@ describe("@state/workflow.md", () => {
     ["through a link to its directory", "@state/here/workflow.md"],
     ["another case", "@state/Workflow.MD"],
     ["an invisible character", "@state/work\u200bflow.md"],
-  ])("is it by %s, too", async (_title, path) => {
+  ])("is it by %s too", async (_title, path) => {
     const stand = state(at("draft"));
     mkdirSync(join(stand.state, "sub"));
     symlinkSync("workflow.md", join(stand.state, "link.md"));
@@ -378,7 +378,7 @@ describe("@state/workflow.md", () => {
     expect(await codeOf(stand.call("fs_write", { path, content: "free text" }))).toBe("E_INVALID_FRONTMATTER");
   });
 
-  test("is what a link of that name leads to", async () => {
+  test("is the target of a link of that name", async () => {
     const stand = fsStand({ workflow });
     symlinkSync("real.md", join(stand.state, "workflow.md"));
     const write = (content: string) => codeOf(stand.call("fs_write", { path: "@state/real.md", content }));

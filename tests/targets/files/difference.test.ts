@@ -23,13 +23,13 @@ describe("a difference that nobody can read", () => {
     expect(shown.slice(400)).toEqual(more);
   });
 
-  test("is looked for within a bound", () => {
+  test("is searched within a limit", () => {
     expect(unifiedDiff("@project/x", periodic("x", 0), periodic("y", 1)).at(-1)).toBe("… 608 more lines");
     expect(unifiedDiff("@project/x", periodic("x", 0), periodic("y", 2)).at(-1)).toBe("… 999607 more lines");
   });
 });
 
-test("contexts that meet are one hunk, and others are not", () => {
+test("adjacent contexts are one hunk, and others are not", () => {
   const lines = Array.from({ length: 30 }, (_, at) => `${at}\n`);
   const changedAt = (...places: readonly number[]): readonly string[] => {
     const after = lines.map((line, at) => (places.includes(at) ? "x\n" : line)).join("");
@@ -40,7 +40,7 @@ test("contexts that meet are one hunk, and others are not", () => {
   expect(changedAt(0, 29)).toEqual(["@@ -1,4 +1,4 @@", "@@ -27,4 +27,4 @@"]);
 });
 
-test("a hunk that is off is not looked for among long lines that are all alike", async () => {
+test("a hunk with a wrong position is not searched among long identical lines", async () => {
   const line = "a".repeat(899);
   const hunk = `@@ -1,1001 +1 @@\n${`-${line}\n`.repeat(1_000)}-b\n+c\n`;
   const file = (count: number): string => `${`${line}\n`.repeat(count)}b\n`;

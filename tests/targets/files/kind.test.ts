@@ -30,7 +30,7 @@ function place(): string {
 }
 
 describe("the workspace at start", () => {
-  test("opens what is there and makes the state of the run", async () => {
+  test("opens existing folders and creates the run's state", async () => {
     const folder = place();
     const { opened, problems } = await open(folder, { project: "project", pkg: "pkg", state: "state", runId: "r-1" });
     expect(problems).toEqual([]);
@@ -43,7 +43,7 @@ describe("the workspace at start", () => {
     await opened.close();
   });
 
-  test("without directories there is nothing, and nothing is wrong", async () => {
+  test("without directories there is no workspace, and no problem", async () => {
     const { opened, problems } = await open(place(), {});
     expect(problems).toEqual([]);
     expect(opened.facts).toBeUndefined();
@@ -118,7 +118,7 @@ describe("the workspace at start", () => {
       ["workspace.workflow.schema"],
     ],
   ];
-  test.each(rows)("%s is a problem that names both places", async (_title, workspace, more, named) => {
+  test.each(rows)("%s is a problem that names both paths", async (_title, workspace, more, named) => {
     const folder = place();
     mkdirSync(join(folder, "audit/x"));
     symlinkSync("project", join(folder, "link"));
@@ -129,7 +129,7 @@ describe("the workspace at start", () => {
     expect([problems, naming.length]).toEqual([problems, 1]);
   });
 
-  test("mounts may lie in one another where the outer one is written", async () => {
+  test("a mount may contain another where the outer one is configured", async () => {
     const { opened, problems } = await open(place(), {
       project: "project",
       pkg: "project/inner",

@@ -36,7 +36,7 @@ function tree(options: StandOptions = {}): FsStand {
 describe.each(CONFINEMENTS.map((kind) => [kind] as const))("by %s", (confinement) => {
   const stand = tree({ confinement });
 
-  test("is what was asked for", () => {
+  test("is the requested file", () => {
     expect(stand.mounts.confinement.kind).toBe(confinement);
   });
 
@@ -114,7 +114,7 @@ describe.each(CONFINEMENTS.map((kind) => [kind] as const))("by %s", (confinement
     server.close();
   });
 
-  test("no answer and no refusal names a place of the machine", async () => {
+  test("no answer and no refusal names a path of the machine", async () => {
     for (const path of ["@project/missing", "@project/to-secret", "@project/a.txt", "@project/src", "x"]) {
       const said = await stand.call("fs_read", { path }).catch((error: Error & { details?: unknown }) => ({
         message: error.message,
@@ -166,15 +166,15 @@ describe.each(CONFINEMENTS.map((kind) => [kind] as const))("writes, by %s", (con
     ["git", "@project/git", "@project/git"],
     ["x.git", "@project/x.git", "@project/x.git"],
     ["the state", "@state/s.txt", "@state/s.txt"],
-  ])("takes %s", async (_title, path, real) => {
+  ])("accepts %s", async (_title, path, real) => {
     const stand = tree({ confinement });
     expect(await stand.call("fs_write", { path, content: "new" })).toMatchObject({ path: real, changed: true });
     expect(readFileSync(join(stand.folder, real.slice(1)), "utf8")).toBe("new");
   });
 });
 
-describe("files that are more than one", () => {
-  test("a hard link is read and not written", async () => {
+describe("files with several names", () => {
+  test("a hard link can be read and not written", async () => {
     const stand = tree();
     linkSync(join(stand.project, "a.txt"), join(stand.project, "other-name"));
     expect(await stand.call("fs_read", { path: "@project/other-name" })).toMatchObject({ content: "in a" });
@@ -183,7 +183,7 @@ describe("files that are more than one", () => {
     );
   });
 
-  test("the service's own files are not reached under any name", async () => {
+  test("the service's own files cannot be accessed under any name", async () => {
     const outside = fsStand().outside;
     const key = join(outside, "key.pem");
     writeFileSync(key, "KEY");
@@ -216,7 +216,7 @@ describe("files that are more than one", () => {
     expect(await stand.call("fs_write", { path: "@state/x", content: "x" })).toMatchObject({ created: true });
   });
 
-  test("a repository is known by what it holds, whatever it is called", async () => {
+  test("a repository is recognized by its contents, whatever its name", async () => {
     const stand = tree();
     for (const name of ["store/objects", "store/refs"]) mkdirSync(join(stand.project, name), { recursive: true });
     writeFileSync(join(stand.project, "store/HEAD"), "ref: refs/heads/main\n");

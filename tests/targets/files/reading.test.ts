@@ -54,7 +54,7 @@ describe("fs_read", () => {
     if (answer["truncated"] === true) expect(answer["hint"]).toBeString();
   });
 
-  test("a secret that the cut of a long line goes through does not leave in half", async () => {
+  test("a secret at the cut of a long line is not released in half", async () => {
     const secret = `ghp_${filler(36)}`;
     for (let at = 100 - secret.length; at < 101; at += 1) {
       writeFileSync(join(stand.project, "minified"), `${"x".repeat(at - 1)} ${secret} ${"y".repeat(40_000)}`);
@@ -64,11 +64,11 @@ describe("fs_read", () => {
     }
   });
 
-  test("too large a file is refused by its code", async () => {
+  test("a file that is too large is refused by its code", async () => {
     expect(await codeOf(stand.call("fs_read", { path: "@project/large" }))).toBe("E_READ_LIMIT");
   });
 
-  test("a caller has the limit that the configuration gives it", async () => {
+  test("a caller has the configured limit", async () => {
     const issuer = "https://idp.test";
     const agents = [{ issuer, subject: "small", maxReadBytes: 11 }];
     const other = fsStand({ limits: { agents } });
@@ -92,7 +92,7 @@ describe("fs_read", () => {
     chmodSync(join(stand.project, "ten"), 0o644);
   });
 
-  test("a window is that of the lines, however the file passes by", () => {
+  test("a window shows the requested lines, in any chunks of the file", () => {
     const text = fc.string({ unit: fc.constantFrom("a", "\n", "\u20ac"), maxLength: 40 });
     fc.assert(
       fc.property(text, fc.nat(12), fc.nat(12), fc.integer({ min: 1, max: 9 }), (content, first, more, part) => {
@@ -128,7 +128,7 @@ describe("fs_list", () => {
     });
   });
 
-  test("with them when asked", async () => {
+  test("with them when requested", async () => {
     const { entries, skipped } = await stand.call("fs_list", { path: "@project/", all: true });
     expect((entries as { name: string; type: string }[]).map(({ name, type }) => [name, type])).toEqual([
       [".hidden", "file"],
@@ -140,7 +140,7 @@ describe("fs_list", () => {
     expect(skipped).toBe(1);
   });
 
-  test("no more than asked for, and says so", async () => {
+  test("at most the requested number, and marked", async () => {
     expect(await stand.call("fs_list", { path: "@project", maxEntries: 2 })).toMatchObject({ truncated: true });
   });
 

@@ -68,12 +68,12 @@ describe("fs_search", () => {
     expect(where(await matchesOf(stand, args))).toEqual(want.map((name) => `@project/${name}`));
   });
 
-  test("with the lines around", async () => {
+  test("with the surrounding lines", async () => {
     const [match] = await matchesOf(stand, { pattern: "two", before: 1, after: 5 });
     expect(match).toMatchObject({ text: "export function two() {}", before: ["one"], after: ["three"] });
   });
 
-  test("no more than asked for, and says so", async () => {
+  test("at most the requested number, and marked", async () => {
     const many = tree({ "m.txt": "x\n".repeat(500) });
     const answer = await many.call("fs_search", { path: "@project", pattern: "x", maxMatches: 3 });
     expect(answer).toMatchObject({ truncated: true, hint: expect.any(String) });
@@ -89,7 +89,7 @@ describe("fs_search", () => {
   test.each([
     ["files", { filesMax: 1 }],
     ["bytes", { bytesMax: 12 }],
-  ])("at most so many %s", async (_title, search) => {
+  ])("at most a number of %s", async (_title, search) => {
     const limits = { search: { filesMax: 10, bytesMax: 1_000, fileBytesMax: 100, timeMs: 1_000, ...search } };
     const answer = await tree({ "1": "0123456789\n", "2": "0123456789\n" }, { limits }).call("fs_search", {
       path: "@project",
@@ -98,7 +98,7 @@ describe("fs_search", () => {
     expect(answer).toMatchObject({ truncated: true, filesSearched: 1 });
   });
 
-  test("a file over the limit is passed over and counted", async () => {
+  test("a file over the limit is skipped and counted", async () => {
     const limits = { search: { filesMax: 10, bytesMax: 1_000, fileBytesMax: 5, timeMs: 1_000 } };
     const answer = await tree({ "1": "01234\n", "2": "012\n" }, { limits }).call("fs_search", {
       path: "@project",
@@ -107,7 +107,7 @@ describe("fs_search", () => {
     expect(answer).toMatchObject({ filesSearched: 1, filesSkipped: 1, truncated: false });
   });
 
-  test("at most so long", async () => {
+  test("at most a limited time", async () => {
     let now = 0;
     const clock = (): number => {
       now += 10;
@@ -120,7 +120,7 @@ describe("fs_search", () => {
     expect(Number(answer["filesSearched"])).toBeLessThan(200);
   });
 
-  test("others have their turn", async () => {
+  test("other calls get their turn", async () => {
     const files = Object.fromEntries(Array.from({ length: 50 }, (_, index) => [`f${index}`, "x\n"]));
     let now = 0;
     const busy = tree(files, { now: () => (now += 5) });
@@ -140,7 +140,7 @@ describe("fs_search", () => {
   });
 
   test.each(["(", "a{2000}", "((a{100}){100}){2}", "(a{900}|b{900}|c{900})", "[z-a]", "(?<=a)b", "\\1"])(
-    "%j is no pattern",
+    "%j is not a pattern",
     async (pattern) => {
       expect(await codeOf(stand.call("fs_search", { path: "@project", pattern }))).toBe("E_INVALID_PATTERN");
     },
@@ -173,7 +173,7 @@ describe("fs_search", () => {
     expect(sees("[xy]|b{900}|c{900}", 16_000)).toBe(false);
   });
 
-  test("what must stand in a line never hides a match", () => {
+  test("a literal that the pattern requires never hides a match", () => {
     const atom = fc.constantFrom(
       "abc",
       "def",
@@ -248,7 +248,7 @@ describe(".gitignore", () => {
     expect(ignored(text, path)).toBe(want);
   });
 
-  test("a name's pattern means what its regular expression would", () => {
+  test("a name's pattern means the same as its regular expression", () => {
     const part = fc.constantFrom("a", "b", "*", "?", "[ab]", "[!a]");
     fc.assert(
       fc.property(
@@ -283,7 +283,7 @@ describe(".gitignore", () => {
     },
   );
 
-  test("hundreds of ordinary rules all count", () => {
+  test("hundreds of ordinary rules all apply", () => {
     const rules = Array.from({ length: 900 }, (_, index) => `**/build-${index}/**/*.[oa]`);
     const names = Array.from({ length: 40 }, (_, index) => `folder-${index}`);
     const ignores = readIgnoreRules(["*.log", ...rules].join("\n"));

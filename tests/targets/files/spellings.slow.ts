@@ -234,7 +234,7 @@ describe.each(CONFINEMENTS.map((kind) => [kind] as const))("by %s", (confinement
     },
   );
 
-  test(`${NAMES.length} names are names`, async () => {
+  test(`${NAMES.length} names are valid`, async () => {
     const stand = fsStand({ confinement });
     for (const [index, name] of NAMES.entries()) {
       const [folder, path] = [`n${index}`, `@project/n${index}/${name}`] as const;

@@ -9,7 +9,7 @@ import { LIMITS } from "./stand-in.ts";
 
 /** What a program in the workspace, or an agent with patience, leaves there for others. */
 
-describe("a repository is not made one file at a time", () => {
+describe("a repository cannot be created one file at a time", () => {
   const config = "[core]\n\tfsmonitor = ./evil\n";
   const shared: readonly string[] = ["real/config", "real/objects/x", "real/refs/x"];
   test.each([
@@ -39,14 +39,14 @@ describe("a repository is not made one file at a time", () => {
 });
 
 describe("one directory under several mounts' names", () => {
-  test("is read-only by all of them when it is by one", async () => {
+  test("is read-only under all of them when it is under one", async () => {
     const { project } = fsStand();
     const { call } = fsStand({ directories: { project, pkg: project } });
     expect(await codeOf(call("fs_write", { path: "@project/x", content: "" }))).toBe("E_SANDBOX_VIOLATION");
     expect(readdirSync(project)).toEqual([]);
   });
 
-  test("holds the workflow under all of them", async () => {
+  test("contains the workflow under all of them", async () => {
     const { project } = fsStand();
     const { call } = fsStand({ directories: { project, state: project } });
     for (const path of ["@project/workflow.md", "@state/workflow.md", "@project/WORKFLOW.md"]) {
@@ -56,7 +56,7 @@ describe("one directory under several mounts' names", () => {
   });
 });
 
-describe("what could not be found again is not made", () => {
+describe("a directory that could not be found again is not created", () => {
   test.each([
     ["a name that is too long below new directories", `new/${"x".repeat(256)}/y`],
     ["a name that is too long in bytes", `new/${"\u00e9".repeat(128)}`],
@@ -69,7 +69,7 @@ describe("what could not be found again is not made", () => {
     expect(readdirSync(project)).toEqual([]);
   });
 
-  test("a deep tree within that is", async () => {
+  test("a deep tree within the limit is", async () => {
     const { call } = fsStand();
     const path = `@project/${"d/".repeat(150)}x`;
     expect(await call("fs_write", { path, content: "deep", createDirectories: true })).toMatchObject({ path });
@@ -78,7 +78,7 @@ describe("what could not be found again is not made", () => {
 });
 
 describe("a search", () => {
-  test("sees the first line behind a byte order mark", async () => {
+  test("sees the first line after a byte order mark", async () => {
     const { call, project } = fsStand();
     writeFileSync(join(project, "a.ts"), '\ufeffimport "x";\nimport "y";\n');
     const { matches } = await call("fs_search", { path: "@project", pattern: "^import" });
@@ -88,7 +88,7 @@ describe("a search", () => {
     ]);
   });
 
-  test("ends in time with what fits, however long the paths are", async () => {
+  test("ends in time with the matches that fit, however long the paths are", async () => {
     const { call, project, tool } = fsStand();
     const deep = Array.from({ length: 15 }, () => "\u0001".repeat(250)).join("/");
     mkdirSync(join(project, deep), { recursive: true });
@@ -114,8 +114,8 @@ async function mounted(order: readonly string[], at: string, work: () => Promise
   }
 }
 
-describe.each(CONFINEMENTS.map((kind) => [kind] as const))("what is mounted below, by %s", (confinement) => {
-  test("is not reached, though it is of the same device", async () => {
+describe.each(CONFINEMENTS.map((kind) => [kind] as const))("a filesystem mounted below, by %s", (confinement) => {
+  test("is not accessible, though it is on the same device", async () => {
     const { call, project, outside } = fsStand({ confinement });
     writeFileSync(join(outside, "secret"), "SECRET");
     await mounted(["--bind", outside], join(project, "bound"), async () => {
@@ -127,7 +127,7 @@ describe.each(CONFINEMENTS.map((kind) => [kind] as const))("what is mounted belo
     });
   });
 
-  test("a full disk leaves the old file, and says what is wrong", async () => {
+  test("a full disk leaves the old file, and the refusal says why", async () => {
     const { folder } = fsStand();
     const disk = join(folder, "disk");
     await mounted(["-t", "tmpfs", "-o", "size=64k", "none"], disk, async () => {
@@ -135,7 +135,7 @@ describe.each(CONFINEMENTS.map((kind) => [kind] as const))("what is mounted belo
       await call("fs_write", { path: "@project/a", content: "old" });
       const refusal = await refusalOf(call("fs_write", { path: "@project/a", content: "x".repeat(200_000) }));
       expect(refusal).toMatchObject({ code: "TARGET_FAILED", details: { code: "E_INTERNAL" } });
-      expect(refusal.message).toContain("no room");
+      expect(refusal.message).toContain("file system is full");
       expect(readdirSync(disk)).toEqual(["a"]);
       expect(await call("fs_read", { path: "@project/a" })).toMatchObject({ content: "old" });
     });
@@ -143,7 +143,7 @@ describe.each(CONFINEMENTS.map((kind) => [kind] as const))("what is mounted belo
 });
 
 describe("a directory", () => {
-  test("is looked at no further for names that are no text", () => {
+  test("is not read further for names that are not text", () => {
     const { mounts, project } = fsStand();
     for (let index = 0; index < 30; index += 1) {
       writeFileSync(Buffer.concat([Buffer.from(`${project}/`), Buffer.from([0xff, 0x41 + index])]), "");
@@ -153,7 +153,7 @@ describe("a directory", () => {
     closeSync(fd);
   });
 
-  test("that goes while it is searched is passed over", async () => {
+  test("that is removed during a search is skipped", async () => {
     const { mounts, project } = fsStand();
     mkdirSync(join(project, "goes"));
     writeFileSync(join(project, "stays"), "here");

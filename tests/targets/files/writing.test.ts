@@ -19,7 +19,7 @@ const sha256 = (content: string | Uint8Array): string => createHash("sha256").up
 const path = "@project/a.txt";
 
 describe("a plan", () => {
-  test("is the whole of what will be written, and nothing is written by it", async () => {
+  test("is everything that will be written, and writes nothing", async () => {
     const stand = fsStand();
     writeFileSync(join(stand.project, "a.txt"), "one\ntwo\nthree\n");
     symlinkSync("a.txt", join(stand.project, "link"));
@@ -39,7 +39,7 @@ describe("a plan", () => {
     expect(readdirSync(stand.project).sort()).toEqual(["a.txt", "link"]);
   });
 
-  test("of a new file says that there is none", async () => {
+  test("of a new file says that there was none", async () => {
     expect(await fsStand().plan("fs_write", { path, content: "x\n" })).toMatchObject({
       currentSha256: null,
       diff: ["--- (new file)", `+++ ${path}`, "@@ -0,0 +1,1 @@", "+x"],
@@ -63,7 +63,7 @@ describe("a plan", () => {
     expect(diff).toEqual([`(not shown: the file is ${title === "binary" ? "not text" : "large"})`]);
   });
 
-  test("is bounded in what it shows", async () => {
+  test("limits what it shows", async () => {
     const content = `${"x".repeat(5_000)}\n`.repeat(200).concat("y\n".repeat(600));
     const { diff } = (await fsStand().plan("fs_write", { path, content })) as unknown as { diff: readonly string[] };
     expect(diff.length).toBe(401);
@@ -84,7 +84,7 @@ describe("a plan", () => {
 });
 
 describe("a run", () => {
-  test("puts the new file in the old one's place, mode kept, nothing left behind", async () => {
+  test("replaces the old file, keeps its mode, leaves nothing behind", async () => {
     const stand = fsStand();
     const file = join(stand.project, "a.txt");
     writeFileSync(file, "before");
@@ -99,7 +99,7 @@ describe("a run", () => {
     expect(readdirSync(stand.project)).toEqual(["a.txt"]);
   });
 
-  test("makes directories when asked", async () => {
+  test("creates directories on request", async () => {
     const stand = fsStand();
     const args = { path: "@project/x/y/z.txt", content: "new", createDirectories: true };
     expect(await stand.plan("fs_write", args)).toMatchObject({ directories: ["x", "y"] });
@@ -107,7 +107,7 @@ describe("a run", () => {
     expect(readFileSync(join(stand.project, "x/y/z.txt"), "utf8")).toBe("new");
   });
 
-  test("leaves a file alone that holds the content already", async () => {
+  test("does not touch a file that has the content already", async () => {
     const stand = fsStand();
     const file = join(stand.project, "a.txt");
     writeFileSync(file, "same");
@@ -147,7 +147,7 @@ describe("a run", () => {
     expect(readdirSync(stand.project).filter((name) => name.endsWith(".tmp"))).toEqual([]);
   });
 
-  test("does not write when there is a file where there was none", async () => {
+  test("does not write when there is a new file where there was none", async () => {
     const stand = fsStand();
     const plan = await stand.plan("fs_write", { path, content: "after" });
     writeFileSync(join(stand.project, "a.txt"), "meanwhile");
@@ -181,7 +181,7 @@ describe("a run", () => {
   });
 
   test.if(Bun.which("flock") !== null)(
-    "waits for another process that writes there, and not beyond its time",
+    "waits for another process that writes there, within its time limit",
     async () => {
       const stand = fsStand();
       const plan = await stand.plan("fs_write", { path, content: "x" });
@@ -217,7 +217,7 @@ describe("a run", () => {
     expect(readFileSync(file, "utf8")).toBe("before");
   });
 
-  test("a writer that is killed leaves the old file or the new one", async () => {
+  test("a killed writer leaves the old file or the new one", async () => {
     const stand = fsStand();
     const file = join(stand.project, "a.txt");
     for (let round = 0; round < 4; round += 1) {

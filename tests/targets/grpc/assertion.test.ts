@@ -77,7 +77,7 @@ describe("the service can verify who calls", () => {
     expect(authorization).toBeUndefined();
   });
 
-  test("of the very message", async () => {
+  test("for exactly this message", async () => {
     const handler = grpcHandler({ systems: new Map([["lab", labSystem(lab.port)]]), sign: signer("ES256") });
     handlers.push(handler);
     const seen: Uint8Array[] = [];
@@ -91,13 +91,13 @@ describe("the service can verify who calls", () => {
     expect(seen.map((message) => [...message])).toEqual([[10, 3, 97, 98, 99]]);
   });
 
-  test("each with an id of its own", async () => {
+  test("each with its own id", async () => {
     const tokens = [await headers("ES256"), await headers("ES256")].map((each) => each["x-caller-assertion"] ?? "");
     const jtis = tokens.map((token) => z.object({ jti: z.string() }).parse(payloadOf(token)).jti);
     expect(new Set(jtis).size).toBe(2);
   });
 
-  test.each(["Zoë", "a\r\nx-caller-sub: root", "\u0000", "\u{1f600}"])("whatever the subject: %j", async (subject) => {
+  test.each(["Zoë", "a\r\nx-caller-sub: root", "\u0000", "\u{1f600}"])("for any subject: %j", async (subject) => {
     const { "x-caller-assertion": token = "" } = await headers("EdDSA", subject);
     expect(payloadOf(token)).toMatchObject({ sub: subject });
   });
@@ -111,7 +111,7 @@ function payloadOf(token: string): unknown {
   return JSON.parse(Buffer.from(token.split(".")[1] ?? "", "base64url").toString());
 }
 
-describe("is never taken at our own doors", () => {
+describe("is never accepted by our own endpoints", () => {
   const now = (): number => NOW;
   test.each(["agents", "operators"] as const)("%s", async (door) => {
     const { "x-caller-assertion": token = "" } = await headers("ES256");

@@ -102,13 +102,13 @@ describe("repeating a call", () => {
     expect(await attempting(dice)).toEqual({ waits, attempts: 3 });
   });
 
-  test("goes on until its bound, and not beyond", async () => {
+  test("continues until its limit, and not beyond", async () => {
     const { waits, attempts } = await attempting(0, { retriesMax: 4 });
     expect({ waits, attempts }).toEqual({ waits: [50, 200, 800, 3_200], attempts: 5 });
   });
 });
 
-describe("the circuit counts what fails in a row", () => {
+describe("the circuit counts consecutive failures", () => {
   const { signal } = new AbortController();
   const outcome = (resilience: Resilience, fails: boolean): Promise<unknown> => {
     const attempt = async (): Promise<string> => {
@@ -120,7 +120,7 @@ describe("the circuit counts what fails in a row", () => {
   };
   const circuitOf = () => new Resilience({ ...RESILIENCE_DEFAULTS, circuitFailuresMax: 3 }, () => 0);
 
-  test("an answer between the faults begins anew, however often", async () => {
+  test("an answer between failures resets the count", async () => {
     const resilience = circuitOf();
     for (let round = 0; round < 5; round += 1) {
       for (const fails of [true, true, false]) await outcome(resilience, fails);
@@ -131,7 +131,7 @@ describe("the circuit counts what fails in a row", () => {
     expect(await outcome(resilience, false)).toMatchObject({ code: "TARGET_UNAVAILABLE", retryAfterMs: 2_000 });
   });
 
-  test("faults that come together count each, and an answer among them too", async () => {
+  test("concurrent failures count each, and an answer among them resets too", async () => {
     const together = circuitOf();
     await Promise.all([true, true, true].map((fails) => outcome(together, fails)));
     expect(together.circuit).toBe("open");
@@ -141,7 +141,7 @@ describe("the circuit counts what fails in a row", () => {
   });
 });
 
-test("as many calls as there is room for, and one more is told to come back", async () => {
+test("as many calls as there are slots, and one more is told to come back", async () => {
   const resilience = new Resilience({ ...RESILIENCE_DEFAULTS, concurrentCallsMax: 2 }, () => 0);
   const { signal } = new AbortController();
   const { promise, resolve } = Promise.withResolvers<string>();

@@ -73,7 +73,7 @@ describe("several endpoints", () => {
     expect([...seen].toSorted()).toEqual(wanted.toSorted());
   });
 
-  test("one that is down is passed over, and used again when it is back", async () => {
+  test("one that is down is skipped, and used again when it is back", async () => {
     const [one] = labs;
     const other = await startLab();
     const handler = handlerOf(several([`127.0.0.1:${portOf(one)}`, address(other)]));
@@ -86,7 +86,7 @@ describe("several endpoints", () => {
     back.close();
   });
 
-  test("all of them stand in the plan", async () => {
+  test("all of them are in the plan", async () => {
     const endpoints = labs.map(address);
     const plan = handlerOf(several(endpoints))
       .bind(labTool({ method: "Inspect" }))
@@ -96,7 +96,7 @@ describe("several endpoints", () => {
 
   test.each([
     ["none", [], /endpoint is missing/],
-    ["one twice", ["a:1", "a:1"], /stands twice/],
+    ["one twice", ["a:1", "a:1"], /appears twice/],
     ["too many", Array.from({ length: 17 }, (_, index) => `a:${index + 1}`), /more than 16/],
     ["one that is none", ["a:1", "b"], /must be host:port/],
     ["a scheme", ["a:1", "http://b:2"], /must be host:port/],
@@ -117,7 +117,7 @@ describe("status", () => {
     });
   });
 
-  test("tells the state of the connection and when the certificate ends", async () => {
+  test("reports the state of the connection and the certificate's expiry", async () => {
     const handler = handlerOf(labSystem(portOf(secure[0]), { tls: labTls(certificates) }));
     await ports(handler, 1);
     expect(await status(handler)).toMatchObject({
@@ -144,14 +144,14 @@ describe("status", () => {
     expect(await status(handler)).toMatchObject({ health: "UNIMPLEMENTED" });
   });
 
-  test("of a service that is not there", async () => {
+  test("of a missing service", async () => {
     const gone = await startLab();
     gone.close();
     const handler = handlerOf(labSystem(gone.port, { health: { service: "" } }));
     expect(await status(handler)).toMatchObject({ health: "UNREACHABLE", state: "TRANSIENT_FAILURE" });
   });
 
-  test("health is read from whatever comes without fault", () => {
+  test("any answer is read as a health status without an error", () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
         expect(["SERVING", "NOT_SERVING", "SERVICE_UNKNOWN", "UNKNOWN"]).toContain(readHealth(bytes));
@@ -160,7 +160,7 @@ describe("status", () => {
   });
 });
 
-test("a service that is killed is unavailable, and called again by itself once it is back", async () => {
+test("a killed service is unavailable, and called again automatically once it is back", async () => {
   const first = await startLab();
   const handler = handlerOf(labSystem(first.port));
   await ports(handler, 1);

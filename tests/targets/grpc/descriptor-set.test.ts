@@ -21,8 +21,8 @@ function made(source: ProtoSource): Method | string {
   }
 }
 
-describe("a descriptor set that buf has made", () => {
-  test.each(["Echo", "Legacy", "Modern"])("declares of %s what its proto files do", (name) => {
+describe("a descriptor set made by buf", () => {
+  test.each(["Echo", "Legacy", "Modern"])("declares for %s the same as its proto files", (name) => {
     const [ofSet, ofFiles] = [new Contract("kinds", KINDS_SET), new Contract("kinds", KINDS_PROTO)];
     expect(ofSet.method(kindsTarget(name))).toHaveProperty("path", `/kinds.v1.Kinds/${name}`);
     ofFiles.method(kindsTarget(name));
@@ -55,7 +55,7 @@ describe("a descriptor set that buf has made", () => {
     }
   });
 
-  test("writes the same bytes as its proto files: packed and loose, by edition and by option", () => {
+  test("writes the same bytes as its proto files: packed and not, by edition and by option", () => {
     const rows = [
       ["Echo", { packed: [1, 300], loose: [1, 300], byFlag: { true: "t", false: "f" } }],
       ["Legacy", { id: "x", packed: [1, 300], loose: [1, 300] }],
@@ -77,7 +77,7 @@ describe("a descriptor set that buf has made", () => {
     ).toBe("1a02010220012002");
   });
 
-  test("a field that is unset and knows it is left out of an answer; one that does not has its zero", () => {
+  test("an unset field with presence is left out of an answer; one without has its zero value", () => {
     expect(kindsMethod("Modern").response.decode(Buffer.alloc(0))).toEqual({
       count: 0,
       packed: [],
@@ -89,7 +89,7 @@ describe("a descriptor set that buf has made", () => {
   });
 });
 
-test("a number that a closed enum lacks counts as not set, one that an open enum lacks is reported", () => {
+test("a number that a closed enum lacks counts as unset, one that an open enum lacks is reported", () => {
   // `state` 9, then `loose` 5.
   const legacy = Buffer.from("0a017818092005", "hex");
   const state = Buffer.from("0a01781802", "hex");
@@ -101,7 +101,7 @@ test("a number that a closed enum lacks counts as not set, one that an open enum
   }
 });
 
-test("a closed enum in a list, a map and a oneof: what is not known of it is not there", () => {
+test("a closed enum in a list, a map and a oneof: unknown values are absent", () => {
   const closed = { name: "E", value: [{ name: "ZERO", number: 0 }], options: { features: { enumType: "CLOSED" } } };
   const field = { type: "TYPE_ENUM", typeName: ".one.E", label: "LABEL_OPTIONAL" };
   const entry = {
@@ -136,7 +136,7 @@ test("a closed enum in a list, a map and a oneof: what is not known of it is not
 test("a required field that is missing is refused, and a misspelt one by its misspelling", () => {
   const { request } = kindsMethod("Legacy");
   expect(request.encode({ count: 1 })).toEqual({ field: "id", reason: "is required by the contract" });
-  expect(request.encode({ idd: "x" })).toMatchObject({ field: "idd", reason: "is no field of its message" });
+  expect(request.encode({ idd: "x" })).toMatchObject({ field: "idd", reason: "is not a field of its message" });
 });
 
 test("a map entry that is used as a message is malformed", () => {
@@ -145,7 +145,7 @@ test("a map entry that is used as a message is malformed", () => {
   expect(made(setOf(oneMethodFile({ nestedType: [entry], field: [field] })))).toBe("one.Q.e is a malformed map");
 });
 
-describe("descriptor sets that cannot be used", () => {
+describe("unusable descriptor sets", () => {
   const long = { type: "TYPE_MESSAGE", label: "LABEL_REPEATED", number: 1 };
   test.each([
     ["no bytes", { descriptorSet: { bytes: new Uint8Array(), path: "x" } }, /is not a descriptor set/],
@@ -179,7 +179,7 @@ describe("descriptor sets that cannot be used", () => {
     [
       "a name that objects have",
       setOf(oneMethodFile({ field: texts("constructor") })),
-      /every JavaScript object has already/,
+      /every JavaScript object already has/,
     ],
     [
       "__proto__",
@@ -248,13 +248,13 @@ describe("descriptor sets that cannot be used", () => {
     expect(made(source as ProtoSource)).toMatch(text);
   });
 
-  test("messages inside messages without end", () => {
+  test("messages nested without end", () => {
     const nest = (depth: number): object =>
       depth === 0 ? { name: "M" } : { name: "M", nestedType: [nest(depth - 1)] };
     expect(made(setOf(oneMethodFile({ nestedType: [nest(70)] })))).toMatch(/nest deeper than 64|depth/);
   });
 
-  test("a field of an internal name is no type", () => {
+  test("a field with an internal name is not a type", () => {
     const found = made(
       setOf(
         oneMethodFile({ field: [...texts("M0"), { name: "q", number: 2, type: "TYPE_MESSAGE", typeName: ".one.Q" }] }),
@@ -265,7 +265,7 @@ describe("descriptor sets that cannot be used", () => {
   });
 });
 
-test("relative type names, as lossy senders leave them, are found from the inside out", () => {
+test("relative type names, as some senders write them, are resolved from the inside out", () => {
   const inner = { name: "T", field: texts("inner") };
   const found = made(
     setOf(
@@ -285,7 +285,7 @@ test("relative type names, as lossy senders leave them, are found from the insid
   expect(found.request.encode({ t: { inner: "x" } })).toHaveProperty("message");
 });
 
-test("hostile bytes are refused with an error, whatever they are", () => {
+test("hostile bytes are refused with an error", () => {
   const good = (KINDS_SET.descriptorSet as { readonly bytes: Uint8Array }).bytes;
   const mutated = fc
     .array(fc.record({ at: fc.nat(good.length - 1), value: fc.nat(255) }), { minLength: 1, maxLength: 4 })

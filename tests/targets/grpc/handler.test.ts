@@ -35,7 +35,7 @@ const bind = (options: ToolOptions): Binding => handler.bind(labTool(options));
 describe("plan", () => {
   const echo = (): Binding => bind({ method: "Echo", input: z.object({ text: z.string(), colors: z.array(z.int()) }) });
 
-  test("says exactly what will be sent, and to whom", async () => {
+  test("says exactly what will be sent, and where", async () => {
     const before = lab.calls();
     const plan = await echo().plan({ colors: [1], text: "a" }, runContext());
     expect(plan).toEqual({
@@ -61,21 +61,21 @@ describe("plan", () => {
     ["two members of one choice", { phone: "QQ000001C", person: {} }, "phone"],
     ["a field that the contract lacks", { txet: "QQ000001C" }, "txet"],
     ["a key of a map is nobody's to tell", { labels: { QQ000001C: 1 } }, "labels.{entry}"],
-  ])("refuses %s, which the schema took, and names the field", async (_title, input, path) => {
+  ])("refuses %s, which the schema accepted, and names the field", async (_title, input, path) => {
     const got = await refusal((async () => echo().plan(input, runContext()))());
     expect(got).toMatchObject({ code: "INVALID_INPUT", details: { issues: [{ path }] } });
     expect(got.message).toContain(path);
     expect(JSON.stringify([got.message, got.details, got.cause])).not.toMatch(/QQ000001C|lab\.v1\.Everything/);
   });
 
-  test("refuses a message over the system's bound before anything is sent", async () => {
+  test("refuses a message over the system's limit before anything is sent", async () => {
     const binding = bind({ method: "Blob", input: Blob, system: "small" });
     const before = lab.calls();
     expect((await refusal(call(binding, { payload: "x".repeat(2_001) }))).code).toBe("INVALID_INPUT");
     expect(lab.calls()).toBe(before);
   });
 
-  test("what was planned is what is sent, whatever becomes of the plan's object, and a copy of the plan sends the same", async () => {
+  test("the planned message is sent, whatever happens to the plan's object, and a copy of the plan sends the same", async () => {
     const binding = echo();
     const plan = await binding.plan({ text: "planned", colors: [1] }, runContext());
     const copied = structuredClone(plan);
@@ -84,7 +84,7 @@ describe("plan", () => {
     expect(answers).toMatchObject([{ text: "planned" }, { text: "planned" }]);
   });
 
-  test("an answer's keys stand in their order, at every level", async () => {
+  test("an answer's keys are in their order, at every level", async () => {
     const answer = await call(bind({ method: "Echo", input: z.object({ node: z.object({ label: z.string() }) }) }), {
       node: { label: "x" },
     });
@@ -146,7 +146,7 @@ describe("sizes", () => {
     expect(answer).toEqual({ payload: "x".repeat(bytes), receivedBytes: bytes });
   });
 
-  test("an answer over the system's bound, reading", async () => {
+  test("an answer over the system's limit, reading", async () => {
     const binding = bind({ method: "Blob", input: Blob, system: "small" });
     expect((await refusal(call(binding, { answerBytes: 3_000 }))).code).toBe("OUTPUT_TOO_LARGE");
   });
@@ -154,14 +154,17 @@ describe("sizes", () => {
   test.each([
     ["a change", { classification: "write" }],
     ["a change that may be repeated", { classification: "write", idempotent: true }],
-  ] as const)("an answer over the system's bound is not read, but the end of %s is known", async (_title, options) => {
-    const binding = bind({ method: "Blob", input: Blob, system: "small", ...options });
-    const answer = await call(binding, { answerBytes: 1_000_000 });
-    expect(answer).toBeInstanceOf(PartialAnswer);
-    expect(keptOf(answer)).toBeUndefined();
-  });
+  ] as const)(
+    "an answer over the system's limit is not read, but the result of %s is known",
+    async (_title, options) => {
+      const binding = bind({ method: "Blob", input: Blob, system: "small", ...options });
+      const answer = await call(binding, { answerBytes: 1_000_000 });
+      expect(answer).toBeInstanceOf(PartialAnswer);
+      expect(keptOf(answer)).toBeUndefined();
+    },
+  );
 
-  test("an answer over the tool's bound is read whole: it is cut after redaction", async () => {
+  test("an answer over the tool's limit is read whole: it is cut after redaction", async () => {
     const answer = await call(bind({ method: "Blob", input: Blob, outputBytesMax: 2_000 }), { answerBytes: 3_000 });
     expect(answer).toMatchObject({ payload: "x".repeat(3_000) });
   });
@@ -188,7 +191,7 @@ describe("deadline and cancellation", () => {
   test.each([
     ["read", "DEADLINE_EXCEEDED"],
     ["write", "OUTCOME_UNKNOWN"],
-  ] as const)("the deadline goes with the call (%s)", async (classification, code) => {
+  ] as const)("the deadline is sent with the call (%s)", async (classification, code) => {
     const work = refusal(
       call(bind({ method: "Hang", classification }), {}, runContext({ deadline: Date.now() + 150 })),
     );
@@ -236,7 +239,7 @@ describe("metadata", () => {
     ["NUL", "a\u0000b"],
     ["letters beyond ASCII", "Zoë"],
     ["spaces at the ends", " root "],
-  ])("a subject with %s travels as bytes", async (_title, subject) => {
+  ])("a subject with %s is sent as bytes", async (_title, subject) => {
     const got = await headers({ caller: { ...caller, subject } });
     expect(got["x-caller-sub-bin"]).toBe(subject);
     expect(got).not.toHaveProperty("x-caller-sub");
@@ -254,7 +257,7 @@ describe("metadata", () => {
     expect((await headers(changes))["tracestate"]).toBe(want as string);
   });
 
-  test("who traces the call is told of each request, and says what it carries", async () => {
+  test("the call's tracer is told of each request, and supplies its headers", async () => {
     const told: string[] = [];
     const own = "00-0af7651916cd43dd8448eb211c80319c-00000000000000ab-01";
     const requests: RequestTracer = {
@@ -294,7 +297,7 @@ describe("channels", () => {
     expect(answers).toEqual(sizes.map((size) => ({ payload: "x".repeat(size), receivedBytes: 0 })));
   });
 
-  test.each([["read"], ["write"]] as const)("nobody listens: nothing was sent (%s)", async (classification) => {
+  test.each([["read"], ["write"]] as const)("no listener: nothing was sent (%s)", async (classification) => {
     const closed = await startLab();
     closed.close();
     const own = grpcHandler({ systems: new Map([["lab", labSystem(closed.port)]]) });
@@ -303,7 +306,7 @@ describe("channels", () => {
     await own.close();
   });
 
-  test("a service that dies under a call, and comes back", async () => {
+  test("a service that dies during a call, and comes back", async () => {
     const first = await startLab();
     const own = grpcHandler({ systems: new Map([["lab", labSystem(first.port)]]) });
     const endings = (["read", "write"] as const).map((classification) =>

@@ -22,7 +22,7 @@ function answered(hex: string, method = echo): unknown {
   return Object.fromEntries(Object.entries(answer).filter(([key, value]) => !Bun.deepEquals(value, zero[key])));
 }
 
-describe("both ways", () => {
+describe("both directions", () => {
   test.each([
     ["int64 at its lowest", { big: "-9223372036854775808" }],
     ["int64 beyond what a number holds", { big: "9007199254740993" }],
@@ -160,7 +160,7 @@ describe("answers", () => {
     else expect(answered(hex)).toEqual(want as object);
   });
 
-  test("a small answer that is a big one once it is filled in", () => {
+  test("a small answer that becomes a large one with its default values", () => {
     // `details`, each an Any of nothing: two bytes make a message.
     const empty = Buffer.from("3200".repeat(1_100_000), "hex");
     expect(() => echo.response.decode(empty)).toThrow("more than 2000000 fields");
@@ -172,7 +172,7 @@ describe("answers", () => {
     expect(() => echo.response.decode(Buffer.from("3a7f78", "hex"))).toThrow();
   });
 
-  test("an any of what is declared, whose bytes are not that", () => {
+  test("an Any of a declared type with bytes of another", () => {
     const url = Buffer.from("type.googleapis.com/kinds.v1.Detail");
     const any = Buffer.concat([Buffer.from([0x0a, url.length]), url, Buffer.from([0x12, 0x02, 0x0a, 0x7f])]);
     expect(() => echo.response.decode(Buffer.concat([Buffer.from([0x2a, any.length]), any]))).toThrow();
@@ -180,7 +180,7 @@ describe("answers", () => {
 });
 
 const wide = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }).map(String);
-test("64-bit keys and values come back digit for digit", () => {
+test("64-bit keys and values are exact to the digit", () => {
   fc.assert(
     fc.property(fc.dictionary(wide, fc.string({ unit: "binary" }), { minKeys: 1 }), wide, (byWide, big) => {
       expect(sent({ byWide, big })).toMatchObject({ byWide, big });
@@ -188,7 +188,7 @@ test("64-bit keys and values come back digit for digit", () => {
   );
 });
 
-test("any JSON comes back from a structure as it was", () => {
+test("any JSON is unchanged by a Struct", () => {
   const json = fc.dictionary(fc.string(), fc.jsonValue({ noUnicodeString: false, maxDepth: 4 }));
   fc.assert(
     fc.property(json, (open) => {
@@ -198,7 +198,7 @@ test("any JSON comes back from a structure as it was", () => {
   );
 });
 
-test("times come back to the nanosecond, in UTC", () => {
+test("times are exact to the nanosecond, in UTC", () => {
   const seconds = fc.integer({ min: -62_135_596_800, max: 253_402_300_799 });
   fc.assert(
     fc.property(seconds, fc.nat(999_999_999), (second, nanos) => {

@@ -27,7 +27,7 @@ function problems(system: unknown, more: Readonly<Record<string, unknown>> = {})
   return [];
 }
 
-test("what is left out has a safe default", () => {
+test("a setting that is left out has a safe default", () => {
   const { orders } = read(SYSTEM).systems;
   expect(orders).toMatchObject({
     keepalive: { intervalMs: 310_000, timeoutMs: 20_000, withoutCalls: false },
@@ -56,8 +56,8 @@ test.each([
   ["a list with a URL", { ...SYSTEM, endpoint: undefined, endpoints: ["http://a:1"] }, "orders.endpoints[0]: must be"],
   ["more repeats than two", { ...SYSTEM, retries: 3 }, "orders.retries"],
   ["pings that servers punish", { ...SYSTEM, keepalive: { intervalMs: 1_000 } }, "orders.keepalive.intervalMs"],
-  ["a misspelt key", { ...SYSTEM, retry: 1 }, "orders.retry: is not a key"],
-  ["a misspelt key inside", { ...SYSTEM, breaker: { failures: 1 } }, "orders.breaker.failures: is not a key"],
+  ["a misspelt key", { ...SYSTEM, retry: 1 }, "orders.retry: is not a known key"],
+  ["a misspelt key inside", { ...SYSTEM, breaker: { failures: 1 } }, "orders.breaker.failures: is not a known key"],
   ["no health", { ...SYSTEM, health: false }, "orders.health"],
   ["no calls at all", { ...SYSTEM, concurrentCallsMax: 0 }, "orders.concurrentCallsMax"],
 ])("%s is refused", (_title, system, want) => {

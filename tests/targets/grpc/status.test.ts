@@ -18,7 +18,7 @@ test.each<[string, "withheld" | "filtered" | undefined, StatusName, "service" | 
   ["a failure of the service", "filtered", "INTERNAL", "service", "words"],
   ["nothing of the connection's faults", "filtered", "INTERNAL", "transport", undefined],
   ["nothing of an ending that is neither", "filtered", "UNAVAILABLE", "service", undefined],
-])("what of a service's words is kept to be heard: %s", (_title, errors, status, origin, want) => {
+])("the part of a service's message that is kept: %s", (_title, errors, status, origin, want) => {
   const failed = new AttemptFailed({ origin, status, begun: true, sent: true, text: "words" });
   const refusal = refusalOf(failed, {
     system: "s",

@@ -41,7 +41,7 @@ async function listed(sent: z.input<typeof input>, options: Partial<ToolOptions>
   return output.parse(keptOf(await call(bind(options), sent)));
 }
 
-describe("a stream is a bounded list", () => {
+describe("a stream is a limited list", () => {
   test.each([
     ["none", { items: 0 }, 0, false],
     ["fewer than the bound", { items: 3 }, 3, false],
@@ -58,28 +58,28 @@ describe("a stream is a bounded list", () => {
     expect(answer.truncated).toBe(truncated);
   });
 
-  test("is cancelled at the bound", async () => {
+  test("is cancelled at the limit", async () => {
     expect((await listed({ items: 1_000_000, ending: "hang" })).truncated).toBe(true);
     await lab.hangCancelled();
   });
 
-  test("has a channel of its own: what is cancelled every day must not disturb the others", async () => {
+  test("has its own channel: frequent cancellations must not disturb the others", async () => {
     await listed({ items: 1 });
     expect(handler.channels()).toContainEqual({ system: "lab", toolClass: "stream", state: "READY" });
   });
 
-  test("that fills its bound and never ends is cut off there", async () => {
+  test("that fills its limit and never ends is cut off there", async () => {
     expect(await listed({ items: 5, ending: "hang" })).toMatchObject({ items: { length: 5 }, truncated: true });
     await lab.hangCancelled();
   });
 
-  test("has the tool's time", async () => {
+  test("has the tool's time limit", async () => {
     const context = runContext({ deadline: Date.now() + 150 });
     expect((await refusal(call(bind(), { items: 2, ending: "hang" }, context))).code).toBe("DEADLINE_EXCEEDED");
     await lab.hangCancelled();
   });
 
-  test("ends when the caller leaves", async () => {
+  test("ends when the caller disconnects", async () => {
     const controller = new AbortController();
     const own = await startLab();
     const reading = grpcHandler({ systems: new Map([["lab", labSystem(own.port)]]) });
@@ -97,18 +97,18 @@ describe("a stream is a bounded list", () => {
     ["ABORTED", "TARGET_FAILED"],
     ["NOT_FOUND", "TARGET_REFUSED"],
     ["UNAVAILABLE", "TARGET_UNAVAILABLE"],
-  ])("that ends in %s is no list, whatever came before", async (ending, code) => {
+  ])("that ends in %s is not a list, whatever came before", async (ending, code) => {
     const got = await refusal(call(bind(), { items: 2, ending }));
     expect(got).toMatchObject({ code, details: { status: ending } });
   });
 
-  test("a message over the system's bound", async () => {
+  test("a message over the system's limit", async () => {
     const stream = { itemsMax: 5, bytesMax: 100_000 };
     const work = call(bind({ system: "small", stream }), { items: 3, labelBytes: 5_000 });
     expect((await refusal(work)).code).toBe("OUTPUT_TOO_LARGE");
   });
 
-  test("is asked for again only when nothing of it had come", async () => {
+  test("is retried only when nothing of it had arrived", async () => {
     broken.play("reset", "answer");
     expect(await call(bind({ system: "broken" }), {})).toMatchObject({ items: { length: 1 }, truncated: false });
     expect(broken.requests()).toBe(2);
@@ -122,7 +122,7 @@ describe("does not load", () => {
   test.each([
     ["a streaming method without bounds", { stream: undefined }, /target\.grpc\.stream: .*streaming method.*itemsMax/],
     ["bounds for a method with one answer", { method: "Inspect", input: z.object({}) }, /gives one answer/],
-    ["a changing tool", { classification: "write" }, /only a tool that reads/],
+    ["a changing tool", { classification: "write" }, /only a read tool/],
     ["bytes over the tool's own bound", { outputBytesMax: 10 }, /bytesMax: is over limits\.outputBytesMax/],
     [
       "an item with a field that the message lacks",

@@ -55,7 +55,7 @@ async function ending({ system, classification = "read", signal }: Try): Promise
   }
 }
 
-test("both sides know each other: the call is answered, and the plan names the identity", async () => {
+test("both sides authenticate: the call is answered, and the plan names the identity", async () => {
   const system = labSystem(lab.port, { tls: labTls(own) });
   expect(await ending({ system })).toBe("answered");
   const handler = grpcHandler({ systems: new Map([["lab", system]]) });
@@ -98,7 +98,7 @@ test("plain text to a TLS port, and TLS to a plain port", async () => {
   plain.close();
 });
 
-test("a server that never shakes hands: a change that ran out of time did not happen", async () => {
+test("a server that never completes the handshake: a change that timed out did not happen", async () => {
   const silent = await listen();
   const controller = new AbortController();
   silent.server.on("connection", () => controller.abort(new DOMException("too late", "TimeoutError")));

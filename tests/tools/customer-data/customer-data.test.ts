@@ -112,7 +112,7 @@ describe("reading", () => {
     await expect(work).rejects.toThrow(/customerId/);
   });
 
-  test("a customer that never answers", async () => {
+  test("a customer whose lookup never answers", async () => {
     const work = stand.call(getCustomer, { customerId: KNOWN_CUSTOMERS.hangs }, { signal: AbortSignal.timeout(200) });
     await expect(work).rejects.toMatchObject({ code: "DEADLINE_EXCEEDED" });
   });
@@ -121,7 +121,7 @@ describe("reading", () => {
 describe("changing", () => {
   const ada = { fullName: "Ada Lovelace", email: "ada@example.com", nationalId: "QQ777777C" };
 
-  test("what was created and changed is there afterwards", async () => {
+  test("created and changed records are there afterwards", async () => {
     const { customer } = await call(createCustomer, ada);
     expect(customer).toMatchObject({ ...ada, status: "PENDING", address: null });
     const { customerId } = customer;
@@ -176,14 +176,14 @@ describe("changing", () => {
   });
 });
 
-describe("rights and approvals", () => {
+describe("permissions and approvals", () => {
   test.each([
     ["ACTIVE", false],
     ["PENDING", false],
     ["DORMANT", false],
     ["BLOCKED", true],
     ["OFFBOARDED", true],
-  ])("to %s: elevated and asked for is %p", (status, destructive) => {
+  ])("to %s: elevated and asked is %p", (status, destructive) => {
     const tool: Tool = updateCustomerStatus;
     const input = tool.input.parse({ customerId: KNOWN_CUSTOMERS.johnSmith, status });
     expect(tool.permissions.elevatedIf?.when(input as never)).toBe(destructive);

@@ -27,7 +27,7 @@ async function ask(args: Record<string, unknown> = {}, at = world) {
   return { id, claim: () => at.call("ask_operator", asked, { token, approval: { id } }) };
 }
 
-test("APR-25: an answer with the yes is the result, in every mode", async () => {
+test("APR-25: an answer with the approval is the result, in every mode", async () => {
   const { id, claim } = await ask();
   expect(codeOf(await claim())).toBe("PENDING");
   const decided = await world.decide(id, "approve", { answer: "the one in Graz" });
@@ -38,7 +38,7 @@ test("APR-25: an answer with the yes is the result, in every mode", async () => 
   expect(codeOf(await claim())).toBe("APPROVAL_CONSUMED");
 });
 
-test("the answer stands in the journal by its hash alone, and no more is offered than this once", async () => {
+test("the answer is in the journal only as its hash, and no scope but this once is offered", async () => {
   const { id } = await ask();
   const shown = await world.show(id);
   expect([shown.options, shown.answer]).toEqual([["cancel", "once"], {}]);
@@ -63,7 +63,7 @@ const REFUSED: readonly (readonly [
   ["a choice and more", CHOICES, "blue "],
 ];
 
-test.each(REFUSED)("not taken: %s", async (_title, choices, answer) => {
+test.each(REFUSED)("rejected: %s", async (_title, choices, answer) => {
   const { id } = await ask(choices === undefined ? {} : { choices });
   const refused = await world.decide(id, "approve", answer === undefined ? {} : { answer });
   expect([refused.http, codeOf(refused)]).toEqual([400, "INVALID_INPUT"]);
@@ -85,7 +85,7 @@ test("one of the choices; 4,000 characters, and not one more", async () => {
   expect((await long.claim()).body.result.answer).toHaveLength(4_000);
 });
 
-test("a no is a no, with its reason", async () => {
+test("a denial is a denial, with its reason", async () => {
   const { id, claim } = await ask();
   // Whatever is sent beside it.
   expect((await world.decide(id, "deny", { reason: "ask me tomorrow", answer: "the red one" })).http).toBe(200);
@@ -93,7 +93,7 @@ test("a no is a no, with its reason", async () => {
   expect((await claim()).body.error).toMatchObject({ code: "APPROVAL_DENIED", details: { reason: "ask me tomorrow" } });
 });
 
-test("what a person says is looked through like any target's text", async () => {
+test("a person's text is scanned like any target's text", async () => {
   const { id, claim } = await ask();
   const key = `AKIA${"ABCDEFGHIJKLMNOP"}`;
   await world.decide(id, "approve", { answer: `take ${key} for it` });
@@ -102,7 +102,7 @@ test("what a person says is looked through like any target's text", async () => 
   expect(JSON.stringify(body)).not.toContain(key);
 });
 
-test("choices that nobody can read are not asked about", async () => {
+test("unreadable choices are not asked about", async () => {
   const token = await world.agent({ permissions: ["operators:ask"] });
   const asked = await world.call("ask_operator", { question: "Go on?", choices: ["yes", "\u200b"] }, { token });
   expect(codeOf(asked)).toBe("INVALID_INPUT");
@@ -113,19 +113,21 @@ test("through JSON-RPC", async () => {
   const token = await world.person();
   const rpc = async (params: Record<string, unknown>) =>
     (await world.send("POST", "/rpc", { token, body: { jsonrpc: "2.0", id: 1, method: "exec.approve", params } })).body;
-  expect((await rpc({ approvalId: id })).error.message).toBe("This question wants an answer: send it with the yes.");
+  expect((await rpc({ approvalId: id })).error.message).toBe(
+    "This approval request needs an answer: send it with the approval.",
+  );
   expect((await rpc({ approvalId: id, answer: "Graz" })).result).toEqual({ ok: true });
   expect((await claim()).body.result.answer).toBe("Graz");
 });
 
-describe("where two must say yes", () => {
+describe("where two must approve", () => {
   const decide = async (id: string, sub: string, answer?: string) =>
     pairs.decide(id, "approve", {
       token: await pairs.person({ sub }),
       ...(answer !== undefined && { answer }),
     });
 
-  test("both say yes to one answer", async () => {
+  test("both approve one answer", async () => {
     const { id, claim } = await ask({}, pairs);
     expect((await decide(id, "anna", "Graz")).body.approval).toMatchObject({
       state: "pending",
@@ -134,7 +136,7 @@ describe("where two must say yes", () => {
     const other = await decide(id, "bert", "Wien");
     expect([other.http, other.body.error.message]).toEqual([
       400,
-      "Another answer was given before: say yes to it without one of your own, or say no.",
+      "Another answer was given before: approve without an answer of your own, or deny.",
     ]);
     expect((await decide(id, "bert")).body.approval).toMatchObject({ state: "approved" });
     expect((await claim()).body.result.answer).toBe("Graz");

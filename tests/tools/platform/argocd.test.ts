@@ -93,13 +93,13 @@ describe("argocd_get_app", () => {
     });
   });
 
-  test.each(["", "{}", "[]", "not json", '{"metadata":{"name":1}}'])("%p is no application", async (stdout) => {
+  test.each(["", "{}", "[]", "not json", '{"metadata":{"name":1}}'])("%p is not an application", async (stdout) => {
     argocd.answers(stdout);
     expect((await refusalFrom(stand.call("argocd_get_app", { app: "payments-api" }))).code).toBe("INVALID_OUTPUT");
   });
 });
 
-test("argocd_get_sync_status shows what is not in sync", async () => {
+test("argocd_get_sync_status shows what is out of sync", async () => {
   argocd.answers(JSON.stringify(APPLICATION));
   expect(await stand.call("argocd_get_sync_status", { app: "payments-api" })).toEqual({
     app: "payments-api",
@@ -157,7 +157,7 @@ const WORKLOAD = `@@ -1,21 +1,21 @@
 `;
 
 describe("argocd_diff", () => {
-  test("shows what differs, without environment and annotations", async () => {
+  test("shows differences, without environment and annotations", async () => {
     argocd.answers(section("apps/Deployment payments/api", WORKLOAD), 1);
     const answer = (await stand.call("argocd_diff", { app: "payments-api", revision: "main" })) as Answer;
     expect(answer).toMatchObject({ differs: true, droppedLines: 0 });
@@ -177,7 +177,7 @@ describe("argocd_diff", () => {
     expect(argocd.environment()["KUBECTL_EXTERNAL_DIFF"]).toBe("diff -U 1000000");
   });
 
-  test("hunks are as narrow as an ordinary diff's, and count right", async () => {
+  test("hunks are as narrow as in an ordinary diff, with correct counts", async () => {
     const before = Array.from({ length: 30 }, (_, at) => ` l${at + 1}: x`);
     before.splice(9, 1, "-l10: x", "+l10: y");
     before.splice(26, 1, "-l26: x", "+l26: y", "+more: z");
@@ -190,7 +190,7 @@ describe("argocd_diff", () => {
   });
 
   test.each(["/Secret payments/api", "/ConfigMap payments/api", "bitnami.com/SealedSecret payments/api"])(
-    "of %s only that it differs",
+    "of %s only the fact that it differs",
     async (heading) => {
       argocd.answers(section(heading, "@@ -1,2 +1,2 @@\n kind: X\n-data: OLD-SECRET\n+data: NEW-SECRET\n"), 1);
       const answer = (await stand.call("argocd_diff", { app: "payments-api" })) as Answer;
@@ -227,7 +227,7 @@ describe("argocd_diff", () => {
     expect(JSON.stringify(answer)).not.toContain("SECRET");
   });
 
-  test("what is new and what is gone", async () => {
+  test("new and removed resources", async () => {
     const added = section("apps/Deployment payments/new", "@@ -0,0 +1,2 @@\n+kind: Deployment\n+x: y\n");
     const gone = section("/Service payments/old", "@@ -1 +0,0 @@\n-kind: Service\n");
     argocd.answers(added + gone, 1);
@@ -247,7 +247,7 @@ describe("argocd_diff", () => {
     ["exit 1 that shows nothing", "", 1, "INVALID_OUTPUT"],
     ["a hunk that ends too early", section("a/B c/d", "@@ -1,9 +1,9 @@\n x\n"), 1, "INVALID_OUTPUT"],
     ["exit 20", "FATA rpc error: SECRET", 20, "TARGET_FAILED"],
-  ])("%s is no answer", async (_title, stdout, exitCode, code) => {
+  ])("%s is not a valid answer", async (_title, stdout, exitCode, code) => {
     argocd.answers(stdout, exitCode);
     const refusal = await refusalFrom(stand.call("argocd_diff", { app: "payments-api" }));
     expect(refusal.code).toBe(code as typeof refusal.code);
@@ -266,7 +266,7 @@ describe("argocd_diff", () => {
     expect(JSON.stringify([refusal.message, refusal.details, String(refusal.cause)])).not.toContain("SECRET");
   });
 
-  test("a resource of which nothing is shown is still named", async () => {
+  test("a resource without visible differences is still named", async () => {
     const bare = "\n===== apps/Deployment payments/a ======\n";
     argocd.answers(`${bare}${section("/Service payments/b", "@@ -1 +1 @@\n-a: 1\n+a: 2\n")}${bare}`, 1);
     expect(((await stand.call("argocd_diff", { app: "payments-api" })) as Answer).files).toMatchObject([
@@ -276,7 +276,7 @@ describe("argocd_diff", () => {
     ]);
   });
 
-  test("what cannot be read is counted", async () => {
+  test("unreadable ones are counted", async () => {
     argocd.answers("5c5\n< value: X-SECRET\n---\n> value: Y-SECRET\n", 1);
     expect(await stand.call("argocd_diff", { app: "payments-api" })).toEqual({
       differs: true,

@@ -180,7 +180,7 @@ describe("no program that a repository names ever runs", () => {
   });
 
   test.each(Object.entries(TRAPS).filter(([, { plainly }]) => plainly !== undefined))(
-    "the trap is real: %s",
+    "the trap works: %s",
     (_title, trap) => {
       const canary = new Canary();
       const repository = sprung(trap, canary);
@@ -212,7 +212,7 @@ describe("nothing outside the repository is shown", () => {
     return file;
   };
 
-  test("a replaced object does not stand in for the commit's own", async () => {
+  test("a replaced object does not replace the commit's own", async () => {
     const repository = new TestRepository();
     repository.commit("one", { "a.txt": "alpha\n" });
     const other = repository.feed("replaced\n", "hash-object", "-w", "--stdin");
@@ -255,7 +255,7 @@ describe("nothing outside the repository is shown", () => {
     });
   });
 
-  test("a reference that is a link to a file shows nothing of it", async () => {
+  test("a reference that is a link to a file shows none of its contents", async () => {
     const repository = new TestRepository();
     repository.commit("one");
     const { symlinkSync } = await import("node:fs");
@@ -268,7 +268,7 @@ describe("nothing outside the repository is shown", () => {
     expect(JSON.stringify(error) + String(error)).not.toContain("secret");
   });
 
-  test("objects that are borrowed after the start stop the next call", async () => {
+  test("objects borrowed after the start stop the next call", async () => {
     const lender = new TestRepository();
     lender.commit("theirs", { "a.txt": "theirs\n" });
     const repository = new TestRepository();

@@ -46,7 +46,7 @@ describe("git_diff_branches", () => {
     }
   });
 
-  test("a branch that is named like a full commit id does not stand in for that commit", async () => {
+  test("a branch that is named like a full commit id does not replace that commit", async () => {
     repository.git("update-ref", `refs/heads/${second}`, first);
     expect(await call(gitDiffBranches, { base: second, head: "main" })).toEqual({ diff: "" });
   });
@@ -99,7 +99,7 @@ describe("git_diff_branches", () => {
     expect(await call(gitLog, { ref: base, count: 1 })).toMatchObject({ commits: [{ id }] });
   });
 
-  test("a local branch comes before a remote's of the same name, and neither stands in for a full name", async () => {
+  test("a local branch comes before a remote's of the same name, and neither replaces a full name", async () => {
     const own = new TestRepository();
     const one = own.commit("one");
     const two = own.commit("two");
@@ -134,12 +134,12 @@ describe("git_log", () => {
     });
   });
 
-  test("lists as many as asked", async () => {
+  test("lists as many as requested", async () => {
     expect(await call(gitLog, { ref: "main", count: 1 })).toMatchObject({ commits: [{ id: second }] });
     expect(await call(gitLog, { ref: "v1.0.0", count: 100 })).toMatchObject({ commits: [{ id: first }] });
   });
 
-  test("a commit cannot forge another: broken, empty and coloured fields stay fields", async () => {
+  test("a commit cannot imitate another: broken, empty and coloured fields stay fields", async () => {
     const tree = repository.git("rev-parse", "HEAD^{tree}");
     const ident = "\u001b[31mEve\tx <e@x> 1700000000 +0000";
     const raw = `tree ${tree}\nauthor ${ident}\ncommitter C <c@x> 1700000000 +0000\n\nfirst\u001b]0;line\nsecond\r\n\n${"a".repeat(40)}\n2020\nFake\nfake\n`;
@@ -183,7 +183,7 @@ describe("git_show_file", () => {
     expect(refusal.code).toBe("TARGET_REFUSED");
   });
 
-  test("a symbolic link shows where it points, not what is there", async () => {
+  test("a symbolic link shows its target path, not the target's contents", async () => {
     const linked = new TestRepository();
     const target = `${temporaryDirectory()}/secret`;
     await Bun.write(target, "secret");

@@ -41,7 +41,7 @@ describe("names of branches and tags", () => {
       "lock",
     ],
   ];
-  test.each(names)("%p is one", (name) => {
+  test.each(names)("%p is valid", (name) => {
     expect(Ref.safeParse(name).success).toBe(true);
     if (name !== "HEAD") expect(repository.git("check-ref-format", `refs/heads/${name}`)).toBe("");
   });
@@ -68,7 +68,7 @@ describe("names of branches and tags", () => {
     ],
     ...["main~12345", `main${"^".repeat(17)}`, "main^12", "abc1234~1", "ABC1234^", "x-gabc1234~1", ":/fix", ":0:f"],
   ];
-  test.each(refused)("%p is none", (name) => {
+  test.each(refused)("%p is invalid", (name) => {
     expect(Ref.safeParse(name).success).toBe(false);
   });
 
@@ -89,9 +89,9 @@ describe("names of branches and tags", () => {
     "origin/main",
     "refs/heads/main",
     "refs/heads/abc1234^",
-  ])("%p is one, which names an ancestor or a full name", (name) => expect(Ref.safeParse(name).success).toBe(true));
+  ])("%p is an ancestor or a full name", (name) => expect(Ref.safeParse(name).success).toBe(true));
 
-  test("whatever passes, git allows", () => {
+  test("git accepts every accepted name", () => {
     const unit = fc.oneof(fc.constantFrom(..."-./@{}~^:?*[\\ #a0é"), fc.string({ unit: "binary", maxLength: 1 }));
     fc.assert(
       fc.property(fc.array(unit, { maxLength: 6 }), (units) => {
@@ -146,7 +146,7 @@ describe("paths", () => {
       ".gitx/y",
     ],
   ];
-  test.each(paths)("%p is one", (path) => {
+  test.each(paths)("%p is valid", (path) => {
     expect(RepositoryPath.safeParse(path).success).toBe(true);
   });
 
@@ -191,11 +191,11 @@ describe("paths", () => {
     ],
     ...["a\nb", "a\tb", "a\u001bb", "a\u007fb", "a\u0085b", "a\u202eb", "a\ud800b", "a\u{e0041}b", "x".repeat(1_025)],
   ];
-  test.each(refused)("%p is none", (path) => {
+  test.each(refused)("%p is invalid", (path) => {
     expect(RepositoryPath.safeParse(path).success).toBe(false);
   });
 
-  test("whatever passes stays inside, and is not git's own", () => {
+  test("every accepted path stays inside, and is not git's own", () => {
     const unit = fc.oneof(
       fc.constantFrom(".", "/", "g", "i", "t", ".git", "\\", " ", "-", ":", "\u200c", "G", "~1"),
       fc.string({ unit: "binary", maxLength: 1 }),

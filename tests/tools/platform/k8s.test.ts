@@ -145,7 +145,7 @@ describe.skipIf(KUBECTL === undefined)("the real kubectl", () => {
     expectOnlyLooks();
   });
 
-  test("k8s_get_logs shows lines, and asks for no more than it may", async () => {
+  test("k8s_get_logs shows lines, and requests at most its limit", async () => {
     const args = { namespace: "payments", pod: "web-1", container: "web", lines: 50 };
     expect(await stand.call("k8s_get_logs", args)).toEqual({
       lines: ["one", "two red", "three"],
@@ -166,7 +166,7 @@ describe.skipIf(KUBECTL === undefined)("the real kubectl", () => {
     ["is not ours to see", 403, "Forbidden", "TARGET_FAILED", undefined],
     ["is on a node that is gone", 500, "InternalError", "TARGET_FAILED", undefined],
     ["nobody is let to see", 401, "Unauthorized", "TARGET_FAILED", undefined],
-  ] as const)("a pod that %s (%d), without the target's words", async (_title, code, reason, wanted, status) => {
+  ] as const)("a pod that %s (%d), without the target's text", async (_title, code, reason, wanted, status) => {
     // The words that mean something elsewhere mean nothing here.
     const message = 'pods "SECRET" not found: Error from server (NotFound): rpc error: code = NotFound';
     api.failures.set(`${PODS}/gone-1`, { kind: "Status", apiVersion: "v1", status: "Failure", message, reason, code });
@@ -176,7 +176,7 @@ describe.skipIf(KUBECTL === undefined)("the real kubectl", () => {
     expect(JSON.stringify([refusal.message, refusal.details, String(refusal.cause)])).not.toMatch(/gone-1|SECRET/);
   });
 
-  test("nothing is left in the folder of the settings", () => {
+  test("nothing is left in the settings folder", () => {
     expect(readdirSync(stand.folder)).toEqual(["kubeconfig"]);
   });
 });
@@ -194,8 +194,8 @@ function event(reason: string, more: Record<string, unknown>) {
   };
 }
 
-describe("what kubectl is told", () => {
-  test("one cluster, one namespace, one deadline, nobody's preferences", async () => {
+describe("kubectl's arguments", () => {
+  test("one cluster, one namespace, one deadline, no user preferences", async () => {
     const stand = await new PlatformStand().open();
     stand.recorder("kubectl").answers('{"items":[]}');
     await stand.call("k8s_get_pods", { namespace: "ledger", labelSelector: "app=web" });
@@ -211,7 +211,7 @@ describe("what kubectl is told", () => {
     expect([typeof STC_CALL_ID, typeof HOME, typeof PWD]).toEqual(["string", "string", "string"]);
   });
 
-  test("a long log is cut, and says by how much", async () => {
+  test("a long log is cut, and reports by how much", async () => {
     const stand = await new PlatformStand().open();
     stand.recorder("kubectl").answers(`${"x".repeat(9_000)}\n`.repeat(100));
     const answer = (await stand.call("k8s_get_logs", { namespace: "ledger", pod: "web-1" })) as {
@@ -234,7 +234,7 @@ describe("what kubectl is told", () => {
   });
 
   test.each(["", "no json", "[]", '{"items":[{}]}', '{"items":[{"metadata":{"name":7}}]}'])(
-    "an answer %p that is no list of pods is not one",
+    "an answer %p that is not a list of pods is refused",
     async (stdout) => {
       const stand = await new PlatformStand().open();
       stand.recorder("kubectl").answers(stdout);

@@ -47,7 +47,7 @@ const resource = fc.record({
   spec: fc.record({ replicas: fc.nat(2), template: fc.record({ containers: fc.array(container, { maxLength: 3 }) }) }),
 });
 
-test.skipIf(DIFF === null)("whatever changes, no environment and no annotation is shown, and the rest is", () => {
+test.skipIf(DIFF === null)("after any change no environment and no annotation is shown, and the rest is", () => {
   let changes = 0;
   fc.assert(
     fc.property(resource, resource, fc.boolean(), (live, target, indentSeq) => {

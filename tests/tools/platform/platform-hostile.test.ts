@@ -87,11 +87,11 @@ describe.each(NAME_FIELDS)("%s: %s", (tool, field, rest) => {
     expect(stand.accepts(tool, { ...rest, [field]: name })).toBe(false);
   });
 
-  test.each([7, null, ["web"], { name: "web" }, true].map((value) => [value]))("%p is no name", (name) => {
+  test.each([7, null, ["web"], { name: "web" }, true].map((value) => [value]))("%p is not a name", (name) => {
     expect(stand.accepts(tool, { ...rest, [field]: name })).toBe(false);
   });
 
-  test.each(["web", "web-1", "a", "0", "secrets", "all", "x".repeat(63)])("%p passes", (name) => {
+  test.each(["web", "web-1", "a", "0", "secrets", "all", "x".repeat(63)])("%p is accepted", (name) => {
     expect(stand.accepts(tool, { ...rest, [field]: name })).toBe(true);
   });
 });
@@ -138,7 +138,7 @@ describe.each(ENUM_FIELDS)("%s: %s", (tool, field, rest) => {
     expect(stand.accepts(tool, { ...rest, [field]: value })).toBe(false);
   });
 
-  test("what the configuration names passes", () => {
+  test("names from the configuration are accepted", () => {
     for (const value of field === "app" ? ["payments-api", "ledger.api"] : ["payments", "ledger"]) {
       expect(stand.accepts(tool, { ...rest, [field]: value })).toBe(true);
     }
@@ -371,14 +371,14 @@ const ACCEPTED: readonly (readonly [string, Args])[] = [
   ),
 ];
 
-describe("what looks odd and is fine passes, and stays where it was put", () => {
+describe("unusual but valid values are accepted, and stay in their position", () => {
   beforeAll(() => {
     stand.recorder("kubectl").answers('{"items":[]}');
     stand.recorder("logcli").answers("");
     stand.recorder("argocd").answers("");
   });
 
-  test.each(ACCEPTED)("%s takes %j", async (tool, args) => {
+  test.each(ACCEPTED)("%s accepts %j", async (tool, args) => {
     await stand.call(tool, args);
     const program = tool.startsWith("k8s") ? "kubectl" : ({ query_logs: "logcli" }[tool as "query_logs"] ?? "argocd");
     const argv = stand.recorder(program).argv();
@@ -412,7 +412,7 @@ function isOption(token: string, option: string): boolean {
   return option.endsWith("=") ? token.startsWith(option) : token === option;
 }
 
-test("the tables are as long as they should be", () => {
+test("the tables have their expected length", () => {
   expect(NO_NAMES.length + OUTSIDE.length + REFUSED.length).toBeGreaterThan(200);
   expect(ACCEPTED.length).toBeGreaterThan(50);
 });

@@ -18,7 +18,7 @@ const call = async (args: Readonly<Record<string, unknown>> = {}) =>
     readonly droppedLines: number;
   };
 
-test("what logcli is told, by argv and by environment", async () => {
+test("logcli's arguments and environment", async () => {
   logcli.answers("");
   await call({ app: "web", contains: 'status="500"', since: "6h", limit: 20 });
   expect(logcli.argv()).toEqual([
@@ -32,7 +32,7 @@ test("what logcli is told, by argv and by environment", async () => {
   expect(logcli.environment()).toMatchObject({ LOKI_ADDR: "http://loki.logging:3100", LOKI_ORG_ID: "t1" });
 });
 
-test("without token and tenant nothing of them is said", async () => {
+test("without token and tenant neither is mentioned", async () => {
   const { address, namespaces } = SYSTEMS.loki;
   const plain = await new PlatformStand().open({ ...SYSTEMS, loki: { address, namespaces } });
   await plain.call("query_logs", { namespace: "payments" });
@@ -41,7 +41,7 @@ test("without token and tenant nothing of them is said", async () => {
 });
 
 describe("answers", () => {
-  test("lines with the labels that are declared", async () => {
+  test("lines with the declared labels", async () => {
     const labels = { namespace: "payments", app: "web", pod: "web-1", container: "c", secret_label: "LABEL-SECRET" };
     logcli.answers(`${entry("one\u001b[31m red", labels)}\n${entry("two")}\n`);
     expect(await call()).toEqual({
@@ -67,7 +67,7 @@ describe("answers", () => {
     expect(answer.droppedLines).toBe(droppedLines);
   });
 
-  test("more than fits is dropped from the old end, and counted", async () => {
+  test("lines over the limit are dropped from the old end, and counted", async () => {
     logcli.answers(Array.from({ length: 200 }, (_, at) => `${entry(`${at} ${"x".repeat(8_000)}`)}\n`).join(""));
     const answer = await call({ limit: 200 });
     expect(answer.lines[0]?.["line"]).toStartWith("0 ");
@@ -79,7 +79,7 @@ describe("answers", () => {
 describe("queries", () => {
   const namespace = { label: "namespace", operator: "=", value: "payments" } as const;
 
-  test("whatever is looked for, the query says that and selects the namespace first", () => {
+  test("any query selects the namespace first", () => {
     const text = fc.oneof(
       fc.string({ unit: "binary" }).filter((value) => value.isWellFormed()),
       fc
@@ -122,7 +122,7 @@ describe("queries", () => {
     expect(() => parseLogQuery(query)).toThrow();
   });
 
-  test("other matchers are read as what they are", () => {
+  test("other matchers are read correctly", () => {
     expect(parseLogQuery('{a=~".*",b!="c", d!~"e"} |= "x" |= "y"')).toEqual({
       matchers: [
         { label: "a", operator: "=~", value: ".*" },
@@ -133,7 +133,7 @@ describe("queries", () => {
     });
   });
 
-  test("the reader ends on anything", () => {
+  test("the reader ends on any input", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary" }), (query) => {
         try {

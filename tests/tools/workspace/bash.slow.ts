@@ -22,7 +22,7 @@ async function memoryDuring(work: () => Promise<void>): Promise<number> {
 test.each([
   ["standard output", "head -c 1000000000 /dev/zero | tr '\\0' x; exit 3"],
   ["standard error", "head -c 1000000000 /dev/zero | tr '\\0' x >&2; exit 3"],
-])("a gigabyte on %s is read to its end, and memory stays bounded", async (_title, command) => {
+])("a gigabyte on %s is read to its end, and memory stays limited", async (_title, command) => {
   const stand = bashStand();
   const more = await memoryDuring(async () => {
     const plan = await stand.plan({ command, timeoutMs: 120_000 });

@@ -9,7 +9,7 @@ import { bashStand } from "./stand.ts";
 const LIMITS = { depthMax: 8, nodesMax: 10_000, bytesMax: 1_048_576 };
 const digestOf = (plan: unknown): string => sha256Hex(canonicalJson(plan, LIMITS));
 
-describe("what a command answers", () => {
+describe("a command's answer", () => {
   const stand = bashStand();
   test.each([
     ["its output", "echo hello", { output: "hello\n", exitCode: 0, truncated: false }],
@@ -32,14 +32,14 @@ describe("what a command answers", () => {
     expect(output.trim().split("\n").sort()).toEqual(["err", "out"]);
   });
 
-  test("only the environment of the list", async () => {
+  test("only the listed environment", async () => {
     const { output } = (await stand.call({ command: "env | cut -d= -f1 | sort" })) as { output: string };
     expect(output.trim().split("\n")).toEqual(
       ["HOME", "LANG", "LC_ALL", "NO_COLOR", "PATH", "PWD", "SHLVL", "STC_CALL_ID", "TERM", "TZ", "_"].sort(),
     );
   });
 
-  test("output over the bound is cut, and says so", async () => {
+  test("output over the limit is cut and marked", async () => {
     const bound = stand.tool.limits.outputBytesMax;
     const answer = (await stand.call({ command: `head -c ${bound + 1} /dev/zero | tr '\\0' x; exit 4` })) as {
       output: string;
@@ -48,21 +48,21 @@ describe("what a command answers", () => {
     expect(answer.output.length).toBe(bound);
   });
 
-  test("output of exactly the bound is whole", async () => {
+  test("output of exactly the limit is complete", async () => {
     const bound = stand.tool.limits.outputBytesMax;
     const answer = (await stand.call({ command: `head -c ${bound} /dev/zero | tr '\\0' x` })) as { output: string };
     expect(answer).toMatchObject({ exitCode: 0, truncated: false });
     expect(answer.output.length).toBe(bound);
   });
 
-  test("many short lines over the bound are cut at exactly the bound", async () => {
+  test("many short lines over the limit are cut at exactly the limit", async () => {
     const bound = stand.tool.limits.outputBytesMax;
     const { output } = (await stand.call({ command: "seq 100000" })) as { output: string };
     expect(output.length).toBe(bound);
     expect(output.startsWith("1\n2\n3\n")).toBe(true);
   });
 
-  test("what a command does after it has written too much is done", async () => {
+  test("a command continues after it has written too much", async () => {
     expect(await stand.call({ command: "head -c 5000000 /dev/zero; echo done > end" })).toMatchObject({ exitCode: 0 });
     expect(readFileSync(join(stand.workspace, "end"), "utf8")).toBe("done\n");
   });
@@ -75,7 +75,7 @@ describe("time", () => {
     return { refusal, soFar: Refusal.outputSoFarOf(refusal)?.kept as { readonly output: string } };
   };
 
-  test("a command that takes too long leaves its output so far, apart from the refusal's own members", async () => {
+  test("a command that times out leaves its output so far, apart from the refusal's own fields", async () => {
     const { refusal, soFar } = await late("echo out; echo err >&2; sleep 60");
     expect(refusal).toMatchObject({ code: "OUTCOME_UNKNOWN", details: undefined });
     expect(soFar as unknown).toEqual({ output: "out\nerr\n", exitCode: 137, truncated: true });
@@ -93,7 +93,7 @@ describe("time", () => {
     expect(output === want).toBe(true);
   });
 
-  test("a command that takes too long is ended with all that it started", async () => {
+  test("a command that times out is ended with all its processes", async () => {
     const stand = bashStand();
     const plan = await stand.plan({ command: "sleep 60 & echo $! > pid; wait", timeoutMs: 300 });
     const refusal = await refusalFrom(stand.run(plan));
@@ -101,13 +101,16 @@ describe("time", () => {
     await gone(await pidIn(join(stand.workspace, "pid")));
   });
 
-  test.skipIf(Bun.which("setsid") === null)("what left the session of a command that ended is ended, too", async () => {
-    const stand = bashStand();
-    const command =
-      "setsid sh -c 'echo $$ > pid; exec sleep 60' > /dev/null 2>&1 & until [ -s pid ]; do sleep 0.01; done";
-    expect(await stand.call({ command })).toMatchObject({ exitCode: 0 });
-    await gone(await pidIn(join(stand.workspace, "pid")));
-  });
+  test.skipIf(Bun.which("setsid") === null)(
+    "processes that left the session of an ended command are ended too",
+    async () => {
+      const stand = bashStand();
+      const command =
+        "setsid sh -c 'echo $$ > pid; exec sleep 60' > /dev/null 2>&1 & until [ -s pid ]; do sleep 0.01; done";
+      expect(await stand.call({ command })).toMatchObject({ exitCode: 0 });
+      await gone(await pidIn(join(stand.workspace, "pid")));
+    },
+  );
 
   test("the call's own deadline counts when it is shorter", async () => {
     const stand = bashStand();
@@ -135,7 +138,7 @@ describe("the working directory", () => {
   });
 
   test.each(["My Folder", "app/[id]", "(group)/größe", "日本語", ".github", "a+b=c,d", "@scope/it's", "x~1"])(
-    "%j is a folder like others",
+    "%j is an ordinary folder",
     async (workingDir) => {
       mkdirSync(join(stand.workspace, workingDir), { recursive: true });
       expect(await stand.call({ command: "pwd -P", workingDir })).toMatchObject({
@@ -212,14 +215,14 @@ describe("the plan", () => {
     expect(digestOf(await plan({ command }))).not.toBe(before);
   });
 
-  test("changes when a file that it names comes into being", async () => {
+  test("changes when a file that it names is created", async () => {
     const { plan, workspace } = bashStand();
     const before = digestOf(await plan({ command: "sh run.sh" }));
     writeFileSync(join(workspace, "run.sh"), "echo");
     expect(digestOf(await plan({ command: "sh run.sh" }))).not.toBe(before);
   });
 
-  test("holds nothing of files outside, also through a link", async () => {
+  test("contains nothing of files outside, also through a link", async () => {
     const { plan, workspace } = bashStand();
     const outside = bashStand().workspace;
     writeFileSync(join(outside, "secret"), "x");
@@ -227,7 +230,7 @@ describe("the plan", () => {
     expect(await plan({ command: `cat link ${outside}/secret /etc/passwd` })).toMatchObject({ files: {} });
   });
 
-  test("does not run in another directory that came to its place", async () => {
+  test("does not run in another directory that took its place", async () => {
     const { plan, run, workspace } = bashStand();
     const outside = bashStand().workspace;
     mkdirSync(join(workspace, "sub"));
@@ -238,7 +241,7 @@ describe("the plan", () => {
     expect(readdirSync(outside)).toEqual([]);
   });
 
-  test("says what it cannot hash: folders, patterns, too many files", async () => {
+  test("lists what it cannot hash: folders, patterns, too many files", async () => {
     const { plan, workspace } = bashStand();
     mkdirSync(join(workspace, "sub"));
     const names = Array.from({ length: 70 }, (_, index) => `f${index}`);
@@ -252,13 +255,13 @@ describe("the plan", () => {
     expect((unhashed as readonly string[]).length).toBe(8);
   });
 
-  test("waits for no pipe", async () => {
+  test("does not wait for a pipe", async () => {
     const { plan, call } = bashStand();
     await call({ command: "mkfifo p" });
     expect(await plan({ command: "cat p" })).toMatchObject({ files: {} });
   });
 
-  test("comes about whatever the command says", async () => {
+  test("is made for any command", async () => {
     const { plan } = bashStand();
     for (const command of ["if", "'", "$(", "a".repeat(8_000), "((((((((", "<<<", "\u202e", "${", "`".repeat(99)]) {
       expect(await plan({ command })).toMatchObject({ kind: "cli" });

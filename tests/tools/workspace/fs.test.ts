@@ -49,8 +49,8 @@ function service(more: Partial<SafeToolCallOptions> = {}) {
 
 const errorOf = (result: CallResult): unknown => ("error" in result ? result.error : undefined);
 
-describe("on the road", () => {
-  test("the tools are listed under their own names, bash not", async () => {
+describe("in the pipeline", () => {
+  test("the tools are listed under their own names, bash is not", async () => {
     const { stc } = service();
     await stc.ready();
     expect(
@@ -70,7 +70,7 @@ describe("on the road", () => {
     });
   });
 
-  test.each(["fs.remove", "fs", "fs_", "fs.", "FS.READ", "fs.read.", "fs__read"])("%j is no tool", async (tool) => {
+  test.each(["fs.remove", "fs", "fs_", "fs.", "FS.READ", "fs.read.", "fs__read"])("%j is not a tool", async (tool) => {
     const { call } = service();
     expect(errorOf(await call(tool, {}))).toMatchObject({ code: "TOOL_NOT_FOUND" });
   });
@@ -94,7 +94,7 @@ describe("on the road", () => {
     });
   });
 
-  test("what leaves a mount is refused with the code, and is in the audit", async () => {
+  test("a path that leaves a mount is refused with the code, and is in the audit", async () => {
     const { call, audit, folder } = service();
     const refused = errorOf(await call("fs_read", { path: "@project/../audit" }));
     expect(refused).toMatchObject({
@@ -110,7 +110,7 @@ describe("on the road", () => {
     });
   });
 
-  test("a write that nobody can be asked about is refused, and changes nothing", async () => {
+  test("a write that nobody can approve is refused, and changes nothing", async () => {
     const { call, folder } = service();
     expect(errorOf(await call("fs_write", { path: "@project/a.txt", content: "x" }))).toMatchObject({
       code: "APPROVAL_DENIED",
@@ -118,7 +118,7 @@ describe("on the road", () => {
     expect(readFileSync(join(folder, "project/a.txt"), "utf8")).toBe("one\ntwo\n");
   });
 
-  test("a write asks, runs on a yes, and its content is not in the audit", async () => {
+  test("a write asks, runs after an approval, and its content is not in the audit", async () => {
     const asked: unknown[] = [];
     const { call, folder, audit } = service({
       onToolApprove: (use) => {
@@ -137,7 +137,7 @@ describe("on the road", () => {
     });
   });
 
-  test("a yes is to the file as it was: one that changed while the person thought is left alone", async () => {
+  test("an approval is for the file as it was: one that changed meanwhile is left alone", async () => {
     const { call, folder } = service({
       onToolApprove: () => {
         writeFileSync(join(folder, "project/a.txt"), "meanwhile");
@@ -159,7 +159,7 @@ describe("on the road", () => {
   });
 });
 
-test("whoever decides sees the diff, the hashes and the real path", async () => {
+test("the approver sees the diff, the hashes and the real path", async () => {
   const stand = fsStand();
   writeFileSync(join(stand.project, "a.txt"), "one\ntwo\n");
   const plan = await stand.plan("fs_write", { path: "@project/./a.txt", content: "one\n2\n" });
@@ -188,7 +188,7 @@ test("whoever decides sees the diff, the hashes and the real path", async () => 
   });
 });
 
-describe("a manifest of its own", () => {
+describe("its own manifest", () => {
   const manifest = (classification: "read" | "write", operation: string) => ({
     name: "own_files",
     description: "Files",
@@ -213,7 +213,7 @@ describe("a manifest of its own", () => {
     expect(() => defineTool(manifest(classification, operation))).toThrow(field);
   });
 
-  test("does not load where there is no workspace", async () => {
+  test("does not load without a workspace", async () => {
     const { stc } = service({ tools: [defineTool(manifest("read", "list"))], workspace: {} });
     await expect(stc.ready()).rejects.toThrow("workspace names no directory");
   });

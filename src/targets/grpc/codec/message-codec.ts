@@ -221,7 +221,7 @@ function writeFields(pass: Pass, value: unknown, { shape, fields }: Plan): Field
 
 function fail(pass: Pass, key: string, message: string): never {
   pass.path.push(key);
-  throw new Unfit("is no field of its message", message);
+  throw new Unfit("is not a field of its message", message);
 }
 
 function writeField(
@@ -245,7 +245,7 @@ function writeField(
     const other = message[oneof];
     if (typeof other === "string") {
       pass.path.splice(-1, 1, other);
-      throw new Unfit(`is not the only member of ${oneof}`);
+      throw new Unfit(`is not the only field set of ${oneof}`);
     }
     message[oneof] = name;
   }

@@ -137,7 +137,7 @@ export class WireCursor {
   /** Counts entering a nested message or group, until `ascend`. */
   descend(): void {
     this.#depth += 1;
-    if (this.#depth > NESTED_MAX) throw new RangeError(`more than ${NESTED_MAX} messages inside one another`);
+    if (this.#depth > NESTED_MAX) throw new RangeError(`more than ${NESTED_MAX} nested messages`);
   }
 
   ascend(): void {
@@ -222,7 +222,7 @@ export class WireCursor {
 }
 
 function tooShort(): RangeError {
-  return new RangeError("a message ends in the midst of a field");
+  return new RangeError("a message ends within a field");
 }
 
 /** Returns the JSON form of the value at the cursor. */

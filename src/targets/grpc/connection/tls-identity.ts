@@ -138,7 +138,7 @@ function serversOf({ endpoint, endpoints, tls }: SystemEndpointsOptions): readon
   const all = endpoints ?? (endpoint === undefined ? [] : [endpoint]);
   if (all.length === 0) throw new Error("endpoint is missing: host:port, or endpoints with several");
   if (all.length > ENDPOINTS_MAX) throw new Error(`endpoints: more than ${ENDPOINTS_MAX}`);
-  if (new Set(all).size < all.length) throw new Error("endpoints: one of them stands twice");
+  if (new Set(all).size < all.length) throw new Error("endpoints: one of them appears twice");
   return all.map((each) => serverOf(each, tls));
 }
 

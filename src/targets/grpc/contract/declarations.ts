@@ -98,7 +98,7 @@ export function jsonNameOf(name: string): string {
 /** Returns why no field can have this name in JSON; `undefined` when it can. */
 function nameFault(name: string): string | undefined {
   // Every plain object seems to have these names, so they could not be distinguished from a value.
-  if (name in Object.prototype) return `has the name ${name} in JSON, which every JavaScript object has already`;
+  if (name in Object.prototype) return `has the name ${name} in JSON, which every JavaScript object already has`;
   if (!PLAIN_NAME.test(name) || name.length > NAME_CHARS_MAX) return "has a JSON name that is not a plain identifier";
   return undefined;
 }

@@ -169,7 +169,7 @@ class Reader {
     if (entry !== undefined) return this.#map(field, entry, name);
     const isDelimited = field.type === "TYPE_GROUP" || at.features.messageEncoding === "DELIMITED";
     if (isDelimited && value.kind === "message")
-      return { name, because: "is a group, which this version cannot carry" };
+      return { name, because: "is a group, which this version does not support" };
     const isRepeated = field.label === "LABEL_REPEATED";
     const isOptional = field.proto3Optional === true;
     const isRequired = field.label === "LABEL_REQUIRED" || at.features.fieldPresence === "LEGACY_REQUIRED";

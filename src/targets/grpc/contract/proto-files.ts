@@ -149,7 +149,7 @@ function fieldOf(field: protobuf.Field, value: ValueShape | undefined): readonly
   const name = typeof named === "string" ? named : jsonNameOf(field.name);
   if (value === undefined) return [{ name, because: `has the unknown type ${field.type}` }];
   // A map inherits the features of its file, but it and its values stay length-prefixed.
-  if (field.delimited && !field.map) return [{ name, because: "is a group, which this version cannot carry" }];
+  if (field.delimited && !field.map) return [{ name, because: "is a group, which this version does not support" }];
   const label = labelOf(field);
   const isOptional = field.getOption("proto3_optional") === true;
   return [

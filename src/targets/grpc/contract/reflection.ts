@@ -132,7 +132,7 @@ function codeOf(error: unknown): number | undefined {
 }
 
 function explained(code: number | undefined): string {
-  if (code === undefined) return "gave an answer that is no answer of a reflection service";
+  if (code === undefined) return "gave an invalid reflection answer";
   if (code === status.UNAVAILABLE) return "cannot be reached, or one side does not trust the other's certificate";
   if (code === status.RESOURCE_EXHAUSTED) return `gave an answer of more than ${ANSWER_BYTES_MAX} bytes`;
   return `ended with ${status[code] ?? code}`;
@@ -180,10 +180,10 @@ class Conversation {
       if (!this.#files.has(name)) this.#files.set(name, bytes);
       for (const imported of dependency) this.#wanted.add(imported);
       if (Math.max(this.#files.size, this.#wanted.size) > DESCRIPTOR_FILES_MAX) {
-        throw new ReflectionFailed(`tells of more than ${DESCRIPTOR_FILES_MAX} files`);
+        throw new ReflectionFailed(`describes more than ${DESCRIPTOR_FILES_MAX} files`);
       }
       if (this.#bytes > DESCRIPTOR_BYTES_MAX) {
-        throw new ReflectionFailed(`tells of more than ${DESCRIPTOR_BYTES_MAX} bytes of files`);
+        throw new ReflectionFailed(`describes more than ${DESCRIPTOR_BYTES_MAX} bytes of files`);
       }
     }
     return files.length > 0;
@@ -201,7 +201,7 @@ class Conversation {
     try {
       return read();
     } catch (error) {
-      throw this.#budget.left < 0 ? new ReflectionFailed(`tells of more than ${FIELDS_MAX} parts of files`) : error;
+      throw this.#budget.left < 0 ? new ReflectionFailed(`describes more than ${FIELDS_MAX} parts of files`) : error;
     }
   }
 

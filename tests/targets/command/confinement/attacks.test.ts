@@ -57,7 +57,7 @@ afterAll(async () => {
 });
 
 describe.skipIf(missing !== undefined)(`a hostile program (${missing ?? "held"})`, () => {
-  test.each(PROFILES)("%s gets nowhere", async (_title, tool) => {
+  test.each(PROFILES)("%s fails", async (_title, tool) => {
     const before = statSync(canary);
     const { text } = z.object({ text: z.string() }).parse(await stand.call(tool));
     const results = Object.entries(z.record(z.string(), z.number()).parse(JSON.parse(text)));

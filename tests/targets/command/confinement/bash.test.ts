@@ -32,7 +32,7 @@ beforeAll(async () => {
 });
 afterAll(() => stand?.close());
 
-describe.skipIf(skipped)(`what a script cannot do (${missing ?? "held"})`, () => {
+describe.skipIf(skipped)(`operations that a script cannot do (${missing ?? "held"})`, () => {
   test.each([
     ["read a file of the service", `cat ${secret}`],
     ["read it through a link", `ln -s ${secret} link; cat link`],
@@ -75,7 +75,7 @@ describe.skipIf(skipped)(`what a script cannot do (${missing ?? "held"})`, () =>
     expect(statSync(folder).mode & 0o777).toBe(0o700);
   });
 
-  test.skipIf(!has("perl"))("make a set-id file, by whatever call", async () => {
+  test.skipIf(!has("perl"))("create a set-id file, by any call", async () => {
     const calls = [
       'syscall(2, "s1", 0101, 06755)',
       'syscall(257, -100, "s2", 0101, 06755)',
@@ -101,7 +101,7 @@ describe.skipIf(skipped)(`what a script cannot do (${missing ?? "held"})`, () =>
     while (isAlive(pid)) await Bun.sleep(5);
   });
 
-  test.skipIf(!has("perl"))("one that is another process at every moment does not outlive the call", async () => {
+  test.skipIf(!has("perl"))("a process that keeps changing its id does not outlive the call", async () => {
     const beat = join(workspace, "beat");
     // Each process starts the next in a group of its own and ends; now and then one leaves a sign.
     const chain = `perl -e 'for (my $n = 0; ; $n++) { exit if fork or $n > 20000; setpgrp; if ($n % 50 == 0) { open(F, ">", "beat"); print F $n; close F } }'`;
@@ -128,7 +128,7 @@ describe.skipIf(skipped)(`what a script cannot do (${missing ?? "held"})`, () =>
   });
 });
 
-describe.skipIf(skipped)("what a script can do", () => {
+describe.skipIf(skipped)("operations that a script can do", () => {
   test.each([
     ["read and write", "echo hi > a.txt; cat a.txt; mkdir -p d/e; mv a.txt d/e; ls d/e", "hi\na.txt\n"],
     ["pipes", "seq 5 | sort -r | head -n 2 | tr '\\n' ' '", "5 4 "],
@@ -152,7 +152,7 @@ describe.skipIf(skipped)("what a script can do", () => {
     expect(answer.output).toMatch(typeof output === "string" ? new RegExp(`^${RegExp.escape(output)}$`) : output);
   });
 
-  test.skipIf(!has("git"))("a repository of its own", async () => {
+  test.skipIf(!has("git"))("use its own repository", async () => {
     const who = "-c user.name=Ada -c user.email=ada@example.org";
     const { output, exitCode } = await run(
       `git init -q r && cd r && echo a > f && git add f && git ${who} commit -q -m first && git log --format=%s && git status --short`,
@@ -160,13 +160,13 @@ describe.skipIf(skipped)("what a script can do", () => {
     expect({ output: output.split("\n").at(-2), exitCode }).toEqual({ output: "first", exitCode: 0 });
   });
 
-  test.skipIf(!has("node"))("a runtime", async () => {
+  test.skipIf(!has("node"))("run a language runtime", async () => {
     expect(await run("node -e 'console.log(6 * 7)'")).toMatchObject({ output: "42\n", exitCode: 0 });
   });
 
   const authorities = "/etc/ssl/certs/ca-certificates.crt";
   test.skipIf(!existsSync(authorities))(
-    "read the public certificate authorities, and nothing beside them",
+    "read the public certificate authorities, and nothing next to them",
     async () => {
       expect(await run(`head -c 11 ${authorities} | wc -c | tr -d ' '`)).toMatchObject({ output: "11\n", exitCode: 0 });
       expect(await run("ls /etc/ssl/certs /etc/ssl/private")).not.toMatchObject({ exitCode: 0 });
@@ -192,7 +192,7 @@ describe.skipIf(skipped)("what a script can do", () => {
   });
 
   // By their paths, whoever removed these would need minutes.
-  test.skipIf(!has("perl"))("nor does it hold the answer up, however deep it is", async () => {
+  test.skipIf(!has("perl"))("and its removal does not delay the answer, however deep it is", async () => {
     const name = "d".repeat(50);
     const { output } = await run(
       `cd "$TMPDIR"; echo "$TMPDIR"; perl -e 'for (1..1500) { mkdir "${name}"; chdir "${name}" }'`,

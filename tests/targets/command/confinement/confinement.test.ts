@@ -30,7 +30,7 @@ function tool(name: string, confinement?: Confinement, args: readonly string[] =
 
 const SHELL = shellTool("shell", folder, "true");
 
-describe("what is registered", () => {
+describe("registration", () => {
   const missingPath = join(folder, "missing");
   const sound = missing === undefined ? "confined" : undefined;
 
@@ -52,21 +52,21 @@ describe("what is registered", () => {
   test.skipIf(missing !== undefined).each([
     ["require", { levels: {}, withheld: ["broken"] }],
     ["prefer", { levels: { broken: "none" }, withheld: [] }],
-  ] as const)("%s: a profile that names what is not there is not offered", async (mode, { levels, withheld }) => {
+  ] as const)("%s: a profile that names a missing path is not offered", async (mode, { levels, withheld }) => {
     const { confinement } = await open([tool("broken", { reads: [missingPath] })], { mode, commands: held });
     expect(Object.fromEntries(confinement.levels)).toEqual(levels);
     expect([...confinement.withheld.keys()]).toEqual([...withheld]);
     expect(confinement.faults.get("broken")).toContain(missingPath);
   });
 
-  test.skipIf(missing !== undefined)("a profile that lets through what it must not is not offered", async () => {
+  test.skipIf(missing !== undefined)("a profile that allows a forbidden operation is not offered", async () => {
     const { confinement } = await open([tool("wide", { reads: [tmpdir()] })], { commands: held });
     expect(confinement.withheld.get("wide")).toContain("reading the service's files");
   });
 });
 
-describe.skipIf(missing !== undefined)(`a held command (${missing ?? "held"})`, () => {
-  test("its plan says how it is held, and is the same twice", async () => {
+describe.skipIf(missing !== undefined)(`a confined command (${missing ?? "held"})`, () => {
+  test("its plan says how it is confined, and is the same twice", async () => {
     const reading = tool("reading", { reads: [folder, folder], network: [6443, 443, 443], temporaryDirectory: true });
     const { confinement } = await open([reading], { commands: held });
     const { handler } = cliStand({ confinement, commands: held });
@@ -78,7 +78,7 @@ describe.skipIf(missing !== undefined)(`a held command (${missing ?? "held"})`, 
     expect(await planOf(reading, { handler })).toEqual(plan);
   });
 
-  test("a level that is lost is TARGET_UNAVAILABLE, and nothing runs", async () => {
+  test("a lost level is TARGET_UNAVAILABLE, and nothing runs", async () => {
     const place = join(folder, "place");
     const out = join(folder, "out");
     mkdirSync(place);
@@ -97,7 +97,7 @@ describe.skipIf(missing !== undefined)(`a held command (${missing ?? "held"})`, 
     expect(readdirSync(out)).toEqual([]);
   });
 
-  test("a program cannot pass for a launcher that failed", async () => {
+  test("a program cannot imitate a failed launcher", async () => {
     const stand = await open([tool("plain")], { commands: held });
     const liar: Tool = {
       ...standTool({ command: "exit-with", argsBuilder: () => ["126", "", "token fault"] }),
@@ -106,7 +106,7 @@ describe.skipIf(missing !== undefined)(`a held command (${missing ?? "held"})`, 
     expect((await refusalFrom(stand.call(liar))).code).toBe("TARGET_FAILED");
   });
 
-  test("an argv arrives token by token, however odd or long", async () => {
+  test("an argv arrives token by token, however unusual or long", async () => {
     const odd = ["a b", "$(id)", "", "é\n", "--", "-x", "y".repeat(100_000)];
     const plain = tool("plain", undefined, odd);
     const { text } = z.object({ text: z.string() }).parse(
@@ -118,7 +118,7 @@ describe.skipIf(missing !== undefined)(`a held command (${missing ?? "held"})`, 
     expect(text).toBe(odd.map((token) => `[${token}]\n`).join(""));
   });
 
-  test("40 at once under two profiles never see each other's file", async () => {
+  test("40 concurrent commands under two profiles never see each other's file", async () => {
     expect(await crossings(folder, 40)).toEqual([]);
   });
 });

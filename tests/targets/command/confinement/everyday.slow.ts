@@ -26,7 +26,7 @@ beforeAll(async () => {
 });
 afterAll(() => stand?.close());
 
-describe.skipIf(skipped)(`what people do (${missing ?? "held"})`, () => {
+describe.skipIf(skipped)(`everyday work (${missing ?? "held"})`, () => {
   test.skipIf(!has("npm") || !existsSync(authorities))("npm with a setting that names them", async () => {
     const { output, exitCode } = await run(`echo cafile=${authorities} > .npmrc; npm pkg get name; rm .npmrc`);
     expect(output).not.toContain("EACCES");

@@ -136,7 +136,7 @@ describe("the filter", () => {
     );
   });
 
-  test("every call has an answer, and a profile that lets more through refuses no more", () => {
+  test("every call has a result, and a profile that allows more refuses no more", () => {
     const call = tuple(
       integer({ min: 0, max: 600 }),
       bigInt({ min: 0n, max: 2n ** 64n - 1n }),

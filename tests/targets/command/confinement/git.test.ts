@@ -80,12 +80,12 @@ describe.skipIf(skipped)(`git on a hostile repository (${missing ?? "held"})`, (
     ["garbage collection", ["gc", "--auto"]],
     ["a checkout", ["checkout", "HEAD~1"]],
     ["a program from the command line", ["-c", `core.sshCommand=touch ${marker}`, "ls-remote", "ssh://x/y"]],
-  ] as const)("%s starts nothing of it", async (_title, args) => {
+  ] as const)("%s starts nothing from it", async (_title, args) => {
     await stand.call(git(...args)).catch(() => {});
     expect(existsSync(marker)).toBe(false);
   });
 
-  test("unheld, the same repository starts what it likes", async () => {
+  test("unconfined, the same repository starts its programs", async () => {
     const unheld = await confinedStand([git("log")], { mode: "off" });
     await unheld.call(git("diff", "--ext-diff", "HEAD~1", "HEAD")).catch(() => {});
     await unheld.close();
@@ -101,7 +101,7 @@ describe.skipIf(skipped)(`git on a hostile repository (${missing ?? "held"})`, (
 });
 
 describe.skipIf(skipped)("git on an honest repository", () => {
-  test("answers as ever", async () => {
+  test("answers as usual", async () => {
     const honest = new TestRepository(made("honest"));
     const id = honest.commit("an honest commit", { "a.txt": "x\n" });
     const dir = join(honest.directory, ".git");

@@ -5,7 +5,7 @@ import { until } from "../../../support/until.ts";
 import { missing } from "./stand.ts";
 
 /** A thread that begins after RLIMIT_DATA is set cannot allocate, and glibc aborts the launcher. */
-test.skipIf(missing !== undefined)("a launcher that waits has none of the runtime's working threads", async () => {
+test.skipIf(missing !== undefined)("a waiting launcher has none of the runtime's working threads", async () => {
   const launchers = createLaunchers(1);
   try {
     // One that has ended is replaced by one that waits.

@@ -57,7 +57,7 @@ describe.skipIf(why !== undefined)("in a memory cgroup of 512 MiB", () => {
       whole("734003200\n"),
     ],
   ])(
-    "%s: the service lives",
+    "%s: the service survives",
     async (_title, script, answer) => {
       const enter = `echo $$ > ${join(group, "cgroup.procs")} && exec "$@"`;
       const cmd = ["sh", "-c", enter, "sh", process.execPath, SERVICE, "echo before", script, "echo after"];

@@ -29,7 +29,7 @@ function mayBecomeNobody(): boolean {
 }
 
 test.skipIf(missing !== undefined || !mayBecomeNobody())(
-  "a plain user's commands are held in the same way",
+  "an ordinary user's commands are confined in the same way",
   async () => {
     const child = Bun.spawn([process.execPath, "test", ...FILES], options);
     const [, said] = await Promise.all([child.stdout.text(), child.stderr.text()]);

@@ -42,12 +42,12 @@ async function survivorsOf(how: "scoped" | "unscoped"): Promise<string> {
   return child.stdout.text();
 }
 
-describe.skipIf(isSkipped || !hasNamespace)("the end of the control", () => {
-  test("ends everything that the program has started, and nobody else", async () => {
+describe.skipIf(isSkipped || !hasNamespace)("the end of the control process", () => {
+  test("ends everything that the program started, and nothing else", async () => {
     expect(await survivorsOf("scoped")).toBe("bystander\n");
   });
 
-  test("without the signal scope, ends the program's own group, and nobody else", async () => {
+  test("without the signal scope, ends the program's own group, and nothing else", async () => {
     expect(await survivorsOf("unscoped")).toBe("bystander\nleft\n");
   });
 });
@@ -59,7 +59,7 @@ test.skipIf(isSkipped || !hasNamespace)("a program keeps its exit code where pid
   expect(await child.exited).toBe(3);
 });
 
-test.skipIf(isSkipped)("what a command has started ends with a service that is killed", async () => {
+test.skipIf(isSkipped)("processes of a command end with a service that is killed", async () => {
   const pids = temporaryDirectory();
   const job = "(exec sleep 300 > /dev/null 2>&1) & echo $!";
   const script = `set -m; { ${job}; ${job}; echo $$; } > pids; wait`;

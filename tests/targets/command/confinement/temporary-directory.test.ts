@@ -37,19 +37,22 @@ async function service() {
   throw new Error("the process said nothing");
 }
 
-test.skipIf(missing !== undefined)("what a killed service left is removed; what another one uses stays", async () => {
-  const [killed, alive] = [await service(), await service()];
-  killed.child.kill("SIGKILL");
-  await killed.child.exited;
-  await removeAbandoned(newId);
-  expect([existsSync(killed.path), existsSync(join(alive.path, "a/b/c"))]).toEqual([false, true]);
-  alive.child.kill("SIGKILL");
-  await alive.child.exited;
-  await removeAbandoned(newId);
-  expect(existsSync(alive.path)).toBe(false);
-});
+test.skipIf(missing !== undefined)(
+  "directories of a killed service are removed; those of a running one stay",
+  async () => {
+    const [killed, alive] = [await service(), await service()];
+    killed.child.kill("SIGKILL");
+    await killed.child.exited;
+    await removeAbandoned(newId);
+    expect([existsSync(killed.path), existsSync(join(alive.path, "a/b/c"))]).toEqual([false, true]);
+    alive.child.kill("SIGKILL");
+    await alive.child.exited;
+    await removeAbandoned(newId);
+    expect(existsSync(alive.path)).toBe(false);
+  },
+);
 
-test.skipIf(missing !== undefined)("one that this process uses stays until it is removed", async () => {
+test.skipIf(missing !== undefined)("a directory that this process uses stays until it is removed", async () => {
   const { path, remove } = makeTemporaryDirectory();
   await removeAbandoned(newId);
   expect(existsSync(path)).toBe(true);
@@ -57,7 +60,7 @@ test.skipIf(missing !== undefined)("one that this process uses stays until it is
   expect(readdirSync(folder)).toEqual([]);
 });
 
-test.skipIf(missing !== undefined)("links and other names stay, and so does what they lead to", async () => {
+test.skipIf(missing !== undefined)("links and other names stay, and so do their targets", async () => {
   const elsewhere = join(folder, "elsewhere");
   mkdirSync(elsewhere);
   writeFileSync(join(elsewhere, "file"), "kept");

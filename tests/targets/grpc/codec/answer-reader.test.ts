@@ -130,7 +130,7 @@ function forTheirs({ choice: _choice, byBool, ...fields }: Fields): Fields {
   return { ...fields, byBool: Object.fromEntries(keys) };
 }
 
-test("reads what another encoder has written, of every kind of field", () => {
+test("reads messages of another encoder, with every kind of field", () => {
   fc.assert(
     fc.property(every, (message) => {
       const bytes = Buffer.from(theirs.encode(theirs.fromObject(forTheirs(message))).finish());
@@ -145,7 +145,7 @@ function withoutNulls(message: Fields): unknown {
   return JSON.parse(JSON.stringify(message, (_key, item: unknown) => (item === null ? undefined : item)));
 }
 
-test("another decoder reads what our encoder has written, and so do we", () => {
+test("another decoder reads messages of our encoder, and so do we", () => {
   const wideKeys = KEYS.filter((kind) => kind.endsWith("64")).map((kind) => name("by", kind));
   fc.assert(
     fc.property(every, (message) => {
@@ -170,7 +170,7 @@ const tag = (field: string, wireType: number): string => {
   return Buffer.from(bytes).toString("hex");
 };
 
-describe("what a sender may write", () => {
+describe("encodings that a sender may write", () => {
   test.each<readonly [string, string, Fields]>([
     [
       "numbers one by one where they are declared packed",
@@ -266,7 +266,7 @@ test("a message is the same in one part and in many", () => {
   );
 });
 
-test("a flat answer that is not copied is what its copy would be", () => {
+test("a flat answer that is not copied equals its copy", () => {
   const limits = { depthMax: 64, nodesMax: 500_000, bytesMax: 1_000_000 };
   const flat = fc.record({
     b: text,
@@ -287,7 +287,7 @@ test("a flat answer that is not copied is what its copy would be", () => {
   );
 });
 
-test("what holds the service's own keys is copied", () => {
+test("an answer with the service's own keys is copied", () => {
   const answer = echo.response.decode(Buffer.alloc(0));
   expect(canonical(answer, { depthMax: 64, nodesMax: 500_000, bytesMax: 1_000_000 }).value).not.toBe(answer);
 });
@@ -306,21 +306,21 @@ describe("two bytes on the wire can be a message of many fields", () => {
     expect(() => widely.response.decode(messages(6_000))).toThrow("fields");
   });
 
-  test("with those that an Any holds", () => {
+  test("including those in an Any", () => {
     expect(() => widely.response.decode(anyOf(messages(3_000)))).not.toThrow();
     expect(() => widely.response.decode(Buffer.concat([anyOf(messages(3_000)), anyOf(messages(3_000))]))).toThrow(
       "fields",
     );
   });
 
-  test("and with those of a stream's other messages", () => {
+  test("and those of a stream's other messages", () => {
     expect(widely.response.decodeAll([messages(1), messages(2)])).toHaveLength(2);
     expect(() => widely.response.decodeAll([messages(3_000), messages(3_000)])).toThrow("fields");
     expect(() => widely.response.decode(messages(3_000))).not.toThrow();
   });
 });
 
-test("of a oneof's members only the last on the wire is told, however often another was set before", () => {
+test("of a oneof's fields only the last on the wire is returned, however often another was set before", () => {
   const turns = Buffer.from("50015801500158006001", "hex");
   expect(widely.response.decode(turns)).toEqual({ any: [], below: [], one: "w2", w2: true });
 });

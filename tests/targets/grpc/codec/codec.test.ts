@@ -142,7 +142,7 @@ describe("messages that would be lost or changed are refused", () => {
     ["a text for a message in a list", { nodes: [{}, "x"] }, "nodes[1]", "must be an object"],
     ["a text for a map", { labels: "x" }, "labels", "must be an object"],
     ["a word as a number's key", { colorByNumber: { red: "RED" } }, "colorByNumber.{entry}", "loses a key"],
-    ["two members of one oneof", { person: {}, phone: "x" }, "phone", "is not the only member of contact"],
+    ["two members of one oneof", { person: {}, phone: "x" }, "phone", "is not the only field set of contact"],
     ["bytes that are not base64", { raw: "!!" }, "raw", "must be standard base64 with padding"],
     ["a wrapped scalar of the wrong type", { wrappedFlag: 1 }, "wrappedFlag.value", "must be true or false"],
     ["a structure that is a list", { open: [] }, "open", "is not an object"],
@@ -157,7 +157,7 @@ describe("messages that would be lost or changed are refused", () => {
     });
     expect(echo.request.encode({ node: { kind: "NOPE", lable: "x" } })).toEqual({
       field: "node.lable",
-      reason: "is no field of its message",
+      reason: "is not a field of its message",
       message: "lab.v1.Node",
     });
   });
@@ -226,7 +226,7 @@ const anyInput = fc.letrec((tie) => ({
   message: fc.dictionary(fc.constantFrom(...names), tie("value"), { maxKeys: 5 }),
 })).message;
 
-test("whatever is sent decodes to what was meant, and again to itself", () => {
+test("any sent message decodes to its meaning, and again to itself", () => {
   fc.assert(
     fc.property(anyInput, (input) => {
       const encoded = echo.request.encode(input);
@@ -275,7 +275,7 @@ function isEmpty(value: unknown): boolean {
 }
 
 describe("answers", () => {
-  test("unset fields have their defaults, and no marks of protobuf's own", () => {
+  test("unset fields have their defaults, without marks of protobuf's own", () => {
     const answer = echo.response.decode(Buffer.alloc(0)) as Record<string, unknown>;
     expect(answer).toMatchObject({
       text: "",
@@ -297,7 +297,7 @@ describe("answers", () => {
     });
   });
 
-  test("what is not JSON becomes a text", () => {
+  test("values that are not JSON become a text", () => {
     const nan = Buffer.from([0x59, 0, 0, 0, 0, 0, 0, 0xf8, 0x7f]);
     expect(echo.response.decode(nan)).toMatchObject({ twofold: "NaN" });
   });
@@ -311,7 +311,7 @@ describe("answers", () => {
     ["nesting without end", nested(20_000)],
   ])("%s: throws", (_title, bytes) => expect(() => echo.response.decode(bytes)).toThrow());
 
-  test("hostile bytes never give anything but JSON or an error", () => {
+  test("hostile bytes give JSON or an error", () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
         try {

@@ -36,7 +36,7 @@ const tool = (classification: Classification, idempotent = false) =>
 
 const BREAKS: readonly Break[] = ["reset", "refused", "calm", "drop", "http 503", "UNAVAILABLE"];
 
-describe("a repeat", () => {
+describe("a retry", () => {
   const rows = BREAKS.flatMap((how) => [
     [how, "read", false] as const,
     [how, "write", true] as const,
@@ -62,13 +62,13 @@ describe("a repeat", () => {
     expect(broken.requests()).toBe(3);
   });
 
-  test("none once something of an answer has come", async () => {
+  test("none once part of an answer has arrived", async () => {
     broken.play("half", "answer");
     expect((await refusal(call(handlerOf(broken.port).bind(tool("read")), {}))).code).toBe("TARGET_UNAVAILABLE");
     expect(broken.requests()).toBe(1);
   });
 
-  test("none where the configuration wants none", async () => {
+  test("none where the configuration disables it", async () => {
     broken.play("reset", "answer");
     const handler = handlerOf(broken.port, { retriesMax: 0 });
     expect((await refusal(call(handler.bind(tool("read")), {}))).code).toBe("TARGET_UNAVAILABLE");
@@ -86,7 +86,7 @@ describe("a repeat", () => {
     },
   );
 
-  test("is given up when the caller leaves", async () => {
+  test("is abandoned when the caller disconnects", async () => {
     broken.play("reset");
     const controller = new AbortController();
     const work = call(handlerOf(broken.port).bind(tool("read")), {}, runContext({ signal: controller.signal }));
@@ -96,7 +96,7 @@ describe("a repeat", () => {
     expect(broken.requests()).toBeLessThan(3);
   });
 
-  test("costs from a budget: a dead service is not asked three times by everybody", async () => {
+  test("uses a budget: a dead service is not called three times by everybody", async () => {
     broken.play("reset");
     const binding = handlerOf(broken.port, { circuitFailuresMax: 10_000 }).bind(tool("read"));
     const calls = Array.from({ length: 40 }, () => refusal(call(binding, {})));
@@ -105,7 +105,7 @@ describe("a repeat", () => {
   });
 });
 
-describe("whose fault it was", () => {
+describe("connection errors and service errors", () => {
   test.each(["reset", "refused", "calm", "drop", "http 503", "half"] as const)(
     "a connection's %s is unavailable, whatever grpc-js calls it",
     async (how) => {
@@ -118,7 +118,7 @@ describe("whose fault it was", () => {
   test.each([
     ["INTERNAL", "Received RST_STREAM with code 2 (Internal server error)"],
     ["RESOURCE_EXHAUSTED", "Bandwidth exhausted or memory limit exceeded"],
-  ] as const)("a service that says %s like a broken connection is believed to be there", async (name, text) => {
+  ] as const)("a service that answers %s like a broken connection counts as available", async (name, text) => {
     const input = z.object({ code: z.int(), text: z.string() });
     const binding = handlerOf(lab.port, { circuitFailuresMax: 1 }).bind(labTool({ method: "Fail", input }));
     for (let round = 0; round < 3; round += 1) {
@@ -129,7 +129,7 @@ describe("whose fault it was", () => {
 });
 
 describe("the circuit", () => {
-  test("opens after faults of the connection in a row, says when to come back, and closes by itself", async () => {
+  test("opens after consecutive connection failures, says when to come back, and closes by itself", async () => {
     broken.play("reset", "reset", "answer");
     const handler = handlerOf(broken.port, { retriesMax: 0, circuitFailuresMax: 2, circuitOpenMs: 200 });
     const binding = handler.bind(tool("read"));
@@ -146,7 +146,7 @@ describe("the circuit", () => {
     expect((await handler.status())["lab"]?.circuit).toBe("closed");
   });
 
-  test("a changing call that it stops did not happen", async () => {
+  test("a change that it stops did not happen", async () => {
     broken.play("reset");
     const handler = handlerOf(broken.port, { retriesMax: 0, circuitFailuresMax: 1, circuitOpenMs: 60_000 });
     const binding = handler.bind(tool("write"));
@@ -167,7 +167,7 @@ describe("the circuit", () => {
     expect((await handler.status())["lab"]?.circuit).toBe("closed");
   });
 
-  test("stays closed for callers that leave and deadlines that pass", async () => {
+  test("stays closed for callers that disconnect and deadlines that pass", async () => {
     const handler = handlerOf(lab.port, { circuitFailuresMax: 1 });
     const binding = handler.bind(tool("read"));
     for (const name of ["AbortError", "TimeoutError"]) {
@@ -181,7 +181,7 @@ describe("the circuit", () => {
   });
 });
 
-test("calls to one system at once are bounded, over all its tools", async () => {
+test("concurrent calls to one system are limited, over all its tools", async () => {
   const handler = handlerOf(lab.port, { concurrentCallsMax: 2 });
   const controller = new AbortController();
   const context = runContext({ signal: controller.signal });

@@ -125,7 +125,7 @@ const reported = (type: CertificateEvent["type"]): Promise<CertificateEvent> =>
   until(type, () => events.find((event) => event.type === type));
 
 describe("new certificates", () => {
-  test("are used for the calls that follow, on every channel; calls under way end as they will", async () => {
+  test("are used for the following calls, on every channel; calls in progress are not affected", async () => {
     start();
     expect([await peer(), await peer("write")]).toEqual([fingerprint(first), fingerprint(first)]);
     const controller = new AbortController();
@@ -146,7 +146,7 @@ describe("new certificates", () => {
     await lab.hangCancelled();
   });
 
-  test("are taken before the first call too, and again", async () => {
+  test("are used before the first call too, and again", async () => {
     start();
     install(clientOf(second));
     await reported("certificates.changed");
@@ -168,7 +168,7 @@ describe("new certificates", () => {
     }
   });
 
-  test("are found in a folder that was removed and made anew, each time", async () => {
+  test("are found in a folder that was removed and created again, each time", async () => {
     start();
     for (const set of [second, first]) {
       events = [];
@@ -184,7 +184,7 @@ describe("new certificates", () => {
     }
   });
 
-  test("are found where they are written over, a file at a time", async () => {
+  test("are found where files are overwritten one at a time", async () => {
     start();
     expect(await peer()).toBe(fingerprint(first));
     writeFileSync(join(folder, "client.pem"), second.client.cert);
@@ -195,7 +195,7 @@ describe("new certificates", () => {
     expect(readFileSync(join(folder, "..data", "client.pem"), "utf8")).toBe(second.client.cert);
   });
 
-  test("are what a plan names", async () => {
+  test("are named in plans", async () => {
     start();
     const binding = handler.bind(labTool({ method: "Inspect" }));
     const before = (await binding.plan({}, { signal: new AbortController().signal }))["tls"];
@@ -216,7 +216,7 @@ describe("new certificates", () => {
   });
 });
 
-describe("a bad set is refused once, and the old one goes on", () => {
+describe("an invalid set is refused once, and the old one stays in use", () => {
   const broken = { cert: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n" };
   test.each([
     ["a key of another certificate", () => ({ cert: second.client.cert, key: first.client.key }), /is not the key of/],
@@ -241,7 +241,7 @@ describe("a bad set is refused once, and the old one goes on", () => {
     expect(events.filter(({ type }) => type === "certificates.refused")).toHaveLength(1);
   });
 
-  test("roots that do not vouch for the service", async () => {
+  test("roots that did not issue the service's certificate", async () => {
     start();
     await peer();
     install({ rootCert: foreign.rootCert, client: first.client });
@@ -249,7 +249,7 @@ describe("a bad set is refused once, and the old one goes on", () => {
     expect(await peer()).toBe(fingerprint(first));
   });
 
-  test("a file that is gone", async () => {
+  test("a missing file", async () => {
     start();
     await peer();
     rmSync(join(folder, "client.pem"));
@@ -272,7 +272,7 @@ test.each(["ca.pem", "client.pem", "client-key.pem"])("a pipe in the place of %s
   expect(await peer()).toBe(fingerprint(second));
 });
 
-test("a certificate that ends without a successor is told once", async () => {
+test("a certificate that ends without a successor is reported once", async () => {
   start();
   now = VALID_UNTIL;
   touch();

@@ -90,7 +90,7 @@ describe("the same contract", () => {
     ["with options", edited("string id = 1;", "string id = 1 [deprecated = true];")],
   ])("%s", (_title, text) => expect(shaOf(text)).toBe(shaOf(BEFORE)));
 
-  test("whichever method was asked for first", () => {
+  test("whichever method was requested first", () => {
     expect(shaOf(BEFORE, ["Other", "Get"])).toBe(shaOf(BEFORE, ["Get", "Other"]));
   });
 });
@@ -112,7 +112,7 @@ describe("another contract", () => {
     ["another message of the same fields", edited("rpc Get(Q)", "rpc Get(Held)")],
   ])("%s", (_title, text) => expect(shaOf(text)).not.toBe(shaOf(BEFORE)));
 
-  test("what is used of it, and what an Any may hold", () => {
+  test("its used part, and the types that an Any may hold", () => {
     const all = [shaOf(BEFORE), shaOf(BEFORE, ["Get", "Other"]), shaOf(BEFORE, ["Get"], ["p.Held"]), shaOf(BEFORE, [])];
     expect(new Set(all).size).toBe(4);
   });
@@ -130,7 +130,7 @@ describe("the report", () => {
   };
   const sha256 = bound({}).sha256();
 
-  test("tells each contract and what tools leave out", () => {
+  test("lists each contract and the fields that tools leave out", () => {
     expect(contractReport([bound({}), new Contract("other", KINDS_PROTO)], [tool])).toEqual({
       contracts: [
         { system: "kinds", origin: "descriptor set", sha256, isPinned: false },
@@ -145,7 +145,7 @@ describe("the report", () => {
     });
   });
 
-  test("has nothing against the pinned contract, and refuses another with both hashes", () => {
+  test("accepts the pinned contract, and refuses another with both hashes", () => {
     expect(contractReport([bound({ contractSha256: sha256 })], [])).toMatchObject({
       contracts: [{ isPinned: true }],
       problems: [],

@@ -63,12 +63,12 @@ describe("loading", () => {
     ],
     ["an import that is nowhere", "orphan", { "a.proto": 'syntax = "proto3"; import "b.proto";' }, /b\.proto/],
     ["an unknown type", "untyped", { "a.proto": 'syntax = "proto3"; message A { Nope n = 1; }' }, /Nope/],
-  ])("%s is a fault that names system and place", (_title, name, files, text) => {
+  ])("%s is an error that names system and path", (_title, name, files, text) => {
     const root = Object.keys(files).length === 0 ? join(folder, name) : place(name, files);
     expect(problemsOf(() => new Contract("lab", { protoDirs: [root] }))).toEqual([expect.stringMatching(text)]);
   });
 
-  test("imports across folders, and the copies a mounted ConfigMap keeps", () => {
+  test("imports across folders, and the copies that a mounted ConfigMap keeps", () => {
     const types = 'syntax = "proto3"; package t; message Q { string a = 1; }';
     const service =
       'syntax = "proto3"; package s; import "t/types.proto"; message Q { int32 b = 1; } service S { rpc Do(t.Q) returns (Q); }';
@@ -101,7 +101,7 @@ describe("loading", () => {
     const method = contract.method(target("Map"));
     const answer = { innerOf: { k: { a: "a" } }, textOf: { k: "v" }, n: [] };
     expect(typeof method === "string" ? method : method.response.decode(bytes)).toEqual(answer);
-    expect(contract.method(target("Group"))).toBe("p.B.inner is a group, which this version cannot carry");
+    expect(contract.method(target("Group"))).toBe("p.B.inner is a group, which this version does not support");
   });
 
   test("a file without a package", () => {
@@ -139,7 +139,7 @@ describe("binding", () => {
         input: z.object({ node: z.looseObject({}) }),
         accepts: [{ node: {} }, { node: { lable: "x" } }],
       },
-      ["examples.accepts[1].node.lable: is no field of lab.v1.Node"],
+      ["examples.accepts[1].node.lable: is not a field of lab.v1.Node"],
     ],
     [
       "an example of the wrong type",
@@ -201,7 +201,7 @@ describe("systems", () => {
     expect(problems[0]).toStartWith("systems.lab");
   });
 
-  test("all faulty systems are told at once", () => {
+  test("all invalid systems are reported at once", () => {
     const systems = new Map([
       ["a", labSystem(1, { plaintext: false })],
       ["b", labSystem(1)],

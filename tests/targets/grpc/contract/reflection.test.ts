@@ -60,7 +60,7 @@ function shaOf(source: ProtoSource, ...methods: readonly string[]): string {
 
 describe("a contract by reflection", () => {
   test.each(["v1", "v1alpha"] as const)(
-    "is that of the proto files, from a faithful server that speaks %s",
+    "equals that of the proto files, from a complete server that speaks %s",
     async (version) => {
       const { port } = await serving(faithful, version);
       const { problems, system } = await ask(port);
@@ -69,7 +69,7 @@ describe("a contract by reflection", () => {
     },
   );
 
-  test("asks each file once, and only for what tools name", async () => {
+  test("requests each file once, and only those that tools name", async () => {
     const { port, asked } = await serving(faithful);
     await ask(port, [
       ofKinds,
@@ -85,7 +85,7 @@ describe("a contract by reflection", () => {
     expect(asked.filter(({ fileContainingSymbol }) => fileContainingSymbol)).toHaveLength(1);
   });
 
-  test("by @grpc/reflection, which renames files and fields, works as far as that tells", async () => {
+  test("by @grpc/reflection, which renames files and fields, works as far as that allows", async () => {
     const server = await startLossy();
     running.push(server);
     const { problems, system } = await ask(server.port);
@@ -105,7 +105,7 @@ describe("a contract by reflection", () => {
     expect(method.request.encode(input)).toMatchObject({ message: input });
   });
 
-  test("lacks what its server lacks, and says so where a tool needs it", async () => {
+  test("lacks what its server lacks, and reports it where a tool needs it", async () => {
     const some = KINDS.filter(({ name }) => name !== "google/protobuf/timestamp.proto");
     const { port } = await serving(knowing(some, ["kinds.v1.Kinds"], "kinds.proto"));
     const { problems, system } = await ask(port);
@@ -117,13 +117,13 @@ describe("a contract by reflection", () => {
     expect(contract.method(kindsTarget("Modern"))).toHaveProperty("path");
   });
 
-  test("is not asked for where no tool needs it", async () => {
+  test("is not requested where no tool needs it", async () => {
     const { port, asked } = await serving(faithful);
     expect(await ask(port, [])).toMatchObject({ problems: [], system: { reflected: [] } });
     expect(asked).toEqual([]);
   });
 
-  test("goes over mutual TLS, under the name of the certificate", async () => {
+  test("uses mutual TLS, under the name of the certificate", async () => {
     const certificates = await makeCertificates(VALID);
     const server = await startReflecting({ answer: faithful, certificates });
     running.push(server);
@@ -137,7 +137,7 @@ describe("a contract by reflection", () => {
     expect(problems).toEqual([expect.stringContaining("does not trust the other's certificate")]);
   });
 
-  test("is asked of the next endpoint where one cannot be reached", async () => {
+  test("is requested from the next endpoint where one cannot be reached", async () => {
     const { port } = await serving(faithful);
     const endpoints = { endpoint: undefined, endpoints: ["127.0.0.1:1", `127.0.0.1:${port}`] };
     expect(await ask(port, [ofKinds], endpoints)).toMatchObject({ problems: [] });
@@ -157,20 +157,20 @@ const nothings = (tag: number) => Buffer.alloc(4_000_000, Buffer.from([tag, 0]))
 const oneFile = fileDescriptor(oneMethodFile({}));
 const manyFields = Buffer.from([...[0x22, 0x83, 0x92, 0xf4, 0x01], ...[0x0a, 0x01, 0x4d]]);
 
-const PARTS = /tells of more than 2000000 parts of files/;
+const PARTS = /describes more than 2000000 parts of files/;
 
-describe("servers that do not serve", () => {
+describe("servers without usable reflection", () => {
   test.each([
     ["no such service", knowing([], ["kinds.v2.Kinds", "a.B"], ""), /has no service one\.S; it has .*kinds\.v2\.Kinds/],
     ["nothing but refusals", () => notFound, /has no service one\.S; it has none/],
     ["the end of the stream", () => "end" as const, /ended without an answer|ended with/],
-    ["bytes that are no message", () => Buffer.from([0x07]), /is no answer of a reflection service/],
+    ["bytes that are no message", () => Buffer.from([0x07]), /gave an invalid reflection answer/],
     [
       "files that are none",
       () => ({ fileDescriptorResponse: { fileDescriptorProto: [Buffer.from([0x0a, 0x7f])] } }),
-      /no answer of a reflection service|Q/,
+      /invalid reflection answer|Q/,
     ],
-    ["files without end", endless, /tells of more than 2000 files/],
+    ["files without end", endless, /describes more than 2000 files/],
     [
       "a file that is too big",
       () => ({ fileDescriptorResponse: { fileDescriptorProto: [big, big] } }),
@@ -213,7 +213,7 @@ describe("servers that do not serve", () => {
     await expect(asking).rejects.toThrow("did not answer within 50 ms");
   });
 
-  test("nobody there", async () => {
+  test("no server", async () => {
     const { problems } = await ask(1);
     expect(problems).toEqual([expect.stringContaining("cannot be reached")]);
   });

@@ -42,7 +42,7 @@ const FITS = {
   levels: z.array(LEVEL),
 };
 
-test("schemas that fit have no faults, whatever they are wrapped in", () => {
+test("schemas that fit have no errors, however wrapped", () => {
   const wrapped = z.object(FITS).readonly();
   expect(texts(inputSchemaFaults(wrapped, ALL))).toEqual([]);
   expect(texts(outputSchemaFaults(wrapped, ALL))).toEqual([]);
@@ -201,7 +201,7 @@ describe("of one field", () => {
   });
 });
 
-test("an answer's field that may be missing may be one of the future, unless it looks like a slip", () => {
+test("an optional field of an answer may be a future one, unless it looks like a typing error", () => {
   const soon = z.object({ soon: z.string().optional(), big: z.string(), bigg: z.string().optional() });
   expect(texts(outputSchemaFaults(soon, ALL))).toEqual([]);
   expect(texts(outputSchemaNotes(soon, ALL))).toEqual(
@@ -223,7 +223,7 @@ test("an Any needs types that are declared", () => {
   expect(texts(outputSchemaFaults(schema, ALL))).toEqual([]);
 });
 
-describe("what an answer has and the output schema does not", () => {
+describe("fields of an answer that the output schema lacks", () => {
   const { responseShape: OLD } = kindsMethod("Legacy");
   const all = { id: z.string(), count: z.int().optional(), loose: z.array(z.int()), packed: z.array(z.int()) };
   const state = z.enum(["STATE_ON", "STATE_OFF"]).optional();
@@ -261,7 +261,7 @@ describe("what an answer has and the output schema does not", () => {
     expect(texts(outputSchemaNotes(schema, OLD))).toEqual([...notes]);
   });
 
-  test("neither an enum's value for what is not set, nor another name of a value", () => {
+  test("neither an enum's value for an unset field, nor another name of a value", () => {
     const notes = outputSchemaNotes(z.looseObject({ level: z.literal("LEVEL_LOW") }), ALL);
     expect(texts(notes)).toEqual([expect.stringContaining("output.level: an answer with LEVEL_HIGH would be")]);
   });
