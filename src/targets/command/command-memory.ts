@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { cLibrary } from "./confinement/c-library.ts";
-import { processIds } from "./confinement/session.ts";
+import { processIds } from "./descendants.ts";
 
 const MEBIBYTE = 1_048_576;
 /** Limit of one command when the configuration sets none and no memory cgroup is smaller. */

@@ -19,7 +19,7 @@ import { SYSTEM_DIRECTORIES } from "./confinement/profile.ts";
 import { inspectRepository, repositoryFault } from "./git-repository.ts";
 import { cliHandler, type Survivors } from "./handler.ts";
 import { cliFaults } from "./manifest.ts";
-import { PLATFORM_SYSTEMS, platformReaches, readPlatformFiles } from "./platform.ts";
+import { PLATFORM_SYSTEMS, platformAccess, readPlatformFiles } from "./platform.ts";
 import { realDirectory } from "./shell.ts";
 
 export interface CommandContext extends TargetContext {
@@ -83,7 +83,7 @@ function open(context: CommandContext): OpenedKind {
     async prepare(tools) {
       confinement = await openConfinement(tools, {
         ...{ mode: settings.confinement, unconfinedShell: settings.unconfinedBash, launchersMax: settings.launchers },
-        ...{ commands, reaches: platformReaches(context), newId },
+        ...{ commands, systemAccess: platformAccess(context), newId },
       });
       handler = cliHandler({
         ...{ commands, confinement, now, newId, onSurvivors, memoryBytesMax: settings.memoryBytesMax },

@@ -264,7 +264,7 @@ const HTTPS_PORT = 443;
 const HTTP_PORT = 80;
 
 /** Returns files and ports by system. Unreadable files are omitted here: the check of these files reports them. */
-export function platformReaches({
+export function platformAccess({
   systems,
   pathOf,
   readFile,
@@ -273,7 +273,7 @@ export function platformReaches({
   const file = (system: Settings, key: string): readonly string[] =>
     typeof system[key] === "string" ? [pathOf(system[key])] : [];
   return new Map([
-    ["kubernetes", kubernetesReach(file(kubernetes, "kubeconfig"), readFile)],
+    ["kubernetes", kubernetesAccess(file(kubernetes, "kubeconfig"), readFile)],
     ["loki", { reads: [...file(loki, "bearerTokenFile"), ...file(loki, "rootCert")], ports: portsOf(loki["address"]) }],
     [
       "argocd",
@@ -286,7 +286,7 @@ export function platformReaches({
 }
 
 /** Returns the kubeconfig, the files that it names, and the ports of its clusters. */
-function kubernetesReach([kubeconfig]: readonly string[], readFile: ReadFile): SystemAccess {
+function kubernetesAccess([kubeconfig]: readonly string[], readFile: ReadFile): SystemAccess {
   const settings = kubeconfig === undefined ? undefined : readSettings(kubeconfig, readFile);
   if (kubeconfig === undefined || settings === undefined) return { reads: [], ports: [] };
   const clusters = members(settings["clusters"], "cluster");

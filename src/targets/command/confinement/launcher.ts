@@ -4,17 +4,17 @@ import { type CLibrary, cLibrary, cString, must, pointerTable, pointerTo } from 
 import type { SystemCall } from "./call-list.ts";
 import { filterProgram, type SeccompOptions } from "./filter.ts";
 import { buildRuleset, enterSignalScope, restrictCalls } from "./landlock.ts";
-import type { Orders, ProgramOrder } from "./orders.ts";
+import type { LaunchRequest, Program } from "./launchers.ts";
 import { PRIORITY, yieldMemory } from "./priority.ts";
 import { report } from "./probe.ts";
 import { supervise } from "./supervisor.ts";
 
 /**
- * A process that waits for its orders, applies limits, filter and rules to itself, and then becomes the program. It starts in
+ * A process that waits for its request, applies limits, filter and rules to itself, and then becomes the program. It starts in
  * `/`, with only the runtime's settings in its environment, so that it reads nothing from any folder before the rules apply.
  */
 
-const ORDERS_BYTES_MAX = 16_777_216;
+const REQUEST_BYTES_MAX = 16_777_216;
 const CHUNK_BYTES = 65_536;
 const LINE_FEED = 0x0a;
 /** Exit code that shells use for a program that cannot be run. The service relies on the token on stderr instead. */
@@ -87,16 +87,16 @@ interface Prepared {
   readonly priority: number;
 }
 
-/** Does everything that needs no orders, while no call waits. */
+/** Does everything that needs no request, while no call waits. */
 function prepare(c: CLibrary): Prepared {
   must(c.prctl(PR_SET_PDEATHSIG, SIGKILL, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
   yieldMemory(0);
   limit(c, RLIMIT_CORE, 0);
   limit(c, RLIMIT_FSIZE, FILE_BYTES_MAX);
   limit(c, RLIMIT_NPROC, PROCESSES_MAX);
-  if (c.getuid() === 0) dropPowers(c);
+  if (c.getuid() === 0) dropCapabilities(c);
   must(c.prctl(PR_SET_NO_NEW_PRIVS, 1n, 0n, 0n, 0n), c.errno, "PR_SET_NO_NEW_PRIVS");
-  // Builds and drops a ruleset only to warm up the code that the orders will need.
+  // Builds and drops a ruleset only to warm up the code that the request will need.
   buildRuleset(c, [{ path: "/", access: "read" }], []).drop();
   pointerTable([""]);
   const filters = new Map<string, Uint8Array>();
@@ -150,10 +150,10 @@ function wakefulThreads(): number {
 }
 
 /**
- * Reads the orders. Exits without a message when they are too long or missing: the token that marks an error comes with the
- * orders.
+ * Reads the request. Exits without a message when it is too long or missing: the token that marks an error comes with the
+ * request.
  */
-function receive(): Orders {
+function receive(): LaunchRequest {
   const parts: Buffer[] = [];
   let bytes = 0;
   const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
@@ -163,20 +163,20 @@ function receive(): Orders {
     parts.push(Buffer.from(chunk.subarray(0, count)));
     bytes += count;
     isWhole = chunk[count - 1] === LINE_FEED;
-    if (bytes > ORDERS_BYTES_MAX) process.exit(CANNOT_RUN);
+    if (bytes > REQUEST_BYTES_MAX) process.exit(CANNOT_RUN);
   }
   // The service has ended or no longer needs this launcher.
   if (bytes === 0) process.exit(0);
-  return JSON.parse(Buffer.concat(parts).toString("utf8")) as Orders;
+  return JSON.parse(Buffer.concat(parts).toString("utf8")) as LaunchRequest;
 }
 
-function confine(c: CLibrary, orders: Orders, { filters, priority }: Prepared): void {
-  if (c.getppid() !== orders.parent) throw new Error("the service is gone");
+function confine(c: CLibrary, request: LaunchRequest, { filters, priority }: Prepared): void {
+  if (c.getppid() !== request.parent) throw new Error("the service is gone");
   c.numbers(SETPRIORITY, 0n, 0n, BigInt(priority), 0n, 0n, 0n);
   must(c.dup2(openNull(c), 0), c.errno, "dup2");
-  limit(c, RLIMIT_CPU, orders.cpuSeconds);
-  const ruleset = buildRuleset(c, orders.grants, orders.ports);
-  const filter = filterFor(orders, filters);
+  limit(c, RLIMIT_CPU, request.cpuSeconds);
+  const ruleset = buildRuleset(c, request.grants, request.ports);
+  const filter = filterFor(request, filters);
   must(c.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter, 0n, 0n), c.errno, "seccomp");
   ruleset.restrictSelf();
 }
@@ -186,7 +186,7 @@ function openNull(c: CLibrary): number {
 }
 
 /** Returns the address of the filter in the kernel's form, `struct sock_fprog`. */
-function filterFor({ filter: options }: Orders, filters: ReadonlyMap<string, Uint8Array>): bigint {
+function filterFor({ filter: options }: LaunchRequest, filters: ReadonlyMap<string, Uint8Array>): bigint {
   const filter = filters.get(nameOf(options));
   if (filter === undefined) throw new Error("there is no such filter");
   const header = new DataView(new ArrayBuffer(16));
@@ -204,10 +204,10 @@ function limitOf(value: number): BigUint64Array {
   return new BigUint64Array([BigInt(value), BigInt(value)]);
 }
 
-function dropPowers(c: CLibrary): void {
+function dropCapabilities(c: CLibrary): void {
   c.prctl(PR_CAP_AMBIENT, CAP_AMBIENT_CLEAR_ALL, 0n, 0n, 0n);
-  for (let power = 0; power <= CAPABILITY_LAST; power += 1) {
-    if (power !== CAP_DAC_OVERRIDE) c.prctl(PR_CAPBSET_DROP, BigInt(power), 0n, 0n, 0n);
+  for (let capability = 0; capability <= CAPABILITY_LAST; capability += 1) {
+    if (capability !== CAP_DAC_OVERRIDE) c.prctl(PR_CAPBSET_DROP, BigInt(capability), 0n, 0n, 0n);
   }
   const header = new Uint32Array([CAPABILITY_VERSION_3, 0]);
   const kept = 1 << CAP_DAC_OVERRIDE;
@@ -219,12 +219,12 @@ function dropPowers(c: CLibrary): void {
 }
 
 /** Returns the arguments for `execve`. */
-function imageOf({ command, argv, environment }: ProgramOrder) {
+function imageOf({ command, argv, environment }: Program) {
   const variables = Object.entries(environment).map(([name, value]) => `${name}=${value}`);
   return { path: cString(command), tokens: pointerTable([command, ...argv]), variables: pointerTable(variables) };
 }
 
-function become(c: CLibrary, program: ProgramOrder, dataBytes: number): never {
+function become(c: CLibrary, program: Program, dataBytes: number): never {
   const { path, tokens, variables } = imageOf(program);
   const { cwd } = program;
   must(c.chdir(cString(cwd)), c.errno, "the working directory cannot be entered");
@@ -244,17 +244,17 @@ function become(c: CLibrary, program: ProgramOrder, dataBytes: number): never {
  */
 function stay(
   c: CLibrary,
-  orders: Orders,
-  { program, filters, priority }: Prepared & { program: ProgramOrder },
+  request: LaunchRequest,
+  { program, filters, priority }: Prepared & { program: Program },
 ): never {
   // The supervisor must briefly outlive the service: the end of its standard input shows that the service has ended.
   must(c.prctl(PR_SET_PDEATHSIG, 0n, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
-  if (c.getppid() !== orders.parent) throw new Error("the service is gone");
+  if (c.getppid() !== request.parent) throw new Error("the service is gone");
   const nothing = openNull(c);
-  const filter = filterFor(orders, filters);
+  const filter = filterFor(request, filters);
   const { path, tokens, variables } = imageOf(program);
-  const others = orders.grants.filter((grant) => grant.path !== OWN_PROCESS);
-  const ruleset = buildRuleset(c, others, orders.ports);
+  const others = request.grants.filter((grant) => grant.path !== OWN_PROCESS);
+  const ruleset = buildRuleset(c, others, request.ports);
   const plain = (what: string, number: bigint, ...args: readonly bigint[]): SystemCall => ({ what, number, args });
   const bounded = (resource: number, value: number): SystemCall =>
     plain("prlimit", PRLIMIT, 0n, BigInt(resource), BigInt(pointerTo(limitOf(value))), 0n);
@@ -277,8 +277,8 @@ function stay(
       plain("setpgid", SETPGID, 0n, 0n),
       plain("setpriority", SETPRIORITY, 0n, 0n, BigInt(priority)),
       plain("dup2", DUP2, BigInt(nothing), 0n),
-      bounded(RLIMIT_CPU, orders.cpuSeconds),
-      bounded(RLIMIT_DATA, orders.dataBytes),
+      bounded(RLIMIT_CPU, request.cpuSeconds),
+      bounded(RLIMIT_DATA, request.dataBytes),
       openOwn,
       addOwn,
       ...signals.map((signal) => plain("rt_sigaction", RT_SIGACTION, signal, handlers, 0n, SIGNAL_MASK_BYTES)),
@@ -297,17 +297,17 @@ function launch(): void {
   const prepared = prepare(c);
   awaitThreads();
   forgetCode(c);
-  const orders = receive();
+  const request = receive();
   try {
-    if (orders.act.kind === "program" && orders.isSupervised === true) {
-      stay(c, orders, { ...prepared, program: orders.act });
+    if (request.task.kind === "program" && request.isSupervised === true) {
+      stay(c, request, { ...prepared, program: request.task });
     }
-    confine(c, orders, prepared);
-    if (orders.act.kind === "program") become(c, orders.act, orders.dataBytes);
-    writeSync(1, JSON.stringify(report(c, orders.act, orders.parent)));
+    confine(c, request, prepared);
+    if (request.task.kind === "program") become(c, request.task, request.dataBytes);
+    writeSync(1, JSON.stringify(report(c, request.task, request.parent)));
     process.exit(0);
   } catch (error) {
-    writeSync(2, `${orders.token} ${error instanceof Error ? error.message : "unknown"}`);
+    writeSync(2, `${request.token} ${error instanceof Error ? error.message : "unknown"}`);
     process.exit(CANNOT_RUN);
   }
 }

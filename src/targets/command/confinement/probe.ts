@@ -1,5 +1,5 @@
 import { type CLibrary, cString, pointerTo } from "./c-library.ts";
-import type { ProbeOrder } from "./orders.ts";
+import type { Probe } from "./launchers.ts";
 
 /** Attempts by which a confined process checks that its confinement holds. */
 
@@ -51,7 +51,7 @@ export interface ProbeReport {
 }
 
 /** Makes all attempts. `parent` is the process id of the service. */
-export function report(c: CLibrary, { canary, port, readable }: ProbeOrder, parent: number): ProbeReport {
+export function report(c: CLibrary, { canary, port, readable }: Probe, parent: number): ProbeReport {
   const service = BigInt(parent);
   const path = (text: string): bigint => BigInt(cString(text));
   const call = (number: bigint, ...given: readonly bigint[]): number => {

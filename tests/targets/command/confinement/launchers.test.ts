@@ -12,7 +12,7 @@ test.skipIf(missing !== undefined)("a waiting launcher has none of the runtime's
     const ended = launchers.launch({
       ...{ token: "token", parent: process.pid, grants: [], ports: [], cpuSeconds: 10, dataBytes: 1_073_741_824 },
       filter: { network: false, writes: false, groups: false },
-      act: { kind: "program", command: "/", argv: [], cwd: "/", environment: {} },
+      task: { kind: "program", command: "/", argv: [], cwd: "/", environment: {} },
     });
     expect(await ended.exited).not.toBe(0);
     const threads = await until("a launcher whose threads all sleep", () => {

@@ -38,7 +38,7 @@ export async function confinedStand(
   const commands = options.commands ?? COMMANDS;
   const newId = (): string => crypto.randomUUID();
   const confinement = await openConfinement(tools, {
-    ...{ mode: "require", unconfinedShell: false, launchersMax: 2, commands, reaches: new Map(), newId },
+    ...{ mode: "require", unconfinedShell: false, launchersMax: 2, commands, systemAccess: new Map(), newId },
     ...options,
   });
   const emptyDirectory = mkdtempSync(join(realpathSync(tmpdir()), "stc-test-"));
