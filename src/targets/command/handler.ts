@@ -103,7 +103,7 @@ export function cliHandler(options: CliHandlerOptions): Handler {
     if (confinement?.level !== "confined") return undefined;
     if (options.confinement !== undefined) return options.confinement.sandbox(tool, confinement as Confined);
     // A confined plan never runs unconfined.
-    throw unbuildable("the plan is confined, and there is no confinement here");
+    throw unbuildable("the plan is confined, but this handler has no confinement");
   }
 
   const spawn: Parts["spawn"] = async ({ tool, options: argvOptions }, program, { signal, ...limits }) => {
@@ -171,7 +171,7 @@ async function planProgram(
   const limits = { stdoutBytesMax: LOOKUP_BYTES_MAX, stderrMeans: [], timeoutMs, signal: context.signal };
   const inspect = (build: Build): void => {
     if (isFreeTextSafe(freeText, input, build)) return;
-    throw unbuildable("free text stands where a program may take it for an option");
+    throw unbuildable("free text appears where a program may take it for an option");
   };
   const found = await lookUp({
     lookups: cli.lookups ?? {},
@@ -203,7 +203,7 @@ async function planProgram(
 function checkProgram({ kind, command, commandSha256 }: CliPlan, bound: CliTool): void {
   if (kind !== "cli" || command !== bound.command) throw unbuildable("the plan is for another command");
   if (binarySha256(command) === commandSha256) return;
-  throw new Refusal("TARGET_UNAVAILABLE", "The program was exchanged after the call was planned. Call again.");
+  throw new Refusal("TARGET_UNAVAILABLE", "The program was replaced after the call was planned. Call again.");
 }
 
 interface PlannedRun {
@@ -244,7 +244,7 @@ function planShell(bound: CliTool, parts: Parts, input: unknown): CliPlan {
 async function runShell(bound: CliTool, parts: Parts, { plan, context }: PlannedRun): Promise<unknown> {
   const { tool } = bound;
   const { cwd, timeoutMs = tool.timeoutMs } = plan;
-  if (realDirectory(cwd) !== cwd) throw unusable("the working directory was exchanged after the call was planned");
+  if (realDirectory(cwd) !== cwd) throw unusable("the working directory was replaced after the call was planned");
   const left = context.deadline - parts.now();
   const limits = {
     ...{ mergesStderr: true, stderrMeans: [], signal: context.signal },
@@ -256,7 +256,7 @@ async function runShell(bound: CliTool, parts: Parts, { plan, context }: Planned
 
 function workingDirectory(cwd: string): string {
   if (!isAbsolute(cwd)) throw unbuildable("the working directory is not absolute");
-  if (realDirectory(cwd) === undefined) throw unusable("the working directory does not exist or is not to be entered");
+  if (realDirectory(cwd) === undefined) throw unusable("the working directory does not exist or cannot be entered");
   return cwd;
 }
 
@@ -277,7 +277,7 @@ function unbuildable(fault: string): Refusal {
 }
 
 function unusable(fault: string): Refusal {
-  const message = "The place where the command would run cannot be used.";
+  const message = "The working directory of the command cannot be used.";
   return new Refusal("TARGET_UNAVAILABLE", message, { cause: new Error(fault) });
 }
 

@@ -67,7 +67,7 @@ function open(context: CommandContext): OpenedKind {
   const { commands: settings } = config;
   const { commands, broken } = resolveCommands(context);
   const repositories = readRepositories(context);
-  const known = (name: string): Repository => {
+  const repositoryNamed = (name: string): Repository => {
     const repository = repositories.get(name);
     if (repository === undefined) throw new NotRegistered(`systems.git.repositories.${name} is not usable`);
     return repository;
@@ -76,8 +76,8 @@ function open(context: CommandContext): OpenedKind {
   let handler: Handler | undefined;
   return {
     offers: {
-      repository: (name) => known(name).directory,
-      gitDirectory: (name) => known(name).gitDirectory,
+      repository: (name) => repositoryNamed(name).directory,
+      gitDirectory: (name) => repositoryNamed(name).gitDirectory,
       shellWorkspace: () => shellWorkspace(context),
     },
     async prepare(tools) {
@@ -100,7 +100,7 @@ function open(context: CommandContext): OpenedKind {
     },
     report: (tools) => ({
       notes: confinementNotes(shownConfinement(context, confinement)),
-      toolNotes: tools.flatMap(untried),
+      toolNotes: tools.flatMap(exampleNotes),
     }),
     confinement: () => shownConfinement(context, confinement),
     close: async () => handler?.close(),
@@ -108,7 +108,7 @@ function open(context: CommandContext): OpenedKind {
 }
 
 /** Returns a note when no example exercises the argv builder: a mistake in it is otherwise first found by an agent. */
-function untried({ name, examples }: Tool): readonly ToolNote[] {
+function exampleNotes({ name, examples }: Tool): readonly ToolNote[] {
   if (examples.accepts.length > 0) return [];
   return [{ tool: name, field: "examples.accepts", message: "is empty: the argv was never tried" }];
 }
@@ -128,12 +128,12 @@ function shownConfinement(
 
 function confinementNotes(shown: ConfinementShown | undefined): readonly string[] {
   if (shown === undefined) return [];
-  const named = (wanted: string): readonly string[] =>
+  const toolsAt = (wanted: string): readonly string[] =>
     Object.entries(shown.tools).flatMap(([tool, level]) => (level === wanted ? [tool] : []));
-  const confined = named("confined");
+  const confined = toolsAt("confined");
   return [
     ...(confined.length > 0 ? [`confined: ${confined.join(", ")}`] : []),
-    ...named("none").map(
+    ...toolsAt("none").map(
       (tool) =>
         `tool ${tool} runs unconfined (${shown.faults[tool] ?? "the kernel cannot, or commands.confinement is off"})`,
     ),
@@ -211,7 +211,7 @@ function shellWorkspace({ config, pathOf }: CommandContext): string {
   }
   // Whether the kernel can confine it is checked later, together with all other command tools.
   if (confinement === "off" && !unconfinedBash) {
-    throw new NotRegistered("no confinement; commands.unconfinedBash: true lets it run without");
+    throw new NotRegistered("no confinement; commands.unconfinedBash: true lets it run unconfined");
   }
   const { project } = config.workspace;
   if (project === undefined) throw new NotRegistered("workspace.project is not set");
@@ -253,27 +253,23 @@ function overlaps(
       path: gitDirectory,
     })),
   ];
-  const found = directories.flatMap(({ field, path }) => clashes({ field, path: realDirectory(path) }, own));
+  const found = directories.flatMap(({ field, path }) => {
+    const directory = realDirectory(path);
+    if (directory === undefined) return [];
+    const isClash = (other: string): boolean =>
+      isBelow(other, directory) || (isBelow(directory, other) && realDirectory(other) !== undefined);
+    return own.filter((each) => isClash(each.path)).map((each) => overlapText({ field, path: directory }, each));
+  });
   // Code and contracts may be in the system's program directories: they are not secret.
   const secret = ownPaths.filter(({ field }) => !/^tools\[|\.(?:proto|descriptorSet|rootCert)$/.test(field));
   const system = (granted.length > 0 ? SYSTEM_DIRECTORIES : []).flatMap((path) => {
     const real = realDirectory(path);
-    const inside = secret.filter((place) => real !== undefined && isBelow(place.path, real));
-    return inside.map((place) => clash({ field: "every command", path }, place));
+    const inside = secret.filter((each) => real !== undefined && isBelow(each.path, real));
+    return inside.map((each) => overlapText({ field: "every command", path }, each));
   });
   return [...new Set([...found, ...system])];
 }
 
-function clashes(
-  { field, path: directory }: { readonly field: string; readonly path: string | undefined },
-  own: readonly OwnPath[],
-): readonly string[] {
-  if (directory === undefined) return [];
-  return own
-    .filter(({ path }) => isBelow(path, directory) || (isBelow(directory, path) && realDirectory(path) !== undefined))
-    .map((place) => clash({ field, path: directory }, place));
-}
-
-function clash(directory: OwnPath, place: OwnPath): string {
-  return `${directory.field}: may use ${directory.path}, and ${place.field}: ${place.path} lies in it or around it`;
+function overlapText(directory: OwnPath, own: OwnPath): string {
+  return `${directory.field}: may use ${directory.path}, and ${own.field}: ${own.path} is inside it or contains it`;
 }

@@ -156,18 +156,18 @@ export function readPlatformFiles({ systems, pathOf, readFile, problems }: Platf
   for (const [system, key] of PLAIN_FILES) {
     const file = entriesIn(systems)[system][key];
     if (typeof file !== "string") continue;
-    note(problems, `systems.${system}.${key}: ${file}`, readableFault(pathOf(file)));
+    addProblem(problems, `systems.${system}.${key}: ${file}`, readableFault(pathOf(file)));
   }
   const { kubeconfig, execPlugins } = kubernetes;
   if (typeof kubeconfig === "string") {
     const options = { execPlugins: execPlugins === true };
     checks.set("kubectl", () => kubeconfigFault(pathOf(kubeconfig), readFile, options));
-    note(problems, `systems.kubernetes.kubeconfig: ${kubeconfig}`, checks.get("kubectl")?.());
+    addProblem(problems, `systems.kubernetes.kubeconfig: ${kubeconfig}`, checks.get("kubectl")?.());
   }
   const { configFile } = argocd;
   if (typeof configFile === "string") {
     checks.set("argocd", () => argocdConfigFault(pathOf(configFile), readFile));
-    note(problems, `systems.argocd.configFile: ${configFile}`, checks.get("argocd")?.());
+    addProblem(problems, `systems.argocd.configFile: ${configFile}`, checks.get("argocd")?.());
   }
   return checks;
 }
@@ -193,7 +193,7 @@ function unreadable(error: unknown): string {
   return `cannot be read (${systemCode(error)})`;
 }
 
-function note(problems: string[], field: string, fault: string | undefined): void {
+function addProblem(problems: string[], field: string, fault: string | undefined): void {
   if (fault !== undefined) problems.push(`${field}: ${fault}`);
 }
 
@@ -214,33 +214,33 @@ function settingsOf(path: string, readFile: ReadFile): { readonly settings: Sett
   const document = parseDocument(source, { uniqueKeys: true });
   // A tag that is unknown here may have a meaning for the command.
   if (document.errors.length + document.warnings.length > 0) return { fault: "is not one YAML document" };
-  const fault = unplainFault(document);
+  const fault = yamlFeatureFault(document);
   if (fault !== undefined) return { fault };
   const settings: unknown = document.toJS({ maxAliasCount: 0 });
   if (!isTable(settings)) return { fault: "is not a table of settings" };
-  if (hasKey(settings, (key) => key === "<<")) return { fault: "holds YAML merges (<<): write the values out" };
+  if (hasKey(settings, (key) => key === "<<")) return { fault: "contains YAML merges (<<): write the values out" };
   return { settings };
 }
 
 function readDifferently(source: string, { index, 0: found }: RegExpExecArray): string {
   const line = source.slice(0, index).split("\n").length;
   const character = `U+${(found.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
-  return `holds the character ${character} in line ${line}, which some YAML readers treat as a line end, or refuse: remove it`;
+  return `contains the character ${character} in line ${line}, which some YAML readers treat as a line end, or refuse: remove it`;
 }
 
 /** Returns the YAML features that the command's own reader might interpret differently. */
-function unplainFault(document: Document): string | undefined {
+function yamlFeatureFault(document: Document): string | undefined {
   let fault: string | undefined;
   visit(document, (_key, node) => {
-    if (isAlias(node)) fault = "holds YAML aliases (*name): write the values out";
+    if (isAlias(node)) fault = "contains YAML aliases (*name): write the values out";
     // Some readers take `!!binary ZXhlYw==` for the key exec.
     else if ((isScalar(node) || isCollection(node)) && node.tag !== undefined)
-      fault = "holds YAML tags (!name): remove them";
+      fault = "contains YAML tags (!name): remove them";
     return fault === undefined ? undefined : visit.BREAK;
   });
   const { yaml, tags } = document.directives ?? {};
   const hasDirectives = yaml?.explicit === true || Object.keys(tags ?? {}).some((handle) => handle !== "!!");
-  return hasDirectives ? "holds YAML directives (%): remove them" : fault;
+  return hasDirectives ? "contains YAML directives (%): remove them" : fault;
 }
 
 function named(list: unknown, name: unknown): unknown {

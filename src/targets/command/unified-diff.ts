@@ -97,7 +97,8 @@ function hunkEnd(lines: readonly string[], from: number, left: { readonly old: n
     if (mark === "" || !" +-\\".includes(mark)) throw new SyntaxError("a hunk of the diff ends too early");
     if (mark === " " || mark === "-") oldLeft -= 1;
     if (mark === " " || mark === "+") newLeft -= 1;
-    if (oldLeft < 0 || newLeft < 0) throw new SyntaxError("a hunk of the diff holds more than it says");
+    if (oldLeft < 0 || newLeft < 0)
+      throw new SyntaxError("a hunk of the diff contains more lines than its header says");
     at += 1;
   }
   return lines[at]?.startsWith("\\") ? at + 1 : at;

@@ -86,7 +86,7 @@ export function pointerTo(bytes: Uint8Array | Int32Array | Uint32Array | BigUint
 
 /** Returns a NUL-terminated string. */
 export function cString(text: string): Pointer {
-  if (text.includes("\0")) throw new Error("a text holds NUL");
+  if (text.includes("\0")) throw new Error("a text contains NUL");
   return pointerTo(Buffer.from(`${text}\0`));
 }
 

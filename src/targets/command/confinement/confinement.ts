@@ -148,8 +148,8 @@ function mayRunUnconfined({ target }: CliTool, { mode, unconfinedShell }: Confin
 function withholding({ name, target }: CliTool, fault: string): string {
   const remedy =
     target.cli.shell === undefined
-      ? "commands.confinement: prefer lets it run without"
-      : "commands.unconfinedBash: true lets it run without";
+      ? "commands.confinement: prefer lets it run unconfined"
+      : "commands.unconfinedBash: true lets it run unconfined";
   return `tool ${name}: not registered: no confinement (${fault}); ${remedy}`;
 }
 
@@ -305,16 +305,16 @@ async function probeRules(
     await child.exited;
     return reportProblem(report, error, filter.network);
   } catch (error) {
-    return error instanceof Error ? error.message : "it could not be tried";
+    return error instanceof Error ? error.message : "it could not be probed";
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
 function reportProblem(report: string, error: string, wantsNetwork: boolean): string | undefined {
-  if (report === "") return error.slice(error.indexOf(" ") + 1).slice(0, 256) || "it ended without a word";
+  if (report === "") return error.slice(error.indexOf(" ") + 1).slice(0, 256) || "it ended without output";
   const { leaks, missing, network } = JSON.parse(report) as ProbeReport;
   if (leaks.length > 0) return `it lets through: ${leaks.join(", ")}`;
   if (missing.length > 0) return `it refuses too much: ${missing.join(", ")}`;
-  return network === wantsNetwork ? undefined : `sockets can${network ? "" : "not"} be made`;
+  return network === wantsNetwork ? undefined : `sockets can${network ? "" : "not"} be created`;
 }

@@ -171,7 +171,7 @@ function receive(): LaunchRequest {
 }
 
 function confine(c: CLibrary, request: LaunchRequest, { filters, priority }: Prepared): void {
-  if (c.getppid() !== request.parent) throw new Error("the service is gone");
+  if (c.getppid() !== request.parent) throw new Error("the service has ended");
   c.numbers(SETPRIORITY, 0n, 0n, BigInt(priority), 0n, 0n, 0n);
   must(c.dup2(openNull(c), 0), c.errno, "dup2");
   limit(c, RLIMIT_CPU, request.cpuSeconds);
@@ -249,7 +249,7 @@ function stay(
 ): never {
   // The supervisor must briefly outlive the service: the end of its standard input shows that the service has ended.
   must(c.prctl(PR_SET_PDEATHSIG, 0n, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
-  if (c.getppid() !== request.parent) throw new Error("the service is gone");
+  if (c.getppid() !== request.parent) throw new Error("the service has ended");
   const nothing = openNull(c);
   const filter = filterFor(request, filters);
   const { path, tokens, variables } = imageOf(program);
