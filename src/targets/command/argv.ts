@@ -2,7 +2,6 @@ import { type Fault, Refusal } from "../../core/errors.ts";
 import { ARGUMENT_BYTES_MAX, freeTextFields } from "../../core/schema/bounds.ts";
 import type { CliTarget, Tool } from "../../core/types.ts";
 
-/** Maximum tokens in one argv. */
 const ARGV_TOKENS_MAX = 256;
 /** Maximum bytes of argv and environment together, well below the kernel's limit for both. */
 const ARGV_BYTES_MAX = 1_048_576;
@@ -54,7 +53,6 @@ export function exposedTokens(argv: readonly string[], options: readonly string[
   return exposed.filter((token) => !options.some((option) => takesValue(option) && token.startsWith(option)));
 }
 
-/** Returns why a text cannot be passed to a program, or `undefined`. */
 export function tokenFault(token: unknown): string | undefined {
   if (typeof token !== "string") return "is not a string";
   if (token.includes("\0")) return "contains NUL";

@@ -19,10 +19,9 @@ const TIMER_MS_MAX = 2_147_483_647;
 const SUPERVISOR_WAIT_MS = 800;
 /** Sent to a supervisor once the output has been read. Any byte works. */
 const DRAINED = "d";
-/** Number of attempts to raise a child's OOM score, and the pause between them: just after a program starts, it may fail. */
+/** Attempts to raise a child's OOM score, and the pause between them: just after a program starts, it may fail. */
 const YIELD_ATTEMPTS_MAX = 50;
 const YIELD_PAUSE_MS = 2;
-/** Longest wait for a killed child to end. */
 const KILL_WAIT_MS = 300;
 /** Longest wait for the pipes to close after the child has ended: once before its group is killed, and once after. */
 const PIPE_GRACE_MS = 200;
@@ -30,7 +29,6 @@ const PIPE_GRACE_MS = 200;
 export interface ChildSpec {
   readonly command: string;
   readonly argv: readonly string[];
-  /** Arguments that may start with `-`. */
   readonly options: readonly string[];
   readonly cwd: string;
   readonly environment: Readonly<Record<string, string>>;
@@ -48,7 +46,6 @@ export interface ChildSpec {
   readonly signals: readonly AbortSignal[];
   /** Confines the child; without it, only its user's permissions restrict it. */
   readonly sandbox?: Sandbox | undefined;
-  /** Limits the memory of the child and all its descendants. */
   readonly memory?: CommandMemory | undefined;
 }
 
@@ -93,7 +90,6 @@ type Child = Pick<
 interface Supervisor {
   /** Notifies the supervisor that nobody waits for more output. */
   drained(): void;
-  /** Ends the program and everything that it has started. */
   end(): void;
 }
 
@@ -170,11 +166,11 @@ async function waitForEnd(child: Child, spec: ChildSpec, halt: Halt): Promise<Ch
   return {
     ending: halt.ending() ?? endingOfExit(child),
     started: true,
-    stdout: merged?.bytes() ?? out.text(),
+    stdout: merged?.bytes() ?? out.keptBytes(),
     truncated: isCut || (merged?.isTruncated() ?? out.bytes() > outBytesMax),
     stderrBytes: err.bytes(),
     stderrTail: tail?.lines() ?? NO_BYTES,
-    stderrStatus: statusOfStderr(err.text(), spec.stderrMeans),
+    stderrStatus: statusOfStderr(err.keptBytes(), spec.stderrMeans),
     survivors,
   };
 }
@@ -182,7 +178,7 @@ async function waitForEnd(child: Child, spec: ChildSpec, halt: Halt): Promise<Ch
 /** Returns the error of a launcher that could not start the program. The program cannot forge one: it does not know the token. */
 function launchError(err: Pipe, sandbox: Sandbox | undefined): Error | undefined {
   if (sandbox === undefined) return undefined;
-  const text = Buffer.from(err.text()).toString("utf8");
+  const text = Buffer.from(err.keptBytes()).toString("utf8");
   return text.startsWith(`${sandbox.token} `) ? new Error(text.slice(sandbox.token.length + 1)) : undefined;
 }
 
@@ -253,7 +249,6 @@ function createHalt({ pid, supervisor }: Child): Halt {
   };
 }
 
-/** Sets the deadline and cancellation for the child. The returned function removes them. */
 function arm({ timeoutMs, signals }: ChildSpec, halt: Halt): () => void {
   const timer = setTimeout(() => halt.stop({ kind: "deadline" }), Math.min(timeoutMs, TIMER_MS_MAX));
   const listeners = signals.map((signal) => ({ signal, onAbort: () => halt.stop(endingOfAbort(signal)) }));

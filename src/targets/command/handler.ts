@@ -61,7 +61,6 @@ export interface CliHandlerOptions {
 }
 
 export interface Survivors {
-  /** The command's name in the configuration. */
   readonly command: string;
   readonly count: number;
 }
@@ -77,7 +76,6 @@ type CliPlan = ExecutionPlan & {
   readonly environment: Readonly<Record<string, string>>;
   /** Absent when the handler has no `ChildConfinement`. */
   readonly confinement?: Confined | Unconfined;
-  /** Set only for scripts. */
   readonly timeoutMs?: number;
 };
 

@@ -33,10 +33,8 @@ export interface CommandContext extends TargetContext {
       readonly memoryBytesMax?: number | undefined;
     };
     readonly workspace: { readonly project?: string | undefined };
-    /** PATH of the service. */
     readonly searchPath: string;
   };
-  /** Called when processes that a command left running were killed. */
   readonly onSurvivors?: ((survivors: Survivors) => void) | undefined;
 }
 
@@ -46,7 +44,6 @@ interface Repository {
   readonly gitDirectory: string;
 }
 
-/** Programs, run with an argument vector. */
 export const command: TargetKind<CommandContext> = {
   name: "cli",
   key: "cli",
@@ -113,7 +110,6 @@ function exampleNotes({ name, examples }: Tool): readonly ToolNote[] {
   return [{ tool: name, field: "examples.accepts", message: "is empty: the argv was never tried" }];
 }
 
-/** Returns the confinement to show; undefined when no tool starts a command. */
 function shownConfinement(
   { config }: CommandContext,
   confinement: ChildConfinement | undefined,
@@ -147,7 +143,6 @@ interface Programs {
   readonly broken: ReadonlySet<string>;
 }
 
-/** Finds the allowed programs, once. */
 export function resolveCommands({ config, problems }: Pick<CommandContext, "config" | "problems">): Programs {
   const { commands: settings, searchPath } = config;
   const commands = new Map<string, string>();

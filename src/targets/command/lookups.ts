@@ -14,7 +14,6 @@ type Run = (args: readonly string[]) => Promise<ChildResult>;
 
 interface LookupRun {
   readonly lookups: Readonly<Record<string, Lookup>>;
-  /** The parsed input. */
   readonly input: unknown;
   /** Runs the tool's command and returns how it ended; throws when the ending ends the whole call. */
   readonly run: Run;

@@ -98,7 +98,7 @@ const DEPTH_MAX = 64;
  * Characters that YAML readers interpret differently. The commands read YAML 1.1, in which some of these end a line; control
  * characters and a byte order mark inside the text are ambiguous too. One reader's comment must not be another reader's setting.
  */
-const READ_DIFFERENTLY = /\r(?!\n)|[\u0085\u2028\u2029]|\ufeff|[^\t\n\r\P{Cc}]/u;
+const AMBIGUOUS_CHARACTER = /\r(?!\n)|[\u0085\u2028\u2029]|\ufeff|[^\t\n\r\P{Cc}]/u;
 
 /** Keys through which a kubeconfig names a program that creates credentials. */
 const PLUGIN_KEYS = /^(?:exec|auth-?provider)$/i;
@@ -149,7 +149,6 @@ const PLAIN_FILES = [
   ["argocd", "rootCert"],
 ] as const;
 
-/** Checks all files that the configuration names, at start. */
 export function readPlatformFiles({ systems, pathOf, readFile, problems }: PlatformContext): PlatformFiles {
   const checks = new Map<string, () => string | undefined>();
   const { kubernetes, argocd } = entriesIn(systems);
@@ -209,8 +208,8 @@ function settingsOf(path: string, readFile: ReadFile): { readonly settings: Sett
   if (bytes.byteLength > SETTINGS_BYTES_MAX) return { fault: `is larger than ${SETTINGS_BYTES_MAX} bytes` };
   if (!isUtf8(bytes)) return { fault: "is not UTF-8" };
   const source = bytes.toString("utf8").replace(/^\ufeff/, "");
-  const different = READ_DIFFERENTLY.exec(source);
-  if (different !== null) return { fault: readDifferently(source, different) };
+  const ambiguous = AMBIGUOUS_CHARACTER.exec(source);
+  if (ambiguous !== null) return { fault: ambiguousCharacterFault(source, ambiguous) };
   const document = parseDocument(source, { uniqueKeys: true });
   // A tag that is unknown here may have a meaning for the command.
   if (document.errors.length + document.warnings.length > 0) return { fault: "is not one YAML document" };
@@ -222,7 +221,7 @@ function settingsOf(path: string, readFile: ReadFile): { readonly settings: Sett
   return { settings };
 }
 
-function readDifferently(source: string, { index, 0: found }: RegExpExecArray): string {
+function ambiguousCharacterFault(source: string, { index, 0: found }: RegExpExecArray): string {
   const line = source.slice(0, index).split("\n").length;
   const character = `U+${(found.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
   return `contains the character ${character} in line ${line}, which some YAML readers treat as a line end, or refuse: remove it`;
@@ -252,11 +251,11 @@ function member(value: unknown, key: string): unknown {
 }
 
 /** Returns whether such a key occurs anywhere; true as well when the value is too deep to search. */
-function hasKey(value: unknown, isIt: (key: string, value: unknown) => boolean, depthLeft = DEPTH_MAX): boolean {
+function hasKey(value: unknown, matches: (key: string, value: unknown) => boolean, depthLeft = DEPTH_MAX): boolean {
   if (typeof value !== "object" || value === null) return false;
   if (depthLeft === 0) return true;
   return Object.entries(value).some(
-    ([key, inner]) => (!Array.isArray(value) && isIt(key, inner)) || hasKey(inner, isIt, depthLeft - 1),
+    ([key, inner]) => (!Array.isArray(value) && matches(key, inner)) || hasKey(inner, matches, depthLeft - 1),
   );
 }
 

@@ -64,8 +64,8 @@ export function shellPlan(
   const argv = [...cli.argsBuilder(input as never, {} as never)];
   refuseTooLong(argv, environment);
   const script = argv.at(-1);
-  const isForm = argv.length === SHELL_ARGV.length + 1 && SHELL_ARGV.every((token, at) => argv[at] === token);
-  if (!isForm || typeof script !== "string") {
+  const hasShellForm = argv.length === SHELL_ARGV.length + 1 && SHELL_ARGV.every((token, at) => argv[at] === token);
+  if (!hasShellForm || typeof script !== "string") {
     throw new Refusal("INTERNAL", "The command could not be built.", {
       cause: new Error(`a shell is started as ${SHELL_ARGV.join(" ")} and one script`),
     });
@@ -97,7 +97,6 @@ function directoryIn(workspace: string, path: string): string {
   return directory;
 }
 
-/** Returns the path of a directory with its links followed; undefined when there is none. */
 export function realDirectory(path: string): string | undefined {
   try {
     const real = realpathSync(path);
@@ -140,8 +139,9 @@ function exitCodeOf({ ending }: ChildResult): number | undefined {
   return ending.kind === "signal" ? SIGNAL_BASE + (SIGNALS[ending.signal] ?? SIGNAL_UNKNOWN) : undefined;
 }
 
-/** Maximum number of words that are tried as names. */
+/** Words that are tried as names, and the characters of all of them together. */
 const WORDS_MAX = 512;
+const NAMES_CHARACTERS_MAX = 65_536;
 /** Maximum number of folders that the words name, and in which the other words are tried, too. */
 const FOLDERS_MAX = 8;
 /** Maximum number of hashed files, and of their bytes together. */
@@ -149,8 +149,6 @@ const FILES_MAX = 64;
 const BYTES_MAX = 33_554_432;
 const CHUNK_BYTES = 1_048_576;
 const WORD_CHARACTERS_MAX = 4_096;
-/** Characters of all tried words together. */
-const NAMES_CHARACTERS_MAX = 65_536;
 /** Maximum depth of nested nodes: a script inside other scripts is read once for each of them. */
 const DEPTH_MAX = 128;
 

@@ -31,7 +31,6 @@ const FUNCTIONS = {
  * number.
  */
 const SYSTEM_CALLS = {
-  /** Number, pointer, size, flags. */
   createRuleset: { syscall: { args: [i64, pointer, u64, u32], returns: i32 } },
   addRule: { syscall: { args: [i64, i32, i32, pointer, u32], returns: i32 } },
   restrictSelf: { syscall: { args: [i64, i32, u32], returns: i32 } },

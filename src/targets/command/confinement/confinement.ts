@@ -42,12 +42,9 @@ export interface ConfinementOptions {
    * programs. `prefer`: both run unconfined, and this is reported. `off`: nothing is confined.
    */
   readonly mode: "require" | "prefer" | "off";
-  /** True when a shell may run unconfined. */
   readonly unconfinedShell: boolean;
   readonly launchersMax: number;
-  /** Absolute binaries by command name. */
   readonly commands: ReadonlyMap<string, string>;
-  /** Configured access by system. */
   readonly systemAccess: ReadonlyMap<string, SystemAccess>;
   readonly newId: () => string;
 }

@@ -34,7 +34,6 @@ const RLIMIT_FSIZE = 1;
 const RLIMIT_DATA = 2;
 const RLIMIT_CORE = 4;
 const RLIMIT_NPROC = 6;
-/** Largest size of one file. */
 const FILE_BYTES_MAX = 1_073_741_824;
 /** Limit for the whole user, including the service's own threads. */
 const PROCESSES_MAX = 4_096;
@@ -118,7 +117,7 @@ function nameOf({ network, writes, groups }: SeccompOptions): string {
  * Releases the pages of its own code: the kernel reloads the few that are still needed, and has fewer pages to release when the
  * program starts. This also keeps waiting launchers small.
  */
-function forgetCode(c: CLibrary): void {
+function releaseCode(c: CLibrary): void {
   for (const line of readFileSync("/proc/self/maps", "latin1").split("\n")) {
     const [, from, to] = /^([0-9a-f]{1,16})-([0-9a-f]{1,16}) r-xp [^/]*\//.exec(line) ?? [];
     if (from === undefined || to === undefined) continue;
@@ -132,11 +131,11 @@ function forgetCode(c: CLibrary): void {
  * started after RLIMIT_DATA is set, it could not allocate and would abort the process.
  */
 function awaitThreads(): void {
-  for (let tick = 0; tick < THREADS_TICKS_MAX && wakefulThreads() > 1; tick += 1) Bun.sleepSync(THREADS_TICK_MS);
+  for (let tick = 0; tick < THREADS_TICKS_MAX && awakeThreads() > 1; tick += 1) Bun.sleepSync(THREADS_TICK_MS);
 }
 
 /** Returns the number of threads that are not sleeping, including the calling thread. */
-function wakefulThreads(): number {
+function awakeThreads(): number {
   try {
     return readdirSync(THREADS).filter((thread) => {
       const stat = readFileSync(`${THREADS}/${thread}/stat`, "latin1");
@@ -153,16 +152,16 @@ function wakefulThreads(): number {
  * Reads the request. Exits without a message when it is too long or missing: the token that marks an error comes with the
  * request.
  */
-function receive(): LaunchRequest {
+function readRequest(): LaunchRequest {
   const parts: Buffer[] = [];
   let bytes = 0;
   const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
-  for (let isWhole = false; !isWhole; ) {
+  for (let isComplete = false; !isComplete; ) {
     const count = readSync(0, chunk);
     if (count === 0) break;
     parts.push(Buffer.from(chunk.subarray(0, count)));
     bytes += count;
-    isWhole = chunk[count - 1] === LINE_FEED;
+    isComplete = chunk[count - 1] === LINE_FEED;
     if (bytes > REQUEST_BYTES_MAX) process.exit(CANNOT_RUN);
   }
   // The service has ended or no longer needs this launcher.
@@ -218,13 +217,12 @@ function dropCapabilities(c: CLibrary): void {
   must(c.capset(CAPSET, pointerTo(header), pointerTo(none)), c.errno, "capset");
 }
 
-/** Returns the arguments for `execve`. */
 function imageOf({ command, argv, environment }: Program) {
   const variables = Object.entries(environment).map(([name, value]) => `${name}=${value}`);
   return { path: cString(command), tokens: pointerTable([command, ...argv]), variables: pointerTable(variables) };
 }
 
-function become(c: CLibrary, program: Program, dataBytes: number): never {
+function execProgram(c: CLibrary, program: Program, dataBytes: number): never {
   const { path, tokens, variables } = imageOf(program);
   const { cwd } = program;
   must(c.chdir(cString(cwd)), c.errno, "the working directory cannot be entered");
@@ -240,9 +238,9 @@ function become(c: CLibrary, program: Program, dataBytes: number): never {
 }
 
 /**
- * Does the same as `confine` and `become`, but in a new process; this process stays to end everything that the program starts.
+ * Does the same as `confine` and `execProgram`, but in a new process; this process stays to end everything that the program starts.
  */
-function stay(
+function superviseProgram(
   c: CLibrary,
   request: LaunchRequest,
   { program, filters, priority }: Prepared & { program: Program },
@@ -250,14 +248,14 @@ function stay(
   // The supervisor must briefly outlive the service: the end of its standard input shows that the service has ended.
   must(c.prctl(PR_SET_PDEATHSIG, 0n, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
   if (c.getppid() !== request.parent) throw new Error("the service has ended");
-  const nothing = openNull(c);
+  const nullDevice = openNull(c);
   const filter = filterFor(request, filters);
   const { path, tokens, variables } = imageOf(program);
-  const others = request.grants.filter((grant) => grant.path !== OWN_PROCESS);
-  const ruleset = buildRuleset(c, others, request.ports);
-  const plain = (what: string, number: bigint, ...args: readonly bigint[]): SystemCall => ({ what, number, args });
-  const bounded = (resource: number, value: number): SystemCall =>
-    plain("prlimit", PRLIMIT, 0n, BigInt(resource), BigInt(pointerTo(limitOf(value))), 0n);
+  const otherGrants = request.grants.filter((grant) => grant.path !== OWN_PROCESS);
+  const ruleset = buildRuleset(c, otherGrants, request.ports);
+  const call = (what: string, number: bigint, ...args: readonly bigint[]): SystemCall => ({ what, number, args });
+  const limitCall = (resource: number, value: number): SystemCall =>
+    call("prlimit", PRLIMIT, 0n, BigInt(resource), BigInt(pointerTo(limitOf(value))), 0n);
   const handlers = BigInt(pointerTo(new Uint8Array(SIGNAL_ACTION_BYTES)));
   const signals = Array.from({ length: SIGNAL_LAST }, (_, index) => BigInt(index + 1)).filter(
     (signal) => signal !== SIGKILL && signal !== SIGSTOP,
@@ -269,25 +267,25 @@ function stay(
     enterDomain: () => enterSignalScope(c),
     onStarted() {
       ruleset.drop();
-      c.dup2(nothing, 1);
-      c.dup2(nothing, 2);
+      c.dup2(nullDevice, 1);
+      c.dup2(nullDevice, 2);
     },
     program: [
-      plain("PR_SET_PDEATHSIG", PRCTL, BigInt(PR_SET_PDEATHSIG), SIGKILL),
-      plain("setpgid", SETPGID, 0n, 0n),
-      plain("setpriority", SETPRIORITY, 0n, 0n, BigInt(priority)),
-      plain("dup2", DUP2, BigInt(nothing), 0n),
-      bounded(RLIMIT_CPU, request.cpuSeconds),
-      bounded(RLIMIT_DATA, request.dataBytes),
+      call("PR_SET_PDEATHSIG", PRCTL, BigInt(PR_SET_PDEATHSIG), SIGKILL),
+      call("setpgid", SETPGID, 0n, 0n),
+      call("setpriority", SETPRIORITY, 0n, 0n, BigInt(priority)),
+      call("dup2", DUP2, BigInt(nullDevice), 0n),
+      limitCall(RLIMIT_CPU, request.cpuSeconds),
+      limitCall(RLIMIT_DATA, request.dataBytes),
       openOwn,
       addOwn,
-      ...signals.map((signal) => plain("rt_sigaction", RT_SIGACTION, signal, handlers, 0n, SIGNAL_MASK_BYTES)),
-      plain("rt_sigprocmask", RT_SIGPROCMASK, BigInt(SIG_SETMASK), noSignal, 0n, SIGNAL_MASK_BYTES),
-      plain("close_range", CLOSE_RANGE, 3n, ALL_DESCRIPTORS, CLOSE_RANGE_CLOEXEC),
-      plain("seccomp", PRCTL, BigInt(PR_SET_SECCOMP), SECCOMP_MODE_FILTER, filter),
+      ...signals.map((signal) => call("rt_sigaction", RT_SIGACTION, signal, handlers, 0n, SIGNAL_MASK_BYTES)),
+      call("rt_sigprocmask", RT_SIGPROCMASK, BigInt(SIG_SETMASK), noSignal, 0n, SIGNAL_MASK_BYTES),
+      call("close_range", CLOSE_RANGE, 3n, ALL_DESCRIPTORS, CLOSE_RANGE_CLOEXEC),
+      call("seccomp", PRCTL, BigInt(PR_SET_SECCOMP), SECCOMP_MODE_FILTER, filter),
       restrict,
-      plain("the working directory cannot be entered", CHDIR, BigInt(cString(program.cwd))),
-      plain("execve", EXECVE, BigInt(path), BigInt(tokens), BigInt(variables)),
+      call("the working directory cannot be entered", CHDIR, BigInt(cString(program.cwd))),
+      call("execve", EXECVE, BigInt(path), BigInt(tokens), BigInt(variables)),
     ],
   });
 }
@@ -296,14 +294,14 @@ function launch(): void {
   const c = cLibrary();
   const prepared = prepare(c);
   awaitThreads();
-  forgetCode(c);
-  const request = receive();
+  releaseCode(c);
+  const request = readRequest();
   try {
     if (request.task.kind === "program" && request.isSupervised === true) {
-      stay(c, request, { ...prepared, program: request.task });
+      superviseProgram(c, request, { ...prepared, program: request.task });
     }
     confine(c, request, prepared);
-    if (request.task.kind === "program") become(c, request.task, request.dataBytes);
+    if (request.task.kind === "program") execProgram(c, request.task, request.dataBytes);
     writeSync(1, JSON.stringify(report(c, request.task, request.parent)));
     process.exit(0);
   } catch (error) {

@@ -60,13 +60,10 @@ export interface Program {
   readonly environment: Readonly<Record<string, string>>;
 }
 
-/** Makes the launcher try what must not work, and report the results. */
+/** Makes the launcher try what must not work, and report the results. Only `readable` is granted. */
 export interface Probe {
-  /** A file of the service that is not granted. */
   readonly canary: string;
-  /** A port that is not granted. */
   readonly port: number;
-  /** A file that is granted. */
   readonly readable: string;
 }
 
@@ -76,7 +73,6 @@ export type Launched = ReturnType<typeof start>;
 export interface Launchers {
   /** Sends the request to a waiting launcher, or to a new one. Throws when none can be started. */
   launch(request: LaunchRequest): Launched;
-  /** Ends the launchers that still wait. */
   close(): void;
 }
 

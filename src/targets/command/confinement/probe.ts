@@ -87,11 +87,11 @@ export function report(c: CLibrary, { canary, port, readable }: Probe, parent: n
     "TCP by fast open": () => call(CALL.sendto, stream(call), buffer, 1n, MSG_FASTOPEN, address(port), 16n),
   };
   const leaks = Object.entries(attempts).filter(([, attempt]) => !isRefused(attempt()));
-  const needs: Readonly<Record<string, () => number>> = {
+  const required: Readonly<Record<string, () => number>> = {
     [`reading ${readable}`]: () => open(readable, O_RDONLY),
     "/dev/null": () => open("/dev/null", O_RDWR),
   };
-  const missing = Object.entries(needs).filter(([, need]) => need() < 0);
+  const missing = Object.entries(required).filter(([, attempt]) => attempt() < 0);
   return { leaks: leaks.map(([what]) => what), missing: missing.map(([what]) => what), network };
 }
 

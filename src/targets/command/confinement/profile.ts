@@ -62,7 +62,6 @@ function sorted(paths: readonly string[]): readonly string[] {
   return [...new Set(paths)].sort();
 }
 
-/** Returns what is wrong with a profile. */
 export function profileFaults({ reads, writes, network }: Confined): readonly Fault[] {
   const field = "target.cli.confinement";
   const paths = [...reads, ...writes];
@@ -122,7 +121,6 @@ export interface CommandPaths {
   readonly temporary: string | undefined;
 }
 
-/** Returns every path that the rules grant. */
 export function grantsOf(
   { reads, writes, network, runs }: Confined,
   { command, temporary }: CommandPaths,
