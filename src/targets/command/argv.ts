@@ -72,7 +72,7 @@ function takesValue(option: string): boolean {
 type Probes = readonly [string, string];
 
 /**
- * Two texts that are alike in everything but their letters, which differ at every position, even after truncation or case
+ * Two texts that are equal except for their letters, which differ at every position, even after truncation or case
  * folding.
  */
 const WORDS: Probes = ["stcfreetextprobekqmzx", "gnwuhobdybgdivzlwchfj"];

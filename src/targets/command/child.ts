@@ -88,7 +88,7 @@ type Child = Pick<
 };
 
 interface Supervisor {
-  /** Notifies the supervisor that nobody waits for more output. */
+  /** Notifies the supervisor that all output has been read. */
   drained(): void;
   end(): void;
 }

@@ -36,7 +36,7 @@ export function processIds(): readonly number[] {
   }
 }
 
-/** Kills the whole process group of a child that was started in its own session. */
+/** Kills the process group of a child that was started in its own session. */
 export function killGroup(pid: number): void {
   if (!Number.isSafeInteger(pid) || pid <= 1) return;
   kill(-pid);

@@ -15,9 +15,9 @@ type Run = (args: readonly string[]) => Promise<ChildResult>;
 interface LookupRun {
   readonly lookups: Readonly<Record<string, Lookup>>;
   readonly input: unknown;
-  /** Runs the tool's command and returns how it ended; throws when the ending ends the whole call. */
+  /** Runs the tool's command and returns how it ended; throws to end the call. */
   readonly run: Run;
-  /** Checks the arguments that the lookup would use for other inputs; throws to end the whole call. */
+  /** Checks the arguments that the lookup would use for other inputs; throws to end the call. */
   readonly inspect?: (build: Build) => void;
 }
 

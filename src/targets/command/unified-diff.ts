@@ -160,7 +160,7 @@ export interface FittedLines {
   readonly droppedLines: number;
 }
 
-/** Returns as many lines as fit. Counts the dropped lines, so that nobody takes a part for the whole. */
+/** Returns as many lines as fit. Counts the dropped lines, so that a part is not mistaken for the complete text. */
 export function fitLines(
   lines: readonly string[],
   { linesMax, lineCharactersMax, charactersMax, keep }: LineBudget,

@@ -72,14 +72,14 @@ export function must(result: number, errno: () => number, what: string): number 
   return result;
 }
 
-const held: unknown[] = [];
+const keptAlive: unknown[] = [];
 
 /**
  * Returns a pointer and keeps the bytes alive, which a pointer alone does not. They are never released: the processes that use
  * this soon become another program or end; the service itself creates no pointers.
  */
 export function pointerTo(bytes: Uint8Array | Int32Array | Uint32Array | BigUint64Array): Pointer {
-  held.push(bytes);
+  keptAlive.push(bytes);
   return ptr(bytes);
 }
 

@@ -93,16 +93,16 @@ type CliTool = Tool & { readonly target: CliTarget };
 /** Tries the profile of every tool, and decides how the tool's children are confined. */
 export async function openConfinement(tools: readonly Tool[], options: ConfinementOptions): Promise<ChildConfinement> {
   // The binding reports commands that are not allowed.
-  const ours = tools.filter((tool): tool is CliTool => commandOf(tool, options) !== undefined);
+  const commandTools = tools.filter((tool): tool is CliTool => commandOf(tool, options) !== undefined);
   const launchers = createLaunchers(options.launchersMax);
   // Runs in the background: abandoned directories may be large, and nothing waits for their removal.
   removeAbandoned(options.newId).catch(() => {});
   const kernelProblem = options.mode === "off" ? "commands.confinement is off" : kernelFault();
   const faults =
-    kernelProblem === undefined ? await profileProblems(ours, options, launchers) : new Map<string, string>();
+    kernelProblem === undefined ? await profileProblems(commandTools, options, launchers) : new Map<string, string>();
   const levels = new Map<string, Level>();
   const withheld = new Map<string, string>();
-  for (const tool of ours) {
+  for (const tool of commandTools) {
     const fault = kernelProblem ?? faults.get(tool.name);
     if (fault === undefined) levels.set(tool.name, "confined");
     else if (mayRunUnconfined(tool, options)) levels.set(tool.name, "none");
@@ -113,7 +113,7 @@ export async function openConfinement(tools: readonly Tool[], options: Confineme
     levels,
     withheld,
     faults,
-    granted: ours
+    granted: commandTools
       .filter(({ name }) => levels.get(name) === "confined")
       .map((tool) => {
         const { reads, writes } = exampleProfile(tool, options);

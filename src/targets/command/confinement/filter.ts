@@ -51,7 +51,7 @@ interface Instruction {
   readonly k: number;
 }
 
-/** Calls that are always refused: they reach into other processes, past the filter, out of the file tree, or into the machine. */
+/** Calls that are always refused: they access other processes, bypass the filter or the file tree, or change the machine. */
 const NEVER: readonly number[] = [
   // ptrace, process_vm_readv, process_vm_writev, kcmp, pidfd_send_signal, pidfd_getfd, process_madvise, process_mrelease
   ...[101, 310, 311, 312, 424, 438, 440, 448],
@@ -149,7 +149,7 @@ const SENDS = [
 /** Connects while sending, which bypasses Landlock's rule. */
 const MSG_FASTOPEN = 0x20000000;
 
-/** Returns the whole program in the kernel's form: 8 bytes per instruction. */
+/** Returns the program in the kernel's form: 8 bytes per instruction. */
 export function filterProgram(options: SeccompOptions): Uint8Array {
   const { network, writes, groups } = options;
   const refused = [...NEVER, ...ATTRIBUTES_BY_PATH, ...(writes ? [] : ATTRIBUTES_BY_DESCRIPTOR)];

@@ -35,7 +35,7 @@ const RLIMIT_DATA = 2;
 const RLIMIT_CORE = 4;
 const RLIMIT_NPROC = 6;
 const FILE_BYTES_MAX = 1_073_741_824;
-/** Limit for the whole user, including the service's own threads. */
+/** Limit for all processes of the user, including the service's own threads. */
 const PROCESSES_MAX = 4_096;
 
 /** Refers to the process that opens it: the supervisor and the program see different processes. */
@@ -237,9 +237,7 @@ function execProgram(c: CLibrary, program: Program, dataBytes: number): never {
   throw new Error(`execve (errno ${c.errno()})`);
 }
 
-/**
- * Does the same as `confine` and `execProgram`, but in a new process; this process stays to end everything that the program starts.
- */
+/** Confines and starts the program in a new process; this process stays to end everything that the program starts. */
 function superviseProgram(
   c: CLibrary,
   request: LaunchRequest,

@@ -1,8 +1,8 @@
 import { dlopen, FFIType, ptr, read } from "bun:ffi";
 
 /**
- * A hostile program: attacks the process, the file and the port in its arguments, and prints the result of each attempt: an errno,
- * or 0 when it worked.
+ * A hostile program: attacks the process, the file and the port in its arguments, and prints the result of each attempt: an
+ * errno, or 0 when it worked.
  */
 const [service = "1", canary = "/dev/null", port = "9", allowed = ""] = process.argv.slice(2);
 

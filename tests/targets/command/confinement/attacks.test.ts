@@ -10,7 +10,7 @@ import { type ConfinedStand, confinedStand, missing } from "./stand.ts";
 
 /** The runtime, running a hostile program that knows the kernel's calls by their numbers. */
 const ATTACKER = join(import.meta.dir, "attacker.ts");
-/** Errors of the rules and the filter, and EBADF for a call on a descriptor that could not be created. EFAULT and ENOENT never count. */
+/** Errors of the rules and the filter, and EBADF for a descriptor that could not be created; never EFAULT or ENOENT. */
 const REFUSED = new Set([-1, -9, -13, -18, -38]);
 /** Succeed without effect when the profile may write: the canary shows it. */
 const QUIET = /^(?:chmod|fchmodat2|chown|utimensat) it/;

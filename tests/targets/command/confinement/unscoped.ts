@@ -9,8 +9,8 @@ import { enterSignalScope } from "../../../../src/targets/command/confinement/la
 import { supervise } from "../../../../src/targets/command/confinement/supervisor.ts";
 
 /**
- * Supervises the script in its last argument: with a signal scope, without one (`unscoped`), or with one on a machine that refuses
- * `pidfd_open` (`no-pidfd`). Start it in its own PID namespace: a mistake would end every process that it sees.
+ * Supervises the script in its last argument: with a signal scope, without one (`unscoped`), or with one on a machine that
+ * refuses `pidfd_open` (`no-pidfd`). Start it in its own PID namespace: a mistake would end every process that it sees.
  */
 const [how = "", script = ""] = process.argv.slice(2);
 const c = cLibrary();
