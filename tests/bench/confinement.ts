@@ -6,7 +6,7 @@ import { type ChildConfinement, openConfinement } from "../../src/targets/comman
 import type { Confined } from "../../src/targets/command/confinement/profile.ts";
 import { standTool } from "../targets/command/stand.ts";
 
-/** What it costs to hold a command, with a launcher that waits: run by itself, `bun tests/bench/confinement.ts`. */
+/** Measures what confining a command costs, with a launcher that waits: run by itself, `bun tests/bench/confinement.ts`. */
 const ROUNDS = 60;
 const ADDED_MS_MAX = 4;
 const SETTLE_MS = 40;
@@ -16,7 +16,7 @@ const folder = mkdtempSync(join(tmpdir(), "stc-bench-"));
 const tool = standTool({ command: "true", argsBuilder: () => [], confinement: { runs: "command" } });
 const newId = (): string => crypto.randomUUID();
 const confinement = await openConfinement([tool], {
-  ...{ mode: "require", unconfinedShell: false, launchersMax: 2, reaches: new Map(), newId },
+  ...{ mode: "require", unconfinedShell: false, launchersMax: 2, systemAccess: new Map(), newId },
   commands: new Map([["true", command]]),
 });
 
@@ -26,7 +26,7 @@ async function once(held: ChildConfinement | undefined): Promise<number> {
   const { ending } = await runChild({
     ...{ command, argv: [], options: [], cwd: folder, environment: {}, marker: newId(), stdoutBytesMax: 64 },
     ...{ stderrMeans: [], timeoutMs: 10_000, signals: [] },
-    hold: confined && held?.hold(tool, confined),
+    sandbox: confined && held?.sandbox(tool, confined),
   });
   if (ending.kind !== "exit" || ending.code !== 0) throw new Error(JSON.stringify(ending));
   return performance.now() - at;

@@ -2,7 +2,6 @@ import { type Fault, Refusal } from "../../core/errors.ts";
 import { ARGUMENT_BYTES_MAX, freeTextFields } from "../../core/schema/bounds.ts";
 import type { CliTarget, Tool } from "../../core/types.ts";
 
-/** Maximum tokens in one argv. */
 const ARGV_TOKENS_MAX = 256;
 /** Maximum bytes of argv and environment together, well below the kernel's limit for both. */
 const ARGV_BYTES_MAX = 1_048_576;
@@ -16,8 +15,8 @@ export function refuseTooLong(argv: readonly unknown[], environment: Readonly<Re
   const texts = [...argv, ...Object.entries(environment).map(([name, value]) => `${name}=${value}`)];
   const sizes = texts.map((text) => (typeof text === "string" ? Buffer.byteLength(text) : 0));
   const bytes = sizes.reduce((sum, size) => sum + size + 1, 0);
-  const isSound = sizes.every((size) => size <= ARGUMENT_BYTES_MAX) && bytes <= ARGV_BYTES_MAX;
-  if (isSound && argv.length <= ARGV_TOKENS_MAX) return;
+  const areSizesValid = sizes.every((size) => size <= ARGUMENT_BYTES_MAX) && bytes <= ARGV_BYTES_MAX;
+  if (areSizesValid && argv.length <= ARGV_TOKENS_MAX) return;
   const message = `The arguments are too long for a command: at most ${ARGV_TOKENS_MAX}, of ${ARGUMENT_BYTES_MAX} bytes each and ${ARGV_BYTES_MAX} in all. Send less.`;
   throw new Refusal("TARGET_REFUSED", message, { details: { status: "OUT_OF_RANGE" } });
 }
@@ -54,7 +53,6 @@ export function exposedTokens(argv: readonly string[], options: readonly string[
   return exposed.filter((token) => !options.some((option) => takesValue(option) && token.startsWith(option)));
 }
 
-/** Returns why a text cannot be passed to a program, or `undefined`. */
 export function tokenFault(token: unknown): string | undefined {
   if (typeof token !== "string") return "is not a string";
   if (token.includes("\0")) return "contains NUL";
@@ -74,7 +72,7 @@ function takesValue(option: string): boolean {
 type Probes = readonly [string, string];
 
 /**
- * Two texts that are alike in everything but their letters, which differ at every position, even after truncation or case
+ * Two texts that are equal except for their letters, which differ at every position, even after truncation or case
  * folding.
  */
 const WORDS: Probes = ["stcfreetextprobekqmzx", "gnwuhobdybgdivzlwchfj"];
@@ -82,16 +80,12 @@ const WORDS: Probes = ["stcfreetextprobekqmzx", "gnwuhobdybgdivzlwchfj"];
  * Two such texts with several words, lines, digits and separators, for builders that split texts; long, for builders that skip a
  * part.
  */
-const PHRASES: Probes = phrases(
-  "Kq 71=wj,hd\nXb:mz/Ru 90-cf;Vt@pn.Lg 35+ys|Ae",
-  "Tz 28=ca,vo\nJw:ke/Mh 64-xq;Dr@by.Wf 17+ni|Us",
-);
+const PHRASES: Probes = [
+  "Kq 71=wj,hd\nXb:mz/Ru 90-cf;Vt@pn.Lg 35+ys|Ae ".repeat(12),
+  "Tz 28=ca,vo\nJw:ke/Mh 64-xq;Dr@by.Wf 17+ni|Us ".repeat(12),
+];
 /** Two such texts of digits. */
 const NUMBERS: Probes = ["1735902468135790246", "8264175913802417953"];
-
-function phrases(one: string, other: string): Probes {
-  return [`${one} `.repeat(12), `${other} `.repeat(12)];
-}
 
 /** Describes how free text enters a tool's argv. */
 export interface FreeText {
@@ -110,39 +104,29 @@ export function freeTextOf(tool: Tool, cli: CliTarget["cli"], options: readonly 
  * its place, two at a time: a token that differs contains a text, or something that the builder made of it. The free text itself
  * is not used, because it might equal a harmless token by chance.
  */
-export function isFreeTextSafe(text: FreeText, input: unknown, build: Build): boolean {
-  if (text.fields.length === 0) return true;
-  const built = { input, build };
-  return (
-    isSettled(text, WORDS, built) && isSettledIfTaken(text, PHRASES, built) && isSettledIfTaken(text, NUMBERS, built)
-  );
+export function isFreeTextSafe({ fields, options }: FreeText, input: unknown, build: Build): boolean {
+  if (fields.length === 0) return true;
+  // The tokens that a program may take for options must be the same for both texts.
+  const isUnaffected = (probes: Probes): boolean => {
+    const [one, other] = probes.map((probe) => {
+      const probed = fields.reduce((probing, field) => replaceAt(probing, stepsOf(field), probe), input);
+      return build(probed as never).map((argv) => exposedTokens(argv, options));
+    });
+    return Bun.deepEquals(one, other);
+  };
+  // A builder may reject such texts: a rejection proves nothing.
+  const isUnaffectedOrRejected = (probes: Probes): boolean => {
+    try {
+      return isUnaffected(probes);
+    } catch {
+      return true;
+    }
+  };
+  return isUnaffected(WORDS) && isUnaffectedOrRejected(PHRASES) && isUnaffectedOrRejected(NUMBERS);
 }
 
 /** Builds the argv for an input, or the argvs of a lookup's attempts. */
 export type Build = (input: never) => readonly (readonly string[])[];
-
-interface Built {
-  readonly input: unknown;
-  readonly build: Build;
-}
-
-/** Returns whether the tokens that a program may take for options are the same for both texts. */
-function isSettled({ fields, options }: FreeText, probes: Probes, { input, build }: Built): boolean {
-  const [one, other] = probes.map((probe) => {
-    const probed = fields.reduce((probing, field) => replaceAt(probing, stepsOf(field), probe), input);
-    return build(probed as never).map((argv) => exposedTokens(argv, options));
-  });
-  return Bun.deepEquals(one, other);
-}
-
-/** Does the same as `isSettled`, but returns true for a builder that rejects such texts: a rejection proves nothing. */
-function isSettledIfTaken(text: FreeText, probes: Probes, built: Built): boolean {
-  try {
-    return isSettled(text, probes, built);
-  } catch {
-    return true;
-  }
-}
 
 /** Builds the argv of every accepted example, so that a mistake in the manifest is found before an agent finds it. */
 export function exampleFaults(tool: Tool, text: FreeText): readonly Fault[] {
@@ -150,17 +134,17 @@ export function exampleFaults(tool: Tool, text: FreeText): readonly Fault[] {
   if (text.cli.lookups !== undefined) return [];
   return tool.examples.accepts.flatMap((example, index) => {
     const parsed = tool.input.safeParse(example);
-    const message = parsed.success ? argvProblem(text, parsed.data) : undefined;
+    const message = parsed.success ? exampleProblem(text, parsed.data) : undefined;
     return message === undefined ? [] : [{ field: `examples.accepts[${index}]`, message }];
   });
 }
 
-function argvProblem(text: FreeText, input: unknown): string | undefined {
+function exampleProblem(text: FreeText, input: unknown): string | undefined {
   try {
     const fault = argvFault([...text.cli.argsBuilder(input as never, {})], text.options);
     if (fault !== undefined) return `target.cli.argsBuilder: ${fault}`;
     if (isFreeTextSafe(text, input, (probed) => [text.cli.argsBuilder(probed, {})])) return undefined;
-    return 'target.cli.argsBuilder: free text may only stand after "--" or as the value of a declared "--name="';
+    return 'target.cli.argsBuilder: free text may only appear after "--" or as the value of a declared "--name="';
   } catch {
     return "target.cli.argsBuilder: throws on this example";
   }

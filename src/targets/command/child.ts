@@ -1,26 +1,14 @@
-import { readdirSync, readFileSync } from "node:fs";
 import { isAbsolute } from "node:path";
-import { setImmediate } from "node:timers/promises";
-import { systemCode } from "../../core/error-text.ts";
 import { Refusal } from "../../core/errors.ts";
 import { endedWithin } from "../../core/time-limits.ts";
 import type { StderrMeaning } from "../../core/types.ts";
 import { argvFault } from "./argv.ts";
 import { COMMAND_BYTES_MAX, type CommandMemory } from "./command-memory.ts";
-import type { Hold } from "./confinement/confinement.ts";
+import type { Sandbox } from "./confinement/confinement.ts";
 import type { Launched } from "./confinement/launchers.ts";
 import { yieldMemory, yieldProcessor } from "./confinement/priority.ts";
-import { killSession } from "./confinement/session.ts";
-import {
-  type ChildResult,
-  type Ending,
-  endingOfAbort,
-  exited,
-  memoryBound,
-  signalled,
-  spawnFailed,
-  TIMED_OUT,
-} from "./endings.ts";
+import { killGroup, killSession, killStrays } from "./descendants.ts";
+import { type ChildResult, type Ending, endingOfAbort } from "./endings.ts";
 import { CALL_MARKER } from "./environment.ts";
 import { mergedOutput, type Pipe, readPipe, STDERR_HEAD_BYTES, statusOfStderr, stderrTail } from "./pipe.ts";
 
@@ -31,18 +19,16 @@ const TIMER_MS_MAX = 2_147_483_647;
 const SUPERVISOR_WAIT_MS = 800;
 /** Sent to a supervisor once the output has been read. Any byte works. */
 const DRAINED = "d";
-/** Number of attempts to raise a child's OOM score, and the pause between them: just after a program starts, it may fail. */
+/** Attempts to raise a child's OOM score, and the pause between them: just after a program starts, it may fail. */
 const YIELD_ATTEMPTS_MAX = 50;
 const YIELD_PAUSE_MS = 2;
-/** Longest wait for a killed child to end. */
 const KILL_WAIT_MS = 300;
 /** Longest wait for the pipes to close after the child has ended: once before its group is killed, and once after. */
 const PIPE_GRACE_MS = 200;
 
-export interface ChildOrder {
+export interface ChildSpec {
   readonly command: string;
   readonly argv: readonly string[];
-  /** Arguments that may start with `-`. */
   readonly options: readonly string[];
   readonly cwd: string;
   readonly environment: Readonly<Record<string, string>>;
@@ -59,8 +45,7 @@ export interface ChildOrder {
   readonly timeoutMs: number;
   readonly signals: readonly AbortSignal[];
   /** Confines the child; without it, only its user's permissions restrict it. */
-  readonly hold?: Hold | undefined;
-  /** Limits the memory of the child and all its descendants. */
+  readonly sandbox?: Sandbox | undefined;
   readonly memory?: CommandMemory | undefined;
 }
 
@@ -70,26 +55,25 @@ export interface ChildOrder {
  *
  * @throws {Refusal} INTERNAL when the argv fails the last check
  */
-export async function runChild(order: ChildOrder): Promise<ChildResult> {
-  const fault = isAbsolute(order.command)
-    ? argvFault(order.argv, order.options)
-    : "the command is not an absolute path";
+export async function runChild(spec: ChildSpec): Promise<ChildResult> {
+  const fault = isAbsolute(spec.command) ? argvFault(spec.argv, spec.options) : "the command is not an absolute path";
   if (fault !== undefined)
     throw new Refusal("INTERNAL", "The command could not be built.", { cause: new Error(fault) });
-  const early = endingBefore(order);
-  if (early !== undefined) return notStarted(early);
-  const memoryBytesMax = order.memory?.bytesMax() ?? COMMAND_BYTES_MAX;
+  const aborted = spec.signals.find((signal) => signal.aborted);
+  if (aborted !== undefined) return notStarted(endingOfAbort(aborted));
+  if (!(spec.timeoutMs > 0)) return notStarted({ kind: "deadline" });
+  const memoryBytesMax = spec.memory?.bytesMax() ?? COMMAND_BYTES_MAX;
   let child: Child;
   try {
-    child = spawn(order, memoryBytesMax);
+    child = spawn(spec, memoryBytesMax);
   } catch (cause) {
-    return notStarted(spawnFailed(cause));
+    return notStarted({ kind: "spawnError", cause });
   }
-  const halt = haltOf(child);
+  const halt = createHalt(child);
   const watched = { session: child.pid, isLeaderCounted: child.supervisor === undefined, bytesMax: memoryBytesMax };
-  const unwatch = order.memory?.watch(watched, () => halt.stop(memoryBound(memoryBytesMax)));
+  const unwatch = spec.memory?.watch(watched, () => halt.stop({ kind: "memoryBound", memoryBytesMax }));
   try {
-    return await attend(child, order, halt);
+    return await waitForEnd(child, spec, halt);
   } finally {
     unwatch?.();
   }
@@ -104,18 +88,17 @@ type Child = Pick<
 };
 
 interface Supervisor {
-  /** Notifies the supervisor that nobody waits for more output. */
+  /** Notifies the supervisor that all output has been read. */
   drained(): void;
-  /** Ends the program and everything that it has started. */
   end(): void;
 }
 
-function spawn(order: ChildOrder, memoryBytesMax: number): Child {
-  const { command, argv, cwd, environment: declared, marker, hold, timeoutMs } = order;
+function spawn(spec: ChildSpec, memoryBytesMax: number): Child {
+  const { command, argv, cwd, environment: declared, marker, sandbox, timeoutMs } = spec;
   const environment = { ...declared, [CALL_MARKER]: marker };
-  if (hold !== undefined) {
-    const launched = hold.launch({ command, argv, cwd, environment }, { timeoutMs, memoryBytesMax });
-    return hold.isSupervised ? supervised(launched) : launched;
+  if (sandbox !== undefined) {
+    const launched = sandbox.launch({ command, argv, cwd, environment }, { timeoutMs, memoryBytesMax });
+    return sandbox.isSupervised ? supervised(launched) : launched;
   }
   const child = Bun.spawn({
     cmd: [command, ...argv],
@@ -147,87 +130,84 @@ function supervised(launched: Launched): Child {
       return launched.signalCode;
     },
     unref: () => launched.unref(),
-    // Writing to a supervisor that has already ended fails; that is harmless.
     supervisor: {
-      drained: () => void tell(stdin, DRAINED).catch(() => {}),
-      end: () => void endOf(stdin).catch(() => {}),
+      drained: () =>
+        ignoringErrors(async () => {
+          await stdin.write(DRAINED);
+          await stdin.flush();
+        }),
+      end: () => ignoringErrors(async () => await stdin.end()),
     },
   };
 }
 
-async function tell(stdin: Bun.FileSink, text: string): Promise<void> {
-  await stdin.write(text);
-  await stdin.flush();
+/** Writing to a supervisor that has already ended fails; that is harmless. */
+function ignoringErrors(write: () => Promise<unknown>): void {
+  write().catch(() => {});
 }
 
-async function endOf(stdin: Bun.FileSink): Promise<void> {
-  await stdin.end();
-}
-
-async function attend(child: Child, order: ChildOrder, halt: Halt): Promise<ChildResult> {
-  const disarm = arm(order, halt);
-  const onError = (cause: unknown) => halt.stop(spawnFailed(cause));
-  const merged = order.mergesStderr === true ? mergedOutput(order.stdoutBytesMax) : undefined;
+async function waitForEnd(child: Child, spec: ChildSpec, halt: Halt): Promise<ChildResult> {
+  const disarm = arm(spec, halt);
+  const onError = (cause: unknown) => halt.stop({ kind: "spawnError", cause });
+  const merged = spec.mergesStderr === true ? mergedOutput(spec.stdoutBytesMax) : undefined;
   const onChunk = merged?.add;
-  const outBytesMax = merged === undefined ? order.stdoutBytesMax : 0;
+  const outBytesMax = merged === undefined ? spec.stdoutBytesMax : 0;
   const out = readPipe(child.stdout, { keptBytesMax: outBytesMax, onChunk }, onError);
-  const keptBytesMax = order.stderrMeans.length === 0 && order.hold === undefined ? 0 : STDERR_HEAD_BYTES;
-  const tail = order.keepsStderr === true ? stderrTail() : undefined;
-  const onComplaint = tail?.add ?? onChunk;
-  const err = readPipe(child.stderr, { keptBytesMax, onChunk: onComplaint }, onError);
+  const keptBytesMax = spec.stderrMeans.length === 0 && spec.sandbox === undefined ? 0 : STDERR_HEAD_BYTES;
+  const tail = spec.keepsStderr === true ? stderrTail() : undefined;
+  const err = readPipe(child.stderr, { keptBytesMax, onChunk: tail?.add ?? onChunk }, onError);
   if (child.supervisor !== undefined) Promise.all([out.ended, err.ended]).then(child.supervisor.drained, () => {});
   await Promise.race([child.exited, halt.stopped]);
   // The deadline and cancellation apply until the child ends. After that, only the grace period limits its pipes.
   disarm();
-  const { survivors, isCut } = await settle(child, { out, err, halt, order });
-  const complaint = complaintOf(err, order.hold);
-  if (complaint !== undefined && halt.ending() === undefined) return notStarted(spawnFailed(complaint));
+  const { survivors, isCut } = await cleanUp(child, { out, err, halt, spec });
+  const cause = launchError(err, spec.sandbox);
+  if (cause !== undefined && halt.ending() === undefined) return notStarted({ kind: "spawnError", cause });
   return {
     ending: halt.ending() ?? endingOfExit(child),
     started: true,
-    stdout: merged?.bytes() ?? out.text(),
+    stdout: merged?.bytes() ?? out.keptBytes(),
     truncated: isCut || (merged?.isTruncated() ?? out.bytes() > outBytesMax),
     stderrBytes: err.bytes(),
     stderrTail: tail?.lines() ?? NO_BYTES,
-    stderrStatus: statusOfStderr(err.text(), order.stderrMeans),
+    stderrStatus: statusOfStderr(err.keptBytes(), spec.stderrMeans),
     survivors,
   };
 }
 
 /** Returns the error of a launcher that could not start the program. The program cannot forge one: it does not know the token. */
-function complaintOf(err: Pipe, hold: Hold | undefined): Error | undefined {
-  if (hold === undefined) return undefined;
-  const text = Buffer.from(err.text()).toString("utf8");
-  return text.startsWith(`${hold.token} `) ? new Error(text.slice(hold.token.length + 1)) : undefined;
+function launchError(err: Pipe, sandbox: Sandbox | undefined): Error | undefined {
+  if (sandbox === undefined) return undefined;
+  const text = Buffer.from(err.keptBytes()).toString("utf8");
+  return text.startsWith(`${sandbox.token} `) ? new Error(text.slice(sandbox.token.length + 1)) : undefined;
 }
 
-interface Attendance {
+interface RunningChild {
   readonly out: Pipe;
   readonly err: Pipe;
   readonly halt: Halt;
-  readonly order: ChildOrder;
+  readonly spec: ChildSpec;
 }
 
-interface Settled {
-  /** Number of descendants that had left the process group. */
-  readonly survivors: number;
-  /** True when the child ended by itself but its pipes could not be read to the end. */
-  readonly isCut: boolean;
-}
-
-/** Waits for the pipes, then kills the group and the descendants outside it, and cancels the readers. */
-async function settle(child: Child, { out, err, halt, order }: Attendance): Promise<Settled> {
+/**
+ * Waits for the pipes, then kills the group and the descendants outside it, and cancels the readers. Returns the number of
+ * descendants that had left the group, and whether the child ended by itself but its pipes could not be read to the end.
+ */
+async function cleanUp(
+  child: Child,
+  { out, err, halt, spec }: RunningChild,
+): Promise<{ readonly survivors: number; readonly isCut: boolean }> {
   const drained = Promise.all([out.ended, err.ended]);
   if (child.supervisor !== undefined) await endedWithin(child.exited, SUPERVISOR_WAIT_MS);
   const isClean =
     halt.ending() === undefined && (await endedWithin(drained, PIPE_GRACE_MS)) && halt.ending() === undefined;
-  const isGone = child.exitCode !== null || child.signalCode !== null;
+  const hasEnded = child.exitCode !== null || child.signalCode !== null;
   // An ended supervisor has left no process behind, and its process id may already belong to another process.
-  if (child.supervisor === undefined || !isGone) killGroup(child.pid);
-  if (isClean && !mayHaveLeft(order)) return { survivors: 0, isCut: false };
-  const survivors = await (order.hold === undefined
-    ? killStrays(order.marker, child.pid)
-    : killSession(child.pid, isGone));
+  if (child.supervisor === undefined || !hasEnded) killGroup(child.pid);
+  if (isClean && !mayHaveLeft(spec)) return { survivors: 0, isCut: false };
+  const survivors = await (spec.sandbox === undefined
+    ? killStrays(spec.marker, child.pid)
+    : killSession(child.pid, hasEnded));
   if (isClean) return { survivors, isCut: false };
   // A descendant may still hold the pipes open. If the output is needed, wait once more for its end.
   const isCut = halt.ending() === undefined && !(await endedWithin(drained, PIPE_GRACE_MS));
@@ -242,8 +222,8 @@ async function settle(child: Child, { out, err, halt, order }: Attendance): Prom
  * Returns true when descendants may have left the process group. A confined child without shell rights cannot leave its group;
  * one with shell rights cannot leave its session. Nothing restricts an unconfined script.
  */
-function mayHaveLeft({ hold, mergesStderr }: ChildOrder): boolean {
-  return hold === undefined ? mergesStderr === true : hold.isSupervised;
+function mayHaveLeft({ sandbox, mergesStderr }: ChildSpec): boolean {
+  return sandbox === undefined ? mergesStderr === true : sandbox.isSupervised;
 }
 
 interface Halt {
@@ -253,7 +233,7 @@ interface Halt {
   readonly stopped: Promise<void>;
 }
 
-function haltOf({ pid, supervisor }: Child): Halt {
+function createHalt({ pid, supervisor }: Child): Halt {
   const { promise, resolve } = Promise.withResolvers<void>();
   let reason: Ending | undefined;
   return {
@@ -269,9 +249,8 @@ function haltOf({ pid, supervisor }: Child): Halt {
   };
 }
 
-/** Sets the deadline and cancellation for the child. The returned function removes them. */
-function arm({ timeoutMs, signals }: ChildOrder, halt: Halt): () => void {
-  const timer = setTimeout(() => halt.stop(TIMED_OUT), Math.min(timeoutMs, TIMER_MS_MAX));
+function arm({ timeoutMs, signals }: ChildSpec, halt: Halt): () => void {
+  const timer = setTimeout(() => halt.stop({ kind: "deadline" }), Math.min(timeoutMs, TIMER_MS_MAX));
   const listeners = signals.map((signal) => ({ signal, onAbort: () => halt.stop(endingOfAbort(signal)) }));
   for (const { signal, onAbort } of listeners) signal.addEventListener("abort", onAbort, { once: true });
   return () => {
@@ -280,123 +259,19 @@ function arm({ timeoutMs, signals }: ChildOrder, halt: Halt): () => void {
   };
 }
 
-function endingBefore({ timeoutMs, signals }: ChildOrder): Ending | undefined {
-  const aborted = signals.find((signal) => signal.aborted);
-  if (aborted !== undefined) return endingOfAbort(aborted);
-  return timeoutMs > 0 ? undefined : TIMED_OUT;
-}
-
 function endingOfExit({ signalCode, exitCode }: Child): Ending {
-  return signalCode === null ? exited(exitCode ?? -1) : signalled(String(signalCode));
+  return signalCode === null ? { kind: "exit", code: exitCode ?? -1 } : { kind: "signal", signal: String(signalCode) };
 }
 
 function notStarted(ending: Ending): ChildResult {
   return {
     ending,
     started: false,
-    stdout: new Uint8Array(),
+    stdout: NO_BYTES,
     truncated: false,
     stderrBytes: 0,
     stderrTail: NO_BYTES,
     stderrStatus: undefined,
     survivors: 0,
   };
-}
-
-/** Rounds over the process table: a stray process may fork during the search. */
-const SWEEP_ROUNDS_MAX = 3;
-/** Pause until a process that is becoming another program can be read. */
-const UNCERTAIN_PAUSE_MS = 2;
-/** Maximum number of processes checked in one round. */
-const PROCESSES_MAX = 8_192;
-/** Processes checked between two turns of the event loop. */
-const PROCESSES_PER_TURN = 128;
-
-/** Kills the whole process group of a child that was started in its own session. */
-function killGroup(pid: number): void {
-  if (!Number.isSafeInteger(pid) || pid <= 1) return;
-  kill(-pid);
-}
-
-/**
- * Kills descendants that left the group with `setsid`, found by the marker in the environment they were started with, and returns
- * their number. Does not count descendants still in the group: they were killed with it and may take a moment to end. Linux only,
- * and only processes of the service's user: the environments of other users' processes cannot be read.
- */
-async function killStrays(marker: string, group: number): Promise<number> {
-  const needle = Buffer.from(`\0${CALL_MARKER}=${marker}\0`);
-  const survivors = new Set<number>();
-  for (let round = 0; round < SWEEP_ROUNDS_MAX; round += 1) {
-    const strays: number[] = [];
-    let isUncertain = false;
-    for (const [index, pid] of processes().entries()) {
-      if (index % PROCESSES_PER_TURN === PROCESSES_PER_TURN - 1) await setImmediate();
-      const belongs = carries(pid, needle);
-      if (belongs === true) strays.push(pid);
-      isUncertain ||= belongs === undefined;
-    }
-    for (const pid of strays) {
-      const own = groupOf(pid);
-      if (own !== undefined && own !== group) survivors.add(pid);
-      kill(pid);
-    }
-    if (strays.length === 0 && !isUncertain) break;
-    if (isUncertain) await Bun.sleep(UNCERTAIN_PAUSE_MS);
-  }
-  return survivors.size;
-}
-
-/**
- * Returns the process group, from `pid (name) state ppid pgrp …`, where the name may contain any character; undefined when the
- * process has ended.
- */
-function groupOf(pid: number): number | undefined {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
-    return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ", 3)[2]);
-  } catch {
-    return undefined;
-  }
-}
-
-function processes(): readonly number[] {
-  try {
-    return readdirSync("/proc")
-      .filter((name) => /^[1-9][0-9]{0,9}$/.test(name))
-      .slice(-PROCESSES_MAX)
-      .map(Number)
-      .filter((pid) => pid > 1 && pid !== process.pid);
-  } catch {
-    return [];
-  }
-}
-
-/**
- * Returns whether a process carries the marker. Undefined when a process of the service's user cannot be read, as happens for a
- * moment while it becomes another program.
- */
-function carries(pid: number, needle: Buffer): boolean | undefined {
-  try {
-    return Buffer.concat([Buffer.of(0), readFileSync(`/proc/${pid}/environ`)]).includes(needle);
-  } catch (error) {
-    return systemCode(error) === "EACCES" && isOurs(pid) ? undefined : false;
-  }
-}
-
-/** Returns whether a process is alive and belongs to the service's user. */
-function isOurs(pid: number): boolean {
-  try {
-    const status = readFileSync(`/proc/${pid}/status`, "latin1");
-    return new RegExp(`^Uid:\\t${process.getuid?.()}\\t`, "m").test(status) && !/^State:\t[ZX]/m.test(status);
-  } catch {
-    return false;
-  }
-}
-
-function kill(target: number): void {
-  try {
-    process.kill(target, "SIGKILL");
-  } catch {
-    // Already ended.
-  }
 }

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { cLibrary } from "./confinement/c-library.ts";
-import { processIds } from "./confinement/session.ts";
+import { processIds } from "./descendants.ts";
 
 const MEBIBYTE = 1_048_576;
 /** Limit of one command when the configuration sets none and no memory cgroup is smaller. */
@@ -12,7 +12,6 @@ export const COMMAND_BYTES_MAX = 2_048 * MEBIBYTE;
 const COMMAND_BYTES_MIN = 32 * MEBIBYTE;
 /** Part of the memory cgroup that is kept free: when less is left, the largest command is ended. */
 const GROUP_KEPT_FREE = 0.1;
-/** Longest and shortest time between two measurements. */
 const INTERVAL_MS_MAX = 100;
 const INTERVAL_MS_MIN = 10;
 /** Bytes that several processes together may allocate in a millisecond: decides how soon a limit can be reached. */
@@ -46,7 +45,6 @@ interface Watched {
 interface Watch extends Watched {
   readonly onExceeded: () => void;
   bytes: number;
-  /** Number of its processes whose shared pages were divided. */
   divided: number;
   /** True once the command is being ended. The watch stays until all its processes have ended: until then, they hold memory. */
   isEnded: boolean;
@@ -85,9 +83,9 @@ export function commandMemory(configured?: number | undefined, group = memoryGro
   }
 
   /** Ends commands that exceed their limits. Returns the bytes that are left in the memory cgroup. */
-  async function check(everybody: readonly number[]): Promise<number> {
+  async function check(allPids: readonly number[]): Promise<number> {
     try {
-      const members = membersOf(everybody, new Set([...watches].map(({ session }) => session)));
+      const members = membersOf(allPids, new Set([...watches].map(({ session }) => session)));
       for (const watch of [...watches]) {
         const all = members.get(watch.session) ?? [];
         const pids = watch.isLeaderCounted ? all : all.filter((pid) => pid !== watch.session);
@@ -103,12 +101,12 @@ export function commandMemory(configured?: number | undefined, group = memoryGro
     }
   }
 
-  function endLargestWhenFull(around: MemoryGroup | undefined): number {
-    if (around === undefined) return Number.POSITIVE_INFINITY;
-    const left = around.bytesMax * (1 - GROUP_KEPT_FREE) - around.usedBytes();
+  function endLargestWhenFull(enclosing: MemoryGroup | undefined): number {
+    if (enclosing === undefined) return Number.POSITIVE_INFINITY;
+    const left = enclosing.bytesMax * (1 - GROUP_KEPT_FREE) - enclosing.usedBytes();
     const [largest] = [...watches].sort((a, b) => b.bytes - a.bytes);
-    const isEnding = [...watches].some((watch) => watch.isEnded);
-    if (left < 0 && !isEnding && largest !== undefined) end(largest);
+    const isAnyEnding = [...watches].some((watch) => watch.isEnded);
+    if (left < 0 && !isAnyEnding && largest !== undefined) end(largest);
     return left;
   }
 
@@ -187,7 +185,6 @@ async function dividedBytesOf(pid: number, resident: number): Promise<number> {
   }
 }
 
-/** Returns an empty text for a process that has ended. */
 function statusOf(pid: number): string {
   try {
     return readFileSync(`/proc/${pid}/status`, "latin1");
@@ -226,7 +223,6 @@ interface MemoryGroup {
 interface Version {
   readonly limit: string;
   readonly usage: string;
-  /** Names in `memory.stat` of memory that can be reclaimed. */
   readonly reclaimable: readonly string[];
 }
 
@@ -244,7 +240,7 @@ const VERSION_2: Version = {
 /** Returns the memory cgroup. Undefined when nothing limits the memory, or when that cannot be determined. */
 export function memoryGroup(root = ""): MemoryGroup | undefined {
   try {
-    const groups = foldersAround(root).flatMap(({ folder, version }) => {
+    const groups = enclosingGroups(root).flatMap(({ folder, version }) => {
       const bytesMax = Number.parseInt(read(join(folder, version.limit)) ?? "", 10);
       return bytesMax < UNLIMITED ? [{ folder, version, bytesMax }] : [];
     });
@@ -262,7 +258,7 @@ interface GroupFolder {
 }
 
 /** Returns the folders of the service's own group and of every group that contains it, if they are mounted here. */
-function foldersAround(root: string): readonly GroupFolder[] {
+function enclosingGroups(root: string): readonly GroupFolder[] {
   const own = readFileSync(`${root}/proc/self/cgroup`, "latin1");
   return readFileSync(`${root}/proc/self/mountinfo`, "latin1")
     .split("\n")
@@ -271,10 +267,10 @@ function foldersAround(root: string): readonly GroupFolder[] {
       const [before = "", after = ""] = line.split(" - ");
       const [, , , mountedGroup = "/", mountPoint = ""] = before.split(" ");
       const [type, , options = ""] = after.split(" ");
-      const isFirst = type === "cgroup" && options.split(",").includes("memory");
-      if (!isFirst && type !== "cgroup2") return [];
-      const version = isFirst ? VERSION_1 : VERSION_2;
-      const path = (isFirst ? /^[0-9]+:(?:[^:\n]*,)?memory(?:,[^:\n]*)?:(.*)$/m : /^0::(.*)$/m).exec(own)?.[1];
+      const isVersion1 = type === "cgroup" && options.split(",").includes("memory");
+      if (!isVersion1 && type !== "cgroup2") return [];
+      const version = isVersion1 ? VERSION_1 : VERSION_2;
+      const path = (isVersion1 ? /^[0-9]+:(?:[^:\n]*,)?memory(?:,[^:\n]*)?:(.*)$/m : /^0::(.*)$/m).exec(own)?.[1];
       if (path === undefined) return [];
       const top = join(root, mountPoint);
       return upwards(below(path, mountedGroup)).map((part) => ({ folder: join(top, part), version }));

@@ -9,19 +9,9 @@ const VARIABLES_MAX = 64;
 const VARIABLE_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,127}$/;
 
 /**
- * Variables that only the service sets: a manifest that could set them could choose programs or hide from the search for strays.
+ * Variables that only the service sets: a manifest that could set them could choose programs or hide from the search for descendants.
  */
-const RESERVED: ReadonlySet<string> = new Set([
-  "PATH",
-  "HOME",
-  "LANG",
-  "LC_ALL",
-  "TZ",
-  "PWD",
-  "OLDPWD",
-  "USER",
-  "LOGNAME",
-]);
+const RESERVED: ReadonlySet<string> = new Set("PATH HOME LANG LC_ALL TZ PWD OLDPWD USER LOGNAME".split(" "));
 
 /** Prefixes of variables through which loaders, runtimes and shells load code, or write files, when they start. */
 const REFUSED_PREFIXES = [
@@ -33,52 +23,26 @@ const REFUSED_PREFIXES = [
 ];
 
 const REFUSED_SUFFIXES = [
-  "_EDITOR",
-  "_PAGER",
-  "_ASKPASS",
-  "_COMMAND",
-  "_DIFF",
-  "_OPTS",
-  "_OPTIONS",
-  "_PRELOAD",
-  "_SHELL",
-  "_RSH",
-  "_PROG",
+  ...["_EDITOR", "_PAGER", "_ASKPASS", "_COMMAND", "_DIFF", "_OPTS", "_OPTIONS", "_PRELOAD", "_SHELL", "_RSH", "_PROG"],
 ];
 
 const REFUSED_NAMES: ReadonlySet<string> = new Set([
   ...["PAGER", "MANPAGER", "EDITOR", "VISUAL", "BROWSER", "SHELL", "ENV", "IFS", "CDPATH", "PS4", "SHELLOPTS"],
   ...["PROMPT_COMMAND", "LOCPATH", "NLSPATH", "HOSTALIASES", "RES_OPTIONS", "LOCALDOMAIN", "SSLKEYLOGFILE", "TMPDIR"],
-  ...[
-    "RIPGREP_CONFIG_PATH",
-    "VIMINIT",
-    "EXINIT",
-    "CLASSPATH",
-    "GOFLAGS",
-    "RUSTC_WRAPPER",
-    "XDG_CONFIG_HOME",
-    "GIT_EDITOR",
-    "GIT_PAGER",
-    "GIT_CONFIG",
-  ],
+  ...["RIPGREP_CONFIG_PATH", "VIMINIT", "EXINIT", "CLASSPATH", "GOFLAGS", "RUSTC_WRAPPER", "XDG_CONFIG_HOME"],
+  ...["GIT_EDITOR", "GIT_PAGER", "GIT_CONFIG"],
 ]);
 
 /** Variables that may have only this value: it turns settings files off, or names the program that shows differences. */
-const ONLY: ReadonlyMap<string, string> = new Map([
+const FIXED_VALUES: ReadonlyMap<string, string> = new Map([
   ["GIT_CONFIG_GLOBAL", "/dev/null"],
   ["GIT_CONFIG_SYSTEM", "/dev/null"],
   ["KUBECTL_EXTERNAL_DIFF", "diff -U 1000000"],
 ]);
 
-export interface EnvironmentOptions {
-  /** Private and empty; nobody may write to it. */
-  readonly emptyDirectory: string;
-  readonly pathVariable?: string | undefined;
-}
-
 /** Returns the environment of a child, from this list and nothing else. The service's own environment is never used. */
 export function childEnvironment(
-  { emptyDirectory, pathVariable }: EnvironmentOptions,
+  { emptyDirectory, pathVariable }: { readonly emptyDirectory: string; readonly pathVariable?: string | undefined },
   declared: Readonly<Record<string, string>>,
 ): Readonly<Record<string, string>> {
   return {
@@ -104,7 +68,8 @@ export function environmentFaults(declared: unknown): readonly Fault[] {
   }
   return entries.flatMap(([name, value]) => {
     const message = nameFault(name) ?? valueFault(name, value);
-    return message === undefined ? [] : [{ field: `target.cli.environment.${printable(name)}`, message }];
+    const printable = name.replace(/[^\x21-\x7e]/g, "?").slice(0, 128);
+    return message === undefined ? [] : [{ field: `target.cli.environment.${printable}`, message }];
   });
 }
 
@@ -117,7 +82,7 @@ function isTable(value: unknown): value is Readonly<Record<string, unknown>> {
 function nameFault(name: string): string | undefined {
   if (!VARIABLE_NAME.test(name)) return "is not a name of a variable";
   const upper = name.toUpperCase();
-  if (ONLY.has(upper)) return undefined;
+  if (FIXED_VALUES.has(upper)) return undefined;
   if (RESERVED.has(upper)) return "is set by the service";
   const refused =
     REFUSED_NAMES.has(upper) ||
@@ -129,10 +94,6 @@ function nameFault(name: string): string | undefined {
 function valueFault(name: string, value: unknown): string | undefined {
   const fault = tokenFault(value);
   if (fault !== undefined) return fault;
-  const only = ONLY.get(name.toUpperCase());
-  return only !== undefined && value !== only ? `may only be ${only}` : undefined;
-}
-
-function printable(name: string): string {
-  return name.replace(/[^\x21-\x7e]/g, "?").slice(0, 128);
+  const fixed = FIXED_VALUES.get(name.toUpperCase());
+  return fixed !== undefined && value !== fixed ? `may only be ${fixed}` : undefined;
 }

@@ -2,24 +2,22 @@ import { lstatSync, readdirSync, type Stats } from "node:fs";
 import { isAbsolute, join } from "node:path";
 
 /** Location of a repository, in terms of GIT_DIR and GIT_WORK_TREE. A bare repository has no work tree. */
-export interface GitRepository {
+interface GitRepository {
   readonly gitDir: string;
   readonly workTree?: string;
 }
 
-export interface RepositoryFault {
-  readonly fault: string;
-}
+type Inspection = GitRepository | { readonly fault: string };
 
 const COPY_OBJECTS =
   "it borrows another repository's objects (a clone with --shared or --reference); run `git repack -a -d` in it, then remove that file";
 
 /** Files through which a repository takes objects, references or settings from another location, and how to fix each. */
-const BORROWING: ReadonlyMap<string, string> = new Map([
+const BORROWING: readonly (readonly [file: string, remedy: string])[] = [
   ["commondir", "it is a part of another repository; name that one"],
   ["objects/info/alternates", COPY_OBJECTS],
   ["objects/info/http-alternates", COPY_OBJECTS],
-]);
+];
 
 /** Directories in which a symbolic link would expose another repository's objects. */
 const OBJECT_DIRECTORIES = ["objects", "objects/info", "objects/pack"];
@@ -36,20 +34,20 @@ const OWN_IF_PRESENT = [
  * linked work tree or submodule (`.git` is a file), no shared objects, no symbolic link to another repository's parts. The faults
  * are for the operator.
  */
-export function inspectRepository(path: string): GitRepository | RepositoryFault {
+export function inspectRepository(path: string): Inspection {
   if (!isAbsolute(path)) return { fault: "the path is not absolute" };
   try {
     return inspectDirectory(path);
   } catch {
-    return { fault: "the repository cannot be looked at" };
+    return { fault: "the repository cannot be read" };
   }
 }
 
-function inspectDirectory(path: string): GitRepository | RepositoryFault {
-  const top = look(path);
+function inspectDirectory(path: string): Inspection {
+  const top = statsOf(path);
   if (top === undefined) return { fault: "there is no such directory" };
   if (!top.isDirectory()) return { fault: "the path is not a directory (a symbolic link does not count)" };
-  const dotGit = look(join(path, ".git"));
+  const dotGit = statsOf(join(path, ".git"));
   if (dotGit === undefined) return inspectGitDirectory(path, {});
   if (dotGit.isFile())
     return {
@@ -66,40 +64,30 @@ export function repositoryFault(path: string): string | undefined {
   return "fault" in inspected ? inspected.fault : undefined;
 }
 
-function inspectGitDirectory(
-  gitDir: string,
-  workTree: Pick<GitRepository, "workTree">,
-): GitRepository | RepositoryFault {
-  const head = look(join(gitDir, "HEAD"));
+function inspectGitDirectory(gitDir: string, workTree: Pick<GitRepository, "workTree">): Inspection {
+  const head = statsOf(join(gitDir, "HEAD"));
   if (head === undefined || !head.isFile()) return { fault: "it is not a git repository: HEAD is not a file" };
   for (const name of OWN_DIRECTORIES) {
-    if (!look(join(gitDir, name))?.isDirectory()) return { fault: `it is not a git repository of its own: ${name}` };
+    if (!statsOf(join(gitDir, name))?.isDirectory()) return { fault: `it is not a git repository of its own: ${name}` };
   }
-  const link = OWN_IF_PRESENT.find((name) => look(join(gitDir, name))?.isSymbolicLink());
+  const link = OWN_IF_PRESENT.find((name) => statsOf(join(gitDir, name))?.isSymbolicLink());
   if (link !== undefined) return { fault: `${link} is a symbolic link` };
-  const foreign = OBJECT_DIRECTORIES.find((name) => holdsLink(join(gitDir, name)));
-  if (foreign !== undefined) return { fault: `${foreign} holds a symbolic link` };
+  const foreign = OBJECT_DIRECTORIES.find((name) => containsLink(join(gitDir, name)));
+  if (foreign !== undefined) return { fault: `${foreign} contains a symbolic link` };
   for (const [name, remedy] of BORROWING) {
-    if (lends(join(gitDir, name))) return { fault: `${name} points to another place: ${remedy}` };
+    const stats = statsOf(join(gitDir, name));
+    // An empty alternates file borrows nothing, and git leaves such files behind.
+    const borrows = stats !== undefined && (!stats.isFile() || stats.size > 0);
+    if (borrows) return { fault: `${name} points to another location: ${remedy}` };
   }
   return { gitDir, ...workTree };
 }
 
-/**
- * Returns whether a file makes the repository borrow from another one. An empty alternates file borrows nothing, and git leaves
- * such files behind.
- */
-function lends(file: string): boolean {
-  const stats = look(file);
-  if (stats === undefined) return false;
-  return !stats.isFile() || stats.size > 0;
-}
-
-function holdsLink(directory: string): boolean {
-  if (look(directory) === undefined) return false;
+function containsLink(directory: string): boolean {
+  if (statsOf(directory) === undefined) return false;
   return readdirSync(directory, { withFileTypes: true }).some((entry) => entry.isSymbolicLink());
 }
 
-function look(path: string): Stats | undefined {
+function statsOf(path: string): Stats | undefined {
   return lstatSync(path, { throwIfNoEntry: false });
 }

@@ -1,5 +1,4 @@
-import { createHash } from "node:crypto";
-import { closeSync, openSync, readSync, statSync } from "node:fs";
+import { closeSync, openSync, statSync } from "node:fs";
 import { isAbsolute } from "node:path";
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
@@ -13,20 +12,19 @@ import type {
   PlanContext,
   PlanDescription,
   RunContext,
-  StderrMeaning,
   Tool,
 } from "../../core/types.ts";
 import { argvFault, type Build, isFreeTextSafe, refuseTooLong } from "./argv.ts";
-import { runChild } from "./child.ts";
+import { type ChildSpec, runChild } from "./child.ts";
 import { commandMemory } from "./command-memory.ts";
-import type { ChildConfinement, Hold } from "./confinement/confinement.ts";
+import type { ChildConfinement, Sandbox } from "./confinement/confinement.ts";
 import type { Confined, Unconfined } from "./confinement/profile.ts";
 import { type ChildResult, isAnswer, refusalOf } from "./endings.ts";
 import { childEnvironment, environmentFaults } from "./environment.ts";
 import { LOOKUP_BYTES_MAX, lookUp } from "./lookups.ts";
 import { type CliTool, cliTool } from "./manifest.ts";
 import { cutTextOf, parseStdout } from "./parser.ts";
-import { realDirectory, shellAnswer, shellScene } from "./shell.ts";
+import { hashOpenFile, realDirectory, shellAnswer, shellPlan } from "./shell.ts";
 
 /**
  * Longest time between a script's timeout and its call's deadline, in which the output can still be returned. At most a tenth of
@@ -63,15 +61,12 @@ export interface CliHandlerOptions {
 }
 
 export interface Survivors {
-  /** The command's name in the configuration. */
   readonly command: string;
   readonly count: number;
 }
 
 /** Everything that the call will do; an approval binds to it. */
-type CliPlan = ExecutionPlan & CliPlanFields;
-
-interface CliPlanFields {
+type CliPlan = ExecutionPlan & {
   readonly kind: "cli";
   readonly command: string;
   /** SHA-256 of the program at planning time. */
@@ -81,12 +76,19 @@ interface CliPlanFields {
   readonly environment: Readonly<Record<string, string>>;
   /** Absent when the handler has no `ChildConfinement`. */
   readonly confinement?: Confined | Unconfined;
-  /** Set only for scripts. */
   readonly timeoutMs?: number;
-}
+};
 
-type Spawn = Pick<CliPlan, "command" | "argv" | "cwd" | "environment"> &
-  Pick<CliTool, "tool" | "options"> & { readonly confinement: CliPlan["confinement"] | undefined };
+type PlannedProgram = Pick<CliPlan, "command" | "argv" | "cwd" | "environment"> & {
+  readonly confinement: CliPlan["confinement"] | undefined;
+};
+type SpawnLimits = Pick<ChildSpec, "stdoutBytesMax" | "mergesStderr" | "stderrMeans" | "keepsStderr" | "timeoutMs"> & {
+  readonly signal: AbortSignal;
+};
+
+interface Parts extends CliHandlerOptions {
+  spawn(bound: CliTool, program: PlannedProgram, limits: SpawnLimits): Promise<ChildResult>;
+}
 
 /** Creates the handler that runs command-line programs with an argument vector, never with a command line. */
 export function cliHandler(options: CliHandlerOptions): Handler {
@@ -95,27 +97,31 @@ export function cliHandler(options: CliHandlerOptions): Handler {
   const memory = commandMemory(options.memoryBytesMax);
   const nameOf = (path: string): string => [...options.commands].find(([, known]) => known === path)?.[0] ?? "unknown";
 
-  async function spawn({ confinement, tool, ...order }: Spawn, limits: SpawnLimits): Promise<ChildResult> {
-    const hold =
-      confinement?.level === "confined" ? holdOf(options.confinement, tool, confinement as Confined) : undefined;
+  function sandboxOf(tool: Tool, confinement: CliPlan["confinement"]): Sandbox | undefined {
+    if (confinement?.level !== "confined") return undefined;
+    if (options.confinement !== undefined) return options.confinement.sandbox(tool, confinement as Confined);
+    // A confined plan never runs unconfined.
+    throw unbuildable("the plan is confined, but this handler has no confinement");
+  }
+
+  const spawn: Parts["spawn"] = async ({ tool, options: argvOptions }, program, { signal, ...limits }) => {
+    const { command, argv, cwd, environment } = program;
+    const sandbox = sandboxOf(tool, program.confinement);
     const child = runChild({
-      ...order,
-      ...limits,
-      hold,
-      memory,
+      ...{ command, argv, options: argvOptions, cwd, environment, sandbox, memory, ...limits },
       marker: options.newId(),
-      signals: [limits.signal, closing.signal],
+      signals: [signal, closing.signal],
     });
     running.add(child);
     try {
       const result = await child;
-      if (result.survivors > 0) options.onSurvivors?.({ command: nameOf(order.command), count: result.survivors });
+      if (result.survivors > 0) options.onSurvivors?.({ command: nameOf(command), count: result.survivors });
       return result;
     } finally {
       running.delete(child);
-      if (hold !== undefined) await endedWithin(hold.release(), RELEASE_WAIT_MS);
+      if (sandbox !== undefined) await endedWithin(sandbox.release(), RELEASE_WAIT_MS);
     }
-  }
+  };
 
   return {
     bind: (tool) => bind(tool, { ...options, spawn }),
@@ -127,40 +133,20 @@ export function cliHandler(options: CliHandlerOptions): Handler {
   };
 }
 
-interface SpawnLimits {
-  readonly stdoutBytesMax: number;
-  readonly mergesStderr?: boolean;
-  readonly stderrMeans: readonly StderrMeaning[];
-  readonly keepsStderr?: boolean;
-  readonly timeoutMs: number;
-  readonly signal: AbortSignal;
-}
-
-interface Parts extends CliHandlerOptions {
-  spawn(order: Spawn, limits: SpawnLimits): Promise<ChildResult>;
-}
-
-/** Returns the hold for a confined plan. Throws without a `ChildConfinement`: a confined plan never runs unconfined. */
-function holdOf(confinement: ChildConfinement | undefined, tool: Tool, confined: Confined): Hold {
-  if (confinement === undefined) throw unbuildable("the plan is confined, and there is no confinement here");
-  return confinement.hold(tool, confined);
-}
-
 function bind(tool: Tool, parts: Parts): Binding {
   const bound = cliTool(tool, parts.commands);
   // Hashing a large program is slow: do it now, not at the first call.
   binarySha256(bound.command);
-  if (bound.cli.shell !== undefined) {
-    return {
-      describe,
-      plan: (input) => planShell(bound, parts, input),
-      run: (sealed, context) => runShell(bound, parts, { plan: sealed as CliPlan, context }),
-    };
-  }
+  const isShell = bound.cli.shell !== undefined;
   return {
     describe,
-    plan: (input, context) => plan(bound, parts, { input, context }),
-    run: (sealed, context) => run(bound, parts, { plan: sealed as CliPlan, context }),
+    plan: (input, context) =>
+      isShell ? planShell(bound, parts, input) : planProgram(bound, parts, { input, context }),
+    async run(sealed, context) {
+      const plan = sealed as CliPlan;
+      checkProgram(plan, bound);
+      return await (isShell ? runShell : runProgram)(bound, parts, { plan, context });
+    },
   };
 }
 
@@ -168,42 +154,32 @@ function describe({ confinement }: ExecutionPlan): PlanDescription {
   return { confinement: isTable(confinement) && "level" in confinement ? String(confinement["level"]) : "none" };
 }
 
-interface Planning {
-  readonly input: unknown;
-  readonly context: PlanContext;
-}
-
-async function plan(
-  { tool, command, cli, options, parse, freeText }: CliTool,
+async function planProgram(
+  bound: CliTool,
   parts: Parts,
-  { input, context }: Planning,
+  { input, context }: { readonly input: unknown; readonly context: PlanContext },
 ): Promise<CliPlan> {
+  const { tool, command, cli, options, parse, freeText } = bound;
   const cwd = workingDirectory(cli.cwd === undefined ? parts.emptyDirectory : cli.cwd(input as never));
   const inspected = parts.inspections?.get(cli.command)?.(cwd);
   if (inspected !== undefined) throw unusable(inspected);
   const environment = childEnvironment(parts, declaredEnvironment(cli.environment, input));
   const confinement = parts.confinement?.planned(tool, input);
-  const limits = {
-    stdoutBytesMax: LOOKUP_BYTES_MAX,
-    stderrMeans: [],
-    timeoutMs: tool.timeoutMs,
-    signal: context.signal,
-  };
+  const { timeoutMs } = tool;
+  const limits = { stdoutBytesMax: LOOKUP_BYTES_MAX, stderrMeans: [], timeoutMs, signal: context.signal };
   const inspect = (build: Build): void => {
     if (isFreeTextSafe(freeText, input, build)) return;
-    throw unbuildable("free text stands where a program may take it for an option");
+    throw unbuildable("free text appears where a program may take it for an option");
   };
   const found = await lookUp({
     lookups: cli.lookups ?? {},
     input,
     inspect,
-    async ask(args) {
+    async run(args) {
       refuseTooLong(args, environment);
-      const result = await parts.spawn(
-        { tool, command, argv: [...args], cwd, environment, confinement, options },
-        limits,
-      );
-      if (endsTheCall(result)) throw refusalOf({ ...tool, classification: "read" }, result, {});
+      const result = await parts.spawn(bound, { command, argv: [...args], cwd, environment, confinement }, limits);
+      // A failing exit code is still a valid answer of a lookup.
+      if (result.ending.kind !== "exit") throw refusalOf({ ...tool, classification: "read" }, result, {});
       return result;
     },
   });
@@ -212,29 +188,32 @@ async function plan(
   const fault = argvFault(argv, options);
   if (fault !== undefined) throw unbuildable(fault);
   inspect((other) => [cli.argsBuilder(other, found)]);
-  const kept: Record<string, Json> = typeof parse === "function" && parse.length > 1 ? { input: input as Json } : {};
-  const held: Record<string, Json> = confinement === undefined ? {} : { confinement };
-  return { kind: "cli", command, commandSha256: binarySha256(command), argv, cwd, environment, ...held, ...kept };
+  const parserInput: Record<string, Json> =
+    typeof parse === "function" && parse.length > 1 ? { input: input as Json } : {};
+  return {
+    ...{ kind: "cli", command, commandSha256: binarySha256(command), argv, cwd, environment },
+    ...(confinement && { confinement }),
+    ...parserInput,
+  };
 }
 
 /** Throws unless the plan is for this command and the program is unchanged since it was planned. */
 function checkProgram({ kind, command, commandSha256 }: CliPlan, bound: CliTool): void {
   if (kind !== "cli" || command !== bound.command) throw unbuildable("the plan is for another command");
   if (binarySha256(command) === commandSha256) return;
-  throw new Refusal("TARGET_UNAVAILABLE", "The program was exchanged after the call was planned. Call again.");
+  throw new Refusal("TARGET_UNAVAILABLE", "The program was replaced after the call was planned. Call again.");
 }
 
-interface Running {
+interface PlannedRun {
   readonly plan: CliPlan;
   readonly context: RunContext;
 }
 
-async function run(bound: CliTool, parts: Parts, { plan: sealed, context }: Running): Promise<unknown> {
-  const { tool, options, parse, textField } = bound;
-  const { command, argv, cwd, environment, confinement } = sealed;
-  checkProgram(sealed, bound);
+async function runProgram(bound: CliTool, parts: Parts, { plan, context }: PlannedRun): Promise<unknown> {
+  const { tool, parse, textField } = bound;
   const result = await parts.spawn(
-    { tool, command, argv, cwd, environment, confinement, options },
+    bound,
+    { ...plan, confinement: plan.confinement },
     {
       stdoutBytesMax: tool.limits.outputBytesMax + (parse === "text" ? CUT_MARGIN_BYTES : 0),
       stderrMeans: bound.cli.stderrMeans ?? [],
@@ -248,40 +227,34 @@ async function run(bound: CliTool, parts: Parts, { plan: sealed, context }: Runn
   const exitCode = result.ending.kind === "exit" ? result.ending.code : 0;
   // A parser might take partial output for the complete output.
   if (result.truncated && parse !== "text") return new PartialAnswer(undefined);
-  const answer = parseStdout(result.stdout, { parse, textField, input: sealed["input"], exitCode });
+  const answer = parseStdout(result.stdout, { parse, textField, input: plan["input"], exitCode });
   return result.truncated ? new PartialAnswer(answer, cutTextOf(result, textField ?? "text")) : answer;
 }
 
-function planShell(bound: CliTool, { pathVariable, confinement: held }: Parts, input: unknown): CliPlan {
+function planShell(bound: CliTool, parts: Parts, input: unknown): CliPlan {
   const environment = declaredEnvironment(bound.cli.environment, input);
   const { command } = bound;
-  const scene = shellScene(bound, { input, environment, pathVariable });
-  const confinement = held?.planned(bound.tool, input);
-  return { kind: "cli", command, commandSha256: binarySha256(command), ...scene, ...(confinement && { confinement }) };
+  const script = shellPlan(bound, { input, environment, pathVariable: parts.pathVariable });
+  const confinement = parts.confinement?.planned(bound.tool, input);
+  return { kind: "cli", command, commandSha256: binarySha256(command), ...script, ...(confinement && { confinement }) };
 }
 
-async function runShell(bound: CliTool, parts: Parts, { plan: sealed, context }: Running): Promise<unknown> {
-  const { tool, options } = bound;
-  const { command, argv, cwd, environment, confinement, timeoutMs = tool.timeoutMs } = sealed;
-  checkProgram(sealed, bound);
-  if (realDirectory(cwd) !== cwd) throw unusable("the working directory was exchanged after the call was planned");
+async function runShell(bound: CliTool, parts: Parts, { plan, context }: PlannedRun): Promise<unknown> {
+  const { tool } = bound;
+  const { cwd, timeoutMs = tool.timeoutMs } = plan;
+  if (realDirectory(cwd) !== cwd) throw unusable("the working directory was replaced after the call was planned");
   const left = context.deadline - parts.now();
   const limits = {
     ...{ mergesStderr: true, stderrMeans: [], signal: context.signal },
     stdoutBytesMax: tool.limits.outputBytesMax + CUT_MARGIN_BYTES,
     timeoutMs: Math.min(left - Math.min(SCRIPT_END_MS, left / 10), timeoutMs),
   };
-  return shellAnswer(tool, await parts.spawn({ tool, command, argv, cwd, environment, confinement, options }, limits));
-}
-
-/** Returns true when a lookup's program did not exit by itself. A failing exit code is still a valid answer of a lookup. */
-function endsTheCall({ ending }: ChildResult): boolean {
-  return ending.kind !== "exit";
+  return shellAnswer(tool, await parts.spawn(bound, { ...plan, confinement: plan.confinement }, limits));
 }
 
 function workingDirectory(cwd: string): string {
   if (!isAbsolute(cwd)) throw unbuildable("the working directory is not absolute");
-  if (realDirectory(cwd) === undefined) throw unusable("the working directory does not exist or is not to be entered");
+  if (realDirectory(cwd) === undefined) throw unusable("the working directory does not exist or cannot be entered");
   return cwd;
 }
 
@@ -302,19 +275,12 @@ function unbuildable(fault: string): Refusal {
 }
 
 function unusable(fault: string): Refusal {
-  const message = "The place where the command would run cannot be used.";
+  const message = "The working directory of the command cannot be used.";
   return new Refusal("TARGET_UNAVAILABLE", message, { cause: new Error(fault) });
 }
 
-const HASHED_CHUNK_BYTES = 1_048_576;
-
-interface KnownProgram {
-  /** State of the file when it was hashed. */
-  readonly stamp: string;
-  readonly sha256: string;
-}
-
-const hashed = new Map<string, KnownProgram>();
+/** Hashes of programs by path, with the state of the file when it was hashed. */
+const hashed = new Map<string, { readonly stamp: string; readonly sha256: string }>();
 
 /**
  * Returns the hex SHA-256 of a program, so that a plan names the exact binary that will run. Hashes again only when the file has
@@ -327,24 +293,15 @@ export function binarySha256(path: string): string {
     const stamp = [dev, ino, size, mtimeNs, ctimeNs].join(":");
     const before = hashed.get(path);
     if (before?.stamp === stamp) return before.sha256;
-    const sha256 = hashFile(path);
-    hashed.set(path, { stamp, sha256 });
-    return sha256;
+    const descriptor = openSync(path, "r");
+    try {
+      const sha256 = hashOpenFile(descriptor)?.sha256 ?? "";
+      hashed.set(path, { stamp, sha256 });
+      return sha256;
+    } finally {
+      closeSync(descriptor);
+    }
   } catch {
     return "";
-  }
-}
-
-function hashFile(path: string): string {
-  const descriptor = openSync(path, "r");
-  try {
-    const hash = createHash("sha256");
-    const chunk = Buffer.allocUnsafe(HASHED_CHUNK_BYTES);
-    for (let read = readSync(descriptor, chunk); read > 0; read = readSync(descriptor, chunk)) {
-      hash.update(chunk.subarray(0, read));
-    }
-    return hash.digest("hex");
-  } finally {
-    closeSync(descriptor);
   }
 }

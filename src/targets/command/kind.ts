@@ -19,7 +19,7 @@ import { SYSTEM_DIRECTORIES } from "./confinement/profile.ts";
 import { inspectRepository, repositoryFault } from "./git-repository.ts";
 import { cliHandler, type Survivors } from "./handler.ts";
 import { cliFaults } from "./manifest.ts";
-import { PLATFORM_SYSTEMS, platformReaches, readPlatformFiles } from "./platform.ts";
+import { PLATFORM_SYSTEMS, platformAccess, readPlatformFiles } from "./platform.ts";
 import { realDirectory } from "./shell.ts";
 
 export interface CommandContext extends TargetContext {
@@ -33,10 +33,8 @@ export interface CommandContext extends TargetContext {
       readonly memoryBytesMax?: number | undefined;
     };
     readonly workspace: { readonly project?: string | undefined };
-    /** PATH of the service. */
     readonly searchPath: string;
   };
-  /** Called when processes that a command left running were killed. */
   readonly onSurvivors?: ((survivors: Survivors) => void) | undefined;
 }
 
@@ -46,7 +44,6 @@ interface Repository {
   readonly gitDirectory: string;
 }
 
-/** Programs, run with an argument vector. */
 export const command: TargetKind<CommandContext> = {
   name: "cli",
   key: "cli",
@@ -67,7 +64,7 @@ function open(context: CommandContext): OpenedKind {
   const { commands: settings } = config;
   const { commands, broken } = resolveCommands(context);
   const repositories = readRepositories(context);
-  const known = (name: string): Repository => {
+  const repositoryNamed = (name: string): Repository => {
     const repository = repositories.get(name);
     if (repository === undefined) throw new NotRegistered(`systems.git.repositories.${name} is not usable`);
     return repository;
@@ -76,14 +73,14 @@ function open(context: CommandContext): OpenedKind {
   let handler: Handler | undefined;
   return {
     offers: {
-      repository: (name) => known(name).directory,
-      gitDirectory: (name) => known(name).gitDirectory,
+      repository: (name) => repositoryNamed(name).directory,
+      gitDirectory: (name) => repositoryNamed(name).gitDirectory,
       shellWorkspace: () => shellWorkspace(context),
     },
     async prepare(tools) {
       confinement = await openConfinement(tools, {
         ...{ mode: settings.confinement, unconfinedShell: settings.unconfinedBash, launchersMax: settings.launchers },
-        ...{ commands, reaches: platformReaches(context), newId },
+        ...{ commands, systemAccess: platformAccess(context), newId },
       });
       handler = cliHandler({
         ...{ commands, confinement, now, newId, onSurvivors, memoryBytesMax: settings.memoryBytesMax },
@@ -100,7 +97,7 @@ function open(context: CommandContext): OpenedKind {
     },
     report: (tools) => ({
       notes: confinementNotes(shownConfinement(context, confinement)),
-      toolNotes: tools.flatMap(untried),
+      toolNotes: tools.flatMap(exampleNotes),
     }),
     confinement: () => shownConfinement(context, confinement),
     close: async () => handler?.close(),
@@ -108,12 +105,11 @@ function open(context: CommandContext): OpenedKind {
 }
 
 /** Returns a note when no example exercises the argv builder: a mistake in it is otherwise first found by an agent. */
-function untried({ name, examples }: Tool): readonly ToolNote[] {
+function exampleNotes({ name, examples }: Tool): readonly ToolNote[] {
   if (examples.accepts.length > 0) return [];
   return [{ tool: name, field: "examples.accepts", message: "is empty: the argv was never tried" }];
 }
 
-/** Returns the confinement to show; undefined when no tool starts a command. */
 function shownConfinement(
   { config }: CommandContext,
   confinement: ChildConfinement | undefined,
@@ -128,12 +124,12 @@ function shownConfinement(
 
 function confinementNotes(shown: ConfinementShown | undefined): readonly string[] {
   if (shown === undefined) return [];
-  const named = (wanted: string): readonly string[] =>
+  const toolsAt = (wanted: string): readonly string[] =>
     Object.entries(shown.tools).flatMap(([tool, level]) => (level === wanted ? [tool] : []));
-  const confined = named("confined");
+  const confined = toolsAt("confined");
   return [
     ...(confined.length > 0 ? [`confined: ${confined.join(", ")}`] : []),
-    ...named("none").map(
+    ...toolsAt("none").map(
       (tool) =>
         `tool ${tool} runs unconfined (${shown.faults[tool] ?? "the kernel cannot, or commands.confinement is off"})`,
     ),
@@ -147,7 +143,6 @@ interface Programs {
   readonly broken: ReadonlySet<string>;
 }
 
-/** Finds the allowed programs, once. */
 export function resolveCommands({ config, problems }: Pick<CommandContext, "config" | "problems">): Programs {
   const { commands: settings, searchPath } = config;
   const commands = new Map<string, string>();
@@ -211,7 +206,7 @@ function shellWorkspace({ config, pathOf }: CommandContext): string {
   }
   // Whether the kernel can confine it is checked later, together with all other command tools.
   if (confinement === "off" && !unconfinedBash) {
-    throw new NotRegistered("no confinement; commands.unconfinedBash: true lets it run without");
+    throw new NotRegistered("no confinement; commands.unconfinedBash: true lets it run unconfined");
   }
   const { project } = config.workspace;
   if (project === undefined) throw new NotRegistered("workspace.project is not set");
@@ -253,27 +248,23 @@ function overlaps(
       path: gitDirectory,
     })),
   ];
-  const found = directories.flatMap(({ field, path }) => clashes({ field, path: realDirectory(path) }, own));
+  const found = directories.flatMap(({ field, path }) => {
+    const directory = realDirectory(path);
+    if (directory === undefined) return [];
+    const isClash = (other: string): boolean =>
+      isBelow(other, directory) || (isBelow(directory, other) && realDirectory(other) !== undefined);
+    return own.filter((each) => isClash(each.path)).map((each) => overlapText({ field, path: directory }, each));
+  });
   // Code and contracts may be in the system's program directories: they are not secret.
   const secret = ownPaths.filter(({ field }) => !/^tools\[|\.(?:proto|descriptorSet|rootCert)$/.test(field));
   const system = (granted.length > 0 ? SYSTEM_DIRECTORIES : []).flatMap((path) => {
     const real = realDirectory(path);
-    const inside = secret.filter((place) => real !== undefined && isBelow(place.path, real));
-    return inside.map((place) => clash({ field: "every command", path }, place));
+    const inside = secret.filter((each) => real !== undefined && isBelow(each.path, real));
+    return inside.map((each) => overlapText({ field: "every command", path }, each));
   });
   return [...new Set([...found, ...system])];
 }
 
-function clashes(
-  { field, path: directory }: { readonly field: string; readonly path: string | undefined },
-  own: readonly OwnPath[],
-): readonly string[] {
-  if (directory === undefined) return [];
-  return own
-    .filter(({ path }) => isBelow(path, directory) || (isBelow(directory, path) && realDirectory(path) !== undefined))
-    .map((place) => clash({ field, path: directory }, place));
-}
-
-function clash(directory: OwnPath, place: OwnPath): string {
-  return `${directory.field}: may use ${directory.path}, and ${place.field}: ${place.path} lies in it or around it`;
+function overlapText(directory: OwnPath, own: OwnPath): string {
+  return `${directory.field}: may use ${directory.path}, and ${own.field}: ${own.path} is inside it or contains it`;
 }

@@ -8,18 +8,16 @@ import { decode } from "./parser.ts";
 
 /** Maximum bytes of one answer. */
 export const LOOKUP_BYTES_MAX = 4_096;
-/** Maximum attempts of one lookup. */
 const ATTEMPTS_MAX = 8;
 
-export type Ask = (args: readonly string[]) => Promise<ChildResult>;
+type Run = (args: readonly string[]) => Promise<ChildResult>;
 
-export interface Lookups {
+interface LookupRun {
   readonly lookups: Readonly<Record<string, Lookup>>;
-  /** The parsed input. */
   readonly input: unknown;
-  /** Runs the tool's command and returns how it ended; throws when the ending ends the whole call. */
-  readonly ask: Ask;
-  /** Checks the arguments that the lookup would use for other inputs; throws to end the whole call. */
+  /** Runs the tool's command and returns how it ended; throws to end the call. */
+  readonly run: Run;
+  /** Checks the arguments that the lookup would use for other inputs; throws to end the call. */
   readonly inspect?: (build: Build) => void;
 }
 
@@ -28,13 +26,13 @@ export interface Lookups {
  *
  * @throws {Refusal} TARGET_REFUSED with status NOT_FOUND when no attempt of a lookup is answered
  */
-export async function lookUp({ lookups, input, ask, inspect }: Lookups): Promise<Readonly<Record<string, string>>> {
+export async function lookUp({ lookups, input, run, inspect }: LookupRun): Promise<Readonly<Record<string, string>>> {
   const found: Record<string, string> = {};
   for (const [name, lookup] of Object.entries(lookups)) {
     const known = { ...found };
     inspect?.((other) => lookup(other, known).map(({ args }) => args));
     const attempts = lookup(input as never, { ...found });
-    const answer = await firstAnswer(attempts, ask);
+    const answer = await firstAnswer(attempts, run);
     if (typeof answer !== "string")
       throw notFound(name, { fields: fieldsOf(lookup, input, found), cause: answer.cause });
     found[name] = answer;
@@ -42,30 +40,32 @@ export async function lookUp({ lookups, input, ask, inspect }: Lookups): Promise
   return found;
 }
 
-interface Unanswered {
-  readonly cause: unknown;
-}
-
-async function firstAnswer(attempts: readonly LookupAttempt[], ask: Ask): Promise<string | Unanswered> {
+async function firstAnswer(
+  attempts: readonly LookupAttempt[],
+  run: Run,
+): Promise<string | { readonly cause: unknown }> {
   if (attempts.length > ATTEMPTS_MAX) throw new RangeError(`a lookup has more than ${ATTEMPTS_MAX} attempts`);
   let cause: unknown = new Error("the lookup makes no attempt");
   for (const { args, answer } of attempts) {
-    const result = await ask(args);
+    const result = await run(args);
     cause = operatorText(result);
     if (result.ending.kind !== "exit" || result.ending.code !== 0 || result.truncated) continue;
     const text = decode(result.stdout).trim();
-    if (linearTest(wholly(answer))(text)) return text;
+    if (linearTest(anchored(answer))(text)) return text;
   }
   return { cause };
 }
 
 /** Returns the manifest's pattern, anchored at both ends whatever its own anchors, alternatives and flags are. */
-function wholly({ source, flags }: RegExp): RegExp {
+function anchored({ source, flags }: RegExp): RegExp {
   return new RegExp(`^(?:${source})$`, flags.replace(/[gmy]/g, ""));
 }
 
 /** Names the input fields, which the agent can fix. The lookup's arguments and output are not returned. */
-function notFound(lookup: string, { fields, cause }: Unanswered & { readonly fields: readonly string[] }): Refusal {
+function notFound(
+  lookup: string,
+  { fields, cause }: { readonly fields: readonly string[]; readonly cause: unknown },
+): Refusal {
   const named = fields.map((field) => `"${field}"`).join(", ");
   return new Refusal("TARGET_REFUSED", `Nothing was found for ${named}. Check that it exists and is spelled exactly.`, {
     details: { status: "NOT_FOUND", lookup, fields },
@@ -77,12 +77,12 @@ function notFound(lookup: string, { fields, cause }: Unanswered & { readonly fie
 function fieldsOf(lookup: Lookup, input: unknown, found: Readonly<Record<string, string>>): readonly string[] {
   const target = typeof input === "object" && input !== null ? input : {};
   const read = new Set<string>();
-  const watched = new Proxy(target, {
+  const recording = new Proxy(target, {
     get(object, key, receiver) {
       if (typeof key === "string" && Object.hasOwn(object, key)) read.add(key);
       return Reflect.get(object, key, receiver);
     },
   });
-  lookup(watched as never, { ...found });
+  lookup(recording as never, { ...found });
   return read.size > 0 ? [...read] : Object.keys(target);
 }

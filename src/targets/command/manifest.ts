@@ -15,137 +15,114 @@ const OPTION = /^--?[A-Za-z0-9][^\s\0]*$/;
  * Programs whose arguments are programs: shells, interpreters, launchers of other programs. The argv rules cannot restrict
  * them.
  */
-const INTERPRETERS: ReadonlySet<string> = new Set([
-  ..."sh bash rbash dash ash zsh ksh mksh yash posh fish csh tcsh nu xonsh elvish busybox toybox git-shell".split(" "),
-  ..."env xargs parallel sudo doas su runuser pkexec gosu su-exec ssh rsh sshpass nohup setsid timeout time nice".split(
-    " ",
-  ),
-  ..."ionice taskset chrt prlimit setpriv capsh flock stdbuf unbuffer watch script expect eval exec at batch".split(
-    " ",
-  ),
-  ..."chroot unshare nsenter bwrap firejail proot fakeroot systemd-run start-stop-daemon tini dumb-init".split(" "),
-  ..."strace ltrace gdb lldb tmux screen socat ld.so".split(" "),
-  ..."python pypy ipython perl ruby irb jruby node nodejs bun bunx deno npx npm pnpm yarn tsx ts-node uv uvx php php-cgi lua luajit".split(
-    " ",
-  ),
-  ..."awk gawk mawk nawk sed m4 tclsh wish osascript powershell pwsh cmd make gmake cargo go dotnet swift".split(" "),
-  ..."java jshell groovy scala r rscript julia erl elixir iex ghci guile ocaml vi vim nvim emacs ed ex".split(" "),
-]);
+const INTERPRETERS: ReadonlySet<string> = new Set(
+  `
+  sh bash rbash dash ash zsh ksh mksh yash posh fish csh tcsh nu xonsh elvish busybox toybox git-shell env xargs
+  parallel sudo doas su runuser pkexec gosu su-exec ssh rsh sshpass nohup setsid timeout time nice ionice taskset
+  chrt prlimit setpriv capsh flock stdbuf unbuffer watch script expect eval exec at batch chroot unshare nsenter
+  bwrap firejail proot fakeroot systemd-run start-stop-daemon tini dumb-init strace ltrace gdb lldb tmux screen
+  socat ld.so python pypy ipython perl ruby irb jruby node nodejs bun bunx deno npx npm pnpm yarn tsx ts-node uv
+  uvx php php-cgi lua luajit awk gawk mawk nawk sed m4 tclsh wish osascript powershell pwsh cmd make gmake cargo
+  go dotnet swift java jshell groovy scala r rscript julia erl elixir iex ghci guile ocaml vi vim nvim emacs ed ex
+  `
+    .trim()
+    .split(/\s+/),
+);
 
 /** Returns whether a command is an interpreter. Version and case are ignored: `python3.12`, `Rscript` and `bash5` count. */
 function isInterpreter(command: string): boolean {
   return INTERPRETERS.has(command.toLowerCase().replace(/[0-9.]*$/, ""));
 }
 
-const AT_ONCE = ", and not async";
+const PORT_MAX = 65_535;
+
+type Test = (value: unknown) => boolean;
+/** A key of a table in the manifest, the test of its value, and the message for a value that fails it. */
+type KeyCheck = readonly [key: string, isValid: Test, message: string];
+
+function optional(isValid: Test): Test {
+  return (value) => value === undefined || isValid(value);
+}
+
+function listOf(isValid: Test): Test {
+  return (value) => Array.isArray(value) && value.every(isValid);
+}
+
+const isOption: Test = (option) => isText(option) && OPTION.test(option);
+const isPort: Test = (port) => Number.isInteger(port) && Number(port) >= 1 && Number(port) <= PORT_MAX;
+const isAbsolutePath: Test = (path) => isText(path) && path.startsWith("/") && !path.includes("\0");
 
 const CLI_KEYS = [
-  "command",
-  "cwd",
-  "options",
-  "lookups",
-  "argsBuilder",
-  "environment",
-  "parse",
-  "exitCodes",
-  "shell",
-  "stderrMeans",
-  "confinement",
+  ...["command", "cwd", "options", "lookups", "argsBuilder", "environment", "parse", "exitCodes", "shell"],
+  ...["stderrMeans", "confinement"],
 ];
+const CLI_CHECKS: readonly KeyCheck[] = [
+  ["argsBuilder", isSynchronous, "must be a function that returns the argv, and not async"],
+  ["cwd", optional(isSynchronous), "must be a function of the input, and not async"],
+  [
+    "environment",
+    (environment) => typeof environment !== "function" || isSynchronous(environment),
+    "must be a table, or a function of the input, and not async",
+  ],
+  ["options", optional(listOf(isOption)), 'must list the tokens that may begin with "-": "-x", "--name" or "--name="'],
+  [
+    "lookups",
+    optional((lookups) => isTable(lookups) && Object.values(lookups).every(isSynchronous)),
+    "must map names to functions of the input, and not async",
+  ],
+  [
+    "parse",
+    optional((parse) => parse === "text" || parse === "json" || typeof parse === "function"),
+    'must be "text", "json" or a function of stdout',
+  ],
+];
+
+const CONFINEMENT_CHECKS: readonly KeyCheck[] = [
+  ["reads", optional(listOf(isAbsolutePath)), "must list absolute paths"],
+  ["writes", optional(listOf(isAbsolutePath)), "must list absolute paths"],
+  [
+    "network",
+    optional((network) => network === "system" || listOf(isPort)(network)),
+    `must be "system", or list TCP ports from 1 to ${PORT_MAX}`,
+  ],
+  ["runs", optional((runs) => runs === "command" || runs === "system"), 'must be "command" or "system"'],
+  ["temporaryDirectory", optional((value) => typeof value === "boolean"), "must be true or false"],
+];
+
+function keyFaults(field: string, table: Unread, checks: readonly KeyCheck[]): readonly Fault[] {
+  return checks.flatMap(([key, isValid, message]) => unless(isValid(table[key]), `${field}.${key}`, message));
+}
 
 /** Returns the errors in a manifest's `target.cli`. */
 export function cliFaults(cli: unknown, manifest: Unread): readonly Fault[] {
-  if (!isTable(cli)) return [{ field: "target.cli", message: "must be { command, argsBuilder, … }" }];
-  const { command, cwd, environment, options, lookups, argsBuilder, parse } = cli;
+  const field = "target.cli";
+  if (!isTable(cli)) return [{ field, message: "must be { command, argsBuilder, … }" }];
+  const { command, confinement } = cli;
   const isCommand = isText(command) && COMMAND.test(command);
   return [
-    ...unknownKeys("target.cli", cli, CLI_KEYS),
-    ...unless(isCommand, "target.cli.command", "must be a plain command name; the configuration says where it is"),
+    ...unknownKeys(field, cli, CLI_KEYS),
+    ...unless(isCommand, `${field}.command`, "must be a plain command name; the configuration says where it is"),
     ...unless(
       !isCommand || !isInterpreter(command) || isDeclaredShell(cli, manifest),
-      "target.cli.command",
+      `${field}.command`,
       `${String(command)} is a shell or interpreter: its arguments are programs`,
     ),
     ...shellFaults(cli, manifest),
-    ...confinementFaults(cli["confinement"]),
-    ...unless(
-      isSynchronous(argsBuilder),
-      "target.cli.argsBuilder",
-      `must be a function that returns the argv${AT_ONCE}`,
-    ),
-    ...unless(cwd === undefined || isSynchronous(cwd), "target.cli.cwd", `must be a function of the input${AT_ONCE}`),
-    ...unless(
-      typeof environment !== "function" || isSynchronous(environment),
-      "target.cli.environment",
-      `must be a table, or a function of the input${AT_ONCE}`,
-    ),
-    ...unless(
-      options === undefined ||
-        (Array.isArray(options) && options.every((option) => isText(option) && OPTION.test(option))),
-      "target.cli.options",
-      'must list the tokens that may begin with "-": "-x", "--name" or "--name="',
-    ),
-    ...unless(
-      lookups === undefined || (isTable(lookups) && Object.values(lookups).every(isSynchronous)),
-      "target.cli.lookups",
-      `must map names to functions of the input${AT_ONCE}`,
-    ),
-    ...unless(
-      parse === undefined || parse === "text" || parse === "json" || typeof parse === "function",
-      "target.cli.parse",
-      'must be "text", "json" or a function of stdout',
-    ),
+    ...confinementFaults(confinement),
+    ...keyFaults(field, cli, CLI_CHECKS),
   ];
 }
 
-const CONFINEMENT = "target.cli.confinement";
-const CONFINEMENT_KEYS = ["reads", "writes", "network", "runs", "temporaryDirectory"];
-const PORT_MAX = 65_535;
-
-/** Returns the errors in a manifest's `target.cli.confinement`. One that is built from the input is checked when it is built. */
+/** A profile that is built from the input is checked when it is built. */
 function confinementFaults(confinement: unknown): readonly Fault[] {
+  const field = "target.cli.confinement";
   if (confinement === undefined) return [];
   if (typeof confinement === "function") {
-    return unless(
-      isSynchronous(confinement),
-      CONFINEMENT,
-      "must be a table, or a function of the input, and not async",
-    );
+    return unless(isSynchronous(confinement), field, "must be a table, or a function of the input, and not async");
   }
-  if (!isTable(confinement))
-    return [{ field: CONFINEMENT, message: "must be { reads?, writes?, network?, runs?, … }" }];
-  const { reads, writes, network, runs, temporaryDirectory } = confinement;
-  return [
-    ...unknownKeys(CONFINEMENT, confinement, CONFINEMENT_KEYS),
-    ...unless(isPaths(reads), `${CONFINEMENT}.reads`, "must list absolute paths"),
-    ...unless(isPaths(writes), `${CONFINEMENT}.writes`, "must list absolute paths"),
-    ...unless(
-      isNetwork(network),
-      `${CONFINEMENT}.network`,
-      `must be "system", or list TCP ports from 1 to ${PORT_MAX}`,
-    ),
-    ...unless(
-      runs === undefined || runs === "command" || runs === "system",
-      `${CONFINEMENT}.runs`,
-      'must be "command" or "system"',
-    ),
-    ...unless(
-      temporaryDirectory === undefined || typeof temporaryDirectory === "boolean",
-      `${CONFINEMENT}.temporaryDirectory`,
-      "must be true or false",
-    ),
-  ];
-}
-
-function isPaths(paths: unknown): boolean {
-  if (paths === undefined) return true;
-  return Array.isArray(paths) && paths.every((path) => isText(path) && path.startsWith("/") && !path.includes("\0"));
-}
-
-function isNetwork(network: unknown): boolean {
-  if (network === undefined || network === "system") return true;
-  const isPort = (port: unknown): boolean => Number.isInteger(port) && Number(port) >= 1 && Number(port) <= PORT_MAX;
-  return Array.isArray(network) && network.every(isPort);
+  if (!isTable(confinement)) return [{ field, message: "must be { reads?, writes?, network?, runs?, … }" }];
+  const keys = CONFINEMENT_CHECKS.map(([key]) => key);
+  return [...unknownKeys(field, confinement, keys), ...keyFaults(field, confinement, CONFINEMENT_CHECKS)];
 }
 
 /** The only shell that a tool may run. */
@@ -186,19 +163,15 @@ function shellFaults(cli: Unread, manifest: Unread): readonly Fault[] {
       `${field}.timeoutMs`,
       "must be a function of the input, and not async",
     ),
-    ...unless(
-      lookups === undefined,
-      "target.cli.lookups",
-      "are not for a shell: they would run before anybody was asked",
-    ),
+    ...unless(lookups === undefined, "target.cli.lookups", "are not for a shell: they would run before the approval"),
   ];
 }
 
 const LOOKUPS_MAX = 16;
 const EXIT_CODE_MAX = 255;
-const MEANINGS = new Set<unknown>([
-  ...["OK", "NOT_FOUND", "ALREADY_EXISTS", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE"],
-]);
+const MEANINGS = new Set<unknown>(
+  "OK NOT_FOUND ALREADY_EXISTS INVALID_ARGUMENT FAILED_PRECONDITION OUT_OF_RANGE".split(" "),
+);
 
 /** A command-line tool whose manifest is valid with this configuration. */
 export interface CliTool {
@@ -227,25 +200,34 @@ export function cliTool(tool: Tool, commands: ReadonlyMap<string, string>): CliT
   const textField = onlyStringField(tool.output);
   const freeText = freeTextOf(tool, cli, options);
   const faults = [
-    ...commandFaults(cli.command, command),
+    ...unless(
+      command !== undefined,
+      "target.cli.command",
+      `${cli.command} is not among the commands that the configuration allows (commands.allowed)`,
+    ),
+    ...unless(
+      command === undefined || isAbsolute(command),
+      "target.cli.command",
+      "was not resolved to an absolute path",
+    ),
     ...optionFaults(options),
-    ...lookupFaults(cli.lookups),
+    ...unless(
+      Object.keys(cli.lookups ?? {}).length <= LOOKUPS_MAX,
+      "target.cli.lookups",
+      `has more than ${LOOKUPS_MAX}`,
+    ),
     ...(typeof cli.environment === "function" ? [] : environmentFaults(cli.environment ?? {})),
     ...exitCodeFaults(cli.exitCodes ?? {}),
     ...stderrFaults(cli.stderrMeans ?? []),
-    ...(cli.shell === undefined ? parseFaults(parse, textField) : []),
+    ...unless(
+      cli.shell !== undefined || parse !== "text" || textField !== undefined,
+      "target.cli.parse",
+      'is "text" (the default), which needs an output schema that is an object with one string field',
+    ),
     ...exampleFaults(tool, freeText),
   ];
   if (command === undefined || faults.length > 0) throw new ManifestError(tool.name, faults);
   return { tool, command, cli, options, parse, textField, freeText };
-}
-
-function commandFaults(name: string, command: string | undefined): readonly Fault[] {
-  const field = "target.cli.command";
-  if (command === undefined) {
-    return [{ field, message: `${name} is not among the commands that the configuration allows (commands.allowed)` }];
-  }
-  return isAbsolute(command) ? [] : [{ field, message: "was not resolved to an absolute path" }];
 }
 
 function optionFaults(options: readonly string[]): readonly Fault[] {
@@ -253,11 +235,6 @@ function optionFaults(options: readonly string[]): readonly Fault[] {
     const isOption = tokenFault(option) === undefined && option.startsWith("-") && option !== "--";
     return isOption ? [] : [{ field: `target.cli.options[${index}]`, message: 'must be a token that begins with "-"' }];
   });
-}
-
-function lookupFaults(lookups: CliTarget["cli"]["lookups"]): readonly Fault[] {
-  const field = "target.cli.lookups";
-  return Object.keys(lookups ?? {}).length > LOOKUPS_MAX ? [{ field, message: `has more than ${LOOKUPS_MAX}` }] : [];
 }
 
 function exitCodeFaults(exitCodes: Readonly<Record<string, unknown>>): readonly Fault[] {
@@ -290,10 +267,4 @@ function isStderrMeaning(meaning: unknown): boolean {
   if (Object.keys(others).length > 0 || (starts === undefined) === (contains === undefined)) return false;
   if (means === "OK" || !MEANINGS.has(means) || typeof literal !== "string") return false;
   return literal.length >= LITERAL_CHARS.min && literal.length <= LITERAL_CHARS.max && /^[\x20-\x7e]*$/.test(literal);
-}
-
-function parseFaults(parse: StdoutParser, textField: string | undefined): readonly Fault[] {
-  if (parse !== "text" || textField !== undefined) return [];
-  const message = 'is "text" (the default), which needs an output schema that is an object with one string field';
-  return [{ field: "target.cli.parse", message }];
 }

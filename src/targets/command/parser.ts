@@ -5,7 +5,6 @@ import { plainText } from "../../core/terminal-text.ts";
 import type { Json, StdoutParser } from "../../core/types.ts";
 import type { ChildResult } from "./endings.ts";
 
-/** Maximum levels of arrays and objects in a JSON answer. */
 const JSON_DEPTH_MAX = 128;
 
 /** Decodes a program's output as text. Bytes that are not UTF-8 become U+FFFD; a byte order mark stays. */
@@ -36,7 +35,6 @@ export interface StdoutReading {
   readonly parse: StdoutParser;
   /** Field into which `text` puts stdout. */
   readonly textField: string | undefined;
-  /** Passed to the manifest's own parser. */
   readonly input: unknown;
   readonly exitCode: number;
 }
@@ -68,11 +66,8 @@ export function parseStdout(stdout: Uint8Array, { parse, textField, input, exitC
  * @throws SyntaxError when it is not valid JSON, RangeError when it is nested too deeply
  */
 export function parseJson(text: string): Json {
-  return plainJson(JSON.parse(withoutMark(text)) as Json, JSON_DEPTH_MAX);
-}
-
-function withoutMark(text: string): string {
-  return text.startsWith("\ufeff") ? text.slice(1) : text;
+  const withoutByteOrderMark = text.startsWith("\ufeff") ? text.slice(1) : text;
+  return plainJson(JSON.parse(withoutByteOrderMark) as Json, JSON_DEPTH_MAX);
 }
 
 /** Cleans all strings: escapes in JSON can produce control sequences, too. */

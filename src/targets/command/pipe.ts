@@ -1,14 +1,13 @@
 import type { StderrMeaning, TargetStatus } from "../../core/types.ts";
 
-/** After this many bytes, a stream is read no faster than `PACED_BYTES` per pause: a flood must not keep the service busy. */
-const PACED_FROM_BYTES = 4_194_304;
-const PACED_BYTES = 262_144;
+/** After this many bytes, a stream is read no faster than `THROTTLED_BYTES` per pause: a flood must not keep the service busy. */
+const THROTTLED_FROM_BYTES = 4_194_304;
+const THROTTLED_BYTES = 262_144;
 const PAUSE_MS = 1;
 
 interface PipeLimits {
   /** Bytes that are kept; later bytes are read and discarded. */
   readonly keptBytesMax: number;
-  /** Receives every chunk as it arrives. */
   readonly onChunk?: ((chunk: Uint8Array) => void) | undefined;
 }
 
@@ -16,9 +15,7 @@ interface PipeLimits {
 export interface Pipe {
   /** Settles at the end of the stream or at an error; never rejects. */
   readonly ended: Promise<void>;
-  /** Returns the bytes kept so far. */
-  text(): Uint8Array;
-  /** Returns the number of bytes read so far. */
+  keptBytes(): Uint8Array;
   bytes(): number;
   /** Releases the stream, whichever process still holds its other end. */
   cancel(): void;
@@ -46,14 +43,14 @@ export function readPipe(
   }
 
   async function read(): Promise<void> {
-    let pauseAt = PACED_FROM_BYTES;
+    let pauseAt = THROTTLED_FROM_BYTES;
     try {
       for (;;) {
         const { done, value } = await reader.read();
         if (done) return;
         keep(value);
         if (bytes < pauseAt) continue;
-        pauseAt = bytes + PACED_BYTES;
+        pauseAt = bytes + THROTTLED_BYTES;
         await Bun.sleep(PAUSE_MS);
       }
     } catch (cause) {
@@ -63,7 +60,7 @@ export function readPipe(
 
   return {
     ended: read(),
-    text: () => Buffer.concat(chunks),
+    keptBytes: () => Buffer.concat(chunks),
     bytes: () => bytes,
     cancel() {
       isCancelled = true;
@@ -116,7 +113,6 @@ const LINE_FEED = 0x0a;
 /** Bytes of stderr that are kept, from its end: several times what is returned, so that a filter sees the surrounding text. */
 const STDERR_TAIL_BYTES = 16_384;
 
-/** Collects the end of a stream as it arrives. */
 interface Tail {
   add(chunk: Uint8Array): void;
   /** Returns the lines that were kept completely; nothing when the last line is longer than what is kept. */

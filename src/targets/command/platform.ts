@@ -98,7 +98,7 @@ const DEPTH_MAX = 64;
  * Characters that YAML readers interpret differently. The commands read YAML 1.1, in which some of these end a line; control
  * characters and a byte order mark inside the text are ambiguous too. One reader's comment must not be another reader's setting.
  */
-const READ_DIFFERENTLY = /\r(?!\n)|[\u0085\u2028\u2029]|\ufeff|[^\t\n\r\P{Cc}]/u;
+const AMBIGUOUS_CHARACTER = /\r(?!\n)|[\u0085\u2028\u2029]|\ufeff|[^\t\n\r\P{Cc}]/u;
 
 /** Keys through which a kubeconfig names a program that creates credentials. */
 const PLUGIN_KEYS = /^(?:exec|auth-?provider)$/i;
@@ -149,25 +149,24 @@ const PLAIN_FILES = [
   ["argocd", "rootCert"],
 ] as const;
 
-/** Checks all files that the configuration names, at start. */
 export function readPlatformFiles({ systems, pathOf, readFile, problems }: PlatformContext): PlatformFiles {
   const checks = new Map<string, () => string | undefined>();
   const { kubernetes, argocd } = entriesIn(systems);
   for (const [system, key] of PLAIN_FILES) {
     const file = entriesIn(systems)[system][key];
     if (typeof file !== "string") continue;
-    note(problems, `systems.${system}.${key}: ${file}`, readableFault(pathOf(file)));
+    addProblem(problems, `systems.${system}.${key}: ${file}`, readableFault(pathOf(file)));
   }
   const { kubeconfig, execPlugins } = kubernetes;
   if (typeof kubeconfig === "string") {
     const options = { execPlugins: execPlugins === true };
     checks.set("kubectl", () => kubeconfigFault(pathOf(kubeconfig), readFile, options));
-    note(problems, `systems.kubernetes.kubeconfig: ${kubeconfig}`, checks.get("kubectl")?.());
+    addProblem(problems, `systems.kubernetes.kubeconfig: ${kubeconfig}`, checks.get("kubectl")?.());
   }
   const { configFile } = argocd;
   if (typeof configFile === "string") {
     checks.set("argocd", () => argocdConfigFault(pathOf(configFile), readFile));
-    note(problems, `systems.argocd.configFile: ${configFile}`, checks.get("argocd")?.());
+    addProblem(problems, `systems.argocd.configFile: ${configFile}`, checks.get("argocd")?.());
   }
   return checks;
 }
@@ -193,7 +192,7 @@ function unreadable(error: unknown): string {
   return `cannot be read (${systemCode(error)})`;
 }
 
-function note(problems: string[], field: string, fault: string | undefined): void {
+function addProblem(problems: string[], field: string, fault: string | undefined): void {
   if (fault !== undefined) problems.push(`${field}: ${fault}`);
 }
 
@@ -209,38 +208,38 @@ function settingsOf(path: string, readFile: ReadFile): { readonly settings: Sett
   if (bytes.byteLength > SETTINGS_BYTES_MAX) return { fault: `is larger than ${SETTINGS_BYTES_MAX} bytes` };
   if (!isUtf8(bytes)) return { fault: "is not UTF-8" };
   const source = bytes.toString("utf8").replace(/^\ufeff/, "");
-  const different = READ_DIFFERENTLY.exec(source);
-  if (different !== null) return { fault: readDifferently(source, different) };
+  const ambiguous = AMBIGUOUS_CHARACTER.exec(source);
+  if (ambiguous !== null) return { fault: ambiguousCharacterFault(source, ambiguous) };
   const document = parseDocument(source, { uniqueKeys: true });
   // A tag that is unknown here may have a meaning for the command.
   if (document.errors.length + document.warnings.length > 0) return { fault: "is not one YAML document" };
-  const fault = unplainFault(document);
+  const fault = yamlFeatureFault(document);
   if (fault !== undefined) return { fault };
   const settings: unknown = document.toJS({ maxAliasCount: 0 });
   if (!isTable(settings)) return { fault: "is not a table of settings" };
-  if (hasKey(settings, (key) => key === "<<")) return { fault: "holds YAML merges (<<): write the values out" };
+  if (hasKey(settings, (key) => key === "<<")) return { fault: "contains YAML merges (<<): write the values out" };
   return { settings };
 }
 
-function readDifferently(source: string, { index, 0: found }: RegExpExecArray): string {
+function ambiguousCharacterFault(source: string, { index, 0: found }: RegExpExecArray): string {
   const line = source.slice(0, index).split("\n").length;
   const character = `U+${(found.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
-  return `holds the character ${character} in line ${line}, which some YAML readers treat as a line end, or refuse: remove it`;
+  return `contains the character ${character} in line ${line}, which some YAML readers treat as a line end, or refuse: remove it`;
 }
 
 /** Returns the YAML features that the command's own reader might interpret differently. */
-function unplainFault(document: Document): string | undefined {
+function yamlFeatureFault(document: Document): string | undefined {
   let fault: string | undefined;
   visit(document, (_key, node) => {
-    if (isAlias(node)) fault = "holds YAML aliases (*name): write the values out";
+    if (isAlias(node)) fault = "contains YAML aliases (*name): write the values out";
     // Some readers take `!!binary ZXhlYw==` for the key exec.
     else if ((isScalar(node) || isCollection(node)) && node.tag !== undefined)
-      fault = "holds YAML tags (!name): remove them";
+      fault = "contains YAML tags (!name): remove them";
     return fault === undefined ? undefined : visit.BREAK;
   });
   const { yaml, tags } = document.directives ?? {};
   const hasDirectives = yaml?.explicit === true || Object.keys(tags ?? {}).some((handle) => handle !== "!!");
-  return hasDirectives ? "holds YAML directives (%): remove them" : fault;
+  return hasDirectives ? "contains YAML directives (%): remove them" : fault;
 }
 
 function named(list: unknown, name: unknown): unknown {
@@ -252,11 +251,11 @@ function member(value: unknown, key: string): unknown {
 }
 
 /** Returns whether such a key occurs anywhere; true as well when the value is too deep to search. */
-function hasKey(value: unknown, isIt: (key: string, value: unknown) => boolean, depthLeft = DEPTH_MAX): boolean {
+function hasKey(value: unknown, matches: (key: string, value: unknown) => boolean, depthLeft = DEPTH_MAX): boolean {
   if (typeof value !== "object" || value === null) return false;
   if (depthLeft === 0) return true;
   return Object.entries(value).some(
-    ([key, inner]) => (!Array.isArray(value) && isIt(key, inner)) || hasKey(inner, isIt, depthLeft - 1),
+    ([key, inner]) => (!Array.isArray(value) && matches(key, inner)) || hasKey(inner, matches, depthLeft - 1),
   );
 }
 
@@ -264,7 +263,7 @@ const HTTPS_PORT = 443;
 const HTTP_PORT = 80;
 
 /** Returns files and ports by system. Unreadable files are omitted here: the check of these files reports them. */
-export function platformReaches({
+export function platformAccess({
   systems,
   pathOf,
   readFile,
@@ -273,7 +272,7 @@ export function platformReaches({
   const file = (system: Settings, key: string): readonly string[] =>
     typeof system[key] === "string" ? [pathOf(system[key])] : [];
   return new Map([
-    ["kubernetes", kubernetesReach(file(kubernetes, "kubeconfig"), readFile)],
+    ["kubernetes", kubernetesAccess(file(kubernetes, "kubeconfig"), readFile)],
     ["loki", { reads: [...file(loki, "bearerTokenFile"), ...file(loki, "rootCert")], ports: portsOf(loki["address"]) }],
     [
       "argocd",
@@ -286,7 +285,7 @@ export function platformReaches({
 }
 
 /** Returns the kubeconfig, the files that it names, and the ports of its clusters. */
-function kubernetesReach([kubeconfig]: readonly string[], readFile: ReadFile): SystemAccess {
+function kubernetesAccess([kubeconfig]: readonly string[], readFile: ReadFile): SystemAccess {
   const settings = kubeconfig === undefined ? undefined : readSettings(kubeconfig, readFile);
   if (kubeconfig === undefined || settings === undefined) return { reads: [], ports: [] };
   const clusters = members(settings["clusters"], "cluster");

@@ -9,8 +9,7 @@ import { isBelow } from "../../core/paths.ts";
 import { plainText } from "../../core/terminal-text.ts";
 import type { Json, Tool } from "../../core/types.ts";
 import { refuseTooLong, tokenFault } from "./argv.ts";
-import type { ChildResult } from "./endings.ts";
-import { refusalOf } from "./endings.ts";
+import { type ChildResult, refusalOf } from "./endings.ts";
 import { childEnvironment } from "./environment.ts";
 import type { CliTool } from "./manifest.ts";
 import { cutTextOf, decode } from "./parser.ts";
@@ -25,7 +24,7 @@ const SIGNAL_UNKNOWN = 127;
 const KILLED = SIGNAL_BASE + 9;
 
 /** Part of a script's plan, in addition to the command and the program's hash. */
-interface ShellScene {
+interface ShellPlan {
   readonly argv: readonly string[];
   readonly cwd: string;
   readonly environment: Readonly<Record<string, string>>;
@@ -37,31 +36,36 @@ interface ShellScene {
   readonly [member: string]: Json;
 }
 
-interface ShellPlanning {
-  readonly input: unknown;
-  readonly environment: Readonly<Record<string, string>>;
-  readonly pathVariable: string | undefined;
-}
-
 /**
  * Returns the argv, working directory, environment and files of a script.
  *
  * @throws {Refusal} TARGET_REFUSED when the working directory is missing or outside the workspace, or the script cannot be passed
  * to a program; TARGET_UNAVAILABLE when the workspace cannot be used
  */
-export function shellScene({ cli, tool }: CliTool, { input, environment, pathVariable }: ShellPlanning): ShellScene {
+export function shellPlan(
+  { cli, tool }: CliTool,
+  {
+    input,
+    environment,
+    pathVariable,
+  }: {
+    readonly input: unknown;
+    readonly environment: Readonly<Record<string, string>>;
+    readonly pathVariable: string | undefined;
+  },
+): ShellPlan {
   const workspace = realDirectory(cli.shell?.workspace ?? "");
   if (workspace === undefined) {
     throw new Refusal("TARGET_UNAVAILABLE", "The workspace cannot be used.", {
       cause: new Error("workspace.project is not a directory"),
     });
   }
-  const cwd = within(workspace, cli.cwd?.(input as never) ?? ".");
+  const cwd = directoryIn(workspace, cli.cwd?.(input as never) ?? ".");
   const argv = [...cli.argsBuilder(input as never, {} as never)];
   refuseTooLong(argv, environment);
   const script = argv.at(-1);
-  const isForm = argv.length === SHELL_ARGV.length + 1 && SHELL_ARGV.every((token, at) => argv[at] === token);
-  if (!isForm || typeof script !== "string") {
+  const hasShellForm = argv.length === SHELL_ARGV.length + 1 && SHELL_ARGV.every((token, at) => argv[at] === token);
+  if (!hasShellForm || typeof script !== "string") {
     throw new Refusal("INTERNAL", "The command could not be built.", {
       cause: new Error(`a shell is started as ${SHELL_ARGV.join(" ")} and one script`),
     });
@@ -80,7 +84,7 @@ export function shellScene({ cli, tool }: CliTool, { input, environment, pathVar
 }
 
 /** Returns the directory below the workspace that a relative path leads to, with links followed. */
-function within(workspace: string, path: string): string {
+function directoryIn(workspace: string, path: string): string {
   const refuse = (status: string, message: string) =>
     new Refusal("TARGET_REFUSED", message, { details: { status, fields: ["workingDir"] } });
   if (isAbsolute(path)) throw refuse("INVALID_ARGUMENT", "The working directory must be relative to the workspace.");
@@ -93,7 +97,6 @@ function within(workspace: string, path: string): string {
   return directory;
 }
 
-/** Returns the path of a directory with its links followed; undefined when there is none. */
 export function realDirectory(path: string): string | undefined {
   try {
     const real = realpathSync(path);
@@ -136,27 +139,21 @@ function exitCodeOf({ ending }: ChildResult): number | undefined {
   return ending.kind === "signal" ? SIGNAL_BASE + (SIGNALS[ending.signal] ?? SIGNAL_UNKNOWN) : undefined;
 }
 
-/** Maximum number of words that are tried as names. */
+/** Words that are tried as names, and the characters of all of them together. */
 const WORDS_MAX = 512;
+const NAMES_CHARACTERS_MAX = 65_536;
 /** Maximum number of folders that the words name, and in which the other words are tried, too. */
 const FOLDERS_MAX = 8;
 /** Maximum number of hashed files, and of their bytes together. */
 const FILES_MAX = 64;
 const BYTES_MAX = 33_554_432;
-const CHUNK_BYTES = 262_144;
+const CHUNK_BYTES = 1_048_576;
 const WORD_CHARACTERS_MAX = 4_096;
-/** Characters of all tried words together. */
-const NAMES_CHARACTERS_MAX = 65_536;
 /** Maximum depth of nested nodes: a script inside other scripts is read once for each of them. */
 const DEPTH_MAX = 128;
 
-interface NamedFiles {
-  readonly files: Readonly<Record<string, string>>;
-  readonly unhashed: readonly string[];
-}
-
-interface Place {
-  /** Absolute, with links resolved. */
+/** Absolute paths, with links resolved. */
+interface Directories {
   readonly workspace: string;
   readonly cwd: string;
 }
@@ -165,7 +162,7 @@ interface Place {
  * Returns hashes of the workspace files that a script's literal words name: when one of them changes between the approval and the
  * run, the plan is another plan. Files that a script uses without naming them are not detected.
  */
-export function namedFiles(script: string, { workspace, cwd }: Place): NamedFiles {
+export function namedFiles(script: string, { workspace, cwd }: Directories): Pick<ShellPlan, "files" | "unhashed"> {
   const { words, patterns } = wordsOf(script);
   const unhashed = new Set(patterns);
   const bases = [cwd, ...folders(words, { workspace, cwd }, unhashed)];
@@ -173,7 +170,7 @@ export function namedFiles(script: string, { workspace, cwd }: Place): NamedFile
   let bytesLeft = BYTES_MAX;
   for (const word of words) {
     for (const base of bases) {
-      const path = inside(workspace, isAbsolute(word) ? word : join(base, word));
+      const path = fileIn(workspace, isAbsolute(word) ? word : join(base, word));
       if (path === undefined) continue;
       const name = relative(workspace, path);
       if (files.has(name)) continue;
@@ -188,14 +185,11 @@ export function namedFiles(script: string, { workspace, cwd }: Place): NamedFile
   return { files: Object.fromEntries([...files].sort(([a], [b]) => (a < b ? -1 : 1))), unhashed: [...unhashed].sort() };
 }
 
-interface Words {
-  readonly words: readonly string[];
-  /** Words that may match several names. */
-  readonly patterns: readonly string[];
-}
-
-/** Returns every literal word, including those in quotes, here-documents and scripts inside the script, and the parts of each. */
-function wordsOf(script: string): Words {
+/**
+ * Returns every literal word, including those in quotes, here-documents and scripts inside the script, and the parts of each.
+ * `patterns` are the words that may match several names.
+ */
+function wordsOf(script: string): { readonly words: readonly string[]; readonly patterns: readonly string[] } {
   const words = new Set<string>();
   const patterns = new Set<string>();
   let charactersLeft = NAMES_CHARACTERS_MAX;
@@ -228,7 +222,7 @@ function isPattern({ parts }: Word): boolean {
   return parts?.some(({ type }) => type === "Glob" || type === "ExtendedGlob" || type === "BraceExpansion") === true;
 }
 
-function folders(words: readonly string[], { workspace, cwd }: Place, unhashed: Set<string>): readonly string[] {
+function folders(words: readonly string[], { workspace, cwd }: Directories, unhashed: Set<string>): readonly string[] {
   const found: string[] = [];
   for (const word of words) {
     const path = isAbsolute(word) ? word : join(cwd, word);
@@ -241,8 +235,8 @@ function folders(words: readonly string[], { workspace, cwd }: Place, unhashed: 
   return found;
 }
 
-/** Returns the regular file that a path leads to, when that file is in the workspace. */
-function inside(workspace: string, path: string): string | undefined {
+/** Returns the regular file in the workspace that a path leads to, with links followed. */
+function fileIn(workspace: string, path: string): string | undefined {
   const real = realOf(path);
   return real !== undefined && isBelow(real, workspace) && kindOf(real) === "file" ? real : undefined;
 }
@@ -268,24 +262,34 @@ function kindOf(path: string): "file" | "folder" | "other" {
 /**
  * Returns the hash and size of a file. A pipe or device in its place does not block: it is opened without waiting and not read.
  */
-function hashFile(path: string, bytesMax: number): { sha256: string; bytes: number } | undefined {
+function hashFile(path: string, bytesMax: number): HashedFile | undefined {
   let descriptor: number | undefined;
   try {
     descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
-    const { size } = fstatSync(descriptor);
-    if (!fstatSync(descriptor).isFile() || size > bytesMax) return undefined;
-    const hash = createHash("sha256");
-    const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
-    let bytes = 0;
-    for (let read = readSync(descriptor, chunk); read > 0; read = readSync(descriptor, chunk)) {
-      bytes += read;
-      if (bytes > bytesMax) return undefined;
-      hash.update(chunk.subarray(0, read));
-    }
-    return { sha256: hash.digest("hex"), bytes };
+    const stats = fstatSync(descriptor);
+    return stats.isFile() && stats.size <= bytesMax ? hashOpenFile(descriptor, bytesMax) : undefined;
   } catch {
     return undefined;
   } finally {
     if (descriptor !== undefined) closeSync(descriptor);
   }
+}
+
+interface HashedFile {
+  /** Hexadecimal. */
+  readonly sha256: string;
+  readonly bytes: number;
+}
+
+/** Hashes an open file from its current position. Returns `undefined` when it has more than `bytesMax` bytes. */
+export function hashOpenFile(descriptor: number, bytesMax = Number.POSITIVE_INFINITY): HashedFile | undefined {
+  const hash = createHash("sha256");
+  const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
+  let bytes = 0;
+  for (let read = readSync(descriptor, chunk); read > 0; read = readSync(descriptor, chunk)) {
+    bytes += read;
+    if (bytes > bytesMax) return undefined;
+    hash.update(chunk.subarray(0, read));
+  }
+  return { sha256: hash.digest("hex"), bytes };
 }

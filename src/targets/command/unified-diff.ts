@@ -25,7 +25,6 @@ export interface DiffFile {
 
 export interface UnifiedDiff {
   readonly files: readonly DiffFile[];
-  /** Lines after the last hunk. */
   readonly rest: readonly string[];
 }
 
@@ -64,13 +63,11 @@ function isHeader(lines: readonly string[], at: number): boolean {
   );
 }
 
-interface Hunks {
-  readonly hunks: readonly DiffHunk[];
-  /** Index of the line after the last hunk. */
-  readonly end: number;
-}
-
-function readHunks(lines: readonly string[], from: number): Hunks {
+/** Returns the hunks and the index of the line after the last one. */
+function readHunks(
+  lines: readonly string[],
+  from: number,
+): { readonly hunks: readonly DiffHunk[]; readonly end: number } {
   const hunks: DiffHunk[] = [];
   let at = from;
   for (let counts = HUNK.exec(lines[at] ?? ""); counts !== null; counts = HUNK.exec(lines[at] ?? "")) {
@@ -97,7 +94,8 @@ function hunkEnd(lines: readonly string[], from: number, left: { readonly old: n
     if (mark === "" || !" +-\\".includes(mark)) throw new SyntaxError("a hunk of the diff ends too early");
     if (mark === " " || mark === "-") oldLeft -= 1;
     if (mark === " " || mark === "+") newLeft -= 1;
-    if (oldLeft < 0 || newLeft < 0) throw new SyntaxError("a hunk of the diff holds more than it says");
+    if (oldLeft < 0 || newLeft < 0)
+      throw new SyntaxError("a hunk of the diff contains more lines than its header says");
     at += 1;
   }
   return lines[at]?.startsWith("\\") ? at + 1 : at;
@@ -117,7 +115,6 @@ function statusOf({ oldPath, newPath, preamble }: Pick<DiffFile, "oldPath" | "ne
 
 export interface JsonLines {
   readonly values: readonly Json[];
-  /** Number of lines that are not valid JSON. */
   readonly unreadableLines: number;
 }
 
@@ -153,19 +150,17 @@ export interface LineBudget {
   readonly linesMax: number;
   /** Characters of one line; the rest is cut off, and the line says so. */
   readonly lineCharactersMax: number;
-  /** Characters of all lines together. */
   readonly charactersMax: number;
   /** The end that is kept when not all lines fit. */
   readonly keep: "first" | "last";
 }
 
 export interface FittedLines {
-  /** In their original order. */
   readonly lines: readonly string[];
   readonly droppedLines: number;
 }
 
-/** Returns as many lines as fit. Counts the dropped lines, so that nobody takes a part for the whole. */
+/** Returns as many lines as fit. Counts the dropped lines, so that a part is not mistaken for the complete text. */
 export function fitLines(
   lines: readonly string[],
   { linesMax, lineCharactersMax, charactersMax, keep }: LineBudget,

@@ -43,7 +43,7 @@ test("a missing file has no hash", () => {
   expect(binarySha256(join(temporaryDirectory(), "nothing"))).toBe("");
 });
 
-test("a program that was exchanged after the plan does not run", async () => {
+test("a program that was replaced after the plan does not run", async () => {
   const program = join(temporaryDirectory(), "program");
   writeFileSync(program, "#!/bin/sh\necho planned\n", { mode: 0o755 });
   const { handler } = stand({ commands: new Map([["program", program]]) });
@@ -56,6 +56,6 @@ test("a program that was exchanged after the plan does not run", async () => {
   writeFileSync(program, "#!/bin/sh\necho exchanged\n");
   expect(await refusalFrom(Promise.resolve().then(run))).toMatchObject({
     code: "TARGET_UNAVAILABLE",
-    message: "The program was exchanged after the call was planned. Call again.",
+    message: "The program was replaced after the call was planned. Call again.",
   });
 });

@@ -6,7 +6,7 @@ import type { StdoutParser } from "../../../src/core/types.ts";
 import { call, gone, pidIn, planOf, refusalFrom, stand, standTool } from "./stand.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
 
-/** What a child may do and still get its answer in time: deadline or event, plus one second, plus the machine's slack. */
+/** Limit of a test: the deadline or event, one second, and slack for a busy machine. */
 const IN_TIME_MS = 2_500;
 
 test("the answer is stdout, and the argv arrives token by token", async () => {
@@ -23,7 +23,7 @@ const writing = (bytes: number, parse: StdoutParser = "text", exitCode = 0) => {
   return standTool({ command: "exit-with", argsBuilder, parse }, undefined, { outputBytesMax: 80_000 });
 };
 
-test("text within the limit and its margin is complete; of longer text the beginning is kept", async () => {
+test("text within the limit and its margin is complete; longer text is cut", async () => {
   const whole = 80_000 + CUT_MARGIN_BYTES;
   expect(await call(writing(whole))).toEqual({ text: "x".repeat(whole) });
   const cut = await call(writing(whole + 1));
@@ -169,7 +169,7 @@ test("the marker is not in the plan: two plans of one input are equal", async ()
 });
 
 test.each([
-  ["a program that is gone", "/nonexistent/program"],
+  ["a missing program", "/nonexistent/program"],
   ["a program that cannot run", "/etc/passwd"],
   ["a directory", "/tmp"],
 ])("%s is TARGET_UNAVAILABLE, without its path", async (_title, path) => {

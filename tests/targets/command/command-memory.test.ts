@@ -7,7 +7,7 @@ import { call, refusalFrom, stand, standTool } from "./stand.ts";
 const MEBIBYTE = 1_048_576;
 const LIMIT = 128 * MEBIBYTE;
 const BASH = Bun.which("bash") ?? "/bin/bash";
-/** Waits with so many bytes. */
+/** A script that allocates this many bytes and waits. */
 const hold = (bytes: number): string => `tail -c ${bytes} < <(head -c ${bytes} /dev/zero; sleep 20) > /dev/null`;
 
 const { handler } = stand({ commands: new Map([["bash", BASH]]), memoryBytesMax: LIMIT });

@@ -17,9 +17,9 @@ interface Row {
   readonly cli: Cli;
   readonly timeoutMs?: number;
   readonly signal?: () => AbortSignal;
-  /** What it is called for a tool that reads, and for one that changes. */
+  /** Codes for a tool that reads and for one that changes. */
   readonly codes: readonly [string, string];
-  readonly told: string;
+  readonly operatorText: string;
 }
 
 const cli = (command: string, ...argv: readonly string[]): Cli => ({ command, argsBuilder: () => argv });
@@ -30,33 +30,33 @@ const ROWS: readonly Row[] = [
     cause: "exited",
     cli: cli("exit-with", "3", "out", "err"),
     codes: ["TARGET_FAILED", "TARGET_FAILED"],
-    told: "exit 3, 3 bytes on stderr",
+    operatorText: "exit 3, 3 bytes on stderr",
   },
   {
     cause: "signalled",
     cli: cli("kill-itself"),
     codes: ["TARGET_FAILED", "OUTCOME_UNKNOWN"],
-    told: "signal, 0 bytes on stderr",
+    operatorText: "signal, 0 bytes on stderr",
   },
   {
     cause: "timed out",
     cli: cli("hang", pidFile()),
     timeoutMs: 200,
     codes: ["DEADLINE_EXCEEDED", "OUTCOME_UNKNOWN"],
-    told: "deadline, 0 bytes on stderr",
+    operatorText: "deadline, 0 bytes on stderr",
   },
   {
     cause: "spawn failed",
     cli: cli("gone"),
     codes: ["TARGET_UNAVAILABLE", "TARGET_UNAVAILABLE"],
-    told: "spawnError, 0 bytes on stderr",
+    operatorText: "spawnError, 0 bytes on stderr",
   },
   {
     cause: "cancelled",
     cli: cli("hang", pidFile()),
     signal: () => AbortSignal.abort(),
     codes: ["CANCELLED", "CANCELLED"],
-    told: "cancelled, 0 bytes on stderr",
+    operatorText: "cancelled, 0 bytes on stderr",
   },
 ];
 
@@ -64,13 +64,13 @@ const CLASSES: readonly Classification[] = ["read", "write"];
 
 test.each(ROWS.flatMap((row) => CLASSES.map((made, index) => [row.cause, made, row.codes[index] ?? "", row] as const)))(
   "%s (%s): %s",
-  async (_cause, classification, code, { cli: target, timeoutMs, signal, told }) => {
+  async (_cause, classification, code, { cli: target, timeoutMs, signal, operatorText }) => {
     const { handler } = stand({ commands: new Map([...programs, ["gone", "/nonexistent/program"]]) });
     const tool = standTool(target, undefined, { classification });
     const limits = { ...(timeoutMs !== undefined && { timeoutMs }), ...(signal !== undefined && { signal: signal() }) };
     const got = await refusalFrom(call(tool, { handler, ...limits }));
     expect(got.code).toBe(code as typeof got.code);
-    expect(String(got.cause)).toBe(`Error: ${told}`);
+    expect(String(got.cause)).toBe(`Error: ${operatorText}`);
   },
 );
 
@@ -142,9 +142,15 @@ describe("the meaning of stderr", () => {
     ],
     ["not in the middle of one", 1, "SECRET Error from server (NotFound): ", "TARGET_FAILED", undefined],
     ["anywhere", 20, "rpc error: code = AlreadyExists desc = SECRET", "TARGET_REFUSED", "ALREADY_EXISTS"],
-    ["letter by letter", 1, "error from server (notfound): SECRET", "TARGET_FAILED", undefined],
-    ["the first of them", 1, "Error from server (NotFound): code = AlreadyExists desc", "TARGET_REFUSED", "NOT_FOUND"],
-    ["nothing said", 1, "", "TARGET_FAILED", undefined],
+    ["a literal in other case", 1, "error from server (notfound): SECRET", "TARGET_FAILED", undefined],
+    [
+      "the first literal that matches",
+      1,
+      "Error from server (NotFound): code = AlreadyExists desc",
+      "TARGET_REFUSED",
+      "NOT_FOUND",
+    ],
+    ["an empty stderr", 1, "", "TARGET_FAILED", undefined],
   ] as const)("%s", async (_title, exitCode, stderr, code, status) => {
     const got = await refusalFrom(call(standTool(failing(exitCode, stderr))));
     expect([got.code, got.details?.["status"]]).toEqual([code, status]);
@@ -175,11 +181,11 @@ describe("the meaning of stderr", () => {
     ["no text", [{ contains: 12345678, means: "NOT_FOUND" }], "target.cli.stderrMeans[0]"],
     ["a pattern", [{ contains: /NotFound/, means: "NOT_FOUND" }], "target.cli.stderrMeans[0]"],
     ["both", [{ starts: "x".repeat(9), contains: "x".repeat(9), means: "NOT_FOUND" }], "target.cli.stderrMeans[0]"],
-    ["a failure that is no failure", [{ starts: "x".repeat(9), means: "OK" }], "target.cli.stderrMeans[0]"],
+    ["declared to mean OK", [{ starts: "x".repeat(9), means: "OK" }], "target.cli.stderrMeans[0]"],
     ["a line end", [{ starts: "12345678\n", means: "NOT_FOUND" }], "target.cli.stderrMeans[0]"],
     ["no list", { starts: "x".repeat(9), means: "NOT_FOUND" }, "target.cli.stderrMeans"],
     ["too many", Array.from({ length: 17 }, () => MEANS[0]), "target.cli.stderrMeans"],
-  ])("a manifest whose literal is %s does not load", (_title, stderrMeans, field) => {
+  ])("a manifest whose literals are invalid does not load: %s", (_title, stderrMeans, field) => {
     const tool = standTool({ ...cli("argv"), stderrMeans: stderrMeans as never });
     expect(() => stand().handler.bind(tool)).toThrow(
       expect.objectContaining({ faults: [expect.objectContaining({ field })] }) as Error,

@@ -44,7 +44,7 @@ test("settings files may be switched off", () => {
   expect(environmentFaults({ GIT_CONFIG_GLOBAL: "/dev/null", GIT_CONFIG_SYSTEM: "/dev/null" })).toEqual([]);
 });
 
-test("of the variables that name a diff program, one value is known", () => {
+test("a variable that names a diff program may have only one value", () => {
   expect(environmentFaults({ KUBECTL_EXTERNAL_DIFF: "diff -U 1000000" })).toEqual([]);
   for (const value of ["diff", "diff -u", "sh -c x", "/tmp/diff -U 1000000", "diff -U 1000000 ", ""]) {
     expect(environmentFaults({ KUBECTL_EXTERNAL_DIFF: value })).toEqual([

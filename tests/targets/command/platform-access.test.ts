@@ -2,17 +2,17 @@ import { expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { readConfig } from "../../../src/runtime/config/config.ts";
-import { platformReaches } from "../../../src/targets/command/platform.ts";
+import { platformAccess } from "../../../src/targets/command/platform.ts";
 import { contextFor } from "../../support/kinds.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
 
 const folder = temporaryDirectory();
 
-function reaches(systems: Readonly<Record<string, unknown>>) {
+function accessOf(systems: Readonly<Record<string, unknown>>) {
   const jwt = { issuers: [{ issuer: "https://x", jwksUri: "https://x/jwks" }] };
   const written = { tools: ["tools"], audit: { dir: "audit" }, jwt, systems };
   const config = readConfig(written, { folder, environment: {}, origin: "config" });
-  return Object.fromEntries(platformReaches(contextFor(config, "cli")));
+  return Object.fromEntries(platformAccess(contextFor(config, "cli")));
 }
 
 test("a kubeconfig, the files it names, and its clusters' addresses", () => {
@@ -24,7 +24,7 @@ test("a kubeconfig, the files it names, and its clusters' addresses", () => {
     users: [{ name: "u", user: { tokenFile: "/var/run/token", "client-key": "keys/key.pem" } }],
   };
   writeFileSync(join(folder, "kubeconfig"), JSON.stringify(kubeconfig));
-  expect(reaches({ kubernetes: { kubeconfig: "kubeconfig" } })["kubernetes"]).toEqual({
+  expect(accessOf({ kubernetes: { kubeconfig: "kubeconfig" } })["kubernetes"]).toEqual({
     reads: [join(folder, "kubeconfig"), join(folder, "ca.pem"), join(folder, "keys/key.pem"), "/var/run/token"],
     ports: [6443, 443, 3128],
   });
@@ -38,7 +38,7 @@ test.each([
   ["argocd", { server: "[::1]:8080" }, { reads: [], ports: [8080] }],
   ["kubernetes", { kubeconfig: "missing" }, { reads: [], ports: [] }],
 ] as const)("%s %j", (system, settings, { reads, ports }) => {
-  expect(reaches({ [system]: settings })[system]).toEqual({
+  expect(accessOf({ [system]: settings })[system]).toEqual({
     reads: reads.map((path) => join(folder, path)),
     ports: [...ports],
   });

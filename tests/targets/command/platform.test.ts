@@ -83,7 +83,7 @@ describe("kubeconfig", () => {
     ["after a NUL", below(` # c\0\n      ${exec}`), /U\+0000/],
   ])("a plugin %s is found, or the text refused", (_title, text, message) => {
     expect(kubeconfigFault(written("hidden", text), readPlainFile, { execPlugins: false })).toMatch(message);
-    // Which cluster is reached, and as whom, must not be hidden either.
+    // The cluster and the user must not be hidden either.
     if (!/exec/.test(String(message))) {
       expect(kubeconfigFault(written("hidden", text), readPlainFile, { execPlugins: true })).toMatch(message);
     }

@@ -28,7 +28,7 @@ export interface Stand {
   readonly emptyDirectory: string;
 }
 
-/** A handler over the fixture programs. Its clock stands at 0, so a deadline is a number of milliseconds. */
+/** Creates a handler for the fixture programs. Its clock always returns 0, so a deadline is a number of milliseconds. */
 export function stand(options: Partial<CliHandlerOptions> = {}): Stand {
   const emptyDirectory = options.emptyDirectory ?? temporaryDirectory();
   const handler = cliHandler({
@@ -48,7 +48,7 @@ interface ToolOptions {
   readonly errors?: TargetErrors;
 }
 
-/** A tool by hand, as `defineTool` would complete it. */
+/** Returns a tool as `defineTool` would complete it. */
 export function standTool(
   cli: CliTarget<never>["cli"],
   output: z.ZodType = z.strictObject({ text: z.string() }),
@@ -85,7 +85,7 @@ interface CallOptions {
   readonly handler?: Handler;
 }
 
-/** Plans and runs, as the road does. */
+/** Plans and runs, as the pipeline does. */
 export async function call(tool: Tool, options: CallOptions = {}): Promise<unknown> {
   const { input = {}, timeoutMs = 10_000, signal = new AbortController().signal } = options;
   const binding = (options.handler ?? stand().handler).bind(tool);
@@ -98,7 +98,7 @@ export async function planOf(tool: Tool, options: CallOptions = {}): Promise<Exe
   return (options.handler ?? stand().handler).bind(tool).plan(input, { signal });
 }
 
-/** The refusal a call ends with; anything else is a failure of the test. */
+/** Returns the refusal with which a call ends; any other end fails the test. */
 export async function refusalFrom(work: Promise<unknown>): Promise<Refusal> {
   try {
     const answer = await work;
@@ -109,7 +109,7 @@ export async function refusalFrom(work: Promise<unknown>): Promise<Refusal> {
   }
 }
 
-/** Waits for a process to be gone, or dead and not yet collected by whoever inherited it. */
+/** Waits until a process has ended, reaped or not. */
 export async function gone(pid: number): Promise<void> {
   while (isAlive(pid)) await Bun.sleep(5);
 }

@@ -3,7 +3,7 @@ import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** A fresh directory, gone when the test (or, made outside of one, the file or the program) is over. */
+/** Creates a directory and removes it after the test, or, outside a test, after the file or the program. */
 export function temporaryDirectory(): string {
   const directory = realpathSync(mkdtempSync(join(tmpdir(), "stc-test-")));
   const remove = () => rmSync(directory, { recursive: true, force: true });

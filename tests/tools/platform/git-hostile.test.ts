@@ -277,6 +277,6 @@ describe("nothing outside the repository is shown", () => {
     mkdirSync(join(repository.directory, ".git/objects/info"), { recursive: true });
     writeFileSync(join(repository.directory, ".git/objects/info/alternates"), `${lender.directory}/.git/objects\n`);
     expect(existsSync(join(repository.directory, ".git/objects/info/alternates"))).toBe(true);
-    await expect(callTool(gitLog, repository.directory, {})).rejects.toThrow("points to another place");
+    await expect(callTool(gitLog, repository.directory, {})).rejects.toThrow("points to another location");
   });
 });

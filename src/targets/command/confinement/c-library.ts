@@ -31,7 +31,6 @@ const FUNCTIONS = {
  * number.
  */
 const SYSTEM_CALLS = {
-  /** Number, pointer, size, flags. */
   createRuleset: { syscall: { args: [i64, pointer, u64, u32], returns: i32 } },
   addRule: { syscall: { args: [i64, i32, i32, pointer, u32], returns: i32 } },
   restrictSelf: { syscall: { args: [i64, i32, u32], returns: i32 } },
@@ -73,20 +72,20 @@ export function must(result: number, errno: () => number, what: string): number 
   return result;
 }
 
-const held: unknown[] = [];
+const keptAlive: unknown[] = [];
 
 /**
  * Returns a pointer and keeps the bytes alive, which a pointer alone does not. They are never released: the processes that use
  * this soon become another program or end; the service itself creates no pointers.
  */
 export function pointerTo(bytes: Uint8Array | Int32Array | Uint32Array | BigUint64Array): Pointer {
-  held.push(bytes);
+  keptAlive.push(bytes);
   return ptr(bytes);
 }
 
 /** Returns a NUL-terminated string. */
 export function cString(text: string): Pointer {
-  if (text.includes("\0")) throw new Error("a text holds NUL");
+  if (text.includes("\0")) throw new Error("a text contains NUL");
   return pointerTo(Buffer.from(`${text}\0`));
 }
 

@@ -62,7 +62,6 @@ export interface CallList {
   startProgram(): number;
   /** Starts the process without waiting for it. A `wait` for any child does not see it. */
   startBeside(): number;
-  /** Returns the call that failed, if any. */
   failure(): string | undefined;
 }
 

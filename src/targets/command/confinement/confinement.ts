@@ -6,8 +6,7 @@ import type { CliTarget, Tool } from "../../../core/types.ts";
 import { cLibrary } from "./c-library.ts";
 import type { SeccompOptions } from "./filter.ts";
 import { knowsLandlock } from "./landlock.ts";
-import { createLaunchers, type Launched, type Launchers } from "./launchers.ts";
-import type { Orders, ProgramOrder } from "./orders.ts";
+import { type ChildRules, createLaunchers, type Launched, type Launchers, type Program } from "./launchers.ts";
 import type { ProbeReport } from "./probe.ts";
 import {
   type CommandPaths,
@@ -43,14 +42,10 @@ export interface ConfinementOptions {
    * programs. `prefer`: both run unconfined, and this is reported. `off`: nothing is confined.
    */
   readonly mode: "require" | "prefer" | "off";
-  /** True when a shell may run unconfined. */
   readonly unconfinedShell: boolean;
-  /** Number of launchers that wait for orders. */
   readonly launchersMax: number;
-  /** Absolute binaries by command name. */
   readonly commands: ReadonlyMap<string, string>;
-  /** Configured access by system. */
-  readonly reaches: ReadonlyMap<string, SystemAccess>;
+  readonly systemAccess: ReadonlyMap<string, SystemAccess>;
   readonly newId: () => string;
 }
 
@@ -65,7 +60,7 @@ export interface ChildConfinement {
   /** Problem with a tool's profile, by tool name. Such a tool runs unconfined or not at all. */
   readonly faults: ReadonlyMap<string, string>;
   /** Paths that the first examples of the confined tools may read or change, in addition to the system's own. */
-  readonly granted: readonly Granted[];
+  readonly granted: readonly { readonly tool: string; readonly command: string; readonly paths: readonly string[] }[];
   /**
    * Returns what this call's child may do, as a part of its plan.
    *
@@ -77,29 +72,18 @@ export interface ChildConfinement {
    *
    * @throws {Refusal} TARGET_UNAVAILABLE when the temporary directory cannot be created
    */
-  hold(tool: Tool, confined: Confined): Hold;
+  sandbox(tool: Tool, confined: Confined): Sandbox;
   close(): void;
 }
 
-interface Granted {
-  readonly tool: string;
-  readonly command: string;
-  readonly paths: readonly string[];
-}
-
-interface HoldLimits {
-  readonly timeoutMs: number;
-  /** Memory that all processes of the child may use together. */
-  readonly memoryBytesMax: number;
-}
-
 /** One child's confinement. */
-export interface Hold {
+export interface Sandbox {
   /** Starts the child's standard error when the program could not be started. */
   readonly token: string;
   /** True when the launcher stays as the program's supervisor, because the program may create process groups. */
   readonly isSupervised: boolean;
-  launch(program: Omit<ProgramOrder, "kind">, limits: HoldLimits): Launched;
+  /** @param limits `memoryBytesMax` is the memory that all processes of the child may use together */
+  launch(program: Program, limits: { readonly timeoutMs: number; readonly memoryBytesMax: number }): Launched;
   /** Removes the child's temporary directory, if it has one. */
   release(): Promise<void>;
 }
@@ -109,16 +93,17 @@ type CliTool = Tool & { readonly target: CliTarget };
 /** Tries the profile of every tool, and decides how the tool's children are confined. */
 export async function openConfinement(tools: readonly Tool[], options: ConfinementOptions): Promise<ChildConfinement> {
   // The binding reports commands that are not allowed.
-  const ours = tools.filter((tool): tool is CliTool => commandOf(tool, options) !== undefined);
+  const commandTools = tools.filter((tool): tool is CliTool => commandOf(tool, options) !== undefined);
   const launchers = createLaunchers(options.launchersMax);
   // Runs in the background: abandoned directories may be large, and nothing waits for their removal.
   removeAbandoned(options.newId).catch(() => {});
-  const everywhere = options.mode === "off" ? "commands.confinement is off" : kernelFault();
-  const faults = everywhere === undefined ? await tryAll(ours, options, launchers) : new Map<string, string>();
+  const kernelProblem = options.mode === "off" ? "commands.confinement is off" : kernelFault();
+  const faults =
+    kernelProblem === undefined ? await profileProblems(commandTools, options, launchers) : new Map<string, string>();
   const levels = new Map<string, Level>();
   const withheld = new Map<string, string>();
-  for (const tool of ours) {
-    const fault = everywhere ?? faults.get(tool.name);
+  for (const tool of commandTools) {
+    const fault = kernelProblem ?? faults.get(tool.name);
     if (fault === undefined) levels.set(tool.name, "confined");
     else if (mayRunUnconfined(tool, options)) levels.set(tool.name, "none");
     else withheld.set(tool.name, withholding(tool, fault));
@@ -128,9 +113,14 @@ export async function openConfinement(tools: readonly Tool[], options: Confineme
     levels,
     withheld,
     faults,
-    granted: ours.filter(({ name }) => levels.get(name) === "confined").map((tool) => grantedTo(tool, options)),
+    granted: commandTools
+      .filter(({ name }) => levels.get(name) === "confined")
+      .map((tool) => {
+        const { reads, writes } = exampleProfile(tool, options);
+        return { tool: tool.name, command: tool.target.cli.command, paths: [...reads, ...writes] };
+      }),
     planned: (tool, input) => planned(tool as CliTool, input, parts),
-    hold: (tool, confined) => hold(tool as CliTool, confined, parts),
+    sandbox: (tool, confined) => sandbox(tool as CliTool, confined, parts),
     close: () => launchers.close(),
   };
 }
@@ -155,36 +145,36 @@ function mayRunUnconfined({ target }: CliTool, { mode, unconfinedShell }: Confin
 function withholding({ name, target }: CliTool, fault: string): string {
   const remedy =
     target.cli.shell === undefined
-      ? "commands.confinement: prefer lets it run without"
-      : "commands.unconfinedBash: true lets it run without";
+      ? "commands.confinement: prefer lets it run unconfined"
+      : "commands.unconfinedBash: true lets it run unconfined";
   return `tool ${name}: not registered: no confinement (${fault}); ${remedy}`;
 }
 
-/** Returns the problems with the tools' profiles, by tool name. Equal rules are tried once. */
-async function tryAll(
+/** Returns the problems with the tools' profiles, by tool name. Equal rules are probed once. */
+async function profileProblems(
   tools: readonly CliTool[],
   options: ConfinementOptions,
   launchers: Launchers,
 ): Promise<ReadonlyMap<string, string>> {
-  const trials = new Map<string, Promise<string | undefined>>();
-  const verdicts = tools.map((tool) => {
-    const trial = trialOf(tool, options);
-    if (typeof trial === "string") return { tool, verdict: Promise.resolve(trial) };
-    const rules = JSON.stringify(trial);
-    const verdict = trials.get(rules) ?? confinementFault(launchers, trial, options.newId());
-    trials.set(rules, verdict);
-    return { tool, verdict };
+  const probes = new Map<string, Promise<string | undefined>>();
+  const pending = tools.map((tool) => {
+    const rules = exampleRules(tool, options);
+    if (typeof rules === "string") return { tool, problem: Promise.resolve(rules) };
+    const key = JSON.stringify(rules);
+    const problem = probes.get(key) ?? probeRules(launchers, rules, options.newId());
+    probes.set(key, problem);
+    return { tool, problem };
   });
-  const faults = new Map<string, string>();
-  for (const { tool, verdict } of verdicts) {
-    const fault = await verdict;
-    if (fault !== undefined) faults.set(tool.name, fault);
+  const problems = new Map<string, string>();
+  for (const { tool, problem } of pending) {
+    const found = await problem;
+    if (found !== undefined) problems.set(tool.name, found);
   }
-  return faults;
+  return problems;
 }
 
 /** Returns the rules of a tool's first example, or what is wrong with them. */
-function trialOf(tool: CliTool, options: ConfinementOptions): Trial | string {
+function exampleRules(tool: CliTool, options: ConfinementOptions): ChildRules | string {
   // An operator's own program may need any access; when confinement is required, its manifest must declare it.
   if (tool.target.cli.confinement === undefined && options.mode === "prefer") return "the manifest declares none";
   const command = commandOf(tool, options) ?? "";
@@ -198,28 +188,23 @@ function trialOf(tool: CliTool, options: ConfinementOptions): Trial | string {
   }
 }
 
-function exampleProfile(tool: CliTool, { reaches }: ConfinementOptions): Confined {
+function exampleProfile(tool: CliTool, { systemAccess }: ConfinementOptions): Confined {
   const example = tool.input.safeParse(tool.examples.accepts[0] ?? {}).data ?? {};
-  return confinedBy(declaredProfile(tool.target.cli, example), { tool, reaches });
+  return confinedBy(declaredProfile(tool.target.cli, example), { tool, systemAccess });
 }
 
-function grantedTo(tool: CliTool, options: ConfinementOptions): Granted {
-  const { reads, writes } = exampleProfile(tool, options);
-  return { tool: tool.name, command: tool.target.cli.command, paths: [...reads, ...writes] };
-}
-
-function rulesOf({ target }: CliTool, confined: Confined, place: CommandPaths): Trial {
+function rulesOf({ target }: CliTool, confined: Confined, paths: CommandPaths): ChildRules {
   const filter: SeccompOptions = {
     network: confined.network !== null,
     writes: confined.writes.length > 0 || confined.temporaryDirectory,
     groups: target.cli.shell !== undefined,
   };
-  return { grants: grantsOf(confined, place), ports: portsOf(confined), filter };
+  return { grants: grantsOf(confined, paths), ports: portsOf(confined), filter };
 }
 
-function planned(tool: CliTool, input: unknown, { levels, reaches }: Parts): Confined | Unconfined {
+function planned(tool: CliTool, input: unknown, { levels, systemAccess }: Parts): Confined | Unconfined {
   if (levels.get(tool.name) !== "confined") return UNCONFINED;
-  const confined = confinedBy(declaredProfile(tool.target.cli, input), { tool, reaches });
+  const confined = confinedBy(declaredProfile(tool.target.cli, input), { tool, systemAccess });
   const faults = profileFaults(confined);
   if (faults.length === 0) return confined;
   throw new Refusal("INTERNAL", "The command could not be built.", {
@@ -227,7 +212,7 @@ function planned(tool: CliTool, input: unknown, { levels, reaches }: Parts): Con
   });
 }
 
-function hold(tool: CliTool, confined: Confined, { launchers, newId }: Parts): Hold {
+function sandbox(tool: CliTool, confined: Confined, { launchers, newId }: Parts): Sandbox {
   const temporary = confined.temporaryDirectory ? temporaryDirectory() : undefined;
   const token = newId();
   return {
@@ -246,7 +231,7 @@ function hold(tool: CliTool, confined: Confined, { launchers, newId }: Parts): H
         isSupervised: tool.target.cli.shell !== undefined,
         cpuSeconds: Math.max(CPU_SECONDS_MIN, Math.ceil((timeoutMs / 1_000) * CPU_SECONDS_PER_SECOND)),
         dataBytes: Math.max(DATA_BYTES_MIN, DATA_PER_MEMORY * memoryBytesMax),
-        act: { kind: "program", ...program, environment },
+        task: { kind: "program", ...program, environment },
       });
     },
     async release() {
@@ -285,21 +270,17 @@ export function kernelFault(): string | undefined {
 }
 
 /** Time for a launcher to start and to try everything. */
-const TIMEOUT_MS = 10_000;
-const CPU_SECONDS = 10;
-const DATA_BYTES = 1_073_741_824;
+const PROBE_TIMEOUT_MS = 10_000;
 /** Discard, systat and daytime: nobody listens on these ports, and no profile should name them. */
 const UNLISTENED_PORTS = [9, 11, 13];
-
-type Trial = Pick<Orders, "grants" | "ports" | "filter">;
 
 /**
  * Applies these rules to a process and lets it try what must not work. Returns what is wrong, or `undefined` when a child under
  * these rules is confined on this machine.
  */
-async function confinementFault(
+async function probeRules(
   launchers: Launchers,
-  { grants, ports, filter }: Trial,
+  { grants, ports, filter }: ChildRules,
   token: string,
 ): Promise<string | undefined> {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), "safe-tool-call-canary-")));
@@ -307,33 +288,30 @@ async function confinementFault(
     const canary = join(folder, "canary");
     writeFileSync(canary, "not to be read", { mode: 0o600 });
     const port = UNLISTENED_PORTS.find((other) => !ports.includes(other)) ?? 1;
-    const act = { kind: "probe", canary, port, readable: process.execPath } as const;
+    const task = { kind: "probe", canary, port, readable: process.execPath } as const;
     const readable = { path: process.execPath, access: "read" } as const;
-    const rules = { grants: [...grants, readable], ports, filter };
     const child = launchers.launch({
-      ...rules,
-      token,
+      ...{ grants: [...grants, readable], ports, filter, token, task },
       parent: process.pid,
-      cpuSeconds: CPU_SECONDS,
-      dataBytes: DATA_BYTES,
-      act,
+      cpuSeconds: CPU_SECONDS_MIN,
+      dataBytes: DATA_BYTES_MIN,
     });
-    const timer = setTimeout(() => child.kill("SIGKILL"), TIMEOUT_MS);
-    const [told, complaint] = await Promise.all([new Response(child.stdout).text(), new Response(child.stderr).text()]);
+    const timer = setTimeout(() => child.kill("SIGKILL"), PROBE_TIMEOUT_MS);
+    const [report, error] = await Promise.all([new Response(child.stdout).text(), new Response(child.stderr).text()]);
     clearTimeout(timer);
     await child.exited;
-    return faultOf(told, complaint, filter.network);
+    return reportProblem(report, error, filter.network);
   } catch (error) {
-    return error instanceof Error ? error.message : "it could not be tried";
+    return error instanceof Error ? error.message : "it could not be probed";
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
-function faultOf(told: string, complaint: string, wantsNetwork: boolean): string | undefined {
-  if (told === "") return complaint.slice(complaint.indexOf(" ") + 1).slice(0, 256) || "it ended without a word";
-  const { leaks, missing, network } = JSON.parse(told) as ProbeReport;
+function reportProblem(report: string, error: string, wantsNetwork: boolean): string | undefined {
+  if (report === "") return error.slice(error.indexOf(" ") + 1).slice(0, 256) || "it ended without output";
+  const { leaks, missing, network } = JSON.parse(report) as ProbeReport;
   if (leaks.length > 0) return `it lets through: ${leaks.join(", ")}`;
   if (missing.length > 0) return `it refuses too much: ${missing.join(", ")}`;
-  return network === wantsNetwork ? undefined : `sockets can${network ? "" : "not"} be made`;
+  return network === wantsNetwork ? undefined : `sockets can${network ? "" : "not"} be created`;
 }

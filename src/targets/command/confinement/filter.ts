@@ -41,16 +41,17 @@ const answer = (errno: number): number => 0x00050000 | errno;
  * The call succeeds without effect, as on a file system mounted `quiet`: no rule can tell a path inside from one outside, and
  * archivers, installers and git give up on an error.
  */
-const UNANSWERED = answer(0);
+const SUCCEED_WITHOUT_EFFECT = answer(0);
 
+/** `ifTrue` and `ifFalse` are numbers of instructions to skip. */
 interface Instruction {
   readonly code: number;
-  readonly yes?: number;
-  readonly no?: number;
+  readonly ifTrue?: number;
+  readonly ifFalse?: number;
   readonly k: number;
 }
 
-/** Calls that are always refused: they reach into other processes, past the filter, out of the file tree, or into the machine. */
+/** Calls that are always refused: they access other processes, bypass the filter or the file tree, or change the machine. */
 const NEVER: readonly number[] = [
   // ptrace, process_vm_readv, process_vm_writev, kcmp, pidfd_send_signal, pidfd_getfd, process_madvise, process_mrelease
   ...[101, 310, 311, 312, 424, 438, 440, 448],
@@ -110,7 +111,7 @@ const OPENS = [
   { call: 257, flags: 2, mode: 3 },
 ] as const;
 /** O_CREAT, and the bit that only O_TMPFILE has. */
-const MAKES_A_FILE = 0o20000100;
+const CREATES_A_FILE = 0o20000100;
 /** Passes its mode in memory, which a filter cannot read. Programs that know this call can do without it. */
 const OPENAT2 = 437;
 const SETPGID = 109;
@@ -125,7 +126,7 @@ const PR_SET_PDEATHSIG = 1;
  * prlimit64, sched_setaffinity, sched_setscheduler, sched_setparam, sched_setattr: the first argument is a process, 0 for the
  * caller.
  */
-const OF_ITSELF: readonly number[] = [302, 203, 144, 142, 314];
+const CALLER_ONLY: readonly number[] = [302, 203, 144, 142, 314];
 /**
  * setpriority, ioprio_set: the first argument is the kind of target, here a process; the second is the process, 0 for the caller.
  */
@@ -148,26 +149,32 @@ const SENDS = [
 /** Connects while sending, which bypasses Landlock's rule. */
 const MSG_FASTOPEN = 0x20000000;
 
-/** Returns the whole program in the kernel's form: 8 bytes per instruction. */
+/** Returns the program in the kernel's form: 8 bytes per instruction. */
 export function filterProgram(options: SeccompOptions): Uint8Array {
   const { network, writes, groups } = options;
   const refused = [...NEVER, ...ATTRIBUTES_BY_PATH, ...(writes ? [] : ATTRIBUTES_BY_DESCRIPTOR)];
-  const byPath = writes ? UNANSWERED : answer(EPERM);
+  const byPath = writes ? SUCCEED_WITHOUT_EFFECT : answer(EPERM);
   const instructions = [
-    ...[load(ARCH), only(ARCH_X86_64), load(NUMBER), { code: IF_AT_LEAST, no: 1, k: X32_FROM }, end(KILL_PROCESS)],
+    ...[
+      load(ARCH),
+      only(ARCH_X86_64),
+      load(NUMBER),
+      { code: IF_AT_LEAST, ifFalse: 1, k: X32_FROM },
+      result(KILL_PROCESS),
+    ],
     ...refused.flatMap((call) => refuse(call, EPERM)),
-    ...MODES_BY_PATH.flatMap(({ call, mode }) => when(call, writes ? plainModes(mode) : [end(byPath)])),
-    ...OWNERS_AND_TIMES_BY_PATH.flatMap((call) => when(call, [end(byPath)])),
+    ...MODES_BY_PATH.flatMap(({ call, mode }) => when(call, writes ? plainModes(mode) : [result(byPath)])),
+    ...OWNERS_AND_TIMES_BY_PATH.flatMap((call) => when(call, [result(byPath)])),
     ...noSetId(),
     ...refuse(CLONE3, ENOSYS),
     ...(groups ? [] : refuse(SETPGID, EPERM)),
-    ...when(UTIMENSAT, writes ? times() : [end(byPath)]),
+    ...when(UTIMENSAT, writes ? times() : [result(byPath)]),
     ...when(CLONE, ifAnyBit(0, NEW_NAMESPACES, EPERM)),
     ...when(PRCTL, ifEqual(0, PR_SET_PDEATHSIG, EPERM)),
-    ...OF_ITSELF.flatMap((call) => when(call, unlessZero(0, EPERM))),
+    ...CALLER_ONLY.flatMap((call) => when(call, unlessZero(0, EPERM))),
     ...PRIORITIES.flatMap(({ call, process }) => when(call, priority(process))),
     ...(network ? sockets() : refuse(SOCKET, EACCES)),
-    end(ALLOW),
+    result(ALLOW),
   ];
   return encode(instructions);
 }
@@ -176,66 +183,66 @@ function sockets(): readonly Instruction[] {
   const isOneOf = (index: number, values: readonly number[], mask?: number): readonly Instruction[] => [
     load(argument(index)),
     ...(mask === undefined ? [] : [{ code: AND, k: mask }]),
-    ...values.map((k, at) => ({ code: IF_EQUAL, yes: values.length - at, k })),
-    end(answer(EACCES)),
+    ...values.map((k, at) => ({ code: IF_EQUAL, ifTrue: values.length - at, k })),
+    result(answer(EACCES)),
   ];
   return [
     ...when(SOCKET, [
       ...isOneOf(0, [AF_INET, AF_INET6]),
       ...isOneOf(1, [1, 2], SOCKET_TYPE_BITS),
       ...isOneOf(2, PROTOCOLS),
-      end(ALLOW),
+      result(ALLOW),
     ]),
     ...SENDS.flatMap(({ call, flags }) => when(call, ifAnyBit(flags, MSG_FASTOPEN, EACCES))),
   ];
 }
 
 const load = (k: number): Instruction => ({ code: LOAD, k });
-const end = (k: number): Instruction => ({ code: RETURN, k });
+const result = (k: number): Instruction => ({ code: RETURN, k });
 /** Continues with the next instruction when equal; otherwise skips the next two. */
-const only = (k: number): Instruction => ({ code: IF_EQUAL, no: 2, k });
+const only = (k: number): Instruction => ({ code: IF_EQUAL, ifFalse: 2, k });
 
 function refuse(call: number, errno: number): readonly Instruction[] {
-  return when(call, [end(answer(errno))]);
+  return when(call, [result(answer(errno))]);
 }
 
 /**
  * Applies `then` to this call. Every path through `then` must end in an answer: loading an argument overwrites the call's number.
  */
 function when(call: number, then: readonly Instruction[]): readonly Instruction[] {
-  return [{ code: IF_EQUAL, no: then.length, k: call }, ...then];
+  return [{ code: IF_EQUAL, ifFalse: then.length, k: call }, ...then];
 }
 
 function ifAnyBit(index: number, k: number, errno: number): readonly Instruction[] {
-  return [load(argument(index)), { code: IF_ANY_BIT, no: 1, k }, end(answer(errno)), end(ALLOW)];
+  return [load(argument(index)), { code: IF_ANY_BIT, ifFalse: 1, k }, result(answer(errno)), result(ALLOW)];
 }
 
 function plainModes(index: number): readonly Instruction[] {
-  const special = { code: IF_ANY_BIT, no: 1, k: MODE_BITS_THAT_MATTER };
-  return [load(argument(index)), special, end(answer(EPERM)), end(UNANSWERED)];
+  const special = { code: IF_ANY_BIT, ifFalse: 1, k: MODE_BITS_THAT_MATTER };
+  return [load(argument(index)), special, result(answer(EPERM)), result(SUCCEED_WITHOUT_EFFECT)];
 }
 
 function noSetId(): readonly Instruction[] {
-  const makes = { code: IF_ANY_BIT, no: 3, k: MAKES_A_FILE };
+  const createsFile = { code: IF_ANY_BIT, ifFalse: 3, k: CREATES_A_FILE };
   return [
     ...MODES.flatMap(({ call, mode }) => when(call, ifAnyBit(mode, SET_ID_BITS, EPERM))),
     ...OPENS.flatMap(({ call, flags, mode }) =>
-      when(call, [load(argument(flags)), makes, ...ifAnyBit(mode, SET_ID_BITS, EPERM)]),
+      when(call, [load(argument(flags)), createsFile, ...ifAnyBit(mode, SET_ID_BITS, EPERM)]),
     ),
     ...refuse(OPENAT2, ENOSYS),
   ];
 }
 
 function ifEqual(index: number, k: number, errno: number): readonly Instruction[] {
-  return [load(argument(index)), { code: IF_EQUAL, no: 1, k }, end(answer(errno)), end(ALLOW)];
+  return [load(argument(index)), { code: IF_EQUAL, ifFalse: 1, k }, result(answer(errno)), result(ALLOW)];
 }
 
 function priority(process: number): readonly Instruction[] {
-  return [load(argument(0)), { code: IF_EQUAL, yes: 1, k: process }, end(answer(EPERM)), ...unlessZero(1, EPERM)];
+  return [load(argument(0)), { code: IF_EQUAL, ifTrue: 1, k: process }, result(answer(EPERM)), ...unlessZero(1, EPERM)];
 }
 
 function unlessZero(index: number, errno: number): readonly Instruction[] {
-  return [load(argument(index)), { code: IF_EQUAL, yes: 1, k: 0 }, end(answer(errno)), end(ALLOW)];
+  return [load(argument(index)), { code: IF_EQUAL, ifTrue: 1, k: 0 }, result(answer(errno)), result(ALLOW)];
 }
 
 /**
@@ -245,18 +252,24 @@ function unlessZero(index: number, errno: number): readonly Instruction[] {
 function times(): readonly Instruction[] {
   const [path, given] = [argument(1), argument(2)];
   return [
-    ...[load(path), { code: IF_EQUAL, no: 3, k: 0 }, load(path + 4), { code: IF_EQUAL, no: 1, k: 0 }, end(ALLOW)],
-    ...[load(given), { code: IF_EQUAL, no: 3, k: 0 }, load(given + 4), { code: IF_EQUAL, no: 1, k: 0 }],
-    ...[end(answer(EPERM)), end(UNANSWERED)],
+    ...[
+      load(path),
+      { code: IF_EQUAL, ifFalse: 3, k: 0 },
+      load(path + 4),
+      { code: IF_EQUAL, ifFalse: 1, k: 0 },
+      result(ALLOW),
+    ],
+    ...[load(given), { code: IF_EQUAL, ifFalse: 3, k: 0 }, load(given + 4), { code: IF_EQUAL, ifFalse: 1, k: 0 }],
+    ...[result(answer(EPERM)), result(SUCCEED_WITHOUT_EFFECT)],
   ];
 }
 
 function encode(instructions: readonly Instruction[]): Uint8Array {
   const program = new DataView(new ArrayBuffer(instructions.length * 8));
-  for (const [index, { code, yes = 0, no = 0, k }] of instructions.entries()) {
+  for (const [index, { code, ifTrue = 0, ifFalse = 0, k }] of instructions.entries()) {
     program.setUint16(index * 8, code, true);
-    program.setUint8(index * 8 + 2, yes);
-    program.setUint8(index * 8 + 3, no);
+    program.setUint8(index * 8 + 2, ifTrue);
+    program.setUint8(index * 8 + 3, ifFalse);
     program.setUint32(index * 8 + 4, k, true);
   }
   return new Uint8Array(program.buffer);

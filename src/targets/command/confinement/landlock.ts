@@ -1,7 +1,7 @@
 import { fstatSync } from "node:fs";
 import { type CLibrary, cString, must, pointerTo } from "./c-library.ts";
 import type { SystemCall } from "./call-list.ts";
-import type { PathGrant } from "./orders.ts";
+import type { PathGrant } from "./launchers.ts";
 
 /** Rules for files, TCP ports, abstract sockets and signals that a process applies to itself. */
 

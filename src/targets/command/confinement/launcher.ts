@@ -4,17 +4,17 @@ import { type CLibrary, cLibrary, cString, must, pointerTable, pointerTo } from 
 import type { SystemCall } from "./call-list.ts";
 import { filterProgram, type SeccompOptions } from "./filter.ts";
 import { buildRuleset, enterSignalScope, restrictCalls } from "./landlock.ts";
-import type { Orders, ProgramOrder } from "./orders.ts";
+import type { LaunchRequest, Program } from "./launchers.ts";
 import { PRIORITY, yieldMemory } from "./priority.ts";
 import { report } from "./probe.ts";
 import { supervise } from "./supervisor.ts";
 
 /**
- * A process that waits for its orders, applies limits, filter and rules to itself, and then becomes the program. It starts in
+ * A process that waits for its request, applies limits, filter and rules to itself, and then becomes the program. It starts in
  * `/`, with only the runtime's settings in its environment, so that it reads nothing from any folder before the rules apply.
  */
 
-const ORDERS_BYTES_MAX = 16_777_216;
+const REQUEST_BYTES_MAX = 16_777_216;
 const CHUNK_BYTES = 65_536;
 const LINE_FEED = 0x0a;
 /** Exit code that shells use for a program that cannot be run. The service relies on the token on stderr instead. */
@@ -34,9 +34,8 @@ const RLIMIT_FSIZE = 1;
 const RLIMIT_DATA = 2;
 const RLIMIT_CORE = 4;
 const RLIMIT_NPROC = 6;
-/** Largest size of one file. */
 const FILE_BYTES_MAX = 1_073_741_824;
-/** Limit for the whole user, including the service's own threads. */
+/** Limit for all processes of the user, including the service's own threads. */
 const PROCESSES_MAX = 4_096;
 
 /** Refers to the process that opens it: the supervisor and the program see different processes. */
@@ -87,16 +86,16 @@ interface Prepared {
   readonly priority: number;
 }
 
-/** Does everything that needs no orders, while no call waits. */
+/** Does everything that needs no request, while no call waits. */
 function prepare(c: CLibrary): Prepared {
   must(c.prctl(PR_SET_PDEATHSIG, SIGKILL, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
   yieldMemory(0);
   limit(c, RLIMIT_CORE, 0);
   limit(c, RLIMIT_FSIZE, FILE_BYTES_MAX);
   limit(c, RLIMIT_NPROC, PROCESSES_MAX);
-  if (c.getuid() === 0) dropPowers(c);
+  if (c.getuid() === 0) dropCapabilities(c);
   must(c.prctl(PR_SET_NO_NEW_PRIVS, 1n, 0n, 0n, 0n), c.errno, "PR_SET_NO_NEW_PRIVS");
-  // Builds and drops a ruleset only to warm up the code that the orders will need.
+  // Builds and drops a ruleset only to warm up the code that the request will need.
   buildRuleset(c, [{ path: "/", access: "read" }], []).drop();
   pointerTable([""]);
   const filters = new Map<string, Uint8Array>();
@@ -118,7 +117,7 @@ function nameOf({ network, writes, groups }: SeccompOptions): string {
  * Releases the pages of its own code: the kernel reloads the few that are still needed, and has fewer pages to release when the
  * program starts. This also keeps waiting launchers small.
  */
-function forgetCode(c: CLibrary): void {
+function releaseCode(c: CLibrary): void {
   for (const line of readFileSync("/proc/self/maps", "latin1").split("\n")) {
     const [, from, to] = /^([0-9a-f]{1,16})-([0-9a-f]{1,16}) r-xp [^/]*\//.exec(line) ?? [];
     if (from === undefined || to === undefined) continue;
@@ -132,11 +131,11 @@ function forgetCode(c: CLibrary): void {
  * started after RLIMIT_DATA is set, it could not allocate and would abort the process.
  */
 function awaitThreads(): void {
-  for (let tick = 0; tick < THREADS_TICKS_MAX && wakefulThreads() > 1; tick += 1) Bun.sleepSync(THREADS_TICK_MS);
+  for (let tick = 0; tick < THREADS_TICKS_MAX && awakeThreads() > 1; tick += 1) Bun.sleepSync(THREADS_TICK_MS);
 }
 
 /** Returns the number of threads that are not sleeping, including the calling thread. */
-function wakefulThreads(): number {
+function awakeThreads(): number {
   try {
     return readdirSync(THREADS).filter((thread) => {
       const stat = readFileSync(`${THREADS}/${thread}/stat`, "latin1");
@@ -150,33 +149,33 @@ function wakefulThreads(): number {
 }
 
 /**
- * Reads the orders. Exits without a message when they are too long or missing: the token that marks an error comes with the
- * orders.
+ * Reads the request. Exits without a message when it is too long or missing: the token that marks an error comes with the
+ * request.
  */
-function receive(): Orders {
+function readRequest(): LaunchRequest {
   const parts: Buffer[] = [];
   let bytes = 0;
   const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
-  for (let isWhole = false; !isWhole; ) {
+  for (let isComplete = false; !isComplete; ) {
     const count = readSync(0, chunk);
     if (count === 0) break;
     parts.push(Buffer.from(chunk.subarray(0, count)));
     bytes += count;
-    isWhole = chunk[count - 1] === LINE_FEED;
-    if (bytes > ORDERS_BYTES_MAX) process.exit(CANNOT_RUN);
+    isComplete = chunk[count - 1] === LINE_FEED;
+    if (bytes > REQUEST_BYTES_MAX) process.exit(CANNOT_RUN);
   }
   // The service has ended or no longer needs this launcher.
   if (bytes === 0) process.exit(0);
-  return JSON.parse(Buffer.concat(parts).toString("utf8")) as Orders;
+  return JSON.parse(Buffer.concat(parts).toString("utf8")) as LaunchRequest;
 }
 
-function confine(c: CLibrary, orders: Orders, { filters, priority }: Prepared): void {
-  if (c.getppid() !== orders.parent) throw new Error("the service is gone");
+function confine(c: CLibrary, request: LaunchRequest, { filters, priority }: Prepared): void {
+  if (c.getppid() !== request.parent) throw new Error("the service has ended");
   c.numbers(SETPRIORITY, 0n, 0n, BigInt(priority), 0n, 0n, 0n);
   must(c.dup2(openNull(c), 0), c.errno, "dup2");
-  limit(c, RLIMIT_CPU, orders.cpuSeconds);
-  const ruleset = buildRuleset(c, orders.grants, orders.ports);
-  const filter = filterFor(orders, filters);
+  limit(c, RLIMIT_CPU, request.cpuSeconds);
+  const ruleset = buildRuleset(c, request.grants, request.ports);
+  const filter = filterFor(request, filters);
   must(c.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter, 0n, 0n), c.errno, "seccomp");
   ruleset.restrictSelf();
 }
@@ -186,7 +185,7 @@ function openNull(c: CLibrary): number {
 }
 
 /** Returns the address of the filter in the kernel's form, `struct sock_fprog`. */
-function filterFor({ filter: options }: Orders, filters: ReadonlyMap<string, Uint8Array>): bigint {
+function filterFor({ filter: options }: LaunchRequest, filters: ReadonlyMap<string, Uint8Array>): bigint {
   const filter = filters.get(nameOf(options));
   if (filter === undefined) throw new Error("there is no such filter");
   const header = new DataView(new ArrayBuffer(16));
@@ -204,10 +203,10 @@ function limitOf(value: number): BigUint64Array {
   return new BigUint64Array([BigInt(value), BigInt(value)]);
 }
 
-function dropPowers(c: CLibrary): void {
+function dropCapabilities(c: CLibrary): void {
   c.prctl(PR_CAP_AMBIENT, CAP_AMBIENT_CLEAR_ALL, 0n, 0n, 0n);
-  for (let power = 0; power <= CAPABILITY_LAST; power += 1) {
-    if (power !== CAP_DAC_OVERRIDE) c.prctl(PR_CAPBSET_DROP, BigInt(power), 0n, 0n, 0n);
+  for (let capability = 0; capability <= CAPABILITY_LAST; capability += 1) {
+    if (capability !== CAP_DAC_OVERRIDE) c.prctl(PR_CAPBSET_DROP, BigInt(capability), 0n, 0n, 0n);
   }
   const header = new Uint32Array([CAPABILITY_VERSION_3, 0]);
   const kept = 1 << CAP_DAC_OVERRIDE;
@@ -218,13 +217,12 @@ function dropPowers(c: CLibrary): void {
   must(c.capset(CAPSET, pointerTo(header), pointerTo(none)), c.errno, "capset");
 }
 
-/** Returns the arguments for `execve`. */
-function imageOf({ command, argv, environment }: ProgramOrder) {
+function imageOf({ command, argv, environment }: Program) {
   const variables = Object.entries(environment).map(([name, value]) => `${name}=${value}`);
   return { path: cString(command), tokens: pointerTable([command, ...argv]), variables: pointerTable(variables) };
 }
 
-function become(c: CLibrary, program: ProgramOrder, dataBytes: number): never {
+function execProgram(c: CLibrary, program: Program, dataBytes: number): never {
   const { path, tokens, variables } = imageOf(program);
   const { cwd } = program;
   must(c.chdir(cString(cwd)), c.errno, "the working directory cannot be entered");
@@ -239,25 +237,23 @@ function become(c: CLibrary, program: ProgramOrder, dataBytes: number): never {
   throw new Error(`execve (errno ${c.errno()})`);
 }
 
-/**
- * Does the same as `confine` and `become`, but in a new process; this process stays to end everything that the program starts.
- */
-function stay(
+/** Confines and starts the program in a new process; this process stays to end everything that the program starts. */
+function superviseProgram(
   c: CLibrary,
-  orders: Orders,
-  { program, filters, priority }: Prepared & { program: ProgramOrder },
+  request: LaunchRequest,
+  { program, filters, priority }: Prepared & { program: Program },
 ): never {
   // The supervisor must briefly outlive the service: the end of its standard input shows that the service has ended.
   must(c.prctl(PR_SET_PDEATHSIG, 0n, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
-  if (c.getppid() !== orders.parent) throw new Error("the service is gone");
-  const nothing = openNull(c);
-  const filter = filterFor(orders, filters);
+  if (c.getppid() !== request.parent) throw new Error("the service has ended");
+  const nullDevice = openNull(c);
+  const filter = filterFor(request, filters);
   const { path, tokens, variables } = imageOf(program);
-  const others = orders.grants.filter((grant) => grant.path !== OWN_PROCESS);
-  const ruleset = buildRuleset(c, others, orders.ports);
-  const plain = (what: string, number: bigint, ...args: readonly bigint[]): SystemCall => ({ what, number, args });
-  const bounded = (resource: number, value: number): SystemCall =>
-    plain("prlimit", PRLIMIT, 0n, BigInt(resource), BigInt(pointerTo(limitOf(value))), 0n);
+  const otherGrants = request.grants.filter((grant) => grant.path !== OWN_PROCESS);
+  const ruleset = buildRuleset(c, otherGrants, request.ports);
+  const call = (what: string, number: bigint, ...args: readonly bigint[]): SystemCall => ({ what, number, args });
+  const limitCall = (resource: number, value: number): SystemCall =>
+    call("prlimit", PRLIMIT, 0n, BigInt(resource), BigInt(pointerTo(limitOf(value))), 0n);
   const handlers = BigInt(pointerTo(new Uint8Array(SIGNAL_ACTION_BYTES)));
   const signals = Array.from({ length: SIGNAL_LAST }, (_, index) => BigInt(index + 1)).filter(
     (signal) => signal !== SIGKILL && signal !== SIGSTOP,
@@ -269,25 +265,25 @@ function stay(
     enterDomain: () => enterSignalScope(c),
     onStarted() {
       ruleset.drop();
-      c.dup2(nothing, 1);
-      c.dup2(nothing, 2);
+      c.dup2(nullDevice, 1);
+      c.dup2(nullDevice, 2);
     },
     program: [
-      plain("PR_SET_PDEATHSIG", PRCTL, BigInt(PR_SET_PDEATHSIG), SIGKILL),
-      plain("setpgid", SETPGID, 0n, 0n),
-      plain("setpriority", SETPRIORITY, 0n, 0n, BigInt(priority)),
-      plain("dup2", DUP2, BigInt(nothing), 0n),
-      bounded(RLIMIT_CPU, orders.cpuSeconds),
-      bounded(RLIMIT_DATA, orders.dataBytes),
+      call("PR_SET_PDEATHSIG", PRCTL, BigInt(PR_SET_PDEATHSIG), SIGKILL),
+      call("setpgid", SETPGID, 0n, 0n),
+      call("setpriority", SETPRIORITY, 0n, 0n, BigInt(priority)),
+      call("dup2", DUP2, BigInt(nullDevice), 0n),
+      limitCall(RLIMIT_CPU, request.cpuSeconds),
+      limitCall(RLIMIT_DATA, request.dataBytes),
       openOwn,
       addOwn,
-      ...signals.map((signal) => plain("rt_sigaction", RT_SIGACTION, signal, handlers, 0n, SIGNAL_MASK_BYTES)),
-      plain("rt_sigprocmask", RT_SIGPROCMASK, BigInt(SIG_SETMASK), noSignal, 0n, SIGNAL_MASK_BYTES),
-      plain("close_range", CLOSE_RANGE, 3n, ALL_DESCRIPTORS, CLOSE_RANGE_CLOEXEC),
-      plain("seccomp", PRCTL, BigInt(PR_SET_SECCOMP), SECCOMP_MODE_FILTER, filter),
+      ...signals.map((signal) => call("rt_sigaction", RT_SIGACTION, signal, handlers, 0n, SIGNAL_MASK_BYTES)),
+      call("rt_sigprocmask", RT_SIGPROCMASK, BigInt(SIG_SETMASK), noSignal, 0n, SIGNAL_MASK_BYTES),
+      call("close_range", CLOSE_RANGE, 3n, ALL_DESCRIPTORS, CLOSE_RANGE_CLOEXEC),
+      call("seccomp", PRCTL, BigInt(PR_SET_SECCOMP), SECCOMP_MODE_FILTER, filter),
       restrict,
-      plain("the working directory cannot be entered", CHDIR, BigInt(cString(program.cwd))),
-      plain("execve", EXECVE, BigInt(path), BigInt(tokens), BigInt(variables)),
+      call("the working directory cannot be entered", CHDIR, BigInt(cString(program.cwd))),
+      call("execve", EXECVE, BigInt(path), BigInt(tokens), BigInt(variables)),
     ],
   });
 }
@@ -296,18 +292,18 @@ function launch(): void {
   const c = cLibrary();
   const prepared = prepare(c);
   awaitThreads();
-  forgetCode(c);
-  const orders = receive();
+  releaseCode(c);
+  const request = readRequest();
   try {
-    if (orders.act.kind === "program" && orders.isSupervised === true) {
-      stay(c, orders, { ...prepared, program: orders.act });
+    if (request.task.kind === "program" && request.isSupervised === true) {
+      superviseProgram(c, request, { ...prepared, program: request.task });
     }
-    confine(c, orders, prepared);
-    if (orders.act.kind === "program") become(c, orders.act, orders.dataBytes);
-    writeSync(1, JSON.stringify(report(c, orders.act, orders.parent)));
+    confine(c, request, prepared);
+    if (request.task.kind === "program") execProgram(c, request.task, request.dataBytes);
+    writeSync(1, JSON.stringify(report(c, request.task, request.parent)));
     process.exit(0);
   } catch (error) {
-    writeSync(2, `${orders.token} ${error instanceof Error ? error.message : "unknown"}`);
+    writeSync(2, `${request.token} ${error instanceof Error ? error.message : "unknown"}`);
     process.exit(CANNOT_RUN);
   }
 }

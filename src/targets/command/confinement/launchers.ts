@@ -1,12 +1,12 @@
 import { join } from "node:path";
-import type { Orders } from "./orders.ts";
+import type { SeccompOptions } from "./filter.ts";
 
 const LAUNCHER = join(import.meta.dir, "launcher.ts");
 /** Command line of a launcher. The options keep the runtime from reading settings, variables or packages from any folder. */
-const OURSELVES = [process.execPath, "--no-env-file", "--config=/dev/null", "--no-install", LAUNCHER];
+const LAUNCHER_ARGV = [process.execPath, "--no-env-file", "--config=/dev/null", "--no-install", LAUNCHER];
 
 /**
- * Keeps the runtime from starting threads while it takes orders: a thread that starts after RLIMIT_DATA is set cannot allocate,
+ * Keeps the runtime from starting threads while it reads its request: a thread that starts after RLIMIT_DATA is set cannot allocate,
  * and aborts the process. A launcher runs its code once, so it does not need a compiler. Programs do not inherit these settings.
  */
 const RUNTIME_SETTINGS = {
@@ -21,13 +21,58 @@ const RUNTIME_SETTINGS = {
 /** Delay before a replacement is started, so that the call is answered first. */
 const REFILL_AFTER_MS = 5;
 
-/** A process that waits for orders, or the program that it has become: the process id stays the same. */
+/** A path that a child may use: a file, or a directory with everything below it. */
+export interface PathGrant {
+  /** Absolute; symbolic links are followed when the child starts. */
+  readonly path: string;
+  readonly access: "read" | "run" | "write" | "device";
+  /** True when the path is missing on some machines. Any other missing path keeps the child from running. */
+  readonly optional?: boolean;
+}
+
+/** What a child may do: the rules and the filter that its launcher applies. */
+export interface ChildRules {
+  readonly grants: readonly PathGrant[];
+  /** TCP ports that may be connected to. */
+  readonly ports: readonly number[];
+  readonly filter: SeccompOptions;
+}
+
+/** Tells a launcher what to become: one line of JSON on its standard input. Input after this line controls a supervisor. */
+export interface LaunchRequest extends ChildRules {
+  /** Starts the launcher's message when it fails. The program never sees it. */
+  readonly token: string;
+  /** Process id of the service: a launcher with another parent has been orphaned. */
+  readonly parent: number;
+  /** CPU time of one process, over all its threads. */
+  readonly cpuSeconds: number;
+  /** Private writable memory of one process, including reserved memory. */
+  readonly dataBytes: number;
+  /** True when the launcher stays as the program's supervisor (`supervisor.ts`). */
+  readonly isSupervised?: boolean;
+  readonly task: ({ readonly kind: "program" } & Program) | ({ readonly kind: "probe" } & Probe);
+}
+
+export interface Program {
+  readonly command: string;
+  readonly argv: readonly string[];
+  readonly cwd: string;
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+/** Makes the launcher try what must not work, and report the results. Only `readable` is granted. */
+export interface Probe {
+  readonly canary: string;
+  readonly port: number;
+  readonly readable: string;
+}
+
+/** A process that waits for its request, or the program that it has become: the process id stays the same. */
 export type Launched = ReturnType<typeof start>;
 
 export interface Launchers {
-  /** Gives the orders to a waiting launcher, or to a new one. Throws when none can be started. */
-  launch(orders: Orders): Launched;
-  /** Ends the launchers that still wait. */
+  /** Sends the request to a waiting launcher, or to a new one. Throws when none can be started. */
+  launch(request: LaunchRequest): Launched;
   close(): void;
 }
 
@@ -63,12 +108,12 @@ export function createLaunchers(waitingMax: number): Launchers {
   }
 
   return {
-    launch(orders) {
+    launch(request) {
       if (isClosed) throw new Error("the launchers are closed");
       const launcher = next();
       launcher.ref();
       // Writing to a launcher that has already ended fails; its end is detected elsewhere.
-      give(launcher, orders).catch(() => {});
+      send(launcher, request).catch(() => {});
       launcher.exited.then(refill, refill);
       return launcher;
     },
@@ -79,18 +124,16 @@ export function createLaunchers(waitingMax: number): Launchers {
   };
 }
 
-/**
- * Writes the orders as one line. The input of a supervised launcher stays open: the caller controls the supervisor through it.
- */
-async function give({ stdin }: Launched, orders: Orders): Promise<void> {
-  const written = stdin.write(`${JSON.stringify(orders)}\n`);
-  const ended = orders.isSupervised === true ? stdin.flush() : stdin.end();
+/** Writes the request. The input of a supervised launcher stays open: the caller controls the supervisor through it. */
+async function send({ stdin }: Launched, request: LaunchRequest): Promise<void> {
+  const written = stdin.write(`${JSON.stringify(request)}\n`);
+  const ended = request.isSupervised === true ? stdin.flush() : stdin.end();
   await Promise.all([written, ended]);
 }
 
 function start() {
   const launcher = Bun.spawn({
-    cmd: OURSELVES,
+    cmd: LAUNCHER_ARGV,
     cwd: "/",
     env: RUNTIME_SETTINGS,
     stdin: "pipe",

@@ -1,5 +1,5 @@
 import { type CLibrary, cString, pointerTo } from "./c-library.ts";
-import type { ProbeOrder } from "./orders.ts";
+import type { Probe } from "./launchers.ts";
 
 /** Attempts by which a confined process checks that its confinement holds. */
 
@@ -51,7 +51,7 @@ export interface ProbeReport {
 }
 
 /** Makes all attempts. `parent` is the process id of the service. */
-export function report(c: CLibrary, { canary, port, readable }: ProbeOrder, parent: number): ProbeReport {
+export function report(c: CLibrary, { canary, port, readable }: Probe, parent: number): ProbeReport {
   const service = BigInt(parent);
   const path = (text: string): bigint => BigInt(cString(text));
   const call = (number: bigint, ...given: readonly bigint[]): number => {
@@ -87,11 +87,11 @@ export function report(c: CLibrary, { canary, port, readable }: ProbeOrder, pare
     "TCP by fast open": () => call(CALL.sendto, stream(call), buffer, 1n, MSG_FASTOPEN, address(port), 16n),
   };
   const leaks = Object.entries(attempts).filter(([, attempt]) => !isRefused(attempt()));
-  const needs: Readonly<Record<string, () => number>> = {
+  const required: Readonly<Record<string, () => number>> = {
     [`reading ${readable}`]: () => open(readable, O_RDONLY),
     "/dev/null": () => open("/dev/null", O_RDWR),
   };
-  const missing = Object.entries(needs).filter(([, need]) => need() < 0);
+  const missing = Object.entries(required).filter(([, attempt]) => attempt() < 0);
   return { leaks: leaks.map(([what]) => what), missing: missing.map(([what]) => what), network };
 }
 

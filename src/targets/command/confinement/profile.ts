@@ -2,13 +2,13 @@ import { isAbsolute } from "node:path";
 import type { Fault } from "../../../core/errors.ts";
 import type { CliTarget, Confinement, Json, Tool } from "../../../core/types.ts";
 import { tokenFault } from "../argv.ts";
-import type { PathGrant } from "./orders.ts";
+import type { PathGrant } from "./launchers.ts";
 
 const PATHS_MAX = 64;
 const PORTS_MAX = 64;
 const PORT_MAX = 65_535;
 
-/** Configured access of a system: the files that its command reads by itself, and the ports on which the system is reached. */
+/** Configured access of a system: the files that its command reads by itself, and the ports on which the system listens. */
 export interface SystemAccess {
   readonly reads: readonly string[];
   readonly ports: readonly number[];
@@ -34,11 +34,6 @@ export interface Unconfined {
 
 export const UNCONFINED: Unconfined = { level: "none" };
 
-export interface ProfileFacts {
-  readonly tool: Tool;
-  readonly reaches: ReadonlyMap<string, SystemAccess>;
-}
-
 /** Returns the profile that the manifest declares for this input; a tool that declares none gets only the system's programs. */
 export function declaredProfile(cli: CliTarget["cli"], input: unknown): Confinement {
   const { confinement = {} } = cli;
@@ -46,13 +41,16 @@ export function declaredProfile(cli: CliTarget["cli"], input: unknown): Confinem
 }
 
 /** Resolves a profile. Its lists are sorted and without duplicates, so that equal profiles have equal text. */
-export function confinedBy(declared: Confinement, { tool, reaches }: ProfileFacts): Confined {
-  const reach = declared.network === "system" ? reaches.get(tool.target.system) : undefined;
+export function confinedBy(
+  declared: Confinement,
+  { tool, systemAccess }: { readonly tool: Tool; readonly systemAccess: ReadonlyMap<string, SystemAccess> },
+): Confined {
+  const access = declared.network === "system" ? systemAccess.get(tool.target.system) : undefined;
   const { reads = [], writes = [], runs = "system", temporaryDirectory = false } = declared;
-  const ports = declared.network === "system" ? (reach?.ports ?? []) : declared.network;
+  const ports = declared.network === "system" ? (access?.ports ?? []) : declared.network;
   return {
     level: "confined",
-    reads: sorted([...reads, ...(reach?.reads ?? [])]),
+    reads: sorted([...reads, ...(access?.reads ?? [])]),
     writes: sorted(writes),
     network: ports === undefined ? null : [...new Set(ports)].sort((a, b) => a - b),
     runs,
@@ -64,7 +62,6 @@ function sorted(paths: readonly string[]): readonly string[] {
   return [...new Set(paths)].sort();
 }
 
-/** Returns what is wrong with a profile. */
 export function profileFaults({ reads, writes, network }: Confined): readonly Fault[] {
   const field = "target.cli.confinement";
   const paths = [...reads, ...writes];
@@ -124,23 +121,23 @@ export interface CommandPaths {
   readonly temporary: string | undefined;
 }
 
-/** Returns every path that the rules grant. */
 export function grantsOf(
   { reads, writes, network, runs }: Confined,
   { command, temporary }: CommandPaths,
 ): readonly PathGrant[] {
-  const optional = true;
+  const grants = (access: PathGrant["access"], paths: readonly string[]): readonly PathGrant[] =>
+    paths.map((path) => ({ path, access }));
+  const optional = (access: PathGrant["access"], paths: readonly string[]): readonly PathGrant[] =>
+    paths.map((path) => ({ path, access, optional: true }));
   return [
-    ...SYSTEM_DIRECTORIES.map((path) => ({ path, access: runs === "system" ? "run" : "read", optional }) as const),
-    ...(runs === "system" ? [] : LOADERS.map((path) => ({ path, access: "run", optional }) as const)),
-    ...[...SYSTEM_FILES, ...AUTHORITY_FILES, ...MACHINE_FILES].map(
-      (path) => ({ path, access: "read", optional }) as const,
-    ),
-    ...(network === null ? [] : NETWORK_FILES.map((path) => ({ path, access: "read", optional }) as const)),
-    { path: "/dev/null", access: "device" },
-    { path: command, access: "run" },
-    ...reads.map((path) => ({ path, access: "read" }) as const),
-    ...[...writes, ...(temporary === undefined ? [] : [temporary])].map((path) => ({ path, access: "write" }) as const),
+    ...optional(runs === "system" ? "run" : "read", SYSTEM_DIRECTORIES),
+    ...(runs === "system" ? [] : optional("run", LOADERS)),
+    ...optional("read", [...SYSTEM_FILES, ...AUTHORITY_FILES, ...MACHINE_FILES]),
+    ...(network === null ? [] : optional("read", NETWORK_FILES)),
+    ...grants("device", ["/dev/null"]),
+    ...grants("run", [command]),
+    ...grants("read", reads),
+    ...grants("write", temporary === undefined ? writes : [...writes, temporary]),
   ];
 }
 

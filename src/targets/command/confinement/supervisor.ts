@@ -31,12 +31,12 @@ const WNOHANG = 1n;
 const WALL = 0x40000000n;
 const POLLIN = 1;
 /** Interval at which ended processes are reaped while the program runs. */
-const COLLECT_MS = 100;
+const REAP_INTERVAL_MS = 100;
 /** Grace period after the program's end: processes that it left may still write, as long as somebody reads. */
 const GRACE_TICK_MS = 5;
 const GRACE_TICKS = 40;
 /** Longest wait for killed processes to end, in ticks of `GRACE_TICK_MS`. */
-const GONE_TICKS = 200;
+const REAP_TICKS = 200;
 const SIGNAL_BASE = 128;
 const SIGNAL_BITS = 0x7f;
 const SIG_DFL = 0n;
@@ -48,7 +48,6 @@ export interface Supervised {
   readonly program: readonly SystemCall[];
   /** Descriptor to read from: a byte means that nobody waits for more output; its end means that everything must end. */
   readonly control: number;
-  /** Called when the program runs. */
   onStarted(): void;
 }
 
@@ -66,9 +65,9 @@ export function supervise(c: CLibrary, { enterDomain, program, control, onStarte
     throw new Error(failure);
   }
   onStarted();
-  const status = attend(c, pid, control);
+  const status = waitForProgram(c, pid, control);
   endAll(c, { probe: probe.pid, group: pid });
-  collect(c);
+  reapAll(c);
   release(c, probe);
   return exitAs(c, status);
 }
@@ -104,7 +103,7 @@ function release(c: CLibrary, { pid, descriptor }: ProbeProcess): void {
 }
 
 /** Waits for the program and the writers that it left to end, or for the end of the control. Returns the program's status. */
-function attend(c: CLibrary, pid: number, control: number): number | undefined {
+function waitForProgram(c: CLibrary, pid: number, control: number): number | undefined {
   // When `pidfd_open` is refused, `poll` ignores the negative descriptor, and reaping detects the end.
   const ended = Number(c.numbers(PIDFD_OPEN, BigInt(pid), 0n, 0n, 0n, 0n, 0n));
   const polled = new DataView(new ArrayBuffer(16));
@@ -117,7 +116,7 @@ function attend(c: CLibrary, pid: number, control: number): number | undefined {
   let isDrained = false;
   for (let ticks = 0; ticks < GRACE_TICKS; ) {
     polled.setInt32(8, status === undefined ? ended : -1, true);
-    const waitMs = BigInt(status === undefined ? COLLECT_MS : GRACE_TICK_MS);
+    const waitMs = BigInt(status === undefined ? REAP_INTERVAL_MS : GRACE_TICK_MS);
     const ready = c.numbers(POLL, polledAt, 2n, waitMs, 0n, 0n, 0n);
     // A `poll` that a signal has interrupted leaves the result of the previous one.
     if (ready > 0n && polled.getInt16(6, true) !== 0) {
@@ -161,19 +160,19 @@ function reap(c: CLibrary): Reaped {
 
 /** Kills everything in the domain or, when the domain does not hold, the program's own group. */
 export function endAll(c: CLibrary, { probe, group }: { readonly probe: number; readonly group: number }): void {
-  const isHeld = isOutOfReach(c, c.getppid()) && isOutOfReach(c, probe);
-  c.kill(isHeld ? -1 : -group, SIGKILL);
+  const isIsolated = isUnreachable(c, c.getppid()) && isUnreachable(c, probe);
+  c.kill(isIsolated ? -1 : -group, SIGKILL);
 }
 
-function isOutOfReach(c: CLibrary, pid: number): boolean {
+function isUnreachable(c: CLibrary, pid: number): boolean {
   if (pid <= 0) return false;
   const result = c.kill(pid, 0);
   const errno = c.errno();
   return result === -1 && errno === EPERM;
 }
 
-function collect(c: CLibrary): void {
-  for (let tick = 0; tick < GONE_TICKS; tick += 1) {
+function reapAll(c: CLibrary): void {
+  for (let tick = 0; tick < REAP_TICKS; tick += 1) {
     if (!reap(c).hasMore) return;
     c.numbers(POLL, 0n, 0n, BigInt(GRACE_TICK_MS), 0n, 0n, 0n);
   }

@@ -105,7 +105,7 @@ async function removeTree(top: string, newId: () => string): Promise<void> {
  * would change the mode of the link's target.
  */
 async function open(directory: string | Buffer): Promise<void> {
-  if (!(await lstat(directory)).isDirectory()) throw new Error("no directory");
+  if (!(await lstat(directory)).isDirectory()) throw new Error("not a directory");
   await chmod(directory, 0o700);
 }
 

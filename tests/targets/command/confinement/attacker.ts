@@ -1,8 +1,8 @@
 import { dlopen, FFIType, ptr, read } from "bun:ffi";
 
 /**
- * A hostile program: tries one thing after the other against the process, the file and the port that it is told, and prints what
- * each came to: an errno, or 0 for what worked.
+ * A hostile program: attacks the process, the file and the port in its arguments, and prints the result of each attempt: an
+ * errno, or 0 when it worked.
  */
 const [service = "1", canary = "/dev/null", port = "9", allowed = ""] = process.argv.slice(2);
 
@@ -43,7 +43,7 @@ const pid = Number(service);
 const buffer = hold(new Uint8Array(64));
 const vector = hold(new BigUint64Array([buffer, 8n]));
 const tcp = (): number => call(41, 2, 1, 0);
-/** A mapping whose address has a low word of 0: a filter that looks at half a pointer takes it for none. */
+/** A mapping whose address has a low word of 0: a filter that compares half of the pointer takes it for null. */
 const highPointer = (): bigint => {
   const at = 0x6f0000000000n;
   const MAP_FIXED_PRIVATE_ANONYMOUS = 0x32;

@@ -10,9 +10,9 @@ import { type ConfinedStand, confinedStand, missing } from "./stand.ts";
 
 /** The runtime, running a hostile program that knows the kernel's calls by their numbers. */
 const ATTACKER = join(import.meta.dir, "attacker.ts");
-/** By the rules or the filter; a call on a descriptor that could not be made is EBADF, into nothing EFAULT or ENOENT never. */
+/** Errors of the rules and the filter, and EBADF for a descriptor that could not be created; never EFAULT or ENOENT. */
 const REFUSED = new Set([-1, -9, -13, -18, -38]);
-/** Answered and not done, where something may be written: the canary shows it. */
+/** Succeed without effect when the profile may write: the canary shows it. */
 const QUIET = /^(?:chmod|fchmodat2|chown|utimensat) it/;
 
 const folder = temporaryDirectory();

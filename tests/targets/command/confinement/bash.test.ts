@@ -8,7 +8,7 @@ import { configFor } from "../../../tools/workspace/stand.ts";
 import { temporaryDirectory } from "../temporary-directory.ts";
 import { COMMANDS, type ConfinedStand, confinedStand, missing } from "./stand.ts";
 
-/** The shipped tool, held as the service would hold it. */
+/** The shipped tool, confined as by the service. */
 const folder = temporaryDirectory();
 const workspace = join(folder, "project");
 mkdirSync(workspace);
@@ -103,7 +103,7 @@ describe.skipIf(skipped)(`operations that a script cannot do (${missing ?? "held
 
   test.skipIf(!has("perl"))("a process that keeps changing its id does not outlive the call", async () => {
     const beat = join(workspace, "beat");
-    // Each process starts the next in a group of its own and ends; now and then one leaves a sign.
+    // Each process starts the next one in a new group and ends; some of them write a file.
     const chain = `perl -e 'for (my $n = 0; ; $n++) { exit if fork or $n > 20000; setpgrp; if ($n % 50 == 0) { open(F, ">", "beat"); print F $n; close F } }'`;
     for (let round = 0; round < 3; round += 1) {
       await run(`(${chain} > /dev/null 2>&1 &); until [ -s beat ]; do sleep 0.01; done`);
@@ -191,7 +191,7 @@ describe.skipIf(skipped)("operations that a script can do", () => {
     expect(readdirSync(workspace).length).toBe(before);
   });
 
-  // By their paths, whoever removed these would need minutes.
+  // Removing these by their full paths would take minutes.
   test.skipIf(!has("perl"))("and its removal does not delay the answer, however deep it is", async () => {
     const name = "d".repeat(50);
     const { output } = await run(

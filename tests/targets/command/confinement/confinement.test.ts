@@ -36,7 +36,7 @@ describe("registration", () => {
 
   test.each([
     ["require", false, { plain: sound, shell: sound }],
-    // A manifest that declares nothing may need anything: only `require` holds it, with nothing but the system's programs.
+    // A manifest that declares nothing may need any access: only `require` confines it, to the system's programs.
     ["prefer", false, { plain: "none", shell: sound }],
     ["off", false, { plain: "none" }],
     ["off", true, { plain: "none", shell: "none" }],

@@ -20,7 +20,7 @@ export function shellTool(name: string, directory: string, script: string): Tool
   return { ...standTool(cli, Answer), name };
 }
 
-/** Of so many calls, half of either profile: what those said that did not see their own secret, or saw the other's. */
+/** Runs this many calls, half under each profile. Returns the answers that lack their own secret or contain the other one. */
 export async function crossings(folder: string, count: number): Promise<readonly string[]> {
   const [left, right] = [join(folder, "left"), join(folder, "right")] as const;
   for (const own of [left, right]) {

@@ -7,7 +7,7 @@ import { configFor } from "../../../tools/workspace/stand.ts";
 import { temporaryDirectory } from "../temporary-directory.ts";
 import { COMMANDS, type ConfinedStand, confinedStand, missing } from "./stand.ts";
 
-/** Compilers and runtimes as people use them, held as the shipped tool holds them. */
+/** Compilers and runtimes in ordinary use, confined as by the shipped tool. */
 const workspace = join(temporaryDirectory(), "project");
 mkdirSync(workspace);
 const tool = bash.make(configFor(workspace));
@@ -33,7 +33,7 @@ describe.skipIf(skipped)(`everyday work (${missing ?? "held"})`, () => {
     expect(exitCode).toBe(0);
   });
 
-  // By a path nothing can be made executable: no rule could tell a file of the workspace from another.
+  // No path can be made executable: no rule can tell a file of the workspace from another one.
   const compile = "printf 'int main(void) { return 7; }' > c.c; cc -o c c.c";
   const made = [
     ["by the loader", `${compile}; /lib64/ld-linux-x86-64.so.2 ./c`],

@@ -13,7 +13,7 @@ interface Call {
   readonly given?: readonly bigint[];
 }
 
-/** What the kernel's interpreter would answer; throws where the program runs past its end. */
+/** Interprets the program as the kernel does; throws when it runs past its end. */
 function verdict(options: SeccompOptions, { number, arch = X86_64, given = [] }: Call): number {
   const bytes = filterProgram(options);
   const program = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);

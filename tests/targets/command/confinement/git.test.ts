@@ -8,7 +8,7 @@ import { standTool } from "../stand.ts";
 import { temporaryDirectory } from "../temporary-directory.ts";
 import { COMMANDS, type ConfinedStand, confinedStand, missing } from "./stand.ts";
 
-/** Git with none of its own hardening, on a repository that means harm: what is left is the kernel. */
+/** Git without its own hardening in a hostile repository: only the kernel protects the service. */
 const skipped = missing !== undefined || !COMMANDS.has("git");
 const folder = temporaryDirectory();
 const marker = join(folder, "marker");

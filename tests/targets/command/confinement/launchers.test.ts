@@ -4,15 +4,15 @@ import { createLaunchers } from "../../../../src/targets/command/confinement/lau
 import { until } from "../../../support/until.ts";
 import { missing } from "./stand.ts";
 
-/** A thread that begins after RLIMIT_DATA is set cannot allocate, and glibc aborts the launcher. */
+/** A thread that starts after RLIMIT_DATA is set cannot allocate, and glibc aborts the launcher. */
 test.skipIf(missing !== undefined)("a waiting launcher has none of the runtime's working threads", async () => {
   const launchers = createLaunchers(1);
   try {
-    // One that has ended is replaced by one that waits.
+    // A launcher that has ended is replaced.
     const ended = launchers.launch({
       ...{ token: "token", parent: process.pid, grants: [], ports: [], cpuSeconds: 10, dataBytes: 1_073_741_824 },
       filter: { network: false, writes: false, groups: false },
-      act: { kind: "program", command: "/", argv: [], cwd: "/", environment: {} },
+      task: { kind: "program", command: "/", argv: [], cwd: "/", environment: {} },
     });
     expect(await ended.exited).not.toBe(0);
     const threads = await until("a launcher whose threads all sleep", () => {
@@ -41,7 +41,7 @@ function threadsOf(pid: string): readonly { readonly name: string; readonly stat
   });
 }
 
-/** Nothing of what has ended, and of what is no process. */
+/** Skips processes that have ended and entries that are not processes. */
 function textOf(path: string): string {
   try {
     return readFileSync(path, "latin1");

@@ -11,7 +11,10 @@ const JOBS = "for i in $(seq 16); do perl -e '$x = \"x\" x 33554432; sleep 20' &
 const TOO_MUCH = { code: "OUTCOME_UNKNOWN", details: { limit: "memory", memoryBytesMax: expect.any(Number) } };
 const whole = (output: string) => ({ output, exitCode: 0, truncated: false });
 
-/** A memory cgroup of 512 MiB below our own, or why there is none. Version 2 ends everybody in it at once, as a kubelet sets it. */
+/**
+ * Creates a memory cgroup of 512 MiB below our own, or returns why it cannot. Version 2 ends all its processes at once, as a
+ * kubelet configures it.
+ */
 function makeGroup(): { readonly folder: string } | { readonly why: string } {
   if (process.getuid?.() !== 0) return { why: "only root makes cgroups" };
   const own = readFileSync("/proc/self/cgroup", "latin1");

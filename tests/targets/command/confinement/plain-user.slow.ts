@@ -17,7 +17,7 @@ const options = {
   stderr: "pipe",
 } as const;
 
-/** Root alone can become somebody else, and that somebody must be let into the project and to the runtime. */
+/** Only root can become another user, and that user needs access to the project and the runtime. */
 function mayBecomeNobody(): boolean {
   if (process.getuid?.() !== 0) return false;
   try {

@@ -10,7 +10,7 @@ import {
 } from "../../../../src/targets/command/confinement/confinement.ts";
 import { cliHandler } from "../../../../src/targets/command/handler.ts";
 
-/** Why nothing can be confined here; tests that need it are skipped then, and say so. */
+/** Reason why this machine cannot confine anything, shown by the tests that are skipped then. */
 export const missing = kernelFault();
 
 /** The programs of these tests by name. */
@@ -30,7 +30,7 @@ export interface ConfinedStand {
 const caller = { issuer: "https://idp.test", subject: "agent", permissions: [], actors: [], expiresAt: 0 };
 const DEADLINE_MS = 20_000;
 
-/** Tools whose commands are really held, planned and run as the road does. The clock stands at 0. */
+/** Confines tools as the service does, and plans and runs them as the pipeline does. The clock always returns 0. */
 export async function confinedStand(
   tools: readonly Tool[],
   options: Partial<ConfinementOptions> = {},
@@ -38,7 +38,7 @@ export async function confinedStand(
   const commands = options.commands ?? COMMANDS;
   const newId = (): string => crypto.randomUUID();
   const confinement = await openConfinement(tools, {
-    ...{ mode: "require", unconfinedShell: false, launchersMax: 2, commands, reaches: new Map(), newId },
+    ...{ mode: "require", unconfinedShell: false, launchersMax: 2, commands, systemAccess: new Map(), newId },
     ...options,
   });
   const emptyDirectory = mkdtempSync(join(realpathSync(tmpdir()), "stc-test-"));

@@ -10,11 +10,11 @@ const SUPERVISOR = join(import.meta.dir, "unscoped.ts");
 const SERVICE = join(import.meta.dir, "small-service.ts");
 
 const NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc"];
-/** Only root makes PID namespaces everywhere. */
+/** Only root can create PID namespaces on every machine. */
 const hasNamespace = process.getuid?.() === 0 && Bun.spawnSync([...NAMESPACE, "true"]).success;
 const isSkipped = missing !== undefined || !COMMANDS.has("bash") || Bun.which("setsid") === null;
 
-/** One process in the program's group, and one that has left it and its session. Both say that they live. */
+/** Starts one process in the program's group and one outside its group and session. Both write that they are alive. */
 const SCRIPT = `setsid sh -c 'echo $$ > left; exec sleep 300' & sh -c 'echo $$ > stayed; exec sleep 300' & wait`;
 const children: Bun.Subprocess[] = [];
 afterEach(async () => {
@@ -24,7 +24,7 @@ afterEach(async () => {
   }
 });
 
-/** A supervisor and a bystander in a PID namespace; who lives after the control has ended, by the names of their files. */
+/** Runs a supervisor and a bystander in a PID namespace. Returns the files of the processes that outlive the control. */
 async function survivorsOf(how: "scoped" | "unscoped"): Promise<string> {
   const folder = temporaryDirectory();
   const alive = `for who in bystander left stayed; do [ -d /proc/$(cat $who) ] && ! grep -q '^State:.Z' /proc/$(cat $who)/status && echo $who; done`;
@@ -65,7 +65,7 @@ test.skipIf(isSkipped)("processes of a command end with a service that is killed
   const script = `set -m; { ${job}; ${job}; echo $$; } > pids; wait`;
   const child = Bun.spawn({
     cmd: [process.execPath, SERVICE, script],
-    // What the killed service leaves is removed with this folder.
+    // The files that the killed service leaves are removed with this folder.
     env: { ...process.env, STC_TEST_WORKSPACE: pids, TMPDIR: temporaryDirectory() },
     stdout: "ignore",
     stderr: "inherit",

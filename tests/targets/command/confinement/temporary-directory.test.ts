@@ -21,7 +21,7 @@ afterAll(() => {
   else process.env["TMPDIR"] = former;
 });
 
-/** Another process that makes a directory with files in it, says its path, and waits. */
+/** Another process that creates a directory with files, prints its path, and waits. */
 async function service() {
   const script = `const { makeTemporaryDirectory } = await import(${JSON.stringify(MODULE)});
     const { path } = makeTemporaryDirectory();

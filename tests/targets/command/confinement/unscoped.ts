@@ -9,9 +9,8 @@ import { enterSignalScope } from "../../../../src/targets/command/confinement/la
 import { supervise } from "../../../../src/targets/command/confinement/supervisor.ts";
 
 /**
- * A supervisor of the script that is its last argument, with its domain or, told `unscoped`, without. Told `no-pidfd`, with its
- * domain where the machine refuses `pidfd_open`. To be started in a PID namespace of its own: a mistake would end every process
- * that it sees.
+ * Supervises the script in its last argument: with a signal scope, without one (`unscoped`), or with one on a machine that
+ * refuses `pidfd_open` (`no-pidfd`). Start it in its own PID namespace: a mistake would end every process that it sees.
  */
 const [how = "", script = ""] = process.argv.slice(2);
 const c = cLibrary();
@@ -32,7 +31,7 @@ supervise(c, {
   onStarted: () => {},
 });
 
-/** As under a container's profile that does not know the call: it fails with EPERM. */
+/** Fails with EPERM, as under a container's profile that does not know the call. */
 function refusePidfds(): void {
   const instructions = [
     [0x20, 0, 0], // the number of the call

@@ -1,0 +1,192 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { setImmediate } from "node:timers/promises";
+import { systemCode } from "../../core/error-text.ts";
+import { cLibrary } from "./confinement/c-library.ts";
+import { CALL_MARKER } from "./environment.ts";
+
+/** Finds and kills what a program started: its process group, its session, and processes that carry the marker of its call. */
+
+/** Rounds over the process table: a process that is being ended may start others. */
+const SESSION_ROUNDS_MAX = 8;
+const STRAY_ROUNDS_MAX = 3;
+/** Maximum scans of the newest processes in one round, and the number of scans in a row that must find none. */
+const SCANS_MAX = 512;
+const QUIET_SCANS = 8;
+/** Process ids checked before and after the last one that was assigned. */
+const NEWEST_BEFORE = 32;
+const NEWEST_AFTER = 64;
+/** Scans and processes between two turns of the event loop: a few milliseconds. */
+const SCANS_PER_TURN = 32;
+const PROCESSES_PER_TURN = 256;
+/** Processes whose environment is read between two turns of the event loop. */
+const ENVIRONMENTS_PER_TURN = 128;
+/** Maximum number of processes whose environment is read in one round. */
+const ENVIRONMENTS_MAX = 8_192;
+/** The search of a session stops after this time, even when processes are left. */
+const SEARCH_MS_MAX = 600;
+/** Pause until a process that is becoming another program can be read. */
+const UNCERTAIN_PAUSE_MS = 2;
+
+/** Returns all process ids; none when there is no /proc. */
+export function processIds(): readonly number[] {
+  try {
+    return readdirSync("/proc").map(Number).filter(Number.isInteger);
+  } catch {
+    return [];
+  }
+}
+
+/** Kills the process group of a child that was started in its own session. */
+export function killGroup(pid: number): void {
+  if (!Number.isSafeInteger(pid) || pid <= 1) return;
+  kill(-pid);
+}
+
+interface Search {
+  readonly session: number;
+  readonly killed: Set<number>;
+  /** Number of processes that had left the child's group. */
+  left: number;
+  isOver: boolean;
+}
+
+/**
+ * Kills all processes in a child's session and returns how many had left its group. A confined child cannot leave its session,
+ * whatever it does to its environment. The search is limited in time and lets other work continue.
+ */
+export async function killSession(session: number, hasLeaderEnded: boolean): Promise<number> {
+  if (!Number.isSafeInteger(session) || session <= 1) return 0;
+  // The kernel does not reuse a session's id while the session has members: when a process has this id again, the session is
+  // empty.
+  if (hasLeaderEnded && cLibrary().getsid(session) !== -1) return 0;
+  const search: Search = { session, killed: new Set(), left: 0, isOver: false };
+  const timer = setTimeout(() => {
+    search.isOver = true;
+  }, SEARCH_MS_MAX);
+  for (let round = 0; round < SESSION_ROUNDS_MAX && !search.isOver; round += 1) {
+    const before = search.killed.size;
+    await killNewest(search);
+    await killMembers(search);
+    if (search.killed.size === before) break;
+  }
+  clearTimeout(timer);
+  return search.left;
+}
+
+/** Kills the members in the process table. The table also contains dead processes that have not been reaped. */
+async function killMembers(search: Search): Promise<void> {
+  for (const [index, pid] of processIds().entries()) {
+    if (index % PROCESSES_PER_TURN === PROCESSES_PER_TURN - 1) await setImmediate();
+    if (search.isOver) return;
+    if (isMember(search, pid)) killMember(search, pid, hasLeft(search.session, pid));
+  }
+}
+
+/**
+ * Kills the members among the newest processes. A process that only forks and ends has another id by the time the process table
+ * is read. That id is among the newest, and checking those takes less time than a fork. A process that is found after the first
+ * scan has survived the kill of the group.
+ */
+async function killNewest(search: Search): Promise<void> {
+  for (let scan = 0, quiet = 0; scan < SCANS_MAX && quiet < QUIET_SCANS; scan += 1, quiet += 1) {
+    if (scan % SCANS_PER_TURN === SCANS_PER_TURN - 1) await setImmediate();
+    if (search.isOver) return;
+    const last = newestPid();
+    for (let pid = Math.max(2, last - NEWEST_BEFORE); pid <= last + NEWEST_AFTER; pid += 1) {
+      if (!isMember(search, pid)) continue;
+      killMember(search, pid, scan > 0 || hasLeft(search.session, pid));
+      quiet = 0;
+    }
+  }
+}
+
+function isMember({ session, killed }: Search, pid: number): boolean {
+  return !killed.has(pid) && cLibrary().getsid(pid) === session;
+}
+
+function killMember(search: Search, pid: number, hadLeft: boolean): void {
+  if (hadLeft) search.left += 1;
+  kill(pid);
+  search.killed.add(pid);
+}
+
+function hasLeft(session: number, pid: number): boolean {
+  return cLibrary().getpgid(pid) !== session && !/^[ZX]/.test(statOf(pid)?.[0] ?? "Z");
+}
+
+/** Returns the process id that was assigned last: the last field of /proc/loadavg. */
+function newestPid(): number {
+  return Number(readFileSync("/proc/loadavg", "latin1").trim().split(" ").at(-1));
+}
+
+/**
+ * Kills descendants that left the group with `setsid`, found by the marker in the environment they were started with, and returns
+ * their number. Does not count descendants still in the group: they were killed with it and may take a moment to end. Linux only,
+ * and only processes of the service's user: the environments of other users' processes cannot be read.
+ */
+export async function killStrays(marker: string, group: number): Promise<number> {
+  const needle = Buffer.from(`\0${CALL_MARKER}=${marker}\0`);
+  const survivors = new Set<number>();
+  for (let round = 0; round < STRAY_ROUNDS_MAX; round += 1) {
+    const strays: number[] = [];
+    let isUncertain = false;
+    const candidates = processIds().slice(-ENVIRONMENTS_MAX);
+    for (const [index, pid] of candidates.filter((other) => other > 1 && other !== process.pid).entries()) {
+      if (index % ENVIRONMENTS_PER_TURN === ENVIRONMENTS_PER_TURN - 1) await setImmediate();
+      const hasMarker = carries(pid, needle);
+      if (hasMarker === true) strays.push(pid);
+      isUncertain ||= hasMarker === undefined;
+    }
+    for (const pid of strays) {
+      const stat = statOf(pid);
+      if (stat !== undefined && Number(stat[2]) !== group) survivors.add(pid);
+      kill(pid);
+    }
+    if (strays.length === 0 && !isUncertain) break;
+    if (isUncertain) await Bun.sleep(UNCERTAIN_PAUSE_MS);
+  }
+  return survivors.size;
+}
+
+/**
+ * Returns whether a process carries the marker. Undefined when a process of the service's user cannot be read, as happens for a
+ * moment while it becomes another program.
+ */
+function carries(pid: number, needle: Buffer): boolean | undefined {
+  try {
+    return Buffer.concat([Buffer.of(0), readFileSync(`/proc/${pid}/environ`)]).includes(needle);
+  } catch (error) {
+    return systemCode(error) === "EACCES" && isOurs(pid) ? undefined : false;
+  }
+}
+
+/** Returns whether a process is alive and belongs to the service's user. */
+function isOurs(pid: number): boolean {
+  try {
+    const status = readFileSync(`/proc/${pid}/status`, "latin1");
+    return new RegExp(`^Uid:\\t${process.getuid?.()}\\t`, "m").test(status) && !/^State:\t[ZX]/m.test(status);
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Returns the state, parent and process group of a process, from `pid (name) state ppid pgrp …`, where the name may contain any
+ * character; undefined when the process has ended.
+ */
+function statOf(pid: number): readonly string[] | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
+    return stat.slice(stat.lastIndexOf(")") + 2).split(" ", 3);
+  } catch {
+    return undefined;
+  }
+}
+
+function kill(target: number): void {
+  try {
+    process.kill(target, "SIGKILL");
+  } catch {
+    // Already ended.
+  }
+}
