@@ -96,43 +96,43 @@ function load(): FileSystemCalls {
   const { syscall: rename } = bind({ syscall: SYSCALL_RENAME });
   const { syscall: entries } = bind({ syscall: SYSCALL_ENTRIES });
   const numbers = isArm ? ARM64 : X64;
-  const failed = (result: number): number => {
+  const orErrno = (result: number): number => {
     const code = errno();
     return result >= 0 ? result : -code;
   };
   const [path, other, how, target] = [
     new CText(),
     new CText(),
-    new Lasting(OPEN_HOW_BYTES),
-    new Lasting(LINK_BYTES_MAX),
+    new StableMemory(OPEN_HOW_BYTES),
+    new StableMemory(LINK_BYTES_MAX),
   ];
   const howWords = new Uint32Array(how.bytes.buffer);
   return {
     openBeneath(directory, name, { flags, mode = 0, resolve }) {
       howWords.set([flags | O_CLOEXEC, 0, mode, 0, resolve, 0]);
       if (!path.write(name)) return -ENAMETOOLONG;
-      return again(() => failed(open(numbers.openat2, directory, path.at, how.at, OPEN_HOW_BYTES)));
+      return retry(() => orErrno(open(numbers.openat2, directory, path.at, how.at, OPEN_HOW_BYTES)));
     },
     openName(directory, name, { flags, mode = 0 }) {
       if (!path.write(name)) return -ENAMETOOLONG;
-      return again(() => failed(c.openat(directory, path.at, flags | O_CLOEXEC | O_NOFOLLOW, mode)));
+      return retry(() => orErrno(c.openat(directory, path.at, flags | O_CLOEXEC | O_NOFOLLOW, mode)));
     },
     readLink(link) {
       path.write("");
-      const length = failed(c.readlinkat(link, path.at, target.at, LINK_BYTES_MAX));
+      const length = orErrno(c.readlinkat(link, path.at, target.at, LINK_BYTES_MAX));
       return length < 0 ? length : Buffer.from(target.bytes.subarray(0, length));
     },
     makeDirectory: (directory, name) =>
-      path.write(name) ? failed(c.mkdirat(directory, path.at, 0o777)) : -ENAMETOOLONG,
-    remove: (directory, name) => (path.write(name) ? failed(c.unlinkat(directory, path.at, 0)) : -ENAMETOOLONG),
+      path.write(name) ? orErrno(c.mkdirat(directory, path.at, 0o777)) : -ENAMETOOLONG,
+    remove: (directory, name) => (path.write(name) ? orErrno(c.unlinkat(directory, path.at, 0)) : -ENAMETOOLONG),
     rename(directory, { from, to, replaces }) {
       if (!path.write(from) || !other.write(to)) return -ENAMETOOLONG;
-      return failed(
+      return orErrno(
         rename(numbers.renameat2, directory, path.at, directory, other.at, replaces ? 0 : RENAME_NOREPLACE),
       );
     },
-    readEntries: (directory, buffer) => failed(entries(numbers.getdents64, directory, ptr(buffer), buffer.byteLength)),
-    lock: (directory) => failed(c.flock(directory, LOCK_EX_NB)),
+    readEntries: (directory, buffer) => orErrno(entries(numbers.getdents64, directory, ptr(buffer), buffer.byteLength)),
+    lock: (directory) => orErrno(c.flock(directory, LOCK_EX_NB)),
   };
 }
 
@@ -140,7 +140,7 @@ function load(): FileSystemCalls {
  * Memory that keeps its address as long as the library is loaded. A pointer keeps nothing alive: bytes that are created for one
  * call may be freed and overwritten before the call reads them.
  */
-class Lasting {
+class StableMemory {
   readonly bytes: Buffer<ArrayBuffer>;
   readonly at: Pointer;
 
@@ -151,7 +151,7 @@ class Lasting {
 }
 
 /** Memory for one NUL-terminated string. */
-class CText extends Lasting {
+class CText extends StableMemory {
   constructor() {
     super(PATH_BYTES_MAX);
   }
@@ -168,7 +168,7 @@ class CText extends Lasting {
   }
 }
 
-function again(call: () => number): number {
+function retry(call: () => number): number {
   let result = call();
   for (let tries = 1; (result === -EAGAIN || result === -EINTR) && tries < TRIES_MAX; tries += 1) result = call();
   return result;

@@ -35,7 +35,7 @@ export interface FrontmatterChange {
  * @throws {Refusal} E_INVALID_FRONTMATTER when there is none, or it is more than plain YAML: aliases, tags, several documents
  */
 export function readFrontmatter(text: string): Frontmatter {
-  return valuesOf(parsed(partsOf(text).yaml));
+  return valuesOf(parseYaml(partsOf(text).yaml));
 }
 
 /**
@@ -45,7 +45,7 @@ export function readFrontmatter(text: string): Frontmatter {
  */
 export function changeFrontmatter(text: string, { set = {}, unset = [] }: FrontmatterChange): string {
   const { opening, yaml, rest } = partsOf(text);
-  const document = parsed(yaml);
+  const document = parseYaml(yaml);
   const wanted = new Map<string, unknown>(Object.entries(valuesOf(document)));
   for (const key of unset) {
     document.delete(key);
@@ -102,7 +102,7 @@ function withoutReturn(line: string): string {
   return line.endsWith("\r") ? line.slice(0, -1) : line;
 }
 
-function parsed(yaml: string): Document {
+function parseYaml(yaml: string): Document {
   if (READ_DIFFERENTLY.test(yaml)) {
     throw invalid("Lines of the frontmatter must end with a newline, and none may begin with --- or with dots.");
   }
@@ -118,28 +118,28 @@ function parsed(yaml: string): Document {
   } catch (error) {
     throw fileRefusal("E_INVALID_FRONTMATTER", { cause: error });
   }
-  const fault = faultOf(document);
-  if (fault !== undefined) throw invalid(fault);
+  const problem = problemOf(document);
+  if (problem !== undefined) throw invalid(problem);
   return document;
 }
 
 /** Returns what makes the YAML more than plain values: it could grow without bound, or mean something else to the next reader. */
-function faultOf(document: Document): string | undefined {
+function problemOf(document: Document): string | undefined {
   if (document.errors.length > 0 || document.warnings.length > 0)
     return "The frontmatter is not one valid YAML document.";
   if (document.contents === null) return undefined;
   if (!isMap(document.contents)) return "The frontmatter must be a mapping of keys to values.";
-  let fault: string | undefined;
+  let problem: string | undefined;
   visit(document, (_key, node, ancestors) => {
-    if (isAlias(node)) fault = "YAML aliases (*name) are refused: write the value out.";
-    else if (isMap(node) && !hasPlainKeys(node)) fault = "Keys must be plain and unique.";
+    if (isAlias(node)) problem = "YAML aliases (*name) are refused: write the value out.";
+    else if (isMap(node) && !hasPlainKeys(node)) problem = "Keys must be plain and unique.";
     else if ((isScalar(node) || isCollection(node)) && (node.anchor !== undefined || node.tag !== undefined)) {
-      fault = "YAML anchors (&name) and tags (!name) are refused.";
+      problem = "YAML anchors (&name) and tags (!name) are refused.";
     } else if (ancestors.length > YAML_DEPTH_MAX * 2)
-      fault = `The frontmatter is nested deeper than ${YAML_DEPTH_MAX}.`;
-    return fault === undefined ? undefined : visit.BREAK;
+      problem = `The frontmatter is nested deeper than ${YAML_DEPTH_MAX}.`;
+    return problem === undefined ? undefined : visit.BREAK;
   });
-  return fault;
+  return problem;
 }
 
 /**

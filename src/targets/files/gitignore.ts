@@ -38,11 +38,11 @@ export function readIgnoreRules(text: string): IgnoreRules {
  * too long to match ignore nothing.
  */
 export function isIgnored(files: readonly IgnoreFile[], names: readonly string[], isDirectory: boolean): boolean {
-  const spelled = names.map((name) => [...name]);
+  const characters = names.map((name) => [...name]);
   const steps: Steps = { left: STEPS_MAX };
   for (let file = files.length - 1; file >= 0 && steps.left > 0; file -= 1) {
     const { depth, rules } = files[file] ?? { depth: 0, rules: [] };
-    const below = spelled.slice(depth);
+    const below = characters.slice(depth);
     const rule = rules.findLast((one) => (isDirectory || !one.directoriesOnly) && matchesRule(one, below, steps));
     if (rule !== undefined) return !rule.negated;
   }
@@ -52,7 +52,7 @@ export function isIgnored(files: readonly IgnoreFile[], names: readonly string[]
 function readRule(line: string): IgnoreRule | undefined {
   if (line === "" || line.startsWith("#") || line.length > PATTERN_CHARACTERS_MAX) return undefined;
   const negated = line.startsWith("!");
-  let pattern = withoutTrailingBlanks(negated ? line.slice(1) : line);
+  let pattern = withoutTrailingSpaces(negated ? line.slice(1) : line);
   const directoriesOnly = pattern.endsWith("/");
   if (directoriesOnly) pattern = pattern.slice(0, -1);
   if (pattern === "" || pattern === "/") return undefined;
@@ -63,7 +63,7 @@ function readRule(line: string): IgnoreRule | undefined {
 }
 
 /** Removes spaces at the end, unless a backslash precedes them. */
-function withoutTrailingBlanks(pattern: string): string {
+function withoutTrailingSpaces(pattern: string): string {
   let end = pattern.length;
   while (end > 0 && pattern[end - 1] === " " && pattern[end - 2] !== "\\") end -= 1;
   return pattern.slice(0, end);

@@ -3,14 +3,14 @@ import { PartialAnswer } from "../../core/partial-answer.ts";
 import type { Binding, ExecutionPlan, FsTarget, Handler, PlanContext, RunContext, Tool } from "../../core/types.ts";
 import { changeFrontmatter, type FrontmatterChange } from "./frontmatter.ts";
 import { type FsLimits, limitsOf, maxWriteBytesOfAll } from "./limits.ts";
-import { type ListOrder, listDirectory } from "./list.ts";
+import { type ListRequest, listDirectory } from "./list.ts";
 import type { Mounts } from "./mounts.ts";
 import { applyPatch } from "./patch.ts";
-import { type ReadOrder, readFile } from "./read.ts";
+import { type ReadRequest, readFile } from "./read.ts";
 import { fileRefusal } from "./refusals.ts";
-import { type SearchOrder, search } from "./search.ts";
+import { type SearchRequest, search } from "./search.ts";
 import type { WorkflowRules } from "./workflow.ts";
-import { overLimit, planWrite, type WriteOrder, type WritePlan } from "./write-plan.ts";
+import { overLimit, planWrite, type WritePlan, type WriteRequest } from "./write-plan.ts";
 import { runWrite } from "./write-run.ts";
 
 export interface FsHandlerOptions {
@@ -36,10 +36,10 @@ export function fsHandler(options: FsHandlerOptions): Handler {
 function bind(tool: Tool, options: FsHandlerOptions): Binding {
   const { operation } = (tool.target as FsTarget).fs;
   if (operation === "write" || operation === "apply_patch") {
-    const orderOf = operation === "write" ? writeOrder : patchOrder;
+    const requestOf = operation === "write" ? writeRequest : patchRequest;
     return {
       writesFiles: true,
-      plan: (input, context) => planChange(options, orderOf(input as never), context),
+      plan: (input, context) => planChange(options, requestOf(input as never), context),
       run: (plan, context) => runChange(options, plan as WritePlan, context),
     };
   }
@@ -55,14 +55,14 @@ function bind(tool: Tool, options: FsHandlerOptions): Binding {
 }
 
 const READS = {
-  async list({ mounts }: FsHandlerOptions, order: ListOrder) {
+  async list({ mounts }: FsHandlerOptions, order: ListRequest) {
     return listDirectory(mounts, order);
   },
-  read({ mounts, limits }: FsHandlerOptions, order: ReadOrder, { caller, signal }: RunContext) {
+  read({ mounts, limits }: FsHandlerOptions, order: ReadRequest, { caller, signal }: RunContext) {
     const { maxReadBytes } = limitsOf(limits, caller);
     return readFile(mounts, order, { maxReadBytes, fileBytesMax: limits.fileBytesMax, signal });
   },
-  search({ mounts, limits, now }: FsHandlerOptions, order: SearchOrder, { signal }: RunContext) {
+  search({ mounts, limits, now }: FsHandlerOptions, order: SearchRequest, { signal }: RunContext) {
     return search(mounts, order, { limits: limits.search, signal, now });
   },
 } as const;
@@ -74,7 +74,7 @@ interface WriteInput {
   readonly createDirectories: boolean;
 }
 
-function writeOrder({ content, ...place }: WriteInput): WriteOrder {
+function writeRequest({ content, ...place }: WriteInput): WriteRequest {
   return { ...place, make: () => content, needsText: false };
 }
 
@@ -86,7 +86,7 @@ interface PatchInput {
     | { readonly operation: "unifiedDiff"; readonly diff: string };
 }
 
-function patchOrder({ path, ifMatchSha256, patch }: PatchInput): WriteOrder {
+function patchRequest({ path, ifMatchSha256, patch }: PatchInput): WriteRequest {
   return {
     ...{ path, ifMatchSha256, createDirectories: false, needsText: true },
     make: (before) =>
@@ -101,7 +101,7 @@ function existing(before: string | undefined): string {
 
 function planChange(
   { mounts, limits, workflow }: FsHandlerOptions,
-  order: WriteOrder,
+  order: WriteRequest,
   { signal }: PlanContext,
 ): Promise<ExecutionPlan> {
   const { fileBytesMax } = limits;

@@ -58,11 +58,11 @@ function open(context: FilesContext): OpenedKind {
   const directories = mountDirectories(context);
   problems.push(...overlaps(directories, ownPaths));
   const workflow = readWorkflow(config.workspace, problems);
-  if (directories.size === 0) return without(context, "workspace names no directory");
-  if (problems.length > before || workflow === undefined) return without(context, "the workspace cannot be used");
+  if (directories.size === 0) return unavailable(context, "workspace names no directory");
+  if (problems.length > before || workflow === undefined) return unavailable(context, "the workspace cannot be used");
   const mounts = tryToOpen(directories, context);
   if (mounts === undefined) {
-    return without(context, "this system cannot confine paths to a directory (no openat2, no O_PATH)");
+    return unavailable(context, "this system cannot confine paths to a directory (no openat2, no O_PATH)");
   }
   return {
     ...fsHandler({ mounts, limits: config.workspace, workflow, now, newId }),
@@ -72,15 +72,15 @@ function open(context: FilesContext): OpenedKind {
 }
 
 /** Rejects every file tool, because the service cannot access files. */
-function without(context: FilesContext, fault: string): OpenedKind {
+function unavailable(context: FilesContext, reason: string): OpenedKind {
   return {
     bind(tool) {
-      throw new ManifestError(tool.name, [{ field: "target.fs", message: `cannot be reached: ${fault}` }]);
+      throw new ManifestError(tool.name, [{ field: "target.fs", message: `cannot be reached: ${reason}` }]);
     },
     offers: {
       workspaceMounts(use) {
         mountNames(context, use);
-        throw new NotRegistered(fault);
+        throw new NotRegistered(reason);
       },
     },
     close: async () => {},

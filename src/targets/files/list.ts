@@ -2,10 +2,10 @@ import { closeSync } from "node:fs";
 import type { Json } from "../../core/types.ts";
 import { type FileSystemCalls, O_NOFOLLOW, O_PATH } from "./c-library.ts";
 import { type FileIdentity, identify } from "./identity.ts";
-import { aim, type Mounts, openForReading } from "./mounts.ts";
+import { type Mounts, openForReading, resolveMount } from "./mounts.ts";
 import { errnoRefusal, fileRefusal } from "./refusals.ts";
 
-export interface ListOrder {
+export interface ListRequest {
   readonly path: string;
   /** True to include names that start with a dot, and links. */
   readonly all: boolean;
@@ -20,8 +20,8 @@ const SCANNED_ENTRIES_MAX = 20_000;
  *
  * @throws {Refusal} ENOENT, ENOTDIR, E_SANDBOX_VIOLATION
  */
-export function listDirectory(mounts: Mounts, { path, all, maxEntries }: ListOrder): Json {
-  const { fd, identity } = openForReading(mounts, aim(mounts, path));
+export function listDirectory(mounts: Mounts, { path, all, maxEntries }: ListRequest): Json {
+  const { fd, identity } = openForReading(mounts, resolveMount(mounts, path));
   try {
     if (identity.kind !== "directory") throw fileRefusal("ENOTDIR", { message: "The path is a file: use fs_read." });
     const found = readEntries(mounts.confinement.library, fd, SCANNED_ENTRIES_MAX);

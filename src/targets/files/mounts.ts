@@ -77,7 +77,7 @@ function idsOf(paths: readonly string[]): ReadonlySet<string> {
 }
 
 /** An agent's path, with the mount that it names. */
-interface Aimed {
+interface MountedPath {
   readonly mount: Mount;
   readonly relative: string;
 }
@@ -87,7 +87,7 @@ interface Aimed {
  *
  * @throws {Refusal} E_SANDBOX_VIOLATION for a path that does not name a mount
  */
-export function aim({ names, byName }: Mounts, path: string): Aimed {
+export function resolveMount({ names, byName }: Mounts, path: string): MountedPath {
   const { mount: name, relative } = readMountPath(path, names);
   const mount = byName.get(name);
   if (mount === undefined) throw new Refusal("TARGET_UNAVAILABLE", "The workspace is closed.");
@@ -105,7 +105,7 @@ interface Opened {
  *
  * @throws {Refusal} ENOENT, E_SANDBOX_VIOLATION …
  */
-export function openForReading(mounts: Mounts, { mount, relative }: Aimed): Opened {
+export function openForReading(mounts: Mounts, { mount, relative }: MountedPath): Opened {
   const { openBeneath } = mounts.confinement;
   const fd =
     openBeneath === undefined ? openByWalk(mounts, { mount, relative }) : openBeneath(mount.fd, relative || ".");
@@ -124,7 +124,7 @@ export function openForReading(mounts: Mounts, { mount, relative }: Aimed): Open
 /** How often a name may be replaced by a link between check and open before this counts as an attack. */
 const TRIES_MAX = 4;
 
-function openByWalk(mounts: Mounts, aimed: Aimed): number {
+function openByWalk(mounts: Mounts, aimed: MountedPath): number {
   const { step } = mounts.confinement;
   let fd = -ELOOP;
   for (let tries = 0; tries < TRIES_MAX && fd === -ELOOP; tries += 1) {
@@ -140,7 +140,7 @@ function openByWalk(mounts: Mounts, aimed: Aimed): number {
   return fd;
 }
 
-export function walkTo({ confinement }: Mounts, { mount, relative }: Aimed): WalkedPath {
+export function walkTo({ confinement }: Mounts, { mount, relative }: MountedPath): WalkedPath {
   return walk(confinement, mount, relative);
 }
 

@@ -2,10 +2,10 @@ import { closeSync } from "node:fs";
 import { CUT_MARGIN_BYTES, PartialAnswer } from "../../core/partial-answer.ts";
 import type { Json } from "../../core/types.ts";
 import { readThrough, textOf } from "./contents.ts";
-import { aim, type Mounts, openForReading } from "./mounts.ts";
+import { type Mounts, openForReading, resolveMount } from "./mounts.ts";
 import { fileRefusal } from "./refusals.ts";
 
-export interface ReadOrder {
+export interface ReadRequest {
   readonly path: string;
   /** 1-based, inclusive. */
   readonly startLine?: number | undefined;
@@ -28,7 +28,7 @@ const SNIFFED_BYTES = 8_192;
  */
 export async function readFile(
   mounts: Mounts,
-  { path, startLine, endLine }: ReadOrder,
+  { path, startLine, endLine }: ReadRequest,
   limits: ReadLimits,
 ): Promise<Json | PartialAnswer> {
   const from = startLine ?? 1;
@@ -46,16 +46,16 @@ export async function readFile(
   const { totalLines } = lines;
   const { bytes: window, truncated, beyond } = lines.window;
   const text = hasNul ? undefined : textOf(window);
-  const told = { path, sha256, bytes };
+  const facts = { path, sha256, bytes };
   if (text === undefined) {
     const hint = "The file is not UTF-8 text; only its size and hash are told.";
-    return { ...told, content: "", binary: true, startLine: 0, endLine: 0, totalLines: 0, truncated: false, hint };
+    return { ...facts, content: "", binary: true, startLine: 0, endLine: 0, totalLines: 0, truncated: false, hint };
   }
   const shown = text === "" ? 0 : text.split("\n").length - (text.endsWith("\n") ? 1 : 0);
   const last = from + shown - 1;
   const hint = hintOf({ from, shown, last, totalLines, truncated });
   const answer = {
-    ...{ ...told, content: text, binary: false, startLine: shown === 0 ? 0 : from, endLine: shown === 0 ? 0 : last },
+    ...{ ...facts, content: text, binary: false, startLine: shown === 0 ? 0 : from, endLine: shown === 0 ? 0 : last },
     ...{ totalLines, truncated, ...(hint !== undefined && { hint }) },
   };
   if (beyond === undefined) return answer;
@@ -86,7 +86,7 @@ async function readPath(
   path: string,
   { fileBytesMax, signal, onChunk }: ReadLimits & { readonly onChunk: (part: Buffer) => void },
 ): Promise<string> {
-  const { fd, identity } = openForReading(mounts, aim(mounts, path));
+  const { fd, identity } = openForReading(mounts, resolveMount(mounts, path));
   try {
     if (identity.kind === "directory")
       throw fileRefusal("EISDIR", { message: "The path is a directory: use fs_list." });

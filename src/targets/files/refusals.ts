@@ -70,9 +70,9 @@ export const ELOOP = 40;
 /** Result of opening a socket, or a pipe for writing that nobody reads. */
 const ENXIO = 6;
 /** EFBIG, ENOSPC, EDQUOT: the file is too large, the disk is full, or the quota is used up. */
-const NO_ROOM: ReadonlySet<number> = new Set([27, 28, 122]);
+const DISK_FULL: ReadonlySet<number> = new Set([27, 28, 122]);
 /** Too few descriptors, too little memory, or too much activity: a later attempt may succeed. */
-const PASSING: ReadonlySet<number> = new Set([4, 11, 12, 16, 23, 24]);
+const TRANSIENT: ReadonlySet<number> = new Set([4, 11, 12, 16, 23, 24]);
 
 /** Returns the refusal for a system call that returned a negative errno. */
 export function errnoRefusal(result: number, what: string): Refusal {
@@ -81,10 +81,10 @@ export function errnoRefusal(result: number, what: string): Refusal {
   const code = ERRNOS[errno];
   if (code !== undefined) return fileRefusal(code, { cause });
   if (errno === ENXIO) return notRegular(cause);
-  if (PASSING.has(errno)) {
+  if (TRANSIENT.has(errno)) {
     return new Refusal("TARGET_UNAVAILABLE", "The file system is busy.", { details: { code: "E_INTERNAL" }, cause });
   }
-  if (NO_ROOM.has(errno)) {
+  if (DISK_FULL.has(errno)) {
     const message = "The file system is full. The file is unchanged; tell a person.";
     return new Refusal("TARGET_FAILED", message, { details: { code: "E_INTERNAL" }, cause });
   }

@@ -9,10 +9,10 @@ import { type IgnoreFile, isIgnored, readIgnoreRules } from "./gitignore.ts";
 import { identify } from "./identity.ts";
 import type { SearchLimits } from "./limits.ts";
 import { type Entry, readEntries } from "./list.ts";
-import { aim, foldName, type Mount, type Mounts, mountPath, walkTo } from "./mounts.ts";
+import { foldName, type Mount, type Mounts, mountPath, resolveMount, walkTo } from "./mounts.ts";
 import { ENOENT, errnoRefusal, fileRefusal, notRegular, thrownRefusal } from "./refusals.ts";
 
-export interface SearchOrder {
+export interface SearchRequest {
   readonly path: string;
   readonly pattern: string;
   readonly literal: boolean;
@@ -52,9 +52,9 @@ type Stop = "matches" | "files" | "bytes" | "time" | "size";
  *
  * @throws {Refusal} ENOENT, E_SANDBOX_VIOLATION, E_INVALID_PATTERN
  */
-export async function search(mounts: Mounts, order: SearchOrder, context: SearchContext): Promise<Json> {
+export async function search(mounts: Mounts, order: SearchRequest, context: SearchContext): Promise<Json> {
   const run = new Search(mounts, order, context);
-  const aimed = aim(mounts, order.path);
+  const aimed = resolveMount(mounts, order.path);
   const walked = walkTo(mounts, aimed);
   try {
     const { directories, name, found } = walked;
@@ -90,30 +90,30 @@ interface NamedFile {
 
 class Search {
   readonly #mounts: Mounts;
-  readonly #order: SearchOrder;
+  readonly #request: SearchRequest;
   readonly #context: SearchContext;
   readonly #pattern: LinePattern;
   readonly #matches: Json[] = [];
-  readonly #began: number;
+  readonly #startedAt: number;
   readonly #buffer: Buffer;
-  #sliceBegan: number;
+  #sliceStartedAt: number;
   #shown = 0;
   #files = 0;
   #bytes = 0;
   #skipped = 0;
   #stop: Stop | undefined;
 
-  constructor(mounts: Mounts, order: SearchOrder, context: SearchContext) {
+  constructor(mounts: Mounts, order: SearchRequest, context: SearchContext) {
     this.#mounts = mounts;
-    this.#order = order;
+    this.#request = order;
     this.#context = context;
     this.#pattern = compilePattern(order);
     this.#buffer = Buffer.allocUnsafeSlow(context.limits.fileBytesMax + 1);
-    this.#began = this.#sliceBegan = context.now();
+    this.#startedAt = this.#sliceStartedAt = context.now();
   }
 
   answer(): Json {
-    const { path } = this.#order;
+    const { path } = this.#request;
     const truncated = this.#stop !== undefined;
     return {
       ...{ path, matches: this.#matches, truncated, filesSearched: this.#files, filesSkipped: this.#skipped },
@@ -151,9 +151,9 @@ class Search {
       for (const { name, kind } of this.#entriesOf(library, fd)) {
         if (this.#stop !== undefined) return;
         if (kind === "link" || kind === "other" || foldName(name) === ".git") continue;
-        if (name.startsWith(".") && !this.#order.all) continue;
+        if (name.startsWith(".") && !this.#request.all) continue;
         await this.#entry(mount, { fd, names: [...names, name], ignores: below }, kind);
-        await this.#rest();
+        await this.#yieldIfDue();
       }
     } finally {
       closeSync(fd);
@@ -220,7 +220,7 @@ class Search {
   }
 
   async #searchText(text: string, path: string): Promise<void> {
-    const { before, after, maxMatches } = this.#order;
+    const { before, after, maxMatches } = this.#request;
     const lines = (text.startsWith(BYTE_ORDER_MARK) ? text.slice(1) : text).split("\n");
     if (lines.at(-1) === "") lines.pop();
     for (let at = 0; at < lines.length; at += 1) {
@@ -236,19 +236,19 @@ class Search {
         if (this.#shown > SHOWN_CHARACTERS_MAX) return this.#end("size");
         this.#matches.push(match);
       }
-      if (this.#context.now() - this.#sliceBegan > SLICE_MS) await this.#rest();
+      if (this.#context.now() - this.#sliceStartedAt > SLICE_MS) await this.#yieldIfDue();
       if (this.#stop !== undefined) return;
     }
   }
 
   /** Lets other calls run, and checks whether time is left. */
-  async #rest(): Promise<void> {
+  async #yieldIfDue(): Promise<void> {
     const { now, limits, signal } = this.#context;
-    if (now() - this.#sliceBegan <= SLICE_MS) return;
+    if (now() - this.#sliceStartedAt <= SLICE_MS) return;
     await setImmediate();
     signal.throwIfAborted();
-    this.#sliceBegan = now();
-    if (this.#sliceBegan - this.#began > limits.timeMs) this.#end("time");
+    this.#sliceStartedAt = now();
+    if (this.#sliceStartedAt - this.#startedAt > limits.timeMs) this.#end("time");
   }
 
   #read(fd: number, bytesMax: number): number {
@@ -326,7 +326,7 @@ export function compilePattern({ pattern, literal, ignoreCase }: PatternOrder): 
   try {
     const compiled = RE2JS.compile(literal ? RE2JS.quote(pattern) : pattern, flags);
     if (compiled.programSize() > PROGRAM_SIZE_MAX) throw new RangeError("the pattern is too large");
-    const needed = ignoreCase || literal ? undefined : neededLiteral(pattern);
+    const needed = ignoreCase || literal ? undefined : requiredLiteral(pattern);
     const charactersMax = Math.min(LINE_CHARACTERS_MAX, Math.floor(LINE_WORK_MAX / compiled.programSize()));
     const test = (line: string): boolean => compiled.test(line.slice(0, charactersMax));
     if (needed === undefined) return { literal: undefined, matches: test };
@@ -353,7 +353,7 @@ const LITERAL_CHARACTERS_MIN = 3;
  * Returns the longest run of plain characters that every match must contain. The analysis is simple: patterns with choices,
  * groups, sets or flags need no literal.
  */
-function neededLiteral(pattern: string): string | undefined {
+function requiredLiteral(pattern: string): string | undefined {
   if (/[|()[\]{}]|\\[^bBdDsSwW.]/.test(pattern)) return undefined;
   const runs: string[] = [];
   let run = "";

@@ -72,7 +72,7 @@ class Walker {
         if (end !== undefined) return end;
       }
     }
-    return this.#ending({ name: undefined, found: undefined, missing: [] });
+    return this.#result({ name: undefined, found: undefined, missing: [] });
   }
 
   close(): void {
@@ -91,21 +91,21 @@ class Walker {
     const fd = this.#confinement.step(here, name, O_PATH | O_NOFOLLOW);
     if (fd === -ENOENT) return this.#missing(name);
     if (fd < 0) throw errnoRefusal(fd, "walk");
-    let held = false;
+    let isKept = false;
     try {
       const found = identify(fd);
       if (found.kind === "link") this.#followLink(fd);
       else if (found.kind === "directory") {
         if (this.#directories.length > DIRECTORIES_MAX) throw fileRefusal("ENAMETOOLONG");
         this.#directories.push({ fd, name, id: found.id });
-        held = true;
+        isKept = true;
       } else {
         if (this.#pending.length > 0) throw fileRefusal("ENOTDIR");
-        return this.#ending({ name, found, missing: [] });
+        return this.#result({ name, found, missing: [] });
       }
       return undefined;
     } finally {
-      if (!held) closeSync(fd);
+      if (!isKept) closeSync(fd);
     }
   }
 
@@ -127,10 +127,10 @@ class Walker {
     const names = [name, ...rest.filter((part) => part !== "" && part !== ".")];
     const last = rest.at(-1);
     if (names.includes("..") || last === "" || last === ".") throw fileRefusal("ENOENT");
-    return this.#ending({ name: names.pop(), found: undefined, missing: names });
+    return this.#result({ name: names.pop(), found: undefined, missing: names });
   }
 
-  #ending(end: Pick<WalkedPath, "name" | "found" | "missing">): WalkedPath {
+  #result(end: Pick<WalkedPath, "name" | "found" | "missing">): WalkedPath {
     return { ...end, directories: this.#directories, close: () => this.close() };
   }
 }

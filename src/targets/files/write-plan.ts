@@ -28,7 +28,7 @@ export interface WritePlan extends ExecutionPlan {
   readonly content: string;
 }
 
-export interface WriteOrder {
+export interface WriteRequest {
   readonly path: string;
   readonly ifMatchSha256?: string | undefined;
   readonly createDirectories: boolean;
@@ -53,13 +53,13 @@ const COMPARED_BYTES_MAX = 1_048_576;
  *
  * @throws {Refusal} E_SANDBOX_VIOLATION, E_PRECONDITION_FAILED, E_WRITE_LIMIT …
  */
-export async function planWrite(mounts: Mounts, order: WriteOrder, limits: WriteLimits): Promise<WritePlan> {
-  const place = locate(mounts, order.path);
+export async function planWrite(mounts: Mounts, order: WriteRequest, limits: WriteLimits): Promise<WritePlan> {
+  const target = locate(mounts, order.path);
   try {
-    if (place.missing.length > 0 && !order.createDirectories) {
+    if (target.missing.length > 0 && !order.createDirectories) {
       throw fileRefusal("ENOENT", { message: "The directory does not exist. createDirectories: true makes it." });
     }
-    const current = await readCurrent(mounts, place, limits);
+    const current = await readCurrent(mounts, target, limits);
     checkExpected(order.ifMatchSha256, current?.sha256);
     if (order.needsText && current !== undefined && current.text === undefined) {
       throw fileRefusal("E_PATCH_MISMATCH", { message: "The file is not UTF-8 text and cannot be patched." });
@@ -67,16 +67,16 @@ export async function planWrite(mounts: Mounts, order: WriteOrder, limits: Write
     const content = order.make(current?.text);
     const bytes = Buffer.byteLength(content);
     if (bytes > limits.maxWriteBytes) throw overLimit(limits.maxWriteBytes);
-    if (place.isWorkflow)
+    if (target.isWorkflow)
       checkWorkflow(limits.workflow, current === undefined ? undefined : (current.text ?? ""), content);
-    const { path, missing, isWorkflow } = place;
+    const { path, missing, isWorkflow } = target;
     return {
       ...{ kind: "fs", operation: "write", path, currentSha256: current?.sha256 ?? null },
       ...{ newSha256: sha256Hex(content), bytes, directories: missing, workflow: isWorkflow },
       ...{ diff: diffOf(path, current, content), content },
     };
   } finally {
-    place.close();
+    target.close();
   }
 }
 
@@ -91,12 +91,12 @@ interface Current {
   readonly text: string | undefined;
 }
 
-async function readCurrent(mounts: Mounts, place: WriteTarget, limits: WriteLimits): Promise<Current | undefined> {
-  if (place.found === undefined) return undefined;
-  const { fd, version } = openCurrent(mounts, place);
+async function readCurrent(mounts: Mounts, target: WriteTarget, limits: WriteLimits): Promise<Current | undefined> {
+  if (target.found === undefined) return undefined;
+  const { fd, version } = openCurrent(mounts, target);
   try {
     const { bytesMax, signal } = { bytesMax: limits.fileBytesMax, signal: limits.signal };
-    const { sha256, bytes } = await readWhole(fd, place.found.bytes, { bytesMax, signal });
+    const { sha256, bytes } = await readWhole(fd, target.found.bytes, { bytesMax, signal });
     if (identify(fd).version !== version) throw fileRefusal("E_PRECONDITION_FAILED");
     return { sha256, bytes: bytes.byteLength, text: textOf(bytes) };
   } finally {
@@ -307,7 +307,7 @@ function showHunks(shown: Shown, runs: readonly Run[]): void {
 function showHunk(shown: Shown, { old, fresh }: Start, runs: readonly Run[]): void {
   const linesBut = (mark: Run["mark"]): number =>
     runs.reduce((count, run) => count + (run.mark === mark ? 0 : run.lines.length), 0);
-  const place = (from: number, count: number): string => `${count === 0 ? from : from + 1},${count}`;
-  shown.add(`@@ -${place(old, linesBut("+"))} +${place(fresh, linesBut("-"))} @@`);
+  const target = (from: number, count: number): string => `${count === 0 ? from : from + 1},${count}`;
+  shown.add(`@@ -${target(old, linesBut("+"))} +${target(fresh, linesBut("-"))} @@`);
   for (const run of runs) shown.addRun(run);
 }

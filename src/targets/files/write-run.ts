@@ -34,28 +34,28 @@ const syncFile = promisify(fsync);
  * not outlive a crash of the machine
  */
 export async function runWrite(mounts: Mounts, plan: WritePlan, context: WriteContext): Promise<Json> {
-  const place = locate(mounts, plan.path);
+  const target = locate(mounts, plan.path);
   let directory: number | undefined;
   try {
-    if (place.path !== plan.path || place.isWorkflow !== plan.workflow) throw fileRefusal("E_PRECONDITION_FAILED");
-    directory = makeDirectories(mounts, place, plan.directories);
+    if (target.path !== plan.path || target.isWorkflow !== plan.workflow) throw fileRefusal("E_PRECONDITION_FAILED");
+    directory = makeDirectories(mounts, target, plan.directories);
     await takeLock(mounts, directory, context);
-    const current = await verify(mounts, { ...place, directory }, { plan, context });
+    const current = await verify(mounts, { ...target, directory }, { plan, context });
     const { path, newSha256: sha256, bytes } = plan;
     const changed = plan.currentSha256 !== sha256;
-    if (changed) await replace(mounts, { directory, name: place.name, current }, { plan, context });
+    if (changed) await replace(mounts, { directory, name: target.name, current }, { plan, context });
     return { path, sha256, bytes, created: plan.currentSha256 === null, changed };
   } finally {
     if (directory !== undefined) closeSync(directory);
-    place.close();
+    target.close();
   }
 }
 
 /** Opens the directory of the file, for its lock and for `fsync`; creates missing directories. */
-function makeDirectories({ confinement }: Mounts, place: WriteTarget, planned: readonly string[]): number {
-  if (place.missing.join("/") !== planned.join("/")) throw fileRefusal("E_PRECONDITION_FAILED");
+function makeDirectories({ confinement }: Mounts, target: WriteTarget, planned: readonly string[]): number {
+  if (target.missing.join("/") !== planned.join("/")) throw fileRefusal("E_PRECONDITION_FAILED");
   const { step, library } = confinement;
-  let here = step(place.directory, ".", READING | O_DIRECTORY);
+  let here = step(target.directory, ".", READING | O_DIRECTORY);
   if (here < 0) throw errnoRefusal(here, "open directory");
   for (const name of planned) {
     const made = library.makeDirectory(here, name);
@@ -124,8 +124,8 @@ async function replace(mounts: Mounts, target: Target, { plan, context }: Runnin
     await syncFile(fd);
     context.signal.throwIfAborted();
     // From here to the rename, nothing else runs in this process, and no other writer has the lock.
-    stillCurrent(mounts, target);
-    put(mounts, target, temporary);
+    checkUnchanged(mounts, target);
+    renameInto(mounts, target, temporary);
     renamed = true;
   } catch (error) {
     throw thrownRefusal(error, "write");
@@ -158,7 +158,7 @@ function keepOwner(fd: number, { mode, owner }: FileIdentity): void {
   fchmodSync(fd, mode);
 }
 
-function stillCurrent({ confinement }: Mounts, { directory, name, current }: Target): void {
+function checkUnchanged({ confinement }: Mounts, { directory, name, current }: Target): void {
   const fd = confinement.step(directory, name, O_PATH | O_NOFOLLOW);
   if (fd === -ENOENT && current === undefined) return;
   if (fd < 0) throw errnoRefusal(fd, "look");
@@ -170,7 +170,7 @@ function stillCurrent({ confinement }: Mounts, { directory, name, current }: Tar
   }
 }
 
-function put({ confinement }: Mounts, { directory, name, current }: Target, temporary: string): void {
+function renameInto({ confinement }: Mounts, { directory, name, current }: Target, temporary: string): void {
   const { library } = confinement;
   const order = { from: temporary, to: name, replaces: current !== undefined };
   const done = library.rename(directory, order);

@@ -2,7 +2,7 @@ import { closeSync } from "node:fs";
 import { Refusal } from "../../core/errors.ts";
 import { O_NOFOLLOW, O_PATH } from "./c-library.ts";
 import type { FileIdentity } from "./identity.ts";
-import { aim, foldName, isGitInternal, type Mount, type Mounts, mountPath, walkTo } from "./mounts.ts";
+import { foldName, isGitInternal, type Mount, type Mounts, mountPath, resolveMount, walkTo } from "./mounts.ts";
 import { fileRefusal, notRegular } from "./refusals.ts";
 import { DIRECTORIES_MAX, type WalkedPath } from "./walk.ts";
 
@@ -46,7 +46,7 @@ export interface WriteTarget {
  * hard links and anything that is not a regular file; EISDIR
  */
 export function locate(mounts: Mounts, path: string): WriteTarget {
-  const aimed = aim(mounts, path);
+  const aimed = resolveMount(mounts, path);
   const { mount } = aimed;
   // Several mounts may name one directory: the strictest mount counts.
   const same = [...mounts.byName.values()].filter(({ id }) => id === mount.id);
@@ -106,13 +106,13 @@ function checkDirectories(mounts: Mounts, mount: Mount, { directories, below }: 
  * Returns whether a directory is a Git repository, which a link or a pointer may give any name. Counts the next name in the path
  * as if it existed.
  */
-function isGitDirectory({ confinement }: Mounts, directory: number, coming: string): boolean {
-  const holds = (name: string): boolean => {
+function isGitDirectory({ confinement }: Mounts, directory: number, next: string): boolean {
+  const has = (name: string): boolean => {
     const fd = confinement.step(directory, name, O_PATH | O_NOFOLLOW);
     if (fd >= 0) closeSync(fd);
     return fd >= 0;
   };
-  return GIT_SHAPES.some((shape) => shape.every((name) => name === coming || holds(name)));
+  return GIT_SHAPES.some((shape) => shape.every((name) => name === next || has(name)));
 }
 
 function checkFile(mounts: Mounts, found: FileIdentity | undefined): void {
@@ -126,7 +126,7 @@ function checkFile(mounts: Mounts, found: FileIdentity | undefined): void {
 function isWorkflow(mounts: Mounts, state: Mount, { directories, name = "", found, missing }: WalkedPath): boolean {
   const directory = directories.at(-1)?.id;
   if (missing.length === 0 && directory === state.id && foldName(name) === WORKFLOW) return true;
-  const workflow = endOfWorkflow(mounts, state);
+  const workflow = resolveWorkflow(mounts, state);
   if (workflow === undefined) return false;
   if (workflow.found !== undefined || found !== undefined) return workflow.found?.id === found?.id;
   return workflow.directory === directory && workflow.names === [...missing, name].join("/");
@@ -135,7 +135,7 @@ function isWorkflow(mounts: Mounts, state: Mount, { directories, name = "", foun
 /**
  * Returns where `@state/workflow.md` leads; undefined when it is a link out of the mount, through which nothing can be written.
  */
-function endOfWorkflow(mounts: Mounts, state: Mount) {
+function resolveWorkflow(mounts: Mounts, state: Mount) {
   try {
     const walked = walkTo(mounts, { mount: state, relative: WORKFLOW });
     const directory = walked.directories.at(-1)?.id;

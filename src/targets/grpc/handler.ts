@@ -7,14 +7,19 @@ import { type HealthCheck, HealthProbe, type TargetHealth } from "./connection/h
 import {
   type ChannelState,
   Channels,
-  type GrpcEndpoint,
+  type ConnectionSettings,
   KEEPALIVE_DEFAULTS,
   type Keepalive,
   type SystemChannelState,
 } from "./connection/link.ts";
 import { type Circuit, RESILIENCE_DEFAULTS, Resilience, type ResilienceLimits } from "./connection/resilience.ts";
 import { CertificateRotation, type CertificateSource } from "./connection/rotation.ts";
-import { type GrpcTls, reach, type SystemEndpoints, type SystemEndpointsOptions } from "./connection/tls-identity.ts";
+import {
+  type GrpcTls,
+  resolveEndpoints,
+  type SystemEndpoints,
+  type SystemEndpointsOptions,
+} from "./connection/tls-identity.ts";
 import { Contract, type ContractReport, contractReport, type Method, type ProtoSource } from "./contract/contract.ts";
 import { elementsOf, fieldOf, inputSchemaFaults, outputSchemaFaults, shapesOf } from "./contract/schema-faults.ts";
 import { systemMetadata } from "./metadata.ts";
@@ -65,7 +70,7 @@ interface PreparedSystem extends BoundSystem {
   readonly contract: Contract;
   readonly health: HealthProbe | undefined;
   /** Returns the endpoint with these certificates. */
-  endpoint(reached: SystemEndpoints): GrpcEndpoint;
+  endpoint(endpoints: SystemEndpoints): ConnectionSettings;
   readonly rotation:
     | { readonly tls: GrpcTls; readonly source: CertificateSource; readonly read: (tls: GrpcTls) => SystemEndpoints }
     | undefined;
@@ -76,16 +81,16 @@ function prepare(name: string, system: GrpcSystem, random: () => number): Prepar
   if (!Number.isSafeInteger(maxMessageBytes) || maxMessageBytes < 1) {
     throw new StartupError([`systems.${name}.messageBytesMax: must be a positive integer`]);
   }
-  const read = (renewed: GrpcTls): SystemEndpoints => reach(name, { ...system, tls: renewed });
+  const read = (renewed: GrpcTls): SystemEndpoints => resolveEndpoints(name, { ...system, tls: renewed });
   return {
     name,
     maxMessageBytes,
-    reach: reach(name, system),
+    endpoints: resolveEndpoints(name, system),
     contract: new Contract(name, system),
     metadata: systemMetadata(name, system.metadata),
     resilience: new Resilience({ ...RESILIENCE_DEFAULTS, ...system.resilience }, random),
     health: health === undefined ? undefined : new HealthProbe(health),
-    endpoint: (reached) => ({ reach: reached, maxMessageBytes, keepalive }),
+    endpoint: (endpoints) => ({ endpoints: endpoints, maxMessageBytes, keepalive }),
     rotation: tls === undefined || certificates === undefined ? undefined : { tls, source: certificates, read },
   };
 }
@@ -201,7 +206,9 @@ function methodOf(tool: Tool, target: GrpcTarget, { contract }: PreparedSystem):
  */
 export function grpcHandler({ systems: declared, sign, random = () => 0.5 }: GrpcHandlerOptions): GrpcHandler {
   const systems = prepareAll(declared, random);
-  const channels = new Channels(new Map([...systems].map(([name, system]) => [name, system.endpoint(system.reach)])));
+  const channels = new Channels(
+    new Map([...systems].map(([name, system]) => [name, system.endpoint(system.endpoints)])),
+  );
   const rotations: CertificateRotation[] = [];
   return {
     bind(tool) {
@@ -217,7 +224,7 @@ export function grpcHandler({ systems: declared, sign, random = () => 0.5 }: Grp
     channels: () => channels.states(),
     certificates: () =>
       [...systems.keys()].flatMap((system) => {
-        const { clientCertificate } = channels.endpoint(system).reach;
+        const { clientCertificate } = channels.settings(system).endpoints;
         return clientCertificate === null ? [] : [{ system, notAfter: clientCertificate.notAfter }];
       }),
     report: (tools) =>
@@ -240,7 +247,7 @@ export function grpcHandler({ systems: declared, sign, random = () => 0.5 }: Grp
 }
 
 async function statusOf({ name, resilience, health }: PreparedSystem, channels: Channels): Promise<SystemStatus> {
-  const { clientCertificate } = channels.endpoint(name).reach;
+  const { clientCertificate } = channels.settings(name).endpoints;
   return {
     health: health === undefined ? null : await health.ask(channels.link(name, "read")),
     state: channels.state(name),
@@ -250,12 +257,12 @@ async function statusOf({ name, resilience, health }: PreparedSystem, channels: 
 }
 
 function rotationOf(
-  { name: system, rotation, reach, endpoint }: PreparedSystem,
+  { name: system, rotation, endpoints, endpoint }: PreparedSystem,
   channels: Channels,
   { now, report }: WatchOptions,
 ): readonly CertificateRotation[] {
   if (rotation === undefined) return [];
   const { tls, source, read } = rotation;
-  const adopt = (renewed: typeof reach) => channels.replace(system, endpoint(renewed));
-  return [new CertificateRotation({ system, source, current: { tls, reach }, read, adopt, now, report })];
+  const adopt = (renewed: typeof endpoints) => channels.replace(system, endpoint(renewed));
+  return [new CertificateRotation({ system, source, current: { tls, endpoints }, read, adopt, now, report })];
 }

@@ -104,14 +104,14 @@ const OVERSIZE_TEXTS = ["Received message larger than max", "Received message th
 const UNREADABLE_TEXT = "Failed to decompress";
 
 /** The part of an answer that has arrived: nothing, headers of a gRPC service, or headers of something else. */
-export type Begun = "not" | "service" | "stranger";
+export type ReceivedHeaders = "not" | "service" | "stranger";
 
 interface Headers {
   get(key: string): readonly unknown[];
 }
 
 /** Returns whose headers these are, by the content type that every gRPC service sends. */
-export function begunBy(headers: Headers): Begun {
+export function headersFrom(headers: Headers): ReceivedHeaders {
   return String(headers.get("content-type")[0] ?? "").startsWith("application/grpc") ? "service" : "stranger";
 }
 
@@ -120,7 +120,7 @@ interface Reported {
   readonly text: string;
   /** True when the status arrived together with headers, as in a service's answer that consists only of a status. */
   readonly hasHeaders: boolean;
-  readonly begun: Begun;
+  readonly begun: ReceivedHeaders;
   /** True when there is a readable status: grpc-js reports none for a message with an unknown compression. */
   readonly isTold: boolean;
 }
@@ -138,7 +138,7 @@ function originOf({ status: name, text, hasHeaders, begun, isTold }: Reported): 
 }
 
 /** Converts an error of grpc-js into a failure with its origin. */
-export function attemptFailed(error: unknown, begun: Begun): AttemptFailed {
+export function attemptFailed(error: unknown, begun: ReceivedHeaders): AttemptFailed {
   const { code, details, metadata } = error as {
     readonly code?: unknown;
     readonly details?: unknown;

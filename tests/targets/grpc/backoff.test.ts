@@ -40,7 +40,7 @@ describe("connecting again", () => {
     // The library below throws its own dice.
     Math.random = () => dice;
     const endpoint = {
-      reach: {
+      endpoints: {
         servers: [{ address: `127.0.0.1:${port}` }],
         credentials: credentials.createInsecure(),
         tls: null,

@@ -7,7 +7,7 @@ import {
   status,
 } from "@grpc/grpc-js";
 import { Refusal } from "../../../core/errors.ts";
-import { attemptFailed, type Begun, begunBy, notOneAnswer } from "../status.ts";
+import { attemptFailed, headersFrom, notOneAnswer, type ReceivedHeaders } from "../status.ts";
 import { asIs, CONNECT_TIMEOUT_MS, makeClient } from "./client.ts";
 import type { ServerAddress, SystemEndpoints } from "./tls-identity.ts";
 
@@ -22,8 +22,8 @@ export interface Keepalive {
 export const KEEPALIVE_DEFAULTS: Keepalive = { intervalMs: 310_000, timeoutMs: 20_000, withoutCalls: false };
 
 /** Settings for the connections to one system. */
-export interface GrpcEndpoint {
-  readonly reach: SystemEndpoints;
+export interface ConnectionSettings {
+  readonly endpoints: SystemEndpoints;
   readonly maxMessageBytes: number;
   readonly keepalive: Keepalive;
 }
@@ -46,7 +46,7 @@ export type ChannelState = keyof typeof connectivityState;
 const BEST_FIRST = ["READY", "CONNECTING", "IDLE", "TRANSIENT_FAILURE", "SHUTDOWN"] as const;
 
 /** States that end an attempt to connect. */
-const SETTLED: ReadonlySet<connectivityState> = new Set([
+const FINAL: ReadonlySet<connectivityState> = new Set([
   connectivityState.READY,
   connectivityState.TRANSIENT_FAILURE,
   connectivityState.SHUTDOWN,
@@ -59,12 +59,12 @@ const SETTLED: ReadonlySet<connectivityState> = new Set([
 const ROUND_ROBIN = JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] });
 
 function clientOf(
-  { reach, maxMessageBytes, keepalive }: GrpcEndpoint,
+  { endpoints, maxMessageBytes, keepalive }: ConnectionSettings,
   toolClass: ToolClass,
   server: ServerAddress,
 ): Client {
-  return makeClient(server, reach.credentials, {
-    ...(reach.servers.length > 1 && { "grpc.service_config": ROUND_ROBIN }),
+  return makeClient(server, endpoints.credentials, {
+    ...(endpoints.servers.length > 1 && { "grpc.service_config": ROUND_ROBIN }),
     "grpc.max_send_message_length": maxMessageBytes,
     "grpc.max_receive_message_length":
       toolClass === "change" ? Math.max(CHANGE_ANSWER_BYTES_MAX, maxMessageBytes) : maxMessageBytes,
@@ -91,9 +91,9 @@ export class SystemConnections {
   #turn = 0;
   readonly toolClass: ToolClass;
 
-  constructor(endpoint: GrpcEndpoint, toolClass: ToolClass) {
+  constructor(endpoint: ConnectionSettings, toolClass: ToolClass) {
     this.toolClass = toolClass;
-    this.#clients = endpoint.reach.servers.map((server) => clientOf(endpoint, toolClass, server));
+    this.#clients = endpoint.endpoints.servers.map((server) => clientOf(endpoint, toolClass, server));
   }
 
   state(): ChannelState {
@@ -127,7 +127,7 @@ export class SystemConnections {
    * passed.
    */
   async connectAll(): Promise<number> {
-    const all = Promise.all(this.#clients.map(settled)).then(() => true);
+    const all = Promise.all(this.#clients.map(connects)).then(() => true);
     await within(all, new AbortController().signal);
     return this.readyCount();
   }
@@ -147,7 +147,7 @@ export class SystemConnections {
   }
 
   /** Takes over the connections of another link and closes its own, whose calls run to their end. */
-  becomes(other: SystemConnections): void {
+  takeOver(other: SystemConnections): void {
     const old = this.#clients;
     this.#clients = other.#clients;
     this.#attempt = undefined;
@@ -159,7 +159,7 @@ export class SystemConnections {
   }
 
   #try(): Promise<boolean> {
-    const attempt = anySettles(this.#clients).finally(() => {
+    const attempt = anyConnects(this.#clients).finally(() => {
       if (this.#attempt === attempt) this.#attempt = undefined;
     });
     return attempt;
@@ -183,21 +183,21 @@ export class SystemConnections {
   }
 }
 
-function settled(client: Client): Promise<boolean> {
+function connects(client: Client): Promise<boolean> {
   const channel = client.getChannel();
   return new Promise((resolve) => {
-    const look = (): void => {
+    const check = (): void => {
       const state = stateOf(client, true);
-      if (SETTLED.has(state)) resolve(state === connectivityState.READY);
-      else channel.watchConnectivityState(state, Number.POSITIVE_INFINITY, look);
+      if (FINAL.has(state)) resolve(state === connectivityState.READY);
+      else channel.watchConnectivityState(state, Number.POSITIVE_INFINITY, check);
     };
-    look();
+    check();
   });
 }
 
 /** Resolves to true as soon as one is connected, to false when all have failed. */
-async function anySettles(clients: readonly Client[]): Promise<boolean> {
-  const attempts = clients.map(async (client) => (await settled(client)) || Promise.reject());
+async function anyConnects(clients: readonly Client[]): Promise<boolean> {
+  const attempts = clients.map(async (client) => (await connects(client)) || Promise.reject());
   return Promise.any(attempts).catch(() => false);
 }
 
@@ -235,13 +235,13 @@ function unaryCall(channel: ChannelInterface, request: LinkRequest): Promise<Buf
     const { path, bytes, metadata = new Metadata(), deadline, signal } = request;
     const call = channel.createCall(path, deadline, null, null, undefined);
     const cancel = (): void => call.cancelWithStatus(status.CANCELLED, "Cancelled on client");
-    let begun: Begun = "not";
+    let begun: ReceivedHeaders = "not";
     let answer: Buffer | undefined;
     let hasMore = false;
     let isOver = false;
     call.start(metadata, {
       onReceiveMetadata(headers) {
-        begun = begunBy(headers);
+        begun = headersFrom(headers);
       },
       onReceiveMessage(message: Buffer) {
         if (answer === undefined) {
@@ -286,17 +286,17 @@ const WORST_FIRST = ["SHUTDOWN", "TRANSIENT_FAILURE", "CONNECTING", "IDLE", "REA
 
 /** All channels: one per system and tool class, lazily connected, reused until closed. */
 export class Channels {
-  readonly #endpoints: Map<string, GrpcEndpoint>;
+  readonly #settings: Map<string, ConnectionSettings>;
   readonly #opened = new Map<string, Opened>();
   #closed = false;
 
-  constructor(endpoints: ReadonlyMap<string, GrpcEndpoint>) {
-    this.#endpoints = new Map(endpoints);
+  constructor(endpoints: ReadonlyMap<string, ConnectionSettings>) {
+    this.#settings = new Map(endpoints);
   }
 
   /** Returns how the system is reached now. */
-  endpoint(system: string): GrpcEndpoint {
-    const endpoint = this.#endpoints.get(system);
+  settings(system: string): ConnectionSettings {
+    const endpoint = this.#settings.get(system);
     if (endpoint === undefined) throw new Error(`no system ${system}`);
     return endpoint;
   }
@@ -306,7 +306,7 @@ export class Channels {
     const key = `${toolClass} ${system}`;
     const known = this.#opened.get(key);
     if (known !== undefined) return known.link;
-    const link = new SystemConnections(this.endpoint(system), toolClass);
+    const link = new SystemConnections(this.settings(system), toolClass);
     this.#opened.set(key, { system, toolClass, link });
     return link;
   }
@@ -316,10 +316,10 @@ export class Channels {
    * directs new calls to them and closes the old ones, whose calls run to their end. Returns false, and changes nothing, when
    * fewer of the new connections than of the old ones are ready, or when the channels are closed.
    */
-  async replace(system: string, endpoint: GrpcEndpoint): Promise<boolean> {
+  async replace(system: string, endpoint: ConnectionSettings): Promise<boolean> {
     const before = this.#linksOf(system);
     if (!(await this.#exchange(before, endpoint))) return false;
-    this.#endpoints.set(system, endpoint);
+    this.#settings.set(system, endpoint);
     // Links that were opened during the exchange still use the old endpoint.
     await this.#exchange(
       this.#linksOf(system).filter((link) => !before.includes(link)),
@@ -348,12 +348,12 @@ export class Channels {
     for (const { link } of this.#opened.values()) link.close();
   }
 
-  async #exchange(links: readonly SystemConnections[], endpoint: GrpcEndpoint): Promise<boolean> {
+  async #exchange(links: readonly SystemConnections[], endpoint: ConnectionSettings): Promise<boolean> {
     const pairs = links.map((link) => ({ link, successor: new SystemConnections(endpoint, link.toolClass) }));
     const work = pairs.map(async ({ link, successor }) => (await successor.connectAll()) >= link.readyCount());
     const isAsGood = (await Promise.all(work)).every((good) => good);
     for (const { link, successor } of pairs) {
-      if (isAsGood && !this.#closed) link.becomes(successor);
+      if (isAsGood && !this.#closed) link.takeOver(successor);
       else successor.close();
     }
     return isAsGood && !this.#closed;

@@ -91,7 +91,7 @@ export class Resilience {
       ended = error.origin;
       return { failed: error };
     } finally {
-      this.#breaker.left(entry, ended);
+      this.#breaker.leave(entry, ended);
     }
   }
 
@@ -114,7 +114,7 @@ class CircuitBreaker {
   #state: Circuit = "closed";
   #failures = 0;
   /** True once an open circuit has been open long enough for a probe. */
-  #isRested = false;
+  #mayProbe = false;
 
   constructor(limits: ResilienceLimits) {
     this.#limits = limits;
@@ -126,13 +126,13 @@ class CircuitBreaker {
 
   /** Starts an attempt: returns the state that it meets, or that it is the probe of an open circuit. */
   enter(): Circuit | "probe" {
-    if (this.#state !== "open" || !this.#isRested) return this.#state;
+    if (this.#state !== "open" || !this.#mayProbe) return this.#state;
     this.#state = "half-open";
     return "probe";
   }
 
   /** Records how an attempt ended. */
-  left(entry: Circuit | "probe", ended: Origin | "answer"): void {
+  leave(entry: Circuit | "probe", ended: Origin | "answer"): void {
     if (entry === "probe") {
       if (ended === "transport") this.#open();
       else this.#state = "closed";
@@ -147,9 +147,9 @@ class CircuitBreaker {
   #open(): void {
     this.#state = "open";
     this.#failures = 0;
-    this.#isRested = false;
+    this.#mayProbe = false;
     const rested = (): void => {
-      this.#isRested = true;
+      this.#mayProbe = true;
     };
     setTimeout(rested, this.#limits.circuitOpenMs).unref();
   }

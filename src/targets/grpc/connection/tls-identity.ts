@@ -142,7 +142,7 @@ function serversOf({ endpoint, endpoints, tls }: SystemEndpointsOptions): readon
   return all.map((each) => serverOf(each, tls));
 }
 
-function reachOf(options: SystemEndpointsOptions): SystemEndpoints {
+function endpointsOf(options: SystemEndpointsOptions): SystemEndpoints {
   const { tls, plaintext } = options;
   const servers = serversOf(options);
   if (tls !== undefined && plaintext === true) throw new Error("tls and plaintext exclude each other");
@@ -168,9 +168,9 @@ function reachOf(options: SystemEndpointsOptions): SystemEndpoints {
  *
  * @throws {StartupError} when its settings cannot work or contradict each other
  */
-export function reach(system: string, options: SystemEndpointsOptions): SystemEndpoints {
+export function resolveEndpoints(system: string, options: SystemEndpointsOptions): SystemEndpoints {
   try {
-    return reachOf(options);
+    return endpointsOf(options);
   } catch (error) {
     throw new StartupError([`systems.${system}: ${errorText(error)}`]);
   }

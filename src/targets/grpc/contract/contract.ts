@@ -115,16 +115,16 @@ export class Contract {
     if (declared.requestStream) {
       return `${service}.${name} takes a stream of requests, which this version does not support`;
     }
-    return this.#carried(`/${service}/${name}`, declared);
+    return this.#callable(`/${service}/${name}`, declared);
   }
 
-  #carried(path: string, declared: MethodDeclaration): Method | string {
+  #callable(path: string, declared: MethodDeclaration): Method | string {
     const codec = this.#codec;
     const request = this.#declarations.messages.get(declared.request);
     const response = this.#declarations.messages.get(declared.response);
     if (request === undefined || response === undefined) return `${path.slice(1)} has a message of unknown type`;
-    const faults = [...reachable(request, response)].flatMap((message) => message.unsupported);
-    if (faults.length > 0) return listed(faults);
+    const unsupported = [...reachable(request, response)].flatMap((message) => message.unsupported);
+    if (unsupported.length > 0) return listed(unsupported);
     this.#used.set(path, { path, declared, request, response });
     return {
       path,
@@ -167,11 +167,11 @@ function read(system: string, source: ProtoSource): Declarations {
     if (descriptorSet !== undefined) return declarationsOf(readDescriptorSet(descriptorSet.bytes));
     return readProtoFiles({ protoDirs, ...(protoFiles !== undefined && { protoFiles }) });
   } catch (error) {
-    throw new StartupError([`systems.${system}.${placeOf(source)}: ${errorText(error)}`]);
+    throw new StartupError([`systems.${system}.${fieldOf(source)}: ${errorText(error)}`]);
   }
 }
 
-function placeOf({ protoDirs = [], protoFiles, descriptorSet, reflection }: ProtoSource): string {
+function fieldOf({ protoDirs = [], protoFiles, descriptorSet, reflection }: ProtoSource): string {
   if (reflection === true) return "reflection";
   if (descriptorSet !== undefined) return `descriptorSet (${descriptorSet.path})`;
   return `proto (${(protoFiles ?? protoDirs).join(", ")})`;

@@ -85,7 +85,7 @@ export interface Declarations {
 }
 
 /** A field that was read, or the reason why it cannot be carried. */
-export type ReadField = { readonly name: string } & (FieldShape | { readonly because: string });
+export type ReadField = { readonly name: string } & (FieldShape | { readonly reason: string });
 
 const PLAIN_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const NAME_CHARS_MAX = 256;
@@ -96,7 +96,7 @@ export function jsonNameOf(name: string): string {
 }
 
 /** Returns why no field can have this name in JSON; `undefined` when it can. */
-function nameFault(name: string): string | undefined {
+function nameProblem(name: string): string | undefined {
   // Every plain object seems to have these names, so they could not be distinguished from a value.
   if (name in Object.prototype) return `has the name ${name} in JSON, which every JavaScript object already has`;
   if (!PLAIN_NAME.test(name) || name.length > NAME_CHARS_MAX) return "has a JSON name that is not a plain identifier";
@@ -136,10 +136,11 @@ export class DeclaredMessage implements MessageShape {
     const names = new Set<string>();
     const numbers = new Set<number>();
     for (const { name, ...field } of read) {
-      const because = "because" in field ? field.because : nameFault(name);
-      if (because !== undefined) this.#lose(name, because);
-      else if (names.has(name)) this.#lose(name, "is the JSON name of two fields");
-      else if ("number" in field && numbers.has(field.number)) this.#lose(name, "has the number of another field");
+      const reason = "reason" in field ? field.reason : nameProblem(name);
+      if (reason !== undefined) this.#addUnsupported(name, reason);
+      else if (names.has(name)) this.#addUnsupported(name, "is the JSON name of two fields");
+      else if ("number" in field && numbers.has(field.number))
+        this.#addUnsupported(name, "has the number of another field");
       else if ("number" in field) {
         this.fields.set(name, field);
         numbers.add(field.number);
@@ -148,13 +149,13 @@ export class DeclaredMessage implements MessageShape {
       names.add(name);
     }
     for (const oneof of this.oneofs) {
-      const because = names.has(oneof) ? "is the name of a oneof and of a field" : nameFault(oneof);
-      if (because !== undefined) this.#lose(oneof, because);
+      const reason = names.has(oneof) ? "is the name of a oneof and of a field" : nameProblem(oneof);
+      if (reason !== undefined) this.#addUnsupported(oneof, reason);
     }
   }
 
-  #lose(name: string, because: string): void {
-    this.unsupported.push(`${this.fullName}.${name} ${because}`);
+  #addUnsupported(name: string, reason: string): void {
+    this.unsupported.push(`${this.fullName}.${name} ${reason}`);
   }
 }
 

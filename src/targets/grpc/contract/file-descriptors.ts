@@ -164,12 +164,12 @@ class Reader {
   ): ReadField {
     const name = field.jsonName ?? jsonNameOf(field.name ?? "");
     const value = this.#value(field, at.fullName);
-    if (typeof value === "string") return { name, because: value };
+    if (typeof value === "string") return { name, reason: value };
     const entry = this.#mapEntry(value);
     if (entry !== undefined) return this.#map(field, entry, name);
     const isDelimited = field.type === "TYPE_GROUP" || at.features.messageEncoding === "DELIMITED";
     if (isDelimited && value.kind === "message")
-      return { name, because: "is a group, which this version does not support" };
+      return { name, reason: "is a group, which this version does not support" };
     const isRepeated = field.label === "LABEL_REPEATED";
     const isOptional = field.proto3Optional === true;
     const isRequired = field.label === "LABEL_REQUIRED" || at.features.fieldPresence === "LEGACY_REQUIRED";
@@ -201,10 +201,10 @@ class Reader {
     const value = part(2);
     const isKey = typeof key === "object" && key.kind === "scalar" && !NO_KEYS.has(key.proto);
     if (!isKey || value === undefined || field.label !== "LABEL_REPEATED") {
-      return { name, because: "is a malformed map" };
+      return { name, reason: "is a malformed map" };
     }
-    if (typeof value === "string") return { name, because: value };
-    if (this.#mapEntry(value) !== undefined) return { name, because: "is a malformed map" };
+    if (typeof value === "string") return { name, reason: value };
+    if (this.#mapEntry(value) !== undefined) return { name, reason: "is a malformed map" };
     const number = numberOf(field);
     return { name, number, label: "map", key: key.proto, value, presence: false, required: false, packed: false };
   }

@@ -58,15 +58,15 @@ export function readProtoFiles({ protoDirs, protoFiles }: ProtoFiles): Declarati
   const root = new protobuf.Root();
   root.resolvePath = (origin, target) => {
     if (isAbsolute(target)) return target;
-    const places = origin === "" ? folders : [...folders, dirname(origin)];
-    const found = places.map((folder) => join(folder, target)).find(isFile);
+    const searched = origin === "" ? folders : [...folders, dirname(origin)];
+    const found = searched.map((folder) => join(folder, target)).find(isFile);
     if (found === undefined) throw new Error(`${target} was not found${origin === "" ? "" : `; ${origin} imports it`}`);
     return found;
   };
   try {
     return declarationsOf(root.loadSync([...files], { keepCase: true }).resolveAll());
   } catch (error) {
-    throw placed(error);
+    throw withFileName(error);
   }
 }
 
@@ -77,7 +77,7 @@ const OTHER_PARSER =
 /**
  * Adds the file name to an error: protobufjs includes it in some messages only, but keeps the name of the file it is parsing.
  */
-function placed(error: unknown): Error {
+function withFileName(error: unknown): Error {
   const { parse } = protobuf as unknown as { readonly parse: { filename: string | null } };
   const { filename } = parse;
   parse.filename = null;
@@ -147,9 +147,9 @@ function fieldOf(field: protobuf.Field, value: ValueShape | undefined): readonly
   if (field.declaringField) return [];
   const named: unknown = field.getOption("json_name");
   const name = typeof named === "string" ? named : jsonNameOf(field.name);
-  if (value === undefined) return [{ name, because: `has the unknown type ${field.type}` }];
+  if (value === undefined) return [{ name, reason: `has the unknown type ${field.type}` }];
   // A map inherits the features of its file, but it and its values stay length-prefixed.
-  if (field.delimited && !field.map) return [{ name, because: "is a group, which this version does not support" }];
+  if (field.delimited && !field.map) return [{ name, reason: "is a group, which this version does not support" }];
   const label = labelOf(field);
   const isOptional = field.getOption("proto3_optional") === true;
   return [

@@ -52,7 +52,7 @@ export function listShape(response: MessageShape): MessageShape {
   };
 }
 
-interface Place {
+interface Position {
   readonly path: string;
   readonly depth: number;
 }
@@ -86,7 +86,7 @@ class Comparison {
     return shapesOf([schema], this.#end).filter((shape) => !EMPTY.has(defOf(shape).type));
   }
 
-  #message(schema: Schema, message: MessageShape, { path, depth }: Place): void {
+  #message(schema: Schema, message: MessageShape, { path, depth }: Position): void {
     const [shape, ...others] = this.#shapes(schema);
     // In a choice, one member may fit while the others do not.
     if (shape === undefined || others.length > 0 || depth > DEPTH_MAX) return;
@@ -95,10 +95,10 @@ class Comparison {
     if (isSpecial(message) || def.type !== "object") return;
     const keys = Object.keys(def.shape);
     for (const [key, declared] of Object.entries(def.shape)) {
-      const place = { path: joinPath(path, key), depth: depth + 1 };
+      const position = { path: joinPath(path, key), depth: depth + 1 };
       const field = message.fields.get(key);
-      if (field === undefined) this.#unknown(declared, message, { path: place.path, key, declared: keys });
-      else this.#field(declared, field, place);
+      if (field === undefined) this.#unknown(declared, message, { path: position.path, key, declared: keys });
+      else this.#field(declared, field, position);
     }
     const isStrict = def.catchall !== undefined && defOf(def.catchall).type === "never";
     const isOpen = def.catchall !== undefined && !isStrict;
@@ -113,34 +113,34 @@ class Comparison {
     // A oneof's name may state which of its members is set.
     if (message.oneofs.has(at.key) || this.#shapes(declared).length === 0) return;
     const names = [...message.fields.keys()];
-    const like = meant(at.key, names);
-    const hint = like === undefined ? "" : `; did you mean ${like}?`;
+    const similar = meant(at.key, names);
+    const hint = similar === undefined ? "" : `; did you mean ${similar}?`;
     const text = `${message.fullName} has no such field; it has ${listed(names)}${hint}`;
     // An optional output field may be one that the service will add later, unless its name resembles an existing field.
-    const isSlip = like !== undefined && !at.declared.includes(like);
-    const mayBeMissing = this.#side === "output" && declared._zod.optin === "optional" && !isSlip;
+    const isTypo = similar !== undefined && !at.declared.includes(similar);
+    const mayBeMissing = this.#side === "output" && declared._zod.optin === "optional" && !isTypo;
     if (mayBeMissing) this.#note(at.path, text);
     else this.#fault(at.path, text);
   }
 
-  #field(declared: Schema, field: FieldShape, place: Place): void {
-    if (!this.#fits(declared, { kinds: kindsOfField(field, this.#side), field, path: place.path })) return;
-    if (field.label === "single") this.#value(declared, field.value, place);
-    else this.#inner(declared, field, place);
+  #field(declared: Schema, field: FieldShape, position: Position): void {
+    if (!this.#fits(declared, { kinds: kindsOfField(field, this.#side), field, path: position.path })) return;
+    if (field.label === "single") this.#value(declared, field.value, position);
+    else this.#inner(declared, field, position);
   }
 
   /** Compares the elements of a list, or the values of a map. */
-  #inner(declared: Schema, field: FieldShape, place: Place): void {
+  #inner(declared: Schema, field: FieldShape, position: Position): void {
     const inner = this.#shapes(declared).flatMap((shape) => {
       const def = defOf(shape);
       if (field.label === "repeated") return elementsOf(shape);
       return def.type === "record" ? [def.valueType] : [];
     });
-    const path = joinPath(place.path, field.label === "repeated" ? "[]" : "*");
+    const path = joinPath(position.path, field.label === "repeated" ? "[]" : "*");
     const one: FieldShape = { ...field, label: "single" };
     for (const schema of inner) {
       if (this.#fits(schema, { kinds: kindsOf(field.value, this.#side), field: one, path })) {
-        this.#value(schema, field.value, { path, depth: place.depth });
+        this.#value(schema, field.value, { path, depth: position.depth });
       }
     }
   }
@@ -164,9 +164,9 @@ class Comparison {
     return false;
   }
 
-  #value(declared: Schema, value: ValueShape, place: Place): void {
-    if (value.kind === "message") this.#message(declared, value.message, place);
-    if (value.kind === "enum") this.#enum(declared, value, place.path);
+  #value(declared: Schema, value: ValueShape, position: Position): void {
+    if (value.kind === "message") this.#message(declared, value.message, position);
+    if (value.kind === "enum") this.#enum(declared, value, position.path);
   }
 
   #enum(declared: Schema, value: EnumShape, path: string): void {
@@ -175,17 +175,19 @@ class Comparison {
     const allowed = new Set(closed.flatMap((values) => values ?? []));
     const numbers = new Set<unknown>(value.numbers.values());
     const names = [...value.numbers.keys()];
-    const foreign = [...allowed].filter((one) => one !== null && !(value.numbers.has(String(one)) || numbers.has(one)));
-    if (this.#side === "input" && foreign.length > 0) {
-      const like = meant(String(foreign[0]), names);
-      const hint = like === undefined ? `it has ${listed(names)}` : `did you mean ${like}?`;
-      this.#fault(path, `${value.fullName} has no value ${foreign.map(String).join(", ")}; ${hint}`);
+    const undeclared = [...allowed].filter(
+      (one) => one !== null && !(value.numbers.has(String(one)) || numbers.has(one)),
+    );
+    if (this.#side === "input" && undeclared.length > 0) {
+      const similar = meant(String(undeclared[0]), names);
+      const hint = similar === undefined ? `it has ${listed(names)}` : `did you mean ${similar}?`;
+      this.#fault(path, `${value.fullName} has no value ${undeclared.map(String).join(", ")}; ${hint}`);
     }
     if (this.#side === "input") return;
     // For several names of one number, the service sends the first.
-    const told = [...value.names.values()];
-    const missing = told.filter((name) => !allowed.has(name) && !name.endsWith(UNSPECIFIED));
-    if (!told.some((name) => allowed.has(name))) {
+    const sent = [...value.names.values()];
+    const missing = sent.filter((name) => !allowed.has(name) && !name.endsWith(UNSPECIFIED));
+    if (!sent.some((name) => allowed.has(name))) {
       this.#fault(path, `takes no value of ${value.fullName}, which has ${listed(names)}`);
     } else if (missing.length > 0) {
       this.#note(path, `an answer with ${listed(missing)} would be withheld: the output schema does not take it`);
