@@ -20,14 +20,12 @@ export const O_NOFOLLOW = isArm ? 0o100000 : 0o400000;
 export const O_PATH = 0o10000000;
 const O_CLOEXEC = 0o2000000;
 
-/** Flags of openat2(2). */
 const RESOLVE_NO_XDEV = 0x01;
 const RESOLVE_NO_MAGICLINKS = 0x02;
 const RESOLVE_NO_SYMLINKS = 0x04;
 const RESOLVE_BENEATH = 0x08;
 /** Follows links as long as they stay below the directory and on its file system. */
 export const FOLLOW = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV;
-/** Follows no link. */
 export const EXACT = FOLLOW | RESOLVE_NO_SYMLINKS;
 
 const EINTR = 4;
@@ -53,7 +51,6 @@ export interface FileSystemCalls {
   readLink(link: number): Buffer | number;
   makeDirectory(directory: number, name: string): number;
   remove(directory: number, name: string): number;
-  /** Renames within one directory. */
   rename(directory: number, names: { readonly from: string; readonly to: string; readonly replaces: boolean }): number;
   /** Calls getdents64(2). Returns the number of bytes written to the buffer, 0 at the end. */
   readEntries(directory: number, buffer: Uint8Array): number;
@@ -100,12 +97,8 @@ function load(): FileSystemCalls {
     const code = errno();
     return result >= 0 ? result : -code;
   };
-  const [path, other, how, target] = [
-    new CText(),
-    new CText(),
-    new StableMemory(OPEN_HOW_BYTES),
-    new StableMemory(LINK_BYTES_MAX),
-  ];
+  const [path, other] = [new CText(), new CText()];
+  const [how, target] = [new StableMemory(OPEN_HOW_BYTES), new StableMemory(LINK_BYTES_MAX)];
   const howWords = new Uint32Array(how.bytes.buffer);
   return {
     openBeneath(directory, name, { flags, mode = 0, resolve }) {
@@ -150,7 +143,6 @@ class StableMemory {
   }
 }
 
-/** Memory for one NUL-terminated string. */
 class CText extends StableMemory {
   constructor() {
     super(PATH_BYTES_MAX);

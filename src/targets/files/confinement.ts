@@ -38,13 +38,11 @@ const EXDEV = 18;
 export function chooseConfinement(probe: number, only?: ConfinementKind): PathConfinement | undefined {
   const library = loadCLibrary();
   if (library === undefined) return undefined;
-  const candidates = [kernel(library), walkConfinement(library)].filter(
-    ({ kind }) => only === undefined || kind === only,
-  );
-  return candidates.find((candidate) => isUsable(candidate, probe));
+  const candidates = [kernelConfinement(library), walkConfinement(library)];
+  return candidates.find((candidate) => (only === undefined || candidate.kind === only) && isUsable(candidate, probe));
 }
 
-function kernel(library: FileSystemCalls): PathConfinement {
+function kernelConfinement(library: FileSystemCalls): PathConfinement {
   return {
     kind: "openat2",
     library,

@@ -1,6 +1,7 @@
 import { type Document, isAlias, isCollection, isMap, isScalar, parseDocument, visit, type YAMLMap } from "yaml";
 import { canonical } from "../../core/digest.ts";
 import type { Json } from "../../core/types.ts";
+import { withoutByteOrderMark, withoutReturn } from "./contents.ts";
 import { fileRefusal } from "./refusals.ts";
 
 const YAML_CHARACTERS_MAX = 32_768;
@@ -11,16 +12,6 @@ const VALUE_LIMITS = { depthMax: YAML_DEPTH_MAX, nodesMax: 10_000, bytesMax: YAM
  * Characters that only some readers take for line breaks, and markers that some readers take for the end wherever they appear.
  */
 const READ_DIFFERENTLY = /\r(?!\n)|[\u0085\u2028\u2029]|^(?:---|\.\.\.)/m;
-const BYTE_ORDER_MARK = "\ufeff";
-
-/** A text with YAML between its first line, `---`, and the next such line. */
-interface Parts {
-  /** The first line, including its newline. */
-  readonly opening: string;
-  readonly yaml: string;
-  /** The text from the closing line on. */
-  readonly rest: string;
-}
 
 export type Frontmatter = Readonly<Record<string, Json>>;
 
@@ -55,7 +46,7 @@ export function changeFrontmatter(text: string, { set = {}, unset = [] }: Frontm
   for (const key of Object.keys(set)) {
     if (key === "__proto__") throw invalid("A key __proto__ is refused.");
     const value = values[key];
-    document.set(key, isContainer(value) ? document.createNode(value) : value);
+    document.set(key, typeof value === "object" && value !== null ? document.createNode(value) : value);
     wanted.set(key, value);
   }
   const written = document.toString({ lineWidth: 0 });
@@ -67,7 +58,6 @@ export function changeFrontmatter(text: string, { set = {}, unset = [] }: Frontm
   return changed;
 }
 
-/** Returns plain values, within the limits of a frontmatter. */
 function boundedValues(set: Readonly<Record<string, unknown>>): Frontmatter {
   try {
     const { value } = canonical(set, VALUE_LIMITS);
@@ -77,13 +67,10 @@ function boundedValues(set: Readonly<Record<string, unknown>>): Frontmatter {
   }
 }
 
-function isContainer(value: unknown): boolean {
-  return typeof value === "object" && value !== null;
-}
-
-function partsOf(text: string): Parts {
+/** Splits a text with YAML between its first line, `---`, and the next such line; `rest` begins with the second. */
+function partsOf(text: string): { readonly opening: string; readonly yaml: string; readonly rest: string } {
   const [first = ""] = text.split("\n", 1);
-  const isOpen = withoutReturn(first.startsWith(BYTE_ORDER_MARK) ? first.slice(1) : first) === "---";
+  const isOpen = withoutReturn(withoutByteOrderMark(first)) === "---";
   if (!isOpen) throw invalid("The file does not begin with frontmatter (a line ---).");
   const start = first.length + 1;
   for (let at = start; at < text.length; ) {
@@ -96,10 +83,6 @@ function partsOf(text: string): Parts {
     at = end + 1;
   }
   throw invalid(`The frontmatter does not end within ${YAML_CHARACTERS_MAX} characters (a second line ---).`);
-}
-
-function withoutReturn(line: string): string {
-  return line.endsWith("\r") ? line.slice(0, -1) : line;
 }
 
 function parseYaml(yaml: string): Document {

@@ -1,3 +1,5 @@
+import { withoutReturn } from "./contents.ts";
+
 const RULES_MAX = 1_000;
 const PATTERN_CHARACTERS_MAX = 256;
 /** Steps for one entry, over all rules: a few milliseconds, in which no other call runs. */
@@ -14,23 +16,15 @@ interface IgnoreRule {
   readonly directoriesOnly: boolean;
 }
 
-/** Rules of one `.gitignore`, for everything below its directory. */
-type IgnoreRules = readonly IgnoreRule[];
-
 /** One `.gitignore` above an entry, and the number of names in the path to its directory. */
 export interface IgnoreFile {
   readonly depth: number;
-  readonly rules: IgnoreRules;
+  readonly rules: readonly IgnoreRule[];
 }
 
 /** Reads a `.gitignore`. Rules over the limits ignore nothing, so a search finds more, not less. */
-export function readIgnoreRules(text: string): IgnoreRules {
-  const rules: IgnoreRule[] = [];
-  for (const line of text.split("\n", RULES_MAX)) {
-    const rule = readRule(line.endsWith("\r") ? line.slice(0, -1) : line);
-    if (rule !== undefined) rules.push(rule);
-  }
-  return rules;
+export function readIgnoreRules(text: string): readonly IgnoreRule[] {
+  return text.split("\n", RULES_MAX).flatMap((line) => readRule(withoutReturn(line)) ?? []);
 }
 
 /**
@@ -74,7 +68,6 @@ function belowLast(names: IgnoreRule["names"]): IgnoreRule["names"] {
   return names.at(-1) === ANY_DEPTH && names.length > 1 ? [...names.slice(0, -1), compileName("*"), ANY_DEPTH] : names;
 }
 
-/** Returns whether a rule matches. `path` contains the characters of each name. */
 function matchesRule({ names, isAnchored }: IgnoreRule, path: readonly (readonly string[])[], steps: Steps): boolean {
   const below = isAnchored ? path : path.slice(-1);
   return matchesSequence(names, below, {
@@ -139,17 +132,18 @@ export function matchesName(tokens: NameGlob, name: readonly string[], steps: St
   });
 }
 
-/** Compares the elements of a sequence with stars. */
-interface Comparison<P, V> {
-  isStar(pattern: P): boolean;
-  matches(pattern: P, value: V): boolean;
-  readonly steps: Steps;
-}
-
 function matchesSequence<P, V>(
   pattern: readonly P[],
   values: readonly V[],
-  { isStar, matches, steps }: Comparison<P, V>,
+  {
+    isStar,
+    matches,
+    steps,
+  }: {
+    isStar(pattern: P): boolean;
+    matches(pattern: P, value: V): boolean;
+    readonly steps: Steps;
+  },
 ): boolean {
   let at = 0;
   let star = -1;

@@ -1,19 +1,48 @@
 import { isTable } from "../../core/json.ts";
 import { PartialAnswer } from "../../core/partial-answer.ts";
-import type { Binding, ExecutionPlan, FsTarget, Handler, PlanContext, RunContext, Tool } from "../../core/types.ts";
+import type {
+  Binding,
+  Caller,
+  ExecutionPlan,
+  FsTarget,
+  Handler,
+  PlanContext,
+  RunContext,
+  Tool,
+} from "../../core/types.ts";
 import { changeFrontmatter, type FrontmatterChange } from "./frontmatter.ts";
-import { type FsLimits, limitsOf, maxWriteBytesOfAll } from "./limits.ts";
 import { type ListRequest, listDirectory } from "./list.ts";
 import type { Mounts } from "./mounts.ts";
 import { applyPatch } from "./patch.ts";
 import { type ReadRequest, readFile } from "./read.ts";
 import { fileRefusal } from "./refusals.ts";
-import { type SearchRequest, search } from "./search.ts";
+import { type SearchLimits, type SearchRequest, search } from "./search.ts";
 import type { WorkflowRules } from "./workflow.ts";
 import { overLimit, planWrite, type WritePlan, type WriteRequest } from "./write-plan.ts";
 import { runWrite } from "./write-run.ts";
 
-export interface FsHandlerOptions {
+/** Limits on what one agent may read and write in one call. */
+interface AgentLimits {
+  /** Bytes of content that a read may return. */
+  readonly maxReadBytes: number;
+  /** Bytes that a file may have after a write. */
+  readonly maxWriteBytes: number;
+}
+
+export interface FsLimits extends AgentLimits {
+  /** Larger files are neither read nor replaced. */
+  readonly fileBytesMax: number;
+  readonly search: SearchLimits;
+  /** Limits that differ for some callers. */
+  readonly agents: readonly {
+    readonly issuer: string;
+    readonly subject: string;
+    readonly maxReadBytes?: number | undefined;
+    readonly maxWriteBytes?: number | undefined;
+  }[];
+}
+
+interface FsHandlerOptions {
   readonly mounts: Mounts;
   readonly limits: FsLimits;
   readonly workflow: WorkflowRules;
@@ -67,15 +96,10 @@ const READS = {
   },
 } as const;
 
-interface WriteInput {
-  readonly path: string;
-  readonly content: string;
-  readonly ifMatchSha256?: string | undefined;
-  readonly createDirectories: boolean;
-}
+type WriteInput = Omit<WriteRequest, "make" | "needsText"> & { readonly content: string };
 
-function writeRequest({ content, ...place }: WriteInput): WriteRequest {
-  return { ...place, make: () => content, needsText: false };
+function writeRequest({ content, ...target }: WriteInput): WriteRequest {
+  return { ...target, make: () => content, needsText: false };
 }
 
 interface PatchInput {
@@ -89,14 +113,12 @@ interface PatchInput {
 function patchRequest({ path, ifMatchSha256, patch }: PatchInput): WriteRequest {
   return {
     ...{ path, ifMatchSha256, createDirectories: false, needsText: true },
-    make: (before) =>
-      patch.operation === "unifiedDiff" ? applyPatch(before, patch.diff) : changeFrontmatter(existing(before), patch),
+    make(before) {
+      if (patch.operation === "unifiedDiff") return applyPatch(before, patch.diff);
+      if (before === undefined) throw fileRefusal("ENOENT");
+      return changeFrontmatter(before, patch);
+    },
   };
-}
-
-function existing(before: string | undefined): string {
-  if (before === undefined) throw fileRefusal("ENOENT");
-  return before;
 }
 
 function planChange(
@@ -116,4 +138,18 @@ async function runChange(
   const { maxWriteBytes } = limitsOf(limits, caller);
   if (plan.bytes > maxWriteBytes) throw overLimit(maxWriteBytes);
   return runWrite(mounts, plan, { fileBytesMax: limits.fileBytesMax, signal, now, deadline, newId });
+}
+
+/** Returns the limits of a caller. The pair (issuer, subject) identifies a caller. */
+function limitsOf(limits: FsLimits, { issuer, subject }: Pick<Caller, "issuer" | "subject">): AgentLimits {
+  const own = limits.agents.find((agent) => agent.issuer === issuer && agent.subject === subject);
+  return {
+    maxReadBytes: own?.maxReadBytes ?? limits.maxReadBytes,
+    maxWriteBytes: own?.maxWriteBytes ?? limits.maxWriteBytes,
+  };
+}
+
+/** Returns the most bytes that any caller may write: the limit for a plan, which does not know the caller. */
+function maxWriteBytesOfAll({ maxWriteBytes, agents }: FsLimits): number {
+  return Math.max(maxWriteBytes, ...agents.map((agent) => agent.maxWriteBytes ?? 0));
 }

@@ -6,8 +6,7 @@ import { isTable } from "../../core/json.ts";
 import { oneOf, unknownKeys, unless } from "../../core/manifest/checks.ts";
 import { isBelow } from "../../core/paths.ts";
 import type { OpenedKind, OwnPath, TargetContext, TargetKind } from "../../core/target-kind.ts";
-import { fsHandler } from "./handler.ts";
-import type { FsLimits } from "./limits.ts";
+import { type FsLimits, fsHandler } from "./handler.ts";
 import { type MountName, type Mounts, openMounts } from "./mounts.ts";
 import { type WorkflowRules, type WorkflowSettings, workflowRules } from "./workflow.ts";
 
@@ -23,8 +22,8 @@ export interface FilesContext extends TargetContext {
   };
 }
 
-const READS = ["list", "read", "search"];
 const WRITES = ["write", "apply_patch"];
+const OPERATIONS = ["list", "read", "search", ...WRITES];
 
 /** The files of the workspace's mounts. */
 export const files: TargetKind<FilesContext> = {
@@ -35,11 +34,7 @@ export const files: TargetKind<FilesContext> = {
     const { operation } = part;
     return [
       ...unknownKeys("target.fs", part, ["operation"]),
-      ...unless(
-        oneOf([...READS, ...WRITES], operation),
-        "target.fs.operation",
-        `must be one of ${[...READS, ...WRITES].join(", ")}`,
-      ),
+      ...unless(oneOf(OPERATIONS, operation), "target.fs.operation", `must be one of ${OPERATIONS.join(", ")}`),
       ...unless(
         !oneOf(WRITES, operation) || classification !== "read",
         "classification",
@@ -51,7 +46,6 @@ export const files: TargetKind<FilesContext> = {
   open,
 };
 
-/** Opens the workspace's directories, checked before agents can access them. */
 function open(context: FilesContext): OpenedKind {
   const { config, problems, ownPaths, now, newId } = context;
   const before = problems.length;
@@ -140,9 +134,7 @@ function mountDirectories({ config, pathOf, problems }: FilesContext): ReadonlyM
 function makeDirectory(path: string): void {
   try {
     mkdirSync(path, { recursive: true, mode: 0o700 });
-  } catch {
-    // Reported by the next check of the directory.
-  }
+  } catch {}
 }
 
 function realDirectory(path: string): string | undefined {
@@ -162,8 +154,8 @@ function overlaps(directories: ReadonlyMap<MountName, string>, own: readonly Own
   const mounts = [...directories].map(([name, path]) => ({ name, field: `workspace.${name}`, path }));
   const withOwn = mounts.flatMap((mount) =>
     own
-      .filter((place) => isBelow(place.path, mount.path) || isBelow(mount.path, place.path))
-      .map((place) => `${mount.field}: ${mount.path} and ${place.field}: ${place.path} lie one below the other`),
+      .filter(({ path }) => isBelow(path, mount.path) || isBelow(mount.path, path))
+      .map(({ field, path }) => `${mount.field}: ${mount.path} and ${field}: ${path} lie one below the other`),
   );
   const withMounts = mounts.flatMap((mount) =>
     mounts

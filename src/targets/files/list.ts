@@ -12,8 +12,7 @@ export interface ListRequest {
   readonly maxEntries: number;
 }
 
-/** Maximum number of names of one directory that are read before sorting. */
-const SCANNED_ENTRIES_MAX = 20_000;
+const ENTRIES_READ_MAX = 20_000;
 
 /**
  * Returns the entries of a directory, ordered by name.
@@ -24,7 +23,7 @@ export function listDirectory(mounts: Mounts, { path, all, maxEntries }: ListReq
   const { fd, identity } = openForReading(mounts, resolveMount(mounts, path));
   try {
     if (identity.kind !== "directory") throw fileRefusal("ENOTDIR", { message: "The path is a file: use fs_read." });
-    const found = readEntries(mounts.confinement.library, fd, SCANNED_ENTRIES_MAX);
+    const found = readEntries(mounts.confinement.library, fd, ENTRIES_READ_MAX);
     const listed = found.entries.filter(({ name, kind }) => all || (!name.startsWith(".") && kind !== "link"));
     const shown = listed.slice(0, maxEntries).flatMap((entry) => described(mounts, fd, entry));
     const skipped = found.entries.length - listed.length + found.unreadable;
@@ -65,7 +64,6 @@ interface Entries {
   readonly entries: readonly Entry[];
   /** Number of names that are not UTF-8: no path could name them. */
   readonly unreadable: number;
-  /** True when the directory has more names than were read. */
   readonly truncated: boolean;
 }
 

@@ -30,32 +30,33 @@ interface Hunk {
  */
 export function applyPatch(before: string | undefined, diff: string): string {
   const { hunks, createsFile } = readPatch(diff);
-  if (createsFile && before !== undefined) throw fileRefusal("E_PATCH_MISMATCH", { message: FILE_EXISTS });
+  if (createsFile && before !== undefined) {
+    const message = "The patch creates a file (--- /dev/null) that exists already.";
+    throw fileRefusal("E_PATCH_MISMATCH", { message });
+  }
   if (before === undefined && hunks.some(({ oldLines }) => oldLines.length > 0)) throw fileRefusal("ENOENT");
   const old = linesOf(before ?? "");
   const result: string[] = [];
   const budget = { comparisons: COMPARISONS_MAX };
-  let taken = 0;
+  let copied = 0;
   for (const [index, hunk] of hunks.entries()) {
-    const at = positionOf(hunk, old, { from: taken, budget });
+    const at = positionOf(hunk, old, { from: copied, budget });
     if (at === undefined) throw mismatch(index);
-    for (let line = taken; line < at; line += 1) result.push(old[line] ?? "");
+    for (let line = copied; line < at; line += 1) result.push(old[line] ?? "");
     for (const line of hunk.newLines) result.push(line);
-    taken = at + hunk.oldLines.length;
+    copied = at + hunk.oldLines.length;
   }
-  for (let line = taken; line < old.length; line += 1) result.push(old[line] ?? "");
+  for (let line = copied; line < old.length; line += 1) result.push(old[line] ?? "");
   const unfinished = result.findIndex((line) => !line.endsWith("\n"));
   if (unfinished >= 0 && unfinished < result.length - 1) throw mismatch(hunks.length - 1);
   return result.join("");
 }
 
-interface Seeking {
-  readonly from: number;
-  readonly budget: { comparisons: number };
-}
-
-function positionOf({ oldStart, oldLines }: Hunk, old: readonly string[], seeking: Seeking): number | undefined {
-  const { from, budget } = seeking;
+function positionOf(
+  { oldStart, oldLines }: Hunk,
+  old: readonly string[],
+  { from, budget }: { readonly from: number; readonly budget: { comparisons: number } },
+): number | undefined {
   if (oldLines.length === 0) return oldStart >= from && oldStart <= old.length ? oldStart : undefined;
   const fits = (at: number): boolean => {
     for (let index = 0; index < oldLines.length; index += 1) {
@@ -95,8 +96,6 @@ function readPatch(diff: string): { readonly hunks: readonly Hunk[]; readonly cr
   return { hunks, createsFile: headers.some((line) => line.startsWith("--- /dev/null")) };
 }
 
-const FILE_EXISTS = "The patch creates a file (--- /dev/null) that exists already.";
-
 function checkHeaders(headers: readonly string[]): void {
   const count = (start: string): number => headers.filter((line) => line.startsWith(start)).length;
   if (count("--- ") > 1 || count(GIT_HEADER) > 1) throw invalid(ONE_FILE);
@@ -125,9 +124,11 @@ function readHunk(
   start: number,
   index: number,
 ): { readonly hunk: Hunk; readonly end: number } {
-  const header = HUNK.exec(lines[start] ?? "");
+  const first = lines[start] ?? "";
+  const header = HUNK.exec(first);
   if (header === null) {
-    throw invalid(isFileHeader(lines[start] ?? "") ? ONE_FILE : `What follows hunk ${index} is not a hunk.`);
+    const isFileHeader = first.startsWith("--- ") || first.startsWith(GIT_HEADER);
+    throw invalid(isFileHeader ? ONE_FILE : `What follows hunk ${index} is not a hunk.`);
   }
   const [, oldStart = "0", oldCount = "1", , newCount = "1"] = header;
   let [oldLeft, newLeft] = [Number(oldCount), Number(newCount)];
@@ -150,10 +151,6 @@ function readHunk(
   }
   if (oldLeft < 0 || newLeft < 0) throw invalid(`Hunk ${index + 1} continues after its counts are met.`);
   return { hunk: { oldStart: Number(oldStart), oldLines, newLines }, end: at };
-}
-
-function isFileHeader(line: string): boolean {
-  return line.startsWith("--- ") || line.startsWith(GIT_HEADER);
 }
 
 function lacksNewline(lines: readonly string[], at: number): boolean {

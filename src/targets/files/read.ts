@@ -65,15 +65,15 @@ export async function readFile(
   );
 }
 
-interface Shown {
-  readonly from: number;
-  readonly shown: number;
-  readonly last: number;
-  readonly totalLines: number;
-  readonly truncated: boolean;
-}
-
-function hintOf({ from, shown, last, totalLines, truncated }: Shown): string | undefined {
+function hintOf({
+  from,
+  shown,
+  last,
+  totalLines,
+  truncated,
+}: Readonly<Record<"from" | "shown" | "last" | "totalLines", number>> & { readonly truncated: boolean }):
+  | string
+  | undefined {
   if (truncated && last < totalLines) {
     return `The content ends after line ${last} of ${totalLines}. Read on with startLine ${last + 1}, or find the lines with fs_search.`;
   }
@@ -98,17 +98,10 @@ async function readPath(
 
 const NEWLINE = 10;
 
+/** 1-based, inclusive. */
 interface LineRange {
-  /** 1-based, inclusive. */
   readonly startLine: number;
   readonly endLine: number;
-}
-
-interface Window {
-  readonly bytes: Buffer;
-  readonly truncated: boolean;
-  /** Set when a line is cut: `bytes` and a little more, so that redaction sees the text around the cut. */
-  readonly beyond?: Buffer;
 }
 
 /** Extracts a window of lines from a file that arrives in parts, and counts the lines of the whole file. */
@@ -145,8 +138,11 @@ export class LineWindow {
     return this.#newlines + (this.#bytes > 0 && !this.#endsWithNewline ? 1 : 0);
   }
 
-  /** Returns as much of the window as fits: complete lines, or the start of the first line when not even that line fits. */
-  get window(): Window {
+  /**
+   * Returns as much of the window as fits: complete lines, or the start of the first line when not even that line fits. `beyond`
+   * is set when a line is cut: `bytes` and a little more, so that redaction sees the text around the cut.
+   */
+  get window(): { readonly bytes: Buffer; readonly truncated: boolean; readonly beyond?: Buffer } {
     const kept = Buffer.concat(this.#kept);
     if (kept.length <= this.#bytesMax) return { bytes: kept, truncated: false };
     const bytes = kept.subarray(0, this.#bytesMax);
@@ -166,17 +162,13 @@ export class LineWindow {
 
 const CONTINUATION_BYTES_MAX = 3;
 
+/** Removes the last UTF-8 character when it is cut. */
 function wholeCharacters(bytes: Buffer): Buffer {
-  return bytes.subarray(0, characterEnd(bytes));
-}
-
-/** Returns the end of the last complete UTF-8 character, for bytes that may be cut anywhere. */
-function characterEnd(bytes: Buffer): number {
   for (let back = 1; back <= CONTINUATION_BYTES_MAX + 1 && back <= bytes.length; back += 1) {
     const byte = bytes[bytes.length - back] ?? 0;
     if ((byte & 0xc0) === 0x80) continue;
     const isCut = (byte >= 0xf0 && back < 4) || (byte >= 0xe0 && back < 3) || (byte >= 0xc0 && back < 2);
-    return isCut ? bytes.length - back : bytes.length;
+    return isCut ? bytes.subarray(0, -back) : bytes;
   }
-  return bytes.length;
+  return bytes;
 }

@@ -5,19 +5,19 @@ import { lineWithin } from "../../core/partial-answer.ts";
 import type { Json } from "../../core/types.ts";
 import { type FileSystemCalls, O_DIRECTORY, O_NOFOLLOW } from "./c-library.ts";
 import { READING } from "./confinement.ts";
+import { withoutByteOrderMark, withoutReturn } from "./contents.ts";
 import { type IgnoreFile, isIgnored, readIgnoreRules } from "./gitignore.ts";
 import { identify } from "./identity.ts";
-import type { SearchLimits } from "./limits.ts";
 import { type Entry, readEntries } from "./list.ts";
-import { foldName, type Mount, type Mounts, mountPath, resolveMount, walkTo } from "./mounts.ts";
+import { foldName, type Mount, type Mounts, mountPath, resolveMount } from "./mounts.ts";
 import { ENOENT, errnoRefusal, fileRefusal, notRegular, thrownRefusal } from "./refusals.ts";
+import { walk } from "./walk.ts";
 
 export interface SearchRequest {
   readonly path: string;
   readonly pattern: string;
   readonly literal: boolean;
   readonly ignoreCase: boolean;
-  /** Lines of context. */
   readonly before: number;
   readonly after: number;
   readonly maxMatches: number;
@@ -25,10 +25,17 @@ export interface SearchRequest {
   readonly all: boolean;
 }
 
+export interface SearchLimits {
+  readonly filesMax: number;
+  readonly bytesMax: number;
+  /** Larger files are skipped and counted. */
+  readonly fileBytesMax: number;
+  readonly timeMs: number;
+}
+
 interface SearchContext {
   readonly limits: SearchLimits;
   readonly signal: AbortSignal;
-  /** Returns the current time in milliseconds. */
   readonly now: () => number;
 }
 
@@ -40,10 +47,7 @@ const LINE_CHARACTERS_SHOWN = 500;
 const SHOWN_CHARACTERS_MAX = 200_000;
 const SNIFFED_BYTES = 8_192;
 const SLICE_MS = 8;
-/** Not part of the first line. */
-const BYTE_ORDER_MARK = "\ufeff";
 
-/** Limit that ended a search early. */
 type Stop = "matches" | "files" | "bytes" | "time" | "size";
 
 /**
@@ -52,19 +56,19 @@ type Stop = "matches" | "files" | "bytes" | "time" | "size";
  *
  * @throws {Refusal} ENOENT, E_SANDBOX_VIOLATION, E_INVALID_PATTERN
  */
-export async function search(mounts: Mounts, order: SearchRequest, context: SearchContext): Promise<Json> {
-  const run = new Search(mounts, order, context);
-  const aimed = resolveMount(mounts, order.path);
-  const walked = walkTo(mounts, aimed);
+export async function search(mounts: Mounts, request: SearchRequest, context: SearchContext): Promise<Json> {
+  const run = new Search(mounts, request, context);
+  const mounted = resolveMount(mounts, request.path);
+  const walked = walk(mounts.confinement, mounted.mount, mounted.relative);
   try {
     const { directories, name, found } = walked;
     const last = directories.at(-1);
     if (last === undefined || (name !== undefined && found === undefined)) throw fileRefusal("ENOENT");
     const names = directories.slice(1).map((directory) => directory.name);
-    if (name !== undefined) await run.namedFile(aimed.mount, { directory: last.fd, names: [...names, name] });
+    if (name !== undefined) await run.namedFile(mounted.mount, { fd: last.fd, names: [...names, name] });
     else {
       const above = directories.slice(0, -1).map(({ fd }, depth) => run.ignoreFile(fd, depth));
-      await run.directory(aimed.mount, { fd: last.fd, names, ignores: above.flatMap((file) => file ?? []) });
+      await run.directory(mounted.mount, { fd: last.fd, names, ignores: above.flatMap((file) => file ?? []) });
     }
     return run.answer();
   } finally {
@@ -76,16 +80,6 @@ interface Directory {
   readonly fd: number;
   readonly names: readonly string[];
   readonly ignores: readonly IgnoreFile[];
-}
-
-interface OpenFile {
-  readonly fd: number;
-  readonly bytes: number;
-}
-
-interface NamedFile {
-  readonly directory: number;
-  readonly names: readonly string[];
 }
 
 class Search {
@@ -103,11 +97,11 @@ class Search {
   #skipped = 0;
   #stop: Stop | undefined;
 
-  constructor(mounts: Mounts, order: SearchRequest, context: SearchContext) {
+  constructor(mounts: Mounts, request: SearchRequest, context: SearchContext) {
     this.#mounts = mounts;
-    this.#request = order;
+    this.#request = request;
     this.#context = context;
-    this.#pattern = compilePattern(order);
+    this.#pattern = compilePattern(request);
     this.#buffer = Buffer.allocUnsafeSlow(context.limits.fileBytesMax + 1);
     this.#startedAt = this.#sliceStartedAt = context.now();
   }
@@ -126,7 +120,7 @@ class Search {
    *
    * @throws {Refusal} when this file cannot be searched
    */
-  async namedFile(mount: Mount, { directory, names }: NamedFile): Promise<void> {
+  async namedFile(mount: Mount, { fd: directory, names }: Omit<Directory, "ignores">): Promise<void> {
     const fd = this.#mounts.confinement.step(directory, names.at(-1) ?? "", READING | O_NOFOLLOW);
     if (fd < 0) throw errnoRefusal(fd, "open");
     try {
@@ -170,7 +164,6 @@ class Search {
     }
   }
 
-  /** Returns the rules that a directory adds. */
   ignoreFile(directory: number, depth: number): IgnoreFile | undefined {
     const fd = this.#mounts.confinement.step(directory, ".gitignore", READING | O_NOFOLLOW);
     if (fd < 0) return undefined;
@@ -203,7 +196,11 @@ class Search {
     }
   }
 
-  async #searchOpen({ fd, bytes: size }: OpenFile, mount: Mount, names: readonly string[]): Promise<void> {
+  async #searchOpen(
+    { fd, bytes: size }: { readonly fd: number; readonly bytes: number },
+    mount: Mount,
+    names: readonly string[],
+  ): Promise<void> {
     const { limits } = this.#context;
     if (this.#files >= limits.filesMax) return this.#end("files");
     const length = this.#read(fd, Math.min(size, limits.fileBytesMax) + 1);
@@ -221,7 +218,7 @@ class Search {
 
   async #searchText(text: string, path: string): Promise<void> {
     const { before, after, maxMatches } = this.#request;
-    const lines = (text.startsWith(BYTE_ORDER_MARK) ? text.slice(1) : text).split("\n");
+    const lines = withoutByteOrderMark(text).split("\n");
     if (lines.at(-1) === "") lines.pop();
     for (let at = 0; at < lines.length; at += 1) {
       const line = withoutReturn(lines[at] ?? "");
@@ -283,10 +280,6 @@ const HINTS: Readonly<Record<Stop, string>> = {
   size: "The matching lines do not fit one answer. Ask for less context or a narrower pattern.",
 };
 
-function withoutReturn(line: string): string {
-  return line.endsWith("\r") ? line.slice(0, -1) : line;
-}
-
 function shown(line: string): string {
   const text = withoutReturn(line);
   return text.length <= LINE_CHARACTERS_SHOWN ? text : `${lineWithin(text, LINE_CHARACTERS_SHOWN)}…`;
@@ -296,12 +289,6 @@ function shown(line: string): string {
 interface LinePattern {
   readonly literal: Buffer | undefined;
   matches(line: string): boolean;
-}
-
-interface PatternOrder {
-  readonly pattern: string;
-  readonly literal: boolean;
-  readonly ignoreCase: boolean;
 }
 
 /** Maximum steps of the compiled program: each may be visited for each character. */
@@ -319,18 +306,22 @@ const LITERAL_WORK_MAX = 1_000_000;
  *
  * @throws {Refusal} E_INVALID_PATTERN
  */
-export function compilePattern({ pattern, literal, ignoreCase }: PatternOrder): LinePattern {
+export function compilePattern({
+  pattern,
+  literal,
+  ignoreCase,
+}: Pick<SearchRequest, "pattern" | "literal" | "ignoreCase">): LinePattern {
   const isPlain = literal || !/[\\^$.|?*+()[\]{}]/.test(pattern);
   if (isPlain && !ignoreCase) return literalPattern(pattern);
   const flags = ignoreCase ? RE2JS.CASE_INSENSITIVE : 0;
   try {
     const compiled = RE2JS.compile(literal ? RE2JS.quote(pattern) : pattern, flags);
     if (compiled.programSize() > PROGRAM_SIZE_MAX) throw new RangeError("the pattern is too large");
-    const needed = ignoreCase || literal ? undefined : requiredLiteral(pattern);
+    const required = ignoreCase || literal ? undefined : requiredLiteral(pattern);
     const charactersMax = Math.min(LINE_CHARACTERS_MAX, Math.floor(LINE_WORK_MAX / compiled.programSize()));
     const test = (line: string): boolean => compiled.test(line.slice(0, charactersMax));
-    if (needed === undefined) return { literal: undefined, matches: test };
-    const { literal: bytes, matches } = literalPattern(needed);
+    if (required === undefined) return { literal: undefined, matches: test };
+    const { literal: bytes, matches } = literalPattern(required);
     return { literal: bytes, matches: (line) => matches(line) && test(line) };
   } catch (error) {
     throw fileRefusal("E_INVALID_PATTERN", { cause: error });

@@ -27,7 +27,6 @@ export interface WalkedPath {
   readonly found: FileIdentity | undefined;
   /** Missing names between the last directory and `name`. */
   readonly missing: readonly string[];
-  /** Closes the descriptors, except the mount's own. */
   close(): void;
 }
 
@@ -85,7 +84,6 @@ class Walker {
     closeSync(left.fd);
   }
 
-  /** Follows one name; returns the result when the path ends with it. */
   #enter(name: string): WalkedPath | undefined {
     const here = this.#directories.at(-1)?.fd ?? -1;
     const fd = this.#confinement.step(here, name, O_PATH | O_NOFOLLOW);

@@ -6,9 +6,7 @@ import { fileRefusal } from "./refusals.ts";
 
 /** Rules for a workflow's frontmatter and for changes of its state. */
 export interface WorkflowRules {
-  /** Frontmatter key that contains the state. */
   readonly stateKey: string;
-  /** Schema of the whole frontmatter. */
   readonly schema: z.ZodType;
   /** States that may follow each state; undefined when no state may change. */
   readonly transitions: Readonly<Record<string, readonly string[]>> | undefined;
@@ -18,7 +16,6 @@ export interface WorkflowRules {
 
 export interface WorkflowSettings {
   readonly stateKey: string;
-  /** JSON Schema of the frontmatter. */
   readonly schema?: Readonly<Record<string, unknown>> | undefined;
   readonly transitions?: Readonly<Record<string, readonly string[]>> | undefined;
   readonly entry?: readonly string[] | undefined;

@@ -11,10 +11,9 @@ import { EEXIST, EINVAL, ENOENT, errnoRefusal, fileRefusal, thrownRefusal } from
 import { openCurrent, type WritePlan } from "./write-plan.ts";
 import { locate, type WriteTarget } from "./write-target.ts";
 
-export interface WriteContext {
+interface WriteContext {
   readonly fileBytesMax: number;
   readonly signal: AbortSignal;
-  /** Returns the current time in milliseconds, on the clock of `deadline`. */
   readonly now: () => number;
   readonly deadline: number;
   /** Returns an unguessable id: `[A-Za-z0-9-]+`. */
@@ -80,16 +79,11 @@ async function takeLock({ confinement }: Mounts, directory: number, context: Wri
   }
 }
 
-interface Running {
-  readonly plan: WritePlan;
-  readonly context: WriteContext;
-}
-
 /** Returns the file after checking its hash under the lock; undefined when there must be no file. */
 async function verify(
   mounts: Mounts,
   { directory, name, found }: Pick<WriteTarget, "directory" | "name" | "found">,
-  { plan, context }: Running,
+  { plan, context }: { readonly plan: WritePlan; readonly context: WriteContext },
 ): Promise<FileIdentity | undefined> {
   if ((found === undefined) !== (plan.currentSha256 === null)) throw fileRefusal("E_PRECONDITION_FAILED");
   if (found === undefined) return undefined;
@@ -111,7 +105,11 @@ interface Target {
   readonly current: FileIdentity | undefined;
 }
 
-async function replace(mounts: Mounts, target: Target, { plan, context }: Running): Promise<void> {
+async function replace(
+  mounts: Mounts,
+  target: Target,
+  { plan, context }: { readonly plan: WritePlan; readonly context: WriteContext },
+): Promise<void> {
   const { library, step } = mounts.confinement;
   const { directory, current } = target;
   const temporary = `.stc-${context.newId()}.tmp`;

@@ -1,6 +1,5 @@
 import { join } from "node:path";
-import { fsHandler } from "../../../src/targets/files/handler.ts";
-import type { FsLimits } from "../../../src/targets/files/limits.ts";
+import { type FsLimits, fsHandler } from "../../../src/targets/files/handler.ts";
 import { openMounts } from "../../../src/targets/files/mounts.ts";
 import { workflowRules } from "../../../src/targets/files/workflow.ts";
 import { fsWrite } from "../../../tools/workspace/fs-write.ts";
