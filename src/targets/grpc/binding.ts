@@ -13,7 +13,7 @@ import type {
   Tool,
 } from "../../core/types.ts";
 import type { AssertionSigner } from "./assertion.ts";
-import type { Difference, EncodedMessage } from "./codec/message-codec.ts";
+import type { Difference } from "./codec/message-codec.ts";
 import type { Channels, SystemConnections, ToolClass } from "./connection/link.ts";
 import type { GuardedCall, Resilience } from "./connection/resilience.ts";
 import { isIdentity, type SystemEndpoints } from "./connection/tls-identity.ts";
@@ -30,7 +30,6 @@ import {
   refusalOf,
 } from "./status.ts";
 
-/** The part of a system that its calls need. */
 export interface BoundSystem {
   readonly name: string;
   /** Maximum size of one message, in both directions. */
@@ -49,7 +48,6 @@ interface BindingParts {
   readonly sign?: AssertionSigner | undefined;
 }
 
-/** One attempt at one call. */
 interface Attempt {
   readonly link: SystemConnections;
   readonly bytes: Buffer;
@@ -60,21 +58,15 @@ const FIELD_CHARACTERS_MAX = 128;
 
 async function withSpan<Answer>(answer: Promise<Answer>, span: RequestSpan): Promise<Answer> {
   try {
-    const given = await answer;
+    const value = await answer;
     span.end("OK");
-    return given;
+    return value;
   } catch (error) {
     span.end(error instanceof AttemptFailed ? error.status : "UNKNOWN");
     throw error;
   }
 }
 
-function toolClassOf(tool: Tool, { grpc }: GrpcTarget): ToolClass {
-  if (grpc.stream !== undefined) return "stream";
-  return tool.classification === "read" ? "read" : "change";
-}
-
-/** Binds one tool to its gRPC method. */
 export class GrpcBinding implements Binding {
   readonly #tool: Tool;
   readonly #parts: BindingParts;
@@ -92,7 +84,8 @@ export class GrpcBinding implements Binding {
     this.#parts = parts;
     this.#endpoint = parts.system.endpoints.servers.map(({ address }) => address).join(",");
     this.#safe = tool.classification === "read" || tool.idempotent;
-    this.#toolClass = toolClassOf(tool, parts.target);
+    const classification = tool.classification === "read" ? "read" : "change";
+    this.#toolClass = parts.target.grpc.stream === undefined ? classification : "stream";
     this.#answer = new Position([tool.output]);
     this.#metadata = metadataOf(parts.system.metadata, tool.name);
     this.#spanTarget = { path: parts.method.path, server: this.#endpoint };
@@ -102,7 +95,11 @@ export class GrpcBinding implements Binding {
     const { system, method, channels } = this.#parts;
     const encoded = method.request.encode(input);
     if ("reason" in encoded) throw this.#mismatch(encoded);
-    this.#checkSize(encoded);
+    const { length } = encoded.bytes;
+    if (length > system.maxMessageBytes) {
+      const limit = `at most ${system.maxMessageBytes} are sent`;
+      throw new Refusal("INVALID_INPUT", `The arguments make a message of ${length} bytes; ${limit}.`);
+    }
     const { tls } = channels.settings(system.name).endpoints;
     const plan: ExecutionPlan = {
       endpoint: this.#endpoint,
@@ -220,15 +217,6 @@ export class GrpcBinding implements Binding {
       cause: { tool: this.#tool.name, method: this.#parts.method.path },
     });
   }
-
-  #checkSize({ bytes }: EncodedMessage): void {
-    const max = this.#parts.system.maxMessageBytes;
-    if (bytes.length <= max) return;
-    throw new Refusal(
-      "INVALID_INPUT",
-      `The arguments make a message of ${bytes.length} bytes; at most ${max} are sent.`,
-    );
-  }
 }
 
 /** Maximum number of remembered positions of one schema: the keys of a map come from the service. */
@@ -258,10 +246,7 @@ class Position {
   omitUnset(value: unknown): void {
     if (typeof value !== "object" || value === null || this.#shapes.length === 0) return;
     if (Array.isArray(value)) {
-      this.#elements ??= new Position(
-        this.#shapes.flatMap((shape) => elementsOf(shape)),
-        this.#memory,
-      );
+      this.#elements ??= new Position(this.#shapes.flatMap(elementsOf), this.#memory);
       if (this.#elements.#shapes.length > 0) for (const item of value) this.#elements.omitUnset(item);
       return;
     }
@@ -288,13 +273,6 @@ class Position {
   }
 }
 
-/** Limits on how much of a server's stream is read. */
-interface StreamBounds {
-  readonly itemsMax: number;
-  /** Total size of all messages, as received. */
-  readonly bytesMax: number;
-}
-
 interface StreamedList {
   readonly items: readonly Buffer[];
   /** True when the stream was cancelled at a limit, so that it had more messages, or may have had. */
@@ -310,12 +288,20 @@ const END_GRACE_MS = 250;
  */
 function collect(
   stream: ClientReadableStream<Buffer>,
-  { itemsMax, bytesMax, signal }: StreamBounds & { readonly signal: AbortSignal },
+  {
+    itemsMax,
+    bytesMax,
+    signal,
+  }: {
+    readonly itemsMax: number;
+    readonly bytesMax: number;
+    readonly signal: AbortSignal;
+  },
 ): Promise<StreamedList> {
   return new Promise((resolve, reject) => {
     const items: Buffer[] = [];
     let bytes = 0;
-    let received: ReceivedHeaders = "not";
+    let received: ReceivedHeaders = "none";
     let isOver = false;
     let grace: ReturnType<typeof setTimeout> | undefined;
     const cancel = (): void => stream.cancel();

@@ -26,20 +26,16 @@ import { systemMetadata } from "./metadata.ts";
 
 /** One gRPC service as the configuration describes it. */
 export interface GrpcSystem extends ProtoSource, SystemEndpointsOptions {
-  /** Source of `tls`, to notice when it changes. */
   readonly certificates?: CertificateSource | undefined;
-  /** Metadata that is sent with every call to this system. */
   readonly metadata?: Readonly<Record<string, string>>;
   /** Maximum size of one message, in both directions. */
   readonly maxMessageBytes: number;
   readonly keepalive?: Keepalive;
   readonly resilience?: Partial<ResilienceLimits>;
-  /** Set when its health is checked, with the name to ask for. */
   readonly health?: HealthCheck | undefined;
 }
 
-/** State of one system, for operators. */
-export interface SystemStatus {
+interface SystemStatus {
   readonly state: ChannelState;
   readonly circuit: Circuit;
   /** Answer of its health service; null when the health service is not asked. */
@@ -50,27 +46,23 @@ export interface SystemStatus {
 
 /** Everything that the kind passes on once there is a system to call. */
 export interface GrpcHandler extends Required<Pick<OpenedKind, "bind" | "certificates" | "watch" | "close">> {
-  /** Returns the channels opened so far, for metrics. */
   channels(): readonly SystemChannelState[];
   /** Returns the state of every system by name. Asks the health services of those that have one. */
   status(): Promise<Readonly<Record<string, SystemStatus>>>;
   report(tools: readonly Tool[]): ContractReport;
 }
 
-export interface GrpcHandlerOptions {
+interface GrpcHandlerOptions {
   readonly systems: ReadonlyMap<string, GrpcSystem>;
-  /** Signs caller assertions for the services. */
   readonly sign?: AssertionSigner | undefined;
   /** Returns a number from 0 to 1 that spreads retries, so that many callers do not retry at the same instant. */
   readonly random?: () => number;
 }
 
-/** A system whose files were read and whose settings were checked. */
 interface PreparedSystem extends BoundSystem {
   readonly contract: Contract;
   readonly health: HealthProbe | undefined;
-  /** Returns the endpoint with these certificates. */
-  endpoint(endpoints: SystemEndpoints): ConnectionSettings;
+  settings(endpoints: SystemEndpoints): ConnectionSettings;
   readonly rotation:
     | { readonly tls: GrpcTls; readonly source: CertificateSource; readonly read: (tls: GrpcTls) => SystemEndpoints }
     | undefined;
@@ -90,7 +82,7 @@ function prepare(name: string, system: GrpcSystem, random: () => number): Prepar
     metadata: systemMetadata(name, system.metadata),
     resilience: new Resilience({ ...RESILIENCE_DEFAULTS, ...system.resilience }, random),
     health: health === undefined ? undefined : new HealthProbe(health),
-    endpoint: (endpoints) => ({ endpoints: endpoints, maxMessageBytes, keepalive }),
+    settings: (endpoints) => ({ endpoints: endpoints, maxMessageBytes, keepalive }),
     rotation: tls === undefined || certificates === undefined ? undefined : { tls, source: certificates, read },
   };
 }
@@ -127,28 +119,25 @@ function parsedExample(tool: Tool, example: unknown): { readonly input: unknown 
   }
 }
 
-function at(place: string, field: string): string {
-  if (field === "") return place;
-  return field.startsWith("[") ? `${place}${field}` : `${place}.${field}`;
+function joinField(parent: string, field: string): string {
+  return field === "" || field.startsWith("[") ? `${parent}${field}` : `${parent}.${field}`;
 }
 
 /** Returns the parts of the input schema or its examples that the request message cannot carry. */
 function inputFaults(tool: Tool, method: Method): readonly Fault[] {
   const faults: Fault[] = [...inputSchemaFaults(tool.input, method.requestShape)];
   tool.examples.accepts.forEach((example, index) => {
-    const place = `examples.accepts[${index}]`;
+    const path = `examples.accepts[${index}]`;
     const parsed = parsedExample(tool, example);
     if (parsed === undefined) {
-      faults.push({ field: place, message: "the input schema refuses it" });
+      faults.push({ field: path, message: "the input schema refuses it" });
       return;
     }
     const encoded = method.request.encode(parsed.input);
     if ("reason" in encoded) {
-      const { field, reason, message } = encoded;
-      faults.push({
-        field: at(place, field),
-        message: message === undefined ? reason : `is not a field of ${message}`,
-      });
+      const { field, reason, message: type } = encoded;
+      const message = type === undefined ? reason : `is not a field of ${type}`;
+      faults.push({ field: joinField(path, field), message });
     }
   });
   return faults;
@@ -207,7 +196,7 @@ function methodOf(tool: Tool, target: GrpcTarget, { contract }: PreparedSystem):
 export function grpcHandler({ systems: declared, sign, random = () => 0.5 }: GrpcHandlerOptions): GrpcHandler {
   const systems = prepareAll(declared, random);
   const channels = new Channels(
-    new Map([...systems].map(([name, system]) => [name, system.endpoint(system.endpoints)])),
+    new Map([...systems].map(([name, system]) => [name, system.settings(system.endpoints)])),
   );
   const rotations: CertificateRotation[] = [];
   return {
@@ -257,12 +246,12 @@ async function statusOf({ name, resilience, health }: PreparedSystem, channels: 
 }
 
 function rotationOf(
-  { name: system, rotation, endpoints, endpoint }: PreparedSystem,
+  { name: system, rotation, endpoints, settings }: PreparedSystem,
   channels: Channels,
   { now, report }: WatchOptions,
 ): readonly CertificateRotation[] {
   if (rotation === undefined) return [];
   const { tls, source, read } = rotation;
-  const adopt = (renewed: typeof endpoints) => channels.replace(system, endpoint(renewed));
+  const adopt = (renewed: typeof endpoints) => channels.replace(system, settings(renewed));
   return [new CertificateRotation({ system, source, current: { tls, endpoints }, read, adopt, now, report })];
 }

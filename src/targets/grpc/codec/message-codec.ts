@@ -30,12 +30,9 @@ export interface Difference {
 
 type Fields = Record<string, unknown>;
 
-/** The state of one encoding. */
 interface Encoding {
   readonly writer: WireWriter;
-  /** Path of the value that is being written: names of fields, and indexes. */
   readonly path: (string | number)[];
-  /** Number of messages around the current one. */
   depth: number;
 }
 
@@ -50,7 +47,6 @@ interface Field extends FieldShape {
   readonly takesNull: boolean;
 }
 
-/** Describes how one message is written. */
 interface Plan {
   readonly shape: MessageShape;
   /** In the order of their numbers. */
@@ -70,7 +66,6 @@ export class MessageCodec {
   readonly #reader: AnswerReader;
   readonly #plans = new Map<MessageShape, Plan>();
   readonly #rawPlans = new Map<MessageShape, Plan>();
-
   readonly #messages: Declarations["messages"];
 
   /** @param anyTypes full names of the messages that a google.protobuf.Any may hold */
@@ -92,14 +87,13 @@ export class MessageCodec {
     return this.#reader.read(buffer, shape, budget);
   }
 
-  /** Returns the shape of a message that is known to be declared. */
   shape(fullName: string): MessageShape {
     const shape = this.#messages.get(fullName);
     if (shape === undefined) throw new Error(`${fullName} is not declared`);
     return shape;
   }
 
-  /** Returns the bytes of a message that is known to fit. */
+  /** Throws when the message does not fit. */
   bytes(message: unknown, shape: MessageShape): Buffer {
     const encoded = this.encode(message, shape);
     if ("reason" in encoded) throw new Error(`${shape.fullName}: ${encoded.field} ${encoded.reason}`);
@@ -121,8 +115,8 @@ export class MessageCodec {
         return { field: textOf(encoding.path.slice(0, 1)), reason: "cannot be encoded as its type" };
       }
       if (!(error instanceof MismatchError)) throw error;
-      const { message: reason, of } = error;
-      return { field: textOf(encoding.path), reason, ...(of !== undefined && { message: of }) };
+      const { message: reason, messageName: message } = error;
+      return { field: textOf(encoding.path), reason, ...(message !== undefined && { message }) };
     }
   }
 
@@ -164,7 +158,6 @@ export class MessageCodec {
     };
   }
 
-  /** Writes the content of a message and returns its JSON form. */
   #message(encoding: Encoding, value: unknown, plan: Plan): unknown {
     const { shape, isRaw } = plan;
     if (isRaw) return writeFields(encoding, value, plan);

@@ -7,11 +7,11 @@ import { ANY, type Declarations, type MessageShape, reachable } from "../contrac
 export class MismatchError extends Error {
   override readonly name = "Unfit";
   /** Full name of the message that lacks the field. */
-  readonly of: string | undefined;
+  readonly messageName: string | undefined;
 
-  constructor(reason: string, of?: string) {
+  constructor(reason: string, messageName?: string) {
     super(reason);
-    this.of = of;
+    this.messageName = messageName;
   }
 }
 
@@ -200,12 +200,6 @@ const TYPE_PREFIX = "type.googleapis.com/";
 /** Maximum nesting: each level of an Any inside an Any is copied once more. */
 const ANY_NESTED_MAX = 4;
 
-/** The content of an Any, as its own fields and in its JSON form. */
-interface PackedAny {
-  readonly fields: { readonly typeUrl: string; readonly value: string };
-  readonly json: Json;
-}
-
 /** The messages that a google.protobuf.Any may hold, by full name. No other message is packed or unpacked. */
 export class AnyTypes {
   /** Messages and fields that the contract does not declare or this version cannot carry. */
@@ -232,7 +226,7 @@ export class AnyTypes {
   pack(
     json: unknown,
     encode: (content: unknown, shape: MessageShape) => { readonly bytes: Buffer; readonly message: Json },
-  ): PackedAny {
+  ): { readonly fields: { readonly typeUrl: string; readonly value: string }; readonly json: Json } {
     if (this.#names.length === 0) throw new MismatchError("is a google.protobuf.Any, and anyTypes declares none");
     if (!isTable(json)) throw new MismatchError("is not an object");
     const { "@type": url, ...fields } = json;
@@ -253,11 +247,8 @@ export class AnyTypes {
     const shape = this.#shapeOf(typeUrl.slice(typeUrl.lastIndexOf("/") + 1));
     if (shape === undefined) return { "@type": typeUrl };
     const bytes = Buffer.from(typeof value === "string" ? value : "", "base64");
-    return anyJson(
-      typeUrl,
-      this.#nested(() => decode(bytes, shape)),
-      shape,
-    );
+    const content = this.#nested(() => decode(bytes, shape));
+    return anyJson(typeUrl, content, shape);
   }
 
   #shapeOf(name: string): MessageShape | undefined {
@@ -281,7 +272,6 @@ export function wellKnown({ fullName }: MessageShape): WellKnown | undefined {
   return WELL_KNOWN.get(fullName);
 }
 
-/** Returns true when the JSON form of the message is not an object of its fields. */
 export function isSpecial({ fullName }: MessageShape): boolean {
   return fullName === ANY || WELL_KNOWN.has(fullName);
 }

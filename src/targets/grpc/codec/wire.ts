@@ -1,6 +1,5 @@
 import type { ProtoScalar, ValueShape } from "../contract/declarations.ts";
 
-/** Wire types of the protobuf encoding. */
 export const WIRE = { varint: 0, fixed64: 1, bytes: 2, groupStart: 3, groupEnd: 4, fixed32: 5 } as const;
 
 /** Maximum nesting depth, the same as in protoc's own parsers. */
@@ -23,11 +22,9 @@ export class WireCursor {
   position = 0;
   /** Wire type of the tag that was read last. */
   wireType: number = WIRE.varint;
-  /** Position at which the current message ends. */
   end: number;
   readonly #bytes: Buffer;
   #text: string | undefined;
-  /** Current nesting depth of messages and groups. */
   #depth = 0;
 
   constructor(bytes: Buffer) {
@@ -35,7 +32,6 @@ export class WireCursor {
     this.end = bytes.length;
   }
 
-  /** Reads a tag and returns its field number. */
   tag(): number {
     const tag = this.#short();
     const field = tag >>> 3;
@@ -144,7 +140,6 @@ export class WireCursor {
     this.#depth -= 1;
   }
 
-  /** Skips the value of the field whose tag was read last. */
   skip(field: number): void {
     const { wireType } = this;
     if (wireType === WIRE.varint) this.#varint();
@@ -261,7 +256,6 @@ export class WireWriter {
     this.uint32(((field << 3) | wireType) >>> 0);
   }
 
-  /** Writes an unsigned 32-bit value. */
   uint32(value: number): void {
     this.#reserve(VARINT_BYTES_MAX);
     let rest = value;
@@ -345,6 +339,7 @@ export class WireWriter {
     this.#bytes = larger;
   }
 }
+
 const INT_32 = [-(2 ** 31), 2 ** 31 - 1] as const;
 const UINT_32 = [0, 2 ** 32 - 1] as const;
 const INT_64 = [-(2n ** 63n), 2n ** 63n - 1n] as const;
@@ -381,7 +376,7 @@ function writeString(writer: WireWriter, value: unknown): unknown {
   return value;
 }
 
-/** Takes standard base64 with padding. */
+/** Accepts standard base64 with padding. */
 function writeBytes(writer: WireWriter, value: unknown): unknown {
   if (typeof value !== "string") return undefined;
   const content = Buffer.from(value, "base64");
@@ -442,7 +437,6 @@ export const WIRE_SCALARS: Readonly<Record<ProtoScalar, WireScalar>> = {
   double: { wireType: WIRE.fixed64, read: (from) => finite(from.double()), write: writeDouble, zero: 0 },
 };
 
-/** Returns the wire type of a field's values. */
 export function wireTypeOf(value: ValueShape): number {
   if (value.kind === "scalar") return WIRE_SCALARS[value.proto].wireType;
   return value.kind === "message" ? WIRE.bytes : WIRE.varint;

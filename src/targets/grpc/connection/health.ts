@@ -35,13 +35,13 @@ export class HealthProbe {
 
   ask(link: SystemConnections): Promise<TargetHealth> {
     if (this.#latest !== undefined) return this.#latest;
-    const asked = ask(link, this.#check);
-    this.#latest = asked;
+    const request = ask(link, this.#check);
+    this.#latest = request;
     const forget = (): void => {
       this.#latest = undefined;
     };
-    asked.then(() => setTimeout(forget, FRESH_MS).unref(), forget);
-    return asked;
+    request.then(() => setTimeout(forget, FRESH_MS).unref(), forget);
+    return request;
   }
 }
 

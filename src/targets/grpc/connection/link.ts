@@ -11,7 +11,6 @@ import { attemptFailed, headersFrom, notOneAnswer, type ReceivedHeaders } from "
 import { asIs, CONNECT_TIMEOUT_MS, makeClient } from "./client.ts";
 import type { ServerAddress, SystemEndpoints } from "./tls-identity.ts";
 
-/** HTTP/2 pings that find a dead connection. */
 export interface Keepalive {
   readonly intervalMs: number;
   readonly timeoutMs: number;
@@ -21,7 +20,6 @@ export interface Keepalive {
 // By default, gRPC servers drop a client that pings more often than every five minutes.
 export const KEEPALIVE_DEFAULTS: Keepalive = { intervalMs: 310_000, timeoutMs: 20_000, withoutCalls: false };
 
-/** Settings for the connections to one system. */
 export interface ConnectionSettings {
   readonly endpoints: SystemEndpoints;
   readonly maxMessageBytes: number;
@@ -87,13 +85,12 @@ function stateOf(client: Client, connect = false): connectivityState {
 export class SystemConnections {
   #clients: readonly Client[];
   #attempt: Promise<boolean> | undefined;
-  /** Index of the connection that is next in turn. */
   #turn = 0;
   readonly toolClass: ToolClass;
 
-  constructor(endpoint: ConnectionSettings, toolClass: ToolClass) {
+  constructor(settings: ConnectionSettings, toolClass: ToolClass) {
     this.toolClass = toolClass;
-    this.#clients = endpoint.endpoints.servers.map((server) => clientOf(endpoint, toolClass, server));
+    this.#clients = settings.endpoints.servers.map((server) => clientOf(settings, toolClass, server));
   }
 
   state(): ChannelState {
@@ -132,7 +129,6 @@ export class SystemConnections {
     return this.readyCount();
   }
 
-  /** Returns the answer's bytes. Rejects with `AttemptFailed`. */
   unary(request: LinkRequest): Promise<Buffer> {
     return unaryCall(this.#next().getChannel(), request);
   }
@@ -172,14 +168,10 @@ export class SystemConnections {
     if (only !== undefined && clients.length === 1) return only;
     const from = this.#turn;
     this.#turn = (from + 1) % clients.length;
-    let chosen: Client | undefined;
-    for (let step = 0; step < clients.length && chosen === undefined; step += 1) {
-      const client = clients[(from + step) % clients.length];
-      if (client !== undefined && stateOf(client) === connectivityState.READY) chosen = client;
-    }
-    const fallback = chosen ?? clients[from];
-    if (fallback === undefined) throw new Error("a link without endpoints");
-    return fallback;
+    const inTurn = [...clients.slice(from), ...clients.slice(0, from)];
+    const chosen = inTurn.find((client) => stateOf(client) === connectivityState.READY) ?? inTurn[0];
+    if (chosen === undefined) throw new Error("a link without endpoints");
+    return chosen;
   }
 }
 
@@ -221,7 +213,7 @@ interface LinkRequest {
   readonly path: string;
   readonly bytes: Buffer;
   readonly metadata?: Metadata;
-  /** Milliseconds since 1970, or infinity. */
+  /** Epoch milliseconds, or infinity. */
   readonly deadline: number;
   readonly signal: AbortSignal;
 }
@@ -235,13 +227,13 @@ function unaryCall(channel: ChannelInterface, request: LinkRequest): Promise<Buf
     const { path, bytes, metadata = new Metadata(), deadline, signal } = request;
     const call = channel.createCall(path, deadline, null, null, undefined);
     const cancel = (): void => call.cancelWithStatus(status.CANCELLED, "Cancelled on client");
-    let begun: ReceivedHeaders = "not";
+    let received: ReceivedHeaders = "none";
     let answer: Buffer | undefined;
     let hasMore = false;
     let isOver = false;
     call.start(metadata, {
       onReceiveMetadata(headers) {
-        begun = headersFrom(headers);
+        received = headersFrom(headers);
       },
       onReceiveMessage(message: Buffer) {
         if (answer === undefined) {
@@ -258,7 +250,7 @@ function unaryCall(channel: ChannelInterface, request: LinkRequest): Promise<Buf
         isOver = true;
         signal.removeEventListener("abort", cancel);
         if (hasMore) reject(notOneAnswer());
-        else if (ended.code !== status.OK) reject(attemptFailed(ended, begun));
+        else if (ended.code !== status.OK) reject(attemptFailed(ended, received));
         else if (answer !== undefined) resolve(answer);
         else reject(notOneAnswer());
       },
@@ -276,29 +268,23 @@ export interface SystemChannelState {
   readonly state: ChannelState;
 }
 
-interface Opened {
-  readonly system: string;
-  readonly toolClass: ToolClass;
-  readonly link: SystemConnections;
-}
-
 const WORST_FIRST = ["SHUTDOWN", "TRANSIENT_FAILURE", "CONNECTING", "IDLE", "READY"] as const;
 
 /** All channels: one per system and tool class, lazily connected, reused until closed. */
 export class Channels {
   readonly #settings: Map<string, ConnectionSettings>;
-  readonly #opened = new Map<string, Opened>();
+  readonly #opened = new Map<string, { readonly system: string; readonly link: SystemConnections }>();
   #closed = false;
 
-  constructor(endpoints: ReadonlyMap<string, ConnectionSettings>) {
-    this.#settings = new Map(endpoints);
+  constructor(settings: ReadonlyMap<string, ConnectionSettings>) {
+    this.#settings = new Map(settings);
   }
 
-  /** Returns how the system is reached now. */
+  /** Returns the current settings. */
   settings(system: string): ConnectionSettings {
-    const endpoint = this.#settings.get(system);
-    if (endpoint === undefined) throw new Error(`no system ${system}`);
-    return endpoint;
+    const settings = this.#settings.get(system);
+    if (settings === undefined) throw new Error(`no system ${system}`);
+    return settings;
   }
 
   link(system: string, toolClass: ToolClass): SystemConnections {
@@ -307,24 +293,22 @@ export class Channels {
     const known = this.#opened.get(key);
     if (known !== undefined) return known.link;
     const link = new SystemConnections(this.settings(system), toolClass);
-    this.#opened.set(key, { system, toolClass, link });
+    this.#opened.set(key, { system, link });
     return link;
   }
 
   /**
-   * Switches the system to another endpoint. Opens new connections while the old ones stay, and only when that has succeeded
-   * directs new calls to them and closes the old ones, whose calls run to their end. Returns false, and changes nothing, when
+   * Switches the system to other settings. Opens new connections while the old ones stay, and only when that has succeeded
+   * sends new calls to them and closes the old ones, whose calls run to their end. Returns false, and changes nothing, when
    * fewer of the new connections than of the old ones are ready, or when the channels are closed.
    */
-  async replace(system: string, endpoint: ConnectionSettings): Promise<boolean> {
+  async replace(system: string, settings: ConnectionSettings): Promise<boolean> {
     const before = this.#linksOf(system);
-    if (!(await this.#exchange(before, endpoint))) return false;
-    this.#settings.set(system, endpoint);
-    // Links that were opened during the exchange still use the old endpoint.
-    await this.#exchange(
-      this.#linksOf(system).filter((link) => !before.includes(link)),
-      endpoint,
-    );
+    if (!(await this.#exchange(before, settings))) return false;
+    this.#settings.set(system, settings);
+    // Links that were opened during the exchange still use the old settings.
+    const opened = this.#linksOf(system).filter((link) => !before.includes(link));
+    await this.#exchange(opened, settings);
     return true;
   }
 
@@ -335,11 +319,9 @@ export class Channels {
   }
 
   states(): readonly SystemChannelState[] {
-    return [...this.#opened.values()].map(({ system, toolClass, link }) => ({
-      system,
-      toolClass,
-      state: link.state(),
-    }));
+    return [...this.#opened.values()].map(({ system, link }) => {
+      return { system, toolClass: link.toolClass, state: link.state() };
+    });
   }
 
   /** Open calls run to their end; new ones are refused. */
@@ -348,8 +330,8 @@ export class Channels {
     for (const { link } of this.#opened.values()) link.close();
   }
 
-  async #exchange(links: readonly SystemConnections[], endpoint: ConnectionSettings): Promise<boolean> {
-    const pairs = links.map((link) => ({ link, successor: new SystemConnections(endpoint, link.toolClass) }));
+  async #exchange(links: readonly SystemConnections[], settings: ConnectionSettings): Promise<boolean> {
+    const pairs = links.map((link) => ({ link, successor: new SystemConnections(settings, link.toolClass) }));
     const work = pairs.map(async ({ link, successor }) => (await successor.connectAll()) >= link.readyCount());
     const isAsGood = (await Promise.all(work)).every((good) => good);
     for (const { link, successor } of pairs) {

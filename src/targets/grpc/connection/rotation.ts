@@ -12,16 +12,14 @@ export interface CertificateSource {
   watch(changed: () => void): () => void;
 }
 
-export interface RotationOptions {
+interface RotationOptions {
   readonly system: string;
   readonly source: CertificateSource;
-  /** The set that is in use at the start. */
   readonly current: { readonly tls: GrpcTls; readonly endpoints: SystemEndpoints };
   /** Builds endpoints from these certificates. Throws when they contradict each other. */
   readonly read: (tls: GrpcTls) => SystemEndpoints;
   /** Connects with the new set and puts it into use; false when no connection can be made with it. */
   readonly adopt: (endpoints: SystemEndpoints) => Promise<boolean>;
-  /** Returns the current time in milliseconds since 1970. */
   readonly now: () => number;
   readonly report: (event: CertificateEvent) => void;
 }
@@ -58,8 +56,7 @@ export class CertificateRotation {
     this.#inUse = { fingerprint: fingerprintOf(tls), endpoints };
     this.#reportExpiry();
     this.#unwatch = options.source.watch(() => this.#scheduleCheck());
-    this.#checkTimer = setInterval(() => this.#scheduleCheck(), CHECK_INTERVAL_MS);
-    this.#checkTimer.unref();
+    this.#checkTimer = setInterval(() => this.#scheduleCheck(), CHECK_INTERVAL_MS).unref();
   }
 
   close(): void {
@@ -82,11 +79,9 @@ export class CertificateRotation {
     this.#pendingCheck = setTimeout(() => {
       this.#pendingCheck = undefined;
       void this.#check();
-    }, CHANGE_DELAY_MS);
-    this.#pendingCheck.unref();
+    }, CHANGE_DELAY_MS).unref();
   }
 
-  /** Never rejects. */
   async #check(): Promise<void> {
     if (this.#isChecking) return this.#scheduleCheck();
     this.#isChecking = true;
@@ -114,8 +109,7 @@ export class CertificateRotation {
       if (this.#isClosed) return;
       this.#refuse(fingerprint, "no connection could be made with it", endpoints);
       clearTimeout(this.#retryTimer);
-      this.#retryTimer = setTimeout(() => this.#scheduleCheck(), RETRY_DELAY_MS);
-      this.#retryTimer.unref();
+      this.#retryTimer = setTimeout(() => this.#scheduleCheck(), RETRY_DELAY_MS).unref();
       return;
     }
     this.#inUse = { fingerprint, endpoints };
@@ -175,8 +169,7 @@ function validityProblem({ clientCertificate }: SystemEndpoints, now: number): s
 }
 
 function reasonOf(error: unknown): string {
-  if (error instanceof StartupError) return error.problems.join("; ");
-  return errorText(error);
+  return error instanceof StartupError ? error.problems.join("; ") : errorText(error);
 }
 
 function fingerprintOf({ rootCert, clientCert, clientKey }: GrpcTls): string {

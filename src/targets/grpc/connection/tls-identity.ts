@@ -6,7 +6,7 @@ import { StartupError } from "../../../core/errors.ts";
 import { isTable } from "../../../core/json.ts";
 import type { Json } from "../../../core/types.ts";
 
-/** PEM texts, already read, with the trusted roots of the service and the proxy's own certificate. */
+/** PEM texts with the trusted roots of the service and the proxy's own certificate. */
 export interface GrpcTls {
   readonly rootCert: Buffer;
   readonly clientCert?: Buffer | undefined;
@@ -23,7 +23,6 @@ export interface TlsIdentity {
   readonly rootSha256: readonly string[];
 }
 
-/** Returns true when the identity in a plan is this one. */
 export function isIdentity(planned: Json | undefined, tls: TlsIdentity | null): boolean {
   if (tls === null || !isTable(planned)) return planned === tls;
   const { serverName, rootSha256 } = planned;
@@ -58,7 +57,7 @@ export interface CertificateValidity {
 export interface SystemEndpointsOptions {
   /** `host:port`; the host is a DNS name, or an IP address when `tls.serverName` or `plaintext` is set. */
   readonly endpoint?: string | undefined;
-  /** Several endpoints of the same form: calls go to each in turn. */
+  /** Several endpoints of the same form: calls use each in turn. */
   readonly endpoints?: readonly string[] | undefined;
   readonly tls?: GrpcTls | undefined;
   readonly plaintext?: boolean | undefined;
@@ -69,7 +68,8 @@ const ENDPOINTS_MAX = 16;
 const PEM_BEGIN = "-----BEGIN CERTIFICATE-----";
 const PEM_END = "-----END CERTIFICATE-----";
 
-function splitEndpoint(endpoint: string): { readonly host: string; readonly port: number } | undefined {
+/** Returns the host of a valid `host:port`. */
+function hostOf(endpoint: string): string | undefined {
   const address = endpoint.startsWith("dns:") ? endpoint.slice("dns:".length).replace(/^\/\/\//, "") : endpoint;
   const colon = address.lastIndexOf(":");
   const host = address.slice(0, colon).replace(/^\[/, "").replace(/\]$/, "");
@@ -77,7 +77,7 @@ function splitEndpoint(endpoint: string): { readonly host: string; readonly port
   if (colon < 1 || !Number.isInteger(port) || port < 1 || port > PORT_MAX) return undefined;
   // The resolver would not read a name with a slash or a second scheme as a host.
   if (isIP(host) === 0 && !/^[A-Za-z0-9._-]+$/.test(host)) return undefined;
-  return { host, port };
+  return host;
 }
 
 function certificatesOf(pem: Buffer): readonly X509Certificate[] {
@@ -85,16 +85,11 @@ function certificatesOf(pem: Buffer): readonly X509Certificate[] {
   return blocks.map((block) => new X509Certificate(`${PEM_BEGIN}${block.split(PEM_END)[0] ?? ""}${PEM_END}\n`));
 }
 
-interface Roots {
-  readonly pem: Buffer;
-  readonly sha256: readonly string[];
-}
-
 /**
  * Reads the root certificates and serializes them again: a bundle without line breaks between its parts would break the
  * connection.
  */
-function readRoots(pem: Buffer): Roots {
+function readRoots(pem: Buffer): { readonly pem: Buffer; readonly sha256: readonly string[] } {
   const roots = certificatesOf(pem);
   if (roots.length === 0) throw new Error("tls.rootCert holds no PEM certificate");
   return {
@@ -122,7 +117,7 @@ function clientValidity({ clientCert, clientKey }: GrpcTls): CertificateValidity
 }
 
 function serverOf(endpoint: string, tls: GrpcTls | undefined): ServerAddress {
-  const host = splitEndpoint(endpoint)?.host;
+  const host = hostOf(endpoint);
   if (host === undefined) throw new Error(`endpoint must be host:port, got ${JSON.stringify(endpoint)}`);
   if (tls === undefined) return { address: endpoint };
   if (isIP(host) !== 0 && tls.serverName === undefined) {
@@ -164,7 +159,7 @@ function endpointsOf(options: SystemEndpointsOptions): SystemEndpoints {
 }
 
 /**
- * Returns how a system is reached and identified.
+ * Returns the endpoints of a system, with the credentials and the identity of its connections.
  *
  * @throws {StartupError} when its settings cannot work or contradict each other
  */

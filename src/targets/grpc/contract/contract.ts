@@ -28,7 +28,6 @@ export interface ProtoSource {
   readonly descriptorSet?: { readonly bytes: Uint8Array; readonly path: string };
   /** True when the server must be asked before the contract is created; its answers are in `reflected`. */
   readonly reflection?: boolean | undefined;
-  /** Serialized `FileDescriptorProto`s. */
   readonly reflected?: readonly Uint8Array[];
   /** The expected value of `Contract.sha256()` once all tools are bound. */
   readonly contractSha256?: string | undefined;
@@ -56,14 +55,12 @@ export interface Method {
   };
 }
 
-/** Source of a contract, for the operator. */
 type ContractOrigin = "proto files" | "descriptor set" | "reflection";
 
 /** The contract of one system. For a method that this version cannot call, it returns the reason as text. */
 export class Contract {
   readonly system: string;
   readonly origin: ContractOrigin;
-  /** The hash that the configuration requires. */
   readonly pin: string | undefined;
   readonly #declarations: Declarations;
   readonly #codec: MessageCodec;
@@ -91,9 +88,9 @@ export class Contract {
     const path = `/${service}/${grpc.method}`;
     const known = this.#methods.get(path);
     if (known !== undefined) return known;
-    const made = this.#make(service, grpc.method);
-    this.#methods.set(path, made);
-    return made;
+    const method = this.#resolve(service, grpc.method);
+    this.#methods.set(path, method);
+    return method;
   }
 
   /** Returns the hash of the contract, as far as it is used by the methods requested so far. */
@@ -101,7 +98,7 @@ export class Contract {
     return contractSha256(this.#used.values(), this.#codec.anyTypes.shapes);
   }
 
-  #make(service: string, name: string): Method | string {
+  #resolve(service: string, name: string): Method | string {
     const { services } = this.#declarations;
     const methods = services.get(service);
     if (methods === undefined) {
@@ -146,7 +143,6 @@ export class Contract {
   }
 }
 
-/** Returns the full name of the service. */
 export function serviceOf(grpc: GrpcTarget["grpc"]): string {
   return grpc.package === "" ? grpc.service : `${grpc.package}.${grpc.service}`;
 }
@@ -165,7 +161,7 @@ function read(system: string, source: ProtoSource): Declarations {
   try {
     if (reflection === true) return declarationsOf((reflected ?? []).map((bytes) => readFileDescriptor(bytes)));
     if (descriptorSet !== undefined) return declarationsOf(readDescriptorSet(descriptorSet.bytes));
-    return readProtoFiles({ protoDirs, ...(protoFiles !== undefined && { protoFiles }) });
+    return readProtoFiles(protoDirs, protoFiles);
   } catch (error) {
     throw new StartupError([`systems.${system}.${fieldOf(source)}: ${errorText(error)}`]);
   }
@@ -180,7 +176,6 @@ function fieldOf({ protoDirs = [], protoFiles, descriptorSet, reflection }: Prot
 /** Version of the hashed form; raised when the same contract would produce another hash. */
 const FORM = "stc/grpc-contract/v1";
 
-/** A method that some tool calls. */
 interface UsedMethod {
   readonly path: string;
   readonly declared: MethodDeclaration;
@@ -263,10 +258,9 @@ export function contractReport(contracts: readonly Contract[], tools: readonly T
 
 function pinProblem({ system, origin, pin }: Contract, sha256: string): readonly string[] {
   if (pin === undefined || pin === sha256) return [];
+  const give = origin === "proto files" ? "give" : "gives";
   return [
-    `systems.${system}.contractSha256: the contract is not the pinned one: pinned sha256:${pin}, the ${origin} now ${
-      origin === "proto files" ? "give" : "gives"
-    } sha256:${sha256} for the tools that are registered; look at what has changed in the messages or the tools, and if it is right, pin the new hash`,
+    `systems.${system}.contractSha256: the contract is not the pinned one: pinned sha256:${pin}, the ${origin} now ${give} sha256:${sha256} for the tools that are registered; look at what has changed in the messages or the tools, and if it is right, pin the new hash`,
   ];
 }
 
@@ -274,9 +268,7 @@ function notesOf(tool: Tool, contracts: ReadonlyMap<string, Contract>): readonly
   const { target } = tool;
   if (!("grpc" in target)) return [];
   const method = contracts.get(target.system)?.method(target);
-  return typeof method === "object" ? outputSchemaNotes(tool.output, answerShape(method)) : [];
-}
-
-function answerShape({ responseStream, responseShape }: Method): MessageShape {
-  return responseStream ? listShape(responseShape) : responseShape;
+  if (typeof method !== "object") return [];
+  const { responseStream, responseShape } = method;
+  return outputSchemaNotes(tool.output, responseStream ? listShape(responseShape) : responseShape);
 }

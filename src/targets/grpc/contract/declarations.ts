@@ -32,26 +32,23 @@ export interface EnumShape {
   readonly kind: "enum";
   readonly fullName: string;
   readonly numbers: ReadonlyMap<string, number>;
-  /** The name that is printed for each number: the first of several. */
+  /** The first of several names of a number. */
   readonly names: ReadonlyMap<number, string>;
   /** True when a reader treats a field with an unknown number as not set; proto2 enums are closed. */
   readonly isClosed: boolean;
 }
 
-/** Type of a field, of its elements or of the map's values. */
 export type ValueShape = ScalarShape | EnumShape | { readonly kind: "message"; readonly message: MessageShape };
 
 export interface FieldShape {
   readonly number: number;
   readonly label: "single" | "repeated" | "map";
-  /** Type of a map's keys. */
   readonly key?: ProtoScalar;
   readonly value: ValueShape;
   /** True when the wire distinguishes unset from set to zero: fields declared `optional`, and every proto2 field. */
   readonly presence: boolean;
   readonly required: boolean;
   readonly packed: boolean;
-  /** The oneof that declares it. */
   readonly oneof?: string;
 }
 
@@ -60,7 +57,6 @@ export interface MessageShape {
   readonly fullName: string;
   /** By their names in JSON: lowerCamelCase, or the value of `json_name`. */
   readonly fields: ReadonlyMap<string, FieldShape>;
-  /** Names of the oneofs. */
   readonly oneofs: ReadonlySet<string>;
   /** Fields that this version cannot carry, with the reason. */
   readonly unsupported: readonly string[];
@@ -84,7 +80,6 @@ export interface Declarations {
   readonly services: ReadonlyMap<string, ReadonlyMap<string, MethodDeclaration>>;
 }
 
-/** A field that was read, or the reason why it cannot be carried. */
 export type ReadField = { readonly name: string } & (FieldShape | { readonly reason: string });
 
 const PLAIN_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;

@@ -21,7 +21,6 @@ export const DESCRIPTOR_BYTES_MAX = 33_554_432;
 const DESCRIPTOR_FIELDS_MAX = 16_000_000;
 const MESSAGE_DEPTH_MAX = 64;
 
-/** A descriptor, with the fields that are read. */
 interface Descriptor<Options extends object = object> {
   readonly name?: string;
   readonly options?: (Options & { readonly features?: FeatureSet | null }) | null;
@@ -209,7 +208,6 @@ class Reader {
     return { name, number, label: "map", key: key.proto, value, presence: false, required: false, packed: false };
   }
 
-  /** Returns the type, or why there is none. */
   #value(field: FieldDescriptor, scope: string): ValueShape | string {
     const scalar = SCALARS.get(field.type ?? "");
     if (scalar !== undefined) return scalarShape(scalar);

@@ -41,16 +41,11 @@ export function descriptorDeclarations(): Declarations {
   return declarationsOf(protobuf.Root.fromJSON(descriptorJson).resolveAll());
 }
 
-/** Locations of proto files. */
-export interface ProtoFiles {
-  /** Folders in which imports are searched. Every `.proto` file below them is read when `protoFiles` is omitted. */
-  readonly protoDirs: readonly string[];
-  /** The files to read, absolute or relative to one of the folders. */
-  readonly protoFiles?: readonly string[];
-}
-
-/** Reads and parses proto files. Throws an error whose message names the file. */
-export function readProtoFiles({ protoDirs, protoFiles }: ProtoFiles): Declarations {
+/**
+ * Reads and parses proto files: `protoFiles`, absolute or relative to one of the folders, or else every `.proto` file below them.
+ * Throws an error whose message names the file.
+ */
+export function readProtoFiles(protoDirs: readonly string[], protoFiles?: readonly string[]): Declarations {
   const folders = protoDirs.map((folder) => resolve(folder));
   const files = protoFiles ?? folders.flatMap((folder) => filesBelow(folder));
   if (files.length === 0) throw new Error("no .proto file there");

@@ -46,7 +46,7 @@ type ReflectionRequest =
   | { readonly listServices: string };
 
 interface Answer {
-  /** Files in base64. */
+  /** The files are in base64. */
   readonly fileDescriptorResponse: { readonly fileDescriptorProto: readonly string[] } | null;
   readonly listServicesResponse: { readonly service: readonly { readonly name: string }[] } | null;
 }
@@ -56,7 +56,6 @@ interface ReflectionOptions {
   readonly metadata: Metadata;
   /** Full names of the services whose contracts are needed. */
   readonly services: readonly string[];
-  /** Time limit for all answers of one server together. */
   readonly timeoutMs?: number;
 }
 
@@ -145,7 +144,6 @@ function reasonOf(code: number | undefined): string {
   return `ended with ${status[code] ?? code}`;
 }
 
-/** Sends requests one after the other, on one stream. */
 class ReflectionSession {
   readonly #stream: Stream;
   readonly #answers: AsyncIterator<Buffer>;
@@ -176,7 +174,6 @@ class ReflectionSession {
     return [...this.#files.values()];
   }
 
-  /** Returns true when the server had the file. */
   async #add(request: ReflectionRequest): Promise<boolean> {
     const answer = await this.#request(request);
     const files = answer.fileDescriptorResponse?.fileDescriptorProto ?? [];
@@ -246,16 +243,12 @@ export async function withReflection<System extends ReflectingSystem>(
       };
       return [name, { ...system, reflected: await reflectedFiles(options) }];
     } catch (error) {
+      const hint = "where it cannot be asked at a start, name a descriptorSet file instead";
       if (error instanceof StartupError) problems.push(...error.problems);
-      else problems.push(`systems.${name}.reflection: the service ${textOf(error)}`);
+      else problems.push(`systems.${name}.reflection: the service ${errorText(error)}; ${hint}`);
       return [name, system];
     }
   });
   const all = new Map(await Promise.all(described));
   return problems.length > before ? undefined : all;
-}
-
-function textOf(error: unknown): string {
-  const text = errorText(error);
-  return `${text}; where it cannot be asked at a start, name a descriptorSet file instead`;
 }

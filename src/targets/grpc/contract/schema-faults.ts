@@ -18,7 +18,7 @@ const DEPTH_MAX = 16;
 /** Suffix that the style guide prescribes for the enum value of an unset field; schemas omit it on purpose. */
 const UNSPECIFIED = "_UNSPECIFIED";
 
-/** Types without values: a choice that includes one is judged by its other members. */
+/** Types without values: only the other members of a choice count. */
 const EMPTY: ReadonlySet<string> = new Set(["null", "undefined", "void", "never"]);
 
 /** Returns what the contract can never carry of the input schema. Examples find the rest. */
@@ -129,7 +129,6 @@ class Comparison {
     else this.#inner(declared, field, position);
   }
 
-  /** Compares the elements of a list, or the values of a map. */
   #inner(declared: Schema, field: FieldShape, position: Position): void {
     const inner = this.#shapes(declared).flatMap((shape) => {
       const def = defOf(shape);
@@ -268,13 +267,11 @@ function kindsOf(value: ValueShape, side: Side): Kinds {
   return OF_WELL_KNOWN.has(value.message.fullName) ? OF_WELL_KNOWN.get(value.message.fullName) : ["object"];
 }
 
-/** Returns the JSON types of the whole field. */
 function kindsOfField({ label, value }: FieldShape, side: Side): Kinds {
   if (label === "repeated") return ["list"];
   return label === "map" ? ["object"] : kindsOf(value, side);
 }
 
-/** Returns the contract's name for the field's type, for a message. */
 function describe({ label, value, key }: FieldShape): string {
   const type = nameOf(value);
   if (label === "repeated") return `repeated ${type}`;
@@ -301,7 +298,6 @@ function kindsOfSchema(shape: Schema, end: End): readonly Kind[] | undefined {
   return kind && [kind];
 }
 
-/** JSON types of the other schemas, by their type. */
 const OF_SCHEMA: Readonly<Record<string, Kind>> = {
   ...{ string: "string", template_literal: "string", number: "number", boolean: "boolean", bigint: "bigint" },
   ...{ array: "list", tuple: "list", object: "object", record: "object", date: "Date", map: "Map", set: "Set" },
@@ -323,7 +319,6 @@ function closedValues(shape: Schema): readonly unknown[] | undefined {
   return def.type === "literal" ? def.values : undefined;
 }
 
-/** Returns the schemas that an object or a record declares for a key. */
 export function fieldOf(shape: Schema, key: string): readonly Schema[] {
   const def = defOf(shape);
   if (def.type === "record") return [def.valueType];
@@ -332,7 +327,6 @@ export function fieldOf(shape: Schema, key: string): readonly Schema[] {
   return declared === undefined ? [] : [declared];
 }
 
-/** Returns the schemas that a list declares for its elements. */
 export function elementsOf(shape: Schema): readonly Schema[] {
   const def = defOf(shape);
   if (def.type === "array") return [def.element];
