@@ -34,8 +34,7 @@ const ENAMETOOLONG = 36;
 const OPEN_HOW_BYTES = 24;
 /** Attempts per call: while something on the machine is renamed, the lookup of a path with `..` must be repeated. */
 const TRIES_MAX = 16;
-/** Includes the NUL at the end. */
-const PATH_BYTES_MAX = 4_096;
+const PATH_BYTES_MAX = 4_096; // Includes the NUL at the end.
 const LINK_BYTES_MAX = 4_096;
 
 const RENAME_NOREPLACE = 1;
@@ -47,7 +46,7 @@ export interface FileSystemCalls {
   openBeneath(directory: number, path: string, how: OpenHow): number;
   /** Calls openat(2) without following a link in the last component; `name` must be one plain name. */
   openName(directory: number, name: string, how: Omit<OpenHow, "resolve">): number;
-  /** Returns the target of the link that an O_PATH descriptor refers to. */
+  /** @param link an O_PATH descriptor */
   readLink(link: number): Buffer | number;
   makeDirectory(directory: number, name: string): number;
   remove(directory: number, name: string): number;

@@ -65,7 +65,6 @@ export function textOf(bytes: Uint8Array): string | undefined {
   }
 }
 
-/** Returns a line without the carriage return at its end. */
 export function withoutReturn(line: string): string {
   return line.endsWith("\r") ? line.slice(0, -1) : line;
 }

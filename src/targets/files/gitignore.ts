@@ -5,7 +5,6 @@ const PATTERN_CHARACTERS_MAX = 256;
 /** Steps for one entry, over all rules: a few milliseconds, in which no other call runs. */
 const STEPS_MAX = 1_000_000;
 
-/** `**`: any number of directories. */
 const ANY_DEPTH = "**";
 
 interface IgnoreRule {
@@ -56,7 +55,7 @@ function readRule(line: string): IgnoreRule | undefined {
   return { names: belowLast(compiled), isAnchored, negated, directoriesOnly };
 }
 
-/** Removes spaces at the end, unless a backslash precedes them. */
+/** Keeps a space after a backslash. */
 function withoutTrailingSpaces(pattern: string): string {
   let end = pattern.length;
   while (end > 0 && pattern[end - 1] === " " && pattern[end - 2] !== "\\") end -= 1;

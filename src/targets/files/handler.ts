@@ -21,9 +21,8 @@ import type { WorkflowRules } from "./workflow.ts";
 import { overLimit, planWrite, type WritePlan, type WriteRequest } from "./write-plan.ts";
 import { runWrite } from "./write-run.ts";
 
-/** Limits on what one agent may read and write in one call. */
 interface AgentLimits {
-  /** Bytes of content that a read may return. */
+  /** Content that a read may return. */
   readonly maxReadBytes: number;
   /** Bytes that a file may have after a write. */
   readonly maxWriteBytes: number;
@@ -33,7 +32,6 @@ export interface FsLimits extends AgentLimits {
   /** Larger files are neither read nor replaced. */
   readonly fileBytesMax: number;
   readonly search: SearchLimits;
-  /** Limits that differ for some callers. */
   readonly agents: readonly {
     readonly issuer: string;
     readonly subject: string;
@@ -46,7 +44,7 @@ interface FsHandlerOptions {
   readonly mounts: Mounts;
   readonly limits: FsLimits;
   readonly workflow: WorkflowRules;
-  /** Returns the milliseconds since 1970, on the clock of `RunContext.deadline`. */
+  /** Epoch milliseconds, on the clock of `RunContext.deadline`. */
   readonly now: () => number;
   /** Returns a fresh, unguessable id: `[A-Za-z0-9-]+`. */
   readonly newId: () => string;
@@ -140,7 +138,6 @@ async function runChange(
   return runWrite(mounts, plan, { fileBytesMax: limits.fileBytesMax, signal, now, deadline, newId });
 }
 
-/** Returns the limits of a caller. The pair (issuer, subject) identifies a caller. */
 function limitsOf(limits: FsLimits, { issuer, subject }: Pick<Caller, "issuer" | "subject">): AgentLimits {
   const own = limits.agents.find((agent) => agent.issuer === issuer && agent.subject === subject);
   return {

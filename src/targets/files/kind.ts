@@ -25,7 +25,6 @@ export interface FilesContext extends TargetContext {
 const WRITES = ["write", "apply_patch"];
 const OPERATIONS = ["list", "read", "search", ...WRITES];
 
-/** The files of the workspace's mounts. */
 export const files: TargetKind<FilesContext> = {
   name: "fs",
   key: "fs",

@@ -37,7 +37,6 @@ export function listDirectory(mounts: Mounts, { path, all, maxEntries }: ListReq
   }
 }
 
-/** Returns the description of an entry; nothing when the entry no longer exists. */
 function described({ confinement }: Mounts, directory: number, { name, kind }: Entry): readonly Json[] {
   if (kind === "directory" || kind === "link" || kind === "other") return [{ name, type: kind }];
   const fd = confinement.step(directory, name, O_PATH | O_NOFOLLOW);

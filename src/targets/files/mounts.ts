@@ -146,7 +146,6 @@ function openByWalk(mounts: Mounts, { mount, relative }: MountedPath): number {
   return fd;
 }
 
-/** Mounts with which agents' paths start. */
 const MOUNT_NAMES = ["project", "pkg", "state"] as const;
 export type MountName = (typeof MOUNT_NAMES)[number];
 

@@ -69,7 +69,7 @@ const DISK_FULL: ReadonlySet<number> = new Set([27, 28, 122]);
 /** Too few descriptors, too little memory, or too much activity: a later attempt may succeed. */
 const TRANSIENT: ReadonlySet<number> = new Set([4, 11, 12, 16, 23, 24]);
 
-/** Returns the refusal for a system call that returned a negative errno. */
+/** @param result negative errno */
 export function errnoRefusal(result: number, what: string): Refusal {
   const errno = -result;
   const cause = new Error(`${what}: errno ${errno}`);
@@ -84,7 +84,6 @@ export function errnoRefusal(result: number, what: string): Refusal {
   return new Refusal("TARGET_FAILED", message, options);
 }
 
-/** Returns the refusal for an error that the runtime threw, by its errno. */
 export function thrownRefusal(error: unknown, what: string): Refusal {
   if (error instanceof Refusal) return error;
   const errno = error instanceof Error && "errno" in error ? Number(error.errno) : Number.NaN;

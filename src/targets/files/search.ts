@@ -136,7 +136,6 @@ class Search {
   async directory(mount: Mount, { fd: parent, names, ignores }: Directory): Promise<void> {
     const { step, library } = this.#mounts.confinement;
     const fd = step(parent, ".", READING | O_DIRECTORY);
-    // Skip a directory that no longer exists or may not be entered.
     if (fd < 0) return this.#skip();
     try {
       if (this.#mounts.protectedIds.has(identify(fd).id)) return this.#skip();
@@ -154,7 +153,6 @@ class Search {
     }
   }
 
-  /** Returns the entries of a directory; none when it no longer exists. */
   #entriesOf(library: FileSystemCalls, directory: number): readonly Entry[] {
     try {
       return readEntries(library, directory, DIRECTORY_ENTRIES_MAX).entries;
@@ -238,7 +236,6 @@ class Search {
     }
   }
 
-  /** Lets other calls run, and checks whether time is left. */
   async #yieldIfDue(): Promise<void> {
     const { now, limits, signal } = this.#context;
     if (now() - this.#sliceStartedAt <= SLICE_MS) return;

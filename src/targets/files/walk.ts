@@ -17,7 +17,7 @@ interface Visited {
   readonly id: string;
 }
 
-/** Result of following a path, as real names and held descriptors. */
+/** Real names and held descriptors. */
 export interface WalkedPath {
   /** Directories from the mount's own to the last one that the path enters. */
   readonly directories: readonly Visited[];
@@ -25,7 +25,6 @@ export interface WalkedPath {
   readonly name: string | undefined;
   /** The file with that name, after following links; undefined when there is none. */
   readonly found: FileIdentity | undefined;
-  /** Missing names between the last directory and `name`. */
   readonly missing: readonly string[];
   close(): void;
 }

@@ -4,7 +4,6 @@ import type { Json } from "../../core/types.ts";
 import { type Frontmatter, readFrontmatter } from "./frontmatter.ts";
 import { fileRefusal } from "./refusals.ts";
 
-/** Rules for a workflow's frontmatter and for changes of its state. */
 export interface WorkflowRules {
   readonly stateKey: string;
   readonly schema: z.ZodType;

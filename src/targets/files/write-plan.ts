@@ -21,7 +21,6 @@ export interface WritePlan extends ExecutionPlan {
   readonly currentSha256: string | null;
   readonly newSha256: string;
   readonly bytes: number;
-  /** Directories that will be created. */
   readonly directories: readonly string[];
   readonly workflow: boolean;
   readonly diff: readonly string[];
@@ -168,7 +167,6 @@ export function unifiedDiff(path: string, before: string | undefined, after: str
     : shown.lines;
 }
 
-/** Collects the shown lines, and counts all lines. */
 class Shown {
   readonly lines: string[] = [];
   count = 0;
@@ -208,7 +206,6 @@ function runsBetween(before: readonly string[], after: readonly string[]): reado
   ]);
 }
 
-/** Joins neighbouring runs with the same mark, and drops empty runs. */
 function joined(runs: readonly Run[]): readonly Run[] {
   const all: { readonly mark: Run["mark"]; readonly parts: (readonly string[])[] }[] = [];
   for (const { mark, lines } of runs) {

@@ -20,7 +20,6 @@ interface WriteContext {
   readonly newId: () => string;
 }
 
-/** Permissions of a new file, before the umask. */
 const NEW_FILE_MODE = 0o666;
 const LOCK_POLL_MS = 2;
 const syncFile = promisify(fsync);
@@ -79,7 +78,6 @@ async function takeLock({ confinement }: Mounts, directory: number, context: Wri
   }
 }
 
-/** Returns the file after checking its hash under the lock; undefined when there must be no file. */
 async function verify(
   mounts: Mounts,
   { directory, name, found }: Pick<WriteTarget, "directory" | "name" | "found">,
@@ -149,9 +147,7 @@ function keepOwner(fd: number, { mode, owner }: FileIdentity): void {
   if (now.owner.uid !== owner.uid || now.owner.gid !== owner.gid) {
     try {
       fchownSync(fd, owner.uid, owner.gid);
-    } catch {
-      // Without superuser rights, the file belongs to the service's user.
-    }
+    } catch {}
   }
   fchmodSync(fd, mode);
 }

@@ -15,7 +15,6 @@ interface AssertedCall {
   readonly tool: string;
   /** The HTTP/2 path: `/package.Service/Method`. */
   readonly method: string;
-  /** The request message as it is sent. */
   readonly message: Uint8Array;
   readonly traceId: string;
 }

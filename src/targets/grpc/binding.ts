@@ -32,7 +32,6 @@ import {
 
 export interface BoundSystem {
   readonly name: string;
-  /** Maximum size of one message, in both directions. */
   readonly maxMessageBytes: number;
   /** Endpoints and certificates at the start; the certificates may have been replaced since. */
   readonly endpoints: SystemEndpoints;
@@ -222,7 +221,6 @@ export class GrpcBinding implements Binding {
 /** Maximum number of remembered positions of one schema: the keys of a map come from the service. */
 const REMEMBERED_MAX = 4_000;
 
-/** One position of an answer, with what the output schema declares there. */
 class Position {
   readonly #shapes: readonly Schema[];
   /** True when the schema declares the position and does not accept null. */

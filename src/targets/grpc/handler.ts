@@ -24,7 +24,6 @@ import { Contract, type ContractReport, contractReport, type Method, type ProtoS
 import { elementsOf, fieldOf, inputSchemaFaults, outputSchemaFaults, shapesOf } from "./contract/schema-faults.ts";
 import { systemMetadata } from "./metadata.ts";
 
-/** One gRPC service as the configuration describes it. */
 export interface GrpcSystem extends ProtoSource, SystemEndpointsOptions {
   readonly certificates?: CertificateSource | undefined;
   readonly metadata?: Readonly<Record<string, string>>;

@@ -348,7 +348,7 @@ function isFile(path: string): boolean {
   }
 }
 
-/** Reads a file. If it cannot be read, returns undefined and adds a problem with field and file. */
+/** Adds a problem when the file cannot be read. */
 function readNamed({ readFile, problems }: GrpcContext, path: string, field: string): Buffer | undefined {
   try {
     return readFile(path);
@@ -358,7 +358,6 @@ function readNamed({ readFile, problems }: GrpcContext, path: string, field: str
   }
 }
 
-/** A certificate that expires within this time is reported. */
 const EXPIRES_SOON_MS = 14 * 86_400_000;
 
 /** Returns notes about our client certificates that have expired or expire soon. `now` is in epoch milliseconds. */

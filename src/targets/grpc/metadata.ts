@@ -44,7 +44,7 @@ export function systemMetadata(system: string, entries: Readonly<Record<string, 
   return metadata;
 }
 
-/** Sets a text value. A value that a header cannot carry goes into the binary key of the same name, as UTF-8. */
+/** Uses the binary key of the same name, as UTF-8, for a value that a header cannot carry. */
 function setText(metadata: Metadata, key: string, value: string): void {
   if (isPlain(value)) metadata.set(key, value);
   else metadata.set(`${key}-bin`, Buffer.from(value, "utf8"));

@@ -2,7 +2,6 @@ import { status } from "@grpc/grpc-js";
 import { Refusal, type RefusalCode } from "../../core/errors.ts";
 import type { TargetErrors } from "../../core/types.ts";
 
-/** Facts that decide how a failed call is reported. */
 export interface FailedCall {
   readonly system: string;
   readonly path: string;
@@ -25,7 +24,6 @@ type Meaning = "refused" | "failed" | "unavailable" | "late" | "cancelled";
  */
 export type Origin = "service" | "transport" | "local";
 
-/** An attempt that returned no answer. */
 export class AttemptFailed extends Error {
   override readonly name = "AttemptFailed";
   readonly origin: Origin;
@@ -134,7 +132,6 @@ function originOf(
   return isBroken ? "transport" : "service";
 }
 
-/** Converts an error of grpc-js into a failure with its origin. */
 export function attemptFailed(error: unknown, received: ReceivedHeaders): AttemptFailed {
   const reported = error as { readonly code?: unknown; readonly details?: unknown; readonly metadata?: Headers };
   const text = typeof reported.details === "string" ? reported.details : "";

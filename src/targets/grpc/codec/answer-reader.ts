@@ -6,7 +6,6 @@ import { type ReadValue, WIRE, WIRE_SCALARS, WireCursor, type WireScalar, wireTy
 
 interface Mode {
   readonly plans: Map<MessageShape, Plan>;
-  /** True when messages that have a JSON form of their own are converted to it. */
   readonly isJson: boolean;
 }
 
@@ -31,7 +30,6 @@ const NOTHING = Buffer.alloc(1);
  */
 const ANSWER_FIELDS_MAX = 2_000_000;
 
-/** Includes the fields of nested messages. */
 export interface FieldBudget {
   readonly max: number;
   left: number;
@@ -177,7 +175,6 @@ export class AnswerReader {
   }
 }
 
-/** Returns the JSON form of a field that the wire omits; undefined when the answer omits it too. */
 function zeroOf({ label, oneof, presence, required, value }: FieldShape, field: Pick<Field, "missing">): unknown {
   // Collections are created for each message.
   if (label !== "single" || oneof !== undefined || presence || required) return undefined;
@@ -222,7 +219,6 @@ interface Field {
   readonly label: FieldShape["label"];
   readonly number: number;
   readonly slot: number;
-  /** Wire type of each value of the field; the values of a map are its entries. */
   readonly wireType: number;
   /** Returns `undefined` for a number that a closed enum does not have: the field counts as not set. */
   readonly read: ReadValue;

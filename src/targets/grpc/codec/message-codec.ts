@@ -24,7 +24,7 @@ export interface EncodedMessage {
 export interface Difference {
   readonly field: string;
   readonly reason: string;
-  /** Full name of the message, for an unknown field. The name is internal to the service and only for operators. */
+  /** Set for an unknown field. The name is internal to the service and only for operators. */
   readonly message?: string;
 }
 
@@ -49,18 +49,16 @@ interface Field extends FieldShape {
 
 interface Plan {
   readonly shape: MessageShape;
-  /** In the order of their numbers. */
   readonly fields: readonly Field[];
   /** True when the message is given as its own fields, not in the JSON form that its type has. */
   readonly isRaw: boolean;
 }
 
-/** Thrown when messages nest deeper than readers accept. */
+/** More nested messages than readers accept. */
 class TooDeep extends Error {
   override readonly name = "TooDeep";
 }
 
-/** Converts the messages of one contract between JSON and bytes. */
 export class MessageCodec {
   readonly anyTypes: AnyTypes;
   readonly #reader: AnswerReader;
@@ -93,7 +91,6 @@ export class MessageCodec {
     return shape;
   }
 
-  /** Throws when the message does not fit. */
   bytes(message: unknown, shape: MessageShape): Buffer {
     const encoded = this.encode(message, shape);
     if ("reason" in encoded) throw new Error(`${shape.fullName}: ${encoded.field} ${encoded.reason}`);

@@ -6,7 +6,6 @@ import { ANY, type Declarations, type MessageShape, reachable } from "../contrac
 /** Thrown when a value does not fit; its message contains no value, since values may be personal data. */
 export class MismatchError extends Error {
   override readonly name = "Unfit";
-  /** Full name of the message that lacks the field. */
   readonly messageName: string | undefined;
 
   constructor(reason: string, messageName?: string) {
@@ -17,11 +16,8 @@ export class MismatchError extends Error {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** A message whose JSON form is not an object of its fields. */
 interface WellKnown {
-  /** Converts the JSON form to the message's own fields. */
   toMessage(json: unknown): unknown;
-  /** Converts the message's own fields to the JSON form. */
   toJson(message: Fields): Json;
 }
 

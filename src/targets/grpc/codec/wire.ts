@@ -61,7 +61,6 @@ export class WireCursor {
     return typeof value === "number" ? value !== 0 : BigInt.asUintN(64, value) !== 0n;
   }
 
-  /** Reads a 64-bit value and returns it in decimal. */
   int64(): string {
     const value = this.#varint();
     return String(typeof value === "number" ? value : BigInt.asIntN(64, value));
@@ -162,7 +161,6 @@ export class WireCursor {
   #short(): number {
     const start = this.position;
     const first = this.#bytes[start] ?? 0x80;
-    // Most tags and lengths have one byte or two.
     if (first < 0x80 && start < this.end) {
       this.position = start + 1;
       return first;
@@ -181,7 +179,6 @@ export class WireCursor {
     return value;
   }
 
-  /** Advances by this many bytes and returns where they start. */
   #step(bytes: number): number {
     const start = this.position;
     if (bytes > this.end - start) throw tooShort();
@@ -220,7 +217,6 @@ function tooShort(): RangeError {
   return new RangeError("a message ends within a field");
 }
 
-/** Returns the JSON form of the value at the cursor. */
 export type ReadValue = (cursor: WireCursor) => unknown;
 
 /** Writes a JSON value and returns its canonical form; writes nothing and returns `undefined` when it does not fit the type. */
@@ -242,12 +238,11 @@ function finite(value: number): unknown {
 
 const FIRST_BYTES = 256;
 
-/** Writes the fields of a message one after the other. */
 export class WireWriter {
   #bytes = Buffer.allocUnsafe(FIRST_BYTES);
   #end = 0;
 
-  /** Returns what was written. Nothing may be written afterwards. */
+  /** Nothing may be written afterwards. */
   finish(): Buffer {
     return this.#bytes.subarray(0, this.#end);
   }
@@ -358,7 +353,6 @@ function int32([min, max]: readonly [number, number], write: Write<number>): Wri
 
 const DECIMAL = /^(?:0|-?[1-9]\d{0,19})$/;
 
-/** Takes decimal strings and safe integers. */
 function int64([min, max]: readonly [bigint, bigint], write: Write<bigint>): WriteValue {
   return (writer, value) => {
     const text = Number.isSafeInteger(value) ? String(value) : value;
@@ -376,10 +370,10 @@ function writeString(writer: WireWriter, value: unknown): unknown {
   return value;
 }
 
-/** Accepts standard base64 with padding. */
 function writeBytes(writer: WireWriter, value: unknown): unknown {
   if (typeof value !== "string") return undefined;
   const content = Buffer.from(value, "base64");
+  // Accepts only standard base64 with padding.
   if (content.toString("base64") !== value) return undefined;
   writer.content(content);
   return value;
@@ -391,7 +385,7 @@ function writeBool(writer: WireWriter, value: unknown): unknown {
   return value;
 }
 
-/** Takes what is in the range of a float, whose seven digits are its type's. */
+/** Rounds to the seven digits of a float. */
 function writeFloat(writer: WireWriter, value: unknown): unknown {
   const float = typeof value === "number" ? Math.fround(value) : Number.NaN;
   if (!Number.isFinite(float)) return undefined;
@@ -418,7 +412,6 @@ const fixed64: Write<bigint> = (writer, value) => writer.fixed64(value);
 const zigZag32: Write<number> = (writer, value) => writer.uint32(((value << 1) ^ (value >> 31)) >>> 0);
 const zigZag64: Write<bigint> = (writer, value) => writer.varint64((value << 1n) ^ (value >> 63n));
 
-/** Wire type, reader, writer and JSON zero of each scalar type of the proto language. */
 export const WIRE_SCALARS: Readonly<Record<ProtoScalar, WireScalar>> = {
   string: { wireType: WIRE.bytes, read: (from) => from.string(), write: writeString, zero: "" },
   bytes: { wireType: WIRE.bytes, read: (from) => from.base64(), write: writeBytes, zero: "" },

@@ -62,7 +62,6 @@ function healthOf({ origin, status }: AttemptFailed): TargetHealth {
   return status === "UNIMPLEMENTED" ? "UNIMPLEMENTED" : "UNKNOWN";
 }
 
-/** Reads the status of a HealthCheckResponse; returns UNKNOWN for anything else. */
 export function readHealth(answer: Uint8Array): TargetHealth {
   if (answer.length > ANSWER_BYTES_MAX) return "UNKNOWN";
   try {

@@ -40,10 +40,9 @@ const RECONNECT_BACKOFF_MAX_MS = 10_000;
 
 export type ChannelState = keyof typeof connectivityState;
 
-/** Order of precedence: several connections together have the first of these states that one of them is in. */
+/** Several connections together have the first of these states that one of them is in. */
 const BEST_FIRST = ["READY", "CONNECTING", "IDLE", "TRANSIENT_FAILURE", "SHUTDOWN"] as const;
 
-/** States that end an attempt to connect. */
 const FINAL: ReadonlySet<connectivityState> = new Set([
   connectivityState.READY,
   connectivityState.TRANSIENT_FAILURE,
@@ -161,7 +160,6 @@ export class SystemConnections {
     return attempt;
   }
 
-  /** Returns the next client in turn that has a connection; the next client when none has. */
   #next(): Client {
     const clients = this.#clients;
     const [only] = clients;
@@ -280,7 +278,6 @@ export class Channels {
     this.#settings = new Map(settings);
   }
 
-  /** Returns the current settings. */
   settings(system: string): ConnectionSettings {
     const settings = this.#settings.get(system);
     if (settings === undefined) throw new Error(`no system ${system}`);

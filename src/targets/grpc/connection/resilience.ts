@@ -1,11 +1,9 @@
 import { AttemptFailed, circuitOpen, type FailedCall, type Origin, systemBusy } from "../status.ts";
 
-/** Limits on the cost of one system's failures. */
 export interface ResilienceLimits {
   readonly concurrentCallsMax: number;
-  /** Maximum number of retries of a call that is safe to repeat. */
   readonly retriesMax: number;
-  /** Number of consecutive connection errors that opens the circuit. */
+  /** Consecutive connection errors. */
   readonly circuitFailuresMax: number;
   readonly circuitOpenMs: number;
 }

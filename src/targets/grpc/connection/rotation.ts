@@ -4,7 +4,6 @@ import { StartupError } from "../../../core/errors.ts";
 import type { CertificateEvent } from "../../../core/target-kind.ts";
 import type { GrpcTls, SystemEndpoints } from "./tls-identity.ts";
 
-/** Source of one system's certificates, with notification of changes. */
 export interface CertificateSource {
   /** Reads the current certificates synchronously. Throws when one cannot be read. */
   read(): GrpcTls;

@@ -30,9 +30,7 @@ export function isIdentity(planned: Json | undefined, tls: TlsIdentity | null): 
   return serverName === tls.serverName && isSameRoots;
 }
 
-/** One address of a service. */
 export interface ServerAddress {
-  /** `host:port` */
   readonly address: string;
   /** The name that its certificate must contain; absent on a plaintext connection. */
   readonly serverName?: string;
@@ -43,11 +41,10 @@ export interface SystemEndpoints {
   readonly credentials: ChannelCredentials;
   /** Null on a plaintext connection, which the configuration must request explicitly. */
   readonly tls: TlsIdentity | null;
-  /** Validity of the proxy's own certificate, when the service requires one. */
   readonly clientCertificate: CertificateValidity | null;
 }
 
-/** Milliseconds since 1970. */
+/** Epoch milliseconds. */
 export interface CertificateValidity {
   readonly notBefore: number;
   readonly notAfter: number;
@@ -68,7 +65,7 @@ const ENDPOINTS_MAX = 16;
 const PEM_BEGIN = "-----BEGIN CERTIFICATE-----";
 const PEM_END = "-----END CERTIFICATE-----";
 
-/** Returns the host of a valid `host:port`. */
+/** Returns undefined when the endpoint is not `host:port`. */
 function hostOf(endpoint: string): string | undefined {
   const address = endpoint.startsWith("dns:") ? endpoint.slice("dns:".length).replace(/^\/\/\//, "") : endpoint;
   const colon = address.lastIndexOf(":");

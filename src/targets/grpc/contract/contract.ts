@@ -35,7 +35,6 @@ export interface ProtoSource {
   readonly anyTypes?: readonly string[];
 }
 
-/** One callable method: one request, and one answer or a stream of answers. */
 export interface Method {
   /** The HTTP/2 path: `/package.Service/Method`. */
   readonly path: string;
@@ -48,7 +47,6 @@ export interface Method {
     bytes(message: unknown): Buffer;
   };
   readonly response: {
-    /** Throws when the bytes are not a valid message of the type. */
     decode(bytes: Buffer): Json;
     /** Decodes the messages of a stream. The limits of one message apply to all of them together. */
     decodeAll(messages: readonly Buffer[]): readonly Json[];
@@ -82,7 +80,6 @@ export class Contract {
     if (problems.length > 0) throw new StartupError(problems.map((text) => `systems.${system}.anyTypes: ${text}`));
   }
 
-  /** Returns the method, or the reason why it cannot be called. */
   method({ grpc }: GrpcTarget): Method | string {
     const service = serviceOf(grpc);
     const path = `/${service}/${grpc.method}`;
@@ -236,7 +233,6 @@ function enumForm(numbers: ReadonlyMap<string, number>): readonly (readonly [str
 }
 
 export interface ContractReport extends Required<Pick<KindReport, "contracts" | "toolNotes">> {
-  /** Contracts that differ from the ones that the configuration pins. */
   readonly problems: readonly string[];
 }
 

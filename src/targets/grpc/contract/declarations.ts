@@ -52,13 +52,12 @@ export interface FieldShape {
   readonly oneof?: string;
 }
 
-/** A message as the contract declares it. Recursive messages refer to themselves. */
+/** Recursive messages refer to themselves. */
 export interface MessageShape {
   readonly fullName: string;
   /** By their names in JSON: lowerCamelCase, or the value of `json_name`. */
   readonly fields: ReadonlyMap<string, FieldShape>;
   readonly oneofs: ReadonlySet<string>;
-  /** Fields that this version cannot carry, with the reason. */
   readonly unsupported: readonly string[];
   /** Full names of the messages that it may hold; only set for google.protobuf.Any. */
   readonly anyTypes?: readonly string[];
@@ -66,7 +65,6 @@ export interface MessageShape {
 
 export interface MethodDeclaration {
   readonly name: string;
-  /** Full names of the messages. */
   readonly request: string;
   readonly response: string;
   readonly requestStream: boolean;
@@ -76,7 +74,6 @@ export interface MethodDeclaration {
 /** The declarations of a contract, regardless of its source: everything by its full name, without a leading dot. */
 export interface Declarations {
   readonly messages: ReadonlyMap<string, DeclaredMessage>;
-  /** Service name → method name → method. */
   readonly services: ReadonlyMap<string, ReadonlyMap<string, MethodDeclaration>>;
 }
 
@@ -119,7 +116,6 @@ export class DeclaredMessage implements MessageShape {
   readonly fields = new Map<string, FieldShape>();
   readonly oneofs = new Set<string>();
   readonly unsupported: string[] = [];
-  /** Set for google.protobuf.Any, by the configuration. */
   anyTypes?: readonly string[];
 
   constructor(fullName: string) {
@@ -154,7 +150,7 @@ export class DeclaredMessage implements MessageShape {
   }
 }
 
-/** Returns every message that can occur inside these, including themselves. */
+/** Includes the given messages. */
 export function reachable(...shapes: readonly MessageShape[]): ReadonlySet<MessageShape> {
   const seen = new Set<MessageShape>(shapes);
   for (const message of seen) {

@@ -71,7 +71,6 @@ function decode(bytes: Uint8Array, name: string, budget: FieldBudget): unknown {
   return known.decode(bytes, known.shape(name), budget);
 }
 
-/** Reads one serialized `FileDescriptorProto`. Throws when the bytes are not valid. */
 export function readFileDescriptor(bytes: Uint8Array, budget = fieldBudget()): FileDescriptor {
   return decode(bytes, "google.protobuf.FileDescriptorProto", budget) as FileDescriptor;
 }
@@ -274,7 +273,6 @@ function candidates(typeName: string, scope: string): readonly string[] {
   return [...parts.map((_, index) => `${parts.slice(0, parts.length - index).join(".")}.${typeName}`), typeName];
 }
 
-/** The features of an edition that decide how a field is written and read. */
 interface Features {
   readonly fieldPresence: string;
   readonly repeatedFieldEncoding: string;
@@ -293,7 +291,7 @@ const PROTO2: Features = {
 const EDITION: Features = { ...PROTO2, repeatedFieldEncoding: "PACKED", enumType: "OPEN" };
 const PROTO3: Features = { ...EDITION, fieldPresence: "IMPLICIT" };
 
-/** Supported editions; 2024 kept the features of 2023. */
+/** 2024 kept the features of 2023. */
 const EDITIONS: ReadonlySet<string> = new Set(["EDITION_2023", "EDITION_2024"]);
 
 /** Returns the features of a file. Throws for an unknown syntax or edition. */
@@ -306,7 +304,6 @@ function featuresOfFile({ name, syntax = "proto2", edition, options }: FileDescr
   return featuresIn(EDITION, options?.features);
 }
 
-/** Returns the enclosing features, overridden by those that are set here. */
 function featuresIn(around: Features, own: FeatureSet | null | undefined): Features {
   return own === undefined || own === null ? around : { ...around, ...own };
 }

@@ -36,7 +36,6 @@ export function declarationsOfText(text: string): Declarations {
   return declarationsOf(protobuf.parse(text, { keepCase: true }).root.resolveAll());
 }
 
-/** Returns the declarations of google/protobuf/descriptor.proto, which describes proto files. */
 export function descriptorDeclarations(): Declarations {
   return declarationsOf(protobuf.Root.fromJSON(descriptorJson).resolveAll());
 }

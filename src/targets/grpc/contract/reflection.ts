@@ -30,7 +30,6 @@ const PATHS = [
   "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 ] as const;
 
-/** The fields of grpc.reflection.v1 that are used. */
 const MESSAGES = `syntax = "proto3";
 message Request { oneof message_request {
   string file_by_filename = 3; string file_containing_symbol = 4; string list_services = 7;
@@ -54,7 +53,6 @@ interface Answer {
 interface ReflectionOptions {
   readonly endpoints: Pick<SystemEndpoints, "servers" | "credentials">;
   readonly metadata: Metadata;
-  /** Full names of the services whose contracts are needed. */
   readonly services: readonly string[];
   readonly timeoutMs?: number;
 }
@@ -148,7 +146,6 @@ class ReflectionSession {
   readonly #stream: Stream;
   readonly #answers: AsyncIterator<Buffer>;
   readonly #files = new Map<string, Uint8Array>();
-  /** Names of imported files, in the order in which they were found. */
   readonly #wanted = new Set<string>();
   readonly #codec = new MessageCodec(declarationsOfText(MESSAGES));
   readonly #budget = fieldBudget(FIELDS_MAX);
@@ -216,7 +213,6 @@ class ReflectionSession {
   }
 }
 
-/** The part of a system that is needed to ask it for its contract. */
 export type ReflectingSystem = ProtoSource &
   SystemEndpointsOptions & { readonly metadata?: Readonly<Record<string, string>> };
 

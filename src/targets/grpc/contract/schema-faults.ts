@@ -61,7 +61,7 @@ class Comparison {
   readonly faults: Fault[] = [];
   readonly notes: Fault[] = [];
   readonly #side: Side;
-  /** An input schema is compared by what it produces, an output schema by what it is given. */
+  /** An input schema is compared by its output, an output schema by its input. */
   readonly #end: End;
 
   constructor(side: Side) {
@@ -211,15 +211,14 @@ class Comparison {
       const at = joinPath(path, name);
       const isAlways = field.oneof === undefined && !field.presence;
       if (!isStrict) this.#note(at, "the answer has it, and the output schema leaves it out");
-      else if (isAlways) {
-        this.#fault(
-          at,
-          "every answer has it, and the strict output schema would refuse each: add it, or write z.object()",
-        );
-      } else this.#note(at, "an answer that has it would be withheld: the output schema is strict and lacks it");
+      else if (isAlways) this.#fault(at, ALWAYS_REFUSED);
+      else this.#note(at, "an answer that has it would be withheld: the output schema is strict and lacks it");
     }
   }
 }
+
+const ALWAYS_REFUSED =
+  "every answer has it, and the strict output schema would refuse each: add it, or write z.object()";
 
 /** Type of a JSON value, or of a value that never occurs in JSON (bigint, Date, Map, Set). */
 type Kind = "string" | "number" | "boolean" | "list" | "object" | "bigint" | "Date" | "Map" | "Set";
@@ -243,7 +242,6 @@ const OF_SCALAR: Readonly<Record<Scalar, readonly Kind[]>> = {
   double: ["number"],
 };
 
-/** The other messages of google.protobuf whose JSON form is not an object. */
 const OF_WELL_KNOWN: ReadonlyMap<string, Kinds> = new Map<string, Kinds>(
   Object.entries<Kinds>({
     ...{ Timestamp: ["string"], Duration: ["string"], FieldMask: ["string"], ListValue: ["list"], Value: undefined },
@@ -312,7 +310,6 @@ function kindsOfValues(values: readonly unknown[]): readonly Kind[] | undefined 
   return kinds.size === 0 ? undefined : [...kinds];
 }
 
-/** Returns the strings and numbers that a closed schema allows; `undefined` for an open one. */
 function closedValues(shape: Schema): readonly unknown[] | undefined {
   const def = defOf(shape);
   if (def.type === "enum") return Object.values(def.entries);
@@ -339,7 +336,6 @@ const knownShapes = {
   out: new WeakMap<Schema, readonly Schema[]>(),
 } as const satisfies Record<End, unknown>;
 
-/** Returns the schemas with wrappers removed and choices expanded. */
 export function shapesOf(schemas: readonly Schema[], end: End): readonly Schema[] {
   const [only] = schemas;
   if (only === undefined || schemas.length > 1) return schemas.flatMap((schema) => shapesOf([schema], end));
