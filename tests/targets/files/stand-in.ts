@@ -12,7 +12,7 @@ export const LIMITS: FsLimits = {
   search: { filesMax: 50_000, bytesMax: 268_435_456, fileBytesMax: 4_194_304, timeMs: 10_000 },
 };
 
-/** fs_write over mounts that another process made. */
+/** Runs fs_write over mounts that another process created. */
 export function fsStandIn(folder: string): { write(path: string, content: string): Promise<unknown> } {
   const names = ["project", "pkg", "state"] as const;
   const directories = new Map(names.map((name) => [name, join(folder, name)] as const));

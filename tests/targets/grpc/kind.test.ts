@@ -45,7 +45,7 @@ test.each([
   ["no repeats", { ...SYSTEM, retries: 0 }],
   ["a part of the keepalive", { ...SYSTEM, keepalive: { intervalMs: 10_000 } }],
   ["another breaker", { ...SYSTEM, breaker: { failuresMax: 1, openMs: 60_000 } }],
-])("%s is taken", (_title, system) => {
+])("%s is accepted", (_title, system) => {
   expect([...entriesOf(read(system), grpc).keys()]).toEqual(["orders"]);
 });
 
