@@ -82,7 +82,7 @@ describe.each(CONFINEMENTS.map((kind) => [kind] as const))("by %s", (confinement
     ["the machine's root is not below", "@project//etc/passwd", "ENOENT"],
     ["encoded dots", "@project/%2e%2e/outside/secret", "ENOTDIR"],
     ["nothing", "@project/missing", "ENOENT"],
-    ["an empty path", "@project/missing/x", "ENOENT"],
+    ["a name below a missing directory", "@project/missing/x", "ENOENT"],
     ["a dangling link", "@project/dangling", "ENOENT"],
     ["another case", "@project/A.TXT", "ENOENT"],
     ["another form of the same characters", "@project/cafe\u0301", "ENOENT"],

@@ -98,7 +98,7 @@ describe("several endpoints", () => {
     ["none", [], /endpoint is missing/],
     ["one twice", ["a:1", "a:1"], /appears twice/],
     ["too many", Array.from({ length: 17 }, (_, index) => `a:${index + 1}`), /more than 16/],
-    ["a value that is not a hash", ["a:1", "b"], /must be host:port/],
+    ["one without a port", ["a:1", "b"], /must be host:port/],
     ["a scheme", ["a:1", "http://b:2"], /must be host:port/],
   ] as const)("%s does not start", (_title, endpoints, text) => {
     expect(() => grpcHandler({ systems: new Map([["lab", several(endpoints)]]) })).toThrow(text);

@@ -150,15 +150,18 @@ class Comparison {
     at: { readonly kinds: readonly string[] | undefined; readonly field: FieldShape; readonly path: string },
   ): boolean {
     const { kinds, field, path } = at;
-    const given = this.#shapes(declared).map((shape) => kindsOfSchema(shape, this.#end));
-    if (kinds === undefined || given.length === 0) return true;
-    if (given.some((some) => some === undefined || some.some((kind) => kinds.includes(kind)))) return true;
-    const mine = [...new Set(given.flat())].sort().join(" or ");
+    const kindsOfShapes = this.#shapes(declared).map((shape) => kindsOfSchema(shape, this.#end));
+    if (kinds === undefined || kindsOfShapes.length === 0) return true;
+    if (kindsOfShapes.some((some) => some === undefined || some.some((kind) => kinds.includes(kind)))) return true;
+    const declaredKinds = [...new Set(kindsOfShapes.flat())].sort().join(" or ");
     const isWide =
-      field.label === "single" && this.#side === "output" && mine === "number" && /64/.test(nameOf(field.value));
+      field.label === "single" &&
+      this.#side === "output" &&
+      declaredKinds === "number" &&
+      /64/.test(nameOf(field.value));
     const text = isWide
       ? "is 64 bits wide and comes as a decimal string: write z.string(), or z.coerce.number()"
-      : `is ${mine} here, and ${kinds.join(" or ")} in the proto (${describe(field)})`;
+      : `is ${declaredKinds} here, and ${kinds.join(" or ")} in the proto (${describe(field)})`;
     this.#fault(path, text);
     return false;
   }
