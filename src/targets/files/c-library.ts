@@ -20,14 +20,12 @@ export const O_NOFOLLOW = isArm ? 0o100000 : 0o400000;
 export const O_PATH = 0o10000000;
 const O_CLOEXEC = 0o2000000;
 
-/** Flags of openat2(2). */
 const RESOLVE_NO_XDEV = 0x01;
 const RESOLVE_NO_MAGICLINKS = 0x02;
 const RESOLVE_NO_SYMLINKS = 0x04;
 const RESOLVE_BENEATH = 0x08;
 /** Follows links as long as they stay below the directory and on its file system. */
 export const FOLLOW = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV;
-/** Follows no link. */
 export const EXACT = FOLLOW | RESOLVE_NO_SYMLINKS;
 
 const EINTR = 4;
@@ -36,8 +34,7 @@ const ENAMETOOLONG = 36;
 const OPEN_HOW_BYTES = 24;
 /** Attempts per call: while something on the machine is renamed, the lookup of a path with `..` must be repeated. */
 const TRIES_MAX = 16;
-/** Includes the NUL at the end. */
-const PATH_BYTES_MAX = 4_096;
+const PATH_BYTES_MAX = 4_096; // Includes the NUL at the end.
 const LINK_BYTES_MAX = 4_096;
 
 const RENAME_NOREPLACE = 1;
@@ -49,11 +46,10 @@ export interface FileSystemCalls {
   openBeneath(directory: number, path: string, how: OpenHow): number;
   /** Calls openat(2) without following a link in the last component; `name` must be one plain name. */
   openName(directory: number, name: string, how: Omit<OpenHow, "resolve">): number;
-  /** Returns the target of the link that an O_PATH descriptor refers to. */
+  /** @param link an O_PATH descriptor */
   readLink(link: number): Buffer | number;
   makeDirectory(directory: number, name: string): number;
   remove(directory: number, name: string): number;
-  /** Renames within one directory. */
   rename(directory: number, names: { readonly from: string; readonly to: string; readonly replaces: boolean }): number;
   /** Calls getdents64(2). Returns the number of bytes written to the buffer, 0 at the end. */
   readEntries(directory: number, buffer: Uint8Array): number;
@@ -96,43 +92,39 @@ function load(): FileSystemCalls {
   const { syscall: rename } = bind({ syscall: SYSCALL_RENAME });
   const { syscall: entries } = bind({ syscall: SYSCALL_ENTRIES });
   const numbers = isArm ? ARM64 : X64;
-  const failed = (result: number): number => {
+  const orErrno = (result: number): number => {
     const code = errno();
     return result >= 0 ? result : -code;
   };
-  const [path, other, how, target] = [
-    new CText(),
-    new CText(),
-    new Lasting(OPEN_HOW_BYTES),
-    new Lasting(LINK_BYTES_MAX),
-  ];
+  const [path, other] = [new CText(), new CText()];
+  const [how, target] = [new StableMemory(OPEN_HOW_BYTES), new StableMemory(LINK_BYTES_MAX)];
   const howWords = new Uint32Array(how.bytes.buffer);
   return {
     openBeneath(directory, name, { flags, mode = 0, resolve }) {
       howWords.set([flags | O_CLOEXEC, 0, mode, 0, resolve, 0]);
       if (!path.write(name)) return -ENAMETOOLONG;
-      return again(() => failed(open(numbers.openat2, directory, path.at, how.at, OPEN_HOW_BYTES)));
+      return retry(() => orErrno(open(numbers.openat2, directory, path.at, how.at, OPEN_HOW_BYTES)));
     },
     openName(directory, name, { flags, mode = 0 }) {
       if (!path.write(name)) return -ENAMETOOLONG;
-      return again(() => failed(c.openat(directory, path.at, flags | O_CLOEXEC | O_NOFOLLOW, mode)));
+      return retry(() => orErrno(c.openat(directory, path.at, flags | O_CLOEXEC | O_NOFOLLOW, mode)));
     },
     readLink(link) {
       path.write("");
-      const length = failed(c.readlinkat(link, path.at, target.at, LINK_BYTES_MAX));
+      const length = orErrno(c.readlinkat(link, path.at, target.at, LINK_BYTES_MAX));
       return length < 0 ? length : Buffer.from(target.bytes.subarray(0, length));
     },
     makeDirectory: (directory, name) =>
-      path.write(name) ? failed(c.mkdirat(directory, path.at, 0o777)) : -ENAMETOOLONG,
-    remove: (directory, name) => (path.write(name) ? failed(c.unlinkat(directory, path.at, 0)) : -ENAMETOOLONG),
+      path.write(name) ? orErrno(c.mkdirat(directory, path.at, 0o777)) : -ENAMETOOLONG,
+    remove: (directory, name) => (path.write(name) ? orErrno(c.unlinkat(directory, path.at, 0)) : -ENAMETOOLONG),
     rename(directory, { from, to, replaces }) {
       if (!path.write(from) || !other.write(to)) return -ENAMETOOLONG;
-      return failed(
+      return orErrno(
         rename(numbers.renameat2, directory, path.at, directory, other.at, replaces ? 0 : RENAME_NOREPLACE),
       );
     },
-    readEntries: (directory, buffer) => failed(entries(numbers.getdents64, directory, ptr(buffer), buffer.byteLength)),
-    lock: (directory) => failed(c.flock(directory, LOCK_EX_NB)),
+    readEntries: (directory, buffer) => orErrno(entries(numbers.getdents64, directory, ptr(buffer), buffer.byteLength)),
+    lock: (directory) => orErrno(c.flock(directory, LOCK_EX_NB)),
   };
 }
 
@@ -140,7 +132,7 @@ function load(): FileSystemCalls {
  * Memory that keeps its address as long as the library is loaded. A pointer keeps nothing alive: bytes that are created for one
  * call may be freed and overwritten before the call reads them.
  */
-class Lasting {
+class StableMemory {
   readonly bytes: Buffer<ArrayBuffer>;
   readonly at: Pointer;
 
@@ -150,8 +142,7 @@ class Lasting {
   }
 }
 
-/** Memory for one NUL-terminated string. */
-class CText extends Lasting {
+class CText extends StableMemory {
   constructor() {
     super(PATH_BYTES_MAX);
   }
@@ -168,7 +159,7 @@ class CText extends Lasting {
   }
 }
 
-function again(call: () => number): number {
+function retry(call: () => number): number {
   let result = call();
   for (let tries = 1; (result === -EAGAIN || result === -EINTR) && tries < TRIES_MAX; tries += 1) result = call();
   return result;

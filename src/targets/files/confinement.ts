@@ -38,11 +38,11 @@ const EXDEV = 18;
 export function chooseConfinement(probe: number, only?: ConfinementKind): PathConfinement | undefined {
   const library = loadCLibrary();
   if (library === undefined) return undefined;
-  const candidates = [kernel(library), walking(library)].filter(({ kind }) => only === undefined || kind === only);
-  return candidates.find((candidate) => holds(candidate, probe));
+  const candidates = [kernelConfinement(library), walkConfinement(library)];
+  return candidates.find((candidate) => (only === undefined || candidate.kind === only) && isUsable(candidate, probe));
 }
 
-function kernel(library: FileSystemCalls): PathConfinement {
+function kernelConfinement(library: FileSystemCalls): PathConfinement {
   return {
     kind: "openat2",
     library,
@@ -51,7 +51,7 @@ function kernel(library: FileSystemCalls): PathConfinement {
   };
 }
 
-function walking(library: FileSystemCalls): PathConfinement {
+function walkConfinement(library: FileSystemCalls): PathConfinement {
   return {
     kind: "walk",
     library,
@@ -85,7 +85,7 @@ function mountOf(fd: number): string | undefined {
  * Returns whether a mechanism works. Only the kernel is tried with "..": the walk is never asked to open ".." or a name with a
  * slash.
  */
-function holds({ kind, step, openBeneath }: PathConfinement, probe: number): boolean {
+function isUsable({ kind, step, openBeneath }: PathConfinement, probe: number): boolean {
   const self = step(probe, ".", O_PATH | O_DIRECTORY);
   if (self < 0) return false;
   closeSync(self);

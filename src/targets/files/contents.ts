@@ -43,7 +43,6 @@ export async function readThrough(
   return hash.digest("hex");
 }
 
-/** Reads a whole file into memory. */
 export async function readWhole(
   fd: number,
   size: number,
@@ -64,6 +63,14 @@ export function textOf(bytes: Uint8Array): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+export function withoutReturn(line: string): string {
+  return line.endsWith("\r") ? line.slice(0, -1) : line;
+}
+
+export function withoutByteOrderMark(text: string): string {
+  return text.startsWith("\ufeff") ? text.slice(1) : text;
 }
 
 function readAt(fd: number, chunk: Buffer, position: number): number {

@@ -1,6 +1,7 @@
 import { type Document, isAlias, isCollection, isMap, isScalar, parseDocument, visit, type YAMLMap } from "yaml";
 import { canonical } from "../../core/digest.ts";
 import type { Json } from "../../core/types.ts";
+import { withoutByteOrderMark, withoutReturn } from "./contents.ts";
 import { fileRefusal } from "./refusals.ts";
 
 const YAML_CHARACTERS_MAX = 32_768;
@@ -11,16 +12,6 @@ const VALUE_LIMITS = { depthMax: YAML_DEPTH_MAX, nodesMax: 10_000, bytesMax: YAM
  * Characters that only some readers take for line breaks, and markers that some readers take for the end wherever they appear.
  */
 const READ_DIFFERENTLY = /\r(?!\n)|[\u0085\u2028\u2029]|^(?:---|\.\.\.)/m;
-const BYTE_ORDER_MARK = "\ufeff";
-
-/** A text with YAML between its first line, `---`, and the next such line. */
-interface Parts {
-  /** The first line, including its newline. */
-  readonly opening: string;
-  readonly yaml: string;
-  /** The text from the closing line on. */
-  readonly rest: string;
-}
 
 export type Frontmatter = Readonly<Record<string, Json>>;
 
@@ -35,7 +26,7 @@ export interface FrontmatterChange {
  * @throws {Refusal} E_INVALID_FRONTMATTER when there is none, or it is more than plain YAML: aliases, tags, several documents
  */
 export function readFrontmatter(text: string): Frontmatter {
-  return valuesOf(parsed(partsOf(text).yaml));
+  return valuesOf(parseYaml(partsOf(text).yaml));
 }
 
 /**
@@ -45,7 +36,7 @@ export function readFrontmatter(text: string): Frontmatter {
  */
 export function changeFrontmatter(text: string, { set = {}, unset = [] }: FrontmatterChange): string {
   const { opening, yaml, rest } = partsOf(text);
-  const document = parsed(yaml);
+  const document = parseYaml(yaml);
   const wanted = new Map<string, unknown>(Object.entries(valuesOf(document)));
   for (const key of unset) {
     document.delete(key);
@@ -55,7 +46,7 @@ export function changeFrontmatter(text: string, { set = {}, unset = [] }: Frontm
   for (const key of Object.keys(set)) {
     if (key === "__proto__") throw invalid("A key __proto__ is refused.");
     const value = values[key];
-    document.set(key, isContainer(value) ? document.createNode(value) : value);
+    document.set(key, typeof value === "object" && value !== null ? document.createNode(value) : value);
     wanted.set(key, value);
   }
   const written = document.toString({ lineWidth: 0 });
@@ -67,7 +58,6 @@ export function changeFrontmatter(text: string, { set = {}, unset = [] }: Frontm
   return changed;
 }
 
-/** Returns plain values, within the limits of a frontmatter. */
 function boundedValues(set: Readonly<Record<string, unknown>>): Frontmatter {
   try {
     const { value } = canonical(set, VALUE_LIMITS);
@@ -77,13 +67,10 @@ function boundedValues(set: Readonly<Record<string, unknown>>): Frontmatter {
   }
 }
 
-function isContainer(value: unknown): boolean {
-  return typeof value === "object" && value !== null;
-}
-
-function partsOf(text: string): Parts {
+/** Splits a text with YAML between its first line, `---`, and the next such line; `rest` begins with the second. */
+function partsOf(text: string): { readonly opening: string; readonly yaml: string; readonly rest: string } {
   const [first = ""] = text.split("\n", 1);
-  const isOpen = withoutReturn(first.startsWith(BYTE_ORDER_MARK) ? first.slice(1) : first) === "---";
+  const isOpen = withoutReturn(withoutByteOrderMark(first)) === "---";
   if (!isOpen) throw invalid("The file does not begin with frontmatter (a line ---).");
   const start = first.length + 1;
   for (let at = start; at < text.length; ) {
@@ -98,11 +85,7 @@ function partsOf(text: string): Parts {
   throw invalid(`The frontmatter does not end within ${YAML_CHARACTERS_MAX} characters (a second line ---).`);
 }
 
-function withoutReturn(line: string): string {
-  return line.endsWith("\r") ? line.slice(0, -1) : line;
-}
-
-function parsed(yaml: string): Document {
+function parseYaml(yaml: string): Document {
   if (READ_DIFFERENTLY.test(yaml)) {
     throw invalid("Lines of the frontmatter must end with a newline, and none may begin with --- or with dots.");
   }
@@ -118,28 +101,28 @@ function parsed(yaml: string): Document {
   } catch (error) {
     throw fileRefusal("E_INVALID_FRONTMATTER", { cause: error });
   }
-  const fault = faultOf(document);
-  if (fault !== undefined) throw invalid(fault);
+  const problem = problemOf(document);
+  if (problem !== undefined) throw invalid(problem);
   return document;
 }
 
 /** Returns what makes the YAML more than plain values: it could grow without bound, or mean something else to the next reader. */
-function faultOf(document: Document): string | undefined {
+function problemOf(document: Document): string | undefined {
   if (document.errors.length > 0 || document.warnings.length > 0)
     return "The frontmatter is not one valid YAML document.";
   if (document.contents === null) return undefined;
   if (!isMap(document.contents)) return "The frontmatter must be a mapping of keys to values.";
-  let fault: string | undefined;
+  let problem: string | undefined;
   visit(document, (_key, node, ancestors) => {
-    if (isAlias(node)) fault = "YAML aliases (*name) are refused: write the value out.";
-    else if (isMap(node) && !hasPlainKeys(node)) fault = "Keys must be plain and unique.";
+    if (isAlias(node)) problem = "YAML aliases (*name) are refused: write the value out.";
+    else if (isMap(node) && !hasPlainKeys(node)) problem = "Keys must be plain and unique.";
     else if ((isScalar(node) || isCollection(node)) && (node.anchor !== undefined || node.tag !== undefined)) {
-      fault = "YAML anchors (&name) and tags (!name) are refused.";
+      problem = "YAML anchors (&name) and tags (!name) are refused.";
     } else if (ancestors.length > YAML_DEPTH_MAX * 2)
-      fault = `The frontmatter is nested deeper than ${YAML_DEPTH_MAX}.`;
-    return fault === undefined ? undefined : visit.BREAK;
+      problem = `The frontmatter is nested deeper than ${YAML_DEPTH_MAX}.`;
+    return problem === undefined ? undefined : visit.BREAK;
   });
-  return fault;
+  return problem;
 }
 
 /**

@@ -1,9 +1,10 @@
+import { withoutReturn } from "./contents.ts";
+
 const RULES_MAX = 1_000;
 const PATTERN_CHARACTERS_MAX = 256;
 /** Steps for one entry, over all rules: a few milliseconds, in which no other call runs. */
 const STEPS_MAX = 1_000_000;
 
-/** `**`: any number of directories. */
 const ANY_DEPTH = "**";
 
 interface IgnoreRule {
@@ -14,23 +15,15 @@ interface IgnoreRule {
   readonly directoriesOnly: boolean;
 }
 
-/** Rules of one `.gitignore`, for everything below its directory. */
-type IgnoreRules = readonly IgnoreRule[];
-
 /** One `.gitignore` above an entry, and the number of names in the path to its directory. */
 export interface IgnoreFile {
   readonly depth: number;
-  readonly rules: IgnoreRules;
+  readonly rules: readonly IgnoreRule[];
 }
 
 /** Reads a `.gitignore`. Rules over the limits ignore nothing, so a search finds more, not less. */
-export function readIgnoreRules(text: string): IgnoreRules {
-  const rules: IgnoreRule[] = [];
-  for (const line of text.split("\n", RULES_MAX)) {
-    const rule = readRule(line.endsWith("\r") ? line.slice(0, -1) : line);
-    if (rule !== undefined) rules.push(rule);
-  }
-  return rules;
+export function readIgnoreRules(text: string): readonly IgnoreRule[] {
+  return text.split("\n", RULES_MAX).flatMap((line) => readRule(withoutReturn(line)) ?? []);
 }
 
 /**
@@ -38,11 +31,11 @@ export function readIgnoreRules(text: string): IgnoreRules {
  * too long to match ignore nothing.
  */
 export function isIgnored(files: readonly IgnoreFile[], names: readonly string[], isDirectory: boolean): boolean {
-  const spelled = names.map((name) => [...name]);
+  const characters = names.map((name) => [...name]);
   const steps: Steps = { left: STEPS_MAX };
   for (let file = files.length - 1; file >= 0 && steps.left > 0; file -= 1) {
     const { depth, rules } = files[file] ?? { depth: 0, rules: [] };
-    const below = spelled.slice(depth);
+    const below = characters.slice(depth);
     const rule = rules.findLast((one) => (isDirectory || !one.directoriesOnly) && matchesRule(one, below, steps));
     if (rule !== undefined) return !rule.negated;
   }
@@ -52,7 +45,7 @@ export function isIgnored(files: readonly IgnoreFile[], names: readonly string[]
 function readRule(line: string): IgnoreRule | undefined {
   if (line === "" || line.startsWith("#") || line.length > PATTERN_CHARACTERS_MAX) return undefined;
   const negated = line.startsWith("!");
-  let pattern = withoutTrailingBlanks(negated ? line.slice(1) : line);
+  let pattern = withoutTrailingSpaces(negated ? line.slice(1) : line);
   const directoriesOnly = pattern.endsWith("/");
   if (directoriesOnly) pattern = pattern.slice(0, -1);
   if (pattern === "" || pattern === "/") return undefined;
@@ -62,8 +55,8 @@ function readRule(line: string): IgnoreRule | undefined {
   return { names: belowLast(compiled), isAnchored, negated, directoriesOnly };
 }
 
-/** Removes spaces at the end, unless a backslash precedes them. */
-function withoutTrailingBlanks(pattern: string): string {
+/** Keeps a space after a backslash. */
+function withoutTrailingSpaces(pattern: string): string {
   let end = pattern.length;
   while (end > 0 && pattern[end - 1] === " " && pattern[end - 2] !== "\\") end -= 1;
   return pattern.slice(0, end);
@@ -74,7 +67,6 @@ function belowLast(names: IgnoreRule["names"]): IgnoreRule["names"] {
   return names.at(-1) === ANY_DEPTH && names.length > 1 ? [...names.slice(0, -1), compileName("*"), ANY_DEPTH] : names;
 }
 
-/** Returns whether a rule matches. `path` contains the characters of each name. */
 function matchesRule({ names, isAnchored }: IgnoreRule, path: readonly (readonly string[])[], steps: Steps): boolean {
   const below = isAnchored ? path : path.slice(-1);
   return matchesSequence(names, below, {
@@ -139,17 +131,18 @@ export function matchesName(tokens: NameGlob, name: readonly string[], steps: St
   });
 }
 
-/** Compares the elements of a sequence with stars. */
-interface Comparison<P, V> {
-  isStar(pattern: P): boolean;
-  matches(pattern: P, value: V): boolean;
-  readonly steps: Steps;
-}
-
 function matchesSequence<P, V>(
   pattern: readonly P[],
   values: readonly V[],
-  { isStar, matches, steps }: Comparison<P, V>,
+  {
+    isStar,
+    matches,
+    steps,
+  }: {
+    isStar(pattern: P): boolean;
+    matches(pattern: P, value: V): boolean;
+    readonly steps: Steps;
+  },
 ): boolean {
   let at = 0;
   let star = -1;

@@ -1,23 +1,50 @@
 import { isTable } from "../../core/json.ts";
 import { PartialAnswer } from "../../core/partial-answer.ts";
-import type { Binding, ExecutionPlan, FsTarget, Handler, PlanContext, RunContext, Tool } from "../../core/types.ts";
+import type {
+  Binding,
+  Caller,
+  ExecutionPlan,
+  FsTarget,
+  Handler,
+  PlanContext,
+  RunContext,
+  Tool,
+} from "../../core/types.ts";
 import { changeFrontmatter, type FrontmatterChange } from "./frontmatter.ts";
-import { type FsLimits, limitsOf, maxWriteBytesOfAll } from "./limits.ts";
-import { type ListOrder, listDirectory } from "./list.ts";
+import { type ListRequest, listDirectory } from "./list.ts";
 import type { Mounts } from "./mounts.ts";
 import { applyPatch } from "./patch.ts";
-import { type ReadOrder, readFile } from "./read.ts";
+import { type ReadRequest, readFile } from "./read.ts";
 import { fileRefusal } from "./refusals.ts";
-import { type SearchOrder, search } from "./search.ts";
+import { type SearchLimits, type SearchRequest, search } from "./search.ts";
 import type { WorkflowRules } from "./workflow.ts";
-import { overLimit, planWrite, type WriteOrder, type WritePlan } from "./write-plan.ts";
+import { overLimit, planWrite, type WritePlan, type WriteRequest } from "./write-plan.ts";
 import { runWrite } from "./write-run.ts";
 
-export interface FsHandlerOptions {
+interface AgentLimits {
+  /** Content that a read may return. */
+  readonly maxReadBytes: number;
+  /** Bytes that a file may have after a write. */
+  readonly maxWriteBytes: number;
+}
+
+export interface FsLimits extends AgentLimits {
+  /** Larger files are neither read nor replaced. */
+  readonly fileBytesMax: number;
+  readonly search: SearchLimits;
+  readonly agents: readonly {
+    readonly issuer: string;
+    readonly subject: string;
+    readonly maxReadBytes?: number | undefined;
+    readonly maxWriteBytes?: number | undefined;
+  }[];
+}
+
+interface FsHandlerOptions {
   readonly mounts: Mounts;
   readonly limits: FsLimits;
   readonly workflow: WorkflowRules;
-  /** Returns the milliseconds since 1970, on the clock of `RunContext.deadline`. */
+  /** Epoch milliseconds, on the clock of `RunContext.deadline`. */
   readonly now: () => number;
   /** Returns a fresh, unguessable id: `[A-Za-z0-9-]+`. */
   readonly newId: () => string;
@@ -36,10 +63,10 @@ export function fsHandler(options: FsHandlerOptions): Handler {
 function bind(tool: Tool, options: FsHandlerOptions): Binding {
   const { operation } = (tool.target as FsTarget).fs;
   if (operation === "write" || operation === "apply_patch") {
-    const orderOf = operation === "write" ? writeOrder : patchOrder;
+    const requestOf = operation === "write" ? writeRequest : patchRequest;
     return {
       writesFiles: true,
-      plan: (input, context) => planChange(options, orderOf(input as never), context),
+      plan: (input, context) => planChange(options, requestOf(input as never), context),
       run: (plan, context) => runChange(options, plan as WritePlan, context),
     };
   }
@@ -55,27 +82,22 @@ function bind(tool: Tool, options: FsHandlerOptions): Binding {
 }
 
 const READS = {
-  async list({ mounts }: FsHandlerOptions, order: ListOrder) {
+  async list({ mounts }: FsHandlerOptions, order: ListRequest) {
     return listDirectory(mounts, order);
   },
-  read({ mounts, limits }: FsHandlerOptions, order: ReadOrder, { caller, signal }: RunContext) {
+  read({ mounts, limits }: FsHandlerOptions, order: ReadRequest, { caller, signal }: RunContext) {
     const { maxReadBytes } = limitsOf(limits, caller);
     return readFile(mounts, order, { maxReadBytes, fileBytesMax: limits.fileBytesMax, signal });
   },
-  search({ mounts, limits, now }: FsHandlerOptions, order: SearchOrder, { signal }: RunContext) {
+  search({ mounts, limits, now }: FsHandlerOptions, order: SearchRequest, { signal }: RunContext) {
     return search(mounts, order, { limits: limits.search, signal, now });
   },
 } as const;
 
-interface WriteInput {
-  readonly path: string;
-  readonly content: string;
-  readonly ifMatchSha256?: string | undefined;
-  readonly createDirectories: boolean;
-}
+type WriteInput = Omit<WriteRequest, "make" | "needsText"> & { readonly content: string };
 
-function writeOrder({ content, ...place }: WriteInput): WriteOrder {
-  return { ...place, make: () => content, needsText: false };
+function writeRequest({ content, ...target }: WriteInput): WriteRequest {
+  return { ...target, make: () => content, needsText: false };
 }
 
 interface PatchInput {
@@ -86,22 +108,20 @@ interface PatchInput {
     | { readonly operation: "unifiedDiff"; readonly diff: string };
 }
 
-function patchOrder({ path, ifMatchSha256, patch }: PatchInput): WriteOrder {
+function patchRequest({ path, ifMatchSha256, patch }: PatchInput): WriteRequest {
   return {
     ...{ path, ifMatchSha256, createDirectories: false, needsText: true },
-    make: (before) =>
-      patch.operation === "unifiedDiff" ? applyPatch(before, patch.diff) : changeFrontmatter(existing(before), patch),
+    make(before) {
+      if (patch.operation === "unifiedDiff") return applyPatch(before, patch.diff);
+      if (before === undefined) throw fileRefusal("ENOENT");
+      return changeFrontmatter(before, patch);
+    },
   };
-}
-
-function existing(before: string | undefined): string {
-  if (before === undefined) throw fileRefusal("ENOENT");
-  return before;
 }
 
 function planChange(
   { mounts, limits, workflow }: FsHandlerOptions,
-  order: WriteOrder,
+  order: WriteRequest,
   { signal }: PlanContext,
 ): Promise<ExecutionPlan> {
   const { fileBytesMax } = limits;
@@ -116,4 +136,17 @@ async function runChange(
   const { maxWriteBytes } = limitsOf(limits, caller);
   if (plan.bytes > maxWriteBytes) throw overLimit(maxWriteBytes);
   return runWrite(mounts, plan, { fileBytesMax: limits.fileBytesMax, signal, now, deadline, newId });
+}
+
+function limitsOf(limits: FsLimits, { issuer, subject }: Pick<Caller, "issuer" | "subject">): AgentLimits {
+  const own = limits.agents.find((agent) => agent.issuer === issuer && agent.subject === subject);
+  return {
+    maxReadBytes: own?.maxReadBytes ?? limits.maxReadBytes,
+    maxWriteBytes: own?.maxWriteBytes ?? limits.maxWriteBytes,
+  };
+}
+
+/** Returns the most bytes that any caller may write: the limit for a plan, which does not know the caller. */
+function maxWriteBytesOfAll({ maxWriteBytes, agents }: FsLimits): number {
+  return Math.max(maxWriteBytes, ...agents.map((agent) => agent.maxWriteBytes ?? 0));
 }

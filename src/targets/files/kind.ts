@@ -6,8 +6,7 @@ import { isTable } from "../../core/json.ts";
 import { oneOf, unknownKeys, unless } from "../../core/manifest/checks.ts";
 import { isBelow } from "../../core/paths.ts";
 import type { OpenedKind, OwnPath, TargetContext, TargetKind } from "../../core/target-kind.ts";
-import { fsHandler } from "./handler.ts";
-import type { FsLimits } from "./limits.ts";
+import { type FsLimits, fsHandler } from "./handler.ts";
 import { type MountName, type Mounts, openMounts } from "./mounts.ts";
 import { type WorkflowRules, type WorkflowSettings, workflowRules } from "./workflow.ts";
 
@@ -23,10 +22,9 @@ export interface FilesContext extends TargetContext {
   };
 }
 
-const READS = ["list", "read", "search"];
 const WRITES = ["write", "apply_patch"];
+const OPERATIONS = ["list", "read", "search", ...WRITES];
 
-/** The files of the workspace's mounts. */
 export const files: TargetKind<FilesContext> = {
   name: "fs",
   key: "fs",
@@ -35,11 +33,7 @@ export const files: TargetKind<FilesContext> = {
     const { operation } = part;
     return [
       ...unknownKeys("target.fs", part, ["operation"]),
-      ...unless(
-        oneOf([...READS, ...WRITES], operation),
-        "target.fs.operation",
-        `must be one of ${[...READS, ...WRITES].join(", ")}`,
-      ),
+      ...unless(oneOf(OPERATIONS, operation), "target.fs.operation", `must be one of ${OPERATIONS.join(", ")}`),
       ...unless(
         !oneOf(WRITES, operation) || classification !== "read",
         "classification",
@@ -51,18 +45,17 @@ export const files: TargetKind<FilesContext> = {
   open,
 };
 
-/** Opens the workspace's directories, checked before agents can access them. */
 function open(context: FilesContext): OpenedKind {
   const { config, problems, ownPaths, now, newId } = context;
   const before = problems.length;
   const directories = mountDirectories(context);
   problems.push(...overlaps(directories, ownPaths));
   const workflow = readWorkflow(config.workspace, problems);
-  if (directories.size === 0) return without(context, "workspace names no directory");
-  if (problems.length > before || workflow === undefined) return without(context, "the workspace cannot be used");
+  if (directories.size === 0) return unavailable(context, "workspace names no directory");
+  if (problems.length > before || workflow === undefined) return unavailable(context, "the workspace cannot be used");
   const mounts = tryToOpen(directories, context);
   if (mounts === undefined) {
-    return without(context, "this system cannot confine paths to a directory (no openat2, no O_PATH)");
+    return unavailable(context, "this system cannot confine paths to a directory (no openat2, no O_PATH)");
   }
   return {
     ...fsHandler({ mounts, limits: config.workspace, workflow, now, newId }),
@@ -72,15 +65,15 @@ function open(context: FilesContext): OpenedKind {
 }
 
 /** Rejects every file tool, because the service cannot access files. */
-function without(context: FilesContext, fault: string): OpenedKind {
+function unavailable(context: FilesContext, reason: string): OpenedKind {
   return {
     bind(tool) {
-      throw new ManifestError(tool.name, [{ field: "target.fs", message: `cannot be reached: ${fault}` }]);
+      throw new ManifestError(tool.name, [{ field: "target.fs", message: `cannot be reached: ${reason}` }]);
     },
     offers: {
       workspaceMounts(use) {
         mountNames(context, use);
-        throw new NotRegistered(fault);
+        throw new NotRegistered(reason);
       },
     },
     close: async () => {},
@@ -140,9 +133,7 @@ function mountDirectories({ config, pathOf, problems }: FilesContext): ReadonlyM
 function makeDirectory(path: string): void {
   try {
     mkdirSync(path, { recursive: true, mode: 0o700 });
-  } catch {
-    // Reported by the next check of the directory.
-  }
+  } catch {}
 }
 
 function realDirectory(path: string): string | undefined {
@@ -162,8 +153,8 @@ function overlaps(directories: ReadonlyMap<MountName, string>, own: readonly Own
   const mounts = [...directories].map(([name, path]) => ({ name, field: `workspace.${name}`, path }));
   const withOwn = mounts.flatMap((mount) =>
     own
-      .filter((place) => isBelow(place.path, mount.path) || isBelow(mount.path, place.path))
-      .map((place) => `${mount.field}: ${mount.path} and ${place.field}: ${place.path} lie one below the other`),
+      .filter(({ path }) => isBelow(path, mount.path) || isBelow(mount.path, path))
+      .map(({ field, path }) => `${mount.field}: ${mount.path} and ${field}: ${path} lie one below the other`),
   );
   const withMounts = mounts.flatMap((mount) =>
     mounts

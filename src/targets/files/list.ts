@@ -2,29 +2,28 @@ import { closeSync } from "node:fs";
 import type { Json } from "../../core/types.ts";
 import { type FileSystemCalls, O_NOFOLLOW, O_PATH } from "./c-library.ts";
 import { type FileIdentity, identify } from "./identity.ts";
-import { aim, type Mounts, openForReading } from "./mounts.ts";
+import { type Mounts, openForReading, resolveMount } from "./mounts.ts";
 import { errnoRefusal, fileRefusal } from "./refusals.ts";
 
-export interface ListOrder {
+export interface ListRequest {
   readonly path: string;
   /** True to include names that start with a dot, and links. */
   readonly all: boolean;
   readonly maxEntries: number;
 }
 
-/** Maximum number of names of one directory that are read before sorting. */
-const SCANNED_ENTRIES_MAX = 20_000;
+const ENTRIES_READ_MAX = 20_000;
 
 /**
  * Returns the entries of a directory, ordered by name.
  *
  * @throws {Refusal} ENOENT, ENOTDIR, E_SANDBOX_VIOLATION
  */
-export function listDirectory(mounts: Mounts, { path, all, maxEntries }: ListOrder): Json {
-  const { fd, identity } = openForReading(mounts, aim(mounts, path));
+export function listDirectory(mounts: Mounts, { path, all, maxEntries }: ListRequest): Json {
+  const { fd, identity } = openForReading(mounts, resolveMount(mounts, path));
   try {
     if (identity.kind !== "directory") throw fileRefusal("ENOTDIR", { message: "The path is a file: use fs_read." });
-    const found = readEntries(mounts.confinement.library, fd, SCANNED_ENTRIES_MAX);
+    const found = readEntries(mounts.confinement.library, fd, ENTRIES_READ_MAX);
     const listed = found.entries.filter(({ name, kind }) => all || (!name.startsWith(".") && kind !== "link"));
     const shown = listed.slice(0, maxEntries).flatMap((entry) => described(mounts, fd, entry));
     const skipped = found.entries.length - listed.length + found.unreadable;
@@ -38,7 +37,6 @@ export function listDirectory(mounts: Mounts, { path, all, maxEntries }: ListOrd
   }
 }
 
-/** Returns the description of an entry; nothing when the entry no longer exists. */
 function described({ confinement }: Mounts, directory: number, { name, kind }: Entry): readonly Json[] {
   if (kind === "directory" || kind === "link" || kind === "other") return [{ name, type: kind }];
   const fd = confinement.step(directory, name, O_PATH | O_NOFOLLOW);
@@ -65,7 +63,6 @@ interface Entries {
   readonly entries: readonly Entry[];
   /** Number of names that are not UTF-8: no path could name them. */
   readonly unreadable: number;
-  /** True when the directory has more names than were read. */
   readonly truncated: boolean;
 }
 

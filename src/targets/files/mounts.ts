@@ -4,7 +4,7 @@ import { O_DIRECTORY, O_PATH } from "./c-library.ts";
 import { type ConfinementKind, chooseConfinement, type PathConfinement, READING } from "./confinement.ts";
 import { type FileIdentity, identify, idOf } from "./identity.ts";
 import { ELOOP, ENOENT, errnoRefusal, fileRefusal, notRegular } from "./refusals.ts";
-import { type WalkedPath, walk } from "./walk.ts";
+import { walk } from "./walk.ts";
 
 export interface Mount {
   readonly name: MountName;
@@ -24,9 +24,8 @@ export interface Mounts {
 }
 
 interface MountOptions {
-  /** Real, absolute directories. */
   readonly directories: ReadonlyMap<MountName, string>;
-  /** Real, absolute files and directories that no path may reach through any mount; missing ones are left out. */
+  /** Real, absolute files and directories that no path may access through any mount; missing ones are left out. */
   readonly protectedPaths: readonly string[];
   /** For tests: uses this kind of confinement or none. */
   readonly confinement?: ConfinementKind;
@@ -76,27 +75,31 @@ function idsOf(paths: readonly string[]): ReadonlySet<string> {
   return new Set(found.flatMap((stat) => (stat === undefined ? [] : [idOf(stat)])));
 }
 
-/** An agent's path, with the mount that it names. */
-interface Aimed {
+/** An agent's path, split into its mount and the path below it, as written: "" for the mount itself. */
+interface MountedPath {
   readonly mount: Mount;
   readonly relative: string;
 }
 
 /**
- * Returns the mount that a path names.
+ * Reads `@mount/relative`. The mount's name must match exactly; nothing is decoded, normalised or trimmed, so that the path that
+ * is checked is the path that is opened.
  *
- * @throws {Refusal} E_SANDBOX_VIOLATION for a path that does not name a mount
+ * @throws {Refusal} E_SANDBOX_VIOLATION for any other form
  */
-export function aim({ names, byName }: Mounts, path: string): Aimed {
-  const { mount: name, relative } = readMountPath(path, names);
+export function resolveMount({ names, byName }: Mounts, path: string): MountedPath {
+  const name = names.find((one) => path === `@${one}` || path.startsWith(`@${one}/`));
+  if (name === undefined) {
+    throw fileRefusal("E_SANDBOX_VIOLATION", { details: { mounts: names.map((one) => `@${one}`) } });
+  }
+  if (path.includes("\0") || !path.isWellFormed()) {
+    throw fileRefusal("E_SANDBOX_VIOLATION", { message: "A path must not contain NUL or lone surrogates." });
+  }
+  if (path.length > PATH_CHARACTERS_MAX) throw fileRefusal("ENAMETOOLONG");
   const mount = byName.get(name);
   if (mount === undefined) throw new Refusal("TARGET_UNAVAILABLE", "The workspace is closed.");
-  return { mount, relative };
-}
-
-interface Opened {
-  readonly fd: number;
-  readonly identity: FileIdentity;
+  // Consecutive slashes count as one, also after the mount's name: no path is ever resolved from the root of the machine.
+  return { mount, relative: path.slice(name.length + 2).replace(/^\/+/, "") };
 }
 
 /**
@@ -105,7 +108,10 @@ interface Opened {
  *
  * @throws {Refusal} ENOENT, E_SANDBOX_VIOLATION …
  */
-export function openForReading(mounts: Mounts, { mount, relative }: Aimed): Opened {
+export function openForReading(
+  mounts: Mounts,
+  { mount, relative }: MountedPath,
+): { readonly fd: number; readonly identity: FileIdentity } {
   const { openBeneath } = mounts.confinement;
   const fd =
     openBeneath === undefined ? openByWalk(mounts, { mount, relative }) : openBeneath(mount.fd, relative || ".");
@@ -124,11 +130,11 @@ export function openForReading(mounts: Mounts, { mount, relative }: Aimed): Open
 /** How often a name may be replaced by a link between check and open before this counts as an attack. */
 const TRIES_MAX = 4;
 
-function openByWalk(mounts: Mounts, aimed: Aimed): number {
+function openByWalk(mounts: Mounts, { mount, relative }: MountedPath): number {
   const { step } = mounts.confinement;
   let fd = -ELOOP;
   for (let tries = 0; tries < TRIES_MAX && fd === -ELOOP; tries += 1) {
-    const walked = walkTo(mounts, aimed);
+    const walked = walk(mounts.confinement, mount, relative);
     try {
       const here = walked.directories.at(-1)?.fd ?? -1;
       if (walked.name === undefined) fd = step(here, ".", READING | O_DIRECTORY);
@@ -140,41 +146,10 @@ function openByWalk(mounts: Mounts, aimed: Aimed): number {
   return fd;
 }
 
-export function walkTo({ confinement }: Mounts, { mount, relative }: Aimed): WalkedPath {
-  return walk(confinement, mount, relative);
-}
-
-/** Mounts with which agents' paths start. */
 const MOUNT_NAMES = ["project", "pkg", "state"] as const;
 export type MountName = (typeof MOUNT_NAMES)[number];
 
-interface MountPath {
-  readonly mount: MountName;
-  /** Path below the mount, as written: "" for the mount itself, otherwise without the first slash. */
-  readonly relative: string;
-}
-
 const PATH_CHARACTERS_MAX = 4_096;
-
-/**
- * Reads `@mount/relative`. The mount's name must match exactly; nothing is decoded, normalised or trimmed, so that the path that
- * is checked is the path that is opened.
- *
- * @throws {Refusal} E_SANDBOX_VIOLATION for any other form
- */
-function readMountPath(path: string, mounted: readonly MountName[]): MountPath {
-  const mount = mounted.find((name) => path === `@${name}` || path.startsWith(`@${name}/`));
-  if (mount === undefined) {
-    const names = mounted.map((name) => `@${name}`);
-    throw fileRefusal("E_SANDBOX_VIOLATION", { details: { mounts: names } });
-  }
-  if (path.includes("\0") || !path.isWellFormed()) {
-    throw fileRefusal("E_SANDBOX_VIOLATION", { message: "A path must not contain NUL or lone surrogates." });
-  }
-  if (path.length > PATH_CHARACTERS_MAX) throw fileRefusal("ENAMETOOLONG");
-  // Consecutive slashes count as one, also after the mount's name: no path is ever resolved from the root of the machine.
-  return { mount, relative: path.slice(mount.length + 2).replace(/^\/+/, "") };
-}
 
 /** Returns the path by which agents know a file or directory. */
 export function mountPath(mount: MountName, components: readonly string[]): string {

@@ -29,33 +29,34 @@ interface Hunk {
  * @throws {Refusal} E_INVALID_PATCH, E_PATCH_MISMATCH naming the hunk
  */
 export function applyPatch(before: string | undefined, diff: string): string {
-  const { hunks, makesFile } = readPatch(diff);
-  if (makesFile && before !== undefined) throw fileRefusal("E_PATCH_MISMATCH", { message: ALREADY_THERE });
+  const { hunks, createsFile } = readPatch(diff);
+  if (createsFile && before !== undefined) {
+    const message = "The patch creates a file (--- /dev/null) that exists already.";
+    throw fileRefusal("E_PATCH_MISMATCH", { message });
+  }
   if (before === undefined && hunks.some(({ oldLines }) => oldLines.length > 0)) throw fileRefusal("ENOENT");
   const old = linesOf(before ?? "");
   const result: string[] = [];
   const budget = { comparisons: COMPARISONS_MAX };
-  let taken = 0;
+  let copied = 0;
   for (const [index, hunk] of hunks.entries()) {
-    const at = placeOf(hunk, old, { from: taken, budget });
+    const at = positionOf(hunk, old, { from: copied, budget });
     if (at === undefined) throw mismatch(index);
-    for (let line = taken; line < at; line += 1) result.push(old[line] ?? "");
+    for (let line = copied; line < at; line += 1) result.push(old[line] ?? "");
     for (const line of hunk.newLines) result.push(line);
-    taken = at + hunk.oldLines.length;
+    copied = at + hunk.oldLines.length;
   }
-  for (let line = taken; line < old.length; line += 1) result.push(old[line] ?? "");
+  for (let line = copied; line < old.length; line += 1) result.push(old[line] ?? "");
   const unfinished = result.findIndex((line) => !line.endsWith("\n"));
   if (unfinished >= 0 && unfinished < result.length - 1) throw mismatch(hunks.length - 1);
   return result.join("");
 }
 
-interface Seeking {
-  readonly from: number;
-  readonly budget: { comparisons: number };
-}
-
-function placeOf({ oldStart, oldLines }: Hunk, old: readonly string[], seeking: Seeking): number | undefined {
-  const { from, budget } = seeking;
+function positionOf(
+  { oldStart, oldLines }: Hunk,
+  old: readonly string[],
+  { from, budget }: { readonly from: number; readonly budget: { comparisons: number } },
+): number | undefined {
   if (oldLines.length === 0) return oldStart >= from && oldStart <= old.length ? oldStart : undefined;
   const fits = (at: number): boolean => {
     for (let index = 0; index < oldLines.length; index += 1) {
@@ -78,7 +79,7 @@ function placeOf({ oldStart, oldLines }: Hunk, old: readonly string[], seeking: 
   return found;
 }
 
-function readPatch(diff: string): { readonly hunks: readonly Hunk[]; readonly makesFile: boolean } {
+function readPatch(diff: string): { readonly hunks: readonly Hunk[]; readonly createsFile: boolean } {
   const lines = diff.split("\n");
   if (lines.at(-1) === "") lines.pop();
   const first = lines.findIndex((line) => HUNK.test(line));
@@ -92,10 +93,8 @@ function readPatch(diff: string): { readonly hunks: readonly Hunk[]; readonly ma
     hunks.push(hunk);
     at = end;
   }
-  return { hunks, makesFile: headers.some((line) => line.startsWith("--- /dev/null")) };
+  return { hunks, createsFile: headers.some((line) => line.startsWith("--- /dev/null")) };
 }
-
-const ALREADY_THERE = "The patch creates a file (--- /dev/null) that exists already.";
 
 function checkHeaders(headers: readonly string[]): void {
   const count = (start: string): number => headers.filter((line) => line.startsWith(start)).length;
@@ -110,11 +109,11 @@ function checkHeaders(headers: readonly string[]): void {
 
 /** Returns whether the rest is only empty lines or a signature with its text: nothing that would have to be applied. */
 function isEnd(lines: readonly string[], at: number): boolean {
-  if (isBlank(lines[at])) return lines.slice(at).every(isBlank);
+  if (isEmptyLine(lines[at])) return lines.slice(at).every(isEmptyLine);
   return SIGNATURE.test(lines[at] ?? "") && !lines.slice(at).some((line) => HUNK.test(line));
 }
 
-function isBlank(line: string | undefined): boolean {
+function isEmptyLine(line: string | undefined): boolean {
   return line === "" || line === "\r";
 }
 
@@ -125,9 +124,11 @@ function readHunk(
   start: number,
   index: number,
 ): { readonly hunk: Hunk; readonly end: number } {
-  const header = HUNK.exec(lines[start] ?? "");
+  const first = lines[start] ?? "";
+  const header = HUNK.exec(first);
   if (header === null) {
-    throw invalid(isFileHeader(lines[start] ?? "") ? ONE_FILE : `What follows hunk ${index} is not a hunk.`);
+    const isFileHeader = first.startsWith("--- ") || first.startsWith(GIT_HEADER);
+    throw invalid(isFileHeader ? ONE_FILE : `What follows hunk ${index} is not a hunk.`);
   }
   const [, oldStart = "0", oldCount = "1", , newCount = "1"] = header;
   let [oldLeft, newLeft] = [Number(oldCount), Number(newCount)];
@@ -137,26 +138,22 @@ function readHunk(
   for (; oldLeft > 0 || newLeft > 0; at += 1) {
     const line = lines[at];
     // An empty context line easily loses its leading space.
-    const mark = isBlank(line) ? " " : line?.[0];
+    const mark = isEmptyLine(line) ? " " : line?.[0];
     const isOld = mark === " " || mark === "-";
     const isNew = mark === " " || mark === "+";
     if (line === undefined || (!isOld && !isNew)) throw invalid(`Hunk ${index + 1} ends before its counts are met.`);
-    const text = (isBlank(line) ? line : line.slice(1)) + (isUnfinished(lines, at) ? "" : "\n");
+    const text = (isEmptyLine(line) ? line : line.slice(1)) + (lacksNewline(lines, at) ? "" : "\n");
     if (isOld) oldLines.push(text);
     if (isNew) newLines.push(text);
     oldLeft -= isOld ? 1 : 0;
     newLeft -= isNew ? 1 : 0;
-    if (isUnfinished(lines, at)) at += 1;
+    if (lacksNewline(lines, at)) at += 1;
   }
   if (oldLeft < 0 || newLeft < 0) throw invalid(`Hunk ${index + 1} continues after its counts are met.`);
   return { hunk: { oldStart: Number(oldStart), oldLines, newLines }, end: at };
 }
 
-function isFileHeader(line: string): boolean {
-  return line.startsWith("--- ") || line.startsWith(GIT_HEADER);
-}
-
-function isUnfinished(lines: readonly string[], at: number): boolean {
+function lacksNewline(lines: readonly string[], at: number): boolean {
   return lines[at + 1]?.startsWith(REMARK) === true;
 }
 

@@ -2,10 +2,10 @@ import { closeSync } from "node:fs";
 import { CUT_MARGIN_BYTES, PartialAnswer } from "../../core/partial-answer.ts";
 import type { Json } from "../../core/types.ts";
 import { readThrough, textOf } from "./contents.ts";
-import { aim, type Mounts, openForReading } from "./mounts.ts";
+import { type Mounts, openForReading, resolveMount } from "./mounts.ts";
 import { fileRefusal } from "./refusals.ts";
 
-export interface ReadOrder {
+export interface ReadRequest {
   readonly path: string;
   /** 1-based, inclusive. */
   readonly startLine?: number | undefined;
@@ -28,7 +28,7 @@ const SNIFFED_BYTES = 8_192;
  */
 export async function readFile(
   mounts: Mounts,
-  { path, startLine, endLine }: ReadOrder,
+  { path, startLine, endLine }: ReadRequest,
   limits: ReadLimits,
 ): Promise<Json | PartialAnswer> {
   const from = startLine ?? 1;
@@ -46,16 +46,16 @@ export async function readFile(
   const { totalLines } = lines;
   const { bytes: window, truncated, beyond } = lines.window;
   const text = hasNul ? undefined : textOf(window);
-  const told = { path, sha256, bytes };
+  const facts = { path, sha256, bytes };
   if (text === undefined) {
     const hint = "The file is not UTF-8 text; only its size and hash are told.";
-    return { ...told, content: "", binary: true, startLine: 0, endLine: 0, totalLines: 0, truncated: false, hint };
+    return { ...facts, content: "", binary: true, startLine: 0, endLine: 0, totalLines: 0, truncated: false, hint };
   }
   const shown = text === "" ? 0 : text.split("\n").length - (text.endsWith("\n") ? 1 : 0);
   const last = from + shown - 1;
   const hint = hintOf({ from, shown, last, totalLines, truncated });
   const answer = {
-    ...{ ...told, content: text, binary: false, startLine: shown === 0 ? 0 : from, endLine: shown === 0 ? 0 : last },
+    ...{ ...facts, content: text, binary: false, startLine: shown === 0 ? 0 : from, endLine: shown === 0 ? 0 : last },
     ...{ totalLines, truncated, ...(hint !== undefined && { hint }) },
   };
   if (beyond === undefined) return answer;
@@ -65,15 +65,15 @@ export async function readFile(
   );
 }
 
-interface Shown {
-  readonly from: number;
-  readonly shown: number;
-  readonly last: number;
-  readonly totalLines: number;
-  readonly truncated: boolean;
-}
-
-function hintOf({ from, shown, last, totalLines, truncated }: Shown): string | undefined {
+function hintOf({
+  from,
+  shown,
+  last,
+  totalLines,
+  truncated,
+}: Readonly<Record<"from" | "shown" | "last" | "totalLines", number>> & { readonly truncated: boolean }):
+  | string
+  | undefined {
   if (truncated && last < totalLines) {
     return `The content ends after line ${last} of ${totalLines}. Read on with startLine ${last + 1}, or find the lines with fs_search.`;
   }
@@ -86,7 +86,7 @@ async function readPath(
   path: string,
   { fileBytesMax, signal, onChunk }: ReadLimits & { readonly onChunk: (part: Buffer) => void },
 ): Promise<string> {
-  const { fd, identity } = openForReading(mounts, aim(mounts, path));
+  const { fd, identity } = openForReading(mounts, resolveMount(mounts, path));
   try {
     if (identity.kind === "directory")
       throw fileRefusal("EISDIR", { message: "The path is a directory: use fs_list." });
@@ -98,17 +98,10 @@ async function readPath(
 
 const NEWLINE = 10;
 
+/** 1-based, inclusive. */
 interface LineRange {
-  /** 1-based, inclusive. */
   readonly startLine: number;
   readonly endLine: number;
-}
-
-interface Window {
-  readonly bytes: Buffer;
-  readonly truncated: boolean;
-  /** Set when a line is cut: `bytes` and a little more, so that redaction sees the text around the cut. */
-  readonly beyond?: Buffer;
 }
 
 /** Extracts a window of lines from a file that arrives in parts, and counts the lines of the whole file. */
@@ -145,8 +138,11 @@ export class LineWindow {
     return this.#newlines + (this.#bytes > 0 && !this.#endsWithNewline ? 1 : 0);
   }
 
-  /** Returns as much of the window as fits: complete lines, or the start of the first line when not even that line fits. */
-  get window(): Window {
+  /**
+   * Returns as much of the window as fits: complete lines, or the start of the first line when not even that line fits. `beyond`
+   * is set when a line is cut: `bytes` and a little more, so that redaction sees the text around the cut.
+   */
+  get window(): { readonly bytes: Buffer; readonly truncated: boolean; readonly beyond?: Buffer } {
     const kept = Buffer.concat(this.#kept);
     if (kept.length <= this.#bytesMax) return { bytes: kept, truncated: false };
     const bytes = kept.subarray(0, this.#bytesMax);
@@ -166,17 +162,13 @@ export class LineWindow {
 
 const CONTINUATION_BYTES_MAX = 3;
 
+/** Removes the last UTF-8 character when it is cut. */
 function wholeCharacters(bytes: Buffer): Buffer {
-  return bytes.subarray(0, characterEnd(bytes));
-}
-
-/** Returns the end of the last complete UTF-8 character, for bytes that may be cut anywhere. */
-function characterEnd(bytes: Buffer): number {
   for (let back = 1; back <= CONTINUATION_BYTES_MAX + 1 && back <= bytes.length; back += 1) {
     const byte = bytes[bytes.length - back] ?? 0;
     if ((byte & 0xc0) === 0x80) continue;
     const isCut = (byte >= 0xf0 && back < 4) || (byte >= 0xe0 && back < 3) || (byte >= 0xc0 && back < 2);
-    return isCut ? bytes.length - back : bytes.length;
+    return isCut ? bytes.subarray(0, -back) : bytes;
   }
-  return bytes.length;
+  return bytes;
 }

@@ -1,11 +1,6 @@
 import { Refusal } from "../../core/errors.ts";
 import type { TargetStatus } from "../../core/types.ts";
 
-interface FileRefusalRow {
-  readonly status: TargetStatus;
-  readonly message: string;
-}
-
 /** Every refusal of the file tools: the code in `details.code`, its status, and a message that says what to do. */
 export const FILE_REFUSALS = {
   ENOENT: { status: "NOT_FOUND", message: "There is no such file or directory. fs_list shows what there is." },
@@ -29,11 +24,11 @@ export const FILE_REFUSALS = {
   E_INVALID_PATCH: { status: "INVALID_ARGUMENT", message: "The patch cannot be read as a unified diff of one file." },
   E_PATCH_MISMATCH: { status: "FAILED_PRECONDITION", message: "The patch does not apply to the file." },
   E_INVALID_PATTERN: { status: "INVALID_ARGUMENT", message: "The pattern is not a valid RE2 regular expression." },
-} as const satisfies Record<string, FileRefusalRow>;
+} as const satisfies Record<string, { readonly status: TargetStatus; readonly message: string }>;
 
 export type FileRefusalCode = keyof typeof FILE_REFUSALS;
 
-export interface FileRefusalOptions {
+interface FileRefusalOptions {
   /** Replaces the code's own message. Never contains a path of the machine or text from a file. */
   readonly message?: string;
   readonly details?: Readonly<Record<string, unknown>>;
@@ -67,31 +62,28 @@ export const EEXIST = 17;
 export const EINVAL = 22;
 export const ELOOP = 40;
 
-/** Result of opening a socket, or a pipe for writing that nobody reads. */
+/** A socket, or a pipe for writing that nobody reads. */
 const ENXIO = 6;
 /** EFBIG, ENOSPC, EDQUOT: the file is too large, the disk is full, or the quota is used up. */
-const NO_ROOM: ReadonlySet<number> = new Set([27, 28, 122]);
+const DISK_FULL: ReadonlySet<number> = new Set([27, 28, 122]);
 /** Too few descriptors, too little memory, or too much activity: a later attempt may succeed. */
-const PASSING: ReadonlySet<number> = new Set([4, 11, 12, 16, 23, 24]);
+const TRANSIENT: ReadonlySet<number> = new Set([4, 11, 12, 16, 23, 24]);
 
-/** Returns the refusal for a system call that returned a negative errno. */
+/** @param result negative errno */
 export function errnoRefusal(result: number, what: string): Refusal {
   const errno = -result;
   const cause = new Error(`${what}: errno ${errno}`);
   const code = ERRNOS[errno];
   if (code !== undefined) return fileRefusal(code, { cause });
   if (errno === ENXIO) return notRegular(cause);
-  if (PASSING.has(errno)) {
-    return new Refusal("TARGET_UNAVAILABLE", "The file system is busy.", { details: { code: "E_INTERNAL" }, cause });
-  }
-  if (NO_ROOM.has(errno)) {
-    const message = "The file system is full. The file is unchanged; tell a person.";
-    return new Refusal("TARGET_FAILED", message, { details: { code: "E_INTERNAL" }, cause });
-  }
-  return new Refusal("TARGET_FAILED", "The file system failed.", { details: { code: "E_INTERNAL" }, cause });
+  const options = { details: { code: "E_INTERNAL" }, cause };
+  if (TRANSIENT.has(errno)) return new Refusal("TARGET_UNAVAILABLE", "The file system is busy.", options);
+  const message = DISK_FULL.has(errno)
+    ? "The file system is full. The file is unchanged; tell a person."
+    : "The file system failed.";
+  return new Refusal("TARGET_FAILED", message, options);
 }
 
-/** Returns the refusal for an error that the runtime threw, by its errno. */
 export function thrownRefusal(error: unknown, what: string): Refusal {
   if (error instanceof Refusal) return error;
   const errno = error instanceof Error && "errno" in error ? Number(error.errno) : Number.NaN;

@@ -5,19 +5,19 @@ import { lineWithin } from "../../core/partial-answer.ts";
 import type { Json } from "../../core/types.ts";
 import { type FileSystemCalls, O_DIRECTORY, O_NOFOLLOW } from "./c-library.ts";
 import { READING } from "./confinement.ts";
+import { withoutByteOrderMark, withoutReturn } from "./contents.ts";
 import { type IgnoreFile, isIgnored, readIgnoreRules } from "./gitignore.ts";
 import { identify } from "./identity.ts";
-import type { SearchLimits } from "./limits.ts";
 import { type Entry, readEntries } from "./list.ts";
-import { aim, foldName, type Mount, type Mounts, mountPath, walkTo } from "./mounts.ts";
+import { foldName, type Mount, type Mounts, mountPath, resolveMount } from "./mounts.ts";
 import { ENOENT, errnoRefusal, fileRefusal, notRegular, thrownRefusal } from "./refusals.ts";
+import { walk } from "./walk.ts";
 
-export interface SearchOrder {
+export interface SearchRequest {
   readonly path: string;
   readonly pattern: string;
   readonly literal: boolean;
   readonly ignoreCase: boolean;
-  /** Lines of context. */
   readonly before: number;
   readonly after: number;
   readonly maxMatches: number;
@@ -25,10 +25,17 @@ export interface SearchOrder {
   readonly all: boolean;
 }
 
+export interface SearchLimits {
+  readonly filesMax: number;
+  readonly bytesMax: number;
+  /** Larger files are skipped and counted. */
+  readonly fileBytesMax: number;
+  readonly timeMs: number;
+}
+
 interface SearchContext {
   readonly limits: SearchLimits;
   readonly signal: AbortSignal;
-  /** Returns the current time in milliseconds. */
   readonly now: () => number;
 }
 
@@ -40,10 +47,7 @@ const LINE_CHARACTERS_SHOWN = 500;
 const SHOWN_CHARACTERS_MAX = 200_000;
 const SNIFFED_BYTES = 8_192;
 const SLICE_MS = 8;
-/** Not part of the first line. */
-const BYTE_ORDER_MARK = "\ufeff";
 
-/** Limit that ended a search early. */
 type Stop = "matches" | "files" | "bytes" | "time" | "size";
 
 /**
@@ -52,19 +56,19 @@ type Stop = "matches" | "files" | "bytes" | "time" | "size";
  *
  * @throws {Refusal} ENOENT, E_SANDBOX_VIOLATION, E_INVALID_PATTERN
  */
-export async function search(mounts: Mounts, order: SearchOrder, context: SearchContext): Promise<Json> {
-  const run = new Search(mounts, order, context);
-  const aimed = aim(mounts, order.path);
-  const walked = walkTo(mounts, aimed);
+export async function search(mounts: Mounts, request: SearchRequest, context: SearchContext): Promise<Json> {
+  const run = new Search(mounts, request, context);
+  const mounted = resolveMount(mounts, request.path);
+  const walked = walk(mounts.confinement, mounted.mount, mounted.relative);
   try {
     const { directories, name, found } = walked;
     const last = directories.at(-1);
     if (last === undefined || (name !== undefined && found === undefined)) throw fileRefusal("ENOENT");
     const names = directories.slice(1).map((directory) => directory.name);
-    if (name !== undefined) await run.namedFile(aimed.mount, { directory: last.fd, names: [...names, name] });
+    if (name !== undefined) await run.namedFile(mounted.mount, { fd: last.fd, names: [...names, name] });
     else {
       const above = directories.slice(0, -1).map(({ fd }, depth) => run.ignoreFile(fd, depth));
-      await run.directory(aimed.mount, { fd: last.fd, names, ignores: above.flatMap((file) => file ?? []) });
+      await run.directory(mounted.mount, { fd: last.fd, names, ignores: above.flatMap((file) => file ?? []) });
     }
     return run.answer();
   } finally {
@@ -78,42 +82,32 @@ interface Directory {
   readonly ignores: readonly IgnoreFile[];
 }
 
-interface OpenFile {
-  readonly fd: number;
-  readonly bytes: number;
-}
-
-interface NamedFile {
-  readonly directory: number;
-  readonly names: readonly string[];
-}
-
 class Search {
   readonly #mounts: Mounts;
-  readonly #order: SearchOrder;
+  readonly #request: SearchRequest;
   readonly #context: SearchContext;
   readonly #pattern: LinePattern;
   readonly #matches: Json[] = [];
-  readonly #began: number;
+  readonly #startedAt: number;
   readonly #buffer: Buffer;
-  #sliceBegan: number;
+  #sliceStartedAt: number;
   #shown = 0;
   #files = 0;
   #bytes = 0;
   #skipped = 0;
   #stop: Stop | undefined;
 
-  constructor(mounts: Mounts, order: SearchOrder, context: SearchContext) {
+  constructor(mounts: Mounts, request: SearchRequest, context: SearchContext) {
     this.#mounts = mounts;
-    this.#order = order;
+    this.#request = request;
     this.#context = context;
-    this.#pattern = compilePattern(order);
+    this.#pattern = compilePattern(request);
     this.#buffer = Buffer.allocUnsafeSlow(context.limits.fileBytesMax + 1);
-    this.#began = this.#sliceBegan = context.now();
+    this.#startedAt = this.#sliceStartedAt = context.now();
   }
 
   answer(): Json {
-    const { path } = this.#order;
+    const { path } = this.#request;
     const truncated = this.#stop !== undefined;
     return {
       ...{ path, matches: this.#matches, truncated, filesSearched: this.#files, filesSkipped: this.#skipped },
@@ -126,7 +120,7 @@ class Search {
    *
    * @throws {Refusal} when this file cannot be searched
    */
-  async namedFile(mount: Mount, { directory, names }: NamedFile): Promise<void> {
+  async namedFile(mount: Mount, { fd: directory, names }: Omit<Directory, "ignores">): Promise<void> {
     const fd = this.#mounts.confinement.step(directory, names.at(-1) ?? "", READING | O_NOFOLLOW);
     if (fd < 0) throw errnoRefusal(fd, "open");
     try {
@@ -142,7 +136,6 @@ class Search {
   async directory(mount: Mount, { fd: parent, names, ignores }: Directory): Promise<void> {
     const { step, library } = this.#mounts.confinement;
     const fd = step(parent, ".", READING | O_DIRECTORY);
-    // Skip a directory that no longer exists or may not be entered.
     if (fd < 0) return this.#skip();
     try {
       if (this.#mounts.protectedIds.has(identify(fd).id)) return this.#skip();
@@ -151,16 +144,15 @@ class Search {
       for (const { name, kind } of this.#entriesOf(library, fd)) {
         if (this.#stop !== undefined) return;
         if (kind === "link" || kind === "other" || foldName(name) === ".git") continue;
-        if (name.startsWith(".") && !this.#order.all) continue;
+        if (name.startsWith(".") && !this.#request.all) continue;
         await this.#entry(mount, { fd, names: [...names, name], ignores: below }, kind);
-        await this.#rest();
+        await this.#yieldIfDue();
       }
     } finally {
       closeSync(fd);
     }
   }
 
-  /** Returns the entries of a directory; none when it no longer exists. */
   #entriesOf(library: FileSystemCalls, directory: number): readonly Entry[] {
     try {
       return readEntries(library, directory, DIRECTORY_ENTRIES_MAX).entries;
@@ -170,7 +162,6 @@ class Search {
     }
   }
 
-  /** Returns the rules that a directory adds. */
   ignoreFile(directory: number, depth: number): IgnoreFile | undefined {
     const fd = this.#mounts.confinement.step(directory, ".gitignore", READING | O_NOFOLLOW);
     if (fd < 0) return undefined;
@@ -203,7 +194,11 @@ class Search {
     }
   }
 
-  async #searchOpen({ fd, bytes: size }: OpenFile, mount: Mount, names: readonly string[]): Promise<void> {
+  async #searchOpen(
+    { fd, bytes: size }: { readonly fd: number; readonly bytes: number },
+    mount: Mount,
+    names: readonly string[],
+  ): Promise<void> {
     const { limits } = this.#context;
     if (this.#files >= limits.filesMax) return this.#end("files");
     const length = this.#read(fd, Math.min(size, limits.fileBytesMax) + 1);
@@ -220,8 +215,8 @@ class Search {
   }
 
   async #searchText(text: string, path: string): Promise<void> {
-    const { before, after, maxMatches } = this.#order;
-    const lines = (text.startsWith(BYTE_ORDER_MARK) ? text.slice(1) : text).split("\n");
+    const { before, after, maxMatches } = this.#request;
+    const lines = withoutByteOrderMark(text).split("\n");
     if (lines.at(-1) === "") lines.pop();
     for (let at = 0; at < lines.length; at += 1) {
       const line = withoutReturn(lines[at] ?? "");
@@ -236,19 +231,18 @@ class Search {
         if (this.#shown > SHOWN_CHARACTERS_MAX) return this.#end("size");
         this.#matches.push(match);
       }
-      if (this.#context.now() - this.#sliceBegan > SLICE_MS) await this.#rest();
+      if (this.#context.now() - this.#sliceStartedAt > SLICE_MS) await this.#yieldIfDue();
       if (this.#stop !== undefined) return;
     }
   }
 
-  /** Lets other calls run, and checks whether time is left. */
-  async #rest(): Promise<void> {
+  async #yieldIfDue(): Promise<void> {
     const { now, limits, signal } = this.#context;
-    if (now() - this.#sliceBegan <= SLICE_MS) return;
+    if (now() - this.#sliceStartedAt <= SLICE_MS) return;
     await setImmediate();
     signal.throwIfAborted();
-    this.#sliceBegan = now();
-    if (this.#sliceBegan - this.#began > limits.timeMs) this.#end("time");
+    this.#sliceStartedAt = now();
+    if (this.#sliceStartedAt - this.#startedAt > limits.timeMs) this.#end("time");
   }
 
   #read(fd: number, bytesMax: number): number {
@@ -283,10 +277,6 @@ const HINTS: Readonly<Record<Stop, string>> = {
   size: "The matching lines do not fit one answer. Ask for less context or a narrower pattern.",
 };
 
-function withoutReturn(line: string): string {
-  return line.endsWith("\r") ? line.slice(0, -1) : line;
-}
-
 function shown(line: string): string {
   const text = withoutReturn(line);
   return text.length <= LINE_CHARACTERS_SHOWN ? text : `${lineWithin(text, LINE_CHARACTERS_SHOWN)}…`;
@@ -296,12 +286,6 @@ function shown(line: string): string {
 interface LinePattern {
   readonly literal: Buffer | undefined;
   matches(line: string): boolean;
-}
-
-interface PatternOrder {
-  readonly pattern: string;
-  readonly literal: boolean;
-  readonly ignoreCase: boolean;
 }
 
 /** Maximum steps of the compiled program: each may be visited for each character. */
@@ -319,18 +303,22 @@ const LITERAL_WORK_MAX = 1_000_000;
  *
  * @throws {Refusal} E_INVALID_PATTERN
  */
-export function compilePattern({ pattern, literal, ignoreCase }: PatternOrder): LinePattern {
+export function compilePattern({
+  pattern,
+  literal,
+  ignoreCase,
+}: Pick<SearchRequest, "pattern" | "literal" | "ignoreCase">): LinePattern {
   const isPlain = literal || !/[\\^$.|?*+()[\]{}]/.test(pattern);
   if (isPlain && !ignoreCase) return literalPattern(pattern);
   const flags = ignoreCase ? RE2JS.CASE_INSENSITIVE : 0;
   try {
     const compiled = RE2JS.compile(literal ? RE2JS.quote(pattern) : pattern, flags);
     if (compiled.programSize() > PROGRAM_SIZE_MAX) throw new RangeError("the pattern is too large");
-    const needed = ignoreCase || literal ? undefined : neededLiteral(pattern);
+    const required = ignoreCase || literal ? undefined : requiredLiteral(pattern);
     const charactersMax = Math.min(LINE_CHARACTERS_MAX, Math.floor(LINE_WORK_MAX / compiled.programSize()));
     const test = (line: string): boolean => compiled.test(line.slice(0, charactersMax));
-    if (needed === undefined) return { literal: undefined, matches: test };
-    const { literal: bytes, matches } = literalPattern(needed);
+    if (required === undefined) return { literal: undefined, matches: test };
+    const { literal: bytes, matches } = literalPattern(required);
     return { literal: bytes, matches: (line) => matches(line) && test(line) };
   } catch (error) {
     throw fileRefusal("E_INVALID_PATTERN", { cause: error });
@@ -353,7 +341,7 @@ const LITERAL_CHARACTERS_MIN = 3;
  * Returns the longest run of plain characters that every match must contain. The analysis is simple: patterns with choices,
  * groups, sets or flags need no literal.
  */
-function neededLiteral(pattern: string): string | undefined {
+function requiredLiteral(pattern: string): string | undefined {
   if (/[|()[\]{}]|\\[^bBdDsSwW.]/.test(pattern)) return undefined;
   const runs: string[] = [];
   let run = "";

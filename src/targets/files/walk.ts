@@ -17,7 +17,7 @@ interface Visited {
   readonly id: string;
 }
 
-/** Result of following a path, as real names and held descriptors. */
+/** Real names and held descriptors. */
 export interface WalkedPath {
   /** Directories from the mount's own to the last one that the path enters. */
   readonly directories: readonly Visited[];
@@ -25,9 +25,7 @@ export interface WalkedPath {
   readonly name: string | undefined;
   /** The file with that name, after following links; undefined when there is none. */
   readonly found: FileIdentity | undefined;
-  /** Missing names between the last directory and `name`. */
   readonly missing: readonly string[];
-  /** Closes the descriptors, except the mount's own. */
   close(): void;
 }
 
@@ -72,7 +70,7 @@ class Walker {
         if (end !== undefined) return end;
       }
     }
-    return this.#ending({ name: undefined, found: undefined, missing: [] });
+    return this.#result({ name: undefined, found: undefined, missing: [] });
   }
 
   close(): void {
@@ -85,27 +83,26 @@ class Walker {
     closeSync(left.fd);
   }
 
-  /** Follows one name; returns the result when the path ends with it. */
   #enter(name: string): WalkedPath | undefined {
     const here = this.#directories.at(-1)?.fd ?? -1;
     const fd = this.#confinement.step(here, name, O_PATH | O_NOFOLLOW);
     if (fd === -ENOENT) return this.#missing(name);
     if (fd < 0) throw errnoRefusal(fd, "walk");
-    let held = false;
+    let isKept = false;
     try {
       const found = identify(fd);
       if (found.kind === "link") this.#followLink(fd);
       else if (found.kind === "directory") {
         if (this.#directories.length > DIRECTORIES_MAX) throw fileRefusal("ENAMETOOLONG");
         this.#directories.push({ fd, name, id: found.id });
-        held = true;
+        isKept = true;
       } else {
         if (this.#pending.length > 0) throw fileRefusal("ENOTDIR");
-        return this.#ending({ name, found, missing: [] });
+        return this.#result({ name, found, missing: [] });
       }
       return undefined;
     } finally {
-      if (!held) closeSync(fd);
+      if (!isKept) closeSync(fd);
     }
   }
 
@@ -127,10 +124,10 @@ class Walker {
     const names = [name, ...rest.filter((part) => part !== "" && part !== ".")];
     const last = rest.at(-1);
     if (names.includes("..") || last === "" || last === ".") throw fileRefusal("ENOENT");
-    return this.#ending({ name: names.pop(), found: undefined, missing: names });
+    return this.#result({ name: names.pop(), found: undefined, missing: names });
   }
 
-  #ending(end: Pick<WalkedPath, "name" | "found" | "missing">): WalkedPath {
+  #result(end: Pick<WalkedPath, "name" | "found" | "missing">): WalkedPath {
     return { ...end, directories: this.#directories, close: () => this.close() };
   }
 }

@@ -4,11 +4,8 @@ import type { Json } from "../../core/types.ts";
 import { type Frontmatter, readFrontmatter } from "./frontmatter.ts";
 import { fileRefusal } from "./refusals.ts";
 
-/** Rules for a workflow's frontmatter and for changes of its state. */
 export interface WorkflowRules {
-  /** Frontmatter key that contains the state. */
   readonly stateKey: string;
-  /** Schema of the whole frontmatter. */
   readonly schema: z.ZodType;
   /** States that may follow each state; undefined when no state may change. */
   readonly transitions: Readonly<Record<string, readonly string[]>> | undefined;
@@ -18,7 +15,6 @@ export interface WorkflowRules {
 
 export interface WorkflowSettings {
   readonly stateKey: string;
-  /** JSON Schema of the frontmatter. */
   readonly schema?: Readonly<Record<string, unknown>> | undefined;
   readonly transitions?: Readonly<Record<string, readonly string[]>> | undefined;
   readonly entry?: readonly string[] | undefined;
@@ -31,8 +27,8 @@ export interface WorkflowSettings {
  */
 export function workflowRules({ stateKey, schema, transitions, entry }: WorkflowSettings): WorkflowRules {
   const read = schema === undefined ? z.record(z.string(), z.unknown()) : z.fromJSONSchema(schema as never);
-  const [fault] = boundPatterns("schema", read);
-  if (fault !== undefined) throw new Error(`${fault.field}: ${fault.message}`);
+  const [problem] = boundPatterns("schema", read);
+  if (problem !== undefined) throw new Error(`${problem.field}: ${problem.message}`);
   return { stateKey, schema: read, transitions, entry };
 }
 
@@ -46,19 +42,19 @@ const ISSUES_MAX = 10;
  */
 export function checkWorkflow(rules: WorkflowRules, before: string | undefined, after: string): void {
   const values = readFrontmatter(after);
-  const unfit = unfitFields(rules.schema, values);
-  if (unfit.length > 0) throw fileRefusal("E_SCHEMA_VALIDATION", { details: { fields: unfit } });
+  const invalidFields = invalidFieldsOf(rules.schema, values);
+  if (invalidFields.length > 0) throw fileRefusal("E_SCHEMA_VALIDATION", { details: { fields: invalidFields } });
   const to = stateOf(rules, values);
   if (to === undefined) throw fileRefusal("E_SCHEMA_VALIDATION", { details: { fields: [rules.stateKey] } });
   const from = before === undefined ? undefined : stateBefore(rules, before);
-  if (!mayFollow(rules, from, to)) throw invalidTransition(rules, from);
+  if (!isAllowed(rules, from, to)) throw invalidTransition(rules, from);
 }
 
 /**
  * Returns the fields that do not fit the schema. A schema that throws has refused the values: a pattern gives up on a text that
  * needs too many steps.
  */
-function unfitFields(schema: z.ZodType, values: Frontmatter): readonly string[] {
+function invalidFieldsOf(schema: z.ZodType, values: Frontmatter): readonly string[] {
   try {
     const issues = schema.safeParse(values).error?.issues ?? [];
     return [...new Set(issues.slice(0, ISSUES_MAX).map(({ path }) => path.map(String).join(".") || "(top)"))];
@@ -67,15 +63,15 @@ function unfitFields(schema: z.ZodType, values: Frontmatter): readonly string[] 
   }
 }
 
-function mayFollow({ transitions, entry }: WorkflowRules, from: string | undefined, to: string): boolean {
+function isAllowed({ transitions, entry }: WorkflowRules, from: string | undefined, to: string): boolean {
   if (transitions === undefined) return from === undefined || from === to;
-  if (!knows(transitions, to)) return false;
+  if (!isKnownState(transitions, to)) return false;
   if (from === to) return true;
   if (from === undefined) return entry === undefined || entry.includes(to);
   return Object.hasOwn(transitions, from) && (transitions[from] ?? []).includes(to);
 }
 
-function knows(transitions: Readonly<Record<string, readonly string[]>>, state: string): boolean {
+function isKnownState(transitions: Readonly<Record<string, readonly string[]>>, state: string): boolean {
   return Object.hasOwn(transitions, state) || Object.values(transitions).some((next) => next.includes(state));
 }
 

@@ -21,14 +21,13 @@ export interface WritePlan extends ExecutionPlan {
   readonly currentSha256: string | null;
   readonly newSha256: string;
   readonly bytes: number;
-  /** Directories that will be created. */
   readonly directories: readonly string[];
   readonly workflow: boolean;
   readonly diff: readonly string[];
   readonly content: string;
 }
 
-export interface WriteOrder {
+export interface WriteRequest {
   readonly path: string;
   readonly ifMatchSha256?: string | undefined;
   readonly createDirectories: boolean;
@@ -53,30 +52,30 @@ const COMPARED_BYTES_MAX = 1_048_576;
  *
  * @throws {Refusal} E_SANDBOX_VIOLATION, E_PRECONDITION_FAILED, E_WRITE_LIMIT …
  */
-export async function planWrite(mounts: Mounts, order: WriteOrder, limits: WriteLimits): Promise<WritePlan> {
-  const place = locate(mounts, order.path);
+export async function planWrite(mounts: Mounts, request: WriteRequest, limits: WriteLimits): Promise<WritePlan> {
+  const target = locate(mounts, request.path);
   try {
-    if (place.missing.length > 0 && !order.createDirectories) {
+    if (target.missing.length > 0 && !request.createDirectories) {
       throw fileRefusal("ENOENT", { message: "The directory does not exist. createDirectories: true makes it." });
     }
-    const current = await readCurrent(mounts, place, limits);
-    checkExpected(order.ifMatchSha256, current?.sha256);
-    if (order.needsText && current !== undefined && current.text === undefined) {
+    const current = await readCurrent(mounts, target, limits);
+    checkExpected(request.ifMatchSha256, current?.sha256);
+    if (request.needsText && current !== undefined && current.text === undefined) {
       throw fileRefusal("E_PATCH_MISMATCH", { message: "The file is not UTF-8 text and cannot be patched." });
     }
-    const content = order.make(current?.text);
+    const content = request.make(current?.text);
     const bytes = Buffer.byteLength(content);
     if (bytes > limits.maxWriteBytes) throw overLimit(limits.maxWriteBytes);
-    if (place.isWorkflow)
+    if (target.isWorkflow)
       checkWorkflow(limits.workflow, current === undefined ? undefined : (current.text ?? ""), content);
-    const { path, missing, isWorkflow } = place;
+    const { path, missing, isWorkflow } = target;
     return {
       ...{ kind: "fs", operation: "write", path, currentSha256: current?.sha256 ?? null },
       ...{ newSha256: sha256Hex(content), bytes, directories: missing, workflow: isWorkflow },
       ...{ diff: diffOf(path, current, content), content },
     };
   } finally {
-    place.close();
+    target.close();
   }
 }
 
@@ -84,19 +83,19 @@ export function overLimit(maxWriteBytes: number): Refusal {
   return fileRefusal("E_WRITE_LIMIT", { details: { maxWriteBytes } });
 }
 
+/** The file as it is now; `text` is undefined when it is not text. */
 interface Current {
   readonly sha256: string;
   readonly bytes: number;
-  /** Undefined when the file is not text. */
   readonly text: string | undefined;
 }
 
-async function readCurrent(mounts: Mounts, place: WriteTarget, limits: WriteLimits): Promise<Current | undefined> {
-  if (place.found === undefined) return undefined;
-  const { fd, version } = openCurrent(mounts, place);
+async function readCurrent(mounts: Mounts, target: WriteTarget, limits: WriteLimits): Promise<Current | undefined> {
+  if (target.found === undefined) return undefined;
+  const { fd, version } = openCurrent(mounts, target);
   try {
-    const { bytesMax, signal } = { bytesMax: limits.fileBytesMax, signal: limits.signal };
-    const { sha256, bytes } = await readWhole(fd, place.found.bytes, { bytesMax, signal });
+    const { fileBytesMax: bytesMax, signal } = limits;
+    const { sha256, bytes } = await readWhole(fd, target.found.bytes, { bytesMax, signal });
     if (identify(fd).version !== version) throw fileRefusal("E_PRECONDITION_FAILED");
     return { sha256, bytes: bytes.byteLength, text: textOf(bytes) };
   } finally {
@@ -123,9 +122,7 @@ export function openCurrent(
 
 function checkExpected(expected: string | undefined, current: string | undefined): void {
   if (expected === undefined || expected.toLowerCase() === current) return;
-  throw fileRefusal("E_PRECONDITION_FAILED", {
-    details: { currentSha256: current ?? null },
-  });
+  throw fileRefusal("E_PRECONDITION_FAILED", { details: { currentSha256: current ?? null } });
 }
 
 function diffOf(path: string, current: Current | undefined, content: string): readonly string[] {
@@ -170,14 +167,13 @@ export function unifiedDiff(path: string, before: string | undefined, after: str
     : shown.lines;
 }
 
-/** Collects the shown lines, and counts all lines. */
 class Shown {
   readonly lines: string[] = [];
   count = 0;
 
   add(line: string): void {
     this.count += 1;
-    if (this.lines.length < SHOWN_LINES_MAX) this.lines.push(shownLine(line));
+    if (this.lines.length < SHOWN_LINES_MAX) this.lines.push(shortened(line));
   }
 
   addRun({ mark, lines }: Run): void {
@@ -189,7 +185,7 @@ class Shown {
   }
 }
 
-function shownLine(line: string): string {
+function shortened(line: string): string {
   if (line.length <= SHOWN_LINE_CHARACTERS_MAX) return line;
   const left = line.length - SHOWN_LINE_CHARACTERS_MAX;
   return `${line.slice(0, SHOWN_LINE_CHARACTERS_MAX).toWellFormed()}… (${left} more characters)`;
@@ -210,7 +206,6 @@ function runsBetween(before: readonly string[], after: readonly string[]): reado
   ]);
 }
 
-/** Joins neighbouring runs with the same mark, and drops empty runs. */
 function joined(runs: readonly Run[]): readonly Run[] {
   const all: { readonly mark: Run["mark"]; readonly parts: (readonly string[])[] }[] = [];
   for (const { mark, lines } of runs) {
@@ -236,7 +231,9 @@ function middle(before: readonly string[], after: readonly string[]): readonly R
   for (let edits = 0; edits <= most && charactersLeft > 0; edits += 1) {
     trace.push(new Map(reached));
     for (let diagonal = -edits; diagonal <= edits; diagonal += 2) {
-      let old = furthest(reached, diagonal, edits);
+      let old = endsWithAddition(reached, diagonal, edits)
+        ? (reached.get(diagonal + 1) ?? -1)
+        : (reached.get(diagonal - 1) ?? -1) + 1;
       while (old < before.length && before[old] === after[old - diagonal] && old - diagonal < after.length) {
         charactersLeft -= before[old]?.length ?? 0;
         old += 1;
@@ -248,10 +245,11 @@ function middle(before: readonly string[], after: readonly string[]): readonly R
   return replaced;
 }
 
-function furthest(reached: ReadonlyMap<number, number>, diagonal: number, edits: number): number {
+/** Returns whether the furthest script to this diagonal ends with an added line, not a removed one. */
+function endsWithAddition(reached: ReadonlyMap<number, number>, diagonal: number, edits: number): boolean {
   const down = reached.get(diagonal + 1) ?? -1;
   const right = reached.get(diagonal - 1) ?? -1;
-  return diagonal === -edits || (diagonal !== edits && right < down) ? down : right + 1;
+  return diagonal === -edits || (diagonal !== edits && right < down);
 }
 
 function scriptOf(
@@ -264,9 +262,7 @@ function scriptOf(
   for (let edits = trace.length - 1; edits >= 0; edits -= 1) {
     const reached = trace[edits] ?? new Map<number, number>();
     const diagonal = old - fresh;
-    const down = reached.get(diagonal + 1) ?? -1;
-    const right = reached.get(diagonal - 1) ?? -1;
-    const from = diagonal === -edits || (diagonal !== edits && right < down) ? diagonal + 1 : diagonal - 1;
+    const from = endsWithAddition(reached, diagonal, edits) ? diagonal + 1 : diagonal - 1;
     const oldFrom = edits === 0 ? 0 : (reached.get(from) ?? 0);
     const freshFrom = edits === 0 ? 0 : oldFrom - from;
     const same = Math.max(0, Math.min(old - oldFrom, fresh - freshFrom));
@@ -307,7 +303,7 @@ function showHunks(shown: Shown, runs: readonly Run[]): void {
 function showHunk(shown: Shown, { old, fresh }: Start, runs: readonly Run[]): void {
   const linesBut = (mark: Run["mark"]): number =>
     runs.reduce((count, run) => count + (run.mark === mark ? 0 : run.lines.length), 0);
-  const place = (from: number, count: number): string => `${count === 0 ? from : from + 1},${count}`;
-  shown.add(`@@ -${place(old, linesBut("+"))} +${place(fresh, linesBut("-"))} @@`);
+  const range = (from: number, count: number): string => `${count === 0 ? from : from + 1},${count}`;
+  shown.add(`@@ -${range(old, linesBut("+"))} +${range(fresh, linesBut("-"))} @@`);
   for (const run of runs) shown.addRun(run);
 }

@@ -11,17 +11,15 @@ import { EEXIST, EINVAL, ENOENT, errnoRefusal, fileRefusal, thrownRefusal } from
 import { openCurrent, type WritePlan } from "./write-plan.ts";
 import { locate, type WriteTarget } from "./write-target.ts";
 
-export interface WriteContext {
+interface WriteContext {
   readonly fileBytesMax: number;
   readonly signal: AbortSignal;
-  /** Returns the current time in milliseconds, on the clock of `deadline`. */
   readonly now: () => number;
   readonly deadline: number;
   /** Returns an unguessable id: `[A-Za-z0-9-]+`. */
   readonly newId: () => string;
 }
 
-/** Permissions of a new file, before the umask. */
 const NEW_FILE_MODE = 0o666;
 const LOCK_POLL_MS = 2;
 const syncFile = promisify(fsync);
@@ -34,28 +32,28 @@ const syncFile = promisify(fsync);
  * not outlive a crash of the machine
  */
 export async function runWrite(mounts: Mounts, plan: WritePlan, context: WriteContext): Promise<Json> {
-  const place = locate(mounts, plan.path);
+  const target = locate(mounts, plan.path);
   let directory: number | undefined;
   try {
-    if (place.path !== plan.path || place.isWorkflow !== plan.workflow) throw fileRefusal("E_PRECONDITION_FAILED");
-    directory = makeDirectories(mounts, place, plan.directories);
+    if (target.path !== plan.path || target.isWorkflow !== plan.workflow) throw fileRefusal("E_PRECONDITION_FAILED");
+    directory = makeDirectories(mounts, target, plan.directories);
     await takeLock(mounts, directory, context);
-    const current = await verify(mounts, { ...place, directory }, { plan, context });
+    const current = await verify(mounts, { ...target, directory }, { plan, context });
     const { path, newSha256: sha256, bytes } = plan;
     const changed = plan.currentSha256 !== sha256;
-    if (changed) await replace(mounts, { directory, name: place.name, current }, { plan, context });
+    if (changed) await replace(mounts, { directory, name: target.name, current }, { plan, context });
     return { path, sha256, bytes, created: plan.currentSha256 === null, changed };
   } finally {
     if (directory !== undefined) closeSync(directory);
-    place.close();
+    target.close();
   }
 }
 
 /** Opens the directory of the file, for its lock and for `fsync`; creates missing directories. */
-function makeDirectories({ confinement }: Mounts, place: WriteTarget, planned: readonly string[]): number {
-  if (place.missing.join("/") !== planned.join("/")) throw fileRefusal("E_PRECONDITION_FAILED");
+function makeDirectories({ confinement }: Mounts, target: WriteTarget, planned: readonly string[]): number {
+  if (target.missing.join("/") !== planned.join("/")) throw fileRefusal("E_PRECONDITION_FAILED");
   const { step, library } = confinement;
-  let here = step(place.directory, ".", READING | O_DIRECTORY);
+  let here = step(target.directory, ".", READING | O_DIRECTORY);
   if (here < 0) throw errnoRefusal(here, "open directory");
   for (const name of planned) {
     const made = library.makeDirectory(here, name);
@@ -80,16 +78,10 @@ async function takeLock({ confinement }: Mounts, directory: number, context: Wri
   }
 }
 
-interface Running {
-  readonly plan: WritePlan;
-  readonly context: WriteContext;
-}
-
-/** Returns the file after checking its hash under the lock; undefined when there must be no file. */
 async function verify(
   mounts: Mounts,
   { directory, name, found }: Pick<WriteTarget, "directory" | "name" | "found">,
-  { plan, context }: Running,
+  { plan, context }: { readonly plan: WritePlan; readonly context: WriteContext },
 ): Promise<FileIdentity | undefined> {
   if ((found === undefined) !== (plan.currentSha256 === null)) throw fileRefusal("E_PRECONDITION_FAILED");
   if (found === undefined) return undefined;
@@ -111,7 +103,11 @@ interface Target {
   readonly current: FileIdentity | undefined;
 }
 
-async function replace(mounts: Mounts, target: Target, { plan, context }: Running): Promise<void> {
+async function replace(
+  mounts: Mounts,
+  target: Target,
+  { plan, context }: { readonly plan: WritePlan; readonly context: WriteContext },
+): Promise<void> {
   const { library, step } = mounts.confinement;
   const { directory, current } = target;
   const temporary = `.stc-${context.newId()}.tmp`;
@@ -124,8 +120,8 @@ async function replace(mounts: Mounts, target: Target, { plan, context }: Runnin
     await syncFile(fd);
     context.signal.throwIfAborted();
     // From here to the rename, nothing else runs in this process, and no other writer has the lock.
-    stillCurrent(mounts, target);
-    put(mounts, target, temporary);
+    checkUnchanged(mounts, target);
+    renameInto(mounts, target, temporary);
     renamed = true;
   } catch (error) {
     throw thrownRefusal(error, "write");
@@ -151,14 +147,12 @@ function keepOwner(fd: number, { mode, owner }: FileIdentity): void {
   if (now.owner.uid !== owner.uid || now.owner.gid !== owner.gid) {
     try {
       fchownSync(fd, owner.uid, owner.gid);
-    } catch {
-      // Without superuser rights, the file belongs to the service's user.
-    }
+    } catch {}
   }
   fchmodSync(fd, mode);
 }
 
-function stillCurrent({ confinement }: Mounts, { directory, name, current }: Target): void {
+function checkUnchanged({ confinement }: Mounts, { directory, name, current }: Target): void {
   const fd = confinement.step(directory, name, O_PATH | O_NOFOLLOW);
   if (fd === -ENOENT && current === undefined) return;
   if (fd < 0) throw errnoRefusal(fd, "look");
@@ -170,7 +164,7 @@ function stillCurrent({ confinement }: Mounts, { directory, name, current }: Tar
   }
 }
 
-function put({ confinement }: Mounts, { directory, name, current }: Target, temporary: string): void {
+function renameInto({ confinement }: Mounts, { directory, name, current }: Target, temporary: string): void {
   const { library } = confinement;
   const order = { from: temporary, to: name, replaces: current !== undefined };
   const done = library.rename(directory, order);

@@ -2,9 +2,12 @@ import { closeSync } from "node:fs";
 import { Refusal } from "../../core/errors.ts";
 import { O_NOFOLLOW, O_PATH } from "./c-library.ts";
 import type { FileIdentity } from "./identity.ts";
-import { aim, foldName, isGitInternal, type Mount, type Mounts, mountPath, walkTo } from "./mounts.ts";
+import { foldName, isGitInternal, type Mount, type Mounts, mountPath, resolveMount } from "./mounts.ts";
 import { fileRefusal, notRegular } from "./refusals.ts";
-import { DIRECTORIES_MAX, type WalkedPath } from "./walk.ts";
+import { DIRECTORIES_MAX, type WalkedPath, walk } from "./walk.ts";
+
+const GIT_FILES = "Git's own files cannot be written.";
+const SERVICE_FILES = "The service's own files are not accessible.";
 
 const WORKFLOW = "workflow.md";
 
@@ -23,14 +26,11 @@ const GIT_SHAPES = [
 
 /** Target of a write: a held directory and one plain name in it. */
 export interface WriteTarget {
-  readonly mount: Mount;
   /** Descriptor, open until `close`. When `missing` is not empty: the last directory that exists. */
   readonly directory: number;
-  readonly directoryId: string;
   readonly name: string;
   /** Directories that would have to be created between `directory` and `name`. */
   readonly missing: readonly string[];
-  /** The file that has the name now, if any. */
   readonly found: FileIdentity | undefined;
   /** Path of real names: no links, no dots. */
   readonly path: string;
@@ -46,25 +46,24 @@ export interface WriteTarget {
  * hard links and anything that is not a regular file; EISDIR
  */
 export function locate(mounts: Mounts, path: string): WriteTarget {
-  const aimed = aim(mounts, path);
-  const { mount } = aimed;
+  const { mount, relative } = resolveMount(mounts, path);
   // Several mounts may name one directory: the strictest mount counts.
   const same = [...mounts.byName.values()].filter(({ id }) => id === mount.id);
   const readOnly = same.find(({ writable }) => !writable);
   if (readOnly !== undefined) throw forbidden(`@${readOnly.name} is read-only.`);
   const state = same.find(({ name }) => name === "state");
-  const walked = walkTo(mounts, aimed);
+  const walked = walk(mounts.confinement, mount, relative);
   try {
     const { directories, name, found, missing } = walked;
     const last = directories.at(-1);
     if (name === undefined || last === undefined) throw fileRefusal("EISDIR");
     const names = [...directories.slice(1).map((directory) => directory.name), ...missing, name];
-    checkNames(names);
+    if (names.some(isGitInternal)) throw forbidden(GIT_FILES);
     checkLengths(walked, names);
-    checkDirectories(mounts, mount, { ...walked, below: missing[0] ?? name });
+    checkDirectories(mounts, mount, { directories, last: missing[0] ?? name });
     checkFile(mounts, found);
     return {
-      ...{ mount, directory: last.fd, directoryId: last.id, name, missing, found },
+      ...{ directory: last.fd, name, missing, found },
       path: mountPath(mount.name, names),
       isWorkflow: state !== undefined && isWorkflow(mounts, state, walked),
       close: walked.close,
@@ -75,10 +74,6 @@ export function locate(mounts: Mounts, path: string): WriteTarget {
   }
 }
 
-function checkNames(names: readonly string[]): void {
-  if (names.some(isGitInternal)) throw forbidden("Git's own files cannot be written.");
-}
-
 function checkLengths({ directories, missing }: WalkedPath, names: readonly string[]): void {
   const isTooLong =
     directories.length + missing.length > DIRECTORIES_MAX ||
@@ -87,18 +82,18 @@ function checkLengths({ directories, missing }: WalkedPath, names: readonly stri
   if (isTooLong) throw fileRefusal("ENAMETOOLONG");
 }
 
-interface Way extends WalkedPath {
-  /** Name that follows the last of the directories in the path. */
-  readonly below: string;
-}
-
-function checkDirectories(mounts: Mounts, mount: Mount, { directories, below }: Way): void {
+/** @param last the name that follows the directories in the path */
+function checkDirectories(
+  mounts: Mounts,
+  mount: Mount,
+  { directories, last }: Pick<WalkedPath, "directories"> & { readonly last: string },
+): void {
   const others = new Set([...mounts.byName.values()].map(({ id }) => id).filter((id) => id !== mount.id));
   for (const [index, { id, fd }] of directories.entries()) {
     if (others.has(id)) throw forbidden("The path leads into another mount. Name the file by that mount.");
-    if (mounts.protectedIds.has(id)) throw forbidden("The service's own files are not accessible.");
-    const next = directories[index + 1]?.name ?? below;
-    if (isGitDirectory(mounts, fd, next)) throw forbidden("Git's own files cannot be written.");
+    if (mounts.protectedIds.has(id)) throw forbidden(SERVICE_FILES);
+    const next = directories[index + 1]?.name ?? last;
+    if (isGitDirectory(mounts, fd, next)) throw forbidden(GIT_FILES);
   }
 }
 
@@ -106,19 +101,19 @@ function checkDirectories(mounts: Mounts, mount: Mount, { directories, below }: 
  * Returns whether a directory is a Git repository, which a link or a pointer may give any name. Counts the next name in the path
  * as if it existed.
  */
-function isGitDirectory({ confinement }: Mounts, directory: number, coming: string): boolean {
-  const holds = (name: string): boolean => {
+function isGitDirectory({ confinement }: Mounts, directory: number, next: string): boolean {
+  const has = (name: string): boolean => {
     const fd = confinement.step(directory, name, O_PATH | O_NOFOLLOW);
     if (fd >= 0) closeSync(fd);
     return fd >= 0;
   };
-  return GIT_SHAPES.some((shape) => shape.every((name) => name === coming || holds(name)));
+  return GIT_SHAPES.some((shape) => shape.every((name) => name === next || has(name)));
 }
 
 function checkFile(mounts: Mounts, found: FileIdentity | undefined): void {
   if (found === undefined) return;
   if (found.kind !== "file") throw notRegular();
-  if (mounts.protectedIds.has(found.id)) throw forbidden("The service's own files are not accessible.");
+  if (mounts.protectedIds.has(found.id)) throw forbidden(SERVICE_FILES);
   // The file's other name may be anywhere; a change would separate the two names, and users of the other name would not notice.
   if (found.links > 1) throw forbidden("The file has several names (hard links) and cannot be written.");
 }
@@ -126,7 +121,7 @@ function checkFile(mounts: Mounts, found: FileIdentity | undefined): void {
 function isWorkflow(mounts: Mounts, state: Mount, { directories, name = "", found, missing }: WalkedPath): boolean {
   const directory = directories.at(-1)?.id;
   if (missing.length === 0 && directory === state.id && foldName(name) === WORKFLOW) return true;
-  const workflow = endOfWorkflow(mounts, state);
+  const workflow = resolveWorkflow(mounts, state);
   if (workflow === undefined) return false;
   if (workflow.found !== undefined || found !== undefined) return workflow.found?.id === found?.id;
   return workflow.directory === directory && workflow.names === [...missing, name].join("/");
@@ -135,9 +130,9 @@ function isWorkflow(mounts: Mounts, state: Mount, { directories, name = "", foun
 /**
  * Returns where `@state/workflow.md` leads; undefined when it is a link out of the mount, through which nothing can be written.
  */
-function endOfWorkflow(mounts: Mounts, state: Mount) {
+function resolveWorkflow(mounts: Mounts, state: Mount) {
   try {
-    const walked = walkTo(mounts, { mount: state, relative: WORKFLOW });
+    const walked = walk(mounts.confinement, state, WORKFLOW);
     const directory = walked.directories.at(-1)?.id;
     walked.close();
     return { directory, found: walked.found, names: [...walked.missing, walked.name].join("/") };

@@ -8,27 +8,24 @@ export const ASSERTION_TYPE = "stc-assertion+jwt";
 const LIFETIME_SECONDS = 60;
 
 /** The facts that an assertion signs: who calls, by which tool, and with which message. */
-export interface AssertedCall {
+interface AssertedCall {
   /** The `aud` claim. */
   readonly system: string;
   readonly caller: Caller;
   readonly tool: string;
   /** The HTTP/2 path: `/package.Service/Method`. */
   readonly method: string;
-  /** The request message as it is sent. */
   readonly message: Uint8Array;
   readonly traceId: string;
 }
 
-/** Signs a compact JWT for one attempt at one call. */
 export type AssertionSigner = (call: AssertedCall) => Promise<string>;
 
-export interface AssertionOptions {
-  /** The `iss` claim. */
+interface AssertionOptions {
   readonly issuer: string;
   /** PEM of a private key: P-256 signs ES256, Ed25519 signs EdDSA. */
   readonly privateKey: string | Buffer;
-  /** Returns the current time in milliseconds since 1970. */
+  /** Returns epoch milliseconds. */
   readonly now: () => number;
   readonly newId: () => string;
 }

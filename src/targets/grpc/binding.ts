@@ -13,22 +13,28 @@ import type {
   Tool,
 } from "../../core/types.ts";
 import type { AssertionSigner } from "./assertion.ts";
-import type { Difference, EncodedMessage } from "./codec/message-codec.ts";
+import type { Difference } from "./codec/message-codec.ts";
 import type { Channels, SystemConnections, ToolClass } from "./connection/link.ts";
 import type { GuardedCall, Resilience } from "./connection/resilience.ts";
 import { isIdentity, type SystemEndpoints } from "./connection/tls-identity.ts";
 import type { Method } from "./contract/contract.ts";
 import { elementsOf, fieldOf, shapesOf, takesNull } from "./contract/schema-faults.ts";
 import { metadataKeys, metadataOf } from "./metadata.ts";
-import { AttemptFailed, attemptFailed, type Begun, begunBy, type FailedCall, notSent, refusalOf } from "./status.ts";
+import {
+  AttemptFailed,
+  attemptFailed,
+  type FailedCall,
+  headersFrom,
+  notSent,
+  type ReceivedHeaders,
+  refusalOf,
+} from "./status.ts";
 
-/** The part of a system that its calls need. */
 export interface BoundSystem {
   readonly name: string;
-  /** Maximum size of one message, in both directions. */
   readonly maxMessageBytes: number;
   /** Endpoints and certificates at the start; the certificates may have been replaced since. */
-  readonly reach: SystemEndpoints;
+  readonly endpoints: SystemEndpoints;
   readonly metadata: Metadata;
   readonly resilience: Resilience;
 }
@@ -41,7 +47,6 @@ interface BindingParts {
   readonly sign?: AssertionSigner | undefined;
 }
 
-/** One attempt at one call. */
 interface Attempt {
   readonly link: SystemConnections;
   readonly bytes: Buffer;
@@ -50,23 +55,17 @@ interface Attempt {
 
 const FIELD_CHARACTERS_MAX = 128;
 
-async function ended<Answer>(answer: Promise<Answer>, span: RequestSpan): Promise<Answer> {
+async function withSpan<Answer>(answer: Promise<Answer>, span: RequestSpan): Promise<Answer> {
   try {
-    const given = await answer;
+    const value = await answer;
     span.end("OK");
-    return given;
+    return value;
   } catch (error) {
     span.end(error instanceof AttemptFailed ? error.status : "UNKNOWN");
     throw error;
   }
 }
 
-function toolClassOf(tool: Tool, { grpc }: GrpcTarget): ToolClass {
-  if (grpc.stream !== undefined) return "stream";
-  return tool.classification === "read" ? "read" : "change";
-}
-
-/** Binds one tool to its gRPC method. */
 export class GrpcBinding implements Binding {
   readonly #tool: Tool;
   readonly #parts: BindingParts;
@@ -75,27 +74,32 @@ export class GrpcBinding implements Binding {
   readonly #toolClass: ToolClass;
   readonly #answer: Position;
   readonly #metadata: (context: RunContext) => Metadata;
-  readonly #traced: TargetRequest;
+  readonly #spanTarget: TargetRequest;
   /** Encoded requests of plans that still exist: exactly what was planned is sent, and nothing is encoded twice. */
   readonly #encoded = new WeakMap<ExecutionPlan, Buffer>();
 
   constructor(tool: Tool, parts: BindingParts) {
     this.#tool = tool;
     this.#parts = parts;
-    this.#endpoint = parts.system.reach.servers.map(({ address }) => address).join(",");
+    this.#endpoint = parts.system.endpoints.servers.map(({ address }) => address).join(",");
     this.#safe = tool.classification === "read" || tool.idempotent;
-    this.#toolClass = toolClassOf(tool, parts.target);
+    const classification = tool.classification === "read" ? "read" : "change";
+    this.#toolClass = parts.target.grpc.stream === undefined ? classification : "stream";
     this.#answer = new Position([tool.output]);
     this.#metadata = metadataOf(parts.system.metadata, tool.name);
-    this.#traced = { path: parts.method.path, server: this.#endpoint };
+    this.#spanTarget = { path: parts.method.path, server: this.#endpoint };
   }
 
   plan(input: unknown): ExecutionPlan {
     const { system, method, channels } = this.#parts;
     const encoded = method.request.encode(input);
-    if ("reason" in encoded) throw this.#unfit(encoded);
-    this.#checkSize(encoded);
-    const { tls } = channels.endpoint(system.name).reach;
+    if ("reason" in encoded) throw this.#mismatch(encoded);
+    const { length } = encoded.bytes;
+    if (length > system.maxMessageBytes) {
+      const limit = `at most ${system.maxMessageBytes} are sent`;
+      throw new Refusal("INVALID_INPUT", `The arguments make a message of ${length} bytes; ${limit}.`);
+    }
+    const { tls } = channels.settings(system.name).endpoints;
     const plan: ExecutionPlan = {
       endpoint: this.#endpoint,
       kind: "grpc",
@@ -119,7 +123,7 @@ export class GrpcBinding implements Binding {
     if (plan["path"] !== method.path || plan["endpoint"] !== this.#endpoint) {
       throw new Refusal("INTERNAL", "The call could not be made.", { cause: "the plan belongs to another target" });
     }
-    if (!isIdentity(plan["tls"], channels.endpoint(system.name).reach.tls)) {
+    if (!isIdentity(plan["tls"], channels.settings(system.name).endpoints.tls)) {
       throw new Refusal("TARGET_UNAVAILABLE", "The service's identity changed after the call was planned. Call again.");
     }
     const link = channels.link(system.name, this.#toolClass);
@@ -175,11 +179,11 @@ export class GrpcBinding implements Binding {
     const { deadline, signal } = context;
     const request = { path: method.path, bytes, metadata, deadline, signal };
     const bounds = target.grpc.stream;
-    const span = context.requests?.begin(this.#traced);
+    const span = context.requests?.begin(this.#spanTarget);
     if (span !== undefined) metadata.set("traceparent", span.traceparent);
     const answer: Promise<Buffer | StreamedList> =
       bounds === undefined ? link.unary(request) : collect(link.stream(request), { ...bounds, signal });
-    return span === undefined ? answer : ended(answer, span);
+    return span === undefined ? answer : withSpan(answer, span);
   }
 
   #read(answer: Buffer | StreamedList, call: FailedCall): unknown {
@@ -205,28 +209,18 @@ export class GrpcBinding implements Binding {
    * Refuses arguments that the schema accepts and the contract does not. The agent can fix them, so the message names the
    * field.
    */
-  #unfit({ field, reason }: Difference): Refusal {
+  #mismatch({ field, reason }: Difference): Refusal {
     const path = field.slice(0, FIELD_CHARACTERS_MAX) || "(arguments)";
     return new Refusal("INVALID_INPUT", `The arguments do not match the service's contract: ${path} ${reason}.`, {
       details: { issues: [{ path, message: reason }] },
       cause: { tool: this.#tool.name, method: this.#parts.method.path },
     });
   }
-
-  #checkSize({ bytes }: EncodedMessage): void {
-    const max = this.#parts.system.maxMessageBytes;
-    if (bytes.length <= max) return;
-    throw new Refusal(
-      "INVALID_INPUT",
-      `The arguments make a message of ${bytes.length} bytes; at most ${max} are sent.`,
-    );
-  }
 }
 
 /** Maximum number of remembered positions of one schema: the keys of a map come from the service. */
 const REMEMBERED_MAX = 4_000;
 
-/** One position of an answer, with what the output schema declares there. */
 class Position {
   readonly #shapes: readonly Schema[];
   /** True when the schema declares the position and does not accept null. */
@@ -250,10 +244,7 @@ class Position {
   omitUnset(value: unknown): void {
     if (typeof value !== "object" || value === null || this.#shapes.length === 0) return;
     if (Array.isArray(value)) {
-      this.#elements ??= new Position(
-        this.#shapes.flatMap((shape) => elementsOf(shape)),
-        this.#memory,
-      );
+      this.#elements ??= new Position(this.#shapes.flatMap(elementsOf), this.#memory);
       if (this.#elements.#shapes.length > 0) for (const item of value) this.#elements.omitUnset(item);
       return;
     }
@@ -280,13 +271,6 @@ class Position {
   }
 }
 
-/** Limits on how much of a server's stream is read. */
-interface StreamBounds {
-  readonly itemsMax: number;
-  /** Total size of all messages, as received. */
-  readonly bytesMax: number;
-}
-
 interface StreamedList {
   readonly items: readonly Buffer[];
   /** True when the stream was cancelled at a limit, so that it had more messages, or may have had. */
@@ -302,21 +286,29 @@ const END_GRACE_MS = 250;
  */
 function collect(
   stream: ClientReadableStream<Buffer>,
-  { itemsMax, bytesMax, signal }: StreamBounds & { readonly signal: AbortSignal },
+  {
+    itemsMax,
+    bytesMax,
+    signal,
+  }: {
+    readonly itemsMax: number;
+    readonly bytesMax: number;
+    readonly signal: AbortSignal;
+  },
 ): Promise<StreamedList> {
   return new Promise((resolve, reject) => {
     const items: Buffer[] = [];
     let bytes = 0;
-    let begun: Begun = "not";
+    let received: ReceivedHeaders = "none";
     let isOver = false;
     let grace: ReturnType<typeof setTimeout> | undefined;
     const cancel = (): void => stream.cancel();
-    const end = (settle: () => void): void => {
+    const end = (complete: () => void): void => {
       if (isOver) return;
       isOver = true;
       clearTimeout(grace);
       signal.removeEventListener("abort", cancel);
-      settle();
+      complete();
     };
     const cutOff = (): void => {
       end(() => resolve({ items, truncated: true }));
@@ -334,12 +326,12 @@ function collect(
     };
     signal.addEventListener("abort", cancel, { once: true });
     stream.once("metadata", (headers: Metadata) => {
-      begun = begunBy(headers);
+      received = headersFrom(headers);
     });
     stream.on("data", take);
     // A status other than OK arrives as an error, before the end. After a cut-off, the promise is settled before the status
     // of our own cancellation arrives.
-    stream.on("error", (error: unknown) => end(() => reject(attemptFailed(error, begun))));
+    stream.on("error", (error: unknown) => end(() => reject(attemptFailed(error, received))));
     stream.on("end", () => end(() => resolve({ items, truncated: false })));
   });
 }

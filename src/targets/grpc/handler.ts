@@ -7,34 +7,34 @@ import { type HealthCheck, HealthProbe, type TargetHealth } from "./connection/h
 import {
   type ChannelState,
   Channels,
-  type GrpcEndpoint,
+  type ConnectionSettings,
   KEEPALIVE_DEFAULTS,
   type Keepalive,
   type SystemChannelState,
 } from "./connection/link.ts";
 import { type Circuit, RESILIENCE_DEFAULTS, Resilience, type ResilienceLimits } from "./connection/resilience.ts";
 import { CertificateRotation, type CertificateSource } from "./connection/rotation.ts";
-import { type GrpcTls, reach, type SystemEndpoints, type SystemEndpointsOptions } from "./connection/tls-identity.ts";
+import {
+  type GrpcTls,
+  resolveEndpoints,
+  type SystemEndpoints,
+  type SystemEndpointsOptions,
+} from "./connection/tls-identity.ts";
 import { Contract, type ContractReport, contractReport, type Method, type ProtoSource } from "./contract/contract.ts";
 import { elementsOf, fieldOf, inputSchemaFaults, outputSchemaFaults, shapesOf } from "./contract/schema-faults.ts";
 import { systemMetadata } from "./metadata.ts";
 
-/** One gRPC service as the configuration describes it. */
 export interface GrpcSystem extends ProtoSource, SystemEndpointsOptions {
-  /** Source of `tls`, to notice when it changes. */
   readonly certificates?: CertificateSource | undefined;
-  /** Metadata that is sent with every call to this system. */
   readonly metadata?: Readonly<Record<string, string>>;
   /** Maximum size of one message, in both directions. */
   readonly maxMessageBytes: number;
   readonly keepalive?: Keepalive;
   readonly resilience?: Partial<ResilienceLimits>;
-  /** Set when its health is checked, with the name to ask for. */
   readonly health?: HealthCheck | undefined;
 }
 
-/** State of one system, for operators. */
-export interface SystemStatus {
+interface SystemStatus {
   readonly state: ChannelState;
   readonly circuit: Circuit;
   /** Answer of its health service; null when the health service is not asked. */
@@ -45,27 +45,23 @@ export interface SystemStatus {
 
 /** Everything that the kind passes on once there is a system to call. */
 export interface GrpcHandler extends Required<Pick<OpenedKind, "bind" | "certificates" | "watch" | "close">> {
-  /** Returns the channels opened so far, for metrics. */
   channels(): readonly SystemChannelState[];
   /** Returns the state of every system by name. Asks the health services of those that have one. */
   status(): Promise<Readonly<Record<string, SystemStatus>>>;
   report(tools: readonly Tool[]): ContractReport;
 }
 
-export interface GrpcHandlerOptions {
+interface GrpcHandlerOptions {
   readonly systems: ReadonlyMap<string, GrpcSystem>;
-  /** Signs caller assertions for the services. */
   readonly sign?: AssertionSigner | undefined;
   /** Returns a number from 0 to 1 that spreads retries, so that many callers do not retry at the same instant. */
   readonly random?: () => number;
 }
 
-/** A system whose files were read and whose settings were checked. */
 interface PreparedSystem extends BoundSystem {
   readonly contract: Contract;
   readonly health: HealthProbe | undefined;
-  /** Returns the endpoint with these certificates. */
-  endpoint(reached: SystemEndpoints): GrpcEndpoint;
+  settings(endpoints: SystemEndpoints): ConnectionSettings;
   readonly rotation:
     | { readonly tls: GrpcTls; readonly source: CertificateSource; readonly read: (tls: GrpcTls) => SystemEndpoints }
     | undefined;
@@ -76,16 +72,16 @@ function prepare(name: string, system: GrpcSystem, random: () => number): Prepar
   if (!Number.isSafeInteger(maxMessageBytes) || maxMessageBytes < 1) {
     throw new StartupError([`systems.${name}.messageBytesMax: must be a positive integer`]);
   }
-  const read = (renewed: GrpcTls): SystemEndpoints => reach(name, { ...system, tls: renewed });
+  const read = (renewed: GrpcTls): SystemEndpoints => resolveEndpoints(name, { ...system, tls: renewed });
   return {
     name,
     maxMessageBytes,
-    reach: reach(name, system),
+    endpoints: resolveEndpoints(name, system),
     contract: new Contract(name, system),
     metadata: systemMetadata(name, system.metadata),
     resilience: new Resilience({ ...RESILIENCE_DEFAULTS, ...system.resilience }, random),
     health: health === undefined ? undefined : new HealthProbe(health),
-    endpoint: (reached) => ({ reach: reached, maxMessageBytes, keepalive }),
+    settings: (endpoints) => ({ endpoints: endpoints, maxMessageBytes, keepalive }),
     rotation: tls === undefined || certificates === undefined ? undefined : { tls, source: certificates, read },
   };
 }
@@ -122,28 +118,25 @@ function parsedExample(tool: Tool, example: unknown): { readonly input: unknown 
   }
 }
 
-function at(place: string, field: string): string {
-  if (field === "") return place;
-  return field.startsWith("[") ? `${place}${field}` : `${place}.${field}`;
+function joinField(parent: string, field: string): string {
+  return field === "" || field.startsWith("[") ? `${parent}${field}` : `${parent}.${field}`;
 }
 
 /** Returns the parts of the input schema or its examples that the request message cannot carry. */
 function inputFaults(tool: Tool, method: Method): readonly Fault[] {
   const faults: Fault[] = [...inputSchemaFaults(tool.input, method.requestShape)];
   tool.examples.accepts.forEach((example, index) => {
-    const place = `examples.accepts[${index}]`;
+    const path = `examples.accepts[${index}]`;
     const parsed = parsedExample(tool, example);
     if (parsed === undefined) {
-      faults.push({ field: place, message: "the input schema refuses it" });
+      faults.push({ field: path, message: "the input schema refuses it" });
       return;
     }
     const encoded = method.request.encode(parsed.input);
     if ("reason" in encoded) {
-      const { field, reason, message } = encoded;
-      faults.push({
-        field: at(place, field),
-        message: message === undefined ? reason : `is not a field of ${message}`,
-      });
+      const { field, reason, message: type } = encoded;
+      const message = type === undefined ? reason : `is not a field of ${type}`;
+      faults.push({ field: joinField(path, field), message });
     }
   });
   return faults;
@@ -201,7 +194,9 @@ function methodOf(tool: Tool, target: GrpcTarget, { contract }: PreparedSystem):
  */
 export function grpcHandler({ systems: declared, sign, random = () => 0.5 }: GrpcHandlerOptions): GrpcHandler {
   const systems = prepareAll(declared, random);
-  const channels = new Channels(new Map([...systems].map(([name, system]) => [name, system.endpoint(system.reach)])));
+  const channels = new Channels(
+    new Map([...systems].map(([name, system]) => [name, system.settings(system.endpoints)])),
+  );
   const rotations: CertificateRotation[] = [];
   return {
     bind(tool) {
@@ -217,7 +212,7 @@ export function grpcHandler({ systems: declared, sign, random = () => 0.5 }: Grp
     channels: () => channels.states(),
     certificates: () =>
       [...systems.keys()].flatMap((system) => {
-        const { clientCertificate } = channels.endpoint(system).reach;
+        const { clientCertificate } = channels.settings(system).endpoints;
         return clientCertificate === null ? [] : [{ system, notAfter: clientCertificate.notAfter }];
       }),
     report: (tools) =>
@@ -240,7 +235,7 @@ export function grpcHandler({ systems: declared, sign, random = () => 0.5 }: Grp
 }
 
 async function statusOf({ name, resilience, health }: PreparedSystem, channels: Channels): Promise<SystemStatus> {
-  const { clientCertificate } = channels.endpoint(name).reach;
+  const { clientCertificate } = channels.settings(name).endpoints;
   return {
     health: health === undefined ? null : await health.ask(channels.link(name, "read")),
     state: channels.state(name),
@@ -250,12 +245,12 @@ async function statusOf({ name, resilience, health }: PreparedSystem, channels: 
 }
 
 function rotationOf(
-  { name: system, rotation, reach, endpoint }: PreparedSystem,
+  { name: system, rotation, endpoints, settings }: PreparedSystem,
   channels: Channels,
   { now, report }: WatchOptions,
 ): readonly CertificateRotation[] {
   if (rotation === undefined) return [];
   const { tls, source, read } = rotation;
-  const adopt = (renewed: typeof reach) => channels.replace(system, endpoint(renewed));
-  return [new CertificateRotation({ system, source, current: { tls, reach }, read, adopt, now, report })];
+  const adopt = (renewed: typeof endpoints) => channels.replace(system, settings(renewed));
+  return [new CertificateRotation({ system, source, current: { tls, endpoints }, read, adopt, now, report })];
 }

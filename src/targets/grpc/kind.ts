@@ -15,7 +15,6 @@ import type { GrpcHandler, GrpcSystem } from "./handler.ts";
 
 export interface GrpcContext extends TargetContext {
   readonly config: {
-    /** The issuer and the key of the assertions about callers. */
     readonly assertion?: { readonly issuer: string; readonly keyFile: string } | undefined;
   };
 }
@@ -120,14 +119,14 @@ const shape = z.strictObject({
 
 type SystemEntry = z.output<typeof shape>;
 
-function demandOneContract(system: SystemEntry, context: z.RefinementCtx): void {
+function checkContractSource(system: SystemEntry, context: z.RefinementCtx): void {
   const given = (["proto", "descriptorSet", "reflection"] as const).filter((key) => system[key] !== undefined);
   if (given.length > 1) {
     context.addIssue({ code: "custom", path: [given[1] ?? ""], message: `and ${given[0]} exclude each other` });
   }
 }
 
-function demandTransport(system: SystemEntry, context: z.RefinementCtx): void {
+function checkTransport(system: SystemEntry, context: z.RefinementCtx): void {
   if (system.endpoint !== undefined && system.endpoints !== undefined) {
     context.addIssue({ code: "custom", path: ["endpoints"], message: "and endpoint exclude each other" });
   }
@@ -151,8 +150,8 @@ const system = shape
     message: "is missing; it is text: a file or a folder (or descriptorSet: a file, or reflection: true)",
     when: () => true,
   })
-  .superRefine(demandOneContract)
-  .superRefine(demandTransport);
+  .superRefine(checkContractSource)
+  .superRefine(checkTransport);
 
 /** Methods of gRPC services. The packages that call them are loaded only when there is a system to call. */
 export const grpc: TargetKind<GrpcContext> = {
@@ -181,25 +180,17 @@ export const grpc: TargetKind<GrpcContext> = {
   open,
 };
 
-const STREAM_ITEMS_MAX = 100_000;
-const STREAM_BYTES_MAX = 67_108_864;
+const STREAM_LIMITS = { itemsMax: 100_000, bytesMax: 67_108_864 } as const;
 
 function streamFaults(stream: unknown): readonly Fault[] {
   if (stream === undefined) return [];
   const field = "target.grpc.stream";
   if (!isTable(stream)) return [{ field, message: "must be { itemsMax, bytesMax }" }];
   return [
-    ...unless(
-      wholeNumber(stream["itemsMax"], STREAM_ITEMS_MAX),
-      `${field}.itemsMax`,
-      `must be a whole number from 1 to ${STREAM_ITEMS_MAX}`,
+    ...Object.entries(STREAM_LIMITS).flatMap(([key, max]) =>
+      unless(wholeNumber(stream[key], max), `${field}.${key}`, `must be a whole number from 1 to ${max}`),
     ),
-    ...unless(
-      wholeNumber(stream["bytesMax"], STREAM_BYTES_MAX),
-      `${field}.bytesMax`,
-      `must be a whole number from 1 to ${STREAM_BYTES_MAX}`,
-    ),
-    ...unknownKeys(field, stream, ["itemsMax", "bytesMax"]),
+    ...unknownKeys(field, stream, Object.keys(STREAM_LIMITS)),
   ];
 }
 
@@ -240,15 +231,17 @@ function open(context: GrpcContext): OpenedKind {
   };
 }
 
-interface Parts {
-  readonly systems: ReadonlyMap<string, GrpcSystem>;
-  readonly tools: readonly Tool[];
-  readonly sign: AssertionSigner | undefined;
-}
-
 async function openHandler(
   { random, problems }: GrpcContext,
-  { systems, tools, sign }: Parts,
+  {
+    systems,
+    tools,
+    sign,
+  }: {
+    readonly systems: ReadonlyMap<string, GrpcSystem>;
+    readonly tools: readonly Tool[];
+    readonly sign: AssertionSigner | undefined;
+  },
 ): Promise<GrpcHandler | undefined> {
   const [{ withReflection }, { grpcHandler }] = await Promise.all([
     import("./contract/reflection.ts"),
@@ -264,7 +257,6 @@ async function openHandler(
   }
 }
 
-/** Returns a signer of the caller's identity for services, if the configuration names a key. */
 function readSigner(context: GrpcContext): AssertionSigner | undefined {
   const { config, problems, now, newId } = context;
   if (config.assertion === undefined) return undefined;
@@ -279,7 +271,6 @@ function readSigner(context: GrpcContext): AssertionSigner | undefined {
   }
 }
 
-/** Reads the systems with their certificates. */
 function readSystems(context: GrpcContext): ReadonlyMap<string, GrpcSystem> {
   const systems = new Map<string, GrpcSystem>();
   for (const [name, entry] of context.systems as ReadonlyMap<string, SystemEntry>) {
@@ -336,15 +327,16 @@ export function certificateFiles(
 
 function contractSource(context: GrpcContext, name: string, entry: SystemEntry): ProtoSource | undefined {
   const { proto, descriptorSet, reflection, contractSha256, anyTypes } = entry;
-  const held = { anyTypes, contractSha256 };
-  if (proto !== undefined) return { ...protoSource(context.pathOf(proto)), ...held };
-  if (descriptorSet === undefined) return { reflection, ...held };
+  const pinned = { anyTypes, contractSha256 };
+  if (proto !== undefined) {
+    const path = context.pathOf(proto);
+    return isFile(path)
+      ? { protoDirs: [join(path, "..")], protoFiles: [path], ...pinned }
+      : { protoDirs: [path], ...pinned };
+  }
+  if (descriptorSet === undefined) return { reflection, ...pinned };
   const bytes = readNamed(context, descriptorSet, `systems.${name}.descriptorSet`);
-  return bytes && { descriptorSet: { bytes, path: descriptorSet }, ...held };
-}
-
-function protoSource(path: string): Pick<ProtoSource, "protoDirs" | "protoFiles"> {
-  return isFile(path) ? { protoDirs: [join(path, "..")], protoFiles: [path] } : { protoDirs: [path] };
+  return bytes && { descriptorSet: { bytes, path: descriptorSet }, ...pinned };
 }
 
 /** Returns false for a path that cannot be inspected: reading it reports that. */
@@ -356,7 +348,7 @@ function isFile(path: string): boolean {
   }
 }
 
-/** Reads a file. If it cannot be read, returns undefined and adds a problem with field and file. */
+/** Adds a problem when the file cannot be read. */
 function readNamed({ readFile, problems }: GrpcContext, path: string, field: string): Buffer | undefined {
   try {
     return readFile(path);
@@ -366,12 +358,9 @@ function readNamed({ readFile, problems }: GrpcContext, path: string, field: str
   }
 }
 
-/** A certificate that expires within this time is reported. */
 const EXPIRES_SOON_MS = 14 * 86_400_000;
 
-/**
- * Returns notes about our client certificates that have expired or expire soon. `now` is in milliseconds since the Unix epoch.
- */
+/** Returns notes about our client certificates that have expired or expire soon. `now` is in epoch milliseconds. */
 export function certificateNotes(certificates: readonly CertificateExpiry[], now: number): readonly string[] {
   return certificates.flatMap(({ system: name, notAfter }) => {
     if (notAfter - now > EXPIRES_SOON_MS) return [];

@@ -44,7 +44,7 @@ export function systemMetadata(system: string, entries: Readonly<Record<string, 
   return metadata;
 }
 
-/** Sets a text value. A value that a header cannot carry goes into the binary key of the same name, as UTF-8. */
+/** Uses the binary key of the same name, as UTF-8, for a value that a header cannot carry. */
 function setText(metadata: Metadata, key: string, value: string): void {
   if (isPlain(value)) metadata.set(key, value);
   else metadata.set(`${key}-bin`, Buffer.from(value, "utf8"));
@@ -61,17 +61,17 @@ export function metadataKeys(base: Metadata, isSigned: boolean): readonly string
  * token or anything from the arguments. The part that is the same for all calls of a caller is built once.
  */
 export function metadataOf(base: Metadata, tool: string): (context: RunContext) => Metadata {
-  const ofCallers = new WeakMap<Caller, Metadata>();
-  const introduce = (caller: Caller): Metadata => {
+  const byCaller = new WeakMap<Caller, Metadata>();
+  const callerMetadata = (caller: Caller): Metadata => {
     const metadata = base.clone();
     setText(metadata, "x-caller-sub", caller.subject);
     setText(metadata, "x-caller-iss", caller.issuer);
     setText(metadata, "x-tool", tool);
-    ofCallers.set(caller, metadata);
+    byCaller.set(caller, metadata);
     return metadata;
   };
   return ({ caller, traceId, traceparent, tracestate }) => {
-    const metadata = (ofCallers.get(caller) ?? introduce(caller)).clone();
+    const metadata = (byCaller.get(caller) ?? callerMetadata(caller)).clone();
     if (traceparent !== undefined && TRACEPARENT.test(traceparent)) {
       metadata.set("traceparent", traceparent);
       const state = parseTracestate(tracestate);

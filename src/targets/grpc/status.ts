@@ -2,7 +2,6 @@ import { status } from "@grpc/grpc-js";
 import { Refusal, type RefusalCode } from "../../core/errors.ts";
 import type { TargetErrors } from "../../core/types.ts";
 
-/** Facts that decide how a failed call is reported. */
 export interface FailedCall {
   readonly system: string;
   readonly path: string;
@@ -15,6 +14,7 @@ export interface FailedCall {
 
 export type StatusName = keyof typeof status;
 
+/** Meaning of a status for the call. */
 type Meaning = "refused" | "failed" | "unavailable" | "late" | "cancelled";
 
 /**
@@ -24,7 +24,6 @@ type Meaning = "refused" | "failed" | "unavailable" | "late" | "cancelled";
  */
 export type Origin = "service" | "transport" | "local";
 
-/** An attempt that returned no answer. */
 export class AttemptFailed extends Error {
   override readonly name = "AttemptFailed";
   readonly origin: Origin;
@@ -35,21 +34,19 @@ export class AttemptFailed extends Error {
    */
   readonly text: string;
   /** True when any part of an answer was received: such an attempt is not repeated. */
-  readonly begun: boolean;
-  /** True when the request may have been sent. */
+  readonly answerStarted: boolean;
   readonly sent: boolean;
 
-  constructor(facts: Pick<AttemptFailed, "origin" | "status" | "begun" | "sent"> & { readonly text?: string }) {
+  constructor(facts: Pick<AttemptFailed, "origin" | "status" | "answerStarted" | "sent"> & { readonly text?: string }) {
     super(`${facts.origin} ${facts.status}`);
     this.origin = facts.origin;
     this.status = facts.status;
     this.text = facts.text ?? "";
-    this.begun = facts.begun;
+    this.answerStarted = facts.answerStarted;
     this.sent = facts.sent;
   }
 }
 
-/** Meaning of each gRPC status for the call. */
 export const STATUS_MEANINGS = {
   OK: "failed",
   CANCELLED: "cancelled",
@@ -103,72 +100,64 @@ const HTTP_STATUS_TEXT = "Received HTTP status code";
 const OVERSIZE_TEXTS = ["Received message larger than max", "Received message that decompresses to a size"] as const;
 const UNREADABLE_TEXT = "Failed to decompress";
 
-/** The part of an answer that has arrived: nothing, headers of a gRPC service, or headers of something else. */
-export type Begun = "not" | "service" | "stranger";
+/** The sender of the headers that have arrived, if any: a gRPC service, or something else. */
+export type ReceivedHeaders = "none" | "service" | "other";
 
 interface Headers {
   get(key: string): readonly unknown[];
 }
 
 /** Returns whose headers these are, by the content type that every gRPC service sends. */
-export function begunBy(headers: Headers): Begun {
-  return String(headers.get("content-type")[0] ?? "").startsWith("application/grpc") ? "service" : "stranger";
+export function headersFrom(headers: Headers): ReceivedHeaders {
+  return String(headers.get("content-type")[0] ?? "").startsWith("application/grpc") ? "service" : "other";
 }
 
-interface Reported {
-  readonly status: StatusName;
-  readonly text: string;
-  /** True when the status arrived together with headers, as in a service's answer that consists only of a status. */
-  readonly hasHeaders: boolean;
-  readonly begun: Begun;
-  /** True when there is a readable status: grpc-js reports none for a message with an unknown compression. */
-  readonly isTold: boolean;
-}
-
-function originOf({ status: name, text, hasHeaders, begun, isTold }: Reported): Origin {
+function originOf(
+  error: { readonly code?: unknown; readonly metadata?: Headers },
+  text: string,
+  received: ReceivedHeaders,
+): Origin {
+  const name = nameOf(error.code);
   if (text.startsWith(HTTP_STATUS_TEXT)) return "transport";
-  if (hasHeaders) return "service";
-  if (!isTold || isOversize(name, text) || text.startsWith(UNREADABLE_TEXT)) {
-    return begun === "stranger" ? "transport" : "local";
+  // The status arrived together with headers, as in a service's answer that consists only of a status.
+  if ((error.metadata?.get("content-type").length ?? 0) > 0) return "service";
+  // grpc-js reports no status for a message with an unknown compression.
+  const hasStatus = Number.isInteger(error.code);
+  if (!hasStatus || isOversize(name, text) || text.startsWith(UNREADABLE_TEXT)) {
+    return received === "other" ? "transport" : "local";
   }
   if (name === "DEADLINE_EXCEEDED" || name === "CANCELLED") return "local";
-  if (begun === "not") return "transport";
+  if (received === "none") return "transport";
   const isBroken = name === "UNAVAILABLE" || TRANSPORT_TEXTS.some((part) => text.includes(part));
   return isBroken ? "transport" : "service";
 }
 
-/** Converts an error of grpc-js into a failure with its origin. */
-export function attemptFailed(error: unknown, begun: Begun): AttemptFailed {
-  const { code, details, metadata } = error as {
-    readonly code?: unknown;
-    readonly details?: unknown;
-    readonly metadata?: Headers;
-  };
-  const status = nameOf(code);
-  const text = typeof details === "string" ? details : "";
-  const hasHeaders = (metadata?.get("content-type").length ?? 0) > 0;
+export function attemptFailed(error: unknown, received: ReceivedHeaders): AttemptFailed {
+  const reported = error as { readonly code?: unknown; readonly details?: unknown; readonly metadata?: Headers };
+  const text = typeof reported.details === "string" ? reported.details : "";
   return new AttemptFailed({
-    origin: originOf({ status, text, hasHeaders, begun, isTold: Number.isInteger(code) }),
-    status,
+    origin: originOf(reported, text, received),
+    status: nameOf(reported.code),
     text,
-    begun: begun !== "not",
+    answerStarted: received !== "none",
     sent: true,
   });
 }
 
 /** Returns the failure of a call that the service ended with OK, but not with the one answer that its contract promises. */
 export function notOneAnswer(): AttemptFailed {
-  return new AttemptFailed({ origin: "local", status: "UNIMPLEMENTED", begun: true, sent: true });
+  return new AttemptFailed({ origin: "local", status: "UNIMPLEMENTED", answerStarted: true, sent: true });
 }
 
 /** Returns the failure of an attempt that sent nothing: no connection was made, or the call ended before there was one. */
 export function notSent(signal: AbortSignal): AttemptFailed {
-  if (signal.aborted) return new AttemptFailed({ origin: "local", status: "CANCELLED", begun: false, sent: false });
-  return new AttemptFailed({ origin: "transport", status: "UNAVAILABLE", begun: false, sent: false });
+  if (signal.aborted)
+    return new AttemptFailed({ origin: "local", status: "CANCELLED", answerStarted: false, sent: false });
+  return new AttemptFailed({ origin: "transport", status: "UNAVAILABLE", answerStarted: false, sent: false });
 }
 
 function isOversize(name: StatusName, text: string): boolean {
-  return name === "RESOURCE_EXHAUSTED" && OVERSIZE_TEXTS.some((begin) => text.startsWith(begin));
+  return name === "RESOURCE_EXHAUSTED" && OVERSIZE_TEXTS.some((start) => text.startsWith(start));
 }
 
 function codeOf({ origin, status: name, text }: AttemptFailed, call: FailedCall): RefusalCode {

@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { temporaryFolder } from "./stand.ts";
 
-/** Memory is collected all the time: what only a pointer holds is gone before the call reads it, once in some thousand calls. */
+/** With constant garbage collection, memory that only a pointer refers to is freed before the call reads it, once in some thousand calls. */
 const EAGER = { BUN_JSC_gcMaxHeapSize: "100000" };
 const CALLS = 300_000;
 

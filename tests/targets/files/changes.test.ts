@@ -24,11 +24,16 @@ describe("a unified diff", () => {
     ["adds at the end", five, "@@ -5 +5,2 @@\n 5\n+6\n", `${five}6\n`],
     ["removes", five, "@@ -1,2 +1 @@\n-1\n 2\n", "2\n3\n4\n5\n"],
     ["has two hunks", five, "@@ -1 +1 @@\n-1\n+one\n@@ -5 +5 @@\n-5\n+five\n", "one\n2\n3\n4\nfive\n"],
-    ["is off by some lines, and fits in one place", five, "@@ -40,2 +40,2 @@\n 3\n-4\n+four\n", "1\n2\n3\nfour\n5\n"],
-    ["makes a new file", undefined, "--- /dev/null\n+++ b/x\n@@ -0,0 +1,2 @@\n+a\n+b\n", "a\nb\n"],
-    ["takes a last newline away", "a\n", "@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file\n", "a"],
+    [
+      "is off by some lines, and fits in only one position",
+      five,
+      "@@ -40,2 +40,2 @@\n 3\n-4\n+four\n",
+      "1\n2\n3\nfour\n5\n",
+    ],
+    ["creates a file", undefined, "--- /dev/null\n+++ b/x\n@@ -0,0 +1,2 @@\n+a\n+b\n", "a\nb\n"],
+    ["removes the last newline", "a\n", "@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file\n", "a"],
     ["adds a last newline", "a", "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n", "a\n"],
-    ["has an empty line of context without its blank", "a\n\nb\n", "@@ -1,3 +1,3 @@\n a\n\n-b\n+c\n", "a\n\nc\n"],
+    ["has an empty context line without its leading space", "a\n\nb\n", "@@ -1,3 +1,3 @@\n a\n\n-b\n+c\n", "a\n\nc\n"],
     ["has lines that look like headers", "-- x\n", "@@ -1 +1 @@\n--- x\n+++ y\n", "++ y\n"],
     [
       "has an empty line with a carriage return",
@@ -65,15 +70,15 @@ describe("a unified diff", () => {
 
   test.each([
     ["another context", "1\n2\n", "@@ -1,2 +1,2 @@\n x\n-2\n+3\n", "E_PATCH_MISMATCH"],
-    ["a blank too many", "1\n2\n", "@@ -1,2 +1,2 @@\n  1\n-2\n+3\n", "E_PATCH_MISMATCH"],
+    ["one space too many", "1\n2\n", "@@ -1,2 +1,2 @@\n  1\n-2\n+3\n", "E_PATCH_MISMATCH"],
     ["carriage returns only here", "a\r\n", "@@ -1 +1 @@\n-a\n+b\n", "E_PATCH_MISMATCH"],
-    ["two places that fit, neither where it says", "a\nb\na\n", "@@ -9 +9 @@\n-a\n+c\n", "E_PATCH_MISMATCH"],
+    ["two positions that fit, neither at the stated line", "a\nb\na\n", "@@ -9 +9 @@\n-a\n+c\n", "E_PATCH_MISMATCH"],
     ["hunks out of order", "1\n2\n3\n", "@@ -3 +3 @@\n-3\n+c\n@@ -1 +1 @@\n-1\n+a\n", "E_PATCH_MISMATCH"],
     ["a last line that has no newline", "a", "@@ -1 +1 @@\n-a\n+b\n", "E_PATCH_MISMATCH"],
     ["lines after one without newline", "a", "@@ -1,0 +2 @@\n+b\n", "E_PATCH_MISMATCH"],
     ["no hunk", "a\n", "hello", "E_INVALID_PATCH"],
     ["a hunk that ends early", "a\n", "@@ -1,2 +1 @@\n-a\n", "E_INVALID_PATCH"],
-    ["a hunk that goes on", "a\n", "@@ -1 +1 @@\n-a\n+b\n+c\n", "E_INVALID_PATCH"],
+    ["a hunk that is longer than its counts", "a\n", "@@ -1 +1 @@\n-a\n+b\n+c\n", "E_INVALID_PATCH"],
     [
       "another file",
       "a\n",
@@ -116,10 +121,10 @@ describe("a unified diff", () => {
       "@@ -1 +1 @@\n-a\n+b\n-- \n2.39.5\n@@ -1 +1 @@\n-b\n+c\n",
       "E_INVALID_PATCH",
     ],
-    ["a new file where there is one", "a\n", "--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+b\n", "E_PATCH_MISMATCH"],
-    ["words behind the last hunk", "a\n", "@@ -1 +1 @@\n-a\n+b\n\nwords\n", "E_INVALID_PATCH"],
-    ["a file to be removed", "a\n", "--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n", "E_INVALID_PATCH"],
-    ["a file that is not there", undefined, "@@ -1 +1 @@\n-a\n+b\n", "ENOENT"],
+    ["a new file where one exists", "a\n", "--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+b\n", "E_PATCH_MISMATCH"],
+    ["text after the last hunk", "a\n", "@@ -1 +1 @@\n-a\n+b\n\nwords\n", "E_INVALID_PATCH"],
+    ["a removed file", "a\n", "--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n", "E_INVALID_PATCH"],
+    ["a missing file", undefined, "@@ -1 +1 @@\n-a\n+b\n", "ENOENT"],
   ])("refuses %s", async (_title, before, diff, code) => {
     expect(await codeOfCall(() => applyPatch(before, diff))).toBe(code);
   });
@@ -206,25 +211,25 @@ describe("frontmatter", () => {
   test.each([
     ["none", "# Title\n"],
     ["no end", "---\na: 1\n"],
-    ["aliases without end", `---\n${bomb}---\n`],
+    ["endless aliases", `---\n${bomb}---\n`],
     ["an anchor", "---\na: &x 1\n---\n"],
     ["a custom tag", "---\na: !!js/function 'x'\n---\n"],
-    ["a tag of one's own", "---\na: !x 1\n---\n"],
+    ["a custom tag", "---\na: !x 1\n---\n"],
     ["a key twice", "---\na: 1\na: 2\n---\n"],
     ["a list", "---\n- a\n---\n"],
     ["a word", "---\nhello\n---\n"],
     ["a broken line", "---\na: [1\n---\n"],
     ["a tab", "---\na:\n\t- x\n---\n"],
-    ["depth without end", `---\na: ${deep}\n---\n`],
-    ["more than fits", `---\n${"k: v\n".repeat(20_000)}---\n`],
+    ["endless nesting", `---\na: ${deep}\n---\n`],
+    ["more than the limit", `---\n${"k: v\n".repeat(20_000)}---\n`],
     ["__proto__", "---\n__proto__: {a: 1}\n---\n"],
     ["a carriage return that ends a line for some readers", "---\na: 1 # x\ra: 2\n---\n"],
     ["a next line that ends a line for some readers", "---\na: 1 # x\u0085a: 2\n---\n"],
     ["a line separator that ends a line for some readers", "---\na: 1 # x\u2028a: 2\n---\n"],
-    ["a line that is the end for some readers", "---\n---x: 1\na: 2\n---\n"],
+    ["a line that ends the document for some readers", "---\n---x: 1\na: 2\n---\n"],
     ["the end of a document", "---\na: 1\n...\n---\n"],
-    ["a key of nothing", "---\n~: 1\n'': 2\n---\n"],
-    ["what is no number", "---\na: .nan\n---\n"],
+    ["an empty key", "---\n~: 1\n'': 2\n---\n"],
+    ["a value that is not a number", "---\na: .nan\n---\n"],
   ])("refuses %s", async (_title, text) => {
     expect(await codeOfCall(() => readFrontmatter(text))).toBe("E_INVALID_FRONTMATTER");
   });
@@ -271,7 +276,7 @@ describe("fs_apply_patch", () => {
   });
 
   test.each([
-    ["frontmatter of no file", { patch: { operation: "updateFrontmatter", set: { a: 1 } } }, "ENOENT"],
+    ["no frontmatter", { patch: { operation: "updateFrontmatter", set: { a: 1 } } }, "ENOENT"],
     [
       "another hash",
       {
@@ -300,7 +305,7 @@ describe("@state/workflow.md", () => {
     properties: {
       currentNodeId: { type: "string" },
       variables: { type: "object" },
-      // Both take more time than anybody has, matched by this runtime.
+      // This runtime's regular expressions would take years for both.
       letters: { type: "string", pattern: "^(a+)+$" },
       twice: { type: "string", pattern: "^(.+)+\\1x$" },
     },
@@ -324,8 +329,8 @@ describe("@state/workflow.md", () => {
     ["reaches an end", at("review"), at("done"), "done"],
     ["leaves an end", at("done"), at("draft"), "E_INVALID_TRANSITION"],
     ["skips a state", at("draft"), at("done"), "E_INVALID_TRANSITION"],
-    ["goes where there is nothing", at("draft"), at("elsewhere"), "E_INVALID_TRANSITION"],
-    ["takes a name of every object", at("draft"), at("constructor"), "E_INVALID_TRANSITION"],
+    ["goes to an unknown state", at("draft"), at("elsewhere"), "E_INVALID_TRANSITION"],
+    ["uses a name that every object has", at("draft"), at("constructor"), "E_INVALID_TRANSITION"],
     ["loses a field", at("draft"), "---\ncurrentNodeId: draft\n---\n", "E_SCHEMA_VALIDATION"],
     ["changes a field's kind", at("draft"), at("draft").replace("{}", "[]"), "E_SCHEMA_VALIDATION"],
     ["fits an ambiguous pattern", at("draft"), at("draft").replace("{}", `{}\nletters: ${"a".repeat(64)}`), "done"],
@@ -370,7 +375,7 @@ describe("@state/workflow.md", () => {
     ["through a link to its directory", "@state/here/workflow.md"],
     ["another case", "@state/Workflow.MD"],
     ["an invisible character", "@state/work\u200bflow.md"],
-  ])("is it by %s too", async (_title, path) => {
+  ])("is the workflow by %s too", async (_title, path) => {
     const stand = state(at("draft"));
     mkdirSync(join(stand.state, "sub"));
     symlinkSync("workflow.md", join(stand.state, "link.md"));

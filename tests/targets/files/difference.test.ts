@@ -5,18 +5,18 @@ import { codeOf } from "./stand.ts";
 
 const MEGABYTE = 1_048_576;
 
-/** Half a million lines, of which four take turns; another one stands among them now and then. */
+/** Half a million lines: four alternating ones, with an occasional other line between them. */
 function periodic(mark: string, offset: number): string {
   const lines = Array.from({ length: 500_000 }, (_, at) => ((at + offset) % 5_000 === 0 ? "!" : "abcd"[at % 4]));
   return [mark, ...lines, mark, ""].join("\n");
 }
 
-describe("a difference that nobody can read", () => {
+describe("a difference that is too long to read", () => {
   test.each([
     ["new, of empty lines", undefined, "\n".repeat(MEGABYTE), MEGABYTE],
-    ["of empty lines that all go", "\n".repeat(MEGABYTE), "", MEGABYTE],
+    ["of empty lines that are all removed", "\n".repeat(MEGABYTE), "", MEGABYTE],
     ["of lines that all change", "a\n".repeat(MEGABYTE / 2), "b\n".repeat(MEGABYTE / 2), MEGABYTE],
-    ["of empty lines and another end", "\n".repeat(MEGABYTE - 1), `${"\n".repeat(MEGABYTE - 2)}x`, undefined],
+    ["of empty lines with another last line", "\n".repeat(MEGABYTE - 1), `${"\n".repeat(MEGABYTE - 2)}x`, undefined],
   ])("of a file %s is shown in part", (_title, before, after, changed) => {
     const shown = unifiedDiff("@project/x", before, after);
     const more = changed === undefined ? [] : [`… ${changed + 3 - 400} more lines`];

@@ -22,7 +22,7 @@ async function open(folder: string, workspace: object, more: object = {}) {
   return { opened, problems };
 }
 
-function place(): string {
+function temporaryRoot(): string {
   const folder = temporaryFolder();
   for (const name of ["tools", "audit", "keys", "project", "project/inner", "pkg"]) mkdirSync(join(folder, name));
   for (const name of ["stc.yaml", "keys/jwks.json"]) writeFileSync(join(folder, name), "");
@@ -31,7 +31,7 @@ function place(): string {
 
 describe("the workspace at start", () => {
   test("opens existing folders and creates the run's state", async () => {
-    const folder = place();
+    const folder = temporaryRoot();
     const { opened, problems } = await open(folder, { project: "project", pkg: "pkg", state: "state", runId: "r-1" });
     expect(problems).toEqual([]);
     expect(opened.facts?.["files"]).toBeOneOf(["openat2", "walk"]);
@@ -44,7 +44,7 @@ describe("the workspace at start", () => {
   });
 
   test("without directories there is no workspace, and no problem", async () => {
-    const { opened, problems } = await open(place(), {});
+    const { opened, problems } = await open(temporaryRoot(), {});
     expect(problems).toEqual([]);
     expect(opened.facts).toBeUndefined();
     expect(() => opened.offers?.workspaceMounts?.("read")).toThrow(
@@ -56,7 +56,7 @@ describe("the workspace at start", () => {
   });
 
   const rows: readonly (readonly [string, object, object, readonly string[]])[] = [
-    ["a directory that is not there", { project: "none" }, {}, ["workspace.project", "none"]],
+    ["a missing directory", { project: "none" }, {}, ["workspace.project", "none"]],
     ["a file for a directory", { project: "stc.yaml" }, {}, ["workspace.project"]],
     ["the configuration below", { project: "." }, {}, ["workspace.project", "the configuration"]],
     [
@@ -119,7 +119,7 @@ describe("the workspace at start", () => {
     ],
   ];
   test.each(rows)("%s is a problem that names both paths", async (_title, workspace, more, named) => {
-    const folder = place();
+    const folder = temporaryRoot();
     mkdirSync(join(folder, "audit/x"));
     symlinkSync("project", join(folder, "link"));
     symlinkSync("project/inner", join(folder, "audit-link"));
@@ -130,7 +130,7 @@ describe("the workspace at start", () => {
   });
 
   test("a mount may contain another where the outer one is configured", async () => {
-    const { opened, problems } = await open(place(), {
+    const { opened, problems } = await open(temporaryRoot(), {
       project: "project",
       pkg: "project/inner",
       state: "project/run",

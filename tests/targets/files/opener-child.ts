@@ -1,7 +1,7 @@
 import { closeSync, constants, openSync } from "node:fs";
 import { FOLLOW, loadCLibrary } from "../../../src/targets/files/c-library.ts";
 
-/** Opens a file that is there, over and over among much that is thrown away; prints how often it was not found. */
+/** Opens an existing file repeatedly while creating garbage; prints how often it was not found. */
 const [folder = ".", name = "", calls = "0"] = process.argv.slice(2);
 
 const library = loadCLibrary();

@@ -19,7 +19,7 @@ import { CONFINEMENTS, type FsStand, fsStand } from "./stand.ts";
 
 const O_PATH = 0o10000000;
 
-/** Files and directories hold their own path; links lead to and fro inside, or out. */
+/** Each file contains its own path; links lead to other files and directories inside, or out. */
 const DIRECTORIES = ["d", "d/e", "d/e/f", "%2e%2e", "D"];
 const FILES = ["a", "d/a", "d/e/a", "d/e/f/a", "caf\u00e9", "A", "%2e%2e/a", "d/...", "d/\u200ba", "..a"];
 const LINKS: readonly (readonly [string, string])[] = [
@@ -65,9 +65,9 @@ const component = fc.oneof(
     ),
   },
 );
-/** Ways that lead somewhere, with steps between them that may or may not. */
-const way = fc.constantFrom("d", "d/e", "d/e/..", "d/up", "ld", "ld/../e", "d/self", "chain", "d/e/f", "d//e/.");
-const step = fc.oneof({ weight: 3, arbitrary: way }, { weight: 2, arbitrary: component });
+/** Path parts that exist, mixed with parts that may not exist. */
+const existing = fc.constantFrom("d", "d/e", "d/e/..", "d/up", "ld", "ld/../e", "d/self", "chain", "d/e/f", "d//e/.");
+const step = fc.oneof({ weight: 3, arbitrary: existing }, { weight: 2, arbitrary: component });
 const parts = fc.tuple(fc.array(step, { maxLength: 3 }), fc.oneof(fc.constantFrom("a", "across", "a/"), component));
 const path = parts.map(([steps, last]) => [...steps, last]).map((parts) => `@project/${parts.join("/")}`);
 
@@ -80,7 +80,7 @@ function fill({ project, outside }: FsStand): void {
 
 type Outcome = { readonly content: string } | "directory" | "nothing" | "not a directory" | "out" | "too long";
 
-/** What the kernel finds with no confinement at all, and whether it was inside with every step. */
+/** Returns what the kernel finds without confinement, and whether every step stayed inside. */
 function oracle(project: string, agentPath: string): Outcome {
   const parts = agentPath.slice("@project/".length).split("/");
   let reached = project;
@@ -94,11 +94,11 @@ function oracle(project: string, agentPath: string): Outcome {
 }
 
 function realOf(real: string, whole: boolean): string | { readonly outcome: Outcome } {
-  // A prefix that is a file ends with the next name; a slash behind it would say so too early.
-  const asked = whole ? real : real.replace(/\/+$/, "");
+  // A prefix that is a file fails at the next name; a slash after it would fail too early.
+  const prefix = whole ? real : real.replace(/\/+$/, "");
   let fd: number;
   try {
-    fd = openSync(asked, O_PATH | constants.O_RDONLY);
+    fd = openSync(prefix, O_PATH | constants.O_RDONLY);
   } catch (error) {
     const code = String((error as NodeJS.ErrnoException).code);
     const outcomes: Readonly<Record<string, Outcome>> = {
@@ -133,7 +133,7 @@ async function answerOf(stand: FsStand, agentPath: string): Promise<Outcome> {
   }
 }
 
-/** Links that leave the mount are refused wherever they would end: nobody may learn what lies there. */
+/** Links that leave the mount are refused wherever they end: no agent may learn what exists there. */
 const leaves = (agentPath: string): boolean => agentPath.includes("/out");
 
 describe.each(CONFINEMENTS.map((kind) => [kind] as const))("by %s", (confinement) => {
@@ -147,7 +147,7 @@ describe.each(CONFINEMENTS.map((kind) => [kind] as const))("by %s", (confinement
         const answer = await answerOf(stand, agentPath);
         const want = oracle(stand.project, agentPath);
         if (leaves(agentPath)) {
-          // What comes before the link may end the path first.
+          // A part before the link may end the path first.
           expect([agentPath, typeof answer === "object" && want === "out"]).toEqual([agentPath, false]);
           if (typeof answer === "object") expect(answer).toEqual(want as typeof answer);
           outside += 1;

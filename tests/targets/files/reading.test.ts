@@ -44,7 +44,7 @@ describe("fs_read", () => {
       { content: "0123456789\n".repeat(9), endLine: 9, truncated: true },
     ],
     ["a part of a line", { path: "long" }, { content: "\u20ac".repeat(33), endLine: 1, truncated: true }],
-    ["the line behind it", { path: "long", startLine: 2 }, { content: "next\n", truncated: false }],
+    ["the line after it", { path: "long", startLine: 2 }, { content: "next\n", truncated: false }],
     ["a far window", { path: "big", startLine: 49_999 }, { content: "0123456789\n".repeat(2), totalLines: 50_000 }],
     ["a binary file", { path: "binary" }, { content: "", binary: true, bytes: 5 }],
     ["another encoding", { path: "latin" }, { content: "", binary: true }],

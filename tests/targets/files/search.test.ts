@@ -277,7 +277,7 @@ describe(".gitignore", () => {
       const slow = Array.from({ length: 240 }, () => pattern).join("\n");
       const names = Array.from({ length: 40 }, () => "a".repeat(255));
       const files = Array.from({ length: 40 }, (_, depth) => ({ depth, rules: readIgnoreRules(slow) }));
-      // The last rule that is looked at first is quick.
+      // Rules are tried from the last to the first; the last one is quick.
       expect(isIgnored([{ depth: 0, rules }], names, false)).toBe(true);
       expect(isIgnored([{ depth: 0, rules: readIgnoreRules("*") }, ...files], names, false)).toBe(false);
     },

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { Refusal } from "../../../src/core/errors.ts";
 import { CONFINEMENTS, type FsStand, fsStand } from "./stand.ts";
 
-/** Paths that try to leave, by every spelling; and names that only look as if they did. */
+/** Spellings of paths that try to leave the mount, and of names that only resemble such paths. */
 
 const UPS = [
   ...[
@@ -121,8 +121,8 @@ function tree(stand: FsStand): FsStand {
   return stand;
 }
 
-/** What an agent learns: the answer, or the refusal. */
-async function told(stand: FsStand, tool: string, path: string): Promise<string> {
+/** Returns the answer or the refusal as the agent receives it. */
+async function answerOf(stand: FsStand, tool: string, path: string): Promise<string> {
   try {
     return JSON.stringify(await stand.call(tool, CALLS[tool]?.(path) ?? {}));
   } catch (error) {
@@ -225,7 +225,7 @@ describe.each(CONFINEMENTS.map((kind) => [kind] as const))("by %s", (confinement
     async (tool) => {
       const stand = tree(fsStand({ confinement }));
       for (const path of hostile) {
-        const answer = await told(stand, tool, path);
+        const answer = await answerOf(stand, tool, path);
         expect([path, answer.includes("SECRET"), answer.includes(stand.folder)]).toEqual([path, false, false]);
       }
       expect(readdirSync(stand.outside)).toEqual(["secret"]);

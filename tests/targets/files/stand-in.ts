@@ -1,6 +1,5 @@
 import { join } from "node:path";
-import { fsHandler } from "../../../src/targets/files/handler.ts";
-import type { FsLimits } from "../../../src/targets/files/limits.ts";
+import { type FsLimits, fsHandler } from "../../../src/targets/files/handler.ts";
 import { openMounts } from "../../../src/targets/files/mounts.ts";
 import { workflowRules } from "../../../src/targets/files/workflow.ts";
 import { fsWrite } from "../../../tools/workspace/fs-write.ts";
@@ -13,7 +12,7 @@ export const LIMITS: FsLimits = {
   search: { filesMax: 50_000, bytesMax: 268_435_456, fileBytesMax: 4_194_304, timeMs: 10_000 },
 };
 
-/** fs_write over mounts that another process made. */
+/** Runs fs_write over mounts that another process created. */
 export function fsStandIn(folder: string): { write(path: string, content: string): Promise<unknown> } {
   const names = ["project", "pkg", "state"] as const;
   const directories = new Map(names.map((name) => [name, join(folder, name)] as const));

@@ -10,8 +10,7 @@ import { compileScan } from "../../../src/core/policy/scan-policy.ts";
 import type { Binding, ExecutionPlan, Tool, ToolConfig } from "../../../src/core/types.ts";
 import { release } from "../../../src/pipeline/output-filter.ts";
 import type { ConfinementKind } from "../../../src/targets/files/confinement.ts";
-import { fsHandler } from "../../../src/targets/files/handler.ts";
-import type { FsLimits } from "../../../src/targets/files/limits.ts";
+import { type FsLimits, fsHandler } from "../../../src/targets/files/handler.ts";
 import { type MountName, type Mounts, openMounts } from "../../../src/targets/files/mounts.ts";
 import { type WorkflowSettings, workflowRules } from "../../../src/targets/files/workflow.ts";
 import { fsApplyPatch } from "../../../tools/workspace/fs-apply-patch.ts";
@@ -49,7 +48,7 @@ export interface StandOptions {
   readonly limits?: Partial<FsLimits>;
   readonly workflow?: Partial<WorkflowSettings>;
   readonly protectedPaths?: readonly string[];
-  /** Where the mounts lie instead of in folders of their own. */
+  /** Directories of the mounts; by default, each has a folder of its own. */
   readonly directories?: Partial<Record<MountName, string>>;
   readonly now?: () => number;
 }
@@ -63,7 +62,7 @@ export interface Running {
 type Args = Readonly<Record<string, unknown>>;
 
 export interface FsStand {
-  /** Holds the three mounts and a folder `outside`. */
+  /** Contains the three mounts and a folder `outside`. */
   readonly folder: string;
   readonly project: string;
   readonly pkg: string;
@@ -73,7 +72,7 @@ export interface FsStand {
   tool(name: string): Tool;
   plan(name: string, args: Args): Promise<ExecutionPlan>;
   run(name: string, plan: ExecutionPlan, running?: Running): Promise<Answer>;
-  /** Parsed, planned, run and parsed again, as the road does. */
+  /** Parses, plans, runs and parses the output, as the pipeline does. */
   call(name: string, args: Args, running?: Running): Promise<Answer>;
 }
 
@@ -85,13 +84,15 @@ export function temporaryFolder(): string {
   return folder;
 }
 
-/** The shipped tools over fresh mounts. The clock stands at 0 unless it is told otherwise. */
+/** Creates the shipped tools over new mounts. The clock is at 0 by default. */
 export function fsStand(options: StandOptions = {}): FsStand {
   const folder = temporaryFolder();
-  const place = (name: string): string => join(folder, name);
-  for (const name of ["project", "pkg", "state", "outside"]) mkdirSync(place(name));
+  const folderOf = (name: string): string => join(folder, name);
+  for (const name of ["project", "pkg", "state", "outside"]) mkdirSync(folderOf(name));
   const directories = new Map(
-    (["project", "pkg", "state"] as const).map((name) => [name, options.directories?.[name] ?? place(name)] as const),
+    (["project", "pkg", "state"] as const).map(
+      (name) => [name, options.directories?.[name] ?? folderOf(name)] as const,
+    ),
   );
   const { protectedPaths = [], confinement } = options;
   const mounts = openMounts({ directories, protectedPaths, ...(confinement && { confinement }) });
@@ -120,17 +121,17 @@ export function fsStand(options: StandOptions = {}): FsStand {
   const run: FsStand["run"] = async (name, sealed, { deadline = 20_000, signal = idle, subject = "agent" } = {}) => {
     const { tool, binding } = of(name);
     const caller = { issuer: "https://idp.test", subject, permissions: [], actors: [], expiresAt: 0 };
-    // As JSON: a plan is nothing that JSON could not hold.
+    // A plan must survive JSON.
     const stored = JSON.parse(JSON.stringify(sealed)) as ExecutionPlan;
     return released(tool, await binding.run(stored, { signal, deadline, traceId: "trace", caller }));
   };
   return {
     ...{
       folder,
-      project: place("project"),
-      pkg: place("pkg"),
-      state: place("state"),
-      outside: place("outside"),
+      project: folderOf("project"),
+      pkg: folderOf("pkg"),
+      state: folderOf("state"),
+      outside: folderOf("outside"),
       mounts,
     },
     tool: (name) => of(name).tool,
@@ -140,7 +141,7 @@ export function fsStand(options: StandOptions = {}): FsStand {
   };
 }
 
-/** The code of the refusal that the work ends with; "done" when it does not. */
+/** Returns the code of the refusal; "done" when there is none. */
 export async function codeOf(work: Promise<unknown>): Promise<string> {
   try {
     await work;
@@ -160,7 +161,7 @@ export async function refusalOf(work: Promise<unknown>): Promise<Refusal> {
   throw new Error("was not refused", { cause: error });
 }
 
-/** The answer; of a part, as it would leave. */
+/** Returns the answer; a partial one after the output filter. */
 function released(tool: Tool, raw: unknown): Answer {
   if (!PartialAnswer.is(raw)) return tool.output.parse(raw) as Answer;
   const parts = { tool, outputPolicy: compilePolicy(tool.outputPolicy, tool.output), scan: compileScan(tool.scan) };

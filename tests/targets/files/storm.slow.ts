@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { CONFINEMENTS } from "./stand.ts";
 import { storm } from "./storm.ts";
 
-/** Attempts of each kind; the long suite goes on for longer. */
+/** Attempts of each kind; the long suite makes more. */
 const ROUNDS = 10;
 
 test.each(CONFINEMENTS.map((kind) => [kind] as const))(

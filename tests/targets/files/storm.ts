@@ -18,7 +18,7 @@ export interface StormFindings {
 
 /**
  * Reads, writes, lists and searches while another process swaps a directory and a link that leads out, over and over: whatever
- * is answered comes from inside, and nothing outside is changed. `lasts` is asked before every round, with what was found until then.
+ * is answered comes from inside, and nothing outside is changed. `lasts` is called before every round, with the findings so far.
  */
 export async function storm(
   confinement: ConfinementKind,
@@ -43,7 +43,7 @@ export async function storm(
   const counts = { reads: 0, writes: 0, refused: 0, swaps: 0 };
   const attempts: readonly (() => Promise<void>)[] = [
     async () => {
-      const { content } = await stand.call("fs_read", { path: "@project/door/file" });
+      const { content } = await stand.call("fs_read", { path: "@project/swapped/file" });
       expect(content).not.toBe(SECRET);
       counts.reads += 1;
     },
@@ -53,11 +53,11 @@ export async function storm(
       counts.reads += 1;
     },
     async () => {
-      await stand.call("fs_write", { path: "@project/door/new", content: `w${counts.writes}` });
+      await stand.call("fs_write", { path: "@project/swapped/new", content: `w${counts.writes}` });
       counts.writes += 1;
     },
     async () => {
-      await stand.call("fs_write", { path: "@project/door/deep/er/new", content: "w", createDirectories: true });
+      await stand.call("fs_write", { path: "@project/swapped/deep/er/new", content: "w", createDirectories: true });
       counts.writes += 1;
     },
     async () => {
@@ -69,13 +69,13 @@ export async function storm(
       expect(matches).toEqual([]);
     },
     async () => {
-      const { entries } = await stand.call("fs_list", { path: "@project/door", all: true });
+      const { entries } = await stand.call("fs_list", { path: "@project/swapped", all: true });
       expect(JSON.stringify(entries)).not.toContain("only-outside");
     },
   ];
   writeFileSync(join(outside, "only-outside"), SECRET);
   while (lasts(counts)) {
-    // The file is empty for the moment in which it is written.
+    // The file is empty for a moment while it is written.
     counts.swaps = Number(readFileSync(join(stand.folder, "swaps"), "utf8")) || counts.swaps;
     for (const attempt of [
       ...Array.from({ length: READS_IN_A_ROUND }, () => attempts.slice(0, 2)).flat(),

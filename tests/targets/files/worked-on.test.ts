@@ -7,16 +7,16 @@ import { search } from "../../../src/targets/files/search.ts";
 import { CONFINEMENTS, codeOf, fsStand, refusalOf } from "./stand.ts";
 import { LIMITS } from "./stand-in.ts";
 
-/** What a program in the workspace, or an agent with patience, leaves there for others. */
+/** Files that a program in the workspace, or a patient agent, can prepare for other programs. */
 
 describe("a repository cannot be created one file at a time", () => {
   const config = "[core]\n\tfsmonitor = ./evil\n";
   const shared: readonly string[] = ["real/config", "real/objects/x", "real/refs/x"];
   test.each([
     ["of its own", ["config", "HEAD", "objects/x", "refs/x"], "refs/x"],
-    ["the other way round", ["config", "refs/x", "objects/x", "HEAD"], "HEAD"],
+    ["in reverse order", ["config", "refs/x", "objects/x", "HEAD"], "HEAD"],
     ["that shares what another directory holds", [...shared, "HEAD", "commondir"], "commondir"],
-    ["that shares it, the other way round", [...shared, "commondir", "HEAD"], "HEAD"],
+    ["that shares it, in reverse order", [...shared, "commondir", "HEAD"], "HEAD"],
   ] as const)("%s", async (_title, names, last) => {
     for (const confinement of CONFINEMENTS) {
       const { call } = fsStand({ confinement });
@@ -56,7 +56,7 @@ describe("one directory under several mounts' names", () => {
   });
 });
 
-describe("a directory that could not be found again is not created", () => {
+describe("a directory that no path could name is not created", () => {
   test.each([
     ["a name that is too long below new directories", `new/${"x".repeat(256)}/y`],
     ["a name that is too long in bytes", `new/${"\u00e9".repeat(128)}`],
@@ -100,7 +100,7 @@ describe("a search", () => {
   });
 });
 
-/** Runs with something mounted in a directory; where that is not to be had, says so and does nothing. */
+/** Runs with a mount in a directory. Prints a note and does nothing where mounting is not permitted. */
 async function mounted(order: readonly string[], at: string, work: () => Promise<void>): Promise<void> {
   mkdirSync(at);
   if (process.getuid?.() !== 0 || Bun.spawnSync(["mount", ...order, at], { stderr: "ignore" }).exitCode !== 0) {
@@ -143,7 +143,7 @@ describe.each(CONFINEMENTS.map((kind) => [kind] as const))("a filesystem mounted
 });
 
 describe("a directory", () => {
-  test("is not read further for names that are not text", () => {
+  test("with names that are not text is read up to the same limit", () => {
     const { mounts, project } = fsStand();
     for (let index = 0; index < 30; index += 1) {
       writeFileSync(Buffer.concat([Buffer.from(`${project}/`), Buffer.from([0xff, 0x41 + index])]), "");

@@ -1,6 +1,6 @@
 import { fsStandIn } from "./stand-in.ts";
 
-/** Writes one file again and again, each time full of another letter, until it is killed. */
+/** Overwrites one file, each time with another character, until it is killed. */
 const [folder = ""] = process.argv.slice(2);
 const stand = fsStandIn(folder);
 process.stdout.write("writing\n");

@@ -72,10 +72,10 @@ describe("a plan", () => {
   });
 
   test.each([
-    ["a hash that the file has not", { ifMatchSha256: "0".repeat(64) }, "E_PRECONDITION_FAILED"],
+    ["a hash of another content", { ifMatchSha256: "0".repeat(64) }, "E_PRECONDITION_FAILED"],
     ["too much", { content: "x".repeat(101) }, "E_WRITE_LIMIT"],
-    ["too many bytes of few characters", { content: "\u20ac".repeat(40) }, "E_WRITE_LIMIT"],
-    ["a directory that is not there", { path: "@project/new/a.txt" }, "ENOENT"],
+    ["too many bytes in few characters", { content: "\u20ac".repeat(40) }, "E_WRITE_LIMIT"],
+    ["a missing directory", { path: "@project/new/a.txt" }, "ENOENT"],
   ])("refuses %s", async (_title, args, code) => {
     const stand = fsStand({ limits: { maxWriteBytes: 100 } });
     writeFileSync(join(stand.project, "a.txt"), "before");
@@ -155,7 +155,7 @@ describe("a run", () => {
     expect(readFileSync(join(stand.project, "a.txt"), "utf8")).toBe("meanwhile");
   });
 
-  test("of many writers with the same expectation one succeeds", async () => {
+  test("one of many writers with the same expectation succeeds", async () => {
     const stand = fsStand();
     writeFileSync(join(stand.project, "a.txt"), "before");
     const ifMatchSha256 = sha256("before");
@@ -170,7 +170,7 @@ describe("a run", () => {
     expect(readFileSync(join(stand.project, "a.txt"), "utf8")).toBe(`after ${codes.indexOf("done")}`);
   });
 
-  test("of many writers of a new file one succeeds", async () => {
+  test("one of many writers of a new file succeeds", async () => {
     const stand = fsStand();
     const plans = await Promise.all(
       Array.from({ length: 8 }, (_, index) => stand.plan("fs_write", { path, content: `new ${index}` })),
@@ -200,7 +200,7 @@ describe("a run", () => {
     },
   );
 
-  test("an agent with a smaller limit is held to it", async () => {
+  test("an agent's smaller limit applies", async () => {
     const agents = [{ issuer: "https://idp.test", subject: "small", maxWriteBytes: 3 }];
     const stand = fsStand({ limits: { agents } });
     const plan = await stand.plan("fs_write", { path, content: "four" });

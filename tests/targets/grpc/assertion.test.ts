@@ -113,10 +113,10 @@ function payloadOf(token: string): unknown {
 
 describe("is never accepted by our own endpoints", () => {
   const now = (): number => NOW;
-  test.each(["agents", "operators"] as const)("%s", async (door) => {
+  test.each(["agents", "operators"] as const)("%s", async (listener) => {
     const { "x-caller-assertion": token = "" } = await headers("ES256");
     expect(decodeProtectedHeader(token).typ).toBe("stc-assertion+jwt");
-    // Even where its issuer, audience and key are those that the door believes.
+    // Even when its issuer, audience and key are those that the listener trusts.
     const callers = createCallerContext({
       clock: now,
       issuers: [
@@ -124,12 +124,12 @@ describe("is never accepted by our own endpoints", () => {
           issuer: ISSUER,
           audience: "lab",
           algorithms: ["ES256"],
-          operators: door === "operators",
+          operators: listener === "operators",
           keys: publicKey(KEYS.ES256.publicKey),
         },
       ],
     });
-    const verified = callers.verifyToken(token, door);
+    const verified = callers.verifyToken(token, listener);
     await expect(verified).rejects.toMatchObject({ code: "UNAUTHENTICATED" });
     await expect(verified).rejects.toHaveProperty("cause.message", expect.stringContaining("typ"));
   });

@@ -10,7 +10,7 @@ const NAME_REST_MS = 30_000;
 const setTimer = globalThis.setTimeout;
 const random = Math.random;
 
-/** How long the timers of this file of the code were to wait; none of them does. */
+/** Delays in milliseconds that the code requested; no timer really waits. */
 function record(file: string): number[] {
   const waits: number[] = [];
   globalThis.setTimeout = ((work: () => void, ms: number) => {
@@ -34,13 +34,13 @@ describe("connecting again", () => {
     listener.stop(true);
   });
 
-  /** The waits between the first attempts to reach an address where nobody listens. */
+  /** Delays between the first attempts to connect to an address without a listener. */
   async function waitsBetween(attempts: number, dice: number): Promise<readonly number[]> {
     const waits = record("backoff-timeout");
-    // The library below throws its own dice.
+    // grpc-js has random numbers of its own.
     Math.random = () => dice;
     const endpoint = {
-      reach: {
+      endpoints: {
         servers: [{ address: `127.0.0.1:${port}` }],
         credentials: credentials.createInsecure(),
         tls: null,
@@ -68,7 +68,7 @@ describe("connecting again", () => {
   ])(
     "waits from 100 ms to 10 s, each time 1.6 times as long, a fifth more or less: %s",
     async (_title, dice, factor) => {
-      // The name is looked up by a clock of its own, which rests for half a minute; its waits stand between the others.
+      // Name resolution has a timer of its own, of half a minute; its delays appear between the others.
       const waits = (await waitsBetween(120, dice)).filter((ms) => ms !== NAME_REST_MS);
       expect(Math.max(...waits)).toBeLessThanOrEqual(12_000);
       expect(Math.min(...waits)).toBe(100);
@@ -141,7 +141,7 @@ describe("the circuit counts consecutive failures", () => {
   });
 });
 
-test("as many calls as there are slots, and one more is told to come back", async () => {
+test("as many calls as there are slots; one more must be retried later", async () => {
   const resilience = new Resilience({ ...RESILIENCE_DEFAULTS, concurrentCallsMax: 2 }, () => 0);
   const { signal } = new AbortController();
   const { promise, resolve } = Promise.withResolvers<string>();

@@ -98,7 +98,7 @@ describe("several endpoints", () => {
     ["none", [], /endpoint is missing/],
     ["one twice", ["a:1", "a:1"], /appears twice/],
     ["too many", Array.from({ length: 17 }, (_, index) => `a:${index + 1}`), /more than 16/],
-    ["one that is none", ["a:1", "b"], /must be host:port/],
+    ["one without a port", ["a:1", "b"], /must be host:port/],
     ["a scheme", ["a:1", "http://b:2"], /must be host:port/],
   ] as const)("%s does not start", (_title, endpoints, text) => {
     expect(() => grpcHandler({ systems: new Map([["lab", several(endpoints)]]) })).toThrow(text);
@@ -108,7 +108,7 @@ describe("several endpoints", () => {
 describe("status", () => {
   const status = async (handler: GrpcHandler) => (await handler.status())["lab"];
 
-  test("of a system that nobody has called yet", async () => {
+  test("of a system that has not been called yet", async () => {
     expect(await status(handlerOf(labSystem(portOf(labs[1]))))).toEqual({
       state: "IDLE",
       circuit: "closed",
@@ -133,8 +133,8 @@ describe("status", () => {
     [0, "UNKNOWN"],
     [77, "UNKNOWN"],
     ["unknown service", "SERVICE_UNKNOWN"],
-  ] as const)("health %p is %s", async (said, want) => {
-    labs[0]?.setHealth(said);
+  ] as const)("health %p is %s", async (state, want) => {
+    labs[0]?.setHealth(state);
     const handler = handlerOf(labSystem(portOf(labs[0]), { health: { service: "lab.v1.Lab" } }));
     expect(await status(handler)).toMatchObject({ health: want, state: "READY" });
   });
@@ -145,9 +145,9 @@ describe("status", () => {
   });
 
   test("of a missing service", async () => {
-    const gone = await startLab();
-    gone.close();
-    const handler = handlerOf(labSystem(gone.port, { health: { service: "" } }));
+    const closed = await startLab();
+    closed.close();
+    const handler = handlerOf(labSystem(closed.port, { health: { service: "" } }));
     expect(await status(handler)).toMatchObject({ health: "UNREACHABLE", state: "TRANSIENT_FAILURE" });
   });
 

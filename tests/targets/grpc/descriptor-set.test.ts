@@ -11,7 +11,7 @@ const setOf = (...files: readonly object[]): ProtoSource => ({
 });
 const DO = { system: "lab", grpc: { package: "one", service: "S", method: "Do" } } as const;
 
-/** The method, or why there is none. */
+/** Returns the method, or the reason why there is none. */
 function made(source: ProtoSource): Method | string {
   try {
     return new Contract("lab", source).method(DO);
@@ -248,7 +248,7 @@ describe("unusable descriptor sets", () => {
     expect(made(source as ProtoSource)).toMatch(text);
   });
 
-  test("messages nested without end", () => {
+  test("endlessly nested messages", () => {
     const nest = (depth: number): object =>
       depth === 0 ? { name: "M" } : { name: "M", nestedType: [nest(depth - 1)] };
     expect(made(setOf(oneMethodFile({ nestedType: [nest(70)] })))).toMatch(/nest deeper than 64|depth/);

@@ -172,14 +172,14 @@ describe("sizes", () => {
 
 describe("deadline and cancellation", () => {
   const timeout = (): DOMException => new DOMException("too late", "TimeoutError");
-  const gone = (): DOMException => new DOMException("gone", "AbortError");
+  const disconnected = (): DOMException => new DOMException("disconnected", "AbortError");
 
   test.each([
     ["the deadline, reading", "read", timeout, "DEADLINE_EXCEEDED"],
     ["the deadline, changing", "write", timeout, "OUTCOME_UNKNOWN"],
-    ["a caller that left, reading", "read", gone, "CANCELLED"],
-    ["a caller that left, changing", "write", gone, "CANCELLED"],
-  ] as const)("%s: the service is told", async (_title, classification, reason, code) => {
+    ["a disconnected caller, reading", "read", disconnected, "CANCELLED"],
+    ["a disconnected caller, changing", "write", disconnected, "CANCELLED"],
+  ] as const)("%s: the service is notified", async (_title, classification, reason, code) => {
     const controller = new AbortController();
     const work = refusal(call(bind({ method: "Hang", classification }), {}, runContext({ signal: controller.signal })));
     await lab.hangBegun();
@@ -201,7 +201,7 @@ describe("deadline and cancellation", () => {
   });
 
   test.each([
-    ["a caller that left", "write", gone, "CANCELLED"],
+    ["a disconnected caller", "write", disconnected, "CANCELLED"],
     ["the deadline, reading", "read", timeout, "DEADLINE_EXCEEDED"],
     ["the deadline, changing", "write", timeout, "TARGET_UNAVAILABLE"],
   ] as const)("ended before the start by %s: nothing is sent", async (_title, classification, reason, code) => {
@@ -257,20 +257,20 @@ describe("metadata", () => {
     expect((await headers(changes))["tracestate"]).toBe(want as string);
   });
 
-  test("the call's tracer is told of each request, and supplies its headers", async () => {
-    const told: string[] = [];
+  test("the call's tracer is notified of each request, and supplies its headers", async () => {
+    const events: string[] = [];
     const own = "00-0af7651916cd43dd8448eb211c80319c-00000000000000ab-01";
     const requests: RequestTracer = {
       begin: ({ path, server }) => {
-        told.push(`${path} to ${server}`);
-        return { traceparent: own, end: (status) => void told.push(status) };
+        events.push(`${path} to ${server}`);
+        return { traceparent: own, end: (status) => void events.push(status) };
       },
     };
     expect((await headers({ traceparent, requests }))["traceparent"]).toBe(own);
     const failing = bind({ method: "Fail", input: Fail });
     await refusal(call(failing, { code: status.NOT_FOUND, text: "" }, runContext({ requests })));
     const server = `127.0.0.1:${lab.port}`;
-    expect(told).toEqual([`/lab.v1.Lab/Inspect to ${server}`, "OK", `/lab.v1.Lab/Fail to ${server}`, "NOT_FOUND"]);
+    expect(events).toEqual([`/lab.v1.Lab/Inspect to ${server}`, "OK", `/lab.v1.Lab/Fail to ${server}`, "NOT_FOUND"]);
   });
 });
 

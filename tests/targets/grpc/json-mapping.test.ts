@@ -4,7 +4,7 @@ import { StartupError } from "../../../src/core/errors.ts";
 import { Contract } from "../../../src/targets/grpc/contract/contract.ts";
 import { KINDS_SET, kindsMethod } from "./support/kinds.ts";
 
-/** In the manner of protobuf's own JSON conformance cases: what is written, and what comes back. */
+/** Cases in the manner of protobuf's JSON conformance tests: title, input and result. */
 const anyTypes = ["kinds.v1.Detail", "kinds.v1.All.Inner", "google.protobuf.Duration", "google.protobuf.Struct"];
 const echo = kindsMethod("Echo", { ...KINDS_SET, anyTypes });
 const plain = kindsMethod("Echo");
@@ -15,7 +15,7 @@ function sent(input: unknown, method = echo): unknown {
   return "reason" in encoded ? { refused: encoded.field } : encoded.message;
 }
 
-/** What an answer of these bytes is, without the fields that are at their zero. */
+/** Returns the answer for these bytes, without the fields that are zero. */
 function answered(hex: string, method = echo): unknown {
   const answer = method.response.decode(Buffer.from(hex, "hex")) as Record<string, unknown>;
   const zero = method.response.decode(Buffer.alloc(0)) as Record<string, unknown>;
@@ -38,23 +38,23 @@ describe("both directions", () => {
     ["messages in a map", { innerByName: { "": { a: "" }, __proto: { a: "z" } } }],
     ["bytes", { raw: "AAH+/w==" }],
     ["enum", { level: "LEVEL_HIGH", levels: ["LEVEL_UNSPECIFIED", "LEVEL_LOW"] }],
-    ["a oneof's text that is empty", { someText: "", choice: "someText" }],
+    ["an empty string of a oneof", { someText: "", choice: "someText" }],
     ["a oneof's number", { someNumber: "0", choice: "someNumber" }],
     ["a oneof's message", { someInner: {}, choice: "someInner" }],
     ["optional, set to its zero", { maybeFlag: false }],
     ["an optional message that is empty", { inner: {} }],
-    ["a wrapper of an empty text", { maybeText: "" }],
+    ["a wrapper of an empty string", { maybeText: "" }],
     ["a wrapper of 64 bits", { maybeBig: "-9223372036854775808" }],
     ["time, nanoseconds", { at: "2026-11-22T01:02:03.000000001Z" }],
     ["time, microseconds", { at: "2026-11-22T01:02:03.000001Z" }],
-    ["the first time there is", { at: "0001-01-01T00:00:00Z" }],
+    ["the earliest time", { at: "0001-01-01T00:00:00Z" }],
     ["the last", { at: "9999-12-31T23:59:59.999999999Z" }],
     ["duration, negative below a second", { took: "-0.500s" }],
     ["the longest duration", { took: "315576000000s" }],
-    ["a mask of none", { mask: "" }],
+    ["an empty mask", { mask: "" }],
     ["a mask", { mask: "fooBar.bazQux,x" }],
-    ["a structure of everything", { open: { a: null, b: [1.5, "x", true, { c: [] }], "": {} } }],
-    ["any value: text", { anything: "x" }],
+    ["a structure of all types", { open: { a: null, b: [1.5, "x", true, { c: [] }], "": {} } }],
+    ["any value: string", { anything: "x" }],
     ["any value: list", { anything: [[], {}, null] }],
     ["a list", { list: [1, null, "x"] }],
     ["any message", { detail: typed("kinds.v1.Detail", { note: "x" }) }],
@@ -76,7 +76,7 @@ describe("both directions", () => {
   });
 
   test.each([
-    ["the first of an enum's names is the one that is told", { level: "LEVEL_SMALL" }, { level: "LEVEL_LOW" }],
+    ["the first of an enum's names is the one in the answer", { level: "LEVEL_SMALL" }, { level: "LEVEL_LOW" }],
     ["null is a wrapper that is not set", { maybeText: null, maybeBig: null }, {}],
     ["null in any value is a value", { anything: null }, { anything: null }],
     [
@@ -91,9 +91,9 @@ describe("refused", () => {
   test.each([
     ["a 64-bit key out of range", { byWide: { "9223372036854775808": "x" } }, "byWide"],
     ["a 64-bit key with a zero before it", { byWide: { "07": "x" } }, "byWide"],
-    ["a 64-bit key in words", { byWide: { seven: "x" } }, "byWide"],
+    ["a word as a 64-bit key", { byWide: { seven: "x" } }, "byWide"],
     ["a negative unsigned key", { byUnsigned: { "-1": "x" } }, "byUnsigned"],
-    ["a truth that is none as a key", { byFlag: { yes: "x" } }, "byFlag"],
+    ["a key that is neither true nor false", { byFlag: { yes: "x" } }, "byFlag"],
     ["an empty key for false", { byFlag: { "": "x" } }, "byFlag"],
     ["both spellings of false", { byFlag: { "": "x", false: "y" } }, "byFlag"],
     ["the proto's own name of a renamed field", { renamed: "x" }, "renamed"],
@@ -104,21 +104,21 @@ describe("refused", () => {
     ["a time in lower case", { at: "2026-11-22t01:02:03z" }, "at"],
     ["ten digits of a second", { at: "2026-11-22T01:02:03.0123456789Z" }, "at"],
     ["a duration that is too long", { took: "315576000001s" }, "took"],
-    ["a duration without its s", { took: "1.5" }, "took"],
-    ["null in a list of wrappers' kind", { levels: [null] }, "levels[0]"],
+    ["a duration without the suffix s", { took: "1.5" }, "took"],
+    ["null in a list of wrappers", { levels: [null] }, "levels[0]"],
     ["a number that JSON lacks in a structure", { open: { a: Number.NaN } }, "open"],
     ["any of a type that is not declared", { detail: typed("google.protobuf.Timestamp", { value: "x" }) }, "detail"],
-    ["any of a type that is declared nowhere", { detail: typed("kinds.v1.Nope", {}) }, "detail"],
+    ["any of a type that the contract lacks", { detail: typed("kinds.v1.Nope", {}) }, "detail"],
     ["any under another prefix", { detail: { "@type": "evil.example/kinds.v1.Detail" } }, "detail"],
     ["any without a type", { detail: { note: "x" } }, "detail"],
-    ["any as its parts", { detail: { typeUrl: "type.googleapis.com/kinds.v1.Detail", value: "" } }, "detail"],
+    ["any as its fields", { detail: { typeUrl: "type.googleapis.com/kinds.v1.Detail", value: "" } }, "detail"],
     ["any with a field its message lacks", { detail: typed("kinds.v1.Detail", { nope: 1 }) }, "detail"],
     [
       "any of its own form with more than its value",
       { detail: typed("google.protobuf.Duration", { value: "1s", note: "x" }) },
       "detail",
     ],
-    ["any that is a text", { detail: "type.googleapis.com/kinds.v1.Detail" }, "detail"],
+    ["any that is a string", { detail: "type.googleapis.com/kinds.v1.Detail" }, "detail"],
   ] as const)("%s", (_title, input, field) => {
     expect(sent(input)).toEqual({ refused: expect.stringContaining(field) });
   });
@@ -127,7 +127,7 @@ describe("refused", () => {
     expect(sent({ detail: typed("kinds.v1.Detail", { note: "x" }) }, plain)).toEqual({ refused: "detail" });
   });
 
-  test("any inside any without end", () => {
+  test("any inside any, endlessly", () => {
     let detail: object = typed("kinds.v1.Detail", {});
     for (let depth = 0; depth < 10; depth += 1) detail = typed("kinds.v1.Detail", { inner: detail });
     expect(sent({ detail })).toEqual({ refused: "detail" });
@@ -161,14 +161,14 @@ describe("answers", () => {
   });
 
   test("a small answer that becomes a large one with its default values", () => {
-    // `details`, each an Any of nothing: two bytes make a message.
+    // `details`, each an empty Any: two bytes make a message.
     const empty = Buffer.from("3200".repeat(1_100_000), "hex");
     expect(() => echo.response.decode(empty)).toThrow("more than 2000000 fields");
     const many = Buffer.from("3200".repeat(50_000), "hex");
     expect(echo.response.decode(many)).toMatchObject({ details: expect.objectContaining({ length: 50_000 }) });
   });
 
-  test("a text that ends too late", () => {
+  test("a string that ends too late", () => {
     expect(() => echo.response.decode(Buffer.from("3a7f78", "hex"))).toThrow();
   });
 
@@ -204,9 +204,9 @@ test("times are exact to the nanosecond, in UTC", () => {
     fc.property(seconds, fc.nat(999_999_999), (second, nanos) => {
       const digits = String(nanos).padStart(9, "0");
       const at = `${new Date(second * 1_000).toISOString().slice(0, 19)}.${digits}Z`;
-      const told = (sent({ at }) as { readonly at: string }).at;
-      expect(told.replace("Z", "").split(".")[0]).toBe(at.slice(0, 19));
-      expect((told.split(".")[1] ?? "Z").replace("Z", "").padEnd(9, "0")).toBe(digits);
+      const time = (sent({ at }) as { readonly at: string }).at;
+      expect(time.replace("Z", "").split(".")[0]).toBe(at.slice(0, 19));
+      expect((time.split(".")[1] ?? "Z").replace("Z", "").padEnd(9, "0")).toBe(digits);
     }),
   );
 });

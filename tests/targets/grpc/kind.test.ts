@@ -45,7 +45,7 @@ test.each([
   ["no repeats", { ...SYSTEM, retries: 0 }],
   ["a part of the keepalive", { ...SYSTEM, keepalive: { intervalMs: 10_000 } }],
   ["another breaker", { ...SYSTEM, breaker: { failuresMax: 1, openMs: 60_000 } }],
-])("%s is taken", (_title, system) => {
+])("%s is accepted", (_title, system) => {
   expect([...entriesOf(read(system), grpc).keys()]).toEqual(["orders"]);
 });
 
@@ -66,12 +66,12 @@ test.each([
 
 test.each([
   [
-    "an assertion by an issuer that our doors believe",
+    "an assertion by an issuer that our listeners trust",
     { assertion: { issuer: ISSUER.issuer, keyFile: "k" } },
     "assertion.issuer: is also an issuer of callers' tokens",
   ],
   [
-    "a door that takes our own assertions",
+    "a listener that accepts our own assertions",
     { jwt: { issuers: [{ ...ISSUER, typ: "application/STC-assertion+jwt" }] } },
     "jwt.issuers[0].typ: is the type of our own caller assertions",
   ],

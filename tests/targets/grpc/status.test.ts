@@ -7,7 +7,7 @@ import { AttemptFailed, refusalOf, STATUS_MEANINGS, type StatusName } from "../.
 const README = readFileSync(join(import.meta.dir, "../../../tools/README.md"), "utf8");
 
 function codeFor(status: StatusName, safe: boolean): string {
-  const failed = new AttemptFailed({ origin: "service", status, begun: false, sent: true });
+  const failed = new AttemptFailed({ origin: "service", status, answerStarted: false, sent: true });
   return refusalOf(failed, { system: "s", path: "/p", safe, signal: new AbortController().signal }).code;
 }
 
@@ -19,7 +19,7 @@ test.each<[string, "withheld" | "filtered" | undefined, StatusName, "service" | 
   ["nothing of the connection's faults", "filtered", "INTERNAL", "transport", undefined],
   ["nothing of an ending that is neither", "filtered", "UNAVAILABLE", "service", undefined],
 ])("the part of a service's message that is kept: %s", (_title, errors, status, origin, want) => {
-  const failed = new AttemptFailed({ origin, status, begun: true, sent: true, text: "words" });
+  const failed = new AttemptFailed({ origin, status, answerStarted: true, sent: true, text: "words" });
   const refusal = refusalOf(failed, {
     system: "s",
     path: "/p",
@@ -35,7 +35,7 @@ const documented = [...README.matchAll(/^\| ([A-Z_]+) +\| ([A-Z_]+) +\| ([A-Z_]+
   ([, status = "", safe = "", change = ""]) => ({ status, safe, change }),
 );
 
-test("the documented table of statuses is the code's", () => {
+test("the documented table of statuses matches the code", () => {
   const real = Object.keys(STATUS_MEANINGS)
     .filter((status): status is StatusName => status !== "OK")
     .map((status) => ({ status, safe: codeFor(status, true), change: codeFor(status, false) }));

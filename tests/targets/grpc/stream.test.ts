@@ -86,7 +86,7 @@ describe("a stream is a limited list", () => {
     const binding = reading.bind(labTool({ method: "List", input, output, stream: bounds }));
     const work = refusal(call(binding, { items: 2, ending: "hang" }, runContext({ signal: controller.signal })));
     await own.streamBegun();
-    controller.abort(new DOMException("gone", "AbortError"));
+    controller.abort(new DOMException("disconnected", "AbortError"));
     expect((await work).code).toBe("CANCELLED");
     await own.hangCancelled();
     await reading.close();

@@ -4,10 +4,8 @@ import { ANY, type EnumShape, type FieldShape, type MessageShape, type ScalarSha
 import { type AnyTypes, wellKnown } from "./well-known.ts";
 import { type ReadValue, WIRE, WIRE_SCALARS, WireCursor, type WireScalar, wireTypeOf } from "./wire.ts";
 
-/** Settings for reading the messages inside a message. */
 interface Mode {
   readonly plans: Map<MessageShape, Plan>;
-  /** True when messages that have a JSON form of their own are converted to it. */
   readonly isJson: boolean;
 }
 
@@ -32,7 +30,6 @@ const NOTHING = Buffer.alloc(1);
  */
 const ANSWER_FIELDS_MAX = 2_000_000;
 
-/** Number of fields that may still be read, nested ones included. */
 export interface FieldBudget {
   readonly max: number;
   left: number;
@@ -52,7 +49,6 @@ export class AnswerReader {
   readonly #any: AnyTypes;
   readonly #json: Mode = { plans: new Map(), isJson: true };
   readonly #raw: Mode = { plans: new Map(), isJson: false };
-  /** The budget of the answer that is being read. */
   #budget: FieldBudget | undefined;
 
   constructor(any: AnyTypes) {
@@ -77,7 +73,6 @@ export class AnswerReader {
     }
   }
 
-  /** Reads the message that ends at the cursor's `end`. */
   #message(cursor: WireCursor, plan: Plan): unknown {
     const members = this.#start(plan);
     this.#add(cursor, plan, members);
@@ -180,7 +175,6 @@ export class AnswerReader {
   }
 }
 
-/** Returns the JSON form of a field that the wire omits; undefined when the answer omits it too. */
 function zeroOf({ label, oneof, presence, required, value }: FieldShape, field: Pick<Field, "missing">): unknown {
   // Collections are created for each message.
   if (label !== "single" || oneof !== undefined || presence || required) return undefined;
@@ -219,24 +213,18 @@ function heightOf(shape: MessageShape, heights: Map<MessageShape, number>): numb
 
 type Fields = Record<string, unknown>;
 
-/** Value of an entry before one was read. */
 const NO_VALUE = Symbol("no value");
 
 interface Field {
   readonly label: FieldShape["label"];
   readonly number: number;
-  /** Index in the array of members. */
   readonly slot: number;
-  /** Wire type of each value of the field; the values of a map are its entries. */
   readonly wireType: number;
   /** Returns `undefined` for a number that a closed enum does not have: the field counts as not set. */
   readonly read: ReadValue;
-  /** Set when the field's values are messages. */
   readonly merge: Merge | undefined;
-  /** Type of the keys of a map's entries. */
   readonly key: WireScalar;
   readonly valueWireType: number;
-  /** Returns the value of an entry that omits it. */
   readonly missing: () => unknown;
   /**
    * Set for a member of a oneof: the slot with the name of the member that is set, this member's name, and all slots by name.
@@ -249,9 +237,8 @@ interface Field {
  * its members in an array of its own until all parts are read.
  */
 interface Merge {
-  /** Adds the part at the cursor to the members of the earlier parts; anything but an array counts as no earlier part. */
+  /** `before` holds the members of the earlier parts; anything but an array counts as no earlier part. */
   readonly add: (cursor: WireCursor, before: unknown) => unknown[];
-  /** Converts the members into the JSON form of the message. */
   readonly finish: (members: unknown[]) => unknown;
 }
 
@@ -261,7 +248,6 @@ interface Choice {
   readonly slots: ReadonlyMap<string, number>;
 }
 
-/** Describes how one message is read. */
 interface Plan {
   /** Names of the JSON members in the order of their UTF-16 units, which is the order of the canonical text. */
   readonly names: readonly string[];
@@ -272,7 +258,6 @@ interface Plan {
   /** Fields with a single message, whose members are kept as arrays until the end of this message. */
   readonly messages: readonly Field[];
   readonly required: readonly number[];
-  /** Converts the members to a JSON form of its own. */
   readonly toJson: ((fields: Fields) => Json) | undefined;
   /** True when everything it contains is small in number and has sorted keys, whatever the service sends. */
   readonly isFlat: boolean;

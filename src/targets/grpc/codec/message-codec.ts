@@ -11,7 +11,7 @@ import {
   type ValueShape,
 } from "../contract/declarations.ts";
 import { AnswerReader, type FieldBudget } from "./answer-reader.ts";
-import { AnyTypes, isSpecial, Unfit, wellKnown } from "./well-known.ts";
+import { AnyTypes, isSpecial, MismatchError, wellKnown } from "./well-known.ts";
 import { NESTED_MAX, WIRE, WIRE_SCALARS, WireWriter, wireTypeOf, writeInt32 } from "./wire.ts";
 
 export interface EncodedMessage {
@@ -24,23 +24,20 @@ export interface EncodedMessage {
 export interface Difference {
   readonly field: string;
   readonly reason: string;
-  /** Full name of the message, for an unknown field. The name is internal to the service and only for operators. */
+  /** Set for an unknown field. The name is internal to the service and only for operators. */
   readonly message?: string;
 }
 
 type Fields = Record<string, unknown>;
 
-/** The state of one encoding. */
-interface Pass {
+interface Encoding {
   readonly writer: WireWriter;
-  /** Path of the value that is being written: names of fields, and indexes. */
   readonly path: (string | number)[];
-  /** Number of messages around the current one. */
   depth: number;
 }
 
-/** Writes a value and returns its JSON form. Throws `Unfit` when it does not fit its type. */
-type WriteField = (pass: Pass, value: unknown) => unknown;
+/** Writes a value and returns its JSON form. Throws `MismatchError` when it does not fit its type. */
+type WriteField = (encoding: Encoding, value: unknown) => unknown;
 
 interface Field extends FieldShape {
   readonly name: string;
@@ -50,27 +47,23 @@ interface Field extends FieldShape {
   readonly takesNull: boolean;
 }
 
-/** Describes how one message is written. */
 interface Plan {
   readonly shape: MessageShape;
-  /** In the order of their numbers. */
   readonly fields: readonly Field[];
   /** True when the message is given as its own fields, not in the JSON form that its type has. */
   readonly isRaw: boolean;
 }
 
-/** Thrown when messages nest deeper than readers accept. */
+/** More nested messages than readers accept. */
 class TooDeep extends Error {
   override readonly name = "TooDeep";
 }
 
-/** Converts the messages of one contract between JSON and bytes. */
 export class MessageCodec {
   readonly anyTypes: AnyTypes;
   readonly #reader: AnswerReader;
   readonly #plans = new Map<MessageShape, Plan>();
   readonly #rawPlans = new Map<MessageShape, Plan>();
-
   readonly #messages: Declarations["messages"];
 
   /** @param anyTypes full names of the messages that a google.protobuf.Any may hold */
@@ -92,14 +85,12 @@ export class MessageCodec {
     return this.#reader.read(buffer, shape, budget);
   }
 
-  /** Returns the shape of a message that is known to be declared. */
   shape(fullName: string): MessageShape {
     const shape = this.#messages.get(fullName);
     if (shape === undefined) throw new Error(`${fullName} is not declared`);
     return shape;
   }
 
-  /** Returns the bytes of a message that is known to fit. */
   bytes(message: unknown, shape: MessageShape): Buffer {
     const encoded = this.encode(message, shape);
     if ("reason" in encoded) throw new Error(`${shape.fullName}: ${encoded.field} ${encoded.reason}`);
@@ -112,17 +103,17 @@ export class MessageCodec {
    * them in their errors, and none says where in the message they are.
    */
   encode(input: unknown, shape: MessageShape): EncodedMessage | Difference {
-    const pass: Pass = { writer: new WireWriter(), path: [], depth: 0 };
+    const encoding: Encoding = { writer: new WireWriter(), path: [], depth: 0 };
     try {
-      const message = this.#message(pass, input, this.#planOf(shape, false)) as Json;
-      return { bytes: pass.writer.finish(), message };
+      const message = this.#message(encoding, input, this.#planOf(shape, false)) as Json;
+      return { bytes: encoding.writer.finish(), message };
     } catch (error) {
       if (error instanceof TooDeep) {
-        return { field: textOf(pass.path.slice(0, 1)), reason: "cannot be encoded as its type" };
+        return { field: textOf(encoding.path.slice(0, 1)), reason: "cannot be encoded as its type" };
       }
-      if (!(error instanceof Unfit)) throw error;
-      const { message: reason, of } = error;
-      return { field: textOf(pass.path), reason, ...(of !== undefined && { message: of }) };
+      if (!(error instanceof MismatchError)) throw error;
+      const { message: reason, messageName: message } = error;
+      return { field: textOf(encoding.path), reason, ...(message !== undefined && { message }) };
     }
   }
 
@@ -152,38 +143,37 @@ export class MessageCodec {
     if (value.kind === "enum") return enumWriter(value);
     // Looked up at the first value, because a message may contain itself.
     let plan: Plan | undefined;
-    return (pass, message) => {
+    return (encoding, message) => {
       plan ??= this.#planOf(value.message, isRaw);
-      pass.depth += 1;
-      if (pass.depth > NESTED_MAX) throw new TooDeep();
-      const start = pass.writer.open();
-      const written = this.#message(pass, message, plan);
-      pass.writer.close(start);
-      pass.depth -= 1;
+      encoding.depth += 1;
+      if (encoding.depth > NESTED_MAX) throw new TooDeep();
+      const start = encoding.writer.open();
+      const written = this.#message(encoding, message, plan);
+      encoding.writer.close(start);
+      encoding.depth -= 1;
       return written;
     };
   }
 
-  /** Writes the content of a message and returns its JSON form. */
-  #message(pass: Pass, value: unknown, plan: Plan): unknown {
+  #message(encoding: Encoding, value: unknown, plan: Plan): unknown {
     const { shape, isRaw } = plan;
-    if (isRaw) return writeFields(pass, value, plan);
+    if (isRaw) return writeFields(encoding, value, plan);
     if (shape.fullName === ANY) {
       const { fields, json } = converted(() =>
         this.anyTypes.pack(value, (content, held) => this.#packed(content, held)),
       );
-      writeFields(pass, fields, plan);
+      writeFields(encoding, fields, plan);
       return json;
     }
     const known = wellKnown(shape);
-    if (known === undefined) return writeFields(pass, value, plan);
+    if (known === undefined) return writeFields(encoding, value, plan);
     const fields = converted(() => known.toMessage(value));
-    return known.toJson(writeFields(pass, fields, plan));
+    return known.toJson(writeFields(encoding, fields, plan));
   }
 
   #packed(content: unknown, shape: MessageShape): EncodedMessage {
     const encoded = this.encode(content, shape);
-    if ("reason" in encoded) throw new Unfit(`${encoded.field} ${encoded.reason}`.trim());
+    if ("reason" in encoded) throw new MismatchError(`${encoded.field} ${encoded.reason}`.trim());
     return encoded;
   }
 }
@@ -193,7 +183,7 @@ function converted<Message>(convert: () => Message): Message {
   try {
     return convert();
   } catch (error) {
-    throw error instanceof Unfit ? error : new Unfit("does not fit its type");
+    throw error instanceof MismatchError ? error : new MismatchError("does not fit its type");
   }
 }
 
@@ -204,28 +194,28 @@ function textOf(path: readonly (string | number)[]): string {
   }, "");
 }
 
-function writeFields(pass: Pass, value: unknown, { shape, fields }: Plan): Fields {
-  if (!isTable(value)) throw new Unfit("must be an object");
+function writeFields(encoding: Encoding, value: unknown, { shape, fields }: Plan): Fields {
+  if (!isTable(value)) throw new MismatchError("must be an object");
   const { fullName, fields: declared, oneofs } = shape;
   for (const key of Object.keys(value)) {
-    if (value[key] !== undefined && !declared.has(key) && !oneofs.has(key)) fail(pass, key, fullName);
+    if (value[key] !== undefined && !declared.has(key) && !oneofs.has(key)) fail(encoding, key, fullName);
   }
   const message: Fields = {};
-  for (const field of fields) writeField(pass, field, { given: value, message });
+  for (const field of fields) writeField(encoding, field, { given: value, message });
   // A oneof's name may state which member is set, if that is true.
   for (const oneof of oneofs) {
-    if (value[oneof] !== undefined && value[oneof] !== message[oneof]) fail(pass, oneof, fullName);
+    if (value[oneof] !== undefined && value[oneof] !== message[oneof]) fail(encoding, oneof, fullName);
   }
   return message;
 }
 
-function fail(pass: Pass, key: string, message: string): never {
-  pass.path.push(key);
-  throw new Unfit("is not a field of its message", message);
+function fail(encoding: Encoding, key: string, message: string): never {
+  encoding.path.push(key);
+  throw new MismatchError("is not a field of its message", message);
 }
 
 function writeField(
-  pass: Pass,
+  encoding: Encoding,
   field: Field,
   { given, message }: { readonly given: Readonly<Fields>; readonly message: Fields },
 ): void {
@@ -233,23 +223,23 @@ function writeField(
   const value = given[name];
   const isUnset = value === undefined || (value === null && !field.takesNull);
   if (isUnset && !field.required) return;
-  pass.path.push(name);
-  if (isUnset) throw new Unfit("is required by the contract");
-  if (label === "repeated") writeList(pass, field, { value, message });
-  else if (label === "map") writeMap(pass, field, { value, message });
+  encoding.path.push(name);
+  if (isUnset) throw new MismatchError("is required by the contract");
+  if (label === "repeated") writeList(encoding, field, { value, message });
+  else if (label === "map") writeMap(encoding, field, { value, message });
   else {
-    pass.writer.tag(field.number, field.wireType);
-    message[name] = field.write(pass, value);
+    encoding.writer.tag(field.number, field.wireType);
+    message[name] = field.write(encoding, value);
   }
   if (oneof !== undefined) {
     const other = message[oneof];
     if (typeof other === "string") {
-      pass.path.splice(-1, 1, other);
-      throw new Unfit(`is not the only field set of ${oneof}`);
+      encoding.path.splice(-1, 1, other);
+      throw new MismatchError(`is not the only field set of ${oneof}`);
     }
     message[oneof] = name;
   }
-  pass.path.pop();
+  encoding.path.pop();
 }
 
 /** A collection as it was given, and the message to which its JSON form is added unless it is empty. */
@@ -258,10 +248,14 @@ interface Collection {
   readonly message: Fields;
 }
 
-function writeList(pass: Pass, { name, number, wireType, packed, write }: Field, { value, message }: Collection): void {
-  if (!Array.isArray(value)) throw new Unfit("must be a list");
+function writeList(
+  encoding: Encoding,
+  { name, number, wireType, packed, write }: Field,
+  { value, message }: Collection,
+): void {
+  if (!Array.isArray(value)) throw new MismatchError("must be a list");
   if (value.length === 0) return;
-  const { writer, path } = pass;
+  const { writer, path } = encoding;
   const isPacked = packed && wireType !== WIRE.bytes;
   if (isPacked) writer.tag(number, WIRE.bytes);
   const start = isPacked ? writer.open() : 0;
@@ -269,18 +263,18 @@ function writeList(pass: Pass, { name, number, wireType, packed, write }: Field,
   for (let index = 0; index < value.length; index += 1) {
     path.push(index);
     if (!isPacked) writer.tag(number, wireType);
-    items.push(write(pass, value[index]));
+    items.push(write(encoding, value[index]));
     path.pop();
   }
   if (isPacked) writer.close(start);
   message[name] = items;
 }
 
-function writeMap(pass: Pass, field: Field, { value, message }: Collection): void {
-  if (!isTable(value)) throw new Unfit("must be an object");
+function writeMap(encoding: Encoding, field: Field, { value, message }: Collection): void {
+  if (!isTable(value)) throw new MismatchError("must be an object");
   const keys = Object.keys(value);
   if (keys.length === 0) return;
-  const { writer, path } = pass;
+  const { writer, path } = encoding;
   // Map keys are the caller's values and are kept out of errors.
   path.push("{entry}");
   const entries = keys.map((key): [string, unknown] => {
@@ -288,7 +282,7 @@ function writeMap(pass: Pass, field: Field, { value, message }: Collection): voi
     const start = writer.open();
     writeKey(writer, field.key, key);
     writer.tag(2, field.wireType);
-    const written = field.write(pass, value[key]);
+    const written = field.write(encoding, value[key]);
     writer.close(start);
     return [key, written];
   });
@@ -304,7 +298,7 @@ function writeKey(writer: WireWriter, proto: FieldShape["key"] = "string", key: 
   else if (typeof zero === "boolean") value = key === "true" || (key === "false" ? false : undefined);
   const written = write(writer, value);
   // The service would read another key.
-  if (written === undefined || String(written) !== key) throw new Unfit("loses a key");
+  if (written === undefined || String(written) !== key) throw new MismatchError("loses a key");
 }
 
 const SCALAR_REASONS: Readonly<Record<Scalar, string>> = {
@@ -322,7 +316,7 @@ function scalarWriter({ proto, scalar }: ScalarShape): WriteField {
   const reason = SCALAR_REASONS[scalar];
   return ({ writer }, value) => {
     const written = write(writer, value);
-    if (written === undefined) throw new Unfit(reason);
+    if (written === undefined) throw new MismatchError(reason);
     return written;
   };
 }
@@ -332,7 +326,7 @@ function enumWriter({ numbers, names }: EnumShape): WriteField {
   return ({ writer }, value) => {
     const number = typeof value === "string" ? numbers.get(value) : value;
     const name = typeof number === "number" ? names.get(number) : undefined;
-    if (name === undefined) throw new Unfit("must be a value of its enum, by name or number");
+    if (name === undefined) throw new MismatchError("must be a value of its enum, by name or number");
     writeInt32(writer, number as number);
     return name;
   };

@@ -4,24 +4,20 @@ import type { Json } from "../../../core/types.ts";
 import { ANY, type Declarations, type MessageShape, reachable } from "../contract/declarations.ts";
 
 /** Thrown when a value does not fit; its message contains no value, since values may be personal data. */
-export class Unfit extends Error {
+export class MismatchError extends Error {
   override readonly name = "Unfit";
-  /** Full name of the message that lacks the field. */
-  readonly of: string | undefined;
+  readonly messageName: string | undefined;
 
-  constructor(reason: string, of?: string) {
+  constructor(reason: string, messageName?: string) {
     super(reason);
-    this.of = of;
+    this.messageName = messageName;
   }
 }
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** A message whose JSON form is not an object of its fields. */
 interface WellKnown {
-  /** Converts the JSON form to the message's own fields. */
   toMessage(json: unknown): unknown;
-  /** Converts the message's own fields to the JSON form. */
   toJson(message: Fields): Json;
 }
 
@@ -59,13 +55,13 @@ interface Bounds {
 
 function integerIn(value: unknown, { min, max, what }: Bounds): number {
   const number = Number(value ?? 0);
-  if (!Number.isInteger(number) || number < min || number > max) throw new Unfit(`${what} is out of range`);
+  if (!Number.isInteger(number) || number < min || number > max) throw new MismatchError(`${what} is out of range`);
   return number;
 }
 
 function timestampToMessage(json: unknown): unknown {
   const match = typeof json === "string" && json.length <= TIMESTAMP_CHARS_MAX ? TIMESTAMP.exec(json) : null;
-  if (match === null) throw new Unfit("is not an RFC 3339 date and time");
+  if (match === null) throw new MismatchError("is not an RFC 3339 date and time");
   const [, year = "", month = "", day = "", hour = "", minute = "", second = "", fraction, sign, offsetH, offsetM] =
     match;
   const date = new Date(0);
@@ -73,11 +69,11 @@ function timestampToMessage(json: unknown): unknown {
   date.setUTCHours(Number(hour), Number(minute), Number(second));
   // `Date` moves an impossible date or hour to the next possible one: such a value is refused instead.
   if (date.toISOString().slice(0, 19) !== `${year}-${month}-${day}T${hour}:${minute}:${second}`) {
-    throw new Unfit("is not a date and time that exists");
+    throw new MismatchError("is not a date and time that exists");
   }
   const hours = Number(offsetH ?? 0);
   const minutes = Number(offsetM ?? 0);
-  if (hours > 23 || minutes > 59) throw new Unfit("has an impossible offset");
+  if (hours > 23 || minutes > 59) throw new MismatchError("has an impossible offset");
   const offset = (sign === "-" ? -1 : 1) * (hours * 3600 + minutes * 60);
   const seconds = integerIn(date.getTime() / 1000 - offset, TIME);
   return { seconds: String(seconds), nanos: nanosOf(fraction) };
@@ -91,7 +87,7 @@ function timestampToJson(message: Fields): Json {
 
 function durationToMessage(json: unknown): unknown {
   const match = typeof json === "string" ? DURATION.exec(json) : null;
-  if (match === null) throw new Unfit('is not a duration such as "1.5s"');
+  if (match === null) throw new MismatchError('is not a duration such as "1.5s"');
   const [, sign, whole, fraction] = match;
   const factor = sign === "-" ? -1 : 1;
   const seconds = integerIn(whole, DURATION_SECONDS);
@@ -102,7 +98,7 @@ function durationToMessage(json: unknown): unknown {
 function durationToJson(message: Fields): Json {
   const seconds = integerIn(message["seconds"], DURATION_SECONDS);
   const nanos = integerIn(message["nanos"], DURATION_NANOS);
-  if (seconds * nanos < 0) throw new Unfit("has seconds and nanos of different signs");
+  if (seconds * nanos < 0) throw new MismatchError("has seconds and nanos of different signs");
   return `${seconds < 0 || nanos < 0 ? "-" : ""}${Math.abs(seconds)}${fractionOf(Math.abs(nanos))}s`;
 }
 
@@ -115,11 +111,11 @@ function camelCase(path: string): string {
 }
 
 function fieldMaskToMessage(json: unknown): unknown {
-  if (typeof json !== "string") throw new Unfit("is not a field mask");
+  if (typeof json !== "string") throw new MismatchError("is not a field mask");
   const paths = json === "" ? [] : json.split(",");
   const snake = paths.map(snakeCase);
   if (snake.some((path, index) => camelCase(path) !== paths[index]))
-    throw new Unfit("has a path not in lowerCamelCase");
+    throw new MismatchError("has a path not in lowerCamelCase");
   return { paths: snake };
 }
 
@@ -128,7 +124,7 @@ function fieldMaskToJson(message: Fields): Json {
   if (!Array.isArray(paths)) return "";
   const camel = paths.map((path) => camelCase(String(path)));
   if (camel.some((path, index) => snakeCase(path) !== paths[index]))
-    throw new Unfit("has a path that JSON cannot tell");
+    throw new MismatchError("has a path that JSON cannot tell");
   return camel.join(",");
 }
 
@@ -137,12 +133,12 @@ function mapValues<To>(record: Fields, change: (value: unknown) => To): Record<s
 }
 
 function structToMessage(json: unknown): unknown {
-  if (!isTable(json)) throw new Unfit("is not an object");
+  if (!isTable(json)) throw new MismatchError("is not an object");
   return { fields: mapValues(json, valueToMessage) };
 }
 
 function listToMessage(json: unknown): unknown {
-  if (!Array.isArray(json)) throw new Unfit("is not a list");
+  if (!Array.isArray(json)) throw new MismatchError("is not a list");
   return { values: json.map(valueToMessage) };
 }
 
@@ -170,7 +166,7 @@ function valueToJson(message: Fields): Json {
   if (typeof stringValue === "string") return stringValue;
   if (typeof numberValue === "number") return numberValue;
   // NaN and the infinities arrive as strings and would pass for strings here.
-  if (typeof numberValue === "string") throw new Unfit("holds a number that JSON does not have");
+  if (typeof numberValue === "string") throw new MismatchError("holds a number that JSON does not have");
   if (typeof boolValue === "boolean") return boolValue;
   if (isTable(structValue)) return structToJson(structValue);
   return isTable(listValue) ? listToJson(listValue) : null;
@@ -200,12 +196,6 @@ const TYPE_PREFIX = "type.googleapis.com/";
 /** Maximum nesting: each level of an Any inside an Any is copied once more. */
 const ANY_NESTED_MAX = 4;
 
-/** The content of an Any, as its own fields and in its JSON form. */
-interface PackedAny {
-  readonly fields: { readonly typeUrl: string; readonly value: string };
-  readonly json: Json;
-}
-
 /** The messages that a google.protobuf.Any may hold, by full name. No other message is packed or unpacked. */
 export class AnyTypes {
   /** Messages and fields that the contract does not declare or this version cannot carry. */
@@ -227,21 +217,21 @@ export class AnyTypes {
   /**
    * Encodes the content of an Any of a request.
    *
-   * @param encode throws `Unfit` when the content does not fit its type
+   * @param encode throws `MismatchError` when the content does not fit its type
    */
   pack(
     json: unknown,
     encode: (content: unknown, shape: MessageShape) => { readonly bytes: Buffer; readonly message: Json },
-  ): PackedAny {
-    if (this.#names.length === 0) throw new Unfit("is a google.protobuf.Any, and anyTypes declares none");
-    if (!isTable(json)) throw new Unfit("is not an object");
+  ): { readonly fields: { readonly typeUrl: string; readonly value: string }; readonly json: Json } {
+    if (this.#names.length === 0) throw new MismatchError("is a google.protobuf.Any, and anyTypes declares none");
+    if (!isTable(json)) throw new MismatchError("is not an object");
     const { "@type": url, ...fields } = json;
     const typeUrl = typeof url === "string" ? url : "";
     const name = typeUrl.startsWith(TYPE_PREFIX) ? typeUrl.slice(TYPE_PREFIX.length) : "";
     const shape = this.#shapeOf(name);
     if (shape === undefined) {
       const known = listed(nearest(name, this.#names).map((one) => `${TYPE_PREFIX}${one}`));
-      throw new Unfit(`has an @type that is not declared; declared: ${known}`);
+      throw new MismatchError(`has an @type that is not declared; declared: ${known}`);
     }
     const { bytes, message } = this.#nested(() => encode(contentOf(fields, shape), shape));
     return { fields: { typeUrl, value: bytes.toString("base64") }, json: anyJson(typeUrl, message, shape) };
@@ -253,11 +243,8 @@ export class AnyTypes {
     const shape = this.#shapeOf(typeUrl.slice(typeUrl.lastIndexOf("/") + 1));
     if (shape === undefined) return { "@type": typeUrl };
     const bytes = Buffer.from(typeof value === "string" ? value : "", "base64");
-    return anyJson(
-      typeUrl,
-      this.#nested(() => decode(bytes, shape)),
-      shape,
-    );
+    const content = this.#nested(() => decode(bytes, shape));
+    return anyJson(typeUrl, content, shape);
   }
 
   #shapeOf(name: string): MessageShape | undefined {
@@ -265,7 +252,8 @@ export class AnyTypes {
   }
 
   #nested<Result>(act: () => Result): Result {
-    if (this.#depth >= ANY_NESTED_MAX) throw new Unfit("holds more of its kind inside each other than are followed");
+    if (this.#depth >= ANY_NESTED_MAX)
+      throw new MismatchError("holds more of its kind inside each other than are followed");
     this.#depth += 1;
     try {
       return act();
@@ -280,7 +268,6 @@ export function wellKnown({ fullName }: MessageShape): WellKnown | undefined {
   return WELL_KNOWN.get(fullName);
 }
 
-/** Returns true when the JSON form of the message is not an object of its fields. */
 export function isSpecial({ fullName }: MessageShape): boolean {
   return fullName === ANY || WELL_KNOWN.has(fullName);
 }
@@ -295,6 +282,6 @@ function anyJson(typeUrl: string, content: Json, shape: MessageShape): Json {
 function contentOf(fields: Fields, shape: MessageShape): unknown {
   if (!isSpecial(shape)) return fields;
   if (Object.keys(fields).some((key) => key !== "value"))
-    throw new Unfit("has its content under value, and nothing else");
+    throw new MismatchError("has its content under value, and nothing else");
   return fields["value"];
 }

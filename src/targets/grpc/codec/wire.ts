@@ -1,6 +1,5 @@
 import type { ProtoScalar, ValueShape } from "../contract/declarations.ts";
 
-/** Wire types of the protobuf encoding. */
 export const WIRE = { varint: 0, fixed64: 1, bytes: 2, groupStart: 3, groupEnd: 4, fixed32: 5 } as const;
 
 /** Maximum nesting depth, the same as in protoc's own parsers. */
@@ -23,11 +22,9 @@ export class WireCursor {
   position = 0;
   /** Wire type of the tag that was read last. */
   wireType: number = WIRE.varint;
-  /** Position at which the current message ends. */
   end: number;
   readonly #bytes: Buffer;
   #text: string | undefined;
-  /** Current nesting depth of messages and groups. */
   #depth = 0;
 
   constructor(bytes: Buffer) {
@@ -35,7 +32,6 @@ export class WireCursor {
     this.end = bytes.length;
   }
 
-  /** Reads a tag and returns its field number. */
   tag(): number {
     const tag = this.#short();
     const field = tag >>> 3;
@@ -65,7 +61,6 @@ export class WireCursor {
     return typeof value === "number" ? value !== 0 : BigInt.asUintN(64, value) !== 0n;
   }
 
-  /** Reads a 64-bit value and returns it in decimal. */
   int64(): string {
     const value = this.#varint();
     return String(typeof value === "number" ? value : BigInt.asIntN(64, value));
@@ -144,7 +139,6 @@ export class WireCursor {
     this.#depth -= 1;
   }
 
-  /** Skips the value of the field whose tag was read last. */
   skip(field: number): void {
     const { wireType } = this;
     if (wireType === WIRE.varint) this.#varint();
@@ -167,7 +161,6 @@ export class WireCursor {
   #short(): number {
     const start = this.position;
     const first = this.#bytes[start] ?? 0x80;
-    // Most tags and lengths have one byte or two.
     if (first < 0x80 && start < this.end) {
       this.position = start + 1;
       return first;
@@ -186,7 +179,6 @@ export class WireCursor {
     return value;
   }
 
-  /** Advances by this many bytes and returns where they start. */
   #step(bytes: number): number {
     const start = this.position;
     if (bytes > this.end - start) throw tooShort();
@@ -225,7 +217,6 @@ function tooShort(): RangeError {
   return new RangeError("a message ends within a field");
 }
 
-/** Returns the JSON form of the value at the cursor. */
 export type ReadValue = (cursor: WireCursor) => unknown;
 
 /** Writes a JSON value and returns its canonical form; writes nothing and returns `undefined` when it does not fit the type. */
@@ -247,12 +238,11 @@ function finite(value: number): unknown {
 
 const FIRST_BYTES = 256;
 
-/** Writes the fields of a message one after the other. */
 export class WireWriter {
   #bytes = Buffer.allocUnsafe(FIRST_BYTES);
   #end = 0;
 
-  /** Returns what was written. Nothing may be written afterwards. */
+  /** Nothing may be written afterwards. */
   finish(): Buffer {
     return this.#bytes.subarray(0, this.#end);
   }
@@ -261,7 +251,6 @@ export class WireWriter {
     this.uint32(((field << 3) | wireType) >>> 0);
   }
 
-  /** Writes an unsigned 32-bit value. */
   uint32(value: number): void {
     this.#reserve(VARINT_BYTES_MAX);
     let rest = value;
@@ -345,6 +334,7 @@ export class WireWriter {
     this.#bytes = larger;
   }
 }
+
 const INT_32 = [-(2 ** 31), 2 ** 31 - 1] as const;
 const UINT_32 = [0, 2 ** 32 - 1] as const;
 const INT_64 = [-(2n ** 63n), 2n ** 63n - 1n] as const;
@@ -363,7 +353,6 @@ function int32([min, max]: readonly [number, number], write: Write<number>): Wri
 
 const DECIMAL = /^(?:0|-?[1-9]\d{0,19})$/;
 
-/** Takes decimal strings and safe integers. */
 function int64([min, max]: readonly [bigint, bigint], write: Write<bigint>): WriteValue {
   return (writer, value) => {
     const text = Number.isSafeInteger(value) ? String(value) : value;
@@ -381,10 +370,10 @@ function writeString(writer: WireWriter, value: unknown): unknown {
   return value;
 }
 
-/** Takes standard base64 with padding. */
 function writeBytes(writer: WireWriter, value: unknown): unknown {
   if (typeof value !== "string") return undefined;
   const content = Buffer.from(value, "base64");
+  // Accepts only standard base64 with padding.
   if (content.toString("base64") !== value) return undefined;
   writer.content(content);
   return value;
@@ -396,7 +385,7 @@ function writeBool(writer: WireWriter, value: unknown): unknown {
   return value;
 }
 
-/** Takes what is in the range of a float, whose seven digits are its type's. */
+/** Rounds to the seven digits of a float. */
 function writeFloat(writer: WireWriter, value: unknown): unknown {
   const float = typeof value === "number" ? Math.fround(value) : Number.NaN;
   if (!Number.isFinite(float)) return undefined;
@@ -423,7 +412,6 @@ const fixed64: Write<bigint> = (writer, value) => writer.fixed64(value);
 const zigZag32: Write<number> = (writer, value) => writer.uint32(((value << 1) ^ (value >> 31)) >>> 0);
 const zigZag64: Write<bigint> = (writer, value) => writer.varint64((value << 1n) ^ (value >> 63n));
 
-/** Wire type, reader, writer and JSON zero of each scalar type of the proto language. */
 export const WIRE_SCALARS: Readonly<Record<ProtoScalar, WireScalar>> = {
   string: { wireType: WIRE.bytes, read: (from) => from.string(), write: writeString, zero: "" },
   bytes: { wireType: WIRE.bytes, read: (from) => from.base64(), write: writeBytes, zero: "" },
@@ -442,7 +430,6 @@ export const WIRE_SCALARS: Readonly<Record<ProtoScalar, WireScalar>> = {
   double: { wireType: WIRE.fixed64, read: (from) => finite(from.double()), write: writeDouble, zero: 0 },
 };
 
-/** Returns the wire type of a field's values. */
 export function wireTypeOf(value: ValueShape): number {
   if (value.kind === "scalar") return WIRE_SCALARS[value.proto].wireType;
   return value.kind === "message" ? WIRE.bytes : WIRE.varint;

@@ -91,7 +91,7 @@ class HandshakeDeadline extends ChannelCredentials {
         socket.destroy();
       };
       this.#timers.set(cut, setTimeout(cut, CONNECT_TIMEOUT_MS).unref());
-      if (!this.#isWatching) this.#look();
+      if (!this.#isWatching) this.#checkState();
       inner.connect(socket).then((result) => {
         secured = result.socket;
         resolve(result);
@@ -99,7 +99,7 @@ class HandshakeDeadline extends ChannelCredentials {
     });
   }
 
-  #look(): void {
+  #checkState(): void {
     this.#isWatching = false;
     const channel = this.#channel();
     const state = channel.getConnectivityState(false);
@@ -110,7 +110,7 @@ class HandshakeDeadline extends ChannelCredentials {
       if (state === connectivityState.SHUTDOWN) for (const cut of cuts) cut();
     } else if (this.#timers.size > 0) {
       this.#isWatching = true;
-      channel.watchConnectivityState(state, Number.POSITIVE_INFINITY, () => this.#look());
+      channel.watchConnectivityState(state, Number.POSITIVE_INFINITY, () => this.#checkState());
     }
   }
 }

@@ -35,13 +35,13 @@ export class HealthProbe {
 
   ask(link: SystemConnections): Promise<TargetHealth> {
     if (this.#latest !== undefined) return this.#latest;
-    const asked = ask(link, this.#check);
-    this.#latest = asked;
+    const request = ask(link, this.#check);
+    this.#latest = request;
     const forget = (): void => {
       this.#latest = undefined;
     };
-    asked.then(() => setTimeout(forget, FRESH_MS).unref(), forget);
-    return asked;
+    request.then(() => setTimeout(forget, FRESH_MS).unref(), forget);
+    return request;
   }
 }
 
@@ -62,7 +62,6 @@ function healthOf({ origin, status }: AttemptFailed): TargetHealth {
   return status === "UNIMPLEMENTED" ? "UNIMPLEMENTED" : "UNKNOWN";
 }
 
-/** Reads the status of a HealthCheckResponse; returns UNKNOWN for anything else. */
 export function readHealth(answer: Uint8Array): TargetHealth {
   if (answer.length > ANSWER_BYTES_MAX) return "UNKNOWN";
   try {

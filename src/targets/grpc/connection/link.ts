@@ -7,11 +7,10 @@ import {
   status,
 } from "@grpc/grpc-js";
 import { Refusal } from "../../../core/errors.ts";
-import { attemptFailed, type Begun, begunBy, notOneAnswer } from "../status.ts";
+import { attemptFailed, headersFrom, notOneAnswer, type ReceivedHeaders } from "../status.ts";
 import { asIs, CONNECT_TIMEOUT_MS, makeClient } from "./client.ts";
 import type { ServerAddress, SystemEndpoints } from "./tls-identity.ts";
 
-/** HTTP/2 pings that find a dead connection. */
 export interface Keepalive {
   readonly intervalMs: number;
   readonly timeoutMs: number;
@@ -21,9 +20,8 @@ export interface Keepalive {
 // By default, gRPC servers drop a client that pings more often than every five minutes.
 export const KEEPALIVE_DEFAULTS: Keepalive = { intervalMs: 310_000, timeoutMs: 20_000, withoutCalls: false };
 
-/** Settings for the connections to one system. */
-export interface GrpcEndpoint {
-  readonly reach: SystemEndpoints;
+export interface ConnectionSettings {
+  readonly endpoints: SystemEndpoints;
   readonly maxMessageBytes: number;
   readonly keepalive: Keepalive;
 }
@@ -42,11 +40,10 @@ const RECONNECT_BACKOFF_MAX_MS = 10_000;
 
 export type ChannelState = keyof typeof connectivityState;
 
-/** Order of precedence: several connections together have the first of these states that one of them is in. */
+/** Several connections together have the first of these states that one of them is in. */
 const BEST_FIRST = ["READY", "CONNECTING", "IDLE", "TRANSIENT_FAILURE", "SHUTDOWN"] as const;
 
-/** States that end an attempt to connect. */
-const SETTLED: ReadonlySet<connectivityState> = new Set([
+const FINAL: ReadonlySet<connectivityState> = new Set([
   connectivityState.READY,
   connectivityState.TRANSIENT_FAILURE,
   connectivityState.SHUTDOWN,
@@ -59,12 +56,12 @@ const SETTLED: ReadonlySet<connectivityState> = new Set([
 const ROUND_ROBIN = JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] });
 
 function clientOf(
-  { reach, maxMessageBytes, keepalive }: GrpcEndpoint,
+  { endpoints, maxMessageBytes, keepalive }: ConnectionSettings,
   toolClass: ToolClass,
   server: ServerAddress,
 ): Client {
-  return makeClient(server, reach.credentials, {
-    ...(reach.servers.length > 1 && { "grpc.service_config": ROUND_ROBIN }),
+  return makeClient(server, endpoints.credentials, {
+    ...(endpoints.servers.length > 1 && { "grpc.service_config": ROUND_ROBIN }),
     "grpc.max_send_message_length": maxMessageBytes,
     "grpc.max_receive_message_length":
       toolClass === "change" ? Math.max(CHANGE_ANSWER_BYTES_MAX, maxMessageBytes) : maxMessageBytes,
@@ -87,13 +84,12 @@ function stateOf(client: Client, connect = false): connectivityState {
 export class SystemConnections {
   #clients: readonly Client[];
   #attempt: Promise<boolean> | undefined;
-  /** Index of the connection that is next in turn. */
   #turn = 0;
   readonly toolClass: ToolClass;
 
-  constructor(endpoint: GrpcEndpoint, toolClass: ToolClass) {
+  constructor(settings: ConnectionSettings, toolClass: ToolClass) {
     this.toolClass = toolClass;
-    this.#clients = endpoint.reach.servers.map((server) => clientOf(endpoint, toolClass, server));
+    this.#clients = settings.endpoints.servers.map((server) => clientOf(settings, toolClass, server));
   }
 
   state(): ChannelState {
@@ -127,12 +123,11 @@ export class SystemConnections {
    * passed.
    */
   async connectAll(): Promise<number> {
-    const all = Promise.all(this.#clients.map(settled)).then(() => true);
+    const all = Promise.all(this.#clients.map(connects)).then(() => true);
     await within(all, new AbortController().signal);
     return this.readyCount();
   }
 
-  /** Returns the answer's bytes. Rejects with `AttemptFailed`. */
   unary(request: LinkRequest): Promise<Buffer> {
     return unaryCall(this.#next().getChannel(), request);
   }
@@ -147,7 +142,7 @@ export class SystemConnections {
   }
 
   /** Takes over the connections of another link and closes its own, whose calls run to their end. */
-  becomes(other: SystemConnections): void {
+  takeOver(other: SystemConnections): void {
     const old = this.#clients;
     this.#clients = other.#clients;
     this.#attempt = undefined;
@@ -159,45 +154,40 @@ export class SystemConnections {
   }
 
   #try(): Promise<boolean> {
-    const attempt = anySettles(this.#clients).finally(() => {
+    const attempt = anyConnects(this.#clients).finally(() => {
       if (this.#attempt === attempt) this.#attempt = undefined;
     });
     return attempt;
   }
 
-  /** Returns the next client in turn that has a connection; the next client when none has. */
   #next(): Client {
     const clients = this.#clients;
     const [only] = clients;
     if (only !== undefined && clients.length === 1) return only;
     const from = this.#turn;
     this.#turn = (from + 1) % clients.length;
-    let chosen: Client | undefined;
-    for (let step = 0; step < clients.length && chosen === undefined; step += 1) {
-      const client = clients[(from + step) % clients.length];
-      if (client !== undefined && stateOf(client) === connectivityState.READY) chosen = client;
-    }
-    const fallback = chosen ?? clients[from];
-    if (fallback === undefined) throw new Error("a link without endpoints");
-    return fallback;
+    const inTurn = [...clients.slice(from), ...clients.slice(0, from)];
+    const chosen = inTurn.find((client) => stateOf(client) === connectivityState.READY) ?? inTurn[0];
+    if (chosen === undefined) throw new Error("a link without endpoints");
+    return chosen;
   }
 }
 
-function settled(client: Client): Promise<boolean> {
+function connects(client: Client): Promise<boolean> {
   const channel = client.getChannel();
   return new Promise((resolve) => {
-    const look = (): void => {
+    const check = (): void => {
       const state = stateOf(client, true);
-      if (SETTLED.has(state)) resolve(state === connectivityState.READY);
-      else channel.watchConnectivityState(state, Number.POSITIVE_INFINITY, look);
+      if (FINAL.has(state)) resolve(state === connectivityState.READY);
+      else channel.watchConnectivityState(state, Number.POSITIVE_INFINITY, check);
     };
-    look();
+    check();
   });
 }
 
 /** Resolves to true as soon as one is connected, to false when all have failed. */
-async function anySettles(clients: readonly Client[]): Promise<boolean> {
-  const attempts = clients.map(async (client) => (await settled(client)) || Promise.reject());
+async function anyConnects(clients: readonly Client[]): Promise<boolean> {
+  const attempts = clients.map(async (client) => (await connects(client)) || Promise.reject());
   return Promise.any(attempts).catch(() => false);
 }
 
@@ -221,7 +211,7 @@ interface LinkRequest {
   readonly path: string;
   readonly bytes: Buffer;
   readonly metadata?: Metadata;
-  /** Milliseconds since 1970, or infinity. */
+  /** Epoch milliseconds, or infinity. */
   readonly deadline: number;
   readonly signal: AbortSignal;
 }
@@ -235,13 +225,13 @@ function unaryCall(channel: ChannelInterface, request: LinkRequest): Promise<Buf
     const { path, bytes, metadata = new Metadata(), deadline, signal } = request;
     const call = channel.createCall(path, deadline, null, null, undefined);
     const cancel = (): void => call.cancelWithStatus(status.CANCELLED, "Cancelled on client");
-    let begun: Begun = "not";
+    let received: ReceivedHeaders = "none";
     let answer: Buffer | undefined;
     let hasMore = false;
     let isOver = false;
     call.start(metadata, {
       onReceiveMetadata(headers) {
-        begun = begunBy(headers);
+        received = headersFrom(headers);
       },
       onReceiveMessage(message: Buffer) {
         if (answer === undefined) {
@@ -258,7 +248,7 @@ function unaryCall(channel: ChannelInterface, request: LinkRequest): Promise<Buf
         isOver = true;
         signal.removeEventListener("abort", cancel);
         if (hasMore) reject(notOneAnswer());
-        else if (ended.code !== status.OK) reject(attemptFailed(ended, begun));
+        else if (ended.code !== status.OK) reject(attemptFailed(ended, received));
         else if (answer !== undefined) resolve(answer);
         else reject(notOneAnswer());
       },
@@ -276,29 +266,22 @@ export interface SystemChannelState {
   readonly state: ChannelState;
 }
 
-interface Opened {
-  readonly system: string;
-  readonly toolClass: ToolClass;
-  readonly link: SystemConnections;
-}
-
 const WORST_FIRST = ["SHUTDOWN", "TRANSIENT_FAILURE", "CONNECTING", "IDLE", "READY"] as const;
 
 /** All channels: one per system and tool class, lazily connected, reused until closed. */
 export class Channels {
-  readonly #endpoints: Map<string, GrpcEndpoint>;
-  readonly #opened = new Map<string, Opened>();
+  readonly #settings: Map<string, ConnectionSettings>;
+  readonly #opened = new Map<string, { readonly system: string; readonly link: SystemConnections }>();
   #closed = false;
 
-  constructor(endpoints: ReadonlyMap<string, GrpcEndpoint>) {
-    this.#endpoints = new Map(endpoints);
+  constructor(settings: ReadonlyMap<string, ConnectionSettings>) {
+    this.#settings = new Map(settings);
   }
 
-  /** Returns how the system is reached now. */
-  endpoint(system: string): GrpcEndpoint {
-    const endpoint = this.#endpoints.get(system);
-    if (endpoint === undefined) throw new Error(`no system ${system}`);
-    return endpoint;
+  settings(system: string): ConnectionSettings {
+    const settings = this.#settings.get(system);
+    if (settings === undefined) throw new Error(`no system ${system}`);
+    return settings;
   }
 
   link(system: string, toolClass: ToolClass): SystemConnections {
@@ -306,25 +289,23 @@ export class Channels {
     const key = `${toolClass} ${system}`;
     const known = this.#opened.get(key);
     if (known !== undefined) return known.link;
-    const link = new SystemConnections(this.endpoint(system), toolClass);
-    this.#opened.set(key, { system, toolClass, link });
+    const link = new SystemConnections(this.settings(system), toolClass);
+    this.#opened.set(key, { system, link });
     return link;
   }
 
   /**
-   * Switches the system to another endpoint. Opens new connections while the old ones stay, and only when that has succeeded
-   * directs new calls to them and closes the old ones, whose calls run to their end. Returns false, and changes nothing, when
+   * Switches the system to other settings. Opens new connections while the old ones stay, and only when that has succeeded
+   * sends new calls to them and closes the old ones, whose calls run to their end. Returns false, and changes nothing, when
    * fewer of the new connections than of the old ones are ready, or when the channels are closed.
    */
-  async replace(system: string, endpoint: GrpcEndpoint): Promise<boolean> {
+  async replace(system: string, settings: ConnectionSettings): Promise<boolean> {
     const before = this.#linksOf(system);
-    if (!(await this.#exchange(before, endpoint))) return false;
-    this.#endpoints.set(system, endpoint);
-    // Links that were opened during the exchange still use the old endpoint.
-    await this.#exchange(
-      this.#linksOf(system).filter((link) => !before.includes(link)),
-      endpoint,
-    );
+    if (!(await this.#exchange(before, settings))) return false;
+    this.#settings.set(system, settings);
+    // Links that were opened during the exchange still use the old settings.
+    const opened = this.#linksOf(system).filter((link) => !before.includes(link));
+    await this.#exchange(opened, settings);
     return true;
   }
 
@@ -335,11 +316,9 @@ export class Channels {
   }
 
   states(): readonly SystemChannelState[] {
-    return [...this.#opened.values()].map(({ system, toolClass, link }) => ({
-      system,
-      toolClass,
-      state: link.state(),
-    }));
+    return [...this.#opened.values()].map(({ system, link }) => {
+      return { system, toolClass: link.toolClass, state: link.state() };
+    });
   }
 
   /** Open calls run to their end; new ones are refused. */
@@ -348,12 +327,12 @@ export class Channels {
     for (const { link } of this.#opened.values()) link.close();
   }
 
-  async #exchange(links: readonly SystemConnections[], endpoint: GrpcEndpoint): Promise<boolean> {
-    const pairs = links.map((link) => ({ link, successor: new SystemConnections(endpoint, link.toolClass) }));
+  async #exchange(links: readonly SystemConnections[], settings: ConnectionSettings): Promise<boolean> {
+    const pairs = links.map((link) => ({ link, successor: new SystemConnections(settings, link.toolClass) }));
     const work = pairs.map(async ({ link, successor }) => (await successor.connectAll()) >= link.readyCount());
     const isAsGood = (await Promise.all(work)).every((good) => good);
     for (const { link, successor } of pairs) {
-      if (isAsGood && !this.#closed) link.becomes(successor);
+      if (isAsGood && !this.#closed) link.takeOver(successor);
       else successor.close();
     }
     return isAsGood && !this.#closed;

@@ -1,14 +1,10 @@
 import { AttemptFailed, circuitOpen, type FailedCall, type Origin, systemBusy } from "../status.ts";
 
-/** Limits on the cost of one system's failures. */
 export interface ResilienceLimits {
-  /** Maximum number of concurrent calls to the system, over all tools. */
   readonly concurrentCallsMax: number;
-  /** Maximum number of retries of a call that is safe to repeat. */
   readonly retriesMax: number;
-  /** Number of consecutive connection errors that opens the circuit. */
+  /** Consecutive connection errors. */
   readonly circuitFailuresMax: number;
-  /** Time for which an open circuit rejects calls. */
   readonly circuitOpenMs: number;
 }
 
@@ -31,11 +27,8 @@ const BUDGET_TOKENS_PER_CALL = 0.1;
 export interface GuardedCall<T> extends FailedCall {
   /** Makes one attempt. Rejects with `AttemptFailed` when there is no answer. */
   attempt(): Promise<T>;
-  /** Returns true when there is a connection now. */
   connected(): boolean;
 }
-
-type Outcome<T> = { readonly answer: T } | { readonly failed: AttemptFailed };
 
 /** Concurrency limit, circuit breaker and retry budget of one system. */
 export class Resilience {
@@ -62,12 +55,13 @@ export class Resilience {
     this.#tokens = Math.min(BUDGET_TOKENS_MAX, this.#tokens + BUDGET_TOKENS_PER_CALL);
     try {
       let last: AttemptFailed | undefined;
-      for (let made = 0; ; made += 1) {
+      for (let retries = 0; ; retries += 1) {
         const outcome = await this.#attempt(call, last);
         if ("answer" in outcome) return outcome.answer;
         last = outcome.failed;
-        if (!this.#mayRepeat(call, last, made)) throw last;
-        await pause(this.#backoffMs(made), call.signal);
+        if (!this.#mayRepeat(call, last, retries)) throw last;
+        const jitter = 0.5 + this.#random() / 2;
+        await pause(BACKOFF_FIRST_MS * BACKOFF_FACTOR ** retries * jitter, call.signal);
         if (call.signal.aborted) throw last;
       }
     } finally {
@@ -76,7 +70,10 @@ export class Resilience {
   }
 
   /** Makes one attempt. When the circuit rejects a retry, throws the failure before it. */
-  async #attempt<T>(call: GuardedCall<T>, before: AttemptFailed | undefined): Promise<Outcome<T>> {
+  async #attempt<T>(
+    call: GuardedCall<T>,
+    before: AttemptFailed | undefined,
+  ): Promise<{ readonly answer: T } | { readonly failed: AttemptFailed }> {
     const entry = this.#breaker.enter();
     // While one call probes a half-open circuit, other calls do not wait for it: with a connection, they bypass it.
     const isRejected = entry === "open" || (entry === "half-open" && !call.connected());
@@ -91,52 +88,43 @@ export class Resilience {
       ended = error.origin;
       return { failed: error };
     } finally {
-      this.#breaker.left(entry, ended);
+      this.#breaker.leave(entry, ended);
     }
   }
 
-  #mayRepeat({ safe, signal }: FailedCall, { origin, status, begun }: AttemptFailed, made: number): boolean {
+  #mayRepeat({ safe, signal }: FailedCall, { origin, status, answerStarted }: AttemptFailed, retries: number): boolean {
     const isUnavailable = origin === "transport" || status === "UNAVAILABLE";
-    if (!safe || signal.aborted || begun || !isUnavailable || made >= this.#limits.retriesMax) return false;
+    if (!safe || signal.aborted || answerStarted || !isUnavailable || retries >= this.#limits.retriesMax) return false;
     if (this.#tokens < 1) return false;
     this.#tokens -= 1;
     return true;
-  }
-
-  #backoffMs(made: number): number {
-    return BACKOFF_FIRST_MS * BACKOFF_FACTOR ** made * (0.5 + this.#random() / 2);
   }
 }
 
 /** Opens after consecutive connection errors. A service that answers, with whatever status, is available. */
 class CircuitBreaker {
   readonly #limits: ResilienceLimits;
-  #state: Circuit = "closed";
+  state: Circuit = "closed";
   #failures = 0;
   /** True once an open circuit has been open long enough for a probe. */
-  #isRested = false;
+  #mayProbe = false;
 
   constructor(limits: ResilienceLimits) {
     this.#limits = limits;
   }
 
-  get state(): Circuit {
-    return this.#state;
-  }
-
   /** Starts an attempt: returns the state that it meets, or that it is the probe of an open circuit. */
   enter(): Circuit | "probe" {
-    if (this.#state !== "open" || !this.#isRested) return this.#state;
-    this.#state = "half-open";
+    if (this.state !== "open" || !this.#mayProbe) return this.state;
+    this.state = "half-open";
     return "probe";
   }
 
-  /** Records how an attempt ended. */
-  left(entry: Circuit | "probe", ended: Origin | "answer"): void {
+  leave(entry: Circuit | "probe", ended: Origin | "answer"): void {
     if (entry === "probe") {
       if (ended === "transport") this.#open();
-      else this.#state = "closed";
-    } else if (this.#state === "closed") {
+      else this.state = "closed";
+    } else if (this.state === "closed") {
       // An attempt that met another state says nothing about whether the circuit may close.
       if (ended === "transport") this.#failures += 1;
       else if (ended !== "local") this.#failures = 0;
@@ -145,13 +133,13 @@ class CircuitBreaker {
   }
 
   #open(): void {
-    this.#state = "open";
+    this.state = "open";
     this.#failures = 0;
-    this.#isRested = false;
-    const rested = (): void => {
-      this.#isRested = true;
+    this.#mayProbe = false;
+    const allowProbe = (): void => {
+      this.#mayProbe = true;
     };
-    setTimeout(rested, this.#limits.circuitOpenMs).unref();
+    setTimeout(allowProbe, this.#limits.circuitOpenMs).unref();
   }
 }
 

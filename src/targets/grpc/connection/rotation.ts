@@ -4,7 +4,6 @@ import { StartupError } from "../../../core/errors.ts";
 import type { CertificateEvent } from "../../../core/target-kind.ts";
 import type { GrpcTls, SystemEndpoints } from "./tls-identity.ts";
 
-/** Source of one system's certificates, with notification of changes. */
 export interface CertificateSource {
   /** Reads the current certificates synchronously. Throws when one cannot be read. */
   read(): GrpcTls;
@@ -12,28 +11,26 @@ export interface CertificateSource {
   watch(changed: () => void): () => void;
 }
 
-export interface RotationOptions {
+interface RotationOptions {
   readonly system: string;
   readonly source: CertificateSource;
-  /** The set that is in use at the start. */
-  readonly current: { readonly tls: GrpcTls; readonly reach: SystemEndpoints };
+  readonly current: { readonly tls: GrpcTls; readonly endpoints: SystemEndpoints };
   /** Builds endpoints from these certificates. Throws when they contradict each other. */
   readonly read: (tls: GrpcTls) => SystemEndpoints;
   /** Connects with the new set and puts it into use; false when no connection can be made with it. */
-  readonly adopt: (reach: SystemEndpoints) => Promise<boolean>;
-  /** Returns the current time in milliseconds since 1970. */
+  readonly adopt: (endpoints: SystemEndpoints) => Promise<boolean>;
   readonly now: () => number;
   readonly report: (event: CertificateEvent) => void;
 }
 
 /** Delay after a change, because the files of one set do not change at the same instant. */
-const SETTLE_MS = 250;
+const CHANGE_DELAY_MS = 250;
 /** Interval of regular checks, because a certificate expires without a change to its file. */
-const LOOK_EVERY_MS = 60_000;
+const CHECK_INTERVAL_MS = 60_000;
 /**
  * Delay before another attempt with a set that could not connect: the service's own certificates may be exchanged soon after.
  */
-const CONNECT_AGAIN_MS = 5_000;
+const RETRY_DELAY_MS = 5_000;
 
 /**
  * Keeps the certificates of one system up to date with their files. A set that is expired, contradicts itself or cannot
@@ -42,86 +39,82 @@ const CONNECT_AGAIN_MS = 5_000;
 export class CertificateRotation {
   readonly #options: RotationOptions;
   readonly #unwatch: () => void;
-  readonly #looks: ReturnType<typeof setInterval>;
-  #settling: ReturnType<typeof setTimeout> | undefined;
-  #again: ReturnType<typeof setTimeout> | undefined;
-  #looking = false;
+  readonly #checkTimer: ReturnType<typeof setInterval>;
+  #pendingCheck: ReturnType<typeof setTimeout> | undefined;
+  #retryTimer: ReturnType<typeof setTimeout> | undefined;
+  #isChecking = false;
   #isClosed = false;
-  #inUse: { readonly print: string; readonly reach: SystemEndpoints };
-  #expiryTold = false;
+  #inUse: { readonly fingerprint: string; readonly endpoints: SystemEndpoints };
+  #isExpiryReported = false;
   /** The last set that was refused, and whether that was reported: files may be read half exchanged. */
-  #refused: { readonly print: string; readonly reported: boolean } | undefined;
+  #refused: { readonly fingerprint: string; readonly reported: boolean } | undefined;
 
   constructor(options: RotationOptions) {
     this.#options = options;
-    const { tls, reach } = options.current;
-    this.#inUse = { print: printOf(tls), reach };
-    this.#tellExpiry();
-    this.#unwatch = options.source.watch(() => this.#settle());
-    this.#looks = setInterval(() => this.#settle(), LOOK_EVERY_MS);
-    this.#looks.unref();
+    const { tls, endpoints } = options.current;
+    this.#inUse = { fingerprint: fingerprintOf(tls), endpoints };
+    this.#reportExpiry();
+    this.#unwatch = options.source.watch(() => this.#scheduleCheck());
+    this.#checkTimer = setInterval(() => this.#scheduleCheck(), CHECK_INTERVAL_MS).unref();
   }
 
   close(): void {
     this.#isClosed = true;
     this.#unwatch();
-    clearInterval(this.#looks);
-    clearTimeout(this.#settling);
-    clearTimeout(this.#again);
+    clearInterval(this.#checkTimer);
+    clearTimeout(this.#pendingCheck);
+    clearTimeout(this.#retryTimer);
   }
 
-  #tellExpiry(): void {
-    const { reach } = this.#inUse;
-    if (this.#expiryTold || timeFault(reach, this.#options.now()) === undefined) return;
-    this.#expiryTold = true;
-    this.#report("certificates.expired", reach);
+  #reportExpiry(): void {
+    const { endpoints } = this.#inUse;
+    if (this.#isExpiryReported || validityProblem(endpoints, this.#options.now()) === undefined) return;
+    this.#isExpiryReported = true;
+    this.#report("certificates.expired", endpoints);
   }
 
-  #settle(): void {
-    if (this.#settling !== undefined || this.#isClosed) return;
-    this.#settling = setTimeout(() => {
-      this.#settling = undefined;
-      void this.#look();
-    }, SETTLE_MS);
-    this.#settling.unref();
+  #scheduleCheck(): void {
+    if (this.#pendingCheck !== undefined || this.#isClosed) return;
+    this.#pendingCheck = setTimeout(() => {
+      this.#pendingCheck = undefined;
+      void this.#check();
+    }, CHANGE_DELAY_MS).unref();
   }
 
-  /** Never rejects. */
-  async #look(): Promise<void> {
-    if (this.#looking) return this.#settle();
-    this.#looking = true;
+  async #check(): Promise<void> {
+    if (this.#isChecking) return this.#scheduleCheck();
+    this.#isChecking = true;
     try {
       await this.#compare();
     } catch (error) {
       this.#refuse("", reasonOf(error));
     } finally {
-      this.#looking = false;
+      this.#isChecking = false;
     }
   }
 
   async #compare(): Promise<void> {
-    this.#tellExpiry();
+    this.#reportExpiry();
     const tls = this.#readFiles();
     if (tls === undefined) return;
-    const print = printOf(tls);
-    if (print === this.#inUse.print) {
+    const fingerprint = fingerprintOf(tls);
+    if (fingerprint === this.#inUse.fingerprint) {
       this.#refused = undefined;
       return;
     }
-    const reach = this.#understood(tls, print);
-    if (reach === undefined) return;
-    if (!(await this.#options.adopt(reach))) {
+    const endpoints = this.#validated(tls, fingerprint);
+    if (endpoints === undefined) return;
+    if (!(await this.#options.adopt(endpoints))) {
       if (this.#isClosed) return;
-      this.#refuse(print, "no connection could be made with it", reach);
-      clearTimeout(this.#again);
-      this.#again = setTimeout(() => this.#settle(), CONNECT_AGAIN_MS);
-      this.#again.unref();
+      this.#refuse(fingerprint, "no connection could be made with it", endpoints);
+      clearTimeout(this.#retryTimer);
+      this.#retryTimer = setTimeout(() => this.#scheduleCheck(), RETRY_DELAY_MS).unref();
       return;
     }
-    this.#inUse = { print, reach };
-    this.#expiryTold = false;
+    this.#inUse = { fingerprint, endpoints };
+    this.#isExpiryReported = false;
     this.#refused = undefined;
-    this.#report("certificates.changed", reach);
+    this.#report("certificates.changed", endpoints);
   }
 
   #readFiles(): GrpcTls | undefined {
@@ -133,53 +126,52 @@ export class CertificateRotation {
     }
   }
 
-  #understood(tls: GrpcTls, print: string): SystemEndpoints | undefined {
+  #validated(tls: GrpcTls, fingerprint: string): SystemEndpoints | undefined {
     try {
-      const reach = this.#options.read(tls);
-      const fault = timeFault(reach, this.#options.now());
-      if (fault === undefined) return reach;
-      this.#refuse(print, fault, reach);
+      const endpoints = this.#options.read(tls);
+      const problem = validityProblem(endpoints, this.#options.now());
+      if (problem === undefined) return endpoints;
+      this.#refuse(fingerprint, problem, endpoints);
     } catch (error) {
-      this.#refuse(print, reasonOf(error));
+      this.#refuse(fingerprint, reasonOf(error));
     }
     return undefined;
   }
 
   /** Reports a refused set when it is seen a second time, and then not again. */
-  #refuse(print: string, reason: string, reach?: SystemEndpoints): void {
-    if (this.#refused?.print !== print) {
-      this.#refused = { print, reported: false };
-      this.#settle();
+  #refuse(fingerprint: string, reason: string, endpoints?: SystemEndpoints): void {
+    if (this.#refused?.fingerprint !== fingerprint) {
+      this.#refused = { fingerprint, reported: false };
+      this.#scheduleCheck();
     } else if (!this.#refused.reported) {
-      this.#refused = { print, reported: true };
-      this.#report("certificates.refused", reach, reason);
+      this.#refused = { fingerprint, reported: true };
+      this.#report("certificates.refused", endpoints, reason);
     }
   }
 
-  #report(type: CertificateEvent["type"], reach: SystemEndpoints | undefined, reason?: string): void {
-    const end = reach?.clientCertificate?.notAfter;
+  #report(type: CertificateEvent["type"], endpoints: SystemEndpoints | undefined, reason?: string): void {
+    const end = endpoints?.clientCertificate?.notAfter;
     this.#options.report({
       type,
       system: this.#options.system,
       expiresAt: end === undefined ? null : new Date(end).toISOString(),
-      rootSha256: reach?.tls?.rootSha256 ?? [],
+      rootSha256: endpoints?.tls?.rootSha256 ?? [],
       ...(reason !== undefined && { reason }),
     });
   }
 }
 
-function timeFault({ clientCertificate }: SystemEndpoints, now: number): string | undefined {
+function validityProblem({ clientCertificate }: SystemEndpoints, now: number): string | undefined {
   if (clientCertificate === null) return undefined;
   if (now >= clientCertificate.notAfter) return "the client certificate has expired";
   return now < clientCertificate.notBefore ? "the client certificate is not valid yet" : undefined;
 }
 
 function reasonOf(error: unknown): string {
-  if (error instanceof StartupError) return error.problems.join("; ");
-  return errorText(error);
+  return error instanceof StartupError ? error.problems.join("; ") : errorText(error);
 }
 
-function printOf({ rootCert, clientCert, clientKey }: GrpcTls): string {
+function fingerprintOf({ rootCert, clientCert, clientKey }: GrpcTls): string {
   const hash = createHash("sha256");
   for (const part of [rootCert, clientCert, clientKey]) {
     hash.update(`${part?.length ?? -1} `);

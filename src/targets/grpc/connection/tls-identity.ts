@@ -6,7 +6,7 @@ import { StartupError } from "../../../core/errors.ts";
 import { isTable } from "../../../core/json.ts";
 import type { Json } from "../../../core/types.ts";
 
-/** PEM texts, already read, with the trusted roots of the service and the proxy's own certificate. */
+/** PEM texts with the trusted roots of the service and the proxy's own certificate. */
 export interface GrpcTls {
   readonly rootCert: Buffer;
   readonly clientCert?: Buffer | undefined;
@@ -23,7 +23,6 @@ export interface TlsIdentity {
   readonly rootSha256: readonly string[];
 }
 
-/** Returns true when the identity in a plan is this one. */
 export function isIdentity(planned: Json | undefined, tls: TlsIdentity | null): boolean {
   if (tls === null || !isTable(planned)) return planned === tls;
   const { serverName, rootSha256 } = planned;
@@ -31,9 +30,7 @@ export function isIdentity(planned: Json | undefined, tls: TlsIdentity | null): 
   return serverName === tls.serverName && isSameRoots;
 }
 
-/** One address of a service. */
 export interface ServerAddress {
-  /** `host:port` */
   readonly address: string;
   /** The name that its certificate must contain; absent on a plaintext connection. */
   readonly serverName?: string;
@@ -44,11 +41,10 @@ export interface SystemEndpoints {
   readonly credentials: ChannelCredentials;
   /** Null on a plaintext connection, which the configuration must request explicitly. */
   readonly tls: TlsIdentity | null;
-  /** Validity of the proxy's own certificate, when the service requires one. */
   readonly clientCertificate: CertificateValidity | null;
 }
 
-/** Milliseconds since 1970. */
+/** Epoch milliseconds. */
 export interface CertificateValidity {
   readonly notBefore: number;
   readonly notAfter: number;
@@ -58,7 +54,7 @@ export interface CertificateValidity {
 export interface SystemEndpointsOptions {
   /** `host:port`; the host is a DNS name, or an IP address when `tls.serverName` or `plaintext` is set. */
   readonly endpoint?: string | undefined;
-  /** Several endpoints of the same form: calls go to each in turn. */
+  /** Several endpoints of the same form: calls use each in turn. */
   readonly endpoints?: readonly string[] | undefined;
   readonly tls?: GrpcTls | undefined;
   readonly plaintext?: boolean | undefined;
@@ -69,7 +65,8 @@ const ENDPOINTS_MAX = 16;
 const PEM_BEGIN = "-----BEGIN CERTIFICATE-----";
 const PEM_END = "-----END CERTIFICATE-----";
 
-function splitEndpoint(endpoint: string): { readonly host: string; readonly port: number } | undefined {
+/** Returns undefined when the endpoint is not `host:port`. */
+function hostOf(endpoint: string): string | undefined {
   const address = endpoint.startsWith("dns:") ? endpoint.slice("dns:".length).replace(/^\/\/\//, "") : endpoint;
   const colon = address.lastIndexOf(":");
   const host = address.slice(0, colon).replace(/^\[/, "").replace(/\]$/, "");
@@ -77,7 +74,7 @@ function splitEndpoint(endpoint: string): { readonly host: string; readonly port
   if (colon < 1 || !Number.isInteger(port) || port < 1 || port > PORT_MAX) return undefined;
   // The resolver would not read a name with a slash or a second scheme as a host.
   if (isIP(host) === 0 && !/^[A-Za-z0-9._-]+$/.test(host)) return undefined;
-  return { host, port };
+  return host;
 }
 
 function certificatesOf(pem: Buffer): readonly X509Certificate[] {
@@ -85,16 +82,11 @@ function certificatesOf(pem: Buffer): readonly X509Certificate[] {
   return blocks.map((block) => new X509Certificate(`${PEM_BEGIN}${block.split(PEM_END)[0] ?? ""}${PEM_END}\n`));
 }
 
-interface Roots {
-  readonly pem: Buffer;
-  readonly sha256: readonly string[];
-}
-
 /**
  * Reads the root certificates and serializes them again: a bundle without line breaks between its parts would break the
  * connection.
  */
-function readRoots(pem: Buffer): Roots {
+function readRoots(pem: Buffer): { readonly pem: Buffer; readonly sha256: readonly string[] } {
   const roots = certificatesOf(pem);
   if (roots.length === 0) throw new Error("tls.rootCert holds no PEM certificate");
   return {
@@ -122,7 +114,7 @@ function clientValidity({ clientCert, clientKey }: GrpcTls): CertificateValidity
 }
 
 function serverOf(endpoint: string, tls: GrpcTls | undefined): ServerAddress {
-  const host = splitEndpoint(endpoint)?.host;
+  const host = hostOf(endpoint);
   if (host === undefined) throw new Error(`endpoint must be host:port, got ${JSON.stringify(endpoint)}`);
   if (tls === undefined) return { address: endpoint };
   if (isIP(host) !== 0 && tls.serverName === undefined) {
@@ -142,7 +134,7 @@ function serversOf({ endpoint, endpoints, tls }: SystemEndpointsOptions): readon
   return all.map((each) => serverOf(each, tls));
 }
 
-function reachOf(options: SystemEndpointsOptions): SystemEndpoints {
+function endpointsOf(options: SystemEndpointsOptions): SystemEndpoints {
   const { tls, plaintext } = options;
   const servers = serversOf(options);
   if (tls !== undefined && plaintext === true) throw new Error("tls and plaintext exclude each other");
@@ -164,13 +156,13 @@ function reachOf(options: SystemEndpointsOptions): SystemEndpoints {
 }
 
 /**
- * Returns how a system is reached and identified.
+ * Returns the endpoints of a system, with the credentials and the identity of its connections.
  *
  * @throws {StartupError} when its settings cannot work or contradict each other
  */
-export function reach(system: string, options: SystemEndpointsOptions): SystemEndpoints {
+export function resolveEndpoints(system: string, options: SystemEndpointsOptions): SystemEndpoints {
   try {
-    return reachOf(options);
+    return endpointsOf(options);
   } catch (error) {
     throw new StartupError([`systems.${system}: ${errorText(error)}`]);
   }

@@ -28,7 +28,6 @@ export interface ProtoSource {
   readonly descriptorSet?: { readonly bytes: Uint8Array; readonly path: string };
   /** True when the server must be asked before the contract is created; its answers are in `reflected`. */
   readonly reflection?: boolean | undefined;
-  /** Serialized `FileDescriptorProto`s. */
   readonly reflected?: readonly Uint8Array[];
   /** The expected value of `Contract.sha256()` once all tools are bound. */
   readonly contractSha256?: string | undefined;
@@ -36,7 +35,6 @@ export interface ProtoSource {
   readonly anyTypes?: readonly string[];
 }
 
-/** One callable method: one request, and one answer or a stream of answers. */
 export interface Method {
   /** The HTTP/2 path: `/package.Service/Method`. */
   readonly path: string;
@@ -49,21 +47,18 @@ export interface Method {
     bytes(message: unknown): Buffer;
   };
   readonly response: {
-    /** Throws when the bytes are not a valid message of the type. */
     decode(bytes: Buffer): Json;
     /** Decodes the messages of a stream. The limits of one message apply to all of them together. */
     decodeAll(messages: readonly Buffer[]): readonly Json[];
   };
 }
 
-/** Source of a contract, for the operator. */
 type ContractOrigin = "proto files" | "descriptor set" | "reflection";
 
 /** The contract of one system. For a method that this version cannot call, it returns the reason as text. */
 export class Contract {
   readonly system: string;
   readonly origin: ContractOrigin;
-  /** The hash that the configuration requires. */
   readonly pin: string | undefined;
   readonly #declarations: Declarations;
   readonly #codec: MessageCodec;
@@ -85,15 +80,14 @@ export class Contract {
     if (problems.length > 0) throw new StartupError(problems.map((text) => `systems.${system}.anyTypes: ${text}`));
   }
 
-  /** Returns the method, or the reason why it cannot be called. */
   method({ grpc }: GrpcTarget): Method | string {
     const service = serviceOf(grpc);
     const path = `/${service}/${grpc.method}`;
     const known = this.#methods.get(path);
     if (known !== undefined) return known;
-    const made = this.#make(service, grpc.method);
-    this.#methods.set(path, made);
-    return made;
+    const method = this.#resolve(service, grpc.method);
+    this.#methods.set(path, method);
+    return method;
   }
 
   /** Returns the hash of the contract, as far as it is used by the methods requested so far. */
@@ -101,7 +95,7 @@ export class Contract {
     return contractSha256(this.#used.values(), this.#codec.anyTypes.shapes);
   }
 
-  #make(service: string, name: string): Method | string {
+  #resolve(service: string, name: string): Method | string {
     const { services } = this.#declarations;
     const methods = services.get(service);
     if (methods === undefined) {
@@ -115,16 +109,16 @@ export class Contract {
     if (declared.requestStream) {
       return `${service}.${name} takes a stream of requests, which this version does not support`;
     }
-    return this.#carried(`/${service}/${name}`, declared);
+    return this.#callable(`/${service}/${name}`, declared);
   }
 
-  #carried(path: string, declared: MethodDeclaration): Method | string {
+  #callable(path: string, declared: MethodDeclaration): Method | string {
     const codec = this.#codec;
     const request = this.#declarations.messages.get(declared.request);
     const response = this.#declarations.messages.get(declared.response);
     if (request === undefined || response === undefined) return `${path.slice(1)} has a message of unknown type`;
-    const faults = [...reachable(request, response)].flatMap((message) => message.unsupported);
-    if (faults.length > 0) return listed(faults);
+    const unsupported = [...reachable(request, response)].flatMap((message) => message.unsupported);
+    if (unsupported.length > 0) return listed(unsupported);
     this.#used.set(path, { path, declared, request, response });
     return {
       path,
@@ -146,7 +140,6 @@ export class Contract {
   }
 }
 
-/** Returns the full name of the service. */
 export function serviceOf(grpc: GrpcTarget["grpc"]): string {
   return grpc.package === "" ? grpc.service : `${grpc.package}.${grpc.service}`;
 }
@@ -165,13 +158,13 @@ function read(system: string, source: ProtoSource): Declarations {
   try {
     if (reflection === true) return declarationsOf((reflected ?? []).map((bytes) => readFileDescriptor(bytes)));
     if (descriptorSet !== undefined) return declarationsOf(readDescriptorSet(descriptorSet.bytes));
-    return readProtoFiles({ protoDirs, ...(protoFiles !== undefined && { protoFiles }) });
+    return readProtoFiles(protoDirs, protoFiles);
   } catch (error) {
-    throw new StartupError([`systems.${system}.${placeOf(source)}: ${errorText(error)}`]);
+    throw new StartupError([`systems.${system}.${fieldOf(source)}: ${errorText(error)}`]);
   }
 }
 
-function placeOf({ protoDirs = [], protoFiles, descriptorSet, reflection }: ProtoSource): string {
+function fieldOf({ protoDirs = [], protoFiles, descriptorSet, reflection }: ProtoSource): string {
   if (reflection === true) return "reflection";
   if (descriptorSet !== undefined) return `descriptorSet (${descriptorSet.path})`;
   return `proto (${(protoFiles ?? protoDirs).join(", ")})`;
@@ -180,7 +173,6 @@ function placeOf({ protoDirs = [], protoFiles, descriptorSet, reflection }: Prot
 /** Version of the hashed form; raised when the same contract would produce another hash. */
 const FORM = "stc/grpc-contract/v1";
 
-/** A method that some tool calls. */
 interface UsedMethod {
   readonly path: string;
   readonly declared: MethodDeclaration;
@@ -241,7 +233,6 @@ function enumForm(numbers: ReadonlyMap<string, number>): readonly (readonly [str
 }
 
 export interface ContractReport extends Required<Pick<KindReport, "contracts" | "toolNotes">> {
-  /** Contracts that differ from the ones that the configuration pins. */
   readonly problems: readonly string[];
 }
 
@@ -263,10 +254,9 @@ export function contractReport(contracts: readonly Contract[], tools: readonly T
 
 function pinProblem({ system, origin, pin }: Contract, sha256: string): readonly string[] {
   if (pin === undefined || pin === sha256) return [];
+  const give = origin === "proto files" ? "give" : "gives";
   return [
-    `systems.${system}.contractSha256: the contract is not the pinned one: pinned sha256:${pin}, the ${origin} now ${
-      origin === "proto files" ? "give" : "gives"
-    } sha256:${sha256} for the tools that are registered; look at what has changed in the messages or the tools, and if it is right, pin the new hash`,
+    `systems.${system}.contractSha256: the contract is not the pinned one: pinned sha256:${pin}, the ${origin} now ${give} sha256:${sha256} for the tools that are registered; look at what has changed in the messages or the tools, and if it is right, pin the new hash`,
   ];
 }
 
@@ -274,9 +264,7 @@ function notesOf(tool: Tool, contracts: ReadonlyMap<string, Contract>): readonly
   const { target } = tool;
   if (!("grpc" in target)) return [];
   const method = contracts.get(target.system)?.method(target);
-  return typeof method === "object" ? outputSchemaNotes(tool.output, answerShape(method)) : [];
-}
-
-function answerShape({ responseStream, responseShape }: Method): MessageShape {
-  return responseStream ? listShape(responseShape) : responseShape;
+  if (typeof method !== "object") return [];
+  const { responseStream, responseShape } = method;
+  return outputSchemaNotes(tool.output, responseStream ? listShape(responseShape) : responseShape);
 }

@@ -32,37 +32,32 @@ export interface EnumShape {
   readonly kind: "enum";
   readonly fullName: string;
   readonly numbers: ReadonlyMap<string, number>;
-  /** The name that is printed for each number: the first of several. */
+  /** The first of several names of a number. */
   readonly names: ReadonlyMap<number, string>;
   /** True when a reader treats a field with an unknown number as not set; proto2 enums are closed. */
   readonly isClosed: boolean;
 }
 
-/** Type of a field, of its elements or of the map's values. */
 export type ValueShape = ScalarShape | EnumShape | { readonly kind: "message"; readonly message: MessageShape };
 
 export interface FieldShape {
   readonly number: number;
   readonly label: "single" | "repeated" | "map";
-  /** Type of a map's keys. */
   readonly key?: ProtoScalar;
   readonly value: ValueShape;
   /** True when the wire distinguishes unset from set to zero: fields declared `optional`, and every proto2 field. */
   readonly presence: boolean;
   readonly required: boolean;
   readonly packed: boolean;
-  /** The oneof that declares it. */
   readonly oneof?: string;
 }
 
-/** A message as the contract declares it. Recursive messages refer to themselves. */
+/** Recursive messages refer to themselves. */
 export interface MessageShape {
   readonly fullName: string;
   /** By their names in JSON: lowerCamelCase, or the value of `json_name`. */
   readonly fields: ReadonlyMap<string, FieldShape>;
-  /** Names of the oneofs. */
   readonly oneofs: ReadonlySet<string>;
-  /** Fields that this version cannot carry, with the reason. */
   readonly unsupported: readonly string[];
   /** Full names of the messages that it may hold; only set for google.protobuf.Any. */
   readonly anyTypes?: readonly string[];
@@ -70,7 +65,6 @@ export interface MessageShape {
 
 export interface MethodDeclaration {
   readonly name: string;
-  /** Full names of the messages. */
   readonly request: string;
   readonly response: string;
   readonly requestStream: boolean;
@@ -80,12 +74,10 @@ export interface MethodDeclaration {
 /** The declarations of a contract, regardless of its source: everything by its full name, without a leading dot. */
 export interface Declarations {
   readonly messages: ReadonlyMap<string, DeclaredMessage>;
-  /** Service name → method name → method. */
   readonly services: ReadonlyMap<string, ReadonlyMap<string, MethodDeclaration>>;
 }
 
-/** A field that was read, or the reason why it cannot be carried. */
-export type ReadField = { readonly name: string } & (FieldShape | { readonly because: string });
+export type ReadField = { readonly name: string } & (FieldShape | { readonly reason: string });
 
 const PLAIN_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const NAME_CHARS_MAX = 256;
@@ -96,7 +88,7 @@ export function jsonNameOf(name: string): string {
 }
 
 /** Returns why no field can have this name in JSON; `undefined` when it can. */
-function nameFault(name: string): string | undefined {
+function nameProblem(name: string): string | undefined {
   // Every plain object seems to have these names, so they could not be distinguished from a value.
   if (name in Object.prototype) return `has the name ${name} in JSON, which every JavaScript object already has`;
   if (!PLAIN_NAME.test(name) || name.length > NAME_CHARS_MAX) return "has a JSON name that is not a plain identifier";
@@ -124,7 +116,6 @@ export class DeclaredMessage implements MessageShape {
   readonly fields = new Map<string, FieldShape>();
   readonly oneofs = new Set<string>();
   readonly unsupported: string[] = [];
-  /** Set for google.protobuf.Any, by the configuration. */
   anyTypes?: readonly string[];
 
   constructor(fullName: string) {
@@ -136,10 +127,11 @@ export class DeclaredMessage implements MessageShape {
     const names = new Set<string>();
     const numbers = new Set<number>();
     for (const { name, ...field } of read) {
-      const because = "because" in field ? field.because : nameFault(name);
-      if (because !== undefined) this.#lose(name, because);
-      else if (names.has(name)) this.#lose(name, "is the JSON name of two fields");
-      else if ("number" in field && numbers.has(field.number)) this.#lose(name, "has the number of another field");
+      const reason = "reason" in field ? field.reason : nameProblem(name);
+      if (reason !== undefined) this.#addUnsupported(name, reason);
+      else if (names.has(name)) this.#addUnsupported(name, "is the JSON name of two fields");
+      else if ("number" in field && numbers.has(field.number))
+        this.#addUnsupported(name, "has the number of another field");
       else if ("number" in field) {
         this.fields.set(name, field);
         numbers.add(field.number);
@@ -148,17 +140,17 @@ export class DeclaredMessage implements MessageShape {
       names.add(name);
     }
     for (const oneof of this.oneofs) {
-      const because = names.has(oneof) ? "is the name of a oneof and of a field" : nameFault(oneof);
-      if (because !== undefined) this.#lose(oneof, because);
+      const reason = names.has(oneof) ? "is the name of a oneof and of a field" : nameProblem(oneof);
+      if (reason !== undefined) this.#addUnsupported(oneof, reason);
     }
   }
 
-  #lose(name: string, because: string): void {
-    this.unsupported.push(`${this.fullName}.${name} ${because}`);
+  #addUnsupported(name: string, reason: string): void {
+    this.unsupported.push(`${this.fullName}.${name} ${reason}`);
   }
 }
 
-/** Returns every message that can occur inside these, including themselves. */
+/** Includes the given messages. */
 export function reachable(...shapes: readonly MessageShape[]): ReadonlySet<MessageShape> {
   const seen = new Set<MessageShape>(shapes);
   for (const message of seen) {

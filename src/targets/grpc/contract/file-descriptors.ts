@@ -21,7 +21,6 @@ export const DESCRIPTOR_BYTES_MAX = 33_554_432;
 const DESCRIPTOR_FIELDS_MAX = 16_000_000;
 const MESSAGE_DEPTH_MAX = 64;
 
-/** A descriptor, with the fields that are read. */
 interface Descriptor<Options extends object = object> {
   readonly name?: string;
   readonly options?: (Options & { readonly features?: FeatureSet | null }) | null;
@@ -72,7 +71,6 @@ function decode(bytes: Uint8Array, name: string, budget: FieldBudget): unknown {
   return known.decode(bytes, known.shape(name), budget);
 }
 
-/** Reads one serialized `FileDescriptorProto`. Throws when the bytes are not valid. */
 export function readFileDescriptor(bytes: Uint8Array, budget = fieldBudget()): FileDescriptor {
   return decode(bytes, "google.protobuf.FileDescriptorProto", budget) as FileDescriptor;
 }
@@ -164,12 +162,12 @@ class Reader {
   ): ReadField {
     const name = field.jsonName ?? jsonNameOf(field.name ?? "");
     const value = this.#value(field, at.fullName);
-    if (typeof value === "string") return { name, because: value };
+    if (typeof value === "string") return { name, reason: value };
     const entry = this.#mapEntry(value);
     if (entry !== undefined) return this.#map(field, entry, name);
     const isDelimited = field.type === "TYPE_GROUP" || at.features.messageEncoding === "DELIMITED";
     if (isDelimited && value.kind === "message")
-      return { name, because: "is a group, which this version does not support" };
+      return { name, reason: "is a group, which this version does not support" };
     const isRepeated = field.label === "LABEL_REPEATED";
     const isOptional = field.proto3Optional === true;
     const isRequired = field.label === "LABEL_REQUIRED" || at.features.fieldPresence === "LEGACY_REQUIRED";
@@ -201,15 +199,14 @@ class Reader {
     const value = part(2);
     const isKey = typeof key === "object" && key.kind === "scalar" && !NO_KEYS.has(key.proto);
     if (!isKey || value === undefined || field.label !== "LABEL_REPEATED") {
-      return { name, because: "is a malformed map" };
+      return { name, reason: "is a malformed map" };
     }
-    if (typeof value === "string") return { name, because: value };
-    if (this.#mapEntry(value) !== undefined) return { name, because: "is a malformed map" };
+    if (typeof value === "string") return { name, reason: value };
+    if (this.#mapEntry(value) !== undefined) return { name, reason: "is a malformed map" };
     const number = numberOf(field);
     return { name, number, label: "map", key: key.proto, value, presence: false, required: false, packed: false };
   }
 
-  /** Returns the type, or why there is none. */
   #value(field: FieldDescriptor, scope: string): ValueShape | string {
     const scalar = SCALARS.get(field.type ?? "");
     if (scalar !== undefined) return scalarShape(scalar);
@@ -276,7 +273,6 @@ function candidates(typeName: string, scope: string): readonly string[] {
   return [...parts.map((_, index) => `${parts.slice(0, parts.length - index).join(".")}.${typeName}`), typeName];
 }
 
-/** The features of an edition that decide how a field is written and read. */
 interface Features {
   readonly fieldPresence: string;
   readonly repeatedFieldEncoding: string;
@@ -295,7 +291,7 @@ const PROTO2: Features = {
 const EDITION: Features = { ...PROTO2, repeatedFieldEncoding: "PACKED", enumType: "OPEN" };
 const PROTO3: Features = { ...EDITION, fieldPresence: "IMPLICIT" };
 
-/** Supported editions; 2024 kept the features of 2023. */
+/** 2024 kept the features of 2023. */
 const EDITIONS: ReadonlySet<string> = new Set(["EDITION_2023", "EDITION_2024"]);
 
 /** Returns the features of a file. Throws for an unknown syntax or edition. */
@@ -308,7 +304,6 @@ function featuresOfFile({ name, syntax = "proto2", edition, options }: FileDescr
   return featuresIn(EDITION, options?.features);
 }
 
-/** Returns the enclosing features, overridden by those that are set here. */
 function featuresIn(around: Features, own: FeatureSet | null | undefined): Features {
   return own === undefined || own === null ? around : { ...around, ...own };
 }

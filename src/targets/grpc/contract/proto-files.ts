@@ -36,21 +36,15 @@ export function declarationsOfText(text: string): Declarations {
   return declarationsOf(protobuf.parse(text, { keepCase: true }).root.resolveAll());
 }
 
-/** Returns the declarations of google/protobuf/descriptor.proto, which describes proto files. */
 export function descriptorDeclarations(): Declarations {
   return declarationsOf(protobuf.Root.fromJSON(descriptorJson).resolveAll());
 }
 
-/** Locations of proto files. */
-export interface ProtoFiles {
-  /** Folders in which imports are searched. Every `.proto` file below them is read when `protoFiles` is omitted. */
-  readonly protoDirs: readonly string[];
-  /** The files to read, absolute or relative to one of the folders. */
-  readonly protoFiles?: readonly string[];
-}
-
-/** Reads and parses proto files. Throws an error whose message names the file. */
-export function readProtoFiles({ protoDirs, protoFiles }: ProtoFiles): Declarations {
+/**
+ * Reads and parses proto files: `protoFiles`, absolute or relative to one of the folders, or else every `.proto` file below them.
+ * Throws an error whose message names the file.
+ */
+export function readProtoFiles(protoDirs: readonly string[], protoFiles?: readonly string[]): Declarations {
   const folders = protoDirs.map((folder) => resolve(folder));
   const files = protoFiles ?? folders.flatMap((folder) => filesBelow(folder));
   if (files.length === 0) throw new Error("no .proto file there");
@@ -58,15 +52,15 @@ export function readProtoFiles({ protoDirs, protoFiles }: ProtoFiles): Declarati
   const root = new protobuf.Root();
   root.resolvePath = (origin, target) => {
     if (isAbsolute(target)) return target;
-    const places = origin === "" ? folders : [...folders, dirname(origin)];
-    const found = places.map((folder) => join(folder, target)).find(isFile);
+    const searched = origin === "" ? folders : [...folders, dirname(origin)];
+    const found = searched.map((folder) => join(folder, target)).find(isFile);
     if (found === undefined) throw new Error(`${target} was not found${origin === "" ? "" : `; ${origin} imports it`}`);
     return found;
   };
   try {
     return declarationsOf(root.loadSync([...files], { keepCase: true }).resolveAll());
   } catch (error) {
-    throw placed(error);
+    throw withFileName(error);
   }
 }
 
@@ -77,7 +71,7 @@ const OTHER_PARSER =
 /**
  * Adds the file name to an error: protobufjs includes it in some messages only, but keeps the name of the file it is parsing.
  */
-function placed(error: unknown): Error {
+function withFileName(error: unknown): Error {
   const { parse } = protobuf as unknown as { readonly parse: { filename: string | null } };
   const { filename } = parse;
   parse.filename = null;
@@ -147,9 +141,9 @@ function fieldOf(field: protobuf.Field, value: ValueShape | undefined): readonly
   if (field.declaringField) return [];
   const named: unknown = field.getOption("json_name");
   const name = typeof named === "string" ? named : jsonNameOf(field.name);
-  if (value === undefined) return [{ name, because: `has the unknown type ${field.type}` }];
+  if (value === undefined) return [{ name, reason: `has the unknown type ${field.type}` }];
   // A map inherits the features of its file, but it and its values stay length-prefixed.
-  if (field.delimited && !field.map) return [{ name, because: "is a group, which this version does not support" }];
+  if (field.delimited && !field.map) return [{ name, reason: "is a group, which this version does not support" }];
   const label = labelOf(field);
   const isOptional = field.getOption("proto3_optional") === true;
   return [

@@ -6,7 +6,12 @@ import type { Tool } from "../../../core/types.ts";
 import { fieldBudget } from "../codec/answer-reader.ts";
 import { MessageCodec } from "../codec/message-codec.ts";
 import { asIs, makeClient } from "../connection/client.ts";
-import { reach, type ServerAddress, type SystemEndpoints } from "../connection/tls-identity.ts";
+import {
+  resolveEndpoints,
+  type ServerAddress,
+  type SystemEndpoints,
+  type SystemEndpointsOptions,
+} from "../connection/tls-identity.ts";
 import { systemMetadata } from "../metadata.ts";
 import { type ProtoSource, serviceOf } from "./contract.ts";
 import { DESCRIPTOR_BYTES_MAX, DESCRIPTOR_FILES_MAX, readFileDescriptor } from "./file-descriptors.ts";
@@ -25,7 +30,6 @@ const PATHS = [
   "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 ] as const;
 
-/** The fields of grpc.reflection.v1 that are used. */
 const MESSAGES = `syntax = "proto3";
 message Request { oneof message_request {
   string file_by_filename = 3; string file_containing_symbol = 4; string list_services = 7;
@@ -35,23 +39,21 @@ message Files { repeated bytes file_descriptor_proto = 1; }
 message Services { repeated Service service = 1; }
 message Service { string name = 1; }`;
 
-type Question =
+type ReflectionRequest =
   | { readonly fileByFilename: string }
   | { readonly fileContainingSymbol: string }
   | { readonly listServices: string };
 
 interface Answer {
-  /** Files in base64. */
+  /** The files are in base64. */
   readonly fileDescriptorResponse: { readonly fileDescriptorProto: readonly string[] } | null;
   readonly listServicesResponse: { readonly service: readonly { readonly name: string }[] } | null;
 }
 
 interface ReflectionOptions {
-  readonly reach: Pick<SystemEndpoints, "servers" | "credentials">;
+  readonly endpoints: Pick<SystemEndpoints, "servers" | "credentials">;
   readonly metadata: Metadata;
-  /** Full names of the services whose contracts are needed. */
   readonly services: readonly string[];
-  /** Time limit for all answers of one server together. */
   readonly timeoutMs?: number;
 }
 
@@ -75,7 +77,7 @@ class ReflectionFailed extends Error {
  */
 export async function reflectedFiles(options: ReflectionOptions): Promise<readonly Uint8Array[]> {
   let failure = new Error("there is no endpoint");
-  for (const server of options.reach.servers) {
+  for (const server of options.endpoints.servers) {
     try {
       return await fromServer(server, options);
     } catch (error) {
@@ -88,7 +90,9 @@ export async function reflectedFiles(options: ReflectionOptions): Promise<readon
 }
 
 async function fromServer(server: ServerAddress, options: ReflectionOptions): Promise<readonly Uint8Array[]> {
-  const client = makeClient(server, options.reach.credentials, { "grpc.max_receive_message_length": ANSWER_BYTES_MAX });
+  const client = makeClient(server, options.endpoints.credentials, {
+    "grpc.max_receive_message_length": ANSWER_BYTES_MAX,
+  });
   try {
     for (const path of PATHS) {
       const found = await fromService(client, path, options);
@@ -108,19 +112,19 @@ async function fromService(
   { metadata, services, timeoutMs = TIMEOUT_MS }: ReflectionOptions,
 ): Promise<readonly Uint8Array[] | "unimplemented"> {
   const stream: Stream = client.makeBidiStreamRequest(path, asIs, asIs, metadata);
-  let isLate = false;
+  let hasTimedOut = false;
   const timer = setTimeout(() => {
-    isLate = true;
+    hasTimedOut = true;
     stream.cancel();
   }, timeoutMs);
   try {
-    return await new Conversation(stream).collect(services);
+    return await new ReflectionSession(stream).collect(services);
   } catch (error) {
-    if (isLate) throw new ReflectionFailed(`did not answer within ${timeoutMs} ms`, status.DEADLINE_EXCEEDED);
+    if (hasTimedOut) throw new ReflectionFailed(`did not answer within ${timeoutMs} ms`, status.DEADLINE_EXCEEDED);
     if (error instanceof ReflectionFailed) throw error;
     const code = codeOf(error);
     if (code === status.UNIMPLEMENTED) return "unimplemented";
-    throw new ReflectionFailed(explained(code), code);
+    throw new ReflectionFailed(reasonOf(code), code);
   } finally {
     clearTimeout(timer);
     stream.cancel();
@@ -131,19 +135,17 @@ function codeOf(error: unknown): number | undefined {
   return error instanceof Error && "code" in error && typeof error.code === "number" ? error.code : undefined;
 }
 
-function explained(code: number | undefined): string {
+function reasonOf(code: number | undefined): string {
   if (code === undefined) return "gave an invalid reflection answer";
   if (code === status.UNAVAILABLE) return "cannot be reached, or one side does not trust the other's certificate";
   if (code === status.RESOURCE_EXHAUSTED) return `gave an answer of more than ${ANSWER_BYTES_MAX} bytes`;
   return `ended with ${status[code] ?? code}`;
 }
 
-/** Sends requests one after the other, on one stream. */
-class Conversation {
+class ReflectionSession {
   readonly #stream: Stream;
   readonly #answers: AsyncIterator<Buffer>;
   readonly #files = new Map<string, Uint8Array>();
-  /** Names of imported files, in the order in which they were found. */
   readonly #wanted = new Set<string>();
   readonly #codec = new MessageCodec(declarationsOfText(MESSAGES));
   readonly #budget = fieldBudget(FIELDS_MAX);
@@ -169,14 +171,13 @@ class Conversation {
     return [...this.#files.values()];
   }
 
-  /** Returns true when the server had the file. */
-  async #add(question: Question): Promise<boolean> {
-    const answer = await this.#ask(question);
+  async #add(request: ReflectionRequest): Promise<boolean> {
+    const answer = await this.#request(request);
     const files = answer.fileDescriptorResponse?.fileDescriptorProto ?? [];
     for (const file of files) {
       const bytes = Buffer.from(file, "base64");
       this.#bytes += bytes.length;
-      const { name = "", dependency } = this.#counted(() => readFileDescriptor(bytes, this.#budget));
+      const { name = "", dependency } = this.#withinBudget(() => readFileDescriptor(bytes, this.#budget));
       if (!this.#files.has(name)) this.#files.set(name, bytes);
       for (const imported of dependency) this.#wanted.add(imported);
       if (Math.max(this.#files.size, this.#wanted.size) > DESCRIPTOR_FILES_MAX) {
@@ -189,15 +190,15 @@ class Conversation {
     return files.length > 0;
   }
 
-  async #ask(question: Question): Promise<Answer> {
-    this.#stream.write(this.#codec.bytes(question, this.#codec.shape("Request")));
+  async #request(request: ReflectionRequest): Promise<Answer> {
+    this.#stream.write(this.#codec.bytes(request, this.#codec.shape("Request")));
     const next = await this.#answers.next();
     if (next.done === true) throw new ReflectionFailed("ended without an answer");
     const read = () => this.#codec.decode(next.value, this.#codec.shape("Response"), this.#budget);
-    return this.#counted(read) as unknown as Answer;
+    return this.#withinBudget(read) as unknown as Answer;
   }
 
-  #counted<Read>(read: () => Read): Read {
+  #withinBudget<Read>(read: () => Read): Read {
     try {
       return read();
     } catch (error) {
@@ -206,16 +207,14 @@ class Conversation {
   }
 
   async #missing(service: string): Promise<ReflectionFailed> {
-    const answer = await this.#ask({ listServices: "*" });
+    const answer = await this.#request({ listServices: "*" });
     const names = (answer.listServicesResponse?.service ?? []).slice(0, SERVICES_LISTED_MAX).map(({ name }) => name);
     return new ReflectionFailed(`has no service ${service}; it has ${listed(nearest(service, names))}`);
   }
 }
 
-type ReachOptions = Parameters<typeof reach>[1];
-
-/** The part of a system that is needed to ask it for its contract. */
-export type ReflectingSystem = ProtoSource & ReachOptions & { readonly metadata?: Readonly<Record<string, string>> };
+export type ReflectingSystem = ProtoSource &
+  SystemEndpointsOptions & { readonly metadata?: Readonly<Record<string, string>> };
 
 /**
  * Returns the systems; those with `reflection` get the files for the services that the tools name. A system that no tool
@@ -227,25 +226,25 @@ export async function withReflection<System extends ReflectingSystem>(
   problems: string[],
 ): Promise<ReadonlyMap<string, System> | undefined> {
   const before = problems.length;
-  const asked = [...systems].map(async ([name, system]): Promise<readonly [string, System]> => {
+  const described = [...systems].map(async ([name, system]): Promise<readonly [string, System]> => {
     if (system.reflection !== true) return [name, system];
     const targets = tools.flatMap(({ target }) => ("grpc" in target && target.system === name ? [target.grpc] : []));
     const services = [...new Set(targets.map(serviceOf))];
     if (services.length === 0) return [name, { ...system, reflected: [] }];
     try {
-      const options = { reach: reach(name, system), metadata: systemMetadata(name, system.metadata), services };
+      const options = {
+        endpoints: resolveEndpoints(name, system),
+        metadata: systemMetadata(name, system.metadata),
+        services,
+      };
       return [name, { ...system, reflected: await reflectedFiles(options) }];
     } catch (error) {
+      const hint = "where it cannot be asked at a start, name a descriptorSet file instead";
       if (error instanceof StartupError) problems.push(...error.problems);
-      else problems.push(`systems.${name}.reflection: the service ${textOf(error)}`);
+      else problems.push(`systems.${name}.reflection: the service ${errorText(error)}; ${hint}`);
       return [name, system];
     }
   });
-  const all = new Map(await Promise.all(asked));
+  const all = new Map(await Promise.all(described));
   return problems.length > before ? undefined : all;
-}
-
-function textOf(error: unknown): string {
-  const text = errorText(error);
-  return `${text}; where it cannot be asked at a start, name a descriptorSet file instead`;
 }

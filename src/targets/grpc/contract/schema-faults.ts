@@ -18,7 +18,7 @@ const DEPTH_MAX = 16;
 /** Suffix that the style guide prescribes for the enum value of an unset field; schemas omit it on purpose. */
 const UNSPECIFIED = "_UNSPECIFIED";
 
-/** Types without values: a choice that includes one is judged by its other members. */
+/** Types without values: only the other members of a choice count. */
 const EMPTY: ReadonlySet<string> = new Set(["null", "undefined", "void", "never"]);
 
 /** Returns what the contract can never carry of the input schema. Examples find the rest. */
@@ -52,7 +52,7 @@ export function listShape(response: MessageShape): MessageShape {
   };
 }
 
-interface Place {
+interface Position {
   readonly path: string;
   readonly depth: number;
 }
@@ -61,7 +61,7 @@ class Comparison {
   readonly faults: Fault[] = [];
   readonly notes: Fault[] = [];
   readonly #side: Side;
-  /** An input schema is compared by what it produces, an output schema by what it is given. */
+  /** An input schema is compared by its output, an output schema by its input. */
   readonly #end: End;
 
   constructor(side: Side) {
@@ -86,7 +86,7 @@ class Comparison {
     return shapesOf([schema], this.#end).filter((shape) => !EMPTY.has(defOf(shape).type));
   }
 
-  #message(schema: Schema, message: MessageShape, { path, depth }: Place): void {
+  #message(schema: Schema, message: MessageShape, { path, depth }: Position): void {
     const [shape, ...others] = this.#shapes(schema);
     // In a choice, one member may fit while the others do not.
     if (shape === undefined || others.length > 0 || depth > DEPTH_MAX) return;
@@ -95,10 +95,10 @@ class Comparison {
     if (isSpecial(message) || def.type !== "object") return;
     const keys = Object.keys(def.shape);
     for (const [key, declared] of Object.entries(def.shape)) {
-      const place = { path: joinPath(path, key), depth: depth + 1 };
+      const position = { path: joinPath(path, key), depth: depth + 1 };
       const field = message.fields.get(key);
-      if (field === undefined) this.#unknown(declared, message, { path: place.path, key, declared: keys });
-      else this.#field(declared, field, place);
+      if (field === undefined) this.#unknown(declared, message, { path: position.path, key, declared: keys });
+      else this.#field(declared, field, position);
     }
     const isStrict = def.catchall !== undefined && defOf(def.catchall).type === "never";
     const isOpen = def.catchall !== undefined && !isStrict;
@@ -113,34 +113,33 @@ class Comparison {
     // A oneof's name may state which of its members is set.
     if (message.oneofs.has(at.key) || this.#shapes(declared).length === 0) return;
     const names = [...message.fields.keys()];
-    const like = meant(at.key, names);
-    const hint = like === undefined ? "" : `; did you mean ${like}?`;
+    const similar = meant(at.key, names);
+    const hint = similar === undefined ? "" : `; did you mean ${similar}?`;
     const text = `${message.fullName} has no such field; it has ${listed(names)}${hint}`;
     // An optional output field may be one that the service will add later, unless its name resembles an existing field.
-    const isSlip = like !== undefined && !at.declared.includes(like);
-    const mayBeMissing = this.#side === "output" && declared._zod.optin === "optional" && !isSlip;
+    const isTypo = similar !== undefined && !at.declared.includes(similar);
+    const mayBeMissing = this.#side === "output" && declared._zod.optin === "optional" && !isTypo;
     if (mayBeMissing) this.#note(at.path, text);
     else this.#fault(at.path, text);
   }
 
-  #field(declared: Schema, field: FieldShape, place: Place): void {
-    if (!this.#fits(declared, { kinds: kindsOfField(field, this.#side), field, path: place.path })) return;
-    if (field.label === "single") this.#value(declared, field.value, place);
-    else this.#inner(declared, field, place);
+  #field(declared: Schema, field: FieldShape, position: Position): void {
+    if (!this.#fits(declared, { kinds: kindsOfField(field, this.#side), field, path: position.path })) return;
+    if (field.label === "single") this.#value(declared, field.value, position);
+    else this.#inner(declared, field, position);
   }
 
-  /** Compares the elements of a list, or the values of a map. */
-  #inner(declared: Schema, field: FieldShape, place: Place): void {
+  #inner(declared: Schema, field: FieldShape, position: Position): void {
     const inner = this.#shapes(declared).flatMap((shape) => {
       const def = defOf(shape);
       if (field.label === "repeated") return elementsOf(shape);
       return def.type === "record" ? [def.valueType] : [];
     });
-    const path = joinPath(place.path, field.label === "repeated" ? "[]" : "*");
+    const path = joinPath(position.path, field.label === "repeated" ? "[]" : "*");
     const one: FieldShape = { ...field, label: "single" };
     for (const schema of inner) {
       if (this.#fits(schema, { kinds: kindsOf(field.value, this.#side), field: one, path })) {
-        this.#value(schema, field.value, { path, depth: place.depth });
+        this.#value(schema, field.value, { path, depth: position.depth });
       }
     }
   }
@@ -151,22 +150,25 @@ class Comparison {
     at: { readonly kinds: readonly string[] | undefined; readonly field: FieldShape; readonly path: string },
   ): boolean {
     const { kinds, field, path } = at;
-    const given = this.#shapes(declared).map((shape) => kindsOfSchema(shape, this.#end));
-    if (kinds === undefined || given.length === 0) return true;
-    if (given.some((some) => some === undefined || some.some((kind) => kinds.includes(kind)))) return true;
-    const mine = [...new Set(given.flat())].sort().join(" or ");
+    const kindsOfShapes = this.#shapes(declared).map((shape) => kindsOfSchema(shape, this.#end));
+    if (kinds === undefined || kindsOfShapes.length === 0) return true;
+    if (kindsOfShapes.some((some) => some === undefined || some.some((kind) => kinds.includes(kind)))) return true;
+    const declaredKinds = [...new Set(kindsOfShapes.flat())].sort().join(" or ");
     const isWide =
-      field.label === "single" && this.#side === "output" && mine === "number" && /64/.test(nameOf(field.value));
+      field.label === "single" &&
+      this.#side === "output" &&
+      declaredKinds === "number" &&
+      /64/.test(nameOf(field.value));
     const text = isWide
       ? "is 64 bits wide and comes as a decimal string: write z.string(), or z.coerce.number()"
-      : `is ${mine} here, and ${kinds.join(" or ")} in the proto (${describe(field)})`;
+      : `is ${declaredKinds} here, and ${kinds.join(" or ")} in the proto (${describe(field)})`;
     this.#fault(path, text);
     return false;
   }
 
-  #value(declared: Schema, value: ValueShape, place: Place): void {
-    if (value.kind === "message") this.#message(declared, value.message, place);
-    if (value.kind === "enum") this.#enum(declared, value, place.path);
+  #value(declared: Schema, value: ValueShape, position: Position): void {
+    if (value.kind === "message") this.#message(declared, value.message, position);
+    if (value.kind === "enum") this.#enum(declared, value, position.path);
   }
 
   #enum(declared: Schema, value: EnumShape, path: string): void {
@@ -175,17 +177,19 @@ class Comparison {
     const allowed = new Set(closed.flatMap((values) => values ?? []));
     const numbers = new Set<unknown>(value.numbers.values());
     const names = [...value.numbers.keys()];
-    const foreign = [...allowed].filter((one) => one !== null && !(value.numbers.has(String(one)) || numbers.has(one)));
-    if (this.#side === "input" && foreign.length > 0) {
-      const like = meant(String(foreign[0]), names);
-      const hint = like === undefined ? `it has ${listed(names)}` : `did you mean ${like}?`;
-      this.#fault(path, `${value.fullName} has no value ${foreign.map(String).join(", ")}; ${hint}`);
+    const undeclared = [...allowed].filter(
+      (one) => one !== null && !(value.numbers.has(String(one)) || numbers.has(one)),
+    );
+    if (this.#side === "input" && undeclared.length > 0) {
+      const similar = meant(String(undeclared[0]), names);
+      const hint = similar === undefined ? `it has ${listed(names)}` : `did you mean ${similar}?`;
+      this.#fault(path, `${value.fullName} has no value ${undeclared.map(String).join(", ")}; ${hint}`);
     }
     if (this.#side === "input") return;
     // For several names of one number, the service sends the first.
-    const told = [...value.names.values()];
-    const missing = told.filter((name) => !allowed.has(name) && !name.endsWith(UNSPECIFIED));
-    if (!told.some((name) => allowed.has(name))) {
+    const sent = [...value.names.values()];
+    const missing = sent.filter((name) => !allowed.has(name) && !name.endsWith(UNSPECIFIED));
+    if (!sent.some((name) => allowed.has(name))) {
       this.#fault(path, `takes no value of ${value.fullName}, which has ${listed(names)}`);
     } else if (missing.length > 0) {
       this.#note(path, `an answer with ${listed(missing)} would be withheld: the output schema does not take it`);
@@ -210,15 +214,14 @@ class Comparison {
       const at = joinPath(path, name);
       const isAlways = field.oneof === undefined && !field.presence;
       if (!isStrict) this.#note(at, "the answer has it, and the output schema leaves it out");
-      else if (isAlways) {
-        this.#fault(
-          at,
-          "every answer has it, and the strict output schema would refuse each: add it, or write z.object()",
-        );
-      } else this.#note(at, "an answer that has it would be withheld: the output schema is strict and lacks it");
+      else if (isAlways) this.#fault(at, ALWAYS_REFUSED);
+      else this.#note(at, "an answer that has it would be withheld: the output schema is strict and lacks it");
     }
   }
 }
+
+const ALWAYS_REFUSED =
+  "every answer has it, and the strict output schema would refuse each: add it, or write z.object()";
 
 /** Type of a JSON value, or of a value that never occurs in JSON (bigint, Date, Map, Set). */
 type Kind = "string" | "number" | "boolean" | "list" | "object" | "bigint" | "Date" | "Map" | "Set";
@@ -242,7 +245,6 @@ const OF_SCALAR: Readonly<Record<Scalar, readonly Kind[]>> = {
   double: ["number"],
 };
 
-/** The other messages of google.protobuf whose JSON form is not an object. */
 const OF_WELL_KNOWN: ReadonlyMap<string, Kinds> = new Map<string, Kinds>(
   Object.entries<Kinds>({
     ...{ Timestamp: ["string"], Duration: ["string"], FieldMask: ["string"], ListValue: ["list"], Value: undefined },
@@ -266,13 +268,11 @@ function kindsOf(value: ValueShape, side: Side): Kinds {
   return OF_WELL_KNOWN.has(value.message.fullName) ? OF_WELL_KNOWN.get(value.message.fullName) : ["object"];
 }
 
-/** Returns the JSON types of the whole field. */
 function kindsOfField({ label, value }: FieldShape, side: Side): Kinds {
   if (label === "repeated") return ["list"];
   return label === "map" ? ["object"] : kindsOf(value, side);
 }
 
-/** Returns the contract's name for the field's type, for a message. */
 function describe({ label, value, key }: FieldShape): string {
   const type = nameOf(value);
   if (label === "repeated") return `repeated ${type}`;
@@ -299,7 +299,6 @@ function kindsOfSchema(shape: Schema, end: End): readonly Kind[] | undefined {
   return kind && [kind];
 }
 
-/** JSON types of the other schemas, by their type. */
 const OF_SCHEMA: Readonly<Record<string, Kind>> = {
   ...{ string: "string", template_literal: "string", number: "number", boolean: "boolean", bigint: "bigint" },
   ...{ array: "list", tuple: "list", object: "object", record: "object", date: "Date", map: "Map", set: "Set" },
@@ -314,14 +313,12 @@ function kindsOfValues(values: readonly unknown[]): readonly Kind[] | undefined 
   return kinds.size === 0 ? undefined : [...kinds];
 }
 
-/** Returns the strings and numbers that a closed schema allows; `undefined` for an open one. */
 function closedValues(shape: Schema): readonly unknown[] | undefined {
   const def = defOf(shape);
   if (def.type === "enum") return Object.values(def.entries);
   return def.type === "literal" ? def.values : undefined;
 }
 
-/** Returns the schemas that an object or a record declares for a key. */
 export function fieldOf(shape: Schema, key: string): readonly Schema[] {
   const def = defOf(shape);
   if (def.type === "record") return [def.valueType];
@@ -330,7 +327,6 @@ export function fieldOf(shape: Schema, key: string): readonly Schema[] {
   return declared === undefined ? [] : [declared];
 }
 
-/** Returns the schemas that a list declares for its elements. */
 export function elementsOf(shape: Schema): readonly Schema[] {
   const def = defOf(shape);
   if (def.type === "array") return [def.element];
@@ -343,7 +339,6 @@ const knownShapes = {
   out: new WeakMap<Schema, readonly Schema[]>(),
 } as const satisfies Record<End, unknown>;
 
-/** Returns the schemas with wrappers removed and choices expanded. */
 export function shapesOf(schemas: readonly Schema[], end: End): readonly Schema[] {
   const [only] = schemas;
   if (only === undefined || schemas.length > 1) return schemas.flatMap((schema) => shapesOf([schema], end));

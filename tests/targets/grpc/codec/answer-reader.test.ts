@@ -32,7 +32,7 @@ function wideFields(): string {
   return Array.from({ length: 500 }, (_, at) => `bool w${at} = ${at + 10};`).join(" ");
 }
 
-/** Every kind of field there is, each of every type, and messages in all of them. */
+/** Every kind of field, each of every type, and messages in all of them. */
 function protoText(): string {
   let number = 0;
   const next = (): number => {
@@ -124,7 +124,7 @@ const every: fc.Arbitrary<Fields> = fc
   )
   .map(([fields, choice]) => ({ ...fields, ...choice }));
 
-/** The library's encoder takes every key but the empty one for true. */
+/** The library's encoder reads every key except the empty one as true. */
 function forTheirs({ choice: _choice, byBool, ...fields }: Fields): Fields {
   const keys = Object.entries((byBool ?? {}) as Fields).map(([key, item]) => [key === "false" ? "" : key, item]);
   return { ...fields, byBool: Object.fromEntries(keys) };
@@ -140,7 +140,7 @@ test("reads messages of another encoder, with every kind of field", () => {
   );
 });
 
-/** What is not set is left out of a request. */
+/** Removes unset fields, which a request omits. */
 function withoutNulls(message: Fields): unknown {
   return JSON.parse(JSON.stringify(message, (_key, item: unknown) => (item === null ? undefined : item)));
 }
@@ -154,7 +154,7 @@ test("another decoder reads messages of our encoder, and so do we", () => {
       expect(echo.response.decode(encoded.bytes)).toEqual({ ...zero, ...message } as never);
       const options = { longs: String, enums: String, bytes: String, oneofs: true, defaults: true } as const;
       const read: Fields = theirs.toObject(theirs.decode(encoded.bytes), options);
-      // The library gives such keys as eight characters.
+      // The library returns such keys as eight characters.
       const keys = Object.keys(message).filter((key) => !wideKeys.includes(key));
       for (const key of keys) expect(read[key]).toEqual(message[key]);
     }),
@@ -222,24 +222,24 @@ describe("encodings that a sender may write", () => {
     ],
     ["an entry without its key", `${tag("byInt64", 2)}03120161`, { byInt64: { "0": "a" } }],
     ["an entry whose value comes first", `${tag("byBool", 2)}051201610801`, { byBool: { true: "a" } }],
-    ["a number an enum does not have", `${tag("oneLevel", 0)}09`, { oneLevel: 9 }],
+    ["a number that an enum does not have", `${tag("oneLevel", 0)}09`, { oneLevel: 9 }],
     ["a negative number of an enum", `${tag("oneLevel", 0)}ffffffffffffffffff01`, { oneLevel: -1 }],
     ["64 bits where 32 are declared: the lower ones", `${tag("oneInt32", 0)}8180808010`, { oneInt32: 1 }],
-    ["truth in the upper bits", `${tag("oneBool", 0)}8080808010`, { oneBool: true }],
+    ["a boolean in the upper bits", `${tag("oneBool", 0)}8080808010`, { oneBool: true }],
     ["minus zero, which JSON does not have", `${tag("oneDouble", 1)}0000000000000080`, { oneDouble: 0 }],
-    ["a value of another type is none of the field", `${tag("oneString", 0)}05${tag("oneInt32", 2)}0161`, {}],
-    ["a group that nobody declared", "fb7f0801fc7f", {}],
+    ["a value of another type is ignored", `${tag("oneString", 0)}05${tag("oneInt32", 2)}0161`, {}],
+    ["an undeclared group", "fb7f0801fc7f", {}],
     ["text that is not well-formed", `${tag("oneString", 2)}02ff61`, { oneString: "\ufffda" }],
   ])("%s", (_title, bytes, want) => expect(hex(bytes)).toStrictEqual({ ...zero, ...want }));
 
   test.each([
-    ["a varint without end", `${tag("oneInt64", 0)}ffffffffffffffffffff01`],
+    ["an endless varint", `${tag("oneInt64", 0)}ffffffffffffffffffff01`],
     ["a varint that is cut", `${tag("oneInt64", 0)}ff`],
     ["a fixed number that is cut", `${tag("oneDouble", 1)}00000000`],
-    ["a text longer than its message", `${tag("oneInner", 2)}030a0261${"62"}`],
-    ["packed numbers that end in the midst of one", `${tag("manyFixed32", 2)}0300000000`],
+    ["a string longer than its message", `${tag("oneInner", 2)}030a0261${"62"}`],
+    ["packed numbers that end within one", `${tag("manyFixed32", 2)}0300000000`],
     ["a group that does not end", "fb7f0801"],
-    ["the end of a group that did not begin", "fc7f"],
+    ["the end of a group that did not start", "fc7f"],
     ["the end of another group", "fb7f0801f47f"],
     ["the end of another group in a group", "fb7ff37ffc7ff47f"],
     ["a field of the number 0", "0001"],
@@ -252,7 +252,7 @@ describe("encodings that a sender may write", () => {
   ])("%s: throws", (_title, bytes) => expect(() => hex(bytes)).toThrow(RangeError));
 });
 
-test("a message is the same in one part and in many", () => {
+test("a message is the same in one part and in several", () => {
   const type = root.lookupType("every.v1.Inner");
   const key = ((theirs.fields["oneInner"]?.id ?? 0) << 3) | 2;
   const written = (content: Uint8Array) => protobuf.Writer.create().uint32(key).bytes(content).finish();
@@ -301,7 +301,7 @@ describe("two bytes on the wire can be a message of many fields", () => {
   const anyOf = (content: Buffer): Buffer =>
     field(2, Buffer.concat([field(1, Buffer.from("type.googleapis.com/every.v1.Wide")), field(2, content)]));
 
-  test("which are counted, however short the answer is", () => {
+  test("all are counted, however short the answer is", () => {
     expect(() => widely.response.decode(messages(3_000))).not.toThrow();
     expect(() => widely.response.decode(messages(6_000))).toThrow("fields");
   });
@@ -320,7 +320,7 @@ describe("two bytes on the wire can be a message of many fields", () => {
   });
 });
 
-test("of a oneof's fields only the last on the wire is returned, however often another was set before", () => {
+test("only the last field of a oneof on the wire is returned, however often another was set before", () => {
   const turns = Buffer.from("50015801500158006001", "hex");
   expect(widely.response.decode(turns)).toEqual({ any: [], below: [], one: "w2", w2: true });
 });

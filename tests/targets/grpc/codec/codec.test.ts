@@ -13,20 +13,20 @@ function method(name: string): Method {
 
 const echo = method("Echo");
 
-/** The message as the service reads it, or the field that was refused. */
+/** Returns the message as the service reads it, or the field that was refused. */
 function sent(input: unknown): unknown {
   const encoded = echo.request.encode(input);
   return "reason" in encoded ? { refused: encoded.field } : encoded.message;
 }
 
-/** All but `flag`, and what null is a value of. */
+/** All fields but `flag`, and those of which null is a value. */
 const NULLS = {
   ...Object.fromEntries([...echo.requestShape.fields.keys()].map((name) => [name, null])),
   flag: true,
   anyValue: undefined,
 };
 
-describe("messages that arrive as they were meant", () => {
+describe("messages that arrive unchanged", () => {
   test.each([
     ["nothing", {}],
     [
@@ -80,27 +80,27 @@ describe("messages that would be lost or changed are refused", () => {
     ["an unknown nested key", { node: { children: [{}, { lable: "x" }] } }, "node.children[1].lable"],
     ["an unknown key in a map's value", { nodeByName: { secret: { lable: "x" } } }, "nodeByName.{entry}.lable"],
     ["an inherited name", { toString: "x" }, "toString"],
-    ["a number for a text", { text: 42 }, "text"],
+    ["a number for a string", { text: 42 }, "text"],
     ["a lone surrogate", { text: "a\ud800" }, "text"],
-    ["a text for a number", { small: "5" }, "small"],
+    ["a string for a number", { small: "5" }, "small"],
     ["a fraction for an integer", { small: 1.5 }, "small"],
     ["a number over 32 bits", { small: 2147483648 }, "small"],
     ["a negative unsigned number", { smallUnsigned: -1 }, "smallUnsigned"],
     ["a number over 64 bits", { big: "9223372036854775808" }, "big"],
     ["a negative unsigned 64-bit number", { bigUnsigned: "-1" }, "bigUnsigned"],
     ["an unsafe number for 64 bits", { big: 2 ** 53 }, "big"],
-    ["a padded 64-bit text", { big: "007" }, "big"],
-    ["words for 64 bits", { big: "many" }, "big"],
-    ["hexadecimal for 64 bits", { big: "0x10" }, "big"],
+    ["a padded 64-bit string", { big: "007" }, "big"],
+    ["words for a 64-bit number", { big: "many" }, "big"],
+    ["hexadecimal for a 64-bit number", { big: "0x10" }, "big"],
     ["not a number", { twofold: Number.NaN }, "twofold"],
     ["infinity", { twofold: Number.POSITIVE_INFINITY }, "twofold"],
     ["the word infinity", { twofold: "Infinity" }, "twofold"],
     ["a float out of range", { single: 1e39 }, "single"],
-    ["a text for a truth", { flag: "false" }, "flag"],
-    ["a number for a truth", { flag: 1 }, "flag"],
+    ["a string for a boolean", { flag: "false" }, "flag"],
+    ["a number for a boolean", { flag: 1 }, "flag"],
     ["an unknown enum name", { color: "PINK" }, "color"],
     ["an unknown enum number", { color: 7 }, "color"],
-    ["the enum's number as a text", { color: "1" }, "color"],
+    ["the enum's number as a string", { color: "1" }, "color"],
     ["an unknown enum name in a list", { colors: ["RED", "PINK"] }, "colors[1]"],
     ["bytes without padding", { raw: "aGk" }, "raw"],
     ["bytes that are not base64", { raw: "!!" }, "raw"],
@@ -110,43 +110,43 @@ describe("messages that would be lost or changed are refused", () => {
     ["null as a map's value", { labels: { a: null } }, "labels.{entry}"],
     ["null in a list", { nodes: [null] }, "nodes"],
     ["a list for a message", { node: [] }, "node"],
-    ["a text for a message", { node: "x" }, "node"],
-    ["a text for a list", { texts: "x" }, "texts"],
+    ["a string for a message", { node: "x" }, "node"],
+    ["a string for a list", { texts: "x" }, "texts"],
     ["an object for a list", { texts: { 0: "x" } }, "texts"],
     ["a list for a map", { labels: ["x"] }, "labels"],
-    ["a number in a map of texts", { labels: { a: 1 } }, "labels.{entry}"],
+    ["a number in a map of strings", { labels: { a: 1 } }, "labels.{entry}"],
     ["a word as a number's key", { colorByNumber: { red: "RED" } }, "colorByNumber.{entry}"],
-    ["two keys that mean one", { colorByNumber: { 1: "RED", "01": "RED" } }, "colorByNumber"],
+    ["two spellings of one key", { colorByNumber: { 1: "RED", "01": "RED" } }, "colorByNumber"],
     ["two members of one oneof", { phone: "x", person: {} }, "phone"],
     ["a false name of the oneof's member", { phone: "x", contact: "person" }, "contact"],
     ["a made-up oneof", { maybe: "x", _maybe: "maybeBig" }, "_maybe"],
     ["a time that does not exist", { at: "2026-02-30T00:00:00Z" }, "at"],
     ["an hour that does not exist", { at: "2026-02-03T24:00:00Z" }, "at"],
     ["a time without a zone", { times: ["2026-02-03T00:00:00"] }, "times[0]"],
-    ["a time as its parts", { at: { seconds: 5 } }, "at"],
+    ["a time as separate fields", { at: { seconds: 5 } }, "at"],
     ["a date object", { at: new Date(0) }, "at"],
     ["a duration in words", { took: "1 second" }, "took"],
     ["a wrapped scalar in its wrapper", { wrappedText: { value: "x" } }, "wrappedText.value"],
     ["a wrapped scalar of the wrong type", { wrappedBig: true }, "wrappedBig"],
     ["a field mask in proto spelling", { mask: "full_name" }, "mask"],
     ["a structure with a function", { open: { f: () => 1 } }, "open"],
-    ["a list for the whole", [], ""],
-    ["a text for the whole", "x", ""],
-    ["null for the whole", null, ""],
+    ["a list for the whole message", [], ""],
+    ["a string for the whole message", "x", ""],
+    ["null for the whole message", null, ""],
   ])("%s", (_title, input, field) =>
     expect(sent(input)).toEqual({ refused: expect.stringMatching(startingWith(field)) }),
   );
 
   test.each([
-    ["a text for a list", { node: { children: "x" } }, "node.children", "must be a list"],
-    ["a text for a message in a list", { nodes: [{}, "x"] }, "nodes[1]", "must be an object"],
-    ["a text for a map", { labels: "x" }, "labels", "must be an object"],
+    ["a string for a list", { node: { children: "x" } }, "node.children", "must be a list"],
+    ["a string for a message in a list", { nodes: [{}, "x"] }, "nodes[1]", "must be an object"],
+    ["a string for a map", { labels: "x" }, "labels", "must be an object"],
     ["a word as a number's key", { colorByNumber: { red: "RED" } }, "colorByNumber.{entry}", "loses a key"],
     ["two members of one oneof", { person: {}, phone: "x" }, "phone", "is not the only field set of contact"],
     ["bytes that are not base64", { raw: "!!" }, "raw", "must be standard base64 with padding"],
     ["a wrapped scalar of the wrong type", { wrappedFlag: 1 }, "wrappedFlag.value", "must be true or false"],
     ["a structure that is a list", { open: [] }, "open", "is not an object"],
-  ])("%s: the reason and the exact place", (_title, input, field, reason) =>
+  ])("%s: the reason and the exact path", (_title, input, field, reason) =>
     expect(echo.request.encode(input)).toEqual({ field, reason }),
   );
 
@@ -226,7 +226,7 @@ const anyInput = fc.letrec((tie) => ({
   message: fc.dictionary(fc.constantFrom(...names), tie("value"), { maxKeys: 5 }),
 })).message;
 
-test("any sent message decodes to its meaning, and again to itself", () => {
+test("any sent message decodes to its meaning, and encodes again to itself", () => {
   fc.assert(
     fc.property(anyInput, (input) => {
       const encoded = echo.request.encode(input);
@@ -240,7 +240,7 @@ test("any sent message decodes to its meaning, and again to itself", () => {
   );
 });
 
-/** Values in one spelling: what the codec may respell (numbers for 64 bits and enums, fractions of floats) and may leave out. */
+/** Returns values in one spelling: the codec may change the spelling of 64-bit numbers, enums and fractions of floats, and may omit values. */
 function meaningOf(value: unknown, key = ""): unknown {
   if (Array.isArray(value)) return value.map((item) => meaningOf(item, key));
   if (typeof value === "object" && value !== null) {
@@ -308,7 +308,7 @@ describe("answers", () => {
       "a time out of range",
       Buffer.from([0xca, 0x01, 0x0a, 0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0]),
     ],
-    ["nesting without end", nested(20_000)],
+    ["endless nesting", nested(20_000)],
   ])("%s: throws", (_title, bytes) => expect(() => echo.response.decode(bytes)).toThrow());
 
   test("hostile bytes give JSON or an error", () => {

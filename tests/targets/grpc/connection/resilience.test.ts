@@ -91,12 +91,12 @@ describe("a retry", () => {
     const controller = new AbortController();
     const work = call(handlerOf(broken.port).bind(tool("read")), {}, runContext({ signal: controller.signal }));
     await until("the first attempt", () => (broken.requests() > 0 ? true : undefined));
-    controller.abort(new DOMException("gone", "AbortError"));
+    controller.abort(new DOMException("disconnected", "AbortError"));
     expect((await refusal(work)).code).toBe("CANCELLED");
     expect(broken.requests()).toBeLessThan(3);
   });
 
-  test("uses a budget: a dead service is not called three times by everybody", async () => {
+  test("uses a budget: not every caller calls a dead service three times", async () => {
     broken.play("reset");
     const binding = handlerOf(broken.port, { circuitFailuresMax: 10_000 }).bind(tool("read"));
     const calls = Array.from({ length: 40 }, () => refusal(call(binding, {})));
@@ -129,7 +129,7 @@ describe("connection errors and service errors", () => {
 });
 
 describe("the circuit", () => {
-  test("opens after consecutive connection failures, says when to come back, and closes by itself", async () => {
+  test("opens after consecutive connection failures, says when to retry, and closes by itself", async () => {
     broken.play("reset", "reset", "answer");
     const handler = handlerOf(broken.port, { retriesMax: 0, circuitFailuresMax: 2, circuitOpenMs: 200 });
     const binding = handler.bind(tool("read"));

@@ -30,7 +30,7 @@ const at = (ms: number): Date => new Date(ms);
 const EXPIRED = { notBefore: at(946_684_800_000), notAfter: at(978_307_200_000) };
 const FUTURE = { notBefore: at(4_000_000_000_000), notAfter: at(4_102_444_800_000) };
 
-/** A root, and a client's certificate of ours that goes with it. */
+/** Root and client certificates of one authority. */
 interface Installed {
   readonly rootCert: string;
   readonly client: PemPair;
@@ -68,7 +68,7 @@ let events: CertificateEvent[];
 let now = NOW;
 let generation = 0;
 
-/** As a mounted secret has them: `ca.pem` → `..data/ca.pem`, and `..data` is a link that is exchanged whole. */
+/** Like a mounted secret: `ca.pem` → `..data/ca.pem`, and `..data` is a link that is replaced as a whole. */
 function install({ rootCert, client }: Installed): void {
   generation += 1;
   const name = `..generation-${generation}`;
@@ -82,7 +82,7 @@ function install({ rootCert, client }: Installed): void {
 
 let touches = 0;
 
-/** Nothing has changed, but somebody has been there. */
+/** Rewrites the files without a change. */
 function touch(): void {
   touches += 1;
   utimesSync(join(folder, "client.pem"), touches, touches);
@@ -141,7 +141,7 @@ describe("new certificates", () => {
       rootSha256: [expect.stringMatching(/^[0-9a-f]{64}$/)],
     });
     expect([await peer(), await peer("write")]).toEqual([fingerprint(second), fingerprint(second)]);
-    controller.abort(new DOMException("gone", "AbortError"));
+    controller.abort(new DOMException("disconnected", "AbortError"));
     expect((await work).code).toBe("CANCELLED");
     await lab.hangCancelled();
   });
@@ -230,8 +230,8 @@ describe("an invalid set is refused once, and the old one stays in use", () => {
     start();
     expect(await peer()).toBe(fingerprint(first));
     install({ rootCert: first.rootCert, client: client() });
-    const { reason: told } = await reported("certificates.refused");
-    expect(told).toMatch(reason);
+    const { reason: message } = await reported("certificates.refused");
+    expect(message).toMatch(reason);
     expect(JSON.stringify(events)).not.toContain("PRIVATE");
     expect(await peer()).toBe(fingerprint(first));
     touch();
@@ -258,7 +258,7 @@ describe("an invalid set is refused once, and the old one stays in use", () => {
   });
 });
 
-test.each(["ca.pem", "client.pem", "client-key.pem"])("a pipe in the place of %s is not waited for", async (name) => {
+test.each(["ca.pem", "client.pem", "client-key.pem"])("a pipe instead of %s does not block", async (name) => {
   start();
   await peer();
   rmSync(join(folder, name));

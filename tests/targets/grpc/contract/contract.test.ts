@@ -77,7 +77,7 @@ describe("loading", () => {
     symlinkSync("..data/t", join(root, "t"));
     const contract = new Contract("lab", { protoDirs: [root] });
     const method = contract.method({ system: "lab", grpc: { package: "s", service: "S", method: "Do" } });
-    // Two messages of one name: the request is the imported one.
+    // Two messages have one name: the request is the imported one.
     expect(method).toMatchObject({ path: "/s.S/Do", requestShape: { fullName: "t.Q" } });
   });
 

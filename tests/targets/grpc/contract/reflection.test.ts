@@ -2,13 +2,20 @@ import { afterEach, describe, expect, test } from "bun:test";
 import { Metadata } from "@grpc/grpc-js";
 import { makeCertificates } from "../../../../src/cli/development/make-certificates.ts";
 import type { Tool } from "../../../../src/core/types.ts";
-import { reach } from "../../../../src/targets/grpc/connection/tls-identity.ts";
+import { resolveEndpoints } from "../../../../src/targets/grpc/connection/tls-identity.ts";
 import { Contract, type ProtoSource } from "../../../../src/targets/grpc/contract/contract.ts";
 import { reflectedFiles, withReflection } from "../../../../src/targets/grpc/contract/reflection.ts";
 import { fileDescriptor, filesOf, oneMethodFile } from "../support/descriptors.ts";
 import { KINDS_PROTO, KINDS_SET, kindsTarget } from "../support/kinds.ts";
 import { labTls } from "../support/lab.ts";
-import { type Asked, knowing, notFound, startLossy, startReflecting, type Told } from "../support/reflecting.ts";
+import {
+  knowing,
+  notFound,
+  type ReflectionAnswer,
+  type ReflectionRequest,
+  startLossy,
+  startReflecting,
+} from "../support/reflecting.ts";
 
 const KINDS = filesOf((KINDS_SET.descriptorSet as { readonly bytes: Uint8Array }).bytes);
 const faithful = knowing(KINDS, ["kinds.v1.Kinds"], "kinds.proto");
@@ -24,7 +31,7 @@ afterEach(() => {
   for (const server of running.splice(0)) server.close();
 });
 
-async function serving(answer: (asked: Asked) => Told, version: "v1" | "v1alpha" = "v1") {
+async function serving(answer: (request: ReflectionRequest) => ReflectionAnswer, version: "v1" | "v1alpha" = "v1") {
   const server = await startReflecting({ answer, version });
   running.push(server);
   return server;
@@ -70,19 +77,19 @@ describe("a contract by reflection", () => {
   );
 
   test("requests each file once, and only those that tools name", async () => {
-    const { port, asked } = await serving(faithful);
+    const { port, requests } = await serving(faithful);
     await ask(port, [
       ofKinds,
       ofKinds,
       { target: { system: "other", grpc: { package: "a", service: "B", method: "C" } } },
     ]);
-    const files = asked.flatMap(({ fileByFilename }) => fileByFilename ?? []);
+    const files = requests.flatMap(({ fileByFilename }) => fileByFilename ?? []);
     expect(files.toSorted()).toEqual(
       KINDS.map(({ name }) => name)
         .filter((name) => name !== "kinds.proto")
         .toSorted(),
     );
-    expect(asked.filter(({ fileContainingSymbol }) => fileContainingSymbol)).toHaveLength(1);
+    expect(requests.filter(({ fileContainingSymbol }) => fileContainingSymbol)).toHaveLength(1);
   });
 
   test("by @grpc/reflection, which renames files and fields, works as far as that allows", async () => {
@@ -118,9 +125,9 @@ describe("a contract by reflection", () => {
   });
 
   test("is not requested where no tool needs it", async () => {
-    const { port, asked } = await serving(faithful);
+    const { port, requests } = await serving(faithful);
     expect(await ask(port, [])).toMatchObject({ problems: [], system: { reflected: [] } });
-    expect(asked).toEqual([]);
+    expect(requests).toEqual([]);
   });
 
   test("uses mutual TLS, under the name of the certificate", async () => {
@@ -129,10 +136,10 @@ describe("a contract by reflection", () => {
     running.push(server);
     const tls = labTls(certificates);
     expect(await ask(server.port, [ofKinds], { plaintext: false, tls })).toMatchObject({ problems: [] });
-    const stranger = await makeCertificates(VALID);
+    const otherAuthority = await makeCertificates(VALID);
     const { problems } = await ask(server.port, [ofKinds], {
       plaintext: false,
-      tls: { ...tls, rootCert: Buffer.from(stranger.rootCert) },
+      tls: { ...tls, rootCert: Buffer.from(otherAuthority.rootCert) },
     });
     expect(problems).toEqual([expect.stringContaining("does not trust the other's certificate")]);
   });
@@ -145,14 +152,14 @@ describe("a contract by reflection", () => {
 });
 
 const big = fileDescriptor(oneMethodFile({}, { options: { javaPackage: "x".repeat(15_000_000) } }));
-const endless = (asked: Asked): Told => {
-  const name = asked.fileByFilename || "0";
+const endless = (request: ReflectionRequest): ReflectionAnswer => {
+  const name = request.fileByFilename || "0";
   const file = { ...oneMethodFile({}), name, messageType: [], service: [], dependency: [`${Number(name) + 1}`] };
   return { fileDescriptorResponse: { fileDescriptorProto: [fileDescriptor(file)] } };
 };
 
 const file = (bytes: Uint8Array) => ({ fileDescriptorResponse: { fileDescriptorProto: [bytes] } });
-/** Of nothing, so many that it would cost gigabytes to have them. */
+/** Empty parts, so many that decoding them would take gigabytes. */
 const nothings = (tag: number) => Buffer.alloc(4_000_000, Buffer.from([tag, 0]));
 const oneFile = fileDescriptor(oneMethodFile({}));
 const manyFields = Buffer.from([...[0x22, 0x83, 0x92, 0xf4, 0x01], ...[0x0a, 0x01, 0x4d]]);
@@ -178,8 +185,8 @@ describe("servers without usable reflection", () => {
     ],
     [
       "more bytes than there may be",
-      (asked: Asked) =>
-        asked.fileByFilename
+      (request: ReflectionRequest) =>
+        request.fileByFilename
           ? { fileDescriptorResponse: { fileDescriptorProto: [big] } }
           : {
               fileDescriptorResponse: {
@@ -208,8 +215,8 @@ describe("servers without usable reflection", () => {
 
   test("silence", async () => {
     const { port } = await serving(() => "silence");
-    const reached = reach("kinds", { endpoint: `127.0.0.1:${port}`, plaintext: true });
-    const asking = reflectedFiles({ reach: reached, metadata: new Metadata(), services: ["one.S"], timeoutMs: 50 });
+    const endpoints = resolveEndpoints("kinds", { endpoint: `127.0.0.1:${port}`, plaintext: true });
+    const asking = reflectedFiles({ endpoints, metadata: new Metadata(), services: ["one.S"], timeoutMs: 50 });
     await expect(asking).rejects.toThrow("did not answer within 50 ms");
   });
 

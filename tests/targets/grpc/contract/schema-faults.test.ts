@@ -16,7 +16,7 @@ const texts = (faults: readonly { readonly field: string; readonly message: stri
 const LEVEL = z.enum(["LEVEL_LOW", "LEVEL_HIGH"]);
 const Inner = z.object({ a: z.string(), flags: z.record(z.string(), z.boolean()) });
 
-/** Every kind of field there is, and what fits it both ways. */
+/** Every kind of field, and a schema that fits it in both directions. */
 const FITS = {
   byWide: z.record(z.string(), z.string()),
   byFlag: z.partialRecord(z.enum(["true", "false"]), z.string()),
@@ -53,19 +53,19 @@ describe("of one field", () => {
   test.each([
     // title, schema, refused as input, refused as output
     [
-      "a number for a text",
+      "a number for a string",
       { otherName: z.number() },
       "otherName: is number here, and string in the proto (string)",
       "otherName: is number",
     ],
     [
-      "a text for a number",
+      "a string for a number",
       { ratio: z.string() },
       "ratio: is string here, and number in the proto (double)",
       "ratio: is string",
     ],
     [
-      "a text for a truth",
+      "a string for a boolean",
       { maybeFlag: z.enum(["true", "false"]) },
       "maybeFlag: is string here, and boolean",
       "maybeFlag: is string",
@@ -137,7 +137,7 @@ describe("of one field", () => {
       "innerByName.*.b: kinds.v1.All.Inner has no such field",
     ],
     [
-      "a text for a message",
+      "a string for a message",
       { inner: z.string() },
       "inner: is string here, and object in the proto (kinds.v1.All.Inner)",
       "inner: is string",

@@ -1,17 +1,17 @@
 import { createServer, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import type { AddressInfo } from "node:net";
 
-/** HTTP/2 without gRPC above it, that answers as it is told to. */
+/** An HTTP/2 server without gRPC, with configurable answers. */
 export interface AnsweringServer {
   readonly port: number;
-  /** What becomes of the requests from now on. */
+  /** Sets how the next requests are answered. */
   answer(how: (stream: ServerHttp2Stream) => void): void;
   close(): void;
 }
 
 export const GRPC_HEADERS = { ":status": 200, "content-type": "application/grpc" } as const;
 
-/** A message as it stands in the body; `length` where it does not tell the truth. */
+/** Returns a message with its prefix; `length` may be false. */
 export function framed(bytes: Uint8Array, { flag = 0, length = bytes.length } = {}): Buffer {
   const prefix = Buffer.alloc(5);
   prefix.writeUInt8(flag, 0);

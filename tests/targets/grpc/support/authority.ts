@@ -11,7 +11,7 @@ import {
 const ECDSA = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" } as const;
 const VALID: ValidityDates = { notBefore: new Date(946_684_800_000), notAfter: new Date(4_102_444_800_000) };
 
-/** A certificate authority that goes on signing. */
+/** A certificate authority that can sign further certificates. */
 export interface Authority {
   readonly rootCert: string;
   client(validity?: ValidityDates): Promise<PemPair>;

@@ -1,12 +1,12 @@
 import { createServer, type Http2Server, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 
-/** How a connection, or something in the service's place, fails a call. */
+/** How a connection, or another server at the address of the service, fails a call. */
 export type Break = "reset" | "refused" | "calm" | "drop" | "half" | "http 503" | "UNAVAILABLE" | "answer";
 
 export interface BrokenServer {
   readonly port: number;
   requests(): number;
-  /** What befalls the next requests, in this order; the last goes on. */
+  /** Sets the result of the next requests, in this order; the last applies to all further ones. */
   play(...breaks: readonly Break[]): void;
   close(): void;
 }
@@ -16,7 +16,7 @@ const HEADERS = { ":status": 200, "content-type": "application/grpc" } as const;
 /** An empty message: not compressed, no bytes. */
 const EMPTY_MESSAGE = Buffer.alloc(5);
 
-/** HTTP/2 without gRPC above it: what no well-behaved server does. */
+/** Starts an HTTP/2 server without gRPC that breaks the protocol. */
 export async function startBrokenServer(): Promise<BrokenServer> {
   let plays: readonly Break[] = ["answer"];
   let requests = 0;

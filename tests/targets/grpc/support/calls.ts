@@ -6,7 +6,7 @@ export async function call(binding: Binding, input: unknown, context: RunContext
   return binding.run(await binding.plan(input, { signal: context.signal }), context);
 }
 
-/** The refusal that the work ends with; fails when it does not. */
+/** Returns the refusal; fails when there is none. */
 export async function refusal(work: Promise<unknown>): Promise<Refusal> {
   const error: unknown = await work.then(
     (value) => new Error(`answered ${JSON.stringify(value)}`),

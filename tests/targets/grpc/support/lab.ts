@@ -16,13 +16,13 @@ export const LAB_PROTO_FOLDER = import.meta.dir;
 /** A gRPC server in this process whose methods do what the tests need. */
 export interface Lab {
   readonly port: number;
-  /** Resolves when the server has seen a `Hang` call begin, and when it has seen one cancelled. */
+  /** Resolves when a `Hang` call has started; `hangCancelled`, when one was cancelled. */
   hangBegun(): Promise<void>;
   hangCancelled(): Promise<void>;
   streamBegun(): Promise<void>;
-  /** How many calls reached a method. */
+  /** Number of calls that have reached a method. */
   calls(): number;
-  /** What its health service says from now on: a number of grpc.health.v1, or that it does not know the service. */
+  /** Sets the answer of the health service: a number of grpc.health.v1, or that the service is unknown. */
   setHealth(health: number | "unknown service"): void;
   close(): void;
 }
@@ -30,11 +30,10 @@ export interface Lab {
 export interface LabOptions {
   readonly certificates?: CertificateSet;
   readonly port?: number;
-  /** Whether it has a health service. */
   readonly health?: boolean;
 }
 
-/** Ends by itself, by an error, or never, as it is asked to. */
+/** Ends normally, with an error, or never, as the request says. */
 const list =
   (begun: Turnstile, cancelled: Turnstile): handleServerStreamingCall<ListRequest, unknown> =>
   (call) => {
@@ -79,7 +78,7 @@ interface Turnstile {
   readonly passed: () => Promise<void>;
 }
 
-/** Counts events that may come before or after somebody waits for them. */
+/** Counts events that may occur before or after a caller waits for them. */
 function turnstile(): Turnstile {
   let ready = 0;
   const waiting: (() => void)[] = [];
@@ -182,7 +181,7 @@ export function labSystem(port: number, changes: Partial<GrpcSystem> = {}): Grpc
   };
 }
 
-/** What a client needs to be let in. */
+/** TLS settings that the server accepts. */
 export function labTls({ rootCert, client }: CertificateSet): NonNullable<GrpcSystem["tls"]> {
   return {
     rootCert: Buffer.from(rootCert),

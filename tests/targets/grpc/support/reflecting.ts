@@ -16,39 +16,38 @@ const { request: REQUEST, response: RESPONSE } = (() => {
   return { request: root.lookupType("Request"), response: root.lookupType("Response") };
 })();
 
-export interface Asked {
+export interface ReflectionRequest {
   readonly fileByFilename?: string;
   readonly fileContainingSymbol?: string;
   readonly listServices?: string;
 }
 
-/** What to answer: fields of a `ServerReflectionResponse`, bytes as they are, nothing at all, or the end of the stream. */
-export type Told = object | Uint8Array | "silence" | "end" | "unimplemented";
+/** An answer: fields of a `ServerReflectionResponse`, raw bytes, nothing, or the end of the stream. */
+export type ReflectionAnswer = object | Uint8Array | "silence" | "end" | "unimplemented";
 
 export const notFound = { errorResponse: { errorCode: status.NOT_FOUND, errorMessage: "\u001b[31mno such thing" } };
 
 export interface Reflecting {
   readonly port: number;
-  /** What was asked, in order. */
-  readonly asked: readonly Asked[];
+  readonly requests: readonly ReflectionRequest[];
   close(): void;
 }
 
 interface ReflectingOptions {
   readonly version?: "v1" | "v1alpha";
   readonly certificates?: CertificateSet;
-  readonly answer: (asked: Asked) => Told;
+  readonly answer: (request: ReflectionRequest) => ReflectionAnswer;
 }
 
 const asIs = (bytes: Buffer): Buffer => bytes;
 
-/** A server whose reflection service says what the test wants. */
+/** Starts a server whose reflection service gives configurable answers. */
 export async function startReflecting({
   version = "v1",
   certificates,
   answer,
 }: ReflectingOptions): Promise<Reflecting> {
-  const asked: Asked[] = [];
+  const requests: ReflectionRequest[] = [];
   const server = new Server({ "grpc.max_send_message_length": 64_000_000 });
   const method = {
     path: `/grpc.reflection.${version}.ServerReflection/ServerReflectionInfo`,
@@ -59,21 +58,21 @@ export async function startReflecting({
   const talk = (stream: ServerDuplexStream<Buffer, Buffer>): void => {
     stream.on("error", () => {});
     stream.on("data", (bytes: Buffer) => {
-      const question = REQUEST.toObject(REQUEST.decode(bytes)) as Asked;
-      asked.push(question);
-      const told = answer(question);
-      if (told === "end") stream.end();
-      else if (told === "unimplemented") stream.emit("error", { code: status.UNIMPLEMENTED });
-      else if (told instanceof Uint8Array) stream.write(Buffer.from(told));
-      else if (told !== "silence") stream.write(Buffer.from(RESPONSE.encode(RESPONSE.fromObject(told)).finish()));
+      const request = REQUEST.toObject(REQUEST.decode(bytes)) as ReflectionRequest;
+      requests.push(request);
+      const reply = answer(request);
+      if (reply === "end") stream.end();
+      else if (reply === "unimplemented") stream.emit("error", { code: status.UNIMPLEMENTED });
+      else if (reply instanceof Uint8Array) stream.write(Buffer.from(reply));
+      else if (reply !== "silence") stream.write(Buffer.from(RESPONSE.encode(RESPONSE.fromObject(reply)).finish()));
     });
     stream.on("end", () => stream.end());
   };
   server.addService({ ServerReflectionInfo: method }, { ServerReflectionInfo: talk });
-  return { port: await bound(server, certificates), asked, close: () => server.forceShutdown() };
+  return { port: await bound(server, certificates), requests, close: () => server.forceShutdown() };
 }
 
-/** As @grpc/reflection serves the same files: renamed, and without the names that proto files give their fields. */
+/** Serves the same files with @grpc/reflection: renamed, and without the field names of the proto files. */
 export async function startLossy(): Promise<Pick<Reflecting, "port" | "close">> {
   const definition = loadSync("kinds.proto", { includeDirs: [KINDS_FOLDER], keepCase: false, longs: String });
   const server = new Server();
@@ -95,13 +94,13 @@ function bound(server: Server, certificates: CertificateSet | undefined): Promis
   });
 }
 
-/** A server that knows these files and no others, as a faithful one does. */
+/** Returns the answers of a correct server that has only these files. */
 export function knowing(
   files: readonly { readonly name: string; readonly bytes: Uint8Array }[],
   services: readonly string[],
   symbolFile: string,
-): (asked: Asked) => Told {
-  const one = (name: string): Told => {
+): (request: ReflectionRequest) => ReflectionAnswer {
+  const one = (name: string): ReflectionAnswer => {
     const file = files.find((known) => known.name === name);
     return file === undefined ? notFound : { fileDescriptorResponse: { fileDescriptorProto: [file.bytes] } };
   };

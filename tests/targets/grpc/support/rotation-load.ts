@@ -19,25 +19,25 @@ export interface RotationLoad {
 export interface RotationFindings {
   readonly answered: number;
   readonly refused: readonly string[];
-  /** How many certificates the service has seen us with. */
+  /** Number of client certificates that the service has seen. */
   readonly identities: number;
   readonly events: readonly string[];
 }
 
 const TICK_MS = 10;
 
-/** A folder whose certificates are exchanged as a mounted secret's are. */
+/** A folder whose certificates are replaced like those of a mounted secret. */
 class MountedSecret {
   readonly folder = mkdtempSync(join(tmpdir(), "stc-rotation-load-"));
-  #generation = 0;
+  #version = 0;
 
   constructor() {
     for (const name of ["ca.pem", "client.pem", "client-key.pem"]) symlinkSync(`..data/${name}`, this.path(name));
   }
 
   install(rootCert: string, { cert, key }: PemPair): void {
-    this.#generation += 1;
-    const name = `..generation-${this.#generation}`;
+    this.#version += 1;
+    const name = `..version-${this.#version}`;
     mkdirSync(join(this.folder, name));
     writeFileSync(join(this.folder, name, "ca.pem"), rootCert);
     writeFileSync(join(this.folder, name, "client.pem"), cert);
@@ -51,7 +51,7 @@ class MountedSecret {
   }
 }
 
-/** Calls at a steady rate, whether or not earlier ones are answered, while the certificates are exchanged again and again. */
+/** Calls at a constant rate, whether or not earlier calls are answered, while the certificates are replaced repeatedly. */
 export async function rotateUnderLoad({ seconds, callsPerSecond, rotations }: RotationLoad): Promise<RotationFindings> {
   const authority = await makeAuthority("own");
   const lab = await startLab({ certificates: await authority.set() });

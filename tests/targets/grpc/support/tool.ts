@@ -15,7 +15,7 @@ export interface ToolOptions {
   readonly stream?: { readonly itemsMax: number; readonly bytesMax: number };
 }
 
-/** A tool as `defineTool` leaves it, for one method of the lab. */
+/** Returns a tool for one method of the lab, in the form that `defineTool` returns. */
 export function labTool(options: ToolOptions): Tool {
   const { classification = "read", service = "Lab", system = "lab" } = options;
   return {
@@ -48,7 +48,7 @@ export function labTool(options: ToolOptions): Tool {
   };
 }
 
-/** Later than any test runs: a call ends by its signal or its answer. */
+/** Later than any test runs: only its signal or its answer ends a call. */
 export const FAR_DEADLINE = 4_000_000_000_000;
 
 export function runContext(changes: Partial<RunContext> = {}): RunContext {
