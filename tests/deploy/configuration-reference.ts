@@ -161,7 +161,7 @@ const BLOCKS: Readonly<Record<string, string>> = {
   issuer: "issuers",
   section: "jwt",
   clientCertificate: "clientCertificates",
-  doors: "server",
+  listenerKeys: "server",
   agent: "agents",
   webhook: "webhooks",
   policy: "policies",

@@ -16,10 +16,10 @@ import { forgetModules } from "../manifests/modules.ts";
 import { identityOf, type LoadedTools } from "../manifests/sources.ts";
 import { MODULES, type Modules } from "../modules.ts";
 import { readApprovals } from "./approvals.ts";
-import { readExports } from "./exports.ts";
-import { readAuditPlace, readCheckpointKey, readIssuers, socketProblems } from "./files.ts";
-import { type IdentityParts, readDoors, readIdentity } from "./identity.ts";
+import { readCheckpointKey, readExports, readHashKey } from "./audit.ts";
+import { type IdentityParts, readIdentity, readIssuers } from "./identity.ts";
 import { limitProblems } from "./limits.ts";
+import { readListeners } from "./listeners.ts";
 import { policyFindings, ruleProblems } from "./policies.ts";
 import { attempt } from "./problems.ts";
 import { type KindCapabilities, Targets } from "./targets.ts";
@@ -37,7 +37,7 @@ export interface InUse {
 }
 
 /** External capabilities, passed in. */
-interface Powers extends InUse, KindCapabilities {
+interface AssemblyCapabilities extends InUse, KindCapabilities {
   /** True when the embedder of the library determines the approvers. */
   readonly isEmbedded?: boolean | undefined;
 }
@@ -63,7 +63,7 @@ export interface Parts {
   readonly checkpointKey: KeyObject | undefined;
   readonly identity: IdentityParts;
   /** The settings of the listeners. */
-  readonly doors: ReturnType<typeof readDoors>;
+  readonly listeners: ReturnType<typeof readListeners>;
   readonly exports: ReturnType<typeof readExports>;
   readonly traces: ReturnType<typeof readTraces>;
   /** Approval policies that are accepted but probably not what was meant. */
@@ -76,13 +76,13 @@ export interface Parts {
  *
  * @throws {StartupError} with all problems at once
  */
-export async function assemble(config: Config, powers: Powers, modules: Modules): Promise<Parts> {
+export async function assemble(config: Config, capabilities: AssemblyCapabilities, modules: Modules): Promise<Parts> {
   const opened: Opened = { modules: new Set(), closings: [] };
   try {
-    return await join(config, { powers, modules }, opened);
+    return await join(config, { capabilities, modules }, opened);
   } catch (error) {
     await closeOpened(opened);
-    if (powers.modulesInUse !== undefined) forgetModules(opened.modules, powers.modulesInUse());
+    if (capabilities.modulesInUse !== undefined) forgetModules(opened.modules, capabilities.modulesInUse());
     throw error;
   }
 }
@@ -98,22 +98,21 @@ async function closeOpened({ closings }: Opened): Promise<void> {
 }
 
 interface Given {
-  readonly powers: Powers;
+  readonly capabilities: AssemblyCapabilities;
   readonly modules: Modules;
 }
 
-async function join(config: Config, { powers, modules }: Given, opened: Opened): Promise<Parts> {
-  const { now, formerCallers: former } = powers;
+async function join(config: Config, { capabilities, modules }: Given, opened: Opened): Promise<Parts> {
+  const { now, formerCallers: former } = capabilities;
   const problems: string[] = [];
   const targets = new Targets();
   opened.closings.push(() => targets.close());
-  await targets.open(config, modules, { ...powers, problems });
+  await targets.open(config, modules, { ...capabilities, problems });
   const issuers = readIssuers(config, modules.tokenSources, problems);
   const identity = readIdentity(config, problems);
   opened.closings.push(() => identity.revocations?.close());
-  const doors = readDoors(config, problems);
-  problems.push(...socketProblems(config));
-  const hashKey = readAuditPlace(config, problems);
+  const listeners = readListeners(config, problems);
+  const hashKey = readHashKey(config, problems);
   const checkpointKey = readCheckpointKey(config, problems);
   const exports = readExports(config, modules.auditExporters, problems);
   const traces = readTraces(config, problems);
@@ -135,7 +134,7 @@ async function join(config: Config, { powers, modules }: Given, opened: Opened):
   const report = registry && targets.report(loaded.tools);
   const policies = policyFindings(config, {
     tools: loaded.tools,
-    isEmbedded: powers.isEmbedded === true,
+    isEmbedded: capabilities.isEmbedded === true,
     hasOwnPoints: modules.policyPoints.others.length > 0,
   });
   const rules = ruleProblems(config, loaded);
@@ -144,7 +143,7 @@ async function join(config: Config, { powers, modules }: Given, opened: Opened):
   const close = (): Promise<void> => closeOpened(opened);
   return {
     ...{ registry, callers, detector, targets, loaded, report, ...judged, policy, hashKey, checkpointKey, exports },
-    ...{ traces, identity, doors, close, policyNotes: policies.notes },
+    ...{ traces, identity, listeners, close, policyNotes: policies.notes },
   };
 }
 

@@ -45,9 +45,9 @@ export function policyFindings({ approvals, jwt }: Config, surroundings: Surroun
     if (own.length === 0) notes.push(`${field}: matches no tool that could need an approval`);
     notes.push(...unknownTools(policy, tools).map((name) => `${field}.when.tools: ${name} is not a registered tool`));
     if (own.length === 0) continue;
-    const fault = certainFault(policy, isEmbedded ? undefined : issuers);
+    const fault = certainProblem(policy, isEmbedded ? undefined : issuers);
     if (fault !== undefined) problems.push(`${field}: nobody can approve ${namesOf(own)}: ${fault}`);
-    else if (!isEmbedded) notes.push(...askersNotes(policy, own, issuers).map((note) => `${field}: ${note}`));
+    else if (!isEmbedded) notes.push(...requesterNotes(policy, own, issuers).map((note) => `${field}: ${note}`));
     const stuck = own.filter(({ approval }) => approval.scopes?.every((scope) => !policy.scopes.includes(scope)));
     if (stuck.length > 0) problems.push(`${field}.scopes: ${namesOf(stuck)} can be answered with none of them`);
   }
@@ -106,11 +106,11 @@ function unknownTools({ when }: Policy, tools: readonly Tool[]): readonly string
 }
 
 /** Returns why a policy can never be satisfied. Without issuers, only the people that the policy itself names count. */
-function certainFault(policy: Policy, issuers: readonly KnownIssuer[] | undefined): string | undefined {
+function certainProblem(policy: Policy, issuers: readonly KnownIssuer[] | undefined): string | undefined {
   const required = requiredOf(policy);
   const { stages } = required;
   const named = stages.flatMap(({ deciders }) => deciders.subjects ?? []);
-  if (issuers === undefined) return shortageText(shortageOf(required, embeddersOwn(named)));
+  if (issuers === undefined) return shortageText(shortageOf(required, embedderIssuers(named)));
   if (!issuers.some(({ operators }) => operators)) return "no issuer in jwt.issuers has operators: true";
   const strange = [...new Set(named.map(({ issuer }) => issuer))].filter(
     (name) => !issuers.some(({ issuer, operators }) => operators && issuer === name),
@@ -120,7 +120,7 @@ function certainFault(policy: Policy, issuers: readonly KnownIssuer[] | undefine
   return `${shortage}; ${strange.join(", ")} is not an issuer in jwt.issuers with operators: true`;
 }
 
-function embeddersOwn(named: readonly { readonly issuer: string }[]): readonly KnownIssuer[] {
+function embedderIssuers(named: readonly { readonly issuer: string }[]): readonly KnownIssuer[] {
   const issuers = new Set(["", ...named.map(({ issuer }) => issuer)]);
   return [...issuers].map((issuer) => ({ issuer, operators: true }));
 }
@@ -132,7 +132,7 @@ function shortageText(shortage: Shortage | undefined): string | undefined {
 }
 
 /** Returns notes on callers that would be needed as approvers of their own requests. */
-function askersNotes(policy: Policy, tools: readonly Tool[], issuers: readonly KnownIssuer[]): readonly string[] {
+function requesterNotes(policy: Policy, tools: readonly Tool[], issuers: readonly KnownIssuer[]): readonly string[] {
   return tools.flatMap((tool) => {
     const stuck = callersOf(tool, issuers).filter(
       (caller) => shortageOf(requiredOf(policy), issuers, [caller]) !== undefined,

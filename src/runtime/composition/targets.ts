@@ -12,7 +12,7 @@ import type {
 import type { Tool } from "../../core/types.ts";
 import type { HandlerTable } from "../../pipeline/registry.ts";
 import { type Config, entriesOf, pathFrom } from "../config/config.ts";
-import { ownPlaces } from "../config/own-paths.ts";
+import { ownPaths } from "../config/own-paths.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import { watchFiles } from "../config/watched-files.ts";
 import type { Offered } from "../manifests/loader.ts";
@@ -30,7 +30,7 @@ export function kindContexts(
   problems: string[],
 ): (kind: TargetKind<KindContext>) => KindContext {
   const shared = {
-    ...{ ...capabilities, config, problems, ownPaths: ownPlaces(config), ownCode: ownCode() },
+    ...{ ...capabilities, config, problems, ownPaths: ownPaths(config), ownCode: ownCode() },
     pathOf: (path: string) => pathFrom(config, path),
     readFile: (path: string) => readPlainFile(pathFrom(config, path)),
     watchFiles: (paths: readonly string[], changed: () => void) => {

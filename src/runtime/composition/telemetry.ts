@@ -28,7 +28,7 @@ export interface TracingParts {
   /** Fills the array with random bits. */
   readonly fill: (words: BigUint64Array<ArrayBuffer>) => void;
   /** Writes to the operators' log. */
-  readonly logFault?: ((message: string, cause: unknown) => void) | undefined;
+  readonly logError?: ((message: string, cause: unknown) => void) | undefined;
 }
 
 /** The collector's default path, when the endpoint has none. */
@@ -55,7 +55,7 @@ export function readTraces(config: Config, problems: string[]): TraceTarget | un
 export async function startTracing(
   config: Config,
   target: TraceTarget | undefined,
-  { clock, monotonic, fill, logFault }: TracingParts,
+  { clock, monotonic, fill, logError }: TracingParts,
 ): Promise<Tracing> {
   const { serviceName, traces } = config.telemetry;
   if (target === undefined || traces === undefined) {
@@ -66,7 +66,7 @@ export async function startTracing(
     ...target,
     resource: { "service.name": serviceName, "service.instance.id": hostname() },
     sendEveryMs: traces.sendEveryMs,
-    report: logFault && ((message) => logFault(message, undefined)),
+    report: logError && ((message) => logError(message, undefined)),
   });
   const tracer = createTracer({
     sampleRatio: traces.sampleRatio,

@@ -15,7 +15,7 @@ const APPROVERS_MAX = 20;
 /** Maximum size of all policies as JSON, in characters: each approval request stores the policies that apply to it. */
 const CHARACTERS_MAX = 131_072;
 
-const spoken = z.string().regex(NAME, "must be a name of letters, digits, dot, dash, underscore");
+const policyName = z.string().regex(NAME, "must be a name of letters, digits, dot, dash, underscore");
 const permission = z.string().regex(/^[\x21-\x7e]{1,128}$/, "must be a permission's name: visible ASCII, at most 128");
 const listed = <T extends z.ZodType>(of: T) => z.array(of).min(1).max(LISTED_MAX);
 const people = z.int().min(1).max(APPROVERS_MAX);
@@ -37,7 +37,7 @@ const deciders = z.strictObject({
 
 const stage = z.strictObject({
   /** Name shown to people and written to the journal. */
-  name: spoken,
+  name: policyName,
   deciders: deciders.prefault({}),
   /** Number of these approvers who must approve. */
   count: people.default(1),
@@ -88,7 +88,7 @@ const required = z
 const policy = z
   .strictObject({
     /** Name shown to people and written to the journal. */
-    name: spoken,
+    name: policyName,
     /** Approval requests that the policy applies to. Every condition must hold; of a list, one entry is enough. */
     when,
     /** Required approvals: `count` approvals by the `deciders`, or several such `stages`, one after another. */
@@ -148,7 +148,7 @@ interface Clocks {
  * Returns an error for each time limit of a policy that is longer than the general one. A policy may only shorten a time limit:
  * what the store keeps, and how long a plan may wait, is bounded in one place.
  */
-function longerClocks({ policies: written, ...clocks }: Clocks) {
+function longerTimeLimits({ policies: written, ...clocks }: Clocks) {
   return written.flatMap((one, index) =>
     (["decideBySeconds", "executeBySeconds"] as const)
       .filter((key) => (one[key] ?? 0) > clocks[key])
@@ -330,6 +330,6 @@ export const approvals = (stores: Modules["approvalStores"]) =>
       message: "cannot be set together with approvals.store: there is one store",
     })
     .superRefine((section, context) => {
-      for (const fault of longerClocks(section)) context.addIssue({ code: "custom", ...fault });
+      for (const fault of longerTimeLimits(section)) context.addIssue({ code: "custom", ...fault });
     })
     .prefault({});

@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { systemCode } from "../../core/error-text.ts";
 
 /** Well below one second, the time within which a change must take effect. */
-const LOOK_EVERY_MS = 250;
+const CHECK_EVERY_MS = 250;
 /** Minimum pause between two checks per watched file, so that checking stays cheap for any number of files. */
 const PAUSE_PER_FILE_MS = 2;
 
@@ -11,7 +11,7 @@ interface WatchOptions {
    * Maximum number of checks in a row for which a change is held back while the files still change, so that half-written or
    * half-replaced files are not read. Default 0: every change is reported immediately.
    */
-  readonly looksToRestMax?: number;
+  readonly unstableChecksMax?: number;
 }
 
 /**
@@ -23,22 +23,22 @@ interface WatchOptions {
 export function watchFiles(
   files: () => readonly string[],
   onChange: () => void,
-  { looksToRestMax = 0 }: WatchOptions = {},
+  { unstableChecksMax = 0 }: WatchOptions = {},
 ): { close(): void } {
   let told: string | undefined;
   let before: string | undefined;
-  let looksAtUnrest = 0;
+  let unstableChecks = 0;
   let next: ReturnType<typeof setTimeout> | undefined;
   let isClosed = false;
   const look = async (): Promise<void> => {
     const paths = files();
     const now = await sightOfAll(paths);
     if (isClosed) return;
-    next = setTimeout(() => void look(), Math.max(LOOK_EVERY_MS, paths.length * PAUSE_PER_FILE_MS));
+    next = setTimeout(() => void look(), Math.max(CHECK_EVERY_MS, paths.length * PAUSE_PER_FILE_MS));
     next.unref();
-    const isAtRest = now === before || looksAtUnrest >= looksToRestMax;
+    const isAtRest = now === before || unstableChecks >= unstableChecksMax;
     before = now;
-    looksAtUnrest = now === told || isAtRest ? 0 : looksAtUnrest + 1;
+    unstableChecks = now === told || isAtRest ? 0 : unstableChecks + 1;
     if (now === told || !isAtRest) return;
     told = now;
     onChange();

@@ -30,7 +30,7 @@ export class DescriptorSink implements Sink {
   #queuedBytes = 0;
   #dropped = 0;
   /** Dropped lines that no gap line has reported yet. */
-  #untold = 0;
+  #unreported = 0;
   #timer: ReturnType<typeof setInterval> | undefined;
 
   /** The descriptor must not block; see `logDescriptor`. */
@@ -47,7 +47,7 @@ export class DescriptorSink implements Sink {
     const bytes = Buffer.from(line);
     if (this.#queuedBytes + bytes.length > this.#options.queueBytesMax) {
       this.#dropped += 1;
-      this.#untold += 1;
+      this.#unreported += 1;
       return;
     }
     this.#queue.push(bytes);
@@ -76,7 +76,7 @@ export class DescriptorSink implements Sink {
     }
     clearInterval(this.#timer);
     this.#timer = undefined;
-    this.#tellGap();
+    this.#writeGap();
     return true;
   }
 
@@ -98,10 +98,10 @@ export class DescriptorSink implements Sink {
     return timer;
   }
 
-  #tellGap(): void {
-    if (this.#untold === 0) return;
-    const line = this.#options.gap(this.#untold);
-    this.#untold = 0;
+  #writeGap(): void {
+    if (this.#unreported === 0) return;
+    const line = this.#options.gap(this.#unreported);
+    this.#unreported = 0;
     this.write(line);
   }
 }

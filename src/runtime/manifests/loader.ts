@@ -10,7 +10,7 @@ import type { Offers } from "../../core/target-kind.ts";
 import { givenWithin } from "../../core/time-limits.ts";
 import type { Tool, ToolConfig } from "../../core/types.ts";
 import { type Config, pathFrom, type SystemConfig } from "../config/config.ts";
-import { importFresh, settleModules } from "./modules.ts";
+import { importFresh, recordLoading } from "./modules.ts";
 import { type LoadedTools, Sources } from "./sources.ts";
 
 const FILES_MAX = 10_000;
@@ -46,7 +46,7 @@ class Load implements LoadedTools {
   readonly #seen = new Set<unknown>();
   readonly #files = new Set<string>();
   /** Number of tools found, known or new. */
-  #met = 0;
+  #found = 0;
   readonly #names = new Map<string, string>();
   readonly #toolConfig: ToolConfig;
   readonly #define: DefineTool;
@@ -70,7 +70,7 @@ class Load implements LoadedTools {
       this.problems.push(`${field}: ${path} cannot be read (${systemCode(error)})`);
       return;
     }
-    const before = this.#met + this.problems.length;
+    const before = this.#found + this.problems.length;
     let isNew = files.length === 0;
     for (const found of files) {
       const file = realPath(found);
@@ -80,7 +80,7 @@ class Load implements LoadedTools {
       this.#files.add(file);
       await this.#file(file);
     }
-    if (this.#met + this.problems.length > before || !isNew) return;
+    if (this.#found + this.problems.length > before || !isNew) return;
     // A folder may be filled later; a named file must be a manifest.
     const list = isFolder ? this.notRegistered : this.problems;
     list.push(`${field}: ${path} contains no tool: no export was made by defineTool`);
@@ -88,7 +88,7 @@ class Load implements LoadedTools {
 
   value(value: unknown, file: string | undefined, field: string): void {
     const refused = refusedManifest(value);
-    if (isTool(value) || isToolFactory(value) || refused !== undefined) this.#met += 1;
+    if (isTool(value) || isToolFactory(value) || refused !== undefined) this.#found += 1;
     if (this.#seen.has(value)) return;
     this.#seen.add(value);
     const where = file ?? field;
@@ -109,10 +109,10 @@ class Load implements LoadedTools {
       await offerImports(file);
       const { module: loading, names } = importFresh(file, this.sources);
       const module = await this.#ended(loading).catch((error: unknown) => {
-        settleModules(names, false);
+        recordLoading(names, false);
         throw error;
       });
-      settleModules(names, true);
+      recordLoading(names, true);
       for (const name of names) this.modules.add(name);
       for (const [name, exported] of Object.entries(module)) this.value(exported, shown, name);
     } catch (error) {
@@ -149,7 +149,7 @@ class Load implements LoadedTools {
 
 /** Returns the problems of a thrown value, in operators' terms. */
 function problemsOf(error: unknown): readonly string[] {
-  if (!isManifestError(error)) return loadFaults(error).map((fault) => `cannot be loaded: ${fault}`);
+  if (!isManifestError(error)) return loadProblems(error).map((fault) => `cannot be loaded: ${fault}`);
   return error.faults.map(({ field, message }) => `tool ${error.tool}: ${field}: ${message}`);
 }
 
@@ -200,7 +200,7 @@ function toolConfig(config: Config): ToolConfig {
     sample: (system, list) => names(system, list)[0] ?? "",
     setting: (system, key) => settingOf(config.systems[system], system, key),
     path: (system, key) => pathFrom(config, settingOf(config.systems[system], system, key)),
-    has: (system, key) => saysAnything(memberOf(config.systems[system], key)),
+    has: (system, key) => isFilled(memberOf(config.systems[system], key)),
   };
 }
 
@@ -216,7 +216,7 @@ function memberOf(system: SystemConfig | undefined, key: string): unknown {
   return system !== undefined && Object.hasOwn(system, key) ? system[key] : undefined;
 }
 
-function saysAnything(value: unknown): boolean {
+function isFilled(value: unknown): boolean {
   if (Array.isArray(value)) return value.length > 0;
   return isTable(value) ? Object.keys(value).length > 0 : Boolean(value);
 }
@@ -230,14 +230,14 @@ function listOf(system: SystemConfig | undefined, name: string, list: string): r
   return found;
 }
 
-const FAULTS_MAX = 5;
+const PROBLEMS_MAX = 5;
 
 /**
  * Returns why a module did not load. For invalid code, the runtime reports the position, and may report several problems in one
  * error.
  */
-function loadFaults(error: unknown): readonly string[] {
-  const faults: readonly unknown[] = error instanceof AggregateError ? error.errors.slice(0, FAULTS_MAX) : [];
+function loadProblems(error: unknown): readonly string[] {
+  const faults: readonly unknown[] = error instanceof AggregateError ? error.errors.slice(0, PROBLEMS_MAX) : [];
   return (faults.length === 0 ? [error] : faults).map((fault) => placeOf(fault) + errorText(fault));
 }
 

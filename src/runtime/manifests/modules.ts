@@ -22,7 +22,7 @@ const loaded = new Set<string>();
 const spent = new Set<string>();
 /** Maps modules with relative imports to the sources that resolve those imports. */
 const importers = new Map<string, Sources>();
-let isAsked = false;
+let hasResolver = false;
 
 export interface FreshImport {
   /** The exports, once the module has loaded. */
@@ -42,14 +42,14 @@ export function importFresh(file: string, sources: Sources): FreshImport {
     importers.set(path, sources);
     return nameOf(path, sources);
   });
-  if (names.some((name) => pathOf(name) !== name)) askAboutImports();
-  assertAsked(file, sources);
+  if (names.some((name) => pathOf(name) !== name)) registerResolver();
+  assertResolvable(file, sources);
   const name = nameOf(file, sources);
   return { names, module: import(name === file ? pathToFileURL(file).href : name) };
 }
 
 /** Records whether the modules have loaded. After a failure, the next import uses a new name. */
-export function settleModules(names: readonly string[], hasLoaded: boolean): void {
+export function recordLoading(names: readonly string[], hasLoaded: boolean): void {
   for (const name of names) {
     if (hasLoaded) loaded.add(name);
     else if (!loaded.has(name)) spent.add(name);
@@ -73,7 +73,7 @@ export function forgetModules(names: Iterable<string>, used: ReadonlySet<string>
  * @throws {Error} when a changed file is imported without an extension: the runtime does not call the resolver for such an import
  * and would return the old module
  */
-function assertAsked(file: string, sources: Sources): void {
+function assertResolvable(file: string, sources: Sources): void {
   for (const importer of sources.closure(file)) {
     for (const { named, path } of sources.imports(importer)) {
       if (extname(named) !== "" || nameOf(path, sources) === path) continue;
@@ -100,9 +100,9 @@ function nameOf(path: string, sources: Sources): string {
 }
 
 /** Registers a resolver for relative imports. Needed as soon as the first file has changed. */
-function askAboutImports(): void {
-  if (isAsked) return;
-  isAsked = true;
+function registerResolver(): void {
+  if (hasResolver) return;
+  hasResolver = true;
   Bun.plugin({
     name: "changed manifests",
     setup(build) {

@@ -3,25 +3,25 @@ import type { Entered, Snapshot, Snapshots } from "../../pipeline/proxy.ts";
 import type { Registry } from "../../pipeline/registry.ts";
 
 /** Returns a registry that always uses the current configuration snapshot, for listeners that outlive all snapshots. */
-export function currentRegistry(generations: Snapshots): Registry {
+export function currentRegistry(snapshots: Snapshots): Registry {
   return {
-    find: (name) => generations.current().registry.find(name),
-    known: (found, admitted) => generations.current().registry.known(found, admitted),
-    list: () => generations.current().registry.list(),
+    find: (name) => snapshots.current().registry.find(name),
+    known: (found, admitted) => snapshots.current().registry.known(found, admitted),
+    list: () => snapshots.current().registry.list(),
   };
 }
 
 /** Returns a caller context that always uses the current configuration snapshot. */
-export function currentCallers(generations: Snapshots): CallerContext {
+export function currentCallers(snapshots: Snapshots): CallerContext {
   return {
-    verify: (...shown) => generations.current().callers.verify(...shown),
-    recall: (...shown) => generations.current().callers.recall(...shown),
-    verifyToken: (...shown) => generations.current().callers.verifyToken(...shown),
-    knows: (authorization) => generations.current().callers.knows(authorization),
-    assertOperator: (person) => generations.current().callers.assertOperator(person),
-    reload: (issuers) => generations.current().callers.reload(issuers),
-    clear: () => generations.current().callers.clear(),
-    fetchedKeys: (...named) => generations.current().callers.fetchedKeys(...named),
+    verify: (...shown) => snapshots.current().callers.verify(...shown),
+    recall: (...shown) => snapshots.current().callers.recall(...shown),
+    verifyToken: (...shown) => snapshots.current().callers.verifyToken(...shown),
+    knows: (authorization) => snapshots.current().callers.knows(authorization),
+    assertOperator: (person) => snapshots.current().callers.assertOperator(person),
+    reload: (issuers) => snapshots.current().callers.reload(issuers),
+    clear: () => snapshots.current().callers.clear(),
+    fetchedKeys: (...named) => snapshots.current().callers.fetchedKeys(...named),
   };
 }
 

@@ -1,5 +1,5 @@
 /** The requester of a reload. `watch` does nothing when the files have not changed; `library` is the embedder. */
-export type ReloadAsker = "watch" | "signal" | "library" | { readonly issuer: string; readonly subject: string };
+export type ReloadRequester = "watch" | "signal" | "library" | { readonly issuer: string; readonly subject: string };
 
 export type Reloaded =
   | { readonly outcome: "changed" | "unchanged"; readonly generation: number; readonly sha256: string }

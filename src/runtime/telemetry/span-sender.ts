@@ -165,7 +165,7 @@ class CountedExporter implements SpanExporter {
   #waiting = 0;
   #dropped = 0;
   /** True when the current failure was reported to the operators. */
-  #isTold = false;
+  #isReported = false;
   #isQuiet = false;
   #isEnding = false;
   #isAbandoned = false;
@@ -238,7 +238,7 @@ class CountedExporter implements SpanExporter {
     try {
       this.#inner.export(spans, (result) => {
         if (result.code !== ExportResultCode.SUCCESS) return fail(reasonOf(result.error));
-        this.#isTold = false;
+        this.#isReported = false;
         resolve(Math.min(this.#options.takeRejected(), spans.length));
       });
     } catch (error) {
@@ -248,8 +248,8 @@ class CountedExporter implements SpanExporter {
   }
 
   #fail(reason: string): void {
-    if (this.#isTold || this.#isQuiet) return;
-    this.#isTold = true;
+    if (this.#isReported || this.#isQuiet) return;
+    this.#isReported = true;
     this.#isQuiet = true;
     const silence = setTimeout(() => {
       this.#isQuiet = false;
@@ -276,13 +276,13 @@ const TEXTS_MAX = 32;
  */
 class Diagnostics {
   #rejected = 0;
-  readonly #told = new Set<string>();
+  readonly #reported = new Set<string>();
   #report: (message: string) => void = () => {};
 
   /** Starts listening. `report` receives each warning once, without the text after a colon, which is foreign. */
   listen(report: (message: string) => void): void {
     this.#report = report;
-    const [silent, warn] = [() => {}, (...said: unknown[]) => this.#hear(said)];
+    const [silent, warn] = [() => {}, (...said: unknown[]) => this.#receive(said)];
     diag.setLogger(
       { error: warn, warn, info: silent, debug: silent, verbose: silent },
       { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
@@ -296,7 +296,7 @@ class Diagnostics {
     return rejected;
   }
 
-  #hear(said: readonly unknown[]): void {
+  #receive(said: readonly unknown[]): void {
     const [first, second] = said;
     if (first === PARTIAL_SUCCESS) {
       this.#rejected = rejectedSpans(second);
@@ -304,8 +304,8 @@ class Diagnostics {
     }
     const words = said.slice(0, 2).filter((text) => typeof text === "string");
     const text = words.map((each) => each.split(":", 1)[0]?.slice(0, TEXT_CHARACTERS_MAX)).join(": ");
-    if (text === "" || this.#told.has(text) || this.#told.size === TEXTS_MAX) return;
-    this.#told.add(text);
+    if (text === "" || this.#reported.has(text) || this.#reported.size === TEXTS_MAX) return;
+    this.#reported.add(text);
     this.#report(`OpenTelemetry: ${text}`);
   }
 }

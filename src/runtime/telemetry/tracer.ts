@@ -131,7 +131,7 @@ class RecordedCall implements CallTrace, RequestTracer {
   }
 
   end(ending: TraceEnding): void {
-    if (this.#isStrangers(ending)) return;
+    if (this.#isUnauthenticated(ending)) return;
     const { at } = ending;
     const { http } = this.#start.request;
     const spans: Span[] = [];
@@ -154,7 +154,7 @@ class RecordedCall implements CallTrace, RequestTracer {
    * Returns whether to drop the trace of an unauthenticated client: it cannot force recording, because the sampling flag in its
    * header does not count.
    */
-  #isStrangers({ call }: TraceEnding): boolean {
+  #isUnauthenticated({ call }: TraceEnding): boolean {
     if (this.#parent === undefined || call.caller.sub !== "anonymous") return false;
     return !isInShare(this.traceId, this.#options.sampleRatio);
   }
@@ -222,7 +222,7 @@ class RecordedCall implements CallTrace, RequestTracer {
   }
 }
 
-interface RequestPlace {
+interface RequestContext {
   readonly traceId: string;
   readonly spanId: string;
   readonly parentSpanId: string;
@@ -232,27 +232,27 @@ interface RequestPlace {
 
 class SentRequest implements RequestSpan {
   readonly #request: TargetRequest;
-  readonly #place: RequestPlace;
+  readonly #context: RequestContext;
   readonly #startMs: number;
   #ended: { readonly ms: number; readonly status: string } | undefined;
 
-  constructor(request: TargetRequest, place: RequestPlace) {
+  constructor(request: TargetRequest, place: RequestContext) {
     this.#request = request;
-    this.#place = place;
+    this.#context = place;
     this.#startMs = place.now();
   }
 
   get traceparent(): string {
-    return writeTraceparent({ ...this.#place, sampled: true });
+    return writeTraceparent({ ...this.#context, sampled: true });
   }
 
   end(status: string): void {
-    this.#ended ??= { ms: this.#place.now(), status };
+    this.#ended ??= { ms: this.#context.now(), status };
   }
 
   /** Returns the span of the request. A request still running when its call has ended counts as cancelled. */
   span(callEndMs: number): Span {
-    const { traceId, spanId, parentSpanId } = this.#place;
+    const { traceId, spanId, parentSpanId } = this.#context;
     const { ms, status } = this.#ended ?? { ms: callEndMs, status: "CANCELLED" };
     return {
       traceId,

@@ -38,7 +38,7 @@ let loadings = 0;
  *
  * @throws {StartupError} when something was changed
  */
-export async function unharmed<T extends { close(): Promise<void> }>(run: () => Promise<T>): Promise<T> {
+export async function protectingGlobals<T extends { close(): Promise<void> }>(run: () => Promise<T>): Promise<T> {
   const before = look();
   try {
     const made = await withoutExit(run);

@@ -2,17 +2,17 @@ import type { z } from "zod";
 import { hint } from "../../core/nearest.ts";
 
 /** One error in the configuration: where it is, and how to fix it. */
-export interface ConfigFault {
+export interface ConfigProblem {
   readonly path: readonly PropertyKey[];
   readonly message: string;
 }
 
 /** Converts Zod's issues to messages for somebody who writes YAML and has never seen the schema. */
-export function configFaults(issues: readonly z.core.$ZodIssue[]): readonly ConfigFault[] {
+export function configProblems(issues: readonly z.core.$ZodIssue[]): readonly ConfigProblem[] {
   return issues.flatMap((issue) => faultsOf(issue));
 }
 
-function faultsOf(issue: z.core.$ZodIssue): readonly ConfigFault[] {
+function faultsOf(issue: z.core.$ZodIssue): readonly ConfigProblem[] {
   const { path } = issue;
   switch (issue.code) {
     case "invalid_type":
@@ -27,7 +27,7 @@ function faultsOf(issue: z.core.$ZodIssue): readonly ConfigFault[] {
     case "too_big":
       return [{ path, message: boundMessage(issue) }];
     case "invalid_union":
-      return unionFaults(issue);
+      return unionProblems(issue);
     default:
       return [{ path, message: issue.message }];
   }
@@ -40,7 +40,7 @@ export function configMessage(issue: z.core.$ZodRawIssue): string | undefined {
   return issue.keys.map((key) => `is not a known key${hint(key, Object.keys(shape))}`).join("\n");
 }
 
-function unknownKeys({ path, keys, message }: z.core.$ZodIssueUnrecognizedKeys): readonly ConfigFault[] {
+function unknownKeys({ path, keys, message }: z.core.$ZodIssueUnrecognizedKeys): readonly ConfigProblem[] {
   const messages = message.split("\n");
   return keys.map((key, at) => ({ path: [...path, key], message: messages[at] ?? message }));
 }
@@ -85,11 +85,11 @@ function own({ message }: z.core.$ZodIssue): string | undefined {
 }
 
 /** Returns the errors of the shape that is closest to the value: the one whose error has the longest path. */
-function unionFaults(issue: z.core.$ZodIssueInvalidUnion): readonly ConfigFault[] {
+function unionProblems(issue: z.core.$ZodIssueInvalidUnion): readonly ConfigProblem[] {
   const shapes = issue.errors.map((errors) =>
-    configFaults(errors).map(({ path, message }) => ({ path: [...issue.path, ...path], message })),
+    configProblems(errors).map(({ path, message }) => ({ path: [...issue.path, ...path], message })),
   );
-  const depth = (faults: readonly ConfigFault[]): number => Math.max(0, ...faults.map(({ path }) => path.length));
+  const depth = (faults: readonly ConfigProblem[]): number => Math.max(0, ...faults.map(({ path }) => path.length));
   const [closest] = [...shapes].sort((a, b) => depth(b) - depth(a));
   if (closest === undefined || depth(closest) <= issue.path.length) {
     return [{ path: issue.path, message: own(issue) ?? "has the wrong shape: see the example in README.md" }];
