@@ -77,7 +77,7 @@ export interface Parts {
  * @throws {StartupError} with all problems at once
  */
 export async function assemble(config: Config, capabilities: AssemblyCapabilities, modules: Modules): Promise<Parts> {
-  const opened: Opened = { modules: new Set(), closings: [] };
+  const opened: Opened = { modules: new Set(), resources: [] };
   try {
     return await join(config, { capabilities, modules }, opened);
   } catch (error) {
@@ -90,34 +90,34 @@ export async function assemble(config: Config, capabilities: AssemblyCapabilitie
 /** Resources to close, even if the rest of the assembly fails. */
 interface Opened {
   modules: ReadonlySet<string>;
-  readonly closings: (() => unknown)[];
+  readonly resources: (() => unknown)[];
 }
 
-async function closeOpened({ closings }: Opened): Promise<void> {
-  await Promise.all(closings.map(async (close) => close()));
+async function closeOpened({ resources }: Opened): Promise<void> {
+  await Promise.all(resources.map(async (close) => close()));
 }
 
-interface Given {
+interface AssemblyOptions {
   readonly capabilities: AssemblyCapabilities;
   readonly modules: Modules;
 }
 
-async function join(config: Config, { capabilities, modules }: Given, opened: Opened): Promise<Parts> {
+async function join(config: Config, { capabilities, modules }: AssemblyOptions, opened: Opened): Promise<Parts> {
   const { now, formerCallers: former } = capabilities;
   const problems: string[] = [];
   const targets = new Targets();
-  opened.closings.push(() => targets.close());
+  opened.resources.push(() => targets.close());
   await targets.open(config, modules, { ...capabilities, problems });
   const issuers = readIssuers(config, modules.tokenSources, problems);
   const identity = readIdentity(config, problems);
-  opened.closings.push(() => identity.revocations?.close());
+  opened.resources.push(() => identity.revocations?.close());
   const listeners = readListeners(config, problems);
   const hashKey = readHashKey(config, problems);
   const checkpointKey = readCheckpointKey(config, problems);
   const exports = readExports(config, modules.auditExporters, problems);
   const traces = readTraces(config, problems);
-  const judged = readApprovals(config, modules.approvalStores, problems);
-  const policy = judged && attempt(problems, () => createPolicy(modules.policyPoints, judged.risk));
+  const approvals = readApprovals(config, modules.approvalStores, problems);
+  const policy = approvals && attempt(problems, () => createPolicy(modules.policyPoints, approvals.risk));
   const detector = readDetector(config, modules, problems);
   const found = await loadTools(config, targets.offered());
   opened.modules = found.modules;
@@ -128,7 +128,7 @@ async function join(config: Config, { capabilities, modules }: Given, opened: Op
       ? undefined
       : attempt(problems, () => createCallerContext({ issuers, clock: now, former, ...identity.callers }));
   const identify = (tool: Tool): string =>
-    identityOf(tool, { config, loaded, policy: judged?.risk.versionFor(tool) ?? "" });
+    identityOf(tool, { config, loaded, policy: approvals?.risk.versionFor(tool) ?? "" });
   const reachable = targets.reachable(loaded.tools);
   const registry = attempt(problems, () => createRegistry(reachable, targets.handlers(), identify), loaded);
   const report = registry && targets.report(loaded.tools);
@@ -139,10 +139,11 @@ async function join(config: Config, { capabilities, modules }: Given, opened: Op
   });
   const rules = ruleProblems(config, loaded);
   problems.push(...(report?.problems ?? []), ...limitProblems(config, loaded), ...rules, ...policies.problems);
-  if (problems.length > 0 || !registry || !report || !callers || !judged || !policy) throw new StartupError(problems);
+  if (problems.length > 0 || !registry || !report || !callers || !approvals || !policy)
+    throw new StartupError(problems);
   const close = (): Promise<void> => closeOpened(opened);
   return {
-    ...{ registry, callers, detector, targets, loaded, report, ...judged, policy, hashKey, checkpointKey, exports },
+    ...{ registry, callers, detector, targets, loaded, report, ...approvals, policy, hashKey, checkpointKey, exports },
     ...{ traces, identity, listeners, close, policyNotes: policies.notes },
   };
 }
@@ -154,6 +155,6 @@ function readDetector(
   problems: string[],
 ): Detector {
   if (rules.length === 0 && detectorRules === MODULES.detectorRules) return DETECTOR;
-  problems.push(...operatorRuleFaults(rules).map((fault) => `redaction.rules${fault}`));
+  problems.push(...operatorRuleFaults(rules).map((problem) => `redaction.rules${problem}`));
   return new Detector([...Object.values(detectorRules).flat(), ...operatorRules(rules)]);
 }

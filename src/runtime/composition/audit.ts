@@ -99,7 +99,6 @@ export function auditState(audit: AuditLog): Pick<AdmissionOptions, "auditReady"
 interface Recorded {
   readonly entry: EntryDraft;
   readonly request: { readonly source: string };
-  /** Milliseconds since 1970. */
   readonly now: number;
 }
 
@@ -161,7 +160,6 @@ function canonical(sent: unknown): string {
 interface ExportParts {
   readonly clock: () => number;
   readonly random: () => number;
-  /** Writes to the operators' log. */
   readonly logError?: ((message: string, cause: unknown) => void) | undefined;
   readonly journal: AuditLog["journal"];
 }

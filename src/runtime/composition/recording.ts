@@ -69,11 +69,8 @@ const AT_ONCE_MAX = 64;
 interface UnauthenticatedSumsParts {
   readonly limit: UnauthenticatedLimit;
   readonly audit: Pick<AuditLog, "append">;
-  /** Returns ids of entries. */
   readonly ids: () => string;
-  /** Builds the entry of a sum. */
   readonly entryOf?: typeof sumEntry;
-  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
 }
 

@@ -23,11 +23,9 @@ export interface ServiceSnapshot extends Reloadable {
 export interface JoinOptions {
   /** Shared by all configuration snapshots. */
   readonly approvals: Approvals | undefined;
-  /** The library's own callback for approvals. */
   readonly onToolApprove?: ApprovalCallback | undefined;
   /** Returns unguessable ids. */
   readonly newId: () => string;
-  /** Writes to the operators' log. */
   readonly logError?: ((message: string, cause: unknown) => void) | undefined;
 }
 
@@ -59,7 +57,6 @@ export interface ReloadingParts {
   readonly adopted: (content: ServiceSnapshot) => void;
   /** Writes a journal line; the line is durable when the promise resolves. */
   readonly journal: AuditLog["journal"];
-  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
   /**
    * Reads the configuration again; undefined: no reload.

@@ -20,7 +20,6 @@ import type { LoadedTools } from "../manifests/sources.ts";
 import type { KindContext, Modules } from "../modules.ts";
 import { ownCode } from "../own-code.ts";
 
-/** What the kinds of targets are opened with, apart from their own part of the configuration. */
 export type KindCapabilities = Pick<KindContext, "now" | "newId" | "random" | "onSurvivors">;
 
 /** Returns what a kind is opened with. Problems are added to `problems`. */

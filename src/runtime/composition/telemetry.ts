@@ -21,13 +21,10 @@ export interface Tracing {
 }
 
 export interface TracingParts {
-  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
-  /** Returns milliseconds from an arbitrary origin, never decreasing. */
   readonly monotonic: () => number;
   /** Fills the array with random bits. */
   readonly fill: (words: BigUint64Array<ArrayBuffer>) => void;
-  /** Writes to the operators' log. */
   readonly logError?: ((message: string, cause: unknown) => void) | undefined;
 }
 

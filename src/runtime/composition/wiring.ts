@@ -37,7 +37,6 @@ export interface Hooks {
   readonly onBatch?: (batch: WrittenBatch) => void;
   readonly log?: (line: CallRecordLog) => void;
   readonly onCertificates?: (event: CertificateEvent) => void;
-  /** The library's own callback for approvals. */
   readonly onToolApprove?: ApprovalCallback | undefined;
   /** True when the embedder of the library determines the approvers. */
   readonly isEmbedded?: boolean;

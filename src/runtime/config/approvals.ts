@@ -138,7 +138,7 @@ const policies = z
     }
   });
 
-interface Clocks {
+interface TimeLimits {
   readonly decideBySeconds: number;
   readonly executeBySeconds: number;
   readonly policies: z.output<typeof policies>;
@@ -148,13 +148,13 @@ interface Clocks {
  * Returns an error for each time limit of a policy that is longer than the general one. A policy may only shorten a time limit:
  * what the store keeps, and how long a plan may wait, is bounded in one place.
  */
-function longerTimeLimits({ policies: written, ...clocks }: Clocks) {
+function longerTimeLimits({ policies: written, ...limits }: TimeLimits) {
   return written.flatMap((one, index) =>
     (["decideBySeconds", "executeBySeconds"] as const)
-      .filter((key) => (one[key] ?? 0) > clocks[key])
+      .filter((key) => (one[key] ?? 0) > limits[key])
       .map((key) => ({
         path: ["policies", index, key],
-        message: `must not be longer than approvals.${key}, which is ${clocks[key]}`,
+        message: `must not be longer than approvals.${key}, which is ${limits[key]}`,
       })),
   );
 }
@@ -223,15 +223,15 @@ const webhook = z
     decisions: decisions.optional(),
   })
   .superRefine(({ url, urlFile, secretFile, decisions: inbound }, context) => {
-    const fault = (path: string, message: string): void => {
+    const add = (path: string, message: string): void => {
       context.addIssue({ code: "custom", path: [path], message });
     };
     const sends = url !== undefined || urlFile !== undefined;
     if (url !== undefined && urlFile !== undefined)
-      fault("urlFile", "cannot be set together with url: there is one address");
-    if (sends && secretFile === undefined) fault("secretFile", "is missing: messages are signed");
-    if (!sends && secretFile !== undefined) fault("secretFile", "signs messages: set url or urlFile too");
-    if (!sends && inbound === undefined) fault("url", "is missing; it is where notifications go (or set decisions)");
+      add("urlFile", "cannot be set together with url: there is one address");
+    if (sends && secretFile === undefined) add("secretFile", "is missing: messages are signed");
+    if (!sends && secretFile !== undefined) add("secretFile", "signs messages: set url or urlFile too");
+    if (!sends && inbound === undefined) add("url", "is missing; it is where notifications go (or set decisions)");
   });
 
 /** The key `approvals.webhooks`: integrations that are notified of approval requests and through which people may decide. */
@@ -267,7 +267,7 @@ function inline(stores: Modules["approvalStores"]): Modules["approvalStores"] {
 function wantedUrl(stores: Modules["approvalStores"]): string {
   const forms = inline(stores).map(({ form }) => form);
   const secret = stores.filter(({ setting }) => setting === "storeUrlFile").map(({ name }) => name);
-  return `must be ${forms.join(", or ")} (the URL of a ${secret.join(" or ")} stands in a file of its own: storeUrlFile)`;
+  return `must be ${forms.join(", or ")} (the URL of a ${secret.join(" or ")} belongs in a file of its own: storeUrlFile)`;
 }
 
 /** The section `approvals`: how approval is requested, and how long a decision is valid. */
@@ -330,6 +330,6 @@ export const approvals = (stores: Modules["approvalStores"]) =>
       message: "cannot be set together with approvals.store: there is one store",
     })
     .superRefine((section, context) => {
-      for (const fault of longerTimeLimits(section)) context.addIssue({ code: "custom", ...fault });
+      for (const problem of longerTimeLimits(section)) context.addIssue({ code: "custom", ...problem });
     })
     .prefault({});

@@ -448,8 +448,8 @@ export function readServer(written: unknown, { environment, origin }: ReadOption
   const section = typeof config === "object" && config !== null && "server" in config ? config.server : undefined;
   const parsed = server.safeParse(section, { error: configMessage });
   if (parsed.success) return parsed.data;
-  const faults = configProblems(parsed.error.issues);
-  throw new StartupError(faults.map(({ path, message }) => `${origin}: ${fieldOf(["server", ...path])}: ${message}`));
+  const problems = configProblems(parsed.error.issues);
+  throw new StartupError(problems.map(({ path, message }) => `${origin}: ${fieldOf(["server", ...path])}: ${message}`));
 }
 
 /** Returns the absolute path of a path in the configuration. */

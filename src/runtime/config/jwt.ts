@@ -15,7 +15,7 @@ const ALGORITHMS = [
 const permission = z.string().regex(/^[\x21-\x7e]{1,128}$/, "must be a permission's name: visible ASCII, at most 128");
 
 /** Error for a key without an issuer: a key alone does not say whose tokens it signs. */
-const ISSUER_MISSING = "is missing: name the issuer (`iss`) of the tokens beside its key: { issuer, publicKey }";
+const ISSUER_MISSING = "is missing: name the issuer (`iss`) of the tokens next to its key: { issuer, publicKey }";
 
 const issuer = z.strictObject({
   issuer: z.string({ error: ({ input }) => (input === undefined ? ISSUER_MISSING : undefined) }).min(1),

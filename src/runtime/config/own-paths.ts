@@ -17,9 +17,9 @@ export function ownPaths(config: Config): readonly OwnPath[] {
 
 /** Returns the same paths, absolute and as the configuration names them: links are not resolved. */
 export function namedPaths(config: Config): readonly OwnPath[] {
-  const places: OwnPath[] = [];
+  const paths: OwnPath[] = [];
   const add = (field: string, path: string): void => {
-    places.push({ field, path: pathFrom(config, path) });
+    paths.push({ field, path: pathFrom(config, path) });
   };
   const visit = (value: unknown, field: string): void => {
     if (typeof value !== "object" || value === null) return;
@@ -34,7 +34,7 @@ export function namedPaths(config: Config): readonly OwnPath[] {
   for (const [index, source] of tools.entries()) if (typeof source === "string") add(`tools[${index}]`, source);
   visit({ server, audit, jwt, systems, commands, approvals, assertion, telemetry }, "");
   if (statSync(origin, { throwIfNoEntry: false })?.isFile() === true) add("the configuration", origin);
-  return places;
+  return paths;
 }
 
 /** Returns the real path of the nearest existing directory, with the names below it that do not exist yet appended. */

@@ -9,16 +9,16 @@ export interface ConfigProblem {
 
 /** Converts Zod's issues to messages for somebody who writes YAML and has never seen the schema. */
 export function configProblems(issues: readonly z.core.$ZodIssue[]): readonly ConfigProblem[] {
-  return issues.flatMap((issue) => faultsOf(issue));
+  return issues.flatMap((issue) => problemsOf(issue));
 }
 
-function faultsOf(issue: z.core.$ZodIssue): readonly ConfigProblem[] {
+function problemsOf(issue: z.core.$ZodIssue): readonly ConfigProblem[] {
   const { path } = issue;
   switch (issue.code) {
     case "invalid_type":
       return [{ path, message: typeMessage(issue) }];
     case "invalid_value":
-      return [{ path, message: own(issue) ?? `must be one of ${issue.values.map(String).join(", ")}` }];
+      return [{ path, message: ownMessage(issue) ?? `must be one of ${issue.values.map(String).join(", ")}` }];
     case "invalid_key":
       return [{ path, message: `is not a usable key: it ${issue.issues[0]?.message ?? "is not allowed"}` }];
     case "unrecognized_keys":
@@ -58,7 +58,7 @@ const KINDS: Readonly<Record<string, string>> = {
 function typeMessage(issue: z.core.$ZodIssueInvalidType): string {
   const { message } = issue;
   const kind = KINDS[issue.expected];
-  if (own(issue) !== undefined || kind === undefined) return message;
+  if (ownMessage(issue) !== undefined || kind === undefined) return message;
   // Omits the advice on quotes: nothing is written yet.
   if (message.endsWith("received undefined")) return `is missing; it is ${kind.split(/, without|: put/, 1)[0]}`;
   return `must be ${kind}${message.endsWith("received null") ? " (it is empty)" : ""}`;
@@ -80,7 +80,7 @@ function boundMessage(issue: z.core.$ZodIssueTooSmall | z.core.$ZodIssueTooBig):
 }
 
 /** Returns the schema's own message, or undefined when the message is one of Zod's. */
-function own({ message }: z.core.$ZodIssue): string | undefined {
+function ownMessage({ message }: z.core.$ZodIssue): string | undefined {
   return message.startsWith("Invalid ") ? undefined : message;
 }
 
@@ -89,10 +89,10 @@ function unionProblems(issue: z.core.$ZodIssueInvalidUnion): readonly ConfigProb
   const shapes = issue.errors.map((errors) =>
     configProblems(errors).map(({ path, message }) => ({ path: [...issue.path, ...path], message })),
   );
-  const depth = (faults: readonly ConfigProblem[]): number => Math.max(0, ...faults.map(({ path }) => path.length));
+  const depth = (problems: readonly ConfigProblem[]): number => Math.max(0, ...problems.map(({ path }) => path.length));
   const [closest] = [...shapes].sort((a, b) => depth(b) - depth(a));
   if (closest === undefined || depth(closest) <= issue.path.length) {
-    return [{ path: issue.path, message: own(issue) ?? "has the wrong shape: see the example in README.md" }];
+    return [{ path: issue.path, message: ownMessage(issue) ?? "has the wrong shape: see the example in README.md" }];
   }
   return closest;
 }

@@ -25,25 +25,25 @@ export function watchFiles(
   onChange: () => void,
   { unstableChecksMax = 0 }: WatchOptions = {},
 ): { close(): void } {
-  let told: string | undefined;
+  let reported: string | undefined;
   let before: string | undefined;
   let unstableChecks = 0;
   let next: ReturnType<typeof setTimeout> | undefined;
   let isClosed = false;
-  const look = async (): Promise<void> => {
+  const check = async (): Promise<void> => {
     const paths = files();
-    const now = await sightOfAll(paths);
+    const now = await statesOf(paths);
     if (isClosed) return;
-    next = setTimeout(() => void look(), Math.max(CHECK_EVERY_MS, paths.length * PAUSE_PER_FILE_MS));
+    next = setTimeout(() => void check(), Math.max(CHECK_EVERY_MS, paths.length * PAUSE_PER_FILE_MS));
     next.unref();
-    const isAtRest = now === before || unstableChecks >= unstableChecksMax;
+    const isStable = now === before || unstableChecks >= unstableChecksMax;
     before = now;
-    unstableChecks = now === told || isAtRest ? 0 : unstableChecks + 1;
-    if (now === told || !isAtRest) return;
-    told = now;
+    unstableChecks = now === reported || isStable ? 0 : unstableChecks + 1;
+    if (now === reported || !isStable) return;
+    reported = now;
     onChange();
   };
-  void look();
+  void check();
   return {
     close() {
       isClosed = true;
@@ -53,14 +53,14 @@ export function watchFiles(
 }
 
 /** Reads the state of one file after the other: thousands at once would delay the audit's writes. */
-async function sightOfAll(paths: readonly string[]): Promise<string> {
-  const sights: string[] = [];
-  for (const path of paths) sights.push(`${path} ${await sightOf(path)}`);
-  return sights.join("\n");
+async function statesOf(paths: readonly string[]): Promise<string> {
+  const states: string[] = [];
+  for (const path of paths) states.push(`${path} ${await stateOf(path)}`);
+  return states.join("\n");
 }
 
 /** Returns values that differ when the file differs, however quickly it was replaced. */
-async function sightOf(path: string): Promise<string> {
+async function stateOf(path: string): Promise<string> {
   try {
     const { dev, ino, size, mtimeNs, ctimeNs } = await stat(path, { bigint: true });
     return `${dev}:${ino}:${size}:${mtimeNs}:${ctimeNs}`;

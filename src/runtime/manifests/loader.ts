@@ -87,13 +87,13 @@ class Load implements LoadedTools {
   }
 
   value(value: unknown, file: string | undefined, field: string): void {
-    const refused = refusedManifest(value);
-    if (isTool(value) || isToolFactory(value) || refused !== undefined) this.#found += 1;
+    const manifest = refusedManifest(value);
+    if (isTool(value) || isToolFactory(value) || manifest !== undefined) this.#found += 1;
     if (this.#seen.has(value)) return;
     this.#seen.add(value);
     const where = file ?? field;
     try {
-      if (refused !== undefined) this.#add(this.#define(refused), where, file);
+      if (manifest !== undefined) this.#add(this.#define(manifest), where, file);
       else if (isTool(value)) this.#add(value, where, file);
       else if (isToolFactory(value)) this.#add(value.make(this.#toolConfig, this.#define), where, file);
       else if (file === undefined) this.problems.push(`${field}: is neither a path nor made by defineTool`);
@@ -149,7 +149,7 @@ class Load implements LoadedTools {
 
 /** Returns the problems of a thrown value, in operators' terms. */
 function problemsOf(error: unknown): readonly string[] {
-  if (!isManifestError(error)) return loadProblems(error).map((fault) => `cannot be loaded: ${fault}`);
+  if (!isManifestError(error)) return loadProblems(error).map((problem) => `cannot be loaded: ${problem}`);
   return error.faults.map(({ field, message }) => `tool ${error.tool}: ${field}: ${message}`);
 }
 
@@ -237,20 +237,20 @@ const PROBLEMS_MAX = 5;
  * error.
  */
 function loadProblems(error: unknown): readonly string[] {
-  const faults: readonly unknown[] = error instanceof AggregateError ? error.errors.slice(0, PROBLEMS_MAX) : [];
-  return (faults.length === 0 ? [error] : faults).map((fault) => placeOf(fault) + errorText(fault));
+  const problems: readonly unknown[] = error instanceof AggregateError ? error.errors.slice(0, PROBLEMS_MAX) : [];
+  return (problems.length === 0 ? [error] : problems).map((problem) => positionOf(problem) + errorText(problem));
 }
 
 /** Returns `file.ts:3:14: `; an empty text without a position. */
-function placeOf(fault: unknown): string {
-  const position = isTable(fault) ? fault["position"] : undefined;
+function positionOf(problem: unknown): string {
+  const position = isTable(problem) ? problem["position"] : undefined;
   if (!isTable(position)) return "";
   const { file, line, column } = position;
   return typeof file === "string" && typeof line === "number" ? `${basename(file)}:${line}:${String(column)}: ` : "";
 }
 
 /** Module names that this process resolves itself. A registration lasts for the life of the process. */
-const answered = new Set<string>();
+const provided = new Set<string>();
 
 /**
  * Makes `safe-tool-call` and `zod` importable for a manifest anywhere, without installed packages. `safe-tool-call` is always
@@ -259,15 +259,15 @@ const answered = new Set<string>();
  * Rejected: `onResolve`, which this runtime does not call for bare names.
  */
 async function offerImports(manifest: string): Promise<void> {
-  if (!answered.has("safe-tool-call")) {
+  if (!provided.has("safe-tool-call")) {
     const exports = await import("../../index.ts");
-    answer("safe-tool-call", { ...exports, defineTool: definedInFile(exports.defineTool) });
+    provide("safe-tool-call", { ...exports, defineTool: definedInFile(exports.defineTool) });
   }
-  if (!answered.has("zod") && !hasPackage(dirname(manifest), "zod")) answer("zod", zod);
+  if (!provided.has("zod") && !hasPackage(dirname(manifest), "zod")) provide("zod", zod);
 }
 
-function answer(name: string, exports: Record<string, unknown>): void {
-  answered.add(name);
+function provide(name: string, exports: Record<string, unknown>): void {
+  provided.add(name);
   Bun.plugin({ name, setup: (build) => void build.module(name, () => ({ loader: "object", exports })) });
 }
 

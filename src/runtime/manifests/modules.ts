@@ -14,12 +14,12 @@ const DIGEST = "?v=";
 /** Maps files that were loaded under their plain path to their digest. Lives as long as the runtime's table. */
 const plain = new Map<string, string>();
 /** Names under which a module has loaded. */
-const loaded = new Set<string>();
+const loadedNames = new Set<string>();
 /**
  * Names under which a module failed to load. The runtime would report the same failure forever, although the cause may be fixed
  * by the next time.
  */
-const spent = new Set<string>();
+const failedNames = new Set<string>();
 /** Maps modules with relative imports to the sources that resolve those imports. */
 const importers = new Map<string, Sources>();
 let hasResolver = false;
@@ -51,8 +51,8 @@ export function importFresh(file: string, sources: Sources): FreshImport {
 /** Records whether the modules have loaded. After a failure, the next import uses a new name. */
 export function recordLoading(names: readonly string[], hasLoaded: boolean): void {
   for (const name of names) {
-    if (hasLoaded) loaded.add(name);
-    else if (!loaded.has(name)) spent.add(name);
+    if (hasLoaded) loadedNames.add(name);
+    else if (!loadedNames.has(name)) failedNames.add(name);
   }
 }
 
@@ -62,7 +62,7 @@ export function forgetModules(names: Iterable<string>, used: ReadonlySet<string>
   for (const name of names) {
     if (used.has(name)) continue;
     delete require.cache[name];
-    loaded.delete(name);
+    loadedNames.delete(name);
     const path = pathOf(name);
     if (name === path) plain.delete(path);
     if (!usedPaths.has(path)) importers.delete(path);
@@ -94,9 +94,9 @@ function nameOf(path: string, sources: Sources): string {
   const first = plain.get(path) ?? digest;
   plain.set(path, first);
   const name = first === digest ? path : `${path}${DIGEST}${digest}`;
-  let unspent = name;
-  for (let attempt = 1; spent.has(unspent); attempt += 1) unspent = `${path}${DIGEST}${digest}-${attempt}`;
-  return unspent;
+  let unused = name;
+  for (let attempt = 1; failedNames.has(unused); attempt += 1) unused = `${path}${DIGEST}${digest}-${attempt}`;
+  return unused;
 }
 
 /** Registers a resolver for relative imports. Needed as soon as the first file has changed. */

@@ -96,7 +96,7 @@ const LIMITS = { depthMax: 256, nodesMax: 1_000_000, bytesMax: 67_108_864 } as c
 const IDENTITY_LIMITS = { depthMax: 4, nodesMax: 16, bytesMax: 65_536 } as const;
 
 /**
- * Returns the digest of everything besides the plan that must not change between an approval and its run: deployment, manifest,
+ * Returns the digest of everything except the plan that must not change between an approval and its run: deployment, manifest,
  * policy.
  */
 export function identityOf(
@@ -123,8 +123,8 @@ function valueDigest(tool: Tool): string {
     .filter((member) => typeof member === "function")
     .map(String);
   const { classification, category, permissions, outputPolicy } = tool;
-  const said = { classification, category, required: permissions.required, outputPolicy, functions };
-  return sha256Hex(canonicalJson({ tool: toJson(tool), ...said }, LIMITS));
+  const declared = { classification, category, required: permissions.required, outputPolicy, functions };
+  return sha256Hex(canonicalJson({ tool: toJson(tool), ...declared }, LIMITS));
 }
 
 export interface LoadedTools {

@@ -33,7 +33,7 @@ const BATCH_SPANS_MAX = 512;
 const REQUESTS_MAX = 32;
 /** The exporter's five retries take about 13 s. */
 const TIMEOUT_MS = 15_000;
-const VARIABLES = "OTEL_";
+const HIDDEN_VARIABLES = "OTEL_";
 
 /**
  * Sends spans through OpenTelemetry's processor and exporter, without registering them globally. A call adds its spans to a
@@ -48,7 +48,7 @@ export class SpanSender {
     const { queueSpansMax = QUEUE_SPANS_MAX, timeoutMs = TIMEOUT_MS } = limits;
     if (report !== undefined) diagnostics.listen(report);
     const inner = hidingVariables(
-      VARIABLES,
+      HIDDEN_VARIABLES,
       () =>
         new OTLPTraceExporter({
           ...{ url, headers: { ...headers }, timeoutMillis: timeoutMs, concurrencyLimit: REQUESTS_MAX },
@@ -84,7 +84,7 @@ export class SpanSender {
   async close(timeoutMs: number): Promise<void> {
     // Hands over the remaining spans synchronously. Its promise is not used: it does not wait for running exports.
     this.#processor.forceFlush().catch(() => {});
-    await endedWithin(this.#exporter.settle(), timeoutMs);
+    await endedWithin(this.#exporter.finish(), timeoutMs);
     this.#exporter.abandon();
     this.#processor.shutdown().catch(() => {});
   }
@@ -160,7 +160,7 @@ const REPORT_EVERY_MS = 60_000;
 class CountedExporter implements SpanExporter {
   readonly #inner: Inner;
   readonly #options: CountedExporterOptions;
-  readonly #underWay = new Set<Promise<void>>();
+  readonly #deliveries = new Set<Promise<void>>();
   /** Admitted spans whose result is not known yet. */
   #waiting = 0;
   #dropped = 0;
@@ -195,20 +195,20 @@ class CountedExporter implements SpanExporter {
    */
   export(spans: ReadableSpan[], done: (result: ExportResult) => void): void {
     const delivery = this.#deliver(spans).then((lost) => {
-      this.#underWay.delete(delivery);
+      this.#deliveries.delete(delivery);
       if (!this.#isAbandoned) {
         this.#waiting -= spans.length;
         this.#dropped += lost;
       }
       done({ code: ExportResultCode.SUCCESS });
     });
-    this.#underWay.add(delivery);
+    this.#deliveries.add(delivery);
   }
 
   /** Stops admitting. Resolves when everything handed over by now has been sent or lost. */
-  async settle(): Promise<void> {
+  async finish(): Promise<void> {
     this.#isEnding = true;
-    await Promise.all(this.#underWay);
+    await Promise.all(this.#deliveries);
   }
 
   /** Counts all waiting spans as lost, whatever happens to them. */
@@ -282,7 +282,7 @@ class Diagnostics {
   /** Starts listening. `report` receives each warning once, without the text after a colon, which is foreign. */
   listen(report: (message: string) => void): void {
     this.#report = report;
-    const [silent, warn] = [() => {}, (...said: unknown[]) => this.#receive(said)];
+    const [silent, warn] = [() => {}, (...args: unknown[]) => this.#receive(args)];
     diag.setLogger(
       { error: warn, warn, info: silent, debug: silent, verbose: silent },
       { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
@@ -296,13 +296,13 @@ class Diagnostics {
     return rejected;
   }
 
-  #receive(said: readonly unknown[]): void {
-    const [first, second] = said;
+  #receive(args: readonly unknown[]): void {
+    const [first, second] = args;
     if (first === PARTIAL_SUCCESS) {
       this.#rejected = rejectedSpans(second);
       return;
     }
-    const words = said.slice(0, 2).filter((text) => typeof text === "string");
+    const words = args.slice(0, 2).filter((text) => typeof text === "string");
     const text = words.map((each) => each.split(":", 1)[0]?.slice(0, TEXT_CHARACTERS_MAX)).join(": ");
     if (text === "" || this.#reported.has(text) || this.#reported.size === TEXTS_MAX) return;
     this.#reported.add(text);
