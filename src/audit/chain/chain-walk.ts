@@ -215,9 +215,9 @@ export function* walkInSteps(
 /** Adds line numbers, which count from 1 at the start of the file. The walk may have started later in the file. */
 function numbered(files: readonly DayFile[], halt: Halt, { index, offset }: WalkStart): Halt {
   const skipped = offset === 0 ? 0 : lineEnds(files[index]?.path ?? "", offset);
-  const number = (place: LinePosition): LinePosition => ({
-    ...place,
-    line: place.line + 1 + (place.index === index ? skipped : 0),
+  const number = (position: LinePosition): LinePosition => ({
+    ...position,
+    line: position.line + 1 + (position.index === index ? skipped : 0),
   });
   return { ...halt, at: number(halt.at), before: halt.before && number(halt.before) };
 }
@@ -281,7 +281,7 @@ function cutMembers({ next, tree, logId }: Cut): object {
  * retention deleted and recorded. When the record holds no hashes, the walk has no tree: checkpoints then cover lines
  * that were deleted.
  */
-export function walkFromBegin(dir: string, stream: StreamName, files: readonly DayFile[]): ChainWalk {
+export function walkFromStart(dir: string, stream: StreamName, files: readonly DayFile[]): ChainWalk {
   const first = files.find(({ size }) => size > 0);
   const cut = first && cutBefore(dir, stream, first);
   return cut === undefined ? ChainWalk.fromBegin(stream) : ChainWalk.afterPruned(cut);

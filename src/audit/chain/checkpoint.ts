@@ -228,9 +228,9 @@ export class NoteCursor {
         this.#size = Number.POSITIVE_INFINITY;
         return;
       }
-      const { checkpoint, ...place } = step.value;
+      const { checkpoint, ...position } = step.value;
       if (checkpoint?.stream === this.#stream) {
-        this.#next = { ...place, checkpoint };
+        this.#next = { ...position, checkpoint };
         this.#size = checkpoint.size;
         return;
       }

@@ -12,9 +12,9 @@ import {
   type ExportBatch,
   type ExportLine,
   readBatch,
-  readExportPlace,
+  readExportPosition,
   readNextLine,
-  writeExportPlace,
+  writeExportPosition,
 } from "./batch.ts";
 import type { Receiver } from "./collectors.ts";
 import { agedFiles, pruneFiles, SEE_VERIFY } from "./prune.ts";
@@ -73,10 +73,10 @@ export class Exporter {
   #position: Position | undefined;
   readonly #stopping = new AbortController();
   /** True when the current failure was reported to the operators. */
-  #isTold = false;
-  #toldAtMs = Number.NEGATIVE_INFINITY;
-  #buriedUntold = 0;
-  #toldBuriedAtMs = Number.NEGATIVE_INFINITY;
+  #isReported = false;
+  #reportedAtMs = Number.NEGATIVE_INFINITY;
+  #rejectedUnreported = 0;
+  #rejectedReportedAtMs = Number.NEGATIVE_INFINITY;
   #wake: () => void = () => {};
   readonly #done: Promise<void>;
 
@@ -84,7 +84,7 @@ export class Exporter {
   constructor(options: ExporterOptions) {
     this.#options = options;
     const { dir, stream, target } = options;
-    this.#position = readExportPlace(dir, target.name, stream).position;
+    this.#position = readExportPosition(dir, target.name, stream).position;
     this.#done = this.#run();
   }
 
@@ -98,16 +98,16 @@ export class Exporter {
     this.#stopping.abort();
     this.#wake();
     await this.#done;
-    this.#tellBuried("more of the same");
+    this.#reportRejected("more of the same");
   }
 
   #lag(): Pick<ExportState, "bytesBehind" | "secondsBehind"> {
     const { dir, stream, clock } = this.#options;
-    const place = { dir, stream, from: this.#position };
+    const position = { dir, stream, from: this.#position };
     try {
-      const next = readNextLine(place);
+      const next = readNextLine(position);
       const secondsBehind = next === undefined ? 0 : Math.max(0, (clock() - next.timeMs) / 1_000);
-      return { bytesBehind: bytesBehind(place), secondsBehind };
+      return { bytesBehind: bytesBehind(position), secondsBehind };
     } catch {
       // The log cannot be read; the exporter reports the reason itself.
       return { bytesBehind: Number.NaN, secondsBehind: Number.NaN };
@@ -128,7 +128,7 @@ export class Exporter {
         await this.#wait(this.#pauseMs(faults, undefined));
         faults += 1;
       }
-      if (this.#isDue(this.#toldBuriedAtMs)) this.#tellBuried("more of the same");
+      if (this.#isDue(this.#rejectedReportedAtMs)) this.#reportRejected("more of the same");
     }
   }
 
@@ -141,7 +141,7 @@ export class Exporter {
     } finally {
       const position = this.#position;
       if (position !== undefined && position !== before)
-        writeExportPlace(dir, { exporter: target.name, stream, position });
+        writeExportPosition(dir, { exporter: target.name, stream, position });
     }
   }
 
@@ -157,7 +157,7 @@ export class Exporter {
         continue;
       }
       if (outcome.kind === "refused") return this.#refused({ lines, next }, outcome.reason);
-      this.#isTold = false;
+      this.#isReported = false;
       if (outcome.rejected > 0) this.#bury(lines, `${outcome.rejected} of ${lines.length} rejected`);
       else this.#counts.sentLines += lines.length;
       this.#position = next;
@@ -187,24 +187,24 @@ export class Exporter {
     const { dir, target } = this.#options;
     keepDeadLetters(dir, { exporter: target.name, reason, lines });
     this.#counts.deadLines += lines.length;
-    this.#buriedUntold += lines.length;
-    if (this.#isDue(this.#toldBuriedAtMs)) this.#tellBuried(reason);
+    this.#rejectedUnreported += lines.length;
+    if (this.#isDue(this.#rejectedReportedAtMs)) this.#reportRejected(reason);
   }
 
-  #tellBuried(reason: string): void {
-    if (this.#buriedUntold === 0) return;
+  #reportRejected(reason: string): void {
+    if (this.#rejectedUnreported === 0) return;
     const { report, target, clock } = this.#options;
-    report(`${target.name} refused ${this.#buriedUntold} audit lines permanently: ${reason}`);
-    this.#buriedUntold = 0;
-    this.#toldBuriedAtMs = clock();
+    report(`${target.name} refused ${this.#rejectedUnreported} audit lines permanently: ${reason}`);
+    this.#rejectedUnreported = 0;
+    this.#rejectedReportedAtMs = clock();
   }
 
   #fail(reason: string): void {
     const { report, target, stream, clock } = this.#options;
     this.#counts.failures += 1;
-    if (this.#isTold || !this.#isDue(this.#toldAtMs)) return;
-    this.#isTold = true;
-    this.#toldAtMs = clock();
+    if (this.#isReported || !this.#isDue(this.#reportedAtMs)) return;
+    this.#isReported = true;
+    this.#reportedAtMs = clock();
     report(`${target.name} does not accept the audit's ${stream}: ${reason}`);
   }
 
@@ -212,8 +212,8 @@ export class Exporter {
    * Returns true when a report is due. Uses the absolute difference, so that a clock that was set back does not
    * suppress reports.
    */
-  #isDue(toldAtMs: number): boolean {
-    return Math.abs(this.#options.clock() - toldAtMs) >= REPORT_EVERY_MS;
+  #isDue(reportedAtMs: number): boolean {
+    return Math.abs(this.#options.clock() - reportedAtMs) >= REPORT_EVERY_MS;
   }
 
   #pauseMs(attempt: number, retryAfterMs: number | undefined): number {

@@ -6,7 +6,7 @@ import {
   type Cut,
   recordPruned,
   runWithPauses,
-  walkFromBegin,
+  walkFromStart,
   walkInSteps,
 } from "../chain/chain-walk.ts";
 import { readLastNotes } from "../chain/checkpoint.ts";
@@ -16,7 +16,7 @@ import { syncDirectory } from "../journal/file-operations.ts";
 import { boundsOf, otherDayOf } from "../query/day-bounds.ts";
 import { dayOf } from "../query/time-range.ts";
 import { parseLine } from "../query/view.ts";
-import { type ExportPosition, readExportPlaces } from "./batch.ts";
+import { type ExportPosition, readExportPositions } from "./batch.ts";
 
 /** Ending of the reasons that an operator has to investigate. */
 export const SEE_VERIFY = "stc audit verify shows more";
@@ -140,13 +140,13 @@ function youngLines(dir: string, day: string, before: string): string | undefine
 type Rule = (day: string, path: string, bytes: number) => string | undefined;
 
 function rulesOf({ dir, exporters = [] }: PruneOptions, stream: StreamName): Rule {
-  const places = readExportPlaces(dir).filter((place) => place.stream === stream);
+  const positions = readExportPositions(dir).filter((position) => position.stream === stream);
   const missing = exporters
-    .filter((exporter) => !places.some((place) => place.exporter === exporter))
+    .filter((exporter) => !positions.some((position) => position.exporter === exporter))
     .map((exporter) => ({ exporter, stream, position: undefined }));
   const covered = coveredLines(dir, stream);
   return (day, path, bytes) => {
-    const behind = [...places, ...missing].find((place) => !hasPassed(place, day, bytes));
+    const behind = [...positions, ...missing].find((position) => !hasPassed(position, day, bytes));
     if (behind !== undefined) return `the exporter ${behind.exporter} has not passed it`;
     if (covered === undefined) return undefined;
     const seq = lastSeqOf(path);
@@ -186,7 +186,7 @@ interface Going {
  */
 function* readCuts(dir: string, stream: StreamName, { days, before }: Going): Generator<number, Cuts> {
   const files = dayFilesOf(dir, stream);
-  const reader = new CutReader(walkFromBegin(dir, stream, files), before);
+  const reader = new CutReader(walkFromStart(dir, stream, files), before);
   for (const file of days.length === 0 ? [] : files) {
     const isGoing = days.includes(file.day);
     // Only the first chained line, in whatever file it is, shows that a chain starts after lines without links.

@@ -12,7 +12,7 @@ const FILE_PART = 1 / 4;
  */
 const HYSTERESIS_PART = 1 / 4;
 /** Minimum time between two queries of the free space, in milliseconds. */
-const LOOK_INTERVAL_MS = 1_000;
+const CHECK_INTERVAL_MS = 1_000;
 const PAGE_BYTES = 4_096;
 
 interface DiskReserveOptions {
@@ -32,7 +32,7 @@ interface DiskReserveOptions {
 export class DiskReserve {
   readonly #options: DiskReserveOptions;
   readonly #path: string;
-  #lookedAt = Number.NEGATIVE_INFINITY;
+  #checkedAt = Number.NEGATIVE_INFINITY;
   #isLow = false;
   #holds = false;
 
@@ -46,9 +46,9 @@ export class DiskReserve {
   /** Returns true when new calls must be refused. Queries the disk at most once a second. */
   isLow(): boolean {
     const now = this.#options.monotonic();
-    if (Math.abs(now - this.#lookedAt) >= LOOK_INTERVAL_MS) {
-      this.#lookedAt = now;
-      this.#isLow = this.#look();
+    if (Math.abs(now - this.#checkedAt) >= CHECK_INTERVAL_MS) {
+      this.#checkedAt = now;
+      this.#isLow = this.#check();
     }
     return this.#isLow;
   }
@@ -56,7 +56,7 @@ export class DiskReserve {
   /** Removes the reserve file because the disk is full. Returns `false` when there was no file to remove. */
   giveUp(): boolean {
     this.#isLow = true;
-    this.#lookedAt = this.#options.monotonic();
+    this.#checkedAt = this.#options.monotonic();
     if (!this.#holds) return false;
     this.#holds = false;
     return this.#remove();
@@ -76,7 +76,7 @@ export class DiskReserve {
     }
   }
 
-  #look(): boolean {
+  #check(): boolean {
     const { dir, bytes, files } = this.#options;
     let space: ReturnType<FileOperations["space"]>;
     try {

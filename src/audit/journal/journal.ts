@@ -141,28 +141,28 @@ export function unknownOutcome({ traceId, facts }: Intent): EntryDraft {
   const { stage, decision } = REFUSALS.OUTCOME_UNKNOWN;
   const { classification } = facts;
   const isKnown = typeof classification === "string" && CLASSIFICATIONS.includes(classification);
-  const said = (name: string): string | undefined => textOf(facts[name]);
-  const [iss, planDigest] = [said("iss"), said("planDigest")];
+  const text = (name: string): string | undefined => textOf(facts[name]);
+  const [iss, planDigest] = [text("iss"), text("planDigest")];
   return {
     traceId,
     caller: {
-      sub: said("sub") ?? "unknown",
+      sub: text("sub") ?? "unknown",
       permissions: textsOf(facts["permissions"]) ?? [],
       ...(iss !== undefined && { iss }),
       act: textsOf(facts["act"]),
     },
     tool: {
-      name: said("tool") ?? "unknown",
+      name: text("tool") ?? "unknown",
       classification: isKnown ? (classification as Classification) : "unknown",
-      targetSystem: said("targetSystem") ?? "unknown",
+      targetSystem: text("targetSystem") ?? "unknown",
     },
     request: {
       args: isTable(facts["args"]) ? facts["args"] : {},
-      argsHash: said("argsHash") ?? "",
-      hashAlg: said("hashAlg") ?? "none",
-      session: said("session"),
-      callId: said("callId"),
-      reason: said("reason"),
+      argsHash: text("argsHash") ?? "",
+      hashAlg: text("hashAlg") ?? "none",
+      session: text("session"),
+      callId: text("callId"),
+      reason: text("reason"),
       secrets: textsOf(facts["secrets"]),
       ...(facts["truncated"] === true && { truncated: true }),
     },
@@ -172,8 +172,8 @@ export function unknownOutcome({ traceId, facts }: Intent): EntryDraft {
       stage,
     },
     error: { code: "OUTCOME_UNKNOWN" },
-    approval: approvalOf(said("approvedBy"), said("approvalId")),
-    plan: planDigest === undefined ? undefined : { digest: planDigest, confinement: said("confinement") },
+    approval: approvalOf(text("approvedBy"), text("approvalId")),
+    plan: planDigest === undefined ? undefined : { digest: planDigest, confinement: text("confinement") },
     trace: traceOf(facts["trace"]),
     duration: 0,
   };

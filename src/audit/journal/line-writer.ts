@@ -28,7 +28,7 @@ interface QueuedLine extends QueuedJson {
   /** `YYYY-MM-DD`; never earlier than the day of the line queued before. */
   readonly day: string;
   /** Called without an error when the line is durable. Only the first call counts. */
-  readonly settle: (error?: AuditLogError) => void;
+  readonly finish: (error?: AuditLogError) => void;
 }
 
 interface LineWriterOptions {
@@ -199,8 +199,8 @@ export class LineWriter {
     this.#batchStartedAt = undefined;
     this.#pendingEntries -= lines.length;
     this.#pendingBytes -= bytes;
-    stream.settle();
-    for (const { settle } of lines) settle();
+    stream.commit();
+    for (const { finish } of lines) finish();
     onBatch({ entries: lines.length, bytes, syncMs });
   }
 
@@ -228,7 +228,7 @@ export class LineWriter {
     this.#batchStartedAt = undefined;
     this.#pendingEntries = 0;
     this.#pendingBytes = 0;
-    for (const { settle } of [...taken.values(), ...this.#take().values()].flat()) settle(failure);
+    for (const { finish } of [...taken.values(), ...this.#take().values()].flat()) finish(failure);
     this.#options.onRefused();
   }
 }

@@ -99,6 +99,7 @@ export function auditState(audit: AuditLog): Pick<AdmissionOptions, "auditReady"
 interface Recorded {
   readonly entry: EntryDraft;
   readonly request: { readonly source: string };
+  /** Milliseconds since 1970. */
   readonly now: number;
 }
 

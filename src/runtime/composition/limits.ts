@@ -9,7 +9,9 @@ import { storeUrl } from "./approvals.ts";
 
 /** The dependencies of the limits on calls. */
 export interface LimitParts {
+  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
+  /** Returns milliseconds, never decreasing. */
   readonly monotonic: () => number;
   readonly audit: Pick<AdmissionOptions, "auditReady" | "auditFault">;
   readonly log?: ((message: string, cause: unknown) => void) | undefined;

@@ -71,6 +71,7 @@ interface UnauthenticatedSumsParts {
   readonly audit: Pick<AuditLog, "append">;
   readonly ids: () => string;
   readonly entryOf?: typeof sumEntry;
+  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
 }
 

@@ -57,6 +57,7 @@ export interface ReloadingParts {
   readonly adopted: (content: ServiceSnapshot) => void;
   /** Writes a journal line; the line is durable when the promise resolves. */
   readonly journal: AuditLog["journal"];
+  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
   /**
    * Reads the configuration again; undefined: no reload.

@@ -21,7 +21,9 @@ export interface Tracing {
 }
 
 export interface TracingParts {
+  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
+  /** Returns milliseconds, never decreasing. */
   readonly monotonic: () => number;
   /** Fills the array with random bits. */
   readonly fill: (words: BigUint64Array<ArrayBuffer>) => void;
