@@ -183,12 +183,10 @@ export function createCallerLimit(): UnauthenticatedLimit {
   });
 }
 
-/** Returns the source under which a caller is counted. */
 export function callerSource({ sub, iss }: EntryDraft["caller"]): string {
   return JSON.stringify([sub, iss ?? null]);
 }
 
-/** Returns the entry of a sum of one caller's calls. */
 export function callerSumEntry(sum: UnauthenticatedSum, traceId: string): EntryDraft {
   const entry = sumEntry(sum, traceId);
   const { stage } = REFUSALS[sum.code];

@@ -20,7 +20,6 @@ interface CheckpointKeeperOptions {
   readonly key: KeyObject | undefined;
   /** Time from a line to the next checkpoint, in milliseconds. */
   readonly intervalMs: number;
-  /** The last checkpoint of each stream, from a former run. */
   readonly notes: Readonly<Record<StreamName, string | undefined>>;
   /**
    * Returns the acknowledged positions of both streams. `intents` returns the open intents among them. Both are read at
@@ -40,7 +39,6 @@ export class CheckpointKeeper {
   readonly #options: CheckpointKeeperOptions;
   readonly #notes: Record<StreamName, string | undefined>;
   readonly #signed: Record<StreamName, number>;
-  /** Ends of days that are not signed yet. */
   #ended: { readonly stream: StreamName; readonly position: StreamPosition }[] = [];
   #timer: ReturnType<typeof setTimeout> | undefined;
   #running: Promise<void> | undefined;
@@ -61,7 +59,6 @@ export class CheckpointKeeper {
     return this.#failure;
   }
 
-  /** Schedules a checkpoint because lines became durable. */
   touch(): void {
     this.#isBehind = true;
     if (this.#timer === undefined && !this.#isClosed) {

@@ -1,4 +1,4 @@
-import fs, { statSync } from "node:fs";
+import fs from "node:fs";
 import { join } from "node:path";
 import { AuditLogError } from "../audit-log-error.ts";
 import type { StreamName } from "../chain/chain.ts";
@@ -6,7 +6,9 @@ import { LINE_BYTES_MAX } from "../entry.ts";
 import {
   type Chunk,
   daysIn,
+  isDay,
   isOfOtherDay,
+  LINE_END,
   linesOf,
   type OpenDayFile,
   readChunk,
@@ -17,7 +19,6 @@ import { makeDirectory, readSmallFile, syncDirectory } from "../journal/file-ope
 import type { Position } from "../query/params.ts";
 import { type EntryView, type LineMembers, parseLine, viewOf } from "../query/view.ts";
 
-const LINE_END = 0x0a;
 /** Limits for one request. A single line is sent whatever its size. */
 const BATCH_LINES_MAX = 500;
 const BATCH_BYTES_MAX = 1_048_576;
@@ -38,7 +39,6 @@ export interface ExportLine {
 
 export interface ExportBatch {
   readonly lines: readonly ExportLine[];
-  /** Position after the last line. */
   readonly next: Position;
 }
 
@@ -61,7 +61,6 @@ export function readBatch(position: ReadPosition): ExportBatch | undefined {
   return readNext(position, BATCH);
 }
 
-/** Returns the next line; `undefined` when there is none yet. */
 export function readNextLine(position: ReadPosition): ExportLine | undefined {
   return readNext(position, PEEK)?.lines[0];
 }
@@ -118,12 +117,11 @@ function lineOf(
   return { stream, day, offset, line, members, entry, timeMs: entry?.timeMs ?? Date.parse(`${day}T00:00:00Z`) };
 }
 
-/** Returns the number of bytes after a position. */
 export function bytesBehind({ dir, stream, from }: ReadPosition): number {
   const folder = streamDir(dir, stream);
   let bytes = 0;
   for (const day of daysIn(folder).filter((one) => one >= (from?.day ?? ""))) {
-    const { size = 0 } = statSync(join(folder, `${day}.jsonl`), { throwIfNoEntry: false }) ?? {};
+    const { size = 0 } = fs.statSync(join(folder, `${day}.jsonl`), { throwIfNoEntry: false }) ?? {};
     bytes += Math.max(0, size - (from?.day === day ? from.offset : 0));
   }
   return bytes;
@@ -133,7 +131,6 @@ export function bytesBehind({ dir, stream, from }: ReadPosition): number {
 export const EXPORT_DIR = "export";
 
 const POSITION_FILE = /^([a-z0-9][a-z0-9-]{0,63})\.(calls|journal)\.json$/;
-const DAY = /^\d{4}-\d{2}-\d{2}$/;
 const POSITION_BYTES_MAX = 1_024;
 const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_TRUNC, O_WRONLY } = fs.constants;
 
@@ -145,7 +142,6 @@ export interface ExportPosition {
   readonly position: Position | undefined;
 }
 
-/** Returns the positions of every exporter that has ever run on this log. */
 export function readExportPositions(dir: string): readonly ExportPosition[] {
   const folder = join(dir, EXPORT_DIR);
   const names = fs.existsSync(folder) ? fs.readdirSync(folder).sort() : [];
@@ -183,8 +179,8 @@ export function writeExportPosition(dir: string, { exporter, stream, position }:
 function readPosition(path: string): Position | undefined {
   try {
     const { day, offset } = JSON.parse(readSmallFile(path, POSITION_BYTES_MAX) ?? "") as Partial<Position>;
-    const isPlace = typeof day === "string" && DAY.test(day) && Number.isSafeInteger(offset) && Number(offset) >= 0;
-    return isPlace ? { day, offset: Number(offset) } : undefined;
+    const isValid = isDay(day) && Number.isSafeInteger(offset) && Number(offset) >= 0;
+    return isValid ? { day, offset: Number(offset) } : undefined;
   } catch {
     return undefined;
   }

@@ -26,7 +26,6 @@ export interface ExporterTarget {
 }
 
 interface ExporterOptions {
-  /** The audit directory. */
   readonly dir: string;
   readonly stream: StreamName;
   readonly target: ExporterTarget;
@@ -43,7 +42,6 @@ interface ExporterOptions {
   readonly backoffMs?: number;
 }
 
-/** The status of one exporter for one stream. */
 export interface ExportState {
   readonly exporter: string;
   readonly stream: StreamName;
@@ -72,7 +70,6 @@ export class Exporter {
   readonly #counts = { sentLines: 0, deadLines: 0, failures: 0 };
   #position: Position | undefined;
   readonly #stopping = new AbortController();
-  /** True when the current failure was reported to the operators. */
   #isReported = false;
   #reportedAtMs = Number.NEGATIVE_INFINITY;
   #rejectedUnreported = 0;
@@ -80,7 +77,6 @@ export class Exporter {
   #wake: () => void = () => {};
   readonly #done: Promise<void>;
 
-  /** Starts immediately. */
   constructor(options: ExporterOptions) {
     this.#options = options;
     const { dir, stream, target } = options;
@@ -116,17 +112,17 @@ export class Exporter {
 
   async #run(): Promise<void> {
     const { dir, stream, pollMs = POLL_MS } = this.#options;
-    let faults = 0;
+    let failures = 0;
     while (!this.#stopping.signal.aborted) {
       try {
         const batch = readBatch({ dir, stream, from: this.#position });
         if (batch === undefined) await this.#wait(pollMs);
         else await this.#deliverWhole(batch);
-        faults = 0;
+        failures = 0;
       } catch (error) {
         this.#fail(errorText(error));
-        await this.#wait(this.#pauseMs(faults, undefined));
-        faults += 1;
+        await this.#wait(this.#pauseMs(failures, undefined));
+        failures += 1;
       }
       if (this.#isDue(this.#rejectedReportedAtMs)) this.#reportRejected("more of the same");
     }
@@ -158,7 +154,7 @@ export class Exporter {
       }
       if (outcome.kind === "refused") return this.#refused({ lines, next }, outcome.reason);
       this.#isReported = false;
-      if (outcome.rejected > 0) this.#bury(lines, `${outcome.rejected} of ${lines.length} rejected`);
+      if (outcome.rejected > 0) this.#keepRejected(lines, `${outcome.rejected} of ${lines.length} rejected`);
       else this.#counts.sentLines += lines.length;
       this.#position = next;
       return true;
@@ -174,7 +170,7 @@ export class Exporter {
     const middle = Math.ceil(lines.length / 2);
     const after = lines[middle];
     if (after === undefined) {
-      this.#bury(lines, reason);
+      this.#keepRejected(lines, reason);
       this.#position = next;
       return true;
     }
@@ -183,7 +179,7 @@ export class Exporter {
     return isFirstDone && this.#deliver({ lines: lines.slice(middle), next });
   }
 
-  #bury(lines: readonly ExportLine[], reason: string): void {
+  #keepRejected(lines: readonly ExportLine[], reason: string): void {
     const { dir, target } = this.#options;
     keepDeadLetters(dir, { exporter: target.name, reason, lines });
     this.#counts.deadLines += lines.length;
@@ -274,7 +270,6 @@ function keepDeadLetters(dir: string, { exporter, reason, lines }: DeadLetters):
 }
 
 export interface ExportersOptions {
-  /** The audit directory. */
   readonly dir: string;
   readonly targets: readonly ExporterTarget[];
   /** When `undefined`, nothing is ever deleted. */
@@ -283,7 +278,6 @@ export interface ExportersOptions {
   readonly clock: () => number;
   /** Returns a number of at least 0 and below 1. */
   readonly random: () => number;
-  /** Writes to the operators' log. */
   readonly report: (message: string) => void;
   /** Writes a journal line; durable when resolved. */
   readonly journal: (line: { readonly type: "audit.pruned"; readonly [member: string]: Json }) => Promise<void>;
@@ -298,56 +292,40 @@ export interface Exporters {
 
 const PRUNE_EVERY_MS = 3_600_000;
 
-/** Starts an exporter for each target and stream, and the periodic deletion of old files. */
 export function startExporters(options: ExportersOptions): Exporters {
   const { dir, targets, clock, random, report, pruneEveryMs = PRUNE_EVERY_MS } = options;
   const exporters = targets.flatMap((target) =>
     (["calls", "journal"] as const).map((stream) => new Exporter({ dir, stream, target, clock, random, report })),
   );
-  const pruning = new Pruning(options);
-  const timer = setInterval(() => pruning.begin(), pruneEveryMs);
+  let pruning: Promise<void> | undefined;
+  const startPruning = (): void => {
+    pruning ??= prune(options)
+      .catch((error: unknown) => report(`old audit files stay: ${String(error)}`))
+      .finally(() => {
+        pruning = undefined;
+      });
+  };
+  const timer = setInterval(startPruning, pruneEveryMs);
   timer.unref();
-  pruning.begin();
+  startPruning();
   return {
     states: () => exporters.map((exporter) => exporter.state()),
     async stop() {
       clearInterval(timer);
-      await Promise.all([pruning.ended(), ...exporters.map((exporter) => exporter.stop())]);
+      await Promise.all([pruning, ...exporters.map((exporter) => exporter.stop())]);
     },
   };
 }
 
-class Pruning {
-  readonly #options: ExportersOptions;
-  #running: Promise<void> | undefined;
-
-  constructor(options: ExportersOptions) {
-    this.#options = options;
-  }
-
-  begin(): void {
-    this.#running ??= this.#prune()
-      .catch((error: unknown) => this.#options.report(`old audit files stay: ${String(error)}`))
-      .finally(() => {
-        this.#running = undefined;
-      });
-  }
-
-  async ended(): Promise<void> {
-    await this.#running;
-  }
-
-  /** Deletes old files. Each deletion is in the journal before it happens. */
-  async #prune(): Promise<void> {
-    const { dir, targets, retentionDays, clock, journal } = this.#options;
-    if (retentionDays === undefined) return;
-    const nowMs = clock();
-    const options = { dir, nowMs, keepMs: retentionDays * DAY_MS, exporters: targets.map(({ name }) => name) };
-    const settled = await pruneFiles(agedFiles(options), options, {
-      announce: ({ stream, day, bytes }) => journal({ type: "audit.pruned", stream, day, bytes }),
-    });
-    for (const { path, keptBecause } of settled) {
-      if (keptBecause?.endsWith(SEE_VERIFY) === true) this.#options.report(`${path} stays: ${keptBecause}`);
-    }
+/** Deletes old files. Each deletion is in the journal before it happens. */
+async function prune({ dir, targets, retentionDays, clock, journal, report }: ExportersOptions): Promise<void> {
+  if (retentionDays === undefined) return;
+  const nowMs = clock();
+  const options = { dir, nowMs, keepMs: retentionDays * DAY_MS, exporters: targets.map(({ name }) => name) };
+  const aged = await pruneFiles(agedFiles(options), options, ({ stream, day, bytes }) =>
+    journal({ type: "audit.pruned", stream, day, bytes }),
+  );
+  for (const { path, keptBecause } of aged) {
+    if (keptBecause?.endsWith(SEE_VERIFY) === true) report(`${path} stays: ${keptBecause}`);
   }
 }

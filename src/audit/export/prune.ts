@@ -70,22 +70,17 @@ export function agedFiles(options: PruneOptions): readonly Aged[] {
   });
 }
 
-interface PruneSteps {
-  /** Called and awaited before a file is deleted. */
-  readonly announce?: (file: Aged) => Promise<void>;
-}
-
 /**
  * Deletes the files that may be deleted. Before each deletion, a durable record stores the state of the chain from
  * which the remaining lines can be verified. A file that does not verify is evidence: it and all later files are kept.
- * Other work runs while the lines are read.
+ * Other work runs while the lines are read. `announce` is awaited before each deletion.
  */
 export async function pruneFiles(
   aged: readonly Aged[],
   { dir, nowMs, keepMs }: PruneOptions,
-  { announce }: PruneSteps = {},
+  announce?: (file: Aged) => Promise<void>,
 ): Promise<readonly Aged[]> {
-  const settled: Aged[] = [];
+  const pruned: Aged[] = [];
   for (const stream of STREAMS) {
     const files = aged.filter((file) => file.stream === stream);
     const going = files.filter(({ keptBecause }) => keptBecause === undefined);
@@ -94,7 +89,7 @@ export async function pruneFiles(
     for (const file of files) {
       const { day, path, bytes } = file;
       if (file.keptBecause !== undefined || !cuts.has(day)) {
-        settled.push({ ...file, keptBecause: file.keptBecause ?? `it does not verify: ${SEE_VERIFY}` });
+        pruned.push({ ...file, keptBecause: file.keptBecause ?? `it does not verify: ${SEE_VERIFY}` });
         continue;
       }
       await announce?.(file);
@@ -103,10 +98,10 @@ export async function pruneFiles(
       // Makes each deletion durable before the next one: deletions that became durable in a different order would leave
       // a gap.
       syncDirectory(dirname(path));
-      settled.push(file);
+      pruned.push(file);
     }
   }
-  return settled;
+  return pruned;
 }
 
 function reasonToKeep(facts: fs.Stats, isNewest: boolean, young: () => string | undefined): string | undefined {
@@ -114,7 +109,6 @@ function reasonToKeep(facts: fs.Stats, isNewest: boolean, young: () => string | 
   return young() ?? (isNewest ? "the log goes on from its newest file" : undefined);
 }
 
-/** Returns the day whose file has the most recent last line, whatever the file names say. */
 function newestOf(dir: string, days: readonly string[]): string | undefined {
   let newest: { readonly day: string; readonly timeMs: number } | undefined;
   for (const day of days) {
@@ -205,7 +199,6 @@ class CutReader {
   readonly #unchained: string[] = [];
   readonly #before: string;
   #firstPrev: string | undefined;
-  /** True while every line is older than the days to keep. */
   isOld = true;
 
   constructor(walk: ChainWalk, before: string) {
@@ -217,7 +210,6 @@ class CutReader {
     return (this.#walk.expected?.seq ?? 0) > 0;
   }
 
-  /** Reads one file. Returns `false` when a line does not follow, or has no line end. */
   *read(file: DayFile): Generator<number, boolean> {
     const start = { index: 0, offset: 0, checksDays: true } as const;
     const { halt, torn } = yield* walkInSteps([file], start, (bytes, from, to) => {

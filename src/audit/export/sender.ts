@@ -1,7 +1,6 @@
 import { readFileSync, statSync } from "node:fs";
 import { endedWithin } from "../../core/time-limits.ts";
 
-/** The outcome of one request. */
 export type SendOutcome =
   | { readonly kind: "taken"; readonly answer: string }
   /** The receiver will never accept this body. */

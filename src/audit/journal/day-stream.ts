@@ -14,7 +14,6 @@ export interface QueuedJson {
   readonly bytes: number;
 }
 
-/** The acknowledged end of a stream. */
 export interface StreamPosition {
   readonly head: ChainHead;
   /** The newest day file and its size in bytes; `undefined` before the first line. */
@@ -25,7 +24,6 @@ export interface StreamPosition {
 interface DayStreamOptions {
   readonly dir: string;
   readonly files: FileOperations;
-  /** Position at which the stream continues. */
   readonly position: StreamPosition;
   /** Called when the stream switches to another day. Lines of the former day are durable. */
   readonly onDayEnd?: (position: StreamPosition) => void;
@@ -37,7 +35,6 @@ interface OpenFile {
   readonly fd: number;
   readonly dev: number;
   readonly ino: number;
-  /** Size of the file after the last write, in bytes. */
   size: number;
 }
 
@@ -56,7 +53,6 @@ export class DayStream {
   readonly #chunk = Buffer.alloc(CHUNK_BYTES);
   #open: OpenFile | undefined;
   #position: StreamPosition;
-  /** True when written lines are not synced yet. */
   #isDirty = false;
   /** The latest sync, which may still be running. */
   #syncing: Promise<void> = Promise.resolve();
@@ -68,12 +64,10 @@ export class DayStream {
     this.#position = options.position;
   }
 
-  /** The acknowledged end of the stream. */
   get position(): StreamPosition {
     return this.#position;
   }
 
-  /** Marks everything written as acknowledged. */
   commit(): void {
     this.#position = { head: this.#chain.head(), day: this.#open?.day, size: this.#open?.size ?? 0 };
   }

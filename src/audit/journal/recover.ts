@@ -37,14 +37,11 @@ const REMEDY = "restore the directory from a copy, or move it away as a whole an
  */
 const CLOCK_BEHIND_MS_MAX = 24 * 60 * 60 * 1_000;
 
-/** The state of a log that a former run left. */
 interface Recovered {
   /** Timestamp of the newest line in any stream, in milliseconds since 1970; 0 when there is none. */
   readonly lastMs: number;
   readonly tornTails: readonly TornTail[];
-  /** The positions at which the log continues. */
   readonly positions: Readonly<Record<StreamName, StreamPosition>>;
-  /** The last checkpoint of each stream. */
   readonly notes: Readonly<Record<StreamName, string | undefined>>;
   /** Calls that started and have no entry: their outcome is unknown. */
   readonly intents: readonly Intent[];

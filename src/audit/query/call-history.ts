@@ -4,7 +4,6 @@ import { type LineIndex, type SearchOptions, search } from "./query.ts";
 import { DAY_MS } from "./time-range.ts";
 import { membersOf, parseLine, textOf } from "./view.ts";
 
-/** Maximum lines of one call history per stream. */
 const LINES_MAX = 200;
 /** Maximum number of ids that are followed from one to the next. */
 const IDS_MAX = 16;
@@ -23,7 +22,6 @@ interface HistoryOptions {
   readonly mayGoOn?: SearchOptions["mayGoOn"];
 }
 
-/** The calls and journal lines of one id, each oldest first. */
 interface CallHistory {
   readonly calls: readonly FoundLine[];
   readonly journal: readonly FoundLine[];

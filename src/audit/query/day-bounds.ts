@@ -18,7 +18,6 @@ import type { Filter } from "./filter.ts";
 import { dayOf } from "./time-range.ts";
 import { parseLine, viewOf } from "./view.ts";
 
-/** Facts from the first or last complete line of a file. */
 interface Bound {
   /** Milliseconds since 1970; `undefined` when the line has no valid timestamp. */
   readonly timeMs: number | undefined;
@@ -132,7 +131,6 @@ export function dayProblems(dir: string, stream: StreamName): readonly string[] 
   return problems;
 }
 
-/** Returns the `seq` of the first line that is left. */
 function firstSeq(dir: string, stream: StreamName): number {
   try {
     return walkFromStart(dir, stream, dayFilesOf(dir, stream)).expected?.seq ?? 0;

@@ -3,7 +3,6 @@ import { errorText } from "../../core/error-text.ts";
 import { bytesToVerify, isSound, type VerifiedLog, type VerifyReport, verifyInSteps } from "./verify.ts";
 
 interface LogVerifierOptions {
-  /** The audit directory. */
   readonly dir: string;
   /** Public keys that verify checkpoints. When empty, signatures are not checked. */
   readonly keys: readonly KeyObject[];
@@ -11,7 +10,6 @@ interface LogVerifierOptions {
   readonly clock: () => number;
 }
 
-/** The current verification status of the log. */
 interface LogStatus extends Partial<VerifyReport> {
   /**
    * True when neither the last complete reading of the log nor the reading of later lines found a problem. Missing
@@ -43,9 +41,7 @@ interface Reading {
  */
 export class LogVerifier {
   readonly #options: LogVerifierOptions;
-  /** Reading of the complete log. */
   #reading: Reading | undefined;
-  /** Reading of what was written since the last complete reading. */
   #ahead: Reading | undefined;
   #whole: { readonly report: VerifyReport; readonly verifiedAt: string } | undefined;
   #since: VerifyReport | undefined;

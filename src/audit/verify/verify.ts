@@ -205,7 +205,6 @@ function isWithin(day: string, { from, to }: VerifyOptions): boolean {
   return (from === undefined || day >= from) && (to === undefined || day <= to);
 }
 
-/** Returns the number of bytes to read. */
 export function bytesToVerify(options: VerifyOptions): number {
   const files = STREAMS.flatMap((stream) => dayFilesOf(options.dir, stream));
   return files.filter(({ day }) => isWithin(day, options)).reduce((sum, { size }) => sum + size, 0);
@@ -246,7 +245,6 @@ function worst(first: Damage | undefined, other: Damage | undefined): Damage | u
   return first === undefined || (first.isTornEnd === true && other !== undefined) ? other : first;
 }
 
-/** The position up to which a stream was verified. */
 interface VerifiedPosition {
   readonly head: ChainHead;
   readonly day: string;
@@ -324,7 +322,6 @@ function tornDamage({ files, walk }: WalkFacts, torn: TornEnd): Damage {
   return damageAt(files, torn, { kind: "cut off", seq: walk.expected?.seq, message });
 }
 
-/** Returns the number of lines in the last file, all of which are valid. */
 function lineCount(files: readonly DayFile[]): number {
   const last = files.at(-1);
   return last === undefined ? 0 : lineEnds(last.path, last.size);
@@ -354,7 +351,6 @@ function lineAfter(files: readonly DayFile[], at: LinePosition): ChainLink | und
   return halt && linkAt(files, halt.at);
 }
 
-/** Returns the position of line `seq` of the chain. */
 function placeOf(files: readonly DayFile[], seq: number): LinePosition | undefined {
   const isOther: LineVisit = (bytes, from, to) => readLink(bytes, from, to)?.seq !== seq;
   return walkFiles(files, { index: 0, offset: 0 }, isOther).halt?.at;

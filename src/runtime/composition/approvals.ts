@@ -14,7 +14,6 @@ import { countingJournal, readWebhooks, type WithWebhooks, withWebhooks } from "
 
 const SESSION_BYTES = 24;
 
-/** The rules, keys and webhooks of approvals. */
 export interface ReadRules {
   readonly risk: RiskRules;
   /** Signs the receipts of decisions; without a key there are no receipts. */

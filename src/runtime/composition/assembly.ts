@@ -32,11 +32,9 @@ export interface InUse {
    * released.
    */
   readonly modulesInUse?: (() => ReadonlySet<string>) | undefined;
-  /** The caller context that the new one replaces. */
   readonly formerCallers?: CallerContext | undefined;
 }
 
-/** External capabilities, passed in. */
 interface AssemblyCapabilities extends InUse, KindCapabilities {
   /** True when the embedder of the library determines the approvers. */
   readonly isEmbedded?: boolean | undefined;
@@ -62,7 +60,6 @@ export interface Parts {
   /** Signs the audit's checkpoints; undefined: the chain has no signatures. */
   readonly checkpointKey: KeyObject | undefined;
   readonly identity: IdentityParts;
-  /** The settings of the listeners. */
   readonly listeners: ReturnType<typeof readListeners>;
   readonly exports: ReturnType<typeof readExports>;
   readonly traces: ReturnType<typeof readTraces>;
@@ -87,7 +84,6 @@ export async function assemble(config: Config, capabilities: AssemblyCapabilitie
   }
 }
 
-/** Resources to close, even if the rest of the assembly fails. */
 interface Opened {
   modules: ReadonlySet<string>;
   readonly resources: (() => unknown)[];
@@ -97,12 +93,11 @@ async function closeOpened({ resources }: Opened): Promise<void> {
   await Promise.all(resources.map(async (close) => close()));
 }
 
-interface AssemblyOptions {
-  readonly capabilities: AssemblyCapabilities;
-  readonly modules: Modules;
-}
-
-async function join(config: Config, { capabilities, modules }: AssemblyOptions, opened: Opened): Promise<Parts> {
+async function join(
+  config: Config,
+  { capabilities, modules }: { readonly capabilities: AssemblyCapabilities; readonly modules: Modules },
+  opened: Opened,
+): Promise<Parts> {
   const { now, formerCallers: former } = capabilities;
   const problems: string[] = [];
   const targets = new Targets();

@@ -30,7 +30,6 @@ export function readHashKey(config: Config, problems: string[]): Uint8Array | un
   return key;
 }
 
-/** Reads the key that signs the audit's checkpoints. */
 export function readCheckpointKey(config: Config, problems: string[]): KeyObject | undefined {
   const path = config.audit.checkpointKeyFile;
   const field = "audit.checkpointKeyFile";
@@ -165,7 +164,6 @@ interface ExportParts {
   readonly journal: AuditLog["journal"];
 }
 
-/** Opens the receivers of `audit.export`; their files are read. */
 export function readExports(
   config: Config,
   exporters: Modules["auditExporters"],
@@ -182,7 +180,6 @@ export function readExports(
   });
 }
 
-/** Exports the log and deletes old files, as configured. */
 export function startExports(
   config: Config,
   targets: readonly ExporterTarget[],

@@ -77,12 +77,10 @@ function authorizationServers({ jwt }: Config): readonly string[] {
     .map(({ issuer }) => issuer);
 }
 
-/** The state of the revocation list, for operators. */
 export interface RevocationState {
   /** `stale`: the file is broken or missing, and the previous list applies. */
   readonly status: "ok" | "stale";
   readonly entries: number;
-  /** Why the list is stale. */
   readonly reason?: string;
 }
 

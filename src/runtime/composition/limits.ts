@@ -7,7 +7,6 @@ import type { Config } from "../config/config.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
 import { storeUrl } from "./approvals.ts";
 
-/** The dependencies of the limits on calls. */
 export interface LimitParts {
   /** Returns milliseconds since 1970. */
   readonly clock: () => number;
@@ -52,7 +51,6 @@ function postgresUrlOf(config: Config): string | undefined {
   }
 }
 
-/** Opens the limits on the number and rate of calls. */
 export function openLimits(config: Config, { clock, monotonic, audit, log }: LimitParts): Limits {
   let { limits } = config;
   const url = postgresUrlOf(config);

@@ -13,7 +13,6 @@ interface TlsMaterial {
   readonly clientCa: string | undefined;
 }
 
-/** Reads the settings of the listeners, with the files that they need. */
 export function readListeners(config: Config, problems: string[]) {
   const { host, port, socket, socketMode, operator, tls } = config.server;
   const secured = tls !== undefined && { tls: readTls(config, tls, problems) };

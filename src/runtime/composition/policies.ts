@@ -9,7 +9,6 @@ import type { LoadedTools } from "../manifests/sources.ts";
 type Policy = Config["approvals"]["policies"][number];
 type Webhook = Config["approvals"]["webhooks"][number];
 
-/** Maximum number of tools that a message names. */
 const NAMED_MAX = 5;
 
 interface PolicyFindings {

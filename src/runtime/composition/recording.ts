@@ -20,7 +20,6 @@ import { hashArgs, record } from "./audit.ts";
 
 interface RecordingParts extends Pick<CallRecordOptions, "clock" | "monotonic" | "ids" | "tracer"> {
   readonly audit: AuditLog;
-  /** The current limits. */
   readonly limits: Config["limits"];
   /** The key of the argument hashes; undefined: plain hashes. */
   readonly hashKey: Uint8Array | undefined;
@@ -34,7 +33,6 @@ export interface Recording {
   stop(): Promise<void>;
 }
 
-/** Opens the call records that every call writes to the audit. */
 export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, ...parts }: RecordingParts): Recording {
   const { limits, observe = () => {}, log = () => {} } = parts;
   const unauthenticated = new UnauthenticatedLimit({

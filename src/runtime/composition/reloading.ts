@@ -21,10 +21,8 @@ export interface ServiceSnapshot extends Reloadable {
 }
 
 export interface JoinOptions {
-  /** Shared by all configuration snapshots. */
   readonly approvals: Approvals | undefined;
   readonly onToolApprove?: ApprovalCallback | undefined;
-  /** Returns unguessable ids. */
   readonly newId: () => string;
   readonly logError?: ((message: string, cause: unknown) => void) | undefined;
 }
@@ -77,11 +75,9 @@ export interface Reloading {
   state(): ConfigurationState | undefined;
   /** Runs a reload. Undefined when nothing can be read again or reloading is turned off. */
   readonly reload: ((by: ReloadRequester) => Promise<Reloaded>) | undefined;
-  /** Stops watching and reloading. */
   stop(): void;
 }
 
-/** Keeps the current snapshot up to date, as configured. */
 export function startReloading({ reload: { trigger, perMinuteMax } }: Config, parts: ReloadingParts): Reloading {
   const { snapshots, fingerprint, build, journal, clock, readAgain, onReload, isEmbedded } = parts;
   followFiles(snapshots.current().parts, parts);

@@ -22,7 +22,6 @@ import { ownCode } from "../own-code.ts";
 
 export type KindCapabilities = Pick<KindContext, "now" | "newId" | "random" | "onSurvivors">;
 
-/** Returns what a kind is opened with. Problems are added to `problems`. */
 export function kindContexts(
   config: Config,
   capabilities: KindCapabilities,
@@ -58,7 +57,6 @@ export class Targets {
     }
   }
 
-  /** Returns what manifest files may ask of the kinds. */
   offered(): Offered {
     const offers: Partial<Offers> = Object.assign({}, ...this.#opened.map(({ handler }) => handler.offers));
     return { offers, define: createDefineTool(this.#opened.map(({ kind }) => kind)) };
@@ -86,7 +84,6 @@ export class Targets {
     return Object.fromEntries(this.#opened.map(({ kind, handler }) => [kind.key, handler]));
   }
 
-  /** Reports on the tools, once they are bound. */
   report(tools: readonly Tool[]): Required<KindReport> {
     const reports = this.#opened.map(({ kind, handler }) => handler.report?.(toolsOf(kind, tools)) ?? {});
     return {
@@ -97,12 +94,10 @@ export class Targets {
     };
   }
 
-  /** Returns facts about this machine for the log's first line. */
   facts(): Readonly<Record<string, string>> {
     return Object.assign({}, ...this.#opened.map(({ handler }) => handler.facts));
   }
 
-  /** Returns the state of every system by name. */
   async status(): Promise<Readonly<Record<string, object>>> {
     return Object.assign({}, ...(await Promise.all(this.#opened.map(({ handler }) => handler.status?.()))));
   }

@@ -12,9 +12,7 @@ export interface TraceTarget {
 }
 
 export interface Tracing {
-  /** Undefined when calls are not traced. */
   readonly tracer: Tracer | undefined;
-  /** Returns the number of spans lost since the start. */
   dropped(): number;
   /** Sends the remaining spans, up to a time limit. */
   close(): Promise<void>;
@@ -25,7 +23,6 @@ export interface TracingParts {
   readonly clock: () => number;
   /** Returns milliseconds, never decreasing. */
   readonly monotonic: () => number;
-  /** Fills the array with random bits. */
   readonly fill: (words: BigUint64Array<ArrayBuffer>) => void;
   readonly logError?: ((message: string, cause: unknown) => void) | undefined;
 }

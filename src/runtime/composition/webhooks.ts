@@ -18,14 +18,12 @@ type WebhookConfig = Config["approvals"]["webhooks"][number];
 
 interface WebhookContext {
   readonly config: Config;
-  /** The name of the webhook in the configuration. */
   readonly field: string;
   readonly problems: string[];
   /** Maps each key's fingerprint to the field where it was seen. */
   readonly seen: Map<string, string>;
 }
 
-/** Reads the keys and URLs of `approvals.webhooks`; problems are added to `problems`. */
 export function readWebhooks(config: Config, problems: string[]): NamedWebhooks {
   const { webhooks, store, storeUrlFile } = config.approvals;
   if (webhooks.length > 0 && store === undefined && storeUrlFile === undefined) {
@@ -98,7 +96,6 @@ function readKeyFile(path: string, { use, field }: KeyUse, context: WebhookConte
   return read.ok;
 }
 
-/** Counts the decisions and expirations that happen in this process. */
 export function countingJournal<Line extends { readonly type: string }>(
   tally: DecisionTally,
   journal: (line: Line) => Promise<void>,
@@ -109,7 +106,6 @@ export function countingJournal<Line extends { readonly type: string }>(
   };
 }
 
-/** Approvals whose webhooks can be replaced. */
 export interface WithWebhooks extends NotifiedApprovals {
   readonly webhooks: LiveWebhooks;
 }

@@ -54,7 +54,6 @@ export interface Hooks {
   readonly logError?: (message: string, cause: unknown) => void;
 }
 
-/** The whole service, with only what the listeners need. */
 export interface Service {
   readonly proxy: ToolProxy;
   readonly registry: Registry;
@@ -65,16 +64,12 @@ export interface Service {
   /** Stores approval requests; undefined when the configuration names no store. */
   readonly approvals: Approvals | undefined;
   readonly clock: () => number;
-  /** Returns the detector of the configuration in use. */
   readonly detector: () => Detector;
   readonly journal: AuditLog["journal"];
   readonly auditHealth: AuditLog["health"];
-  /** The public key that verifies the audit's checkpoints. */
   readonly checkpointKey: KeyObject | undefined;
   readonly exports: ReturnType<typeof startExports>["states"];
-  /** Returns the number of spans lost since the start. */
   readonly droppedSpans: () => number;
-  /** Returns the targets of the current configuration. */
   readonly targets: () => Targets;
   /** Returns the open connections, those of replaced configurations included. */
   readonly channels: Targets["channels"];
@@ -82,7 +77,6 @@ export interface Service {
   readonly configuration: () => ConfigurationState | undefined;
   /** Adopts changes, as a whole or not at all. Undefined when nothing can be read again. */
   readonly reload: ((by: ReloadRequester) => Promise<Reloaded>) | undefined;
-  /** The settings of the listeners. */
   readonly listeners: Parts["listeners"];
   /** Returns the state of the revocation list; undefined when there is none. */
   readonly revocations: () => RevocationState | undefined;

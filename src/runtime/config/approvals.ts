@@ -1,7 +1,6 @@
 import { z } from "zod";
 import type { Modules } from "../modules.ts";
-
-const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
+import { count, permission, repeated, text } from "./values.ts";
 
 const DAY_SECONDS = 86_400;
 
@@ -16,7 +15,6 @@ const APPROVERS_MAX = 20;
 const CHARACTERS_MAX = 131_072;
 
 const policyName = z.string().regex(NAME, "must be a name of letters, digits, dot, dash, underscore");
-const permission = z.string().regex(/^[\x21-\x7e]{1,128}$/, "must be a permission's name: visible ASCII, at most 128");
 const listed = <T extends z.ZodType>(of: T) => z.array(of).min(1).max(LISTED_MAX);
 const people = z.int().min(1).max(APPROVERS_MAX);
 const seconds = z.int().min(1).max(DAY_SECONDS);
@@ -79,9 +77,8 @@ const required = z
     if (stages === undefined) return;
     if (who !== undefined) add(["deciders"], "cannot be combined with stages: each stage has its own");
     if (count !== undefined) add(["count"], "cannot be combined with stages: each stage has its own");
-    for (const [index, { name: own }] of stages.entries()) {
-      if (stages.findIndex((other) => other.name === own) < index)
-        add(["stages", index, "name"], "is already used by an earlier stage");
+    for (const index of repeated(stages.map(({ name }) => name))) {
+      add(["stages", index, "name"], "is already used by an earlier stage");
     }
   });
 
@@ -129,9 +126,8 @@ const policies = z
   .max(POLICIES_MAX)
   .default([])
   .superRefine((written, context) => {
-    for (const [index, { name: own }] of written.entries()) {
-      if (written.findIndex((other) => other.name === own) < index)
-        context.addIssue({ code: "custom", path: [index, "name"], message: "is already used by an earlier policy" });
+    for (const index of repeated(written.map(({ name }) => name))) {
+      context.addIssue({ code: "custom", path: [index, "name"], message: "is already used by an earlier policy" });
     }
     if (JSON.stringify(written).length > CHARACTERS_MAX) {
       context.addIssue({ code: "custom", path: [], message: `has more than ${CHARACTERS_MAX} characters in all` });
@@ -170,7 +166,6 @@ const EVENTS = [
   ...(["revoked", "claimed", "executed", "failed", "in_doubt"] as const),
 ].map((name) => `approval.${name}` as const);
 
-const file = z.string().min(1);
 const short = z.string().min(1).max(NAME_CHARACTERS_MAX);
 
 const person = z.strictObject({
@@ -187,7 +182,7 @@ const decisions = z.strictObject({
    * File with the keys that verify incoming decisions: `whsec_…` or `whpk_…`, one per line, different from the keys that sign
    * notifications. A signature by any of them is accepted, so that keys can be rotated.
    */
-  secretFile: file,
+  secretFile: text,
   /**
    * Operators by the integration's own user ids: an operators' issuer, a subject, and the permissions that approval policies may
    * require. A user who is not listed cannot decide through this webhook.
@@ -207,12 +202,12 @@ const webhook = z
      */
     url: z.string().min(1).max(URL_CHARACTERS_MAX).optional(),
     /** File that holds the address, instead of `url`, when the address itself is a secret. */
-    urlFile: file.optional(),
+    urlFile: text.optional(),
     /**
      * File with the keys that sign notifications: `whsec_…` (HMAC-SHA256) or `whsk_…` (Ed25519), one per line. Every key signs
      * each notification, so that keys can be rotated.
      */
-    secretFile: file.optional(),
+    secretFile: text.optional(),
     /** Events that are sent. */
     events: z.array(z.enum(EVENTS)).min(1).max(EVENTS.length).default(["approval.requested"]),
     /**
@@ -239,13 +234,8 @@ const approvalWebhooks = z
   .array(webhook)
   .max(WEBHOOKS_MAX)
   .superRefine((webhooks, context) => {
-    for (const [index, { name }] of webhooks.entries()) {
-      if (webhooks.findIndex((other) => other.name === name) === index) continue;
-      context.addIssue({
-        code: "custom",
-        path: [index, "name"],
-        message: "appears twice: each needs its own name",
-      });
+    for (const index of repeated(webhooks.map(({ name }) => name))) {
+      context.addIssue({ code: "custom", path: [index, "name"], message: "appears twice: each needs its own name" });
     }
   })
   .default([]);

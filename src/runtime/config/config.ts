@@ -10,6 +10,7 @@ import { auditExport } from "./export.ts";
 import { jwt, withIssuerList } from "./jwt.ts";
 import { checkListeners, listenerKeys } from "./listeners.ts";
 import { configMessage, configProblems, fieldOf } from "./problems.ts";
+import { count, name, text } from "./values.ts";
 import { commands, workspace } from "./workspace.ts";
 
 /**
@@ -17,10 +18,6 @@ import { commands, workspace } from "./workspace.ts";
  * names.
  */
 
-const name = z
-  .string()
-  .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, "must be a name of letters, digits, dot, dash, underscore");
-const text = z.string().min(1);
 /**
  * A path that is created when it is missing. Without this check, a shell spelling such as `~` would silently become a directory.
  */
@@ -28,7 +25,6 @@ const newPath = text.refine(
   (path) => !path.startsWith("~") && !path.includes("${"),
   "~ and variables are not expanded here: write the path itself",
 );
-const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
 
 const server = z
   .strictObject({
@@ -243,10 +239,7 @@ const traces = z
 const telemetry = z
   .strictObject({
     /** Name of the service in traces. */
-    serviceName: z
-      .string()
-      .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, "must be a name of letters, digits, dot, dash, underscore")
-      .default("safe-tool-call"),
+    serviceName: name.default("safe-tool-call"),
     /** Where traces of calls are sent. Without this section, there are no traces. */
     traces: traces.optional(),
   })

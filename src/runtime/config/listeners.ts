@@ -1,12 +1,12 @@
 import { z } from "zod";
 import { isLoopback } from "../../core/loopback.ts";
+import { text } from "./values.ts";
 
 /**
  * Declares how the service listens, apart from a plain port: every key and default of `server.socket*`, `server.tls` and
  * `server.resource*`.
  */
 
-const text = z.string().min(1);
 const SCOPES_MAX = 256;
 
 const tls = z

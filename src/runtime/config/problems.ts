@@ -1,7 +1,6 @@
 import type { z } from "zod";
 import { hint } from "../../core/nearest.ts";
 
-/** One error in the configuration: where it is, and how to fix it. */
 export interface ConfigProblem {
   readonly path: readonly PropertyKey[];
   readonly message: string;
@@ -64,7 +63,6 @@ function typeMessage(issue: z.core.$ZodIssueInvalidType): string {
   return `must be ${kind}${message.endsWith("received null") ? " (it is empty)" : ""}`;
 }
 
-/** Singular and plural of the units. */
 const COUNTED: Readonly<Record<string, readonly [string, string]>> = {
   string: ["character", "characters"],
   array: ["entry", "entries"],
@@ -84,7 +82,6 @@ function ownMessage({ message }: z.core.$ZodIssue): string | undefined {
   return message.startsWith("Invalid ") ? undefined : message;
 }
 
-/** Returns the errors of the shape that is closest to the value: the one whose error has the longest path. */
 function unionProblems(issue: z.core.$ZodIssueInvalidUnion): readonly ConfigProblem[] {
   const shapes = issue.errors.map((errors) =>
     configProblems(errors).map(({ path, message }) => ({ path: [...issue.path, ...path], message })),

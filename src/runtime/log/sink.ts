@@ -1,6 +1,5 @@
 import { constants, fstatSync, openSync, writeSync } from "node:fs";
 
-/** The destination of the log's lines. */
 export interface Sink {
   write(line: string): void;
   /** Number of lines dropped since the start: the queue was full, or the write failed. */
@@ -12,7 +11,6 @@ export interface Sink {
 export interface SinkOptions {
   readonly queueBytesMax?: number;
   readonly retryEveryMs?: number;
-  /** Builds the line that replaces missing lines. */
   readonly gap: (dropped: number) => string;
 }
 

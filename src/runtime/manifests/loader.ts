@@ -45,7 +45,6 @@ class Load implements LoadedTools {
   readonly modules = new Set<string>();
   readonly #seen = new Set<unknown>();
   readonly #files = new Set<string>();
-  /** Number of tools found, known or new. */
   #found = 0;
   readonly #names = new Map<string, string>();
   readonly #toolConfig: ToolConfig;

@@ -25,7 +25,6 @@ const importers = new Map<string, Sources>();
 let hasResolver = false;
 
 export interface FreshImport {
-  /** The exports, once the module has loaded. */
   readonly module: Promise<Record<string, unknown>>;
   /**
    * Names of all its modules, for `forgetModules`. Do not use the names of a module that failed to load: they are taken forever.
@@ -56,7 +55,6 @@ export function recordLoading(names: readonly string[], hasLoaded: boolean): voi
   }
 }
 
-/** Drops the modules that nothing in `used` needs. */
 export function forgetModules(names: Iterable<string>, used: ReadonlySet<string>): void {
   const usedPaths = new Set([...used].map(pathOf));
   for (const name of names) {

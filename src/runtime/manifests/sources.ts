@@ -10,9 +10,7 @@ import { readPlainFile } from "../config/plain-file.ts";
 const FILES_MAX = 1_000;
 const typescript = new Bun.Transpiler({ loader: "ts" });
 
-/** A file that another imports by a relative path. */
 interface Import {
-  /** As written in the import. */
   readonly named: string;
   readonly path: string;
 }
@@ -43,7 +41,6 @@ export class Sources {
     return digest;
   }
 
-  /** Returns the file and all its direct and indirect relative imports. */
   closure(file: string): readonly string[] {
     const found = new Set<string>();
     const visit = (path: string): void => {
@@ -73,7 +70,6 @@ export class Sources {
   }
 }
 
-/** Returns the file that a relative import resolves to. */
 export function sourceAt(path: string): string | undefined {
   return [path, `${path}.ts`, join(path, "index.ts"), path.replace(/\.js$/, ".ts")].find(isFile);
 }

@@ -31,7 +31,6 @@ export function isLive(key: string): boolean {
   return LIVE_KEYS.some((live) => key === live || key.startsWith(`${live}.`) || key.startsWith(`${live}[`));
 }
 
-/** Returns the changed keys that need a restart, one message each. */
 export function restartProblems(before: Config, after: Config): readonly string[] {
   return changedKeys(before, after, [])
     .filter((key) => !isLive(key))
@@ -58,7 +57,6 @@ export interface Fingerprint {
   readonly manifests: readonly { readonly source: string; readonly sha256: string }[];
   /** Digests of the files that are read only at startup, by configuration key. */
   readonly fixed: ReadonlyMap<string, string>;
-  /** All files that were read. */
   readonly files: readonly string[];
 }
 
@@ -97,7 +95,6 @@ export function fingerprintOf(config: Config): Fingerprint {
   };
 }
 
-/** Returns the problems of files that are read only at startup and have changed since. */
 export function fixedProblems(before: Fingerprint, after: Fingerprint): readonly string[] {
   return [...after.fixed].flatMap(([field, sha256]) =>
     before.fixed.has(field) && before.fixed.get(field) !== sha256

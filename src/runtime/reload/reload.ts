@@ -9,7 +9,6 @@ import { type Fingerprint, fingerprintOf, fixedProblems, restartProblems } from 
 import { type Built, LINGERING_MAX, type LiveSnapshots } from "./snapshots.ts";
 import type { ConfigurationState, ReloadEvent, Reloaded, ReloadRequester } from "./types.ts";
 
-/** The files to watch and the reload that their changes trigger. */
 export interface Watched {
   /** Returns the current files and folders. Called before every check. */
   files(): readonly string[];
@@ -20,7 +19,6 @@ export interface Watched {
 /** Files that keep changing are read after this number of checks. */
 const UNSTABLE_CHECKS_MAX = 40;
 
-/** Starts watching the configuration's files. Returns a function that stops it. */
 export function watchReload(watched: Watched): () => void {
   let again: ReturnType<typeof setTimeout> | undefined;
   let isClosed = false;
@@ -43,7 +41,6 @@ export function watchReload(watched: Watched): () => void {
   };
 }
 
-/** A configuration snapshot with the configuration that it was built from. */
 export interface Reloadable extends Built {
   readonly config: Config;
 }
@@ -62,14 +59,12 @@ interface ReloadOptions<Content extends Reloadable> {
    * @throws {StartupError} with all problems
    */
   readonly build: (config: Config, former: Content) => Promise<Content>;
-  /** Called when the snapshot is in use. */
   readonly adopted: (content: Content) => void;
   /** Writes a journal line; the line is durable when the promise resolves. */
   readonly journal: (line: JournalLine) => Promise<void>;
   /** Returns milliseconds since 1970. */
   readonly clock: () => number;
   readonly perMinuteMax: number;
-  /** Writes to the operators' log. */
   readonly log: (event: ReloadEvent) => void;
 }
 
@@ -86,7 +81,6 @@ export class Reload<Content extends Reloadable> {
   #fingerprint: Fingerprint;
   #since: number;
   #lastRefused: { readonly at: number; readonly problems: number } | undefined;
-  /** The files of the last attempt, adopted or not. */
   #lastFiles: readonly string[];
   /** The fingerprint of the last refused configuration, as far as it could be read, and the problems. */
   #refused: { readonly sha256: string | undefined; readonly problems: readonly string[] } | undefined;
@@ -133,7 +127,6 @@ export class Reload<Content extends Reloadable> {
     return next;
   }
 
-  /** Stops replacing snapshots. */
   close(): void {
     this.#isClosed = true;
   }

@@ -28,7 +28,6 @@ type SharedState = readonly {
   readonly members: ReadonlyMap<string | symbol, PropertyDescriptor>;
 }[];
 
-/** The original `process.exit`, saved while any loading is under way. */
 let exit: typeof process.exit | undefined;
 let loadings = 0;
 
@@ -88,7 +87,6 @@ function descriptorOf(object: object, key: string | symbol): PropertyDescriptor 
   return Object.getOwnPropertyDescriptor(object, key) ?? {};
 }
 
-/** Restores every changed member and returns a problem for each. */
 function restore(before: SharedState): readonly string[] {
   return before.flatMap(({ name, object, members }) => {
     const changed = [...members].filter(([key, was]) => !isSame(was, descriptorOf(object, key)));

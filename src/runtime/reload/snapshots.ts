@@ -25,9 +25,7 @@ export function currentCallers(snapshots: Snapshots): CallerContext {
   };
 }
 
-/** A configuration snapshot with its open resources. */
 export interface Built extends Snapshot {
-  /** Module names of its manifests. */
   readonly modules: ReadonlySet<string>;
   /** Closes its channels, launchers and mounts. Never rejects. */
   close(): Promise<void>;
@@ -67,12 +65,10 @@ export class LiveSnapshots<Content extends Built> implements Snapshots {
     return this.#hold.content;
   }
 
-  /** Returns all snapshots that some call may still use. */
   all(): readonly Content[] {
     return [this.#hold, ...this.#lingering].map(({ content }) => content);
   }
 
-  /** Returns the module names of all these snapshots' manifests. */
   modules(): ReadonlySet<string> {
     return new Set(this.all().flatMap(({ modules }) => [...modules]));
   }
@@ -102,7 +98,6 @@ export class LiveSnapshots<Content extends Built> implements Snapshots {
   }
 }
 
-/** One snapshot and the number of calls in it. */
 class Hold<Content extends Built> {
   readonly content: Content;
   readonly entered: Entered;

@@ -69,7 +69,6 @@ export class SpanSender {
     this.#resource = resourceFromAttributes(resource, { schemaUrl: SCHEMA_URL });
   }
 
-  /** Spans lost since the start. */
   get dropped(): number {
     return this.#exporter.dropped;
   }
@@ -164,7 +163,6 @@ class CountedExporter implements SpanExporter {
   /** Admitted spans whose result is not known yet. */
   #waiting = 0;
   #dropped = 0;
-  /** True when the current failure was reported to the operators. */
   #isReported = false;
   #isQuiet = false;
   #isEnding = false;

@@ -13,7 +13,6 @@ import type { RequestSpan, RequestTracer, TargetRequest } from "../../core/types
 
 type AttributeValue = string | number;
 
-/** One finished span. */
 export interface Span {
   readonly traceId: string;
   readonly spanId: string;
@@ -211,7 +210,6 @@ class RecordedCall implements CallTrace, RequestTracer {
     return isLast ? call.error.code : undefined;
   }
 
-  /** Returns the parent of the call. */
   #parentFields(): Pick<Span, "traceId" | "parentSpanId" | "isRemoteParent"> {
     const parent = this.#parent;
     return { traceId: this.traceId, parentSpanId: parent?.spanId, isRemoteParent: parent !== undefined };
@@ -273,7 +271,6 @@ type Attributes = Readonly<Record<string, AttributeValue | undefined>>;
 /** The form of ids that model providers generate. Any other text from the agent in that field is not sent. */
 const TOOL_CALL_ID = /^[A-Za-z][A-Za-z0-9_-]{0,127}$/;
 
-/** Returns the attributes of every span that represents a call. */
 function callAttributes({ decision, error, denial, approval }: TracedCall): Attributes {
   return {
     "stc.decision": decision,
