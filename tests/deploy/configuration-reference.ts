@@ -60,7 +60,7 @@ const FILES: Readonly<Record<string, string>> = {
   jwt: "jwt",
   ...Object.fromEntries(
     ["port", "socket", "socketMode", "tls", "allowedHosts", "allowedOrigins", "resource", "resourceScopes"].map(
-      (key) => [`server.${key}`, "tls"],
+      (key) => [`server.${key}`, "listeners"],
     ),
   ),
 };
