@@ -9,7 +9,6 @@ export class AuditLogError extends Error {
 /** The disk is full and none of the data was written: the operation can be retried once there is room. */
 export class DiskFullError extends AuditLogError {}
 
-/** Returns true when the disk is full or over a quota. */
 export function isDiskFull(error: unknown): boolean {
   const code = error instanceof Error && "code" in error ? error.code : undefined;
   return code === "ENOSPC" || code === "EDQUOT";

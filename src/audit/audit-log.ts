@@ -104,7 +104,7 @@ export function openAuditLog(options: AuditLogOptions): AuditLog {
 interface NewLine {
   readonly name: StreamName;
   readonly serialize: (stamp: Stamp) => string;
-  readonly settle: (error?: AuditLogError) => void;
+  readonly finish: (error?: AuditLogError) => void;
   /**
    * Called when the line has its position in the chain: from here on, either this line is written or no line is written
    * any more.
@@ -127,13 +127,13 @@ class JsonLogger implements AuditLog {
   readonly #keeper: CheckpointKeeper;
   readonly #reserve: DiskReserve;
   /** Intents whose calls ended while the disk was full: their entries must still be written. */
-  readonly #owed = new Set<number>();
+  readonly #unwritten = new Set<number>();
   #isResuming = false;
   #closed: Promise<void> | undefined;
 
   constructor(options: AuditLogOptions, lock: DirectoryLock) {
     const { dir, clock, durability, files = diskFiles, monotonic = clock, ids } = options;
-    const { lastMs, tornTails, places, notes, intents } = recover(dir, options.checkpointKey, clock());
+    const { lastMs, tornTails, positions, notes, intents } = recover(dir, options.checkpointKey, clock());
     this.#instance = options.instance;
     this.#ids = ids ?? (() => undefined);
     this.#lock = lock;
@@ -142,11 +142,11 @@ class JsonLogger implements AuditLog {
       new DayStream({
         dir: join(dir, name === "journal" ? JOURNAL_DIR : ""),
         files,
-        place: places[name],
-        onDayEnd: (place) => this.#keeper.dayEnded(name, place),
+        position: positions[name],
+        onDayEnd: (position) => this.#keeper.dayEnded(name, position),
       });
     this.#streams = { calls: stream("calls"), journal: stream("journal") };
-    this.#next = { calls: places.calls.head.seq, journal: places.journal.head.seq };
+    this.#next = { calls: positions.calls.head.seq, journal: positions.journal.head.seq };
     this.#reserve = new DiskReserve({
       dir: join(dir, STATE_DIR),
       bytes: options.diskReserveBytes ?? DISK_RESERVE_BYTES,
@@ -159,7 +159,7 @@ class JsonLogger implements AuditLog {
       key: options.checkpointKey,
       intervalMs: options.checkpointIntervalMs ?? CHECKPOINT_INTERVAL_MS,
       notes,
-      places: () => ({ calls: this.#streams.calls.place, journal: this.#streams.journal.place }),
+      positions: () => ({ calls: this.#streams.calls.position, journal: this.#streams.journal.position }),
       intents: (journalLines) => this.#intents.list(journalLines),
       sync: durability === "write" ? () => this.#sync() : async () => undefined,
     });
@@ -175,7 +175,7 @@ class JsonLogger implements AuditLog {
       },
       makeRoom: () => this.#reserve.giveUp(),
       onRefused: () => {
-        for (const name of STREAMS) this.#next[name] = this.#streams[name].place.head.seq;
+        for (const name of STREAMS) this.#next[name] = this.#streams[name].position.head.seq;
       },
       onDrained: (isSound) => this.#keeper.close(isSound),
     });
@@ -202,9 +202,9 @@ class JsonLogger implements AuditLog {
         name: "calls",
         always,
         serialize: (stamp) => serializeEntry(stampEntry(draft, { ...stamp, id: this.#ids(), intentSeq })),
-        settle: (error) => {
+        finish: (error) => {
           if (error !== undefined) {
-            if (intentSeq !== undefined) this.#owed.add(intentSeq);
+            if (intentSeq !== undefined) this.#unwritten.add(intentSeq);
             return reject(error);
           }
           if (intentSeq !== undefined) this.#intents.close(intentSeq);
@@ -229,7 +229,7 @@ class JsonLogger implements AuditLog {
           this.#intents.open(intent);
           opened = seq;
         },
-        settle: (error) => {
+        finish: (error) => {
           if (error === undefined) return resolve();
           if (opened !== undefined) this.#intents.close(opened);
           reject(error);
@@ -266,7 +266,7 @@ class JsonLogger implements AuditLog {
     this.#isResuming = true;
     this.#writer.resume();
     this.journal({ type: "audit.resumed", reason: "the disk was full" })
-      .then(() => this.#writeOwed())
+      .then(() => this.#writeMissing())
       .catch(() => undefined)
       .finally(() => {
         this.#isResuming = false;
@@ -274,10 +274,10 @@ class JsonLogger implements AuditLog {
   }
 
   /** Writes the missing entries of calls that ended while the disk was full: no client received their results. */
-  #writeOwed(): void {
-    const owed = this.#intents.list(Number.POSITIVE_INFINITY).filter(({ seq }) => this.#owed.has(seq));
-    this.#owed.clear();
-    for (const intent of owed) this.#append(unknownOutcome(intent), true).catch(() => undefined);
+  #writeMissing(): void {
+    const missing = this.#intents.list(Number.POSITIVE_INFINITY).filter(({ seq }) => this.#unwritten.has(seq));
+    this.#unwritten.clear();
+    for (const intent of missing) this.#append(unknownOutcome(intent), true).catch(() => undefined);
   }
 
   close(): Promise<void> {
@@ -288,7 +288,7 @@ class JsonLogger implements AuditLog {
     return this.#closed;
   }
 
-  #enqueue({ name, serialize, settle, queued, always }: NewLine): void {
+  #enqueue({ name, serialize, finish, queued, always }: NewLine): void {
     try {
       const timestamp = this.#stamps.next();
       const line = serialize({ timestamp, instance: this.#instance });
@@ -298,11 +298,11 @@ class JsonLogger implements AuditLog {
       if (bytes > LINE_BYTES_MAX + 1) {
         throw new AuditLogError(`the line has ${bytes} bytes, which is over the limit`);
       }
-      this.#writer.enqueue(this.#streams[name], { day, line, bytes, settle }, always);
+      this.#writer.enqueue(this.#streams[name], { day, line, bytes, finish }, always);
       this.#next[name] += 1;
       queued?.(seq);
     } catch (error) {
-      settle(error instanceof AuditLogError ? error : new AuditLogError(`no line can be written: ${errorText(error)}`));
+      finish(error instanceof AuditLogError ? error : new AuditLogError(`no line can be written: ${errorText(error)}`));
     }
   }
 

@@ -3,9 +3,9 @@ import { mint, type Receipt } from "../core/evidence.ts";
 import type { EntryDraft } from "./entry.ts";
 
 /** Maximum number of log lines per source and minute for unauthenticated refusals. */
-const STRANGER_LINES_PER_MINUTE_MAX = 60;
+const UNAUTHENTICATED_LINES_PER_MINUTE_MAX = 60;
 /** Maximum number of sources that are counted separately within a minute; all further sources count as one. */
-export const STRANGER_SOURCES_MAX = 10_000;
+export const UNAUTHENTICATED_SOURCES_MAX = 10_000;
 /** The source under which all further sources are counted. */
 export const FURTHER_SOURCES = "(further sources)";
 
@@ -60,7 +60,7 @@ export class UnauthenticatedLimit {
   }
 
   get #sourcesMax(): number {
-    return this.#options.sourcesMax ?? STRANGER_SOURCES_MAX;
+    return this.#options.sourcesMax ?? UNAUTHENTICATED_SOURCES_MAX;
   }
 
   /**
@@ -74,7 +74,7 @@ export class UnauthenticatedLimit {
     const key = this.#seen.has(group) || this.#seen.size < this.#sourcesMax ? group : FURTHER_SOURCES;
     const count = (this.#seen.get(key) ?? 0) + 1;
     this.#seen.set(key, count);
-    if (count <= (this.#options.linesPerMinuteMax ?? STRANGER_LINES_PER_MINUTE_MAX)) return undefined;
+    if (count <= (this.#options.linesPerMinuteMax ?? UNAUTHENTICATED_LINES_PER_MINUTE_MAX)) return undefined;
     add(this.#unwritten, { source: key, code, count: 1 });
     return mint<Receipt>({ traceId });
   }
@@ -183,12 +183,10 @@ export function createCallerLimit(): UnauthenticatedLimit {
   });
 }
 
-/** Returns the source under which a caller is counted. */
 export function callerSource({ sub, iss }: EntryDraft["caller"]): string {
   return JSON.stringify([sub, iss ?? null]);
 }
 
-/** Returns the entry of a sum of one caller's calls. */
 export function callerSumEntry(sum: UnauthenticatedSum, traceId: string): EntryDraft {
   const entry = sumEntry(sum, traceId);
   const { stage } = REFUSALS[sum.code];

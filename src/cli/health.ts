@@ -3,9 +3,8 @@ import { request } from "node:https";
 import type { TLSSocket } from "node:tls";
 import { StartupError } from "../core/errors.ts";
 import type { Environment } from "../runtime/config/config.ts";
-import { processEnvironment, readServerPlace } from "../runtime/config/file.ts";
+import { type HealthAddress, processEnvironment, readHealthAddress } from "../runtime/config/file.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
-import type { ServerAddresses } from "../runtime/config/server-address.ts";
 import { noAnswer } from "./client.ts";
 import {
   addressProblem,
@@ -52,10 +51,10 @@ export async function health({ url, ready, config, ...files }: HealthCommandOpti
  * Returns the service address from the configuration. A file that cannot be read is being changed, and the running service does
  * not use it yet: its problems are printed, and the default address is used.
  */
-function ownPlace(config: string | undefined, environment: Environment): ServerAddresses {
+function ownPlace(config: string | undefined, environment: Environment): HealthAddress {
   const file = config ?? (environment["STC_CONFIG"] || undefined);
   try {
-    const place = file === undefined ? undefined : readServerPlace(file, environment);
+    const place = file === undefined ? undefined : readHealthAddress(file, environment);
     if (place !== undefined) return place;
   } catch (error) {
     if (!(error instanceof StartupError)) throw error;
@@ -64,7 +63,7 @@ function ownPlace(config: string | undefined, environment: Environment): ServerA
   return { url: `http://127.0.0.1:${environment["STC_PORT"] || PORT}` };
 }
 
-async function asked({ url, certFile }: ServerAddresses, path: string, tls: ClientTls): Promise<number> {
+async function asked({ url, certFile }: HealthAddress, path: string, tls: ClientTls): Promise<number> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   if (certFile !== undefined && tls.ca === undefined)
     return askedByCertificate(new URL(path, url), { certFile, tls, signal });

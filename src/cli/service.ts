@@ -95,7 +95,7 @@ export async function startService(
     for (const { field, message } of classificationNotes(tool)) log.warn({ tool: tool.name }, `${field}: ${message}`);
   }
   const endpoints = await loadEndpoints(modules);
-  const listeners = await openListeners(options, { ...service.doors, endpoints }).catch(async (error: unknown) => {
+  const listeners = await openListeners(options, { ...service.listeners, endpoints }).catch(async (error: unknown) => {
     await service.close(0);
     throw error;
   });
@@ -163,7 +163,7 @@ function hooksOf(log: Logger, metrics: Metrics): Hooks {
       metrics.observeSurvivors(survivors);
       log.warn(survivors, "processes outlived their command and were killed");
     },
-    logFault: (message, cause) => log.error({ cause: causeText(cause) }, message),
+    logError: (message, cause) => log.error({ cause: causeText(cause) }, message),
     onReload: ({ type, ...event }, inUse) => {
       log[type === "configuration.refused" ? "error" : "info"](event, type);
       log.level = inUse.log.level;

@@ -10,7 +10,7 @@ import type { Audience, CallerContext } from "../pipeline/caller-context.ts";
 import type { Shedding } from "../pipeline/limits/shedding.ts";
 import type { ToolProxy } from "../pipeline/proxy.ts";
 import type { Registry } from "../pipeline/registry.ts";
-import type { ReloadAsker, Reloaded } from "../runtime/reload/types.ts";
+import type { Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
 import type { ConcurrencyLimitOptions, RequestRateLimiter } from "./connections/request-limits.ts";
 import type { Metrics } from "./metrics.ts";
 import type { BodyLimits, PeerLimits } from "./request-guard.ts";
@@ -39,7 +39,7 @@ interface OptionalParts {
   /** The audit directory. No part of a request ever becomes part of a path. */
   readonly auditDir?: string | undefined;
   /** Adopts changed configuration. */
-  readonly reload?: ((by: ReloadAsker) => Promise<Reloaded>) | undefined;
+  readonly reload?: ((by: ReloadRequester) => Promise<Reloaded>) | undefined;
   /** The URL under which agents know the service. */
   readonly resource?: string | undefined;
 }

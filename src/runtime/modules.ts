@@ -28,7 +28,6 @@ import { type FilesContext, files } from "../targets/files/kind.ts";
 import { inline } from "../targets/function/kind.ts";
 import { type GrpcContext, grpc } from "../targets/grpc/kind.ts";
 
-/** What the kinds of targets of this build are opened with. */
 export type KindContext = GrpcContext & CommandContext & FilesContext;
 
 /**
@@ -88,7 +87,6 @@ export const MODULES = {
   commands: COMMANDS,
 } as const satisfies Modules;
 
-/** Loads the endpoints of a build. */
 export async function loadEndpoints({ endpoints }: Pick<Modules, "endpoints">): Promise<readonly Endpoint[]> {
   const loaded = await Promise.all(endpoints.map((load) => load()));
   return loaded.flatMap((module) => module.endpoints);

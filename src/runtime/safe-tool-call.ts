@@ -68,7 +68,7 @@ export class SafeToolCall {
   readonly #modules: Modules;
   #options: SafeToolCallOptions;
   /** Options that the next reload adopts in place of `#options`. */
-  #wanted: Wanted | undefined;
+  #wanted: WantedOptions | undefined;
   #starting: Promise<Service> | undefined;
   #service: Service | undefined;
 
@@ -107,18 +107,18 @@ export class SafeToolCall {
   call(tool: string, args: unknown, jwt: string, options?: CallOptions): Promise<CallResult>;
   async call(tool: string | DefinedTool, args: unknown, jwt: string, options?: CallOptions): Promise<CallResult> {
     // Copied before the first await: the owner of the arguments may still change them.
-    const sent = readArguments(args);
-    const { said, fault } = options === undefined ? NOTHING_SAID : readOptions(options);
+    const copy = readArguments(args);
+    const { accepted, problem } = options === undefined ? NO_OPTIONS : readOptions(options);
     const { proxy } = await this.#start();
     const request: CallRequest = {
-      ...said,
-      departure: options?.signal && departureOf(options.signal),
+      ...accepted,
+      departure: options?.signal && disconnectOf(options.signal),
       tool: nameOf(tool),
-      args: sent instanceof Refusal ? {} : sent,
+      args: copy instanceof Refusal ? {} : copy,
       authorization: typeof jwt === "string" && jwt !== "" ? `Bearer ${jwt}` : undefined,
       source: "library",
     };
-    const refusal = fault ?? (sent instanceof Refusal ? sent : undefined);
+    const refusal = problem ?? (copy instanceof Refusal ? copy : undefined);
     const { result } = await (refusal === undefined ? proxy.call(request) : proxy.turnAway(request, refusal));
     if (result.status !== "pending") return result;
     return { ...result, call: { tool: request.tool, args: sanitizeArgs(request.args) } };
@@ -196,7 +196,7 @@ export class SafeToolCall {
   }
 }
 
-interface Wanted {
+interface WantedOptions {
   readonly options: SafeToolCallOptions;
 }
 
@@ -205,14 +205,14 @@ type Surroundings = Pick<Config, "folder" | "searchPath">;
 /** @throws {StartupError} with every mistake in the options */
 function configOf(
   { onToolApprove: _, jwt, ...rest }: SafeToolCallOptions,
-  around: Surroundings,
+  surroundings: Surroundings,
   modules: Modules,
 ): Config {
-  const { folder = around.folder, ...written } = rest;
+  const { folder = surroundings.folder, ...written } = rest;
   const issuers = "issuers" in jwt ? jwt : { issuers: [jwt] };
   return readConfig(
     { ...written, tools: [...written.tools], jwt: issuers },
-    { folder, environment: { PATH: around.searchPath }, origin: "SafeToolCall.create" },
+    { folder, environment: { PATH: surroundings.searchPath }, origin: "SafeToolCall.create" },
     modules,
   );
 }
@@ -241,51 +241,51 @@ function readArguments(args: unknown): unknown {
   }
 }
 
-type Said = Pick<
+type RequestOptions = Pick<
   CallRequest,
   "session" | "callId" | "reason" | "traceparent" | "approvalId" | "idempotencyKey" | "waitMs"
 >;
-type SaidText = Exclude<keyof Said, "waitMs">;
+type TextOption = Exclude<keyof RequestOptions, "waitMs">;
 
 /** The formats that `POST /call` accepts. */
-const FORMS = {
+const TEXT_FORMATS = {
   session: /^[\x21-\x7e]{1,128}$/,
   callId: /^[\x21-\x7e]{1,128}$/,
   approvalId: /^[\x21-\x7e]{1,128}$/,
   idempotencyKey: /^[\x21-\x7e]{1,255}$/,
   reason: /^.{0,1000}$/s,
   traceparent: /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/,
-} as const satisfies Record<SaidText, RegExp>;
+} as const satisfies Record<TextOption, RegExp>;
 
-const FORM_LIST = Object.entries(FORMS);
+const TEXT_FORMAT_LIST = Object.entries(TEXT_FORMATS);
 
 interface ReadOptions {
-  readonly said: Said;
-  readonly fault?: Refusal;
+  readonly accepted: RequestOptions;
+  readonly problem?: Refusal;
 }
 
-const NOTHING_SAID: ReadOptions = { said: {} };
+const NO_OPTIONS: ReadOptions = { accepted: {} };
 
 /** Reads the options that may be recorded in the audit. A malformed traceparent is ignored, as its specification requires. */
 function readOptions(options: CallOptions): ReadOptions {
-  const said: Record<string, string> = {};
-  let fault: Refusal | undefined;
-  for (const [name, form] of FORM_LIST) {
-    const value: unknown = options[name as SaidText];
+  const accepted: Record<string, string> = {};
+  let problem: Refusal | undefined;
+  for (const [name, format] of TEXT_FORMAT_LIST) {
+    const value: unknown = options[name as TextOption];
     if (value === undefined) continue;
-    if (typeof value === "string" && form.test(value)) said[name] = value;
+    if (typeof value === "string" && format.test(value)) accepted[name] = value;
     else if (name !== "traceparent") {
-      fault ??= new Refusal("MALFORMED_REQUEST", `options.${name} does not have the form that POST /call takes.`);
+      problem ??= new Refusal("MALFORMED_REQUEST", `options.${name} does not have the form that POST /call takes.`);
     }
   }
   const { waitMs } = options;
   if (waitMs !== undefined && !(Number.isInteger(waitMs) && waitMs >= 0 && waitMs <= WAIT_MS_MAX)) {
-    fault ??= new Refusal("MALFORMED_REQUEST", `options.waitMs must be a whole number from 0 to ${WAIT_MS_MAX}.`);
+    problem ??= new Refusal("MALFORMED_REQUEST", `options.waitMs must be a whole number from 0 to ${WAIT_MS_MAX}.`);
   }
-  return fault === undefined ? { said: { ...said, waitMs } } : { said, fault };
+  return problem === undefined ? { accepted: { ...accepted, waitMs } } : { accepted, problem };
 }
 
-function departureOf(signal: AbortSignal): Disconnect {
+function disconnectOf(signal: AbortSignal): Disconnect {
   return {
     get gone() {
       return signal.aborted;

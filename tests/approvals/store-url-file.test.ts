@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openStore } from "../../src/runtime/composition/approvals.ts";
 import { readConfig } from "../../src/runtime/config/config.ts";
-import { ownPlaces } from "../../src/runtime/config/own-paths.ts";
+import { ownPaths } from "../../src/runtime/config/own-paths.ts";
 import { MODULES } from "../../src/runtime/modules.ts";
 
 let folder: string;
@@ -37,7 +37,7 @@ test("a URL is stored in a file, never in the configuration, and there is one st
 });
 
 test("the file belongs to the service: no workspace contains it", () => {
-  expect(ownPlaces(configOf({ storeUrlFile: "url" }))).toContainEqual({
+  expect(ownPaths(configOf({ storeUrlFile: "url" }))).toContainEqual({
     field: "approvals.storeUrlFile",
     path: join(fs.realpathSync(folder), "url"),
   });

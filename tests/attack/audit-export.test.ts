@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from "bun:test";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { readExportPlace } from "../../src/audit/export/batch.ts";
+import { readExportPosition } from "../../src/audit/export/batch.ts";
 import { Exporter } from "../../src/audit/export/exporter.ts";
 import { entryLine, writeDays } from "../support/audit-lines.ts";
 import { openReceiver } from "../support/receivers.ts";
@@ -43,7 +43,7 @@ function send(answer: Answer, type: "otlp" | "loki" = "loki"): void {
 }
 
 const sent = (): number => exporter?.state().sentLines ?? 0;
-const position = (): unknown => readExportPlace(dir, "far", "calls").position;
+const position = (): unknown => readExportPosition(dir, "far", "calls").position;
 const OK = (): Response => new Response(null, { status: 204 });
 
 test("a redirect is not followed: neither lines nor credentials go elsewhere", async () => {

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
-import { readExportPlaces, writeExportPlace } from "../../src/audit/export/batch.ts";
+import { readExportPositions, writeExportPosition } from "../../src/audit/export/batch.ts";
 import { startExporters } from "../../src/audit/export/exporter.ts";
-import { placePath } from "../../src/audit/journal/saved-position.ts";
+import { savedPositionPath } from "../../src/audit/journal/saved-position.ts";
 import { IndexLookup } from "../../src/audit/query/index-lookup.ts";
 import { readQuery } from "../../src/audit/query/params.ts";
 import { search } from "../../src/audit/query/query.ts";
@@ -179,7 +179,7 @@ describe("readers", () => {
     fs.rmSync(inDir("journal"), { recursive: true });
     expect((await runStc(["audit", "verify", "--dir", world.dir])).code).toBe(3);
     fs.rmSync(inDir("checkpoints"), { recursive: true });
-    fs.rmSync(placePath(world.dir));
+    fs.rmSync(savedPositionPath(world.dir));
     expect((await runStc(["audit", "verify", "--dir", world.dir])).code).toBe(3);
   });
 
@@ -198,13 +198,13 @@ describe("readers", () => {
 describe("exporters", () => {
   test.each(SHAPE_NAMES)("an exporter's position replaced by %s means the beginning", (shape) => {
     turn("export/loki.calls.json", shape);
-    expect(readExportPlaces(world.dir)).toEqual([{ exporter: "loki", stream: "calls", position: undefined }]);
+    expect(readExportPositions(world.dir)).toEqual([{ exporter: "loki", stream: "calls", position: undefined }]);
   });
 
   test.each(SHAPE_NAMES)("a new position that cannot be written because of %s is reported", (shape) => {
     turn("export/loki.calls.json.new", shape);
     const place = { exporter: "loki", stream: "calls", position: { day: "2026-02-16", offset: 1 } } as const;
-    expect(() => writeExportPlace(world.dir, place)).toThrow();
+    expect(() => writeExportPosition(world.dir, place)).toThrow();
   });
 
   test.each(SHAPE_NAMES)(

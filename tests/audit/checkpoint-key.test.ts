@@ -2,7 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { generateKeyPairSync } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
-import { readCheckpointKey } from "../../src/runtime/composition/files.ts";
+import { readCheckpointKey } from "../../src/runtime/composition/audit.ts";
 import { readConfig } from "../../src/runtime/config/config.ts";
 import { temporaryDirectory } from "./support/chained-log.ts";
 

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
 import { type Aged, agedFiles, pruneFiles } from "../../src/audit/export/prune.ts";
-import { placePath } from "../../src/audit/journal/saved-position.ts";
+import { savedPositionPath } from "../../src/audit/journal/saved-position.ts";
 import { DAY_MS } from "../../src/audit/query/time-range.ts";
 import { verifyLog } from "../../src/audit/verify/verify.ts";
 import { CALLS_A_DAY, found, keys, linesOf, writeLines, writeLog } from "./support/chained-log.ts";
@@ -51,8 +51,8 @@ test.each([
 
 test.each<readonly [string, () => void]>([
   ["with its saved place", () => {}],
-  ["without it", () => fs.rmSync(placePath(world.dir))],
-  ["without it, and pruned twice", () => fs.rmSync(placePath(world.dir))],
+  ["without it", () => fs.rmSync(savedPositionPath(world.dir))],
+  ["without it, and pruned twice", () => fs.rmSync(savedPositionPath(world.dir))],
 ])("a pruned log continues %s, and new lines verify", async (name, harm) => {
   await prune("2026-02-17");
   if (name.includes("twice")) await prune("2026-02-19");
@@ -138,7 +138,7 @@ test("lines from before the chain may be deleted too: the rest is still followed
       "sound",
       linesBefore,
     ]);
-    fs.rmSync(placePath(old.dir), { force: true });
+    fs.rmSync(savedPositionPath(old.dir), { force: true });
     old.now = world.now;
     old.open({ checkpointKey });
     await old.stop();

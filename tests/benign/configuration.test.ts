@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { StartupError } from "../../src/core/errors.ts";
-import { readIssuers } from "../../src/runtime/composition/files.ts";
+import { readIssuers } from "../../src/runtime/composition/identity.ts";
 import type { Config } from "../../src/runtime/config/config.ts";
 import { readConfigFile } from "../../src/runtime/config/file.ts";
 import { MODULES } from "../../src/runtime/modules.ts";

@@ -60,7 +60,7 @@ const FILES: Readonly<Record<string, string>> = {
   jwt: "jwt",
   ...Object.fromEntries(
     ["port", "socket", "socketMode", "tls", "allowedHosts", "allowedOrigins", "resource", "resourceScopes"].map(
-      (key) => [`server.${key}`, "tls"],
+      (key) => [`server.${key}`, "listeners"],
     ),
   ),
 };
@@ -161,7 +161,7 @@ const BLOCKS: Readonly<Record<string, string>> = {
   issuer: "issuers",
   section: "jwt",
   clientCertificate: "clientCertificates",
-  doors: "server",
+  listenerKeys: "server",
   agent: "agents",
   webhook: "webhooks",
   policy: "policies",

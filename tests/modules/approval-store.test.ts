@@ -54,7 +54,7 @@ test("the configuration's error names the stores of the build", () => {
     "must be sqlite:// and a file, such as sqlite://./var/approvals.sqlite, or counted:// and a file",
   );
   expect(read(MODULES)).toThrow(
-    "c: approvals.store: must be sqlite:// and a file, such as sqlite://./var/approvals.sqlite (the URL of a PostgreSQL stands in a file of its own: storeUrlFile)",
+    "c: approvals.store: must be sqlite:// and a file, such as sqlite://./var/approvals.sqlite (the URL of a PostgreSQL belongs in a file of its own: storeUrlFile)",
   );
 });
 

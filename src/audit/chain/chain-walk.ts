@@ -7,7 +7,6 @@ import { type LineMembers, parseLine } from "../query/view.ts";
 import { type ChainHead, followingHash, genesisOf, logIdOf, readLink, type StreamName } from "./chain.ts";
 import { leafHash, MerkleTree } from "./merkle-tree.ts";
 
-/** The expected link of the next line. */
 export interface Expected {
   readonly seq: number;
   readonly prev: string;
@@ -32,13 +31,11 @@ export class ChainWalk {
   #genesis: Hash | undefined;
   /** Grows with the lines; `undefined` when the hashes of earlier lines are not known. */
   tree: MerkleTree | undefined;
-  /** `prev` of the last line, to distinguish an insertion from a change. */
   lastPrev: string | undefined;
   logId: string | undefined;
   /** Number of lines before the first one with a link. */
   linesBefore = 0;
   lines = 0;
-  /** True when a line did not follow. */
   isBroken = false;
 
   private constructor(expected: Expected | undefined, tree: MerkleTree | undefined, logId?: string) {
@@ -59,7 +56,6 @@ export class ChainWalk {
     return new ChainWalk(undefined, undefined);
   }
 
-  /** Returns a walk that continues a chain. */
   static after({ seq, prev, tree, logId }: ChainHead): ChainWalk {
     return new ChainWalk({ seq, prev }, tree.copy(), logId);
   }
@@ -130,7 +126,6 @@ export interface LinePosition {
   readonly line: number;
 }
 
-/** The line at which a walk stopped, and the line before it. */
 export interface Halt {
   readonly at: LinePosition;
   readonly before: LinePosition | undefined;
@@ -146,7 +141,6 @@ export interface WalkStart extends Pick<LinePosition, "index" | "offset"> {
   readonly checksDays?: true;
 }
 
-/** Bytes after the last line end of a file. */
 export interface TornEnd {
   readonly index: number;
   readonly line: number;
@@ -215,14 +209,13 @@ export function* walkInSteps(
 /** Adds line numbers, which count from 1 at the start of the file. The walk may have started later in the file. */
 function numbered(files: readonly DayFile[], halt: Halt, { index, offset }: WalkStart): Halt {
   const skipped = offset === 0 ? 0 : lineEnds(files[index]?.path ?? "", offset);
-  const number = (place: LinePosition): LinePosition => ({
-    ...place,
-    line: place.line + 1 + (place.index === index ? skipped : 0),
+  const number = (position: LinePosition): LinePosition => ({
+    ...position,
+    line: position.line + 1 + (position.index === index ? skipped : 0),
   });
   return { ...halt, at: number(halt.at), before: halt.before && number(halt.before) };
 }
 
-/** Runs all steps without a pause. */
 export function runToEnd<T>(steps: Generator<number, T>): T {
   for (;;) {
     const step = steps.next();
@@ -230,7 +223,6 @@ export function runToEnd<T>(steps: Generator<number, T>): T {
   }
 }
 
-/** Runs all steps. Other work runs between two of them. */
 export async function runWithPauses<T>(steps: Generator<number, T>): Promise<T> {
   for (;;) {
     const step = steps.next();
@@ -245,7 +237,6 @@ const RECORD_BYTES_MAX = 16_777_216;
 const SHA256_HEX = /^[0-9a-f]{64}$/;
 const LOG_ID = /^[0-9a-f]{32}$/;
 
-/** A deletion, as it is recorded. */
 interface Pruned {
   readonly timestamp: string;
   readonly stream: StreamName;
@@ -281,7 +272,7 @@ function cutMembers({ next, tree, logId }: Cut): object {
  * retention deleted and recorded. When the record holds no hashes, the walk has no tree: checkpoints then cover lines
  * that were deleted.
  */
-export function walkFromBegin(dir: string, stream: StreamName, files: readonly DayFile[]): ChainWalk {
+export function walkFromStart(dir: string, stream: StreamName, files: readonly DayFile[]): ChainWalk {
   const first = files.find(({ size }) => size > 0);
   const cut = first && cutBefore(dir, stream, first);
   return cut === undefined ? ChainWalk.fromBegin(stream) : ChainWalk.afterPruned(cut);

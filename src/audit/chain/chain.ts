@@ -1,7 +1,6 @@
 import { createHash, type Hash, hash } from "node:crypto";
 import { leafHash, type MerkleTree } from "./merkle-tree.ts";
 
-/** The two streams of a log, each with its own chain. */
 export const STREAMS = ["calls", "journal"] as const;
 export type StreamName = (typeof STREAMS)[number];
 
@@ -47,12 +46,10 @@ export function logIdOf(firstHash: string): string {
   return firstHash.slice(0, LOG_ID_CHARACTERS);
 }
 
-/** Returns the number of bytes that the chain adds to line `seq`. */
 export function chainBytes(seq: number): number {
   return SEQ.length + String(seq).length + PREV_LABEL_AT - 1;
 }
 
-/** A line's position in the chain, as stored in the line. */
 export interface ChainLink {
   readonly seq: number;
   readonly prev: string;
@@ -93,7 +90,6 @@ export function followingHash(
   return bytes.toString("latin1", to - HASH_AT, to) === own + END ? own : undefined;
 }
 
-/** Returns the correct `hash` of the line `bytes[from, to)`. */
 export function ownHash(bytes: Buffer, from: number, to: number): string {
   return hash("sha256", bytes.subarray(from, to - HASHED_TO), "hex");
 }
@@ -111,7 +107,6 @@ interface Member {
   readonly label: string;
 }
 
-/** Returns the integer in JSON notation between `label` and `to`. */
 function numberBefore(bytes: Buffer, { from, to, label }: Member): number | undefined {
   let at = to;
   while (at > from && to - at < SEQ_DIGITS_MAX && isDigit(bytes[at - 1])) at -= 1;
@@ -127,11 +122,9 @@ function isDigit(byte: number | undefined): boolean {
   return byte !== undefined && byte >= ZERO && byte <= NINE;
 }
 
-/** The end of a chain. */
 export interface ChainHead {
   /** `seq` of the next line, and the number of lines so far. */
   readonly seq: number;
-  /** `hash` of the last line. */
   readonly prev: string;
   /** Merkle tree over the lines' exact bytes. */
   readonly tree: MerkleTree;
@@ -139,7 +132,6 @@ export interface ChainHead {
   readonly logId: string | undefined;
 }
 
-/** Adds links to lines as they are written. */
 export class LineChain {
   #head: ChainHead;
 

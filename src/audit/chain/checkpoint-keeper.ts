@@ -4,14 +4,14 @@ import { errorText } from "../../core/error-text.ts";
 import type { StreamPosition } from "../journal/day-stream.ts";
 import type { FileOperations } from "../journal/file-operations.ts";
 import type { Intent } from "../journal/journal.ts";
-import { placePath, serializePlace } from "../journal/saved-position.ts";
+import { savedPositionPath, serializePosition } from "../journal/saved-position.ts";
 import { STREAMS, type StreamName } from "./chain.ts";
 import { CHECKPOINT_DIR, readCheckpoint, signCheckpoint } from "./checkpoint.ts";
 
 /** Time from a line to the next checkpoint, in milliseconds. */
 export const CHECKPOINT_INTERVAL_MS = 1_000;
 
-type Places = Readonly<Record<StreamName, StreamPosition>>;
+type Positions = Readonly<Record<StreamName, StreamPosition>>;
 
 interface CheckpointKeeperOptions {
   readonly dir: string;
@@ -20,13 +20,12 @@ interface CheckpointKeeperOptions {
   readonly key: KeyObject | undefined;
   /** Time from a line to the next checkpoint, in milliseconds. */
   readonly intervalMs: number;
-  /** The last checkpoint of each stream, from a former run. */
   readonly notes: Readonly<Record<StreamName, string | undefined>>;
   /**
    * Returns the acknowledged positions of both streams. `intents` returns the open intents among them. Both are read at
    * the same moment.
    */
-  readonly places: () => Places;
+  readonly positions: () => Positions;
   readonly intents: (journalLines: number) => readonly Intent[];
   /** Makes written lines durable when their acknowledgement did not wait for that. */
   readonly sync: () => Promise<void>;
@@ -40,8 +39,7 @@ export class CheckpointKeeper {
   readonly #options: CheckpointKeeperOptions;
   readonly #notes: Record<StreamName, string | undefined>;
   readonly #signed: Record<StreamName, number>;
-  /** Ends of days that are not signed yet. */
-  #ended: { readonly stream: StreamName; readonly place: StreamPosition }[] = [];
+  #ended: { readonly stream: StreamName; readonly position: StreamPosition }[] = [];
   #timer: ReturnType<typeof setTimeout> | undefined;
   #running: Promise<void> | undefined;
   #failure: string | undefined;
@@ -61,7 +59,6 @@ export class CheckpointKeeper {
     return this.#failure;
   }
 
-  /** Schedules a checkpoint because lines became durable. */
   touch(): void {
     this.#isBehind = true;
     if (this.#timer === undefined && !this.#isClosed) {
@@ -70,8 +67,8 @@ export class CheckpointKeeper {
     }
   }
 
-  dayEnded(stream: StreamName, place: StreamPosition): void {
-    this.#ended.push({ stream, place });
+  dayEnded(stream: StreamName, position: StreamPosition): void {
+    this.#ended.push({ stream, position });
     this.touch();
   }
 
@@ -96,19 +93,19 @@ export class CheckpointKeeper {
   }
 
   async #keep(): Promise<void> {
-    const { dir, files, places, intents, sync } = this.#options;
+    const { dir, files, positions, intents, sync } = this.#options;
     const ended = this.#ended;
     this.#isBehind = false;
-    const now = places();
+    const now = positions();
     const open = intents(now.journal.head.seq);
     try {
       await sync();
-      const due = [...ended, ...STREAMS.map((stream) => ({ stream, place: now[stream] }))];
+      const due = [...ended, ...STREAMS.map((stream) => ({ stream, position: now[stream] }))];
       await this.#sign(due);
       this.#ended = this.#ended.filter((end) => !ended.includes(end));
       const { calls, journal } = this.#notes;
       const streams = { calls: { ...now.calls, note: calls }, journal: { ...now.journal, note: journal } };
-      await files.replace(placePath(dir), serializePlace({ streams, intents: open }));
+      await files.replace(savedPositionPath(dir), serializePosition({ streams, intents: open }));
       this.#failure = undefined;
     } catch (error) {
       this.#failure = `no checkpoint can be written: ${errorText(error)}: free or repair the disk`;
@@ -116,10 +113,10 @@ export class CheckpointKeeper {
   }
 
   /** Appends a note for each position that is not covered yet, to the file of the day of its last line. */
-  async #sign(due: readonly { readonly stream: StreamName; readonly place: StreamPosition }[]): Promise<void> {
+  async #sign(due: readonly { readonly stream: StreamName; readonly position: StreamPosition }[]): Promise<void> {
     const { key } = this.#options;
-    for (const { stream, place } of due) {
-      const { head, day } = place;
+    for (const { stream, position } of due) {
+      const { head, day } = position;
       if (key !== undefined && day !== undefined && head.seq > this.#signed[stream]) {
         const note = signCheckpoint(stream, head, key);
         await this.#append(day, `${note}\n`);

@@ -20,7 +20,6 @@ const TAIL_BYTES = 65_536;
 const UNFINISHED_FILES_MAX = 2;
 /** Maximum size of a file: a day with two checkpoints a second takes less than half of it. */
 const FILE_BYTES_MAX = 268_435_456;
-/** Start of a signature line. */
 const SIGNED = "— ";
 
 /** A signed statement about one stream: its number of lines and their root (c2sp.org/tlog-checkpoint). */
@@ -35,7 +34,6 @@ export function originOf(stream: StreamName, logId: string): string {
   return `${ORIGIN}/${stream}/${logId}`;
 }
 
-/** Returns the signed checkpoint of a chain that has at least one line. */
 export function signCheckpoint(stream: StreamName, { logId, seq, tree }: ChainHead, key: KeyObject): string {
   const origin = originOf(stream, logId ?? "");
   return signNote(`${origin}\n${seq}\n${tree.root().toString("base64")}\n`, origin, key);
@@ -88,7 +86,6 @@ export interface TornNotes {
   readonly mayBeCrash: boolean;
 }
 
-/** Returns the names of the checkpoint files, oldest first. */
 function listNotes(dir: string): readonly string[] {
   const folder = join(dir, CHECKPOINT_DIR);
   const names = fs.existsSync(folder) ? fs.readdirSync(folder) : [];
@@ -150,7 +147,6 @@ function hasEach(notes: readonly FoundNote[]): boolean {
   return STREAMS.every((stream) => notes.some(({ checkpoint }) => checkpoint?.stream === stream));
 }
 
-/** Returns the complete notes in the last bytes of a file. */
 function lastNotes(dir: string, name: string, bytesMax: number): readonly FoundNote[] {
   const bytes = readNotes(join(dir, CHECKPOINT_DIR, name), bytesMax);
   // A note contains only one empty line: the one in its middle, before the signatures.
@@ -179,7 +175,6 @@ export function cutTornNotes(dir: string): void {
   }
 }
 
-/** Returns the position after the last complete note. */
 function endOfNotes(bytes: Buffer): number {
   const end = bytes.lastIndexOf("\n\n") + 2;
   const before = bytes.subarray(0, Math.max(0, end - 2));
@@ -191,7 +186,6 @@ function endOfNotes(bytes: Buffer): number {
   return whole < 2 ? 0 : whole;
 }
 
-/** A checkpoint note of this service and its location. */
 export interface SignedSize extends Omit<FoundNote, "checkpoint"> {
   readonly checkpoint: Checkpoint;
 }
@@ -228,9 +222,9 @@ export class NoteCursor {
         this.#size = Number.POSITIVE_INFINITY;
         return;
       }
-      const { checkpoint, ...place } = step.value;
+      const { checkpoint, ...position } = step.value;
       if (checkpoint?.stream === this.#stream) {
-        this.#next = { ...place, checkpoint };
+        this.#next = { ...position, checkpoint };
         this.#size = checkpoint.size;
         return;
       }

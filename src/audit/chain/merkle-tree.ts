@@ -20,7 +20,6 @@ export function leafHash(bytes: Buffer, from: number, to: number): Buffer {
   return digest;
 }
 
-/** Returns the RFC 6962 hash of two neighboring nodes. */
 export function nodeHash(left: Uint8Array, right: Uint8Array): Buffer {
   node.set(left, 1);
   node.set(right, 1 + DIGEST_BYTES);

@@ -1,4 +1,4 @@
-import fs, { statSync } from "node:fs";
+import fs from "node:fs";
 import { join } from "node:path";
 import { AuditLogError } from "../audit-log-error.ts";
 import type { StreamName } from "../chain/chain.ts";
@@ -6,7 +6,9 @@ import { LINE_BYTES_MAX } from "../entry.ts";
 import {
   type Chunk,
   daysIn,
+  isDay,
   isOfOtherDay,
+  LINE_END,
   linesOf,
   type OpenDayFile,
   readChunk,
@@ -17,7 +19,6 @@ import { makeDirectory, readSmallFile, syncDirectory } from "../journal/file-ope
 import type { Position } from "../query/params.ts";
 import { type EntryView, type LineMembers, parseLine, viewOf } from "../query/view.ts";
 
-const LINE_END = 0x0a;
 /** Limits for one request. A single line is sent whatever its size. */
 const BATCH_LINES_MAX = 500;
 const BATCH_BYTES_MAX = 1_048_576;
@@ -38,7 +39,6 @@ export interface ExportLine {
 
 export interface ExportBatch {
   readonly lines: readonly ExportLine[];
-  /** Position after the last line. */
   readonly next: Position;
 }
 
@@ -50,23 +50,22 @@ interface BatchLimits {
 const BATCH: BatchLimits = { linesMax: BATCH_LINES_MAX, bytesMax: BATCH_BYTES_MAX };
 const PEEK: BatchLimits = { linesMax: 1, bytesMax: 4_096 };
 
-interface Place {
+interface ReadPosition {
   readonly dir: string;
   readonly stream: StreamName;
   readonly from: Position | undefined;
 }
 
 /** Returns the next lines, oldest first; `undefined` when there are none yet. */
-export function readBatch(place: Place): ExportBatch | undefined {
-  return readNext(place, BATCH);
+export function readBatch(position: ReadPosition): ExportBatch | undefined {
+  return readNext(position, BATCH);
 }
 
-/** Returns the next line; `undefined` when there is none yet. */
-export function readNextLine(place: Place): ExportLine | undefined {
-  return readNext(place, PEEK)?.lines[0];
+export function readNextLine(position: ReadPosition): ExportLine | undefined {
+  return readNext(position, PEEK)?.lines[0];
 }
 
-function readNext({ dir, stream, from }: Place, limits: BatchLimits): ExportBatch | undefined {
+function readNext({ dir, stream, from }: ReadPosition, limits: BatchLimits): ExportBatch | undefined {
   const folder = streamDir(dir, stream);
   for (const day of daysIn(folder).filter((one) => one >= (from?.day ?? ""))) {
     const offset = from?.day === day ? from.offset : 0;
@@ -118,12 +117,11 @@ function lineOf(
   return { stream, day, offset, line, members, entry, timeMs: entry?.timeMs ?? Date.parse(`${day}T00:00:00Z`) };
 }
 
-/** Returns the number of bytes after a position. */
-export function bytesBehind({ dir, stream, from }: Place): number {
+export function bytesBehind({ dir, stream, from }: ReadPosition): number {
   const folder = streamDir(dir, stream);
   let bytes = 0;
   for (const day of daysIn(folder).filter((one) => one >= (from?.day ?? ""))) {
-    const { size = 0 } = statSync(join(folder, `${day}.jsonl`), { throwIfNoEntry: false }) ?? {};
+    const { size = 0 } = fs.statSync(join(folder, `${day}.jsonl`), { throwIfNoEntry: false }) ?? {};
     bytes += Math.max(0, size - (from?.day === day ? from.offset : 0));
   }
   return bytes;
@@ -132,9 +130,8 @@ export function bytesBehind({ dir, stream, from }: Place): number {
 /** Folder in the audit directory in which exporters store their positions and the lines that were refused for good. */
 export const EXPORT_DIR = "export";
 
-const PLACE_FILE = /^([a-z0-9][a-z0-9-]{0,63})\.(calls|journal)\.json$/;
-const DAY = /^\d{4}-\d{2}-\d{2}$/;
-const PLACE_BYTES_MAX = 1_024;
+const POSITION_FILE = /^([a-z0-9][a-z0-9-]{0,63})\.(calls|journal)\.json$/;
+const POSITION_BYTES_MAX = 1_024;
 const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_TRUNC, O_WRONLY } = fs.constants;
 
 /** The position of an exporter in a stream: the receiver has accepted every line before it. */
@@ -145,18 +142,17 @@ export interface ExportPosition {
   readonly position: Position | undefined;
 }
 
-/** Returns the positions of every exporter that has ever run on this log. */
-export function readExportPlaces(dir: string): readonly ExportPosition[] {
+export function readExportPositions(dir: string): readonly ExportPosition[] {
   const folder = join(dir, EXPORT_DIR);
   const names = fs.existsSync(folder) ? fs.readdirSync(folder).sort() : [];
   return names.flatMap((name) => {
-    const [, exporter, stream] = PLACE_FILE.exec(name) ?? [];
+    const [, exporter, stream] = POSITION_FILE.exec(name) ?? [];
     if (exporter === undefined || (stream !== "calls" && stream !== "journal")) return [];
     return [{ exporter, stream, position: readPosition(join(folder, name)) }];
   });
 }
 
-export function readExportPlace(dir: string, exporter: string, stream: StreamName): ExportPosition {
+export function readExportPosition(dir: string, exporter: string, stream: StreamName): ExportPosition {
   return { exporter, stream, position: readPosition(join(dir, EXPORT_DIR, `${exporter}.${stream}.json`)) };
 }
 
@@ -164,7 +160,7 @@ export function readExportPlace(dir: string, exporter: string, stream: StreamNam
  * Writes a position. It is durable on return, and the file is complete at every moment: a new file is written and
  * renamed over the old one.
  */
-export function writeExportPlace(dir: string, { exporter, stream, position }: ExportPosition): void {
+export function writeExportPosition(dir: string, { exporter, stream, position }: ExportPosition): void {
   const folder = join(dir, EXPORT_DIR);
   makeDirectory(folder);
   const path = join(folder, `${exporter}.${stream}.json`);
@@ -182,9 +178,9 @@ export function writeExportPlace(dir: string, { exporter, stream, position }: Ex
 
 function readPosition(path: string): Position | undefined {
   try {
-    const { day, offset } = JSON.parse(readSmallFile(path, PLACE_BYTES_MAX) ?? "") as Partial<Position>;
-    const isPlace = typeof day === "string" && DAY.test(day) && Number.isSafeInteger(offset) && Number(offset) >= 0;
-    return isPlace ? { day, offset: Number(offset) } : undefined;
+    const { day, offset } = JSON.parse(readSmallFile(path, POSITION_BYTES_MAX) ?? "") as Partial<Position>;
+    const isValid = isDay(day) && Number.isSafeInteger(offset) && Number(offset) >= 0;
+    return isValid ? { day, offset: Number(offset) } : undefined;
   } catch {
     return undefined;
   }

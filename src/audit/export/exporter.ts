@@ -12,9 +12,9 @@ import {
   type ExportBatch,
   type ExportLine,
   readBatch,
-  readExportPlace,
+  readExportPosition,
   readNextLine,
-  writeExportPlace,
+  writeExportPosition,
 } from "./batch.ts";
 import type { Receiver } from "./collectors.ts";
 import { agedFiles, pruneFiles, SEE_VERIFY } from "./prune.ts";
@@ -26,7 +26,6 @@ export interface ExporterTarget {
 }
 
 interface ExporterOptions {
-  /** The audit directory. */
   readonly dir: string;
   readonly stream: StreamName;
   readonly target: ExporterTarget;
@@ -43,7 +42,6 @@ interface ExporterOptions {
   readonly backoffMs?: number;
 }
 
-/** The status of one exporter for one stream. */
 export interface ExportState {
   readonly exporter: string;
   readonly stream: StreamName;
@@ -72,19 +70,17 @@ export class Exporter {
   readonly #counts = { sentLines: 0, deadLines: 0, failures: 0 };
   #position: Position | undefined;
   readonly #stopping = new AbortController();
-  /** True when the current failure was reported to the operators. */
-  #isTold = false;
-  #toldAtMs = Number.NEGATIVE_INFINITY;
-  #buriedUntold = 0;
-  #toldBuriedAtMs = Number.NEGATIVE_INFINITY;
+  #isReported = false;
+  #reportedAtMs = Number.NEGATIVE_INFINITY;
+  #rejectedUnreported = 0;
+  #rejectedReportedAtMs = Number.NEGATIVE_INFINITY;
   #wake: () => void = () => {};
   readonly #done: Promise<void>;
 
-  /** Starts immediately. */
   constructor(options: ExporterOptions) {
     this.#options = options;
     const { dir, stream, target } = options;
-    this.#position = readExportPlace(dir, target.name, stream).position;
+    this.#position = readExportPosition(dir, target.name, stream).position;
     this.#done = this.#run();
   }
 
@@ -98,16 +94,16 @@ export class Exporter {
     this.#stopping.abort();
     this.#wake();
     await this.#done;
-    this.#tellBuried("more of the same");
+    this.#reportRejected("more of the same");
   }
 
   #lag(): Pick<ExportState, "bytesBehind" | "secondsBehind"> {
     const { dir, stream, clock } = this.#options;
-    const place = { dir, stream, from: this.#position };
+    const position = { dir, stream, from: this.#position };
     try {
-      const next = readNextLine(place);
+      const next = readNextLine(position);
       const secondsBehind = next === undefined ? 0 : Math.max(0, (clock() - next.timeMs) / 1_000);
-      return { bytesBehind: bytesBehind(place), secondsBehind };
+      return { bytesBehind: bytesBehind(position), secondsBehind };
     } catch {
       // The log cannot be read; the exporter reports the reason itself.
       return { bytesBehind: Number.NaN, secondsBehind: Number.NaN };
@@ -116,19 +112,19 @@ export class Exporter {
 
   async #run(): Promise<void> {
     const { dir, stream, pollMs = POLL_MS } = this.#options;
-    let faults = 0;
+    let failures = 0;
     while (!this.#stopping.signal.aborted) {
       try {
         const batch = readBatch({ dir, stream, from: this.#position });
         if (batch === undefined) await this.#wait(pollMs);
         else await this.#deliverWhole(batch);
-        faults = 0;
+        failures = 0;
       } catch (error) {
         this.#fail(errorText(error));
-        await this.#wait(this.#pauseMs(faults, undefined));
-        faults += 1;
+        await this.#wait(this.#pauseMs(failures, undefined));
+        failures += 1;
       }
-      if (this.#isDue(this.#toldBuriedAtMs)) this.#tellBuried("more of the same");
+      if (this.#isDue(this.#rejectedReportedAtMs)) this.#reportRejected("more of the same");
     }
   }
 
@@ -141,7 +137,7 @@ export class Exporter {
     } finally {
       const position = this.#position;
       if (position !== undefined && position !== before)
-        writeExportPlace(dir, { exporter: target.name, stream, position });
+        writeExportPosition(dir, { exporter: target.name, stream, position });
     }
   }
 
@@ -157,8 +153,8 @@ export class Exporter {
         continue;
       }
       if (outcome.kind === "refused") return this.#refused({ lines, next }, outcome.reason);
-      this.#isTold = false;
-      if (outcome.rejected > 0) this.#bury(lines, `${outcome.rejected} of ${lines.length} rejected`);
+      this.#isReported = false;
+      if (outcome.rejected > 0) this.#keepRejected(lines, `${outcome.rejected} of ${lines.length} rejected`);
       else this.#counts.sentLines += lines.length;
       this.#position = next;
       return true;
@@ -174,7 +170,7 @@ export class Exporter {
     const middle = Math.ceil(lines.length / 2);
     const after = lines[middle];
     if (after === undefined) {
-      this.#bury(lines, reason);
+      this.#keepRejected(lines, reason);
       this.#position = next;
       return true;
     }
@@ -183,28 +179,28 @@ export class Exporter {
     return isFirstDone && this.#deliver({ lines: lines.slice(middle), next });
   }
 
-  #bury(lines: readonly ExportLine[], reason: string): void {
+  #keepRejected(lines: readonly ExportLine[], reason: string): void {
     const { dir, target } = this.#options;
     keepDeadLetters(dir, { exporter: target.name, reason, lines });
     this.#counts.deadLines += lines.length;
-    this.#buriedUntold += lines.length;
-    if (this.#isDue(this.#toldBuriedAtMs)) this.#tellBuried(reason);
+    this.#rejectedUnreported += lines.length;
+    if (this.#isDue(this.#rejectedReportedAtMs)) this.#reportRejected(reason);
   }
 
-  #tellBuried(reason: string): void {
-    if (this.#buriedUntold === 0) return;
+  #reportRejected(reason: string): void {
+    if (this.#rejectedUnreported === 0) return;
     const { report, target, clock } = this.#options;
-    report(`${target.name} refused ${this.#buriedUntold} audit lines permanently: ${reason}`);
-    this.#buriedUntold = 0;
-    this.#toldBuriedAtMs = clock();
+    report(`${target.name} refused ${this.#rejectedUnreported} audit lines permanently: ${reason}`);
+    this.#rejectedUnreported = 0;
+    this.#rejectedReportedAtMs = clock();
   }
 
   #fail(reason: string): void {
     const { report, target, stream, clock } = this.#options;
     this.#counts.failures += 1;
-    if (this.#isTold || !this.#isDue(this.#toldAtMs)) return;
-    this.#isTold = true;
-    this.#toldAtMs = clock();
+    if (this.#isReported || !this.#isDue(this.#reportedAtMs)) return;
+    this.#isReported = true;
+    this.#reportedAtMs = clock();
     report(`${target.name} does not accept the audit's ${stream}: ${reason}`);
   }
 
@@ -212,8 +208,8 @@ export class Exporter {
    * Returns true when a report is due. Uses the absolute difference, so that a clock that was set back does not
    * suppress reports.
    */
-  #isDue(toldAtMs: number): boolean {
-    return Math.abs(this.#options.clock() - toldAtMs) >= REPORT_EVERY_MS;
+  #isDue(reportedAtMs: number): boolean {
+    return Math.abs(this.#options.clock() - reportedAtMs) >= REPORT_EVERY_MS;
   }
 
   #pauseMs(attempt: number, retryAfterMs: number | undefined): number {
@@ -274,7 +270,6 @@ function keepDeadLetters(dir: string, { exporter, reason, lines }: DeadLetters):
 }
 
 export interface ExportersOptions {
-  /** The audit directory. */
   readonly dir: string;
   readonly targets: readonly ExporterTarget[];
   /** When `undefined`, nothing is ever deleted. */
@@ -283,7 +278,6 @@ export interface ExportersOptions {
   readonly clock: () => number;
   /** Returns a number of at least 0 and below 1. */
   readonly random: () => number;
-  /** Writes to the operators' log. */
   readonly report: (message: string) => void;
   /** Writes a journal line; durable when resolved. */
   readonly journal: (line: { readonly type: "audit.pruned"; readonly [member: string]: Json }) => Promise<void>;
@@ -298,56 +292,40 @@ export interface Exporters {
 
 const PRUNE_EVERY_MS = 3_600_000;
 
-/** Starts an exporter for each target and stream, and the periodic deletion of old files. */
 export function startExporters(options: ExportersOptions): Exporters {
   const { dir, targets, clock, random, report, pruneEveryMs = PRUNE_EVERY_MS } = options;
   const exporters = targets.flatMap((target) =>
     (["calls", "journal"] as const).map((stream) => new Exporter({ dir, stream, target, clock, random, report })),
   );
-  const pruning = new Pruning(options);
-  const timer = setInterval(() => pruning.begin(), pruneEveryMs);
+  let pruning: Promise<void> | undefined;
+  const startPruning = (): void => {
+    pruning ??= prune(options)
+      .catch((error: unknown) => report(`old audit files stay: ${String(error)}`))
+      .finally(() => {
+        pruning = undefined;
+      });
+  };
+  const timer = setInterval(startPruning, pruneEveryMs);
   timer.unref();
-  pruning.begin();
+  startPruning();
   return {
     states: () => exporters.map((exporter) => exporter.state()),
     async stop() {
       clearInterval(timer);
-      await Promise.all([pruning.ended(), ...exporters.map((exporter) => exporter.stop())]);
+      await Promise.all([pruning, ...exporters.map((exporter) => exporter.stop())]);
     },
   };
 }
 
-class Pruning {
-  readonly #options: ExportersOptions;
-  #running: Promise<void> | undefined;
-
-  constructor(options: ExportersOptions) {
-    this.#options = options;
-  }
-
-  begin(): void {
-    this.#running ??= this.#prune()
-      .catch((error: unknown) => this.#options.report(`old audit files stay: ${String(error)}`))
-      .finally(() => {
-        this.#running = undefined;
-      });
-  }
-
-  async ended(): Promise<void> {
-    await this.#running;
-  }
-
-  /** Deletes old files. Each deletion is in the journal before it happens. */
-  async #prune(): Promise<void> {
-    const { dir, targets, retentionDays, clock, journal } = this.#options;
-    if (retentionDays === undefined) return;
-    const nowMs = clock();
-    const options = { dir, nowMs, keepMs: retentionDays * DAY_MS, exporters: targets.map(({ name }) => name) };
-    const settled = await pruneFiles(agedFiles(options), options, {
-      announce: ({ stream, day, bytes }) => journal({ type: "audit.pruned", stream, day, bytes }),
-    });
-    for (const { path, keptBecause } of settled) {
-      if (keptBecause?.endsWith(SEE_VERIFY) === true) this.#options.report(`${path} stays: ${keptBecause}`);
-    }
+/** Deletes old files. Each deletion is in the journal before it happens. */
+async function prune({ dir, targets, retentionDays, clock, journal, report }: ExportersOptions): Promise<void> {
+  if (retentionDays === undefined) return;
+  const nowMs = clock();
+  const options = { dir, nowMs, keepMs: retentionDays * DAY_MS, exporters: targets.map(({ name }) => name) };
+  const aged = await pruneFiles(agedFiles(options), options, ({ stream, day, bytes }) =>
+    journal({ type: "audit.pruned", stream, day, bytes }),
+  );
+  for (const { path, keptBecause } of aged) {
+    if (keptBecause?.endsWith(SEE_VERIFY) === true) report(`${path} stays: ${keptBecause}`);
   }
 }

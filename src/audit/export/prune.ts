@@ -6,7 +6,7 @@ import {
   type Cut,
   recordPruned,
   runWithPauses,
-  walkFromBegin,
+  walkFromStart,
   walkInSteps,
 } from "../chain/chain-walk.ts";
 import { readLastNotes } from "../chain/checkpoint.ts";
@@ -16,7 +16,7 @@ import { syncDirectory } from "../journal/file-operations.ts";
 import { boundsOf, otherDayOf } from "../query/day-bounds.ts";
 import { dayOf } from "../query/time-range.ts";
 import { parseLine } from "../query/view.ts";
-import { type ExportPosition, readExportPlaces } from "./batch.ts";
+import { type ExportPosition, readExportPositions } from "./batch.ts";
 
 /** Ending of the reasons that an operator has to investigate. */
 export const SEE_VERIFY = "stc audit verify shows more";
@@ -70,22 +70,17 @@ export function agedFiles(options: PruneOptions): readonly Aged[] {
   });
 }
 
-interface PruneSteps {
-  /** Called and awaited before a file is deleted. */
-  readonly announce?: (file: Aged) => Promise<void>;
-}
-
 /**
  * Deletes the files that may be deleted. Before each deletion, a durable record stores the state of the chain from
  * which the remaining lines can be verified. A file that does not verify is evidence: it and all later files are kept.
- * Other work runs while the lines are read.
+ * Other work runs while the lines are read. `announce` is awaited before each deletion.
  */
 export async function pruneFiles(
   aged: readonly Aged[],
   { dir, nowMs, keepMs }: PruneOptions,
-  { announce }: PruneSteps = {},
+  announce?: (file: Aged) => Promise<void>,
 ): Promise<readonly Aged[]> {
-  const settled: Aged[] = [];
+  const pruned: Aged[] = [];
   for (const stream of STREAMS) {
     const files = aged.filter((file) => file.stream === stream);
     const going = files.filter(({ keptBecause }) => keptBecause === undefined);
@@ -94,7 +89,7 @@ export async function pruneFiles(
     for (const file of files) {
       const { day, path, bytes } = file;
       if (file.keptBecause !== undefined || !cuts.has(day)) {
-        settled.push({ ...file, keptBecause: file.keptBecause ?? `it does not verify: ${SEE_VERIFY}` });
+        pruned.push({ ...file, keptBecause: file.keptBecause ?? `it does not verify: ${SEE_VERIFY}` });
         continue;
       }
       await announce?.(file);
@@ -103,10 +98,10 @@ export async function pruneFiles(
       // Makes each deletion durable before the next one: deletions that became durable in a different order would leave
       // a gap.
       syncDirectory(dirname(path));
-      settled.push(file);
+      pruned.push(file);
     }
   }
-  return settled;
+  return pruned;
 }
 
 function reasonToKeep(facts: fs.Stats, isNewest: boolean, young: () => string | undefined): string | undefined {
@@ -114,7 +109,6 @@ function reasonToKeep(facts: fs.Stats, isNewest: boolean, young: () => string | 
   return young() ?? (isNewest ? "the log goes on from its newest file" : undefined);
 }
 
-/** Returns the day whose file has the most recent last line, whatever the file names say. */
 function newestOf(dir: string, days: readonly string[]): string | undefined {
   let newest: { readonly day: string; readonly timeMs: number } | undefined;
   for (const day of days) {
@@ -140,13 +134,13 @@ function youngLines(dir: string, day: string, before: string): string | undefine
 type Rule = (day: string, path: string, bytes: number) => string | undefined;
 
 function rulesOf({ dir, exporters = [] }: PruneOptions, stream: StreamName): Rule {
-  const places = readExportPlaces(dir).filter((place) => place.stream === stream);
+  const positions = readExportPositions(dir).filter((position) => position.stream === stream);
   const missing = exporters
-    .filter((exporter) => !places.some((place) => place.exporter === exporter))
+    .filter((exporter) => !positions.some((position) => position.exporter === exporter))
     .map((exporter) => ({ exporter, stream, position: undefined }));
   const covered = coveredLines(dir, stream);
   return (day, path, bytes) => {
-    const behind = [...places, ...missing].find((place) => !hasPassed(place, day, bytes));
+    const behind = [...positions, ...missing].find((position) => !hasPassed(position, day, bytes));
     if (behind !== undefined) return `the exporter ${behind.exporter} has not passed it`;
     if (covered === undefined) return undefined;
     const seq = lastSeqOf(path);
@@ -186,7 +180,7 @@ interface Going {
  */
 function* readCuts(dir: string, stream: StreamName, { days, before }: Going): Generator<number, Cuts> {
   const files = dayFilesOf(dir, stream);
-  const reader = new CutReader(walkFromBegin(dir, stream, files), before);
+  const reader = new CutReader(walkFromStart(dir, stream, files), before);
   for (const file of days.length === 0 ? [] : files) {
     const isGoing = days.includes(file.day);
     // Only the first chained line, in whatever file it is, shows that a chain starts after lines without links.
@@ -205,7 +199,6 @@ class CutReader {
   readonly #unchained: string[] = [];
   readonly #before: string;
   #firstPrev: string | undefined;
-  /** True while every line is older than the days to keep. */
   isOld = true;
 
   constructor(walk: ChainWalk, before: string) {
@@ -217,7 +210,6 @@ class CutReader {
     return (this.#walk.expected?.seq ?? 0) > 0;
   }
 
-  /** Reads one file. Returns `false` when a line does not follow, or has no line end. */
   *read(file: DayFile): Generator<number, boolean> {
     const start = { index: 0, offset: 0, checksDays: true } as const;
     const { halt, torn } = yield* walkInSteps([file], start, (bytes, from, to) => {

@@ -1,7 +1,6 @@
 import { readFileSync, statSync } from "node:fs";
 import { endedWithin } from "../../core/time-limits.ts";
 
-/** The outcome of one request. */
 export type SendOutcome =
   | { readonly kind: "taken"; readonly answer: string }
   /** The receiver will never accept this body. */
@@ -54,12 +53,12 @@ export async function post(body: string, options: SenderOptions): Promise<SendOu
     response.body?.cancel().catch(() => {});
     return outcomeOf(response);
   } catch (error) {
-    return { kind: "later", reason: faultOf(error), retryAfterMs: undefined };
+    return { kind: "later", reason: describeError(error), retryAfterMs: undefined };
   }
 }
 
 /** Describes an error without the address, which may contain a secret and which the runtime's messages may quote. */
-function faultOf(error: unknown): string {
+function describeError(error: unknown): string {
   if (!(error instanceof Error)) return "failed";
   const code = "code" in error && typeof error.code === "string" ? error.code : undefined;
   return code === undefined ? error.name : `${error.name} ${code}`;

@@ -36,17 +36,14 @@ export function isDay(value: unknown): value is string {
   return typeof value === "string" && DAY.test(value);
 }
 
-/** Returns the day in the name of a day file. */
 export function dayIn(name: string): string {
   return name.slice(0, DAY_CHARACTERS);
 }
 
-/** Returns the folder of a stream's files. */
 export function streamDir(dir: string, stream: StreamName): string {
   return join(dir, folderOf(stream));
 }
 
-/** Returns the folder of a stream's files, relative to the audit directory. */
 export function folderOf(stream: StreamName): string {
   return stream === "journal" ? JOURNAL_DIR : "";
 }
@@ -59,7 +56,6 @@ export function isDayFile(name: string): boolean {
   return DAY_FILE.test(name);
 }
 
-/** Returns the names of the day files in a directory, oldest first. */
 export function dayFileNames(dir: string): readonly string[] {
   return readdirSync(dir).filter(isDayFile).sort();
 }
@@ -78,7 +74,6 @@ export function daysIn(dir: string): readonly string[] {
   }
 }
 
-/** One day file of a stream. */
 export interface DayFile {
   /** Relative to the audit directory: `journal/2026-02-16.jsonl`. */
   readonly file: string;
@@ -140,7 +135,6 @@ function endIn(buffer: Buffer, from: number, filled: number): number {
   return at < filled ? at : -1;
 }
 
-/** Returns the number of line ends before a position of a file. */
 export function lineEnds(path: string, end: number): number {
   let count = 0;
   let position = 0;
@@ -229,13 +223,11 @@ export function readLastLine(path: string): string | undefined {
   });
 }
 
-/** A part of a file: the lines that start in `[from, to)`. */
 export interface Range {
   readonly from: number;
   readonly to: number;
 }
 
-/** The lines of a file that start in a range, with their bytes. */
 export interface Chunk {
   readonly day: string;
   readonly bytes: Buffer;
@@ -269,7 +261,6 @@ export function endOfLines({ bytes, base, first }: Chunk, to: number, { size }: 
   return Math.min(to, base + Math.max(first, bytes.lastIndexOf(LINE_END) + 1));
 }
 
-/** Yields the position in the chunk of every complete line, without its line end. */
 export function* spansOf({ bytes, first, last }: Chunk): Generator<Range, void> {
   let from = first;
   while (from < last) {
@@ -280,16 +271,13 @@ export function* spansOf({ bytes, first, last }: Chunk): Generator<Range, void> 
   }
 }
 
-/** One line and its position in the file. */
 export interface RawLine {
   /** Start of the line and start of the next line, in bytes. */
   readonly offset: number;
   readonly end: number;
-  /** The line as it is in the file, without its line end. */
   readonly line: string;
 }
 
-/** Yields every complete line of the chunk. */
 export function* linesOf(chunk: Chunk): Generator<RawLine, void> {
   const { bytes, base } = chunk;
   for (const { from, to } of spansOf(chunk)) {

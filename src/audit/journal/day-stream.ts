@@ -14,7 +14,6 @@ export interface QueuedJson {
   readonly bytes: number;
 }
 
-/** The acknowledged end of a stream. */
 export interface StreamPosition {
   readonly head: ChainHead;
   /** The newest day file and its size in bytes; `undefined` before the first line. */
@@ -25,10 +24,9 @@ export interface StreamPosition {
 interface DayStreamOptions {
   readonly dir: string;
   readonly files: FileOperations;
-  /** Position at which the stream continues. */
-  readonly place: StreamPosition;
+  readonly position: StreamPosition;
   /** Called when the stream switches to another day. Lines of the former day are durable. */
-  readonly onDayEnd?: (place: StreamPosition) => void;
+  readonly onDayEnd?: (position: StreamPosition) => void;
 }
 
 interface OpenFile {
@@ -37,7 +35,6 @@ interface OpenFile {
   readonly fd: number;
   readonly dev: number;
   readonly ino: number;
-  /** Size of the file after the last write, in bytes. */
   size: number;
 }
 
@@ -55,8 +52,7 @@ export class DayStream {
    */
   readonly #chunk = Buffer.alloc(CHUNK_BYTES);
   #open: OpenFile | undefined;
-  #place: StreamPosition;
-  /** True when written lines are not synced yet. */
+  #position: StreamPosition;
   #isDirty = false;
   /** The latest sync, which may still be running. */
   #syncing: Promise<void> = Promise.resolve();
@@ -64,18 +60,16 @@ export class DayStream {
   constructor(options: DayStreamOptions) {
     this.#options = options;
     this.#files = options.files;
-    this.#chain = new LineChain(options.place.head);
-    this.#place = options.place;
+    this.#chain = new LineChain(options.position.head);
+    this.#position = options.position;
   }
 
-  /** The acknowledged end of the stream. */
-  get place(): StreamPosition {
-    return this.#place;
+  get position(): StreamPosition {
+    return this.#position;
   }
 
-  /** Marks everything written as acknowledged. */
-  settle(): void {
-    this.#place = { head: this.#chain.head(), day: this.#open?.day, size: this.#open?.size ?? 0 };
+  commit(): void {
+    this.#position = { head: this.#chain.head(), day: this.#open?.day, size: this.#open?.size ?? 0 };
   }
 
   /**
@@ -91,7 +85,7 @@ export class DayStream {
     } catch (error) {
       const cut = this.#cutOff(file, file.size - before);
       file.size = before;
-      this.#chain.rewind(this.#place.head);
+      this.#chain.rewind(this.#position.head);
       const text = `cannot write to ${file.path}: ${errorText(error)}; ${cut.text}`;
       throw cut.isClean && isDiskFull(error)
         ? new DiskFullError(`${text}: free some of the disk`)
@@ -204,7 +198,7 @@ export class DayStream {
   async #leaveDay(): Promise<void> {
     if (this.#open !== undefined) {
       await this.sync();
-      this.#options.onDayEnd?.(this.#place);
+      this.#options.onDayEnd?.(this.#position);
       this.close();
     }
   }

@@ -12,11 +12,10 @@ const FILE_PART = 1 / 4;
  */
 const HYSTERESIS_PART = 1 / 4;
 /** Minimum time between two queries of the free space, in milliseconds. */
-const LOOK_INTERVAL_MS = 1_000;
+const CHECK_INTERVAL_MS = 1_000;
 const PAGE_BYTES = 4_096;
 
 interface DiskReserveOptions {
-  /** Directory of the reserve file, on the same disk as the log. */
   readonly dir: string;
   /** New calls are refused when fewer bytes than this are free. Never more than a sixteenth of the disk. */
   readonly bytes: number;
@@ -32,7 +31,7 @@ interface DiskReserveOptions {
 export class DiskReserve {
   readonly #options: DiskReserveOptions;
   readonly #path: string;
-  #lookedAt = Number.NEGATIVE_INFINITY;
+  #checkedAt = Number.NEGATIVE_INFINITY;
   #isLow = false;
   #holds = false;
 
@@ -40,15 +39,15 @@ export class DiskReserve {
     this.#options = options;
     this.#path = join(options.dir, RESERVE_FILE);
     // A run that was killed left its reserve file, whatever its size.
-    this.#remove();
+    this.#isDone(() => options.files.remove(this.#path));
   }
 
   /** Returns true when new calls must be refused. Queries the disk at most once a second. */
   isLow(): boolean {
     const now = this.#options.monotonic();
-    if (Math.abs(now - this.#lookedAt) >= LOOK_INTERVAL_MS) {
-      this.#lookedAt = now;
-      this.#isLow = this.#look();
+    if (Math.abs(now - this.#checkedAt) >= CHECK_INTERVAL_MS) {
+      this.#checkedAt = now;
+      this.#isLow = this.#check();
     }
     return this.#isLow;
   }
@@ -56,10 +55,10 @@ export class DiskReserve {
   /** Removes the reserve file because the disk is full. Returns `false` when there was no file to remove. */
   giveUp(): boolean {
     this.#isLow = true;
-    this.#lookedAt = this.#options.monotonic();
+    this.#checkedAt = this.#options.monotonic();
     if (!this.#holds) return false;
     this.#holds = false;
-    return this.#remove();
+    return this.#isDone(() => this.#options.files.remove(this.#path));
   }
 
   /** Removes the reserve file before the process ends: a closed log needs no room. */
@@ -67,16 +66,7 @@ export class DiskReserve {
     this.giveUp();
   }
 
-  #remove(): boolean {
-    try {
-      this.#options.files.remove(this.#path);
-      return true;
-    } catch {
-      return false;
-    }
-  }
-
-  #look(): boolean {
+  #check(): boolean {
     const { dir, bytes, files } = this.#options;
     let space: ReturnType<FileOperations["space"]>;
     try {
@@ -89,14 +79,15 @@ export class DiskReserve {
     const held = Math.max(PAGE_BYTES, Math.floor(reserve * FILE_PART));
     const needed = reserve + (this.#isLow ? reserve * HYSTERESIS_PART : 0) + (this.#holds ? 0 : held);
     if (space.free < needed) return true;
-    this.#holds ||= this.#occupy(held);
+    // Where the file system cannot reserve space, only the limit on free space applies.
+    this.#holds ||= this.#isDone(() => files.occupy(this.#path, held));
     return false;
   }
 
-  /** Creates the reserve file. Where the file system cannot reserve space, only the limit on free space applies. */
-  #occupy(bytes: number): boolean {
+  /** Returns `false` when the operation failed. */
+  #isDone(operation: () => void): boolean {
     try {
-      this.#options.files.occupy(this.#path, bytes);
+      operation();
       return true;
     } catch {
       return false;

@@ -5,7 +5,6 @@ import { errorText } from "../../core/error-text.ts";
 import { bindCLibrary } from "../../runtime/c-library.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 
-/** Identity and size of a file. */
 type FileFacts = Pick<fs.Stats, "dev" | "ino" | "size" | "isFile">;
 
 /**
@@ -19,7 +18,6 @@ export interface FileOperations {
   write(fd: number, bytes: Uint8Array, offset: number): number;
   /** Runs on the thread pool. */
   fdatasync(fd: number): Promise<void>;
-  /** Makes the file names in a directory durable. */
   syncDirectory(path: string): Promise<void>;
   truncate(fd: number, length: number): void;
   factsOf(fd: number): FileFacts;
@@ -30,7 +28,6 @@ export interface FileOperations {
   replace(path: string, bytes: Uint8Array): Promise<void>;
   /** Returns the disk space that is available to this user and the total size of the disk, in bytes. */
   space(dir: string): { readonly free: number; readonly total: number };
-  /** Creates a file that only occupies this many bytes of the disk. */
   occupy(path: string, bytes: number): void;
   remove(path: string): void;
 }

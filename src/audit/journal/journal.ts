@@ -52,21 +52,18 @@ function isSmall(member: readonly [string, Json | undefined]): boolean {
 const INTENTS_MAX = 100_000;
 const LIST_MAX = 256;
 
-/** One intent in the journal. */
 export interface Intent {
-  /** `seq` of its journal line. */
   readonly seq: number;
   readonly traceId: string;
   /** The other members of the journal line, as written. */
   readonly facts: Readonly<Record<string, unknown>>;
 }
 
-/** Intents that still wait for the entry of their call. */
 export class OpenIntents {
   readonly #bySeq = new Map<number, Intent>();
   readonly #seqs = new Map<string, number>();
 
-  /** Throws when the maximum number of open intents is reached. */
+  /** @throws AuditLogError when the maximum number of open intents is reached */
   checkRoom(): void {
     if (this.#bySeq.size >= INTENTS_MAX) {
       throw new AuditLogError(
@@ -80,19 +77,16 @@ export class OpenIntents {
     this.#seqs.set(intent.traceId, intent.seq);
   }
 
-  /** Returns the `seq` of the journal line that holds the call's intent. */
   seqOf(traceId: string): number | undefined {
     return this.#seqs.get(traceId);
   }
 
-  /** Closes an intent because the call's entry is durable. */
   close(seq: number): void {
     const intent = this.#bySeq.get(seq);
     this.#bySeq.delete(seq);
     if (intent !== undefined && this.#seqs.get(intent.traceId) === seq) this.#seqs.delete(intent.traceId);
   }
 
-  /** Returns the open intents among the first `journalLines` lines of the journal. */
   list(journalLines: number): readonly Intent[] {
     return [...this.#bySeq.values()].filter(({ seq }) => seq < journalLines);
   }
@@ -125,7 +119,6 @@ export function intentLine({ traceId, caller, tool, request, approval, plan, tra
   };
 }
 
-/** Returns the intent that a journal line holds, or `undefined` when it holds none. */
 export function intentOf(seq: number, line: Readonly<Record<string, unknown>>): Intent | undefined {
   const { type, traceId, ...facts } = line;
   return type === "intent" && typeof traceId === "string" ? { seq, traceId, facts } : undefined;
@@ -141,28 +134,28 @@ export function unknownOutcome({ traceId, facts }: Intent): EntryDraft {
   const { stage, decision } = REFUSALS.OUTCOME_UNKNOWN;
   const { classification } = facts;
   const isKnown = typeof classification === "string" && CLASSIFICATIONS.includes(classification);
-  const said = (name: string): string | undefined => textOf(facts[name]);
-  const [iss, planDigest] = [said("iss"), said("planDigest")];
+  const text = (name: string): string | undefined => textOf(facts[name]);
+  const [iss, planDigest] = [text("iss"), text("planDigest")];
   return {
     traceId,
     caller: {
-      sub: said("sub") ?? "unknown",
+      sub: text("sub") ?? "unknown",
       permissions: textsOf(facts["permissions"]) ?? [],
       ...(iss !== undefined && { iss }),
       act: textsOf(facts["act"]),
     },
     tool: {
-      name: said("tool") ?? "unknown",
+      name: text("tool") ?? "unknown",
       classification: isKnown ? (classification as Classification) : "unknown",
-      targetSystem: said("targetSystem") ?? "unknown",
+      targetSystem: text("targetSystem") ?? "unknown",
     },
     request: {
       args: isTable(facts["args"]) ? facts["args"] : {},
-      argsHash: said("argsHash") ?? "",
-      hashAlg: said("hashAlg") ?? "none",
-      session: said("session"),
-      callId: said("callId"),
-      reason: said("reason"),
+      argsHash: text("argsHash") ?? "",
+      hashAlg: text("hashAlg") ?? "none",
+      session: text("session"),
+      callId: text("callId"),
+      reason: text("reason"),
       secrets: textsOf(facts["secrets"]),
       ...(facts["truncated"] === true && { truncated: true }),
     },
@@ -172,8 +165,8 @@ export function unknownOutcome({ traceId, facts }: Intent): EntryDraft {
       stage,
     },
     error: { code: "OUTCOME_UNKNOWN" },
-    approval: approvalOf(said("approvedBy"), said("approvalId")),
-    plan: planDigest === undefined ? undefined : { digest: planDigest, confinement: said("confinement") },
+    approval: approvalOf(text("approvedBy"), text("approvalId")),
+    plan: planDigest === undefined ? undefined : { digest: planDigest, confinement: text("confinement") },
     trace: traceOf(facts["trace"]),
     duration: 0,
   };

@@ -17,7 +17,6 @@ export type Durability = "fdatasync" | "write";
 
 export type AuditHealth = { readonly status: "ok" } | { readonly status: "failing"; readonly reason: string };
 
-/** Lines of one file that became durable together. */
 export interface WrittenBatch {
   readonly entries: number;
   readonly bytes: number;
@@ -28,7 +27,7 @@ interface QueuedLine extends QueuedJson {
   /** `YYYY-MM-DD`; never earlier than the day of the line queued before. */
   readonly day: string;
   /** Called without an error when the line is durable. Only the first call counts. */
-  readonly settle: (error?: AuditLogError) => void;
+  readonly finish: (error?: AuditLogError) => void;
 }
 
 interface LineWriterOptions {
@@ -91,7 +90,6 @@ export class LineWriter {
     this.#running ??= Promise.resolve().then(() => this.#run());
   }
 
-  /** True when lines are refused only because the disk is full. */
   get isFull(): boolean {
     return this.#failure instanceof DiskFullError;
   }
@@ -175,18 +173,17 @@ export class LineWriter {
     }
   }
 
-  /** Commits the lines. Removes lines from `taken` as they become durable. */
   async #commit(taken: Map<DayStream, QueuedLine[]>): Promise<void> {
     for (const [stream, lines] of taken) {
       while (lines.length > 0) {
-        const to = endOfDay(lines, 0);
-        await this.#commitDay(stream, lines.slice(0, to));
-        lines.splice(0, to);
+        const later = lines.findIndex(({ day }) => day !== lines[0]?.day);
+        const ofDay = later === -1 ? lines : lines.slice(0, later);
+        await this.#commitDay(stream, ofDay);
+        lines.splice(0, ofDay.length);
       }
     }
   }
 
-  /** Commits lines that all belong to the same day. */
   async #commitDay(stream: DayStream, lines: readonly QueuedLine[]): Promise<void> {
     const { durability, monotonic, onBatch } = this.#options;
     const day = lines[0]?.day ?? "";
@@ -199,8 +196,8 @@ export class LineWriter {
     this.#batchStartedAt = undefined;
     this.#pendingEntries -= lines.length;
     this.#pendingBytes -= bytes;
-    stream.settle();
-    for (const { settle } of lines) settle();
+    stream.commit();
+    for (const { finish } of lines) finish();
     onBatch({ entries: lines.length, bytes, syncMs });
   }
 
@@ -219,7 +216,6 @@ export class LineWriter {
     this.#fail(error, new Map());
   }
 
-  /** Refuses the taken lines that are not durable, and the queued lines. */
   #fail(error: unknown, taken: ReadonlyMap<DayStream, readonly QueuedLine[]>): void {
     const failure =
       error instanceof AuditLogError ? error : new AuditLogError(`the audit writer broke: ${errorText(error)}`);
@@ -228,14 +224,7 @@ export class LineWriter {
     this.#batchStartedAt = undefined;
     this.#pendingEntries = 0;
     this.#pendingBytes = 0;
-    for (const { settle } of [...taken.values(), ...this.#take().values()].flat()) settle(failure);
+    for (const { finish } of [...taken.values(), ...this.#take().values()].flat()) finish(failure);
     this.#options.onRefused();
   }
-}
-
-function endOfDay(lines: readonly QueuedLine[], from: number): number {
-  const day = lines[from]?.day;
-  let to = from + 1;
-  while (to < lines.length && lines[to]?.day === day) to += 1;
-  return to;
 }

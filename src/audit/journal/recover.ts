@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { AuditLogError } from "../audit-log-error.ts";
 import { readIntentSeq, readLink, STREAMS, type StreamName } from "../chain/chain.ts";
-import { ChainWalk, walkFiles, walkFromBegin } from "../chain/chain-walk.ts";
+import { ChainWalk, walkFiles, walkFromStart } from "../chain/chain-walk.ts";
 import { type Checkpoint, cutTornNotes, readCheckpoint, readLastNotes } from "../chain/checkpoint.ts";
 import { verifyNote } from "../chain/signed-note.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
@@ -23,7 +23,7 @@ import type { StreamPosition } from "./day-stream.ts";
 import { makeDirectory, READ_ONLY, READ_WRITE, syncDirectory, withFile, withRegularFile } from "./file-operations.ts";
 import { type Intent, intentOf } from "./journal.ts";
 import { QUEUE_BYTES_MAX } from "./line-writer.ts";
-import { readPlace, type SavedPosition, type SavedStream } from "./saved-position.ts";
+import { readSavedPosition, type SavedPosition, type SavedStream } from "./saved-position.ts";
 
 /**
  * Bytes that are read again at every start although they were read before: the most recent bytes are the most likely to
@@ -37,14 +37,11 @@ const REMEDY = "restore the directory from a copy, or move it away as a whole an
  */
 const CLOCK_BEHIND_MS_MAX = 24 * 60 * 60 * 1_000;
 
-/** The state of a log that a former run left. */
 interface Recovered {
   /** Timestamp of the newest line in any stream, in milliseconds since 1970; 0 when there is none. */
   readonly lastMs: number;
   readonly tornTails: readonly TornTail[];
-  /** The positions at which the log continues. */
-  readonly places: Readonly<Record<StreamName, StreamPosition>>;
-  /** The last checkpoint of each stream. */
+  readonly positions: Readonly<Record<StreamName, StreamPosition>>;
   readonly notes: Readonly<Record<StreamName, string | undefined>>;
   /** Calls that started and have no entry: their outcome is unknown. */
   readonly intents: readonly Intent[];
@@ -68,14 +65,14 @@ export function recover(dir: string, key: KeyObject | undefined, nowMs: number):
   }
   cutTornNotes(dir);
   const notes = readLastNotes(dir).flatMap(({ checkpoint }) => checkpoint ?? []);
-  const saved = credible(readPlace(dir), key, notes.length > 0);
+  const saved = credible(readSavedPosition(dir), key, notes.length > 0);
   const intents = new Map(saved?.intents.map((intent) => [intent.seq, intent]));
   const known = { dir, saved, notes, intents };
   const ends = { journal: recoverStream(journal, known), calls: recoverStream(calls, known) };
   return {
     lastMs,
     tornTails: [...calls.torn, ...journal.torn],
-    places: { calls: ends.calls.place, journal: ends.journal.place },
+    positions: { calls: ends.calls.position, journal: ends.journal.position },
     notes: { calls: ends.calls.note, journal: ends.journal.note },
     intents: [...intents.values()],
   };
@@ -204,7 +201,7 @@ interface KnownLog {
 }
 
 interface StreamEnd {
-  readonly place: StreamPosition;
+  readonly position: StreamPosition;
   readonly note: string | undefined;
 }
 
@@ -212,13 +209,13 @@ function recoverStream(
   { stream, files, newest, isChained }: Tail,
   { dir, saved, notes, intents }: KnownLog,
 ): StreamEnd {
-  const place = saved?.streams[stream];
-  const savedSeq = place?.head.seq ?? 0;
+  const position = saved?.streams[stream];
+  const savedSeq = position?.head.seq ?? 0;
   const ownNotes = notes.filter((note) => note.stream === stream);
   const note = ownNotes.at(-1);
   const claimed = Math.max(savedSeq, note?.size ?? 0);
   if (!isChained && claimed > 0) throw lost(join(dir, files.at(-1)?.file ?? stream), claimed, 0);
-  const { walk, ...start } = startOf(dir, stream, files, place);
+  const { walk, ...start } = startOf(dir, stream, files, position);
   const misnamed = misnamedFile(files);
   if (misnamed !== undefined) throw refusal(dir, misnamed);
 
@@ -229,11 +226,11 @@ function recoverStream(
     if (walk.lines === linesBefore) return true;
     const { seq, prev } = walk.expected ?? { seq: 0, prev: "" };
     if (seq > savedSeq) trackIntent(intents, stream, { seq: seq - 1, bytes, from, to });
-    if (place !== undefined && seq === savedSeq) {
+    if (position !== undefined && seq === savedSeq) {
       // The tree grows from the saved position, if the lines before it are the ones that were saved.
-      walk.tree ??= place.head.tree.copy();
-      walk.logId ??= place.head.logId;
-      if (prev !== place.head.prev) return false;
+      walk.tree ??= position.head.tree.copy();
+      walk.logId ??= position.head.logId;
+      if (prev !== position.head.prev) return false;
     }
     const root = roots.get(seq);
     return root === undefined || walk.tree === undefined || walk.tree.root().equals(root);
@@ -248,8 +245,8 @@ function recoverStream(
   }
   const isNewer = note !== undefined && note.size >= savedSeq;
   return {
-    place: { head, day: newest?.day, size: newest?.size ?? 0 },
-    note: isNewer ? `${note.text}\n${note.signatures}\n` : place?.note,
+    position: { head, day: newest?.day, size: newest?.size ?? 0 },
+    note: isNewer ? `${note.text}\n${note.signatures}\n` : position?.note,
   };
 }
 
@@ -273,7 +270,7 @@ function startOf(
   const index = files.findIndex(({ day, size }) => day === saved?.day && size >= saved.size);
   const back = stepBack(files, CHECK_BYTES);
   if (saved === undefined || saved.head.seq === 0 || index === -1 || (back.index === 0 && back.offset === 0)) {
-    return { index: 0, offset: 0, walk: walkFromBegin(dir, stream, files) };
+    return { index: 0, offset: 0, walk: walkFromStart(dir, stream, files) };
   }
   return back.index > index || (back.index === index && back.offset >= saved.size)
     ? { index, offset: saved.size, walk: ChainWalk.after(saved.head) }

@@ -10,12 +10,12 @@ import { type Intent, intentOf } from "./journal.ts";
 
 /** Folder of data that is derived from the log. If it is lost, the next start reads the whole log. */
 export const STATE_DIR = ".state";
-const PLACE_FILE = "place.json";
+const POSITION_FILE = "place.json";
 /**
  * Maximum size of the file. The maximum number of open intents, each as long as a line can be, takes less than half of
  * it.
  */
-const PLACE_BYTES_MAX = 268_435_456;
+const POSITION_BYTES_MAX = 268_435_456;
 const VERSION = 1;
 const SHA256_HEX = /^[0-9a-f]{64}$/;
 
@@ -30,18 +30,18 @@ export interface SavedPosition {
   readonly intents: readonly Intent[];
 }
 
-export function placePath(dir: string): string {
-  return join(dir, STATE_DIR, PLACE_FILE);
+export function savedPositionPath(dir: string): string {
+  return join(dir, STATE_DIR, POSITION_FILE);
 }
 
-export function serializePlace({ streams, intents }: SavedPosition): Buffer {
-  const place = JSON.stringify({
+export function serializePosition({ streams, intents }: SavedPosition): Buffer {
+  const position = JSON.stringify({
     version: VERSION,
     calls: streamFields(streams.calls),
     journal: streamFields(streams.journal),
     intents: intents.map(({ seq, traceId, facts }) => ({ seq, ...facts, type: "intent", traceId })),
   });
-  return Buffer.from(`${place}\n${hash("sha256", place, "hex")}\n`);
+  return Buffer.from(`${position}\n${hash("sha256", position, "hex")}\n`);
 }
 
 function streamFields({ head, day, size, note }: SavedStream): object {
@@ -50,16 +50,16 @@ function streamFields({ head, day, size, note }: SavedStream): object {
 }
 
 /** Returns `undefined` when there is no saved position, or none that can be trusted. */
-export function readPlace(dir: string): SavedPosition | undefined {
+export function readSavedPosition(dir: string): SavedPosition | undefined {
   try {
-    const [place = "", sum] = (readSmallFile(placePath(dir), PLACE_BYTES_MAX) ?? "").split("\n");
-    return hash("sha256", place, "hex") === sum ? parsePlace(JSON.parse(place)) : undefined;
+    const [position = "", sum] = (readSmallFile(savedPositionPath(dir), POSITION_BYTES_MAX) ?? "").split("\n");
+    return hash("sha256", position, "hex") === sum ? parsePosition(JSON.parse(position)) : undefined;
   } catch {
     return undefined;
   }
 }
 
-function parsePlace(value: unknown): SavedPosition | undefined {
+function parsePosition(value: unknown): SavedPosition | undefined {
   const fields = membersOf(value) ?? {};
   const calls = parseStream(membersOf(fields["calls"]) ?? {});
   const journal = parseStream(membersOf(fields["journal"]) ?? {});

@@ -4,7 +4,6 @@ import { type LineIndex, type SearchOptions, search } from "./query.ts";
 import { DAY_MS } from "./time-range.ts";
 import { membersOf, parseLine, textOf } from "./view.ts";
 
-/** Maximum lines of one call history per stream. */
 const LINES_MAX = 200;
 /** Maximum number of ids that are followed from one to the next. */
 const IDS_MAX = 16;
@@ -23,7 +22,6 @@ interface HistoryOptions {
   readonly mayGoOn?: SearchOptions["mayGoOn"];
 }
 
-/** The calls and journal lines of one id, each oldest first. */
 interface CallHistory {
   readonly calls: readonly FoundLine[];
   readonly journal: readonly FoundLine[];
@@ -32,7 +30,7 @@ interface CallHistory {
 }
 
 /** Follows an id to its calls, from the calls to their approvals, and to the journal lines of both. */
-export async function readTrail(options: HistoryOptions): Promise<CallHistory> {
+export async function readCallHistory(options: HistoryOptions): Promise<CallHistory> {
   const reader = new HistoryReader(options);
   for (const id of reader.ids) await reader.followCalls(id);
   const asked = reader.ids.size;

@@ -1,6 +1,6 @@
 import { AuditLogError } from "../audit-log-error.ts";
 import { type ChainLink, readLink, type StreamName } from "../chain/chain.ts";
-import { walkFromBegin } from "../chain/chain-walk.ts";
+import { walkFromStart } from "../chain/chain-walk.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
 import {
   dayFilesOf,
@@ -13,12 +13,11 @@ import {
   streamDir,
   withDay,
 } from "../journal/day-files.ts";
-import { readPlace } from "../journal/saved-position.ts";
+import { readSavedPosition } from "../journal/saved-position.ts";
 import type { Filter } from "./filter.ts";
 import { dayOf } from "./time-range.ts";
 import { parseLine, viewOf } from "./view.ts";
 
-/** Facts from the first or last complete line of a file. */
 interface Bound {
   /** Milliseconds since 1970; `undefined` when the line has no valid timestamp. */
   readonly timeMs: number | undefined;
@@ -84,7 +83,7 @@ export function otherDayOf(bounds: DayBounds | undefined): string | undefined {
 
 /**
  * Returns true when a file holds lines of this time range, whatever its name is. Returns false for an unreadable file,
- * which is judged by its name alone.
+ * which is assessed by its name alone.
  */
 export function holdsTime(dir: string, day: string, { fromMs, toMs }: Pick<Filter, "fromMs" | "toMs">): boolean {
   const { first, last } = readableBounds(dir, day) ?? {};
@@ -114,7 +113,7 @@ function readableBounds(dir: string, day: string): DayBounds | undefined {
  */
 export function dayProblems(dir: string, stream: StreamName): readonly string[] {
   // Read before the files, because the log only grows.
-  const claimed = readPlace(dir)?.streams[stream].head.seq ?? 0;
+  const claimed = readSavedPosition(dir)?.streams[stream].head.seq ?? 0;
   const problems: string[] = [];
   let next = firstSeq(dir, stream);
   for (const day of daysIn(streamDir(dir, stream))) {
@@ -132,10 +131,9 @@ export function dayProblems(dir: string, stream: StreamName): readonly string[] 
   return problems;
 }
 
-/** Returns the `seq` of the first line that is left. */
 function firstSeq(dir: string, stream: StreamName): number {
   try {
-    return walkFromBegin(dir, stream, dayFilesOf(dir, stream)).expected?.seq ?? 0;
+    return walkFromStart(dir, stream, dayFilesOf(dir, stream)).expected?.seq ?? 0;
   } catch {
     // Reading the file itself reports the reason.
     return 0;

@@ -88,7 +88,6 @@ function beginOf(file: OpenDayFile, from: Position | undefined): number {
   return file.day === from.day ? Math.min(from.offset, endOf(file)) : 0;
 }
 
-/** Returns the end of the last complete line. */
 function endOf({ fd, size }: OpenDayFile): number {
   return lastLineEnd(fd, 0, size) ?? 0;
 }

@@ -148,7 +148,7 @@ function indexStep(db: Database, file: OpenDayFile): number {
   if (file.size - before < STEP_BYTES_MIN) return 0;
   const chunk = readChunk(file, { from: before, to: before + STEP_BYTES });
   // Numbers that sort by key, then by block: inserts without duplicates and in ascending order append.
-  const places = new Set<number>();
+  const slots = new Set<number>();
   const firstBlock = Math.floor(before / BLOCK_BYTES);
   let indexed = before;
   for (const { offset, end, line } of linesOf(chunk)) {
@@ -156,7 +156,7 @@ function indexStep(db: Database, file: OpenDayFile): number {
     const members = parseLine(line);
     const entry = members && viewOf(members);
     const block = Math.floor(offset / BLOCK_BYTES) - firstBlock;
-    for (const key of entry === undefined ? [] : keysOf(entry)) places.add(key * BLOCKS_MAX + block);
+    for (const key of entry === undefined ? [] : keysOf(entry)) slots.add(key * BLOCKS_MAX + block);
   }
   if (indexed === before) return 0;
   const { day, ino } = file;
@@ -166,8 +166,8 @@ function indexStep(db: Database, file: OpenDayFile): number {
     // Another process may have indexed the step already.
     if ((indexedDay(db, day)?.indexed ?? 0) !== before) return;
     const segment = db.query("INSERT INTO segments (day) VALUES (?)").run(day).lastInsertRowid;
-    for (const place of Float64Array.from(places).sort()) {
-      insert.run(segment, Math.floor(place / BLOCKS_MAX), firstBlock + (place % BLOCKS_MAX));
+    for (const slot of Float64Array.from(slots).sort()) {
+      insert.run(segment, Math.floor(slot / BLOCKS_MAX), firstBlock + (slot % BLOCKS_MAX));
     }
     db.query("INSERT OR REPLACE INTO days VALUES (?, ?, ?, ?)").run(day, ino, indexed, line);
   }).immediate();

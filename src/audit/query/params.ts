@@ -5,7 +5,6 @@ import { readTime, TIME_HINT } from "./time-range.ts";
 
 const FIELD_NAMES = Object.keys(FIELDS) as readonly Field[];
 
-/** All query parameters, by the names that the command line and HTTP use. */
 export const FILTER_PARAMS = ["from", "to", "text", ...FIELD_NAMES] as const;
 export const QUERY_PARAMS = [...FILTER_PARAMS, "order", "limit", "cursor"] as const;
 
@@ -73,7 +72,6 @@ export function readQuery(params: Params, limits: QueryLimits): ReadResult<Query
   return { ok: { filter: { ...filter.ok, ...times }, order, limit, cursor, digest } };
 }
 
-/** Returns an error for each unknown parameter. */
 export function unknownParams(params: Params, known: readonly string[]): string[] {
   const names = Object.keys(params).filter((name) => !known.includes(name));
   return names.slice(0, FAULTS_MAX).map((name) => `${printableName(name)} is not a parameter here`);
@@ -109,7 +107,6 @@ function digestOf(params: Params): string {
   return hash("sha256", JSON.stringify(FILTER_PARAMS.map((name) => params[name] ?? null))).slice(0, 16);
 }
 
-/** Maximum characters of a cursor. */
 const CURSOR_CHARACTERS_MAX = 512;
 const CURSOR_VERSION = 1;
 const DIGEST = /^[0-9a-f]{16}$/;

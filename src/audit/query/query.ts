@@ -41,7 +41,6 @@ export interface LineIndex {
 }
 
 export interface SearchOptions {
-  /** The audit directory. */
   readonly dir: string;
   readonly stream?: StreamName;
   readonly query: Query;

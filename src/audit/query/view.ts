@@ -23,7 +23,6 @@ export interface EntryView {
   /** Milliseconds. Not a measured value in a line that sums up calls. */
   readonly duration: number | undefined;
   readonly isSum: boolean;
-  /** Number of calls that the line represents. */
   readonly count: number;
   readonly approvalId: string | undefined;
   readonly approvedBy: string | undefined;

@@ -11,7 +11,6 @@ const NONE = "(none)";
 const PAGE_LINES = 10_000;
 const PAGE_BYTES_MAX = 16 * 1_048_576;
 
-/** Number of calls by name, most frequent first. */
 export type Counts = readonly (readonly [name: string, calls: number])[];
 
 interface DurationStats {
@@ -36,7 +35,6 @@ export interface Stats {
   readonly refusals: Counts;
   /** All tools together first, then each tool. */
   readonly durations: readonly DurationStats[];
-  /** True when reading ended early. */
   readonly isPartial: boolean;
 }
 
@@ -113,11 +111,11 @@ class Tally {
 
   /** Adds the duration of a single call: a line that sums up several calls has no duration of theirs. */
   #time(tool: string, ms: number): void {
-    this.#allDurations.add(ms, 1);
+    this.#allDurations.add(ms);
     const name = this.#durations.has(tool) || this.#durations.size < TIMED_TOOLS_MAX ? tool : OTHERS;
     const durations = this.#durations.get(name) ?? new Durations();
     this.#durations.set(name, durations);
-    durations.add(ms, 1);
+    durations.add(ms);
   }
 }
 
@@ -154,10 +152,10 @@ export class Durations {
   readonly #counts = new Map<number, number>();
   total = 0;
 
-  add(ms: number, count: number): void {
+  add(ms: number): void {
     const rounded = round(Math.min(ms, DURATION_MS_MAX));
-    this.#counts.set(rounded, (this.#counts.get(rounded) ?? 0) + count);
-    this.total += count;
+    this.#counts.set(rounded, (this.#counts.get(rounded) ?? 0) + 1);
+    this.total += 1;
   }
 
   /**

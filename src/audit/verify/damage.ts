@@ -106,10 +106,10 @@ function explain(broken: BrokenChain): Damage {
  */
 export function misnamedFile(files: readonly DayFile[], index = 0): Damage | undefined {
   for (const [at, { path, day }] of files.entries()) {
-    const place = { index: at, offset: 0, line: 1 };
+    const position = { index: at, offset: 0, line: 1 };
     const isMisnamed = at >= index && boundsOf(dirname(path), day)?.first.otherDay !== undefined;
-    const link = isMisnamed ? linkAt(files, place) : undefined;
-    if (link !== undefined) return wrongDay(files, place, link.seq);
+    const link = isMisnamed ? linkAt(files, position) : undefined;
+    if (link !== undefined) return wrongDay(files, position, link.seq);
   }
   return undefined;
 }
@@ -122,7 +122,7 @@ function wrongDay(files: readonly DayFile[], at: LinePosition, seq: number): Dam
 
 function missingLines({ files, at, before, expected, walk, sizesByDay }: BrokenChain, next: number): Damage {
   const { seq } = expected;
-  if (seq === 0 && walk.linesBefore > 0) return lostPlace(files[at.index]?.file ?? "", walk.linesBefore - next);
+  if (seq === 0 && walk.linesBefore > 0) return lostPosition(files[at.index]?.file ?? "", walk.linesBefore - next);
   const missing = `lines ${seq} to ${next - 1} of the chain are not here`;
   const day = files[before?.index ?? -1]?.day;
   if (before !== undefined && day !== undefined && before.index !== at.index) {
@@ -136,7 +136,7 @@ function missingLines({ files, at, before, expected, walk, sizesByDay }: BrokenC
 }
 
 /** Returns the damage of a chain whose first line, after `linesBefore` lines without a link, lost its link. */
-export function lostPlace(file: string, linesBefore: number): Damage {
+export function lostPosition(file: string, linesBefore: number): Damage {
   const line = Math.max(1, linesBefore + 1);
   return { kind: "changed", file, line, seq: 0, message: "has lost its place in the chain" };
 }

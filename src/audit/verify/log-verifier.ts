@@ -3,7 +3,6 @@ import { errorText } from "../../core/error-text.ts";
 import { bytesToVerify, isSound, type VerifiedLog, type VerifyReport, verifyInSteps } from "./verify.ts";
 
 interface LogVerifierOptions {
-  /** The audit directory. */
   readonly dir: string;
   /** Public keys that verify checkpoints. When empty, signatures are not checked. */
   readonly keys: readonly KeyObject[];
@@ -11,7 +10,6 @@ interface LogVerifierOptions {
   readonly clock: () => number;
 }
 
-/** The current verification status of the log. */
 interface LogStatus extends Partial<VerifyReport> {
   /**
    * True when neither the last complete reading of the log nor the reading of later lines found a problem. Missing
@@ -43,14 +41,12 @@ interface Reading {
  */
 export class LogVerifier {
   readonly #options: LogVerifierOptions;
-  /** Reading of the complete log. */
   #reading: Reading | undefined;
-  /** Reading of what was written since the last complete reading. */
   #ahead: Reading | undefined;
   #whole: { readonly report: VerifyReport; readonly verifiedAt: string } | undefined;
   #since: VerifyReport | undefined;
   /** Positions from which to continue; `undefined` when there is no sound position. */
-  #places: VerifiedLog["places"];
+  #positions: VerifiedLog["positions"];
   #running: Promise<LogStatus> | undefined;
 
   constructor(options: LogVerifierOptions) {
@@ -81,13 +77,13 @@ export class LogVerifier {
 
   async #read(mayGoOn: (bytes: number) => boolean): Promise<void> {
     let before = 0;
-    if (this.#places !== undefined) {
-      this.#ahead ??= this.#begin(this.#places);
+    if (this.#positions !== undefined) {
+      this.#ahead ??= this.#begin(this.#positions);
       const ahead = await inPieces(this.#ahead, mayGoOn);
       if (ahead.verified === undefined) return;
       this.#ahead = undefined;
       this.#since = ahead.verified.report;
-      this.#places = ahead.verified.places;
+      this.#positions = ahead.verified.positions;
       before = ahead.bytes;
     }
     this.#reading ??= this.#begin();
@@ -95,11 +91,11 @@ export class LogVerifier {
     if (verified === undefined) return;
     this.#reading = undefined;
     this.#whole = { report: verified.report, verifiedAt: new Date(this.#options.clock()).toISOString() };
-    this.#places = verified.places;
+    this.#positions = verified.positions;
     this.#since = undefined;
   }
 
-  #begin(since?: VerifiedLog["places"]): Reading {
+  #begin(since?: VerifiedLog["positions"]): Reading {
     const { dir, keys } = this.#options;
     const steps = verifyInSteps({ dir, keys, since });
     return { steps, bytes: 0, bytesInAll: bytesToVerify({ dir, keys }) };

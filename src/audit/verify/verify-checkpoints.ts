@@ -49,7 +49,7 @@ export function* verifyCheckpoints({ dir, keys, from, verified }: NotesOptions):
   const streams = { calls: new StreamNotes(), journal: new StreamNotes() };
   let damage: Damage | undefined;
   let [checkpoints, signed] = [0, 0];
-  const judge = (note: FoundNote): Damage | undefined => {
+  const assess = (note: FoundNote): Damage | undefined => {
     const { checkpoint } = note;
     if (checkpoint === undefined) return noteDamage(note, "changed", "is no checkpoint");
     if (keys.length > 0 && checkpoint.size > verified[checkpoint.stream]) {
@@ -67,7 +67,7 @@ export function* verifyCheckpoints({ dir, keys, from, verified }: NotesOptions):
     if (step.done === true) return { checkpoints, signed, damage: damage ?? tornDamage(step.value), streams };
     const note = step.value;
     checkpoints += 1;
-    damage ??= judge(note);
+    damage ??= assess(note);
     if (note.checkpoint !== undefined) streams[note.checkpoint.stream].take(note, note.checkpoint);
     if (checkpoints % STEP_NOTES === 0) yield 0;
   }

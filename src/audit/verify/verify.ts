@@ -11,13 +11,13 @@ import {
   type TornEnd,
   type WalkStart,
   walkFiles,
-  walkFromBegin,
+  walkFromStart,
   walkInSteps,
 } from "../chain/chain-walk.ts";
 import { NoteCursor, type SignedSize } from "../chain/checkpoint.ts";
 import { type DayFile, dayFilesOf, folderOf, isDayFile, type LineVisit, lineEnds } from "../journal/day-files.ts";
-import { readPlace } from "../journal/saved-position.ts";
-import { type Damage, damageAt, explainHalt, linkAt, lostPlace, misnamedFile } from "./damage.ts";
+import { readSavedPosition } from "../journal/saved-position.ts";
+import { type Damage, damageAt, explainHalt, linkAt, lostPosition, misnamedFile } from "./damage.ts";
 import {
   type CheckpointsReport,
   foreignNote,
@@ -34,7 +34,7 @@ export interface VerifyOptions {
   readonly from?: string | undefined;
   readonly to?: string | undefined;
   /** The verified positions from an earlier result: only later lines are read. */
-  readonly since?: Readonly<Record<StreamName, VerifiedPlace>> | undefined;
+  readonly since?: Readonly<Record<StreamName, VerifiedPosition>> | undefined;
 }
 
 export interface StreamReport {
@@ -66,7 +66,7 @@ export interface VerifiedLog {
    * Positions from which to continue; `undefined` when there is a problem, or when the streams were not followed from
    * their start.
    */
-  readonly places: Readonly<Record<StreamName, VerifiedPlace>> | undefined;
+  readonly positions: Readonly<Record<StreamName, VerifiedPosition>> | undefined;
 }
 
 /** Reads the whole log, or the requested days, and reports the first problem in each stream. */
@@ -81,7 +81,7 @@ export function verifyLog(options: VerifyOptions): VerifyReport {
 export function* verifyInSteps(options: VerifyOptions): Generator<number, VerifiedLog> {
   const { dir, keys, since } = options;
   // Read before the lines: otherwise lines written in the meantime would look as if they were missing.
-  const saved = readPlace(dir);
+  const saved = readSavedPosition(dir);
   const verified = { calls: since?.calls.head.seq ?? 0, journal: since?.journal.head.seq ?? 0 };
   const notes = yield* verifyCheckpoints({ dir, keys, from: notesFrom(options), verified });
   const taskOf = (stream: StreamName): StreamTask => {
@@ -96,8 +96,8 @@ export function* verifyInSteps(options: VerifyOptions): Generator<number, Verifi
     streams: [calls.report, withIntents(journal.report, calls.lastIntentSeq, options)],
     checkpoints: { checkpoints, signed, damage: worst(notes.damage, foreign ?? lostNote(notes, saved)) },
   };
-  const places = calls.place && journal.place && { calls: calls.place, journal: journal.place };
-  return { report, places: isSound(report) ? places : undefined };
+  const positions = calls.position && journal.position && { calls: calls.position, journal: journal.position };
+  return { report, positions: isSound(report) ? positions : undefined };
 }
 
 /** Returns the day of the file that contains the first note that was not checked before. */
@@ -117,7 +117,7 @@ interface Walked {
   readonly logId: string | undefined;
   /** The largest `intentSeq` of a line. */
   readonly lastIntentSeq: number;
-  readonly place: VerifiedPlace | undefined;
+  readonly position: VerifiedPosition | undefined;
 }
 
 function* verifyStream(options: VerifyOptions, task: StreamTask): Generator<number, Walked> {
@@ -161,7 +161,7 @@ function* verifyStream(options: VerifyOptions, task: StreamTask): Generator<numb
     report: { stream, files: files.length, lines, linesBefore, lastSeq, prunedTo, compared, tornBytes, damage },
     logId,
     lastIntentSeq,
-    place: head && { head, day: files[end.index]?.day ?? "", offset: end.offset },
+    position: head && { head, day: files[end.index]?.day ?? "", offset: end.offset },
   };
 }
 
@@ -171,17 +171,21 @@ function startOf(
   stream: StreamName,
   files: readonly DayFile[],
 ): WalkStart & { readonly walk: ChainWalk } {
-  const place = since?.[stream];
-  if (place === undefined) {
+  const position = since?.[stream];
+  if (position === undefined) {
     return {
       index: 0,
       offset: 0,
-      walk: from === undefined ? walkFromBegin(dir, stream, files) : ChainWalk.fromWithin(),
+      walk: from === undefined ? walkFromStart(dir, stream, files) : ChainWalk.fromWithin(),
     };
   }
-  const at = files.findIndex(({ day }) => day >= place.day);
+  const at = files.findIndex(({ day }) => day >= position.day);
   const index = at === -1 ? files.length : at;
-  return { index, offset: files[index]?.day === place.day ? place.offset : 0, walk: ChainWalk.after(place.head) };
+  return {
+    index,
+    offset: files[index]?.day === position.day ? position.offset : 0,
+    walk: ChainWalk.after(position.head),
+  };
 }
 
 /** Adds the damage when a call names an intent that the journal does not contain: the end of the journal is missing. */
@@ -201,7 +205,6 @@ function isWithin(day: string, { from, to }: VerifyOptions): boolean {
   return (from === undefined || day >= from) && (to === undefined || day <= to);
 }
 
-/** Returns the number of bytes to read. */
 export function bytesToVerify(options: VerifyOptions): number {
   const files = STREAMS.flatMap((stream) => dayFilesOf(options.dir, stream));
   return files.filter(({ day }) => isWithin(day, options)).reduce((sum, { size }) => sum + size, 0);
@@ -242,8 +245,7 @@ function worst(first: Damage | undefined, other: Damage | undefined): Damage | u
   return first === undefined || (first.isTornEnd === true && other !== undefined) ? other : first;
 }
 
-/** The position up to which a stream was verified. */
-interface VerifiedPlace {
+interface VerifiedPosition {
   readonly head: ChainHead;
   readonly day: string;
   readonly offset: number;
@@ -261,12 +263,12 @@ interface StreamTask {
  * Returns the damage when the log ends before the verified position. Only a reading of the whole log shows whether the
  * lines before it are unchanged.
  */
-function shortened(place: VerifiedPlace | undefined, files: readonly DayFile[]): Damage | undefined {
-  if (place === undefined || files.some(({ day }) => day > place.day)) return undefined;
+function shortened(position: VerifiedPosition | undefined, files: readonly DayFile[]): Damage | undefined {
+  if (position === undefined || files.some(({ day }) => day > position.day)) return undefined;
   const newest = files.at(-1);
-  if (newest?.day === place.day && newest.size >= place.offset) return undefined;
-  const message = `the log ends before the place up to which it was verified, behind line ${place.head.seq - 1} of the chain`;
-  return { kind: "cut off", file: newest?.file ?? place.day, line: 0, seq: place.head.seq, message };
+  if (newest?.day === position.day && newest.size >= position.offset) return undefined;
+  const message = `the log ends before the place up to which it was verified, behind line ${position.head.seq - 1} of the chain`;
+  return { kind: "cut off", file: newest?.file ?? position.day, line: 0, seq: position.head.seq, message };
 }
 
 /**
@@ -310,7 +312,7 @@ function endDamage({ stream, notes, claimed }: StreamTask, facts: WalkFacts): Da
   const [last] = torn;
   if (lines >= wanted) return last && { ...tornDamage(facts, last), isTornEnd: true };
   const file = files.at(-1)?.file ?? stream;
-  if (walk.lines === 0 && walk.linesBefore > 0) return lostPlace(file, walk.linesBefore - wanted);
+  if (walk.lines === 0 && walk.linesBefore > 0) return lostPosition(file, walk.linesBefore - wanted);
   const message = `the log ends here, and held ${wanted} lines`;
   return { kind: "cut off", file, line: last?.line ?? lineCount(files), seq: lines, message };
 }
@@ -320,7 +322,6 @@ function tornDamage({ files, walk }: WalkFacts, torn: TornEnd): Damage {
   return damageAt(files, torn, { kind: "cut off", seq: walk.expected?.seq, message });
 }
 
-/** Returns the number of lines in the last file, all of which are valid. */
 function lineCount(files: readonly DayFile[]): number {
   const last = files.at(-1);
   return last === undefined ? 0 : lineEnds(last.path, last.size);
@@ -350,7 +351,6 @@ function lineAfter(files: readonly DayFile[], at: LinePosition): ChainLink | und
   return halt && linkAt(files, halt.at);
 }
 
-/** Returns the position of line `seq` of the chain. */
 function placeOf(files: readonly DayFile[], seq: number): LinePosition | undefined {
   const isOther: LineVisit = (bytes, from, to) => readLink(bytes, from, to)?.seq !== seq;
   return walkFiles(files, { index: 0, offset: 0 }, isOther).halt?.at;

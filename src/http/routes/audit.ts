@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { STREAMS, type StreamName } from "../../audit/chain/chain.ts";
-import { readTrail } from "../../audit/query/call-history.ts";
+import { readCallHistory } from "../../audit/query/call-history.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
 import { Matcher } from "../../audit/query/filter.ts";
 import { type DayLine, Follower } from "../../audit/query/follow.ts";
@@ -101,7 +101,7 @@ export const endpoints: readonly Endpoint[] = [
     limits: QUERIES,
     async handle({ params: { traceId: id } }, services) {
       const { auditDir: dir, clock } = services;
-      const trail = await readTrail({ dir, id, places: indexOf(services).lend(), mayGoOn: budget(clock) });
+      const trail = await readCallHistory({ dir, id, places: indexOf(services).lend(), mayGoOn: budget(clock) });
       const missing = warnings(dir, STREAMS);
       const isEmpty = trail.calls.length + trail.journal.length === 0;
       if (isEmpty && !trail.isPartial && missing.warnings === undefined) {

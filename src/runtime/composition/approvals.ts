@@ -4,18 +4,16 @@ import { DecisionTally } from "../../approvals/notify/report.ts";
 import type { NamedWebhooks } from "../../approvals/notify/webhooks.ts";
 import { createReceiptSigner, type ReceiptedApprovals, type ReceiptSigner } from "../../approvals/receipts/receipts.ts";
 import { createRiskRules, type RiskRules, riskRuleProblems } from "../../approvals/risk.ts";
-import { errorText, systemCode } from "../../core/error-text.ts";
+import { errorText } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { Json } from "../../core/types.ts";
 import { type Config, pathFrom } from "../config/config.ts";
-import { readPlainFile } from "../config/plain-file.ts";
 import type { Modules } from "../modules.ts";
-import { attempt } from "./problems.ts";
-import { countingJournal, readWebhooks, type WithNotices, withNotices } from "./webhooks.ts";
+import { readNamed, readNamedFile } from "./problems.ts";
+import { countingJournal, readWebhooks, type WithWebhooks, withWebhooks } from "./webhooks.ts";
 
 const SESSION_BYTES = 24;
 
-/** The rules, keys and webhooks of approvals. */
 export interface ReadRules {
   readonly risk: RiskRules;
   /** Signs the receipts of decisions; without a key there are no receipts. */
@@ -25,13 +23,16 @@ export interface ReadRules {
 
 /** Reads the risk rules (built-in and operators'), the webhooks and the receipt key. */
 export function readApprovals(config: Config, stores: Stores, problems: string[]): ReadRules | undefined {
-  const { rules, policies, receiptKeyFile, storeUrlFile } = config.approvals;
+  const { rules, policies, storeUrlFile } = config.approvals;
   const found = riskRuleProblems(rules).map((problem) => `approvals.rules${problem}`);
   problems.push(...found);
   const webhooks = readWebhooks(config, problems);
-  if (storeUrlFile !== undefined) attempt(problems, () => mustHoldUrl(config, storeUrlFile, stores));
-  const receiptOf =
-    receiptKeyFile === undefined ? undefined : attempt(problems, () => readSigner(config, receiptKeyFile));
+  try {
+    if (storeUrlFile !== undefined) storeUrl(config, storeUrlFile, stores);
+  } catch (error) {
+    problems.push(`approvals.storeUrlFile: ${errorText(error)}`);
+  }
+  const receiptOf = readSigner(config, problems);
   return found.length > 0 ? undefined : { risk: createRiskRules({ rules, policies }), receiptOf, webhooks };
 }
 
@@ -55,7 +56,7 @@ export interface OpenStoreParts {
 export async function openStore(
   config: Config,
   parts: OpenStoreParts,
-): Promise<(ReceiptedApprovals & WithNotices) | undefined> {
+): Promise<(ReceiptedApprovals & WithWebhooks) | undefined> {
   const { store, storeUrlFile, receiptKeyFile: _, ...limits } = config.approvals;
   if (store === undefined && storeUrlFile === undefined) return undefined;
   const field = store === undefined ? "approvals.storeUrlFile" : "approvals.store";
@@ -71,26 +72,22 @@ export async function openStore(
       log: parts.log,
       limits,
     });
-    return { ...withNotices(approvals, { ...parts, tally }), receiptOf: parts.receiptOf };
+    return { ...withWebhooks(approvals, { ...parts, tally }), receiptOf: parts.receiptOf };
   } catch (error) {
     throw new StartupError([`${field}: ${errorText(error)}`]);
   }
 }
 
-function readSigner(config: Config, path: string): ReceiptSigner {
-  const { deployment } = config.approvals;
+function readSigner(config: Config, problems: string[]): ReceiptSigner | undefined {
+  const { deployment, receiptKeyFile: path } = config.approvals;
+  if (path === undefined) return undefined;
+  const field = "approvals.receiptKeyFile";
+  const privateKey = readNamed(config, { path, field }, problems)?.toString("utf8");
   try {
-    return createReceiptSigner({ privateKey: readText(config, path), deployment });
+    return privateKey === undefined ? undefined : createReceiptSigner({ privateKey, deployment });
   } catch (error) {
-    throw new StartupError([`approvals.receiptKeyFile: ${path} ${errorText(error)}`]);
-  }
-}
-
-function mustHoldUrl(config: Config, path: string, stores: Stores): void {
-  try {
-    storeUrl(config, path, stores);
-  } catch (error) {
-    throw new StartupError([`approvals.storeUrlFile: ${errorText(error)}`]);
+    problems.push(`${field}: ${path} ${errorText(error)}`);
+    return undefined;
   }
 }
 
@@ -102,19 +99,7 @@ function absoluteUrl(config: Config, url: string): string {
 /** Reads the URL of one of the stores from a file. Errors never quote the file's content, because it contains a password. */
 export function storeUrl(config: Config, path: string, stores: Stores): string {
   const secret = stores.filter(({ setting }) => setting === "storeUrlFile");
-  try {
-    const url = readText(config, path).trim();
-    if (secret.some(({ accepts }) => accepts.test(url))) return url;
-  } catch (error) {
-    throw new Error(`${path} ${errorText(error)}`);
-  }
+  const url = readNamedFile(config, path).toString("utf8").trim();
+  if (secret.some(({ accepts }) => accepts.test(url))) return url;
   throw new Error(`${path} must hold ${secret.map(({ form }) => form).join(" or ")} and nothing else`);
-}
-
-function readText(config: Config, path: string): string {
-  try {
-    return readPlainFile(pathFrom(config, path)).toString("utf8");
-  } catch (error) {
-    throw new Error(`cannot be read (${systemCode(error)})`);
-  }
 }

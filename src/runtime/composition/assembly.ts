@@ -16,10 +16,10 @@ import { forgetModules } from "../manifests/modules.ts";
 import { identityOf, type LoadedTools } from "../manifests/sources.ts";
 import { MODULES, type Modules } from "../modules.ts";
 import { readApprovals } from "./approvals.ts";
-import { readExports } from "./exports.ts";
-import { readAuditPlace, readCheckpointKey, readIssuers, socketProblems } from "./files.ts";
-import { type IdentityParts, readDoors, readIdentity } from "./identity.ts";
+import { readCheckpointKey, readExports, readHashKey } from "./audit.ts";
+import { type IdentityParts, readIdentity, readIssuers } from "./identity.ts";
 import { limitProblems } from "./limits.ts";
+import { readListeners } from "./listeners.ts";
 import { policyFindings, ruleProblems } from "./policies.ts";
 import { attempt } from "./problems.ts";
 import { type KindCapabilities, Targets } from "./targets.ts";
@@ -32,12 +32,10 @@ export interface InUse {
    * released.
    */
   readonly modulesInUse?: (() => ReadonlySet<string>) | undefined;
-  /** The caller context that the new one replaces. */
   readonly formerCallers?: CallerContext | undefined;
 }
 
-/** External capabilities, passed in. */
-interface Powers extends InUse, KindCapabilities {
+interface AssemblyCapabilities extends InUse, KindCapabilities {
   /** True when the embedder of the library determines the approvers. */
   readonly isEmbedded?: boolean | undefined;
 }
@@ -62,8 +60,7 @@ export interface Parts {
   /** Signs the audit's checkpoints; undefined: the chain has no signatures. */
   readonly checkpointKey: KeyObject | undefined;
   readonly identity: IdentityParts;
-  /** The settings of the listeners. */
-  readonly doors: ReturnType<typeof readDoors>;
+  readonly listeners: ReturnType<typeof readListeners>;
   readonly exports: ReturnType<typeof readExports>;
   readonly traces: ReturnType<typeof readTraces>;
   /** Approval policies that are accepted but probably not what was meant. */
@@ -76,49 +73,46 @@ export interface Parts {
  *
  * @throws {StartupError} with all problems at once
  */
-export async function assemble(config: Config, powers: Powers, modules: Modules): Promise<Parts> {
-  const opened: Opened = { modules: new Set(), closings: [] };
+export async function assemble(config: Config, capabilities: AssemblyCapabilities, modules: Modules): Promise<Parts> {
+  const opened: Opened = { modules: new Set(), resources: [] };
   try {
-    return await join(config, { powers, modules }, opened);
+    return await join(config, { capabilities, modules }, opened);
   } catch (error) {
     await closeOpened(opened);
-    if (powers.modulesInUse !== undefined) forgetModules(opened.modules, powers.modulesInUse());
+    if (capabilities.modulesInUse !== undefined) forgetModules(opened.modules, capabilities.modulesInUse());
     throw error;
   }
 }
 
-/** Resources to close, even if the rest of the assembly fails. */
 interface Opened {
   modules: ReadonlySet<string>;
-  readonly closings: (() => unknown)[];
+  readonly resources: (() => unknown)[];
 }
 
-async function closeOpened({ closings }: Opened): Promise<void> {
-  await Promise.all(closings.map(async (close) => close()));
+async function closeOpened({ resources }: Opened): Promise<void> {
+  await Promise.all(resources.map(async (close) => close()));
 }
 
-interface Given {
-  readonly powers: Powers;
-  readonly modules: Modules;
-}
-
-async function join(config: Config, { powers, modules }: Given, opened: Opened): Promise<Parts> {
-  const { now, formerCallers: former } = powers;
+async function join(
+  config: Config,
+  { capabilities, modules }: { readonly capabilities: AssemblyCapabilities; readonly modules: Modules },
+  opened: Opened,
+): Promise<Parts> {
+  const { now, formerCallers: former } = capabilities;
   const problems: string[] = [];
   const targets = new Targets();
-  opened.closings.push(() => targets.close());
-  await targets.open(config, modules, { ...powers, problems });
+  opened.resources.push(() => targets.close());
+  await targets.open(config, modules, { ...capabilities, problems });
   const issuers = readIssuers(config, modules.tokenSources, problems);
   const identity = readIdentity(config, problems);
-  opened.closings.push(() => identity.revocations?.close());
-  const doors = readDoors(config, problems);
-  problems.push(...socketProblems(config));
-  const hashKey = readAuditPlace(config, problems);
+  opened.resources.push(() => identity.revocations?.close());
+  const listeners = readListeners(config, problems);
+  const hashKey = readHashKey(config, problems);
   const checkpointKey = readCheckpointKey(config, problems);
   const exports = readExports(config, modules.auditExporters, problems);
   const traces = readTraces(config, problems);
-  const judged = readApprovals(config, modules.approvalStores, problems);
-  const policy = judged && attempt(problems, () => createPolicy(modules.policyPoints, judged.risk));
+  const approvals = readApprovals(config, modules.approvalStores, problems);
+  const policy = approvals && attempt(problems, () => createPolicy(modules.policyPoints, approvals.risk));
   const detector = readDetector(config, modules, problems);
   const found = await loadTools(config, targets.offered());
   opened.modules = found.modules;
@@ -129,22 +123,23 @@ async function join(config: Config, { powers, modules }: Given, opened: Opened):
       ? undefined
       : attempt(problems, () => createCallerContext({ issuers, clock: now, former, ...identity.callers }));
   const identify = (tool: Tool): string =>
-    identityOf(tool, { config, loaded, policy: judged?.risk.versionFor(tool) ?? "" });
+    identityOf(tool, { config, loaded, policy: approvals?.risk.versionFor(tool) ?? "" });
   const reachable = targets.reachable(loaded.tools);
   const registry = attempt(problems, () => createRegistry(reachable, targets.handlers(), identify), loaded);
   const report = registry && targets.report(loaded.tools);
   const policies = policyFindings(config, {
     tools: loaded.tools,
-    isEmbedded: powers.isEmbedded === true,
+    isEmbedded: capabilities.isEmbedded === true,
     hasOwnPoints: modules.policyPoints.others.length > 0,
   });
   const rules = ruleProblems(config, loaded);
   problems.push(...(report?.problems ?? []), ...limitProblems(config, loaded), ...rules, ...policies.problems);
-  if (problems.length > 0 || !registry || !report || !callers || !judged || !policy) throw new StartupError(problems);
+  if (problems.length > 0 || !registry || !report || !callers || !approvals || !policy)
+    throw new StartupError(problems);
   const close = (): Promise<void> => closeOpened(opened);
   return {
-    ...{ registry, callers, detector, targets, loaded, report, ...judged, policy, hashKey, checkpointKey, exports },
-    ...{ traces, identity, doors, close, policyNotes: policies.notes },
+    ...{ registry, callers, detector, targets, loaded, report, ...approvals, policy, hashKey, checkpointKey, exports },
+    ...{ traces, identity, listeners, close, policyNotes: policies.notes },
   };
 }
 
@@ -155,6 +150,6 @@ function readDetector(
   problems: string[],
 ): Detector {
   if (rules.length === 0 && detectorRules === MODULES.detectorRules) return DETECTOR;
-  problems.push(...operatorRuleFaults(rules).map((fault) => `redaction.rules${fault}`));
+  problems.push(...operatorRuleFaults(rules).map((problem) => `redaction.rules${problem}`));
   return new Detector([...Object.values(detectorRules).flat(), ...operatorRules(rules)]);
 }

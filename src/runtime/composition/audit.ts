@@ -1,17 +1,60 @@
-import type { KeyObject } from "node:crypto";
+import { createPrivateKey, type KeyObject } from "node:crypto";
+import { statSync } from "node:fs";
 import { hostname } from "node:os";
 import { type AuditLog, openAuditLog } from "../../audit/audit-log.ts";
 import type { Announced, EntryDraft } from "../../audit/entry.ts";
+import { type Exporters, type ExporterTarget, startExporters } from "../../audit/export/exporter.ts";
 import { intentLine } from "../../audit/journal/journal.ts";
 import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
 import { callerSource, type UnauthenticatedLimit } from "../../audit/unauthenticated.ts";
 import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../../core/digest.ts";
-import { errorText } from "../../core/error-text.ts";
+import { errorText, systemCode } from "../../core/error-text.ts";
 import { Refusal, StartupError } from "../../core/errors.ts";
 import type { Receipt } from "../../core/evidence.ts";
 import { ARGUMENT_LIMITS } from "../../core/json.ts";
 import type { AdmissionOptions } from "../../pipeline/admission.ts";
 import { type Config, pathFrom } from "../config/config.ts";
+import type { Modules } from "../modules.ts";
+import { readNamed } from "./problems.ts";
+
+const HASH_KEY_BYTES_MIN = 16;
+
+/** Checks the audit's path and reads the key of its hashes. The directory itself is opened later. */
+export function readHashKey(config: Config, problems: string[]): Uint8Array | undefined {
+  problems.push(...auditDirProblems(config));
+  if (config.audit.hashKeyFile === undefined) return undefined;
+  const key = readNamed(config, { path: config.audit.hashKeyFile, field: "audit.hashKeyFile" }, problems);
+  if (key !== undefined && key.length < HASH_KEY_BYTES_MIN) {
+    problems.push(`audit.hashKeyFile: contains fewer than ${HASH_KEY_BYTES_MIN} bytes`);
+  }
+  return key;
+}
+
+export function readCheckpointKey(config: Config, problems: string[]): KeyObject | undefined {
+  const path = config.audit.checkpointKeyFile;
+  const field = "audit.checkpointKeyFile";
+  const pem = path === undefined ? undefined : readNamed(config, { path, field }, problems);
+  if (pem === undefined) return undefined;
+  try {
+    const key = createPrivateKey(pem);
+    if (key.asymmetricKeyType === "ed25519") return key;
+  } catch {
+    // Reported below, without the error: it must not reveal the file's content.
+  }
+  problems.push(`${field}: ${path} holds no Ed25519 private key (PEM, PKCS8): make one with stc audit keys --new FILE`);
+  return undefined;
+}
+
+/** Returns why the audit directory cannot be used, as far as inspection shows. */
+export function auditDirProblems(config: Config): readonly string[] {
+  const dir = pathFrom(config, config.audit.dir);
+  try {
+    const found = statSync(dir, { throwIfNoEntry: false });
+    return found === undefined || found.isDirectory() ? [] : [`audit.dir: ${dir} is not a directory`];
+  } catch (error) {
+    return [`audit.dir: ${dir} cannot be read (${systemCode(error)})`];
+  }
+}
 
 interface AuditParts {
   readonly clock: () => number;
@@ -60,7 +103,7 @@ interface Recorded {
 }
 
 interface Summed {
-  readonly strangers: UnauthenticatedLimit;
+  readonly unauthenticated: UnauthenticatedLimit;
   readonly callers: UnauthenticatedLimit;
 }
 
@@ -70,14 +113,14 @@ interface Summed {
  */
 export function record(
   audit: AuditLog,
-  { strangers, callers }: Summed,
+  { unauthenticated, callers }: Summed,
   { entry, request, now }: Recorded,
 ): Promise<Receipt> {
   const { caller, error, traceId } = entry;
   if (error === undefined) return audit.append(entry);
   const { code } = error;
   let receipt: Receipt | undefined;
-  if (caller.sub === "anonymous") receipt = strangers.sumUp({ source: request.source, code, traceId }, now);
+  if (caller.sub === "anonymous") receipt = unauthenticated.sumUp({ source: request.source, code, traceId }, now);
   else if (isNotAdmitted(entry)) receipt = callers.sumUp({ source: callerSource(caller), code, traceId }, now);
   return receipt === undefined ? audit.append(entry) : Promise.resolve(receipt);
 }
@@ -112,4 +155,37 @@ function canonical(sent: unknown): string {
     if (error instanceof NotJsonError) return "";
     throw error;
   }
+}
+
+interface ExportParts {
+  readonly clock: () => number;
+  readonly random: () => number;
+  readonly logError?: ((message: string, cause: unknown) => void) | undefined;
+  readonly journal: AuditLog["journal"];
+}
+
+export function readExports(
+  config: Config,
+  exporters: Modules["auditExporters"],
+  problems: string[],
+): readonly ExporterTarget[] {
+  return config.audit.export.flatMap(({ name, type, ...settings }, index) => {
+    const receiver = exporters
+      .find((exporter) => exporter.type === type)
+      ?.open(settings, {
+        path: (path) => pathFrom(config, path),
+        problem: (setting, message) => problems.push(`audit.export[${index}].${setting}: ${message}`),
+      });
+    return receiver === undefined ? [] : [{ name, receiver }];
+  });
+}
+
+export function startExports(
+  config: Config,
+  targets: readonly ExporterTarget[],
+  { clock, random, journal, logError }: ExportParts,
+): Exporters {
+  const { dir, retentionDays } = config.audit;
+  const report = (message: string): void => logError?.(message, undefined);
+  return startExporters({ dir: pathFrom(config, dir), targets, retentionDays, clock, random, journal, report });
 }

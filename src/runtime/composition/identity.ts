@@ -1,11 +1,14 @@
-import { createPrivateKey, X509Certificate } from "node:crypto";
+import { readFileSync, statSync } from "node:fs";
 import type { AuditLog } from "../../audit/audit-log.ts";
-import { errorText, systemCode } from "../../core/error-text.ts";
+import { systemCode } from "../../core/error-text.ts";
 import type { CallerContextOptions } from "../../pipeline/caller-context.ts";
+import type { IssuerProfile } from "../../pipeline/identity/issuer-profile.ts";
+import { REVOCATION_BYTES_MAX, type RevocationList, readRevocations } from "../../pipeline/identity/revocations.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import { watchFiles } from "../config/watched-files.ts";
-import { type RevocationEvent, RevocationFile } from "./revocation-file.ts";
+import type { Modules } from "../modules.ts";
+import { readNamed } from "./problems.ts";
 
 /** The callers and credentials defined outside the issuers' profiles. */
 export interface IdentityParts {
@@ -26,6 +29,29 @@ export function watchRevocations({ revocations }: IdentityParts, { journal, onRe
     journal({ ...event }).catch(() => {});
     onRevocations?.(event);
   });
+}
+
+/** Reads the issuers with their keys; returns undefined when a key could not be read. */
+export function readIssuers(
+  config: Config,
+  sources: Modules["tokenSources"],
+  problems: string[],
+): readonly IssuerProfile[] | undefined {
+  const profiles = config.jwt.issuers.map((issuer, index) => {
+    const at = `jwt.issuers[${index}]`;
+    const source = sources.find(({ key }) => (issuer as Readonly<Record<string, unknown>>)[key] !== undefined);
+    const keys = source?.open(issuer, {
+      algorithms: issuer.algorithms,
+      read: (setting, path) => readNamed(config, { path, field: `${at}.${setting}` }, problems)?.toString("utf8"),
+      readAgain: (path) => readPlainFile(pathFrom(config, path)).toString("utf8"),
+      problem: (setting, message) => problems.push(`${at}.${setting}: ${message}`),
+    });
+    const { issuer: name, audience, algorithms, operators, typ, permissionsClaim, maxLifetimeSeconds } = issuer;
+    const { subjectPermissions, profile } = issuer;
+    const rules = { profile, issuer: name, audience, algorithms, operators, permissionsClaim, maxLifetimeSeconds };
+    return keys && { ...rules, subjectPermissions, keys, ...(typ !== undefined && { typ }) };
+  });
+  return profiles.every((profile) => profile !== undefined) ? profiles : undefined;
 }
 
 /** Reads the revocation list and the table of certificates. Problems are added to `problems`. */
@@ -51,82 +77,91 @@ function authorizationServers({ jwt }: Config): readonly string[] {
     .map(({ issuer }) => issuer);
 }
 
-/** The certificate and key that a TLS listener presents, and the CA that it trusts. PEM. */
-interface TlsMaterial {
-  readonly cert: string;
-  readonly key: string;
-  readonly clientCa: string | undefined;
+export interface RevocationState {
+  /** `stale`: the file is broken or missing, and the previous list applies. */
+  readonly status: "ok" | "stale";
+  readonly entries: number;
+  readonly reason?: string;
 }
 
-/** Reads the settings of the listeners, with the files that they need. */
-export function readDoors(config: Config, problems: string[]) {
-  const { host, port, socket, socketMode, operator } = config.server;
-  return {
-    ...{ host, port, operator },
-    ...(socket !== undefined && {
-      socket: { path: pathFrom(config, socket), mode: Number.parseInt(socketMode, 8) },
-    }),
-    ...(config.server.tls !== undefined && { tls: readTls(config, config.server.tls, problems) }),
-  };
+/** Reported once per change. */
+export type RevocationEvent =
+  | { readonly type: "revocations.loaded"; readonly entries: number }
+  | { readonly type: "revocations.refused"; readonly reason: string };
+
+/** The current revocation list of a file: a change takes effect within a second; a broken file changes nothing. */
+export class RevocationFile {
+  readonly #path: string;
+  #bytes: Buffer;
+  #list: RevocationList;
+  #problem: string | undefined;
+  #watch: { close(): void } | undefined;
+
+  private constructor(path: string, { bytes, list }: Loaded) {
+    this.#path = path;
+    this.#bytes = bytes;
+    this.#list = list;
+  }
+
+  /** Reads the file; returns a text with the reason when that fails. */
+  static open(path: string): RevocationFile | string {
+    const loaded = load(path);
+    return typeof loaded === "string" ? loaded : new RevocationFile(path, loaded);
+  }
+
+  list(): RevocationList {
+    return this.#list;
+  }
+
+  state(): RevocationState {
+    const { entries } = this.#list;
+    return this.#problem === undefined
+      ? { status: "ok", entries }
+      : { status: "stale", entries, reason: this.#problem };
+  }
+
+  watch(report: (event: RevocationEvent) => void): void {
+    this.#watch ??= watchFiles(
+      () => [this.#path],
+      () => this.#reload(report),
+    );
+  }
+
+  close(): void {
+    this.#watch?.close();
+  }
+
+  #reload(report: (event: RevocationEvent) => void): void {
+    const loaded = load(this.#path);
+    const before = this.#problem;
+    if (typeof loaded === "string") {
+      this.#problem = loaded;
+      if (before !== loaded) report({ type: "revocations.refused", reason: loaded });
+      return;
+    }
+    this.#problem = undefined;
+    if (before === undefined && loaded.bytes.equals(this.#bytes)) return;
+    this.#bytes = loaded.bytes;
+    this.#list = loaded.list;
+    report({ type: "revocations.loaded", entries: loaded.list.entries });
+  }
 }
 
-function readTls(config: Config, tls: NonNullable<Config["server"]["tls"]>, problems: string[]) {
-  const paths = {
-    cert: pathFrom(config, tls.certFile),
-    key: pathFrom(config, tls.keyFile),
-    clientCa: tls.clientCaFile === undefined ? undefined : pathFrom(config, tls.clientCaFile),
-  };
-  const read = (): TlsMaterial => readMaterial(paths);
+interface Loaded {
+  readonly bytes: Buffer;
+  readonly list: RevocationList;
+}
+
+function load(path: string): Loaded | string {
   try {
-    read();
+    const found = statSync(path);
+    // Reading a pipe would block, and every call with it.
+    if (!found.isFile()) return "is not a file";
+    if (found.size > REVOCATION_BYTES_MAX) return `is over ${REVOCATION_BYTES_MAX} bytes`;
+    const bytes = readFileSync(path);
+    const list = readRevocations(bytes);
+    return "fault" in list ? list.fault : { bytes, list };
   } catch (error) {
-    problems.push(`server.tls: ${errorText(error)}`);
-  }
-  const files = Object.values(paths).filter((path) => path !== undefined);
-  return {
-    read,
-    watch: (onChange: () => void) => watchFiles(() => files, onChange),
-    requireCertificates: tls.clientCertificates === "require",
-  };
-}
-
-/** @throws {Error} when a file cannot be read, or when the three files do not belong together */
-function readMaterial(paths: {
-  readonly cert: string;
-  readonly key: string;
-  readonly clientCa: string | undefined;
-}): TlsMaterial {
-  const cert = readPem(paths.cert);
-  const key = readPem(paths.key);
-  const clientCa = paths.clientCa === undefined ? undefined : readPem(paths.clientCa);
-  if (!certificateIn(paths.cert, cert).checkPrivateKey(privateKeyIn(paths.key, key))) {
-    throw new Error("keyFile is not the key of the first certificate in certFile");
-  }
-  if (paths.clientCa !== undefined && clientCa !== undefined) certificateIn(paths.clientCa, clientCa);
-  return { cert, key, clientCa };
-}
-
-function certificateIn(path: string, pem: string): X509Certificate {
-  try {
-    return new X509Certificate(pem);
-  } catch {
-    throw new Error(`${path} holds no certificate in PEM`);
-  }
-}
-
-/** Parses the private key. The error never quotes the file's content. */
-function privateKeyIn(path: string, pem: string): ReturnType<typeof createPrivateKey> {
-  try {
-    return createPrivateKey(pem);
-  } catch {
-    throw new Error(`${path} holds no private key in PEM`);
-  }
-}
-
-function readPem(path: string): string {
-  try {
-    return readPlainFile(path).toString("utf8");
-  } catch (error) {
-    throw new Error(`${path} cannot be read (${systemCode(error)})`);
+    return `cannot be read (${systemCode(error)})`;
   }
 }

@@ -7,11 +7,10 @@ import type { Config } from "../config/config.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
 import { storeUrl } from "./approvals.ts";
 
-/** The dependencies of the limits on calls. */
 export interface LimitParts {
   /** Returns milliseconds since 1970. */
   readonly clock: () => number;
-  /** Returns milliseconds from an arbitrary origin, never decreasing. */
+  /** Returns milliseconds, never decreasing. */
   readonly monotonic: () => number;
   readonly audit: Pick<AdmissionOptions, "auditReady" | "auditFault">;
   readonly log?: ((message: string, cause: unknown) => void) | undefined;
@@ -52,7 +51,6 @@ function postgresUrlOf(config: Config): string | undefined {
   }
 }
 
-/** Opens the limits on the number and rate of calls. */
 export function openLimits(config: Config, { clock, monotonic, audit, log }: LimitParts): Limits {
   let { limits } = config;
   const url = postgresUrlOf(config);

@@ -9,7 +9,6 @@ import type { LoadedTools } from "../manifests/sources.ts";
 type Policy = Config["approvals"]["policies"][number];
 type Webhook = Config["approvals"]["webhooks"][number];
 
-/** Maximum number of tools that a message names. */
 const NAMED_MAX = 5;
 
 interface PolicyFindings {
@@ -31,25 +30,28 @@ interface Surroundings {
 export function policyFindings({ approvals, jwt }: Config, surroundings: Surroundings): PolicyFindings {
   const { tools, isEmbedded, hasOwnPoints = false } = surroundings;
   const { policies, rules } = approvals;
-  const issuers = withRelayed(jwt.issuers, approvals.webhooks);
-  const asking = tools.filter((tool) => rules.length > 0 || hasOwnPoints || canAsk(tool));
+  const issuers = withIntegrationUsers(jwt.issuers, approvals.webhooks);
+  const askable = tools.filter((tool) => rules.length > 0 || hasOwnPoints || mayNeedApproval(tool));
   const hasStore = approvals.store !== undefined || approvals.storeUrlFile !== undefined;
   const problems =
     policies.length > 0 && !hasStore && !isEmbedded
       ? ["approvals.policies: needs approvals.store, which is not set"]
       : [];
-  const notes = isEmbedded || !hasStore ? [] : [...plainNotes(asking, policies, issuers)];
+  const notes = isEmbedded || !hasStore ? [] : [...plainNotes(askable, policies, issuers)];
   for (const [index, policy] of policies.entries()) {
     const field = `approvals.policies[${index}] (${policy.name})`;
-    const own = asking.filter((tool) => mayConcern(policy, tool));
-    if (own.length === 0) notes.push(`${field}: matches no tool that could need an approval`);
+    const affected = askable.filter((tool) => mayConcern(policy, tool));
+    if (affected.length === 0) notes.push(`${field}: matches no tool that could need an approval`);
     notes.push(...unknownTools(policy, tools).map((name) => `${field}.when.tools: ${name} is not a registered tool`));
-    if (own.length === 0) continue;
-    const fault = certainFault(policy, isEmbedded ? undefined : issuers);
-    if (fault !== undefined) problems.push(`${field}: nobody can approve ${namesOf(own)}: ${fault}`);
-    else if (!isEmbedded) notes.push(...askersNotes(policy, own, issuers).map((note) => `${field}: ${note}`));
-    const stuck = own.filter(({ approval }) => approval.scopes?.every((scope) => !policy.scopes.includes(scope)));
-    if (stuck.length > 0) problems.push(`${field}.scopes: ${namesOf(stuck)} can be answered with none of them`);
+    if (affected.length === 0) continue;
+    const problem = certainProblem(policy, isEmbedded ? undefined : issuers);
+    if (problem !== undefined) problems.push(`${field}: nobody can approve ${namesOf(affected)}: ${problem}`);
+    else if (!isEmbedded) notes.push(...requesterNotes(policy, affected, issuers).map((note) => `${field}: ${note}`));
+    const unanswerable = affected.filter(({ approval }) =>
+      approval.scopes?.every((scope) => !policy.scopes.includes(scope)),
+    );
+    if (unanswerable.length > 0)
+      problems.push(`${field}.scopes: ${namesOf(unanswerable)} can be answered with none of them`);
   }
   return { problems, notes };
 }
@@ -58,7 +60,7 @@ export function policyFindings({ approvals, jwt }: Config, surroundings: Surroun
  * Adds people on whose behalf an integration decides: they need no permissions in tokens, because the integration's table lists
  * their permissions.
  */
-function withRelayed(issuers: readonly KnownIssuer[], webhooks: readonly Webhook[]): readonly KnownIssuer[] {
+function withIntegrationUsers(issuers: readonly KnownIssuer[], webhooks: readonly Webhook[]): readonly KnownIssuer[] {
   const people = webhooks.flatMap(({ decisions }) => Object.values(decisions?.people ?? {}));
   return issuers.map((profile) => {
     if (!profile.operators || profile.subjectPermissions === undefined) return profile;
@@ -76,12 +78,12 @@ const PLAIN = { name: "", distinctPeople: true, stages: [{ name: "", count: 1, d
 
 /** Returns notes on tools without a policy that nobody can approve. A configuration without any operators is noted elsewhere. */
 function plainNotes(
-  asking: readonly Tool[],
+  askable: readonly Tool[],
   policies: readonly Policy[],
   issuers: readonly KnownIssuer[],
 ): readonly string[] {
   if (!issuers.some(({ operators }) => operators) || shortageOf(PLAIN, issuers) === undefined) return [];
-  const plain = asking.filter((tool) => !policies.some((policy) => isAlwaysAbout(policy, tool)));
+  const plain = askable.filter((tool) => !policies.some((policy) => isAlwaysAbout(policy, tool)));
   if (plain.length === 0) return [];
   return [
     `approvals: nobody can approve ${namesOf(plain)}: jwt.issuers[].subjectPermissions gives no operator approvals:decide`,
@@ -92,7 +94,7 @@ function isAlwaysAbout(policy: Policy, tool: Tool): boolean {
   return mayConcern(policy, tool) && (policy.when.risk ?? "low") === "low";
 }
 
-function canAsk({ category, classification, approval }: Tool): boolean {
+function mayNeedApproval({ category, classification, approval }: Tool): boolean {
   return category !== "read" || classification === "destructive" || approval.required === true || isRaised(approval);
 }
 
@@ -106,21 +108,21 @@ function unknownTools({ when }: Policy, tools: readonly Tool[]): readonly string
 }
 
 /** Returns why a policy can never be satisfied. Without issuers, only the people that the policy itself names count. */
-function certainFault(policy: Policy, issuers: readonly KnownIssuer[] | undefined): string | undefined {
+function certainProblem(policy: Policy, issuers: readonly KnownIssuer[] | undefined): string | undefined {
   const required = requiredOf(policy);
   const { stages } = required;
   const named = stages.flatMap(({ deciders }) => deciders.subjects ?? []);
-  if (issuers === undefined) return shortageText(shortageOf(required, embeddersOwn(named)));
+  if (issuers === undefined) return shortageText(shortageOf(required, embedderIssuers(named)));
   if (!issuers.some(({ operators }) => operators)) return "no issuer in jwt.issuers has operators: true";
-  const strange = [...new Set(named.map(({ issuer }) => issuer))].filter(
+  const unknownIssuers = [...new Set(named.map(({ issuer }) => issuer))].filter(
     (name) => !issuers.some(({ issuer, operators }) => operators && issuer === name),
   );
   const shortage = shortageText(shortageOf(required, issuers));
-  if (shortage === undefined || strange.length === 0) return shortage;
-  return `${shortage}; ${strange.join(", ")} is not an issuer in jwt.issuers with operators: true`;
+  if (shortage === undefined || unknownIssuers.length === 0) return shortage;
+  return `${shortage}; ${unknownIssuers.join(", ")} is not an issuer in jwt.issuers with operators: true`;
 }
 
-function embeddersOwn(named: readonly { readonly issuer: string }[]): readonly KnownIssuer[] {
+function embedderIssuers(named: readonly { readonly issuer: string }[]): readonly KnownIssuer[] {
   const issuers = new Set(["", ...named.map(({ issuer }) => issuer)]);
   return [...issuers].map((issuer) => ({ issuer, operators: true }));
 }
@@ -132,13 +134,15 @@ function shortageText(shortage: Shortage | undefined): string | undefined {
 }
 
 /** Returns notes on callers that would be needed as approvers of their own requests. */
-function askersNotes(policy: Policy, tools: readonly Tool[], issuers: readonly KnownIssuer[]): readonly string[] {
+function requesterNotes(policy: Policy, tools: readonly Tool[], issuers: readonly KnownIssuer[]): readonly string[] {
   return tools.flatMap((tool) => {
-    const stuck = callersOf(tool, issuers).filter(
+    const unanswerable = callersOf(tool, issuers).filter(
       (caller) => shortageOf(requiredOf(policy), issuers, [caller]) !== undefined,
     );
-    if (stuck.length === 0) return [];
-    return [`nobody can approve ${tool.name} when ${firstOf(stuck)} asks: requesters cannot decide their own requests`];
+    if (unanswerable.length === 0) return [];
+    return [
+      `nobody can approve ${tool.name} when ${firstOf(unanswerable)} asks: requesters cannot decide their own requests`,
+    ];
   });
 }
 

@@ -1,5 +1,7 @@
-import { errorText } from "../../core/error-text.ts";
+import { errorText, systemCode } from "../../core/error-text.ts";
 import { ManifestError, StartupError } from "../../core/errors.ts";
+import { type Config, pathFrom } from "../config/config.ts";
+import { readPlainFile } from "../config/plain-file.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
 
 /** Runs `make`. Errors are added to the list, in operators' terms, and undefined is returned. */
@@ -22,4 +24,28 @@ function manifestProblems(error: unknown, loaded: LoadedTools | undefined): read
   return error.faults.map(
     ({ field, message }) => `${file === undefined ? "" : `${file}: `}tool ${error.tool}: ${field}: ${message}`,
   );
+}
+
+interface NamedFile {
+  readonly path: string;
+  readonly field: string;
+}
+
+/** Reads a file that the configuration names. If it cannot be read, returns undefined and adds a problem with field and file. */
+export function readNamed(config: Config, { path, field }: NamedFile, problems: string[]): Buffer | undefined {
+  try {
+    return readNamedFile(config, path);
+  } catch (error) {
+    problems.push(`${field}: ${errorText(error)}`);
+    return undefined;
+  }
+}
+
+/** @throws {Error} that names the file as the configuration does */
+export function readNamedFile(config: Config, path: string): Buffer {
+  try {
+    return readPlainFile(pathFrom(config, path));
+  } catch (error) {
+    throw new Error(`${path} cannot be read (${systemCode(error)})`);
+  }
 }

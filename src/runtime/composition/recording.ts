@@ -4,8 +4,8 @@ import {
   callerSumEntry,
   createCallerLimit,
   LOW_DISK_SOURCES_MAX,
-  STRANGER_SOURCES_MAX,
   sumEntry,
+  UNAUTHENTICATED_SOURCES_MAX,
   UnauthenticatedLimit,
   type UnauthenticatedSum,
 } from "../../audit/unauthenticated.ts";
@@ -20,7 +20,6 @@ import { hashArgs, record } from "./audit.ts";
 
 interface RecordingParts extends Pick<CallRecordOptions, "clock" | "monotonic" | "ids" | "tracer"> {
   readonly audit: AuditLog;
-  /** The current limits. */
   readonly limits: Config["limits"];
   /** The key of the argument hashes; undefined: plain hashes. */
   readonly hashKey: Uint8Array | undefined;
@@ -29,49 +28,46 @@ interface RecordingParts extends Pick<CallRecordOptions, "clock" | "monotonic" |
 }
 
 export interface Recording {
-  readonly trails: CallRecords;
+  readonly records: CallRecords;
   /** Writes the sums of unauthenticated clients and stops the timer. Never rejects. */
   stop(): Promise<void>;
 }
 
-/** Opens the call records that every call writes to the audit. */
 export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, ...parts }: RecordingParts): Recording {
   const { limits, observe = () => {}, log = () => {} } = parts;
-  const strangers = new UnauthenticatedLimit({
+  const unauthenticated = new UnauthenticatedLimit({
     get linesPerMinuteMax() {
       return audit.isDiskLow() ? 0 : limits.strangerLinesPerMinute;
     },
     get sourcesMax() {
-      return audit.isDiskLow() ? LOW_DISK_SOURCES_MAX : STRANGER_SOURCES_MAX;
+      return audit.isDiskLow() ? LOW_DISK_SOURCES_MAX : UNAUTHENTICATED_SOURCES_MAX;
     },
   });
   const callers = createCallerLimit();
   const sums = [
-    new UnauthenticatedSums({ strangers, audit, ids, clock }),
-    new UnauthenticatedSums({ strangers: callers, audit, ids, clock, entryOf: callerSumEntry }),
+    new UnauthenticatedSums({ limit: unauthenticated, audit, ids, clock }),
+    new UnauthenticatedSums({ limit: callers, audit, ids, clock, entryOf: callerSumEntry }),
   ];
-  const trails = createTrails({
+  const records = createTrails({
     ...{ clock, monotonic, ids, tracer, observe, log },
     hashArgs: (sent) => hashArgs(sent, hashKey),
     hashAlg: hashKey === undefined ? "sha256" : "hmac-sha256",
-    record: (entry, request) => record(audit, { strangers, callers }, { entry, request, now: clock() }),
+    record: (entry, request) => record(audit, { unauthenticated, callers }, { entry, request, now: clock() }),
   });
-  return { trails, stop: async () => void (await Promise.all(sums.map((sum) => sum.stop()))) };
+  return { records, stop: async () => void (await Promise.all(sums.map((sum) => sum.stop()))) };
 }
 
 /** How often sums are written: a crash loses what the sums have grown by since. */
 const ROUND_EVERY_MS = 10_000;
 /** How many sums of the current minute are written per round; those of further sources wait for the end of the minute. */
-const UNFINISHED_MAX = 10;
+const SUMS_PER_ROUND_MAX = 10;
 /** Maximum number of sums that wait for the disk at once: the audit's queue is for calls. */
 const AT_ONCE_MAX = 64;
 
-interface StrangerSumsParts {
-  readonly strangers: UnauthenticatedLimit;
+interface UnauthenticatedSumsParts {
+  readonly limit: UnauthenticatedLimit;
   readonly audit: Pick<AuditLog, "append">;
-  /** Returns ids of entries. */
   readonly ids: () => string;
-  /** Builds the entry of a sum. */
   readonly entryOf?: typeof sumEntry;
   /** Returns milliseconds since 1970. */
   readonly clock: () => number;
@@ -82,11 +78,11 @@ interface StrangerSumsParts {
  * again.
  */
 export class UnauthenticatedSums {
-  readonly #parts: StrangerSumsParts;
+  readonly #parts: UnauthenticatedSumsParts;
   readonly #timer: NodeJS.Timeout;
   #running: Promise<void> | undefined;
 
-  constructor(parts: StrangerSumsParts) {
+  constructor(parts: UnauthenticatedSumsParts) {
     this.#parts = parts;
     this.#timer = setInterval(() => void this.write(), ROUND_EVERY_MS);
     this.#timer.unref();
@@ -94,8 +90,8 @@ export class UnauthenticatedSums {
 
   /** Runs one round; while a round waits for the disk, returns that round. Never rejects. */
   write(): Promise<void> {
-    const { strangers, clock } = this.#parts;
-    this.#running ??= this.#writeAll([...strangers.drain(clock()), ...strangers.drainLargest(UNFINISHED_MAX)]).finally(
+    const { limit, clock } = this.#parts;
+    this.#running ??= this.#writeAll([...limit.drain(clock()), ...limit.drainLargest(SUMS_PER_ROUND_MAX)]).finally(
       () => {
         this.#running = undefined;
       },
@@ -108,7 +104,7 @@ export class UnauthenticatedSums {
     clearInterval(this.#timer);
     await this.#running;
     for (let before = Number.POSITIVE_INFINITY; ; ) {
-      const left = this.#parts.strangers.drain(Number.POSITIVE_INFINITY);
+      const left = this.#parts.limit.drain(Number.POSITIVE_INFINITY);
       if (left.length === 0 || left.length >= before) return;
       before = left.length;
       await this.#writeAll(left);
@@ -116,13 +112,13 @@ export class UnauthenticatedSums {
   }
 
   async #writeAll(sums: readonly UnauthenticatedSum[]): Promise<void> {
-    for (let begin = 0; begin < sums.length; begin += AT_ONCE_MAX) {
-      await Promise.all(sums.slice(begin, begin + AT_ONCE_MAX).map((sum) => this.#write(sum)));
+    for (let start = 0; start < sums.length; start += AT_ONCE_MAX) {
+      await Promise.all(sums.slice(start, start + AT_ONCE_MAX).map((sum) => this.#write(sum)));
     }
   }
 
   async #write(sum: UnauthenticatedSum): Promise<void> {
-    const { strangers, audit, ids, entryOf = sumEntry } = this.#parts;
-    await audit.append(entryOf(sum, ids())).catch(() => strangers.giveBack(sum));
+    const { limit, audit, ids, entryOf = sumEntry } = this.#parts;
+    await audit.append(entryOf(sum, ids())).catch(() => limit.giveBack(sum));
   }
 }

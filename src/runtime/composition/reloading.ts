@@ -1,27 +1,58 @@
+import type { ApprovalCallback } from "../../approvals/callback.ts";
+import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { CertificateEvent } from "../../core/target-kind.ts";
 import { filterSecrets } from "../../detection/secrets/secrets-filter.ts";
+import { createApprovalGate } from "../../pipeline/approval-gate.ts";
 import type { Config } from "../config/config.ts";
 import { isPipe } from "../config/plain-file.ts";
 import type { Fingerprint } from "../reload/fingerprints.ts";
-import { Reload, watchReload } from "../reload/reload.ts";
+import { Reload, type Reloadable, watchReload } from "../reload/reload.ts";
+import { protectingGlobals } from "../reload/shared-globals.ts";
 import type { LiveSnapshots } from "../reload/snapshots.ts";
-import { unharmed } from "../reload/surroundings.ts";
-import type { ConfigurationState, ReloadAsker, ReloadEvent, Reloaded } from "../reload/types.ts";
+import type { ConfigurationState, ReloadEvent, Reloaded, ReloadRequester } from "../reload/types.ts";
 import type { Parts } from "./assembly.ts";
-import { watchRevocations } from "./identity.ts";
-import type { RevocationEvent } from "./revocation-file.ts";
-import type { Joined } from "./snapshot.ts";
+import { type RevocationEvent, watchRevocations } from "./identity.ts";
+
+/** A configuration snapshot: everything that a reload replaces as a whole. */
+export interface ServiceSnapshot extends Reloadable {
+  readonly parts: Parts;
+}
+
+export interface JoinOptions {
+  readonly approvals: Approvals | undefined;
+  readonly onToolApprove?: ApprovalCallback | undefined;
+  readonly newId: () => string;
+  readonly logError?: ((message: string, cause: unknown) => void) | undefined;
+}
+
+/** Joins the parts of one reading of the configuration with the parts that outlive a reload. */
+export function joinSnapshot(config: Config, parts: Parts, options: JoinOptions): ServiceSnapshot {
+  const { approvals, onToolApprove, newId, logError } = options;
+  const { registry, callers, policy, detector, loaded } = parts;
+  const gate = createApprovalGate({
+    approvals,
+    mode: config.approvals.mode,
+    onToolApprove,
+    callbackTimeoutMs: config.approvals.callbackTimeoutMs,
+    filterSecrets: (text) => detector.filterSecrets(text).text,
+    findSecrets: (text) => detector.filterSecrets(text).findings,
+    newId,
+  });
+  const close = (): Promise<void> =>
+    parts.close().catch((cause: unknown) => logError?.("a former configuration could not be closed", cause));
+  return { config, parts, registry, callers, policy, gate, detector, modules: loaded.modules, close };
+}
 
 export interface ReloadingParts {
-  readonly generations: LiveSnapshots<Joined>;
+  readonly snapshots: LiveSnapshots<ServiceSnapshot>;
   /** Fingerprint of the files, taken before the first reading; defined together with `readAgain`. */
-  readonly print: Fingerprint | undefined;
+  readonly fingerprint: Fingerprint | undefined;
   /** @throws {StartupError} with all problems at once */
-  readonly build: (config: Config, former: Joined) => Promise<Joined>;
+  readonly build: (config: Config, former: ServiceSnapshot) => Promise<ServiceSnapshot>;
   /** Called when the new snapshot is in use, before any call enters it. Never fails. */
-  readonly adopted: (content: Joined) => void;
+  readonly adopted: (content: ServiceSnapshot) => void;
   /** Writes a journal line; the line is durable when the promise resolves. */
   readonly journal: AuditLog["journal"];
   /** Returns milliseconds since 1970. */
@@ -43,23 +74,21 @@ export interface Reloading {
   /** Returns the state; undefined when nothing can be read again. */
   state(): ConfigurationState | undefined;
   /** Runs a reload. Undefined when nothing can be read again or reloading is turned off. */
-  readonly reload: ((by: ReloadAsker) => Promise<Reloaded>) | undefined;
-  /** Stops watching and reloading. */
+  readonly reload: ((by: ReloadRequester) => Promise<Reloaded>) | undefined;
   stop(): void;
 }
 
-/** Keeps the current snapshot up to date, as configured. */
 export function startReloading({ reload: { trigger, perMinuteMax } }: Config, parts: ReloadingParts): Reloading {
-  const { generations, print, build, journal, clock, readAgain, onReload, isEmbedded } = parts;
-  followFiles(generations.current().parts, parts);
-  if (readAgain === undefined || print === undefined) {
+  const { snapshots, fingerprint, build, journal, clock, readAgain, onReload, isEmbedded } = parts;
+  followFiles(snapshots.current().parts, parts);
+  if (readAgain === undefined || fingerprint === undefined) {
     return { state: () => undefined, reload: undefined, stop: () => {} };
   }
   const reload = new Reload({
-    ...{ generations, print, journal, clock, perMinuteMax },
-    build: isEmbedded === true ? build : (config, former) => unharmed(() => build(config, former)),
+    ...{ snapshots, fingerprint, journal, clock, perMinuteMax },
+    build: isEmbedded === true ? build : (config, former) => protectingGlobals(() => build(config, former)),
     read: () => {
-      const { origin } = generations.current().config;
+      const { origin } = snapshots.current().config;
       if (isPipe(origin)) throw new StartupError([`${origin}: a pipe cannot be read again`]);
       return readAgain();
     },
@@ -67,7 +96,7 @@ export function startReloading({ reload: { trigger, perMinuteMax } }: Config, pa
       parts.adopted(adopted);
       followFiles(adopted.parts, parts);
     },
-    log: (event) => onReload?.(event, generations.current().config),
+    log: (event) => onReload?.(event, snapshots.current().config),
   });
   const unwatch = trigger === "watch" ? watchReload(reload) : () => {};
   return {
@@ -90,8 +119,8 @@ function withoutSecrets(reloaded: Reloaded): Reloaded {
  * Watches the revocation file and the certificates until the configuration snapshot is closed. A replaced snapshot reports
  * nothing more.
  */
-function followFiles(followed: Parts, { generations, journal, clock, ...listeners }: ReloadingParts): void {
-  const isInUse = (): boolean => generations.current().parts === followed;
+function followFiles(followed: Parts, { snapshots, journal, clock, ...listeners }: ReloadingParts): void {
+  const isInUse = (): boolean => snapshots.current().parts === followed;
   watchRevocations(followed.identity, {
     journal: async (line) => {
       if (isInUse()) await journal(line);

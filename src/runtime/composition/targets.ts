@@ -12,7 +12,7 @@ import type {
 import type { Tool } from "../../core/types.ts";
 import type { HandlerTable } from "../../pipeline/registry.ts";
 import { type Config, entriesOf, pathFrom } from "../config/config.ts";
-import { ownPlaces } from "../config/own-paths.ts";
+import { ownPaths } from "../config/own-paths.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import { watchFiles } from "../config/watched-files.ts";
 import type { Offered } from "../manifests/loader.ts";
@@ -20,17 +20,15 @@ import type { LoadedTools } from "../manifests/sources.ts";
 import type { KindContext, Modules } from "../modules.ts";
 import { ownCode } from "../own-code.ts";
 
-/** What the kinds of targets are opened with, apart from their own part of the configuration. */
 export type KindCapabilities = Pick<KindContext, "now" | "newId" | "random" | "onSurvivors">;
 
-/** Returns what a kind is opened with. Problems are added to `problems`. */
 export function kindContexts(
   config: Config,
   capabilities: KindCapabilities,
   problems: string[],
 ): (kind: TargetKind<KindContext>) => KindContext {
   const shared = {
-    ...{ ...capabilities, config, problems, ownPaths: ownPlaces(config), ownCode: ownCode() },
+    ...{ ...capabilities, config, problems, ownPaths: ownPaths(config), ownCode: ownCode() },
     pathOf: (path: string) => pathFrom(config, path),
     readFile: (path: string) => readPlainFile(pathFrom(config, path)),
     watchFiles: (paths: readonly string[], changed: () => void) => {
@@ -59,7 +57,6 @@ export class Targets {
     }
   }
 
-  /** Returns what manifest files may ask of the kinds. */
   offered(): Offered {
     const offers: Partial<Offers> = Object.assign({}, ...this.#opened.map(({ handler }) => handler.offers));
     return { offers, define: createDefineTool(this.#opened.map(({ kind }) => kind)) };
@@ -87,7 +84,6 @@ export class Targets {
     return Object.fromEntries(this.#opened.map(({ kind, handler }) => [kind.key, handler]));
   }
 
-  /** Reports on the tools, once they are bound. */
   report(tools: readonly Tool[]): Required<KindReport> {
     const reports = this.#opened.map(({ kind, handler }) => handler.report?.(toolsOf(kind, tools)) ?? {});
     return {
@@ -98,12 +94,10 @@ export class Targets {
     };
   }
 
-  /** Returns facts about this machine for the log's first line. */
   facts(): Readonly<Record<string, string>> {
     return Object.assign({}, ...this.#opened.map(({ handler }) => handler.facts));
   }
 
-  /** Returns the state of every system by name. */
   async status(): Promise<Readonly<Record<string, object>>> {
     return Object.assign({}, ...(await Promise.all(this.#opened.map(({ handler }) => handler.status?.()))));
   }

@@ -12,9 +12,7 @@ export interface TraceTarget {
 }
 
 export interface Tracing {
-  /** Undefined when calls are not traced. */
   readonly tracer: Tracer | undefined;
-  /** Returns the number of spans lost since the start. */
   dropped(): number;
   /** Sends the remaining spans, up to a time limit. */
   close(): Promise<void>;
@@ -23,12 +21,10 @@ export interface Tracing {
 export interface TracingParts {
   /** Returns milliseconds since 1970. */
   readonly clock: () => number;
-  /** Returns milliseconds from an arbitrary origin, never decreasing. */
+  /** Returns milliseconds, never decreasing. */
   readonly monotonic: () => number;
-  /** Fills the array with random bits. */
   readonly fill: (words: BigUint64Array<ArrayBuffer>) => void;
-  /** Writes to the operators' log. */
-  readonly logFault?: ((message: string, cause: unknown) => void) | undefined;
+  readonly logError?: ((message: string, cause: unknown) => void) | undefined;
 }
 
 /** The collector's default path, when the endpoint has none. */
@@ -55,7 +51,7 @@ export function readTraces(config: Config, problems: string[]): TraceTarget | un
 export async function startTracing(
   config: Config,
   target: TraceTarget | undefined,
-  { clock, monotonic, fill, logFault }: TracingParts,
+  { clock, monotonic, fill, logError }: TracingParts,
 ): Promise<Tracing> {
   const { serviceName, traces } = config.telemetry;
   if (target === undefined || traces === undefined) {
@@ -66,7 +62,7 @@ export async function startTracing(
     ...target,
     resource: { "service.name": serviceName, "service.instance.id": hostname() },
     sendEveryMs: traces.sendEveryMs,
-    report: logFault && ((message) => logFault(message, undefined)),
+    report: logError && ((message) => logError(message, undefined)),
   });
   const tracer = createTracer({
     sampleRatio: traces.sampleRatio,

@@ -12,20 +12,18 @@ import {
   startWebhooks,
 } from "../../approvals/notify/webhooks.ts";
 import type { Config } from "../config/config.ts";
-import { readNamed } from "./files.ts";
+import { readNamed } from "./problems.ts";
 
 type WebhookConfig = Config["approvals"]["webhooks"][number];
 
-interface Place {
+interface WebhookContext {
   readonly config: Config;
-  /** The name of the webhook in the configuration. */
   readonly field: string;
   readonly problems: string[];
   /** Maps each key's fingerprint to the field where it was seen. */
   readonly seen: Map<string, string>;
 }
 
-/** Reads the keys and URLs of `approvals.webhooks`; problems are added to `problems`. */
 export function readWebhooks(config: Config, problems: string[]): NamedWebhooks {
   const { webhooks, store, storeUrlFile } = config.approvals;
   if (webhooks.length > 0 && store === undefined && storeUrlFile === undefined) {
@@ -35,41 +33,44 @@ export function readWebhooks(config: Config, problems: string[]): NamedWebhooks 
   const targets: WebhookTarget[] = [];
   const integrations = new Map<string, Integration>();
   for (const [index, webhook] of webhooks.entries()) {
-    const place = { config, problems, seen, field: `approvals.webhooks[${index}]` };
-    const target = readTarget(webhook, place);
+    const context = { config, problems, seen, field: `approvals.webhooks[${index}]` };
+    const target = readTarget(webhook, context);
     if (target !== undefined) targets.push(target);
-    const integration = readIntegration(webhook, place);
+    const integration = readIntegration(webhook, context);
     if (integration !== undefined) integrations.set(webhook.name, integration);
   }
   return { targets, integrations };
 }
 
-function readTarget({ url, urlFile, secretFile, ...webhook }: WebhookConfig, place: Place): WebhookTarget | undefined {
+function readTarget(
+  { url, urlFile, secretFile, ...webhook }: WebhookConfig,
+  context: WebhookContext,
+): WebhookTarget | undefined {
   if (secretFile === undefined) return undefined;
-  const field = `${place.field}.${urlFile === undefined ? "url" : "urlFile"}`;
+  const field = `${context.field}.${urlFile === undefined ? "url" : "urlFile"}`;
   const address =
     urlFile === undefined
       ? url
-      : readNamed(place.config, { path: urlFile, field }, place.problems)?.toString("utf8").trim();
-  const fault = address === undefined ? undefined : urlFault(address);
-  if (fault !== undefined) place.problems.push(`${field}: ${urlFile === undefined ? "" : `${urlFile} `}${fault}`);
-  const keys = readKeyFile(secretFile, { use: "sign", field: `${place.field}.secretFile` }, place);
+      : readNamed(context.config, { path: urlFile, field }, context.problems)?.toString("utf8").trim();
+  const problem = address === undefined ? undefined : urlFault(address);
+  if (problem !== undefined) context.problems.push(`${field}: ${urlFile === undefined ? "" : `${urlFile} `}${problem}`);
+  const keys = readKeyFile(secretFile, { use: "sign", field: `${context.field}.secretFile` }, context);
   if (address === undefined || keys === undefined) return undefined;
   const { name, events, detail } = webhook;
-  const { deployment, publicUrl } = place.config.approvals;
+  const { deployment, publicUrl } = context.config.approvals;
   return { name, events, detail, deployment, publicUrl, url: address, keys };
 }
 
-function readIntegration({ decisions }: WebhookConfig, place: Place): Integration | undefined {
+function readIntegration({ decisions }: WebhookConfig, context: WebhookContext): Integration | undefined {
   if (decisions === undefined) return undefined;
-  const field = `${place.field}.decisions`;
+  const field = `${context.field}.decisions`;
   const people = new Map(Object.entries(decisions.people));
-  const operators = new Set(place.config.jwt.issuers.flatMap(({ issuer, operators }) => (operators ? [issuer] : [])));
+  const operators = new Set(context.config.jwt.issuers.flatMap(({ issuer, operators }) => (operators ? [issuer] : [])));
   for (const [user, { issuer }] of people) {
     if (!operators.has(issuer))
-      place.problems.push(`${field}.people.${user}.issuer: ${issuer} is not an issuer with operators: true`);
+      context.problems.push(`${field}.people.${user}.issuer: ${issuer} is not an issuer with operators: true`);
   }
-  const keys = readKeyFile(decisions.secretFile, { use: "verify", field: `${field}.secretFile` }, place);
+  const keys = readKeyFile(decisions.secretFile, { use: "verify", field: `${field}.secretFile` }, context);
   return keys && { keys, people };
 }
 
@@ -79,23 +80,22 @@ interface KeyUse {
 }
 
 /** Reads keys and checks that each serves only one purpose in one field: a signature of one side must not be valid elsewhere. */
-function readKeyFile(path: string, { use, field }: KeyUse, place: Place): readonly WebhookKey[] | undefined {
-  const text = readNamed(place.config, { path, field }, place.problems)?.toString("utf8");
+function readKeyFile(path: string, { use, field }: KeyUse, context: WebhookContext): readonly WebhookKey[] | undefined {
+  const text = readNamed(context.config, { path, field }, context.problems)?.toString("utf8");
   if (text === undefined) return undefined;
   const read = readKeys(text, use);
   if ("fault" in read) {
-    place.problems.push(`${field}: ${path} ${read.fault}`);
+    context.problems.push(`${field}: ${path} ${read.fault}`);
     return undefined;
   }
   for (const { fingerprint } of read.ok) {
-    const other = place.seen.get(fingerprint);
-    if (other !== undefined) place.problems.push(`${field}: ${path} contains a key that ${other} contains too`);
-    place.seen.set(fingerprint, field);
+    const other = context.seen.get(fingerprint);
+    if (other !== undefined) context.problems.push(`${field}: ${path} contains a key that ${other} contains too`);
+    context.seen.set(fingerprint, field);
   }
   return read.ok;
 }
 
-/** Counts the decisions and expirations that happen in this process. */
 export function countingJournal<Line extends { readonly type: string }>(
   tally: DecisionTally,
   journal: (line: Line) => Promise<void>,
@@ -106,12 +106,11 @@ export function countingJournal<Line extends { readonly type: string }>(
   };
 }
 
-/** Approvals whose webhooks can be replaced. */
-export interface WithNotices extends NotifiedApprovals {
+export interface WithWebhooks extends NotifiedApprovals {
   readonly webhooks: LiveWebhooks;
 }
 
-interface NoticeParts {
+interface WebhookParts {
   readonly webhooks: NamedWebhooks;
   readonly tally: DecisionTally;
   readonly clock: () => number;
@@ -119,7 +118,10 @@ interface NoticeParts {
 }
 
 /** Starts the configured notifications about the store. They run until the store is closed. */
-export function withNotices(opened: OpenedApprovals, { webhooks: named, tally, clock, log }: NoticeParts): WithNotices {
+export function withWebhooks(
+  opened: OpenedApprovals,
+  { webhooks: named, tally, clock, log }: WebhookParts,
+): WithWebhooks {
   const approvals = { ...opened, ...tally.counted(opened) };
   const report = (message: string): void => log(message, undefined);
   const webhooks = startWebhooks({

@@ -16,18 +16,16 @@ import type { Registry } from "../../pipeline/registry.ts";
 import { createWaitingRoom, type WaitingRoom } from "../../pipeline/waiting-room.ts";
 import type { Config } from "../config/config.ts";
 import { MODULES, type Modules } from "../modules.ts";
-import { type Fingerprint, printOf } from "../reload/fingerprints.ts";
+import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
 import { currentCallers, currentRegistry, LiveSnapshots } from "../reload/snapshots.ts";
-import type { ConfigurationState, ReloadAsker, ReloadEvent, Reloaded } from "../reload/types.ts";
+import type { ConfigurationState, ReloadEvent, Reloaded, ReloadRequester } from "../reload/types.ts";
 import { openStore } from "./approvals.ts";
 import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts";
-import { auditState, intend, openAudit } from "./audit.ts";
-import { startExports } from "./exports.ts";
+import { auditState, intend, openAudit, startExports } from "./audit.ts";
+import type { RevocationEvent, RevocationState } from "./identity.ts";
 import { openLimits } from "./limits.ts";
 import { openRecording, type Recording } from "./recording.ts";
-import { startReloading } from "./reloading.ts";
-import type { RevocationEvent, RevocationState } from "./revocation-file.ts";
-import { joinGeneration } from "./snapshot.ts";
+import { joinSnapshot, startReloading } from "./reloading.ts";
 import type { Targets } from "./targets.ts";
 import { startTracing, type Tracing } from "./telemetry.ts";
 
@@ -39,7 +37,6 @@ export interface Hooks {
   readonly onBatch?: (batch: WrittenBatch) => void;
   readonly log?: (line: CallRecordLog) => void;
   readonly onCertificates?: (event: CertificateEvent) => void;
-  /** The library's own callback for approvals. */
   readonly onToolApprove?: ApprovalCallback | undefined;
   /** True when the embedder of the library determines the approvers. */
   readonly isEmbedded?: boolean;
@@ -54,10 +51,9 @@ export interface Hooks {
   /** Receives the result of a reload and the configuration that is in use after it. */
   readonly onReload?: (event: ReloadEvent, config: Config) => void;
   /** Receives failures outside the calls. */
-  readonly logFault?: (message: string, cause: unknown) => void;
+  readonly logError?: (message: string, cause: unknown) => void;
 }
 
-/** The whole service, with only what the listeners need. */
 export interface Service {
   readonly proxy: ToolProxy;
   readonly registry: Registry;
@@ -68,25 +64,20 @@ export interface Service {
   /** Stores approval requests; undefined when the configuration names no store. */
   readonly approvals: Approvals | undefined;
   readonly clock: () => number;
-  /** Returns the detector of the configuration in use. */
   readonly detector: () => Detector;
   readonly journal: AuditLog["journal"];
   readonly auditHealth: AuditLog["health"];
-  /** The public key that verifies the audit's checkpoints. */
   readonly checkpointKey: KeyObject | undefined;
   readonly exports: ReturnType<typeof startExports>["states"];
-  /** Returns the number of spans lost since the start. */
   readonly droppedSpans: () => number;
-  /** Returns the targets of the current configuration. */
   readonly targets: () => Targets;
   /** Returns the open connections, those of replaced configurations included. */
   readonly channels: Targets["channels"];
   /** Returns the state of the configuration in use and of the last refusal. */
   readonly configuration: () => ConfigurationState | undefined;
   /** Adopts changes, as a whole or not at all. Undefined when nothing can be read again. */
-  readonly reload: ((by: ReloadAsker) => Promise<Reloaded>) | undefined;
-  /** The settings of the listeners. */
-  readonly doors: Parts["doors"];
+  readonly reload: ((by: ReloadRequester) => Promise<Reloaded>) | undefined;
+  readonly listeners: Parts["listeners"];
   /** Returns the state of the revocation list; undefined when there is none. */
   readonly revocations: () => RevocationState | undefined;
   /** Returns the URLs from which agents may get tokens. */
@@ -121,7 +112,7 @@ export function assemble(config: Config, hooks: Hooks & InUse = {}, modules: Mod
  * @throws {StartupError} with all problems at once
  */
 export async function wire(config: Config, hooks: Hooks = {}, modules: Modules = MODULES): Promise<Service> {
-  const print = hooks.readAgain === undefined ? undefined : printOf(config);
+  const fingerprint = hooks.readAgain === undefined ? undefined : fingerprintOf(config);
   const parts = await assemble(config, hooks, modules);
   const { hashKey } = parts;
   const { audit, approvals } = await openStores(config, hooks, { ...parts, stores: modules.approvalStores }).catch(
@@ -130,10 +121,9 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
       throw error;
     },
   );
-  const join = (read: Config, joined: Parts) =>
-    joinGeneration(read, joined, { approvals, newId: randomUUID, ...hooks });
-  const generations = new LiveSnapshots(join(config, parts), { lingerMs: LINGER_MS });
-  const limits = openLimits(config, { clock, monotonic, audit: auditState(audit), log: hooks.logFault });
+  const join = (read: Config, joined: Parts) => joinSnapshot(read, joined, { approvals, newId: randomUUID, ...hooks });
+  const snapshots = new LiveSnapshots(join(config, parts), { lingerMs: LINGER_MS });
+  const limits = openLimits(config, { clock, monotonic, audit: auditState(audit), log: hooks.logError });
   const { admission, inForce } = limits;
   const executor = createExecutor({ intend: (announced) => intend(audit, announced) });
   const tracing = await startTracing(config, parts.traces, { clock, monotonic, fill, ...hooks });
@@ -141,16 +131,16 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   const recording = openRecording({ audit, limits: inForce, hashKey, tracer, clock, monotonic, ids, ...hooks });
   const waitingRoom = createWaitingRoom(approvals);
   const journal: AuditLog["journal"] = (line) => audit.journal(line);
-  await journal(started(parts, print));
+  await journal(started(parts, fingerprint));
   const exporters = startExports(config, parts.exports, { clock, random: Math.random, journal, ...hooks });
   const reloading = startReloading(config, {
-    ...{ generations, print, journal, clock, ...hooks },
+    ...{ snapshots, fingerprint, journal, clock, ...hooks },
     adopted: ({ config: read, parts: { loaded, webhooks } }) => {
       limits.change(read, loaded.tools);
       approvals?.webhooks.change(webhooks);
     },
     build: async (read, { callers }) => {
-      const inUse = { modulesInUse: () => generations.modules(), formerCallers: callers };
+      const inUse = { modulesInUse: () => snapshots.modules(), formerCallers: callers };
       return join(read, await assemble(read, { ...hooks, ...inUse }, modules));
     },
   });
@@ -161,9 +151,16 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   };
 
   return {
-    proxy: createProxy({ generations, admission, waitingRoom, approvals, executor, trails: recording.trails }),
-    registry: currentRegistry(generations),
-    callers: currentCallers(generations),
+    proxy: createProxy({
+      generations: snapshots,
+      admission,
+      waitingRoom,
+      approvals,
+      executor,
+      trails: recording.records,
+    }),
+    registry: currentRegistry(snapshots),
+    callers: currentCallers(snapshots),
     admission,
     limits: inForce,
     approvals,
@@ -173,19 +170,19 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     checkpointKey: parts.checkpointKey && createPublicKey(parts.checkpointKey),
     exports: () => exporters.states(),
     droppedSpans: () => tracing.dropped(),
-    detector: () => generations.current().detector,
-    targets: () => generations.current().parts.targets,
-    channels: () => generations.all().flatMap(({ parts: { targets } }) => targets.channels()),
+    detector: () => snapshots.current().detector,
+    targets: () => snapshots.current().parts.targets,
+    channels: () => snapshots.all().flatMap(({ parts: { targets } }) => targets.channels()),
     configuration: () => reloading.state(),
     reload: reloading.reload,
-    doors: parts.doors,
-    revocations: () => generations.current().parts.identity.revocations?.state(),
-    authorizationServers: () => generations.current().parts.identity.authorizationServers,
+    listeners: parts.listeners,
+    revocations: () => snapshots.current().parts.identity.revocations?.state(),
+    authorizationServers: () => snapshots.current().parts.identity.authorizationServers,
     notRegistered: parts.loaded.notRegistered,
     drain,
     close: (graceMs) => {
       drain();
-      const close = (): Promise<void> => generations.close();
+      const close = (): Promise<void> => snapshots.close();
       return closeAll(
         { close, admission, recording, waitingRoom, approvals, audit, exporters, tracing, monotonic },
         graceMs,
@@ -194,8 +191,8 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   };
 }
 
-function started({ registry }: Parts, print: Fingerprint | undefined): JournalLine {
-  const configuration = print && { configuration: print.sha256 };
+function started({ registry }: Parts, fingerprint: Fingerprint | undefined): JournalLine {
+  const configuration = fingerprint && { configuration: fingerprint.sha256 };
   return { type: "service.started", tools: registry.list().length, pid: process.pid, ...configuration };
 }
 
@@ -212,7 +209,7 @@ async function openStores(config: Config, hooks: Hooks, { checkpointKey, ...read
   const audit = openAudit(config, { clock, monotonic, ids, checkpointKey, onBatch: hooks.onBatch });
   try {
     const journal: AuditLog["journal"] = (line) => audit.journal(line);
-    const log = hooks.logFault ?? (() => {});
+    const log = hooks.logError ?? (() => {});
     const approvals = await openStore(config, { ...read, clock, journal, log });
     return { audit, approvals };
   } catch (error) {
@@ -246,7 +243,7 @@ async function closeAll(
   admission.drain();
   waitingRoom.empty();
   await idle(admission, monotonic, graceMs);
-  recording.trails.shutDown();
+  recording.records.shutDown();
   await close();
   await idle(admission, monotonic, graceMs);
   await recording.stop();

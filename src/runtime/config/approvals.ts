@@ -1,7 +1,6 @@
 import { z } from "zod";
 import type { Modules } from "../modules.ts";
-
-const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
+import { count, permission, repeated, text } from "./values.ts";
 
 const DAY_SECONDS = 86_400;
 
@@ -15,8 +14,7 @@ const APPROVERS_MAX = 20;
 /** Maximum size of all policies as JSON, in characters: each approval request stores the policies that apply to it. */
 const CHARACTERS_MAX = 131_072;
 
-const spoken = z.string().regex(NAME, "must be a name of letters, digits, dot, dash, underscore");
-const permission = z.string().regex(/^[\x21-\x7e]{1,128}$/, "must be a permission's name: visible ASCII, at most 128");
+const policyName = z.string().regex(NAME, "must be a name of letters, digits, dot, dash, underscore");
 const listed = <T extends z.ZodType>(of: T) => z.array(of).min(1).max(LISTED_MAX);
 const people = z.int().min(1).max(APPROVERS_MAX);
 const seconds = z.int().min(1).max(DAY_SECONDS);
@@ -37,7 +35,7 @@ const deciders = z.strictObject({
 
 const stage = z.strictObject({
   /** Name shown to people and written to the journal. */
-  name: spoken,
+  name: policyName,
   deciders: deciders.prefault({}),
   /** Number of these approvers who must approve. */
   count: people.default(1),
@@ -79,16 +77,15 @@ const required = z
     if (stages === undefined) return;
     if (who !== undefined) add(["deciders"], "cannot be combined with stages: each stage has its own");
     if (count !== undefined) add(["count"], "cannot be combined with stages: each stage has its own");
-    for (const [index, { name: own }] of stages.entries()) {
-      if (stages.findIndex((other) => other.name === own) < index)
-        add(["stages", index, "name"], "is already used by an earlier stage");
+    for (const index of repeated(stages.map(({ name }) => name))) {
+      add(["stages", index, "name"], "is already used by an earlier stage");
     }
   });
 
 const policy = z
   .strictObject({
     /** Name shown to people and written to the journal. */
-    name: spoken,
+    name: policyName,
     /** Approval requests that the policy applies to. Every condition must hold; of a list, one entry is enough. */
     when,
     /** Required approvals: `count` approvals by the `deciders`, or several such `stages`, one after another. */
@@ -129,16 +126,15 @@ const policies = z
   .max(POLICIES_MAX)
   .default([])
   .superRefine((written, context) => {
-    for (const [index, { name: own }] of written.entries()) {
-      if (written.findIndex((other) => other.name === own) < index)
-        context.addIssue({ code: "custom", path: [index, "name"], message: "is already used by an earlier policy" });
+    for (const index of repeated(written.map(({ name }) => name))) {
+      context.addIssue({ code: "custom", path: [index, "name"], message: "is already used by an earlier policy" });
     }
     if (JSON.stringify(written).length > CHARACTERS_MAX) {
       context.addIssue({ code: "custom", path: [], message: `has more than ${CHARACTERS_MAX} characters in all` });
     }
   });
 
-interface Clocks {
+interface TimeLimits {
   readonly decideBySeconds: number;
   readonly executeBySeconds: number;
   readonly policies: z.output<typeof policies>;
@@ -148,13 +144,13 @@ interface Clocks {
  * Returns an error for each time limit of a policy that is longer than the general one. A policy may only shorten a time limit:
  * what the store keeps, and how long a plan may wait, is bounded in one place.
  */
-function longerClocks({ policies: written, ...clocks }: Clocks) {
+function longerTimeLimits({ policies: written, ...limits }: TimeLimits) {
   return written.flatMap((one, index) =>
     (["decideBySeconds", "executeBySeconds"] as const)
-      .filter((key) => (one[key] ?? 0) > clocks[key])
+      .filter((key) => (one[key] ?? 0) > limits[key])
       .map((key) => ({
         path: ["policies", index, key],
-        message: `must not be longer than approvals.${key}, which is ${clocks[key]}`,
+        message: `must not be longer than approvals.${key}, which is ${limits[key]}`,
       })),
   );
 }
@@ -170,7 +166,6 @@ const EVENTS = [
   ...(["revoked", "claimed", "executed", "failed", "in_doubt"] as const),
 ].map((name) => `approval.${name}` as const);
 
-const file = z.string().min(1);
 const short = z.string().min(1).max(NAME_CHARACTERS_MAX);
 
 const person = z.strictObject({
@@ -187,7 +182,7 @@ const decisions = z.strictObject({
    * File with the keys that verify incoming decisions: `whsec_…` or `whpk_…`, one per line, different from the keys that sign
    * notifications. A signature by any of them is accepted, so that keys can be rotated.
    */
-  secretFile: file,
+  secretFile: text,
   /**
    * Operators by the integration's own user ids: an operators' issuer, a subject, and the permissions that approval policies may
    * require. A user who is not listed cannot decide through this webhook.
@@ -207,12 +202,12 @@ const webhook = z
      */
     url: z.string().min(1).max(URL_CHARACTERS_MAX).optional(),
     /** File that holds the address, instead of `url`, when the address itself is a secret. */
-    urlFile: file.optional(),
+    urlFile: text.optional(),
     /**
      * File with the keys that sign notifications: `whsec_…` (HMAC-SHA256) or `whsk_…` (Ed25519), one per line. Every key signs
      * each notification, so that keys can be rotated.
      */
-    secretFile: file.optional(),
+    secretFile: text.optional(),
     /** Events that are sent. */
     events: z.array(z.enum(EVENTS)).min(1).max(EVENTS.length).default(["approval.requested"]),
     /**
@@ -223,15 +218,15 @@ const webhook = z
     decisions: decisions.optional(),
   })
   .superRefine(({ url, urlFile, secretFile, decisions: inbound }, context) => {
-    const fault = (path: string, message: string): void => {
+    const add = (path: string, message: string): void => {
       context.addIssue({ code: "custom", path: [path], message });
     };
     const sends = url !== undefined || urlFile !== undefined;
     if (url !== undefined && urlFile !== undefined)
-      fault("urlFile", "cannot be set together with url: there is one address");
-    if (sends && secretFile === undefined) fault("secretFile", "is missing: messages are signed");
-    if (!sends && secretFile !== undefined) fault("secretFile", "signs messages: set url or urlFile too");
-    if (!sends && inbound === undefined) fault("url", "is missing; it is where notifications go (or set decisions)");
+      add("urlFile", "cannot be set together with url: there is one address");
+    if (sends && secretFile === undefined) add("secretFile", "is missing: messages are signed");
+    if (!sends && secretFile !== undefined) add("secretFile", "signs messages: set url or urlFile too");
+    if (!sends && inbound === undefined) add("url", "is missing; it is where notifications go (or set decisions)");
   });
 
 /** The key `approvals.webhooks`: integrations that are notified of approval requests and through which people may decide. */
@@ -239,13 +234,8 @@ const approvalWebhooks = z
   .array(webhook)
   .max(WEBHOOKS_MAX)
   .superRefine((webhooks, context) => {
-    for (const [index, { name }] of webhooks.entries()) {
-      if (webhooks.findIndex((other) => other.name === name) === index) continue;
-      context.addIssue({
-        code: "custom",
-        path: [index, "name"],
-        message: "appears twice: each needs its own name",
-      });
+    for (const index of repeated(webhooks.map(({ name }) => name))) {
+      context.addIssue({ code: "custom", path: [index, "name"], message: "appears twice: each needs its own name" });
     }
   })
   .default([]);
@@ -267,7 +257,7 @@ function inline(stores: Modules["approvalStores"]): Modules["approvalStores"] {
 function wantedUrl(stores: Modules["approvalStores"]): string {
   const forms = inline(stores).map(({ form }) => form);
   const secret = stores.filter(({ setting }) => setting === "storeUrlFile").map(({ name }) => name);
-  return `must be ${forms.join(", or ")} (the URL of a ${secret.join(" or ")} stands in a file of its own: storeUrlFile)`;
+  return `must be ${forms.join(", or ")} (the URL of a ${secret.join(" or ")} belongs in a file of its own: storeUrlFile)`;
 }
 
 /** The section `approvals`: how approval is requested, and how long a decision is valid. */
@@ -330,6 +320,6 @@ export const approvals = (stores: Modules["approvalStores"]) =>
       message: "cannot be set together with approvals.store: there is one store",
     })
     .superRefine((section, context) => {
-      for (const fault of longerClocks(section)) context.addIssue({ code: "custom", ...fault });
+      for (const problem of longerTimeLimits(section)) context.addIssue({ code: "custom", ...problem });
     })
     .prefault({});

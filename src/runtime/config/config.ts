@@ -7,9 +7,10 @@ import type { DeclaredKind } from "../../core/target-kind.ts";
 import { MODULES, type Modules } from "../modules.ts";
 import { approvals } from "./approvals.ts";
 import { auditExport } from "./export.ts";
-import { configFaults, configMessage, fieldOf } from "./faults.ts";
 import { jwt, withIssuerList } from "./jwt.ts";
-import { checkDoors, doors } from "./tls.ts";
+import { checkListeners, listenerKeys } from "./listeners.ts";
+import { configMessage, configProblems, fieldOf } from "./problems.ts";
+import { count, name, text } from "./values.ts";
 import { commands, workspace } from "./workspace.ts";
 
 /**
@@ -17,23 +18,18 @@ import { commands, workspace } from "./workspace.ts";
  * names.
  */
 
-const name = z
-  .string()
-  .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, "must be a name of letters, digits, dot, dash, underscore");
-const text = z.string().min(1);
 /**
  * A path that is created when it is missing. Without this check, a shell spelling such as `~` would silently become a directory.
  */
-const newPlace = text.refine(
+const newPath = text.refine(
   (path) => !path.startsWith("~") && !path.includes("${"),
   "~ and variables are not expanded here: write the path itself",
 );
-const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
 
 const server = z
   .strictObject({
     host: text.default("127.0.0.1"),
-    ...doors,
+    ...listenerKeys,
     /**
      * A separate listener for /healthz, /readyz and /metrics, so that probes and scrapers need no access to the listener for
      * calls.
@@ -49,12 +45,12 @@ const server = z
     requestTimeoutMs: count(15_000, 600_000),
     drainTimeoutMs: count(25_000, 600_000),
   })
-  .superRefine(checkDoors)
+  .superRefine(checkListeners)
   .prefault({});
 
 const audit = (exporters: Modules["auditExporters"]) =>
   z.strictObject({
-    dir: newPlace,
+    dir: newPath,
     enabled: z.never("cannot be set: the audit is always on (no receipt, no reply)").optional(),
     durability: z.enum(["fdatasync", "write"]).default("fdatasync"),
     queueEntriesMax: count(4_096, 1_000_000),
@@ -243,10 +239,7 @@ const traces = z
 const telemetry = z
   .strictObject({
     /** Name of the service in traces. */
-    serviceName: z
-      .string()
-      .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, "must be a name of letters, digits, dot, dash, underscore")
-      .default("safe-tool-call"),
+    serviceName: name.default("safe-tool-call"),
     /** Where traces of calls are sent. Without this section, there are no traces. */
     traces: traces.optional(),
   })
@@ -430,7 +423,7 @@ export function readConfig(
   const parsed = schema.safeParse(overridden, { error: configMessage });
   if (!parsed.success) {
     throw new StartupError(
-      configFaults(parsed.error.issues).map(
+      configProblems(parsed.error.issues).map(
         ({ path, message }) => `${origin}: ${fieldOf(path)}: ${message}${overrideHint(path, environment)}`,
       ),
     );
@@ -448,8 +441,8 @@ export function readServer(written: unknown, { environment, origin }: ReadOption
   const section = typeof config === "object" && config !== null && "server" in config ? config.server : undefined;
   const parsed = server.safeParse(section, { error: configMessage });
   if (parsed.success) return parsed.data;
-  const faults = configFaults(parsed.error.issues);
-  throw new StartupError(faults.map(({ path, message }) => `${origin}: ${fieldOf(["server", ...path])}: ${message}`));
+  const problems = configProblems(parsed.error.issues);
+  throw new StartupError(problems.map(({ path, message }) => `${origin}: ${fieldOf(["server", ...path])}: ${message}`));
 }
 
 /** Returns the absolute path of a path in the configuration. */

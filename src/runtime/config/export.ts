@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { MODULES, Modules } from "../modules.ts";
+import { repeated } from "./values.ts";
 
 const EXPORTERS_MAX = 8;
 
@@ -14,8 +15,7 @@ export function auditExport(exporters: Modules["auditExporters"]) {
     .array(exportEntry(exporters))
     .max(EXPORTERS_MAX)
     .superRefine((entries, context) => {
-      for (const [index, { name }] of entries.entries()) {
-        if (entries.findIndex((other) => other.name === name) === index) continue;
+      for (const index of repeated(entries.map(({ name }) => name))) {
         const message = "appears twice: each needs its own name";
         context.addIssue({ code: "custom", path: [index, "name"], message });
       }

@@ -4,7 +4,14 @@ import { parseDocument, type YAMLParseError } from "yaml";
 import { systemCode } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import { type Config, type Environment, readConfig, readServer } from "./config.ts";
-import { placeOf, type ServerAddresses } from "./server-address.ts";
+
+/** Address at which a service on this machine can be asked for its health. */
+export interface HealthAddress {
+  /** `http://…`, `https://…` or `unix:<path>`. */
+  readonly url: string;
+  /** File with the certificate presented there, PEM. It is needed because the name in it differs from the address. */
+  readonly certFile?: string;
+}
 
 /** Returns the environment variables of the process. Only this function reads them. */
 export function processEnvironment(): Environment {
@@ -31,9 +38,34 @@ export function readConfigFile(
  *
  * @throws {StartupError}
  */
-export function readServerPlace(path: string, environment: Environment): ServerAddresses | undefined {
+export function readHealthAddress(path: string, environment: Environment): HealthAddress | undefined {
   const file = resolve(path);
-  return placeOf(readServer(readWritten(file), { folder: dirname(file), environment, origin: file }), dirname(file));
+  return healthAddress(
+    readServer(readWritten(file), { folder: dirname(file), environment, origin: file }),
+    dirname(file),
+  );
+}
+
+/** Loopback addresses on which to reach a service that listens on all addresses. */
+const LOOPBACK_OF: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "::": "::1" };
+
+/** Returns the address of the simplest listener, or undefined when the system chose the port. */
+function healthAddress(
+  { operator, host, port, tls, socket }: Config["server"],
+  folder: string,
+): HealthAddress | undefined {
+  if (operator !== undefined && operator.port !== 0)
+    return { url: `http://${addressOf(operator.host, operator.port)}` };
+  const isPlain = port !== "off" && port !== 0 && tls === undefined;
+  if (isPlain) return { url: `http://${addressOf(host, port)}` };
+  if (socket !== undefined) return { url: `unix:${resolve(folder, socket)}` };
+  if (tls === undefined || port === "off" || port === 0) return undefined;
+  return { url: `https://${addressOf(host, port)}`, certFile: resolve(folder, tls.certFile) };
+}
+
+function addressOf(host: string, port: number): string {
+  const reachable = LOOPBACK_OF[host] ?? host;
+  return `${reachable.includes(":") ? `[${reachable}]` : reachable}:${port}`;
 }
 
 /** @throws {StartupError} */

@@ -1,10 +1,10 @@
 import { z } from "zod";
 import { isTable } from "../../core/json.ts";
 import type { MODULES, Modules } from "../modules.ts";
+import { permission, repeated, text } from "./values.ts";
 
 /** Declares whose tokens are accepted: every key and default of the section `jwt`. */
 
-const text = z.string().min(1);
 const LIFETIME_SECONDS_MAX = 86_400;
 
 const ALGORITHMS = [
@@ -12,10 +12,8 @@ const ALGORITHMS = [
   ...(["PS256", "PS384", "PS512", "EdDSA", "Ed25519"] as const),
 ] as const;
 
-const permission = z.string().regex(/^[\x21-\x7e]{1,128}$/, "must be a permission's name: visible ASCII, at most 128");
-
 /** Error for a key without an issuer: a key alone does not say whose tokens it signs. */
-const ISSUER_MISSING = "is missing: name the issuer (`iss`) of the tokens beside its key: { issuer, publicKey }";
+const ISSUER_MISSING = "is missing: name the issuer (`iss`) of the tokens next to its key: { issuer, publicKey }";
 
 const issuer = z.strictObject({
   issuer: z.string({ error: ({ input }) => (input === undefined ? ISSUER_MISSING : undefined) }).min(1),
@@ -101,32 +99,24 @@ const section = (sources: Sources) =>
 /** The section `jwt`. */
 export const jwt = (sources: Sources) =>
   section(sources).superRefine(({ issuers, clientCertificates }, context) => {
-    for (const [index, { spiffeId, issuer: name }] of clientCertificates.entries()) {
+    const add = (path: readonly (string | number)[], message: string): void => {
+      context.addIssue({ code: "custom", path: [...path], message });
+    };
+    const repeatedIds = repeated(clientCertificates.map(({ spiffeId }) => spiffeId));
+    for (const [index, { issuer: name }] of clientCertificates.entries()) {
       const path = ["clientCertificates", index];
-      if (clientCertificates.findIndex((other) => other.spiffeId === spiffeId) < index) {
-        context.addIssue({ code: "custom", path: [...path, "spiffeId"], message: "appears twice: it is one caller" });
-      }
+      if (repeatedIds.includes(index)) add([...path, "spiffeId"], "appears twice: it is one caller");
       if (issuers.some((profile) => profile.operators && profile.issuer === name)) {
-        context.addIssue({ code: "custom", path: [...path, "issuer"], message: "is for operators, who use tokens" });
+        add([...path, "issuer"], "is for operators, who use tokens");
       }
     }
-    for (const [index, profile] of issuers.entries()) {
-      if (issuers.findIndex((other) => other.issuer === profile.issuer) < index) {
-        context.addIssue({
-          code: "custom",
-          path: ["issuers", index, "issuer"],
-          message: "appears twice: an issuer has one profile",
-        });
-      }
+    for (const index of repeated(issuers.map((profile) => profile.issuer))) {
+      add(["issuers", index, "issuer"], "appears twice: an issuer has one profile");
     }
     const audiences = new Set(issuers.filter((profile) => profile.operators).map((profile) => profile.audience));
     for (const [index, profile] of issuers.entries()) {
       if (!profile.operators && audiences.has(profile.audience)) {
-        context.addIssue({
-          code: "custom",
-          path: ["issuers", index, "audience"],
-          message: "is also an operators' audience: agents and operators need different ones",
-        });
+        add(["issuers", index, "audience"], "is also an operators' audience: agents and operators need different ones");
       }
     }
   });

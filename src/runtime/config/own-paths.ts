@@ -11,15 +11,15 @@ const FILE_URL = /^(?:sqlite:(?:\/\/)?|[a-z][a-z0-9+.-]*:\/\/(?=\.{0,2}\/))/;
 /**
  * Returns all of the service's own paths that agents must not access: configuration, manifests, contracts, keys, audit, stores.
  */
-export function ownPlaces(config: Config): readonly OwnPath[] {
-  return namedPlaces(config).map(({ field, path }) => ({ field, path: realPlace(path) }));
+export function ownPaths(config: Config): readonly OwnPath[] {
+  return namedPaths(config).map(({ field, path }) => ({ field, path: nearestRealPath(path) }));
 }
 
 /** Returns the same paths, absolute and as the configuration names them: links are not resolved. */
-export function namedPlaces(config: Config): readonly OwnPath[] {
-  const places: OwnPath[] = [];
+export function namedPaths(config: Config): readonly OwnPath[] {
+  const paths: OwnPath[] = [];
   const add = (field: string, path: string): void => {
-    places.push({ field, path: pathFrom(config, path) });
+    paths.push({ field, path: pathFrom(config, path) });
   };
   const visit = (value: unknown, field: string): void => {
     if (typeof value !== "object" || value === null) return;
@@ -34,16 +34,16 @@ export function namedPlaces(config: Config): readonly OwnPath[] {
   for (const [index, source] of tools.entries()) if (typeof source === "string") add(`tools[${index}]`, source);
   visit({ server, audit, jwt, systems, commands, approvals, assertion, telemetry }, "");
   if (statSync(origin, { throwIfNoEntry: false })?.isFile() === true) add("the configuration", origin);
-  return places;
+  return paths;
 }
 
 /** Returns the real path of the nearest existing directory, with the names below it that do not exist yet appended. */
-function realPlace(path: string): string {
+function nearestRealPath(path: string): string {
   const absolute = resolve(path);
   try {
     return realpathSync(absolute);
   } catch {
     const above = dirname(absolute);
-    return above === absolute ? absolute : join(realPlace(above), absolute.slice(above.length));
+    return above === absolute ? absolute : join(nearestRealPath(above), absolute.slice(above.length));
   }
 }

@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { systemCode } from "../../core/error-text.ts";
 
 /** Well below one second, the time within which a change must take effect. */
-const LOOK_EVERY_MS = 250;
+const CHECK_EVERY_MS = 250;
 /** Minimum pause between two checks per watched file, so that checking stays cheap for any number of files. */
 const PAUSE_PER_FILE_MS = 2;
 
@@ -11,7 +11,7 @@ interface WatchOptions {
    * Maximum number of checks in a row for which a change is held back while the files still change, so that half-written or
    * half-replaced files are not read. Default 0: every change is reported immediately.
    */
-  readonly looksToRestMax?: number;
+  readonly unstableChecksMax?: number;
 }
 
 /**
@@ -23,27 +23,27 @@ interface WatchOptions {
 export function watchFiles(
   files: () => readonly string[],
   onChange: () => void,
-  { looksToRestMax = 0 }: WatchOptions = {},
+  { unstableChecksMax = 0 }: WatchOptions = {},
 ): { close(): void } {
-  let told: string | undefined;
+  let reported: string | undefined;
   let before: string | undefined;
-  let looksAtUnrest = 0;
+  let unstableChecks = 0;
   let next: ReturnType<typeof setTimeout> | undefined;
   let isClosed = false;
-  const look = async (): Promise<void> => {
+  const check = async (): Promise<void> => {
     const paths = files();
-    const now = await sightOfAll(paths);
+    const now = await statesOf(paths);
     if (isClosed) return;
-    next = setTimeout(() => void look(), Math.max(LOOK_EVERY_MS, paths.length * PAUSE_PER_FILE_MS));
+    next = setTimeout(() => void check(), Math.max(CHECK_EVERY_MS, paths.length * PAUSE_PER_FILE_MS));
     next.unref();
-    const isAtRest = now === before || looksAtUnrest >= looksToRestMax;
+    const isStable = now === before || unstableChecks >= unstableChecksMax;
     before = now;
-    looksAtUnrest = now === told || isAtRest ? 0 : looksAtUnrest + 1;
-    if (now === told || !isAtRest) return;
-    told = now;
+    unstableChecks = now === reported || isStable ? 0 : unstableChecks + 1;
+    if (now === reported || !isStable) return;
+    reported = now;
     onChange();
   };
-  void look();
+  void check();
   return {
     close() {
       isClosed = true;
@@ -53,14 +53,14 @@ export function watchFiles(
 }
 
 /** Reads the state of one file after the other: thousands at once would delay the audit's writes. */
-async function sightOfAll(paths: readonly string[]): Promise<string> {
-  const sights: string[] = [];
-  for (const path of paths) sights.push(`${path} ${await sightOf(path)}`);
-  return sights.join("\n");
+async function statesOf(paths: readonly string[]): Promise<string> {
+  const states: string[] = [];
+  for (const path of paths) states.push(`${path} ${await stateOf(path)}`);
+  return states.join("\n");
 }
 
 /** Returns values that differ when the file differs, however quickly it was replaced. */
-async function sightOf(path: string): Promise<string> {
+async function stateOf(path: string): Promise<string> {
   try {
     const { dev, ino, size, mtimeNs, ctimeNs } = await stat(path, { bigint: true });
     return `${dev}:${ino}:${size}:${mtimeNs}:${ctimeNs}`;

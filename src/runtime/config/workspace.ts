@@ -1,6 +1,6 @@
 import { z } from "zod";
+import { count, text } from "./values.ts";
 
-const text = z.string().min(1);
 const LAUNCHERS_MAX = 64;
 
 const MEMORY_BYTES_MIN = 16_777_216;
@@ -39,7 +39,6 @@ const KILOBYTE = 1_024;
 const MEGABYTE = 1_048_576;
 const GIGABYTE = 1_073_741_824;
 
-const bytes = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
 const readBytes = z.int().min(1).max(MEGABYTE);
 /** Limit of 1 MiB: a plan holds the content, with room for JSON escapes. */
 const writeBytes = z.int().min(1).max(MEGABYTE);
@@ -74,10 +73,10 @@ const agent = z.strictObject({
 
 const search = z
   .strictObject({
-    filesMax: bytes(50_000, 1_000_000),
-    bytesMax: bytes(GIGABYTE / 4, 16 * GIGABYTE),
-    fileBytesMax: bytes(4 * MEGABYTE, 64 * MEGABYTE),
-    timeMs: bytes(10_000, 60_000),
+    filesMax: count(50_000, 1_000_000),
+    bytesMax: count(GIGABYTE / 4, 16 * GIGABYTE),
+    fileBytesMax: count(4 * MEGABYTE, 64 * MEGABYTE),
+    timeMs: count(10_000, 60_000),
   })
   .prefault({});
 
@@ -96,7 +95,7 @@ export const workspace = z
     /** Maximum size of a file after a write. */
     maxWriteBytes: writeBytes.default(MEGABYTE),
     /** Maximum size of a file that can be read or replaced. */
-    fileBytesMax: bytes(64 * MEGABYTE, GIGABYTE),
+    fileBytesMax: count(64 * MEGABYTE, GIGABYTE),
     agents: z.array(agent).default([]),
     search,
     workflow,

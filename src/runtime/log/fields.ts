@@ -9,7 +9,7 @@ const CAUSES_MAX = 4;
 /**
  * Maximum UTF-16 units of a text that are searched for secrets: more than are kept, so that no secret is cut before it is found.
  */
-const LOOKED_CHARACTERS_MAX = 16_384;
+const SEARCHED_CHARACTERS_MAX = 16_384;
 const KEPT_CHARACTERS_MAX = 8_192;
 const UNREADABLE = "[unreadable]";
 
@@ -41,8 +41,8 @@ export function causeText(cause: unknown): string {
 
 function plain(value: unknown, depth: number): Json {
   if (value === null || typeof value === "boolean" || typeof value === "number") return value;
-  if (typeof value === "string") return value.slice(0, LOOKED_CHARACTERS_MAX);
-  if (value instanceof Error || typeof value !== "object") return causeText(value).slice(0, LOOKED_CHARACTERS_MAX);
+  if (typeof value === "string") return value.slice(0, SEARCHED_CHARACTERS_MAX);
+  if (value instanceof Error || typeof value !== "object") return causeText(value).slice(0, SEARCHED_CHARACTERS_MAX);
   if (depth === DEPTH_MAX) return "[deeper]";
   if (Array.isArray(value)) return value.slice(0, MEMBERS_MAX).map((item) => plain(item, depth + 1));
   const members: Record<string, Json> = {};

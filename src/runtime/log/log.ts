@@ -7,13 +7,11 @@ import { DescriptorSink, logDescriptor, type Sink } from "./sink.ts";
 
 export interface Log extends Pick<Sink, "flush"> {
   readonly logger: Logger;
-  /** Returns the number of lines lost since the start. */
   dropped(): number;
 }
 
 export interface LogOptions {
   readonly level: string;
-  /** Standard output by default. */
   readonly sink?: Sink | undefined;
   /** Returns the detector in use. Default: the one with the built-in rules. */
   readonly detector?: (() => Detector) | undefined;

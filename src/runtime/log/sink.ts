@@ -1,6 +1,5 @@
 import { constants, fstatSync, openSync, writeSync } from "node:fs";
 
-/** The destination of the log's lines. */
 export interface Sink {
   write(line: string): void;
   /** Number of lines dropped since the start: the queue was full, or the write failed. */
@@ -12,7 +11,6 @@ export interface Sink {
 export interface SinkOptions {
   readonly queueBytesMax?: number;
   readonly retryEveryMs?: number;
-  /** Builds the line that replaces missing lines. */
   readonly gap: (dropped: number) => string;
 }
 
@@ -30,7 +28,7 @@ export class DescriptorSink implements Sink {
   #queuedBytes = 0;
   #dropped = 0;
   /** Dropped lines that no gap line has reported yet. */
-  #untold = 0;
+  #unreported = 0;
   #timer: ReturnType<typeof setInterval> | undefined;
 
   /** The descriptor must not block; see `logDescriptor`. */
@@ -47,7 +45,7 @@ export class DescriptorSink implements Sink {
     const bytes = Buffer.from(line);
     if (this.#queuedBytes + bytes.length > this.#options.queueBytesMax) {
       this.#dropped += 1;
-      this.#untold += 1;
+      this.#unreported += 1;
       return;
     }
     this.#queue.push(bytes);
@@ -76,7 +74,7 @@ export class DescriptorSink implements Sink {
     }
     clearInterval(this.#timer);
     this.#timer = undefined;
-    this.#tellGap();
+    this.#writeGap();
     return true;
   }
 
@@ -98,10 +96,10 @@ export class DescriptorSink implements Sink {
     return timer;
   }
 
-  #tellGap(): void {
-    if (this.#untold === 0) return;
-    const line = this.#options.gap(this.#untold);
-    this.#untold = 0;
+  #writeGap(): void {
+    if (this.#unreported === 0) return;
+    const line = this.#options.gap(this.#unreported);
+    this.#unreported = 0;
     this.write(line);
   }
 }

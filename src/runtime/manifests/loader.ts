@@ -10,7 +10,7 @@ import type { Offers } from "../../core/target-kind.ts";
 import { givenWithin } from "../../core/time-limits.ts";
 import type { Tool, ToolConfig } from "../../core/types.ts";
 import { type Config, pathFrom, type SystemConfig } from "../config/config.ts";
-import { importFresh, settleModules } from "./modules.ts";
+import { importFresh, recordLoading } from "./modules.ts";
 import { type LoadedTools, Sources } from "./sources.ts";
 
 const FILES_MAX = 10_000;
@@ -45,8 +45,7 @@ class Load implements LoadedTools {
   readonly modules = new Set<string>();
   readonly #seen = new Set<unknown>();
   readonly #files = new Set<string>();
-  /** Number of tools found, known or new. */
-  #met = 0;
+  #found = 0;
   readonly #names = new Map<string, string>();
   readonly #toolConfig: ToolConfig;
   readonly #define: DefineTool;
@@ -70,7 +69,7 @@ class Load implements LoadedTools {
       this.problems.push(`${field}: ${path} cannot be read (${systemCode(error)})`);
       return;
     }
-    const before = this.#met + this.problems.length;
+    const before = this.#found + this.problems.length;
     let isNew = files.length === 0;
     for (const found of files) {
       const file = realPath(found);
@@ -80,20 +79,20 @@ class Load implements LoadedTools {
       this.#files.add(file);
       await this.#file(file);
     }
-    if (this.#met + this.problems.length > before || !isNew) return;
+    if (this.#found + this.problems.length > before || !isNew) return;
     // A folder may be filled later; a named file must be a manifest.
     const list = isFolder ? this.notRegistered : this.problems;
     list.push(`${field}: ${path} contains no tool: no export was made by defineTool`);
   }
 
   value(value: unknown, file: string | undefined, field: string): void {
-    const refused = refusedManifest(value);
-    if (isTool(value) || isToolFactory(value) || refused !== undefined) this.#met += 1;
+    const manifest = refusedManifest(value);
+    if (isTool(value) || isToolFactory(value) || manifest !== undefined) this.#found += 1;
     if (this.#seen.has(value)) return;
     this.#seen.add(value);
     const where = file ?? field;
     try {
-      if (refused !== undefined) this.#add(this.#define(refused), where, file);
+      if (manifest !== undefined) this.#add(this.#define(manifest), where, file);
       else if (isTool(value)) this.#add(value, where, file);
       else if (isToolFactory(value)) this.#add(value.make(this.#toolConfig, this.#define), where, file);
       else if (file === undefined) this.problems.push(`${field}: is neither a path nor made by defineTool`);
@@ -109,10 +108,10 @@ class Load implements LoadedTools {
       await offerImports(file);
       const { module: loading, names } = importFresh(file, this.sources);
       const module = await this.#ended(loading).catch((error: unknown) => {
-        settleModules(names, false);
+        recordLoading(names, false);
         throw error;
       });
-      settleModules(names, true);
+      recordLoading(names, true);
       for (const name of names) this.modules.add(name);
       for (const [name, exported] of Object.entries(module)) this.value(exported, shown, name);
     } catch (error) {
@@ -149,7 +148,7 @@ class Load implements LoadedTools {
 
 /** Returns the problems of a thrown value, in operators' terms. */
 function problemsOf(error: unknown): readonly string[] {
-  if (!isManifestError(error)) return loadFaults(error).map((fault) => `cannot be loaded: ${fault}`);
+  if (!isManifestError(error)) return loadProblems(error).map((problem) => `cannot be loaded: ${problem}`);
   return error.faults.map(({ field, message }) => `tool ${error.tool}: ${field}: ${message}`);
 }
 
@@ -200,7 +199,7 @@ function toolConfig(config: Config): ToolConfig {
     sample: (system, list) => names(system, list)[0] ?? "",
     setting: (system, key) => settingOf(config.systems[system], system, key),
     path: (system, key) => pathFrom(config, settingOf(config.systems[system], system, key)),
-    has: (system, key) => saysAnything(memberOf(config.systems[system], key)),
+    has: (system, key) => isFilled(memberOf(config.systems[system], key)),
   };
 }
 
@@ -216,7 +215,7 @@ function memberOf(system: SystemConfig | undefined, key: string): unknown {
   return system !== undefined && Object.hasOwn(system, key) ? system[key] : undefined;
 }
 
-function saysAnything(value: unknown): boolean {
+function isFilled(value: unknown): boolean {
   if (Array.isArray(value)) return value.length > 0;
   return isTable(value) ? Object.keys(value).length > 0 : Boolean(value);
 }
@@ -230,27 +229,27 @@ function listOf(system: SystemConfig | undefined, name: string, list: string): r
   return found;
 }
 
-const FAULTS_MAX = 5;
+const PROBLEMS_MAX = 5;
 
 /**
  * Returns why a module did not load. For invalid code, the runtime reports the position, and may report several problems in one
  * error.
  */
-function loadFaults(error: unknown): readonly string[] {
-  const faults: readonly unknown[] = error instanceof AggregateError ? error.errors.slice(0, FAULTS_MAX) : [];
-  return (faults.length === 0 ? [error] : faults).map((fault) => placeOf(fault) + errorText(fault));
+function loadProblems(error: unknown): readonly string[] {
+  const problems: readonly unknown[] = error instanceof AggregateError ? error.errors.slice(0, PROBLEMS_MAX) : [];
+  return (problems.length === 0 ? [error] : problems).map((problem) => positionOf(problem) + errorText(problem));
 }
 
 /** Returns `file.ts:3:14: `; an empty text without a position. */
-function placeOf(fault: unknown): string {
-  const position = isTable(fault) ? fault["position"] : undefined;
+function positionOf(problem: unknown): string {
+  const position = isTable(problem) ? problem["position"] : undefined;
   if (!isTable(position)) return "";
   const { file, line, column } = position;
   return typeof file === "string" && typeof line === "number" ? `${basename(file)}:${line}:${String(column)}: ` : "";
 }
 
 /** Module names that this process resolves itself. A registration lasts for the life of the process. */
-const answered = new Set<string>();
+const provided = new Set<string>();
 
 /**
  * Makes `safe-tool-call` and `zod` importable for a manifest anywhere, without installed packages. `safe-tool-call` is always
@@ -259,15 +258,15 @@ const answered = new Set<string>();
  * Rejected: `onResolve`, which this runtime does not call for bare names.
  */
 async function offerImports(manifest: string): Promise<void> {
-  if (!answered.has("safe-tool-call")) {
+  if (!provided.has("safe-tool-call")) {
     const exports = await import("../../index.ts");
-    answer("safe-tool-call", { ...exports, defineTool: definedInFile(exports.defineTool) });
+    provide("safe-tool-call", { ...exports, defineTool: definedInFile(exports.defineTool) });
   }
-  if (!answered.has("zod") && !hasPackage(dirname(manifest), "zod")) answer("zod", zod);
+  if (!provided.has("zod") && !hasPackage(dirname(manifest), "zod")) provide("zod", zod);
 }
 
-function answer(name: string, exports: Record<string, unknown>): void {
-  answered.add(name);
+function provide(name: string, exports: Record<string, unknown>): void {
+  provided.add(name);
   Bun.plugin({ name, setup: (build) => void build.module(name, () => ({ loader: "object", exports })) });
 }
 

@@ -14,18 +14,17 @@ const DIGEST = "?v=";
 /** Maps files that were loaded under their plain path to their digest. Lives as long as the runtime's table. */
 const plain = new Map<string, string>();
 /** Names under which a module has loaded. */
-const loaded = new Set<string>();
+const loadedNames = new Set<string>();
 /**
  * Names under which a module failed to load. The runtime would report the same failure forever, although the cause may be fixed
  * by the next time.
  */
-const spent = new Set<string>();
+const failedNames = new Set<string>();
 /** Maps modules with relative imports to the sources that resolve those imports. */
 const importers = new Map<string, Sources>();
-let isAsked = false;
+let hasResolver = false;
 
 export interface FreshImport {
-  /** The exports, once the module has loaded. */
   readonly module: Promise<Record<string, unknown>>;
   /**
    * Names of all its modules, for `forgetModules`. Do not use the names of a module that failed to load: they are taken forever.
@@ -42,27 +41,26 @@ export function importFresh(file: string, sources: Sources): FreshImport {
     importers.set(path, sources);
     return nameOf(path, sources);
   });
-  if (names.some((name) => pathOf(name) !== name)) askAboutImports();
-  assertAsked(file, sources);
+  if (names.some((name) => pathOf(name) !== name)) registerResolver();
+  assertResolvable(file, sources);
   const name = nameOf(file, sources);
   return { names, module: import(name === file ? pathToFileURL(file).href : name) };
 }
 
 /** Records whether the modules have loaded. After a failure, the next import uses a new name. */
-export function settleModules(names: readonly string[], hasLoaded: boolean): void {
+export function recordLoading(names: readonly string[], hasLoaded: boolean): void {
   for (const name of names) {
-    if (hasLoaded) loaded.add(name);
-    else if (!loaded.has(name)) spent.add(name);
+    if (hasLoaded) loadedNames.add(name);
+    else if (!loadedNames.has(name)) failedNames.add(name);
   }
 }
 
-/** Drops the modules that nothing in `used` needs. */
 export function forgetModules(names: Iterable<string>, used: ReadonlySet<string>): void {
   const usedPaths = new Set([...used].map(pathOf));
   for (const name of names) {
     if (used.has(name)) continue;
     delete require.cache[name];
-    loaded.delete(name);
+    loadedNames.delete(name);
     const path = pathOf(name);
     if (name === path) plain.delete(path);
     if (!usedPaths.has(path)) importers.delete(path);
@@ -73,7 +71,7 @@ export function forgetModules(names: Iterable<string>, used: ReadonlySet<string>
  * @throws {Error} when a changed file is imported without an extension: the runtime does not call the resolver for such an import
  * and would return the old module
  */
-function assertAsked(file: string, sources: Sources): void {
+function assertResolvable(file: string, sources: Sources): void {
   for (const importer of sources.closure(file)) {
     for (const { named, path } of sources.imports(importer)) {
       if (extname(named) !== "" || nameOf(path, sources) === path) continue;
@@ -94,15 +92,15 @@ function nameOf(path: string, sources: Sources): string {
   const first = plain.get(path) ?? digest;
   plain.set(path, first);
   const name = first === digest ? path : `${path}${DIGEST}${digest}`;
-  let unspent = name;
-  for (let attempt = 1; spent.has(unspent); attempt += 1) unspent = `${path}${DIGEST}${digest}-${attempt}`;
-  return unspent;
+  let unused = name;
+  for (let attempt = 1; failedNames.has(unused); attempt += 1) unused = `${path}${DIGEST}${digest}-${attempt}`;
+  return unused;
 }
 
 /** Registers a resolver for relative imports. Needed as soon as the first file has changed. */
-function askAboutImports(): void {
-  if (isAsked) return;
-  isAsked = true;
+function registerResolver(): void {
+  if (hasResolver) return;
+  hasResolver = true;
   Bun.plugin({
     name: "changed manifests",
     setup(build) {

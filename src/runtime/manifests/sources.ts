@@ -10,9 +10,7 @@ import { readPlainFile } from "../config/plain-file.ts";
 const FILES_MAX = 1_000;
 const typescript = new Bun.Transpiler({ loader: "ts" });
 
-/** A file that another imports by a relative path. */
 interface Import {
-  /** As written in the import. */
   readonly named: string;
   readonly path: string;
 }
@@ -43,7 +41,6 @@ export class Sources {
     return digest;
   }
 
-  /** Returns the file and all its direct and indirect relative imports. */
   closure(file: string): readonly string[] {
     const found = new Set<string>();
     const visit = (path: string): void => {
@@ -73,7 +70,6 @@ export class Sources {
   }
 }
 
-/** Returns the file that a relative import resolves to. */
 export function sourceAt(path: string): string | undefined {
   return [path, `${path}.ts`, join(path, "index.ts"), path.replace(/\.js$/, ".ts")].find(isFile);
 }
@@ -96,7 +92,7 @@ const LIMITS = { depthMax: 256, nodesMax: 1_000_000, bytesMax: 67_108_864 } as c
 const IDENTITY_LIMITS = { depthMax: 4, nodesMax: 16, bytesMax: 65_536 } as const;
 
 /**
- * Returns the digest of everything besides the plan that must not change between an approval and its run: deployment, manifest,
+ * Returns the digest of everything except the plan that must not change between an approval and its run: deployment, manifest,
  * policy.
  */
 export function identityOf(
@@ -123,8 +119,8 @@ function valueDigest(tool: Tool): string {
     .filter((member) => typeof member === "function")
     .map(String);
   const { classification, category, permissions, outputPolicy } = tool;
-  const said = { classification, category, required: permissions.required, outputPolicy, functions };
-  return sha256Hex(canonicalJson({ tool: toJson(tool), ...said }, LIMITS));
+  const declared = { classification, category, required: permissions.required, outputPolicy, functions };
+  return sha256Hex(canonicalJson({ tool: toJson(tool), ...declared }, LIMITS));
 }
 
 export interface LoadedTools {

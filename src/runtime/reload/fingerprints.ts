@@ -3,8 +3,8 @@ import { isAbsolute, join } from "node:path";
 import { sha256Hex } from "../../core/digest.ts";
 import { isTable } from "../../core/json.ts";
 import { type Config, pathFrom } from "../config/config.ts";
-import { fieldOf } from "../config/faults.ts";
-import { namedPlaces } from "../config/own-paths.ts";
+import { namedPaths } from "../config/own-paths.ts";
+import { fieldOf } from "../config/problems.ts";
 import { manifestTree } from "../manifests/loader.ts";
 import { Sources } from "../manifests/sources.ts";
 
@@ -31,7 +31,6 @@ export function isLive(key: string): boolean {
   return LIVE_KEYS.some((live) => key === live || key.startsWith(`${live}.`) || key.startsWith(`${live}[`));
 }
 
-/** Returns the changed keys that need a restart, one message each. */
 export function restartProblems(before: Config, after: Config): readonly string[] {
   return changedKeys(before, after, [])
     .filter((key) => !isLive(key))
@@ -58,7 +57,6 @@ export interface Fingerprint {
   readonly manifests: readonly { readonly source: string; readonly sha256: string }[];
   /** Digests of the files that are read only at startup, by configuration key. */
   readonly fixed: ReadonlyMap<string, string>;
-  /** All files that were read. */
   readonly files: readonly string[];
 }
 
@@ -67,13 +65,13 @@ const FILES_MAX = 10_000;
 /** Maximum size of a file whose content is hashed; for a larger file, size and modification time are used. */
 const FILE_BYTES_MAX = 16_777_216;
 /** Files that change all the time (the audit, databases) or that are watched individually where they are used. */
-const NOT_LOOKED_AT =
+const NOT_HASHED =
   /^(?:the configuration|tools\[.*|audit\.dir|approvals\.store|server\.tls\..*|.*\.(?:rootCert|clientCert|clientKey|revocationFile|caFile|tokenFile))$/;
-const READ_ONCE = /File$/;
+const READ_AT_STARTUP = /File$/;
 
-export function printOf(config: Config): Fingerprint {
+export function fingerprintOf(config: Config): Fingerprint {
   const sources = new Sources();
-  const named = namedPlaces(config).filter(({ field }) => !NOT_LOOKED_AT.test(field));
+  const named = namedPaths(config).filter(({ field }) => !NOT_HASHED.test(field));
   const digests = named.map(({ field, path }) => ({ field, ...digestAt(path) }));
   const paths = config.tools.filter((source) => typeof source === "string");
   const sets = paths.map((source) => ({ source, ...manifestsAt(pathFrom(config, source), sources) }));
@@ -82,7 +80,7 @@ export function printOf(config: Config): Fingerprint {
   const filesSha256 = sha256Hex(digests.map(({ field, sha256 }) => `${field} ${sha256}`).join("\n"));
   const manifests = sets.map(({ source, sha256 }) => ({ source, sha256 }));
   const all = [configurationSha256, filesSha256, ...manifests.map(({ sha256 }) => sha256)];
-  const fixed = digests.filter(({ field }) => READ_ONCE.test(field) && !isLive(field));
+  const fixed = digests.filter(({ field }) => READ_AT_STARTUP.test(field) && !isLive(field));
   return {
     sha256: sha256Hex(all.join("\n")),
     ...{ configurationSha256, filesSha256, manifests },
@@ -97,7 +95,6 @@ export function printOf(config: Config): Fingerprint {
   };
 }
 
-/** Returns the problems of files that are read only at startup and have changed since. */
 export function fixedProblems(before: Fingerprint, after: Fingerprint): readonly string[] {
   return [...after.fixed].flatMap(([field, sha256]) =>
     before.fixed.has(field) && before.fixed.get(field) !== sha256
@@ -106,26 +103,26 @@ export function fixedProblems(before: Fingerprint, after: Fingerprint): readonly
   );
 }
 
-interface Looked {
+interface HashedPath {
   readonly sha256: string;
   readonly files: readonly string[];
 }
 
-function manifestsAt(path: string, sources: Sources): Looked {
+function manifestsAt(path: string, sources: Sources): HashedPath {
   try {
     const isFolder = statSync(path).isDirectory();
     const { files: found, folders } = isFolder ? manifestTree(path) : { files: [path], folders: [] };
-    const rows = found.map((file) => `${file} ${tried(() => sources.digest(file))}`);
-    const files = found.flatMap((file) => tried(() => sources.closure(file)) ?? [file]);
+    const rows = found.map((file) => `${file} ${orUndefined(() => sources.digest(file))}`);
+    const files = found.flatMap((file) => orUndefined(() => sources.closure(file)) ?? [file]);
     return { sha256: sha256Hex(rows.join("\n")), files: [...folders, ...files] };
   } catch {
     return { sha256: "missing", files: [path] };
   }
 }
 
-function digestAt(path: string): Looked {
+function digestAt(path: string): HashedPath {
   const files = filesAt(path, 0).slice(0, FILES_MAX);
-  const digests = files.map((file) => `${file} ${tried(() => contentOf(file)) ?? "missing"}`);
+  const digests = files.map((file) => `${file} ${orUndefined(() => contentOf(file)) ?? "missing"}`);
   return { sha256: sha256Hex(digests.join("\n")), files: [path, ...files] };
 }
 
@@ -137,15 +134,15 @@ function contentOf(file: string): string {
 }
 
 function filesAt(path: string, depth: number): readonly string[] {
-  if (tried(() => statSync(path).isDirectory()) !== true) return [path];
+  if (orUndefined(() => statSync(path).isDirectory()) !== true) return [path];
   if (depth >= DEPTH_MAX) return [];
-  const names = tried(() => readdirSync(path).sort()) ?? [];
+  const names = orUndefined(() => readdirSync(path).sort()) ?? [];
   return names.filter((name) => !name.startsWith(".")).flatMap((name) => filesAt(join(path, name), depth + 1));
 }
 
-function tried<T>(look: () => T): T | undefined {
+function orUndefined<T>(read: () => T): T | undefined {
   try {
-    return look();
+    return read();
   } catch {
     return undefined;
   }

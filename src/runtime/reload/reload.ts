@@ -5,11 +5,10 @@ import type { Json } from "../../core/types.ts";
 import type { Config } from "../config/config.ts";
 import { watchFiles } from "../config/watched-files.ts";
 import { forgetModules } from "../manifests/modules.ts";
-import { type Fingerprint, fixedProblems, printOf, restartProblems } from "./fingerprints.ts";
+import { type Fingerprint, fingerprintOf, fixedProblems, restartProblems } from "./fingerprints.ts";
 import { type Built, LINGERING_MAX, type LiveSnapshots } from "./snapshots.ts";
-import type { ConfigurationState, ReloadAsker, ReloadEvent, Reloaded } from "./types.ts";
+import type { ConfigurationState, ReloadEvent, Reloaded, ReloadRequester } from "./types.ts";
 
-/** The files to watch and the reload that their changes trigger. */
 export interface Watched {
   /** Returns the current files and folders. Called before every check. */
   files(): readonly string[];
@@ -18,23 +17,22 @@ export interface Watched {
 }
 
 /** Files that keep changing are read after this number of checks. */
-const LOOKS_TO_REST_MAX = 40;
+const UNSTABLE_CHECKS_MAX = 40;
 
-/** Starts watching the configuration's files. Returns a function that stops it. */
 export function watchReload(watched: Watched): () => void {
   let again: ReturnType<typeof setTimeout> | undefined;
   let isClosed = false;
-  const take = async (): Promise<void> => {
+  const run = async (): Promise<void> => {
     const reloaded = await watched.run("watch");
     clearTimeout(again);
     if (reloaded.outcome !== "busy" || isClosed) return;
-    again = setTimeout(() => void take(), reloaded.retryAfterMs);
+    again = setTimeout(() => void run(), reloaded.retryAfterMs);
     again.unref();
   };
   const watching = watchFiles(
     () => watched.files(),
-    () => void take(),
-    { looksToRestMax: LOOKS_TO_REST_MAX },
+    () => void run(),
+    { unstableChecksMax: UNSTABLE_CHECKS_MAX },
   );
   return () => {
     isClosed = true;
@@ -43,15 +41,14 @@ export function watchReload(watched: Watched): () => void {
   };
 }
 
-/** A configuration snapshot with the configuration that it was built from. */
 export interface Reloadable extends Built {
   readonly config: Config;
 }
 
 interface ReloadOptions<Content extends Reloadable> {
-  readonly generations: LiveSnapshots<Content>;
+  readonly snapshots: LiveSnapshots<Content>;
   /** Fingerprint of the first snapshot's inputs, taken before they were read. */
-  readonly print: Fingerprint;
+  readonly fingerprint: Fingerprint;
   /**
    * Reads the configuration again.
    * @throws {StartupError}
@@ -62,14 +59,12 @@ interface ReloadOptions<Content extends Reloadable> {
    * @throws {StartupError} with all problems
    */
   readonly build: (config: Config, former: Content) => Promise<Content>;
-  /** Called when the snapshot is in use. */
   readonly adopted: (content: Content) => void;
   /** Writes a journal line; the line is durable when the promise resolves. */
   readonly journal: (line: JournalLine) => Promise<void>;
   /** Returns milliseconds since 1970. */
   readonly clock: () => number;
   readonly perMinuteMax: number;
-  /** Writes to the operators' log. */
   readonly log: (event: ReloadEvent) => void;
 }
 
@@ -77,17 +72,16 @@ const CLOSING_RETRY_MS = 1_000;
 const LINGERING_RETRY_MS = 10_000;
 /** Maximum number of attempts while files keep changing. */
 const READINGS_MAX = 3;
-const MANIFESTS_TOLD_MAX = 32;
+const MANIFESTS_RECORDED_MAX = 32;
 
 /** Adopts a changed configuration, as a whole or not at all. Never rejects. */
 export class Reload<Content extends Reloadable> {
   readonly #options: ReloadOptions<Content>;
   readonly #rate: ReloadRate;
-  #print: Fingerprint;
+  #fingerprint: Fingerprint;
   #since: number;
   #lastRefused: { readonly at: number; readonly problems: number } | undefined;
-  /** The files of the last attempt, adopted or not. */
-  #looked: readonly string[];
+  #lastFiles: readonly string[];
   /** The fingerprint of the last refused configuration, as far as it could be read, and the problems. */
   #refused: { readonly sha256: string | undefined; readonly problems: readonly string[] } | undefined;
   #running: Promise<unknown> = Promise.resolve();
@@ -97,17 +91,17 @@ export class Reload<Content extends Reloadable> {
   constructor(options: ReloadOptions<Content>) {
     this.#options = options;
     this.#rate = new ReloadRate(options);
-    this.#print = options.print;
-    this.#looked = this.#print.files;
+    this.#fingerprint = options.fingerprint;
+    this.#lastFiles = this.#fingerprint.files;
     this.#since = options.clock();
   }
 
   state(): ConfigurationState {
-    const { generations } = this.#options;
+    const { snapshots } = this.#options;
     const refused = this.#lastRefused;
     return {
-      generation: generations.number,
-      sha256: this.#print.sha256,
+      generation: snapshots.number,
+      sha256: this.#fingerprint.sha256,
       since: new Date(this.#since).toISOString(),
       lastRefused: refused === undefined ? null : { ...refused, at: new Date(refused.at).toISOString() },
     };
@@ -115,13 +109,13 @@ export class Reload<Content extends Reloadable> {
 
   /** Returns the files whose change triggers a reload: those of the configuration in use and of a refused one. */
   files(): readonly string[] {
-    return [...new Set([...this.#print.files, ...this.#looked])];
+    return [...new Set([...this.#fingerprint.files, ...this.#lastFiles])];
   }
 
   /**
    * Runs one reload at a time. Requests that arrive during a reload share the next one, which reads the files as they are then.
    */
-  run(by: ReloadAsker): Promise<Reloaded> {
+  run(by: ReloadRequester): Promise<Reloaded> {
     if (this.#waiting !== undefined) return this.#waiting;
     const next = this.#running.then(() => {
       this.#waiting = undefined;
@@ -133,31 +127,30 @@ export class Reload<Content extends Reloadable> {
     return next;
   }
 
-  /** Stops replacing snapshots. */
   close(): void {
     this.#isClosed = true;
   }
 
-  async #attempt(by: ReloadAsker): Promise<Reloaded> {
-    const { generations, read, clock } = this.#options;
+  async #attempt(by: ReloadRequester): Promise<Reloaded> {
+    const { snapshots, read, clock } = this.#options;
     if (this.#isClosed) return closing();
-    if (generations.lingering >= LINGERING_MAX) {
+    if (snapshots.lingering >= LINGERING_MAX) {
       return { outcome: "busy", reason: "lingering", retryAfterMs: LINGERING_RETRY_MS };
     }
     const retryAfterMs = by === "watch" ? 0 : this.#rate.take(clock());
     if (retryAfterMs > 0) return { outcome: "busy", reason: "rate", retryAfterMs };
-    const tried: { print?: Fingerprint } = {};
+    const attempted: { fingerprint?: Fingerprint } = {};
     try {
       for (let reading = 0; reading < READINGS_MAX; reading += 1) {
         const config = await read();
-        tried.print = printOf(config);
-        const taken = await this.#take(config, tried.print, by);
-        if (taken !== undefined) return taken;
+        attempted.fingerprint = fingerprintOf(config);
+        const reloaded = await this.#tryReading(config, attempted.fingerprint, by);
+        if (reloaded !== undefined) return reloaded;
       }
       throw new StartupError(["reload: files keep changing while they are read"]);
     } catch (error) {
       const problems = error instanceof StartupError ? error.problems : [`reload: ${errorText(error)}`];
-      return this.#refuse(by, problems, tried.print?.sha256);
+      return this.#refuse(by, problems, attempted.fingerprint?.sha256);
     }
   }
 
@@ -165,48 +158,48 @@ export class Reload<Content extends Reloadable> {
    * Adopts one reading. Returns undefined when the files changed while they were read.
    * @throws {StartupError}
    */
-  async #take(config: Config, print: Fingerprint, by: ReloadAsker): Promise<Reloaded | undefined> {
-    const { generations, build, clock } = this.#options;
-    const former = generations.current();
-    const { sha256 } = print;
-    this.#looked = print.files;
-    if (by === "watch" && sha256 === this.#print.sha256) return this.#unchanged();
+  async #tryReading(config: Config, fingerprint: Fingerprint, by: ReloadRequester): Promise<Reloaded | undefined> {
+    const { snapshots, build, clock } = this.#options;
+    const former = snapshots.current();
+    const { sha256 } = fingerprint;
+    this.#lastFiles = fingerprint.files;
+    if (by === "watch" && sha256 === this.#fingerprint.sha256) return this.#unchanged();
     if (by === "watch" && sha256 === this.#refused?.sha256) throw new StartupError(this.#refused.problems);
     // Checking is cheap and usually finds nothing, so only builds count against the rate limit.
     const retryAfterMs = by === "watch" ? this.#rate.take(clock()) : 0;
     if (retryAfterMs > 0) return { outcome: "busy", reason: "rate", retryAfterMs };
-    const problems = [...restartProblems(former.config, config), ...fixedProblems(this.#print, print)];
+    const problems = [...restartProblems(former.config, config), ...fixedProblems(this.#fingerprint, fingerprint)];
     if (problems.length > 0) throw new StartupError(problems);
     const content = await build(config, former);
-    if (printOf(config).sha256 === sha256) return this.#adopt(content, print, by);
+    if (fingerprintOf(config).sha256 === sha256) return this.#adopt(content, fingerprint, by);
     await this.#discard(content);
     return undefined;
   }
 
-  async #adopt(content: Content, print: Fingerprint, by: ReloadAsker): Promise<Reloaded> {
-    const { generations, adopted, journal, clock, log } = this.#options;
-    const generation = generations.number + 1;
+  async #adopt(content: Content, fingerprint: Fingerprint, by: ReloadRequester): Promise<Reloaded> {
+    const { snapshots, adopted, journal, clock, log } = this.#options;
+    const generation = snapshots.number + 1;
     // A shutdown while the entry is written is handled below: the entry then names a snapshot that was never used.
-    if (this.#isClosed) return this.#tooLate(content);
+    if (this.#isClosed) return this.#closeUnused(content);
     try {
-      await journal({ type: "configuration.changed", generation, ...told(print), by: nameOf(by) });
+      await journal({ type: "configuration.changed", generation, ...recordedDigests(fingerprint), by: nameOf(by) });
     } catch (cause) {
       await this.#discard(content);
       throw new StartupError([`reload: could not be recorded: ${errorText(cause)}`]);
     }
-    if (this.#isClosed) return this.#tooLate(content);
-    const former = generations.current();
-    generations.exchange(content, () => this.#forget(former));
-    this.#print = print;
+    if (this.#isClosed) return this.#closeUnused(content);
+    const former = snapshots.current();
+    snapshots.exchange(content, () => this.#forget(former));
+    this.#fingerprint = fingerprint;
     this.#since = clock();
     this.#lastRefused = undefined;
     this.#refused = undefined;
     adopted(content);
     log({ type: "configuration.changed", by: nameOf(by), generation });
-    return { outcome: "changed", generation, sha256: print.sha256 };
+    return { outcome: "changed", generation, sha256: fingerprint.sha256 };
   }
 
-  async #tooLate(content: Content): Promise<Reloaded> {
+  async #closeUnused(content: Content): Promise<Reloaded> {
     await this.#discard(content);
     return closing();
   }
@@ -215,17 +208,17 @@ export class Reload<Content extends Reloadable> {
     // The refused change has been reverted.
     this.#lastRefused = undefined;
     this.#refused = undefined;
-    return { outcome: "unchanged", generation: this.#options.generations.number, sha256: this.#print.sha256 };
+    return { outcome: "unchanged", generation: this.#options.snapshots.number, sha256: this.#fingerprint.sha256 };
   }
 
-  async #refuse(by: ReloadAsker, problems: readonly string[], sha256: string | undefined): Promise<Reloaded> {
-    const { generations, journal, clock, log } = this.#options;
+  async #refuse(by: ReloadRequester, problems: readonly string[], sha256: string | undefined): Promise<Reloaded> {
+    const { snapshots, journal, clock, log } = this.#options;
     const refused = { sha256, problems };
     // The watcher tries again and again: report a refusal only once.
     if (by === "watch" && Bun.deepEquals(refused, this.#refused)) return { outcome: "refused", problems };
     this.#refused = refused;
     this.#lastRefused = { at: clock(), problems: problems.length };
-    log({ type: "configuration.refused", by: nameOf(by), generation: generations.number, problems });
+    log({ type: "configuration.refused", by: nameOf(by), generation: snapshots.number, problems });
     const line = { type: "configuration.refused", problems: problems.length, sha256: sha256 ?? null, by: nameOf(by) };
     await journal(line).catch(() => {});
     return { outcome: "refused", problems };
@@ -237,7 +230,7 @@ export class Reload<Content extends Reloadable> {
   }
 
   #forget({ modules }: Content): void {
-    forgetModules(modules, this.#options.generations.modules());
+    forgetModules(modules, this.#options.snapshots.modules());
   }
 }
 
@@ -245,12 +238,17 @@ function closing(): Reloaded {
   return { outcome: "busy", reason: "closing", retryAfterMs: CLOSING_RETRY_MS };
 }
 
-function told({ sha256, configurationSha256, filesSha256, manifests }: Fingerprint): Readonly<Record<string, Json>> {
-  const shown = manifests.slice(0, MANIFESTS_TOLD_MAX).map((set) => ({ ...set }));
+function recordedDigests({
+  sha256,
+  configurationSha256,
+  filesSha256,
+  manifests,
+}: Fingerprint): Readonly<Record<string, Json>> {
+  const shown = manifests.slice(0, MANIFESTS_RECORDED_MAX).map((set) => ({ ...set }));
   return { sha256, configurationSha256, filesSha256, manifests: shown };
 }
 
-function nameOf(by: ReloadAsker): string {
+function nameOf(by: ReloadRequester): string {
   return typeof by === "string" ? by : `${by.issuer}|${by.subject}`;
 }
 

@@ -3,31 +3,29 @@ import type { Entered, Snapshot, Snapshots } from "../../pipeline/proxy.ts";
 import type { Registry } from "../../pipeline/registry.ts";
 
 /** Returns a registry that always uses the current configuration snapshot, for listeners that outlive all snapshots. */
-export function currentRegistry(generations: Snapshots): Registry {
+export function currentRegistry(snapshots: Snapshots): Registry {
   return {
-    find: (name) => generations.current().registry.find(name),
-    known: (found, admitted) => generations.current().registry.known(found, admitted),
-    list: () => generations.current().registry.list(),
+    find: (name) => snapshots.current().registry.find(name),
+    known: (found, admitted) => snapshots.current().registry.known(found, admitted),
+    list: () => snapshots.current().registry.list(),
   };
 }
 
 /** Returns a caller context that always uses the current configuration snapshot. */
-export function currentCallers(generations: Snapshots): CallerContext {
+export function currentCallers(snapshots: Snapshots): CallerContext {
   return {
-    verify: (...shown) => generations.current().callers.verify(...shown),
-    recall: (...shown) => generations.current().callers.recall(...shown),
-    verifyToken: (...shown) => generations.current().callers.verifyToken(...shown),
-    knows: (authorization) => generations.current().callers.knows(authorization),
-    assertOperator: (person) => generations.current().callers.assertOperator(person),
-    reload: (issuers) => generations.current().callers.reload(issuers),
-    clear: () => generations.current().callers.clear(),
-    fetchedKeys: (...named) => generations.current().callers.fetchedKeys(...named),
+    verify: (...shown) => snapshots.current().callers.verify(...shown),
+    recall: (...shown) => snapshots.current().callers.recall(...shown),
+    verifyToken: (...shown) => snapshots.current().callers.verifyToken(...shown),
+    knows: (authorization) => snapshots.current().callers.knows(authorization),
+    assertOperator: (person) => snapshots.current().callers.assertOperator(person),
+    reload: (issuers) => snapshots.current().callers.reload(issuers),
+    clear: () => snapshots.current().callers.clear(),
+    fetchedKeys: (...named) => snapshots.current().callers.fetchedKeys(...named),
   };
 }
 
-/** A configuration snapshot with its open resources. */
 export interface Built extends Snapshot {
-  /** Module names of its manifests. */
   readonly modules: ReadonlySet<string>;
   /** Closes its channels, launchers and mounts. Never rejects. */
   close(): Promise<void>;
@@ -67,12 +65,10 @@ export class LiveSnapshots<Content extends Built> implements Snapshots {
     return this.#hold.content;
   }
 
-  /** Returns all snapshots that some call may still use. */
   all(): readonly Content[] {
     return [this.#hold, ...this.#lingering].map(({ content }) => content);
   }
 
-  /** Returns the module names of all these snapshots' manifests. */
   modules(): ReadonlySet<string> {
     return new Set(this.all().flatMap(({ modules }) => [...modules]));
   }
@@ -102,7 +98,6 @@ export class LiveSnapshots<Content extends Built> implements Snapshots {
   }
 }
 
-/** One snapshot and the number of calls in it. */
 class Hold<Content extends Built> {
   readonly content: Content;
   readonly entered: Entered;

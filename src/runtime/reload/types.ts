@@ -1,5 +1,5 @@
 /** The requester of a reload. `watch` does nothing when the files have not changed; `library` is the embedder. */
-export type ReloadAsker = "watch" | "signal" | "library" | { readonly issuer: string; readonly subject: string };
+export type ReloadRequester = "watch" | "signal" | "library" | { readonly issuer: string; readonly subject: string };
 
 export type Reloaded =
   | { readonly outcome: "changed" | "unchanged"; readonly generation: number; readonly sha256: string }
@@ -11,7 +11,6 @@ export type Reloaded =
 /** Too many reloads per minute; too many replaced snapshots with running calls; the service is shutting down. */
 export type BusyReason = "rate" | "lingering" | "closing";
 
-/** The configuration in use, for operators. */
 export interface ConfigurationState {
   /** Counted from 1 at the start. */
   readonly generation: number;
@@ -23,11 +22,9 @@ export interface ConfigurationState {
   readonly lastRefused: { readonly at: string; readonly problems: number } | null;
 }
 
-/** The result of a reload, for the operators' log. */
 export interface ReloadEvent {
   readonly type: "configuration.changed" | "configuration.refused";
   readonly by: string;
-  /** The number of the snapshot in use. */
   readonly generation: number;
   readonly problems?: readonly string[];
 }

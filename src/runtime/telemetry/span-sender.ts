@@ -33,7 +33,7 @@ const BATCH_SPANS_MAX = 512;
 const REQUESTS_MAX = 32;
 /** The exporter's five retries take about 13 s. */
 const TIMEOUT_MS = 15_000;
-const VARIABLES = "OTEL_";
+const HIDDEN_VARIABLES = "OTEL_";
 
 /**
  * Sends spans through OpenTelemetry's processor and exporter, without registering them globally. A call adds its spans to a
@@ -48,7 +48,7 @@ export class SpanSender {
     const { queueSpansMax = QUEUE_SPANS_MAX, timeoutMs = TIMEOUT_MS } = limits;
     if (report !== undefined) diagnostics.listen(report);
     const inner = hidingVariables(
-      VARIABLES,
+      HIDDEN_VARIABLES,
       () =>
         new OTLPTraceExporter({
           ...{ url, headers: { ...headers }, timeoutMillis: timeoutMs, concurrencyLimit: REQUESTS_MAX },
@@ -69,7 +69,6 @@ export class SpanSender {
     this.#resource = resourceFromAttributes(resource, { schemaUrl: SCHEMA_URL });
   }
 
-  /** Spans lost since the start. */
   get dropped(): number {
     return this.#exporter.dropped;
   }
@@ -84,7 +83,7 @@ export class SpanSender {
   async close(timeoutMs: number): Promise<void> {
     // Hands over the remaining spans synchronously. Its promise is not used: it does not wait for running exports.
     this.#processor.forceFlush().catch(() => {});
-    await endedWithin(this.#exporter.settle(), timeoutMs);
+    await endedWithin(this.#exporter.finish(), timeoutMs);
     this.#exporter.abandon();
     this.#processor.shutdown().catch(() => {});
   }
@@ -160,12 +159,11 @@ const REPORT_EVERY_MS = 60_000;
 class CountedExporter implements SpanExporter {
   readonly #inner: Inner;
   readonly #options: CountedExporterOptions;
-  readonly #underWay = new Set<Promise<void>>();
+  readonly #deliveries = new Set<Promise<void>>();
   /** Admitted spans whose result is not known yet. */
   #waiting = 0;
   #dropped = 0;
-  /** True when the current failure was reported to the operators. */
-  #isTold = false;
+  #isReported = false;
   #isQuiet = false;
   #isEnding = false;
   #isAbandoned = false;
@@ -195,20 +193,20 @@ class CountedExporter implements SpanExporter {
    */
   export(spans: ReadableSpan[], done: (result: ExportResult) => void): void {
     const delivery = this.#deliver(spans).then((lost) => {
-      this.#underWay.delete(delivery);
+      this.#deliveries.delete(delivery);
       if (!this.#isAbandoned) {
         this.#waiting -= spans.length;
         this.#dropped += lost;
       }
       done({ code: ExportResultCode.SUCCESS });
     });
-    this.#underWay.add(delivery);
+    this.#deliveries.add(delivery);
   }
 
   /** Stops admitting. Resolves when everything handed over by now has been sent or lost. */
-  async settle(): Promise<void> {
+  async finish(): Promise<void> {
     this.#isEnding = true;
-    await Promise.all(this.#underWay);
+    await Promise.all(this.#deliveries);
   }
 
   /** Counts all waiting spans as lost, whatever happens to them. */
@@ -238,7 +236,7 @@ class CountedExporter implements SpanExporter {
     try {
       this.#inner.export(spans, (result) => {
         if (result.code !== ExportResultCode.SUCCESS) return fail(reasonOf(result.error));
-        this.#isTold = false;
+        this.#isReported = false;
         resolve(Math.min(this.#options.takeRejected(), spans.length));
       });
     } catch (error) {
@@ -248,8 +246,8 @@ class CountedExporter implements SpanExporter {
   }
 
   #fail(reason: string): void {
-    if (this.#isTold || this.#isQuiet) return;
-    this.#isTold = true;
+    if (this.#isReported || this.#isQuiet) return;
+    this.#isReported = true;
     this.#isQuiet = true;
     const silence = setTimeout(() => {
       this.#isQuiet = false;
@@ -276,13 +274,13 @@ const TEXTS_MAX = 32;
  */
 class Diagnostics {
   #rejected = 0;
-  readonly #told = new Set<string>();
+  readonly #reported = new Set<string>();
   #report: (message: string) => void = () => {};
 
   /** Starts listening. `report` receives each warning once, without the text after a colon, which is foreign. */
   listen(report: (message: string) => void): void {
     this.#report = report;
-    const [silent, warn] = [() => {}, (...said: unknown[]) => this.#hear(said)];
+    const [silent, warn] = [() => {}, (...args: unknown[]) => this.#receive(args)];
     diag.setLogger(
       { error: warn, warn, info: silent, debug: silent, verbose: silent },
       { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
@@ -296,16 +294,16 @@ class Diagnostics {
     return rejected;
   }
 
-  #hear(said: readonly unknown[]): void {
-    const [first, second] = said;
+  #receive(args: readonly unknown[]): void {
+    const [first, second] = args;
     if (first === PARTIAL_SUCCESS) {
       this.#rejected = rejectedSpans(second);
       return;
     }
-    const words = said.slice(0, 2).filter((text) => typeof text === "string");
+    const words = args.slice(0, 2).filter((text) => typeof text === "string");
     const text = words.map((each) => each.split(":", 1)[0]?.slice(0, TEXT_CHARACTERS_MAX)).join(": ");
-    if (text === "" || this.#told.has(text) || this.#told.size === TEXTS_MAX) return;
-    this.#told.add(text);
+    if (text === "" || this.#reported.has(text) || this.#reported.size === TEXTS_MAX) return;
+    this.#reported.add(text);
     this.#report(`OpenTelemetry: ${text}`);
   }
 }

@@ -13,7 +13,6 @@ import type { RequestSpan, RequestTracer, TargetRequest } from "../../core/types
 
 type AttributeValue = string | number;
 
-/** One finished span. */
 export interface Span {
   readonly traceId: string;
   readonly spanId: string;
@@ -130,21 +129,21 @@ class RecordedCall implements CallTrace, RequestTracer {
     return sent;
   }
 
-  end(ending: TraceEnding): void {
-    if (this.#isStrangers(ending)) return;
-    const { at } = ending;
+  end(ended: TraceEnding): void {
+    if (this.#isUnsampled(ended)) return;
+    const { at } = ended;
     const { http } = this.#start.request;
     const spans: Span[] = [];
     // A request that an endpoint rejected never became a tool call.
     const isTool = http === undefined || this.#steps.some(({ step }) => step !== "AUDIT");
     const serverSpanId = isTool ? this.#options.newSpanId() : this.spanId;
-    if (http !== undefined) spans.push(this.#serverSpan(ending, http, serverSpanId));
-    if (isTool) spans.push(this.#toolSpan(ending, http && serverSpanId));
+    if (http !== undefined) spans.push(this.#serverSpan(ended, http, serverSpanId));
+    if (isTool) spans.push(this.#toolSpan(ended, http && serverSpanId));
     this.#steps.forEach((step, index) => {
       const name = STEP_SPANS[step.step];
       if (name === undefined) return;
       const until = this.#steps[index + 1]?.at ?? at;
-      spans.push(this.#stepSpan(step, { name, until, error: this.#stepError(ending, index) }));
+      spans.push(this.#stepSpan(step, { name, until, error: this.#stepError(ended, index) }));
     });
     for (const request of this.#requests) spans.push(request.span(this.#epochMs + at));
     this.#options.add(spans);
@@ -154,32 +153,32 @@ class RecordedCall implements CallTrace, RequestTracer {
    * Returns whether to drop the trace of an unauthenticated client: it cannot force recording, because the sampling flag in its
    * header does not count.
    */
-  #isStrangers({ call }: TraceEnding): boolean {
+  #isUnsampled({ call }: TraceEnding): boolean {
     if (this.#parent === undefined || call.caller.sub !== "anonymous") return false;
     return !isInShare(this.traceId, this.#options.sampleRatio);
   }
 
-  #serverSpan(ending: TraceEnding, door: HttpRequestFacts, spanId: string): Span {
+  #serverSpan(ended: TraceEnding, http: HttpRequestFacts, spanId: string): Span {
     return {
-      ...this.#above(),
+      ...this.#parentFields(),
       spanId,
-      name: `POST ${door.route}`,
+      name: `POST ${http.route}`,
       kind: "server",
-      ...this.#whole(ending.at),
-      attributes: serverAttributes(ending, door),
-      error: ending.http >= 500 ? ending.call.error?.code : undefined,
+      ...this.#callTimes(ended.at),
+      attributes: serverAttributes(ended, http),
+      error: ended.http >= 500 ? ended.call.error?.code : undefined,
     };
   }
 
-  #toolSpan(ending: TraceEnding, serverSpanId: string | undefined): Span {
-    const { call, at } = ending;
+  #toolSpan(ended: TraceEnding, serverSpanId: string | undefined): Span {
+    const { call, at } = ended;
     const attributes = toolAttributes(call, this.#start.callId, this.#options.isHarmless);
     return {
-      ...(serverSpanId === undefined ? this.#above() : { traceId: this.traceId, parentSpanId: serverSpanId }),
+      ...(serverSpanId === undefined ? this.#parentFields() : { traceId: this.traceId, parentSpanId: serverSpanId }),
       spanId: this.spanId,
       name: `execute_tool ${attributes["gen_ai.tool.name"]}`,
       kind: "internal",
-      ...this.#whole(at),
+      ...this.#callTimes(at),
       attributes,
       error: call.decision === "PENDING" ? undefined : call.error?.code,
     };
@@ -211,18 +210,17 @@ class RecordedCall implements CallTrace, RequestTracer {
     return isLast ? call.error.code : undefined;
   }
 
-  /** Returns the parent of the call. */
-  #above(): Pick<Span, "traceId" | "parentSpanId" | "isRemoteParent"> {
+  #parentFields(): Pick<Span, "traceId" | "parentSpanId" | "isRemoteParent"> {
     const parent = this.#parent;
     return { traceId: this.traceId, parentSpanId: parent?.spanId, isRemoteParent: parent !== undefined };
   }
 
-  #whole(at: number): Pick<Span, "startMs" | "endMs"> {
+  #callTimes(at: number): Pick<Span, "startMs" | "endMs"> {
     return { startMs: this.#epochMs + this.#start.at, endMs: this.#epochMs + at };
   }
 }
 
-interface RequestPlace {
+interface RequestContext {
   readonly traceId: string;
   readonly spanId: string;
   readonly parentSpanId: string;
@@ -232,27 +230,27 @@ interface RequestPlace {
 
 class SentRequest implements RequestSpan {
   readonly #request: TargetRequest;
-  readonly #place: RequestPlace;
+  readonly #context: RequestContext;
   readonly #startMs: number;
   #ended: { readonly ms: number; readonly status: string } | undefined;
 
-  constructor(request: TargetRequest, place: RequestPlace) {
+  constructor(request: TargetRequest, context: RequestContext) {
     this.#request = request;
-    this.#place = place;
-    this.#startMs = place.now();
+    this.#context = context;
+    this.#startMs = context.now();
   }
 
   get traceparent(): string {
-    return writeTraceparent({ ...this.#place, sampled: true });
+    return writeTraceparent({ ...this.#context, sampled: true });
   }
 
   end(status: string): void {
-    this.#ended ??= { ms: this.#place.now(), status };
+    this.#ended ??= { ms: this.#context.now(), status };
   }
 
   /** Returns the span of the request. A request still running when its call has ended counts as cancelled. */
   span(callEndMs: number): Span {
-    const { traceId, spanId, parentSpanId } = this.#place;
+    const { traceId, spanId, parentSpanId } = this.#context;
     const { ms, status } = this.#ended ?? { ms: callEndMs, status: "CANCELLED" };
     return {
       traceId,
@@ -273,7 +271,6 @@ type Attributes = Readonly<Record<string, AttributeValue | undefined>>;
 /** The form of ids that model providers generate. Any other text from the agent in that field is not sent. */
 const TOOL_CALL_ID = /^[A-Za-z][A-Za-z0-9_-]{0,127}$/;
 
-/** Returns the attributes of every span that represents a call. */
 function callAttributes({ decision, error, denial, approval }: TracedCall): Attributes {
   return {
     "stc.decision": decision,

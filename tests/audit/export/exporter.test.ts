@@ -11,7 +11,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { readExportPlace } from "../../../src/audit/export/batch.ts";
+import { readExportPosition } from "../../../src/audit/export/batch.ts";
 import { Exporter, startExporters } from "../../../src/audit/export/exporter.ts";
 import { readHeaders } from "../../../src/audit/export/sender.ts";
 import { createMetrics } from "../../../src/http/metrics.ts";
@@ -347,7 +347,7 @@ describe("with a running service", () => {
       true,
     ]);
     expect(running.states().map(({ stream }) => stream)).toEqual(["calls", "journal"]);
-    expect(readExportPlace(dir, "otlp", "journal").position?.day).toBe(DAY);
+    expect(readExportPosition(dir, "otlp", "journal").position?.day).toBe(DAY);
     expect(reports).toEqual([]);
   });
 });

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from "bun:test";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { writeExportPlace } from "../../../src/audit/export/batch.ts";
+import { writeExportPosition } from "../../../src/audit/export/batch.ts";
 import { agedFiles, pruneFiles } from "../../../src/audit/export/prune.ts";
 import { daysIn } from "../../../src/audit/journal/day-files.ts";
 import { DAY_MS } from "../../../src/audit/query/time-range.ts";
@@ -39,7 +39,7 @@ function reasons(keepDays: number, exporters: readonly string[] = []): readonly 
 }
 
 function passed(day: string, offset: number, stream: "calls" | "journal" = "calls"): void {
-  writeExportPlace(dir, { exporter: "loki", stream, position: { day, offset } });
+  writeExportPosition(dir, { exporter: "loki", stream, position: { day, offset } });
 }
 
 function checkpoint(size: number): void {

@@ -4,7 +4,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { intentLine } from "../../../src/audit/journal/journal.ts";
-import { placePath } from "../../../src/audit/journal/saved-position.ts";
+import { savedPositionPath } from "../../../src/audit/journal/saved-position.ts";
 import { found, keys, linesOf, rehashed, temporaryDirectory, writeLines, writeLog } from "../support/chained-log.ts";
 import { createWorld, draftOf, outcomes, type World } from "../support/open.ts";
 
@@ -40,9 +40,9 @@ describe("a start on a log that was closed", () => {
   });
 
   test.each<readonly [string, () => void]>([
-    ["without the saved place", () => fs.rmSync(placePath(world.dir))],
-    ["with a saved place that is damaged", () => fs.appendFileSync(placePath(world.dir), "x", { flag: "r+" })],
-    ["with the place of the first day", () => fs.writeFileSync(placePath(world.dir), "{}\n0\n")],
+    ["without the saved place", () => fs.rmSync(savedPositionPath(world.dir))],
+    ["with a saved place that is damaged", () => fs.appendFileSync(savedPositionPath(world.dir), "x", { flag: "r+" })],
+    ["with the place of the first day", () => fs.writeFileSync(savedPositionPath(world.dir), "{}\n0\n")],
     ["with a checkpoint that a crash cut short", () => tearNote(20)],
     ["with a checkpoint cut in its middle", () => tearNote(140)],
   ])("%s reads the log instead", async (_name, harm) => {
@@ -96,7 +96,7 @@ describe("a start on a log that was closed", () => {
 /** The place is saved after the checkpoint: a crash amid the one leaves none of the other. */
 function tearNote(bytes: number): void {
   const path = join(world.dir, "checkpoints/2026-02-19.txt");
-  fs.rmSync(placePath(world.dir));
+  fs.rmSync(savedPositionPath(world.dir));
   fs.truncateSync(path, fs.statSync(path).size - bytes);
 }
 
@@ -152,12 +152,12 @@ describe("a damaged log is not written to", () => {
     for (let line = 0; line < 3; line += 1) await log.journal({ type: "audit.queried" });
     await world.stop();
     edit(LAST, (lines) => lines.slice(0, -1));
-    fs.rmSync(placePath(world.dir));
+    fs.rmSync(savedPositionPath(world.dir));
     expect(() => world.open({ checkpointKey })).toThrow("held 15 lines and ends after 14");
   });
 
   test("a recreated chain with a matching saved state does not match the checkpoint", () => {
-    fs.rmSync(placePath(world.dir));
+    fs.rmSync(savedPositionPath(world.dir));
     edit(LAST, (lines) => {
       const last = rehashed(at(lines, 4).replace("agent-1", "agent-2"));
       return lines.with(4, last);

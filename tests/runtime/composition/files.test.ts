@@ -2,7 +2,8 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { auditPlaceProblems, socketProblems } from "../../../src/runtime/composition/files.ts";
+import { auditDirProblems } from "../../../src/runtime/composition/audit.ts";
+import { socketProblems } from "../../../src/runtime/composition/listeners.ts";
 import { type Config, readConfig } from "../../../src/runtime/config/config.ts";
 
 const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-places-")));
@@ -43,5 +44,5 @@ test.each([
   ["./file/audit", [`audit.dir: ${folder}/file/audit cannot be read (ENOTDIR)`]],
   ["./loop/audit", [`audit.dir: ${folder}/loop/audit cannot be read (ELOOP)`]],
 ])("an audit at %s", (dir, problems) => {
-  expect(auditPlaceProblems(configOf({ audit: { dir } }))).toEqual([...problems]);
+  expect(auditDirProblems(configOf({ audit: { dir } }))).toEqual([...problems]);
 });

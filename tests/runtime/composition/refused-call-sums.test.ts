@@ -27,7 +27,7 @@ beforeEach(() => {
   audit = world.open({ files, durability: "write", queueEntriesMax: 5_000 });
   callers = createCallerLimit();
   const clock = () => world.now;
-  sums = new UnauthenticatedSums({ strangers: callers, audit, ids: () => "t-sum", clock, entryOf: callerSumEntry });
+  sums = new UnauthenticatedSums({ limit: callers, audit, ids: () => "t-sum", clock, entryOf: callerSumEntry });
 });
 afterEach(async () => {
   await sums.stop();
@@ -44,7 +44,7 @@ const refusal = {
 function refuse(sub: string, more: Parameters<typeof draftOf>[1] = {}) {
   const caller = { sub, iss: "https://idp.example", permissions: [] };
   const entry = draftOf(`t-${sub}`, { caller, ...refusal, ...more });
-  const parts = { strangers: new Limit(), callers };
+  const parts = { unauthenticated: new Limit(), callers };
   return record(audit, parts, { entry, request: { source: "192.0.2.1" }, now: world.now });
 }
 

@@ -8,23 +8,23 @@ const MINUTE_MS = 60_000;
 const CODE = "UNAUTHENTICATED" as const;
 
 let world: World;
-let strangers: UnauthenticatedLimit;
+let limit: UnauthenticatedLimit;
 
 beforeEach(() => {
   world = createWorld();
-  strangers = new UnauthenticatedLimit({ linesPerMinuteMax: 0 });
+  limit = new UnauthenticatedLimit({ linesPerMinuteMax: 0 });
 });
 afterEach(() => world.end());
 
 function sumsInto(audit: AuditLog): UnauthenticatedSums {
-  return new UnauthenticatedSums({ strangers, audit, ids: () => Bun.randomUUIDv7(), clock: () => world.now });
+  return new UnauthenticatedSums({ limit, audit, ids: () => Bun.randomUUIDv7(), clock: () => world.now });
 }
 
 /** Each source as often as its place in the row says. */
 function knock(sources: number): void {
   for (let source = 1; source <= sources; source += 1) {
     for (let time = 0; time < source; time += 1) {
-      strangers.sumUp({ source: `source ${source}`, code: CODE, traceId: "t" }, world.now);
+      limit.sumUp({ source: `source ${source}`, code: CODE, traceId: "t" }, world.now);
     }
   }
 }

@@ -74,7 +74,7 @@ const rows: readonly (readonly [string, Record<string, unknown>, string])[] = [
 test("one issuer may be written without the list, and is reported by name", () => {
   expect(problemsOf({ jwt: { issuer: "https://idp.example", publicKeyFile: "./issuer.pem" } })).toEqual([]);
   expect(problemsOf({ jwt: { publicKeyFile: "./issuer.pem" } })).toEqual([
-    "config.yaml: jwt.issuers[0].issuer: is missing: name the issuer (`iss`) of the tokens beside its key: { issuer, publicKey }",
+    "config.yaml: jwt.issuers[0].issuer: is missing: name the issuer (`iss`) of the tokens next to its key: { issuer, publicKey }",
   ]);
   expect(problemsOf({ jwt: { revocationFile: "./revoked.json" } })[0]).toContain("jwt.issuers: ");
 });

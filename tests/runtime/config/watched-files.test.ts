@@ -29,7 +29,7 @@ class Stand {
   told = 0;
   beforeLook = (): void => {};
 
-  constructor(looksToRestMax = 0) {
+  constructor(unstableChecksMax = 0) {
     stands.push(this);
     mkdirSync(this.at("place"));
     writeFileSync(this.files[0] ?? "", "first");
@@ -41,7 +41,7 @@ class Stand {
     const onChange = (): void => {
       this.told += 1;
     };
-    this.#watching = watchFiles(files, onChange, { looksToRestMax });
+    this.#watching = watchFiles(files, onChange, { unstableChecksMax });
   }
 
   at(...names: readonly string[]): string {

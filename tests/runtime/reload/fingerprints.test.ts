@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { readConfig } from "../../../src/runtime/config/config.ts";
-import { type Fingerprint, fixedProblems, printOf } from "../../../src/runtime/reload/fingerprints.ts";
+import { type Fingerprint, fingerprintOf, fixedProblems } from "../../../src/runtime/reload/fingerprints.ts";
 
 const root = mkdtempSync(join(tmpdir(), "stc-prints-"));
 let folder: string;
@@ -24,7 +24,7 @@ function print(changes: Readonly<Record<string, unknown>> = {}): Fingerprint {
     ...changes,
   };
   const origin = join(folder, "stc.yaml");
-  return printOf(readConfig(written, { folder, environment: {}, origin }));
+  return fingerprintOf(readConfig(written, { folder, environment: {}, origin }));
 }
 
 beforeEach(() => {

@@ -1,24 +1,23 @@
 import type { z } from "zod";
 import { hint } from "../../core/nearest.ts";
 
-/** One error in the configuration: where it is, and how to fix it. */
-export interface ConfigFault {
+export interface ConfigProblem {
   readonly path: readonly PropertyKey[];
   readonly message: string;
 }
 
 /** Converts Zod's issues to messages for somebody who writes YAML and has never seen the schema. */
-export function configFaults(issues: readonly z.core.$ZodIssue[]): readonly ConfigFault[] {
-  return issues.flatMap((issue) => faultsOf(issue));
+export function configProblems(issues: readonly z.core.$ZodIssue[]): readonly ConfigProblem[] {
+  return issues.flatMap((issue) => problemsOf(issue));
 }
 
-function faultsOf(issue: z.core.$ZodIssue): readonly ConfigFault[] {
+function problemsOf(issue: z.core.$ZodIssue): readonly ConfigProblem[] {
   const { path } = issue;
   switch (issue.code) {
     case "invalid_type":
       return [{ path, message: typeMessage(issue) }];
     case "invalid_value":
-      return [{ path, message: own(issue) ?? `must be one of ${issue.values.map(String).join(", ")}` }];
+      return [{ path, message: ownMessage(issue) ?? `must be one of ${issue.values.map(String).join(", ")}` }];
     case "invalid_key":
       return [{ path, message: `is not a usable key: it ${issue.issues[0]?.message ?? "is not allowed"}` }];
     case "unrecognized_keys":
@@ -27,7 +26,7 @@ function faultsOf(issue: z.core.$ZodIssue): readonly ConfigFault[] {
     case "too_big":
       return [{ path, message: boundMessage(issue) }];
     case "invalid_union":
-      return unionFaults(issue);
+      return unionProblems(issue);
     default:
       return [{ path, message: issue.message }];
   }
@@ -40,7 +39,7 @@ export function configMessage(issue: z.core.$ZodRawIssue): string | undefined {
   return issue.keys.map((key) => `is not a known key${hint(key, Object.keys(shape))}`).join("\n");
 }
 
-function unknownKeys({ path, keys, message }: z.core.$ZodIssueUnrecognizedKeys): readonly ConfigFault[] {
+function unknownKeys({ path, keys, message }: z.core.$ZodIssueUnrecognizedKeys): readonly ConfigProblem[] {
   const messages = message.split("\n");
   return keys.map((key, at) => ({ path: [...path, key], message: messages[at] ?? message }));
 }
@@ -58,13 +57,12 @@ const KINDS: Readonly<Record<string, string>> = {
 function typeMessage(issue: z.core.$ZodIssueInvalidType): string {
   const { message } = issue;
   const kind = KINDS[issue.expected];
-  if (own(issue) !== undefined || kind === undefined) return message;
+  if (ownMessage(issue) !== undefined || kind === undefined) return message;
   // Omits the advice on quotes: nothing is written yet.
   if (message.endsWith("received undefined")) return `is missing; it is ${kind.split(/, without|: put/, 1)[0]}`;
   return `must be ${kind}${message.endsWith("received null") ? " (it is empty)" : ""}`;
 }
 
-/** Singular and plural of the units. */
 const COUNTED: Readonly<Record<string, readonly [string, string]>> = {
   string: ["character", "characters"],
   array: ["entry", "entries"],
@@ -80,19 +78,18 @@ function boundMessage(issue: z.core.$ZodIssueTooSmall | z.core.$ZodIssueTooBig):
 }
 
 /** Returns the schema's own message, or undefined when the message is one of Zod's. */
-function own({ message }: z.core.$ZodIssue): string | undefined {
+function ownMessage({ message }: z.core.$ZodIssue): string | undefined {
   return message.startsWith("Invalid ") ? undefined : message;
 }
 
-/** Returns the errors of the shape that is closest to the value: the one whose error has the longest path. */
-function unionFaults(issue: z.core.$ZodIssueInvalidUnion): readonly ConfigFault[] {
+function unionProblems(issue: z.core.$ZodIssueInvalidUnion): readonly ConfigProblem[] {
   const shapes = issue.errors.map((errors) =>
-    configFaults(errors).map(({ path, message }) => ({ path: [...issue.path, ...path], message })),
+    configProblems(errors).map(({ path, message }) => ({ path: [...issue.path, ...path], message })),
   );
-  const depth = (faults: readonly ConfigFault[]): number => Math.max(0, ...faults.map(({ path }) => path.length));
+  const depth = (problems: readonly ConfigProblem[]): number => Math.max(0, ...problems.map(({ path }) => path.length));
   const [closest] = [...shapes].sort((a, b) => depth(b) - depth(a));
   if (closest === undefined || depth(closest) <= issue.path.length) {
-    return [{ path: issue.path, message: own(issue) ?? "has the wrong shape: see the example in README.md" }];
+    return [{ path: issue.path, message: ownMessage(issue) ?? "has the wrong shape: see the example in README.md" }];
   }
   return closest;
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { StartupError } from "../../../src/core/errors.ts";
-import { unharmed } from "../../../src/runtime/reload/surroundings.ts";
+import { protectingGlobals } from "../../../src/runtime/reload/shared-globals.ts";
 
 const harms: readonly (readonly [string, () => void])[] = [
   ["Object.prototype.polluted", () => Reflect.set(Object.prototype, "polluted", 1)],
@@ -22,7 +22,7 @@ for (const outcome of ["succeeds", "fails"] as const) {
     const close = async (): Promise<void> => {
       isClosed = true;
     };
-    const error = await unharmed(async () => {
+    const error = await protectingGlobals(async () => {
       harm();
       if (outcome === "fails") throw new StartupError(["another"]);
       return { close };
@@ -40,7 +40,7 @@ for (const outcome of ["succeeds", "fails"] as const) {
 test("unrelated globals are left alone: a manifest's own, and those of a polyfill", async () => {
   const own = Symbol.for("tests of the surroundings");
   const made = { close: async () => {} };
-  const kept = await unharmed(async () => {
+  const kept = await protectingGlobals(async () => {
     Reflect.set(globalThis, own, 1);
     Reflect.defineProperty(Array.prototype, "polyfilled", { value: 1, configurable: true });
     return made;
@@ -53,7 +53,7 @@ test("unrelated globals are left alone: a manifest's own, and those of a polyfil
 
 test("process.exit throws, during the loading and not after", async () => {
   const { exit } = process;
-  const error = await unharmed(async () => process.exit(3)).catch((thrown: unknown) => thrown);
+  const error = await protectingGlobals(async () => process.exit(3)).catch((thrown: unknown) => thrown);
   expect(error).toMatchObject({ message: "process.exit() was called" });
   expect(process.exit).toBe(exit);
 });

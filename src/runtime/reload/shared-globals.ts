@@ -22,13 +22,12 @@ const GLOBALS = [
   ...["setTimeout", "clearTimeout", "setInterval", "clearInterval", "setImmediate", "process", "Bun"],
 ] as const;
 
-type Sight = readonly {
+type SharedState = readonly {
   readonly name: string;
   readonly object: object;
   readonly members: ReadonlyMap<string | symbol, PropertyDescriptor>;
 }[];
 
-/** The original `process.exit`, saved while any loading is under way. */
 let exit: typeof process.exit | undefined;
 let loadings = 0;
 
@@ -38,8 +37,8 @@ let loadings = 0;
  *
  * @throws {StartupError} when something was changed
  */
-export async function unharmed<T extends { close(): Promise<void> }>(run: () => Promise<T>): Promise<T> {
-  const before = look();
+export async function protectingGlobals<T extends { close(): Promise<void> }>(run: () => Promise<T>): Promise<T> {
+  const before = capture();
   try {
     const made = await withoutExit(run);
     const problems = restore(before);
@@ -71,7 +70,7 @@ async function withoutExit<T>(run: () => Promise<T>): Promise<T> {
   }
 }
 
-function look(): Sight {
+function capture(): SharedState {
   const shared = Object.entries(SHARED).map(([name, object]) => ({ name, object, members: membersOf(object) }));
   const globals = GLOBALS.flatMap((name) => {
     const descriptor = Object.getOwnPropertyDescriptor(globalThis, name);
@@ -88,8 +87,7 @@ function descriptorOf(object: object, key: string | symbol): PropertyDescriptor 
   return Object.getOwnPropertyDescriptor(object, key) ?? {};
 }
 
-/** Restores every changed member and returns a problem for each. */
-function restore(before: Sight): readonly string[] {
+function restore(before: SharedState): readonly string[] {
   return before.flatMap(({ name, object, members }) => {
     const changed = [...members].filter(([key, was]) => !isSame(was, descriptorOf(object, key)));
     for (const [key, was] of changed) Reflect.defineProperty(object, key, was);

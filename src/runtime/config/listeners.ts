@@ -1,12 +1,12 @@
 import { z } from "zod";
 import { isLoopback } from "../../core/loopback.ts";
+import { text } from "./values.ts";
 
 /**
  * Declares how the service listens, apart from a plain port: every key and default of `server.socket*`, `server.tls` and
  * `server.resource*`.
  */
 
-const text = z.string().min(1);
 const SCOPES_MAX = 256;
 
 const tls = z
@@ -75,7 +75,7 @@ function isOrigin(text: string): boolean {
 }
 
 /** Keys of the section `server`. */
-export const doors = {
+export const listenerKeys = {
   /** Port for calls; `off`: the service listens on the socket only. */
   port: z
     .union([z.int().min(0).max(65_535), z.literal("off")], {
@@ -107,7 +107,7 @@ export const doors = {
     .optional(),
 } as const;
 
-interface Doors {
+interface ListenerSettings {
   readonly port: number | "off";
   readonly socket?: string | undefined;
   readonly tls?: z.output<typeof tls>;
@@ -116,7 +116,7 @@ interface Doors {
 }
 
 /** Reports keys of the section `server` that contradict each other. */
-export function checkDoors(server: Doors, context: z.core.$RefinementCtx): void {
+export function checkListeners(server: ListenerSettings, context: z.core.$RefinementCtx): void {
   const add = (key: string, message: string): void => {
     context.addIssue({ code: "custom", path: key.split("."), message });
   };

@@ -1,0 +1,85 @@
+import { createPrivateKey, X509Certificate } from "node:crypto";
+import { lstatSync, statSync } from "node:fs";
+import { dirname } from "node:path";
+import { errorText, systemCode } from "../../core/error-text.ts";
+import { type Config, pathFrom } from "../config/config.ts";
+import { watchFiles } from "../config/watched-files.ts";
+import { readNamedFile } from "./problems.ts";
+
+/** The certificate and key that a TLS listener presents, and the CA that it trusts. PEM. */
+interface TlsMaterial {
+  readonly cert: string;
+  readonly key: string;
+  readonly clientCa: string | undefined;
+}
+
+export function readListeners(config: Config, problems: string[]) {
+  const { host, port, socket, socketMode, operator, tls } = config.server;
+  const secured = tls !== undefined && { tls: readTls(config, tls, problems) };
+  problems.push(...socketProblems(config));
+  return {
+    ...{ host, port, operator },
+    ...(socket !== undefined && {
+      socket: { path: pathFrom(config, socket), mode: Number.parseInt(socketMode, 8) },
+    }),
+    ...secured,
+  };
+}
+
+function readTls(config: Config, tls: NonNullable<Config["server"]["tls"]>, problems: string[]) {
+  const { certFile, keyFile, clientCaFile } = tls;
+  const files = [certFile, keyFile, ...(clientCaFile === undefined ? [] : [clientCaFile])].map((path) =>
+    pathFrom(config, path),
+  );
+  const read = (): TlsMaterial => readMaterial(config, files);
+  try {
+    read();
+  } catch (error) {
+    problems.push(`server.tls: ${errorText(error)}`);
+  }
+  return {
+    read,
+    watch: (onChange: () => void) => watchFiles(() => files, onChange),
+    requireCertificates: tls.clientCertificates === "require",
+  };
+}
+
+/** @throws {Error} when a file cannot be read, or when the three files do not belong together */
+function readMaterial(config: Config, [certFile = "", keyFile = "", clientCaFile]: readonly string[]): TlsMaterial {
+  const read = (path: string): string => readNamedFile(config, path).toString("utf8");
+  const cert = read(certFile);
+  const key = read(keyFile);
+  const clientCa = clientCaFile === undefined ? undefined : read(clientCaFile);
+  const certificate = parsed(certFile, "certificate", () => new X509Certificate(cert));
+  if (!certificate.checkPrivateKey(parsed(keyFile, "private key", () => createPrivateKey(key)))) {
+    throw new Error("keyFile is not the key of the first certificate in certFile");
+  }
+  if (clientCaFile !== undefined) parsed(clientCaFile, "certificate", () => new X509Certificate(clientCa ?? ""));
+  return { cert, key, clientCa };
+}
+
+/** Parses PEM. The error never quotes the file's content. */
+function parsed<T>(path: string, kind: string, parse: () => T): T {
+  try {
+    return parse();
+  } catch {
+    throw new Error(`${path} holds no ${kind} in PEM`);
+  }
+}
+
+/** Returns why the socket cannot be created. Only the service can determine its owner and whether it is in use. */
+export function socketProblems(config: Config): readonly string[] {
+  const { socket } = config.server;
+  if (socket === undefined) return [];
+  const path = pathFrom(config, socket);
+  try {
+    const folder = statSync(dirname(path), { throwIfNoEntry: false });
+    if (folder?.isDirectory() !== true) return [`server.socket: ${dirname(path)} is not a folder: create it first`];
+    const found = lstatSync(path, { throwIfNoEntry: false });
+    if (found === undefined || found.isSocket()) return [];
+    const problem = found.isSymbolicLink() ? "is a symbolic link" : "exists already and is not a socket";
+    return [`server.socket: ${path} ${problem}`];
+  } catch (error) {
+    return [`server.socket: cannot be made (${systemCode(error)})`];
+  }
+}

@@ -1,0 +1,20 @@
+import { z } from "zod";
+
+/** Schemas that several sections of the configuration share. */
+
+export const text = z.string().min(1);
+
+export const name = z
+  .string()
+  .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, "must be a name of letters, digits, dot, dash, underscore");
+
+export const permission = z
+  .string()
+  .regex(/^[\x21-\x7e]{1,128}$/, "must be a permission's name: visible ASCII, at most 128");
+
+export const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
+
+/** Returns the indexes of the values that repeat an earlier one. */
+export function repeated(values: readonly unknown[]): readonly number[] {
+  return values.flatMap((value, index) => (values.indexOf(value) < index ? [index] : []));
+}
