@@ -112,7 +112,7 @@ export class Refusal extends Error {
   }
 
   /** Returns the target's own text, unfiltered. */
-  static wordsOf(refusal: Refusal): string | undefined {
+  static targetTextOf(refusal: Refusal): string | undefined {
     return #said in refusal ? refusal.#said : undefined;
   }
 

@@ -45,7 +45,7 @@ type Permitted = RegisteredTool & { caller: Caller; findings?: readonly PolicyFi
 export type Authorized = Evidence<"authorized", Permitted>;
 
 /** The call is within the caller's rate limit for this tool. */
-export type WithinRate = Evidence<"paced", Permitted>;
+export type WithinRate = Evidence<"withinRate", Permitted>;
 
 /** The arguments passed the tool's schema; `input` is the schema's output and the raw arguments are not used again. */
 export type Parsed = Evidence<"parsed", Permitted & { input: unknown }>;

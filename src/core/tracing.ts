@@ -81,7 +81,7 @@ export interface HttpRequestFacts {
 }
 
 /** The end of a traced call. */
-export interface TraceEnding {
+export interface TraceEnd {
   readonly call: TracedCall;
   /** HTTP status of the response. */
   readonly http: number;
@@ -100,7 +100,7 @@ export interface CallTrace {
   readonly traceparent: string;
   /** Records that the call enters a pipeline stage at the time `at`. */
   enter(step: string, at: number): void;
-  end(ending: TraceEnding): void;
+  end(ending: TraceEnd): void;
 }
 
 export interface CallStart {

@@ -1,7 +1,7 @@
 import { Refusal } from "../core/errors.ts";
 import { type Admitted, type Authorized, mint, type Verified, type WithinRate } from "../core/evidence.ts";
 import type { Caller } from "../core/types.ts";
-import { steady } from "./limits/monotonic-clock.ts";
+import { monotonic } from "./limits/monotonic-clock.ts";
 import type { Rates } from "./limits/rates.ts";
 
 export interface AdmissionOptions {
@@ -12,7 +12,7 @@ export interface AdmissionOptions {
   /** Returns whether the audit can take another call; otherwise no call runs. */
   readonly auditReady: () => boolean;
   /** Returns why the audit cannot take a call, for operators. */
-  readonly auditFault?: (() => string | undefined) | undefined;
+  readonly auditProblem?: (() => string | undefined) | undefined;
   /** Limits how often one caller may start a call and disconnect. Undefined: no limit. */
   readonly cancellations?: CancellationLimit | undefined;
   /** Rate limits for callers and tools. Undefined: no limits. */
@@ -26,7 +26,7 @@ export interface Admission {
    * Applies the rate limit of the tool. Comes after the check that the caller may know the tool.
    * @throws {Refusal} RATE_LIMITED
    */
-  pace(authorized: Authorized): WithinRate;
+  limitRate(authorized: Authorized): WithinRate;
   /** Releases the slot. Every admitted call leaves exactly once. `abandoned`: its client disconnected before the answer. */
   leave(admitted: Admitted, abandoned?: boolean): void;
   /** Stops admitting calls. */
@@ -52,7 +52,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
         throw new Refusal("AUDIT_UNAVAILABLE", "The call was not run: it could not be recorded.", {
           details: { outcome: "not_run" },
           retryAfterMs: RETRY_AFTER_MS,
-          cause: new Error(options.auditFault?.() ?? "the audit accepts no lines now"),
+          cause: new Error(options.auditProblem?.() ?? "the audit accepts no lines now"),
         });
       }
       if (total >= options.concurrentCallsMax) {
@@ -82,7 +82,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
       total += 1;
       return mint<Admitted>({ caller });
     },
-    pace(authorized) {
+    limitRate(authorized) {
       options.rates?.takeTool(authorized.caller, authorized.tool.name);
       return mint<WithinRate>(authorized);
     },
@@ -133,7 +133,7 @@ export class Cancellations {
 
   constructor(limit: CancellationLimit) {
     this.#limit = limit;
-    this.#clock = steady(limit.clock);
+    this.#clock = monotonic(limit.clock);
   }
 
   count(caller: Caller): void {

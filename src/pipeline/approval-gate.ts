@@ -15,7 +15,7 @@ import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
 import { SID } from "./identity/claims.ts";
 import { digestInAnySession } from "./planner.ts";
-import type { Judged } from "./policy.ts";
+import type { Assessed } from "./policy.ts";
 import { findSecrets } from "./redactor.ts";
 import { deepFreeze } from "./schema-validator.ts";
 
@@ -35,12 +35,12 @@ interface GateOptions {
 }
 
 /** The gate's facts about a call, in addition to its plan. */
-export interface Asking {
+export interface GateContext {
   readonly request: CallRequest;
   readonly traceId: string;
   readonly scope: CallScope;
   /** Runs other arguments through the stages from VALIDATION to PLAN, and asks the policy points about the plan. */
-  replan(args: unknown): Promise<Judged>;
+  replan(args: unknown): Promise<Assessed>;
   /**
    * Verifies the token again.
    * @throws {Refusal} UNAUTHENTICATED, AUTH_UNAVAILABLE
@@ -54,7 +54,7 @@ export interface ApprovalGate {
    * @throws {Refusal} APPROVAL_REQUIRED while an approver is asked, APPROVAL_DENIED, or another APPROVAL_… code
    * when `approvalId` does not approve this plan
    */
-  approve(judged: Judged, asking: Asking): Approved | Promise<Approved>;
+  approve(assessed: Assessed, context: GateContext): Approved | Promise<Approved>;
 }
 
 /**
@@ -63,15 +63,15 @@ export interface ApprovalGate {
  */
 export function createApprovalGate(options: GateOptions): ApprovalGate {
   return {
-    approve({ planned, assessment, findings = NONE }, asking) {
+    approve({ planned, assessment, findings = NONE }, context) {
       const early = findings.length === 0 ? verdictBeforeManifest(planned.tool, "default") : undefined;
-      if (early !== undefined && asking.request.approvalId === undefined) return pass(planned, { by: early.by });
-      return consider(options, { planned, assessment, findings, ...asking });
+      if (early !== undefined && context.request.approvalId === undefined) return pass(planned, { by: early.by });
+      return consider(options, { planned, assessment, findings, ...context });
     },
   };
 }
 
-interface Call extends Asking {
+interface Call extends GateContext {
   readonly planned: Planned;
   readonly assessment: RiskAssessment;
   /** Findings of policy points that require an approval: no mode, manifest or callback weakens them. */
@@ -95,8 +95,11 @@ async function consider(options: GateOptions, call: Call): Promise<Approved> {
   if (verdict?.verdict === "allow") return pass(planned, { by: verdict.by });
   const grant = await guarded(() => grantFor(options, call, requester));
   if (grant !== undefined) return pass(planned, { by: `grant:${grant.id}` });
-  if (mayAskInProcess(options, call.assessment)) return askInProcess(options, call, requester);
-  return askPeople(options, call, { requester, rules: verdict === undefined ? [...new Set(demanded)] : [verdict.by] });
+  if (mayUseCallback(options, call.assessment)) return decideByCallback(options, call, requester);
+  return requestApproval(options, call, {
+    requester,
+    rules: verdict === undefined ? [...new Set(demanded)] : [verdict.by],
+  });
 }
 
 /** Returns the name of the rule that requires the approval. The risk rules name theirs themselves. */
@@ -105,7 +108,7 @@ function ruleOf({ point, reason }: PolicyFinding): string {
 }
 
 /** Returns whether the callback may decide. A policy that requires people accepts the callback only if the policy says so. */
-function mayAskInProcess({ onToolApprove }: GateOptions, { requirement }: RiskAssessment): boolean {
+function mayUseCallback({ onToolApprove }: GateOptions, { requirement }: RiskAssessment): boolean {
   return onToolApprove !== undefined && (requirement === undefined || requirement.callback);
 }
 
@@ -171,18 +174,18 @@ async function claim({ approvals }: GateOptions, call: Call, requester: Requeste
   const claimed = await guarded(() => approvals.claim({ id, requester, planDigest, requirementDigest }));
   if (claimed.outcome !== "claimed") throw claimRefusal(claimed, tool);
   const { approval } = claimed;
-  return pass(planned, { by: decidersOf(approval), approvalId: id, answer: givenIn(approval, planned) });
+  return pass(planned, { by: approversOf(approval), approvalId: id, answer: answerIn(approval, planned) });
 }
 
 /** @throws {Error} when an approval lacks the answer that the manifest requires */
-function givenIn({ answer, decidedAt }: Approval, planned: Planned): GivenAnswer | undefined {
+function answerIn({ answer, decidedAt }: Approval, planned: Planned): GivenAnswer | undefined {
   if (answer?.text !== undefined) return { text: answer.text, at: decidedAt ?? 0 };
   if (answer === undefined && planned.tool.approval.answer === undefined) return undefined;
   throw new Error("an approval lacks the answer that its request needs");
 }
 
 /** Returns everybody whose approval was counted. */
-function decidersOf({ votes, decidedBy }: Approval): string {
+function approversOf({ votes, decidedBy }: Approval): string {
   const people = votes.length > 0 ? votes : [{ issuer: decidedBy?.issuer ?? "", subject: decidedBy?.subject ?? "" }];
   return people.map(({ issuer, subject }) => `human:${issuer}|${subject}`).join(", ");
 }
@@ -200,7 +203,7 @@ async function grantFor({ approvals }: GateOptions, call: Call, requester: Reque
   return approvals.findGrant(requester, grantKey);
 }
 
-async function askInProcess(options: GateOptions, call: Call, requester: Requester): Promise<Approved> {
+async function decideByCallback(options: GateOptions, call: Call, requester: Requester): Promise<Approved> {
   const { planned, request, scope } = call;
   const { tool, input, digest: planDigest } = planned;
   const { name, category } = tool;
@@ -224,11 +227,11 @@ async function askInProcess(options: GateOptions, call: Call, requester: Request
   }
   // The token may have expired or been revoked while the approver decided.
   await call.verifyAgain();
-  if (answer.params === undefined) return pass(planned, { by: "callback", answer: saidBy(answer, planned, scope) });
+  if (answer.params === undefined) return pass(planned, { by: "callback", answer: answerFrom(answer, planned, scope) });
   const { planned: amended, assessment } = await call.replan(answer.params);
-  if (!mayAskInProcess(options, assessment))
+  if (!mayUseCallback(options, assessment))
     throw unanswered(new Error("a policy requires approvers for the changed arguments"));
-  return pass(amended, { by: "callback:amended", answer: saidBy(answer, amended, scope) });
+  return pass(amended, { by: "callback:amended", answer: answerFrom(answer, amended, scope) });
 }
 
 interface Why {
@@ -237,7 +240,7 @@ interface Why {
   readonly rules: readonly string[];
 }
 
-async function askPeople(options: GateOptions, call: Call, { requester, rules: demanded }: Why): Promise<never> {
+async function requestApproval(options: GateOptions, call: Call, { requester, rules: demanded }: Why): Promise<never> {
   const { approvals } = options;
   const { planned, assessment, request, traceId } = call;
   const { tool, digest: planDigest } = planned;
@@ -273,7 +276,7 @@ async function askPeople(options: GateOptions, call: Call, { requester, rules: d
         grantKey,
         traceId,
         requirement,
-        answer: answerWantedBy(planned),
+        answer: wantedAnswerOf(planned),
       },
     }),
   );
@@ -299,8 +302,8 @@ function scopesOf(tool: Tool, grantKey: string | undefined): readonly Scope[] {
 }
 
 /** @throws {Refusal} when an approval lacks the answer that the manifest requires */
-function saidBy({ answer: text }: { readonly answer?: string | undefined }, planned: Planned, scope: CallScope) {
-  const wanted = answerWantedBy(planned);
+function answerFrom({ answer: text }: { readonly answer?: string | undefined }, planned: Planned, scope: CallScope) {
+  const wanted = wantedAnswerOf(planned);
   const fault = wanted && answerFault(wanted, text);
   if (fault !== undefined) throw unanswered(new Error(`the callback's answer: ${fault}`));
   return wanted === undefined || text === undefined ? undefined : { text, at: scope.now() };
@@ -378,7 +381,7 @@ async function answerOf({ tool, input, caller }: Planned, { mode, onModeRead }: 
 }
 
 /** Returns what an approver must answer for this call to run. Undefined: an approval is enough. */
-function answerWantedBy({ tool, input }: Pick<Planned, "tool" | "input">): WantedAnswer | undefined {
+function wantedAnswerOf({ tool, input }: Pick<Planned, "tool" | "input">): WantedAnswer | undefined {
   const { answer } = tool.approval;
   return answer && wantedAnswer(answer.choices?.(deepFreeze(ownCopy(input)) as never));
 }

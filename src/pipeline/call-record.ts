@@ -3,7 +3,7 @@ import { escapeName } from "../audit/escape.ts";
 import { REFUSALS, Refusal, type RefusalCode, type Stage } from "../core/errors.ts";
 import type { AnyEvidence, Receipt, Released, Verified } from "../core/evidence.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
-import type { CallTrace, TraceEnding, Tracer } from "../core/tracing.ts";
+import type { CallTrace, TraceEnd, Tracer } from "../core/tracing.ts";
 import type { KeyUse, Tool } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 import type { CallRequest } from "./call-request.ts";
@@ -21,6 +21,9 @@ import {
 } from "./entry-facts.ts";
 import type { Execution } from "./executor.ts";
 import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
+
+/** How a call ended. */
+export type CallOutcome = Released | Refusal;
 
 /** The stages that are timed. PLAN counts as EXECUTION when it refuses. */
 type Step = Stage | "PLAN";
@@ -45,7 +48,7 @@ export interface CallRecordOptions {
 }
 
 /** Refusals that the caller causes: a missing file, an argument that the target rejects, a disconnect. */
-const OF_THE_CALLER: ReadonlySet<RefusalCode> = new Set(["TARGET_REFUSED", "CANCELLED"]);
+const CAUSED_BY_CALLER: ReadonlySet<RefusalCode> = new Set(["TARGET_REFUSED", "CANCELLED"]);
 
 export interface CallRecordLog {
   /** "debug" for refused unauthenticated clients, because operators need those lines only when they look for them. */
@@ -59,7 +62,7 @@ export interface CallRecordLog {
 }
 
 /** The approval and the idempotency key that a call has consumed. */
-export interface Used {
+export interface Consumed {
   readonly approvalId: string | undefined;
   readonly keyUse: KeyUse | undefined;
 }
@@ -70,7 +73,7 @@ export interface CallRecords {
   shutDown(): void;
 }
 
-export function createTrails(options: CallRecordOptions): CallRecords {
+export function createCallRecords(options: CallRecordOptions): CallRecords {
   const open = new Set<CallScope>();
   return {
     start: (request) => new CallRecord(options, request, open),
@@ -91,11 +94,11 @@ export class CallRecord {
   readonly #options: CallRecordOptions;
   readonly #startedAt: number;
   readonly #stages: Partial<Record<Step, number>> = {};
-  readonly #endings: (() => void)[] = [];
+  readonly #cleanups: (() => void)[] = [];
   /** The evidence of the stages, latest last. */
-  readonly #earned: AnyEvidence[] = [];
-  /** Number of items in `#earned` when the call last waited. */
-  #settled = 0;
+  readonly #evidence: AnyEvidence[] = [];
+  /** Number of items in `#evidence` when the call last waited. */
+  #waitedAt = 0;
   #step: Step = "REQUEST";
   #stepAt: number;
   #duration = 0;
@@ -114,21 +117,21 @@ export class CallRecord {
   }
 
   /** Runs one stage of the pipeline and keeps its evidence. */
-  at<E extends AnyEvidence | Promise<AnyEvidence>>(step: Step, take: () => E): E {
+  at<E extends AnyEvidence | Promise<AnyEvidence>>(step: Step, run: () => E): E {
     this.#enter(step);
-    const earned = take();
-    if (!(earned instanceof Promise)) this.keep(earned);
-    return earned;
+    const evidence = run();
+    if (!(evidence instanceof Promise)) this.keep(evidence);
+    return evidence;
   }
 
   /** Registers a function that runs when the call ends, whatever the result. */
-  atEnd(ending: () => void): void {
-    this.#endings.push(ending);
+  atEnd(cleanup: () => void): void {
+    this.#cleanups.push(cleanup);
   }
 
   /** Starts the time limit of this call. */
   openScope(timeoutMs: number): CallScope {
-    const scope = new CallScope({ timeoutMs, now: this.#options.clock, departure: this.request.departure });
+    const scope = new CallScope({ timeoutMs, now: this.#options.clock, disconnect: this.request.disconnect });
     this.#open.add(scope);
     this.atEnd(() => {
       scope.close();
@@ -178,13 +181,13 @@ export class CallRecord {
   }
 
   /** Returns the approval and the idempotency key that this call has consumed since it last waited. */
-  used(): Used | undefined {
+  consumed(): Consumed | undefined {
     let approvalId: string | undefined;
     let keyUse: KeyUse | undefined;
-    for (let index = this.#settled; index < this.#earned.length; index += 1) {
-      const earned = this.#earned[index] as unknown as Partial<Facts>;
-      approvalId = earned.approvalId ?? approvalId;
-      keyUse = earned.keyUse ?? keyUse;
+    for (let index = this.#waitedAt; index < this.#evidence.length; index += 1) {
+      const evidence = this.#evidence[index] as unknown as Partial<Facts>;
+      approvalId = evidence.approvalId ?? approvalId;
+      keyUse = evidence.keyUse ?? keyUse;
     }
     return approvalId === undefined && keyUse === undefined ? undefined : { approvalId, keyUse };
   }
@@ -195,9 +198,9 @@ export class CallRecord {
   }
 
   /** Releases the call's capacity to other calls while an approver is asked. */
-  stepAside(): void {
-    for (const end of this.#endings.splice(0)) end();
-    this.#settled = this.#earned.length;
+  releaseCapacity(): void {
+    for (const clean of this.#cleanups.splice(0)) clean();
+    this.#waitedAt = this.#evidence.length;
   }
 
   get durationMs(): number {
@@ -210,15 +213,15 @@ export class CallRecord {
   }
 
   /** Writes the call's audit entry. Resolves when it is on disk. */
-  async close(ending: Released | Refusal): Promise<Receipt> {
+  async close(outcome: CallOutcome): Promise<Receipt> {
     const step = this.#step;
     this.#enter("AUDIT");
     this.#step = step;
     this.#duration = round(this.#stepAt - this.#startedAt);
-    for (const end of this.#endings) end();
-    const entry = this.#entry(ending);
-    if (ending instanceof Refusal && ending.cause !== undefined) {
-      this.#log(this.#levelOf(ending), ending.code, ending.cause);
+    for (const clean of this.#cleanups) clean();
+    const entry = this.#entry(outcome);
+    if (outcome instanceof Refusal && outcome.cause !== undefined) {
+      this.#log(this.#levelOf(outcome), outcome.code, outcome.cause);
     }
     const recording = this.#options.record(entry, this.request);
     const { monotonic } = this.#options;
@@ -228,7 +231,7 @@ export class CallRecord {
   }
 
   #levelOf({ code }: Refusal): CallRecordLog["level"] {
-    if (REFUSALS[code].decision === "ERROR" && !OF_THE_CALLER.has(code)) return "error";
+    if (REFUSALS[code].decision === "ERROR" && !CAUSED_BY_CALLER.has(code)) return "error";
     return this.#fact("caller") === undefined ? "debug" : "info";
   }
 
@@ -257,15 +260,15 @@ export class CallRecord {
 
   /** Keeps evidence that a stage delivered later. Evidence that `at` has kept already is not kept twice. */
   keep<E extends AnyEvidence>(evidence: E): E {
-    if (this.#earned.at(-1) !== evidence) this.#earned.push(evidence);
+    if (this.#evidence.at(-1) !== evidence) this.#evidence.push(evidence);
     return evidence;
   }
 
   /** Returns the latest value that any stage delivered for one fact. */
   #fact<Name extends keyof Facts>(name: Name): Facts[Name] | undefined {
-    for (let index = this.#earned.length - 1; index >= 0; index -= 1) {
-      const earned = this.#earned[index] as unknown as Partial<Facts>;
-      if (earned[name] !== undefined) return earned[name];
+    for (let index = this.#evidence.length - 1; index >= 0; index -= 1) {
+      const evidence = this.#evidence[index] as unknown as Partial<Facts>;
+      if (evidence[name] !== undefined) return evidence[name];
     }
     return undefined;
   }
@@ -288,8 +291,8 @@ export class CallRecord {
     };
   }
 
-  #entry(ending: Released | Refusal): EntryDraft {
-    const refusal = ending instanceof Refusal ? ending : undefined;
+  #entry(outcome: CallOutcome): EntryDraft {
+    const refusal = outcome instanceof Refusal ? outcome : undefined;
     return {
       traceId: this.traceId,
       caller: callerFacts(this.#fact("caller")),
@@ -299,7 +302,7 @@ export class CallRecord {
       denial: refusal && denialFacts(refusal, this.stageOf(refusal), this.detector),
       decisionReasons: decisionFacts(refusal?.findings ?? this.#fact("findings")),
       error: refusal && { code: refusal.code },
-      response: responseFacts(ending),
+      response: responseFacts(outcome),
       approval: approvalFacts(refusal, this.#fact("by"), this.#fact("approvalId")),
       plan: planFacts(this.#fact("digest"), this.#fact("plan")),
       stages: this.#stages,
@@ -364,9 +367,9 @@ async function endTrace(trace: CallTrace, { entry, recording, monotonic }: Recor
   return receipt;
 }
 
-function end(trace: CallTrace, ending: TraceEnding): void {
+function end(trace: CallTrace, traced: TraceEnd): void {
   try {
-    trace.end(ending);
+    trace.end(traced);
   } catch {
     // A recorded call is not refused because its trace is broken.
   }

@@ -28,5 +28,5 @@ export interface CallRequest {
   /** The body as received, when the endpoint had one to read; hashed when the request is not a call. */
   readonly body?: Uint8Array | undefined;
   /** Notifies when the client disconnects. */
-  readonly departure?: Disconnect | undefined;
+  readonly disconnect?: Disconnect | undefined;
 }

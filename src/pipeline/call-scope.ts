@@ -4,16 +4,16 @@ import type { PlanContext } from "../core/types.ts";
 /** The connection state of the client. */
 export interface Disconnect {
   /** True when the client has already disconnected. */
-  readonly gone: boolean;
+  readonly disconnected: boolean;
   /** Calls `listener` once when the client disconnects. Returns a function that removes the listener. */
   listen(listener: () => void): () => void;
 }
 
-type EndReason = "deadline" | "departure" | "shutdown";
+type EndReason = "deadline" | "disconnect" | "shutdown";
 
 const REASONS = {
   deadline: { name: "TimeoutError", text: "the deadline has passed" },
-  departure: { name: "AbortError", text: "the client disconnected" },
+  disconnect: { name: "AbortError", text: "the client disconnected" },
   shutdown: { name: "AbortError", text: "the service is shutting down" },
 } as const;
 
@@ -38,13 +38,13 @@ export class CallScope implements PlanContext {
   constructor(options: {
     readonly timeoutMs: number;
     readonly now: () => number;
-    readonly departure?: Disconnect | undefined;
+    readonly disconnect?: Disconnect | undefined;
   }) {
     this.#now = options.now;
     this.#deadline = options.now() + options.timeoutMs;
     this.#timer = setTimeout(() => this.#end("deadline"), options.timeoutMs);
-    if (options.departure?.gone) this.#end("departure");
-    else this.#unlisten = options.departure?.listen(() => this.#end("departure"));
+    if (options.disconnect?.disconnected) this.#end("disconnect");
+    else this.#unlisten = options.disconnect?.listen(() => this.#end("disconnect"));
   }
 
   /** Returns milliseconds since 1970. */

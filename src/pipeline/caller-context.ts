@@ -58,17 +58,17 @@ export interface CallerContext {
   /** Verifies the raw `Authorization` header and the certificate whose key the connection's client has proved to hold. */
   verify(
     authorization: string | undefined,
-    door: Audience,
+    audience: Audience,
     certificate?: ClientCertificate | undefined,
   ): Promise<Verified>;
   /** Returns the same as `verify`, synchronously, for a token that is still in the cache; undefined for any other. */
   recall(
     authorization: string | undefined,
-    door: Audience,
+    audience: Audience,
     certificate?: ClientCertificate | undefined,
   ): Verified | undefined;
   /** Verifies a token without the `Bearer` scheme. */
-  verifyToken(token: string, door: Audience, certificate?: ClientCertificate | undefined): Promise<Verified>;
+  verifyToken(token: string, audience: Audience, certificate?: ClientCertificate | undefined): Promise<Verified>;
   /** Returns whether this header's token is still in the cache: then checking it again costs nothing. */
   knows(authorization: string | undefined): boolean;
   /**
@@ -91,7 +91,7 @@ interface Issuer extends ClaimRules {
 }
 
 /** The result of verifying one token, valid from `fromMs` (inclusive) to `untilMs` (exclusive). */
-interface Finding {
+interface CheckedToken {
   readonly verified: Verified;
   readonly credential: Credential;
   /** The certificate to which the token is bound; the token is invalid without it. */
@@ -108,9 +108,9 @@ export function createCallerContext(options: CallerContextOptions): CallerContex
 
 class TokenVerifier implements CallerContext {
   readonly #options: CallerContextOptions;
-  readonly #cache: TokenCache<Finding>;
+  readonly #cache: TokenCache<CheckedToken>;
   readonly #certificateCallers: CertificateCallers;
-  #inFlight = new Map<string, Promise<Finding>>();
+  #inFlight = new Map<string, Promise<CheckedToken>>();
   #issuers: ReadonlyMap<string, Issuer>;
   /** Counts how often the cache was cleared: a verification that started earlier must not fill the cache afterwards. */
   #epoch = 0;
@@ -124,25 +124,25 @@ class TokenVerifier implements CallerContext {
 
   async verify(
     authorization: string | undefined,
-    door: Audience,
+    audience: Audience,
     certificate?: ClientCertificate | undefined,
   ): Promise<Verified> {
-    const known = authorization === undefined && certificate !== undefined && door === "agents";
+    const known = authorization === undefined && certificate !== undefined && audience === "agents";
     return (
       (known ? this.#verifyCertificate(certificate) : undefined) ??
-      this.verifyToken(bearerToken(authorization), door, certificate)
+      this.verifyToken(bearerToken(authorization), audience, certificate)
     );
   }
 
-  async verifyToken(token: string, door: Audience, certificate?: ClientCertificate | undefined): Promise<Verified> {
+  async verifyToken(token: string, audience: Audience, certificate?: ClientCertificate | undefined): Promise<Verified> {
     assertTokenLength(token);
     const digest = digestOf(token);
-    return this.#admit(this.#recall(digest) ?? (await this.#verifyOnce(token, digest)), door, certificate);
+    return this.#admit(this.#recall(digest) ?? (await this.#verifyOnce(token, digest)), audience, certificate);
   }
 
-  recall(authorization: string | undefined, door: Audience, certificate?: ClientCertificate | undefined) {
-    const finding = this.#find(authorization);
-    return finding && this.#admit(finding, door, certificate);
+  recall(authorization: string | undefined, audience: Audience, certificate?: ClientCertificate | undefined) {
+    const checked = this.#find(authorization);
+    return checked && this.#admit(checked, audience, certificate);
   }
 
   knows(authorization: string | undefined): boolean {
@@ -151,12 +151,12 @@ class TokenVerifier implements CallerContext {
 
   assertOperator({ issuer, subject }: Pick<Caller, "issuer" | "subject">): void {
     if (this.#issuers.get(issuer)?.operators !== true) {
-      throw unauthenticated("notMeant", "the person's issuer is not for operators");
+      throw unauthenticated("wrongAudience", "the person's issuer is not for operators");
     }
     const issuedAtMs = this.#options.clock();
     const caller = { issuer, subject, actors: [], permissions: [], expiresAt: issuedAtMs / 1_000 };
     const credential = credentialOf(caller, { digests: [], jti: undefined, issuedAtMs });
-    this.#options.revocations?.().assertGood(credential);
+    this.#options.revocations?.().assertNotRevoked(credential);
   }
 
   reload(issuers: readonly IssuerProfile[]): void {
@@ -179,22 +179,22 @@ class TokenVerifier implements CallerContext {
     const caller = this.#certificateCallers.find(certificate, this.#options.clock());
     if (caller === undefined) return undefined;
     const origin = { digests: [], jti: undefined, issuedAtMs: certificate.notBeforeMs };
-    this.#options.revocations?.().assertGood(credentialOf(caller, origin));
+    this.#options.revocations?.().assertNotRevoked(credentialOf(caller, origin));
     return mint<Verified>({ caller });
   }
 
   /** @throws {Refusal} UNAUTHENTICATED for a genuine token that is for another audience or client, or is revoked */
-  #admit(finding: Finding, door: Audience, certificate: ClientCertificate | undefined): Verified {
-    if (finding.boundTo !== undefined) assertBound(finding.boundTo, certificate, this.#options.clock());
-    this.#options.revocations?.().assertGood(finding.credential);
+  #admit(checked: CheckedToken, audience: Audience, certificate: ClientCertificate | undefined): Verified {
+    if (checked.boundTo !== undefined) assertBound(checked.boundTo, certificate, this.#options.clock());
+    this.#options.revocations?.().assertNotRevoked(checked.credential);
     // This comes last: when both audiences are tried, a token that fails another check gets that error.
-    if (finding.operators !== (door === "operators")) {
-      throw unauthenticated("notMeant", `the token's issuer is not for ${door}`);
+    if (checked.operators !== (audience === "operators")) {
+      throw unauthenticated("wrongAudience", `the token's issuer is not for ${audience}`);
     }
-    return finding.verified;
+    return checked.verified;
   }
 
-  #find(authorization: string | undefined): Finding | undefined {
+  #find(authorization: string | undefined): CheckedToken | undefined {
     if (authorization === undefined) return undefined;
     try {
       const token = bearerToken(authorization);
@@ -205,17 +205,17 @@ class TokenVerifier implements CallerContext {
     }
   }
 
-  #recall(digest: string): Finding | undefined {
-    const finding = this.#cache.get(digest);
-    if (finding === undefined) return undefined;
+  #recall(digest: string): CheckedToken | undefined {
+    const checked = this.#cache.get(digest);
+    if (checked === undefined) return undefined;
     const nowMs = this.#options.clock();
-    if (nowMs >= finding.fromMs && nowMs < finding.untilMs) return finding;
+    if (nowMs >= checked.fromMs && nowMs < checked.untilMs) return checked;
     this.#cache.delete(digest);
     return undefined;
   }
 
   /** Verifies a token once for all concurrent callers that present it. */
-  #verifyOnce(token: string, digest: string): Promise<Finding> {
+  #verifyOnce(token: string, digest: string): Promise<CheckedToken> {
     const inFlight = this.#inFlight;
     const running = inFlight.get(digest);
     if (running !== undefined) return running;
@@ -227,7 +227,7 @@ class TokenVerifier implements CallerContext {
     return verification;
   }
 
-  async #verifyFully(token: string, digest: string): Promise<Finding> {
+  async #verifyFully(token: string, digest: string): Promise<CheckedToken> {
     const epoch = this.#epoch;
     const read = readToken(token);
     const issuer = this.#issuerOf(read);
@@ -236,7 +236,7 @@ class TokenVerifier implements CallerContext {
     const nowMs = this.#options.clock();
     const caller = readCaller(read, issuer, nowMs / 1000);
     const untilMs = Math.min(caller.expiresAt * 1000, nowMs + REVERIFY_AFTER_MS, issuer.keys.freshUntilMs());
-    const finding: Finding = {
+    const checked: CheckedToken = {
       verified: mint<Verified>({ caller }),
       credential: credentialOf(caller, { digests: digestsOf(token, read.alg), ...readOrigin(read) }),
       boundTo: readBinding(read),
@@ -244,15 +244,15 @@ class TokenVerifier implements CallerContext {
       fromMs: nowMs,
       untilMs,
     };
-    if (epoch === this.#epoch && nowMs < untilMs) this.#cache.set(digest, finding);
-    return finding;
+    if (epoch === this.#epoch && nowMs < untilMs) this.#cache.set(digest, checked);
+    return checked;
   }
 
   /** Selects the issuer's rules by the unverified `iss`, which is used for nothing else. */
   #issuerOf(token: ReadToken): Issuer {
     const iss = token.claims.get("iss");
     const issuer = typeof iss === "string" ? this.#issuers.get(iss) : undefined;
-    if (issuer === undefined) throw unauthenticated("notMeant", "iss: missing or not a configured issuer");
+    if (issuer === undefined) throw unauthenticated("wrongAudience", "iss: missing or not a configured issuer");
     if (!issuer.algorithms.includes(token.alg)) throw unauthenticated("invalid", "header: alg is not allowed");
     return issuer;
   }
@@ -266,7 +266,7 @@ class TokenVerifier implements CallerContext {
     for (const [index, profile] of profiles.entries()) {
       const keys = this.#keysOf(profile, former);
       if ("candidates" in keys) issuers.set(profile.issuer, joinIssuer(profile, keys));
-      else problems.push(...keys.map((fault) => `jwt.issuers[${index}].keys: ${fault}`));
+      else problems.push(...keys.map((problem) => `jwt.issuers[${index}].keys: ${problem}`));
     }
     if (problems.length > 0) throw new StartupError(problems);
     return issuers;

@@ -43,8 +43,8 @@ export function decisionFacts(findings: readonly PolicyFinding[] | undefined): A
 }
 
 /** Returns which part of the result was released, and what was hidden in it. */
-export function responseFacts(ending: Released | Refusal): AuditEntry["response"] {
-  const released = ending instanceof Refusal ? outputReleasedWith(ending) : ending;
+export function responseFacts(outcome: Released | Refusal): AuditEntry["response"] {
+  const released = outcome instanceof Refusal ? outputReleasedWith(outcome) : outcome;
   if (released === undefined) return undefined;
   const { filteredFields, outputHash, redactions, truncated } = released;
   return { filteredFields, truncated, outputHash, redactions };

@@ -7,7 +7,7 @@ import { CUT_MARGIN_BYTES, type CutText, PartialAnswer, textWithin } from "../co
 import { applyPolicy } from "../core/policy/output-policy.ts";
 import type { Json, Tool } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
-import { lookThroughFields } from "./redactor.ts";
+import { redactFiltered } from "./redactor.ts";
 import { parseOutput } from "./schema-validator.ts";
 
 const DEPTH_MAX = 64;
@@ -70,7 +70,7 @@ function shown(registered: RegisteredTool, raw: unknown, detector: Detector): Sh
 
 function lookedThrough({ outputPolicy, scan }: RegisteredTool, parsed: unknown, detector: Detector) {
   const filtered = applyPolicy(outputPolicy, parsed as Json);
-  const { value, ...hidden } = lookThroughFields(filtered, { level: scan, detector }, outputPolicy);
+  const { value, ...hidden } = redactFiltered(filtered, { level: scan, detector }, outputPolicy);
   return { result: value, ...hidden };
 }
 

@@ -33,8 +33,8 @@ export interface PolicyPoints {
 }
 
 /** No policy point denies the plan. The approval gate takes the findings, which require an approval, and the assessment. */
-export type Judged = Evidence<
-  "judged",
+export type Assessed = Evidence<
+  "assessed",
   { planned: Planned; assessment: RiskAssessment; findings?: readonly PolicyFinding[] | undefined }
 >;
 
@@ -46,7 +46,7 @@ export type Judged = Evidence<
 export interface Policy {
   permit(known: Known): Authorized | Promise<Authorized>;
   elevate(parsed: Parsed): Elevated | Promise<Elevated>;
-  judge(planned: Planned): Judged | Promise<Judged>;
+  assess(planned: Planned): Assessed | Promise<Assessed>;
 }
 
 /** @throws {StartupError} when a point has an unusable name */
@@ -67,11 +67,11 @@ export function createPolicy(points: PolicyPoints, rules: Pick<RiskRules, "asses
       decide: (parsed: Parsed) => ({ point: elevation.name, decision: elevation.decide(parsed) }),
       earn: (parsed, { findings }) => mint<Elevated>(findings === undefined ? parsed : { ...parsed, findings }),
     }),
-    judge: combined({
+    assess: combined({
       stage: "approval",
       others,
       decide: (planned: Planned) => ({ point: risk.name, ...risk.decide(planned) }),
-      earn: (planned, { findings, own }) => mint<Judged>({ planned, findings, assessment: own.assessment }),
+      earn: (planned, { findings, own }) => mint<Assessed>({ planned, findings, assessment: own.assessment }),
     }),
   };
 }

@@ -8,7 +8,7 @@ import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 
 const FILTERED_FIELDS_MAX = 1_000;
 
-export interface Looked {
+export interface RedactedOutput {
   readonly value: Json;
   /** Sorted; includes the paths at which something was hidden. */
   readonly filteredFields: readonly string[];
@@ -30,25 +30,25 @@ interface SearchByRules {
  *
  * @throws {Refusal} OUTPUT_TOO_LARGE: an output that cannot be searched completely is not released in part
  */
-export function lookThrough(value: Json, search: Search, filteredFields: readonly string[]): Looked {
-  return look({ result: value, filteredFields }, { ...optionsOf(search), clean: true });
+export function redactOutput(value: Json, search: Search, filteredFields: readonly string[]): RedactedOutput {
+  return redactWith({ result: value, filteredFields }, { ...optionsOf(search), clean: true });
 }
 
 /**
- * Searches like `lookThrough`, directly after a policy. Paths of hidden values are reported in the policy's form, without keys
+ * Searches like `redactOutput`, directly after a policy. Paths of hidden values are reported in the policy's form, without keys
  * that are data.
  *
  * @throws {Refusal} OUTPUT_TOO_LARGE
  */
-export function lookThroughFields(filtered: Filtered, search: Search, policy: CompiledPolicy): Looked {
-  return look(filtered, { ...optionsOf(search), clean: true, pathOf: (steps) => shownPath(policy, steps) });
+export function redactFiltered(filtered: Filtered, search: Search, policy: CompiledPolicy): RedactedOutput {
+  return redactWith(filtered, { ...optionsOf(search), clean: true, pathOf: (steps) => shownPath(policy, steps) });
 }
 
 function optionsOf(search: Search): Pick<RedactOptions, "level" | "detector"> {
   return typeof search === "object" ? search : { level: search };
 }
 
-function look({ result, filteredFields }: Filtered, options: RedactOptions): Looked {
+function redactWith({ result, filteredFields }: Filtered, options: RedactOptions): RedactedOutput {
   const { value, findings } = redacted(result, options);
   if (findings.length === 0) return { value, filteredFields, redactions: undefined };
   const found = findings.map(({ path }) => path);

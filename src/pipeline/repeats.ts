@@ -4,7 +4,7 @@ import { Refusal, type RefusalCode } from "../core/errors.ts";
 import { type Elevated, type Fresh, mint, type Released } from "../core/evidence.ts";
 import { ARGUMENT_LIMITS } from "../core/json.ts";
 import { approvalsUnavailable } from "./approval-refusals.ts";
-import type { CallRecord, Used } from "./call-record.ts";
+import type { CallRecord, Consumed } from "./call-record.ts";
 import type { CallRequest } from "./call-request.ts";
 
 const RETRY_AFTER_MS = 1_000;
@@ -15,7 +15,7 @@ const RETRY_AFTER_MS = 1_000;
  * @throws {Refusal} IDEMPOTENCY_CONFLICT for other arguments, CALL_IN_PROGRESS, OUTCOME_UNKNOWN when the result of the first call
  * is unknown, MALFORMED_REQUEST without a store
  */
-export function firstOrAgain(
+export function checkRepeat(
   elevated: Elevated,
   { idempotencyKey, args }: CallRequest,
   approvals: Approvals | undefined,
@@ -73,44 +73,44 @@ const UNCHANGED: ReadonlySet<RefusalCode> = new Set([
  * Reports to the store how a call ended that consumed an approval or an `Idempotency-Key`. If that fails, the lease ends it as
  * "in doubt": neither can ever be used twice.
  */
-export function settle(
+export function reportOutcome(
   approvals: Approvals | undefined,
-  trail: CallRecord,
+  record: CallRecord,
   ending: Released | Refusal | "unrecorded",
 ): Promise<void> | undefined {
   // Most calls consume neither and do not wait here.
-  const used = approvals && trail.used();
-  return used && tell(approvals, { ...used, trail, ending });
+  const consumed = approvals && record.consumed();
+  return consumed && tell(approvals, { ...consumed, record, ending });
 }
 
-interface Settling extends Used {
-  readonly trail: CallRecord;
+interface Settling extends Consumed {
+  readonly record: CallRecord;
   readonly ending: Released | Refusal | "unrecorded";
 }
 
-async function tell(approvals: Approvals, { approvalId, keyUse, trail, ending }: Settling): Promise<void> {
-  const end = endOf(trail, ending);
+async function tell(approvals: Approvals, { approvalId, keyUse, record, ending }: Settling): Promise<void> {
+  const end = endOf(record, ending);
   const told = [
     approvalId !== undefined && approvals.settle(approvalId, outcomeOf(ending, end)),
     keyUse !== undefined &&
       approvals.endKey(
         keyUse,
         end === "done" && isReleased(ending) ? answerOf(ending) : endWithout(end),
-        trail.safeToRepeat ? "not_run" : "unknown",
+        record.safeToRepeat ? "not_run" : "unknown",
       ),
   ];
   for (const outcome of await Promise.allSettled(told)) {
-    if (outcome.status === "rejected") trail.logUnsettled(outcome.reason);
+    if (outcome.status === "rejected") record.logUnsettled(outcome.reason);
   }
 }
 
 type End = "done" | "not_run" | "unknown";
 
 /** Returns how the run ended. A changing call whose answer was lost or withheld counts as a possible change. */
-function endOf(trail: CallRecord, ending: Released | Refusal | "unrecorded"): End {
-  if (!trail.ran) return "not_run";
+function endOf(record: CallRecord, ending: Released | Refusal | "unrecorded"): End {
+  if (!record.ran) return "not_run";
   if (isReleased(ending)) return "done";
-  if (!trail.changes) return "not_run";
+  if (!record.changes) return "not_run";
   if (ending === "unrecorded") return "unknown";
   const hadNoIntent = ending.code === "AUDIT_UNAVAILABLE" && ending.details?.["outcome"] === "not_run";
   return hadNoIntent || UNCHANGED.has(ending.code) ? "not_run" : "unknown";

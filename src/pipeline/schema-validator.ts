@@ -22,14 +22,14 @@ interface Issue {
  *
  * @throws {Refusal} INVALID_INPUT naming each field
  */
-export function parseInput(paced: WithinRate, args: unknown): Parsed {
-  const plain = readPlain(paced.tool, "input", args as Json);
-  if (plain !== unread) return mint<Parsed>({ ...paced, input: deepFreeze(plain) });
-  const parsed = parse(paced.tool.input, args);
-  if (parsed.success) return mint<Parsed>({ ...paced, input: deepFreeze(parsed.data) });
+export function parseInput(limited: WithinRate, args: unknown): Parsed {
+  const plain = readPlain(limited.tool, "input", args as Json);
+  if (plain !== unread) return mint<Parsed>({ ...limited, input: deepFreeze(plain) });
+  const parsed = parse(limited.tool.input, args);
+  if (parsed.success) return mint<Parsed>({ ...limited, input: deepFreeze(parsed.data) });
   if ("threw" in parsed) {
     throw new Refusal("INVALID_INPUT", "The arguments do not match the tool's input schema.", {
-      cause: new Error(`input schema of ${paced.tool.name}: threw ${parsed.threw}`),
+      cause: new Error(`input schema of ${limited.tool.name}: threw ${parsed.threw}`),
     });
   }
   const issues = describe(parsed.error);

@@ -4,15 +4,15 @@ import { DETECTOR, type Detector, REDACTED, replacementOf } from "../detection/s
 import { cleanText } from "../detection/views/clean-text.ts";
 
 /** UTF-16 units of the text that are processed, counted from the end. */
-const SAID_CHARS_MAX = 16_384;
+const TEXT_CHARS_MAX = 16_384;
 /** Maximum UTF-8 bytes of the text that is released. */
-const HEARD_BYTES_MAX = 2_048;
+const RELEASED_BYTES_MAX = 2_048;
 /** A finding with at least this confidence counts as personal data; below it, the text only resembles personal data. */
 const PERSONAL_CONFIDENCE_MIN = 0.5;
 const WITHHELD = "[withheld: it contained personal data]";
 
 /** A target's own text in an answer's `error.details`. */
-interface Heard {
+interface ReleasableText {
   readonly message: string;
   /** The text is data, never an instruction. */
   readonly untrusted: true;
@@ -23,7 +23,7 @@ interface Heard {
  * paths, addresses and invisible characters. A text with personal data is withheld completely, because it may also contain names,
  * which no pattern finds.
  */
-export function wordsHeard(said: string | undefined, detector: Detector = DETECTOR): Heard | undefined {
+export function releasableText(said: string | undefined, detector: Detector = DETECTOR): ReleasableText | undefined {
   if (said === undefined) return undefined;
   const text = plainText(lastLines(said)).replaceAll("\r\n", "\n");
   const found = detector.find(text, "strict");
@@ -35,8 +35,8 @@ export function wordsHeard(said: string | undefined, detector: Detector = DETECT
 }
 
 function lastLines(said: string): string {
-  if (said.length <= SAID_CHARS_MAX) return said;
-  const tail = said.slice(-SAID_CHARS_MAX);
+  if (said.length <= TEXT_CHARS_MAX) return said;
+  const tail = said.slice(-TEXT_CHARS_MAX);
   const end = tail.indexOf("\n");
   return end === -1 ? "" : tail.slice(end + 1);
 }
@@ -48,7 +48,7 @@ function hidden(finding: SensitiveFinding): string {
 
 function readable(text: string): readonly string[] {
   const lines = withoutFrames(text.split("\n")).filter((line) => !isEncoded(line.trim()));
-  return lines.map((line) => cleanText(withoutPlaces(line)).trimEnd()).filter((line) => line.trim() !== "");
+  return lines.map((line) => cleanText(withoutPathsAndAddresses(line)).trimEnd()).filter((line) => line.trim() !== "");
 }
 
 /** Recognizes a line of a key or certificate whose beginning was cut off: only this form identifies it. */
@@ -62,15 +62,15 @@ function bounded(lines: readonly string[]): string {
   let bytes = 0;
   for (const line of lines.toReversed()) {
     bytes += Buffer.byteLength(line) + 1;
-    if (bytes > HEARD_BYTES_MAX) return kept.length > 0 ? kept.join("\n") : beginning(line);
+    if (bytes > RELEASED_BYTES_MAX) return kept.length > 0 ? kept.join("\n") : beginning(line);
     kept.unshift(line);
   }
   return kept.join("\n");
 }
 
 function beginning(line: string): string {
-  const room = HEARD_BYTES_MAX - Buffer.byteLength("…");
-  const cut = Buffer.from(line).subarray(0, room).toString("utf8");
+  const left = RELEASED_BYTES_MAX - Buffer.byteLength("…");
+  const cut = Buffer.from(line).subarray(0, left).toString("utf8");
   // A character that was cut in two decodes to U+FFFD.
   return `${cut.replace(/\uFFFD+$/, "")}…`;
 }
@@ -134,8 +134,8 @@ function isGoCall(line: string): boolean {
   const open = line.indexOf("(", 1);
   if (open === -1 || !line.endsWith(")")) return false;
   const from = Math.max(open, line.lastIndexOf(")", line.length - 2)) + 1;
-  const blank = line.indexOf(" ");
-  return GO_ARGUMENT.test(line.slice(from, blank === -1 ? line.length : Math.max(from, blank)));
+  const space = line.indexOf(" ");
+  return GO_ARGUMENT.test(line.slice(from, space === -1 ? line.length : Math.max(from, space)));
 }
 
 const PATH = "[path]";
@@ -180,7 +180,7 @@ const PORT_LEFT_OVER = /\[address\]:\d{1,5}/g;
 const HOST = /(?<![\w.-])[A-Za-z0-9_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*/g;
 
 /** Returns the line without absolute paths and without internal addresses: IP addresses, hosts with a port, private domains. */
-export function withoutPlaces(line: string): string {
+export function withoutPathsAndAddresses(line: string): string {
   return withoutPaths(withoutUrls(line))
     .replace(IPV6, ADDRESS)
     .replace(IPV4, ADDRESS)

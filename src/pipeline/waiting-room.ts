@@ -12,7 +12,7 @@ const WAITERS_MAX = 1_000;
  */
 export interface WaitingRoom {
   /** Returns the request to run again; undefined when nobody answered in time or the client disconnected. */
-  untilAnswered(ending: Released | Refusal, request: CallRequest): Promise<CallRequest | undefined>;
+  untilAnswered(outcome: Released | Refusal, request: CallRequest): Promise<CallRequest | undefined>;
   /** Releases all waiting calls with the answer that they have. */
   empty(): void;
 }
@@ -21,10 +21,10 @@ export function createWaitingRoom(approvals: Approvals | undefined): WaitingRoom
   const closing = new AbortController();
   let waiting = 0;
 
-  async function hold(store: Approvals, id: string, { waitMs = 0, departure }: CallRequest): Promise<boolean> {
+  async function hold(store: Approvals, id: string, { waitMs = 0, disconnect }: CallRequest): Promise<boolean> {
     const leaving = new AbortController();
-    const unlisten = departure?.listen(() => leaving.abort());
-    if (departure?.gone === true) leaving.abort();
+    const unlisten = disconnect?.listen(() => leaving.abort());
+    if (disconnect?.disconnected === true) leaving.abort();
     waiting += 1;
     try {
       const signal = AbortSignal.any([leaving.signal, closing.signal]);
@@ -39,8 +39,8 @@ export function createWaitingRoom(approvals: Approvals | undefined): WaitingRoom
   }
 
   return {
-    async untilAnswered(ending, request) {
-      const id = askedId(ending);
+    async untilAnswered(outcome, request) {
+      const id = askedId(outcome);
       if (approvals === undefined || id === undefined || !request.waitMs || waiting >= WAITERS_MAX) return undefined;
       return (await hold(approvals, id, request)) ? { ...claimOf(request), approvalId: id } : undefined;
     },
@@ -48,17 +48,17 @@ export function createWaitingRoom(approvals: Approvals | undefined): WaitingRoom
   };
 }
 
-function askedId(ending: Released | Refusal): string | undefined {
-  if (!(ending instanceof Refusal) || ending.code !== "APPROVAL_REQUIRED") return undefined;
-  const approval = ending.details?.["approval"];
+function askedId(outcome: Released | Refusal): string | undefined {
+  if (!(outcome instanceof Refusal) || outcome.code !== "APPROVAL_REQUIRED") return undefined;
+  const approval = outcome.details?.["approval"];
   const id = typeof approval === "object" && approval !== null && "id" in approval ? approval.id : undefined;
   return typeof id === "string" ? id : undefined;
 }
 
 /** Copies members by name: a request may be an object with lazy getters. */
 function claimOf(request: CallRequest): CallRequest {
-  const { tool, args, authorization, session, callId, reason, traceparent, source, body, departure } = request;
+  const { tool, args, authorization, session, callId, reason, traceparent, source, body, disconnect } = request;
   const { idempotencyKey, certificate } = request;
   const names = { session, callId, reason, traceparent, idempotencyKey };
-  return { tool, args, authorization, certificate, ...names, source, body, departure };
+  return { tool, args, authorization, certificate, ...names, source, body, disconnect };
 }

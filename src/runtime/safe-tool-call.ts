@@ -112,14 +112,14 @@ export class SafeToolCall {
     const { proxy } = await this.#start();
     const request: CallRequest = {
       ...said,
-      departure: options?.signal && departureOf(options.signal),
+      disconnect: options?.signal && disconnectOf(options.signal),
       tool: nameOf(tool),
       args: sent instanceof Refusal ? {} : sent,
       authorization: typeof jwt === "string" && jwt !== "" ? `Bearer ${jwt}` : undefined,
       source: "library",
     };
     const refusal = fault ?? (sent instanceof Refusal ? sent : undefined);
-    const { result } = await (refusal === undefined ? proxy.call(request) : proxy.turnAway(request, refusal));
+    const { result } = await (refusal === undefined ? proxy.call(request) : proxy.rejectRequest(request, refusal));
     if (result.status !== "pending") return result;
     return { ...result, call: { tool: request.tool, args: sanitizeArgs(request.args) } };
   }
@@ -285,9 +285,9 @@ function readOptions(options: CallOptions): ReadOptions {
   return fault === undefined ? { said: { ...said, waitMs } } : { said, fault };
 }
 
-function departureOf(signal: AbortSignal): Disconnect {
+function disconnectOf(signal: AbortSignal): Disconnect {
   return {
-    get gone() {
+    get disconnected() {
       return signal.aborted;
     },
     listen(listener) {

@@ -32,7 +32,7 @@ interface CallHistory {
 }
 
 /** Follows an id to its calls, from the calls to their approvals, and to the journal lines of both. */
-export async function readTrail(options: HistoryOptions): Promise<CallHistory> {
+export async function readCallHistory(options: HistoryOptions): Promise<CallHistory> {
   const reader = new HistoryReader(options);
   for (const id of reader.ids) await reader.followCalls(id);
   const asked = reader.ids.size;

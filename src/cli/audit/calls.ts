@@ -1,6 +1,6 @@
 import { STREAMS } from "../../audit/chain/chain.ts";
 import { escapeName } from "../../audit/escape.ts";
-import { readTrail } from "../../audit/query/call-history.ts";
+import { readCallHistory } from "../../audit/query/call-history.ts";
 import { type Filter, type FoundLine, Matcher } from "../../audit/query/filter.ts";
 import { Follower, lastLines } from "../../audit/query/follow.ts";
 import { type Cursor, type Params, type Query, readFilter, readQuery } from "../../audit/query/params.ts";
@@ -158,7 +158,7 @@ export async function auditShow(
   warnOfDays(place.dir, STREAMS);
   const progress = new ProgressLine();
   const record = await withIndex(place.dir, async (places) => {
-    const read = await readTrail({ dir: place.dir, id, places, mayGoOn: progress.heed });
+    const read = await readCallHistory({ dir: place.dir, id, places, mayGoOn: progress.heed });
     progress.end();
     return read;
   });

@@ -85,7 +85,7 @@ function assertAudience(aud: unknown, ours: string): void {
   if (!audiences.every((audience) => typeof audience === "string")) {
     throw invalid("aud: neither a string nor an array of strings");
   }
-  if (!audiences.includes(ours)) throw unauthenticated("notMeant", "aud: our audience is not in it");
+  if (!audiences.includes(ours)) throw unauthenticated("wrongAudience", "aud: our audience is not in it");
 }
 
 /** Checks `exp`, `iat` and `nbf`; returns `exp`. Times in milliseconds fail these checks: they are far in the future. */
@@ -112,13 +112,13 @@ function readTime(claims: ReadonlyMap<string, unknown>, name: string): number {
 
 function readSubject(name: string, value: unknown): string {
   if (typeof value !== "string") throw invalid(`${name}: missing or not a string`);
-  const fault = subjectFault(value);
-  if (fault !== undefined) throw invalid(`${name}: ${fault}`);
+  const problem = subjectProblem(value);
+  if (problem !== undefined) throw invalid(`${name}: ${problem}`);
   return value;
 }
 
 /** Returns why no token may name this subject. Subjects are compared as written, code unit by code unit. */
-export function subjectFault(subject: string): string | undefined {
+export function subjectProblem(subject: string): string | undefined {
   if (subject === "") return "empty";
   if (Array.from(subject).length > SUBJECT_CHARACTERS_MAX) return "too long";
   if (UNPRINTABLE.test(subject) || subject.startsWith(" ") || subject.endsWith(" ")) {

@@ -103,11 +103,11 @@ function fixedKeys(
   { algorithms, anyKid }: FixedKeysOptions,
 ): IssuerKeys | readonly string[] {
   if (typeof read === "string") return [read];
-  const faults = read.flatMap((jwk, index) => {
-    const fault = keyFault(jwk);
-    return fault === undefined ? [] : [read.length === 1 ? fault : `keys[${index}]: ${fault}`];
+  const problems = read.flatMap((jwk, index) => {
+    const problem = keyProblem(jwk);
+    return problem === undefined ? [] : [read.length === 1 ? problem : `keys[${index}]: ${problem}`];
   });
-  if (faults.length > 0) return faults;
+  if (problems.length > 0) return problems;
   if (!read.some((jwk) => algorithms.some((algorithm) => fits(jwk, algorithm)))) {
     return [`no key fits ${algorithms.join(", ")}`];
   }
@@ -125,7 +125,7 @@ function fixedKeys(
 export function remoteKeySet(document: unknown): KeySet {
   const read = readJwks(document);
   if (typeof read === "string") throw new Error(read);
-  return keySet(read.filter((jwk) => keyFault(jwk) === undefined));
+  return keySet(read.filter((jwk) => keyProblem(jwk) === undefined));
 }
 
 function keySet(keys: readonly JWK[]): KeySet {
@@ -174,15 +174,15 @@ function readPublicKey(key: KeyObject | string): readonly JWK[] | string {
 }
 
 /** Returns why a key must not be in an issuer's set. A key for another purpose or of an unknown kind is not a problem. */
-function keyFault(jwk: JWK): string | undefined {
+function keyProblem(jwk: JWK): string | undefined {
   if (jwk.kty === "oct") return "a symmetric key: whoever can verify with it could sign";
   if (PRIVATE_MEMBERS.some((member) => Object.hasOwn(jwk, member)))
     return "a private key: publish only the public part";
   if (!Object.keys(KEY_KINDS).some((algorithm) => fits(jwk, algorithm))) return undefined;
-  return publicKeyFault(jwk);
+  return publicKeyProblem(jwk);
 }
 
-function publicKeyFault(jwk: JWK): string | undefined {
+function publicKeyProblem(jwk: JWK): string | undefined {
   try {
     const details = createPublicKey({ key: { ...jwk }, format: "jwk" }).asymmetricKeyDetails;
     if ((details?.modulusLength ?? RSA_BITS_MIN) < RSA_BITS_MIN) return `an RSA key below ${RSA_BITS_MIN} bits`;

@@ -1,4 +1,4 @@
-import { subjectFault } from "./claims.ts";
+import { subjectProblem } from "./claims.ts";
 import { KEY_KINDS, type KeySource } from "./issuer-keys.ts";
 import { serviceAccountOf, type TokenProfile } from "./profiles.ts";
 
@@ -80,8 +80,8 @@ function subjectProblems(at: string, { profile, subjectPermissions = {} }: Issue
   }
   return subjects.flatMap(([subject, permissions]) => {
     const field = `${at}.subjectPermissions[${JSON.stringify(subject)}]`;
-    const fault = subjectFault(subject);
-    if (fault !== undefined) return [`${field}: no token may name such a subject: ${fault}`];
+    const problem = subjectProblem(subject);
+    if (problem !== undefined) return [`${field}: no token may name such a subject: ${problem}`];
     if (subject.includes("*") || permissions.some((permission) => permission.includes("*"))) {
       return [`${field}: * is not a pattern here: write out each subject and permission`];
     }

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { type FixedKeySource, jwksKeys, type KeySource, publicKey } from "./issuer-keys.ts";
-import { type FetchCredentials, jwksUrl, uriFault } from "./remote-keys.ts";
+import { type FetchCredentials, jwksUrl, uriProblem } from "./remote-keys.ts";
 
 /** What a token source needs of the issuer and the configuration in which it is named. */
 export interface SourceParts {
@@ -36,8 +36,8 @@ export const jwksUriSource = source({
     jwksUri: z
       .url({ protocol: /^https?$/, error: "must be a URL that begins with https://" })
       .superRefine((uri, context) => {
-        const fault = uriFault(uri);
-        if (fault !== undefined) context.addIssue({ code: "custom", message: fault });
+        const problem = uriProblem(uri);
+        if (problem !== undefined) context.addIssue({ code: "custom", message: problem });
       })
       .describe(
         "URL of the keys, fetched again every 4 to 5 minutes and for unknown key ids. Set exactly one of `jwksUri`, `jwksFile`, `publicKeyFile`.",
@@ -118,7 +118,7 @@ function fromFile(
   const keys = parse(written);
   const opened = typeof keys === "string" ? [keys] : keys.open({ algorithms });
   if (!Array.isArray(opened)) return keys as FixedKeySource;
-  for (const fault of opened) problem(setting, `${path}: ${fault}`);
+  for (const message of opened) problem(setting, `${path}: ${message}`);
   return undefined;
 }
 

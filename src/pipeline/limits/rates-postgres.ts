@@ -14,7 +14,7 @@ const FORGET_AFTER_SECONDS = 86_400;
  * another client, counts fixed windows and queries the database in every call.
  */
 export function openRateTable(url: string): RateTable {
-  const place = parsePostgresUrl(url);
+  const address = parsePostgresUrl(url);
   let sql: Bun.SQL | undefined;
   let isMade = false;
   let statements = 0;
@@ -28,7 +28,7 @@ export function openRateTable(url: string): RateTable {
 
   return {
     async add(charges) {
-      sql ??= connect(place);
+      sql ??= connect(address);
       const connection = sql;
       if (!isMade) await make(connection);
       isMade = true;

@@ -34,7 +34,7 @@ export interface RatesChange extends RatesInForce {
 }
 
 /** The rate limiters of one tool. */
-interface ToolPaces {
+interface ToolLimiters {
   readonly callerAndTool: RateLimiter | undefined;
   readonly tool: RateLimiter | undefined;
 }
@@ -47,8 +47,8 @@ export class Rates {
   #inForce: RatesInForce;
   #caller: RateLimiter | undefined;
   #service: RateLimiter | undefined;
-  readonly #tools = new Map<string, ToolPaces>();
-  readonly #paces = new Map<string, RateLimiter>();
+  readonly #tools = new Map<string, ToolLimiters>();
+  readonly #limiters = new Map<string, RateLimiter>();
   /** Keys by caller object: the same token always yields the same object. */
   readonly #keys = new WeakMap<Caller, string>();
 
@@ -102,8 +102,8 @@ export class Rates {
   }
 
   /** All limits in force, by a name that is the same in all replicas. */
-  get paces(): ReadonlyMap<string, RateLimiter> {
-    return this.#paces;
+  get limiters(): ReadonlyMap<string, RateLimiter> {
+    return this.#limiters;
   }
 
   #keyOf(caller: Caller): string {
@@ -121,51 +121,51 @@ export class Rates {
   }
 
   /** Creates the limiters of a tool. All tools come from the registry, so their number is bounded. */
-  #holdTool(tool: string): ToolPaces {
+  #holdTool(tool: string): ToolLimiters {
     const { rules } = this.#inForce;
     const own = Object.hasOwn(rules.tools, tool) ? rules.tools[tool] : undefined;
-    const [callerAndTool, all] = paceNames(tool);
-    const paces = {
+    const [callerAndTool, all] = limiterNames(tool);
+    const limiters = {
       callerAndTool: this.#hold(callerAndTool, own?.callerAndTool ?? rules.callerAndTool),
       tool: this.#hold(all, own?.tool ?? rules.tool),
     };
-    this.#tools.set(tool, paces);
-    return paces;
+    this.#tools.set(tool, limiters);
+    return limiters;
   }
 
   #forgetTool(tool: string): void {
     this.#tools.delete(tool);
-    for (const name of paceNames(tool)) this.#paces.delete(name);
+    for (const name of limiterNames(tool)) this.#limiters.delete(name);
   }
 
   #hold(name: string, rate: RateOrOff | undefined): RateLimiter | undefined {
     if (rate === undefined || rate === "off") {
-      this.#paces.delete(name);
+      this.#limiters.delete(name);
       return undefined;
     }
-    const tells = this.#inForce.shared === true;
-    const pace = this.#paces.get(name) ?? new RateLimiter(rate, { tells });
-    pace.change(rate, { tells, now: this.#now() });
-    this.#paces.set(name, pace);
-    return pace;
+    const isShared = this.#inForce.shared === true;
+    const limiter = this.#limiters.get(name) ?? new RateLimiter(rate, { isShared });
+    limiter.change(rate, { isShared, now: this.#now() });
+    this.#limiters.set(name, limiter);
+    return limiter;
   }
 }
 
 /** Returns the names of one tool's limits, which are the same in all replicas. */
-function paceNames(tool: string): readonly [string, string] {
+function limiterNames(tool: string): readonly [string, string] {
   return [`callerAndTool ${tool}`, `tool ${tool}`];
 }
 
 interface Asking {
   readonly now: number;
-  readonly refuse: (pace: RateLimiter, retryAfterMs: number) => Refusal;
+  readonly refuse: (limiter: RateLimiter, retryAfterMs: number) => Refusal;
 }
 
 /** @throws {Refusal} RATE_LIMITED */
-function assertRoom(pace: RateLimiter | undefined, key: string, { now, refuse }: Asking): void {
-  if (pace === undefined) return;
-  const retryAfterMs = pace.waitMs(key, now);
-  if (retryAfterMs > 0) throw refuse(pace, retryAfterMs);
+function assertRoom(limiter: RateLimiter | undefined, key: string, { now, refuse }: Asking): void {
+  if (limiter === undefined) return;
+  const retryAfterMs = limiter.waitMs(key, now);
+  if (retryAfterMs > 0) throw refuse(limiter, retryAfterMs);
 }
 
 /** Reports the caller's own limits in full. For shared limits, only the fact that they are reached is reported. */

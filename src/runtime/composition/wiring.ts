@@ -161,7 +161,14 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   };
 
   return {
-    proxy: createProxy({ generations, admission, waitingRoom, approvals, executor, trails: recording.trails }),
+    proxy: createProxy({
+      snapshots: generations,
+      admission,
+      waitingRoom,
+      approvals,
+      executor,
+      callRecords: recording.callRecords,
+    }),
     registry: currentRegistry(generations),
     callers: currentCallers(generations),
     admission,
@@ -246,7 +253,7 @@ async function closeAll(
   admission.drain();
   waitingRoom.empty();
   await idle(admission, monotonic, graceMs);
-  recording.trails.shutDown();
+  recording.callRecords.shutDown();
   await close();
   await idle(admission, monotonic, graceMs);
   await recording.stop();

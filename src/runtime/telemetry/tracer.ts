@@ -5,7 +5,7 @@ import {
   parseTraceparent,
   type TraceContext,
   type TracedCall,
-  type TraceEnding,
+  type TraceEnd,
   type Tracer,
   writeTraceparent,
 } from "../../core/tracing.ts";
@@ -130,7 +130,7 @@ class RecordedCall implements CallTrace, RequestTracer {
     return sent;
   }
 
-  end(ending: TraceEnding): void {
+  end(ending: TraceEnd): void {
     if (this.#isStrangers(ending)) return;
     const { at } = ending;
     const { http } = this.#start.request;
@@ -154,12 +154,12 @@ class RecordedCall implements CallTrace, RequestTracer {
    * Returns whether to drop the trace of an unauthenticated client: it cannot force recording, because the sampling flag in its
    * header does not count.
    */
-  #isStrangers({ call }: TraceEnding): boolean {
+  #isStrangers({ call }: TraceEnd): boolean {
     if (this.#parent === undefined || call.caller.sub !== "anonymous") return false;
     return !isInShare(this.traceId, this.#options.sampleRatio);
   }
 
-  #serverSpan(ending: TraceEnding, door: HttpRequestFacts, spanId: string): Span {
+  #serverSpan(ending: TraceEnd, door: HttpRequestFacts, spanId: string): Span {
     return {
       ...this.#above(),
       spanId,
@@ -171,7 +171,7 @@ class RecordedCall implements CallTrace, RequestTracer {
     };
   }
 
-  #toolSpan(ending: TraceEnding, serverSpanId: string | undefined): Span {
+  #toolSpan(ending: TraceEnd, serverSpanId: string | undefined): Span {
     const { call, at } = ending;
     const attributes = toolAttributes(call, this.#start.callId, this.#options.isHarmless);
     return {
@@ -203,7 +203,7 @@ class RecordedCall implements CallTrace, RequestTracer {
    * Returns the error of a stage. A refusal belongs to the stage that raised it: the last one, or AUDIT when the entry could not
    * be written.
    */
-  #stepError({ call }: TraceEnding, index: number): string | undefined {
+  #stepError({ call }: TraceEnd, index: number): string | undefined {
     if (call.error === undefined || call.decision === "PENDING") return undefined;
     const isRecording = this.#steps[index]?.step === "AUDIT";
     if (call.denial?.stage === "AUDIT") return isRecording ? call.error.code : undefined;
@@ -306,7 +306,7 @@ function toolAttributes(
   };
 }
 
-function serverAttributes({ call, http }: TraceEnding, { route, scheme }: HttpRequestFacts): Attributes {
+function serverAttributes({ call, http }: TraceEnd, { route, scheme }: HttpRequestFacts): Attributes {
   return {
     "http.request.method": "POST",
     "http.route": route,
