@@ -74,16 +74,14 @@ export interface TracedCall {
   readonly approval?: { readonly id?: string | undefined } | undefined;
 }
 
-/** The traced facts of an HTTP request. */
 export interface HttpRequestFacts {
   readonly route: string;
   readonly scheme: string;
 }
 
-/** The end of a traced call. */
 export interface TraceEnd {
   readonly call: TracedCall;
-  /** HTTP status of the response. */
+  /** Status of the response. */
   readonly http: number;
   /** Milliseconds, on the clock that times the stages. */
   readonly at: number;

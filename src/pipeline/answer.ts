@@ -35,12 +35,12 @@ export function refused(receipt: Receipt, refusal: Refusal, record: CallRecord):
   return { http, result: { ...result, ...warned(record) } };
 }
 
-/** Returns the warning about secrets in the arguments. The sender of a secret is warned whatever the result of the call. */
+/** The sender of a secret is warned whatever the result of the call. */
 function warned({ secretsSent }: CallRecord): { readonly secretsSent?: readonly string[] } {
   return secretsSent === undefined ? {} : { secretsSent };
 }
 
-/** Builds the answer for an open approval request, which is neither a result nor a refusal. */
+/** An open approval request is neither a result nor a refusal. */
 function pending({ traceId }: Receipt, { message, details }: Refusal): Answer {
   const approval = { ...(details?.["approval"] as Omit<Pending["approval"], "message">), message };
   return { http: REFUSALS.APPROVAL_REQUIRED.http, result: { status: "pending", approval, traceId } };
@@ -73,11 +73,10 @@ export function unrecorded(record: CallRecord, cause: unknown): Answer {
 }
 
 function failure(refusal: Refusal, record: CallRecord, { traceId }: Receipt): Answer {
-  const safe = record.safeToRepeat;
   const { code, message, retryAfterMs } = refusal;
   const row = REFUSALS[code];
-  const heard = releasableText(Refusal.targetTextOf(refusal), record.detector) ?? outputShown(refusal);
-  const details = heard === undefined ? refusal.details : { ...refusal.details, ...heard };
+  const text = releasableText(Refusal.targetTextOf(refusal), record.detector) ?? outputShown(refusal);
+  const details = text === undefined ? refusal.details : { ...refusal.details, ...text };
   return {
     http: row.http,
     result: {
@@ -87,7 +86,8 @@ function failure(refusal: Refusal, record: CallRecord, { traceId }: Receipt): An
         stage: record.stageOf(refusal),
         message,
         ...(details !== undefined && { details }),
-        retryable: row.retryable === "if-safe" ? safe : row.retryable || details?.["outcome"] === "not_run",
+        retryable:
+          row.retryable === "if-safe" ? record.safeToRepeat : row.retryable || details?.["outcome"] === "not_run",
         ...(retryAfterMs !== undefined && { retryAfterMs }),
       },
       traceId,

@@ -1,7 +1,7 @@
 import type { Announced, EntryDraft } from "../audit/entry.ts";
 import { escapeName } from "../audit/escape.ts";
 import { REFUSALS, Refusal, type RefusalCode, type Stage } from "../core/errors.ts";
-import type { AnyEvidence, Receipt, Released, Verified } from "../core/evidence.ts";
+import type { AnyEvidence, CallOutcome, Receipt, Verified } from "../core/evidence.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { CallTrace, TraceEnd, Tracer } from "../core/tracing.ts";
 import type { KeyUse, Tool } from "../core/types.ts";
@@ -22,27 +22,22 @@ import {
 import type { Execution } from "./executor.ts";
 import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 
-/** How a call ended. */
-export type CallOutcome = Released | Refusal;
-
 /** The stages that are timed. PLAN counts as EXECUTION when it refuses. */
 type Step = Stage | "PLAN";
 
 export interface CallRecordOptions {
-  /** Returns milliseconds since 1970. */
+  /** Milliseconds since 1970. */
   readonly clock: () => number;
-  /** Returns milliseconds from an arbitrary origin, never decreasing. */
+  /** Milliseconds from an arbitrary origin, never decreasing. */
   readonly monotonic: () => number;
-  /** Returns UUIDv7s. */
+  /** UUIDv7s. */
   readonly ids: () => string;
-  /** Returns the hash of what was sent. `hashAlg` names the algorithm. */
   readonly hashArgs: (sent: unknown) => string;
   readonly hashAlg: string;
-  /** Makes the entry durable, and returns its receipt. */
+  /** Makes the entry durable. */
   readonly record: (entry: EntryDraft, request: CallRequest) => Promise<Receipt>;
-  /** Updates the metrics; receives every recorded entry. */
+  /** Receives every recorded entry. */
   readonly observe: (entry: EntryDraft) => void;
-  /** Logs the cause of a refusal for operators. */
   readonly log: (line: CallRecordLog) => void;
   readonly tracer?: Tracer | undefined;
 }
@@ -61,7 +56,6 @@ export interface CallRecordLog {
   readonly cause: unknown;
 }
 
-/** The approval and the idempotency key that a call has consumed. */
 export interface Consumed {
   readonly approvalId: string | undefined;
   readonly keyUse: KeyUse | undefined;
@@ -97,7 +91,7 @@ export class CallRecord {
   readonly #cleanups: (() => void)[] = [];
   /** The evidence of the stages, latest last. */
   readonly #evidence: AnyEvidence[] = [];
-  /** Number of items in `#evidence` when the call last waited. */
+  /** Length of `#evidence` when the call last waited. */
   #waitedAt = 0;
   #step: Step = "REQUEST";
   #stepAt: number;
@@ -116,7 +110,7 @@ export class CallRecord {
     this.#trace = options.tracer?.begin({ callId: this.traceId, request, at: this.#startedAt });
   }
 
-  /** Runs one stage of the pipeline and keeps its evidence. */
+  /** Runs one stage and keeps its evidence. */
   at<E extends AnyEvidence | Promise<AnyEvidence>>(step: Step, run: () => E): E {
     this.#enter(step);
     const evidence = run();
@@ -124,12 +118,11 @@ export class CallRecord {
     return evidence;
   }
 
-  /** Registers a function that runs when the call ends, whatever the result. */
+  /** `cleanup` runs when the call ends, whatever its outcome. */
   atEnd(cleanup: () => void): void {
     this.#cleanups.push(cleanup);
   }
 
-  /** Starts the time limit of this call. */
   openScope(timeoutMs: number): CallScope {
     const scope = new CallScope({ timeoutMs, now: this.#options.clock, disconnect: this.request.disconnect });
     this.#open.add(scope);
@@ -141,22 +134,21 @@ export class CallRecord {
   }
 
   execution(scope: CallScope): Execution {
+    const { traceId, detector } = this;
     const { traceparent, tracestate } = this.request;
-    const sent = this.#trace === undefined ? traceparent : this.#trace.traceparent;
+    const trace = this.#trace;
     return {
-      ...{
-        scope,
-        traceId: this.traceId,
-        traceparent: sent,
-        tracestate,
-        requests: this.#trace?.requests,
-        detector: this.detector,
-      },
+      scope,
+      traceId,
+      traceparent: trace === undefined ? traceparent : trace.traceparent,
+      tracestate,
+      requests: trace?.requests,
+      detector,
       announced: () => this.#announced(),
     };
   }
 
-  /** Names the caller of a rejected request when its token happens to be valid. */
+  /** Names the caller of a rejected request when its token is valid. */
   async identify(verify: () => Verified | Promise<Verified>): Promise<void> {
     if (this.request.authorization === undefined && this.request.certificate === undefined) return;
     try {
@@ -197,7 +189,7 @@ export class CallRecord {
     return this.ran && this.changes && this.#fact("registered")?.binding.writesFiles === true;
   }
 
-  /** Releases the call's capacity to other calls while an approver is asked. */
+  /** Releases the call's capacity while an approver is asked. */
   releaseCapacity(): void {
     for (const clean of this.#cleanups.splice(0)) clean();
     this.#waitedAt = this.#evidence.length;
@@ -212,7 +204,7 @@ export class CallRecord {
     return this.#step === "PLAN" ? "EXECUTION" : this.#step;
   }
 
-  /** Writes the call's audit entry. Resolves when it is on disk. */
+  /** Writes the audit entry. Resolves when it is on disk. */
   async close(outcome: CallOutcome): Promise<Receipt> {
     const step = this.#step;
     this.#enter("AUDIT");
@@ -248,7 +240,7 @@ export class CallRecord {
     this.#options.log({ level, traceId: this.traceId, trace, tool: this.#tool?.name ?? "unknown", code, cause });
   }
 
-  /** Ends the running stage and starts the next; two parts of one stage count as one. */
+  /** Two parts of one stage count as one. */
   #enter(step: Step): void {
     if (step === this.#step) return;
     const now = this.#options.monotonic();
@@ -264,7 +256,7 @@ export class CallRecord {
     return evidence;
   }
 
-  /** Returns the latest value that any stage delivered for one fact. */
+  /** Returns the latest value of a fact. */
   #fact<Name extends keyof Facts>(name: Name): Facts[Name] | undefined {
     for (let index = this.#evidence.length - 1; index >= 0; index -= 1) {
       const evidence = this.#evidence[index] as unknown as Partial<Facts>;
@@ -277,7 +269,6 @@ export class CallRecord {
     return this.#fact("registered")?.tool;
   }
 
-  /** Returns what the audit entry will say about the call, as far as it is known before the call runs. */
   #announced(): Announced {
     this.#requestFacts = this.#requestOf(undefined);
     return {
@@ -337,7 +328,7 @@ export class CallRecord {
   }
 }
 
-/** Rounds milliseconds to the microsecond. */
+/** Rounds to the microsecond. */
 function round(ms: number): number {
   return Math.round(ms * 1000) / 1000;
 }
@@ -345,7 +336,6 @@ function round(ms: number): number {
 interface Recording {
   readonly entry: EntryDraft;
   readonly recording: Promise<Receipt>;
-  /** The clock that times the stages. */
   readonly monotonic: () => number;
 }
 

@@ -31,17 +31,16 @@ export type Audience = "agents" | "operators";
 
 export interface CallerContextOptions {
   readonly issuers: readonly IssuerProfile[];
-  /** Returns milliseconds since 1970. */
+  /** Milliseconds since 1970. */
   readonly clock: () => number;
   readonly cacheEntriesMax?: number;
   readonly fetch?: Fetch;
-  /** Time limit for one fetch of a JWKS URL, body included. */
+  /** Body included. */
   readonly keysTimeoutMs?: number;
   /** Called with the issuer whose JWKS URL delivered changed keys. */
   readonly onKeysChanged?: (issuer: string) => void;
   /** Returns the current revocations. Read at every call, for cached tokens too. */
   readonly revocations?: (() => RevocationList) | undefined;
-  /** Callers that present a certificate and no token. */
   readonly certificateCallers?: readonly CertificateCaller[] | undefined;
   /**
    * The caller context that this one replaces: the keys it fetched stay valid until they are fetched again, because the server
@@ -67,9 +66,8 @@ export interface CallerContext {
     audience: Audience,
     certificate?: ClientCertificate | undefined,
   ): Verified | undefined;
-  /** Verifies a token without the `Bearer` scheme. */
   verifyToken(token: string, audience: Audience, certificate?: ClientCertificate | undefined): Promise<Verified>;
-  /** Returns whether this header's token is still in the cache: then checking it again costs nothing. */
+  /** Returns whether the header's token is in the cache: then checking it again costs nothing. */
   knows(authorization: string | undefined): boolean;
   /**
    * Checks that a person for whom an integration acts without a token could be an operator now: the issuer is an operators'
@@ -78,9 +76,8 @@ export interface CallerContext {
   assertOperator(person: Pick<Caller, "issuer" | "subject">): void;
   /** Replaces the issuers and clears the token cache. On a StartupError the old issuers stay. */
   reload(issuers: readonly IssuerProfile[]): void;
-  /** Clears the token cache: the next use of each token is verified in full. */
+  /** The next use of each token is verified in full. */
   clear(): void;
-  /** Returns the keys of an issuer that were fetched from this URL. */
   fetchedKeys(issuer: string, uri: string): FetchedKeys | undefined;
 }
 
@@ -94,7 +91,7 @@ interface Issuer extends ClaimRules {
 interface CheckedToken {
   readonly verified: Verified;
   readonly credential: Credential;
-  /** The certificate to which the token is bound; the token is invalid without it. */
+  /** Thumbprint of the certificate without which the token is invalid. */
   readonly boundTo: string | undefined;
   readonly operators: boolean;
   readonly fromMs: number;
@@ -119,7 +116,7 @@ class TokenVerifier implements CallerContext {
     this.#options = options;
     this.#cache = new TokenCache(options.cacheEntriesMax ?? DEFAULT_CACHE_ENTRIES_MAX);
     this.#certificateCallers = new CertificateCallers(options.certificateCallers ?? []);
-    this.#issuers = this.#join(options.issuers, options.former);
+    this.#issuers = this.#openIssuers(options.issuers, options.former);
   }
 
   async verify(
@@ -141,12 +138,12 @@ class TokenVerifier implements CallerContext {
   }
 
   recall(authorization: string | undefined, audience: Audience, certificate?: ClientCertificate | undefined) {
-    const checked = this.#find(authorization);
+    const checked = this.#findCached(authorization);
     return checked && this.#admit(checked, audience, certificate);
   }
 
   knows(authorization: string | undefined): boolean {
-    return this.#find(authorization) !== undefined;
+    return this.#findCached(authorization) !== undefined;
   }
 
   assertOperator({ issuer, subject }: Pick<Caller, "issuer" | "subject">): void {
@@ -160,7 +157,7 @@ class TokenVerifier implements CallerContext {
   }
 
   reload(issuers: readonly IssuerProfile[]): void {
-    this.#issuers = this.#join(issuers, this);
+    this.#issuers = this.#openIssuers(issuers, this);
     this.clear();
   }
 
@@ -174,7 +171,6 @@ class TokenVerifier implements CallerContext {
     this.#inFlight = new Map();
   }
 
-  /** Returns the caller configured for this certificate; undefined when there is none. */
   #verifyCertificate(certificate: ClientCertificate): Verified | undefined {
     const caller = this.#certificateCallers.find(certificate, this.#options.clock());
     if (caller === undefined) return undefined;
@@ -194,7 +190,7 @@ class TokenVerifier implements CallerContext {
     return checked.verified;
   }
 
-  #find(authorization: string | undefined): CheckedToken | undefined {
+  #findCached(authorization: string | undefined): CheckedToken | undefined {
     if (authorization === undefined) return undefined;
     try {
       const token = bearerToken(authorization);
@@ -214,7 +210,7 @@ class TokenVerifier implements CallerContext {
     return undefined;
   }
 
-  /** Verifies a token once for all concurrent callers that present it. */
+  /** Verifies a token once for all concurrent calls that present it. */
   #verifyOnce(token: string, digest: string): Promise<CheckedToken> {
     const inFlight = this.#inFlight;
     const running = inFlight.get(digest);
@@ -257,7 +253,10 @@ class TokenVerifier implements CallerContext {
     return issuer;
   }
 
-  #join(profiles: readonly IssuerProfile[], former: CallerContextOptions["former"]): ReadonlyMap<string, Issuer> {
+  #openIssuers(
+    profiles: readonly IssuerProfile[],
+    former: CallerContextOptions["former"],
+  ): ReadonlyMap<string, Issuer> {
     const problems = [
       ...profileProblems(profiles),
       ...certificateCallerProblems(this.#options.certificateCallers ?? []),
@@ -265,7 +264,7 @@ class TokenVerifier implements CallerContext {
     const issuers = new Map<string, Issuer>();
     for (const [index, profile] of profiles.entries()) {
       const keys = this.#keysOf(profile, former);
-      if ("candidates" in keys) issuers.set(profile.issuer, joinIssuer(profile, keys));
+      if ("candidates" in keys) issuers.set(profile.issuer, issuerOf(profile, keys));
       else problems.push(...keys.map((problem) => `jwt.issuers[${index}].keys: ${problem}`));
     }
     if (problems.length > 0) throw new StartupError(problems);
@@ -285,7 +284,7 @@ class TokenVerifier implements CallerContext {
   }
 }
 
-function joinIssuer(profile: IssuerProfile, keys: IssuerKeys): Issuer {
+function issuerOf(profile: IssuerProfile, keys: IssuerKeys): Issuer {
   const kind = profile.profile ?? "generic";
   return {
     issuer: profile.issuer,

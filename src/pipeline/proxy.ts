@@ -1,12 +1,12 @@
 import type { Decider } from "../approvals/identities.ts";
 import type { Approvals } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
-import type { Fresh, Receipt, Released, Verified, WithinRate } from "../core/evidence.ts";
+import type { CallOutcome, Fresh, Receipt, Released, Verified, WithinRate } from "../core/evidence.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import type { Admission } from "./admission.ts";
 import { type Answer, refused, succeeded, unrecorded } from "./answer.ts";
 import type { ApprovalGate } from "./approval-gate.ts";
-import type { CallOutcome, CallRecord, CallRecords } from "./call-record.ts";
+import type { CallRecord, CallRecords } from "./call-record.ts";
 import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
 import type { CallerContext } from "./caller-context.ts";

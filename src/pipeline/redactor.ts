@@ -10,19 +10,14 @@ const FILTERED_FIELDS_MAX = 1_000;
 
 export interface RedactedOutput {
   readonly value: Json;
-  /** Sorted; includes the paths at which something was hidden. */
+  /** Sorted, with the paths at which something was hidden. */
   readonly filteredFields: readonly string[];
   /** How often each rule hid something; undefined when none did. */
   readonly redactions: Readonly<Record<string, number>> | undefined;
 }
 
-/** What is searched for: the level of each field, and the rules to apply. The levels alone: the built-in rules. */
-export type Search = CompiledScan | SearchByRules;
-
-interface SearchByRules {
-  readonly level: CompiledScan;
-  readonly detector: Detector;
-}
+/** The level of each field, and the rules to apply; without a detector, the built-in rules. */
+export type Search = CompiledScan | { readonly level: CompiledScan; readonly detector: Detector };
 
 /**
  * Searches the policy's output for secrets and personal data that were not meant to be released, as a second safeguard. Also
@@ -90,7 +85,7 @@ export interface SafeInput {
 
 const SECRETS_SHOWN_MAX = 32;
 
-/** Returns arguments as the audit may hold them: without secrets, whatever the tool's input policy permits. */
+/** Returns arguments without secrets, for the audit, whatever the tool's input policy permits. */
 export function withoutSecrets(input: unknown, detector: Detector = DETECTOR): SafeInput {
   if (input === undefined) return { input, secrets: undefined };
   try {

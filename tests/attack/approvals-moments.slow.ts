@@ -102,7 +102,7 @@ describe("APR-55: changes during the wait count", () => {
       const { approvals } = await road.approvals.list({ state: "pending", limit: 3 });
       return approvals.length === 2 || undefined;
     });
-    road.room.empty();
+    road.room.releaseAll();
     expect((await Promise.all(calls)).map(nameOf)).toEqual(["pending", "pending"]);
   });
 });

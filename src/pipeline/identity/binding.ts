@@ -21,9 +21,7 @@ export interface CertificateCaller {
   readonly permissions: readonly string[];
 }
 
-/**
- * Returns the problems of the table, each with the field to fix. A certificate must represent a subject that a token could name.
- */
+/** Returns the problems, each with the field to fix. A certificate must represent a subject that a token could name. */
 export function certificateCallerProblems(callers: readonly CertificateCaller[]): readonly string[] {
   return callers.flatMap(({ subject }, index) => {
     const problem = subjectProblem(subject);

@@ -23,7 +23,7 @@ const RSA_EXPONENT_MIN = 3n;
 const KEYS_MAX = 256;
 const PRIVATE_MEMBERS = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
 
-/** The key properties from a token's header. */
+/** From a token's header. */
 export interface WantedKey {
   readonly alg: string;
   readonly kid: string | undefined;
@@ -38,7 +38,7 @@ export interface IssuerKeys {
   candidates(wanted: WantedKey): Promise<readonly CryptoKey[]>;
   /** Returns the time until which the result of `candidates` stays valid. Milliseconds since 1970. */
   freshUntilMs(): number;
-  /** Returns the keys fetched from this URL, for the object that replaces this one. */
+  /** For the object that replaces this one. */
   fetched?(uri: string): FetchedKeys | undefined;
 }
 
@@ -58,13 +58,12 @@ export interface FetchedKeys {
 
 /** What a caller context provides for the keys of one issuer. */
 export interface KeyContext {
-  /** The algorithms that the issuer may use. */
   readonly algorithms: readonly string[];
-  /** Returns milliseconds since 1970. */
+  /** Milliseconds since 1970. */
   readonly clock: () => number;
   /** The platform's `fetch` by default. */
   readonly fetch: Fetch | undefined;
-  /** Time limit for one fetch, body included. */
+  /** For one fetch, body included. */
   readonly timeoutMs: number;
   /** Returns keys that the replaced caller context fetched for this issuer from the same URL. */
   readonly known: (uri: string) => FetchedKeys | undefined;
@@ -83,7 +82,6 @@ export interface FixedKeySource extends KeySource {
   open(context: Pick<KeyContext, "algorithms">): IssuerKeys | readonly string[];
 }
 
-/** Returns the keys of a parsed JSON Web Key Set. */
 export function jwksKeys(jwks: unknown): FixedKeySource {
   return { open: ({ algorithms }) => fixedKeys(readJwks(jwks), { algorithms, anyKid: false }) };
 }
@@ -93,14 +91,9 @@ export function publicKey(key: KeyObject | string): FixedKeySource {
   return { open: ({ algorithms }) => fixedKeys(readPublicKey(key), { algorithms, anyKid: true }) };
 }
 
-interface FixedKeysOptions {
-  readonly algorithms: readonly string[];
-  readonly anyKid: boolean;
-}
-
 function fixedKeys(
   read: readonly JWK[] | string,
-  { algorithms, anyKid }: FixedKeysOptions,
+  { algorithms, anyKid }: { readonly algorithms: readonly string[]; readonly anyKid: boolean },
 ): IssuerKeys | readonly string[] {
   if (typeof read === "string") return [read];
   const problems = read.flatMap((jwk, index) => {
@@ -163,8 +156,8 @@ function isJwk(value: unknown): value is JWK {
 }
 
 function readPublicKey(key: KeyObject | string): readonly JWK[] | string {
-  const secret = typeof key === "string" ? key.includes("PRIVATE KEY") : key.type !== "public";
-  if (secret) return "a private or secret key: give only the public key";
+  const isSecret = typeof key === "string" ? key.includes("PRIVATE KEY") : key.type !== "public";
+  if (isSecret) return "a private or secret key: give only the public key";
   try {
     const publicKey = key instanceof KeyObject ? key : createPublicKey(key);
     return [publicKey.export({ format: "jwk" }) as JWK];

@@ -2,7 +2,7 @@ import { subjectProblem } from "./claims.ts";
 import { KEY_KINDS, type KeySource } from "./issuer-keys.ts";
 import { serviceAccountOf, type TokenProfile } from "./profiles.ts";
 
-/** The rules that decide which tokens of one issuer are valid, and for which audience. */
+/** Which tokens of one issuer are valid, and for which audience. */
 export interface IssuerProfile {
   readonly issuer: string;
   readonly audience: string;
@@ -55,7 +55,6 @@ function textProblems(at: string, profile: IssuerProfile): string[] {
     .map(([field]) => `${at}.${field}: must be a non-empty text`);
 }
 
-/** Returns the settings that contradict the kind of tokens. */
 function kindProblems(at: string, { profile = "generic", typ, issuer, subjectPermissions }: IssuerProfile): string[] {
   const problems: string[] = [];
   if (profile !== "generic" && typ !== undefined) problems.push(`${at}.typ: the profile ${profile} says it already`);

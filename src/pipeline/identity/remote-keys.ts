@@ -37,7 +37,6 @@ interface RemoteKeysOptions extends Omit<KeyContext, "algorithms" | "known"> {
   readonly credentials: FetchCredentials | undefined;
 }
 
-/** Returns the keys that a URL publishes. */
 export function jwksUrl(uri: string, credentials?: FetchCredentials): KeySource {
   return {
     open(context) {

@@ -21,7 +21,7 @@ const byToken = z.strictObject({ tokenSha256: sha256, note });
 const document = z.strictObject({ revoked: z.array(z.unknown()).max(ENTRIES_MAX) });
 
 /** The properties of one token, or of a certificate that identifies its caller. */
-interface Origin {
+export interface TokenOrigin {
   /** SHA-256 of the whole token in each of its spellings, base64; empty for a certificate. */
   readonly digests: readonly string[];
   readonly jti: string | undefined;
@@ -43,7 +43,7 @@ export interface Credential {
  * Returns the lookup keys. A revoked subject cannot act for others either; actors before the current one are only history (RFC
  * 8693, 4.1).
  */
-export function credentialOf({ issuer, subject, actors }: Caller, origin: Origin): Credential {
+export function credentialOf({ issuer, subject, actors }: Caller, origin: TokenOrigin): Credential {
   const { digests, jti, issuedAtMs, actorIssuer = issuer } = origin;
   const subjects = [pair(issuer, subject), ...actors.slice(0, 1).map((name) => pair(actorIssuer, name))];
   return { tokens: digests, jti: jti === undefined ? undefined : pair(issuer, jti), subjects, issuedAtMs };

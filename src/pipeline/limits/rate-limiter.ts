@@ -10,7 +10,6 @@ const KEYS_MAX = 50_000;
 /** The rounding error of a floating-point clock, in milliseconds. */
 const CLOCK_STEP_MS = 0.001;
 
-/** The fill level of one key's bucket. */
 interface Level {
   /** When the bucket has drained, on the clock of `now`. */
   emptyAt: number;
@@ -18,10 +17,9 @@ interface Level {
   unshared: number;
 }
 
-/** The charges of one key since they were last shared. */
 export interface UnsharedCounts {
   readonly key: string;
-  /** How much those charges fill the bucket, in milliseconds. */
+  /** How far the charges since the last round fill the bucket, in milliseconds. */
   readonly addedMs: number;
 }
 
@@ -38,7 +36,7 @@ export class RateLimiter {
   #young = new Map<string, Level>();
   #old = new Map<string, Level>();
   #unshared = new Map<string, Level>();
-  #turnedAt = Number.NEGATIVE_INFINITY;
+  #rotatedAt = Number.NEGATIVE_INFINITY;
 
   constructor(rate: Rate, options: { readonly isShared?: boolean } = {}) {
     this.#rate = rate;
@@ -72,8 +70,8 @@ export class RateLimiter {
       }
     }
     if (!isShared) this.#unshared.clear();
-    // Delays the next turn, so that charges that have not drained by then are kept.
-    this.#turnedAt = now;
+    // Delays the next rotation, so that charges that have not drained by then are kept.
+    this.#rotatedAt = now;
   }
 
   /** Returns the whole milliseconds until one more call may be charged; 0 when it may be charged now. */
@@ -88,7 +86,7 @@ export class RateLimiter {
   }
 
   charge(key: string, now: number): void {
-    if (now - this.#turnedAt > this.#steps.fullestMs) this.#turn(now);
+    if (now - this.#rotatedAt > this.#steps.fullestMs) this.#rotate(now);
     const level = this.#young.get(key) ?? this.#remember(key, now);
     level.emptyAt = Math.max(level.emptyAt, now) + this.#steps.stepMs;
     if (!this.#isShared) return;
@@ -97,7 +95,6 @@ export class RateLimiter {
     if (level.unshared === 1) this.#unshared.set(key, level);
   }
 
-  /** The number of keys in memory. */
   get size(): number {
     return this.#young.size + this.#old.size;
   }
@@ -127,7 +124,7 @@ export class RateLimiter {
   }
 
   #remember(key: string, now: number): Level {
-    if (this.#young.size >= KEYS_MAX) this.#turn(now);
+    if (this.#young.size >= KEYS_MAX) this.#rotate(now);
     const level = this.#old.get(key) ?? { emptyAt: now, unshared: 0 };
     this.#old.delete(key);
     this.#young.set(key, level);
@@ -135,10 +132,10 @@ export class RateLimiter {
   }
 
   /** Starts a new young map. Keys that were not charged for as long as a bucket takes to drain have drained. */
-  #turn(now: number): void {
+  #rotate(now: number): void {
     this.#old = this.#young;
     this.#young = new Map();
-    this.#turnedAt = now;
+    this.#rotatedAt = now;
   }
 }
 
@@ -146,7 +143,6 @@ function isSame(one: Rate, other: Rate): boolean {
   return one.calls === other.calls && one.seconds === other.seconds && one.burst === other.burst;
 }
 
-/** A rate expressed in milliseconds. */
 interface Steps {
   /** How much one charge fills a bucket. */
   readonly stepMs: number;

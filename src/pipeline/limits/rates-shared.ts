@@ -5,18 +5,17 @@ import type { Rates } from "./rates.ts";
 
 /** How often replicas share their charges. They admit at most the calls of this interval too many, plus one call each. */
 const SHARE_EVERY_MS = 100;
-/** Maximum number of buckets shared in one round; the others follow in the next. */
+/** In one round; the other buckets follow in the next. */
 const BUCKETS_MAX = 1_000;
-/** Time limit for one answer of the table. No call waits for it. */
+/** For one answer of the table. No call waits for it. */
 const ANSWER_MS_MAX = 1_000;
 
-/** The charge of one replica to a bucket shared by all. */
 export interface SharedCharge {
   readonly bucket: string;
   readonly addedMs: number;
 }
 
-/** Stores buckets shared by all replicas. */
+/** Buckets shared by all replicas. */
 export interface RateTable {
   /** Adds to the buckets and returns, in their order, how full each is afterwards, in milliseconds. */
   add(charges: readonly SharedCharge[]): Promise<readonly number[]>;
@@ -27,7 +26,6 @@ export interface RateTable {
 export interface SharedRatesOptions {
   readonly rates: Rates;
   readonly table: RateTable;
-  /** The clock of the rate limits. */
   readonly now: () => number;
   /** Called when the table becomes unavailable and when it is available again. */
   readonly log: (message: string, cause?: unknown) => void;
@@ -70,12 +68,12 @@ export class SharedRates {
     const taken = this.#take(now());
     if (taken.length === 0) return;
     try {
-      const filled = await resultWithin(table.add(taken.map(({ charge }) => charge)), ANSWER_MS_MAX, noAnswer);
+      const filled = await resultWithin(table.add(taken.map(({ charge }) => charge)), ANSWER_MS_MAX, timeout);
       const at = now();
       for (const [index, { limiter, key }] of taken.entries()) limiter.adopt(key, filled[index] ?? 0, at);
-      this.#note(false);
+      this.#setUnavailable(false);
     } catch (error) {
-      this.#note(true, error);
+      this.#setUnavailable(true, error);
       // A connection that does not answer is not reused: the next round opens its own.
       await table.close().catch(() => {});
     }
@@ -93,7 +91,7 @@ export class SharedRates {
     return taken;
   }
 
-  #note(isUnavailable: boolean, cause?: unknown): void {
+  #setUnavailable(isUnavailable: boolean, cause?: unknown): void {
     if (isUnavailable === this.#isUnavailable) return;
     this.#isUnavailable = isUnavailable;
     this.#options.log(
@@ -111,6 +109,6 @@ interface TakenCharge {
   readonly charge: SharedCharge;
 }
 
-function noAnswer(): Error {
+function timeout(): Error {
   return new Error(`no answer in ${ANSWER_MS_MAX} ms`);
 }

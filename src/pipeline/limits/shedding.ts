@@ -1,4 +1,3 @@
-/** How often the delay of the event loop is measured. */
 export const LOOP_MEASURE_EVERY_MS = 50;
 /**
  * Consecutive late measurements before shedding starts: a single long stop (garbage collection, a noisy neighbour) is over when
@@ -13,11 +12,9 @@ const CALM_MEASUREMENTS = 20;
 const CALLS_MIN = 32;
 
 export interface SheddingOptions {
-  /** Maximum accepted delay of the event loop. */
   readonly delayMsMax: number;
-  /** Returns milliseconds from an arbitrary origin. */
+  /** Milliseconds from an arbitrary origin. */
   readonly now: () => number;
-  /** Receives every measured delay. */
   readonly observe?: ((delayMs: number) => void) | undefined;
 }
 

@@ -156,7 +156,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   });
   const drain = (): void => {
     admission.drain();
-    waitingRoom.empty();
+    waitingRoom.releaseAll();
     reloading.stop();
   };
 
@@ -251,7 +251,7 @@ async function closeAll(
   graceMs: number,
 ): Promise<void> {
   admission.drain();
-  waitingRoom.empty();
+  waitingRoom.releaseAll();
   await idle(admission, monotonic, graceMs);
   recording.callRecords.shutDown();
   await close();
