@@ -7,7 +7,7 @@ import { applyPolicy, type CompiledPolicy } from "../core/policy/output-policy.t
 import type { Json, OutputPolicy } from "../core/types.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import { fit } from "../pipeline/output-filter.ts";
-import { lookThrough, lookThroughFields, type Search } from "../pipeline/redactor.ts";
+import { redactFiltered, redactOutput, type Search } from "../pipeline/redactor.ts";
 import { assemble } from "../runtime/composition/wiring.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { EXIT, print, StdoutError, table, wrongUsage } from "./output.ts";
@@ -218,7 +218,7 @@ const NEIGHBOUR_CHARS_MAX = 256;
  */
 export function filterAnswer({ policy, compiled, scan }: Protection, answer: Json): FilteredAnswer {
   const filtered = applyPolicy(compiled, answer);
-  const looked = lookThroughFields(filtered, scan, compiled);
+  const looked = redactFiltered(filtered, scan, compiled);
   const explained = explainPolicy({ policy, compiled }, answer, FIELDS_MAX);
   const sight = new Sight(filtered.result, looked.value, scan);
   return {
@@ -319,7 +319,7 @@ class Sight {
 
   /** Returns the name that a key would get if it were the only one. */
   #alone(at: ValuePath): string {
-    let seen = lookThrough(only(at, null), this.#scan, []).value;
+    let seen = redactOutput(only(at, null), this.#scan, []).value;
     for (const _ of at.slice(0, -1)) seen = Object.values(seen ?? {})[0] ?? null;
     return Object.keys(seen ?? {})[0] ?? "";
   }
@@ -330,7 +330,7 @@ class Sight {
   }
 
   #found(value: Json): Readonly<Record<string, number>> {
-    return lookThrough(value, this.#scan, []).redactions ?? {};
+    return redactOutput(value, this.#scan, []).redactions ?? {};
   }
 }
 

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { subjectFault } from "../pipeline/identity/claims.ts";
+import { subjectProblem } from "../pipeline/identity/claims.ts";
 import { isCompiled } from "../runtime/own-code.ts";
 import { NO_STAND } from "./configuration.ts";
 import { print, wrongUsage } from "./output.ts";
@@ -27,7 +27,7 @@ export async function token({ sub, permission, operator, session, ttl }: TokenOp
   if (session !== undefined && !VISIBLE.test(session)) {
     return wrongUsage("a session must be 1 to 128 visible characters");
   }
-  const problem = subjectFault(sub);
+  const problem = subjectProblem(sub);
   if (problem !== undefined) return wrongUsage(`no service would accept this subject: ${problem}`);
   if (permission?.some((name) => !VISIBLE.test(name)) === true) {
     return wrongUsage("no service would accept this permission: 1 to 128 visible characters, no space");

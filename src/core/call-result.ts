@@ -68,7 +68,7 @@ export interface Pending {
 
 export type CallResult<Result = Json> = Success<Result> | Pending | Failure;
 
-/** A call that did not succeed, as an exception. `code`, `stage` and `details` tell how to react. */
+/** A call that did not succeed, as an exception. */
 export class ToolCallError extends Error {
   override readonly name: string = "ToolCallError";
   readonly code: RefusalCode;
@@ -119,7 +119,6 @@ export class ApprovalRequiredError extends ToolCallError {
   readonly toolName: string | undefined;
   /** Shown to people, so secrets are hidden. To repeat the call, use the original arguments. */
   readonly toolArgs: Json | undefined;
-  /** The decisions that the approver can make. */
   readonly options: Pending["approval"]["options"];
 
   constructor(pending: Pending) {
@@ -221,6 +220,6 @@ export function toToolResult(result: CallResult): ToolResult {
 function succeeded(data: Json, truncated: true | undefined): ToolResult {
   const marks = { ok: true, untrusted: true, ...(truncated && { truncated }) } as const;
   const isFlat = isTable(data) && !Object.hasOwn(data, "ok") && !Object.hasOwn(data, "untrusted");
-  const saysOtherwise = isFlat && truncated && Object.hasOwn(data, "truncated") && data["truncated"] !== true;
-  return isFlat && !saysOtherwise ? { ...marks, ...data } : { ...marks, data };
+  const conflicts = isFlat && truncated && Object.hasOwn(data, "truncated") && data["truncated"] !== true;
+  return isFlat && !conflicts ? { ...marks, ...data } : { ...marks, data };
 }

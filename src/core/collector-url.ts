@@ -1,7 +1,7 @@
 import { isLoopback } from "./loopback.ts";
 
 /** Returns the problems of a collector's address. Credentials belong in a file, not in the address. */
-export function collectorFaults(url: string, headersFile: string | undefined): readonly string[] {
+export function collectorProblems(url: string, headersFile: string | undefined): readonly string[] {
   if (!URL.canParse(url)) return [];
   const { protocol, hostname, username, password } = new URL(url);
   const faults: string[] = [];

@@ -3,7 +3,7 @@ import { ManifestError } from "./errors.ts";
 import { changeWord } from "./manifest/change-words.ts";
 import { manifestFaults } from "./manifest/faults.ts";
 import type { ScanPolicy } from "./policy/scan-policy.ts";
-import { aimOf, type DeclaredKind } from "./target-kind.ts";
+import { type DeclaredKind, declaredTarget } from "./target-kind.ts";
 import type {
   Category,
   Classification,
@@ -219,7 +219,7 @@ function targetOf({ target, handler }: AnyDefinition): Tool["target"] {
 function defaultCategory(manifest: AnyDefinition, kinds: readonly DeclaredKind[]): Category {
   const isRead = manifest.classification === "read";
   if (isRead && changeWord(manifest) === undefined) return "read";
-  return aimOf({ ...manifest }, kinds)?.kind.category(isRead) ?? "network";
+  return declaredTarget({ ...manifest }, kinds)?.kind.category(isRead) ?? "network";
 }
 
 function deepFreeze<T extends object>(value: T): T {

@@ -58,7 +58,7 @@ export interface Canonical {
  * @throws NotJsonError
  */
 export function canonical(value: unknown, limits: JsonLimits): Canonical {
-  if (isVouchedFor(value, limits)) return spelled(value, JSON.stringify(value), limits);
+  if (isVouchedFor(value, limits)) return withText(value, JSON.stringify(value), limits);
   const walk: Walk = { limits, ancestors: [], nodes: 0, units: 0, hasIndexKeys: false };
   let copied: Json | undefined;
   try {
@@ -68,7 +68,7 @@ export function canonical(value: unknown, limits: JsonLimits): Canonical {
   }
   if (copied === undefined) throw notJson(walk, "type");
   // The copy's keys are sorted, so JSON.stringify writes them in order.
-  return spelled(copied, walk.hasIndexKeys ? write(copied) : JSON.stringify(copied), limits);
+  return withText(copied, walk.hasIndexKeys ? write(copied) : JSON.stringify(copied), limits);
 }
 
 function isVouchedFor(value: unknown, { depthMax, nodesMax }: JsonLimits): value is Json {
@@ -76,7 +76,7 @@ function isVouchedFor(value: unknown, { depthMax, nodesMax }: JsonLimits): value
   return depthMax >= VOUCHED_LIMITS.depthMax && nodesMax >= VOUCHED_LIMITS.nodesMax;
 }
 
-function spelled(value: Json, text: string, { bytesMax }: JsonLimits): Canonical {
+function withText(value: Json, text: string, { bytesMax }: JsonLimits): Canonical {
   if (text.length * 3 > bytesMax && Buffer.byteLength(text) > bytesMax) throw new NotJsonError("size", "");
   return { text, value };
 }
@@ -166,13 +166,13 @@ function enter(walk: Walk, value: object): void {
 }
 
 /** Checks the node limit before keys are sorted or copied: a million keys take a second. */
-function assertRoom(walk: Walk, count: number): void {
+function assertNodes(walk: Walk, count: number): void {
   if (walk.nodes + count > walk.limits.nodesMax) throw notJson(walk, "size");
 }
 
 function copyArray(walk: Walk, values: readonly unknown[]): Json {
   const copied: Json[] = [];
-  assertRoom(walk, values.length);
+  assertNodes(walk, values.length);
   for (let index = 0; index < values.length; index += 1) copied.push(copy(walk, values[index]) ?? null);
   return copied;
 }
@@ -181,7 +181,7 @@ function copyObject(walk: Walk, value: object): Json {
   const source = value as Readonly<Record<string, unknown>>;
   const copied: Record<string, Json> = {};
   const keys = Object.keys(value);
-  assertRoom(walk, keys.length);
+  assertNodes(walk, keys.length);
   sort(keys);
   for (let index = 0; index < keys.length; index += 1) {
     const key = keys[index] ?? "";

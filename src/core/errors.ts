@@ -75,7 +75,7 @@ export interface RefusalOptions {
   /** Details for the agent: the fields, permissions or status concerned. Never a target's text, a path or a secret. */
   readonly details?: Readonly<Record<string, unknown>> | undefined;
   readonly retryAfterMs?: number | undefined;
-  /** The findings of the policy points, for the audit. */
+  /** For the audit. */
   readonly findings?: readonly PolicyFinding[] | undefined;
   /** Cause for the operator: written to the log, never sent to the client. */
   readonly cause?: unknown;
@@ -112,7 +112,7 @@ export class Refusal extends Error {
   }
 
   /** Returns the target's own text, unfiltered. */
-  static wordsOf(refusal: Refusal): string | undefined {
+  static targetTextOf(refusal: Refusal): string | undefined {
     return #said in refusal ? refusal.#said : undefined;
   }
 

@@ -1,4 +1,4 @@
-import type { PolicyFinding } from "./errors.ts";
+import type { PolicyFinding, Refusal } from "./errors.ts";
 import type { CompiledInputPolicy } from "./manifest/input-policy.ts";
 import type { CompiledPolicy } from "./policy/output-policy.ts";
 import type { CompiledScan } from "./policy/scan-policy.ts";
@@ -6,10 +6,10 @@ import type { Binding, Caller, ExecutionPlan, GivenAnswer, Json, KeyUse, Tool } 
 
 type Counts = Readonly<Record<string, number>>;
 
-declare const earned: unique symbol;
+declare const brand: unique symbol;
 
 /** A value that only one pipeline stage may create. The brand exists only for the type checker. */
-export type Evidence<Step extends string, Value> = Readonly<Value> & { readonly [earned]: Step };
+export type Evidence<Step extends string, Value> = Readonly<Value> & { readonly [brand]: Step };
 
 export type AnyEvidence = Evidence<string, object>;
 
@@ -45,7 +45,7 @@ type Permitted = RegisteredTool & { caller: Caller; findings?: readonly PolicyFi
 export type Authorized = Evidence<"authorized", Permitted>;
 
 /** The call is within the caller's rate limit for this tool. */
-export type WithinRate = Evidence<"paced", Permitted>;
+export type WithinRate = Evidence<"withinRate", Permitted>;
 
 /** The arguments passed the tool's schema; `input` is the schema's output and the raw arguments are not used again. */
 export type Parsed = Evidence<"parsed", Permitted & { input: unknown }>;
@@ -90,6 +90,9 @@ export type Released = Evidence<
   }
 >;
 
+/** How a call ended. */
+export type CallOutcome = Released | Refusal;
+
 /**
  * The audit entry of this call is on disk (or aggregated, for unauthenticated clients that send too many requests). No answer
  * is sent without it.
@@ -99,6 +102,6 @@ export type Receipt = Evidence<"receipt", { traceId: string }>;
 /**
  * Creates evidence. A stage may create only its own kind; `tests/architecture/evidence.test.ts` lists which file creates which.
  */
-export function mint<E extends Evidence<string, unknown>>(value: Omit<E, typeof earned>): E {
+export function mint<E extends Evidence<string, unknown>>(value: Omit<E, typeof brand>): E {
   return value as E;
 }

@@ -26,7 +26,7 @@ export const ARGUMENT_LIMITS: JsonLimits = Object.freeze({
 });
 
 /** Works like `Array.isArray`, which does not narrow a readonly list. */
-export function isList(value: Json): value is readonly Json[] {
+export function isList(value: Json | undefined): value is readonly Json[] {
   return Array.isArray(value);
 }
 

@@ -1,10 +1,10 @@
 const NAMES_SHOWN_MAX = 10;
 /** Longest part of a name that is compared (UTF-16 units). Real names are shorter. */
-const LOOKED_AT_CHARS_MAX = 256;
+const COMPARED_CHARS_MAX = 256;
 
-/** Returns the three-character pieces of a text, in lower case. */
+/** Of three characters, in lower case. */
 function pieces(text: string): ReadonlySet<string> {
-  const lower = text.slice(0, LOOKED_AT_CHARS_MAX).toLowerCase();
+  const lower = text.slice(0, COMPARED_CHARS_MAX).toLowerCase();
   return new Set([...lower].map((_, at) => lower.slice(at, at + 3)));
 }
 
@@ -17,28 +17,28 @@ export function nearest(name: string, known: Iterable<string>): readonly string[
 
 const NAME_CHARS_MAX = 64;
 /** Minimum lengths of a name in which one typo, and two typos, are tolerated. */
-const ONE_SLIP_CHARS = 3;
-const TWO_SLIPS_CHARS = 10;
+const ONE_TYPO_CHARS = 3;
+const TWO_TYPOS_CHARS = 10;
 
-/** Returns the one name that was probably meant: another spelling of the same words, or one with a typo (two in a long name). */
-export function meant(name: string, known: Iterable<string>): string | undefined {
+/** Returns the name that was probably intended: another spelling of the same words, or one with a typo (two in a long name). */
+export function closestName(name: string, known: Iterable<string>): string | undefined {
   const plain = (text: string): string => text.toLowerCase().replaceAll(/[_-]/g, "");
   const names = [...known].filter((other) => other.length <= NAME_CHARS_MAX);
   const same = names.find((other) => plain(other) === plain(name));
   if (same !== undefined || name.length > NAME_CHARS_MAX) return same;
-  const bound = Number(name.length >= ONE_SLIP_CHARS) + Number(name.length >= TWO_SLIPS_CHARS);
-  const near = names.map((other) => ({ other, slips: slips(name, other) })).filter((one) => one.slips <= bound);
-  return near.sort((left, right) => left.slips - right.slips)[0]?.other;
+  const bound = Number(name.length >= ONE_TYPO_CHARS) + Number(name.length >= TWO_TYPOS_CHARS);
+  const near = names.map((other) => ({ other, edits: edits(name, other) })).filter((one) => one.edits <= bound);
+  return near.sort((left, right) => left.edits - right.edits)[0]?.other;
 }
 
 /** Returns the end of a message about an unknown name; empty when no known name is similar. */
 export function hint(name: string, known: Iterable<string>): string {
-  const like = meant(name, known);
+  const like = closestName(name, known);
   return like === undefined ? "" : `; did you mean ${like}?`;
 }
 
 /** Returns how many characters must be added, removed, replaced or swapped with their neighbor. */
-function slips(from: string, to: string): number {
+function edits(from: string, to: string): number {
   let before: readonly number[] = [];
   let row: readonly number[] = Array.from({ length: to.length + 1 }, (_, at) => at);
   for (let at = 1; at <= from.length; at += 1) {

@@ -17,7 +17,7 @@ export interface TargetKind<Context extends TargetContext = TargetContext> {
   readonly key: string;
   /** The entries under `systems` in the configuration that are of this kind; their keys have descriptions, for the reference. */
   readonly systems?: SystemEntries;
-  /** Returns the errors in a manifest's `target.<key>`. */
+  /** Checks a manifest's `target.<key>`. */
   readonly check: (part: unknown, manifest: Unread) => readonly Fault[];
   /** Returns the errors in the input schema, once everything else in the manifest is valid. */
   readonly checkInput?: (input: z.ZodType) => readonly Fault[];
@@ -32,7 +32,7 @@ export interface TargetKind<Context extends TargetContext = TargetContext> {
   readonly open: (context: Context) => OpenedKind | Promise<OpenedKind>;
 }
 
-/** A kind whose context does not matter: for what is known without opening it. */
+/** A kind that is not opened. */
 export type DeclaredKind = TargetKind<never>;
 
 /**
@@ -41,9 +41,9 @@ export type DeclaredKind = TargetKind<never>;
  */
 export interface SystemEntries {
   readonly keys?: readonly string[];
-  /** The schema of an entry that has one of the keys. */
+  /** Of an entry that has one of the keys. */
   readonly schema?: z.ZodType;
-  /** The schemas of entries with fixed names. */
+  /** Of entries with fixed names. */
   readonly named?: Readonly<Record<string, z.ZodType>>;
 }
 
@@ -55,26 +55,25 @@ export interface OwnPath {
   readonly path: string;
 }
 
-/** The capabilities that a kind is opened with. */
 export interface TargetContext {
-  /** The configuration's entries of this kind, as its schemas return them. */
+  /** Entries of this kind, as its schemas return them. */
   readonly systems: ReadonlyMap<string, unknown>;
   /** Everything that prevents the start, each with its field. */
   readonly problems: string[];
   readonly ownPaths: readonly OwnPath[];
-  /** The real path of the service's own code. */
+  /** Real path of the service's own code. */
   readonly ownCode: string;
-  /** Returns the absolute path of a path in the configuration. */
+  /** Makes a path in the configuration absolute. */
   readonly pathOf: (path: string) => string;
   /** Reads a regular file that the configuration names. Throws an error with a `code`. */
   readonly readFile: (path: string) => Buffer;
   /** Calls `changed` when one of the files has changed, and once at the start. Returns a function that stops this. */
   readonly watchFiles: (paths: readonly string[], changed: () => void) => () => void;
-  /** Returns milliseconds since 1970. */
+  /** Milliseconds since 1970. */
   readonly now: () => number;
   /** Returns unguessable ids: `[A-Za-z0-9-]+`. */
   readonly newId: () => string;
-  /** Returns a number from 0 to 1. */
+  /** From 0 to 1. */
   readonly random: () => number;
 }
 
@@ -92,9 +91,9 @@ export interface OpenedKind extends Handler {
   isBroken?(tool: Tool): boolean;
   /** Reports on the tools of this kind, once all are bound. */
   report?(tools: readonly Tool[]): KindReport;
-  /** Returns the state of each system by name, for `/readyz`. */
+  /** State of each system by name, for `/readyz`. */
   status?(): Promise<Readonly<Record<string, object>>>;
-  /** Returns the open connections, for metrics. */
+  /** Open connections, for metrics. */
   channels?(): readonly Channel[];
   /** Returns when the service's own certificates expire, for metrics and `stc check`. */
   certificates?(): readonly CertificateExpiry[];
@@ -104,7 +103,6 @@ export interface OpenedKind extends Handler {
   confinement?(): ConfinementShown | undefined;
 }
 
-/** The connections of one system. */
 export interface Channel {
   readonly system: string;
   readonly state: string;
@@ -118,7 +116,7 @@ export interface CertificateExpiry {
 }
 
 export interface WatchOptions {
-  /** Returns the current time in milliseconds since 1970. */
+  /** Milliseconds since 1970. */
   readonly now: () => number;
   readonly report: (event: CertificateEvent) => void;
 }
@@ -131,7 +129,7 @@ export interface CertificateEvent {
   readonly expiresAt: string | null;
   /** Hex SHA-256 of each root certificate (DER). */
   readonly rootSha256: readonly string[];
-  /** Reason why the new set is not used. */
+  /** Why the new set is not used. */
   readonly reason?: string;
 }
 
@@ -143,7 +141,7 @@ export interface ConfinementShown {
   readonly faults: Readonly<Record<string, string>>;
 }
 
-/** What `stc check` says about a kind and its tools. */
+/** For `stc check`. */
 export interface KindReport {
   readonly contracts?: readonly ContractState[];
   /** Observations that are not errors, about the configuration. */
@@ -153,7 +151,6 @@ export interface KindReport {
   readonly problems?: readonly string[];
 }
 
-/** The part of one system's contract that tools use. */
 export interface ContractState {
   readonly system: string;
   readonly origin: string;
@@ -162,7 +159,6 @@ export interface ContractState {
   readonly isPinned: boolean;
 }
 
-/** An observation about a tool that is not an error. */
 export interface ToolNote extends Fault {
   readonly tool: string;
 }
@@ -181,7 +177,7 @@ export function targetFaults(manifest: Unread, kinds: readonly DeclaredKind[]): 
   }
   if (!isTable(target)) return [{ field: "target", message: `must name a system and ${keys.join(", ")}` }];
   const unknown = Object.keys(target).filter((key) => key !== "system" && !keys.includes(key));
-  const aimed = aimOf(manifest, kinds);
+  const declared = declaredTarget(manifest, kinds);
   const isUnknown = unknown.length > 0 && !keys.some((key) => key in target);
   return [
     ...systemFaults(target),
@@ -189,8 +185,8 @@ export function targetFaults(manifest: Unread, kinds: readonly DeclaredKind[]): 
       field: `target.${key}`,
       message: `is unknown: a target is one of ${keys.join(", ")}${hint(key, keys)}`,
     })),
-    ...unless(aimed !== undefined || isUnknown, "target", `must have exactly one of ${keys.join(", ")}`),
-    ...(aimed === undefined ? [] : aimed.kind.check(aimed.part, manifest)),
+    ...unless(declared !== undefined || isUnknown, "target", `must have exactly one of ${keys.join(", ")}`),
+    ...(declared === undefined ? [] : declared.kind.check(declared.part, manifest)),
   ];
 }
 
@@ -198,16 +194,18 @@ function systemFaults({ system }: Unread): readonly Fault[] {
   return unless(isText(system) && SYSTEM.test(system), "target.system", "must name the system that the tool reaches");
 }
 
-interface Aim {
+interface DeclaredTarget {
   readonly kind: DeclaredKind;
-  /** The value under the kind's key. */
   readonly part: unknown;
 }
 
 /** Returns the one kind that a manifest's target is of; undefined when there is none, or more than one. */
-export function aimOf({ target, handler }: Unread, kinds: readonly DeclaredKind[]): Aim | undefined {
-  const aimed = handler !== undefined ? { handler } : target;
-  if (!isTable(aimed)) return undefined;
-  const [kind, another] = kinds.filter(({ key }) => key in aimed);
-  return kind === undefined || another !== undefined ? undefined : { kind, part: aimed[kind.key] };
+export function declaredTarget(
+  { target, handler }: Unread,
+  kinds: readonly DeclaredKind[],
+): DeclaredTarget | undefined {
+  const declared = handler !== undefined ? { handler } : target;
+  if (!isTable(declared)) return undefined;
+  const [kind, another] = kinds.filter(({ key }) => key in declared);
+  return kind === undefined || another !== undefined ? undefined : { kind, part: declared[kind.key] };
 }

@@ -61,13 +61,12 @@ function isOrdinary(code: number): boolean {
   return code < 0x61c || (code > 0x2069 && code < 0xd800) || (code > 0xdfff && code < 0xfe00);
 }
 
-interface Place {
-  readonly code: number;
-  /** True when the last character that was kept is a variation selector. */
-  readonly followsSelector: boolean;
-}
-
-function special(text: string, at: number, { code, followsSelector }: Place): Special | undefined {
+/** `followsSelector`: the last character that was kept is a variation selector. */
+function special(
+  text: string,
+  at: number,
+  { code, followsSelector }: { readonly code: number; readonly followsSelector: boolean },
+): Special | undefined {
   if (code === ESC) return { end: escapeEnd(text, at), shown: "" };
   if (code === CARRIAGE_RETURN && text.charCodeAt(at + 1) === LINE_FEED) return undefined;
   if (code >= 0x80 && code <= 0x9f) return { end: sequenceEnd(text, at + 1, code - 0x40), shown: "" };

@@ -13,7 +13,7 @@ export async function endedWithin(work: Promise<unknown>, timeoutMs: number): Pr
  * Returns the result of `work`. If that takes longer than `timeoutMs`, throws the error from `tooLate`; `work` then continues,
  * and its result is ignored.
  */
-export async function givenWithin<T>(work: Promise<T>, timeoutMs: number, tooLate: () => Error): Promise<T> {
+export async function resultWithin<T>(work: Promise<T>, timeoutMs: number, tooLate: () => Error): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>();
   const timer = setTimeout(() => reject(tooLate()), timeoutMs);
   try {

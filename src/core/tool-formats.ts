@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { isTable } from "./json.ts";
+import { isList, isTable } from "./json.ts";
 import type { Json, Tool } from "./types.ts";
 
 type JsonObject = { readonly [key: string]: Json };
@@ -83,14 +83,14 @@ interface Inlining {
 function inline(node: Json, context: Inlining): Json {
   context.parts.left -= 1;
   if (context.parts.left < 0) throw new RangeError(`the input schema has more than ${SCHEMA_PARTS_MAX} parts`);
-  if (isArray(node)) return node.map((part) => inline(part, context));
+  if (isList(node)) return node.map((part) => inline(part, context));
   if (!isTable(node)) return node;
-  const { $ref: reference, ...beside } = node;
+  const { $ref: reference, ...others } = node;
   if (typeof reference !== "string") return mapValues(node, (part) => inline(part, context));
   const target = context.definitions[reference.replace("#/definitions/", "")];
   if (target === undefined || context.open.includes(reference)) throw new TypeError("the input schema is recursive");
   const replaced = inline(target, { ...context, open: [...context.open, reference] });
-  return { ...(isTable(replaced) ? replaced : {}), ...mapValues(beside, (part) => inline(part, context)) };
+  return { ...(isTable(replaced) ? replaced : {}), ...mapValues(others, (part) => inline(part, context)) };
 }
 
 /**
@@ -106,12 +106,12 @@ function plainSchema(schema: JsonObject, depth = 0): JsonObject {
     if (keyword === "format" && typeof value === "string" && FORMATS.has(value)) plain["format"] = value;
     if (keyword === "pattern" && typeof value === "string" && isPortable(value)) plain["pattern"] = value;
     if (keyword === "properties" && isTable(value)) plain["properties"] = mapValues(value, recurse);
-    if (keyword === "items") plain["items"] = isArray(value) ? anyItem(value, schema, recurse) : recurse(value);
-    if ((keyword === "anyOf" || keyword === "oneOf") && isArray(value)) plain["anyOf"] = value.map(recurse);
+    if (keyword === "items") plain["items"] = isList(value) ? anyItem(value, schema, recurse) : recurse(value);
+    if ((keyword === "anyOf" || keyword === "oneOf") && isList(value)) plain["anyOf"] = value.map(recurse);
   }
   if (!allowsObject(plain["type"])) return plain;
   const { additionalProperties: open, propertyNames: names } = schema;
-  const closed = isTable(names) && isTable(open) && isArray(names["enum"]) ? names["enum"] : [];
+  const closed = isTable(names) && isTable(open) && isList(names["enum"]) ? names["enum"] : [];
   return {
     ...plain,
     properties: plain["properties"] ?? Object.fromEntries(closed.map((name) => [String(name), recurse(open)])),
@@ -129,13 +129,13 @@ function anyItem(items: readonly Json[], { additionalItems: rest }: JsonObject, 
 }
 
 function allowsObject(type: Json | undefined): boolean {
-  return type === "object" || (isArray(type) && type.includes("object"));
+  return type === "object" || (isList(type) && type.includes("object"));
 }
 
 /** Merges the parts of an `allOf`, which providers refuse; when two parts differ on a keyword, the first one wins. */
 function mergeAllOf(schema: JsonObject): JsonObject {
   const { allOf, ...own } = schema;
-  if (!isArray(allOf)) return schema;
+  if (!isList(allOf)) return schema;
   const merged: Record<string, Json> = own;
   for (const part of allOf.flatMap((part) => (isTable(part) ? [mergeAllOf(part)] : []))) {
     for (const [keyword, value] of Object.entries(part))
@@ -146,7 +146,7 @@ function mergeAllOf(schema: JsonObject): JsonObject {
 
 function mergeKeyword(keyword: string, mine: Json | undefined, other: Json): Json {
   if (keyword === "properties" && isTable(mine) && isTable(other)) return { ...other, ...mine };
-  if (keyword === "required" && isArray(mine) && isArray(other)) return [...new Set([...mine, ...other])];
+  if (keyword === "required" && isList(mine) && isList(other)) return [...new Set([...mine, ...other])];
   return mine ?? other;
 }
 
@@ -161,8 +161,4 @@ function isPortable(pattern: string): boolean {
 
 function mapValues(source: JsonObject, change: (value: Json) => Json): JsonObject {
   return Object.fromEntries(Object.entries(source).map(([key, value]) => [key, change(value)]));
-}
-
-function isArray(value: Json | undefined): value is readonly Json[] {
-  return Array.isArray(value);
 }

@@ -74,16 +74,14 @@ export interface TracedCall {
   readonly approval?: { readonly id?: string | undefined } | undefined;
 }
 
-/** The traced facts of an HTTP request. */
 export interface HttpRequestFacts {
   readonly route: string;
   readonly scheme: string;
 }
 
-/** The end of a traced call. */
-export interface TraceEnding {
+export interface TraceEnd {
   readonly call: TracedCall;
-  /** HTTP status of the response. */
+  /** Status of the response. */
   readonly http: number;
   /** Milliseconds, on the clock that times the stages. */
   readonly at: number;
@@ -100,7 +98,7 @@ export interface CallTrace {
   readonly traceparent: string;
   /** Records that the call enters a pipeline stage at the time `at`. */
   enter(step: string, at: number): void;
-  end(ending: TraceEnding): void;
+  end(ending: TraceEnd): void;
 }
 
 export interface CallStart {

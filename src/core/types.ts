@@ -1,7 +1,6 @@
 import type { z } from "zod";
 import type { ScanPolicy } from "./policy/scan-policy.ts";
 
-/** A JSON value. Plans, arguments and results consist of these. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
 /**
@@ -163,7 +162,6 @@ export interface GivenAnswer {
   readonly at: number;
 }
 
-/** The second argument of an inline tool's handler. */
 export interface InlineContext {
   readonly signal: AbortSignal;
   readonly traceId: string;
@@ -178,7 +176,6 @@ export interface InlineTarget<Input = never> {
   handler(input: Input, context: InlineContext): unknown;
 }
 
-/** An operation on the workspace's files. */
 export type FsOperation = "list" | "read" | "search" | "write" | "apply_patch";
 
 /** Targets the files of the workspace's mounts. The handler defines the arguments and results of each operation. */
@@ -195,7 +192,7 @@ export interface ToolConfig {
    * Returns an enum of the names in `systems.<system>.<list>`. If the list is empty or absent, the tool is not registered.
    */
   oneOf(system: string, list: string): z.ZodType<string, string>;
-  /** Returns the first name of that list, for examples. */
+  /** The first name of that list, for examples. */
   sample(system: string, list: string): string;
   /**
    * Returns the absolute directory of the repository with that name: its work tree, or the repository itself if it is bare.
@@ -237,11 +234,9 @@ export interface ToolLimits {
    * OUTPUT_TOO_LARGE.
    */
   readonly outputBytesMax?: number;
-  /** Maximum number of concurrent calls of this tool. */
   readonly concurrentCallsMax?: number;
 }
 
-/** The second argument of `needsApproval`. */
 export interface ApprovalContext {
   readonly mode: "default" | "autoEdit" | "yolo";
   readonly caller: Pick<Caller, "issuer" | "subject" | "permissions">;
@@ -316,7 +311,6 @@ export interface RunContext {
    */
   readonly requests?: RequestTracer | undefined;
   readonly caller: Caller;
-  /** The answer of the person who approved the call. */
   readonly answer?: GivenAnswer | undefined;
 }
 
@@ -351,7 +345,6 @@ export interface Binding {
 export interface PlanDescription {
   /** The level at which the processes of the call are confined. */
   readonly confinement?: string;
-  /** Remarks for the approver. */
   readonly notes?: readonly string[];
 }
 
@@ -361,12 +354,10 @@ export interface Handler {
   close(): Promise<void>;
 }
 
-/** Receives the requests that a handler sends. */
 export interface RequestTracer {
   begin(request: TargetRequest): RequestSpan;
 }
 
-/** One request that a handler sends to its target. */
 export interface TargetRequest {
   /** `/package.Service/Method`. */
   readonly path: string;
@@ -374,7 +365,6 @@ export interface TargetRequest {
   readonly server: string;
 }
 
-/** A request in progress. */
 export interface RequestSpan {
   /** The `traceparent` header to send with the request. */
   readonly traceparent: string;

@@ -161,7 +161,7 @@ export class Guard {
       headers: checked(headers, headersOf(headers, exchange), "The headers are"),
       caller,
       side: visitor?.side ?? "agents",
-      isGone: () => exchange.gone,
+      isGone: () => exchange.disconnected,
       untilEnd: (end: () => void) => this.#untilEnd(exchange, end),
       tokenLeftMs: () => Math.max(0, (caller?.expiresAt ?? 0) * 1000 - this.#services.clock()),
       verifyAgain: async () => {
@@ -192,7 +192,7 @@ export class Guard {
     };
     const unlisten = exchange.listen(onEnd);
     this.#waiting.add(onEnd);
-    if (exchange.gone || this.#isClosing) onEnd();
+    if (exchange.disconnected || this.#isClosing) onEnd();
     return stop;
   }
 }

@@ -195,7 +195,7 @@ class FastifyExchange implements Exchange {
     return this.#request.protocol;
   }
 
-  get gone() {
+  get disconnected() {
     const { raw } = this.#reply;
     return raw.destroyed && !raw.writableFinished;
   }

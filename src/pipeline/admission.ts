@@ -1,21 +1,20 @@
 import { Refusal } from "../core/errors.ts";
 import { type Admitted, type Authorized, mint, type Verified, type WithinRate } from "../core/evidence.ts";
 import type { Caller } from "../core/types.ts";
-import { steady } from "./limits/monotonic-clock.ts";
+import { monotonic } from "./limits/monotonic-clock.ts";
 import type { Rates } from "./limits/rates.ts";
 
 export interface AdmissionOptions {
-  /** Maximum number of calls in flight, over all callers. */
+  /** Over all callers. */
   readonly concurrentCallsMax: number;
-  /** Maximum number of calls in flight per caller (issuer and subject). */
+  /** Per issuer and subject. */
   readonly concurrentCallsPerCallerMax: number;
-  /** Returns whether the audit can take another call; otherwise no call runs. */
+  /** Returns whether the audit can record another call; otherwise no call runs. */
   readonly auditReady: () => boolean;
-  /** Returns why the audit cannot take a call, for operators. */
-  readonly auditFault?: (() => string | undefined) | undefined;
+  /** Returns why the audit cannot record a call, for operators. */
+  readonly auditProblem?: (() => string | undefined) | undefined;
   /** Limits how often one caller may start a call and disconnect. Undefined: no limit. */
   readonly cancellations?: CancellationLimit | undefined;
-  /** Rate limits for callers and tools. Undefined: no limits. */
   readonly rates?: Rates | undefined;
 }
 
@@ -26,10 +25,9 @@ export interface Admission {
    * Applies the rate limit of the tool. Comes after the check that the caller may know the tool.
    * @throws {Refusal} RATE_LIMITED
    */
-  pace(authorized: Authorized): WithinRate;
+  limitRate(authorized: Authorized): WithinRate;
   /** Releases the slot. Every admitted call leaves exactly once. `abandoned`: its client disconnected before the answer. */
   leave(admitted: Admitted, abandoned?: boolean): void;
-  /** Stops admitting calls. */
   drain(): void;
   inFlight(): number;
 }
@@ -37,7 +35,7 @@ export interface Admission {
 const RETRY_AFTER_MS = 1_000;
 
 export function createAdmission(options: AdmissionOptions): Admission {
-  /** Maps issuer → subject → calls in flight. Issuer and subject together identify the caller. */
+  /** Maps issuer → subject → calls in flight. */
   const perCaller = new Map<string, Map<string, number>>();
   const cancellations = options.cancellations && new Cancellations(options.cancellations);
   let total = 0;
@@ -52,15 +50,15 @@ export function createAdmission(options: AdmissionOptions): Admission {
         throw new Refusal("AUDIT_UNAVAILABLE", "The call was not run: it could not be recorded.", {
           details: { outcome: "not_run" },
           retryAfterMs: RETRY_AFTER_MS,
-          cause: new Error(options.auditFault?.() ?? "the audit accepts no lines now"),
+          cause: new Error(options.auditProblem?.() ?? "the audit accepts no lines now"),
         });
       }
       if (total >= options.concurrentCallsMax) {
         throw new Refusal("OVERLOADED", "Too many calls are in progress.", { retryAfterMs: RETRY_AFTER_MS });
       }
-      const ofIssuer = perCaller.get(caller.issuer) ?? new Map<string, number>();
-      const mine = ofIssuer.get(caller.subject) ?? 0;
-      if (mine >= options.concurrentCallsPerCallerMax) {
+      const bySubject = perCaller.get(caller.issuer) ?? new Map<string, number>();
+      const own = bySubject.get(caller.subject) ?? 0;
+      if (own >= options.concurrentCallsPerCallerMax) {
         throw new Refusal("RATE_LIMITED", "Too many of your calls are in progress at once.", {
           details: {
             limit: "concurrentCallsPerCaller",
@@ -78,20 +76,20 @@ export function createAdmission(options: AdmissionOptions): Admission {
       }
       // This comes last: a call that is refused for another reason does not count against the rate limit.
       options.rates?.takeCall(caller);
-      perCaller.set(caller.issuer, ofIssuer.set(caller.subject, mine + 1));
+      perCaller.set(caller.issuer, bySubject.set(caller.subject, own + 1));
       total += 1;
       return mint<Admitted>({ caller });
     },
-    pace(authorized) {
+    limitRate(authorized) {
       options.rates?.takeTool(authorized.caller, authorized.tool.name);
       return mint<WithinRate>(authorized);
     },
     leave({ caller }, abandoned = false) {
       if (abandoned) cancellations?.count(caller);
-      const ofIssuer = perCaller.get(caller.issuer);
-      const left = (ofIssuer?.get(caller.subject) ?? 1) - 1;
-      if (left === 0) ofIssuer?.delete(caller.subject);
-      else ofIssuer?.set(caller.subject, left);
+      const bySubject = perCaller.get(caller.issuer);
+      const left = (bySubject?.get(caller.subject) ?? 1) - 1;
+      if (left === 0) bySubject?.delete(caller.subject);
+      else bySubject?.set(caller.subject, left);
       total -= 1;
     },
     drain: () => {
@@ -106,17 +104,13 @@ const CALLERS_MAX = 10_000;
 const MINUTE_MS = 60_000;
 
 export interface CancellationLimit {
-  /**
-   * How many cancellations one caller (issuer and subject) may make per minute, and in one burst. Read at each count and each
-   * query.
-   */
+  /** Per caller (issuer and subject), and in one burst. Read at each count and each query. */
   readonly perMinuteMax: number;
-  /** Returns milliseconds since 1970. */
+  /** Milliseconds since 1970. */
   readonly clock: () => number;
 }
 
 interface Level {
-  /** Cancellations that have not drained yet. */
   readonly count: number;
   readonly at: number;
 }
@@ -128,12 +122,12 @@ interface Level {
 export class Cancellations {
   readonly #limit: CancellationLimit;
   readonly #clock: () => number;
-  /** Levels in the order of the last cancellation. */
+  /** In the order of the last cancellation. */
   readonly #levels = new Map<string, Level>();
 
   constructor(limit: CancellationLimit) {
     this.#limit = limit;
-    this.#clock = steady(limit.clock);
+    this.#clock = monotonic(limit.clock);
   }
 
   count(caller: Caller): void {

@@ -3,7 +3,7 @@ import { REFUSALS, Refusal } from "../core/errors.ts";
 import type { Receipt, Released } from "../core/evidence.ts";
 import type { CallRecord } from "./call-record.ts";
 import { outputShown } from "./output-filter.ts";
-import { wordsHeard } from "./target-text.ts";
+import { releasableText } from "./target-text.ts";
 
 /** A result and its HTTP status. */
 export interface Answer {
@@ -11,36 +11,36 @@ export interface Answer {
   readonly result: CallResult;
 }
 
-export function succeeded(receipt: Receipt, released: Released, trail: CallRecord): Answer {
+export function succeeded(receipt: Receipt, released: Released, record: CallRecord): Answer {
   const { result, filteredFields, truncated } = released;
   return {
     http: 200,
     result: {
       status: "success",
-      tool: trail.request.tool,
+      tool: record.request.tool,
       untrusted: true,
       result,
       filteredFields,
       ...(truncated && { truncated }),
       traceId: receipt.traceId,
-      durationMs: trail.durationMs,
-      ...warned(trail),
+      durationMs: record.durationMs,
+      ...warned(record),
     },
   };
 }
 
-export function refused(receipt: Receipt, refusal: Refusal, trail: CallRecord): Answer {
+export function refused(receipt: Receipt, refusal: Refusal, record: CallRecord): Answer {
   const { http, result } =
-    refusal.code === "APPROVAL_REQUIRED" ? pending(receipt, refusal) : failure(refusal, trail, receipt);
-  return { http, result: { ...result, ...warned(trail) } };
+    refusal.code === "APPROVAL_REQUIRED" ? pending(receipt, refusal) : failure(refusal, record, receipt);
+  return { http, result: { ...result, ...warned(record) } };
 }
 
-/** Returns the warning about secrets in the arguments. The sender of a secret is warned whatever the result of the call. */
+/** The sender of a secret is warned whatever the result of the call. */
 function warned({ secretsSent }: CallRecord): { readonly secretsSent?: readonly string[] } {
   return secretsSent === undefined ? {} : { secretsSent };
 }
 
-/** Builds the answer for an open approval request, which is neither a result nor a refusal. */
+/** An open approval request is neither a result nor a refusal. */
 function pending({ traceId }: Receipt, { message, details }: Refusal): Answer {
   const approval = { ...(details?.["approval"] as Omit<Pending["approval"], "message">), message };
   return { http: REFUSALS.APPROVAL_REQUIRED.http, result: { status: "pending", approval, traceId } };
@@ -50,9 +50,9 @@ function pending({ traceId }: Receipt, { message, details }: Refusal): Answer {
  * Builds the only answer without a receipt: the audit could not be written. The answer contains nothing of the call's result, and
  * it says whether anything may have run.
  */
-export function unrecorded(trail: CallRecord, cause: unknown): Answer {
-  const outcome = trail.ran ? "unknown" : "not_run";
-  trail.logUnrecorded(cause);
+export function unrecorded(record: CallRecord, cause: unknown): Answer {
+  const outcome = record.ran ? "unknown" : "not_run";
+  record.logUnrecorded(cause);
   return {
     http: REFUSALS.AUDIT_UNAVAILABLE.http,
     result: {
@@ -67,27 +67,27 @@ export function unrecorded(trail: CallRecord, cause: unknown): Answer {
         details: { outcome },
         retryable: outcome === "not_run",
       },
-      traceId: trail.traceId,
+      traceId: record.traceId,
     },
   };
 }
 
-function failure(refusal: Refusal, trail: CallRecord, { traceId }: Receipt): Answer {
-  const safe = trail.safeToRepeat;
+function failure(refusal: Refusal, record: CallRecord, { traceId }: Receipt): Answer {
   const { code, message, retryAfterMs } = refusal;
   const row = REFUSALS[code];
-  const heard = wordsHeard(Refusal.wordsOf(refusal), trail.detector) ?? outputShown(refusal);
-  const details = heard === undefined ? refusal.details : { ...refusal.details, ...heard };
+  const text = releasableText(Refusal.targetTextOf(refusal), record.detector) ?? outputShown(refusal);
+  const details = text === undefined ? refusal.details : { ...refusal.details, ...text };
   return {
     http: row.http,
     result: {
       status: row.decision === "DENIED" ? "denied" : "error",
       error: {
         code,
-        stage: trail.stageOf(refusal),
+        stage: record.stageOf(refusal),
         message,
         ...(details !== undefined && { details }),
-        retryable: row.retryable === "if-safe" ? safe : row.retryable || details?.["outcome"] === "not_run",
+        retryable:
+          row.retryable === "if-safe" ? record.safeToRepeat : row.retryable || details?.["outcome"] === "not_run",
         ...(retryAfterMs !== undefined && { retryAfterMs }),
       },
       traceId,

@@ -1,7 +1,7 @@
 import { answerFault, type WantedAnswer, wantedAnswer } from "../approvals/answer.ts";
 import { type ApprovalCallback, askCallback } from "../approvals/callback.ts";
 import type { Verdict } from "../approvals/floor.ts";
-import type { Requester, Scope } from "../approvals/identities.ts";
+import type { Requester } from "../approvals/identities.ts";
 import type { RiskAssessment } from "../approvals/risk.ts";
 import type { Approval, Approvals, Grant, Mode } from "../approvals/types.ts";
 import { renderView } from "../approvals/view.ts";
@@ -15,32 +15,30 @@ import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
 import { SID } from "./identity/claims.ts";
 import { digestInAnySession } from "./planner.ts";
-import type { Judged } from "./policy.ts";
+import type { Assessed } from "./policy.ts";
 import { findSecrets } from "./redactor.ts";
 import { deepFreeze } from "./schema-validator.ts";
 
 interface GateOptions {
   /** Stores approval requests. Without it and without a callback, a call that needs an approval is denied. */
   readonly approvals?: Approvals | undefined;
-  /** The mode of sessions for which no operator has set another. */
+  /** Of sessions for which no operator has set another mode. */
   readonly mode: Mode;
-  /** The library's own callback for approvals. */
   readonly onToolApprove?: ApprovalCallback | undefined;
   readonly callbackTimeoutMs: number;
   readonly filterSecrets: (text: string) => string;
   /** Returns the positions of secrets. Default: by the built-in rules. */
   readonly findSecrets?: typeof findSecrets;
-  /** Returns UUIDs. */
   readonly newId: () => string;
 }
 
-/** The gate's facts about a call, in addition to its plan. */
-export interface Asking {
+/** A call, in addition to its plan. */
+export interface GateContext {
   readonly request: CallRequest;
   readonly traceId: string;
   readonly scope: CallScope;
   /** Runs other arguments through the stages from VALIDATION to PLAN, and asks the policy points about the plan. */
-  replan(args: unknown): Promise<Judged>;
+  replan(args: unknown): Promise<Assessed>;
   /**
    * Verifies the token again.
    * @throws {Refusal} UNAUTHENTICATED, AUTH_UNAVAILABLE
@@ -54,7 +52,7 @@ export interface ApprovalGate {
    * @throws {Refusal} APPROVAL_REQUIRED while an approver is asked, APPROVAL_DENIED, or another APPROVAL_… code
    * when `approvalId` does not approve this plan
    */
-  approve(judged: Judged, asking: Asking): Approved | Promise<Approved>;
+  approve(assessed: Assessed, context: GateContext): Approved | Promise<Approved>;
 }
 
 /**
@@ -63,18 +61,18 @@ export interface ApprovalGate {
  */
 export function createApprovalGate(options: GateOptions): ApprovalGate {
   return {
-    approve({ planned, assessment, findings = NONE }, asking) {
+    approve({ planned, assessment, findings = NONE }, context) {
       const early = findings.length === 0 ? verdictBeforeManifest(planned.tool, "default") : undefined;
-      if (early !== undefined && asking.request.approvalId === undefined) return pass(planned, { by: early.by });
-      return consider(options, { planned, assessment, findings, ...asking });
+      if (early !== undefined && context.request.approvalId === undefined) return pass(planned, { by: early.by });
+      return consider(options, { planned, assessment, findings, ...context });
     },
   };
 }
 
-interface Call extends Asking {
+interface Call extends GateContext {
   readonly planned: Planned;
   readonly assessment: RiskAssessment;
-  /** Findings of policy points that require an approval: no mode, manifest or callback weakens them. */
+  /** These require an approval: no mode, manifest or callback weakens them. */
   readonly findings: readonly PolicyFinding[];
 }
 
@@ -82,21 +80,24 @@ const NONE: readonly PolicyFinding[] = [];
 
 async function consider(options: GateOptions, call: Call): Promise<Approved> {
   const { planned, request, findings } = call;
-  const isFree = findings.length === 0 && request.approvalId === undefined;
+  const isOptional = findings.length === 0 && request.approvalId === undefined;
   // A call that the manifest passes in every mode needs no mode, so it does not depend on a slow or unavailable store.
-  const manifest = isFree && namedSession(options, call) ? await askManifestInAnyMode(planned) : undefined;
-  if (manifest === "passes") return pass(planned, { by: "needsApproval" });
+  const manifest = isOptional && namedSession(options, call) ? await doesManifestPassInAnyMode(planned) : undefined;
+  if (manifest === true) return pass(planned, { by: "needsApproval" });
   const session = await guarded(() => sessionOf(options, call));
   const requester = { ...identity(planned), session: session.id };
   // A call that names an approval claims that approval, even if another rule would allow the call.
   if (request.approvalId !== undefined) return claim(options, call, requester);
-  const demanded = findings.map(ruleOf);
-  const verdict = demanded.length > 0 ? undefined : await stepVerdict(call, { mode: session.mode, manifest });
+  const requiring = findings.map(ruleOf);
+  const verdict = requiring.length > 0 ? undefined : await stepVerdict(call, { mode: session.mode, manifest });
   if (verdict?.verdict === "allow") return pass(planned, { by: verdict.by });
   const grant = await guarded(() => grantFor(options, call, requester));
   if (grant !== undefined) return pass(planned, { by: `grant:${grant.id}` });
-  if (mayAskInProcess(options, call.assessment)) return askInProcess(options, call, requester);
-  return askPeople(options, call, { requester, rules: verdict === undefined ? [...new Set(demanded)] : [verdict.by] });
+  if (mayUseCallback(options, call.assessment)) return decideByCallback(options, call, requester);
+  return requestApproval(options, call, {
+    requester,
+    rules: verdict === undefined ? [...new Set(requiring)] : [verdict.by],
+  });
 }
 
 /** Returns the name of the rule that requires the approval. The risk rules name theirs themselves. */
@@ -105,7 +106,7 @@ function ruleOf({ point, reason }: PolicyFinding): string {
 }
 
 /** Returns whether the callback may decide. A policy that requires people accepts the callback only if the policy says so. */
-function mayAskInProcess({ onToolApprove }: GateOptions, { requirement }: RiskAssessment): boolean {
+function mayUseCallback({ onToolApprove }: GateOptions, { requirement }: RiskAssessment): boolean {
   return onToolApprove !== undefined && (requirement === undefined || requirement.callback);
 }
 
@@ -120,18 +121,19 @@ function verdictAfterManifest({ category }: Tool, mode: Mode): Verdict | undefin
   return mode === "autoEdit" && category === "write" ? { verdict: "allow", by: "mode:autoEdit" } : undefined;
 }
 
-interface Known {
+interface ModeAndManifest {
   readonly mode: Mode;
-  /** The manifest's answer, if it was asked already. */
-  readonly manifest: ManifestAnswer | undefined;
+  /** Whether the manifest passes the call, if it was asked already. */
+  readonly manifest: boolean | undefined;
 }
 
 /** Runs steps 1 to 4 of the approval rules. */
-async function stepVerdict({ planned }: Call, { mode, manifest }: Known): Promise<Verdict> {
+async function stepVerdict({ planned }: Call, { mode, manifest }: ModeAndManifest): Promise<Verdict> {
   const { tool } = planned;
   const before = verdictBeforeManifest(tool, mode);
   if (before !== undefined) return before;
-  if ((manifest ?? (await askManifest(planned, mode))) === "passes") return { verdict: "allow", by: "needsApproval" };
+  if (manifest ?? (await doesManifestPass(planned, { mode, onModeRead: () => {} })))
+    return { verdict: "allow", by: "needsApproval" };
   return verdictAfterManifest(tool, mode) ?? { verdict: "ask", by: "default" };
 }
 
@@ -171,23 +173,22 @@ async function claim({ approvals }: GateOptions, call: Call, requester: Requeste
   const claimed = await guarded(() => approvals.claim({ id, requester, planDigest, requirementDigest }));
   if (claimed.outcome !== "claimed") throw claimRefusal(claimed, tool);
   const { approval } = claimed;
-  return pass(planned, { by: decidersOf(approval), approvalId: id, answer: givenIn(approval, planned) });
+  return pass(planned, { by: approversOf(approval), approvalId: id, answer: answerIn(approval, planned) });
 }
 
 /** @throws {Error} when an approval lacks the answer that the manifest requires */
-function givenIn({ answer, decidedAt }: Approval, planned: Planned): GivenAnswer | undefined {
+function answerIn({ answer, decidedAt }: Approval, planned: Planned): GivenAnswer | undefined {
   if (answer?.text !== undefined) return { text: answer.text, at: decidedAt ?? 0 };
   if (answer === undefined && planned.tool.approval.answer === undefined) return undefined;
   throw new Error("an approval lacks the answer that its request needs");
 }
 
-/** Returns everybody whose approval was counted. */
-function decidersOf({ votes, decidedBy }: Approval): string {
+function approversOf({ votes, decidedBy }: Approval): string {
   const people = votes.length > 0 ? votes : [{ issuer: decidedBy?.issuer ?? "", subject: decidedBy?.subject ?? "" }];
   return people.map(({ issuer, subject }) => `human:${issuer}|${subject}`).join(", ");
 }
 
-/** Returns the key of a session grant: it covers only the identical plan of the same caller in that session. */
+/** A session grant covers only the identical plan of the same caller in that session. */
 function grantKeyOf({ planned: { tool, digest }, assessment, findings }: Call): string | undefined {
   const isOffered = tool.approval.scopes?.includes("session") ?? true;
   const isRememberable = assessment.rememberable && findings.every(({ rememberable }) => rememberable);
@@ -200,23 +201,21 @@ async function grantFor({ approvals }: GateOptions, call: Call, requester: Reque
   return approvals.findGrant(requester, grantKey);
 }
 
-async function askInProcess(options: GateOptions, call: Call, requester: Requester): Promise<Approved> {
+async function decideByCallback(options: GateOptions, call: Call, requester: Requester): Promise<Approved> {
   const { planned, request, scope } = call;
   const { tool, input, digest: planDigest } = planned;
-  const { name, category } = tool;
-  const params = structuredClone(input) as Record<string, unknown>;
   const use = {
-    name,
-    params,
+    name: tool.name,
+    params: structuredClone(input) as Record<string, unknown>,
     approvalId: options.newId(),
     callId: request.callId,
-    category,
+    category: tool.category,
     sessionId: requester.session,
+    planDigest,
   };
-  const callback = options.onToolApprove ?? (() => false);
-  const { callbackTimeoutMs: timeoutMs } = options;
+  const { onToolApprove: callback = () => false, callbackTimeoutMs: timeoutMs } = options;
   // An approver's time to think does not count as the tool's run time.
-  const answer = await scope.hold((signal) => askCallback(callback, { ...use, planDigest }, { timeoutMs, signal }));
+  const answer = await scope.hold((signal) => askCallback(callback, use, { timeoutMs, signal }));
   if (!answer.approved) {
     // When the call itself is over, no approver has denied it.
     scope.assertOpen();
@@ -224,57 +223,49 @@ async function askInProcess(options: GateOptions, call: Call, requester: Request
   }
   // The token may have expired or been revoked while the approver decided.
   await call.verifyAgain();
-  if (answer.params === undefined) return pass(planned, { by: "callback", answer: saidBy(answer, planned, scope) });
+  if (answer.params === undefined) return pass(planned, { by: "callback", answer: answerFrom(answer, planned, scope) });
   const { planned: amended, assessment } = await call.replan(answer.params);
-  if (!mayAskInProcess(options, assessment))
+  if (!mayUseCallback(options, assessment))
     throw unanswered(new Error("a policy requires approvers for the changed arguments"));
-  return pass(amended, { by: "callback:amended", answer: saidBy(answer, amended, scope) });
+  return pass(amended, { by: "callback:amended", answer: answerFrom(answer, amended, scope) });
 }
 
-interface Why {
-  readonly requester: Requester;
-  /** The rules that require the approval. */
-  readonly rules: readonly string[];
-}
-
-async function askPeople(options: GateOptions, call: Call, { requester, rules: demanded }: Why): Promise<never> {
+async function requestApproval(
+  options: GateOptions,
+  call: Call,
+  { requester, rules: requiring }: { readonly requester: Requester; readonly rules: readonly string[] },
+): Promise<never> {
   const { approvals } = options;
   const { planned, assessment, request, traceId } = call;
   const { tool, digest: planDigest } = planned;
   if (approvals === undefined) {
     throw new Refusal("APPROVAL_DENIED", "This call needs a person's approval, and no approver is configured.", {
-      details: { rule: demanded[0] },
+      details: { rule: requiring[0] },
     });
   }
   const { risk, requirement } = assessment;
-  const rules = [...demanded, ...assessment.rules];
+  const rules = [...requiring, ...assessment.rules];
   const notes = [...assessment.notes, ...call.findings.filter(({ point }) => point !== "risk").map(noteOf)];
   const { plan, input, binding } = planned;
   const { reason } = request;
-  const secretsOf = {
+  const secrets = {
     filterSecrets: options.filterSecrets,
     findSecrets: options.findSecrets ?? findSecrets,
     namesSecret,
   };
-  const said = { reason, risk, rules, notes, ...secretsOf };
-  const rendered = renderView({ tool, plan, planDigest, binding, input, requester, ...said });
+  const facts = { tool, plan, planDigest, binding, input, requester, reason, risk, rules, notes };
+  const rendered = renderView({ ...facts, ...secrets });
   if (rendered === undefined) {
     throw new Refusal("APPROVAL_DENIED", "This call is too large to show to an approver. Send less at once.");
   }
   const grantKey = requester.session === undefined ? undefined : grantKeyOf(call);
   const asked = await guarded(() =>
     approvals.ask({
-      ...{ requester, tool: tool.name, category: tool.category, classification: tool.classification, risk, rules },
-      ...{
-        planDigest,
-        callDigest: digestInAnySession(planned),
-        ...rendered,
-        scopes: scopesOf(tool, grantKey),
-        grantKey,
-        traceId,
-        requirement,
-        answer: answerWantedBy(planned),
-      },
+      ...{ requester, tool: tool.name, category: tool.category, classification: tool.classification },
+      ...{ risk, rules, planDigest, callDigest: digestInAnySession(planned) },
+      ...rendered,
+      scopes: grantKey === undefined ? ["once"] : (tool.approval.scopes ?? ["once", "session"]),
+      ...{ grantKey, traceId, requirement, answer: wantedAnswerOf(planned) },
     }),
   );
   if (asked.outcome === "asked") throw pendingRefusal(asked.approval);
@@ -293,23 +284,16 @@ function noteOf({ point, reason }: PolicyFinding): string {
   return `The policy ${point} requires an approval: ${reason}`;
 }
 
-function scopesOf(tool: Tool, grantKey: string | undefined): readonly Scope[] {
-  const offered = tool.approval.scopes ?? ["once", "session"];
-  return grantKey === undefined ? ["once"] : offered;
-}
-
 /** @throws {Refusal} when an approval lacks the answer that the manifest requires */
-function saidBy({ answer: text }: { readonly answer?: string | undefined }, planned: Planned, scope: CallScope) {
-  const wanted = answerWantedBy(planned);
-  const fault = wanted && answerFault(wanted, text);
-  if (fault !== undefined) throw unanswered(new Error(`the callback's answer: ${fault}`));
+function answerFrom({ answer: text }: { readonly answer?: string | undefined }, planned: Planned, scope: CallScope) {
+  const wanted = wantedAnswerOf(planned);
+  const problem = wanted && answerFault(wanted, text);
+  if (problem !== undefined) throw unanswered(new Error(`the callback's answer: ${problem}`));
   return wanted === undefined || text === undefined ? undefined : { text, at: scope.now() };
 }
 
-type Passing = Pick<Approved, "by" | "approvalId" | "answer">;
-
-function pass(planned: Planned, passing: Passing): Approved {
-  return mint<Approved>({ ...planned, ...passing });
+function pass(planned: Planned, approval: Pick<Approved, "by" | "approvalId" | "answer">): Approved {
+  return mint<Approved>({ ...planned, ...approval });
 }
 
 /** Runs work on the store. A store failure never approves a call. */
@@ -324,34 +308,21 @@ async function guarded<T>(work: () => Promise<T>): Promise<T> {
 /** How long a manifest may take to decide whether its call needs an approval. */
 const NEEDS_APPROVAL_TIMEOUT_MS = 1_000;
 
-/**
- * The result of a manifest's `needsApproval`. Only `false`, returned in time, passes; an exception, a timeout or any other value
- * asks.
- */
-type ManifestAnswer = "passes" | "asks";
-
-/** Asks the manifest whether the call passes in this mode. */
-async function askManifest(planned: Planned, mode: Mode): Promise<ManifestAnswer> {
-  return (await answerOf(planned, { mode, onModeRead: () => {} })) ? "passes" : "asks";
-}
-
-/** Returns the answer that holds in every mode; undefined when the manifest read the mode. */
-async function askManifestInAnyMode(planned: Planned): Promise<ManifestAnswer | undefined> {
+/** Returns whether the manifest passes the call in every mode; undefined when the answer may depend on the mode. */
+async function doesManifestPassInAnyMode(planned: Planned): Promise<boolean | undefined> {
   let isModeRead = false;
   const onModeRead = (): void => {
     isModeRead = true;
   };
-  const passes = await answerOf(planned, { mode: "default", onModeRead });
-  if (isModeRead) return undefined;
-  return passes ? "passes" : "asks";
+  const passes = await doesManifestPass(planned, { mode: "default", onModeRead });
+  return isModeRead ? undefined : passes;
 }
 
-interface ManifestQuestion {
-  readonly mode: Mode;
-  onModeRead(): void;
-}
-
-async function answerOf({ tool, input, caller }: Planned, { mode, onModeRead }: ManifestQuestion): Promise<boolean> {
+/** Returns whether `needsApproval` returned `false` in time. An exception, a timeout or any other value requires an approval. */
+async function doesManifestPass(
+  { tool, input, caller }: Planned,
+  { mode, onModeRead }: { readonly mode: Mode; readonly onModeRead: () => void },
+): Promise<boolean> {
   const { needsApproval } = tool.approval;
   if (needsApproval === undefined) return false;
   const { issuer, subject, permissions } = caller;
@@ -366,10 +337,10 @@ async function answerOf({ tool, input, caller }: Planned, { mode, onModeRead }: 
   try {
     const answer: unknown = needsApproval(deepFreeze(ownCopy(input)) as never, context);
     if (!(answer instanceof Promise)) return answer === false;
-    const silence = new Promise((resolve) => {
+    const timeout = new Promise((resolve) => {
       timer = setTimeout(resolve, NEEDS_APPROVAL_TIMEOUT_MS);
     });
-    return (await Promise.race([answer, silence])) === false;
+    return (await Promise.race([answer, timeout])) === false;
   } catch {
     return false;
   } finally {
@@ -378,7 +349,7 @@ async function answerOf({ tool, input, caller }: Planned, { mode, onModeRead }: 
 }
 
 /** Returns what an approver must answer for this call to run. Undefined: an approval is enough. */
-function answerWantedBy({ tool, input }: Pick<Planned, "tool" | "input">): WantedAnswer | undefined {
+function wantedAnswerOf({ tool, input }: Pick<Planned, "tool" | "input">): WantedAnswer | undefined {
   const { answer } = tool.approval;
   return answer && wantedAnswer(answer.choices?.(deepFreeze(ownCopy(input)) as never));
 }

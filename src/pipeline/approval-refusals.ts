@@ -4,7 +4,6 @@ import type { Tool } from "../core/types.ts";
 
 const POLL_AFTER_MS = 2_000;
 
-/** The refusal for each state that is not an approval. */
 const STATES = {
   denied: ["APPROVAL_DENIED", "An approver denied this call."],
   expired: ["APPROVAL_EXPIRED", "This approval has expired. Make the call again without it to request another."],
@@ -16,10 +15,9 @@ const STATES = {
   in_doubt: ["APPROVAL_CONSUMED", "This approval was already used; it is not known whether the change happened."],
 } as const satisfies Partial<Record<Approval["state"], readonly [RefusalCode, string]>>;
 
-/** Returns the refusal for an open approval request, with what the agent needs to wait and to claim the approval. */
 export function pendingRefusal(approval: Approval): Refusal {
   const { id, decideBy, scopes, tool } = approval;
-  return new Refusal("APPROVAL_REQUIRED", `An approver is asked whether ${tool} may run. ${HOW_TO_GO_ON}`, {
+  return new Refusal("APPROVAL_REQUIRED", `An approver is asked whether ${tool} may run. ${NEXT_STEPS}`, {
     details: {
       approval: {
         id,
@@ -32,10 +30,9 @@ export function pendingRefusal(approval: Approval): Refusal {
   });
 }
 
-const HOW_TO_GO_ON =
+const NEXT_STEPS =
   "Poll statusUrl until its state is approved, then make the same call again with approval.id. Do not repeat the call meanwhile.";
 
-/** Returns the refusal for a call whose approval could not be claimed. */
 export function claimRefusal(claimed: Exclude<Claimed, { outcome: "claimed" }>, tool: Tool): Refusal {
   if (claimed.outcome === "not_found") return approvalNotFound();
   if (claimed.outcome === "mismatch") {
@@ -48,14 +45,13 @@ export function claimRefusal(claimed: Exclude<Claimed, { outcome: "claimed" }>, 
   return stateRefusal(claimed.approval, tool);
 }
 
-/** Returns the refusal for an approval request that is not an approval, by its state. */
 export function stateRefusal(approval: Approval, tool: Pick<Tool, "category">): Refusal {
   const { state, decisionReason } = approval;
   if (state === "pending" || state === "approved") return pendingRefusal(approval);
   const details = { approval: { id: approval.id, state } };
   if (state === "denied") {
-    const because = decisionReason === undefined ? undefined : { reason: decisionReason };
-    return deniedRefusal(tool, { ...because, details: { ...details, ...because } });
+    const reason = decisionReason === undefined ? undefined : { reason: decisionReason };
+    return deniedRefusal(tool, { ...reason, details: { ...details, ...reason } });
   }
   // The reason given with an approval does not explain why the approval ended.
   const [code, message] = STATES[state];
@@ -69,11 +65,11 @@ interface Denial {
 }
 
 export function deniedRefusal(tool: Pick<Tool, "category">, { reason, ...options }: Denial): Refusal {
-  const what = tool.category === "command" ? "Command denied by user" : "Denied by user";
-  return new Refusal("APPROVAL_DENIED", reason ? `${what}: ${reason}` : `${what}.`, options);
+  const denied = tool.category === "command" ? "Command denied by user" : "Denied by user";
+  return new Refusal("APPROVAL_DENIED", reason ? `${denied}: ${reason}` : `${denied}.`, options);
 }
 
-/** Returns the refusal when the embedder's callback failed or did not answer in time: no answer is a denial. */
+/** The callback failed or did not answer in time: no answer is a denial. */
 export function unanswered(cause: unknown): Refusal {
   return new Refusal("APPROVAL_DENIED", "No approver answered whether this call may run.", { cause });
 }
@@ -82,7 +78,7 @@ export function approvalNotFound(): Refusal {
   return new Refusal("APPROVAL_NOT_FOUND", "You have no such approval.");
 }
 
-/** Returns the refusal for an unavailable store: a call is not allowed because its approval could not be requested. */
+/** The store failed: a call is not allowed because its approval could not be requested. */
 export function approvalsUnavailable(cause: unknown): Refusal {
   return new Refusal("APPROVAL_UNAVAILABLE", "Approvals are unavailable at the moment. The call was not run.", {
     retryAfterMs: POLL_AFTER_MS,

@@ -1,9 +1,9 @@
 import type { Announced, EntryDraft } from "../audit/entry.ts";
 import { escapeName } from "../audit/escape.ts";
 import { REFUSALS, Refusal, type RefusalCode, type Stage } from "../core/errors.ts";
-import type { AnyEvidence, Receipt, Released, Verified } from "../core/evidence.ts";
+import type { AnyEvidence, CallOutcome, Receipt, Verified } from "../core/evidence.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
-import type { CallTrace, TraceEnding, Tracer } from "../core/tracing.ts";
+import type { CallTrace, TraceEnd, Tracer } from "../core/tracing.ts";
 import type { KeyUse, Tool } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 import type { CallRequest } from "./call-request.ts";
@@ -26,26 +26,24 @@ import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 type Step = Stage | "PLAN";
 
 export interface CallRecordOptions {
-  /** Returns milliseconds since 1970. */
+  /** Milliseconds since 1970. */
   readonly clock: () => number;
-  /** Returns milliseconds from an arbitrary origin, never decreasing. */
+  /** Milliseconds from an arbitrary origin, never decreasing. */
   readonly monotonic: () => number;
-  /** Returns UUIDv7s. */
+  /** UUIDv7s. */
   readonly ids: () => string;
-  /** Returns the hash of what was sent. `hashAlg` names the algorithm. */
   readonly hashArgs: (sent: unknown) => string;
   readonly hashAlg: string;
-  /** Makes the entry durable, and returns its receipt. */
+  /** Makes the entry durable. */
   readonly record: (entry: EntryDraft, request: CallRequest) => Promise<Receipt>;
-  /** Updates the metrics; receives every recorded entry. */
+  /** Receives every recorded entry. */
   readonly observe: (entry: EntryDraft) => void;
-  /** Logs the cause of a refusal for operators. */
   readonly log: (line: CallRecordLog) => void;
   readonly tracer?: Tracer | undefined;
 }
 
 /** Refusals that the caller causes: a missing file, an argument that the target rejects, a disconnect. */
-const OF_THE_CALLER: ReadonlySet<RefusalCode> = new Set(["TARGET_REFUSED", "CANCELLED"]);
+const CAUSED_BY_CALLER: ReadonlySet<RefusalCode> = new Set(["TARGET_REFUSED", "CANCELLED"]);
 
 export interface CallRecordLog {
   /** "debug" for refused unauthenticated clients, because operators need those lines only when they look for them. */
@@ -58,8 +56,7 @@ export interface CallRecordLog {
   readonly cause: unknown;
 }
 
-/** The approval and the idempotency key that a call has consumed. */
-export interface Used {
+export interface Consumed {
   readonly approvalId: string | undefined;
   readonly keyUse: KeyUse | undefined;
 }
@@ -70,7 +67,7 @@ export interface CallRecords {
   shutDown(): void;
 }
 
-export function createTrails(options: CallRecordOptions): CallRecords {
+export function createCallRecords(options: CallRecordOptions): CallRecords {
   const open = new Set<CallScope>();
   return {
     start: (request) => new CallRecord(options, request, open),
@@ -91,11 +88,11 @@ export class CallRecord {
   readonly #options: CallRecordOptions;
   readonly #startedAt: number;
   readonly #stages: Partial<Record<Step, number>> = {};
-  readonly #endings: (() => void)[] = [];
+  readonly #cleanups: (() => void)[] = [];
   /** The evidence of the stages, latest last. */
-  readonly #earned: AnyEvidence[] = [];
-  /** Number of items in `#earned` when the call last waited. */
-  #settled = 0;
+  readonly #evidence: AnyEvidence[] = [];
+  /** Length of `#evidence` when the call last waited. */
+  #waitedAt = 0;
   #step: Step = "REQUEST";
   #stepAt: number;
   #duration = 0;
@@ -113,22 +110,21 @@ export class CallRecord {
     this.#trace = options.tracer?.begin({ callId: this.traceId, request, at: this.#startedAt });
   }
 
-  /** Runs one stage of the pipeline and keeps its evidence. */
-  at<E extends AnyEvidence | Promise<AnyEvidence>>(step: Step, take: () => E): E {
+  /** Runs one stage and keeps its evidence. */
+  at<E extends AnyEvidence | Promise<AnyEvidence>>(step: Step, run: () => E): E {
     this.#enter(step);
-    const earned = take();
-    if (!(earned instanceof Promise)) this.keep(earned);
-    return earned;
+    const evidence = run();
+    if (!(evidence instanceof Promise)) this.keep(evidence);
+    return evidence;
   }
 
-  /** Registers a function that runs when the call ends, whatever the result. */
-  atEnd(ending: () => void): void {
-    this.#endings.push(ending);
+  /** `cleanup` runs when the call ends, whatever its outcome. */
+  atEnd(cleanup: () => void): void {
+    this.#cleanups.push(cleanup);
   }
 
-  /** Starts the time limit of this call. */
   openScope(timeoutMs: number): CallScope {
-    const scope = new CallScope({ timeoutMs, now: this.#options.clock, departure: this.request.departure });
+    const scope = new CallScope({ timeoutMs, now: this.#options.clock, disconnect: this.request.disconnect });
     this.#open.add(scope);
     this.atEnd(() => {
       scope.close();
@@ -138,22 +134,21 @@ export class CallRecord {
   }
 
   execution(scope: CallScope): Execution {
+    const { traceId, detector } = this;
     const { traceparent, tracestate } = this.request;
-    const sent = this.#trace === undefined ? traceparent : this.#trace.traceparent;
+    const trace = this.#trace;
     return {
-      ...{
-        scope,
-        traceId: this.traceId,
-        traceparent: sent,
-        tracestate,
-        requests: this.#trace?.requests,
-        detector: this.detector,
-      },
+      scope,
+      traceId,
+      traceparent: trace === undefined ? traceparent : trace.traceparent,
+      tracestate,
+      requests: trace?.requests,
+      detector,
       announced: () => this.#announced(),
     };
   }
 
-  /** Names the caller of a rejected request when its token happens to be valid. */
+  /** Names the caller of a rejected request when its token is valid. */
   async identify(verify: () => Verified | Promise<Verified>): Promise<void> {
     if (this.request.authorization === undefined && this.request.certificate === undefined) return;
     try {
@@ -178,13 +173,13 @@ export class CallRecord {
   }
 
   /** Returns the approval and the idempotency key that this call has consumed since it last waited. */
-  used(): Used | undefined {
+  consumed(): Consumed | undefined {
     let approvalId: string | undefined;
     let keyUse: KeyUse | undefined;
-    for (let index = this.#settled; index < this.#earned.length; index += 1) {
-      const earned = this.#earned[index] as unknown as Partial<Facts>;
-      approvalId = earned.approvalId ?? approvalId;
-      keyUse = earned.keyUse ?? keyUse;
+    for (let index = this.#waitedAt; index < this.#evidence.length; index += 1) {
+      const evidence = this.#evidence[index] as unknown as Partial<Facts>;
+      approvalId = evidence.approvalId ?? approvalId;
+      keyUse = evidence.keyUse ?? keyUse;
     }
     return approvalId === undefined && keyUse === undefined ? undefined : { approvalId, keyUse };
   }
@@ -194,10 +189,10 @@ export class CallRecord {
     return this.ran && this.changes && this.#fact("registered")?.binding.writesFiles === true;
   }
 
-  /** Releases the call's capacity to other calls while an approver is asked. */
-  stepAside(): void {
-    for (const end of this.#endings.splice(0)) end();
-    this.#settled = this.#earned.length;
+  /** Releases the call's capacity while an approver is asked. */
+  releaseCapacity(): void {
+    for (const clean of this.#cleanups.splice(0)) clean();
+    this.#waitedAt = this.#evidence.length;
   }
 
   get durationMs(): number {
@@ -209,16 +204,16 @@ export class CallRecord {
     return this.#step === "PLAN" ? "EXECUTION" : this.#step;
   }
 
-  /** Writes the call's audit entry. Resolves when it is on disk. */
-  async close(ending: Released | Refusal): Promise<Receipt> {
+  /** Writes the audit entry. Resolves when it is on disk. */
+  async close(outcome: CallOutcome): Promise<Receipt> {
     const step = this.#step;
     this.#enter("AUDIT");
     this.#step = step;
     this.#duration = round(this.#stepAt - this.#startedAt);
-    for (const end of this.#endings) end();
-    const entry = this.#entry(ending);
-    if (ending instanceof Refusal && ending.cause !== undefined) {
-      this.#log(this.#levelOf(ending), ending.code, ending.cause);
+    for (const clean of this.#cleanups) clean();
+    const entry = this.#entry(outcome);
+    if (outcome instanceof Refusal && outcome.cause !== undefined) {
+      this.#log(this.#levelOf(outcome), outcome.code, outcome.cause);
     }
     const recording = this.#options.record(entry, this.request);
     const { monotonic } = this.#options;
@@ -228,7 +223,7 @@ export class CallRecord {
   }
 
   #levelOf({ code }: Refusal): CallRecordLog["level"] {
-    if (REFUSALS[code].decision === "ERROR" && !OF_THE_CALLER.has(code)) return "error";
+    if (REFUSALS[code].decision === "ERROR" && !CAUSED_BY_CALLER.has(code)) return "error";
     return this.#fact("caller") === undefined ? "debug" : "info";
   }
 
@@ -245,7 +240,7 @@ export class CallRecord {
     this.#options.log({ level, traceId: this.traceId, trace, tool: this.#tool?.name ?? "unknown", code, cause });
   }
 
-  /** Ends the running stage and starts the next; two parts of one stage count as one. */
+  /** Two parts of one stage count as one. */
   #enter(step: Step): void {
     if (step === this.#step) return;
     const now = this.#options.monotonic();
@@ -257,15 +252,15 @@ export class CallRecord {
 
   /** Keeps evidence that a stage delivered later. Evidence that `at` has kept already is not kept twice. */
   keep<E extends AnyEvidence>(evidence: E): E {
-    if (this.#earned.at(-1) !== evidence) this.#earned.push(evidence);
+    if (this.#evidence.at(-1) !== evidence) this.#evidence.push(evidence);
     return evidence;
   }
 
-  /** Returns the latest value that any stage delivered for one fact. */
+  /** Returns the latest value of a fact. */
   #fact<Name extends keyof Facts>(name: Name): Facts[Name] | undefined {
-    for (let index = this.#earned.length - 1; index >= 0; index -= 1) {
-      const earned = this.#earned[index] as unknown as Partial<Facts>;
-      if (earned[name] !== undefined) return earned[name];
+    for (let index = this.#evidence.length - 1; index >= 0; index -= 1) {
+      const evidence = this.#evidence[index] as unknown as Partial<Facts>;
+      if (evidence[name] !== undefined) return evidence[name];
     }
     return undefined;
   }
@@ -274,7 +269,6 @@ export class CallRecord {
     return this.#fact("registered")?.tool;
   }
 
-  /** Returns what the audit entry will say about the call, as far as it is known before the call runs. */
   #announced(): Announced {
     this.#requestFacts = this.#requestOf(undefined);
     return {
@@ -288,8 +282,8 @@ export class CallRecord {
     };
   }
 
-  #entry(ending: Released | Refusal): EntryDraft {
-    const refusal = ending instanceof Refusal ? ending : undefined;
+  #entry(outcome: CallOutcome): EntryDraft {
+    const refusal = outcome instanceof Refusal ? outcome : undefined;
     return {
       traceId: this.traceId,
       caller: callerFacts(this.#fact("caller")),
@@ -299,7 +293,7 @@ export class CallRecord {
       denial: refusal && denialFacts(refusal, this.stageOf(refusal), this.detector),
       decisionReasons: decisionFacts(refusal?.findings ?? this.#fact("findings")),
       error: refusal && { code: refusal.code },
-      response: responseFacts(ending),
+      response: responseFacts(outcome),
       approval: approvalFacts(refusal, this.#fact("by"), this.#fact("approvalId")),
       plan: planFacts(this.#fact("digest"), this.#fact("plan")),
       stages: this.#stages,
@@ -334,7 +328,7 @@ export class CallRecord {
   }
 }
 
-/** Rounds milliseconds to the microsecond. */
+/** Rounds to the microsecond. */
 function round(ms: number): number {
   return Math.round(ms * 1000) / 1000;
 }
@@ -342,7 +336,6 @@ function round(ms: number): number {
 interface Recording {
   readonly entry: EntryDraft;
   readonly recording: Promise<Receipt>;
-  /** The clock that times the stages. */
   readonly monotonic: () => number;
 }
 
@@ -364,9 +357,9 @@ async function endTrace(trace: CallTrace, { entry, recording, monotonic }: Recor
   return receipt;
 }
 
-function end(trace: CallTrace, ending: TraceEnding): void {
+function end(trace: CallTrace, traced: TraceEnd): void {
   try {
-    trace.end(ending);
+    trace.end(traced);
   } catch {
     // A recorded call is not refused because its trace is broken.
   }

@@ -13,20 +13,17 @@ export interface CallRequest {
   readonly session?: string | undefined;
   readonly callId?: string | undefined;
   readonly reason?: string | undefined;
-  /** Identifies the approval request that was approved. */
   readonly approvalId?: string | undefined;
-  /** How long the caller waits for an approver's answer. */
+  /** Milliseconds that the caller waits for an approver's answer. */
   readonly waitMs?: number | undefined;
   readonly idempotencyKey?: string | undefined;
-  /** W3C trace context; the endpoint has checked its syntax. */
+  /** W3C trace context, syntactically valid. */
   readonly traceparent?: string | undefined;
   readonly tracestate?: string | undefined;
-  /** The HTTP facts of the endpoint that received the request, when it speaks HTTP. */
   readonly http?: HttpRequestFacts | undefined;
-  /** Where the request came from: a peer address, or the name of the endpoint. */
+  /** A peer address, or the name of the endpoint. */
   readonly source: string;
-  /** The body as received, when the endpoint had one to read; hashed when the request is not a call. */
+  /** The body as received; hashed when the request is not a call. */
   readonly body?: Uint8Array | undefined;
-  /** Notifies when the client disconnects. */
-  readonly departure?: Disconnect | undefined;
+  readonly disconnect?: Disconnect | undefined;
 }

@@ -1,19 +1,18 @@
 import { Refusal } from "../core/errors.ts";
 import type { PlanContext } from "../core/types.ts";
 
-/** The connection state of the client. */
+/** Reports whether the client has disconnected. */
 export interface Disconnect {
-  /** True when the client has already disconnected. */
-  readonly gone: boolean;
+  readonly disconnected: boolean;
   /** Calls `listener` once when the client disconnects. Returns a function that removes the listener. */
   listen(listener: () => void): () => void;
 }
 
-type EndReason = "deadline" | "departure" | "shutdown";
+type EndReason = "deadline" | "disconnect" | "shutdown";
 
 const REASONS = {
   deadline: { name: "TimeoutError", text: "the deadline has passed" },
-  departure: { name: "AbortError", text: "the client disconnected" },
+  disconnect: { name: "AbortError", text: "the client disconnected" },
   shutdown: { name: "AbortError", text: "the service is shutting down" },
 } as const;
 
@@ -22,29 +21,30 @@ const REASONS = {
  * Work under the scope is notified through `signal`; the call does not wait for work that ignores the signal.
  */
 export class CallScope implements PlanContext {
-  /** Milliseconds since 1970. */
-  get deadline(): number {
-    return this.#deadline;
-  }
   #deadline: number;
   readonly #now: () => number;
   #timer: ReturnType<typeof setTimeout>;
   readonly #unlisten: (() => void) | undefined;
-  /** Created on the first use of `signal`: most work ends before anybody reads it. */
+  /** Created on the first use of `signal`, which most work never reads. */
   #controller: AbortController | undefined;
   #ended: EndReason | undefined;
-  #leaveWaiting: ((refusal: Refusal) => void) | undefined;
+  #stopWaiting: ((refusal: Refusal) => void) | undefined;
 
   constructor(options: {
     readonly timeoutMs: number;
     readonly now: () => number;
-    readonly departure?: Disconnect | undefined;
+    readonly disconnect?: Disconnect | undefined;
   }) {
     this.#now = options.now;
     this.#deadline = options.now() + options.timeoutMs;
     this.#timer = setTimeout(() => this.#end("deadline"), options.timeoutMs);
-    if (options.departure?.gone) this.#end("departure");
-    else this.#unlisten = options.departure?.listen(() => this.#end("departure"));
+    if (options.disconnect?.disconnected) this.#end("disconnect");
+    else this.#unlisten = options.disconnect?.listen(() => this.#end("disconnect"));
+  }
+
+  /** Milliseconds since 1970. */
+  get deadline(): number {
+    return this.#deadline;
   }
 
   /** Returns milliseconds since 1970. */
@@ -78,7 +78,7 @@ export class CallScope implements PlanContext {
   within<T>(work: Promise<T>, ended?: () => void): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       if (this.#ended !== undefined) reject(refusalOf(this.#ended));
-      this.#leaveWaiting = reject;
+      this.#stopWaiting = reject;
       work.then(
         (value) => {
           ended?.();
@@ -107,10 +107,7 @@ export class CallScope implements PlanContext {
     }
   }
 
-  /**
-   * Ends the scope because the service shuts down: the call does not wait for its work any longer, and its audit entry is
-   * written.
-   */
+  /** The call stops waiting for its work, and its audit entry is written. */
   shutDown(): void {
     this.#end("shutdown");
   }
@@ -118,14 +115,14 @@ export class CallScope implements PlanContext {
   close(): void {
     clearTimeout(this.#timer);
     this.#unlisten?.();
-    this.#leaveWaiting = undefined;
+    this.#stopWaiting = undefined;
   }
 
   #end(reason: EndReason): void {
     if (this.#ended !== undefined) return;
     this.#ended = reason;
     this.#controller?.abort(reasonOf(reason));
-    this.#leaveWaiting?.(refusalOf(reason));
+    this.#stopWaiting?.(refusalOf(reason));
   }
 }
 

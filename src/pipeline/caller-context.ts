@@ -31,17 +31,16 @@ export type Audience = "agents" | "operators";
 
 export interface CallerContextOptions {
   readonly issuers: readonly IssuerProfile[];
-  /** Returns milliseconds since 1970. */
+  /** Milliseconds since 1970. */
   readonly clock: () => number;
   readonly cacheEntriesMax?: number;
   readonly fetch?: Fetch;
-  /** Time limit for one fetch of a JWKS URL, body included. */
+  /** Body included. */
   readonly keysTimeoutMs?: number;
   /** Called with the issuer whose JWKS URL delivered changed keys. */
   readonly onKeysChanged?: (issuer: string) => void;
   /** Returns the current revocations. Read at every call, for cached tokens too. */
   readonly revocations?: (() => RevocationList) | undefined;
-  /** Callers that present a certificate and no token. */
   readonly certificateCallers?: readonly CertificateCaller[] | undefined;
   /**
    * The caller context that this one replaces: the keys it fetched stay valid until they are fetched again, because the server
@@ -58,18 +57,17 @@ export interface CallerContext {
   /** Verifies the raw `Authorization` header and the certificate whose key the connection's client has proved to hold. */
   verify(
     authorization: string | undefined,
-    door: Audience,
+    audience: Audience,
     certificate?: ClientCertificate | undefined,
   ): Promise<Verified>;
   /** Returns the same as `verify`, synchronously, for a token that is still in the cache; undefined for any other. */
   recall(
     authorization: string | undefined,
-    door: Audience,
+    audience: Audience,
     certificate?: ClientCertificate | undefined,
   ): Verified | undefined;
-  /** Verifies a token without the `Bearer` scheme. */
-  verifyToken(token: string, door: Audience, certificate?: ClientCertificate | undefined): Promise<Verified>;
-  /** Returns whether this header's token is still in the cache: then checking it again costs nothing. */
+  verifyToken(token: string, audience: Audience, certificate?: ClientCertificate | undefined): Promise<Verified>;
+  /** Returns whether the header's token is in the cache: then checking it again costs nothing. */
   knows(authorization: string | undefined): boolean;
   /**
    * Checks that a person for whom an integration acts without a token could be an operator now: the issuer is an operators'
@@ -78,9 +76,8 @@ export interface CallerContext {
   assertOperator(person: Pick<Caller, "issuer" | "subject">): void;
   /** Replaces the issuers and clears the token cache. On a StartupError the old issuers stay. */
   reload(issuers: readonly IssuerProfile[]): void;
-  /** Clears the token cache: the next use of each token is verified in full. */
+  /** The next use of each token is verified in full. */
   clear(): void;
-  /** Returns the keys of an issuer that were fetched from this URL. */
   fetchedKeys(issuer: string, uri: string): FetchedKeys | undefined;
 }
 
@@ -91,10 +88,10 @@ interface Issuer extends ClaimRules {
 }
 
 /** The result of verifying one token, valid from `fromMs` (inclusive) to `untilMs` (exclusive). */
-interface Finding {
+interface CheckedToken {
   readonly verified: Verified;
   readonly credential: Credential;
-  /** The certificate to which the token is bound; the token is invalid without it. */
+  /** Thumbprint of the certificate without which the token is invalid. */
   readonly boundTo: string | undefined;
   readonly operators: boolean;
   readonly fromMs: number;
@@ -108,9 +105,9 @@ export function createCallerContext(options: CallerContextOptions): CallerContex
 
 class TokenVerifier implements CallerContext {
   readonly #options: CallerContextOptions;
-  readonly #cache: TokenCache<Finding>;
+  readonly #cache: TokenCache<CheckedToken>;
   readonly #certificateCallers: CertificateCallers;
-  #inFlight = new Map<string, Promise<Finding>>();
+  #inFlight = new Map<string, Promise<CheckedToken>>();
   #issuers: ReadonlyMap<string, Issuer>;
   /** Counts how often the cache was cleared: a verification that started earlier must not fill the cache afterwards. */
   #epoch = 0;
@@ -119,48 +116,48 @@ class TokenVerifier implements CallerContext {
     this.#options = options;
     this.#cache = new TokenCache(options.cacheEntriesMax ?? DEFAULT_CACHE_ENTRIES_MAX);
     this.#certificateCallers = new CertificateCallers(options.certificateCallers ?? []);
-    this.#issuers = this.#join(options.issuers, options.former);
+    this.#issuers = this.#openIssuers(options.issuers, options.former);
   }
 
   async verify(
     authorization: string | undefined,
-    door: Audience,
+    audience: Audience,
     certificate?: ClientCertificate | undefined,
   ): Promise<Verified> {
-    const known = authorization === undefined && certificate !== undefined && door === "agents";
+    const known = authorization === undefined && certificate !== undefined && audience === "agents";
     return (
       (known ? this.#verifyCertificate(certificate) : undefined) ??
-      this.verifyToken(bearerToken(authorization), door, certificate)
+      this.verifyToken(bearerToken(authorization), audience, certificate)
     );
   }
 
-  async verifyToken(token: string, door: Audience, certificate?: ClientCertificate | undefined): Promise<Verified> {
+  async verifyToken(token: string, audience: Audience, certificate?: ClientCertificate | undefined): Promise<Verified> {
     assertTokenLength(token);
     const digest = digestOf(token);
-    return this.#admit(this.#recall(digest) ?? (await this.#verifyOnce(token, digest)), door, certificate);
+    return this.#admit(this.#recall(digest) ?? (await this.#verifyOnce(token, digest)), audience, certificate);
   }
 
-  recall(authorization: string | undefined, door: Audience, certificate?: ClientCertificate | undefined) {
-    const finding = this.#find(authorization);
-    return finding && this.#admit(finding, door, certificate);
+  recall(authorization: string | undefined, audience: Audience, certificate?: ClientCertificate | undefined) {
+    const checked = this.#findCached(authorization);
+    return checked && this.#admit(checked, audience, certificate);
   }
 
   knows(authorization: string | undefined): boolean {
-    return this.#find(authorization) !== undefined;
+    return this.#findCached(authorization) !== undefined;
   }
 
   assertOperator({ issuer, subject }: Pick<Caller, "issuer" | "subject">): void {
     if (this.#issuers.get(issuer)?.operators !== true) {
-      throw unauthenticated("notMeant", "the person's issuer is not for operators");
+      throw unauthenticated("wrongAudience", "the person's issuer is not for operators");
     }
     const issuedAtMs = this.#options.clock();
     const caller = { issuer, subject, actors: [], permissions: [], expiresAt: issuedAtMs / 1_000 };
     const credential = credentialOf(caller, { digests: [], jti: undefined, issuedAtMs });
-    this.#options.revocations?.().assertGood(credential);
+    this.#options.revocations?.().assertNotRevoked(credential);
   }
 
   reload(issuers: readonly IssuerProfile[]): void {
-    this.#issuers = this.#join(issuers, this);
+    this.#issuers = this.#openIssuers(issuers, this);
     this.clear();
   }
 
@@ -174,27 +171,26 @@ class TokenVerifier implements CallerContext {
     this.#inFlight = new Map();
   }
 
-  /** Returns the caller configured for this certificate; undefined when there is none. */
   #verifyCertificate(certificate: ClientCertificate): Verified | undefined {
     const caller = this.#certificateCallers.find(certificate, this.#options.clock());
     if (caller === undefined) return undefined;
     const origin = { digests: [], jti: undefined, issuedAtMs: certificate.notBeforeMs };
-    this.#options.revocations?.().assertGood(credentialOf(caller, origin));
+    this.#options.revocations?.().assertNotRevoked(credentialOf(caller, origin));
     return mint<Verified>({ caller });
   }
 
   /** @throws {Refusal} UNAUTHENTICATED for a genuine token that is for another audience or client, or is revoked */
-  #admit(finding: Finding, door: Audience, certificate: ClientCertificate | undefined): Verified {
-    if (finding.boundTo !== undefined) assertBound(finding.boundTo, certificate, this.#options.clock());
-    this.#options.revocations?.().assertGood(finding.credential);
+  #admit(checked: CheckedToken, audience: Audience, certificate: ClientCertificate | undefined): Verified {
+    if (checked.boundTo !== undefined) assertBound(checked.boundTo, certificate, this.#options.clock());
+    this.#options.revocations?.().assertNotRevoked(checked.credential);
     // This comes last: when both audiences are tried, a token that fails another check gets that error.
-    if (finding.operators !== (door === "operators")) {
-      throw unauthenticated("notMeant", `the token's issuer is not for ${door}`);
+    if (checked.operators !== (audience === "operators")) {
+      throw unauthenticated("wrongAudience", `the token's issuer is not for ${audience}`);
     }
-    return finding.verified;
+    return checked.verified;
   }
 
-  #find(authorization: string | undefined): Finding | undefined {
+  #findCached(authorization: string | undefined): CheckedToken | undefined {
     if (authorization === undefined) return undefined;
     try {
       const token = bearerToken(authorization);
@@ -205,17 +201,17 @@ class TokenVerifier implements CallerContext {
     }
   }
 
-  #recall(digest: string): Finding | undefined {
-    const finding = this.#cache.get(digest);
-    if (finding === undefined) return undefined;
+  #recall(digest: string): CheckedToken | undefined {
+    const checked = this.#cache.get(digest);
+    if (checked === undefined) return undefined;
     const nowMs = this.#options.clock();
-    if (nowMs >= finding.fromMs && nowMs < finding.untilMs) return finding;
+    if (nowMs >= checked.fromMs && nowMs < checked.untilMs) return checked;
     this.#cache.delete(digest);
     return undefined;
   }
 
-  /** Verifies a token once for all concurrent callers that present it. */
-  #verifyOnce(token: string, digest: string): Promise<Finding> {
+  /** Verifies a token once for all concurrent calls that present it. */
+  #verifyOnce(token: string, digest: string): Promise<CheckedToken> {
     const inFlight = this.#inFlight;
     const running = inFlight.get(digest);
     if (running !== undefined) return running;
@@ -227,7 +223,7 @@ class TokenVerifier implements CallerContext {
     return verification;
   }
 
-  async #verifyFully(token: string, digest: string): Promise<Finding> {
+  async #verifyFully(token: string, digest: string): Promise<CheckedToken> {
     const epoch = this.#epoch;
     const read = readToken(token);
     const issuer = this.#issuerOf(read);
@@ -236,7 +232,7 @@ class TokenVerifier implements CallerContext {
     const nowMs = this.#options.clock();
     const caller = readCaller(read, issuer, nowMs / 1000);
     const untilMs = Math.min(caller.expiresAt * 1000, nowMs + REVERIFY_AFTER_MS, issuer.keys.freshUntilMs());
-    const finding: Finding = {
+    const checked: CheckedToken = {
       verified: mint<Verified>({ caller }),
       credential: credentialOf(caller, { digests: digestsOf(token, read.alg), ...readOrigin(read) }),
       boundTo: readBinding(read),
@@ -244,20 +240,23 @@ class TokenVerifier implements CallerContext {
       fromMs: nowMs,
       untilMs,
     };
-    if (epoch === this.#epoch && nowMs < untilMs) this.#cache.set(digest, finding);
-    return finding;
+    if (epoch === this.#epoch && nowMs < untilMs) this.#cache.set(digest, checked);
+    return checked;
   }
 
   /** Selects the issuer's rules by the unverified `iss`, which is used for nothing else. */
   #issuerOf(token: ReadToken): Issuer {
     const iss = token.claims.get("iss");
     const issuer = typeof iss === "string" ? this.#issuers.get(iss) : undefined;
-    if (issuer === undefined) throw unauthenticated("notMeant", "iss: missing or not a configured issuer");
+    if (issuer === undefined) throw unauthenticated("wrongAudience", "iss: missing or not a configured issuer");
     if (!issuer.algorithms.includes(token.alg)) throw unauthenticated("invalid", "header: alg is not allowed");
     return issuer;
   }
 
-  #join(profiles: readonly IssuerProfile[], former: CallerContextOptions["former"]): ReadonlyMap<string, Issuer> {
+  #openIssuers(
+    profiles: readonly IssuerProfile[],
+    former: CallerContextOptions["former"],
+  ): ReadonlyMap<string, Issuer> {
     const problems = [
       ...profileProblems(profiles),
       ...certificateCallerProblems(this.#options.certificateCallers ?? []),
@@ -265,8 +264,8 @@ class TokenVerifier implements CallerContext {
     const issuers = new Map<string, Issuer>();
     for (const [index, profile] of profiles.entries()) {
       const keys = this.#keysOf(profile, former);
-      if ("candidates" in keys) issuers.set(profile.issuer, joinIssuer(profile, keys));
-      else problems.push(...keys.map((fault) => `jwt.issuers[${index}].keys: ${fault}`));
+      if ("candidates" in keys) issuers.set(profile.issuer, issuerOf(profile, keys));
+      else problems.push(...keys.map((problem) => `jwt.issuers[${index}].keys: ${problem}`));
     }
     if (problems.length > 0) throw new StartupError(problems);
     return issuers;
@@ -285,7 +284,7 @@ class TokenVerifier implements CallerContext {
   }
 }
 
-function joinIssuer(profile: IssuerProfile, keys: IssuerKeys): Issuer {
+function issuerOf(profile: IssuerProfile, keys: IssuerKeys): Issuer {
   const kind = profile.profile ?? "generic";
   return {
     issuer: profile.issuer,

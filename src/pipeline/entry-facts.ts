@@ -1,6 +1,6 @@
 import type { AuditEntry } from "../audit/entry.ts";
 import { type PolicyFinding, Refusal, type Stage } from "../core/errors.ts";
-import type { RegisteredTool, Released } from "../core/evidence.ts";
+import type { CallOutcome, RegisteredTool } from "../core/evidence.ts";
 import type { CallTrace } from "../core/tracing.ts";
 import type { Caller, ExecutionPlan, KeyUse } from "../core/types.ts";
 import type { Detector } from "../detection/sensitive.ts";
@@ -27,9 +27,9 @@ export function approvalFacts(
   id: string | undefined,
 ): AuditEntry["approval"] {
   if (by !== undefined) return id === undefined ? { by } : { by, id };
-  const asked: unknown = refusal?.details?.["approval"];
-  if (refusal === undefined || typeof asked !== "object" || asked === null || !("id" in asked)) return undefined;
-  return { by: refusal.code, id: String(asked.id) };
+  const request: unknown = refusal?.details?.["approval"];
+  if (refusal === undefined || typeof request !== "object" || request === null || !("id" in request)) return undefined;
+  return { by: refusal.code, id: String(request.id) };
 }
 
 export function denialFacts(refusal: Refusal, stage: Stage, detector: Detector): NonNullable<AuditEntry["denial"]> {
@@ -43,8 +43,8 @@ export function decisionFacts(findings: readonly PolicyFinding[] | undefined): A
 }
 
 /** Returns which part of the result was released, and what was hidden in it. */
-export function responseFacts(ending: Released | Refusal): AuditEntry["response"] {
-  const released = ending instanceof Refusal ? outputReleasedWith(ending) : ending;
+export function responseFacts(outcome: CallOutcome): AuditEntry["response"] {
+  const released = outcome instanceof Refusal ? outputReleasedWith(outcome) : outcome;
   if (released === undefined) return undefined;
   const { filteredFields, outputHash, redactions, truncated } = released;
   return { filteredFields, truncated, outputHash, redactions };
@@ -54,8 +54,8 @@ export function responseFacts(ending: Released | Refusal): AuditEntry["response"
 export function planFacts(digest: string | undefined, plan: ExecutionPlan | undefined): AuditEntry["plan"] {
   if (digest === undefined) return undefined;
   const confinement = plan?.["confinement"];
-  const isHeld = typeof confinement === "object" && confinement !== null && "level" in confinement;
-  return isHeld ? { digest, confinement: String(confinement["level"]) } : { digest };
+  const isConfined = typeof confinement === "object" && confinement !== null && "level" in confinement;
+  return isConfined ? { digest, confinement: String(confinement["level"]) } : { digest };
 }
 
 /** Caches the facts of each caller: they are the same in all entries of that caller. */

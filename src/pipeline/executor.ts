@@ -6,21 +6,20 @@ import type { Detector } from "../detection/sensitive.ts";
 import type { CallScope } from "./call-scope.ts";
 import { keepOutputSoFar } from "./output-filter.ts";
 
-/** The context of one execution, in addition to the plan. */
 export interface Execution {
   readonly scope: CallScope;
   readonly traceId: string;
   readonly traceparent: string | undefined;
   readonly tracestate?: string | undefined;
   readonly requests?: RequestTracer | undefined;
-  /** Default: the detector with the built-in rules. */
+  /** Default: the built-in rules. */
   readonly detector?: Detector;
   /** Returns what the audit entry will say about the call, as far as it is known before the call runs. */
   readonly announced: () => Announced;
 }
 
 export interface ExecutorOptions {
-  /** Makes the intent durable. Awaited before a changing call runs. */
+  /** Makes the intent durable, before a changing call runs. */
   readonly intend: (announced: Announced) => Promise<void>;
 }
 
@@ -64,7 +63,7 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
         return mint<Executed>({ ...approved, raw: await scope.within(work, leave) });
       } catch (error) {
         if (error instanceof Refusal) keepOutputSoFar(approved, error, execution.detector);
-        throw ending(tool, error);
+        throw runError(tool, error);
       }
     },
   };
@@ -106,8 +105,8 @@ function enter(running: Map<string, number>, tool: Tool): () => void {
   return () => void running.set(tool.name, (running.get(tool.name) ?? 1) - 1);
 }
 
-/** Returns the error for a failed run. A changing call without a definite result is OUTCOME_UNKNOWN, never retryable. */
-function ending(tool: Tool, error: unknown): unknown {
+/** A changing call without a definite result is OUTCOME_UNKNOWN, never retryable. */
+function runError(tool: Tool, error: unknown): unknown {
   const code = error instanceof Refusal ? error.code : "INTERNAL";
   if (tool.classification === "read" || !INDEFINITE.has(code)) return error;
   return new Refusal("OUTCOME_UNKNOWN", "It is not known whether the change happened. Check before you call again.", {

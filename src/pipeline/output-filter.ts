@@ -7,7 +7,7 @@ import { CUT_MARGIN_BYTES, type CutText, PartialAnswer, textWithin } from "../co
 import { applyPolicy } from "../core/policy/output-policy.ts";
 import type { Json, Tool } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
-import { lookThroughFields } from "./redactor.ts";
+import { redactFiltered } from "./redactor.ts";
 import { parseOutput } from "./schema-validator.ts";
 
 const DEPTH_MAX = 64;
@@ -23,7 +23,7 @@ const CUT_FROM_BYTES_MAX = 33_554_432;
  */
 export function release(executed: Executed, detector: Detector = DETECTOR): Released {
   try {
-    return mint<Released>(shown(executed, executed.raw, detector));
+    return mint<Released>(filtered(executed, executed.raw, detector));
   } catch (error) {
     const isTooLarge = error instanceof Refusal && error.code === "OUTPUT_TOO_LARGE";
     if (!isTooLarge || executed.tool.classification === "read") throw error;
@@ -39,38 +39,39 @@ export function releaseOutputSoFar(
   detector: Detector = DETECTOR,
 ): Released | undefined {
   try {
-    return mint<Released>(shown(registered, soFar, detector));
+    return mint<Released>(filtered(registered, soFar, detector));
   } catch (error) {
     if (error instanceof Refusal) return undefined;
     throw error;
   }
 }
 
-type Shown = Parameters<typeof mint<Released>>[0];
+type Filtered = Parameters<typeof mint<Released>>[0];
 
-const WITHHELD: Shown = { result: null, filteredFields: ["*"], truncated: true, outputHash: sha256Hex("null") };
+const WITHHELD: Filtered = { result: null, filteredFields: ["*"], truncated: true, outputHash: sha256Hex("null") };
 
-function shown(registered: RegisteredTool, raw: unknown, detector: Detector): Shown {
+function filtered(registered: RegisteredTool, raw: unknown, detector: Detector): Filtered {
   const { tool, outputPolicy } = registered;
   const partial = PartialAnswer.is(raw) ? raw : undefined;
   if (partial !== undefined && partial.kept === undefined) throw tooLarge(tool);
   const { text, value } = asJson(tool, partial === undefined ? raw : partial.kept);
   const outputHash = sha256Hex(text);
-  const looked = (parsed: unknown) => lookedThrough(registered, parsed, detector);
+  const redacted = (parsed: unknown) => applyPolicyAndRedact(registered, parsed, detector);
   const fitted = fit(value, text, { bytesMax: tool.limits.outputBytesMax, cutText: partial?.cutText });
   if (fitted === undefined) throw tooLarge(tool);
-  if (partial === undefined && !fitted.isCut) return { ...looked(parseOutput(tool, value, outputPolicy)), outputHash };
-  const { result, ...hidden } = looked(parsePart(registered, fitted, fitted.value));
+  if (partial === undefined && !fitted.isCut)
+    return { ...redacted(parseOutput(tool, value, outputPolicy)), outputHash };
+  const { result, ...hidden } = redacted(parsePart(registered, fitted, fitted.value));
   const truncated = true;
   // Only lists were cut.
   if (fitted.beyond === fitted.value) return { ...hidden, result, truncated, outputHash };
-  const beyond = looked(parsePart(registered, fitted, fitted.beyond)).result;
+  const beyond = redacted(parsePart(registered, fitted, fitted.beyond)).result;
   return { ...hidden, result: agreed(result, beyond, fitted.textBytesMax), truncated, outputHash };
 }
 
-function lookedThrough({ outputPolicy, scan }: RegisteredTool, parsed: unknown, detector: Detector) {
-  const filtered = applyPolicy(outputPolicy, parsed as Json);
-  const { value, ...hidden } = lookThroughFields(filtered, { level: scan, detector }, outputPolicy);
+function applyPolicyAndRedact({ outputPolicy, scan }: RegisteredTool, parsed: unknown, detector: Detector) {
+  const permitted = applyPolicy(outputPolicy, parsed as Json);
+  const { value, ...hidden } = redactFiltered(permitted, { level: scan, detector }, outputPolicy);
   return { result: value, ...hidden };
 }
 
@@ -118,7 +119,7 @@ const SHARE_BYTES_MIN = 1_024;
 
 /** An answer within its tool's bound. */
 export interface Fitted {
-  /** True when the answer was over the bound or was cut off before. */
+  /** The answer was over the bound, or was cut off before. */
   readonly isCut: boolean;
   readonly value: Json;
   /** The value with slightly longer texts, so that redaction sees a secret that the cut goes through. */
@@ -129,7 +130,6 @@ export interface Fitted {
 
 export interface OutputBounds {
   readonly bytesMax: number;
-  /** The text that was cut off already. */
   readonly cutText?: CutText | undefined;
 }
 
@@ -239,8 +239,8 @@ const released = new WeakMap<Refusal, Released>();
 /** Filters the output of a run that was cut off like a complete answer, and keeps what may be released with the refusal. */
 export function keepOutputSoFar(registered: RegisteredTool, refusal: Refusal, detector?: Detector): void {
   const soFar = Refusal.outputSoFarOf(refusal);
-  const shown = soFar && releaseOutputSoFar(registered, soFar, detector);
-  if (shown !== undefined && isTable(shown.result)) released.set(refusal, shown);
+  const output = soFar && releaseOutputSoFar(registered, soFar, detector);
+  if (output !== undefined && isTable(output.result)) released.set(refusal, output);
 }
 
 export function outputReleasedWith(refusal: Refusal): Released | undefined {

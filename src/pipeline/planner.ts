@@ -1,7 +1,6 @@
 import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Fresh, mint, type Planned } from "../core/evidence.ts";
-import type { JsonLimits } from "../core/json.ts";
 import type { ExecutionPlan } from "../core/types.ts";
 import type { CallScope } from "./call-scope.ts";
 
@@ -43,10 +42,10 @@ function seal({ identity, input, caller, plan, binding }: Sealed, session: strin
   try {
     const isInput = binding.planIsInput === true;
     const args = isInput ? "null" : argumentsOf(input);
-    const what = textOf(plan, isInput);
+    const planText = textOf(plan, isInput);
     const act = caller.actors.length === 0 ? "" : `"act":${JSON.stringify(caller.actors)},`;
     return sha256Hex(
-      `{${act}"args":${args},"iss":${quote(caller.issuer)},"plan":${what},"session":${quote(session)},"sub":${quote(caller.subject)},"t":"stc/plan/v1","tool":"${identity}"}`,
+      `{${act}"args":${args},"iss":${quote(caller.issuer)},"plan":${planText},"session":${quote(session)},"sub":${quote(caller.subject)},"t":"stc/plan/v1","tool":"${identity}"}`,
     );
   } catch (error) {
     if (!(error instanceof NotJsonError)) throw error;
@@ -60,7 +59,7 @@ function textOf(plan: ExecutionPlan, isInput: boolean): string {
     return canonicalJson(plan, PLAN_LIMITS);
   } catch (error) {
     if (!(error instanceof NotJsonError) || error.reason !== "type" || !isInput) throw error;
-    return sealedText(plan, PLAN_LIMITS);
+    return canonicalJson(typed(plan), PLAN_LIMITS);
   }
 }
 
@@ -80,24 +79,18 @@ function argumentsOf(input: unknown): string {
 const quote = (text: string): string => JSON.stringify(text);
 
 /**
- * Returns the text of schema-produced values that JSON cannot express: sets, maps, large numbers, bytes. Every container names
- * its type, so that no two values have the same text.
- *
- * @throws {NotJsonError} for any other value
+ * Returns JSON for schema-produced values that JSON cannot express: sets, maps, large numbers, bytes. Every container names its
+ * type, so that no two values have the same text.
  */
-function sealedText(value: unknown, limits: JsonLimits): string {
-  return canonicalJson(worded(value), limits);
-}
-
-function worded(value: unknown): unknown {
+function typed(value: unknown): unknown {
   if (typeof value === "bigint") return { bigint: value.toString() };
   if (typeof value !== "object" || value === null) return value;
-  if (Array.isArray(value)) return { list: value.map(worded) };
-  if (value instanceof Set) return { set: [...value].map(worded) };
-  if (value instanceof Map) return { map: [...value].map(([key, inner]) => [worded(key), worded(inner)]) };
+  if (Array.isArray(value)) return { list: value.map(typed) };
+  if (value instanceof Set) return { set: [...value].map(typed) };
+  if (value instanceof Map) return { map: [...value].map(([key, inner]) => [typed(key), typed(inner)]) };
   if (value instanceof Uint8Array) return { bytes: Buffer.from(value).toString("base64") };
   if (value instanceof Date) return { date: value };
   // Instances of other classes may have hidden state, which the text would silently omit.
   if (Object.getPrototypeOf(value) !== Object.prototype) return value;
-  return { table: Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, worded(inner)])) };
+  return { table: Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, typed(inner)])) };
 }

@@ -33,8 +33,8 @@ export interface PolicyPoints {
 }
 
 /** No policy point denies the plan. The approval gate takes the findings, which require an approval, and the assessment. */
-export type Judged = Evidence<
-  "judged",
+export type Assessed = Evidence<
+  "assessed",
   { planned: Planned; assessment: RiskAssessment; findings?: readonly PolicyFinding[] | undefined }
 >;
 
@@ -46,7 +46,7 @@ export type Judged = Evidence<
 export interface Policy {
   permit(known: Known): Authorized | Promise<Authorized>;
   elevate(parsed: Parsed): Elevated | Promise<Elevated>;
-  judge(planned: Planned): Judged | Promise<Judged>;
+  assess(planned: Planned): Assessed | Promise<Assessed>;
 }
 
 /** @throws {StartupError} when a point has an unusable name */
@@ -59,38 +59,37 @@ export function createPolicy(points: PolicyPoints, rules: Pick<RiskRules, "asses
       stage: "permission",
       others,
       decide: (known: Known) => ({ point: permissions.name, decision: permissions.decide(known) }),
-      earn: (known, { findings }) => mint<Authorized>(findings === undefined ? known : { ...known, findings }),
+      toEvidence: (known, { findings }) => mint<Authorized>(findings === undefined ? known : { ...known, findings }),
     }),
     elevate: combined({
       stage: "elevation",
       others,
       decide: (parsed: Parsed) => ({ point: elevation.name, decision: elevation.decide(parsed) }),
-      earn: (parsed, { findings }) => mint<Elevated>(findings === undefined ? parsed : { ...parsed, findings }),
+      toEvidence: (parsed, { findings }) => mint<Elevated>(findings === undefined ? parsed : { ...parsed, findings }),
     }),
-    judge: combined({
+    assess: combined({
       stage: "approval",
       others,
       decide: (planned: Planned) => ({ point: risk.name, ...risk.decide(planned) }),
-      earn: (planned, { findings, own }) => mint<Judged>({ planned, findings, assessment: own.assessment }),
+      toEvidence: (planned, { findings, own }) => mint<Assessed>({ planned, findings, assessment: own.assessment }),
     }),
   };
 }
 
-interface Decided {
+interface PointDecision {
   readonly point: string;
   readonly decision: PolicyDecision;
 }
 
-/** Evidence on which a stage decides, with the findings of the stages before it. */
+/** Evidence, with the findings of the stages before. */
 type Before = PolicyRequests["permission"] & { readonly findings?: readonly PolicyFinding[] | undefined };
 
-interface StageOptions<From, Own extends Decided, To extends AnyEvidence> {
+interface StageOptions<From, Own extends PointDecision, To extends AnyEvidence> {
   readonly stage: PointStage;
   readonly others: readonly PolicyPoint[];
-  /** Asks the built-in point. */
+  /** The built-in point. */
   readonly decide: (from: From) => Own;
-  /** Creates the evidence of the stage. */
-  readonly earn: (from: From, result: { readonly own: Own; readonly findings: Before["findings"] }) => To;
+  readonly toEvidence: (from: From, result: { readonly own: Own; readonly findings: Before["findings"] }) => To;
 }
 
 /**
@@ -99,28 +98,28 @@ interface StageOptions<From, Own extends Decided, To extends AnyEvidence> {
  * asked at the same time; one that throws, is late or returns anything but a decision denies. An exception of a built-in point
  * is an error of the service: the call ends as INTERNAL.
  */
-function combined<From extends Before, Own extends Decided, To extends AnyEvidence>(
+function combined<From extends Before, Own extends PointDecision, To extends AnyEvidence>(
   options: StageOptions<From, Own, To>,
 ): (from: From) => To | Promise<To> {
-  const { stage, decide, earn } = options;
+  const { stage, decide, toEvidence } = options;
   const others = options.others.filter((point) => point.stage === stage) as readonly StagePoint<PointStage>[];
-  const settle = (from: From, own: Own, more: readonly Decided[]): To => {
+  const combineAll = (from: From, own: Own, more: readonly PointDecision[]): To => {
     const all = [own, ...more];
     const findings = bounded([...(from.findings ?? []), ...all.flatMap(findingsOf)]);
     const denial = all.map(({ decision }) => decision).find(isDenial);
     if (denial !== undefined) throw refusalOf(denial, findings);
-    return earn(from, { own, findings });
+    return toEvidence(from, { own, findings });
   };
   return (from) => {
     const own = decide(from);
     const { verdict } = own.decision;
-    if (verdict === "allow" && others.length === 0) return earn(from, { own, findings: from.findings });
-    if (verdict === "deny" || others.length === 0) return settle(from, own, []);
-    const request = shown(from);
-    const answers = others.map((point) => ask(point, request));
+    if (verdict === "allow" && others.length === 0) return toEvidence(from, { own, findings: from.findings });
+    if (verdict === "deny" || others.length === 0) return combineAll(from, own, []);
+    const request = publicView(from);
+    const answers = others.map((point) => askPoint(point, request));
     return answers.some((answer) => answer instanceof Promise)
-      ? Promise.all(answers).then((more) => settle(from, own, more))
-      : settle(from, own, answers as readonly Decided[]);
+      ? Promise.all(answers).then((more) => combineAll(from, own, more))
+      : combineAll(from, own, answers as readonly PointDecision[]);
   };
 }
 
@@ -145,16 +144,16 @@ const REASONS_MAX = 4;
 const REASON_CHARACTERS_MAX = 200;
 const MESSAGE_CHARACTERS_MAX = 500;
 
-function findingsOf({ point, decision }: Decided): readonly PolicyFinding[] {
+function findingsOf({ point, decision }: PointDecision): readonly PolicyFinding[] {
   if (decision.verdict === "allow") return [];
   const { verdict, reasons } = decision;
   const rememberable = verdict === "requireApproval" && decision.rememberable === true;
   const given = reasons.length === 0 ? ["no reason given"] : reasons.slice(0, REASONS_MAX);
-  return given.map((reason) => ({ point, verdict, reason: plain(reason), rememberable }));
+  return given.map((reason) => ({ point, verdict, reason: safeLine(reason), rememberable }));
 }
 
-/** Returns one line of text without secrets. */
-function plain(reason: string): string {
+/** Returns one line without secrets. */
+function safeLine(reason: string): string {
   const line = reason.slice(0, REASON_CHARACTERS_MAX * 2).replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, " ");
   return (textWithoutSecrets(line) ?? "").slice(0, REASON_CHARACTERS_MAX);
 }
@@ -163,9 +162,9 @@ function plain(reason: string): string {
 function bounded(findings: readonly PolicyFinding[]): Before["findings"] {
   if (findings.length <= FINDINGS_MAX) return findings.length === 0 ? undefined : findings;
   const isDenied = ({ verdict }: PolicyFinding): boolean => verdict === "deny";
-  const demands = findings.filter((finding) => !isDenied(finding));
-  // What is not rememberable must stay: one such finding decides that nothing is remembered.
-  const sorted = [...demands].sort((a, b) => Number(a.rememberable) - Number(b.rememberable));
+  const required = findings.filter((finding) => !isDenied(finding));
+  // Findings that are not rememberable must stay: one of them prevents a session approval.
+  const sorted = [...required].sort((a, b) => Number(a.rememberable) - Number(b.rememberable));
   return [...findings.filter(isDenied), ...sorted].slice(0, FINDINGS_MAX);
 }
 
@@ -173,7 +172,7 @@ function bounded(findings: readonly PolicyFinding[]): Before["findings"] {
  * Returns what a point that is not built in sees of a call: the tool, the caller, the parsed arguments and a copy of the plan.
  * The handler's binding stays hidden, and a point that changes the copy does not change what runs.
  */
-function shown(from: Before & { readonly input?: unknown; readonly plan?: unknown }): PolicyRequests["approval"] {
+function publicView(from: Before & { readonly input?: unknown; readonly plan?: unknown }): PolicyRequests["approval"] {
   const { tool, caller, input, plan } = from;
   return Object.freeze({
     tool,
@@ -194,9 +193,12 @@ function frozenCopy(value: unknown): unknown {
 
 const DECIDE_TIMEOUT_MS = 1_000;
 
-function ask(point: StagePoint<PointStage>, request: PolicyRequests["approval"]): Decided | Promise<Decided> {
+function askPoint(
+  point: StagePoint<PointStage>,
+  request: PolicyRequests["approval"],
+): PointDecision | Promise<PointDecision> {
   const { name } = point;
-  const failed = (cause: unknown): Decided => ({
+  const failed = (cause: unknown): PointDecision => ({
     point: name,
     decision: {
       verdict: "deny",
@@ -205,7 +207,7 @@ function ask(point: StagePoint<PointStage>, request: PolicyRequests["approval"])
       cause: new Error(`policy point ${name} could not decide`, { cause }),
     },
   });
-  const read = (answer: unknown): Decided => ({ point: name, decision: readDecision(answer) });
+  const read = (answer: unknown): PointDecision => ({ point: name, decision: readDecision(answer) });
   try {
     const answer: unknown = point.decide(request);
     if (!isThenable(answer)) return read(answer);

@@ -8,21 +8,16 @@ import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 
 const FILTERED_FIELDS_MAX = 1_000;
 
-export interface Looked {
+export interface RedactedOutput {
   readonly value: Json;
-  /** Sorted; includes the paths at which something was hidden. */
+  /** Sorted, with the paths at which something was hidden. */
   readonly filteredFields: readonly string[];
   /** How often each rule hid something; undefined when none did. */
   readonly redactions: Readonly<Record<string, number>> | undefined;
 }
 
-/** What is searched for: the level of each field, and the rules to apply. The levels alone: the built-in rules. */
-export type Search = CompiledScan | SearchByRules;
-
-interface SearchByRules {
-  readonly level: CompiledScan;
-  readonly detector: Detector;
-}
+/** The level of each field, and the rules to apply; without a detector, the built-in rules. */
+export type Search = CompiledScan | { readonly level: CompiledScan; readonly detector: Detector };
 
 /**
  * Searches the policy's output for secrets and personal data that were not meant to be released, as a second safeguard. Also
@@ -30,25 +25,25 @@ interface SearchByRules {
  *
  * @throws {Refusal} OUTPUT_TOO_LARGE: an output that cannot be searched completely is not released in part
  */
-export function lookThrough(value: Json, search: Search, filteredFields: readonly string[]): Looked {
-  return look({ result: value, filteredFields }, { ...optionsOf(search), clean: true });
+export function redactOutput(value: Json, search: Search, filteredFields: readonly string[]): RedactedOutput {
+  return redactWith({ result: value, filteredFields }, { ...optionsOf(search), clean: true });
 }
 
 /**
- * Searches like `lookThrough`, directly after a policy. Paths of hidden values are reported in the policy's form, without keys
+ * Searches like `redactOutput`, directly after a policy. Paths of hidden values are reported in the policy's form, without keys
  * that are data.
  *
  * @throws {Refusal} OUTPUT_TOO_LARGE
  */
-export function lookThroughFields(filtered: Filtered, search: Search, policy: CompiledPolicy): Looked {
-  return look(filtered, { ...optionsOf(search), clean: true, pathOf: (steps) => shownPath(policy, steps) });
+export function redactFiltered(filtered: Filtered, search: Search, policy: CompiledPolicy): RedactedOutput {
+  return redactWith(filtered, { ...optionsOf(search), clean: true, pathOf: (steps) => shownPath(policy, steps) });
 }
 
 function optionsOf(search: Search): Pick<RedactOptions, "level" | "detector"> {
   return typeof search === "object" ? search : { level: search };
 }
 
-function look({ result, filteredFields }: Filtered, options: RedactOptions): Looked {
+function redactWith({ result, filteredFields }: Filtered, options: RedactOptions): RedactedOutput {
   const { value, findings } = redacted(result, options);
   if (findings.length === 0) return { value, filteredFields, redactions: undefined };
   const found = findings.map(({ path }) => path);
@@ -90,7 +85,7 @@ export interface SafeInput {
 
 const SECRETS_SHOWN_MAX = 32;
 
-/** Returns arguments as the audit may hold them: without secrets, whatever the tool's input policy permits. */
+/** Returns arguments without secrets, for the audit, whatever the tool's input policy permits. */
 export function withoutSecrets(input: unknown, detector: Detector = DETECTOR): SafeInput {
   if (input === undefined) return { input, secrets: undefined };
   try {

@@ -5,7 +5,7 @@ import { compilePolicy } from "../core/policy/output-policy.ts";
 import { compileScan } from "../core/policy/scan-policy.ts";
 import type { Handler, Tool } from "../core/types.ts";
 
-/** The handlers by their key in a manifest's `target`. The pipeline receives this table and knows no kind by name. */
+/** Handlers by their key in a manifest's `target`. The pipeline knows no kind by name. */
 export type HandlerTable = Readonly<Record<string, Handler>>;
 
 export interface Registry {
@@ -23,7 +23,7 @@ function handlerOf({ name, target }: Tool, handlers: HandlerTable): Handler {
   throw new ManifestError(name, [{ field: "target", message }]);
 }
 
-/** Alternative names under which a tool may be called. The tool is listed only under its own name. */
+/** Alternative names, under which a tool may be called but is not listed. */
 const ALIASES: ReadonlyMap<string, string> = new Map([
   ["fs.list", "fs_list"],
   ["fs.read", "fs_read"],

@@ -1,10 +1,10 @@
 import type { Approvals, KeyUse } from "../approvals/types.ts";
 import { canonicalJson, sha256Hex } from "../core/digest.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
-import { type Elevated, type Fresh, mint, type Released } from "../core/evidence.ts";
+import { type CallOutcome, type Elevated, type Fresh, mint, type Released } from "../core/evidence.ts";
 import { ARGUMENT_LIMITS } from "../core/json.ts";
 import { approvalsUnavailable } from "./approval-refusals.ts";
-import type { CallRecord, Used } from "./call-record.ts";
+import type { CallRecord, Consumed } from "./call-record.ts";
 import type { CallRequest } from "./call-request.ts";
 
 const RETRY_AFTER_MS = 1_000;
@@ -15,7 +15,7 @@ const RETRY_AFTER_MS = 1_000;
  * @throws {Refusal} IDEMPOTENCY_CONFLICT for other arguments, CALL_IN_PROGRESS, OUTCOME_UNKNOWN when the result of the first call
  * is unknown, MALFORMED_REQUEST without a store
  */
-export function firstOrAgain(
+export function checkRepeat(
   elevated: Elevated,
   { idempotencyKey, args }: CallRequest,
   approvals: Approvals | undefined,
@@ -34,7 +34,7 @@ export function firstOrAgain(
   });
 }
 
-/** Returns the same call with the arguments that an approver gave it. */
+/** Returns the same call with the approver's arguments. */
 export function amended({ keyUse }: Fresh, elevated: Elevated): Fresh {
   return mint<Fresh>({ ...elevated, keyUse });
 }
@@ -73,68 +73,63 @@ const UNCHANGED: ReadonlySet<RefusalCode> = new Set([
  * Reports to the store how a call ended that consumed an approval or an `Idempotency-Key`. If that fails, the lease ends it as
  * "in doubt": neither can ever be used twice.
  */
-export function settle(
+export function reportOutcome(
   approvals: Approvals | undefined,
-  trail: CallRecord,
-  ending: Released | Refusal | "unrecorded",
+  record: CallRecord,
+  outcome: RecordedOutcome,
 ): Promise<void> | undefined {
   // Most calls consume neither and do not wait here.
-  const used = approvals && trail.used();
-  return used && tell(approvals, { ...used, trail, ending });
+  const consumed = approvals && record.consumed();
+  return consumed && report(approvals, record, { ...consumed, outcome });
 }
 
-interface Settling extends Used {
-  readonly trail: CallRecord;
-  readonly ending: Released | Refusal | "unrecorded";
-}
+/** How a call ended; `unrecorded`: its audit entry could not be written. */
+type RecordedOutcome = CallOutcome | "unrecorded";
 
-async function tell(approvals: Approvals, { approvalId, keyUse, trail, ending }: Settling): Promise<void> {
-  const end = endOf(trail, ending);
-  const told = [
-    approvalId !== undefined && approvals.settle(approvalId, outcomeOf(ending, end)),
+async function report(
+  approvals: Approvals,
+  record: CallRecord,
+  { approvalId, keyUse, outcome }: Consumed & { readonly outcome: RecordedOutcome },
+): Promise<void> {
+  const end = endOf(record, outcome);
+  const answer = end === "done" && isReleased(outcome) ? storedAnswer(outcome) : undefined;
+  const reports = [
+    approvalId !== undefined && approvals.settle(approvalId, approvalOutcome(outcome, end)),
     keyUse !== undefined &&
       approvals.endKey(
         keyUse,
-        end === "done" && isReleased(ending) ? answerOf(ending) : endWithout(end),
-        trail.safeToRepeat ? "not_run" : "unknown",
+        answer ?? (end === "not_run" ? end : "unknown"),
+        record.safeToRepeat ? "not_run" : "unknown",
       ),
   ];
-  for (const outcome of await Promise.allSettled(told)) {
-    if (outcome.status === "rejected") trail.logUnsettled(outcome.reason);
+  for (const settled of await Promise.allSettled(reports)) {
+    if (settled.status === "rejected") record.logUnsettled(settled.reason);
   }
 }
 
 type End = "done" | "not_run" | "unknown";
 
 /** Returns how the run ended. A changing call whose answer was lost or withheld counts as a possible change. */
-function endOf(trail: CallRecord, ending: Released | Refusal | "unrecorded"): End {
-  if (!trail.ran) return "not_run";
-  if (isReleased(ending)) return "done";
-  if (!trail.changes) return "not_run";
-  if (ending === "unrecorded") return "unknown";
-  const hadNoIntent = ending.code === "AUDIT_UNAVAILABLE" && ending.details?.["outcome"] === "not_run";
-  return hadNoIntent || UNCHANGED.has(ending.code) ? "not_run" : "unknown";
+function endOf(record: CallRecord, outcome: RecordedOutcome): End {
+  if (!record.ran) return "not_run";
+  if (isReleased(outcome)) return "done";
+  if (!record.changes) return "not_run";
+  if (outcome === "unrecorded") return "unknown";
+  const hadNoIntent = outcome.code === "AUDIT_UNAVAILABLE" && outcome.details?.["outcome"] === "not_run";
+  return hadNoIntent || UNCHANGED.has(outcome.code) ? "not_run" : "unknown";
 }
 
-/**
- * Returns the outcome of the approval. A target that reported a failure is not in doubt, although the change may have been made
- * in part.
- */
-function outcomeOf(ending: Released | Refusal | "unrecorded", end: End): "executed" | "failed" | "in_doubt" {
+/** A target that reported a failure is not in doubt, although the change may have been made in part. */
+function approvalOutcome(outcome: RecordedOutcome, end: End): "executed" | "failed" | "in_doubt" {
   if (end === "done") return "executed";
-  const isDoubtful =
-    end === "unknown" && (ending === "unrecorded" || !("code" in ending) || ending.code !== "TARGET_FAILED");
-  return isDoubtful ? "in_doubt" : "failed";
+  const isReported = outcome instanceof Refusal && outcome.code === "TARGET_FAILED";
+  return end === "unknown" && !isReported ? "in_doubt" : "failed";
 }
 
-function endWithout(end: End): "not_run" | "unknown" {
-  return end === "not_run" ? "not_run" : "unknown";
+function isReleased(outcome: RecordedOutcome): outcome is Released {
+  return outcome !== "unrecorded" && !(outcome instanceof Refusal);
 }
 
-function isReleased(ending: Released | Refusal | "unrecorded"): ending is Released {
-  return ending !== "unrecorded" && !(ending instanceof Refusal);
-}
-
-function answerOf({ result, filteredFields, truncated, outputHash }: Released) {
+function storedAnswer({ result, filteredFields, truncated, outputHash }: Released) {
   return { result, filteredFields, truncated, outputHash };
 }

@@ -10,26 +10,20 @@ const ISSUES_MAX = 20;
 const PATH_CHARACTERS_MAX = 128;
 const MESSAGE_CHARACTERS_MAX = 240;
 
-/** The path and description of a violation, without the value that was sent. */
-interface Issue {
-  readonly path: string;
-  readonly message: string;
-}
-
 /**
  * Parses the arguments with the tool's input schema. Every endpoint delivers plain JSON. Later stages see only what the schema
  * returns.
  *
  * @throws {Refusal} INVALID_INPUT naming each field
  */
-export function parseInput(paced: WithinRate, args: unknown): Parsed {
-  const plain = readPlain(paced.tool, "input", args as Json);
-  if (plain !== unread) return mint<Parsed>({ ...paced, input: deepFreeze(plain) });
-  const parsed = parse(paced.tool.input, args);
-  if (parsed.success) return mint<Parsed>({ ...paced, input: deepFreeze(parsed.data) });
+export function parseInput(limited: WithinRate, args: unknown): Parsed {
+  const plain = readPlain(limited.tool, "input", args as Json);
+  if (plain !== unread) return mint<Parsed>({ ...limited, input: deepFreeze(plain) });
+  const parsed = parse(limited.tool.input, args);
+  if (parsed.success) return mint<Parsed>({ ...limited, input: deepFreeze(parsed.data) });
   if ("threw" in parsed) {
     throw new Refusal("INVALID_INPUT", "The arguments do not match the tool's input schema.", {
-      cause: new Error(`input schema of ${paced.tool.name}: threw ${parsed.threw}`),
+      cause: new Error(`input schema of ${limited.tool.name}: threw ${parsed.threw}`),
     });
   }
   const issues = describe(parsed.error);
@@ -49,15 +43,15 @@ export function parseOutput(tool: Tool, answer: Json, policy: CompiledPolicy): u
   if (plain !== unread) return plain;
   const parsed = parse(tool.output, answer);
   if (parsed.success) return parsed.data;
-  const why = "threw" in parsed ? `threw ${parsed.threw}` : unfitFields(parsed.error, answer, policy);
+  const reason = "threw" in parsed ? `threw ${parsed.threw}` : mismatches(parsed.error, answer, policy);
   throw new Refusal("INVALID_OUTPUT", "The target's answer does not have the declared shape and was withheld.", {
-    cause: new Error(`output schema of ${tool.name}: ${why}`),
+    cause: new Error(`output schema of ${tool.name}: ${reason}`),
   });
 }
 
-/** The class of the exception only: its message may quote the value. */
 interface Threw {
   readonly success: false;
+  /** The class of the exception only: its message may quote the value. */
   readonly threw: string;
 }
 
@@ -71,17 +65,17 @@ function parse(schema: z.ZodType, value: unknown): z.ZodSafeParseResult<unknown>
 }
 
 /**
- * Describes each unfit field for the operator: what was expected and what kind of value came. Contains neither the value nor a
- * key that is data.
+ * Describes each mismatch for the operator: the expectation and the kind of the value. Contains neither the value nor a key that
+ * is data.
  */
-function unfitFields(error: z.ZodError, answer: Json, policy: CompiledPolicy): string {
-  const unfit = error.issues.slice(0, ISSUES_MAX).map((issue) => {
+function mismatches(error: z.ZodError, answer: Json, policy: CompiledPolicy): string {
+  const fields = error.issues.slice(0, ISSUES_MAX).map((issue) => {
     const steps = issue.path.map((part) => (typeof part === "number" ? element : String(part)));
     const path = shownPath(policy, steps).slice(0, PATH_CHARACTERS_MAX) || "(answer)";
     const got = issue.code === "unrecognized_keys" ? `${issue.keys.length} more` : kindAt(answer, issue.path);
     return `${path}: ${expectation(issue)}, got ${got}`.slice(0, MESSAGE_CHARACTERS_MAX);
   });
-  return unfit.join("; ");
+  return fields.join("; ");
 }
 
 /** Describes the expectation in the schema's terms: an issue's own message may come from the manifest and quote the value. */
@@ -135,7 +129,8 @@ function readPlain(tool: Tool, side: keyof PlainReads, value: Json): Json | type
   }
 }
 
-function describe(error: z.ZodError): readonly Issue[] {
+/** Returns the violations without the values that were sent. */
+function describe(error: z.ZodError): readonly { readonly path: string; readonly message: string }[] {
   return error.issues.slice(0, ISSUES_MAX).map((issue) => ({
     path: (issue.path.map(String).join(".") || "(arguments)").slice(0, PATH_CHARACTERS_MAX),
     message: issue.message.slice(0, MESSAGE_CHARACTERS_MAX),

@@ -3,16 +3,15 @@ import { replaceFindings, type SensitiveFinding } from "../detection/finding.ts"
 import { DETECTOR, type Detector, REDACTED, replacementOf } from "../detection/sensitive.ts";
 import { cleanText } from "../detection/views/clean-text.ts";
 
-/** UTF-16 units of the text that are processed, counted from the end. */
-const SAID_CHARS_MAX = 16_384;
-/** Maximum UTF-8 bytes of the text that is released. */
-const HEARD_BYTES_MAX = 2_048;
+/** UTF-16 units at the end of the text that are processed. */
+const TEXT_CHARS_MAX = 16_384;
+const RELEASED_BYTES_MAX = 2_048;
 /** A finding with at least this confidence counts as personal data; below it, the text only resembles personal data. */
 const PERSONAL_CONFIDENCE_MIN = 0.5;
 const WITHHELD = "[withheld: it contained personal data]";
 
 /** A target's own text in an answer's `error.details`. */
-interface Heard {
+interface ReleasableText {
   readonly message: string;
   /** The text is data, never an instruction. */
   readonly untrusted: true;
@@ -23,32 +22,35 @@ interface Heard {
  * paths, addresses and invisible characters. A text with personal data is withheld completely, because it may also contain names,
  * which no pattern finds.
  */
-export function wordsHeard(said: string | undefined, detector: Detector = DETECTOR): Heard | undefined {
-  if (said === undefined) return undefined;
-  const text = plainText(lastLines(said)).replaceAll("\r\n", "\n");
+export function releasableText(
+  targetText: string | undefined,
+  detector: Detector = DETECTOR,
+): ReleasableText | undefined {
+  if (targetText === undefined) return undefined;
+  const text = plainText(lastLines(targetText)).replaceAll("\r\n", "\n");
   const found = detector.find(text, "strict");
   const isPersonal = found.some(
     ({ kind, rule, confidence }) => kind === "pii" && rule !== "IP" && confidence >= PERSONAL_CONFIDENCE_MIN,
   );
-  const message = isPersonal ? WITHHELD : bounded(readable(replaceFindings(text, found, hidden)));
+  const message = isPersonal ? WITHHELD : bounded(readable(replaceFindings(text, found, replacement)));
   return message === "" ? undefined : { message, untrusted: true };
 }
 
-function lastLines(said: string): string {
-  if (said.length <= SAID_CHARS_MAX) return said;
-  const tail = said.slice(-SAID_CHARS_MAX);
+function lastLines(text: string): string {
+  if (text.length <= TEXT_CHARS_MAX) return text;
+  const tail = text.slice(-TEXT_CHARS_MAX);
   const end = tail.indexOf("\n");
   return end === -1 ? "" : tail.slice(end + 1);
 }
 
-function hidden(finding: SensitiveFinding): string {
+function replacement(finding: SensitiveFinding): string {
   if (finding.kind === "secret") return REDACTED;
   return finding.rule === "IP" ? ADDRESS : replacementOf(finding);
 }
 
 function readable(text: string): readonly string[] {
   const lines = withoutFrames(text.split("\n")).filter((line) => !isEncoded(line.trim()));
-  return lines.map((line) => cleanText(withoutPlaces(line)).trimEnd()).filter((line) => line.trim() !== "");
+  return lines.map((line) => cleanText(withoutPathsAndAddresses(line)).trimEnd()).filter((line) => line.trim() !== "");
 }
 
 /** Recognizes a line of a key or certificate whose beginning was cut off: only this form identifies it. */
@@ -62,21 +64,21 @@ function bounded(lines: readonly string[]): string {
   let bytes = 0;
   for (const line of lines.toReversed()) {
     bytes += Buffer.byteLength(line) + 1;
-    if (bytes > HEARD_BYTES_MAX) return kept.length > 0 ? kept.join("\n") : beginning(line);
+    if (bytes > RELEASED_BYTES_MAX) return kept.length > 0 ? kept.join("\n") : beginning(line);
     kept.unshift(line);
   }
   return kept.join("\n");
 }
 
 function beginning(line: string): string {
-  const room = HEARD_BYTES_MAX - Buffer.byteLength("…");
-  const cut = Buffer.from(line).subarray(0, room).toString("utf8");
+  const left = RELEASED_BYTES_MAX - Buffer.byteLength("…");
+  const cut = Buffer.from(line).subarray(0, left).toString("utf8");
   // A character that was cut in two decodes to U+FFFD.
   return `${cut.replace(/\uFFFD+$/, "")}…`;
 }
 
 /** Lines of stack traces and crash dumps, which only the program's authors understand. */
-const WHOLE: readonly RegExp[] = [
+const FRAMES: readonly RegExp[] = [
   // JavaScript, Java, .NET, Scala: `at Object.run (/app/x.js:1:2)`, `at a.b.C.d(C.java:12)`, `at X.Y() in C:\x.cs:line 3`.
   /^at [^ ].*[:(]/,
   /^at [^ ]+$/,
@@ -114,19 +116,19 @@ const FRAME_CHARS_MAX = 1_024;
 
 /** Returns the lines without stack frames and without the source excerpts that a program printed below a frame. */
 export function withoutFrames(lines: readonly string[]): readonly string[] {
-  let follows = false;
-  let isRoutine = false;
+  let isAfterFrame = false;
+  let isGoroutine = false;
   return lines.filter((line) => {
     const trimmed = line.trim();
-    isRoutine = GOROUTINE.test(trimmed) || (isRoutine && trimmed !== "");
-    const isSource = follows && line.startsWith("    ");
-    follows = isRoutine || isSource || isFrame(trimmed);
-    return !follows;
+    isGoroutine = GOROUTINE.test(trimmed) || (isGoroutine && trimmed !== "");
+    const isSource = isAfterFrame && line.startsWith("    ");
+    isAfterFrame = isGoroutine || isSource || isFrame(trimmed);
+    return !isAfterFrame;
   });
 }
 
 function isFrame(line: string): boolean {
-  return line.length <= FRAME_CHARS_MAX && (WHOLE.some((pattern) => pattern.test(line)) || isGoCall(line));
+  return line.length <= FRAME_CHARS_MAX && (FRAMES.some((pattern) => pattern.test(line)) || isGoCall(line));
 }
 
 /** Recognizes `main.run(0xc000012345, {0x4, ...})`: no space before the first recognized argument, and the list ends the line. */
@@ -134,15 +136,15 @@ function isGoCall(line: string): boolean {
   const open = line.indexOf("(", 1);
   if (open === -1 || !line.endsWith(")")) return false;
   const from = Math.max(open, line.lastIndexOf(")", line.length - 2)) + 1;
-  const blank = line.indexOf(" ");
-  return GO_ARGUMENT.test(line.slice(from, blank === -1 ? line.length : Math.max(from, blank)));
+  const space = line.indexOf(" ");
+  return GO_ARGUMENT.test(line.slice(from, space === -1 ? line.length : Math.max(from, space)));
 }
 
 const PATH = "[path]";
 const ADDRESS = "[address]";
 
 /** File extensions after which a colon and a number mean a line: `deploy.yaml:12`. */
-const FILE_ENDINGS: ReadonlySet<string> = new Set(
+const FILE_EXTENSIONS: ReadonlySet<string> = new Set(
   "c cc conf cpp cs css csv diff env go gradle h hcl html ini java js json jsonnet jsx kt lock log lua md mjs php pl proto py rb rs rst scala sh sql swift tf toml ts tsx txt xml yaml yml".split(
     " ",
   ),
@@ -155,9 +157,9 @@ const LABELS: ReadonlySet<string> = new Set(
   ),
 );
 
-const INTERNAL_ENDINGS = [
-  ...[".local", ".internal", ".svc", ".lan", ".corp", ".intranet", ".localdomain", ".home.arpa", ".private", ".consul"],
-];
+const INTERNAL_DOMAINS = ".local .internal .svc .lan .corp .intranet .localdomain .home.arpa .private .consul".split(
+  " ",
+);
 
 /**
  * A quoted path, with any characters. Every pattern here repeats single character classes, so it is linear, and its text is
@@ -180,7 +182,7 @@ const PORT_LEFT_OVER = /\[address\]:\d{1,5}/g;
 const HOST = /(?<![\w.-])[A-Za-z0-9_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*/g;
 
 /** Returns the line without absolute paths and without internal addresses: IP addresses, hosts with a port, private domains. */
-export function withoutPlaces(line: string): string {
+export function withoutPathsAndAddresses(line: string): string {
   return withoutPaths(withoutUrls(line))
     .replace(IPV6, ADDRESS)
     .replace(IPV4, ADDRESS)
@@ -207,19 +209,12 @@ function withoutPaths(line: string): string {
 
 /** Returns whether the authority is a public name: it has a dot, no private ending, no port and no user. */
 function isPublic(authority: string): boolean {
-  return (
-    /^[A-Za-z0-9.-]+$/.test(authority) &&
-    /[A-Za-z]$/.test(authority) &&
-    authority.includes(".") &&
-    !isInternal(authority)
-  );
+  return /^[A-Za-z0-9.-]*[A-Za-z]$/.test(authority) && authority.includes(".") && !isInternal(authority);
 }
 
 function isInternal(host: string): boolean {
   const name = host.toLowerCase();
-  return (
-    name === "localhost" || INTERNAL_ENDINGS.some((ending) => name.endsWith(ending) && name.length > ending.length)
-  );
+  return name === "localhost" || INTERNAL_DOMAINS.some((end) => name.endsWith(end) && name.length > end.length);
 }
 
 function isHostWithPort(host: string): boolean {
@@ -227,12 +222,11 @@ function isHostWithPort(host: string): boolean {
   const last = labels.at(-1) ?? "";
   // Numbers with colons: a time, a version, a count.
   if (!/[a-z]/.test(last)) return false;
-  return labels.length > 1 ? !FILE_ENDINGS.has(last) : !LABELS.has(last);
+  return labels.length > 1 ? !FILE_EXTENSIONS.has(last) : !LABELS.has(last);
 }
 
 /** Returns whether the text has at least two colons and a hex digit: `::` alone separates names. */
 function isIpv6(text: string): boolean {
-  return (
-    text.split(":").length > 2 && /[0-9A-Fa-f]/.test(text) && (text.includes("::") || text.split(":").length === 8)
-  );
+  const parts = text.split(":").length;
+  return parts > 2 && /[0-9A-Fa-f]/.test(text) && (text.includes("::") || parts === 8);
 }

@@ -1,6 +1,6 @@
 import type { Approvals } from "../approvals/types.ts";
 import { Refusal } from "../core/errors.ts";
-import type { Released } from "../core/evidence.ts";
+import type { CallOutcome } from "../core/evidence.ts";
 import type { CallRequest } from "./call-request.ts";
 
 /** Maximum number of calls held open for an approver's answer (`Prefer: wait`). Beyond it, a call gets its 202 immediately. */
@@ -12,22 +12,22 @@ const WAITERS_MAX = 1_000;
  */
 export interface WaitingRoom {
   /** Returns the request to run again; undefined when nobody answered in time or the client disconnected. */
-  untilAnswered(ending: Released | Refusal, request: CallRequest): Promise<CallRequest | undefined>;
-  /** Releases all waiting calls with the answer that they have. */
-  empty(): void;
+  untilAnswered(outcome: CallOutcome, request: CallRequest): Promise<CallRequest | undefined>;
+  /** Ends the waits: every waiting call gets its 202. */
+  releaseAll(): void;
 }
 
 export function createWaitingRoom(approvals: Approvals | undefined): WaitingRoom {
   const closing = new AbortController();
   let waiting = 0;
 
-  async function hold(store: Approvals, id: string, { waitMs = 0, departure }: CallRequest): Promise<boolean> {
-    const leaving = new AbortController();
-    const unlisten = departure?.listen(() => leaving.abort());
-    if (departure?.gone === true) leaving.abort();
+  async function hold(store: Approvals, id: string, { waitMs = 0, disconnect }: CallRequest): Promise<boolean> {
+    const disconnecting = new AbortController();
+    const unlisten = disconnect?.listen(() => disconnecting.abort());
+    if (disconnect?.disconnected === true) disconnecting.abort();
     waiting += 1;
     try {
-      const signal = AbortSignal.any([leaving.signal, closing.signal]);
+      const signal = AbortSignal.any([disconnecting.signal, closing.signal]);
       const approval = await store.wait(id, { timeoutMs: waitMs, signal });
       return approval !== undefined && approval.state !== "pending" && !signal.aborted;
     } catch {
@@ -39,26 +39,26 @@ export function createWaitingRoom(approvals: Approvals | undefined): WaitingRoom
   }
 
   return {
-    async untilAnswered(ending, request) {
-      const id = askedId(ending);
+    async untilAnswered(outcome, request) {
+      const id = approvalIdOf(outcome);
       if (approvals === undefined || id === undefined || !request.waitMs || waiting >= WAITERS_MAX) return undefined;
       return (await hold(approvals, id, request)) ? { ...claimOf(request), approvalId: id } : undefined;
     },
-    empty: () => closing.abort(),
+    releaseAll: () => closing.abort(),
   };
 }
 
-function askedId(ending: Released | Refusal): string | undefined {
-  if (!(ending instanceof Refusal) || ending.code !== "APPROVAL_REQUIRED") return undefined;
-  const approval = ending.details?.["approval"];
+function approvalIdOf(outcome: CallOutcome): string | undefined {
+  if (!(outcome instanceof Refusal) || outcome.code !== "APPROVAL_REQUIRED") return undefined;
+  const approval = outcome.details?.["approval"];
   const id = typeof approval === "object" && approval !== null && "id" in approval ? approval.id : undefined;
   return typeof id === "string" ? id : undefined;
 }
 
 /** Copies members by name: a request may be an object with lazy getters. */
 function claimOf(request: CallRequest): CallRequest {
-  const { tool, args, authorization, session, callId, reason, traceparent, source, body, departure } = request;
+  const { tool, args, authorization, session, callId, reason, traceparent, source, body, disconnect } = request;
   const { idempotencyKey, certificate } = request;
   const names = { session, callId, reason, traceparent, idempotencyKey };
-  return { tool, args, authorization, certificate, ...names, source, body, departure };
+  return { tool, args, authorization, certificate, ...names, source, body, disconnect };
 }

@@ -112,14 +112,14 @@ export class SafeToolCall {
     const { proxy } = await this.#start();
     const request: CallRequest = {
       ...accepted,
-      departure: options?.signal && disconnectOf(options.signal),
+      disconnect: options?.signal && disconnectOf(options.signal),
       tool: nameOf(tool),
       args: copy instanceof Refusal ? {} : copy,
       authorization: typeof jwt === "string" && jwt !== "" ? `Bearer ${jwt}` : undefined,
       source: "library",
     };
     const refusal = problem ?? (copy instanceof Refusal ? copy : undefined);
-    const { result } = await (refusal === undefined ? proxy.call(request) : proxy.turnAway(request, refusal));
+    const { result } = await (refusal === undefined ? proxy.call(request) : proxy.rejectRequest(request, refusal));
     if (result.status !== "pending") return result;
     return { ...result, call: { tool: request.tool, args: sanitizeArgs(request.args) } };
   }
@@ -287,7 +287,7 @@ function readOptions(options: CallOptions): ReadOptions {
 
 function disconnectOf(signal: AbortSignal): Disconnect {
   return {
-    get gone() {
+    get disconnected() {
       return signal.aborted;
     },
     listen(listener) {

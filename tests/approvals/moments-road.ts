@@ -10,7 +10,7 @@ import { defineTool } from "../../src/index.ts";
 import { createAdmission } from "../../src/pipeline/admission.ts";
 import type { Answer } from "../../src/pipeline/answer.ts";
 import { type ApprovalGate, createApprovalGate } from "../../src/pipeline/approval-gate.ts";
-import { createTrails } from "../../src/pipeline/call-record.ts";
+import { createCallRecords } from "../../src/pipeline/call-record.ts";
 import type { CallRequest } from "../../src/pipeline/call-request.ts";
 import type { Disconnect } from "../../src/pipeline/call-scope.ts";
 import { type Audience, createCallerContext } from "../../src/pipeline/caller-context.ts";
@@ -35,7 +35,7 @@ const key = makeSigningKey("ES256", "agents-1");
 
 /** A client that a test sends away. */
 export class Client implements Disconnect {
-  gone = false;
+  disconnected = false;
   readonly #listeners = new Set<() => void>();
 
   listen(listener: () => void): () => void {
@@ -44,7 +44,7 @@ export class Client implements Disconnect {
   }
 
   leave(): void {
-    this.gone = true;
+    this.disconnected = true;
     for (const listener of [...this.#listeners]) listener();
   }
 }
@@ -103,12 +103,12 @@ export class MomentsRoad {
       leave: () => {},
     };
     this.#proxy = createProxy({
-      generations: { current: () => generation, enter: () => generation },
+      snapshots: { current: () => generation, enter: () => generation },
       admission,
       waitingRoom: this.room,
       approvals: store,
       executor: createExecutor({ intend: async () => this.at("intent") }),
-      trails: this.#trails(),
+      callRecords: this.#callRecords(),
     });
   }
 
@@ -164,9 +164,9 @@ export class MomentsRoad {
     });
   }
 
-  #trails() {
+  #callRecords() {
     let ids = 0;
-    return createTrails({
+    return createCallRecords({
       clock: () => this.now,
       monotonic: () => 0,
       ids: () => {

@@ -13,7 +13,7 @@ const MINTS: Readonly<Record<string, readonly string[]>> = {
   Elevated: ["src/pipeline/policy.ts"],
   Fresh: ["src/pipeline/repeats.ts"],
   Planned: ["src/pipeline/planner.ts"],
-  Judged: ["src/pipeline/policy.ts"],
+  Assessed: ["src/pipeline/policy.ts"],
   Approved: ["src/pipeline/approval-gate.ts"],
   Executed: ["src/pipeline/executor.ts"],
   Released: ["src/pipeline/output-filter.ts", "src/pipeline/repeats.ts"],

@@ -48,13 +48,13 @@ describe("Prefer: wait, and a client that disconnects at any moment", () => {
     road = await MomentsRoad.open();
     const client = new Client();
     if (time === "first") once(moment, () => client.leave());
-    const call = road.call({ ...key, ...wait, departure: client, session: "mine" });
+    const call = road.call({ ...key, ...wait, disconnect: client, session: "mine" });
     const id = await road.pending();
     if (time === "again") once(moment, () => client.leave());
-    else await until("the call to give up", () => client.gone || undefined);
+    else await until("the call to give up", () => client.disconnected || undefined);
     await road.approve(id);
     await call;
-    expect(client.gone).toBe(true);
+    expect(client.disconnected).toBe(true);
     expect(await stateOf(id)).toBe(state);
     expect(road.deeds).toHaveLength(ran);
     expect(road.entries).toHaveLength(1);
@@ -102,7 +102,7 @@ describe("APR-55: changes during the wait count", () => {
       const { approvals } = await road.approvals.list({ state: "pending", limit: 3 });
       return approvals.length === 2 || undefined;
     });
-    road.room.empty();
+    road.room.releaseAll();
     expect((await Promise.all(calls)).map(nameOf)).toEqual(["pending", "pending"]);
   });
 });
@@ -200,7 +200,7 @@ describe("an audit that fails at any moment", () => {
   test("during the wait for an approver: the approval stays", async () => {
     road = await MomentsRoad.open();
     const client = new Client();
-    const call = road.call({ ...wait, departure: client });
+    const call = road.call({ ...wait, disconnect: client });
     const id = await road.pending();
     once("record", failure);
     client.leave();

@@ -3,7 +3,7 @@ import { openApprovals } from "../../src/approvals/approvals.ts";
 import { createRiskRules } from "../../src/approvals/risk.ts";
 import { mint, type Planned } from "../../src/core/evidence.ts";
 import type { Tool } from "../../src/core/types.ts";
-import { type ApprovalGate, type Asking, createApprovalGate } from "../../src/pipeline/approval-gate.ts";
+import { type ApprovalGate, createApprovalGate, type GateContext } from "../../src/pipeline/approval-gate.ts";
 import { CallScope } from "../../src/pipeline/call-scope.ts";
 import { createPolicy } from "../../src/pipeline/policy.ts";
 import { readConfig } from "../../src/runtime/config/config.ts";
@@ -45,14 +45,14 @@ export async function gateFindings(folder: string): Promise<GateFindings> {
     newId: () => crypto.randomUUID(),
   });
   const scope = new CallScope({ timeoutMs: 600_000, now: Date.now });
-  const asking: Asking = {
+  const context: GateContext = {
     request: { tool: changing.name, args: {}, authorization: undefined, source: "bench" },
     traceId: "bench",
     scope,
     replan: () => Promise.reject(new Error("not asked for")),
     verifyAgain: async () => undefined,
   };
-  const decide = async (planned: Planned) => gate.approve(await policy.judge(planned), asking);
+  const decide = async (planned: Planned) => gate.approve(await policy.assess(planned), context);
   const quiet = plannedCall(changing, "quiet");
   const loud = plannedCall(changing, "loud");
   const asked: unknown = await decide(loud).catch((refusal: unknown) => refusal);

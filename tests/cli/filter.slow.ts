@@ -9,7 +9,7 @@ import { type FilteredAnswer, filterAnswer, leftOutBySchema } from "../../src/cl
 import { applyPolicy, compilePolicy } from "../../src/core/policy/output-policy.ts";
 import { compileScan, type ScanPolicy } from "../../src/core/policy/scan-policy.ts";
 import type { FieldAction, Json, OutputPolicy } from "../../src/core/types.ts";
-import { lookThroughFields } from "../../src/pipeline/redactor.ts";
+import { redactFiltered } from "../../src/pipeline/redactor.ts";
 import { filler } from "../detection/secret-examples.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { type Ended, runStc } from "../support/stc.ts";
@@ -151,7 +151,7 @@ describe("compared with the released answer", () => {
       fc.property(policy, scan, fc.array(json, { maxLength: 4 }), (rules, levels, answer) => {
         const { fields, result, filteredFields, redactions } = filtered(rules, levels as ScanPolicy, answer);
         const compiled = compilePolicy(rules, z.unknown());
-        const looked = lookThroughFields(applyPolicy(compiled, answer), compileScan(levels as ScanPolicy), compiled);
+        const looked = redactFiltered(applyPolicy(compiled, answer), compileScan(levels as ScanPolicy), compiled);
         expect([result, filteredFields, redactions]).toEqual([
           looked.value,
           looked.filteredFields,

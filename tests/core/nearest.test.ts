@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { listed, meant, nearest } from "../../src/core/nearest.ts";
+import { closestName, listed, nearest } from "../../src/core/nearest.ts";
 
 const NAMES = ["customerId", "customerName", "id", "status", "notes"];
 
@@ -18,7 +18,7 @@ describe("the intended name", () => {
     ["ix", undefined],
     ["", undefined],
     ["x".repeat(100_000), undefined],
-  ])("%s", (name, want) => expect(meant(name, NAMES)).toBe(want as string));
+  ])("%s", (name, want) => expect(closestName(name, NAMES)).toBe(want as string));
 });
 
 test("the nearest names come first, and few are returned", () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { endedWithin, givenWithin } from "../../src/core/time-limits.ts";
+import { endedWithin, resultWithin } from "../../src/core/time-limits.ts";
 
 const LONG_MS = 60_000;
 const never = new Promise<never>(() => {});
@@ -17,18 +17,18 @@ describe("endedWithin", () => {
   });
 });
 
-describe("givenWithin", () => {
+describe("resultWithin", () => {
   test("the result or error of the work, if it ends in time", async () => {
-    expect(await givenWithin(Promise.resolve("word"), LONG_MS, tooLate)).toBe("word");
-    await expect(givenWithin(Promise.reject(new TypeError("its own")), LONG_MS, tooLate)).rejects.toThrow(TypeError);
+    expect(await resultWithin(Promise.resolve("word"), LONG_MS, tooLate)).toBe("word");
+    await expect(resultWithin(Promise.reject(new TypeError("its own")), LONG_MS, tooLate)).rejects.toThrow(TypeError);
   });
 
   test("the replacement error, and a later failure is ignored", async () => {
     const work = Promise.withResolvers<never>();
-    expect(await givenWithin(work.promise, 1, tooLate).catch((error: unknown) => error)).toBeInstanceOf(RangeError);
+    expect(await resultWithin(work.promise, 1, tooLate).catch((error: unknown) => error)).toBeInstanceOf(RangeError);
     // Unhandled, it would fail this test.
     work.reject(new Error("later"));
     await Bun.sleep(0);
-    expect(await givenWithin(never, 1, tooLate).catch(String)).toBe("RangeError: too late");
+    expect(await resultWithin(never, 1, tooLate).catch(String)).toBe("RangeError: too late");
   });
 });

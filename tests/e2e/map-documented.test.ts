@@ -12,7 +12,7 @@ test("the drawing has the stages of pipeline/proxy.ts, in their order", () => {
   const text = readFileSync(join(SRC, "pipeline/proxy.ts"), "utf8");
   const from = text.indexOf("async function decide(");
   const decide = text.slice(from, text.indexOf("\n}\n", from));
-  const passed = [...decide.matchAll(/trail\.at\("([A-Z]+)"/g)].map(([, stage = ""]) => stage);
+  const passed = [...decide.matchAll(/record\.at\("([A-Z]+)"/g)].map(([, stage = ""]) => stage);
   expect(passed.length).toBeGreaterThan(10);
   expect(steps.map(({ stage }) => stage)).toEqual(passed);
 });

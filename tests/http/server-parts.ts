@@ -23,7 +23,7 @@ export function serverParts(given: Given): ServerOptions {
     ...{ bodyBytesMax: 1_048_576, bodyDepthMax: 32, bodyKeysMax: 1_000, requestTimeoutMs: 5_000 },
     ...{ headerBytesMax: 16_384, headersTimeoutMs: 10_000, concurrentRequestsMax: () => 2_048 },
     ...{ allowedHosts: [], allowedOrigins: [], metrics: createMetrics() },
-    proxy: { call: nowhere, turnAway: nowhere },
+    proxy: { call: nowhere, rejectRequest: nowhere },
     registry: createRegistry([], {} as never, () => ""),
     ...{ notReady: () => [], systems: async () => [], draining: () => false },
     logError: () => {},

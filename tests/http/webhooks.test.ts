@@ -449,7 +449,7 @@ test("a revoked person cannot decide through an integration either", () => {
   const read = readRevocations(
     Buffer.from(JSON.stringify({ revoked: [{ issuer: OPERATORS_ISSUER, subject: "olga" }] })),
   );
-  if ("fault" in read) throw new Error(read.fault);
+  if ("problem" in read) throw new Error(read.problem);
   const key = makeSigningKey("ES256", "operators-1");
   const profile = agentsProfile([key], { issuer: OPERATORS_ISSUER, operators: true });
   const callers = createCallerContext({

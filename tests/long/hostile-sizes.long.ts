@@ -5,7 +5,7 @@ import type { Json, Tool } from "../../src/core/types.ts";
 import { redact } from "../../src/detection/redact.ts";
 import { namesSecret } from "../../src/detection/sanitize-args.ts";
 import { filterSecrets } from "../../src/detection/secrets/secrets-filter.ts";
-import { withoutFrames, withoutPlaces } from "../../src/pipeline/target-text.ts";
+import { withoutFrames, withoutPathsAndAddresses } from "../../src/pipeline/target-text.ts";
 import { namedFiles } from "../../src/targets/command/shell.ts";
 import { readIgnoreRules } from "../../src/targets/files/gitignore.ts";
 import { compilePattern } from "../../src/targets/files/search.ts";
@@ -111,7 +111,7 @@ describe("hostile text takes only a few times as long as ordinary text", () => {
     literal: true,
     ignoreCase: false,
   });
-  const said = (text: string) => (): unknown => withoutPlaces(text);
+  const said = (text: string) => (): unknown => withoutPathsAndAddresses(text);
   const frames = (line: string) => (): unknown => withoutFrames(Array.from({ length: 100 }, () => line));
   const script = (text: string) => (): unknown => namedFiles(text, { workspace: "/nowhere", cwd: "/nowhere" });
 

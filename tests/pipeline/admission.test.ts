@@ -68,7 +68,7 @@ test("the audit's problem is reported to operators, and to nobody else", () => {
     concurrentCallsMax: 1,
     concurrentCallsPerCallerMax: 1,
     auditReady: () => false,
-    auditFault: () => "the disk is nearly full: free some of it",
+    auditProblem: () => "the disk is nearly full: free some of it",
   });
   const refusal = refusalOf(() => admission.admit(caller("a")));
   expect(refusal?.message).toBe("The call was not run: it could not be recorded.");

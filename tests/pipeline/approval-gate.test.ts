@@ -41,9 +41,9 @@ async function outcome({ approval = {}, mode = "default", found, session, ...too
   const request = { tool: "t", args: {}, authorization: undefined, source: "test" };
   try {
     const replan = () => Promise.reject(new Error("not asked for"));
-    const asking = { request, traceId: "t", scope, replan, verifyAgain: async () => undefined };
-    const judged = await policy.judge(planned as unknown as Planned);
-    return `allow by ${(await gate.approve(judged, asking)).by}`;
+    const context = { request, traceId: "t", scope, replan, verifyAgain: async () => undefined };
+    const assessed = await policy.assess(planned as unknown as Planned);
+    return `allow by ${(await gate.approve(assessed, context)).by}`;
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     return `${error.code} by ${String(error.details?.["rule"] ?? error.details?.["rules"])}`;

@@ -83,7 +83,7 @@ describe("a caller who shows a certificate and no token", () => {
   const runner = { spiffeId: SPIFFE, issuer: AGENTS_ISSUER, subject: "runner", permissions: ["customer:read"] };
   const revoked = (entry: object) => {
     const list = readRevocations(Buffer.from(JSON.stringify({ revoked: [entry] })));
-    if ("fault" in list) throw new Error(list.fault);
+    if ("problem" in list) throw new Error(list.problem);
     return () => list;
   };
   const rows: readonly (readonly [

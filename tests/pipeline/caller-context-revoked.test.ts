@@ -21,7 +21,7 @@ const ISSUED = NOW_SECONDS - 60;
 
 function list(document: unknown): RevocationList {
   const read = readRevocations(Buffer.from(JSON.stringify(document)));
-  if ("fault" in read) throw new Error(read.fault);
+  if ("problem" in read) throw new Error(read.problem);
   return read;
 }
 
@@ -70,7 +70,7 @@ const ORDERS: Readonly<Record<number, bigint>> = {
   66: 2n ** 521n - 0x5ae79787c40d069948033feb708f65a2fc44a36477663b851449048e16ec79bf7n,
 };
 
-/** (r, n - s) in place of (r, s). */
+/** (r, n - s) in path of (r, s). */
 function twinOf(token: string, half: number): string {
   const [header, payload, signature = ""] = token.split(".");
   const bytes = Buffer.from(signature, "base64url");
@@ -222,14 +222,14 @@ describe("an invalid list", () => {
     ["a hash in capitals", `{"revoked":[{"tokenSha256":"${"A".repeat(64)}"}]}`],
   ];
   test.each(rows.map((row) => [...row] as const))("%s", (_title, text) => {
-    expect(readRevocations(Buffer.from(text))).toEqual({ fault: expect.stringContaining("revoked") });
+    expect(readRevocations(Buffer.from(text))).toEqual({ problem: expect.stringContaining("revoked") });
   });
 
   test("bytes that are not UTF-8, too many bytes, too many entries", () => {
-    expect(readRevocations(Buffer.from([0x7b, 0xff, 0x7d]))).toHaveProperty("fault");
-    expect(readRevocations(Buffer.alloc(2_097_153, 0x20))).toEqual({ fault: "is over 2097152 bytes" });
+    expect(readRevocations(Buffer.from([0x7b, 0xff, 0x7d]))).toHaveProperty("problem");
+    expect(readRevocations(Buffer.alloc(2_097_153, 0x20))).toEqual({ problem: "is over 2097152 bytes" });
     const many = { revoked: Array.from({ length: 10_001 }, (_, index) => ({ issuer: "a", jti: String(index) })) };
-    expect(readRevocations(Buffer.from(JSON.stringify(many)))).toHaveProperty("fault");
+    expect(readRevocations(Buffer.from(JSON.stringify(many)))).toHaveProperty("problem");
   });
 
   test("any bytes give a list or an error", () => {
@@ -241,7 +241,7 @@ describe("an invalid list", () => {
         ),
         (bytes) => {
           const read = readRevocations(bytes);
-          expect("fault" in read || read.entries >= 0).toBe(true);
+          expect("problem" in read || read.entries >= 0).toBe(true);
         },
       ),
     );

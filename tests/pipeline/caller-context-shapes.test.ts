@@ -31,7 +31,7 @@ const parts = (title: string, change: (h: string, p: string, s: string) => strin
   async () => change(...(await split())),
   message,
 ];
-/** The next character of the alphabet: in the last place it changes bits that carry nothing. */
+/** The next character of the alphabet: in the last path it changes bits that carry nothing. */
 const bump = (text: string) => text.slice(0, -1) + String.fromCharCode(text.charCodeAt(text.length - 1) + 1);
 
 const SHAPES: readonly Row[] = [
@@ -119,11 +119,11 @@ test.each(SHAPES.map((row) => [...row] as const))("hostile shape: %s", async (_t
 test("no text other than the token itself is accepted, and nothing but a Refusal is thrown", async () => {
   const token = await issueToken(es);
   const letter = fc.constantFrom(..."AZaz09-_.=+/ \n\u0000\u00e9");
-  const place = fc.nat({ max: token.length });
-  const changed = fc.tuple(place, letter, fc.constantFrom(0, 1, 2)).map(([at, insert, drop]) => {
+  const path = fc.nat({ max: token.length });
+  const changed = fc.tuple(path, letter, fc.constantFrom(0, 1, 2)).map(([at, insert, drop]) => {
     return token.slice(0, at) + insert + token.slice(at + drop);
   });
-  const cut = place.map((at) => token.slice(0, at));
+  const cut = path.map((at) => token.slice(0, at));
   await fc.assert(
     fc.asyncProperty(fc.oneof(changed, cut, fc.string({ unit: "binary" })), async (text) => {
       const outcome: unknown = await context.verifyToken(text, "agents").catch((error: unknown) => error);

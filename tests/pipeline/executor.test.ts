@@ -6,7 +6,7 @@ import { CallScope, type Disconnect } from "../../src/pipeline/call-scope.ts";
 import { createExecutor } from "../../src/pipeline/executor.ts";
 
 class Client implements Disconnect {
-  gone = false;
+  disconnected = false;
   readonly #listeners = new Set<() => void>();
 
   get listeners(): number {
@@ -19,7 +19,7 @@ class Client implements Disconnect {
   }
 
   leave(): void {
-    this.gone = true;
+    this.disconnected = true;
     for (const listener of this.#listeners) listener();
   }
 }
@@ -46,7 +46,7 @@ function stand({
   const binding = { run: (_plan: unknown, context: RunContext) => run(context) };
   const approved = { tool, binding, plan: { kind: "inline" }, caller: {}, digest: "d", by: "b" } as unknown as Approved;
   return async (): Promise<unknown> => {
-    const scope = new CallScope({ timeoutMs, now: () => 0, departure: client });
+    const scope = new CallScope({ timeoutMs, now: () => 0, disconnect: client });
     try {
       const execution = { scope, traceId: "t", traceparent: undefined, announced: () => ({}) as never };
       return (await executor.execute(approved, execution)).raw;

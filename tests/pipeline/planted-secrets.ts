@@ -68,9 +68,9 @@ function jwt(next: Next): Secret {
 
 export const KINDS = [token, token, token, privateKey, dsn, assignment, jwt];
 
-/** Of any tree with a secret at any place, as a value or as a key, nothing of the secret is in what `release` returns. */
+/** Of any tree with a secret at any path, as a value or as a key, nothing of the secret is in what `release` returns. */
 export function noneSurvives(release: (tree: Json) => { readonly value: Json }) {
-  const place = fc.letrec<{ tree: (leaf: Json) => Json }>((tie) => ({
+  const path = fc.letrec<{ tree: (leaf: Json) => Json }>((tie) => ({
     tree: fc.oneof(
       { maxDepth: 8 },
       fc.constant((leaf: Json) => leaf),
@@ -78,7 +78,7 @@ export function noneSurvives(release: (tree: Json) => { readonly value: Json }) 
       fc.tuple(fc.string(), tie("tree")).map(([key, inner]) => (leaf: Json) => ({ [key]: inner(leaf), z: "" })),
     ),
   })).tree;
-  return fc.property(place, fc.integer(), fc.boolean(), (around, seed, isKey) => {
+  return fc.property(path, fc.integer(), fc.boolean(), (around, seed, isKey) => {
     const { secret, text } = pick(numbers(seed), KINDS)(numbers(seed + 1));
     const left = JSON.stringify(release([around(isKey ? { [text]: 1 } : text)]).value);
     if (left.includes(secret)) throw new Error(`released: ${text}`);

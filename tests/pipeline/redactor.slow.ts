@@ -2,14 +2,14 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { compileScan } from "../../src/core/policy/scan-policy.ts";
 import { REDACTION_BOUNDS } from "../../src/detection/redact.ts";
-import { lookThrough } from "../../src/pipeline/redactor.ts";
+import { redactOutput } from "../../src/pipeline/redactor.ts";
 import { ownText } from "../eval/negatives.ts";
 import { noneSurvives } from "./planted-secrets.ts";
 
 test("any tree: at every path, as a value and as a key, with a new seed", () => {
   const seed = Math.floor(Math.random() * 2 ** 31);
   console.log(`any tree: seed ${seed}`);
-  const property = noneSurvives((tree) => lookThrough(tree, compileScan({}), []));
+  const property = noneSurvives((tree) => redactOutput(tree, compileScan({}), []));
   fc.assert(property, { numRuns: 100_000, seed });
 });
 
@@ -19,5 +19,5 @@ test.each([4, 8])("%d MiB of source code is unchanged", (mebibytes) => {
     .map(({ text }) => text)
     .join("\n");
   const text = code.repeat(Math.ceil(chars / code.length)).slice(0, chars);
-  expect(lookThrough(text, compileScan({ "*": "strict" }), []).value).toBeString();
+  expect(redactOutput(text, compileScan({ "*": "strict" }), []).value).toBeString();
 });

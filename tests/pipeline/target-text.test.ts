@@ -1,13 +1,13 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { withoutFrames, wordsHeard } from "../../src/pipeline/target-text.ts";
+import { releasableText, withoutFrames } from "../../src/pipeline/target-text.ts";
 import { filler } from "../detection/secret-examples.ts";
 
-const heard = (said: string) => wordsHeard(said)?.message;
+const heard = (said: string) => releasableText(said)?.message;
 const WITHHELD = "[withheld: it contained personal data]";
 
 test("a target's text is marked as data", () => {
-  expect(wordsHeard("no such order")).toEqual({ message: "no such order", untrusted: true });
+  expect(releasableText("no such order")).toEqual({ message: "no such order", untrusted: true });
 });
 
 test.each([
@@ -16,7 +16,7 @@ test.each([
   ["blanks", " \n\t\n"],
   ["frames alone", "    at run (/app/x.js:1:2)"],
 ])("%s gives no text", (_title, said) => {
-  expect(wordsHeard(said)).toBeUndefined();
+  expect(releasableText(said)).toBeUndefined();
 });
 
 describe("useful text stays", () => {

@@ -21,7 +21,7 @@ import { release } from "../../src/pipeline/output-filter.ts";
 import { makePlan } from "../../src/pipeline/planner.ts";
 import type { Policy } from "../../src/pipeline/policy.ts";
 import type { Registry } from "../../src/pipeline/registry.ts";
-import { firstOrAgain } from "../../src/pipeline/repeats.ts";
+import { checkRepeat } from "../../src/pipeline/repeats.ts";
 import { parseInput } from "../../src/pipeline/schema-validator.ts";
 
 /** Rows that must not compile: each leaves out a step of the road. The type checker is the test; this function never runs. */
@@ -51,15 +51,15 @@ export function shortCuts(
   parts.admission.pace(have.known);
   // @ts-expect-error how often comes before the arguments are read
   parseInput(have.authorized, {});
-  // @ts-expect-error elevation is judged on parsed input
+  // @ts-expect-error elevation is assessed on parsed input
   parts.policy.elevate(have.authorized);
   // @ts-expect-error what is looked up by its Idempotency-Key has been elevated
-  firstOrAgain(have.parsed, nothing, undefined);
+  checkRepeat(have.parsed, nothing, undefined);
   // @ts-expect-error what is planned was not run already
   makePlan(have.elevated, nothing, undefined);
   // @ts-expect-error the policy points judge a plan
   parts.policy.judge(have.fresh);
-  // @ts-expect-error only a plan that the policy points have judged can be approved
+  // @ts-expect-error only a plan that the policy points have assessed can be approved
   parts.gate.approve(have.planned, nothing);
   // @ts-expect-error only an approved plan runs
   parts.executor.execute(have.planned, nothing);

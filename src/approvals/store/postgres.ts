@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { errorText } from "../../core/error-text.ts";
-import { givenWithin } from "../../core/time-limits.ts";
+import { resultWithin } from "../../core/time-limits.ts";
 import { NOTIFY_POSTGRES } from "../notify/schema.ts";
 import { type Dialect, type Row, type Sql, transact } from "./database.ts";
 import { type PostgresAddress, parsePostgresUrl } from "./postgres-url.ts";
@@ -310,7 +310,7 @@ class Lane {
     this.#sql ??= this.#connect();
     const tooLate = (): Error => new StoreAway("does not answer");
     try {
-      return await givenWithin(transact(this.#sql, mode, work), TRANSACTION_MS_MAX, tooLate);
+      return await resultWithin(transact(this.#sql, mode, work), TRANSACTION_MS_MAX, tooLate);
     } catch (error) {
       if (isFault(error)) void this.#drop();
       throw error;

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { collectorFaults } from "../../core/collector-url.ts";
+import { collectorProblems } from "../../core/collector-url.ts";
 import { textOf } from "../query/view.ts";
 import type { ExportLine } from "./batch.ts";
 import { post, readHeadersFile, type Send, type SendOutcome } from "./sender.ts";
@@ -52,7 +52,7 @@ const collectorSettings = z
       .describe("File with headers to send, such as credentials: one `Name: value` per line."),
   })
   .superRefine(({ url, headersFile }, context) => {
-    for (const message of collectorFaults(url, headersFile)) {
+    for (const message of collectorProblems(url, headersFile)) {
       context.addIssue({ code: "custom", path: ["url"], message });
     }
   });

@@ -41,10 +41,10 @@ function wordOfName(name: string): string | undefined {
     .toLowerCase()
     .split(/[^a-z0-9]+/);
   const first = words.findIndex((word) => READS.has(word) || CHANGES.has(word));
-  const looks = words.some((word) => READS.has(word));
+  const isRead = words.some((word) => READS.has(word));
   return words.find((word, at) => {
     if (!CHANGES.has(word)) return false;
-    return JOINS.has(words[at - 1] ?? "") || (at === first && !(NOUNS.has(word) && looks));
+    return JOINS.has(words[at - 1] ?? "") || (at === first && !(NOUNS.has(word) && isRead));
   });
 }
 

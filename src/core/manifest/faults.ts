@@ -8,7 +8,7 @@ import { releaseFaults } from "../policy/policy-faults.ts";
 import { SCAN_LEVELS } from "../policy/scan-policy.ts";
 import { jsonSchemaFaults } from "../schema/json-schema-faults.ts";
 import { boundPatterns } from "../schema/linear-patterns.ts";
-import { aimOf, type DeclaredKind, targetFaults } from "../target-kind.ts";
+import { type DeclaredKind, declaredTarget, targetFaults } from "../target-kind.ts";
 import { inputJsonSchema } from "../tool-formats.ts";
 import type { OutputPolicy } from "../types.ts";
 import {
@@ -99,7 +99,7 @@ const DEEP_CHECKS: readonly Check[] = [
   outputPolicyFaults,
   ({ inputPolicy, input }) => (inputPolicy === undefined ? [] : policyFaults("inputPolicy", inputPolicy, input)),
   ({ scan, output }) => (scan === undefined ? [] : policyFaults("scan", scan, output)),
-  (manifest, kinds) => aimOf(manifest, kinds)?.kind.checkInput?.(manifest["input"] as z.ZodType) ?? [],
+  (manifest, kinds) => declaredTarget(manifest, kinds)?.kind.checkInput?.(manifest["input"] as z.ZodType) ?? [],
   examples,
 ];
 
@@ -107,9 +107,9 @@ function errors(manifest: Unread, kinds: readonly DeclaredKind[]): readonly Faul
   const { errors: declared } = manifest;
   if (declared === undefined || declared === "withheld") return [];
   if (declared !== "filtered") return [{ field: "errors", message: "must be withheld or filtered" }];
-  const aimed = aimOf(manifest, kinds);
+  const target = declaredTarget(manifest, kinds);
   return unless(
-    aimed?.kind.hasErrorText?.(aimed.part) === true,
+    target?.kind.hasErrorText?.(target.part) === true,
     "errors",
     "filtered is for targets that fail with a text of their own, such as gRPC methods and commands",
   );
@@ -129,15 +129,15 @@ function outputPolicyFaults({ outputPolicy, output }: Unread): readonly Fault[] 
 function category(manifest: Unread, kinds: readonly DeclaredKind[]): readonly Fault[] {
   const { category: declared, classification } = manifest;
   if (declared === undefined) {
-    const kind = aimOf(manifest, kinds)?.kind;
+    const kind = declaredTarget(manifest, kinds)?.kind;
     const isDecided = kind === undefined || kind.category(classification === "read") !== undefined;
     return unless(isDecided, "category", `must be declared: with ${kind?.key}, a tool that is not read has none`);
   }
   if (!oneOf(CATEGORIES, declared)) {
     return [{ field: "category", message: "must be read, write, command, network or ask" }];
   }
-  const softer = declared === "read" && classification !== "read";
-  return unless(!softer, "category", `read is weaker than the classification ${String(classification)}`);
+  const isWeaker = declared === "read" && classification !== "read";
+  return unless(!isWeaker, "category", `read is weaker than the classification ${String(classification)}`);
 }
 
 function permissions({ permissions: declared }: Unread): readonly Fault[] {
@@ -290,7 +290,6 @@ const MESSAGE_CHARACTERS_MAX = 500;
 const SCOPES = ["once", "session"];
 const RISKS = ["medium", "high", "critical"];
 
-/** Returns the errors in a manifest's `approval`. */
 function approvalFaults({ approval: declared, category, handler }: Unread): readonly Fault[] {
   if (declared === undefined) return [];
   if (!isTable(declared)) {
@@ -324,8 +323,8 @@ function approvalFaults({ approval: declared, category, handler }: Unread): read
   ];
 }
 
-/** Returns the errors in `approval.answer`. The person's answer goes to a function, so the tool must be one. */
-function answerFaults(answer: unknown, isQuestion: boolean): readonly Fault[] {
+/** The person's answer goes to a function, so the tool must be one. */
+function answerFaults(answer: unknown, takesAnswer: boolean): readonly Fault[] {
   if (!isTable(answer)) return [{ field: "approval.answer", message: "must be { choices? }" }];
   return [
     ...unknownKeys("approval.answer", answer, ["choices"]),
@@ -334,7 +333,7 @@ function answerFaults(answer: unknown, isQuestion: boolean): readonly Fault[] {
       "approval.answer.choices",
       "must be a function of the input",
     ),
-    ...unless(isQuestion, "approval.answer", "is for a tool of category ask that is a function (handler)"),
+    ...unless(takesAnswer, "approval.answer", "is for a tool of category ask that is a function (handler)"),
   ];
 }
 
@@ -370,11 +369,11 @@ function shape(
 
 function reasonFaults(declared: Unread, field: string): readonly Fault[] {
   const { action, reason } = declared;
-  const isSaid = isText(reason) && !CONTROLS.test(reason) && isLongEnough(reason.trim());
+  const isValid = isText(reason) && !CONTROLS.test(reason) && isLongEnough(reason.trim());
   return [
     ...unless(action === "allow", `${field}.action`, "must be allow: nothing else needs a reason"),
     ...unless(
-      isSaid,
+      isValid,
       `${field}.reason`,
       `must say in ${REASON_CHARS.min} to ${REASON_CHARS.max} characters, on one line, why this leaves`,
     ),

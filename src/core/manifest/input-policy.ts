@@ -29,8 +29,8 @@ const SCALARS = new Set(["string", "template_literal", "number", "bigint", "bool
  */
 export function compileInputPolicy(declared: InputPolicy, input: z.ZodType): CompiledInputPolicy {
   const { root } = compilePolicy(declared, input);
-  const unsaid = Object.entries(defaultsOf(input)).filter(([path]) => nodeAt(root, path).action === undefined);
-  return { policy: compilePolicy({ ...Object.fromEntries(unsaid), ...declared }, input) };
+  const defaults = Object.entries(defaultsOf(input)).filter(([path]) => nodeAt(root, path).action === undefined);
+  return { policy: compilePolicy({ ...Object.fromEntries(defaults), ...declared }, input) };
 }
 
 /**
@@ -82,18 +82,14 @@ interface Leaves {
 function defaultsOf(input: z.ZodType): InputPolicy {
   const leaves: Leaves = { isHarmless: new Map(), open: new Map() };
   collect(input, "", leaves);
-  const holdsOpen = new Set(
-    [...leaves.open.keys()].flatMap((path) => [path, ...above(path).map((place) => place.path)]),
-  );
+  const holdsOpen = new Set([...leaves.open.keys()].flatMap((path) => [path, ...above(path).map((step) => step.path)]));
   const paths = [...leaves.isHarmless];
   const shown = new Set(
     paths.flatMap(([path, isHarmless]) =>
       isHarmless && !holdsOpen.has(path) && !isInOpen(path, leaves) ? [path] : [],
     ),
   );
-  const closed = paths.filter(
-    ([path, isHarmless]) => !isHarmless && above(path).some((place) => shown.has(place.path)),
-  );
+  const closed = paths.filter(([path, isHarmless]) => !isHarmless && above(path).some((step) => shown.has(step.path)));
   return Object.fromEntries([
     ...[...shown].map((path) => [path, "allow"] as const),
     ...closed.map(([path]) => [path, "redact"] as const),
@@ -102,16 +98,16 @@ function defaultsOf(input: z.ZodType): InputPolicy {
 
 /** Returns whether a path may hold a value that the schema does not list. */
 function isInOpen(path: string, { open }: Leaves): boolean {
-  return above(path).some((place) => open.get(place.path)?.has(place.next) === false);
+  return above(path).some((step) => open.get(step.path)?.has(step.next) === false);
 }
 
 /** Returns the paths above a path, each with its next step towards it. */
 function above(path: string): readonly { readonly path: string; readonly next: string }[] {
   let before = "";
   return stepsOf(path).map((next) => {
-    const place = { path: before, next };
+    const step = { path: before, next };
     before = joinPath(before, next);
-    return place;
+    return step;
   });
 }
 

@@ -16,7 +16,7 @@ import {
 /** Maximum uncached instructions visited for one text; an ordinary pattern needs a few hundred in its lifetime. */
 const STEPS_MAX = 5_000_000;
 /** Maximum cached instructions of one pattern. */
-const REMEMBERED_MAX = 100_000;
+const CACHED_MAX = 100_000;
 
 /** Returns whether a text contains a match. @throws {RangeError} for a text that needs too many steps */
 type LinearTest = (text: string) => boolean;
@@ -78,7 +78,7 @@ class Matcher {
   readonly #states = new Map<string, State>();
   readonly #seen: Uint32Array;
   #round = 0;
-  #remembered = 0;
+  #cached = 0;
 
   constructor(tree: PatternNode, options: MatcherOptions) {
     this.#program = compile(tree, options);
@@ -131,21 +131,21 @@ class Matcher {
     const key = instructions.join();
     const known = this.#states.get(key);
     if (known !== undefined) return known;
-    this.#remember(instructions.length, budget);
+    this.#countSteps(instructions.length, budget);
     const state = { instructions, reached: new Map() };
     this.#states.set(key, state);
     return state;
   }
 
   /** Clears the cache when it is too large; states that a run in progress holds stay valid. */
-  #remember(size: number, budget: Budget): void {
+  #countSteps(size: number, budget: Budget): void {
     budget.steps -= size + 1;
     if (budget.steps < 0) throw new RangeError("the pattern takes too many steps for this text");
-    this.#remembered += size + 1;
-    if (this.#remembered <= REMEMBERED_MAX) return;
+    this.#cached += size + 1;
+    if (this.#cached <= CACHED_MAX) return;
     for (const { reached } of this.#states.values()) reached.clear();
     this.#states.clear();
-    this.#remembered = 0;
+    this.#cached = 0;
   }
 
   #reach(state: State, values: number, budget: Budget): Reached {
@@ -164,7 +164,7 @@ class Matcher {
       else if (operation === OPERATION.fork) todo.push(next[instruction] ?? 0, first[instruction] ?? 0);
       else if ((values >> (first[instruction] ?? 0)) & 1) todo.push(next[instruction] ?? 0);
     }
-    this.#remember(visits, budget);
+    this.#countSteps(visits, budget);
     const reached = { accepts, waiting, after: new Map() };
     state.reached.set(values, reached);
     return reached;
@@ -172,16 +172,16 @@ class Matcher {
 
   #step({ waiting, after }: Reached, code: number, budget: Budget): State {
     const { characters, first, next, start } = this.#program;
-    const verdicts = new Map<number, boolean>();
+    const tested = new Map<number, boolean>();
     const followers = new Set<number>();
     for (const instruction of waiting) {
       const index = first[instruction] ?? 0;
-      const verdict = verdicts.get(index) ?? characters[index]?.(code) === true;
-      verdicts.set(index, verdict);
-      if (verdict) followers.add(next[instruction] ?? 0);
+      const matches = tested.get(index) ?? characters[index]?.(code) === true;
+      tested.set(index, matches);
+      if (matches) followers.add(next[instruction] ?? 0);
     }
     if (this.#options.anywhere) followers.add(start);
-    this.#remember(waiting.length, budget);
+    this.#countSteps(waiting.length, budget);
     const state = this.#state(
       [...followers].sort((a, b) => a - b),
       budget,

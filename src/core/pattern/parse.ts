@@ -89,15 +89,15 @@ class Parser {
     const found = /^(?:([*+?])|\{(\d+)(,?)(\d*)\})(\??)/.exec(this.#rest());
     if (found === null) return body;
     this.#at += found[0].length;
-    const [, sign, least, comma, most, question] = found;
+    const [, char, least, comma, most, question] = found;
     const lazy = question === "?";
-    if (sign !== undefined) {
+    if (char !== undefined) {
       return {
         kind: "repeat",
         body,
         lazy,
-        min: sign === "+" ? 1 : 0,
-        max: sign === "?" ? 1 : Number.POSITIVE_INFINITY,
+        min: char === "+" ? 1 : 0,
+        max: char === "?" ? 1 : Number.POSITIVE_INFINITY,
       };
     }
     const unbounded = comma === "," ? Number.POSITIVE_INFINITY : Number(least);
@@ -105,14 +105,14 @@ class Parser {
   }
 
   #element(): PatternNode {
-    const sign = this.#source[this.#at] ?? "";
+    const char = this.#source[this.#at] ?? "";
     const everyLine = this.#flags.includes("m");
-    if (sign === "(") return this.#group();
-    if (sign === "[") return this.#character(classLength(this.#rest(), this.#hasNestedClasses));
-    if (sign === "\\") return this.#escape();
-    if (sign === "^" || sign === "$") {
+    if (char === "(") return this.#group();
+    if (char === "[") return this.#character(classLength(this.#rest(), this.#hasNestedClasses));
+    if (char === "\\") return this.#escape();
+    if (char === "^" || char === "$") {
       this.#at += 1;
-      return { kind: sign === "^" ? "start" : "end", everyLine };
+      return { kind: char === "^" ? "start" : "end", everyLine };
     }
     return this.#character(this.#isUnicode && (this.#source.codePointAt(this.#at) ?? 0) > 0xffff ? 2 : 1);
   }
@@ -142,10 +142,10 @@ class Parser {
 
   #escape(): PatternNode {
     const rest = this.#rest();
-    const sign = rest[1] ?? "";
-    if (sign === "b" || sign === "B") {
+    const char = rest[1] ?? "";
+    if (char === "b" || char === "B") {
       this.#at += 2;
-      return { kind: "boundary", negated: sign === "B", flags: this.#flags };
+      return { kind: "boundary", negated: char === "B", flags: this.#flags };
     }
     return this.#reference(rest) ?? this.#character(this.#escapeLength(rest));
   }

@@ -1,6 +1,6 @@
 import type { FieldAction, Json, OutputPolicy } from "../types.ts";
 import { advance, element, joinPath, parseFieldPattern, type Step, startPosition } from "./field-path.ts";
-import { type CompiledPolicy, edgeOf } from "./output-policy.ts";
+import { type CompiledPolicy, edgeOf, isScalar } from "./output-policy.ts";
 import { actionOf, reasonOf, releases } from "./state.ts";
 
 /** Keys and array indexes from the top. */
@@ -45,7 +45,7 @@ interface Run {
   omitted: number;
 }
 
-interface Spot {
+interface FieldPosition {
   readonly path: string;
   readonly steps: readonly Step[];
   readonly at: ValuePath;
@@ -106,45 +106,41 @@ function claimOf(text: string, steps: readonly Step[]): Claim | undefined {
 }
 
 /** Returns whether any part of the value stays. */
-function explainField(run: Run, edge: PolicyEdge, value: unknown, spot: Spot): boolean {
+function explainField(run: Run, edge: PolicyEdge, value: unknown, position: FieldPosition): boolean {
   const { node } = edge;
   if (value === undefined) return false;
   if (typeof value !== "object" || value === null) {
     const stays = releases(node.action) && isScalar(value);
-    note(run, node, spot, stays);
+    note(run, node, position, stays);
     return stays;
   }
-  if (spot.steps.length > DEPTH_MAX) {
-    note(run, node, spot, false);
+  if (position.steps.length > DEPTH_MAX) {
+    note(run, node, position, false);
     return false;
   }
-  if (explainContent(run, node, value, spot)) return true;
-  if (node.stays || Object.keys(value).length === 0) note(run, node, spot, node.stays);
+  if (explainContent(run, node, value, position)) return true;
+  if (node.stays || Object.keys(value).length === 0) note(run, node, position, node.stays);
   return node.stays;
 }
 
-function explainContent(run: Run, node: PolicyNode, value: object, { path, steps, at }: Spot): boolean {
+function explainContent(run: Run, node: PolicyNode, value: object, { path, steps, at }: FieldPosition): boolean {
   let kept = 0;
   if (Array.isArray(value)) {
     value.forEach((child: unknown, index) => {
-      const spot: Spot = { path: `${path}[${index}]`, steps: [...steps, element], at: [...at, kept] };
-      if (explainField(run, node.element, child, spot)) kept += 1;
+      const position: FieldPosition = { path: `${path}[${index}]`, steps: [...steps, element], at: [...at, kept] };
+      if (explainField(run, node.element, child, position)) kept += 1;
     });
     return kept > 0;
   }
   for (const [key, child] of Object.entries(value)) {
-    const spot = { path: joinPath(path, key), steps: [...steps, key], at: [...at, key] };
-    if (key === "__proto__") note(run, undefined, spot, false);
-    else if (explainField(run, edgeOf(node, key), child, spot)) kept += 1;
+    const position = { path: joinPath(path, key), steps: [...steps, key], at: [...at, key] };
+    if (key === "__proto__") note(run, undefined, position, false);
+    else if (explainField(run, edgeOf(node, key), child, position)) kept += 1;
   }
   return kept > 0;
 }
 
-function isScalar(value: unknown): boolean {
-  return typeof value === "string" || typeof value === "number" || typeof value === "boolean" || value === null;
-}
-
-function note(run: Run, node: PolicyNode | undefined, { path, steps, at }: Spot, stays: boolean): void {
+function note(run: Run, node: PolicyNode | undefined, { path, steps, at }: FieldPosition, stays: boolean): void {
   if (run.fields.length >= run.fieldsMax) {
     run.omitted += 1;
     return;

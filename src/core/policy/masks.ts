@@ -61,7 +61,7 @@ function maskWords(clusters: Clusters): string {
   let masked = "";
   let start = 0;
   for (let at = 0; at < clusters.length; at += 1) {
-    if (!isBlank(clusters[at] ?? "")) continue;
+    if (!isWhitespace(clusters[at] ?? "")) continue;
     masked += `${maskWord(clusters, start, at)} `;
     start = at + 1;
   }
@@ -83,7 +83,7 @@ function hidesSomething(clusters: Clusters, start: number, end: number): boolean
   return false;
 }
 
-function isBlank(cluster: string): boolean {
+function isWhitespace(cluster: string): boolean {
   const code = cluster.charCodeAt(0);
   return code < ASCII_CODES && cluster.length === 1
     ? code === 0x20 || (code >= 0x09 && code <= 0x0d)

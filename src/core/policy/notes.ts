@@ -12,13 +12,11 @@ import {
   pathOf,
   pathToWrite,
   policyFields,
+  SUGGESTIONS_MAX,
   shownStep,
 } from "./policy-fields.ts";
 import { compileScan } from "./scan-policy.ts";
 import { actionOf, reasonOf } from "./state.ts";
-
-/** Maximum fields for which a line to write is worked out: several fields may lead to the same line. */
-const TELLING_MAX = 100;
 
 type Described = Pick<Tool, "output" | "outputPolicy" | "scan">;
 type NamesSecret = (name: string) => boolean;
@@ -33,10 +31,10 @@ export function policyNotes(tool: Described, namesSecret: NamesSecret): readonly
   if (fields.some(({ steps }) => steps.length === 0)) return [BARE_VALUE];
   return [
     ...uncovered(fields),
-    ...outvoted(tool, fields),
+    ...overridden(tool, fields),
     ...sensitive(tool, fields, namesSecret),
-    ...unread(tool, fields),
-    ...reasons(tool),
+    ...unscanned(tool, fields),
+    ...bounded(reasonedLines(tool).map(([path, reason]) => `${path} leaves, because: ${reason}`)).map(inPolicy),
   ];
 }
 
@@ -44,10 +42,6 @@ const BARE_VALUE: Fault = {
   field: "output",
   message: "may be a bare value, which no pattern can name: it becomes null; write z.object({ … }) around it",
 };
-
-function reasons(tool: Described): readonly Fault[] {
-  return bounded(reasonedLines(tool).map(([path, reason]) => `${path} leaves, because: ${reason}`)).map(inPolicy);
-}
 
 function inPolicy(message: string): Fault {
   return { field: "outputPolicy", message };
@@ -74,7 +68,7 @@ function prefixes(steps: readonly Step[]): readonly string[] {
  * Reports lines that protect a name in every position, but are overridden where a line with more names sets a milder action for
  * a container of that name.
  */
-function outvoted({ outputPolicy }: Described, fields: readonly PolicyField[]): readonly Fault[] {
+function overridden({ outputPolicy }: Described, fields: readonly PolicyField[]): readonly Fault[] {
   const messages = Object.entries(outputPolicy).flatMap(([text, declared]) => {
     const name = nameAnywhere(text);
     const action = actionOf(declared);
@@ -105,12 +99,12 @@ function namesIn(text: string): readonly string[] {
 }
 
 function sensitive(tool: Described, fields: readonly PolicyField[], namesSecret: NamesSecret): readonly Fault[] {
-  const telling = fields.flatMap((field) => {
+  const releases = fields.flatMap((field) => {
     if (field.node.action !== "allow" || field.kind === "closed" || isReasoned(tool, field)) return [];
-    const told = toldBy(field, namesSecret);
-    return told === undefined ? [] : [{ field, ...told }];
+    const found = sensitiveName(field, namesSecret);
+    return found === undefined ? [] : [{ field, ...found }];
   });
-  const messages = telling.slice(0, TELLING_MAX).map(({ field, what, at }) => {
+  const messages = releases.slice(0, SUGGESTIONS_MAX).map(({ field, what, at }) => {
     const prefix = field.steps.slice(0, at + 1);
     const action = what === "is a secret" ? "redact" : "mask";
     const path = pathToWrite(tool, field, { prefix, action });
@@ -119,14 +113,14 @@ function sensitive(tool: Described, fields: readonly PolicyField[], namesSecret:
   return bounded(messages).map(inPolicy);
 }
 
-interface Told {
+interface SensitiveName {
   readonly what: "is a secret" | "may be personal data";
   /** Index among the steps. */
   readonly at: number;
 }
 
 /** Certain personal data is never released without a reason, so it does not occur here: see `releaseFaults`. */
-function toldBy({ steps, kind }: PolicyField, namesSecret: NamesSecret): Told | undefined {
+function sensitiveName({ steps, kind }: PolicyField, namesSecret: NamesSecret): SensitiveName | undefined {
   const names = namesOf(steps);
   const secret = kind === "number" ? undefined : names.find(({ name }) => namesSecret(name));
   if (secret !== undefined) return { what: "is a secret", at: secret.at };
@@ -140,7 +134,7 @@ function isReasoned({ outputPolicy }: Described, { steps }: PolicyField): boolea
   return pattern !== undefined && reasonOf(outputPolicy[pattern]) !== undefined;
 }
 
-function unread({ scan }: Described, fields: readonly PolicyField[]): readonly Fault[] {
+function unscanned({ scan }: Described, fields: readonly PolicyField[]): readonly Fault[] {
   const compiled = compileScan(scan);
   const levelAt = (steps: readonly Step[]) =>
     typeof compiled === "string" ? compiled : compiled(steps.map(shownStep));

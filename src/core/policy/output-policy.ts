@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { placesOf, type SchemaMap, type SchemaNode } from "../schema/walk.ts";
+import { type SchemaMap, type SchemaNode, schemaMapOf } from "../schema/walk.ts";
 import type { FieldAction, Json, OutputPolicy } from "../types.ts";
 import {
   advance,
@@ -77,31 +77,31 @@ const NOWHERE: Edge = {
  */
 export function compilePolicy(policy: OutputPolicy, output: z.ZodType): CompiledPolicy {
   const states = policyStates(Object.entries(policy).map(readRule));
-  const places = placesOf(output);
+  const map = schemaMapOf(output);
   const nodes = new Map<string, PolicyNode>();
   const unfinished: (() => void)[] = [];
 
-  const nodeOf = (state: PolicyState, place: SchemaNode = places.nothing): PolicyNode => {
-    const name = `${place.id}/${state.id}`;
+  const nodeOf = (state: PolicyState, schemaNode: SchemaNode = map.nothing): PolicyNode => {
+    const name = `${schemaNode.id}/${state.id}`;
     const known = nodes.get(name);
     if (known !== undefined) return known;
     if (nodes.size >= POLICY_NODES_MAX) throw new RangeError(`the policy needs more than ${POLICY_NODES_MAX} states`);
     const keys = new Map<string, Edge>();
-    const stays = releases(state.action) || state.isSpelledOut;
+    const stays = releases(state.action) || state.isNamed;
     const node = { action: state.action, stays, barren: state.isBarren, keys, other: NOWHERE, element: NOWHERE };
     nodes.set(name, node);
     unfinished.push(() => {
-      for (const key of new Set([...place.keys, ...state.awaited])) {
-        const shown = place.keysAreData && !place.keys.includes(key) ? "*" : key;
-        keys.set(key, { shown, node: nodeOf(states.next(state, key), places.key(place, key)) });
+      for (const key of new Set([...schemaNode.keys, ...state.awaited])) {
+        const shown = schemaNode.keysAreData && !schemaNode.keys.includes(key) ? "*" : key;
+        keys.set(key, { shown, node: nodeOf(states.next(state, key), map.key(schemaNode, key)) });
       }
-      node.other = { shown: "*", node: nodeOf(states.next(state, otherKey), places.otherKey(place)) };
-      node.element = { shown: "[]", node: nodeOf(states.next(state, element), places.element(place)) };
+      node.other = { shown: "*", node: nodeOf(states.next(state, otherKey), map.otherKey(schemaNode)) };
+      node.element = { shown: "[]", node: nodeOf(states.next(state, element), map.element(schemaNode)) };
     });
     return node;
   };
 
-  const root = nodeOf(states.start, places.root);
+  const root = nodeOf(states.start, map.root);
   for (let finish = unfinished.pop(); finish !== undefined; finish = unfinished.pop()) finish();
   return { root, paths: newMemory() };
 }
@@ -119,10 +119,10 @@ function readRule([text, declared]: readonly [string, unknown], index: number): 
  * @throws RangeError for a schema that never ends.
  */
 export function unmatchedPatterns(policy: OutputPolicy, output: z.ZodType): readonly string[] {
-  const places = placesOf(output);
+  const map = schemaMapOf(output);
   return Object.keys(policy).flatMap((text) => {
     const pattern = parseFieldPattern(text);
-    const fault = "fault" in pattern ? pattern.fault : unreachable(pattern, places);
+    const fault = "fault" in pattern ? pattern.fault : unreachable(pattern, map);
     return fault === undefined ? [] : [`"${text}" ${fault}`];
   });
 }
@@ -187,7 +187,7 @@ function filterField(run: Run, edge: Edge, value: unknown): Json | undefined {
   return action === "mask" ? mask(value) : undefined;
 }
 
-function isScalar(value: unknown): value is string | number | boolean | null {
+export function isScalar(value: unknown): value is string | number | boolean | null {
   return typeof value === "string" || typeof value === "number" || typeof value === "boolean" || value === null;
 }
 
@@ -206,7 +206,7 @@ function filterContainer(run: Run, edge: Edge, value: object): Json | undefined 
   run.depth = depth;
   if (kept !== undefined) return kept;
   if (node.stays) return emptyLike(value);
-  listed.takeBack(length);
+  listed.removeAfter(length);
   note(run, shown);
   return undefined;
 }
@@ -284,23 +284,23 @@ function isLeftOf(key: string, name: string): boolean {
 }
 
 /** Returns why a pattern can match no value of the schema, with a suggestion if one helps; `undefined` when it can match. */
-function unreachable(pattern: FieldPattern, places: SchemaMap): string | undefined {
-  if (isReachable(pattern, places)) return undefined;
-  const suggestion = suggest(pattern, places);
+function unreachable(pattern: FieldPattern, map: SchemaMap): string | undefined {
+  if (isReachable(pattern, map)) return undefined;
+  const suggestion = suggest(pattern, map);
   return `matches no field of the schema${suggestion === undefined ? "" : `; did you mean "${suggestion}"?`}`;
 }
 
-function isReachable(pattern: FieldPattern, places: SchemaMap): boolean {
+function isReachable(pattern: FieldPattern, map: SchemaMap): boolean {
   const seen = new Set<string>();
-  const todo = [{ place: places.root, position: startPosition(pattern) }];
+  const todo = [{ schemaNode: map.root, position: startPosition(pattern) }];
   for (let from = todo.pop(); from !== undefined; from = todo.pop()) {
-    const { place, position } = from;
+    const { schemaNode, position } = from;
     if (position === pattern.segments.length) return true;
-    const name = `${place.id}:${position}`;
+    const name = `${schemaNode.id}:${position}`;
     if (seen.has(name)) continue;
     seen.add(name);
-    for (const [step, next] of stepsFrom(places, place, pattern.segments[position])) {
-      for (const after of advance(pattern, position, step)) todo.push({ place: next, position: after });
+    for (const [step, next] of stepsFrom(map, schemaNode, pattern.segments[position])) {
+      for (const after of advance(pattern, position, step)) todo.push({ schemaNode: next, position: after });
     }
   }
   return false;
@@ -308,32 +308,32 @@ function isReachable(pattern: FieldPattern, places: SchemaMap): boolean {
 
 /** Returns the steps that a value can take from here, with one step for all keys that are not listed. */
 function stepsFrom(
-  places: SchemaMap,
-  place: SchemaNode,
+  map: SchemaMap,
+  schemaNode: SchemaNode,
   awaited: Segment | undefined,
 ): readonly (readonly [Step, SchemaNode])[] {
-  const keys = typeof awaited === "string" ? [...place.keys, awaited] : place.keys;
-  const found: (readonly [Step, SchemaNode | undefined])[] = keys.map((key) => [key, places.key(place, key)]);
-  found.push([otherKey, places.otherKey(place)], [element, places.element(place)]);
+  const keys = typeof awaited === "string" ? [...schemaNode.keys, awaited] : schemaNode.keys;
+  const found: (readonly [Step, SchemaNode | undefined])[] = keys.map((key) => [key, map.key(schemaNode, key)]);
+  found.push([otherKey, map.otherKey(schemaNode)], [element, map.element(schemaNode)]);
   return found.filter((entry): entry is readonly [Step, SchemaNode] => entry[1] !== undefined);
 }
 
 /** Returns the pattern with `[]` added or removed where the schema has or lacks an array; `undefined` when that does not help. */
-function suggest(pattern: FieldPattern, places: SchemaMap): string | undefined {
+function suggest(pattern: FieldPattern, map: SchemaMap): string | undefined {
   if (pattern.hasWildcard) return undefined;
-  let place = places.root;
+  let schemaNode = map.root;
   let text = "";
   for (const segment of pattern.segments.filter((part) => typeof part === "string")) {
-    for (let inner = places.element(place); inner !== undefined && places.key(place, segment) === undefined; ) {
+    for (let inner = map.element(schemaNode); inner !== undefined && map.key(schemaNode, segment) === undefined; ) {
       text += "[]";
-      place = inner;
-      inner = places.element(place);
+      schemaNode = inner;
+      inner = map.element(schemaNode);
     }
-    const next = places.key(place, segment);
+    const next = map.key(schemaNode, segment);
     if (next === undefined) return undefined;
     text += text === "" ? segment : `.${segment}`;
-    place = next;
+    schemaNode = next;
   }
-  if (pattern.segments.at(-1) === element && places.element(place) !== undefined) text += "[]";
+  if (pattern.segments.at(-1) === element && map.element(schemaNode) !== undefined) text += "[]";
   return text === pattern.text ? undefined : text;
 }

@@ -15,7 +15,7 @@ function readings(name: string, vocabulary: ReadonlySet<string>): readonly (read
   const found = [wordsIn(camel), wordsIn(camel.replace(/(\p{Lu})(\p{Lu}\p{Ll})/gu, "$1 $2"))];
   const joined = wordsIn(text.replace(/[^\p{L}\p{N}]/gu, ""))[0];
   if (joined !== undefined) found.push([joined]);
-  return distinct(found.map((words) => words.flatMap((word) => takenApart(word, vocabulary))));
+  return distinct(found.map((words) => words.flatMap((word) => splitRun(word, vocabulary))));
 }
 
 /** Returns whether a name is plural: `emails`, `phone_numbers`. */
@@ -41,7 +41,7 @@ function singular(word: string): string {
 }
 
 /** Splits a run of letters into words that are all in the vocabulary; returns the run when that is not possible. */
-function takenApart(run: string, vocabulary: ReadonlySet<string>): readonly string[] {
+function splitRun(run: string, vocabulary: ReadonlySet<string>): readonly string[] {
   if (vocabulary.has(run) || run.length > RUN_CHARS_MAX) return [run];
   /** The fewest words that lead to each end position. */
   const ways: (readonly string[] | undefined)[] = [[]];
@@ -86,7 +86,7 @@ export function personalName(names: readonly string[]): PersonalName | undefined
   let likely: PersonalName | undefined;
   for (const [at, own] of read.entries()) {
     const above = read.slice(0, at).findLast((words) => !isWrapper(words)) ?? [[]];
-    const found = strongest(own.flatMap((words) => above.map((over) => judge(words, over.slice(-2)))));
+    const found = strongest(own.flatMap((words) => above.map((over) => assess(words, over.slice(-2)))));
     if (found === undefined) continue;
     if (found.certainty === "certain" && !(isAside && at < names.length - 1)) return { at, ...found };
     likely ??= { at, ...found, certainty: "likely" };
@@ -98,13 +98,13 @@ function isWrapper(reading: readonly (readonly string[])[]): boolean {
   return reading.every((words) => words.every((word) => WRAPPERS.has(word)));
 }
 
-type Judged = Omit<PersonalName, "at">;
+type Indication = Omit<PersonalName, "at">;
 
-function strongest(judged: readonly (Judged | undefined)[]): Judged | undefined {
-  return judged.find((found) => found?.certainty === "certain") ?? judged.find((found) => found !== undefined);
+function strongest(found: readonly (Indication | undefined)[]): Indication | undefined {
+  return found.find((one) => one?.certainty === "certain") ?? found.find((one) => one !== undefined);
 }
 
-function judge(words: readonly string[], above: readonly string[]): Judged | undefined {
+function assess(words: readonly string[], above: readonly string[]): Indication | undefined {
   if (words.some((word) => HIDDEN.has(word)) || (words.length > 1 && ASKING.has(words[0] ?? ""))) return undefined;
   const stem = [...words];
   let isNumber = false;

@@ -24,13 +24,12 @@ import {
   pathOf,
   pathToWrite,
   policyFields,
+  SUGGESTIONS_MAX,
 } from "./policy-fields.ts";
 import { actionOf, reasonOf } from "./state.ts";
 
-/** Maximum fields for which a line to write is worked out: several fields may lead to the same line. */
-const TELLING_MAX = 100;
 /** Maximum fields that are suggested in place of a glob. */
-const INSTEAD_MAX = 10;
+const ALTERNATIVES_MAX = 10;
 
 /**
  * Returns an error for each unintended release by a tool's policy: all content of a part that the schema does not describe, or
@@ -57,40 +56,37 @@ function undescribed(tool: Described, fields: readonly PolicyField[]): readonly 
   });
 }
 
-interface Fields {
-  readonly fields: readonly PolicyField[];
-  /** Includes the positions that the schema does not list. */
-  readonly all: readonly PolicyField[];
-}
-
-function loose(tool: Described, { fields, all }: Fields): readonly string[] {
-  const containers = new Set(fields.flatMap(({ steps }) => containersThatSpell(steps)));
+/** `all` includes the positions that the schema does not list. */
+function loose(
+  tool: Described,
+  { fields, all }: Readonly<Record<"fields" | "all", readonly PolicyField[]>>,
+): readonly string[] {
+  const containers = new Set(fields.flatMap(({ steps }) => containersWithKeys(steps)));
   const byPattern = new Map<string, Set<string>>();
   for (const { steps, kind, node } of all) {
     if (kind !== "open" && !steps.includes(otherKey)) continue;
     const pattern = node.action === "allow" ? decidingPattern(tool.outputPolicy, steps, "allow") : undefined;
     if (pattern === undefined) continue;
-    const { length } = loosePlace(steps, kind === "open");
-    const beside = steps.findIndex((step, at) => step === otherKey && containers.has(pathOf(steps.slice(0, at))));
+    const { length } = loosePath(steps, kind === "open");
+    const mixed = steps.findIndex((step, at) => step === otherKey && containers.has(pathOf(steps.slice(0, at))));
     // Naming a container that holds both listed and unlisted keys is as broad as a glob.
-    if (!takesAll(pattern, steps, beside === -1 ? length - 1 : Math.max(beside, length))) continue;
+    if (!takesAll(pattern, steps, mixed === -1 ? length - 1 : Math.max(mixed, length))) continue;
     byPattern.set(pattern, (byPattern.get(pattern) ?? new Set()).add(pathOf(steps)));
   }
   return [...byPattern].map(([pattern, open]) => {
-    const described = insteadOf(tool, pattern, fields);
-    const instead = described.slice(0, INSTEAD_MAX).map((path) => `"${path}": "allow"`);
-    const write = instead.length === 0 ? "" : `, such as ${instead.join(", ")}`;
+    const described = alternativesTo(tool, pattern, fields);
+    const alternatives = described.slice(0, ALTERNATIVES_MAX).map((path) => `"${path}": "allow"`);
+    const write = alternatives.length === 0 ? "" : `, such as ${alternatives.join(", ")}`;
     return `"${pattern}": "allow" lets out whatever the target puts into ${listed([...open])}, which the schema does not describe; write in its place the fields that may leave${write}`;
   });
 }
 
-/** Returns the containers on the path that have a listed key. */
-function containersThatSpell(steps: readonly Step[]): readonly string[] {
+function containersWithKeys(steps: readonly Step[]): readonly string[] {
   return steps.flatMap((step, at) => (typeof step === "string" ? [pathOf(steps.slice(0, at))] : []));
 }
 
 /** Returns the path that a pattern must name to release its content: up to the first part with undescribed keys or values. */
-function loosePlace(steps: readonly Step[], isOpen: boolean): readonly Step[] {
+function loosePath(steps: readonly Step[], isOpen: boolean): readonly Step[] {
   const first = steps.indexOf(otherKey);
   let end = isOpen || first === -1 ? steps.length : first;
   while (end > 0 && typeof steps[end - 1] !== "string") end -= 1;
@@ -112,11 +108,15 @@ function takesAll(text: string, steps: readonly Step[], within: number): boolean
 }
 
 /** Returns the described fields that the pattern releases and that may be named in its place. */
-function insteadOf({ outputPolicy }: Described, pattern: string, fields: readonly PolicyField[]): readonly string[] {
+function alternativesTo(
+  { outputPolicy }: Described,
+  pattern: string,
+  fields: readonly PolicyField[],
+): readonly string[] {
   const paths = fields.flatMap(({ steps, kind, node, path }) => {
     if (kind === "open" || node.action !== "allow" || isPersonal(steps)) return [];
     if (decidingPattern(outputPolicy, steps, "allow") !== pattern) return [];
-    const named = steps.includes(otherKey) ? pathOf(loosePlace(steps, false)) : path;
+    const named = steps.includes(otherKey) ? pathOf(loosePath(steps, false)) : path;
     return named === "" || named === pattern ? [] : [named];
   });
   return [...new Set(paths)];
@@ -127,20 +127,20 @@ function isPersonal(steps: readonly Step[]): boolean {
 }
 
 function personal(tool: Described, fields: readonly PolicyField[]): readonly string[] {
-  const telling = fields.flatMap((field) => {
-    const told = toldBy(field);
-    return told === undefined || isReasoned(tool, field, told.name) ? [] : [{ field, told }];
+  const releases = fields.flatMap((field) => {
+    const found = personalNameOf(field);
+    return found === undefined || isReasoned(tool, field, found.name) ? [] : [{ field, found }];
   });
-  return telling.slice(0, TELLING_MAX).map(({ field, told }) => {
-    const prefix = field.steps.slice(0, told.at + 1);
-    const path = pathToWrite(tool, field, { prefix, action: told.inKeys ? "redact" : "mask" });
-    const protection = told.inKeys ? `"${path}": "redact"` : `"${path}": "mask" or "${path}": "redact"`;
-    const what = told.inKeys ? "has personal data as its keys" : "is personal data";
+  return releases.slice(0, SUGGESTIONS_MAX).map(({ field, found }) => {
+    const prefix = field.steps.slice(0, found.at + 1);
+    const path = pathToWrite(tool, field, { prefix, action: found.inKeys ? "redact" : "mask" });
+    const protection = found.inKeys ? `"${path}": "redact"` : `"${path}": "mask" or "${path}": "redact"`;
+    const what = found.inKeys ? "has personal data as its keys" : "is personal data";
     return `${pathOf(prefix)} ${what} by its name, and leaves; write ${protection}, or if it must leave "${path}": { action: "allow", reason: "…" }`;
   });
 }
 
-interface Told {
+interface PersonalField {
   readonly name: string;
   /** Index among the steps. */
   readonly at: number;
@@ -149,18 +149,18 @@ interface Told {
 }
 
 /** Returns the name on the path to a released field that certainly indicates personal data. */
-function toldBy({ steps, kind, node }: PolicyField): Told | undefined {
+function personalNameOf({ steps, kind, node }: PolicyField): PersonalField | undefined {
   if (node.action !== "allow" && node.action !== "mask") return undefined;
   const names = namesOf(steps);
   const found = personalName(names.map(({ name }) => name));
-  const told = found && names[found.at];
-  if (found?.certainty !== "certain" || told === undefined) return undefined;
-  const below = steps.slice(told.at + 1);
+  const named = found && names[found.at];
+  if (found?.certainty !== "certain" || named === undefined) return undefined;
+  const below = steps.slice(named.at + 1);
   const inKeys = below.find((step) => step !== element) === otherKey;
-  if (inKeys) return { ...told, inKeys };
+  if (inKeys) return { ...named, inKeys };
   if (node.action !== "allow" || kind === "closed") return undefined;
-  const isCount = kind === "number" && (!found.takesNumber || (isPlural(told.name) && below.length === 0));
-  return isCount ? undefined : { ...told, inKeys };
+  const isCount = kind === "number" && (!found.takesNumber || (isPlural(named.name) && below.length === 0));
+  return isCount ? undefined : { ...named, inKeys };
 }
 
 /** Returns whether the line that releases the field names it and gives a reason. */
@@ -181,7 +181,7 @@ export function reasonedLines({
   });
 }
 
-interface Place {
+interface UndescribedField {
   readonly steps: readonly Step[];
   readonly kind: FieldKind;
 }
@@ -191,33 +191,33 @@ const SEARCH_STEPS_MAX = 10_000_000;
 
 /** Finds the positions that patterns match in the parts that a schema does not describe. */
 class Undescribed {
-  readonly #open: readonly Place[];
-  readonly #spelled: ReadonlySet<string>;
+  readonly #open: readonly UndescribedField[];
+  readonly #listed: ReadonlySet<string>;
   #left = SEARCH_STEPS_MAX;
 
-  constructor(fields: readonly Place[]) {
+  constructor(fields: readonly UndescribedField[]) {
     this.#open = fields.filter(({ kind, steps }) => kind === "open" || steps.includes(otherKey));
-    this.#spelled = new Set(fields.flatMap(({ steps }) => steps.map((_, at) => pathOf(steps.slice(0, at + 1)))));
+    this.#listed = new Set(fields.flatMap(({ steps }) => steps.map((_, at) => pathOf(steps.slice(0, at + 1)))));
   }
 
   /**
    * Returns the positions that the pattern names although the schema does not: `email` in a loose object, `payload.email` in an
    * unknown payload.
    *
-   * @throws {RangeError} when there is too much to search: positions that are not found cannot be judged
+   * @throws {RangeError} when there is too much to search: positions that are not found cannot be assessed
    */
-  reachedBy(pattern: FieldPattern): readonly Place[] {
-    const found = new Map<string, Place>();
-    for (const place of this.#open) {
-      this.#search(pattern, place, (steps) => {
-        const { kind } = place;
+  reachedBy(pattern: FieldPattern): readonly UndescribedField[] {
+    const found = new Map<string, UndescribedField>();
+    for (const field of this.#open) {
+      this.#search(pattern, field, (steps) => {
+        const { kind } = field;
         found.set(pathOf(steps), { steps, kind });
       });
     }
     return [...found.values()];
   }
 
-  #search(pattern: FieldPattern, { steps, kind }: Place, report: (steps: readonly Step[]) => void): void {
+  #search(pattern: FieldPattern, { steps, kind }: UndescribedField, report: (steps: readonly Step[]) => void): void {
     const { segments } = pattern;
     const todo: Reached[] = [{ position: startPosition(pattern), taken: [] }];
     for (let from = todo.pop(); from !== undefined; from = todo.pop()) {
@@ -236,7 +236,7 @@ class Undescribed {
       }
       for (const next of advance(pattern, position, step)) todo.push({ position: next, taken: [...taken, step] });
       const awaited = segments[position];
-      if (step === otherKey && typeof awaited === "string" && !this.#spelled.has(pathOf([...taken, awaited]))) {
+      if (step === otherKey && typeof awaited === "string" && !this.#listed.has(pathOf([...taken, awaited]))) {
         todo.push({ position: position + 1, taken: [...taken, awaited] });
       }
     }

@@ -29,7 +29,7 @@ interface Walk {
  * Returns the fields of a schema's output in schema order; `otherKey` represents the keys that the schema does not list. A
  * position may occur twice.
  *
- * @throws {RangeError} for a schema with too many parts: parts that are not visited cannot be judged
+ * @throws {RangeError} for a schema with too many parts: parts that are not visited cannot be assessed
  */
 function schemaFields(output: Schema): readonly SchemaField[] {
   const walk: Walk = { open: new Set(), fields: [], visits: 0 };
@@ -105,6 +105,8 @@ function takesWords(schema: Schema): boolean {
   }
 }
 
+/** Maximum fields for which a line to write is worked out: several fields may lead to the same line. */
+export const SUGGESTIONS_MAX = 100;
 /** Maximum entries listed for each kind of error or note; the rest is counted. */
 const NAMED_MAX = 10;
 
@@ -153,20 +155,14 @@ export function followSteps(root: PolicyNode, steps: readonly Step[]): PolicyNod
   }, root);
 }
 
-interface PolicyLine {
-  /** The path to the part with the telling name. */
-  readonly prefix: readonly Step[];
-  readonly action: FieldAction;
-}
-
 /**
- * Returns the path to write a line for: the whole part with the name if that line would win over the existing ones, else the
+ * Returns the path to write a line for: `prefix`, which ends in the name, if that line would win over the existing ones, else the
  * field alone.
  */
 export function pathToWrite(
   { outputPolicy, output }: Described,
   field: PolicyField,
-  { prefix, action }: PolicyLine,
+  { prefix, action }: { readonly prefix: readonly Step[]; readonly action: FieldAction },
 ): string {
   const wide = pathOf(prefix);
   const wins = (path: string): boolean => {

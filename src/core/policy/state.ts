@@ -19,7 +19,7 @@ export interface PolicyState {
   /** The keys that a rule expects as its next segment. */
   readonly awaited: ReadonlySet<string>;
   /** True when a rule names the path to here, without a `*`, and continues to a field that it releases. */
-  readonly isSpelledOut: boolean;
+  readonly isNamed: boolean;
   /** True when nothing here or below can be released. */
   readonly isBarren: boolean;
 }
@@ -111,11 +111,11 @@ function newState(id: number, progress: Progress): KnownState {
   const awaited = live
     .map(({ rule, at }) => rule.pattern.segments[at])
     .filter((segment) => typeof segment === "string");
-  const isSpelledOut = live.some(
+  const isNamed = live.some(
     ({ rule, at }) => at > 0 && releases(rule.action) && !rule.pattern.segments.slice(0, at).includes(wildcard),
   );
   const isBarren = ![winner?.action, inherited?.action, ...live.map(({ rule }) => rule.action)].some(releases);
-  return { id, action: winner?.action, awaited: new Set(awaited), isSpelledOut, isBarren, progress, steps: new Map() };
+  return { id, action: winner?.action, awaited: new Set(awaited), isNamed, isBarren, progress, steps: new Map() };
 }
 
 /** Returns a name that is equal for all progress that decides alike here and everywhere below. */

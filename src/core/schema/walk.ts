@@ -14,7 +14,7 @@ export function lazySchema(schema: Schema): Schema {
   return (schema as z.core.$ZodLazy)._zod.innerType;
 }
 
-/** A position in a schema: every container that a value at one path can be. Each node is created once, so `===` compares them. */
+/** The containers that a value at one path can be. Each node is created once, so `===` compares them. */
 export interface SchemaNode {
   readonly id: number;
   /** Keys that the schema lists here. */
@@ -28,16 +28,16 @@ export interface SchemaMap {
   readonly root: SchemaNode;
   /** The node of a scalar, and of every position outside the schema. */
   readonly nothing: SchemaNode;
-  key(place: SchemaNode, name: string): SchemaNode | undefined;
+  key(node: SchemaNode, name: string): SchemaNode | undefined;
   /** Returns the node below a key that the schema does not list. */
-  otherKey(place: SchemaNode): SchemaNode | undefined;
-  element(place: SchemaNode): SchemaNode | undefined;
+  otherKey(node: SchemaNode): SchemaNode | undefined;
+  element(node: SchemaNode): SchemaNode | undefined;
 }
 
 /** The schema of the values at those keys of a loose record that its key schema rejects. */
 export const ANYTHING: Schema = z.unknown();
 
-const PLACES_MAX = 5_000;
+const PARTS_MAX = 5_000;
 
 interface Container {
   readonly keys: ReadonlyMap<string, Schema>;
@@ -46,7 +46,7 @@ interface Container {
   readonly keysAreData: boolean;
 }
 
-interface KnownPlace extends SchemaNode {
+interface KnownNode extends SchemaNode {
   readonly containers: readonly Container[];
 }
 
@@ -55,46 +55,44 @@ interface KnownPlace extends SchemaNode {
  *
  * @throws {RangeError} when the schema never ends (a `z.lazy` that builds new schemas each time)
  */
-export function placesOf(output: Schema): SchemaMap {
+export function schemaMapOf(output: Schema): SchemaMap {
   const containers = new Map<Schema, { readonly id: number; readonly container: Container }>();
-  const known = new Map<string, KnownPlace>();
-  const steps = new Map<string, KnownPlace | undefined>();
+  const known = new Map<string, KnownNode>();
+  const steps = new Map<string, KnownNode | undefined>();
 
   const containerOf = (schema: Schema) => {
     const found = containers.get(schema) ?? { id: containers.size, container: readContainer(schema) };
-    if (containers.size >= PLACES_MAX) throw new RangeError(`the schema has more than ${PLACES_MAX} parts`);
+    if (containers.size >= PARTS_MAX) throw new RangeError(`the schema has more than ${PARTS_MAX} parts`);
     containers.set(schema, found);
     return found;
   };
-  const placeOf = (schemas: readonly Schema[]): KnownPlace => {
+  const nodeOf = (schemas: readonly Schema[]): KnownNode => {
     const members = [...containersIn(schemas)].map(containerOf).sort((a, b) => a.id - b.id);
     const name = members.map((member) => member.id).join();
-    const place =
+    const node =
       known.get(name) ??
-      newPlace(
+      newNode(
         known.size,
         members.map((member) => member.container),
       );
-    known.set(name, place);
-    return place;
+    known.set(name, node);
+    return node;
   };
-  const step = (place: SchemaNode, name: string, targets: (container: Container) => readonly Schema[]) => {
-    const memo = `${place.id} ${name}`;
+  const step = (node: SchemaNode, name: string, targets: (container: Container) => readonly Schema[]) => {
+    const memo = `${node.id} ${name}`;
     if (steps.has(memo)) return steps.get(memo);
-    const schemas = (place as KnownPlace).containers
-      .flatMap(targets)
-      .filter((schema) => defOf(schema).type !== "never");
-    const next = schemas.length === 0 ? undefined : placeOf(schemas);
+    const schemas = (node as KnownNode).containers.flatMap(targets).filter((schema) => defOf(schema).type !== "never");
+    const next = schemas.length === 0 ? undefined : nodeOf(schemas);
     steps.set(memo, next);
     return next;
   };
 
   return {
-    nothing: placeOf([]),
-    root: placeOf([output]),
-    key: (place, name) => step(place, `.${name}`, (container) => one(container.keys.get(name) ?? container.otherKey)),
-    otherKey: (place) => step(place, "*", (container) => one(container.otherKey)),
-    element: (place) => step(place, "[]", (container) => container.elements),
+    nothing: nodeOf([]),
+    root: nodeOf([output]),
+    key: (node, name) => step(node, `.${name}`, (container) => one(container.keys.get(name) ?? container.otherKey)),
+    otherKey: (node) => step(node, "*", (container) => one(container.otherKey)),
+    element: (node) => step(node, "[]", (container) => container.elements),
   };
 }
 
@@ -102,7 +100,7 @@ function one(schema: Schema | undefined): readonly Schema[] {
   return schema === undefined ? [] : [schema];
 }
 
-function newPlace(id: number, containers: readonly Container[]): KnownPlace {
+function newNode(id: number, containers: readonly Container[]): KnownNode {
   const keys = [...new Set(containers.flatMap((container) => [...container.keys.keys()]))];
   return { id, containers, keys, keysAreData: containers.some((container) => container.keysAreData) };
 }
@@ -114,7 +112,7 @@ function containersIn(schemas: readonly Schema[]): ReadonlySet<Schema> {
   const todo = [...schemas];
   for (let schema = todo.pop(); schema !== undefined; schema = todo.pop()) {
     if (seen.has(schema)) continue;
-    if (seen.size >= PLACES_MAX) throw new RangeError(`the schema has more than ${PLACES_MAX} parts`);
+    if (seen.size >= PARTS_MAX) throw new RangeError(`the schema has more than ${PARTS_MAX} parts`);
     seen.add(schema);
     const inner = innerSchemas(schema, "out");
     if (inner !== undefined) todo.push(...inner);
@@ -123,11 +121,11 @@ function containersIn(schemas: readonly Schema[]): ReadonlySet<Schema> {
   return found;
 }
 
-/** The end of a pipe that counts: the value that a schema is given, or the value that it returns. */
-export type End = "in" | "out";
+/** A side of a pipe: the value that a schema is given, or the value that it returns. */
+export type PipeSide = "in" | "out";
 
 /** Returns the schemas inside a wrapper or a choice; `undefined` when the schema is neither. */
-export function innerSchemas(schema: Schema, end: End): readonly Schema[] | undefined {
+export function innerSchemas(schema: Schema, side: PipeSide): readonly Schema[] | undefined {
   const def = defOf(schema);
   switch (def.type) {
     case "optional":
@@ -142,7 +140,7 @@ export function innerSchemas(schema: Schema, end: End): readonly Schema[] | unde
     case "lazy":
       return [lazySchema(schema)];
     case "pipe":
-      return [def[end]];
+      return [def[side]];
     case "union":
       return def.options;
     case "intersection":

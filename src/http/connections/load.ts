@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { CallerContext } from "../../pipeline/caller-context.ts";
-import { LOOP_LOOK_EVERY_MS, Shedding } from "../../pipeline/limits/shedding.ts";
+import { LOOP_MEASURE_EVERY_MS, Shedding } from "../../pipeline/limits/shedding.ts";
 import { type ConnectionEnd, type ConnectionLimits, Connections } from "./connections.ts";
 import { WrongTokens } from "./request-limits.ts";
 
@@ -59,10 +59,10 @@ export function createLoadGuards({ limits, metrics, callers, clock }: LoadOption
     watch(app) {
       connections.guard(app.server);
       metrics.watchConnections(() => connections.size);
-      const looks = setInterval(() => shedding.look(), LOOP_LOOK_EVERY_MS);
-      looks.unref();
+      const measuring = setInterval(() => shedding.measure(), LOOP_MEASURE_EVERY_MS);
+      measuring.unref();
       app.addHook("onClose", (_app, done) => {
-        clearInterval(looks);
+        clearInterval(measuring);
         done();
       });
     },

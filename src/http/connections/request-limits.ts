@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { Refusal } from "../../core/errors.ts";
 import type { Caller } from "../../core/types.ts";
-import { steady } from "../../pipeline/limits/monotonic-clock.ts";
+import { monotonic } from "../../pipeline/limits/monotonic-clock.ts";
 import { type Rate, RateLimiter } from "../../pipeline/limits/rate-limiter.ts";
 import { CountByKey, sourceOf } from "./sources.ts";
 
@@ -59,7 +59,7 @@ export class RequestRateLimiter {
   /** `rate` returns the current limit, `clock` the time in milliseconds. */
   constructor(rate: () => Rate | "off", clock: () => number) {
     this.#rate = rate;
-    this.#clock = steady(clock);
+    this.#clock = monotonic(clock);
   }
 
   /** @throws {Refusal} RATE_LIMITED */
@@ -115,7 +115,7 @@ export class WrongTokens {
 
   constructor(options: WrongTokensOptions) {
     this.#options = options;
-    this.#clock = steady(options.clock);
+    this.#clock = monotonic(options.clock);
     this.#pace = new RateLimiter({ calls: options.perMinuteMax, seconds: MINUTE_SECONDS });
   }
 

@@ -101,18 +101,18 @@ export const endpoints: readonly Endpoint[] = [
     limits: QUERIES,
     async handle({ params: { traceId: id } }, services) {
       const { auditDir: dir, clock } = services;
-      const trail = await readCallHistory({ dir, id, places: indexOf(services).lend(), mayGoOn: budget(clock) });
+      const history = await readCallHistory({ dir, id, places: indexOf(services).lend(), mayGoOn: budget(clock) });
       const missing = warnings(dir, STREAMS);
-      const isEmpty = trail.calls.length + trail.journal.length === 0;
-      if (isEmpty && !trail.isPartial && missing.warnings === undefined) {
+      const isEmpty = history.calls.length + history.journal.length === 0;
+      if (isEmpty && !history.isPartial && missing.warnings === undefined) {
         const unknown = deniedAnswer(404, "ENTRY_NOT_FOUND", "Nothing in the audit carries this id.");
         return { ...unknown, ...queried("show", { id }) };
       }
       const lists = {
-        entries: trail.calls.map(({ line }) => line),
-        journal: trail.journal.map(({ line }) => line),
+        entries: history.calls.map(({ line }) => line),
+        journal: history.journal.map(({ line }) => line),
       };
-      return lines(lists, { more: trail.isPartial, ...missing }, queried("show", { id }));
+      return lines(lists, { more: history.isPartial, ...missing }, queried("show", { id }));
     },
   }),
   endpoint({

@@ -139,7 +139,7 @@ async function refuseRead({ call, services }: Arrived, error: unknown): Promise<
 async function refuse(call: IncomingCall, refusal: Refusal, { proxy, wrongTokens }: EndpointServices): Promise<Answer> {
   const { raw } = call.exchange;
   if ((wrongTokens?.waitMs(raw) ?? 0) > 0) call.authorization = undefined;
-  const answer = await proxy.turnAway(call, refusal);
+  const answer = await proxy.rejectRequest(call, refusal);
   if (call.authorization !== undefined) wrongTokens?.countUnverified(raw);
   return answer;
 }
@@ -189,7 +189,7 @@ class IncomingCall implements CallRequest {
     this.exchange = exchange;
   }
 
-  get departure(): Exchange {
+  get disconnect(): Exchange {
     return this.exchange;
   }
 

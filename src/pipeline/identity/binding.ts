@@ -1,5 +1,5 @@
 import type { Caller } from "../../core/types.ts";
-import { subjectFault } from "./claims.ts";
+import { subjectProblem } from "./claims.ts";
 import { unauthenticated } from "./refusal.ts";
 
 /** The certificate whose key a connection's client has proved to hold, issued under a CA that the configuration names. */
@@ -21,15 +21,13 @@ export interface CertificateCaller {
   readonly permissions: readonly string[];
 }
 
-/**
- * Returns the problems of the table, each with the field to fix. A certificate must represent a subject that a token could name.
- */
+/** Returns the problems, each with the field to fix. A certificate must represent a subject that a token could name. */
 export function certificateCallerProblems(callers: readonly CertificateCaller[]): readonly string[] {
   return callers.flatMap(({ subject }, index) => {
-    const fault = subjectFault(subject);
-    return fault === undefined
+    const problem = subjectProblem(subject);
+    return problem === undefined
       ? []
-      : [`jwt.clientCertificates[${index}].subject: no token may name such a subject: ${fault}`];
+      : [`jwt.clientCertificates[${index}].subject: no token may name such a subject: ${problem}`];
   });
 }
 

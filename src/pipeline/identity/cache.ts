@@ -5,13 +5,13 @@ import { hash } from "node:crypto";
  * dropped. An exact LRU would move an entry at every hit; here a hit in the young map only reads.
  */
 export class TokenCache<Entry> {
-  readonly #generationMax: number;
+  readonly #halfMax: number;
   #young = new Map<string, Entry>();
   #old = new Map<string, Entry>();
 
   /** Holds at most `entriesMax` entries, at least half of them the latest. 0 stores nothing. */
   constructor(entriesMax: number) {
-    this.#generationMax = Math.floor(entriesMax / 2);
+    this.#halfMax = Math.floor(entriesMax / 2);
   }
 
   get size(): number {
@@ -29,9 +29,9 @@ export class TokenCache<Entry> {
   }
 
   set(key: string, entry: Entry): void {
-    if (this.#generationMax === 0) return;
+    if (this.#halfMax === 0) return;
     this.#old.delete(key);
-    if (this.#young.size >= this.#generationMax && !this.#young.has(key)) {
+    if (this.#young.size >= this.#halfMax && !this.#young.has(key)) {
       this.#old = this.#young;
       this.#young = new Map();
     }
@@ -66,10 +66,10 @@ export function digestOf(token: string): string {
 
 /** Returns the digest of each spelling of a verified token: revoking one spelling must revoke the other too. */
 export function digestsOf(token: string, alg: string): readonly string[] {
-  return [token, ...twinOf(token, alg)].map(digestOf);
+  return [token, ...otherSpelling(token, alg)].map(digestOf);
 }
 
-function twinOf(token: string, alg: string): readonly string[] {
+function otherSpelling(token: string, alg: string): readonly string[] {
   const order = ORDERS.get(alg);
   if (order === undefined) return [];
   const at = token.lastIndexOf(".") + 1;

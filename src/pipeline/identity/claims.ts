@@ -2,6 +2,7 @@ import type { Caller } from "../../core/types.ts";
 import { PROFILE_RULES, type TokenProfile } from "./profiles.ts";
 import type { ReadToken } from "./reader.ts";
 import { unauthenticated } from "./refusal.ts";
+import type { TokenOrigin } from "./revocations.ts";
 
 const CLOCK_TOLERANCE_SECONDS = 5;
 const SUBJECT_CHARACTERS_MAX = 256;
@@ -23,7 +24,7 @@ const UNPRINTABLE =
 /** The audit's name for a caller without a valid token. */
 const RESERVED_SUBJECT = "anonymous";
 
-/** The rules for one issuer's tokens, except those for keys. */
+/** The rules for one issuer's tokens, without keys. */
 export interface ClaimRules {
   readonly issuer: string;
   readonly audience: string;
@@ -85,7 +86,7 @@ function assertAudience(aud: unknown, ours: string): void {
   if (!audiences.every((audience) => typeof audience === "string")) {
     throw invalid("aud: neither a string nor an array of strings");
   }
-  if (!audiences.includes(ours)) throw unauthenticated("notMeant", "aud: our audience is not in it");
+  if (!audiences.includes(ours)) throw unauthenticated("wrongAudience", "aud: our audience is not in it");
 }
 
 /** Checks `exp`, `iat` and `nbf`; returns `exp`. Times in milliseconds fail these checks: they are far in the future. */
@@ -112,13 +113,13 @@ function readTime(claims: ReadonlyMap<string, unknown>, name: string): number {
 
 function readSubject(name: string, value: unknown): string {
   if (typeof value !== "string") throw invalid(`${name}: missing or not a string`);
-  const fault = subjectFault(value);
-  if (fault !== undefined) throw invalid(`${name}: ${fault}`);
+  const problem = subjectProblem(value);
+  if (problem !== undefined) throw invalid(`${name}: ${problem}`);
   return value;
 }
 
 /** Returns why no token may name this subject. Subjects are compared as written, code unit by code unit. */
-export function subjectFault(subject: string): string | undefined {
+export function subjectProblem(subject: string): string | undefined {
   if (subject === "") return "empty";
   if (Array.from(subject).length > SUBJECT_CHARACTERS_MAX) return "too long";
   if (UNPRINTABLE.test(subject) || subject.startsWith(" ") || subject.endsWith(" ")) {
@@ -157,14 +158,14 @@ function checkPermissions(claim: string, value: unknown): string[] {
 /** Returns the `sub` values of the RFC 8693 `act` chain, outermost first. Each actor may name its own issuer. */
 function readActors(claims: ReadonlyMap<string, unknown>): string[] {
   const actors: string[] = [];
-  let holder = claims;
-  while (holder.has("act")) {
-    const act = holder.get("act");
+  let actor = claims;
+  while (actor.has("act")) {
+    const act = actor.get("act");
     if (typeof act !== "object" || act === null || Array.isArray(act)) throw invalid("act: not an object");
     if (actors.length === ACTORS_MAX) throw invalid("act: the chain is too long");
-    holder = new Map<string, unknown>(Object.entries(act));
-    actors.push(readSubject("act.sub", holder.get("sub")));
-    if (holder.has("iss")) assertIssuer(holder.get("iss"));
+    actor = new Map<string, unknown>(Object.entries(act));
+    actors.push(readSubject("act.sub", actor.get("sub")));
+    if (actor.has("iss")) assertIssuer(actor.get("iss"));
   }
   return actors;
 }
@@ -187,15 +188,8 @@ export function readBinding({ claims }: ReadToken): string | undefined {
   return thumbprint;
 }
 
-/** The values that distinguish one token of a caller from another. */
-interface Origin {
-  readonly jti: string | undefined;
-  readonly issuedAtMs: number;
-  /** The actor's issuer, when the token says that it differs from the token's own. */
-  readonly actorIssuer: string | undefined;
-}
-
-export function readOrigin({ claims }: ReadToken): Origin {
+/** Returns the values that distinguish one token of a caller from another. */
+export function readOrigin({ claims }: ReadToken): Omit<TokenOrigin, "digests"> {
   const jti = claims.get("jti");
   const act = claims.get("act");
   const iss = typeof act === "object" && act !== null && "iss" in act ? act.iss : undefined;

@@ -23,7 +23,7 @@ const RSA_EXPONENT_MIN = 3n;
 const KEYS_MAX = 256;
 const PRIVATE_MEMBERS = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
 
-/** The key properties from a token's header. */
+/** From a token's header. */
 export interface WantedKey {
   readonly alg: string;
   readonly kid: string | undefined;
@@ -38,7 +38,7 @@ export interface IssuerKeys {
   candidates(wanted: WantedKey): Promise<readonly CryptoKey[]>;
   /** Returns the time until which the result of `candidates` stays valid. Milliseconds since 1970. */
   freshUntilMs(): number;
-  /** Returns the keys fetched from this URL, for the object that replaces this one. */
+  /** For the object that replaces this one. */
   fetched?(uri: string): FetchedKeys | undefined;
 }
 
@@ -58,13 +58,12 @@ export interface FetchedKeys {
 
 /** What a caller context provides for the keys of one issuer. */
 export interface KeyContext {
-  /** The algorithms that the issuer may use. */
   readonly algorithms: readonly string[];
-  /** Returns milliseconds since 1970. */
+  /** Milliseconds since 1970. */
   readonly clock: () => number;
   /** The platform's `fetch` by default. */
   readonly fetch: Fetch | undefined;
-  /** Time limit for one fetch, body included. */
+  /** For one fetch, body included. */
   readonly timeoutMs: number;
   /** Returns keys that the replaced caller context fetched for this issuer from the same URL. */
   readonly known: (uri: string) => FetchedKeys | undefined;
@@ -83,7 +82,6 @@ export interface FixedKeySource extends KeySource {
   open(context: Pick<KeyContext, "algorithms">): IssuerKeys | readonly string[];
 }
 
-/** Returns the keys of a parsed JSON Web Key Set. */
 export function jwksKeys(jwks: unknown): FixedKeySource {
   return { open: ({ algorithms }) => fixedKeys(readJwks(jwks), { algorithms, anyKid: false }) };
 }
@@ -93,21 +91,16 @@ export function publicKey(key: KeyObject | string): FixedKeySource {
   return { open: ({ algorithms }) => fixedKeys(readPublicKey(key), { algorithms, anyKid: true }) };
 }
 
-interface FixedKeysOptions {
-  readonly algorithms: readonly string[];
-  readonly anyKid: boolean;
-}
-
 function fixedKeys(
   read: readonly JWK[] | string,
-  { algorithms, anyKid }: FixedKeysOptions,
+  { algorithms, anyKid }: { readonly algorithms: readonly string[]; readonly anyKid: boolean },
 ): IssuerKeys | readonly string[] {
   if (typeof read === "string") return [read];
-  const faults = read.flatMap((jwk, index) => {
-    const fault = keyFault(jwk);
-    return fault === undefined ? [] : [read.length === 1 ? fault : `keys[${index}]: ${fault}`];
+  const problems = read.flatMap((jwk, index) => {
+    const problem = keyProblem(jwk);
+    return problem === undefined ? [] : [read.length === 1 ? problem : `keys[${index}]: ${problem}`];
   });
-  if (faults.length > 0) return faults;
+  if (problems.length > 0) return problems;
   if (!read.some((jwk) => algorithms.some((algorithm) => fits(jwk, algorithm)))) {
     return [`no key fits ${algorithms.join(", ")}`];
   }
@@ -125,7 +118,7 @@ function fixedKeys(
 export function remoteKeySet(document: unknown): KeySet {
   const read = readJwks(document);
   if (typeof read === "string") throw new Error(read);
-  return keySet(read.filter((jwk) => keyFault(jwk) === undefined));
+  return keySet(read.filter((jwk) => keyProblem(jwk) === undefined));
 }
 
 function keySet(keys: readonly JWK[]): KeySet {
@@ -163,8 +156,8 @@ function isJwk(value: unknown): value is JWK {
 }
 
 function readPublicKey(key: KeyObject | string): readonly JWK[] | string {
-  const secret = typeof key === "string" ? key.includes("PRIVATE KEY") : key.type !== "public";
-  if (secret) return "a private or secret key: give only the public key";
+  const isSecret = typeof key === "string" ? key.includes("PRIVATE KEY") : key.type !== "public";
+  if (isSecret) return "a private or secret key: give only the public key";
   try {
     const publicKey = key instanceof KeyObject ? key : createPublicKey(key);
     return [publicKey.export({ format: "jwk" }) as JWK];
@@ -174,15 +167,15 @@ function readPublicKey(key: KeyObject | string): readonly JWK[] | string {
 }
 
 /** Returns why a key must not be in an issuer's set. A key for another purpose or of an unknown kind is not a problem. */
-function keyFault(jwk: JWK): string | undefined {
+function keyProblem(jwk: JWK): string | undefined {
   if (jwk.kty === "oct") return "a symmetric key: whoever can verify with it could sign";
   if (PRIVATE_MEMBERS.some((member) => Object.hasOwn(jwk, member)))
     return "a private key: publish only the public part";
   if (!Object.keys(KEY_KINDS).some((algorithm) => fits(jwk, algorithm))) return undefined;
-  return publicKeyFault(jwk);
+  return publicKeyProblem(jwk);
 }
 
-function publicKeyFault(jwk: JWK): string | undefined {
+function publicKeyProblem(jwk: JWK): string | undefined {
   try {
     const details = createPublicKey({ key: { ...jwk }, format: "jwk" }).asymmetricKeyDetails;
     if ((details?.modulusLength ?? RSA_BITS_MIN) < RSA_BITS_MIN) return `an RSA key below ${RSA_BITS_MIN} bits`;

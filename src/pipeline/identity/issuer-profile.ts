@@ -1,8 +1,8 @@
-import { subjectFault } from "./claims.ts";
+import { subjectProblem } from "./claims.ts";
 import { KEY_KINDS, type KeySource } from "./issuer-keys.ts";
 import { serviceAccountOf, type TokenProfile } from "./profiles.ts";
 
-/** The rules that decide which tokens of one issuer are valid, and for which audience. */
+/** Which tokens of one issuer are valid, and for which audience. */
 export interface IssuerProfile {
   readonly issuer: string;
   readonly audience: string;
@@ -55,7 +55,6 @@ function textProblems(at: string, profile: IssuerProfile): string[] {
     .map(([field]) => `${at}.${field}: must be a non-empty text`);
 }
 
-/** Returns the settings that contradict the kind of tokens. */
 function kindProblems(at: string, { profile = "generic", typ, issuer, subjectPermissions }: IssuerProfile): string[] {
   const problems: string[] = [];
   if (profile !== "generic" && typ !== undefined) problems.push(`${at}.typ: the profile ${profile} says it already`);
@@ -80,8 +79,8 @@ function subjectProblems(at: string, { profile, subjectPermissions = {} }: Issue
   }
   return subjects.flatMap(([subject, permissions]) => {
     const field = `${at}.subjectPermissions[${JSON.stringify(subject)}]`;
-    const fault = subjectFault(subject);
-    if (fault !== undefined) return [`${field}: no token may name such a subject: ${fault}`];
+    const problem = subjectProblem(subject);
+    if (problem !== undefined) return [`${field}: no token may name such a subject: ${problem}`];
     if (subject.includes("*") || permissions.some((permission) => permission.includes("*"))) {
       return [`${field}: * is not a pattern here: write out each subject and permission`];
     }

@@ -5,26 +5,26 @@ const TOKEN_MESSAGES = {
   missing: "A token is missing: send the header Authorization: Bearer <token>.",
   malformed: "The token is malformed: send exactly one signed JWT, as Authorization: Bearer <token>.",
   expired: "The token has expired: get a new one and call again.",
-  notMeant: "The token is not meant for this service: ask for one with the issuer and audience that it expects.",
+  wrongAudience: "The token is not meant for this service: ask for one with the issuer and audience that it expects.",
   invalid: "The token is not valid: get a new one from your issuer.",
   revoked: "The token was revoked: get a new one, or ask the service's operators.",
   unbound: "The token is bound to a client certificate: connect with that certificate and call again.",
 } as const;
 
-export type TokenFault = keyof typeof TOKEN_MESSAGES;
+export type TokenProblem = keyof typeof TOKEN_MESSAGES;
 
 /**
  * Builds an UNAUTHENTICATED refusal. `reason` names the violated rule for the operator, without values. `details` go to the agent
  * and the audit too.
  */
 export function unauthenticated(
-  fault: TokenFault,
+  problem: TokenProblem,
   reason: string,
   cause?: unknown,
   details?: Readonly<Record<string, string>>,
 ): Refusal {
   const detail = cause === undefined ? new Error(reason) : new Error(reason, { cause });
-  return new Refusal("UNAUTHENTICATED", TOKEN_MESSAGES[fault], { cause: detail, ...(details && { details }) });
+  return new Refusal("UNAUTHENTICATED", TOKEN_MESSAGES[problem], { cause: detail, ...(details && { details }) });
 }
 
 export function authUnavailable(reason: string, retryAfterMs: number, cause?: unknown): Refusal {

@@ -37,20 +37,19 @@ interface RemoteKeysOptions extends Omit<KeyContext, "algorithms" | "known"> {
   readonly credentials: FetchCredentials | undefined;
 }
 
-/** Returns the keys that a URL publishes. */
 export function jwksUrl(uri: string, credentials?: FetchCredentials): KeySource {
   return {
     open(context) {
-      const fault = uriFault(uri);
-      return fault === undefined
+      const problem = uriProblem(uri);
+      return problem === undefined
         ? new RemoteKeys({ ...context, uri, credentials, known: context.known(uri) })
-        : [fault];
+        : [problem];
     },
   };
 }
 
 /** Returns why keys must not be fetched from the URL. */
-export function uriFault(uri: string): string | undefined {
+export function uriProblem(uri: string): string | undefined {
   const url = URL.parse(uri);
   if (url === null) return "must be a URL that begins with https://";
   if (url.username !== "" || url.password !== "") return "must not hold a user name or a password";
@@ -149,7 +148,7 @@ class RemoteKeys implements IssuerKeys {
       this.#fetchedAtMs = this.#options.clock();
       this.#failure = undefined;
     } catch (cause) {
-      this.#failure = new Error(`JWKS fetch failed: ${placeOf(this.#options.uri)}`, { cause });
+      this.#failure = new Error(`JWKS fetch failed: ${addressOf(this.#options.uri)}`, { cause });
     }
     this.#attemptedAtMs = this.#options.clock();
     if (hasChanged) this.#options.onChange();
@@ -157,7 +156,7 @@ class RemoteKeys implements IssuerKeys {
 }
 
 /** Returns the URL without parts that may be secret, so that operators can tell issuers apart. */
-function placeOf(uri: string): string {
+function addressOf(uri: string): string {
   const { origin, pathname } = new URL(uri);
   return `${origin}${pathname}`;
 }

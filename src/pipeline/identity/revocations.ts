@@ -6,7 +6,7 @@ import { unauthenticated } from "./refusal.ts";
 /** Maximum size of the revocation file. */
 export const REVOCATION_BYTES_MAX = 2_097_152;
 const ENTRIES_MAX = 10_000;
-const FAULTS_MAX = 5;
+const PROBLEMS_MAX = 5;
 
 const text = z.string().min(1).max(512);
 const note = z.string().max(512).optional();
@@ -21,7 +21,7 @@ const byToken = z.strictObject({ tokenSha256: sha256, note });
 const document = z.strictObject({ revoked: z.array(z.unknown()).max(ENTRIES_MAX) });
 
 /** The properties of one token, or of a certificate that identifies its caller. */
-interface Origin {
+export interface TokenOrigin {
   /** SHA-256 of the whole token in each of its spellings, base64; empty for a certificate. */
   readonly digests: readonly string[];
   readonly jti: string | undefined;
@@ -43,7 +43,7 @@ export interface Credential {
  * Returns the lookup keys. A revoked subject cannot act for others either; actors before the current one are only history (RFC
  * 8693, 4.1).
  */
-export function credentialOf({ issuer, subject, actors }: Caller, origin: Origin): Credential {
+export function credentialOf({ issuer, subject, actors }: Caller, origin: TokenOrigin): Credential {
   const { digests, jti, issuedAtMs, actorIssuer = issuer } = origin;
   const subjects = [pair(issuer, subject), ...actors.slice(0, 1).map((name) => pair(actorIssuer, name))];
   return { tokens: digests, jti: jti === undefined ? undefined : pair(issuer, jti), subjects, issuedAtMs };
@@ -53,20 +53,20 @@ export function credentialOf({ issuer, subject, actors }: Caller, origin: Origin
 export interface RevocationList {
   readonly entries: number;
   /** @throws {Refusal} UNAUTHENTICATED naming the kind of the matching entry */
-  assertGood(credential: Credential): void;
+  assertNotRevoked(credential: Credential): void;
 }
 
 /**
  * Reads the list from a file's bytes; otherwise returns why the file is unusable, for operators. One invalid entry makes the list
  * invalid.
  */
-export function readRevocations(bytes: Uint8Array): RevocationList | { readonly fault: string } {
-  if (bytes.length > REVOCATION_BYTES_MAX) return { fault: `is over ${REVOCATION_BYTES_MAX} bytes` };
+export function readRevocations(bytes: Uint8Array): RevocationList | { readonly problem: string } {
+  if (bytes.length > REVOCATION_BYTES_MAX) return { problem: `is over ${REVOCATION_BYTES_MAX} bytes` };
   const parsed = document.safeParse(parseJson(bytes));
-  if (!parsed.success) return { fault: faultOf(parsed.error.issues.map(({ path }) => path.join("."))) };
+  if (!parsed.success) return { problem: problemOf(parsed.error.issues.map(({ path }) => path.join("."))) };
   const list = new Revoked();
-  const faults = parsed.data.revoked.flatMap((entry, index) => (list.add(entry) ? [] : [`revoked.${index}`]));
-  return faults.length === 0 ? list : { fault: faultOf(faults) };
+  const problems = parsed.data.revoked.flatMap((entry, index) => (list.add(entry) ? [] : [`revoked.${index}`]));
+  return problems.length === 0 ? list : { problem: problemOf(problems) };
 }
 
 function parseJson(bytes: Uint8Array): unknown {
@@ -80,9 +80,9 @@ function parseJson(bytes: Uint8Array): unknown {
   }
 }
 
-function faultOf(faults: readonly string[]): string {
-  const places = faults.slice(0, FAULTS_MAX).map((place) => place || "the whole");
-  return `is not {"revoked": [{"issuer", "jti"} | {"issuer", "subject", "before"?} | {"tokenSha256"}]}: see ${places.join(", ")}`;
+function problemOf(problems: readonly string[]): string {
+  const paths = problems.slice(0, PROBLEMS_MAX).map((path) => path || "the whole");
+  return `is not {"revoked": [{"issuer", "jti"} | {"issuer", "subject", "before"?} | {"tokenSha256"}]}: see ${paths.join(", ")}`;
 }
 
 type Rule = "jti" | "subject" | "token";
@@ -106,7 +106,7 @@ class Revoked implements RevocationList {
     return "jti" in entry ? this.#addJti(entry) : this.#addSubject(entry);
   }
 
-  assertGood(credential: Credential): void {
+  assertNotRevoked(credential: Credential): void {
     const rule = this.#ruleOf(credential);
     if (rule === undefined) return;
     throw unauthenticated("revoked", `revoked by its ${rule}`, undefined, { revokedBy: rule });

@@ -1,15 +1,14 @@
 import { z } from "zod";
 import { type FixedKeySource, jwksKeys, type KeySource, publicKey } from "./issuer-keys.ts";
-import { type FetchCredentials, jwksUrl, uriFault } from "./remote-keys.ts";
+import { type FetchCredentials, jwksUrl, uriProblem } from "./remote-keys.ts";
 
-/** What a token source needs of the issuer and the configuration in which it is named. */
+/** The issuer's settings, and access to files, for a token source. */
 export interface SourceParts {
   readonly algorithms: readonly string[];
   /** Reads a file; undefined after a problem, which is reported for the setting. */
   readonly read: (setting: string, path: string) => string | undefined;
   /** Reads a file again, with its path as the configuration names it. @throws {Error} */
   readonly readAgain: (path: string) => string;
-  /** Reports a problem with a setting. */
   readonly problem: (setting: string, message: string) => void;
 }
 
@@ -36,8 +35,8 @@ export const jwksUriSource = source({
     jwksUri: z
       .url({ protocol: /^https?$/, error: "must be a URL that begins with https://" })
       .superRefine((uri, context) => {
-        const fault = uriFault(uri);
-        if (fault !== undefined) context.addIssue({ code: "custom", message: fault });
+        const problem = uriProblem(uri);
+        if (problem !== undefined) context.addIssue({ code: "custom", message: problem });
       })
       .describe(
         "URL of the keys, fetched again every 4 to 5 minutes and for unknown key ids. Set exactly one of `jwksUri`, `jwksFile`, `publicKeyFile`.",
@@ -102,14 +101,9 @@ function source<Key extends string, Settings extends z.ZodRawShape>(
   return declared;
 }
 
-interface NamedKeyFile {
-  readonly setting: string;
-  readonly path: string;
-}
-
 /** Reads keys from a file. They are checked here too, because only here the file is known. */
 function fromFile(
-  { setting, path }: NamedKeyFile,
+  { setting, path }: { readonly setting: string; readonly path: string },
   { algorithms, read, problem }: SourceParts,
   parse: (text: string) => FixedKeySource | string,
 ): KeySource | undefined {
@@ -118,15 +112,13 @@ function fromFile(
   const keys = parse(written);
   const opened = typeof keys === "string" ? [keys] : keys.open({ algorithms });
   if (!Array.isArray(opened)) return keys as FixedKeySource;
-  for (const fault of opened) problem(setting, `${path}: ${fault}`);
+  for (const message of opened) problem(setting, `${path}: ${message}`);
   return undefined;
 }
 
-type CredentialFiles = Readonly<Record<"caFile" | "tokenFile", string | undefined>>;
-
 /** Returns the CA and token for the server of the keys. The files are read once as a check. */
 function credentialsIn(
-  files: CredentialFiles,
+  files: Readonly<Record<"caFile" | "tokenFile", string | undefined>>,
   { read, readAgain, problem }: SourceParts,
 ): FetchCredentials | undefined {
   const { caFile, tokenFile } = files;
@@ -134,6 +126,6 @@ function credentialsIn(
   for (const [setting, path] of Object.entries(files)) {
     if (path !== undefined && read(setting, path)?.trim() === "") problem(setting, `${path} is empty`);
   }
-  const again = (path: string | undefined) => (path === undefined ? undefined : readAgain(path).trim());
-  return () => ({ ca: again(caFile), token: again(tokenFile) });
+  const readFile = (path: string | undefined) => (path === undefined ? undefined : readAgain(path).trim());
+  return () => ({ ca: readFile(caFile), token: readFile(tokenFile) });
 }

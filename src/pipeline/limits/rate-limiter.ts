@@ -10,18 +10,16 @@ const KEYS_MAX = 50_000;
 /** The rounding error of a floating-point clock, in milliseconds. */
 const CLOCK_STEP_MS = 0.001;
 
-/** The fill level of one key's bucket. */
 interface Level {
   /** When the bucket has drained, on the clock of `now`. */
   emptyAt: number;
   /** Charges not yet shared with other replicas. */
-  untold: number;
+  unshared: number;
 }
 
-/** The charges of one key since they were last shared. */
 export interface UnsharedCounts {
   readonly key: string;
-  /** How much those charges fill the bucket, in milliseconds. */
+  /** How far the charges since the last round fill the bucket, in milliseconds. */
   readonly addedMs: number;
 }
 
@@ -34,16 +32,16 @@ export interface UnsharedCounts {
 export class RateLimiter {
   #rate: Rate;
   #steps: Steps;
-  #tells: boolean;
+  #isShared: boolean;
   #young = new Map<string, Level>();
   #old = new Map<string, Level>();
-  #untold = new Map<string, Level>();
-  #turnedAt = Number.NEGATIVE_INFINITY;
+  #unshared = new Map<string, Level>();
+  #rotatedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(rate: Rate, options: { readonly tells?: boolean } = {}) {
+  constructor(rate: Rate, options: { readonly isShared?: boolean } = {}) {
     this.#rate = rate;
     this.#steps = stepsOf(rate);
-    this.#tells = options.tells === true;
+    this.#isShared = options.isShared === true;
   }
 
   get rate(): Rate {
@@ -54,23 +52,26 @@ export class RateLimiter {
    * Changes the limit. Charges that have not drained still count, call by call; a caller that exceeds the new burst waits as if
    * it had just used it up.
    */
-  change(rate: Rate, { now, tells = false }: { readonly now: number; readonly tells?: boolean | undefined }): void {
-    if (tells === this.#tells && isSame(rate, this.#rate)) return;
+  change(
+    rate: Rate,
+    { now, isShared = false }: { readonly now: number; readonly isShared?: boolean | undefined },
+  ): void {
+    if (isShared === this.#isShared && isSame(rate, this.#rate)) return;
     const before = this.#steps;
     const after = stepsOf(rate);
     this.#rate = rate;
     this.#steps = after;
-    this.#tells = tells;
+    this.#isShared = isShared;
     for (const levels of [this.#young, this.#old]) {
       for (const level of levels.values()) {
         const calls = Math.max(0, level.emptyAt - now) / before.stepMs;
         level.emptyAt = now + Math.min(calls * after.stepMs, after.drainMs);
-        if (!tells) level.untold = 0;
+        if (!isShared) level.unshared = 0;
       }
     }
-    if (!tells) this.#untold.clear();
-    // Delays the next turn, so that charges that have not drained by then are kept.
-    this.#turnedAt = now;
+    if (!isShared) this.#unshared.clear();
+    // Delays the next rotation, so that charges that have not drained by then are kept.
+    this.#rotatedAt = now;
   }
 
   /** Returns the whole milliseconds until one more call may be charged; 0 when it may be charged now. */
@@ -85,29 +86,28 @@ export class RateLimiter {
   }
 
   charge(key: string, now: number): void {
-    if (now - this.#turnedAt > this.#steps.fullestMs) this.#turn(now);
+    if (now - this.#rotatedAt > this.#steps.fullestMs) this.#rotate(now);
     const level = this.#young.get(key) ?? this.#remember(key, now);
     level.emptyAt = Math.max(level.emptyAt, now) + this.#steps.stepMs;
-    if (!this.#tells) return;
-    if (level.untold === 0 && this.#untold.size >= KEYS_MAX) return;
-    level.untold += 1;
-    if (level.untold === 1) this.#untold.set(key, level);
+    if (!this.#isShared) return;
+    if (level.unshared === 0 && this.#unshared.size >= KEYS_MAX) return;
+    level.unshared += 1;
+    if (level.unshared === 1) this.#unshared.set(key, level);
   }
 
-  /** The number of keys in memory. */
   get size(): number {
     return this.#young.size + this.#old.size;
   }
 
   /** Takes the unshared charges of at most `max` keys. Charges that have drained since are dropped. */
-  takeUntold(max: number, now: number): readonly UnsharedCounts[] {
+  takeUnshared(max: number, now: number): readonly UnsharedCounts[] {
     const taken: UnsharedCounts[] = [];
-    for (const [key, level] of this.#untold) {
+    for (const [key, level] of this.#unshared) {
       if (taken.length >= max) break;
-      this.#untold.delete(key);
-      const addedMs = Math.min(level.untold * this.#steps.stepMs, Math.max(0, level.emptyAt - now));
+      this.#unshared.delete(key);
+      const addedMs = Math.min(level.unshared * this.#steps.stepMs, Math.max(0, level.emptyAt - now));
       if (addedMs > 0) taken.push({ key, addedMs });
-      level.untold = 0;
+      level.unshared = 0;
     }
     return taken;
   }
@@ -119,23 +119,23 @@ export class RateLimiter {
   adopt(key: string, filledMs: number, now: number): void {
     const level = this.#young.get(key) ?? this.#old.get(key);
     if (level === undefined) return;
-    const fill = Math.min(filledMs + level.untold * this.#steps.stepMs, this.#steps.fullestMs);
+    const fill = Math.min(filledMs + level.unshared * this.#steps.stepMs, this.#steps.fullestMs);
     level.emptyAt = Math.max(level.emptyAt, now + fill);
   }
 
   #remember(key: string, now: number): Level {
-    if (this.#young.size >= KEYS_MAX) this.#turn(now);
-    const level = this.#old.get(key) ?? { emptyAt: now, untold: 0 };
+    if (this.#young.size >= KEYS_MAX) this.#rotate(now);
+    const level = this.#old.get(key) ?? { emptyAt: now, unshared: 0 };
     this.#old.delete(key);
     this.#young.set(key, level);
     return level;
   }
 
   /** Starts a new young map. Keys that were not charged for as long as a bucket takes to drain have drained. */
-  #turn(now: number): void {
+  #rotate(now: number): void {
     this.#old = this.#young;
     this.#young = new Map();
-    this.#turnedAt = now;
+    this.#rotatedAt = now;
   }
 }
 
@@ -143,7 +143,6 @@ function isSame(one: Rate, other: Rate): boolean {
   return one.calls === other.calls && one.seconds === other.seconds && one.burst === other.burst;
 }
 
-/** A rate expressed in milliseconds. */
 interface Steps {
   /** How much one charge fills a bucket. */
   readonly stepMs: number;

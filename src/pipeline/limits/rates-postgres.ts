@@ -5,7 +5,7 @@ import type { RateTable, SharedCharge } from "./rates-shared.ts";
 const US_PER_MS = 1_000;
 /** Every n-th statement also deletes buckets that have long been empty. */
 const SWEEP_EVERY_STATEMENTS = 600;
-const FORGET_AFTER_SECONDS = 86_400;
+const DELETE_AFTER_SECONDS = 86_400;
 
 /**
  * Opens the buckets in a table of their own, which holds no names. The table does not survive a crash of the server, because an
@@ -14,24 +14,24 @@ const FORGET_AFTER_SECONDS = 86_400;
  * another client, counts fixed windows and queries the database in every call.
  */
 export function openRateTable(url: string): RateTable {
-  const place = parsePostgresUrl(url);
+  const address = parsePostgresUrl(url);
   let sql: Bun.SQL | undefined;
-  let isMade = false;
+  let isCreated = false;
   let statements = 0;
 
   const close = async (): Promise<void> => {
     const lost = sql;
     sql = undefined;
-    isMade = false;
+    isCreated = false;
     await lost?.close({ timeout: 0 });
   };
 
   return {
     async add(charges) {
-      sql ??= connect(place);
+      sql ??= connect(address);
       const connection = sql;
-      if (!isMade) await make(connection);
-      isMade = true;
+      if (!isCreated) await createTable(connection);
+      isCreated = true;
       statements += 1;
       if (statements % SWEEP_EVERY_STATEMENTS === 0) await sweep(connection);
       return addAll(connection, charges);
@@ -44,7 +44,7 @@ export function openRateTable(url: string): RateTable {
  * Creates the table. If several replicas try at once, all but one may fail and find the table at their next try. When the table
  * exists, a role without the right to create tables is enough: `IF NOT EXISTS` alone would require that right.
  */
-async function make(sql: Bun.SQL): Promise<void> {
+async function createTable(sql: Bun.SQL): Promise<void> {
   const [found]: readonly { readonly made: boolean }[] =
     await sql`SELECT to_regclass('call_rates') IS NOT NULL AS made`;
   if (found?.made === true) return;
@@ -56,7 +56,7 @@ async function make(sql: Bun.SQL): Promise<void> {
 async function sweep(sql: Bun.SQL): Promise<void> {
   await sql`
     DELETE FROM call_rates
-    WHERE empty_at < (extract(epoch FROM statement_timestamp()) - ${FORGET_AFTER_SECONDS}::int) * 1000000`;
+    WHERE empty_at < (extract(epoch FROM statement_timestamp()) - ${DELETE_AFTER_SECONDS}::int) * 1000000`;
 }
 
 /** Adds all charges, ordered by bucket: two replicas that lock the same rows must not deadlock. */

@@ -1,22 +1,21 @@
 import { hash } from "node:crypto";
-import { givenWithin } from "../../core/time-limits.ts";
+import { resultWithin } from "../../core/time-limits.ts";
 import type { RateLimiter } from "./rate-limiter.ts";
 import type { Rates } from "./rates.ts";
 
 /** How often replicas share their charges. They admit at most the calls of this interval too many, plus one call each. */
-const TELL_EVERY_MS = 100;
-/** Maximum number of buckets shared in one round; the others follow in the next. */
+const SHARE_EVERY_MS = 100;
+/** In one round; the other buckets follow in the next. */
 const BUCKETS_MAX = 1_000;
-/** Time limit for one answer of the table. No call waits for it. */
+/** For one answer of the table. No call waits for it. */
 const ANSWER_MS_MAX = 1_000;
 
-/** The charge of one replica to a bucket shared by all. */
 export interface SharedCharge {
   readonly bucket: string;
   readonly addedMs: number;
 }
 
-/** Stores buckets shared by all replicas. */
+/** Buckets shared by all replicas. */
 export interface RateTable {
   /** Adds to the buckets and returns, in their order, how full each is afterwards, in milliseconds. */
   add(charges: readonly SharedCharge[]): Promise<readonly number[]>;
@@ -27,7 +26,6 @@ export interface RateTable {
 export interface SharedRatesOptions {
   readonly rates: Rates;
   readonly table: RateTable;
-  /** The clock of the rate limits. */
   readonly now: () => number;
   /** Called when the table becomes unavailable and when it is available again. */
   readonly log: (message: string, cause?: unknown) => void;
@@ -42,73 +40,75 @@ export interface SharedRatesOptions {
 export class SharedRates {
   readonly #options: SharedRatesOptions;
   readonly #timer: NodeJS.Timeout;
-  #telling: Promise<void> | undefined;
-  #isAway = false;
+  #sharing: Promise<void> | undefined;
+  #isUnavailable = false;
 
   constructor(options: SharedRatesOptions) {
     this.#options = options;
-    this.#timer = setInterval(() => void this.tell(), TELL_EVERY_MS);
+    this.#timer = setInterval(() => void this.share(), SHARE_EVERY_MS);
     this.#timer.unref();
   }
 
   /** Runs one round. Rounds do not overlap. */
-  tell(): Promise<void> {
-    this.#telling ??= this.#exchange().finally(() => {
-      this.#telling = undefined;
+  share(): Promise<void> {
+    this.#sharing ??= this.#exchange().finally(() => {
+      this.#sharing = undefined;
     });
-    return this.#telling;
+    return this.#sharing;
   }
 
   async close(): Promise<void> {
     clearInterval(this.#timer);
-    await this.#telling;
+    await this.#sharing;
     await this.#options.table.close();
   }
 
   async #exchange(): Promise<void> {
     const { table, now } = this.#options;
-    const told = this.#take(now());
-    if (told.length === 0) return;
+    const taken = this.#take(now());
+    if (taken.length === 0) return;
     try {
-      const filled = await givenWithin(table.add(told.map(({ charge }) => charge)), ANSWER_MS_MAX, noAnswer);
+      const filled = await resultWithin(table.add(taken.map(({ charge }) => charge)), ANSWER_MS_MAX, timeout);
       const at = now();
-      for (const [index, { pace, key }] of told.entries()) pace.adopt(key, filled[index] ?? 0, at);
-      this.#note(false);
+      for (const [index, { limiter, key }] of taken.entries()) limiter.adopt(key, filled[index] ?? 0, at);
+      this.#setUnavailable(false);
     } catch (error) {
-      this.#note(true, error);
+      this.#setUnavailable(true, error);
       // A connection that does not answer is not reused: the next round opens its own.
       await table.close().catch(() => {});
     }
   }
 
-  #take(now: number): readonly Told[] {
-    const told: Told[] = [];
-    for (const [name, pace] of this.#options.rates.paces) {
-      for (const { key, addedMs } of pace.takeUntold(BUCKETS_MAX - told.length, now)) {
+  #take(now: number): readonly TakenCharge[] {
+    const taken: TakenCharge[] = [];
+    for (const [name, limiter] of this.#options.rates.limiters) {
+      for (const { key, addedMs } of limiter.takeUnshared(BUCKETS_MAX - taken.length, now)) {
         // The hash keeps callers' identities out of the database and bounds the length of the key.
         const bucket = hash("sha256", `${name}\n${key}`, "base64url");
-        told.push({ pace, key, charge: { bucket, addedMs } });
+        taken.push({ limiter, key, charge: { bucket, addedMs } });
       }
     }
-    return told;
+    return taken;
   }
 
-  #note(isAway: boolean, cause?: unknown): void {
-    if (isAway === this.#isAway) return;
-    this.#isAway = isAway;
+  #setUnavailable(isUnavailable: boolean, cause?: unknown): void {
+    if (isUnavailable === this.#isUnavailable) return;
+    this.#isUnavailable = isUnavailable;
     this.#options.log(
-      isAway ? "replicas count calls separately: the database is unavailable" : "replicas count calls together again",
+      isUnavailable
+        ? "replicas count calls separately: the database is unavailable"
+        : "replicas count calls together again",
       cause,
     );
   }
 }
 
-interface Told {
-  readonly pace: RateLimiter;
+interface TakenCharge {
+  readonly limiter: RateLimiter;
   readonly key: string;
   readonly charge: SharedCharge;
 }
 
-function noAnswer(): Error {
+function timeout(): Error {
   return new Error(`no answer in ${ANSWER_MS_MAX} ms`);
 }

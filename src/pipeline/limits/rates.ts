@@ -4,7 +4,6 @@ import { type Rate, RateLimiter } from "./rate-limiter.ts";
 
 type RateOrOff = Rate | "off";
 
-/** The rate limits of one tool. */
 interface ToolRates {
   readonly callerAndTool?: RateOrOff | undefined;
   readonly tool?: RateOrOff | undefined;
@@ -24,7 +23,7 @@ export interface RatesInForce {
 }
 
 export interface RatesOptions extends RatesInForce {
-  /** Returns milliseconds from an arbitrary origin, never decreasing. */
+  /** Milliseconds from an arbitrary origin, never decreasing. */
   readonly now: () => number;
 }
 
@@ -33,8 +32,7 @@ export interface RatesChange extends RatesInForce {
   readonly tools: ReadonlySet<string>;
 }
 
-/** The rate limiters of one tool. */
-interface ToolPaces {
+interface ToolLimiters {
   readonly callerAndTool: RateLimiter | undefined;
   readonly tool: RateLimiter | undefined;
 }
@@ -47,24 +45,24 @@ export class Rates {
   #inForce: RatesInForce;
   #caller: RateLimiter | undefined;
   #service: RateLimiter | undefined;
-  readonly #tools = new Map<string, ToolPaces>();
-  readonly #paces = new Map<string, RateLimiter>();
-  /** Keys by caller object: the same token always yields the same object. */
+  readonly #tools = new Map<string, ToolLimiters>();
+  readonly #limiters = new Map<string, RateLimiter>();
+  /** The same token always yields the same object. */
   readonly #keys = new WeakMap<Caller, string>();
 
   constructor({ now, ...inForce }: RatesOptions) {
     this.#now = now;
     this.#inForce = inForce;
-    this.#holdAll();
+    this.#setServiceLimiters();
   }
 
   /** Changes the limits. Counts are kept for every limit that existed before and still exists. */
   change({ tools, ...inForce }: RatesChange): void {
     this.#inForce = inForce;
-    this.#holdAll();
+    this.#setServiceLimiters();
     for (const name of this.#tools.keys()) {
-      if (tools.has(name)) this.#holdTool(name);
-      else this.#forgetTool(name);
+      if (tools.has(name)) this.#setToolLimiters(name);
+      else this.#removeTool(name);
     }
   }
 
@@ -79,8 +77,8 @@ export class Rates {
     if (own === undefined && shared === undefined) return;
     const key = this.#keyOf(caller);
     const now = this.#now();
-    assertRoom(own, key, { now, refuse: tooManyOfCaller });
-    assertRoom(shared, EVERYBODY, { now, refuse: tooManyOfService });
+    assertCapacity(own, key, { now, refuse: tooManyOfCaller });
+    assertCapacity(shared, EVERYBODY, { now, refuse: tooManyOfService });
     own?.charge(key, now);
     shared?.charge(EVERYBODY, now);
   }
@@ -91,19 +89,19 @@ export class Rates {
    * @throws {Refusal} RATE_LIMITED
    */
   takeTool(caller: Caller, tool: string): void {
-    const { callerAndTool: own, tool: shared } = this.#tools.get(tool) ?? this.#holdTool(tool);
+    const { callerAndTool: own, tool: shared } = this.#tools.get(tool) ?? this.#setToolLimiters(tool);
     if (own === undefined && shared === undefined) return;
     const key = this.#keyOf(caller);
     const now = this.#now();
-    assertRoom(own, key, { now, refuse: tooManyOfCallerAndTool });
-    assertRoom(shared, EVERYBODY, { now, refuse: tooManyOfTool });
+    assertCapacity(own, key, { now, refuse: tooManyOfCallerAndTool });
+    assertCapacity(shared, EVERYBODY, { now, refuse: tooManyOfTool });
     own?.charge(key, now);
     shared?.charge(EVERYBODY, now);
   }
 
   /** All limits in force, by a name that is the same in all replicas. */
-  get paces(): ReadonlyMap<string, RateLimiter> {
-    return this.#paces;
+  get limiters(): ReadonlyMap<string, RateLimiter> {
+    return this.#limiters;
   }
 
   #keyOf(caller: Caller): string {
@@ -114,58 +112,58 @@ export class Rates {
     return key;
   }
 
-  #holdAll(): void {
+  #setServiceLimiters(): void {
     const { caller, service } = this.#inForce.rules;
-    this.#caller = this.#hold("caller", caller);
-    this.#service = this.#hold("service", service);
+    this.#caller = this.#setLimiter("caller", caller);
+    this.#service = this.#setLimiter("service", service);
   }
 
-  /** Creates the limiters of a tool. All tools come from the registry, so their number is bounded. */
-  #holdTool(tool: string): ToolPaces {
+  /** All tools come from the registry, so their number is bounded. */
+  #setToolLimiters(tool: string): ToolLimiters {
     const { rules } = this.#inForce;
     const own = Object.hasOwn(rules.tools, tool) ? rules.tools[tool] : undefined;
-    const [callerAndTool, all] = paceNames(tool);
-    const paces = {
-      callerAndTool: this.#hold(callerAndTool, own?.callerAndTool ?? rules.callerAndTool),
-      tool: this.#hold(all, own?.tool ?? rules.tool),
+    const [callerAndTool, all] = limiterNames(tool);
+    const limiters = {
+      callerAndTool: this.#setLimiter(callerAndTool, own?.callerAndTool ?? rules.callerAndTool),
+      tool: this.#setLimiter(all, own?.tool ?? rules.tool),
     };
-    this.#tools.set(tool, paces);
-    return paces;
+    this.#tools.set(tool, limiters);
+    return limiters;
   }
 
-  #forgetTool(tool: string): void {
+  #removeTool(tool: string): void {
     this.#tools.delete(tool);
-    for (const name of paceNames(tool)) this.#paces.delete(name);
+    for (const name of limiterNames(tool)) this.#limiters.delete(name);
   }
 
-  #hold(name: string, rate: RateOrOff | undefined): RateLimiter | undefined {
+  #setLimiter(name: string, rate: RateOrOff | undefined): RateLimiter | undefined {
     if (rate === undefined || rate === "off") {
-      this.#paces.delete(name);
+      this.#limiters.delete(name);
       return undefined;
     }
-    const tells = this.#inForce.shared === true;
-    const pace = this.#paces.get(name) ?? new RateLimiter(rate, { tells });
-    pace.change(rate, { tells, now: this.#now() });
-    this.#paces.set(name, pace);
-    return pace;
+    const isShared = this.#inForce.shared === true;
+    const limiter = this.#limiters.get(name) ?? new RateLimiter(rate, { isShared });
+    limiter.change(rate, { isShared, now: this.#now() });
+    this.#limiters.set(name, limiter);
+    return limiter;
   }
 }
 
 /** Returns the names of one tool's limits, which are the same in all replicas. */
-function paceNames(tool: string): readonly [string, string] {
+function limiterNames(tool: string): readonly [string, string] {
   return [`callerAndTool ${tool}`, `tool ${tool}`];
 }
 
-interface Asking {
+interface Check {
   readonly now: number;
-  readonly refuse: (pace: RateLimiter, retryAfterMs: number) => Refusal;
+  readonly refuse: (limiter: RateLimiter, retryAfterMs: number) => Refusal;
 }
 
 /** @throws {Refusal} RATE_LIMITED */
-function assertRoom(pace: RateLimiter | undefined, key: string, { now, refuse }: Asking): void {
-  if (pace === undefined) return;
-  const retryAfterMs = pace.waitMs(key, now);
-  if (retryAfterMs > 0) throw refuse(pace, retryAfterMs);
+function assertCapacity(limiter: RateLimiter | undefined, key: string, { now, refuse }: Check): void {
+  if (limiter === undefined) return;
+  const retryAfterMs = limiter.waitMs(key, now);
+  if (retryAfterMs > 0) throw refuse(limiter, retryAfterMs);
 }
 
 /** Reports the caller's own limits in full. For shared limits, only the fact that they are reached is reported. */

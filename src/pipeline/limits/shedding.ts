@@ -1,11 +1,10 @@
-/** How often the delay of the event loop is measured. */
-export const LOOP_LOOK_EVERY_MS = 50;
+export const LOOP_MEASURE_EVERY_MS = 50;
 /**
  * Consecutive late measurements before shedding starts: a single long stop (garbage collection, a noisy neighbour) is over when
  * it is measured, and refusing calls would not help.
  */
-const LATE_LOOKS = 5;
-const CALM_LOOKS = 20;
+const LATE_MEASUREMENTS = 5;
+const CALM_MEASUREMENTS = 20;
 /**
  * Calls that are always accepted between two measurements, however late the second is: with fewer, calls are not the cause of the
  * delay.
@@ -13,11 +12,9 @@ const CALM_LOOKS = 20;
 const CALLS_MIN = 32;
 
 export interface SheddingOptions {
-  /** Maximum accepted delay of the event loop. */
   readonly delayMsMax: number;
-  /** Returns milliseconds from an arbitrary origin. */
+  /** Milliseconds from an arbitrary origin. */
   readonly now: () => number;
-  /** Receives every measured delay. */
   readonly observe?: ((delayMs: number) => void) | undefined;
 }
 
@@ -30,7 +27,7 @@ export interface SheddingOptions {
  */
 export class Shedding {
   readonly #options: SheddingOptions;
-  #lookedAt: number | undefined;
+  #measuredAt: number | undefined;
   #late = 0;
   #calm = 0;
   #taken = 0;
@@ -40,17 +37,17 @@ export class Shedding {
     this.#options = options;
   }
 
-  /** Measures the delay. Call it every `LOOP_LOOK_EVERY_MS`. */
-  look(): void {
+  /** Measures the delay. Call it every `LOOP_MEASURE_EVERY_MS`. */
+  measure(): void {
     const { delayMsMax, now, observe } = this.#options;
     const at = now();
     const delayMs = this.#overdueMs(at);
-    this.#lookedAt = at;
+    this.#measuredAt = at;
     this.#taken = 0;
     this.#late = delayMs >= delayMsMax ? this.#late + 1 : 0;
     this.#calm = delayMs < delayMsMax / 2 ? this.#calm + 1 : 0;
-    if (this.#late >= LATE_LOOKS) this.#isShedding = true;
-    else if (this.#calm >= CALM_LOOKS) this.#isShedding = false;
+    if (this.#late >= LATE_MEASUREMENTS) this.#isShedding = true;
+    else if (this.#calm >= CALM_MEASUREMENTS) this.#isShedding = false;
     observe?.(delayMs);
   }
 
@@ -62,6 +59,6 @@ export class Shedding {
   }
 
   #overdueMs(at: number): number {
-    return this.#lookedAt === undefined ? 0 : Math.max(0, at - this.#lookedAt - LOOP_LOOK_EVERY_MS);
+    return this.#measuredAt === undefined ? 0 : Math.max(0, at - this.#measuredAt - LOOP_MEASURE_EVERY_MS);
   }
 }

@@ -160,7 +160,7 @@ function load(path: string): Loaded | string {
     if (found.size > REVOCATION_BYTES_MAX) return `is over ${REVOCATION_BYTES_MAX} bytes`;
     const bytes = readFileSync(path);
     const list = readRevocations(bytes);
-    return "fault" in list ? list.fault : { bytes, list };
+    return "problem" in list ? list.problem : { bytes, list };
   } catch (error) {
     return `cannot be read (${systemCode(error)})`;
   }

@@ -12,7 +12,7 @@ export interface LimitParts {
   readonly clock: () => number;
   /** Returns milliseconds, never decreasing. */
   readonly monotonic: () => number;
-  readonly audit: Pick<AdmissionOptions, "auditReady" | "auditFault">;
+  readonly audit: Pick<AdmissionOptions, "auditReady" | "auditProblem">;
   readonly log?: ((message: string, cause: unknown) => void) | undefined;
 }
 

@@ -13,7 +13,7 @@ import {
   type CallRecordLog,
   type CallRecordOptions,
   type CallRecords,
-  createTrails,
+  createCallRecords,
 } from "../../pipeline/call-record.ts";
 import type { Config } from "../config/config.ts";
 import { hashArgs, record } from "./audit.ts";
@@ -28,7 +28,7 @@ interface RecordingParts extends Pick<CallRecordOptions, "clock" | "monotonic" |
 }
 
 export interface Recording {
-  readonly records: CallRecords;
+  readonly callRecords: CallRecords;
   /** Writes the sums of unauthenticated clients and stops the timer. Never rejects. */
   stop(): Promise<void>;
 }
@@ -48,13 +48,13 @@ export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, .
     new UnauthenticatedSums({ limit: unauthenticated, audit, ids, clock }),
     new UnauthenticatedSums({ limit: callers, audit, ids, clock, entryOf: callerSumEntry }),
   ];
-  const records = createTrails({
+  const callRecords = createCallRecords({
     ...{ clock, monotonic, ids, tracer, observe, log },
     hashArgs: (sent) => hashArgs(sent, hashKey),
     hashAlg: hashKey === undefined ? "sha256" : "hmac-sha256",
     record: (entry, request) => record(audit, { unauthenticated, callers }, { entry, request, now: clock() }),
   });
-  return { records, stop: async () => void (await Promise.all(sums.map((sum) => sum.stop()))) };
+  return { callRecords, stop: async () => void (await Promise.all(sums.map((sum) => sum.stop()))) };
 }
 
 /** How often sums are written: a crash loses what the sums have grown by since. */

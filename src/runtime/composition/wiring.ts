@@ -146,18 +146,18 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   });
   const drain = (): void => {
     admission.drain();
-    waitingRoom.empty();
+    waitingRoom.releaseAll();
     reloading.stop();
   };
 
   return {
     proxy: createProxy({
-      generations: snapshots,
+      snapshots,
       admission,
       waitingRoom,
       approvals,
       executor,
-      trails: recording.records,
+      callRecords: recording.callRecords,
     }),
     registry: currentRegistry(snapshots),
     callers: currentCallers(snapshots),
@@ -241,9 +241,9 @@ async function closeAll(
   graceMs: number,
 ): Promise<void> {
   admission.drain();
-  waitingRoom.empty();
+  waitingRoom.releaseAll();
   await idle(admission, monotonic, graceMs);
-  recording.records.shutDown();
+  recording.callRecords.shutDown();
   await close();
   await idle(admission, monotonic, graceMs);
   await recording.stop();

@@ -1,6 +1,6 @@
 import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
-import { collectorFaults } from "../../core/collector-url.ts";
+import { collectorProblems } from "../../core/collector-url.ts";
 import { StartupError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import type { DeclaredKind } from "../../core/target-kind.ts";
@@ -230,7 +230,7 @@ const traces = z
     sendEveryMs: z.int().min(10).max(60_000).default(1_000),
   })
   .superRefine(({ endpoint, headersFile }, context) => {
-    for (const message of collectorFaults(endpoint, headersFile)) {
+    for (const message of collectorProblems(endpoint, headersFile)) {
       context.addIssue({ code: "custom", path: ["endpoint"], message });
     }
   });

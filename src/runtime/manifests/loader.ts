@@ -7,7 +7,7 @@ import { errorText, systemCode } from "../../core/error-text.ts";
 import { ManifestError, NotRegistered } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import type { Offers } from "../../core/target-kind.ts";
-import { givenWithin } from "../../core/time-limits.ts";
+import { resultWithin } from "../../core/time-limits.ts";
 import type { Tool, ToolConfig } from "../../core/types.ts";
 import { type Config, pathFrom, type SystemConfig } from "../config/config.ts";
 import { importFresh, recordLoading } from "./modules.ts";
@@ -122,7 +122,7 @@ class Load implements LoadedTools {
   /** Limits the loading time: a module that never finishes would block everything else. */
   #ended<T>(loading: Promise<T>): Promise<T> {
     const timeoutMs = this.#timeoutMs;
-    return givenWithin(loading, timeoutMs, () => new Error(`its loading did not end within ${timeoutMs} ms`));
+    return resultWithin(loading, timeoutMs, () => new Error(`its loading did not end within ${timeoutMs} ms`));
   }
 
   #add(tool: Tool, where: string, file: string | undefined): void {

@@ -5,7 +5,7 @@ import {
   parseTraceparent,
   type TraceContext,
   type TracedCall,
-  type TraceEnding,
+  type TraceEnd,
   type Tracer,
   writeTraceparent,
 } from "../../core/tracing.ts";
@@ -129,7 +129,7 @@ class RecordedCall implements CallTrace, RequestTracer {
     return sent;
   }
 
-  end(ended: TraceEnding): void {
+  end(ended: TraceEnd): void {
     if (this.#isUnsampled(ended)) return;
     const { at } = ended;
     const { http } = this.#start.request;
@@ -153,12 +153,12 @@ class RecordedCall implements CallTrace, RequestTracer {
    * Returns whether to drop the trace of an unauthenticated client: it cannot force recording, because the sampling flag in its
    * header does not count.
    */
-  #isUnsampled({ call }: TraceEnding): boolean {
+  #isUnsampled({ call }: TraceEnd): boolean {
     if (this.#parent === undefined || call.caller.sub !== "anonymous") return false;
     return !isInShare(this.traceId, this.#options.sampleRatio);
   }
 
-  #serverSpan(ended: TraceEnding, http: HttpRequestFacts, spanId: string): Span {
+  #serverSpan(ended: TraceEnd, http: HttpRequestFacts, spanId: string): Span {
     return {
       ...this.#parentFields(),
       spanId,
@@ -170,7 +170,7 @@ class RecordedCall implements CallTrace, RequestTracer {
     };
   }
 
-  #toolSpan(ended: TraceEnding, serverSpanId: string | undefined): Span {
+  #toolSpan(ended: TraceEnd, serverSpanId: string | undefined): Span {
     const { call, at } = ended;
     const attributes = toolAttributes(call, this.#start.callId, this.#options.isHarmless);
     return {
@@ -202,7 +202,7 @@ class RecordedCall implements CallTrace, RequestTracer {
    * Returns the error of a stage. A refusal belongs to the stage that raised it: the last one, or AUDIT when the entry could not
    * be written.
    */
-  #stepError({ call }: TraceEnding, index: number): string | undefined {
+  #stepError({ call }: TraceEnd, index: number): string | undefined {
     if (call.error === undefined || call.decision === "PENDING") return undefined;
     const isRecording = this.#steps[index]?.step === "AUDIT";
     if (call.denial?.stage === "AUDIT") return isRecording ? call.error.code : undefined;
@@ -303,7 +303,7 @@ function toolAttributes(
   };
 }
 
-function serverAttributes({ call, http }: TraceEnding, { route, scheme }: HttpRequestFacts): Attributes {
+function serverAttributes({ call, http }: TraceEnd, { route, scheme }: HttpRequestFacts): Attributes {
   return {
     "http.request.method": "POST",
     "http.route": route,

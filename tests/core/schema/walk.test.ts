@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { z } from "zod";
-import { placesOf } from "../../../src/core/schema/walk.ts";
+import { schemaMapOf } from "../../../src/core/schema/walk.ts";
 
 const recursive: z.ZodType = z.strictObject({
   name: z.string(),
@@ -27,41 +27,41 @@ test.each([
   ["unknown", z.unknown(), [], true, true],
   ["scalar", z.string(), [], false, false],
 ] as const)("%s", (_, schema, keys, other, elements) => {
-  const places = placesOf(schema);
-  expect([...places.root.keys].sort()).toEqual([...keys]);
-  expect(places.otherKey(places.root) !== undefined).toBe(other);
-  expect(places.element(places.root) !== undefined).toBe(elements);
+  const map = schemaMapOf(schema);
+  expect([...map.root.keys].sort()).toEqual([...keys]);
+  expect(map.otherKey(map.root) !== undefined).toBe(other);
+  expect(map.element(map.root) !== undefined).toBe(elements);
 });
 
 test("a recursive schema has as many paths as it has containers", () => {
-  const places = placesOf(recursive);
-  const children = places.key(places.root, "children");
-  const child = children === undefined ? undefined : places.element(children);
-  expect(child).toBe(places.root);
+  const map = schemaMapOf(recursive);
+  const children = map.key(map.root, "children");
+  const child = children === undefined ? undefined : map.element(children);
+  expect(child).toBe(map.root);
 });
 
 test("a lazy schema is built once", () => {
   const fresh: z.ZodType = z.lazy(() => z.object({ next: fresh }));
-  const places = placesOf(fresh);
-  expect(places.key(places.root, "next")).toBe(places.root);
+  const map = schemaMapOf(fresh);
+  expect(map.key(map.root, "next")).toBe(map.root);
 });
 
 test("a key of z.never() leads nowhere", () => {
-  const places = placesOf(z.object({ gone: z.never(), here: z.string() }));
-  expect(places.key(places.root, "gone")).toBeUndefined();
-  expect(places.key(places.root, "here")).toBe(places.nothing);
+  const map = schemaMapOf(z.object({ gone: z.never(), here: z.string() }));
+  expect(map.key(map.root, "gone")).toBeUndefined();
+  expect(map.key(map.root, "here")).toBe(map.nothing);
 });
 
 test("keys named like properties of Object.prototype are not keys of a schema", () => {
-  const places = placesOf(z.object({ a: z.string() }));
-  expect(places.key(places.root, "constructor")).toBeUndefined();
+  const map = schemaMapOf(z.object({ a: z.string() }));
+  expect(map.key(map.root, "constructor")).toBeUndefined();
 });
 
 test("traversal of an infinite schema stops at a limit", () => {
-  const places = placesOf(endless());
+  const map = schemaMapOf(endless());
   const descend = () => {
-    let place = places.root;
-    for (;;) place = places.key(place, "next") ?? places.nothing;
+    let place = map.root;
+    for (;;) place = map.key(place, "next") ?? map.nothing;
   };
   expect(descend).toThrow(RangeError);
 });

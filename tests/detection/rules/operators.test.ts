@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { type OperatorRow, operatorRuleFaults, operatorRules } from "../../../src/detection/rules/operators.ts";
 import { DETECTOR_RULES } from "../../../src/detection/rules/rules.ts";
 import { Detector, hideFindings } from "../../../src/detection/sensitive.ts";
-import { wordsHeard } from "../../../src/pipeline/target-text.ts";
+import { releasableText } from "../../../src/pipeline/target-text.ts";
 import { loggable } from "../../../src/runtime/log/fields.ts";
 
 const ROW: OperatorRow = {
@@ -49,7 +49,7 @@ describe("rules of operators", () => {
   });
 
   test("a target's error text and a line of the log are filtered by them", () => {
-    expect(wordsHeard("cannot open ACME-111111", detector)?.message).toBe("cannot open [REDACTED]");
+    expect(releasableText("cannot open ACME-111111", detector)?.message).toBe("cannot open [REDACTED]");
     expect(loggable({ cause: "cannot open ACME-111111" }, detector)).toEqual({ cause: "cannot open [REDACTED]" });
   });
 

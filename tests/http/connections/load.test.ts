@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from "bun:test";
-import { LOOP_LOOK_EVERY_MS, Shedding } from "../../../src/pipeline/limits/shedding.ts";
+import { LOOP_MEASURE_EVERY_MS, Shedding } from "../../../src/pipeline/limits/shedding.ts";
 import { until } from "../../support/until.ts";
 import { type LoadStand, openLoadStand, Wire, wholeCall } from "../load-stand.ts";
 
@@ -147,14 +147,14 @@ test("a connection over the common limit is closed before its request is read", 
   first.end();
 });
 
-/** A loop whose looks are late as the test says. */
+/** A loop whose measurements are late as the test says. */
 function loop(delayMsMax = 200) {
   let now = 0;
   const shedding = new Shedding({ delayMsMax, now: () => now });
-  const look = (delayMs: number, times = 1): void => {
+  const measure = (delayMs: number, times = 1): void => {
     for (let made = 0; made < times; made += 1) {
-      now += LOOP_LOOK_EVERY_MS + delayMs;
-      shedding.look();
+      now += LOOP_MEASURE_EVERY_MS + delayMs;
+      shedding.measure();
     }
   };
   /** Of a thousand calls that come one after another in the same turn, each of which takes so long. */
@@ -167,43 +167,43 @@ function loop(delayMsMax = 200) {
     }
     return count;
   };
-  look(0);
-  return { look, taken };
+  measure(0);
+  return { measure, taken };
 }
 
 test("an overloaded loop takes what it has time for, until it has been on time for a while", () => {
-  const { look, taken } = loop();
-  look(200, 4);
+  const { measure, taken } = loop();
+  measure(200, 4);
   expect(taken(2)).toBe(1_000);
-  look(0, 30);
-  look(200, 5);
+  measure(0, 30);
+  measure(200, 5);
   expect(taken(2)).toBe(125);
-  look(0, 19);
+  measure(0, 19);
   expect(taken(2)).toBe(125);
-  look(0, 21);
+  measure(0, 21);
   expect(taken(2)).toBe(1_000);
 });
 
 test.each([
-  ["one long stop", (look: (ms: number, times?: number) => void) => look(60_000)],
-  ["a loop that is late, but not by so much", (look) => look(199, 1_000)],
-  ["late and on time by turns", (look) => Array.from({ length: 100 }, () => [look(500, 4), look(0)])],
-  ["a clock that was set back", (look) => look(-3_600_000, 10)],
+  ["one long stop", (measure: (ms: number, times?: number) => void) => measure(60_000)],
+  ["a loop that is late, but not by so much", (measure) => measure(199, 1_000)],
+  ["late and on time by turns", (measure) => Array.from({ length: 100 }, () => [measure(500, 4), measure(0)])],
+  ["a clock that was set back", (measure) => measure(-3_600_000, 10)],
 ])("%s sheds nothing", (_title, happen) => {
-  const { look, taken } = loop();
-  happen(look);
+  const { measure, taken } = loop();
+  happen(measure);
   expect(taken(10)).toBe(1_000);
 });
 
 test("while shedding, some calls are taken at any delay, and half on time is not on time", () => {
-  const { look, taken } = loop();
-  look(200, 5);
-  look(100, 1_000);
+  const { measure, taken } = loop();
+  measure(200, 5);
+  measure(100, 1_000);
   expect(taken(1_000)).toBe(32);
 });
 
 test("an occasional caller is not shed", () => {
-  const { look, taken } = loop();
-  look(10_000, 50);
+  const { measure, taken } = loop();
+  measure(10_000, 50);
   expect(taken(0)).toBe(1_000);
 });

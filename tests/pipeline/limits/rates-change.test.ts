@@ -10,16 +10,16 @@ const ANN = { issuer: "https://idp.test", subject: "ann" } as Caller;
 const NOW = 5_000.25;
 const TOOLS = new Set(["read", "write"]);
 
-function charged(pace: RateLimiter, times: number): RateLimiter {
-  for (let made = 0; made < times; made += 1) pace.charge("k", NOW);
-  return pace;
+function charged(limiter: RateLimiter, times: number): RateLimiter {
+  for (let made = 0; made < times; made += 1) limiter.charge("k", NOW);
+  return limiter;
 }
 
 /** How many more calls are served at once. */
-function left(pace: RateLimiter, now = NOW): number {
+function left(limiter: RateLimiter, now = NOW): number {
   let served = 0;
-  while (pace.waitMs("k", now) === 0 && served < 10_000) {
-    pace.charge("k", now);
+  while (limiter.waitMs("k", now) === 0 && served < 10_000) {
+    limiter.charge("k", now);
     served += 1;
   }
   return served;
@@ -35,12 +35,12 @@ describe("a bucket whose limit changes", () => {
     ["the same one", 100, { calls: 100, seconds: 60 }, 0, 600],
     ["a key that was never charged", 0, { calls: 3, seconds: 60 }, 3, 20_000],
   ])("%s", (_title, used, rate, more, waitMs) => {
-    const pace = charged(new RateLimiter({ calls: 100, seconds: 60 }), used);
-    pace.change(rate, { now: NOW });
-    expect(left(pace)).toBe(more);
-    expect(pace.waitMs("k", NOW)).toBe(waitMs);
-    expect(pace.waitMs("k", NOW + waitMs)).toBe(0);
-    expect(pace.rate).toEqual(rate);
+    const limiter = charged(new RateLimiter({ calls: 100, seconds: 60 }), used);
+    limiter.change(rate, { now: NOW });
+    expect(left(limiter)).toBe(more);
+    expect(limiter.waitMs("k", NOW)).toBe(waitMs);
+    expect(limiter.waitMs("k", NOW + waitMs)).toBe(0);
+    expect(limiter.rate).toEqual(rate);
   });
 
   const rate = fc.record({
@@ -53,33 +53,33 @@ describe("a bucket whose limit changes", () => {
     fc.assert(
       fc.property(fc.array(rate, { minLength: 2, maxLength: 12 }), fc.integer({ min: 0, max: 100 }), (rates, used) => {
         const [first = { calls: 1, seconds: 1, burst: undefined }, ...further] = rates;
-        const pace = new RateLimiter(first);
+        const limiter = new RateLimiter(first);
         const served = Math.min(used, first.burst ?? first.calls);
-        charged(pace, served);
-        for (const next of further) pace.change(next, { now: NOW });
+        charged(limiter, served);
+        for (const next of further) limiter.change(next, { now: NOW });
         const last = further.at(-1) ?? first;
         const smallest = Math.min(served, ...further.map(({ calls, burst = calls }) => burst));
-        expect(left(pace)).toBe((last.burst ?? last.calls) - smallest);
-        expect(pace.waitMs("k", NOW)).toBeLessThanOrEqual(Math.ceil((last.seconds * 1_000) / last.calls));
+        expect(left(limiter)).toBe((last.burst ?? last.calls) - smallest);
+        expect(limiter.waitMs("k", NOW)).toBeLessThanOrEqual(Math.ceil((last.seconds * 1_000) / last.calls));
       }),
       { numRuns: 300 },
     );
   });
 
   test("counts that remain under the new limit are not forgotten", () => {
-    const pace = charged(new RateLimiter({ calls: 2, seconds: 1 }), 2);
-    pace.change({ calls: 2, seconds: 3_600 }, { now: NOW });
-    for (let second = 0; second < 60; second += 1) pace.charge(`passer-by ${second}`, NOW + second * 1_000);
-    expect(pace.waitMs("k", NOW + 60_000)).toBeGreaterThan(1_700_000);
+    const limiter = charged(new RateLimiter({ calls: 2, seconds: 1 }), 2);
+    limiter.change({ calls: 2, seconds: 3_600 }, { now: NOW });
+    for (let second = 0; second < 60; second += 1) limiter.charge(`passer-by ${second}`, NOW + second * 1_000);
+    expect(limiter.waitMs("k", NOW + 60_000)).toBeGreaterThan(1_700_000);
   });
 
   test("counts not yet shared with replicas are converted to the new limit, and dropped once replicas count alone", () => {
-    const pace = charged(new RateLimiter({ calls: 100, seconds: 60 }, { tells: true }), 10);
-    pace.change({ calls: 10, seconds: 60 }, { now: NOW, tells: true });
-    expect(pace.takeUntold(10, NOW)).toEqual([{ key: "k", addedMs: 60_000 }]);
-    pace.charge("k", NOW);
-    pace.change({ calls: 10, seconds: 60 }, { now: NOW });
-    expect(pace.takeUntold(10, NOW)).toEqual([]);
+    const limiter = charged(new RateLimiter({ calls: 100, seconds: 60 }, { isShared: true }), 10);
+    limiter.change({ calls: 10, seconds: 60 }, { now: NOW, isShared: true });
+    expect(limiter.takeUnshared(10, NOW)).toEqual([{ key: "k", addedMs: 60_000 }]);
+    limiter.charge("k", NOW);
+    limiter.change({ calls: 10, seconds: 60 }, { now: NOW });
+    expect(limiter.takeUnshared(10, NOW)).toEqual([]);
   });
 });
 
@@ -134,7 +134,7 @@ describe("limits that change", () => {
     const { rates, change, tool } = standing({ tool: of(5), callerAndTool: of(5) });
     for (const name of TOOLS) tool(name);
     change({ tool: of(5) }, new Set(["write"]));
-    expect([...rates.paces.keys()]).toEqual(["tool write"]);
+    expect([...rates.limiters.keys()]).toEqual(["tool write"]);
     expect(tool("read")).toBe(5);
   });
 });

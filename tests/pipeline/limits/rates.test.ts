@@ -102,20 +102,20 @@ const rate = fc.record({
 });
 
 describe("the bucket", () => {
-  test("a caller that waits as long as told is served, and a millisecond less would not suffice", () => {
+  test("a caller that waits as long as taken is served, and a millisecond less would not suffice", () => {
     fc.assert(
       fc.property(rate, fc.array(fc.double({ min: 0, max: 5_000, noNaN: true }), { maxLength: 60 }), (limit, gaps) => {
-        const pace = new RateLimiter(limit);
+        const limiter = new RateLimiter(limit);
         let now = 1_000.5;
         for (const gap of gaps) {
           now += gap;
-          const waitMs = pace.waitMs("k", now);
+          const waitMs = limiter.waitMs("k", now);
           if (waitMs > 0) {
-            expect(pace.waitMs("k", now + waitMs - 1)).toBeGreaterThan(0);
+            expect(limiter.waitMs("k", now + waitMs - 1)).toBeGreaterThan(0);
             now += waitMs;
-            expect(pace.waitMs("k", now)).toBe(0);
+            expect(limiter.waitMs("k", now)).toBe(0);
           }
-          pace.charge("k", now);
+          limiter.charge("k", now);
         }
       }),
       { numRuns: 300 },
@@ -125,15 +125,15 @@ describe("the bucket", () => {
   test("no interval exceeds a burst plus the rate", () => {
     fc.assert(
       fc.property(rate, fc.array(fc.integer({ min: 0, max: 300 }), { minLength: 1, maxLength: 200 }), (limit, gaps) => {
-        const pace = new RateLimiter(limit);
+        const limiter = new RateLimiter(limit);
         const burst = limit.burst ?? limit.calls;
         const perMs = limit.calls / (limit.seconds * 1_000);
         let now = 0;
         let served = 0;
         for (const gap of gaps) {
           now += gap;
-          if (pace.waitMs("k", now) > 0) continue;
-          pace.charge("k", now);
+          if (limiter.waitMs("k", now) > 0) continue;
+          limiter.charge("k", now);
           served += 1;
         }
         expect(served).toBeLessThanOrEqual(burst + now * perMs + 0.001);
@@ -143,39 +143,39 @@ describe("the bucket", () => {
   });
 
   test("a clock that stands still allows no more than the burst", () => {
-    const pace = new RateLimiter({ calls: 1_000, seconds: 1, burst: 5 });
+    const limiter = new RateLimiter({ calls: 1_000, seconds: 1, burst: 5 });
     for (let made = 0; made < 5; made += 1) {
-      expect(pace.waitMs("k", 7)).toBe(0);
-      pace.charge("k", 7);
+      expect(limiter.waitMs("k", 7)).toBe(0);
+      limiter.charge("k", 7);
     }
-    expect(pace.waitMs("k", 7)).toBe(1);
+    expect(limiter.waitMs("k", 7)).toBe(1);
   });
 
   test("not all of a million callers are remembered, and the current ones are", () => {
-    const pace = new RateLimiter({ calls: 1, seconds: 3_600 });
-    for (let made = 0; made < 1_000_000; made += 1) pace.charge(`caller ${made}`, 0);
-    expect(pace.size).toBeLessThanOrEqual(100_000);
-    expect(pace.waitMs("caller 999999", 0)).toBe(3_600_000);
-    expect(pace.waitMs("caller 950001", 0)).toBe(3_600_000);
-    expect(pace.waitMs("caller 0", 0)).toBe(0);
+    const limiter = new RateLimiter({ calls: 1, seconds: 3_600 });
+    for (let made = 0; made < 1_000_000; made += 1) limiter.charge(`caller ${made}`, 0);
+    expect(limiter.size).toBeLessThanOrEqual(100_000);
+    expect(limiter.waitMs("caller 999999", 0)).toBe(3_600_000);
+    expect(limiter.waitMs("caller 950001", 0)).toBe(3_600_000);
+    expect(limiter.waitMs("caller 0", 0)).toBe(0);
   });
 
   test("a caller that keeps calling is remembered, however many others call", () => {
-    const pace = new RateLimiter({ calls: 1_000_000, seconds: 3_600, burst: 500 });
+    const limiter = new RateLimiter({ calls: 1_000_000, seconds: 3_600, burst: 500 });
     for (let made = 0; made < 300_000; made += 1) {
-      pace.charge(`passer-by ${made}`, 0);
-      if (made % 1_000 === 0) pace.charge("busy", 0);
+      limiter.charge(`passer-by ${made}`, 0);
+      if (made % 1_000 === 0) limiter.charge("busy", 0);
     }
-    for (let made = 0; made < 200; made += 1) pace.charge("busy", 0);
-    expect(pace.waitMs("busy", 0)).toBeGreaterThan(0);
+    for (let made = 0; made < 200; made += 1) limiter.charge("busy", 0);
+    expect(limiter.waitMs("busy", 0)).toBeGreaterThan(0);
   });
 
   test("expired counts are forgotten over time", () => {
-    const pace = new RateLimiter({ calls: 10, seconds: 1 });
-    for (let made = 0; made < 10_000; made += 1) pace.charge(`caller ${made}`, 0);
-    pace.charge("later", 2_100);
-    pace.charge("later", 4_300);
-    expect(pace.size).toBe(1);
+    const limiter = new RateLimiter({ calls: 10, seconds: 1 });
+    for (let made = 0; made < 10_000; made += 1) limiter.charge(`caller ${made}`, 0);
+    limiter.charge("later", 2_100);
+    limiter.charge("later", 4_300);
+    expect(limiter.size).toBe(1);
   });
 });
 
@@ -206,10 +206,10 @@ describe("at admission", () => {
   });
 
   test("a tool's own limits are checked once the caller may use it", () => {
-    const { pace } = admission({ callerAndTool: { calls: 1, seconds: 60 } });
+    const { limitRate } = admission({ callerAndTool: { calls: 1, seconds: 60 } });
     const authorized = { caller: caller("a"), tool: { name: "lookup" } } as Authorized;
-    expect(pace(authorized) as object).toBe(authorized);
-    expect(() => pace(authorized)).toThrow("called this tool too often");
+    expect(limitRate(authorized) as object).toBe(authorized);
+    expect(() => limitRate(authorized)).toThrow("called this tool too often");
   });
 });
 
@@ -217,11 +217,11 @@ describe("at admission", () => {
 function fleet(count: number, rules: Partial<RateRules>) {
   let now = 0;
   const emptyAt = new Map<string, number>();
-  const world = { isAway: false, asked: 0, logged: [] as string[] };
+  const world = { isUnavailable: false, asked: 0, logged: [] as string[] };
   const table: RateTable = {
     async add(charges) {
       world.asked += 1;
-      if (world.isAway) throw new Error("away");
+      if (world.isUnavailable) throw new Error("away");
       return charges.map(({ bucket, addedMs }) => {
         const until = Math.max(emptyAt.get(bucket) ?? 0, now) + addedMs;
         emptyAt.set(bucket, until);
@@ -244,8 +244,8 @@ function fleet(count: number, rules: Partial<RateRules>) {
   };
   return {
     ...{ world, take, buckets: emptyAt, pass: (ms: number) => (now += ms) },
-    tell: async () => {
-      for (const { shared } of replicas) await shared.tell();
+    share: async () => {
+      for (const { shared } of replicas) await shared.share();
     },
     close: () => Promise.all(replicas.map(({ shared }) => shared.close())),
   };
@@ -253,11 +253,11 @@ function fleet(count: number, rules: Partial<RateRules>) {
 
 describe("several replicas", () => {
   test("count together: the excess is at most what comes between two rounds", async () => {
-    const { take, tell, close } = fleet(3, { caller: { calls: 30, seconds: 3_600 } });
+    const { take, share, close } = fleet(3, { caller: { calls: 30, seconds: 3_600 } });
     let served = 0;
     for (let round = 0; round < 40; round += 1) {
       for (const replica of [0, 1, 2]) served += Number(take(replica));
-      await tell();
+      await share();
     }
     expect(served).toBeGreaterThanOrEqual(30);
     expect(served).toBeLessThanOrEqual(33);
@@ -265,10 +265,10 @@ describe("several replicas", () => {
   });
 
   test("continue with their own count while the table is unavailable, and log it once", async () => {
-    const { take, tell, world, close } = fleet(2, { caller: { calls: 3, seconds: 60 } });
-    world.isAway = true;
+    const { take, share, world, close } = fleet(2, { caller: { calls: 3, seconds: 60 } });
+    world.isUnavailable = true;
     for (let round = 0; round < 5; round += 1) {
-      await tell();
+      await share();
       expect([take(0), take(1)]).toEqual([round < 3, round < 3]);
     }
     expect(world.logged).toEqual(
@@ -278,13 +278,13 @@ describe("several replicas", () => {
   });
 
   test("nothing is counted twice when the table is back", async () => {
-    const { take, tell, world, pass, close } = fleet(1, { caller: { calls: 60, seconds: 60 } });
-    world.isAway = true;
+    const { take, share, world, pass, close } = fleet(1, { caller: { calls: 60, seconds: 60 } });
+    world.isUnavailable = true;
     for (let made = 0; made < 30; made += 1) take(0);
-    await tell();
-    world.isAway = false;
+    await share();
+    world.isUnavailable = false;
     expect(take(0)).toBe(true);
-    await tell();
+    await share();
     pass(1_000);
     let served = 0;
     while (take(0)) served += 1;
@@ -293,22 +293,22 @@ describe("several replicas", () => {
   });
 
   test("the table is not used when nobody called, and stores no names", async () => {
-    const { take, tell, world, buckets, close } = fleet(1, { caller: THREE });
-    await tell();
+    const { take, share, world, buckets, close } = fleet(1, { caller: THREE });
+    await share();
     expect(world.asked).toBe(0);
     take(0, caller("jane@example.org"));
-    await tell();
+    await share();
     expect([...buckets.keys()]).toEqual([expect.stringMatching(/^[\w-]{43}$/)]);
     await close();
   });
 
   test("a bucket that another replica filled with another rule blocks nobody for longer than two bursts", async () => {
-    const { take, tell, buckets, pass, close } = fleet(1, { caller: { calls: 10, seconds: 10 } });
+    const { take, share, buckets, pass, close } = fleet(1, { caller: { calls: 10, seconds: 10 } });
     take(0);
-    await tell();
+    await share();
     for (const bucket of buckets.keys()) buckets.set(bucket, 86_400_000);
     take(0);
-    await tell();
+    await share();
     expect(take(0)).toBe(false);
     pass(11_001);
     expect(take(0)).toBe(true);

@@ -196,7 +196,7 @@ describe("the meaning of stderr", () => {
 describe("a program's text about its failure", () => {
   const said = async (errors: "withheld" | "filtered", words: string, exitCodes: Cli["exitCodes"] = {}) => {
     const tool = standTool({ ...cli("exit-with", "3", "", words), exitCodes }, undefined, { errors });
-    return Refusal.wordsOf(await refusalFrom(call(tool)));
+    return Refusal.targetTextOf(await refusalFrom(call(tool)));
   };
 
   test("is kept only where the manifest says so", async () => {

@@ -27,7 +27,7 @@ test.each<[string, "withheld" | "filtered" | undefined, StatusName, "service" | 
     signal: new AbortController().signal,
     errors,
   });
-  expect(Refusal.wordsOf(refusal)).toBe(want);
+  expect(Refusal.targetTextOf(refusal)).toBe(want);
   expect(Bun.inspect(refusal) + JSON.stringify(refusal)).not.toContain("words");
 });
 

@@ -1,7 +1,7 @@
 import type { Fault } from "../../../core/errors.ts";
-import { listed, meant } from "../../../core/nearest.ts";
+import { closestName, listed } from "../../../core/nearest.ts";
 import { joinPath } from "../../../core/policy/field-path.ts";
-import { defOf, type End, innerSchemas, type Schema } from "../../../core/schema/walk.ts";
+import { defOf, innerSchemas, type PipeSide, type Schema } from "../../../core/schema/walk.ts";
 import { isSpecial } from "../codec/well-known.ts";
 import {
   ANY,
@@ -62,7 +62,7 @@ class Comparison {
   readonly notes: Fault[] = [];
   readonly #side: Side;
   /** An input schema is compared by its output, an output schema by its input. */
-  readonly #end: End;
+  readonly #end: PipeSide;
 
   constructor(side: Side) {
     this.#side = side;
@@ -113,7 +113,7 @@ class Comparison {
     // A oneof's name may state which of its members is set.
     if (message.oneofs.has(at.key) || this.#shapes(declared).length === 0) return;
     const names = [...message.fields.keys()];
-    const similar = meant(at.key, names);
+    const similar = closestName(at.key, names);
     const hint = similar === undefined ? "" : `; did you mean ${similar}?`;
     const text = `${message.fullName} has no such field; it has ${listed(names)}${hint}`;
     // An optional output field may be one that the service will add later, unless its name resembles an existing field.
@@ -181,7 +181,7 @@ class Comparison {
       (one) => one !== null && !(value.numbers.has(String(one)) || numbers.has(one)),
     );
     if (this.#side === "input" && undeclared.length > 0) {
-      const similar = meant(String(undeclared[0]), names);
+      const similar = closestName(String(undeclared[0]), names);
       const hint = similar === undefined ? `it has ${listed(names)}` : `did you mean ${similar}?`;
       this.#fault(path, `${value.fullName} has no value ${undeclared.map(String).join(", ")}; ${hint}`);
     }
@@ -289,7 +289,7 @@ function isAny(message: MessageShape): boolean {
 }
 
 /** Returns the types that a schema accepts or produces; `undefined` when they are unknown. */
-function kindsOfSchema(shape: Schema, end: End): readonly Kind[] | undefined {
+function kindsOfSchema(shape: Schema, end: PipeSide): readonly Kind[] | undefined {
   const def = defOf(shape);
   // A coercing schema accepts nearly anything, and produces the type that it is named for.
   if (end === "in" && "coerce" in def && def.coerce === true) return undefined;
@@ -337,9 +337,9 @@ export function elementsOf(shape: Schema): readonly Schema[] {
 const knownShapes = {
   in: new WeakMap<Schema, readonly Schema[]>(),
   out: new WeakMap<Schema, readonly Schema[]>(),
-} as const satisfies Record<End, unknown>;
+} as const satisfies Record<PipeSide, unknown>;
 
-export function shapesOf(schemas: readonly Schema[], end: End): readonly Schema[] {
+export function shapesOf(schemas: readonly Schema[], end: PipeSide): readonly Schema[] {
   const [only] = schemas;
   if (only === undefined || schemas.length > 1) return schemas.flatMap((schema) => shapesOf([schema], end));
   const found = knownShapes[end].get(only);
