@@ -1,8 +1,8 @@
 import fs from "node:fs";
 import { dirname } from "node:path";
 import { errorText } from "../../core/error-text.ts";
-import { NOTIFY_SQLITE } from "../notify/schema.ts";
 import { type ApprovalStore, type Dialect, type Row, type Sql, transact } from "./database.ts";
+import { SQLITE_STEPS } from "./schema.ts";
 
 /** Time that SQLite itself waits for a lock, in milliseconds: it blocks the whole process meanwhile. */
 const BUSY_TIMEOUT_MS = 10;
@@ -117,8 +117,8 @@ async function prepareDatabase(sql: Bun.SQL, path: string): Promise<void> {
   const [check]: readonly Row[] = await sql.unsafe("PRAGMA quick_check(1)");
   if (check?.["quick_check"] !== "ok") throw new StoreFault(DAMAGED);
   await sql.begin("IMMEDIATE", async (tx) => {
-    for (const step of STEPS.slice(await versionOf(tx))) await tx.unsafe(step);
-    await tx`UPDATE approval_schema SET version = ${SCHEMA_VERSION} WHERE version < ${SCHEMA_VERSION}`;
+    for (const step of SQLITE_STEPS.slice(await versionOf(tx))) await tx.unsafe(step);
+    await tx`UPDATE approval_schema SET version = ${SQLITE_STEPS.length} WHERE version < ${SQLITE_STEPS.length}`;
   });
   regularFile(path);
 }
@@ -133,9 +133,9 @@ async function versionOf(sql: Sql): Promise<number> {
   const [row] = await sql`SELECT version FROM approval_schema`;
   const version = Number(row?.["version"]);
   if (!Number.isSafeInteger(version) || version < 1) throw new StoreFault(DAMAGED);
-  if (version > SCHEMA_VERSION) {
+  if (version > SQLITE_STEPS.length) {
     throw new StoreFault(
-      `was written by a newer version of this service (schema ${version}, this one knows ${SCHEMA_VERSION}): run that version, or name another path`,
+      `was written by a newer version of this service (schema ${version}, this one knows ${SQLITE_STEPS.length}): run that version, or name another path`,
     );
   }
   return version;
@@ -182,137 +182,3 @@ async function patiently<T>(act: () => PromiseLike<T>): Promise<T> {
 async function closeAll(connections: readonly Bun.SQL[]): Promise<void> {
   await Promise.allSettled(connections.map((connection) => connection.close()));
 }
-
-/** Migrations: step n takes a file from version n to n + 1. A released step never changes. */
-export const STEPS: readonly string[] = [
-  `
-CREATE TABLE approval_schema (version INTEGER NOT NULL) STRICT;
-INSERT INTO approval_schema (version) VALUES (1);
-
-CREATE TABLE approvals (
-  id TEXT PRIMARY KEY,
-  state TEXT NOT NULL CHECK (state IN ('pending', 'approved', 'denied', 'expired', 'cancelled', 'revoked', 'claimed', 'executed', 'failed', 'in_doubt')),
-  version INTEGER NOT NULL,
-  issuer TEXT NOT NULL,
-  subject TEXT NOT NULL,
-  actors TEXT NOT NULL,
-  session TEXT NOT NULL,
-  tool TEXT NOT NULL,
-  category TEXT NOT NULL,
-  classification TEXT NOT NULL,
-  risk TEXT NOT NULL,
-  rules TEXT NOT NULL,
-  plan_digest TEXT NOT NULL,
-  view TEXT NOT NULL,
-  view_digest TEXT NOT NULL,
-  summary TEXT NOT NULL,
-  scopes TEXT NOT NULL,
-  grant_key TEXT,
-  trace_id TEXT NOT NULL,
-  created_at INTEGER NOT NULL,
-  decide_by INTEGER NOT NULL,
-  execute_by INTEGER,
-  decided_at INTEGER,
-  decided_issuer TEXT,
-  decided_subject TEXT,
-  scope TEXT,
-  decision_reason TEXT,
-  lease_until INTEGER,
-  ended_at INTEGER
-) STRICT;
-CREATE UNIQUE INDEX approvals_coalesce ON approvals (issuer, subject, session, plan_digest) WHERE state = 'pending';
-CREATE INDEX approvals_by_plan ON approvals (issuer, subject, plan_digest, decided_at);
-CREATE INDEX approvals_by_caller ON approvals (issuer, subject, created_at, id);
-CREATE INDEX approvals_by_state ON approvals (state, created_at, id);
-CREATE INDEX approvals_by_age ON approvals (created_at, id);
-CREATE INDEX approvals_to_decide ON approvals (decide_by) WHERE state = 'pending';
-CREATE INDEX approvals_to_execute ON approvals (execute_by) WHERE state = 'approved';
-CREATE INDEX approvals_leased ON approvals (lease_until) WHERE state = 'claimed';
-CREATE INDEX approvals_ended ON approvals (ended_at) WHERE ended_at IS NOT NULL;
-
-CREATE TABLE approval_grants (
-  id TEXT PRIMARY KEY,
-  issuer TEXT NOT NULL,
-  subject TEXT NOT NULL,
-  session TEXT NOT NULL,
-  tool TEXT NOT NULL,
-  grant_key TEXT NOT NULL,
-  summary TEXT NOT NULL,
-  approval_id TEXT NOT NULL,
-  granted_issuer TEXT NOT NULL,
-  granted_subject TEXT NOT NULL,
-  created_at INTEGER NOT NULL,
-  expires_at INTEGER NOT NULL,
-  revoked_at INTEGER
-) STRICT;
-CREATE UNIQUE INDEX approval_grants_live ON approval_grants (issuer, subject, session, grant_key) WHERE revoked_at IS NULL;
-CREATE INDEX approval_grants_expiry ON approval_grants (expires_at);
-
-CREATE TABLE approval_sessions (
-  issuer TEXT NOT NULL,
-  subject TEXT NOT NULL,
-  id TEXT NOT NULL,
-  minted INTEGER NOT NULL,
-  mode TEXT NOT NULL,
-  mode_until INTEGER,
-  mode_issuer TEXT,
-  mode_subject TEXT,
-  created_at INTEGER NOT NULL,
-  expires_at INTEGER NOT NULL,
-  ended_at INTEGER,
-  PRIMARY KEY (issuer, subject, id)
-) STRICT;
-CREATE INDEX approval_sessions_by_id ON approval_sessions (id);
-CREATE INDEX approval_sessions_expiry ON approval_sessions (expires_at);
-CREATE INDEX approval_sessions_modes ON approval_sessions (mode_until) WHERE mode_until IS NOT NULL;
-
-CREATE TABLE approval_keys (
-  issuer TEXT NOT NULL,
-  subject TEXT NOT NULL,
-  tool TEXT NOT NULL,
-  key_hash TEXT NOT NULL,
-  args_hash TEXT NOT NULL,
-  state TEXT NOT NULL CHECK (state IN ('running', 'answered', 'unknown', 'not_run')),
-  lease_until INTEGER NOT NULL,
-  expires_at INTEGER NOT NULL,
-  answer_bytes INTEGER NOT NULL,
-  answer TEXT,
-  PRIMARY KEY (issuer, subject, tool, key_hash)
-) STRICT;
-CREATE INDEX approval_keys_expiry ON approval_keys (expires_at);
-CREATE TABLE approval_key_totals (
-  issuer TEXT NOT NULL,
-  subject TEXT NOT NULL,
-  held_keys INTEGER NOT NULL,
-  held_bytes INTEGER NOT NULL,
-  PRIMARY KEY (issuer, subject)
-) STRICT;
-
-CREATE TABLE approval_events (
-  seq INTEGER PRIMARY KEY,
-  at INTEGER NOT NULL,
-  type TEXT NOT NULL,
-  id TEXT NOT NULL,
-  tool TEXT,
-  summary TEXT,
-  issuer TEXT NOT NULL,
-  subject TEXT NOT NULL
-) STRICT;
-CREATE INDEX approval_events_age ON approval_events (at);
-CREATE TABLE approval_counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;
-INSERT INTO approval_counters (name, value) VALUES ('events', 0);
-`,
-  `
-ALTER TABLE approvals ADD COLUMN call_digest TEXT;
-CREATE INDEX approvals_by_call ON approvals (issuer, subject, call_digest, decided_at);
-`,
-  `
-ALTER TABLE approvals ADD COLUMN requirement TEXT;
-ALTER TABLE approvals ADD COLUMN requirement_digest TEXT NOT NULL DEFAULT '';
-ALTER TABLE approvals ADD COLUMN votes TEXT NOT NULL DEFAULT '[]';
-ALTER TABLE approvals ADD COLUMN answer TEXT;
-`,
-  NOTIFY_SQLITE,
-];
-
-const SCHEMA_VERSION = STEPS.length;
