@@ -48,6 +48,11 @@ export function words(...lines: readonly string[]): readonly string[] {
   return lines.flatMap((line) => line.split(" "));
 }
 
+/** Joins the lines of a long list of words. */
+export function list(...lines: readonly string[]): string {
+  return lines.join(" ");
+}
+
 export function names(...lines: readonly string[]): ReadonlySet<string> {
   return new Set(words(...lines));
 }

@@ -162,7 +162,8 @@ export function knowsWrites({ program, family }: Call): boolean {
 
 /** Programs that print their arguments, or names, sizes and owners of files, but no contents. */
 const SHOWS_NAMES = names(
-  "echo printf : true false ls dir vdir exa eza stat test [ [[ realpath readlink basename dirname du touch mkdir chmod chown which",
+  "echo printf : true false ls dir vdir exa eza stat test [ [[ realpath readlink basename dirname du touch",
+  "mkdir chmod chown which",
 );
 const AWKS = names("awk gawk mawk nawk");
 const SEARCHES = names("grep egrep fgrep zgrep rg ag ack");

@@ -1,4 +1,15 @@
-import { type Call, has, isOne, names, operandsOf, pathsIn, type ShellDirectories, valuesOf, words } from "./call.ts";
+import {
+  type Call,
+  has,
+  isOne,
+  list,
+  names,
+  operandsOf,
+  pathsIn,
+  type ShellDirectories,
+  valuesOf,
+  words,
+} from "./call.ts";
 import { writtenBy } from "./effects.ts";
 import { globMatches, plainPath } from "./paths.ts";
 import type { ShellScript } from "./script.ts";
@@ -8,9 +19,15 @@ import { UNKNOWN } from "./words.ts";
 export const NETWORK = names(
   "curl wget wget2 fetch aria2c axel lynx w3m links elinks http https xh httpie curlie ftp tftp lftp ncftp sftp scp rsync",
   "ssh sshpass mosh telnet nc ncat netcat socat nmap masscan zmap dig nslookup host drill ping ping6 traceroute tracepath mtr",
-  "whois arp tcpdump tshark rclone s3cmd mail mailx mutt sendmail msmtp swaks wscat websocat grpcurl nats mosquitto_pub mosquitto_sub",
+  list(
+    "whois arp tcpdump tshark rclone s3cmd mail mailx mutt sendmail msmtp swaks wscat websocat grpcurl nats",
+    "mosquitto_pub mosquitto_sub",
+  ),
   "nc.traditional nc.openbsd ssh-copy-id ssh-keyscan ssh-add",
-  "ngrok cloudflared chisel psql mysql mariadb mongo mongosh redis-cli clickhouse-client sqlplus smbclient rpcclient ldapsearch",
+  list(
+    "ngrok cloudflared chisel psql mysql mariadb mongo mongosh redis-cli clickhouse-client sqlplus smbclient",
+    "rpcclient ldapsearch",
+  ),
   "snmpwalk gh glab hub svn hg bzr cvs youtube-dl yt-dlp",
 );
 

@@ -1,4 +1,4 @@
-import { type Call, has, isOne, names, operandsOf, pathsIn, type ShellDirectories, words } from "./call.ts";
+import { type Call, has, isOne, list, names, operandsOf, pathsIn, type ShellDirectories, words } from "./call.ts";
 import { findsSecrets, knowsWrites, readsSecrets, tarOptions, writtenBy, XXD_VALUED } from "./effects.ts";
 import { awkIsPlain, readSed } from "./filters.ts";
 import { gitCall, isPlainSetting, readsConfig, readsOnlyGit, startsOthers, VERBS_THAT_READ } from "./git-call.ts";
@@ -297,14 +297,19 @@ function unnamedTargets(call: Call): readonly string[] {
 
 /** Programs to which `-v` or `-V` alone is a question; others only talk more while they work: `pytest -v`. */
 const SHORT_VERSIONS = names(
-  "node nodejs perl ruby php lua java javac deno bun npm npx pnpm yarn gem bundle rustc tsc tsx jest vitest gulp grunt make gmake",
-  "gradle gradlew mvn mvnw git docker podman terraform tofu curl ssh openssl psql mysql redis-cli sqlite3 gcc g++ cc clang nginx",
+  "node nodejs perl ruby php lua java javac deno bun npm npx pnpm yarn gem bundle rustc tsc tsx jest vitest",
+  "gulp grunt make gmake",
+  list(
+    "gradle gradlew mvn mvnw git docker podman terraform tofu curl ssh openssl psql mysql redis-cli sqlite3",
+    "gcc g++ cc clang nginx",
+  ),
   "ffmpeg ffprobe convert magick tmux screen cargo uv composer pip eslint prettier vim nvim bash-completion wget mocha",
 );
 const NO_SHORT_VERSION = /^(?:cargo|uv|composer|pip|wget|psql|mocha):-v$/;
 /** Programs that know the words `version` and `help`; `node help` runs a file. */
 const WORD_VERSIONS = names(
-  "go docker podman nerdctl kubectl oc helm terraform tofu pulumi vault consul nomad npm pip pipx poetry conda gem bundle cargo",
+  "go docker podman nerdctl kubectl oc helm terraform tofu pulumi vault consul nomad npm pip pipx poetry",
+  "conda gem bundle cargo",
   "git gh glab openssl az aws gcloud minikube kind flux istioctl argocd hugo rustup deno",
 );
 const PYTHONS = names("python pypy ipython");
@@ -323,7 +328,10 @@ function isVersion(call: Call): boolean {
 
 const GIT_CHANGES = names(
   "add commit merge rebase cherry-pick revert checkout switch restore reset rm mv branch tag stash apply am pull fetch push",
-  "clone init remote config worktree submodule notes bisect clean gc prune reflog update-index write-tree commit-tree read-tree",
+  list(
+    "clone init remote config worktree submodule notes bisect clean gc prune reflog update-index write-tree",
+    "commit-tree read-tree",
+  ),
   "format-patch symbolic-ref update-ref sparse-checkout bundle archive maintenance repack pack-refs replace mergetool difftool",
   "filter-branch rerere lfs flow hash-object mktree mktag unpack-objects instaweb daemon request-pull send-email ls-remote",
 );
