@@ -16,7 +16,7 @@ export interface WantedAnswer {
 }
 
 /** Problem with an answer. `differs`: a vote with another answer was already counted. */
-export type AnswerFault = "missing" | "not_wanted" | "too_long" | "no_choice" | "differs";
+export type AnswerProblem = "missing" | "not_wanted" | "too_long" | "no_choice" | "differs";
 
 const stored = z.strictObject({ choices: z.array(z.string()).optional(), text: z.string().optional() });
 
@@ -40,7 +40,7 @@ export function wantedAnswer(choices: unknown): WantedAnswer {
 }
 
 /** Returns why an approval with this answer does not count; undefined when it counts. */
-export function answerFault(wanted: WantedAnswer | undefined, given: string | undefined): AnswerFault | undefined {
+export function answerProblem(wanted: WantedAnswer | undefined, given: string | undefined): AnswerProblem | undefined {
   if (wanted === undefined) return given === undefined ? undefined : "not_wanted";
   const { choices, text } = wanted;
   if (given === undefined) return text === undefined ? "missing" : undefined;

@@ -80,10 +80,10 @@ async function ask(callback: ApprovalCallback, use: ToolUse): Promise<unknown> {
 function read(answer: unknown): CallbackAnswer {
   if (answer === true) return { approved: true };
   if (typeof answer !== "object" || answer === null) return { approved: false };
-  const { approved, params, denyReason, answer: said } = answer as Record<string, unknown>;
+  const { approved, params, denyReason, answer: text } = answer as Record<string, unknown>;
   const reason = typeof denyReason === "string" ? denyReason.slice(0, REASON_CHARACTERS_MAX) : undefined;
   if (approved !== true) return { approved: false, reason };
-  const answered = typeof said === "string" ? { answer: said } : {};
+  const answered = typeof text === "string" ? { answer: text } : {};
   if (params === undefined) return { approved: true, ...answered };
   return isTable(params) ? { approved: true, params: copyOf(params), ...answered } : { approved: false };
 }
@@ -187,9 +187,9 @@ export class ApprovalManager {
     const answer = this.request(request, { signal: use.signal });
     try {
       // `onRequest` may still run after the decision; its failure counts only before the decision.
-      const told = this.#tell(request, use);
-      const said = await Promise.race([answer, told.then(() => answer)]);
-      return said === undefined ? true : { approved: true, answer: said };
+      const requested = this.#notify(request, use);
+      const answered = await Promise.race([answer, requested.then(() => answer)]);
+      return answered === undefined ? true : { approved: true, answer: answered };
     } catch (error) {
       this.reject(request.approvalId, "the approval request could not be created");
       await answer.catch(() => {});
@@ -197,7 +197,7 @@ export class ApprovalManager {
     }
   };
 
-  async #tell(request: ApprovalRequest, use: ToolUse): Promise<void> {
+  async #notify(request: ApprovalRequest, use: ToolUse): Promise<void> {
     await this.#options.onRequest?.(request, use);
   }
 

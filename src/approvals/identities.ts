@@ -11,7 +11,7 @@ export interface Requester {
 }
 
 /** The approver: holder of an operator token with `approvals:decide`. */
-export interface Decider {
+export interface Approver {
   readonly issuer: string;
   readonly subject: string;
 }

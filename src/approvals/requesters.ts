@@ -4,7 +4,7 @@ import type { Requester } from "./identities.ts";
  * Returns whether one of the names belongs to the requester or its actors. Ignores the issuer: one person may have accounts at
  * two issuers, which may differ in the case or the Unicode composition of the name.
  */
-export function isAmongAskers(
+export function isAmongRequesters(
   { subject, actors }: Pick<Requester, "subject" | "actors">,
   names: readonly string[],
 ): boolean {

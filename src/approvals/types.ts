@@ -1,7 +1,7 @@
 import type { ApprovalState } from "../core/approval-states.ts";
 import type { Category, Classification, Json, KeyUse } from "../core/types.ts";
-import type { AnswerFault, WantedAnswer } from "./answer.ts";
-import type { Decider, Requester, Scope } from "./identities.ts";
+import type { AnswerProblem, WantedAnswer } from "./answer.ts";
+import type { Approver, Requester, Scope } from "./identities.ts";
 import type { Lacking, Objection } from "./policies/quorum.ts";
 import type { Requirement, Vote } from "./policies/requirement.ts";
 
@@ -78,7 +78,7 @@ export interface Approval {
   readonly executeBy: number | undefined;
   readonly decidedAt: number | undefined;
   /** Approver who ended the request: with a denial, or with the last vote that was missing. */
-  readonly decidedBy: Decider | undefined;
+  readonly decidedBy: Approver | undefined;
   readonly scope: Scope | undefined;
   /** The approver's message to the agent. */
   readonly decisionReason: string | undefined;
@@ -120,7 +120,7 @@ export interface Grant {
   readonly summary: string;
   /** Approval that created the grant. */
   readonly approvalId: string;
-  readonly grantedBy: Decider;
+  readonly grantedBy: Approver;
   readonly createdAt: number;
   readonly expiresAt: number;
 }
@@ -133,7 +133,7 @@ export interface Session {
   readonly mode: Mode;
   /** Time at which the mode falls back to `default`. */
   readonly modeUntil: number | undefined;
-  readonly modeSetBy: Decider | undefined;
+  readonly modeSetBy: Approver | undefined;
   readonly createdAt: number;
   readonly expiresAt: number;
 }
@@ -219,7 +219,7 @@ export interface Approvals {
    */
   cancel(id: string, requester: Pick<Requester, "issuer" | "subject">): Promise<Approval | undefined>;
   /** Takes back an approval for an operator, before the approval is claimed. */
-  revoke(id: string, by: Decider): Promise<Approval | undefined>;
+  revoke(id: string, by: Approver): Promise<Approval | undefined>;
   get(id: string): Promise<Approval | undefined>;
   list(filter: ApprovalFilter): Promise<ApprovalPage>;
   /** Waits until the approval is no longer pending, the timeout passes or the signal fires; then returns the current state. */
@@ -230,9 +230,9 @@ export interface Approvals {
 
   findGrant(requester: Requester, grantKey: string): Promise<Grant | undefined>;
   listGrants(filter: { readonly requester?: Pick<Requester, "issuer" | "subject"> }): Promise<readonly Grant[]>;
-  revokeGrant(id: string, by: Decider): Promise<boolean>;
+  revokeGrant(id: string, by: Approver): Promise<boolean>;
   /** Revokes the grants of all callers for these tools. */
-  revokeGrantsFor(tools: readonly string[], by: Decider): Promise<void>;
+  revokeGrantsFor(tools: readonly string[], by: Approver): Promise<void>;
 
   /** Creates a session with a random id for this caller. */
   openSession(requester: Pick<Requester, "issuer" | "subject">): Promise<Session>;
@@ -245,11 +245,11 @@ export interface Approvals {
     readonly requester?: Pick<Requester, "issuer" | "subject"> | undefined;
     readonly mode: Mode;
     readonly until: number;
-    readonly by: Decider;
+    readonly by: Approver;
   }): Promise<Session | undefined>;
   listSessions(): Promise<readonly Session[]>;
   /** Ends a session with its mode and grants, for its owner (an agent) or for an operator. */
-  endSession(id: string, by: Pick<Requester, "issuer" | "subject"> | Decider): Promise<boolean>;
+  endSession(id: string, by: Pick<Requester, "issuer" | "subject"> | Approver): Promise<boolean>;
 
   beginKey(use: KeyUse): Promise<KeyState>;
   /**
@@ -287,7 +287,7 @@ export interface Relay {
 /** A received decision of an approver who is already authenticated. */
 export interface Decision {
   readonly id: string;
-  readonly by: Decider;
+  readonly by: Approver;
   /** Permissions in the approver's token; when absent, none that a policy could require. */
   readonly permissions?: readonly string[] | undefined;
   /** `sub`s of the token's `act` chain: whoever holds another person's token counts as both persons. */
@@ -312,7 +312,7 @@ export type Decided =
   /** A policy requires a reason. */
   | { readonly outcome: "reason_missing" }
   /** The answer is missing, not acceptable, or not wanted by the request. */
-  | { readonly outcome: "answer_refused"; readonly fault: AnswerFault; readonly wanted: WantedAnswer | undefined }
+  | { readonly outcome: "answer_refused"; readonly fault: AnswerProblem; readonly wanted: WantedAnswer | undefined }
   /** The request is unknown or no longer pending. */
   | { readonly outcome: "not_pending"; readonly approval: Approval | undefined }
   /** The approver made the request, or is in the requester's `act` chain. */

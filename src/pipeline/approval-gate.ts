@@ -1,4 +1,4 @@
-import { answerFault, type WantedAnswer, wantedAnswer } from "../approvals/answer.ts";
+import { answerProblem, type WantedAnswer, wantedAnswer } from "../approvals/answer.ts";
 import { type ApprovalCallback, askCallback } from "../approvals/callback.ts";
 import type { Verdict } from "../approvals/floor.ts";
 import type { Requester, Scope } from "../approvals/identities.ts";
@@ -301,7 +301,7 @@ function scopesOf(tool: Tool, grantKey: string | undefined): readonly Scope[] {
 /** @throws {Refusal} when an approval lacks the answer that the manifest requires */
 function saidBy({ answer: text }: { readonly answer?: string | undefined }, planned: Planned, scope: CallScope) {
   const wanted = answerWantedBy(planned);
-  const fault = wanted && answerFault(wanted, text);
+  const fault = wanted && answerProblem(wanted, text);
   if (fault !== undefined) throw unanswered(new Error(`the callback's answer: ${fault}`));
   return wanted === undefined || text === undefined ? undefined : { text, at: scope.now() };
 }

@@ -78,9 +78,9 @@ function pair(turns: readonly Turn[]): ReadonlyMap<CallPart, FoundResult> {
     for (const result of turn.results) {
       const { id, name } = result;
       const named = id === undefined ? undefined : byId.get(id);
-      const isMeant = named !== undefined && (name === undefined || name === named.name);
+      const isNamed = named !== undefined && (name === undefined || name === named.name);
       const queue = id === undefined ? byName : withoutId;
-      const call = isMeant ? named : queue.next(name ?? "", answers);
+      const call = isNamed ? named : queue.next(name ?? "", answers);
       if (call !== undefined && !answers.has(call)) answers.set(call, { result, turn });
     }
     for (const call of turn.calls) {

@@ -52,11 +52,11 @@ export async function resumeFromMessages<Format extends MessageFormat>(
   const { decisions, rejected } = await extractApprovalDecisions(messages, options);
   const calls: ResumedCall[] = [];
   for (const decision of decisions) calls.push(await resume(client, decision));
-  const told = calls.flatMap((resumed) => {
+  const results = calls.flatMap((resumed) => {
     const outcome = outcomeOf(resumed);
     return outcome === undefined ? [] : toToolResultMessage(resumed.decision.call, outcome, options);
   });
-  return { calls, messages: told, rejected };
+  return { calls, messages: results, rejected };
 }
 
 /** Makes the call again. Catches errors, so that one failing call does not lose the results of the others. */

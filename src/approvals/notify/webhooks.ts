@@ -1,4 +1,4 @@
-import type { Decider } from "../identities.ts";
+import type { Approver } from "../identities.ts";
 import type { Approvals } from "../types.ts";
 import type { Inbox } from "./inbox.ts";
 import type { MakeReport, Tally } from "./report.ts";
@@ -6,7 +6,7 @@ import type { WebhookKey } from "./signature.ts";
 import { Webhook, type WebhookCounts, type WebhookParts, type WebhookState, type WebhookTarget } from "./webhook.ts";
 
 /** A person for whom an integration may report decisions. */
-export interface Person extends Decider {
+export interface Person extends Approver {
   /** Permissions that policies check; configured here because an integration sends no token of the person. */
   readonly permissions: readonly string[];
 }
@@ -56,12 +56,12 @@ export function startWebhooks({ parts, ...first }: WebhooksOptions): LiveWebhook
   let { integrations } = first;
   const byName = new Map<string, NamedWebhook>();
   const change = (targets: readonly WebhookTarget[]): void => {
-    const told = new Map(targets.map((target) => [target.name, target]));
+    const configured = new Map(targets.map((target) => [target.name, target]));
     for (const [name, webhook] of byName) {
-      webhook.turnTo(told.get(name));
-      if (webhook.isOver) byName.delete(name);
+      webhook.switchTo(configured.get(name));
+      if (webhook.hasEnded) byName.delete(name);
     }
-    for (const [name, target] of told) {
+    for (const [name, target] of configured) {
       if (!byName.has(name)) byName.set(name, new NamedWebhook(target, parts));
     }
   };
@@ -102,7 +102,7 @@ class NamedWebhook {
   }
 
   /** True when the webhook neither runs nor is configured. */
-  get isOver(): boolean {
+  get hasEnded(): boolean {
     return this.#webhook === undefined && this.#target === undefined;
   }
 
@@ -111,7 +111,7 @@ class NamedWebhook {
   }
 
   /** Switches to another target. A running attempt finishes with the old target; an unchanged webhook keeps running. */
-  turnTo(target: WebhookTarget | undefined): void {
+  switchTo(target: WebhookTarget | undefined): void {
     const isSame = sameTarget(target, this.#target);
     this.#target = target;
     if (this.#isStopped || isSame) return;

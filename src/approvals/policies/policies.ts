@@ -2,7 +2,7 @@ import { canonicalJson, sha256Hex } from "../../core/digest.ts";
 import type { Category, Classification, Tool } from "../../core/types.ts";
 import type { Scope } from "../identities.ts";
 import type { Risk } from "../types.ts";
-import type { Deciders, PolicyStage, ReasonRequired, RequiredPolicy, Requirement } from "./requirement.ts";
+import type { EligibleApprovers, PolicyStage, ReasonRequired, RequiredPolicy, Requirement } from "./requirement.ts";
 
 /** Conditions under which a policy applies to a request. All given conditions must hold; a list holds when one member matches. */
 export interface PolicyConditions {
@@ -18,8 +18,8 @@ export interface PolicyConditions {
 }
 
 interface WrittenDeciders {
-  readonly permissions?: Deciders["permissions"] | undefined;
-  readonly subjects?: Deciders["subjects"];
+  readonly permissions?: EligibleApprovers["permissions"] | undefined;
+  readonly subjects?: EligibleApprovers["subjects"];
 }
 
 /** A policy about who approves, as operators write it. It neither makes a call need an approval nor allows a call. */

@@ -1,7 +1,7 @@
-import { isAmongAskers } from "../requesters.ts";
+import { isAmongRequesters } from "../requesters.ts";
 import type {
   ApproverIdentity,
-  Deciders,
+  EligibleApprovers,
   PolicyStage,
   RequiredPolicy,
   Requirement,
@@ -55,7 +55,7 @@ export interface PolicyProgress {
  * another person's token, and counts once.
  */
 function isSamePerson(a: Named, b: Named): boolean {
-  return isAmongAskers(a, [b.subject, ...b.actors]);
+  return isAmongRequesters(a, [b.subject, ...b.actors]);
 }
 
 type Named = Pick<Voter, "subject" | "actors">;
@@ -82,7 +82,7 @@ function lackingIn({ policy, voters, open }: PolicyProgress): Lacking | undefine
 }
 
 /** Returns where the vote counts: the open stage of each policy that accepts the voter, unless a later stage needs the voter. */
-export function standingOf(requirement: Requirement, votes: readonly Vote[], voter: Voter): VoteResult {
+export function voteResultOf(requirement: Requirement, votes: readonly Vote[], voter: Voter): VoteResult {
   const mine = votes.filter((vote) => isSamePerson(vote, voter));
   const progress = progressOf(requirement, votes);
   const places = progress.flatMap((one, policy) => {
@@ -175,13 +175,17 @@ function notEligible(lacking: Lacking, stage: PolicyStage | undefined, voter: Vo
 }
 
 /** Returns why the voter may not deny. Anybody eligible in any stage may deny at any time, which ends the request. */
-export function objectionToNo(requirement: Requirement, votes: readonly Vote[], voter: Voter): Objection | undefined {
+export function objectionToDenial(
+  requirement: Requirement,
+  votes: readonly Vote[],
+  voter: Voter,
+): Objection | undefined {
   const stages = requirement.policies.flatMap((policy) => policy.stages);
   if (stages.some(({ deciders }) => isEligible(deciders, voter))) return undefined;
   return objectionTo(progressOf(requirement, votes), voter, false);
 }
 
-export function isEligible({ permissions, subjects }: Deciders, voter: Voter): boolean {
+export function isEligible({ permissions, subjects }: EligibleApprovers, voter: Voter): boolean {
   return (
     permissions.every((permission) => voter.permissions.includes(permission)) &&
     (subjects === undefined || isNamed(subjects, voter))

@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { Scope } from "../identities.ts";
 
 /** Eligible approvers. All given conditions must hold; without any, everybody with `approvals:decide` is eligible. */
-export interface Deciders {
+export interface EligibleApprovers {
   /** The approver's token must have all of them. */
   readonly permissions: readonly string[];
   /** The approver must be one of them, compared exactly. */
@@ -17,7 +17,7 @@ export interface ApproverIdentity {
 /** A step of a policy: `count` people from `deciders` must approve. */
 export interface PolicyStage {
   readonly name: string;
-  readonly deciders: Deciders;
+  readonly deciders: EligibleApprovers;
   readonly count: number;
 }
 

@@ -108,7 +108,7 @@ export function createReceiptVerifier(options: ReceiptVerifierOptions): ReceiptV
       try {
         return await check(receipt, approvalId);
       } catch (error) {
-        return refuse(faultOf(error));
+        return refuse(codeOf(error));
       }
     },
   };
@@ -158,7 +158,7 @@ const FAULT_OF_CLAIM: ReadonlyMap<string, ReceiptFault> = new Map([
   ["aud", "RECEIPT_AUDIENCE"],
 ]);
 
-function faultOf(error: unknown): ReceiptFault {
+function codeOf(error: unknown): ReceiptFault {
   if (error instanceof errors.JWTExpired) return "RECEIPT_EXPIRED";
   if (error instanceof errors.JWTClaimValidationFailed) return FAULT_OF_CLAIM.get(error.claim) ?? "RECEIPT_MALFORMED";
   if (error instanceof errors.JOSEAlgNotAllowed) return "RECEIPT_ALGORITHM";

@@ -12,7 +12,7 @@ import {
 } from "./call.ts";
 import { readSed } from "./filters.ts";
 import { writtenByGit } from "./git-call.ts";
-import { findsSecret, isForeign, isSecretFolder, isSecretPlace, partsOf, reachOf } from "./paths.ts";
+import { findsSecret, isForeign, isSecretFolder, isSecretPath, locationOf, partsOf } from "./paths.ts";
 import { UNKNOWN } from "./words.ts";
 import { findStarts } from "./wrappers.ts";
 
@@ -203,12 +203,12 @@ export function readsSecrets(call: Call): boolean {
     DESCENDS.has(program) ||
     (/^(?:cp|mv|grep|egrep|fgrep|zgrep|diff)$/.test(program) && has(args, "-rRa --recursive --archive"));
   return readBy(call).some(
-    (path) => isSecretPlace(path, directories) || (descends && isSecretFolder(path, directories)),
+    (path) => isSecretPath(path, directories) || (descends && isSecretFolder(path, directories)),
   );
 }
 
 /** Returns whether a call of `find` looks outside the workspace for files by the names that keys have. */
 export function findsSecrets({ args, directories }: Call): boolean {
-  const isFar = findStarts(args).some((start) => reachOf(`${start}/x`, directories) === "outside");
+  const isFar = findStarts(args).some((start) => locationOf(`${start}/x`, directories) === "outside");
   return isFar && valuesOf(args, "-name", "-iname").some(findsSecret);
 }

@@ -57,17 +57,17 @@ export function readsConfig(args: readonly string[]): boolean {
 }
 
 /** Returns whether `git apply` only reports what it would change. */
-function onlyMeasures(args: readonly string[]): boolean {
+function onlyReports(args: readonly string[]): boolean {
   return args.some((arg) => /^--(?:check|stat|numstat|summary)$/.test(arg)) && !args.some((arg) => /^--ap/.test(arg));
 }
 
 /** Returns whether `git lfs` only shows local state. */
-function asksLfs(args: readonly string[]): boolean {
+function onlyShowsLfs(args: readonly string[]): boolean {
   return /^(?:ls-files|status|env|version)$/.test(args[0] ?? "");
 }
 
 /** Verbs that only read with some arguments. */
-const LOOKS = byName<(args: readonly string[]) => boolean>([
+const READING_FORMS = byName<(args: readonly string[]) => boolean>([
   ["branch", (args) => listsRefs(args, "-arl", BRANCH_CHANGES)],
   ["tag", (args) => listsRefs(args, "-ln", TAG_CHANGES)],
   ["remote", (args) => /^(?:|show|get-url)$/.test(subcommandOf(args))],
@@ -80,9 +80,9 @@ const LOOKS = byName<(args: readonly string[]) => boolean>([
   ["bisect", (args) => /^(?:log|terms)$/.test(subcommandOf(args))],
   ["clean", (args) => has(args, "-n --dry-run") && !has(args, "-i --interactive")],
   ["archive", (args) => args.length === 1 && /^(?:-l|--list)$/.test(args[0] ?? "")],
-  ["apply", onlyMeasures],
+  ["apply", onlyReports],
   ["sparse-checkout", (args) => args.length === 1 && args[0] === "list"],
-  ["lfs", asksLfs],
+  ["lfs", onlyShowsLfs],
   ["symbolic-ref", (args) => operandsOf(args).length < 2 && !has(args, "-dm --delete")],
 ]);
 
@@ -95,7 +95,7 @@ export function readsOnlyGit(all: readonly string[]): boolean {
   if (startsOthers({ globals, verb, args }) || args.some((arg) => arg.startsWith(UNKNOWN) || WRITES_OUTPUT.test(arg)))
     return false;
   if (args.length === 1 && args[0] === "--help") return true;
-  return VERBS_THAT_READ.has(verb) || LOOKS.get(verb)?.(args) === true;
+  return VERBS_THAT_READ.has(verb) || READING_FORMS.get(verb)?.(args) === true;
 }
 
 /** Settings that start nothing and contact nobody. */
@@ -137,13 +137,13 @@ function executes(arg: string): boolean {
 }
 
 /** Options that change which repository, programs or settings git uses. */
-const OTHER_PLACE = /^--(?:exec-path=|config-env|git-dir(?!=(?:\.\/)?\.git\/?$)|work-tree(?!=\.\/?$))/;
+const OTHER_REPOSITORY = /^--(?:exec-path=|config-env|git-dir(?!=(?:\.\/)?\.git\/?$)|work-tree(?!=\.\/?$))/;
 
 /** Returns whether the arguments make git start another program. */
 export function startsOthers({ globals, verb, args }: GitCall): boolean {
   const settings = globals.flatMap((arg, at) => (arg === "-c" ? [globals[at + 1] ?? ""] : []));
   if (!settings.every(isPlainSetting)) return true;
-  if (globals.some((arg) => OTHER_PLACE.test(arg))) return true;
+  if (globals.some((arg) => OTHER_REPOSITORY.test(arg))) return true;
   if (args.some(executes)) return true;
   if (/^(?:init|clone)$/.test(verb) && has(args, "--template")) return true;
   if (verb === "grep" && args.some((arg) => /^-[acdg-ln-zEF-IPR-Z]{0,16}O/.test(arg))) return true;

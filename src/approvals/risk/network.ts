@@ -84,7 +84,7 @@ function fetchedBy(script: ShellScript): Fetched {
       const carries = readsFetched(call, files);
       if (carries) carriers.add(call.family);
       const isFed = call.fedBy.some((program) => FETCHERS.has(program)) || startsFetcher(call, script);
-      for (const path of keptBy(call, carries, isFed)) files.add(plainPath(path, call.directories));
+      for (const path of savedBy(call, carries, isFed)) files.add(plainPath(path, call.directories));
     }
   }
   const made = { files, carriers };
@@ -110,7 +110,7 @@ function isFetched(path: string, directories: ShellDirectories, files: ReadonlyS
 }
 
 /** Returns where a call keeps what it fetches, or what comes to it from a program that fetches. */
-function keptBy(call: Call, carries: boolean, isFed: boolean): readonly string[] {
+function savedBy(call: Call, carries: boolean, isFed: boolean): readonly string[] {
   const isFetcher = FETCHERS.has(call.program);
   if (!isFetcher && !carries && !isFed) return [];
   const isUnpacker = /^(?:gunzip|unxz|bunzip2|unzstd|gzip|xz|bzip2|zstd)$/.test(call.program);

@@ -174,10 +174,10 @@ const HARMLESS = /^\/dev\/(?:null|zero|full|tty|stdin|stdout|stderr|fd\/(?:[0-9]
 const SCRATCH = /^\/(?:tmp|var\/tmp|dev\/shm|private\/tmp)\/./;
 
 /** The kind of place that a path is in, in the order of harm. */
-export type WriteReach = "harmless" | "workspace" | "scratch" | "outside";
+export type PathLocation = "harmless" | "workspace" | "scratch" | "outside";
 
 /** Returns where a path is. What is not known to be inside counts as outside. */
-export function reachOf(path: string, directories: ShellDirectories): WriteReach {
+export function locationOf(path: string, directories: ShellDirectories): PathLocation {
   if (HARMLESS.test(path)) return "harmless";
   if (path.includes(UNKNOWN)) return "outside";
   if (/^~[A-Za-z0-9_.+-]+(?:\/|$)/.test(path)) return "outside";
@@ -195,7 +195,7 @@ export function reachOf(path: string, directories: ShellDirectories): WriteReach
 
 /** Returns whether a path surely is in the system, in another home or above the workspace, unlike `/api/users`. */
 export function isForeign(path: string, directories: ShellDirectories): boolean {
-  if (reachOf(path, directories) !== "outside" || path.includes(UNKNOWN)) return false;
+  if (locationOf(path, directories) !== "outside" || path.includes(UNKNOWN)) return false;
   const parts = partsOf(path, directories);
   if (parts !== undefined && isHomeOf(parts, directories)) return false;
   if (!path.startsWith("/")) return true;
@@ -210,15 +210,15 @@ const FILES = words(
   ".ssh/* .aws/credentials .kube/config .docker/config.json .netrc .git-credentials .npmrc .pypirc .pgpass .my.cnf",
   ".vault-token .bash_history .zsh_history .cargo/credentials .cargo/credentials.toml .config/gh/hosts.yml",
   ".gem/credentials .terraform.d/credentials.tfrc.json .azure/*.json .config/gcloud/*.db .config/gcloud/*.json",
-).map(placeOf);
+).map(patternOf);
 
 /** Folders with only secrets. */
 const FOLDERS = words(
   "/etc/sudoers.d /etc/ssl/private /var/run/secrets /run/secrets .gnupg .password-store /proc/*/root /proc/*/fd",
-).map(placeOf);
+).map(patternOf);
 
 /** Folders that may be listed, but not copied whole. */
-const HOLDERS = [".ssh", ".aws", ".kube", ".docker", ".azure", ".config/gcloud"].map(placeOf);
+const HOLDERS = [".ssh", ".aws", ".kube", ".docker", ".azure", ".config/gcloud"].map(patternOf);
 
 /** Public files of `.ssh`. */
 const PUBLIC = /^(?:known_hosts.*|config|.*\.pub)$/;
@@ -226,16 +226,16 @@ const PUBLIC = /^(?:known_hosts.*|config|.*\.pub)$/;
 /** Names that `ssh-keygen` gives to keys, in any folder. */
 const PRIVATE_KEY = /^id_(?:rsa|dsa|ecdsa|ed25519|ecdsa_sk|ed25519_sk|[rde?]?[a-z0-9]{0,16}\*)$/;
 
-interface SecretPlace {
+interface SecretPattern {
   readonly isWhole: boolean;
   readonly parts: readonly string[];
 }
 
-function placeOf(path: string): SecretPlace {
+function patternOf(path: string): SecretPattern {
   return { isWhole: path.startsWith("/"), parts: path.split("/").filter((part) => part !== "") };
 }
 
-export function isSecretPlace(path: string, directories: ShellDirectories): boolean {
+export function isSecretPath(path: string, directories: ShellDirectories): boolean {
   const parts = plainParts(path, directories);
   const [last = ""] = parts.slice(-1);
   if (FOLDERS.some((folder) => isBelow(parts, folder))) return true;
@@ -244,13 +244,13 @@ export function isSecretPlace(path: string, directories: ShellDirectories): bool
 }
 
 /** Names of such files, in any folder. */
-const TELLING = names(
+const SECRET_NAMES = names(
   "id_rsa id_dsa id_ecdsa id_ed25519 shadow gshadow .netrc .git-credentials .npmrc .pypirc .pgpass .vault-token credentials",
 );
 
 /** Returns whether a pattern finds one of them, but not every file. */
 export function findsSecret(pattern: string): boolean {
-  return /[A-Za-z]/.test(pattern) && [...TELLING].some((name) => globMatches(pattern.toLowerCase(), name));
+  return /[A-Za-z]/.test(pattern) && [...SECRET_NAMES].some((name) => globMatches(pattern.toLowerCase(), name));
 }
 
 /** Returns whether a folder contains secrets. */
@@ -264,12 +264,12 @@ function plainParts(path: string, directories: ShellDirectories): readonly strin
   return parts.map(readPart);
 }
 
-function endsWith(parts: readonly string[], { isWhole, parts: place }: SecretPlace): boolean {
+function endsWith(parts: readonly string[], { isWhole, parts: place }: SecretPattern): boolean {
   if (isWhole ? parts.length !== place.length : parts.length < place.length) return false;
   return place.every((wanted, at) => partMatches(parts[parts.length - place.length + at] ?? "", wanted));
 }
 
-function isBelow(parts: readonly string[], { isWhole, parts: place }: SecretPlace): boolean {
+function isBelow(parts: readonly string[], { isWhole, parts: place }: SecretPattern): boolean {
   const starts = isWhole ? [0] : parts.keys();
   return [...starts].some(
     (start) =>

@@ -132,7 +132,7 @@ function clusterEnd(arg: string, flags: ReadonlySet<string>, valued: readonly st
   return 0;
 }
 
-interface Judged {
+interface CallFacts {
   readonly call: Call;
   readonly script: ShellScript;
   /** True when a dynamic word is not taken for an option: nothing is denied on a guess. */
@@ -143,7 +143,7 @@ interface Judged {
 }
 
 /** Returns whether a call passes a test. */
-export function passes(test: CallTest, { call, script, surely, isOnlyRead, reads }: Judged): boolean {
+export function passes(test: CallTest, { call, script, surely, isOnlyRead, reads }: CallFacts): boolean {
   const { programs, git, verbs, only } = compiled(test);
   const { directories } = call;
   if (git !== undefined && call.program !== "git") return false;

@@ -34,7 +34,7 @@ export function scriptOf(command: string, directories: ShellDirectories): ShellS
 }
 
 /** Returns the rules that a script matches, and what cannot be told about it. */
-export function judgeShell(command: string, directories: ShellDirectories): ShellFindings {
+export function assessShell(command: string, directories: ShellDirectories): ShellFindings {
   const script = scriptOf(command, directories);
   const rules = rulesOf(script).filter((rule) => !isOnlyRead(rule));
   const unclear = [...script.unclear].map((reason) => `Cannot be classified: ${reason}.`);

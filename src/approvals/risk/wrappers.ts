@@ -195,7 +195,7 @@ function forEachItem(options: Prefix): Unwrap {
   const skip = prefix(options);
   const valued = optionsIn(options.valued ?? "");
   return (args, input) => {
-    const mark = markIn(args, valued);
+    const mark = placeholderIn(args, valued);
     const items = [[UNKNOWN], ...input.map((text) => text.split(/\s+/, ITEM_WORDS_MAX).filter((word) => word !== ""))];
     return skip(args, input).flatMap((found) => {
       if (!("argv" in found)) return [found];
@@ -208,7 +208,7 @@ function forEachItem(options: Prefix): Unwrap {
 }
 
 /** Returns the mark that the words of the input replace; `""` when they come at the end. */
-function markIn(args: readonly string[], valued: readonly string[]): string {
+function placeholderIn(args: readonly string[], valued: readonly string[]): string {
   for (const [at, arg] of args.entries()) {
     if (!arg.startsWith("-") && !takesNext(args[at - 1] ?? "", valued)) return "";
     const own = /^-[0-9rtpxo]{0,8}([Ii])(.{0,64})$/.exec(arg);

@@ -43,23 +43,23 @@ type Log = (message: string, cause: unknown) => void;
  * @throws Error that names the server and what to do, never the user or the password
  */
 export async function openPostgres(url: string, log: Log): Promise<Dialect> {
-  const place = parsePostgresUrl(url);
-  const first = connect(place);
+  const address = parsePostgresUrl(url);
+  const first = connect(address);
   try {
     await prepareDatabase(first);
   } catch (error) {
-    const { hostname, port, database } = place;
+    const { hostname, port, database } = address;
     throw new Error(`approvals store postgres://${hostname}:${port}/${database}: ${explain(error)}`, { cause: error });
   } finally {
     await first.close({ timeout: 0 });
   }
-  const writers = new Lanes(WRITERS, () => connect(place));
-  const readers = new Lanes(READERS, () => connect(place));
-  const listener = new Listener(() => connect(place), log);
+  const writers = new ConnectionPool(WRITERS, () => connect(address));
+  const readers = new ConnectionPool(READERS, () => connect(address));
+  const listener = new Listener(() => connect(address), log);
   return {
     begin: (kind, work) =>
       kind === "write"
-        ? writers.run(WRITE, async (sql) => work(sql, await takeTurn(sql)))
+        ? writers.run(WRITE, async (sql) => work(sql, await acquireWriteLock(sql)))
         : readers.run(READ, async (sql) => work(sql, await clockOf(sql))),
     isBusy: (error) => BUSY.has(stateOf(error)),
     busyAttemptsMax: BUSY_ATTEMPTS_MAX,
@@ -80,7 +80,7 @@ export async function openPostgres(url: string, log: Log): Promise<Dialect> {
  * after the row lock is acquired, not before.
  * @returns Unix time in milliseconds
  */
-async function takeTurn(sql: Sql): Promise<number> {
+async function acquireWriteLock(sql: Sql): Promise<number> {
   const [row = {}] = await sql`
     WITH held AS MATERIALIZED (SELECT value FROM approval_counters WHERE name = 'events' FOR UPDATE)
     SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now FROM held`;
@@ -91,19 +91,19 @@ async function takeTurn(sql: Sql): Promise<number> {
 async function clockOf(sql: Sql): Promise<number> {
   const [row = {}] = await sql`
     SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now, pg_is_in_recovery() AS standby`;
-  if (row["standby"] !== false) throw new StoreFault("is a standby: name the primary");
+  if (row["standby"] !== false) throw new StoreProblem("is a standby: name the primary");
   return integer(row, "now");
 }
 
-export function connect({ hostname, port, database, username, password, ...place }: PostgresAddress): Bun.SQL {
+export function connect({ hostname, port, database, username, password, ...address }: PostgresAddress): Bun.SQL {
   // Set every option: Bun reads omitted ones from the environment.
   return new Bun.SQL({
-    url: `postgres://host/?sslmode=${place.sslMode}`,
-    ...{ adapter: "postgres", hostname, port, database, username, password, tls: tlsOf(place) },
+    url: `postgres://host/?sslmode=${address.sslMode}`,
+    ...{ adapter: "postgres", hostname, port, database, username, password, tls: tlsOf(address) },
     max: 1,
     connectionTimeout: CONNECT_SECONDS_MAX,
     idleTimeout: IDLE_SECONDS_MAX,
-    channelBinding: place.sslMode === "disable" ? "disable" : "prefer",
+    channelBinding: address.sslMode === "disable" ? "disable" : "prefer",
     connection: {
       application_name: "safe-tool-call",
       statement_timeout: STATEMENT_MS_MAX,
@@ -133,10 +133,10 @@ async function prepareDatabase(sql: Bun.SQL): Promise<void> {
       SELECT current_setting('server_version_num')::integer AS version, current_setting('server_encoding') AS encoding,
         current_setting('synchronous_commit') AS durable`;
     if (integer(row, "version") < SERVER_VERSION_MIN)
-      throw new StoreFault("is too old: it must be PostgreSQL 13 or later");
-    if (row["encoding"] !== "UTF8") throw new StoreFault("must be a database with the encoding UTF8");
+      throw new StoreProblem("is too old: it must be PostgreSQL 13 or later");
+    if (row["encoding"] !== "UTF8") throw new StoreProblem("must be a database with the encoding UTF8");
     if (row["durable"] === "off") {
-      throw new StoreFault("forgets commits when it crashes: set synchronous_commit to on for this user");
+      throw new StoreProblem("forgets commits when it crashes: set synchronous_commit to on for this user");
     }
   });
   if ((await transact(sql, READ, versionOf)) === POSTGRES_STEPS.length) return;
@@ -157,16 +157,16 @@ async function versionOf(sql: Sql): Promise<number> {
     SELECT tablename AS name FROM pg_tables
     WHERE schemaname = ANY (current_schemas(false)) AND tablename IN ('approval_schema', 'approvals')`;
   if (!tables.some((table) => table["name"] === "approval_schema")) {
-    if (tables.length > 0) throw new StoreFault("has a table `approvals` of another program: name another database");
+    if (tables.length > 0) throw new StoreProblem("has a table `approvals` of another program: name another database");
     return 0;
   }
   const rows: readonly Row[] = await sql`SELECT version FROM approval_schema`;
   const version = Number(rows[0]?.["version"]);
   if (rows.length !== 1 || !Number.isSafeInteger(version) || version < 1) {
-    throw new StoreFault("is damaged: restore it from a backup, or drop its tables to start with no approvals");
+    throw new StoreProblem("is damaged: restore it from a backup, or drop its tables to start with no approvals");
   }
   if (version > POSTGRES_STEPS.length) {
-    throw new StoreFault(
+    throw new StoreProblem(
       `was written by a newer version of this service (schema ${version}, this one knows ${POSTGRES_STEPS.length}): run that version, or name another database`,
     );
   }
@@ -202,12 +202,12 @@ class Listener {
   }
 }
 
-class StoreFault extends Error {
-  override readonly name = "StoreFault";
+class StoreProblem extends Error {
+  override readonly name = "StoreProblem";
 }
 
 function explain(error: unknown): string {
-  if (error instanceof StoreFault) return error.message;
+  if (error instanceof StoreProblem) return error.message;
   const state = stateOf(error);
   const text = errorText(error);
   if (state.startsWith("28")) return "refuses this user or password, or this way of connecting (pg_hba.conf)";
@@ -231,42 +231,43 @@ const QUEUED_MAX = 5_000;
  * A connection pool; each connection runs one transaction at a time. Rejected: the runtime's own pool, which waits for a silent
  * server indefinitely and hands out broken connections.
  */
-class Lanes {
-  readonly #free: Lane[];
-  readonly #all: readonly Lane[];
-  readonly #queue = new Set<(lane: Lane | undefined) => void>();
+class ConnectionPool {
+  readonly #free: PooledConnection[];
+  readonly #all: readonly PooledConnection[];
+  readonly #queue = new Set<(connection: PooledConnection | undefined) => void>();
   #closed = false;
 
   constructor(count: number, connect: () => Bun.SQL) {
-    this.#all = Array.from({ length: count }, () => new Lane(connect));
+    this.#all = Array.from({ length: count }, () => new PooledConnection(connect));
     this.#free = [...this.#all];
   }
 
   async run<T>(mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
-    const lane = this.#free.pop() ?? (await this.#nextFree());
-    if (lane === undefined || this.#closed) throw new StoreAway("has no free connection: it is slow or unavailable");
+    const connection = this.#free.pop() ?? (await this.#nextFree());
+    if (connection === undefined || this.#closed)
+      throw new StoreAway("has no free connection: it is slow or unavailable");
     try {
-      return await lane.run(mode, work);
+      return await connection.run(mode, work);
     } finally {
       const [next] = this.#queue;
-      if (next === undefined) this.#free.push(lane);
-      else next(lane);
+      if (next === undefined) this.#free.push(connection);
+      else next(connection);
     }
   }
 
   async close(): Promise<void> {
     this.#closed = true;
     for (const next of [...this.#queue]) next(undefined);
-    await Promise.all(this.#all.map((lane) => lane.close()));
+    await Promise.all(this.#all.map((connection) => connection.close()));
   }
 
-  #nextFree(): Promise<Lane | undefined> {
+  #nextFree(): Promise<PooledConnection | undefined> {
     if (this.#queue.size >= QUEUED_MAX || this.#closed) return Promise.resolve(undefined);
     return new Promise((resolve) => {
-      const settle = (lane: Lane | undefined): void => {
+      const settle = (connection: PooledConnection | undefined): void => {
         clearTimeout(timer);
         this.#queue.delete(settle);
-        resolve(lane);
+        resolve(connection);
       };
       const timer = setTimeout(() => settle(undefined), QUEUE_MS_MAX);
       this.#queue.add(settle);
@@ -275,7 +276,7 @@ class Lanes {
 }
 
 /** At most one connection, opened on demand and discarded after any database or connection error. */
-class Lane {
+class PooledConnection {
   readonly #connect: () => Bun.SQL;
   #sql: Bun.SQL | undefined;
   #closed = false;

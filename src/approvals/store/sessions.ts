@@ -1,4 +1,4 @@
-import type { Decider, Requester } from "../identities.ts";
+import type { Approver, Requester } from "../identities.ts";
 import type { Approval, Approvals, Grant, Session } from "../types.ts";
 import type { ReadTransaction, Row, WriteTransaction } from "./database.ts";
 import { integer, text, toGrant, toSession } from "./rows.ts";
@@ -94,7 +94,7 @@ async function endById(tx: WriteTransaction, id: string, by: Owner): Promise<boo
 }
 
 /** Ends the session and its grants. `by` is undefined when the session has expired. */
-export async function end(tx: WriteTransaction, row: Row, by?: Decider): Promise<boolean> {
+export async function end(tx: WriteTransaction, row: Row, by?: Approver): Promise<boolean> {
   const { issuer, subject } = ownerOf(row);
   const id = text(row, "id");
   const ended = await tx.sql`
@@ -184,7 +184,7 @@ export async function createGrant(tx: WriteTransaction, approval: Approval, { li
 export async function revokeGrantsOf(
   tx: WriteTransaction,
   owner: Owner & { readonly id: string },
-  by?: Decider,
+  by?: Approver,
 ): Promise<void> {
   const revoked = await tx.sql`
     UPDATE approval_grants SET revoked_at = ${tx.now}
@@ -195,7 +195,7 @@ export async function revokeGrantsOf(
 }
 
 /** Revokes the grants that one approval created. */
-export async function revokeGrantsFrom(tx: WriteTransaction, approvalId: string, by: Decider): Promise<void> {
+export async function revokeGrantsFrom(tx: WriteTransaction, approvalId: string, by: Approver): Promise<void> {
   const revoked = await tx.sql`
     UPDATE approval_grants SET revoked_at = ${tx.now}
     WHERE approval_id = ${approvalId} AND revoked_at IS NULL AND expires_at > ${tx.now}
@@ -238,7 +238,7 @@ async function grantedTools({ sql, now }: ReadTransaction): Promise<ReadonlySet<
   return new Set(rows.map((row) => text(row, "tool")));
 }
 
-async function revokeFor(tx: WriteTransaction, tools: readonly string[], by: Decider): Promise<void> {
+async function revokeFor(tx: WriteTransaction, tools: readonly string[], by: Approver): Promise<void> {
   for (const tool of tools) {
     const revoked = await tx.sql`
       UPDATE approval_grants SET revoked_at = ${tx.now}
@@ -248,7 +248,7 @@ async function revokeFor(tx: WriteTransaction, tools: readonly string[], by: Dec
   }
 }
 
-async function revokeOne(tx: WriteTransaction, id: string, by: Decider): Promise<boolean> {
+async function revokeOne(tx: WriteTransaction, id: string, by: Approver): Promise<boolean> {
   const rows = await tx.sql`
     UPDATE approval_grants SET revoked_at = ${tx.now}
     WHERE id = ${id} AND revoked_at IS NULL AND expires_at > ${tx.now}
@@ -257,7 +257,7 @@ async function revokeOne(tx: WriteTransaction, id: string, by: Decider): Promise
   return rows.length > 0;
 }
 
-function noteRevoked(tx: WriteTransaction, rows: readonly Row[], by: Decider | undefined): void {
+function noteRevoked(tx: WriteTransaction, rows: readonly Row[], by: Approver | undefined): void {
   for (const { id, tool, summary, issuer, subject, session, grantKey } of rows.map(toGrant)) {
     tx.note({
       event: { type: "grant.revoked", id, tool, summary, issuer, subject },

@@ -86,7 +86,7 @@ function createFile(path: string): boolean {
 
 function regularFile(path: string): fs.Stats {
   const stats = fs.lstatSync(path);
-  if (!stats.isFile()) throw new StoreFault("is not a regular file: name another path");
+  if (!stats.isFile()) throw new StoreProblem("is not a regular file: name another path");
   return stats;
 }
 
@@ -111,11 +111,11 @@ async function prepareDatabase(sql: Bun.SQL, path: string): Promise<void> {
   await versionOf(sql);
   const [mode]: readonly Row[] = await sql.unsafe("PRAGMA journal_mode = WAL");
   if (mode?.["journal_mode"] !== "wal") {
-    throw new StoreFault("cannot keep a write-ahead log there: put it on a local file system");
+    throw new StoreProblem("cannot keep a write-ahead log there: put it on a local file system");
   }
   await sql.unsafe("PRAGMA synchronous = FULL");
   const [check]: readonly Row[] = await sql.unsafe("PRAGMA quick_check(1)");
-  if (check?.["quick_check"] !== "ok") throw new StoreFault(DAMAGED);
+  if (check?.["quick_check"] !== "ok") throw new StoreProblem(DAMAGED);
   await sql.begin("IMMEDIATE", async (tx) => {
     for (const step of SQLITE_STEPS.slice(await versionOf(tx))) await tx.unsafe(step);
     await tx`UPDATE approval_schema SET version = ${SQLITE_STEPS.length} WHERE version < ${SQLITE_STEPS.length}`;
@@ -128,13 +128,13 @@ async function versionOf(sql: Sql): Promise<number> {
   const tables = await sql`SELECT name FROM sqlite_master WHERE type = 'table'`;
   if (tables.length === 0) return 0;
   if (!tables.some((table) => table["name"] === "approval_schema")) {
-    throw new StoreFault("is a database of another program: name another path");
+    throw new StoreProblem("is a database of another program: name another path");
   }
   const [row] = await sql`SELECT version FROM approval_schema`;
   const version = Number(row?.["version"]);
-  if (!Number.isSafeInteger(version) || version < 1) throw new StoreFault(DAMAGED);
+  if (!Number.isSafeInteger(version) || version < 1) throw new StoreProblem(DAMAGED);
   if (version > SQLITE_STEPS.length) {
-    throw new StoreFault(
+    throw new StoreProblem(
       `was written by a newer version of this service (schema ${version}, this one knows ${SQLITE_STEPS.length}): run that version, or name another path`,
     );
   }
@@ -143,12 +143,12 @@ async function versionOf(sql: Sql): Promise<number> {
 
 const DAMAGED = "is damaged: restore it from a backup, or move it away to start with no approvals";
 
-class StoreFault extends Error {
-  override readonly name = "StoreFault";
+class StoreProblem extends Error {
+  override readonly name = "StoreProblem";
 }
 
 function explain(error: unknown): string {
-  if (error instanceof StoreFault) return error.message;
+  if (error instanceof StoreProblem) return error.message;
   const code = codeOf(error);
   const text = errorText(error);
   if (code.startsWith("SQLITE_NOTADB")) return "is not a database: name another path, or move that file away";

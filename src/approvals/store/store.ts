@@ -26,7 +26,7 @@ export interface ApprovalLimits {
 /** Dependencies of each part of the store. */
 export interface Store {
   readonly database: Database;
-  readonly wakes: Notifier;
+  readonly notifier: Notifier;
   readonly limits: ApprovalLimits;
   readonly newId: () => string;
   readonly newToken: () => string;

@@ -1,5 +1,5 @@
 import type { Json } from "../../core/types.ts";
-import type { Decider, Requester } from "../identities.ts";
+import type { Approver, Requester } from "../identities.ts";
 import type { Approval, ApprovalEvent } from "../types.ts";
 import type { ReadTransaction, Row, WriteTransaction } from "./database.ts";
 import { toApproval } from "./rows.ts";
@@ -18,7 +18,7 @@ export function sessionOf(requester: Pick<Requester, "session">): string {
 }
 
 /** Returns only issuer and subject, as the journal records them. */
-export function identity({ issuer, subject }: Decider): { readonly issuer: string; readonly subject: string } {
+export function identity({ issuer, subject }: Approver): { readonly issuer: string; readonly subject: string } {
   return { issuer, subject };
 }
 

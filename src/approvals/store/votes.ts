@@ -1,7 +1,7 @@
 import { sha256Hex } from "../../core/digest.ts";
 import type { Json } from "../../core/types.ts";
 import type { Scope } from "../identities.ts";
-import { type Lacking, lackingOf, standingOf, type Voter } from "../policies/quorum.ts";
+import { type Lacking, lackingOf, type Voter, voteResultOf } from "../policies/quorum.ts";
 import type { Vote } from "../policies/requirement.ts";
 import type { Approval, Decision } from "../types.ts";
 import type { WriteTransaction } from "./database.ts";
@@ -60,7 +60,7 @@ export async function vote(
       // The answer may be a secret; its hash shows which one it was.
       ...(decision.decision === "approve" &&
         decision.answer !== undefined && { answerHash: sha256Hex(decision.answer) }),
-      ...placesOf(approval, votes, state),
+      ...positionsOf(approval, votes, state),
     },
   });
 }
@@ -84,8 +84,8 @@ function countedWith(decision: Decision, { requirement, votes, viewDigest, versi
   if (decision.decision === "deny") return { state: "denied", votes, scope: null };
   const { by, actors = [], scope = "once" } = decision;
   if (requirement === undefined) return { state: "approved", votes, scope };
-  const standing = standingOf(requirement, votes, voterOf(decision));
-  const places = "places" in standing ? standing.places : [];
+  const result = voteResultOf(requirement, votes, voterOf(decision));
+  const places = "places" in result ? result.places : [];
   const reason = boundedReason(decision.reason);
   const own: Vote = { ...identity(by), actors, at, scope, reason, viewDigest, version, places };
   const all = [...votes, own];
@@ -106,7 +106,7 @@ function progressLine({ summary, requirement }: Approval, votes: readonly Vote[]
 }
 
 /** Returns the stages in which the vote counted, and what is missing after it. */
-function placesOf(
+function positionsOf(
   { requirement }: Approval,
   votes: readonly Vote[],
   state: Counted["state"],

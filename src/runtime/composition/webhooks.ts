@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { OpenedApprovals } from "../../approvals/approvals.ts";
 import type { DecisionTally } from "../../approvals/notify/report.ts";
-import { urlFault } from "../../approvals/notify/sender.ts";
+import { urlProblem } from "../../approvals/notify/sender.ts";
 import { readKeys, type WebhookKey } from "../../approvals/notify/signature.ts";
 import type { WebhookTarget } from "../../approvals/notify/webhook.ts";
 import {
@@ -51,7 +51,7 @@ function readTarget({ url, urlFile, secretFile, ...webhook }: WebhookConfig, pla
     urlFile === undefined
       ? url
       : readNamed(place.config, { path: urlFile, field }, place.problems)?.toString("utf8").trim();
-  const fault = address === undefined ? undefined : urlFault(address);
+  const fault = address === undefined ? undefined : urlProblem(address);
   if (fault !== undefined) place.problems.push(`${field}: ${urlFile === undefined ? "" : `${urlFile} `}${fault}`);
   const keys = readKeyFile(secretFile, { use: "sign", field: `${place.field}.secretFile` }, place);
   if (address === undefined || keys === undefined) return undefined;
