@@ -20,7 +20,6 @@ export type AnswerProblem = "missing" | "not_wanted" | "too_long" | "no_choice" 
 
 const stored = z.strictObject({ choices: z.array(z.string()).optional(), text: z.string().optional() });
 
-/** Reads a stored answer; undefined when it is corrupt. */
 export function readAnswer(value: unknown): WantedAnswer | undefined {
   return stored.safeParse(value).data;
 }
@@ -50,7 +49,6 @@ export function answerProblem(wanted: WantedAnswer | undefined, given: string | 
   return text === undefined || text === given ? undefined : "differs";
 }
 
-/** Returns whether the text has at least one visible character. */
 export function isReadable(text: unknown): text is string {
   if (typeof text !== "string") return false;
   return [...text].some((character) => character.trim() !== "" && visible(character) === character);

@@ -20,13 +20,11 @@ import type { Approvals } from "./types.ts";
 export type { ApprovalLimits } from "./store/store.ts";
 
 export interface ApprovalsOptions {
-  /** The databases of this build. */
   readonly stores: readonly ApprovalStore[];
   /** Accepted by one of the stores. Paths in it are absolute. */
   readonly url: string;
   /** Returns Unix milliseconds. Used for SQLite only: with PostgreSQL, the server's clock counts for all clients. */
   readonly now: () => number;
-  /** Returns a UUID for an approval or grant. */
   readonly newId: () => string;
   /** Returns an unguessable session id: `[A-Za-z0-9_-]{22,64}`. */
   readonly newToken: () => string;
@@ -36,7 +34,6 @@ export interface ApprovalsOptions {
   readonly log?: (message: string, cause: unknown) => void;
 }
 
-/** Approvals, along with the other parts of the store. */
 export interface OpenedApprovals extends Approvals {
   readonly outbox: Outbox;
   readonly inbox: Inbox;

@@ -2,12 +2,10 @@ import { canonical } from "../core/digest.ts";
 import { isTable } from "../core/json.ts";
 import type { Category } from "../core/types.ts";
 
-/** A call that the embedder's approval callback decides. */
 export interface ToolUse {
   readonly name: string;
   /** The parsed arguments; a copy. */
   readonly params: Readonly<Record<string, unknown>>;
-  /** UUID of the approval request. */
   readonly approvalId: string;
   /** Id that the model gave the call, if any. */
   readonly callId: string | undefined;
@@ -15,7 +13,6 @@ export interface ToolUse {
   readonly sessionId: string | undefined;
   /** Hex SHA-256 of exactly what will run. */
   readonly planDigest: string;
-  /** Fires when the caller no longer waits for the decision. */
   readonly signal: AbortSignal;
 }
 
@@ -93,16 +90,13 @@ function copyOf(params: object): Readonly<Record<string, unknown>> {
   return JSON.parse(canonical(params, PARAMS_LIMITS).text) as Record<string, unknown>;
 }
 
-/** An approval request to the application that embeds the library. */
 export interface ApprovalRequest {
-  /** UUID. */
   readonly approvalId: string;
   readonly command: string;
   readonly workingDir?: string | undefined;
   readonly sessionKey?: string | undefined;
 }
 
-/** The request was denied. */
 export class DeniedError extends Error {
   override readonly name = "DeniedError";
 

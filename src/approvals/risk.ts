@@ -9,23 +9,18 @@ import { concerns, matchesArgs, matchesScript, type OperatorRule, readOperatorRu
 import { assessShell, type ShellFindings, shellRulesText } from "./risk/shell.ts";
 import type { Risk } from "./types.ts";
 
-/** A planned call. */
 export interface RiskRequest {
   readonly tool: Tool;
-  /** Parsed arguments. */
   readonly input: unknown;
   readonly plan: ExecutionPlan;
 }
 
 export interface RiskAssessment {
   readonly risk: Risk;
-  /** Names of the rules that matched. */
   readonly rules: readonly string[];
   /** Strictest verdict of the matched rules: deny > ask > none. */
   readonly verdict: "deny" | "ask" | "none";
-  /** True when an approval for the session may cover the call. */
   readonly rememberable: boolean;
-  /** Short remarks for the approver, written by the service only. */
   readonly notes: readonly string[];
   /** Requirement when the call needs an approval; undefined when one approver is enough. */
   readonly requirement?: Requirement | undefined;
@@ -115,7 +110,6 @@ function assessmentOf(tool: Tool, { rules, known }: ToolAssessments): ToolAssess
   return made;
 }
 
-/** Returns whether the tool alone does not decide whether the rule matches. */
 function readsArguments({ when }: OperatorRule): boolean {
   return when.args !== undefined || when.shell !== undefined;
 }
@@ -175,7 +169,6 @@ function shellAssessment({ rules, notes }: ShellFindings, plan: ExecutionPlan): 
   ]);
 }
 
-/** Returns the working directory and the home directory of a plan: a process in the workspace has the workspace as home. */
 function directoriesOf({ cwd, environment }: ExecutionPlan): ShellDirectories {
   const home: unknown = (environment as Readonly<Record<string, unknown>> | undefined)?.["HOME"];
   return { cwd: typeof cwd === "string" ? cwd : undefined, home: typeof home === "string" ? home : undefined };

@@ -39,7 +39,6 @@ export function copyOf<T>(value: T): T {
   }
 }
 
-/** A result and the message that contains it. */
 export interface FoundResult {
   readonly result: ResultPart;
   readonly turn: Turn;
@@ -93,7 +92,6 @@ function pair(turns: readonly Turn[]): ReadonlyMap<CallPart, FoundResult> {
   return answers;
 }
 
-/** Calls by name, oldest first. */
 class Queues {
   readonly #queues = new Map<string, { readonly calls: CallPart[]; at: number }>();
 
@@ -103,7 +101,6 @@ class Queues {
     this.#queues.set(name, queue);
   }
 
-  /** Returns the oldest unanswered call. */
   next(name: string, answers: ReadonlyMap<CallPart, FoundResult>): CallPart | undefined {
     const queue = this.#queues.get(name);
     if (queue === undefined) return undefined;

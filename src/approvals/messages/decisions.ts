@@ -47,7 +47,6 @@ export interface DecisionOptions {
 export interface ApprovalDecision {
   readonly approvalId: string;
   readonly decision: "approve" | "deny";
-  /** Scope of an approval, from the receipt. */
   readonly scope: Scope | undefined;
   /** Reason of a denial, as the chat client reported it. */
   readonly reason: string | undefined;
@@ -123,11 +122,9 @@ interface AnsweredRequest {
   readonly approvalId: string;
   /** Undefined when the conversation contains no matching call of the model. */
   readonly call: ModelCall | undefined;
-  /** Contents of the results of the request's calls. */
   readonly answers: readonly unknown[];
 }
 
-/** Returns the answered requests whose call still waits. */
 function answeredRequests(conversation: Conversation): readonly AnsweredRequest[] {
   const { turns, answers } = conversation;
   const contents = contentsById(conversation);
@@ -167,7 +164,6 @@ function argsOf({ args: own }: CallPart, asked: unknown): unknown {
 
 interface Content {
   readonly content: unknown;
-  /** Index of the message. */
   readonly at: number;
 }
 

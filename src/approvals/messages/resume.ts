@@ -18,10 +18,8 @@ export interface ResumedCallOptions {
   readonly callId: string;
 }
 
-/** Outcome of one decision. */
 export interface ResumedCall {
   readonly decision: ApprovalDecision;
-  /** Undefined after a denial, and when the call threw an error. */
   readonly result: CallResult | undefined;
   /** Error of the caller: it is not known whether the call ran. The next resume makes it again, and it runs at most once. */
   readonly error?: unknown;

@@ -32,10 +32,8 @@ export interface Wanted {
   readonly owner: string;
 }
 
-/** An event to send now. */
 export interface OutboxItem {
   readonly event: ApprovalEvent;
-  /** Number of earlier attempts. */
   readonly attempts: number;
 }
 
@@ -97,7 +95,6 @@ interface Found {
   readonly late: readonly ApprovalEvent[];
   readonly passed: number;
   readonly skipped: number;
-  /** Failed event whose retry is due. */
   readonly due: { readonly seq: number; readonly attempts: number } | undefined;
 }
 
@@ -233,7 +230,6 @@ async function removeDelivery({ sql }: WriteTransaction, { webhook }: Wanted, se
   await sql`DELETE FROM approval_deliveries WHERE webhook = ${webhook} AND seq = ${seq}`;
 }
 
-/** Returns the delay that the receiver requests, up to the limit. */
 function retryAfterMs(outcome: DeliveryOutcome): number {
   return outcome.kind === "later" ? Math.min(outcome.retryAfterMs ?? 0, RETRY_AFTER_MS_MAX) : 0;
 }

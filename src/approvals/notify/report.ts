@@ -233,7 +233,6 @@ interface Suggestion {
    */
   readonly kind: "session_scope" | "read_tool" | "auto_edit";
   readonly tool: string | undefined;
-  /** Number of approval requests that would not have been made. */
   readonly prompts: number;
 }
 
@@ -291,7 +290,6 @@ function alwaysApproved(min: number): (rows: readonly ReportRow[]) => boolean {
 /** Bucket bounds for the time to decide, in seconds. The bound 2 separates decisions made without reading. */
 export const DECISION_SECONDS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600] as const;
 
-/** Decisions made through this process since it started. */
 export interface Tally {
   /** Counts by outcome: `approved`, `denied`, `cancelled`, `revoked`, `expired`. */
   readonly ended: ReadonlyMap<string, number>;
@@ -306,7 +304,6 @@ export class DecisionTally implements Tally {
   readonly decisionCounts: number[] = Array.from({ length: DECISION_SECONDS.length + 1 }, () => 0);
   decisionSecondsSum = 0;
 
-  /** Wraps the methods through which people decide. */
   counted({ decide, cancel, revoke }: Approvals): Pick<Approvals, "decide" | "cancel" | "revoke"> {
     return {
       decide: async (decision) => {

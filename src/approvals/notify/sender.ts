@@ -6,7 +6,6 @@ import { boundInterimAnswers } from "../../core/interim-answers.ts";
 import { isLoopback } from "../../core/loopback.ts";
 import type { SignatureHeaders } from "./signature.ts";
 
-/** Result of one attempt. */
 export type Delivery =
   | { readonly kind: "taken" }
   /** The receiver permanently refuses notifications. */

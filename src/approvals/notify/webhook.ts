@@ -20,19 +20,14 @@ export interface WebhookParts {
   readonly clock: () => number;
   /** Returns a number from 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
-  /** Identifies this process among all processes of the store. */
   readonly owner: string;
   /** Reports a problem to the operators' log: once per outage, and at most once a minute. */
   readonly report: (message: string) => void;
-  /** Poll interval, in milliseconds. */
   readonly pollMs?: number;
-  /** Timeout of one attempt. */
   readonly timeoutMs?: number;
-  /** Earlier counts of the webhook with this name, which are continued. */
   readonly counts?: WebhookCounts;
 }
 
-/** Counts since this process started. */
 export interface WebhookCounts {
   sent: number;
   failures: number;
@@ -40,14 +35,12 @@ export interface WebhookCounts {
   stale: number;
 }
 
-/** State of a webhook, with counts since this process started. */
 export interface WebhookState {
   readonly webhook: string;
   readonly sent: number;
   readonly failures: number;
   /** Events that were given up. */
   readonly dead: number;
-  /** Approval requests that ended before they could be sent. */
   readonly stale: number;
   readonly isDisabled: boolean;
 }
@@ -214,7 +207,6 @@ function isStale({ type }: ApprovalEvent, approval: Approval | undefined, nowMs:
 type Detail = "summary" | "view";
 
 interface PayloadOptions {
-  /** Name of the webhook. */
   readonly name: string;
   readonly deployment: string;
   readonly detail: Detail;
@@ -263,7 +255,6 @@ function detailOf(approval: Approval): Record<string, Json> {
   };
 }
 
-/** Formats Unix milliseconds as ISO 8601 in UTC. */
 function iso(ms: number): string {
   return new Date(ms).toISOString();
 }

@@ -11,23 +11,18 @@ export interface Person extends Approver {
   readonly permissions: readonly string[];
 }
 
-/** A program through which people decide. */
 export interface Integration {
-  /** Keys that verify its messages. */
   readonly keys: readonly WebhookKey[];
   /** People by the integration's own names for them; nobody else can decide. */
   readonly people: ReadonlyMap<string, Person>;
 }
 
-/** Configured receivers of events, and integrations by name. */
 export interface NamedWebhooks {
   readonly targets: readonly WebhookTarget[];
   readonly integrations: ReadonlyMap<string, Integration>;
 }
 
-/** Running webhooks, and integrations by name. */
 interface Webhooks {
-  /** Current integrations. */
   readonly integrations: ReadonlyMap<string, Integration>;
   states(): readonly WebhookState[];
   stop(): Promise<void>;
@@ -51,7 +46,6 @@ interface WebhooksOptions extends NamedWebhooks {
   readonly parts: WebhookParts;
 }
 
-/** Starts the webhooks. */
 export function startWebhooks({ parts, ...first }: WebhooksOptions): LiveWebhooks {
   let { integrations } = first;
   const byName = new Map<string, NamedWebhook>();
@@ -101,7 +95,6 @@ class NamedWebhook {
     this.#begin();
   }
 
-  /** True when the webhook neither runs nor is configured. */
   get hasEnded(): boolean {
     return this.#webhook === undefined && this.#target === undefined;
   }

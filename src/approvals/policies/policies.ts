@@ -10,9 +10,7 @@ export interface PolicyConditions {
   readonly tools?: readonly string[] | undefined;
   readonly categories?: readonly Category[] | undefined;
   readonly systems?: readonly string[] | undefined;
-  /** Minimum risk. */
   readonly risk?: Risk | undefined;
-  /** Permissions that the tool requires of its callers. */
   readonly permissions?: readonly string[] | undefined;
   readonly classifications?: readonly Classification[] | undefined;
 }
@@ -102,7 +100,6 @@ function joined(policies: readonly ApprovalPolicy[]): Requirement {
   return { digest: digestOf("stc/requirement/v1", wanted), ...wanted };
 }
 
-/** Returns the stages of a policy, from the short or the long form. */
 export function requiredOf({ name, distinctPeople, require }: ApprovalPolicy): RequiredPolicy {
   const { deciders = {}, count = 1, stages = [{ name: ONLY_STAGE, deciders, count }] } = require;
   return {

@@ -17,7 +17,6 @@ export interface Voter extends ApproverIdentity {
   readonly actors: readonly string[];
 }
 
-/** A stage that still needs votes. */
 export interface Lacking {
   readonly policy: string;
   readonly stage: string;
@@ -41,10 +40,8 @@ export type Objection =
 /** Stages in which the vote counts, or the reason why it does not count. */
 export type VoteResult = { readonly places: readonly VotePosition[] } | Objection;
 
-/** Progress of one policy. */
 export interface PolicyProgress {
   readonly policy: RequiredPolicy;
-  /** Votes of each stage, in order. */
   readonly voters: readonly (readonly Vote[])[];
   /** Index of the stage that currently takes votes; undefined when the policy is satisfied. */
   readonly open: number | undefined;
@@ -106,7 +103,6 @@ function hasCounted(
 }
 
 interface Counting {
-  /** Index of the policy. */
   readonly at: number;
   readonly voter: Voter;
 }

@@ -14,7 +14,6 @@ export interface ApproverIdentity {
   readonly subject: string;
 }
 
-/** A step of a policy: `count` people from `deciders` must approve. */
 export interface PolicyStage {
   readonly name: string;
   readonly deciders: EligibleApprovers;
@@ -42,7 +41,6 @@ export interface Requirement {
   /** Applied when shorter than the limit of the store. */
   readonly decideBySeconds?: number | undefined;
   readonly executeBySeconds?: number | undefined;
-  /** True when the library's approval callback may decide. */
   readonly callback: boolean;
 }
 
@@ -52,7 +50,6 @@ export interface VotePosition {
   readonly stage: number;
 }
 
-/** A counted vote for an approval. */
 export interface Vote extends ApproverIdentity {
   /** `sub`s of the token's `act` chain. */
   readonly actors: readonly string[];

@@ -15,7 +15,6 @@ export const DECIDE = "approvals:decide";
 /** Possible approvers: the names in the configuration, or `anybody` when only tokens determine who may approve. */
 type Supply = ReadonlySet<string> | "anybody";
 
-/** A stage that can never get enough people. */
 export interface Shortage {
   readonly stage: string;
   readonly needed: number;
@@ -51,7 +50,6 @@ export function shortageOf(
 interface Assignment {
   /** Possible approvers of each stage; undefined when they are not known. */
   readonly supplies: readonly (readonly string[] | undefined)[];
-  /** Stage that each person is assigned to. */
   readonly assignments: Map<string, number>;
   readonly tried: Set<string>;
 }

@@ -17,22 +17,16 @@ const KEYS_MAX = 16;
 const LIFETIME_SECONDS_MAX = 86_400;
 const SECOND_MS = 1_000;
 
-/** Reason why a receipt is invalid. */
 export type ReceiptFault =
   /** Not a compact JWS, or one with other contents. */
   | "RECEIPT_MALFORMED"
-  /** Signed, but with another `typ`. */
   | "RECEIPT_TYPE"
   /** Not signed, or signed with an algorithm that is not accepted. */
   | "RECEIPT_ALGORITHM"
-  /** Modified, or signed with another key. */
   | "RECEIPT_SIGNATURE"
-  /** Issued by another deployment. */
   | "RECEIPT_ISSUER"
-  /** Issued to another caller. */
   | "RECEIPT_AUDIENCE"
   | "RECEIPT_EXPIRED"
-  /** Issued for another approval request. */
   | "RECEIPT_MISMATCH";
 
 export type ReceiptCheck =

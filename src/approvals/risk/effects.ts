@@ -173,7 +173,6 @@ const SEARCH_VALUED = words(
 /** Programs that show or take everything in a folder. */
 const DESCENDS = names("tar gtar bsdtar zip 7z 7za 7zr 7zz rar rsync scp rg ag ack ln");
 
-/** Words that may be names of files whose contents are read. */
 function readBy(call: Call): readonly string[] {
   return [...filesOf(call).filter((word) => !/\s/.test(word)), ...call.opened.map(({ path }) => path)];
 }

@@ -2,7 +2,6 @@ import { byName, has, names, operandsOf, valuesOf, words } from "./call.ts";
 import { UNKNOWN } from "./words.ts";
 
 export interface GitCall {
-  /** Options before the verb. */
   readonly globals: readonly string[];
   readonly verb: string;
   readonly args: readonly string[];
@@ -88,7 +87,6 @@ const READING_FORMS = byName<(args: readonly string[]) => boolean>([
 
 const WRITES_OUTPUT = /^--output(?:=|$)|^--ext-diff|^--textconv|^--filters|^--lost-found/;
 
-/** Returns whether a call of git only reads the repository. */
 export function readsOnlyGit(all: readonly string[]): boolean {
   const { globals, verb, args } = gitCall(all);
   if (verb === "") return true;
@@ -112,7 +110,6 @@ const PLAIN_SETTINGS = [
   /^(?:core\.pager=(?:cat)?|pager\.[a-z]+=false)$/i,
 ];
 
-/** Returns whether `name=value` is such a setting. */
 export function isPlainSetting(setting: string): boolean {
   return PLAIN_SETTINGS.some((plain) => plain.test(setting));
 }

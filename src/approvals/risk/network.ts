@@ -15,7 +15,6 @@ import { globMatches, plainPath } from "./paths.ts";
 import type { ShellScript } from "./script.ts";
 import { UNKNOWN } from "./words.ts";
 
-/** Programs whose purpose is the network. */
 export const NETWORK = names(
   "curl wget wget2 fetch aria2c axel lynx w3m links elinks http https xh httpie curlie ftp tftp lftp ncftp sftp scp rsync",
   "ssh sshpass mosh telnet nc ncat netcat socat nmap masscan zmap dig nslookup host drill ping ping6 traceroute tracepath mtr",
@@ -68,7 +67,6 @@ interface Fetched {
   readonly carriers: ReadonlySet<string>;
 }
 
-/** Copies of copies that are followed. */
 const ROUNDS_MAX = 4;
 const fetchedIn = new WeakMap<ShellScript, Fetched>();
 
@@ -127,7 +125,6 @@ function namedAfter({ program, args }: Call): readonly string[] {
   return [...kept, ...folders.flatMap((folder) => kept.map((name) => `${folder}/${name}`))];
 }
 
-/** Returns the file name at the end of an address. */
 function lastPart(address: string): readonly string[] {
   const [path = ""] = address.split(/[?#]/, 1);
   const name = path.slice(Math.max(path.lastIndexOf("/"), path.lastIndexOf(":")) + 1);

@@ -127,7 +127,6 @@ export function globMatches(glob: string, name: string): boolean {
   return at === pattern.length;
 }
 
-/** Returns whether a pattern can match `..`. */
 export function mayClimb(part: string): boolean {
   return part.startsWith(".") && /[*?[]/.test(part) && globMatches(part, "..");
 }
@@ -253,7 +252,6 @@ export function findsSecret(pattern: string): boolean {
   return /[A-Za-z]/.test(pattern) && [...SECRET_NAMES].some((name) => globMatches(pattern.toLowerCase(), name));
 }
 
-/** Returns whether a folder contains secrets. */
 export function isSecretFolder(path: string, directories: ShellDirectories): boolean {
   const parts = plainParts(path, directories);
   return [...HOLDERS, ...FOLDERS].some((folder) => endsWith(parts, folder));

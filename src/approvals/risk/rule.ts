@@ -36,15 +36,11 @@ export interface CallTest {
   readonly without?: string;
   /** No other options than these; `=` marks those with a value: `-aq -n= --all --tail=`. */
   readonly only?: string;
-  /** Some argument matches. */
   readonly argument?: RegExp;
-  /** No argument matches. */
   readonly never?: RegExp;
   /** The arguments, joined by spaces, match. */
   readonly text?: RegExp;
-  /** Some operand passes the test. */
   readonly operand?: PathTest;
-  /** Some path that the call writes passes the test. */
   readonly writes?: PathTest;
   readonly test?: CallTestName;
   readonly unless?: CallTestName;
@@ -59,7 +55,6 @@ export const HIGH = { verdict: "ask", risk: "high", rememberable: false } as con
 /** Only reads: nothing is written, sent or started. */
 export const READS = { verdict: "none", risk: "low", rememberable: true } as const;
 
-/** A test with its lists read. */
 interface Compiled {
   readonly programs: ReadonlySet<string> | undefined;
   readonly git: ReadonlySet<string> | undefined;
@@ -137,12 +132,10 @@ interface CallFacts {
   readonly script: ShellScript;
   /** True when a dynamic word is not taken for an option: nothing is denied on a guess. */
   readonly surely: boolean;
-  /** True for rows that say that a call only reads. */
   readonly isOnlyRead: boolean;
   readonly reads: () => boolean;
 }
 
-/** Returns whether a call passes a test. */
 export function passes(test: CallTest, { call, script, surely, isOnlyRead, reads }: CallFacts): boolean {
   const { programs, git, verbs, only } = compiled(test);
   const { directories } = call;

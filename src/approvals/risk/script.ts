@@ -32,7 +32,6 @@ const NODES_MAX = 8_192;
 const CALLS_MAX = 512;
 /** Words of all calls; those after a wrapper count again. */
 const WORDS_MAX = 12_288;
-/** Nested scripts, wrappers and function calls. */
 const DEPTH_MAX = 12;
 /** Working directories that are followed; more count as anywhere. */
 const LOCATIONS_MAX = 4;
@@ -50,7 +49,6 @@ const PATH_CHARACTERS_MAX = 4_096;
 export interface ShellScript {
   readonly calls: readonly Call[];
   readonly unclear: ReadonlySet<Unclear>;
-  /** Calls by the function whose body contains them. */
   readonly bodies: ReadonlyMap<string, ReadonlySet<Call>>;
 }
 
@@ -133,7 +131,6 @@ interface Definition {
 /** Builtins whose text the same shell runs. */
 const SAME_SHELL_BUILTINS = names("eval source .");
 
-/** Visits every command of a script, whether or not a condition lets it run. */
 class Reader implements ShellScript {
   readonly calls: Call[] = [];
   readonly unclear = new Set<Unclear>();
@@ -496,7 +493,6 @@ class Reader implements ShellScript {
     return { directories: { cwd: undefined, home: this.#home }, variables: [], opened: [], isFunction: false, ...own };
   }
 
-  /** Adds a call for each possible working directory. */
   #addCalls(argv: readonly string[], context: CallContext, locations = this.#locations): Call {
     const at = (cwd: string | undefined) => ({ ...context, directories: { cwd, home: this.#home } });
     const again = { background: false, pipe: undefined };
@@ -508,14 +504,12 @@ class Reader implements ShellScript {
     return made;
   }
 
-  /** Returns the names of the programs in the visited part. */
   #programsIn(visit: () => void): readonly string[] {
     const from = this.calls.length;
     visit();
     return [...new Set(this.calls.slice(from).map(({ family }) => family))];
   }
 
-  /** Adds a call and the calls that it wraps. */
   #start(argv: readonly string[], context: CallContext, scope: Scope): void {
     this.#words += argv.length * this.#locations.length;
     if (scope.depth > DEPTH_MAX || this.calls.length > CALLS_MAX || this.#words > WORDS_MAX) {
@@ -569,7 +563,6 @@ function bothEnds(locations: Locations): Outcome {
   return { ok: locations, failed: locations };
 }
 
-/** Returns the words and variables of a command. */
 function readingOf({ name, prefix, suffix }: Command, lookup: VariableLookup) {
   const parts = suffix.filter((part) => part.type === "Word" || part.type === "Assignment");
   return {

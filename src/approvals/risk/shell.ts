@@ -28,7 +28,6 @@ export interface ShellFindings {
   readonly notes: readonly string[];
 }
 
-/** Reads a script. Never throws. */
 export function scriptOf(command: string, directories: ShellDirectories): ShellScript {
   return readScript(command, directories, KNOWN_PROGRAMS);
 }
@@ -60,7 +59,6 @@ function entriesFor({ program, family }: Call): readonly Entry[] {
   return [...GENERAL, ...own, ...(family === program ? [] : (BY_PROGRAM.get(family) ?? []))];
 }
 
-/** Returns all rules that a script matches. */
 export function rulesOf(script: ShellScript): readonly ShellRule[] {
   const found = new Set(SHELL_RULES.filter(({ unclear }) => unclear === true && script.unclear.size > 0));
   for (const call of script.calls) {

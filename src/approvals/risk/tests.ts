@@ -19,7 +19,6 @@ import { findStarts } from "./wrappers.ts";
 
 type PathCheck = (path: string, directories: ShellDirectories) => boolean;
 
-/** Tests of a path, by the names that rules use. */
 export const PATH_TESTS = {
   "root or home": isCatastrophic,
   "device file": isDisk,
@@ -35,7 +34,6 @@ export type PathTest = keyof typeof PATH_TESTS;
 
 type CallCheck = (call: Call, script: ShellScript) => boolean;
 
-/** Tests of a call, by the names that rules use. */
 export const CALL_TESTS = {
   "removes all that it finds in the root or a home": ({ args, directories }) => {
     const narrowed = args.some(

@@ -91,7 +91,6 @@ export function defersCode(tree: SyntaxNode): boolean {
   return holdsCode && (expandsWords || (evaluates && all.includes("[")));
 }
 
-/** The literal text of a node without parts. */
 function textIn(node: SyntaxNode): string | undefined {
   switch (node.type) {
     case "Literal":

@@ -126,7 +126,6 @@ function shell(dialect: "bash" | "other"): Unwrap {
   };
 }
 
-/** Reads the program after the verb that starts one, of a program with many verbs. */
 function afterVerb(verbs: RegExp, options: Prefix = {}): Unwrap {
   const skip = prefix(options);
   return (args, input) => {
@@ -521,7 +520,6 @@ const WRAPPERS = byName<readonly Unwrap[]>([
 
 export const WRAPPER_NAMES: readonly string[] = [...WRAPPERS.keys()];
 
-/** Returns what a call starts besides itself. */
 export function wrappedBy({ program, family, args, input }: Call): readonly Wrapped[] {
   // To bash `time` is a keyword; to other shells it is a program with these options.
   if (program.startsWith("-")) return startedBy("time", [program, ...args], input);

@@ -114,7 +114,6 @@ async function deleteIfExpired(tx: WriteTransaction, use: KeyUse): Promise<void>
   await subtract(tx, rows);
 }
 
-/** Subtracts deleted rows from the callers' totals. */
 export async function subtract(tx: WriteTransaction, rows: readonly Row[]): Promise<void> {
   for (const row of rows) {
     const owner = { issuer: text(row, "issuer"), subject: text(row, "subject") };

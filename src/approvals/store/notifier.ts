@@ -21,7 +21,6 @@ export class Notifier {
   readonly #waiting = new Map<string, Set<() => void>>();
   readonly #listeners = new Set<() => void>();
   #timer: NodeJS.Timeout | undefined;
-  /** Sequence number up to which all events have been notified. */
   #seen = 0;
   #started: Promise<void> | undefined;
   #looking = false;
@@ -76,7 +75,6 @@ export class Notifier {
     this.#ring(ids);
   }
 
-  /** Handles a hint that other processes may have made changes. */
   announced(): void {
     if (this.#timer === undefined || this.#closed) return;
     this.#lookAgain = true;

@@ -194,7 +194,6 @@ export async function revokeGrantsOf(
   noteRevoked(tx, revoked, by);
 }
 
-/** Revokes the grants that one approval created. */
 export async function revokeGrantsFrom(tx: WriteTransaction, approvalId: string, by: Approver): Promise<void> {
   const revoked = await tx.sql`
     UPDATE approval_grants SET revoked_at = ${tx.now}

@@ -123,7 +123,6 @@ async function prepareDatabase(sql: Bun.SQL, path: string): Promise<void> {
   regularFile(path);
 }
 
-/** Returns the schema version; 0 for an empty file. */
 async function versionOf(sql: Sql): Promise<number> {
   const tables = await sql`SELECT name FROM sqlite_master WHERE type = 'table'`;
   if (tables.length === 0) return 0;

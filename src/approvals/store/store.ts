@@ -23,7 +23,6 @@ export interface ApprovalLimits {
   readonly sweepEverySeconds: number;
 }
 
-/** Dependencies of each part of the store. */
 export interface Store {
   readonly database: Database;
   readonly notifier: Notifier;

@@ -76,7 +76,6 @@ function answerWith({ decision, answer }: Decision, { answer: wanted }: Approval
 interface Counted {
   readonly state: "pending" | "approved" | "denied";
   readonly votes: readonly Vote[];
-  /** Narrowest scope of all votes. */
   readonly scope: Scope | null;
 }
 

@@ -108,7 +108,6 @@ class Signal {
     this.#fired.resolve();
   };
 
-  /** Fires for the last time. */
   readonly end = (): void => {
     this.#over = true;
     this.fire();
