@@ -5,7 +5,6 @@ import { type ApprovalPolicy, createApprovalPolicies } from "./policies/policies
 import type { Requirement } from "./policies/requirement.ts";
 import type { ShellDirectories } from "./risk/call.ts";
 import { concerns, matchesArgs, matchesScript, type OperatorRule, readOperatorRules } from "./risk/operators.ts";
-
 import { assessShell, type ShellFindings, shellRulesText } from "./risk/shell.ts";
 import type { Risk } from "./types.ts";
 

@@ -36,7 +36,7 @@ function blockShape(blocks: Blocks): Shape {
       const results = held.flatMap((block) => blocks.resultOf(block) ?? []);
       return {
         message,
-        // Only the model makes calls, and it returns no results: drop calls and results in other places.
+        // Only the model makes calls, and it returns no results: drop calls and results of other roles.
         calls: isModel ? calls : calls.map((call) => ({ ...call, name: undefined })),
         results: isModel ? [] : results,
       };

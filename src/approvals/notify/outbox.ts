@@ -20,7 +20,7 @@ const DOUBLINGS_MAX = 16;
 const LEASE_MS = 60 * SECOND_MS;
 /** Events of one webhook that wait for a retry; further failed events are given up. */
 const WAITING_MAX = 1_000;
-/** Events that one look reads. */
+/** Events that one check reads. */
 const EVENTS_READ_MAX = 200;
 /** Number of skipped events after which the new position is stored. */
 const SKIPPED_MAX = 100;

@@ -328,7 +328,7 @@ export class DecisionTally implements Tally {
     };
   }
 
-  /** Counts expirations from journal lines, the only place that reports them. */
+  /** Counts expirations from journal lines, their only source. */
   noteLine({ type }: { readonly type: string }): void {
     if (type === "approval.expired") this.#add("expired");
   }

@@ -19,7 +19,7 @@ export const HIGH_RISK: readonly ShellRule[] = [
   {
     ...HIGH,
     id: "removes-recursively",
-    note: "Removes folders with all in them, files outside the workspace, or files that the command does not name.",
+    note: "Removes folders with their contents, files outside the workspace, or files that the command does not name.",
     calls: [
       { programs: "rm", options: "-rR --recursive" },
       { programs: "rm", operand: "outside the workspace" },
@@ -48,7 +48,7 @@ export const HIGH_RISK: readonly ShellRule[] = [
   {
     ...HIGH,
     id: "runs-file",
-    note: "Runs a file by its path: what is in it is not looked at.",
+    note: "Runs a file by its path: its content is not checked.",
     calls: [{ test: "is a file" }],
     matches: ["./run.sh", "/tmp/git status", "~/bin/x", "../x", "env ./x", "find . -exec ./x {} +"],
     misses: ["/bin/ls", "/usr/bin/env ls", "cat ./run.sh", "/usr/./bin/ls"],
@@ -138,7 +138,7 @@ export const HIGH_RISK: readonly ShellRule[] = [
   {
     ...HIGH,
     id: "writes-outside",
-    note: "Writes outside the workspace, or where it cannot be told.",
+    note: "Writes outside the workspace, or to an unknown path.",
     calls: [{ writes: "outside the workspace" }, { changes: true, test: "writes an unnamed path outside" }],
     matches: ["echo x > /etc/motd", "cp a ../b", "tee /srv/x", "touch /x", "echo x > $f", "mv a /opt/b", "gzip /etc/x"],
     misses: ["echo x > out.txt", "ls 2>/dev/null", "cp a b", "echo x > /tmp/x", "mkdir -p src/x", "cat < /etc/hosts"],
@@ -154,7 +154,7 @@ export const HIGH_RISK: readonly ShellRule[] = [
   {
     ...HIGH,
     id: "reads-secrets",
-    note: "Reads a place where keys and passwords usually lie, or looks for one.",
+    note: "Reads or searches for files in which keys and passwords are usually stored.",
     calls: [
       { test: "reads secrets" },
       { programs: "find", test: "finds secrets" },
@@ -173,7 +173,7 @@ export const HIGH_RISK: readonly ShellRule[] = [
   {
     ...HIGH,
     id: "cannot-classify",
-    note: "Cannot be told from the text what this runs.",
+    note: "The text does not show what this runs.",
     calls: [],
     unclear: true,
     matches: ["$x -rf y", 'echo "a', "$(cat x)", "{rm,-r,x}", "/bin/r? x", `echo "\${x@P}"`, `echo \${!x}`, "if"],
@@ -289,7 +289,7 @@ export const HIGH_RISK: readonly ShellRule[] = [
   {
     ...HIGH,
     id: "interpreter",
-    note: "Runs a program in a language that is not looked into, or a script from a file or a pipe.",
+    note: "Runs a program in a language that is not analysed, or a script from a file or a pipe.",
     calls: [{ test: "runs code" }],
     matches: ["python3 x.py", "node -e 'x'", "perl -pe s/a/b/ f", "bash run.sh", "cat x | sh", "source x", ". ./x"],
     misses: ["python3 --version", "bash -c 'ls'", "cat python.md", "grep perl x", "which node"],
@@ -297,7 +297,7 @@ export const HIGH_RISK: readonly ShellRule[] = [
   {
     ...HIGH,
     id: "build-tool",
-    note: "Runs what a file of the project says.",
+    note: "Runs commands that a file of the project contains.",
     calls: [
       {
         programs: list(

@@ -49,7 +49,7 @@ export const INTERPRETERS = names(
   "emacs ed ex pry octave matlab raku escript runhaskell kotlin clojure clj",
 );
 
-/** Programs that run a file like an interpreter, besides much else. */
+/** Programs that run a file like an interpreter, among other things. */
 const RUNNERS = names("bun tsx ts-node deno");
 
 /** Programs that only show their arguments. */

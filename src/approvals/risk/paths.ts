@@ -38,10 +38,10 @@ export function isCatastrophic(path: string, directories: ShellDirectories): boo
   if (isHome(path)) return true;
   const parts = partsOf(path, directories);
   if (parts === undefined) return false;
-  if (SYSTEM.some((place) => matches(parts, place))) return true;
+  if (SYSTEM.some((pattern) => matches(parts, pattern))) return true;
   const all = parts.at(-1);
   const above = all !== undefined && isAnything(all) ? parts.slice(0, -1) : parts;
-  if (above !== parts && (SYSTEM.some((place) => matches(above, place)) || isHomeOf(above, directories))) {
+  if (above !== parts && (SYSTEM.some((pattern) => matches(above, pattern)) || isHomeOf(above, directories))) {
     return !isWorkspaceGlob(path, above, directories);
   }
   return isAbove(above, directories);
@@ -75,11 +75,11 @@ function isAbove(parts: readonly string[], directories: ShellDirectories): boole
   return matches(parts, own.slice(0, parts.length));
 }
 
-/** Returns whether a path can mean a place; the parts of both may be globs. */
-function matches(parts: readonly string[], place: readonly string[]): boolean {
+/** Returns whether a path can match a pattern; the parts of both may be globs. */
+function matches(parts: readonly string[], pattern: readonly string[]): boolean {
   return (
-    parts.length === place.length &&
-    place.every((part, index) => {
+    parts.length === pattern.length &&
+    pattern.every((part, index) => {
       const own = parts[index] ?? "";
       return part === "?*" ? own !== "" : globMatches(own, part);
     })
@@ -155,7 +155,7 @@ const STARTED_FROM = [
 
 export function isStartedFrom(path: string, directories: ShellDirectories): boolean {
   const plain = plainPath(path, directories).replaceAll(INSIDE, "x");
-  return STARTED_FROM.some((place) => place.test(plain));
+  return STARTED_FROM.some((pattern) => pattern.test(plain));
 }
 
 /** Returns whether a path is a block device or the machine's memory. */
@@ -166,13 +166,13 @@ export function isDisk(path: string, directories: ShellDirectories): boolean {
 /** Returns whether only the system may write a path: kernel settings, accounts, login files, devices. */
 export function isProtected(path: string, directories: ShellDirectories): boolean {
   const plain = plainPath(path, directories);
-  return [DISK, KERNEL, ACCOUNTS, CRON, LOGIN].some((place) => place.test(plain));
+  return [DISK, KERNEL, ACCOUNTS, CRON, LOGIN].some((pattern) => pattern.test(plain));
 }
 
 const HARMLESS = /^\/dev\/(?:null|zero|full|tty|stdin|stdout|stderr|fd\/(?:[0-9]+|\0))$/;
 const SCRATCH = /^\/(?:tmp|var\/tmp|dev\/shm|private\/tmp)\/./;
 
-/** The kind of place that a path is in, in the order of harm. */
+/** Location of a path, in the order of harm. */
 export type PathLocation = "harmless" | "workspace" | "scratch" | "outside";
 
 /** Returns where a path is. What is not known to be inside counts as outside. */
@@ -262,18 +262,18 @@ function plainParts(path: string, directories: ShellDirectories): readonly strin
   return parts.map(readPart);
 }
 
-function endsWith(parts: readonly string[], { isWhole, parts: place }: SecretPattern): boolean {
-  if (isWhole ? parts.length !== place.length : parts.length < place.length) return false;
-  return place.every((wanted, at) => partMatches(parts[parts.length - place.length + at] ?? "", wanted));
+function endsWith(parts: readonly string[], { isWhole, parts: pattern }: SecretPattern): boolean {
+  if (isWhole ? parts.length !== pattern.length : parts.length < pattern.length) return false;
+  return pattern.every((wanted, at) => partMatches(parts[parts.length - pattern.length + at] ?? "", wanted));
 }
 
-function isBelow(parts: readonly string[], { isWhole, parts: place }: SecretPattern): boolean {
+function isBelow(parts: readonly string[], { isWhole, parts: pattern }: SecretPattern): boolean {
   const starts = isWhole ? [0] : parts.keys();
   return [...starts].some(
     (start) =>
-      parts.length >= start + place.length &&
-      (parts.length > start + place.length || isWhole) &&
-      place.every((wanted, at) => partMatches(parts[start + at] ?? "", wanted)),
+      parts.length >= start + pattern.length &&
+      (parts.length > start + pattern.length || isWhole) &&
+      pattern.every((wanted, at) => partMatches(parts[start + at] ?? "", wanted)),
   );
 }
 

@@ -16,7 +16,7 @@ export interface ShellRule {
   readonly rememberable: boolean;
   /** The row matches when one call of the script passes one of these tests. */
   readonly calls: readonly CallTest[];
-  /** True when the row also matches scripts whose text does not tell what they run. */
+  /** True when the row also matches scripts whose text does not show what they run. */
   readonly unclear?: true;
   /** Scripts that the row must match, and similar scripts that it must not. */
   readonly matches: readonly string[];
@@ -82,7 +82,7 @@ function compiled(test: CallTest): Compiled {
   return made;
 }
 
-/** Letters stand together after one dash; a word of letters with `=` or `:` is one name, as in `-name:` and `-in=`. */
+/** Letters follow one dash together; a word of letters with `=` or `:` is one name, as in `-name:` and `-in=`. */
 function knownOptions(list: string): KnownOptions {
   const all = words(list).filter((option) => option !== "");
   const isLetters = (option: string) => /^-[^-]/.test(option) && !/[:=]$/.test(option);

@@ -2,7 +2,6 @@ import { BANS } from "./bans.ts";
 import { type Call, type ShellDirectories, words } from "./call.ts";
 import { GIT } from "./git.ts";
 import { HIGH_RISK } from "./high-risk.ts";
-
 import { CHANGES, READ_ONLY } from "./read-only.ts";
 import { type CallTest, passes, type ShellRule } from "./rule.ts";
 import { readScript, type ShellScript } from "./script.ts";
@@ -32,7 +31,7 @@ export function scriptOf(command: string, directories: ShellDirectories): ShellS
   return readScript(command, directories, KNOWN_PROGRAMS);
 }
 
-/** Returns the rules that a script matches, and what cannot be told about it. */
+/** Returns the rules that a script matches, and why it cannot be classified. */
 export function assessShell(command: string, directories: ShellDirectories): ShellFindings {
   const script = scriptOf(command, directories);
   const rules = rulesOf(script).filter((rule) => !isOnlyRead(rule));

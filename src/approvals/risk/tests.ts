@@ -295,7 +295,7 @@ function unnamedTargets(call: Call): readonly string[] {
   return call.args.flatMap(pathsIn).filter((word) => !/\s/.test(word));
 }
 
-/** Programs to which `-v` or `-V` alone is a question; others only talk more while they work: `pytest -v`. */
+/** Programs to which `-v` or `-V` alone asks for the version; to others it means verbose output: `pytest -v`. */
 const SHORT_VERSIONS = names(
   "node nodejs perl ruby php lua java javac deno bun npm npx pnpm yarn gem bundle rustc tsc tsx jest vitest",
   "gulp grunt make gmake",
@@ -314,7 +314,7 @@ const WORD_VERSIONS = names(
 );
 const PYTHONS = names("python pypy ipython");
 
-/** `python --version`, `go help`: a question about the program itself. */
+/** `python --version`, `go help`: asks about the program itself. */
 function isVersion(call: Call): boolean {
   const [asked = "", ...rest] = call.args;
   if (call.readsInput || !rest.every((arg) => /^--(?:client|short)(?:=true)?$/.test(arg))) return false;
@@ -344,7 +344,7 @@ function givesAddress(all: readonly string[]): boolean {
   return /[/:@~\0]|\.\./.test(remote);
 }
 
-/** Settings are safe only if they are known to change how things look: too many others name programs and servers. */
+/** Settings are safe only if they are known to change only the display: too many others name programs and servers. */
 function gitSets(all: readonly string[]): boolean {
   const { verb, args } = gitCall(all);
   if (verb !== "config" || readsConfig(args)) return false;

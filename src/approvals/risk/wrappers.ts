@@ -3,7 +3,7 @@ import { awkIsPlain } from "./filters.ts";
 import { isPlainSetting } from "./git-call.ts";
 import { INSIDE, UNKNOWN } from "./words.ts";
 
-/** What a wrapper starts: another argv, a script, or something that its arguments do not tell. */
+/** What a wrapper starts: another argv, a script, or a program that its arguments do not show. */
 export type Wrapped =
   | {
       readonly argv: readonly string[];
@@ -177,9 +177,9 @@ const textsOfCode: Unwrap = (args, input) =>
 function textsIn(code: string): readonly string[] {
   const texts: string[] = [];
   for (let at = 0; at < code.length && texts.length < TEXTS_MAX; at += 1) {
-    const mark = code[at] ?? "";
-    if (!"\"'`".includes(mark)) continue;
-    const end = code.indexOf(mark, at + 1);
+    const quote = code[at] ?? "";
+    if (!"\"'`".includes(quote)) continue;
+    const end = code.indexOf(quote, at + 1);
     if (end === -1) break;
     texts.push(code.slice(at + 1, end));
     at = end;
@@ -189,24 +189,24 @@ function textsIn(code: string): readonly string[] {
   return [...texts.filter((text) => /\s/.test(text)), ...(parts.length > 1 ? [parts.join(" ")] : [])];
 }
 
-/** Starts a program for the words of its input, at the end of its arguments or in place of a mark; mostly they are unknown. */
+/** Starts a program for the words of its input, at the end of its arguments or in place of a placeholder; the words are usually unknown. */
 function forEachItem(options: Prefix): Unwrap {
   const skip = prefix(options);
   const valued = optionsIn(options.valued ?? "");
   return (args, input) => {
-    const mark = placeholderIn(args, valued);
+    const placeholder = placeholderIn(args, valued);
     const items = [[UNKNOWN], ...input.map((text) => text.split(/\s+/, ITEM_WORDS_MAX).filter((word) => word !== ""))];
     return skip(args, input).flatMap((found) => {
       if (!("argv" in found)) return [found];
       return items.map((item): Wrapped => {
-        if (mark === "") return { argv: [...found.argv, ...item] };
-        return { argv: found.argv.map((word) => word.replaceAll(mark, item.join(" "))) };
+        if (placeholder === "") return { argv: [...found.argv, ...item] };
+        return { argv: found.argv.map((word) => word.replaceAll(placeholder, item.join(" "))) };
       });
     });
   };
 }
 
-/** Returns the mark that the words of the input replace; `""` when they come at the end. */
+/** Returns the placeholder that the words of the input replace; `""` when they are appended. */
 function placeholderIn(args: readonly string[], valued: readonly string[]): string {
   for (const [at, arg] of args.entries()) {
     if (!arg.startsWith("-") && !takesNext(args[at - 1] ?? "", valued)) return "";
@@ -274,7 +274,7 @@ const splitEnv: Unwrap = (args, input) => {
   return [asScript([...(own === "" ? [] : [own]), ...args.slice(split + 1)].join(" "))];
 };
 
-/** Returns where a call of `find` starts to look. */
+/** Returns the paths from which a call of `find` searches. */
 export function findStarts(args: readonly string[]): readonly string[] {
   const from = args.findIndex((arg) => /^[-!(]/.test(arg) && !/^-(?:[HLP]|D|O.*)$/.test(arg));
   const starts = (from === -1 ? args : args.slice(0, from)).filter((arg) => !arg.startsWith("-"));

@@ -358,7 +358,7 @@ async function list({ sql, now }: ReadTransaction, filter: ApprovalFilter): Prom
     requester === undefined ? sql`1 = 1` : sql`issuer = ${requester.issuer} AND subject = ${requester.subject}`;
   const rows = await sql`
     SELECT * FROM approvals
-    WHERE ${whose} AND ${stands({ sql, now }, filter.state)}
+    WHERE ${whose} AND ${isInState({ sql, now }, filter.state)}
       AND (created_at < ${from.createdAt} OR (created_at = ${from.createdAt} AND id < ${from.id}))
     ORDER BY created_at DESC, id DESC LIMIT ${limit + 1}`;
   const approvals = rows.slice(0, limit).map((row) => toApproval(row, now));
@@ -368,7 +368,7 @@ async function list({ sql, now }: ReadTransaction, filter: ApprovalFilter): Prom
 }
 
 /** Filters by state as `toApproval` reports it: past its deadline means expired. */
-function stands({ sql, now }: ReadTransaction, state: ApprovalFilter["state"]): unknown {
+function isInState({ sql, now }: ReadTransaction, state: ApprovalFilter["state"]): unknown {
   if (state === undefined) return sql`1 = 1`;
   if (state === "pending") return sql`state = 'pending' AND decide_by > ${now}`;
   if (state === "approved") return sql`state = 'approved' AND execute_by > ${now}`;
