@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { ANSWER_CHARACTERS_MAX, type AnswerProblem } from "../approvals/answer.ts";
-import type { Approver } from "../approvals/identities.ts";
+import { type Approver, isAmongRequesters } from "../approvals/identities.ts";
 import {
   type Lacking,
   lackingOf,
@@ -11,7 +11,6 @@ import {
 } from "../approvals/policies/quorum.ts";
 import type { PolicyStage, Vote } from "../approvals/policies/requirement.ts";
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
-import { isAmongRequesters } from "../approvals/requesters.ts";
 import type { Approval, Decided, Grant, Session } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import type { Caller, Json } from "../core/types.ts";

@@ -227,12 +227,10 @@ interface Assessed {
   readonly why?: Pick<RejectedDecision, "code" | "message">;
 }
 
-interface Asking {
-  readonly approvalId: string;
-  readonly receipts: DecisionVerifier | undefined;
-}
-
-async function assess(content: unknown, { approvalId, receipts }: Asking): Promise<Assessed> {
+async function assess(
+  content: unknown,
+  { approvalId, receipts }: { readonly approvalId: string; readonly receipts: DecisionVerifier | undefined },
+): Promise<Assessed> {
   const parsed = answer.safeParse(jsonOf(content, ANSWER_CHARACTERS_MAX));
   if (!parsed.success)
     return reject("DECISION_UNREADABLE", 'An answer is {"decision": "approve" or "deny", …}, not words.');

@@ -1,17 +1,9 @@
-import { isAmongRequesters } from "../requesters.ts";
-import type {
-  ApproverIdentity,
-  EligibleApprovers,
-  PolicyStage,
-  RequiredPolicy,
-  Requirement,
-  Vote,
-  VotePosition,
-} from "./requirement.ts";
+import { type Approver, isAmongRequesters } from "../identities.ts";
+import type { EligibleApprovers, PolicyStage, RequiredPolicy, Requirement, Vote, VotePosition } from "./requirement.ts";
 import { type KnownIssuer, shortageOf } from "./supply.ts";
 
 /** An authenticated approver who votes, with the permissions of the token. */
-export interface Voter extends ApproverIdentity {
+export interface Voter extends Approver {
   readonly permissions: readonly string[];
   /** `sub`s of the token's `act` chain. */
   readonly actors: readonly string[];
@@ -188,6 +180,6 @@ export function isEligible({ permissions, subjects }: EligibleApprovers, voter: 
   );
 }
 
-function isNamed(subjects: readonly ApproverIdentity[], { issuer, subject }: ApproverIdentity): boolean {
+function isNamed(subjects: readonly Approver[], { issuer, subject }: Approver): boolean {
   return subjects.some((named) => named.issuer === issuer && named.subject === subject);
 }

@@ -1,17 +1,12 @@
 import { z } from "zod";
-import type { Scope } from "../identities.ts";
+import type { Approver, Scope } from "../identities.ts";
 
 /** Eligible approvers. All given conditions must hold; without any, everybody with `approvals:decide` is eligible. */
 export interface EligibleApprovers {
   /** The approver's token must have all of them. */
   readonly permissions: readonly string[];
   /** The approver must be one of them, compared exactly. */
-  readonly subjects?: readonly ApproverIdentity[] | undefined;
-}
-
-export interface ApproverIdentity {
-  readonly issuer: string;
-  readonly subject: string;
+  readonly subjects?: readonly Approver[] | undefined;
 }
 
 export interface PolicyStage {
@@ -50,7 +45,7 @@ export interface VotePosition {
   readonly stage: number;
 }
 
-export interface Vote extends ApproverIdentity {
+export interface Vote extends Approver {
   /** `sub`s of the token's `act` chain. */
   readonly actors: readonly string[];
   /** Unix milliseconds. */

@@ -1,4 +1,4 @@
-import { folded } from "../requesters.ts";
+import { folded } from "../identities.ts";
 import type { EligibleApprovers, RequiredPolicy } from "./requirement.ts";
 
 /** The settings of an issuer that determine who may approve. */

@@ -166,13 +166,11 @@ function isBomb(name: string, bodies: Bodies): boolean {
   return forks;
 }
 
-interface Search {
-  readonly from: string;
-  readonly goal: string;
-  readonly seen: Set<string>;
-}
-
-function calls(bodies: Bodies, { from, goal, seen }: Search): boolean {
+/** Returns whether the function `from` calls `goal`, also through other functions. */
+function calls(
+  bodies: Bodies,
+  { from, goal, seen }: { readonly from: string; readonly goal: string; readonly seen: Set<string> },
+): boolean {
   if (seen.has(from)) return false;
   seen.add(from);
   return [...(bodies.get(from) ?? [])].some(

@@ -1,8 +1,7 @@
 import { answerProblem, isReadable } from "../answer.ts";
-import type { Approver, Requester, Scope } from "../identities.ts";
+import { type Approver, isAmongRequesters, type Requester, type Scope } from "../identities.ts";
 import { takeMessage } from "../notify/inbox.ts";
 import { objectionToDenial, voteResultOf } from "../policies/quorum.ts";
-import { isAmongRequesters } from "../requesters.ts";
 import type {
   Approval,
   ApprovalEvent,
@@ -254,13 +253,12 @@ async function decide(tx: WriteTransaction, decision: Decision, store: Store): P
   return { outcome: "decided", approval: voted };
 }
 
-interface Relayed {
-  readonly relay: Relay;
-  readonly approval: Approval;
-}
-
 /** Journals which integration reported the decision, whether or not the decision is accepted. */
-function noteRelay(tx: WriteTransaction, { by, decision }: Decision, { relay, approval }: Relayed): void {
+function noteRelay(
+  tx: WriteTransaction,
+  { by, decision }: Decision,
+  { relay, approval }: { readonly relay: Relay; readonly approval: Approval },
+): void {
   const { id, planDigest } = approval;
   const reported = { id, decision, planDigest, sub: by.subject, iss: by.issuer };
   tx.note({ event: undefined, journal: { type: "approval.relayed", ...relay, ...reported } });

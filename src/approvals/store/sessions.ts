@@ -140,7 +140,7 @@ export function grants({ database }: Store): GrantParts {
       return requester.session ? database.read((view) => findGrant(view, requester, grantKey)) : undefined;
     },
     listGrants: ({ requester }) => database.read((view) => grantsOf(view, requester)),
-    revokeGrant: (id, by) => database.write((tx) => revokeOne(tx, id, by)),
+    revokeGrant: (id, by) => database.write((tx) => revokeWhere(tx, tx.sql`id = ${id}`, by)),
     async revokeGrantsFor(tools, by) {
       const granted = await database.read(grantedTools);
       const held = tools.filter((tool) => granted.has(tool));
@@ -180,26 +180,27 @@ export async function createGrant(tx: WriteTransaction, approval: Approval, { li
   });
 }
 
-/** Revokes the grants of a session that ends. `by` is undefined when the session has expired. */
-export async function revokeGrantsOf(
-  tx: WriteTransaction,
-  owner: Owner & { readonly id: string },
-  by?: Approver,
-): Promise<void> {
+/** Revokes the live grants that fulfil a condition. Returns whether there was one. */
+async function revokeWhere(tx: WriteTransaction, condition: unknown, by: Approver | undefined): Promise<boolean> {
   const revoked = await tx.sql`
     UPDATE approval_grants SET revoked_at = ${tx.now}
-    WHERE issuer = ${owner.issuer} AND subject = ${owner.subject} AND session = ${owner.id} AND revoked_at IS NULL
-      AND expires_at > ${tx.now}
+    WHERE ${condition} AND revoked_at IS NULL AND expires_at > ${tx.now}
     RETURNING *`;
   noteRevoked(tx, revoked, by);
+  return revoked.length > 0;
+}
+
+/** Revokes the grants of a session that ends. `by` is undefined when the session has expired. */
+async function revokeGrantsOf(
+  tx: WriteTransaction,
+  { issuer, subject, id }: Owner & { readonly id: string },
+  by?: Approver,
+): Promise<void> {
+  await revokeWhere(tx, tx.sql`issuer = ${issuer} AND subject = ${subject} AND session = ${id}`, by);
 }
 
 export async function revokeGrantsFrom(tx: WriteTransaction, approvalId: string, by: Approver): Promise<void> {
-  const revoked = await tx.sql`
-    UPDATE approval_grants SET revoked_at = ${tx.now}
-    WHERE approval_id = ${approvalId} AND revoked_at IS NULL AND expires_at > ${tx.now}
-    RETURNING *`;
-  noteRevoked(tx, revoked, by);
+  await revokeWhere(tx, tx.sql`approval_id = ${approvalId}`, by);
 }
 
 async function findGrant(
@@ -238,22 +239,7 @@ async function grantedTools({ sql, now }: ReadTransaction): Promise<ReadonlySet<
 }
 
 async function revokeFor(tx: WriteTransaction, tools: readonly string[], by: Approver): Promise<void> {
-  for (const tool of tools) {
-    const revoked = await tx.sql`
-      UPDATE approval_grants SET revoked_at = ${tx.now}
-      WHERE tool = ${tool} AND revoked_at IS NULL AND expires_at > ${tx.now}
-      RETURNING *`;
-    noteRevoked(tx, revoked, by);
-  }
-}
-
-async function revokeOne(tx: WriteTransaction, id: string, by: Approver): Promise<boolean> {
-  const rows = await tx.sql`
-    UPDATE approval_grants SET revoked_at = ${tx.now}
-    WHERE id = ${id} AND revoked_at IS NULL AND expires_at > ${tx.now}
-    RETURNING *`;
-  noteRevoked(tx, rows, by);
-  return rows.length > 0;
+  for (const tool of tools) await revokeWhere(tx, tx.sql`tool = ${tool}`, by);
 }
 
 function noteRevoked(tx: WriteTransaction, rows: readonly Row[], by: Approver | undefined): void {

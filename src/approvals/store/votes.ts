@@ -14,11 +14,6 @@ export function voterOf({ by, permissions = [], actors = [] }: Decision): Voter 
   return { ...identity(by), permissions, actors };
 }
 
-interface Voting {
-  readonly approval: Approval;
-  readonly limits: ApprovalLimits;
-}
-
 /**
  * Counts the vote in one conditional statement, and ends the request when it was the last missing vote. Returns undefined when
  * the approval has changed since it was read: two votes cannot fill the same slot.
@@ -26,7 +21,7 @@ interface Voting {
 export async function vote(
   tx: WriteTransaction,
   decision: Decision,
-  { approval, limits }: Voting,
+  { approval, limits }: { readonly approval: Approval; readonly limits: ApprovalLimits },
 ): Promise<Approval | undefined> {
   const { id, by } = decision;
   const counted = countedWith(decision, approval, tx.now);
