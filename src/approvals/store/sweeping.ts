@@ -30,25 +30,19 @@ export async function sweep(store: Store): Promise<void> {
   }
 }
 
-async function expirePending(tx: WriteTransaction): Promise<readonly Row[]> {
-  const rows = await tx.sql`
-    UPDATE approvals SET state = 'expired', version = version + 1, ended_at = ${tx.now}
-    WHERE state = 'pending' AND decide_by <= ${tx.now} AND id IN (
-      SELECT id FROM approvals WHERE state = 'pending' AND decide_by <= ${tx.now} LIMIT ${BATCH_MAX})
-    RETURNING *`;
-  return noteExpired(tx, rows);
+function expirePending(tx: WriteTransaction): Promise<readonly Row[]> {
+  return expireWhere(tx, () => tx.sql`state = 'pending' AND decide_by <= ${tx.now}`);
 }
 
-async function expireApproved(tx: WriteTransaction): Promise<readonly Row[]> {
-  const rows = await tx.sql`
-    UPDATE approvals SET state = 'expired', version = version + 1, ended_at = ${tx.now}
-    WHERE state = 'approved' AND execute_by <= ${tx.now} AND id IN (
-      SELECT id FROM approvals WHERE state = 'approved' AND execute_by <= ${tx.now} LIMIT ${BATCH_MAX})
-    RETURNING *`;
-  return noteExpired(tx, rows);
+function expireApproved(tx: WriteTransaction): Promise<readonly Row[]> {
+  return expireWhere(tx, () => tx.sql`state = 'approved' AND execute_by <= ${tx.now}`);
 }
 
-function noteExpired(tx: WriteTransaction, rows: readonly Row[]): readonly Row[] {
+async function expireWhere(tx: WriteTransaction, isDue: () => unknown): Promise<readonly Row[]> {
+  const rows = await tx.sql`
+    UPDATE approvals SET state = 'expired', version = version + 1, ended_at = ${tx.now}
+    WHERE ${isDue()} AND id IN (SELECT id FROM approvals WHERE ${isDue()} LIMIT ${BATCH_MAX})
+    RETURNING *`;
   for (const row of rows) {
     noteApproval(tx, toApproval(row, tx.now), { event: "approval.expired", journal: "approval.expired" });
   }
