@@ -16,11 +16,10 @@ export interface WantedAnswer {
 }
 
 /** Problem with an answer. `differs`: a vote with another answer was already counted. */
-export type AnswerFault = "missing" | "not_wanted" | "too_long" | "no_choice" | "differs";
+export type AnswerProblem = "missing" | "not_wanted" | "too_long" | "no_choice" | "differs";
 
 const stored = z.strictObject({ choices: z.array(z.string()).optional(), text: z.string().optional() });
 
-/** Reads a stored answer; undefined when it is corrupt. */
 export function readAnswer(value: unknown): WantedAnswer | undefined {
   return stored.safeParse(value).data;
 }
@@ -40,7 +39,7 @@ export function wantedAnswer(choices: unknown): WantedAnswer {
 }
 
 /** Returns why an approval with this answer does not count; undefined when it counts. */
-export function answerFault(wanted: WantedAnswer | undefined, given: string | undefined): AnswerFault | undefined {
+export function answerProblem(wanted: WantedAnswer | undefined, given: string | undefined): AnswerProblem | undefined {
   if (wanted === undefined) return given === undefined ? undefined : "not_wanted";
   const { choices, text } = wanted;
   if (given === undefined) return text === undefined ? "missing" : undefined;
@@ -50,7 +49,6 @@ export function answerFault(wanted: WantedAnswer | undefined, given: string | un
   return text === undefined || text === given ? undefined : "differs";
 }
 
-/** Returns whether the text has at least one visible character. */
 export function isReadable(text: unknown): text is string {
   if (typeof text !== "string") return false;
   return [...text].some((character) => character.trim() !== "" && visible(character) === character);

@@ -10,7 +10,7 @@ import {
 } from "./store/database.ts";
 import { keys } from "./store/keys.ts";
 import { Notifier } from "./store/notifier.ts";
-import { claims, decisions, events, eventsAfter, get, lastSeq, listing, questions } from "./store/requests.ts";
+import { claims, decisions, events, eventsAfter, get, lastSeq, listing, requests } from "./store/requests.ts";
 import { grants, sessions } from "./store/sessions.ts";
 import { type ApprovalLimits, SECOND_MS, type Store } from "./store/store.ts";
 import { sweep } from "./store/sweeping.ts";
@@ -20,13 +20,11 @@ import type { Approvals } from "./types.ts";
 export type { ApprovalLimits } from "./store/store.ts";
 
 export interface ApprovalsOptions {
-  /** The databases of this build. */
   readonly stores: readonly ApprovalStore[];
   /** Accepted by one of the stores. Paths in it are absolute. */
   readonly url: string;
   /** Returns Unix milliseconds. Used for SQLite only: with PostgreSQL, the server's clock counts for all clients. */
   readonly now: () => number;
-  /** Returns a UUID for an approval or grant. */
   readonly newId: () => string;
   /** Returns an unguessable session id: `[A-Za-z0-9_-]{22,64}`. */
   readonly newToken: () => string;
@@ -36,7 +34,6 @@ export interface ApprovalsOptions {
   readonly log?: (message: string, cause: unknown) => void;
 }
 
-/** Approvals, along with the other parts of the store. */
 export interface OpenedApprovals extends Approvals {
   readonly outbox: Outbox;
   readonly inbox: Inbox;
@@ -53,27 +50,27 @@ export async function openApprovals(options: ApprovalsOptions): Promise<OpenedAp
   const database = new Database({
     dialect,
     journal: options.journal,
-    onCommit: (committed) => wakes.committed(committed),
+    onCommit: (committed) => notifier.committed(committed),
     log,
   });
-  const wakes = new Notifier({
+  const notifier = new Notifier({
     pollMs: dialect.pollMs,
     eventsAfter: (seq, limit) => database.read((view) => eventsAfter(view, seq, limit)),
     lastSeq: () => database.read(lastSeq),
     log,
   });
-  const store: Store = { database, wakes, limits, newId, newToken };
+  const store: Store = { database, notifier, limits, newId, newToken };
   try {
     await sweep(store);
   } catch (error) {
     await database.close();
     throw error;
   }
-  dialect.watch(() => wakes.announced());
+  dialect.watch(() => notifier.announced());
   const timer = sweepRegularly(store, log);
-  const waits = waiting({ wakes, read: (id) => database.read((view) => readAt(view, id)) });
+  const waits = waiting({ notifier, read: (id) => database.read((view) => readAt(view, id)) });
   return {
-    ...questions(store),
+    ...requests(store),
     ...decisions(store),
     ...claims(store),
     ...listing(store),
@@ -88,8 +85,8 @@ export async function openApprovals(options: ApprovalsOptions): Promise<OpenedAp
     sweep: () => sweep(store),
     async close() {
       clearInterval(timer);
-      wakes.close();
-      await waits.lastLooks();
+      notifier.close();
+      await waits.finishFirstReads();
       await database.close();
     },
   };
@@ -116,7 +113,7 @@ function sweepRegularly(store: Store, log: (message: string, cause: unknown) => 
     try {
       await sweep(store);
     } catch (error) {
-      if (!store.wakes.isClosed) log("the approvals store could not be swept", error);
+      if (!store.notifier.isClosed) log("the approvals store could not be swept", error);
     } finally {
       isSweeping = false;
     }

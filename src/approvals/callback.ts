@@ -2,12 +2,10 @@ import { canonical } from "../core/digest.ts";
 import { isTable } from "../core/json.ts";
 import type { Category } from "../core/types.ts";
 
-/** A call that the embedder's approval callback decides. */
 export interface ToolUse {
   readonly name: string;
   /** The parsed arguments; a copy. */
   readonly params: Readonly<Record<string, unknown>>;
-  /** UUID of the approval request. */
   readonly approvalId: string;
   /** Id that the model gave the call, if any. */
   readonly callId: string | undefined;
@@ -15,7 +13,6 @@ export interface ToolUse {
   readonly sessionId: string | undefined;
   /** Hex SHA-256 of exactly what will run. */
   readonly planDigest: string;
-  /** Fires when the caller no longer waits for the decision. */
   readonly signal: AbortSignal;
 }
 
@@ -80,10 +77,10 @@ async function ask(callback: ApprovalCallback, use: ToolUse): Promise<unknown> {
 function read(answer: unknown): CallbackAnswer {
   if (answer === true) return { approved: true };
   if (typeof answer !== "object" || answer === null) return { approved: false };
-  const { approved, params, denyReason, answer: said } = answer as Record<string, unknown>;
+  const { approved, params, denyReason, answer: text } = answer as Record<string, unknown>;
   const reason = typeof denyReason === "string" ? denyReason.slice(0, REASON_CHARACTERS_MAX) : undefined;
   if (approved !== true) return { approved: false, reason };
-  const answered = typeof said === "string" ? { answer: said } : {};
+  const answered = typeof text === "string" ? { answer: text } : {};
   if (params === undefined) return { approved: true, ...answered };
   return isTable(params) ? { approved: true, params: copyOf(params), ...answered } : { approved: false };
 }
@@ -93,16 +90,13 @@ function copyOf(params: object): Readonly<Record<string, unknown>> {
   return JSON.parse(canonical(params, PARAMS_LIMITS).text) as Record<string, unknown>;
 }
 
-/** An approval request to the application that embeds the library. */
 export interface ApprovalRequest {
-  /** UUID. */
   readonly approvalId: string;
   readonly command: string;
   readonly workingDir?: string | undefined;
   readonly sessionKey?: string | undefined;
 }
 
-/** The request was denied. */
 export class DeniedError extends Error {
   override readonly name = "DeniedError";
 
@@ -187,9 +181,9 @@ export class ApprovalManager {
     const answer = this.request(request, { signal: use.signal });
     try {
       // `onRequest` may still run after the decision; its failure counts only before the decision.
-      const told = this.#tell(request, use);
-      const said = await Promise.race([answer, told.then(() => answer)]);
-      return said === undefined ? true : { approved: true, answer: said };
+      const requested = this.#notify(request, use);
+      const answered = await Promise.race([answer, requested.then(() => answer)]);
+      return answered === undefined ? true : { approved: true, answer: answered };
     } catch (error) {
       this.reject(request.approvalId, "the approval request could not be created");
       await answer.catch(() => {});
@@ -197,7 +191,7 @@ export class ApprovalManager {
     }
   };
 
-  async #tell(request: ApprovalRequest, use: ToolUse): Promise<void> {
+  async #notify(request: ApprovalRequest, use: ToolUse): Promise<void> {
     await this.#options.onRequest?.(request, use);
   }
 

@@ -35,12 +35,10 @@ interface RiskDecision {
   readonly assessment: RiskAssessment;
 }
 
-/** The built-in policy point of the stage `approval`. */
 export interface RiskPoint extends Omit<StagePoint<"approval">, "decide"> {
   decide(request: PolicyRequests["approval"]): RiskDecision;
 }
 
-/** Creates the policy point that applies the risk rules and the floor. */
 export function riskPoint(rules: Pick<RiskRules, "assess">): RiskPoint {
   return {
     name: "risk",

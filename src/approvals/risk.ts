@@ -5,27 +5,21 @@ import { type ApprovalPolicy, createApprovalPolicies } from "./policies/policies
 import type { Requirement } from "./policies/requirement.ts";
 import type { ShellDirectories } from "./risk/call.ts";
 import { concerns, matchesArgs, matchesScript, type OperatorRule, readOperatorRules } from "./risk/operators.ts";
-
-import { judgeShell, type ShellFindings, shellRulesText } from "./risk/shell.ts";
+import { assessShell, type ShellFindings, shellRulesText } from "./risk/shell.ts";
 import type { Risk } from "./types.ts";
 
-/** A planned call. */
 export interface RiskRequest {
   readonly tool: Tool;
-  /** Parsed arguments. */
   readonly input: unknown;
   readonly plan: ExecutionPlan;
 }
 
 export interface RiskAssessment {
   readonly risk: Risk;
-  /** Names of the rules that matched. */
   readonly rules: readonly string[];
   /** Strictest verdict of the matched rules: deny > ask > none. */
   readonly verdict: "deny" | "ask" | "none";
-  /** True when an approval for the session may cover the call. */
   readonly rememberable: boolean;
-  /** Short remarks for the approver, written by the service only. */
   readonly notes: readonly string[];
   /** Requirement when the call needs an approval; undefined when one approver is enough. */
   readonly requirement?: Requirement | undefined;
@@ -63,16 +57,16 @@ export interface RiskRulesOptions {
 export function createRiskRules({ rules: written, policies = [] }: RiskRulesOptions): RiskRules {
   const { rules, problems } = readOperatorRules(written);
   if (problems.length > 0) throw new StartupError(problems.map((problem) => `approvals.rules${problem}`));
-  const known = new WeakMap<Tool, Standpoint>();
+  const known = new WeakMap<Tool, ToolAssessment>();
   const version = versionOf(rules);
   const { requirementFor, versionFor } = createApprovalPolicies(policies);
-  const judge = ({ tool, input, plan }: RiskRequest): RiskAssessment => {
-    const { settled, open } = standpointOf(tool, { rules, known });
+  const assessRisk = ({ tool, input, plan }: RiskRequest): RiskAssessment => {
+    const { fixed, dependent } = assessmentOf(tool, { rules, known });
     const shell = shellCommandOf(plan);
-    if (shell === undefined && open.length === 0) return settled;
-    const findings = shell === undefined ? undefined : judgeShell(shell, directoriesOf(plan));
-    const matched = open.filter((rule) => isMatch(rule, input, findings)).map(fromOperator);
-    return strictest([settled, ...(findings === undefined ? [] : [judgedShell(findings, plan)]), ...matched]);
+    if (shell === undefined && dependent.length === 0) return fixed;
+    const findings = shell === undefined ? undefined : assessShell(shell, directoriesOf(plan));
+    const matched = dependent.filter((rule) => isMatch(rule, input, findings)).map(fromOperator);
+    return strictest([fixed, ...(findings === undefined ? [] : [shellAssessment(findings, plan)]), ...matched]);
   };
   return {
     version,
@@ -81,7 +75,7 @@ export function createRiskRules({ rules: written, policies = [] }: RiskRulesOpti
       return own === "" ? version : `${version}.${own}`;
     },
     assess(request) {
-      const assessment = judge(request);
+      const assessment = assessRisk(request);
       const requirement = requirementFor({ tool: request.tool, risk: assessment.risk });
       return requirement === undefined ? assessment : { ...assessment, requirement };
     },
@@ -89,34 +83,33 @@ export function createRiskRules({ rules: written, policies = [] }: RiskRulesOpti
 }
 
 /** The part of the assessment that a tool alone determines, and the rules that depend on the arguments. */
-interface Standpoint {
-  readonly settled: RiskAssessment;
-  readonly open: readonly OperatorRule[];
+interface ToolAssessment {
+  readonly fixed: RiskAssessment;
+  readonly dependent: readonly OperatorRule[];
 }
 
-interface Standpoints {
+interface ToolAssessments {
   readonly rules: readonly OperatorRule[];
-  readonly known: WeakMap<Tool, Standpoint>;
+  readonly known: WeakMap<Tool, ToolAssessment>;
 }
 
-function standpointOf(tool: Tool, { rules, known }: Standpoints): Standpoint {
+function assessmentOf(tool: Tool, { rules, known }: ToolAssessments): ToolAssessment {
   const found = known.get(tool);
   if (found !== undefined) return found;
   const own = rules.filter((rule) => concerns(rule, tool));
   const made = {
-    settled: strictest([
+    fixed: strictest([
       unruled(CLASSIFIED[tool.classification]),
       unruled(tool.approval.risk ?? "low"),
-      ...own.filter((rule) => !isOpen(rule)).map(fromOperator),
+      ...own.filter((rule) => !readsArguments(rule)).map(fromOperator),
     ]),
-    open: own.filter(isOpen),
+    dependent: own.filter(readsArguments),
   };
   known.set(tool, made);
   return made;
 }
 
-/** Returns whether the tool alone does not decide whether the rule matches. */
-function isOpen({ when }: OperatorRule): boolean {
+function readsArguments({ when }: OperatorRule): boolean {
   return when.args !== undefined || when.shell !== undefined;
 }
 
@@ -154,7 +147,7 @@ export function shellCommandOf({ kind, argv }: ExecutionPlan): string | undefine
   return SHELL_ARGV.every((token, at) => argv[at] === token) && typeof command === "string" ? command : undefined;
 }
 
-function judgedShell({ rules, notes }: ShellFindings, plan: ExecutionPlan): RiskAssessment {
+function shellAssessment({ rules, notes }: ShellFindings, plan: ExecutionPlan): RiskAssessment {
   const files = plan["files"];
   const namesFiles = typeof files === "object" && files !== null && Object.keys(files).length > 0;
   const unhashed = plan["unhashed"];
@@ -175,7 +168,6 @@ function judgedShell({ rules, notes }: ShellFindings, plan: ExecutionPlan): Risk
   ]);
 }
 
-/** Returns the working directory and the home directory of a plan: a process in the workspace has the workspace as home. */
 function directoriesOf({ cwd, environment }: ExecutionPlan): ShellDirectories {
   const home: unknown = (environment as Readonly<Record<string, unknown>> | undefined)?.["HOME"];
   return { cwd: typeof cwd === "string" ? cwd : undefined, home: typeof home === "string" ? home : undefined };

@@ -1,7 +1,7 @@
 import type { ApprovalState } from "../core/approval-states.ts";
 import type { Category, Classification, Json, KeyUse } from "../core/types.ts";
-import type { AnswerFault, WantedAnswer } from "./answer.ts";
-import type { Decider, Requester, Scope } from "./identities.ts";
+import type { AnswerProblem, WantedAnswer } from "./answer.ts";
+import type { Approver, Requester, Scope } from "./identities.ts";
 import type { Lacking, Objection } from "./policies/quorum.ts";
 import type { Requirement, Vote } from "./policies/requirement.ts";
 
@@ -20,7 +20,6 @@ export interface NewApproval {
   readonly category: Category;
   readonly classification: Classification;
   readonly risk: Risk;
-  /** Names of the rules that matched the call. */
   readonly rules: readonly string[];
   /** Hex SHA-256 of exactly what will run and for whom. */
   readonly planDigest: string;
@@ -68,26 +67,21 @@ export interface Approval {
   readonly traceId: string;
   /** Requirement by the policies at the time of the request; undefined when one approver is enough. */
   readonly requirement: Requirement | undefined;
-  /** All counted votes for approval, in order; empty when one approver is enough. */
   readonly votes: readonly Vote[];
-  /** Answer that an approval must carry, and the answer given so far. */
   readonly answer?: WantedAnswer | undefined;
   readonly createdAt: number;
   readonly decideBy: number;
-  /** Set when the request is approved. */
   readonly executeBy: number | undefined;
   readonly decidedAt: number | undefined;
   /** Approver who ended the request: with a denial, or with the last vote that was missing. */
-  readonly decidedBy: Decider | undefined;
+  readonly decidedBy: Approver | undefined;
   readonly scope: Scope | undefined;
-  /** The approver's message to the agent. */
   readonly decisionReason: string | undefined;
 }
 
 export type Asked =
   /** A new approval request, or the identical one that is already pending. */
   | { readonly outcome: "asked"; readonly approval: Approval; readonly joined: boolean }
-  /** The same call was denied recently. */
   | { readonly outcome: "denied_before"; readonly approval: Approval; readonly retryAfterMs: number }
   /** Too many requests of this caller or session are pending, or the caller has withdrawn too many. */
   | { readonly outcome: "backlog"; readonly limit: number; readonly retryAfterMs: number };
@@ -102,9 +96,7 @@ export interface Claim {
 
 export type Claimed =
   | { readonly outcome: "claimed"; readonly approval: Approval }
-  /** The approval is unknown or belongs to another caller. */
   | { readonly outcome: "not_found" }
-  /** The call differs from the one in the approval request. */
   | { readonly outcome: "mismatch"; readonly approval: Approval }
   /** Not yet or no longer approved: `approval.state` has the state. */
   | { readonly outcome: "not_approved"; readonly approval: Approval };
@@ -118,9 +110,8 @@ export interface Grant {
   readonly tool: string;
   readonly grantKey: string;
   readonly summary: string;
-  /** Approval that created the grant. */
   readonly approvalId: string;
-  readonly grantedBy: Decider;
+  readonly grantedBy: Approver;
   readonly createdAt: number;
   readonly expiresAt: number;
 }
@@ -133,7 +124,7 @@ export interface Session {
   readonly mode: Mode;
   /** Time at which the mode falls back to `default`. */
   readonly modeUntil: number | undefined;
-  readonly modeSetBy: Decider | undefined;
+  readonly modeSetBy: Approver | undefined;
   readonly createdAt: number;
   readonly expiresAt: number;
 }
@@ -160,7 +151,6 @@ export interface ApprovalEvent {
     | "grant.revoked"
     | "session.mode"
     | "session.ended";
-  /** Id of the approval, grant or session. */
   readonly id: string;
   readonly tool: string | undefined;
   readonly summary: string | undefined;
@@ -171,16 +161,13 @@ export interface ApprovalEvent {
 
 export interface ApprovalFilter {
   readonly state?: ApprovalState | undefined;
-  /** Restricts the list to approvals of this caller. */
   readonly requester?: Pick<Requester, "issuer" | "subject"> | undefined;
   /** At most 200. */
   readonly limit: number;
-  /** Cursor that the previous page returned. */
   readonly cursor?: string | undefined;
 }
 
 export interface ApprovalPage {
-  /** Newest first. */
   readonly approvals: readonly Approval[];
   readonly cursor: string | undefined;
 }
@@ -197,11 +184,8 @@ export type KeyState =
   /** First use of the key, or nothing ran in the previous use: the call may run. */
   | { readonly outcome: "begin" }
   | { readonly outcome: "answered"; readonly answer: StoredAnswer }
-  /** The key was used with other arguments before. */
   | { readonly outcome: "other_args" }
-  /** The first call is still running. */
   | { readonly outcome: "running" }
-  /** It is not known whether the first call changed anything. */
   | { readonly outcome: "unknown" };
 
 export type KeyEnd = "not_run" | "unknown";
@@ -219,7 +203,7 @@ export interface Approvals {
    */
   cancel(id: string, requester: Pick<Requester, "issuer" | "subject">): Promise<Approval | undefined>;
   /** Takes back an approval for an operator, before the approval is claimed. */
-  revoke(id: string, by: Decider): Promise<Approval | undefined>;
+  revoke(id: string, by: Approver): Promise<Approval | undefined>;
   get(id: string): Promise<Approval | undefined>;
   list(filter: ApprovalFilter): Promise<ApprovalPage>;
   /** Waits until the approval is no longer pending, the timeout passes or the signal fires; then returns the current state. */
@@ -230,11 +214,9 @@ export interface Approvals {
 
   findGrant(requester: Requester, grantKey: string): Promise<Grant | undefined>;
   listGrants(filter: { readonly requester?: Pick<Requester, "issuer" | "subject"> }): Promise<readonly Grant[]>;
-  revokeGrant(id: string, by: Decider): Promise<boolean>;
-  /** Revokes the grants of all callers for these tools. */
-  revokeGrantsFor(tools: readonly string[], by: Decider): Promise<void>;
+  revokeGrant(id: string, by: Approver): Promise<boolean>;
+  revokeGrantsFor(tools: readonly string[], by: Approver): Promise<void>;
 
-  /** Creates a session with a random id for this caller. */
   openSession(requester: Pick<Requester, "issuer" | "subject">): Promise<Session>;
   /** Returns undefined when the session is unknown, has ended, or belongs to another caller. */
   findSession(id: string, requester: Pick<Requester, "issuer" | "subject">): Promise<Session | undefined>;
@@ -245,11 +227,11 @@ export interface Approvals {
     readonly requester?: Pick<Requester, "issuer" | "subject"> | undefined;
     readonly mode: Mode;
     readonly until: number;
-    readonly by: Decider;
+    readonly by: Approver;
   }): Promise<Session | undefined>;
   listSessions(): Promise<readonly Session[]>;
   /** Ends a session with its mode and grants, for its owner (an agent) or for an operator. */
-  endSession(id: string, by: Pick<Requester, "issuer" | "subject"> | Decider): Promise<boolean>;
+  endSession(id: string, by: Pick<Requester, "issuer" | "subject"> | Approver): Promise<boolean>;
 
   beginKey(use: KeyUse): Promise<KeyState>;
   /**
@@ -265,7 +247,6 @@ export interface Approvals {
    * @returns a function that removes the listener
    */
   onEvents(listener: () => void): () => void;
-  /** Returns the sequence number of the newest event. */
   lastSeq(): Promise<number>;
 
   /** Expires what is past its deadline and deletes old rows. Runs regularly; also callable at startup and in tests. */
@@ -280,14 +261,13 @@ export interface Approvals {
 export interface Relay {
   readonly webhook: string;
   readonly messageId: string;
-  /** The integration's own name for the approver. */
   readonly user: string;
 }
 
 /** A received decision of an approver who is already authenticated. */
 export interface Decision {
   readonly id: string;
-  readonly by: Decider;
+  readonly by: Approver;
   /** Permissions in the approver's token; when absent, none that a policy could require. */
   readonly permissions?: readonly string[] | undefined;
   /** `sub`s of the token's `act` chain: whoever holds another person's token counts as both persons. */
@@ -295,7 +275,6 @@ export interface Decision {
   readonly decision: "approve" | "deny";
   readonly scope?: Scope | undefined;
   readonly reason?: string | undefined;
-  /** Sent with an approval when the request wants an answer. */
   readonly answer?: string | undefined;
   /** Digest of the view that the approver saw; must match the stored one when given. */
   readonly viewDigest?: string | undefined;
@@ -305,21 +284,15 @@ export interface Decision {
 
 export type Decided =
   | { readonly outcome: "decided"; readonly approval: Approval }
-  /** The vote was counted, and others are still missing. */
   | { readonly outcome: "counted"; readonly approval: Approval; readonly lacking: readonly Lacking[] }
   /** A policy does not accept this approver, does not accept the vote yet, or has already counted this person. */
   | Objection
-  /** A policy requires a reason. */
   | { readonly outcome: "reason_missing" }
   /** The answer is missing, not acceptable, or not wanted by the request. */
-  | { readonly outcome: "answer_refused"; readonly fault: AnswerFault; readonly wanted: WantedAnswer | undefined }
-  /** The request is unknown or no longer pending. */
+  | { readonly outcome: "answer_refused"; readonly fault: AnswerProblem; readonly wanted: WantedAnswer | undefined }
   | { readonly outcome: "not_pending"; readonly approval: Approval | undefined }
   /** The approver made the request, or is in the requester's `act` chain. */
   | { readonly outcome: "own_question" }
-  /** The message that carries the decision was received before. */
   | { readonly outcome: "replayed" }
-  /** The approver saw a view that differs from the stored one. */
   | { readonly outcome: "stale_view" }
-  /** The scope was not offered. */
   | { readonly outcome: "scope_not_offered"; readonly offered: readonly Scope[] };

@@ -24,14 +24,12 @@ export interface ViewFacts extends SecretsOf {
   readonly plan: ExecutionPlan;
   readonly planDigest: string;
   readonly binding: Binding;
-  /** Parsed arguments. */
   readonly input: unknown;
   readonly requester: Requester;
   /** Purpose that the agent states. Shown as untrusted text. */
   readonly reason: string | undefined;
   readonly risk: Risk;
   readonly rules: readonly string[];
-  /** Remarks of the service on the call. */
   readonly notes: readonly string[];
   /** Returns whether a member's name marks its value as a secret; the value distinguishes a secret from a count. */
   readonly namesSecret: (name: string, value: unknown) => boolean;
@@ -40,7 +38,6 @@ export interface ViewFacts extends SecretsOf {
 interface RenderedView {
   readonly view: Json;
   readonly viewDigest: string;
-  /** One line without arguments. */
   readonly summary: string;
 }
 
@@ -107,7 +104,6 @@ interface Showing extends SecretsOf, Pick<ViewFacts, "namesSecret"> {
   readonly depth: number;
   /** Shell command of the plan, recognized wherever it appears. */
   readonly script: string | undefined;
-  /** Name of the member that contains the value. */
   readonly name?: string | undefined;
 }
 
@@ -153,7 +149,6 @@ function shownCommand(words: readonly unknown[], showing: Showing): Json {
   });
 }
 
-/** Shows a text. One that is too long is marked as shortened. */
 function shownText(text: string, showing: Showing): Json {
   const filtered = text === showing.script ? shownScript(text, showing) : withoutSecrets(text, showing);
   if (filtered.length <= TEXT_CHARACTERS_MAX) return visible(filtered);
@@ -304,7 +299,6 @@ function between(offsets: readonly number[], from: number, to: number): readonly
 class Script {
   /** Start and end offsets of commands, expansions, redirections and functions. */
   readonly starts: number[] = [];
-  /** Start and end offsets of words. */
   readonly words: number[] = [];
   /** Quoted texts and here-documents, which may be scripts. */
   readonly texts: Stretch[] = [];

@@ -1,17 +1,16 @@
 import { z } from "zod";
-import { ANSWER_CHARACTERS_MAX, type AnswerFault } from "../approvals/answer.ts";
-import type { Decider } from "../approvals/identities.ts";
+import { ANSWER_CHARACTERS_MAX, type AnswerProblem } from "../approvals/answer.ts";
+import { type Approver, isAmongRequesters } from "../approvals/identities.ts";
 import {
   type Lacking,
   lackingOf,
   type Objection,
-  objectionToNo,
+  objectionToDenial,
   progressOf,
-  standingOf,
+  voteResultOf,
 } from "../approvals/policies/quorum.ts";
 import type { PolicyStage, Vote } from "../approvals/policies/requirement.ts";
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
-import { isAmongAskers } from "../approvals/requesters.ts";
 import type { Approval, Decided, Grant, Session } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import type { Caller, Json } from "../core/types.ts";
@@ -155,7 +154,7 @@ export function sessionForOperator(session: Session): Json {
   };
 }
 
-function person({ subject, issuer }: Pick<Decider, "subject" | "issuer">) {
+function person({ subject, issuer }: Pick<Approver, "subject" | "issuer">) {
   return { sub: subject, iss: issuer };
 }
 
@@ -228,7 +227,7 @@ const ANSWERS = {
   too_long: `The answer has more than ${ANSWER_CHARACTERS_MAX} characters.`,
   no_choice: "The answer is not one of those that the approval request offers.",
   differs: "Another answer was given before: approve without an answer of your own, or deny.",
-} as const satisfies Record<AnswerFault, string>;
+} as const satisfies Record<AnswerProblem, string>;
 
 function answerRefusal({ fault, wanted }: Extract<Untaken, { readonly outcome: "answer_refused" }>): Refusal {
   const offered = wanted?.choices === undefined ? {} : { offered: wanted.choices };
@@ -253,7 +252,7 @@ function objectionRefusal(objection: Objection): Refusal {
  * requester must not decide.
  */
 export function isOwnQuestion({ requester }: Approval, { subject, actors }: Caller): boolean {
-  return isAmongAskers(requester, [subject, ...actors]);
+  return isAmongRequesters(requester, [subject, ...actors]);
 }
 
 /** Decisions that an operator may make on an approval request now, and the reason for a missing one. */
@@ -269,8 +268,8 @@ export function rightsOf(approval: Approval, operator: Caller): Rights {
   if (state !== "pending") return { approve: false, deny: false, because: `It is ${state}.` };
   if (isOwnQuestion(approval, operator)) return { approve: false, deny: false, because: OWN_QUESTION };
   if (requirement === undefined) return { approve: true, deny: true };
-  const standing = standingOf(requirement, votes, operator);
-  const deny = objectionToNo(requirement, votes, operator) === undefined;
+  const standing = voteResultOf(requirement, votes, operator);
+  const deny = objectionToDenial(requirement, votes, operator) === undefined;
   if ("places" in standing) return { approve: true, deny };
   return { approve: false, deny, because: sentenceOf(standing) };
 }

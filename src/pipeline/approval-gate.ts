@@ -1,4 +1,4 @@
-import { answerFault, type WantedAnswer, wantedAnswer } from "../approvals/answer.ts";
+import { answerProblem, type WantedAnswer, wantedAnswer } from "../approvals/answer.ts";
 import { type ApprovalCallback, askCallback } from "../approvals/callback.ts";
 import type { Verdict } from "../approvals/floor.ts";
 import type { Requester } from "../approvals/identities.ts";
@@ -287,7 +287,7 @@ function noteOf({ point, reason }: PolicyFinding): string {
 /** @throws {Refusal} when an approval lacks the answer that the manifest requires */
 function answerFrom({ answer: text }: { readonly answer?: string | undefined }, planned: Planned, scope: CallScope) {
   const wanted = wantedAnswerOf(planned);
-  const problem = wanted && answerFault(wanted, text);
+  const problem = wanted && answerProblem(wanted, text);
   if (problem !== undefined) throw unanswered(new Error(`the callback's answer: ${problem}`));
   return wanted === undefined || text === undefined ? undefined : { text, at: scope.now() };
 }

@@ -1,4 +1,4 @@
-import type { Decider } from "../approvals/identities.ts";
+import type { Approver } from "../approvals/identities.ts";
 import type { Approvals } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import type { CallOutcome, Fresh, Receipt, Released, Verified, WithinRate } from "../core/evidence.ts";
@@ -150,7 +150,7 @@ function asRefusal(error: unknown): Refusal {
 }
 
 /** The approver that the journal names for revoked grants. */
-const REVOKED_BY: Decider = { issuer: "safe-tool-call", subject: "a write to the workspace" };
+const REVOKED_BY: Approver = { issuer: "safe-tool-call", subject: "a write to the workspace" };
 
 /**
  * Revokes the grants for commands after a tool has written to the workspace. A session's approval of a command was given for the

@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { dirname, join } from "node:path";
 import { openApprovals } from "../../src/approvals/approvals.ts";
 import type { Requirement } from "../../src/approvals/policies/requirement.ts";
-import { STEPS } from "../../src/approvals/store/sqlite.ts";
+import { SQLITE_STEPS } from "../../src/approvals/store/schema.ts";
 import { MODULES } from "../../src/runtime/modules.ts";
 import { AGENT, type ApprovalWorld, askFor, createApprovalWorld, LIMITS, OPERATOR } from "../support/approvals.ts";
 
@@ -96,7 +96,7 @@ const REFUSED: readonly (readonly [title: string, make: (path: string) => unknow
   [
     "a newer version",
     (path) => sqlite(path, "CREATE TABLE approval_schema (version INTEGER)", "INSERT INTO approval_schema VALUES (99)"),
-    `newer version of this service (schema 99, this one knows ${STEPS.length})`,
+    `newer version of this service (schema 99, this one knows ${SQLITE_STEPS.length})`,
   ],
 ];
 
@@ -112,7 +112,7 @@ describe.each(REFUSED)("%s", (_title, make, message) => {
 });
 
 test.each([1, 2])("a file of version %d is migrated to the current one with its contents", async (version) => {
-  await sqlite(world.path, ...STEPS.slice(0, version), `UPDATE approval_schema SET version = ${version}`);
+  await sqlite(world.path, ...SQLITE_STEPS.slice(0, version), `UPDATE approval_schema SET version = ${version}`);
   const columns = "id, state, version, issuer, subject, actors, session, tool, category, classification, risk, rules";
   const more = "plan_digest, view, view_digest, summary, scopes, trace_id, created_at, decide_by";
   await sqlite(

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { judgeShell, SHELL_RULES } from "../../src/approvals/risk/shell.ts";
+import { assessShell, SHELL_RULES } from "../../src/approvals/risk/shell.ts";
 import { findOrWhole } from "../../src/detection/sensitive.ts";
 import { evasionScores, falseAlarms, scores } from "./measure.ts";
 
@@ -29,7 +29,7 @@ const commands = [
   ...SHELL_RULES.flatMap(({ matches, misses }) => [...matches, ...misses]),
 ];
 
-const judged = commands.map((command) => judgeShell(command, DIRECTORIES));
+const judged = commands.map((command) => assessShell(command, DIRECTORIES));
 const baseline = {
   detection: {
     texts: texts.length,

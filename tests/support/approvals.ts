@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type ApprovalLimits, type OpenedApprovals, openApprovals } from "../../src/approvals/approvals.ts";
-import type { Decider, Requester } from "../../src/approvals/identities.ts";
+import type { Approver, Requester } from "../../src/approvals/identities.ts";
 import type { Approval, Approvals, Claim, NewApproval } from "../../src/approvals/types.ts";
 import type { Json } from "../../src/core/types.ts";
 import { MODULES } from "../../src/runtime/modules.ts";
@@ -121,7 +121,7 @@ export const AGENT: Requester = {
   session: "sid-1",
 };
 
-export const OPERATOR: Decider = { issuer: "https://people.example", subject: "ann" };
+export const OPERATOR: Approver = { issuer: "https://people.example", subject: "ann" };
 
 export function questionOf(more: Partial<NewApproval> = {}): NewApproval {
   return {

@@ -39,7 +39,6 @@ export function copyOf<T>(value: T): T {
   }
 }
 
-/** A result and the message that contains it. */
 export interface FoundResult {
   readonly result: ResultPart;
   readonly turn: Turn;
@@ -78,9 +77,9 @@ function pair(turns: readonly Turn[]): ReadonlyMap<CallPart, FoundResult> {
     for (const result of turn.results) {
       const { id, name } = result;
       const named = id === undefined ? undefined : byId.get(id);
-      const isMeant = named !== undefined && (name === undefined || name === named.name);
+      const isNamed = named !== undefined && (name === undefined || name === named.name);
       const queue = id === undefined ? byName : withoutId;
-      const call = isMeant ? named : queue.next(name ?? "", answers);
+      const call = isNamed ? named : queue.next(name ?? "", answers);
       if (call !== undefined && !answers.has(call)) answers.set(call, { result, turn });
     }
     for (const call of turn.calls) {
@@ -93,7 +92,6 @@ function pair(turns: readonly Turn[]): ReadonlyMap<CallPart, FoundResult> {
   return answers;
 }
 
-/** Calls by name, oldest first. */
 class Queues {
   readonly #queues = new Map<string, { readonly calls: CallPart[]; at: number }>();
 
@@ -103,7 +101,6 @@ class Queues {
     this.#queues.set(name, queue);
   }
 
-  /** Returns the oldest unanswered call. */
   next(name: string, answers: ReadonlyMap<CallPart, FoundResult>): CallPart | undefined {
     const queue = this.#queues.get(name);
     if (queue === undefined) return undefined;

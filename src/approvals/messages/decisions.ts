@@ -14,7 +14,7 @@ import {
 import { approvalIdOf, type ModelCall } from "./written.ts";
 
 /** Limit per conversation for answered requests whose call still waits. */
-const QUESTIONS_MAX = 100;
+const REQUESTS_MAX = 100;
 /** Limit of answers to one request in a conversation. */
 const ANSWERS_MAX = 10;
 const REQUEST_CHARACTERS_MAX = 1_048_576;
@@ -47,7 +47,6 @@ export interface DecisionOptions {
 export interface ApprovalDecision {
   readonly approvalId: string;
   readonly decision: "approve" | "deny";
-  /** Scope of an approval, from the receipt. */
   readonly scope: Scope | undefined;
   /** Reason of a denial, as the chat client reported it. */
   readonly reason: string | undefined;
@@ -97,13 +96,13 @@ export async function extractApprovalDecisions(
   messages: readonly object[],
   { format, receipts }: DecisionOptions,
 ): Promise<ExtractedDecisions> {
-  const questions = questionsOf(readConversation(messages, format));
+  const requests = answeredRequests(readConversation(messages, format));
   const decisions: ApprovalDecision[] = [];
   const rejected: RejectedDecision[] = [];
-  for (const { approvalId, call, answers } of questions) {
-    const judged = await Promise.all(answers.map((content) => judge(content, { approvalId, receipts })));
-    rejected.push(...judged.flatMap(({ why }) => (why === undefined ? [] : { approvalId, ...why })));
-    const { outcome, scope, reason } = strictest(judged);
+  for (const { approvalId, call, answers } of requests) {
+    const assessed = await Promise.all(answers.map((content) => assess(content, { approvalId, receipts })));
+    rejected.push(...assessed.flatMap(({ why }) => (why === undefined ? [] : { approvalId, ...why })));
+    const { outcome, scope, reason } = strictest(assessed);
     if (outcome === "rejected") continue;
     if (call === undefined) rejected.push({ approvalId, ...CALL_UNKNOWN });
     else decisions.push({ approvalId, decision: outcome, scope, reason, call });
@@ -114,24 +113,22 @@ export async function extractApprovalDecisions(
 const CALL_UNKNOWN = { code: "CALL_UNKNOWN", message: "The conversation contains no call for this approval request." };
 
 /** Returns the strictest judgment: a denial overrides an approval, whichever came first. */
-function strictest(judged: readonly Judged[]): Judged {
-  const find = (outcome: Judged["outcome"]): Judged | undefined => judged.find((one) => one.outcome === outcome);
+function strictest(assessed: readonly Assessed[]): Assessed {
+  const find = (outcome: Assessed["outcome"]): Assessed | undefined => assessed.find((one) => one.outcome === outcome);
   return find("deny") ?? find("approve") ?? { outcome: "rejected" };
 }
 
-interface Question {
+interface AnsweredRequest {
   readonly approvalId: string;
   /** Undefined when the conversation contains no matching call of the model. */
   readonly call: ModelCall | undefined;
-  /** Contents of the results of the request's calls. */
   readonly answers: readonly unknown[];
 }
 
-/** Returns the answered requests whose call still waits. */
-function questionsOf(conversation: Conversation): readonly Question[] {
+function answeredRequests(conversation: Conversation): readonly AnsweredRequest[] {
   const { turns, answers } = conversation;
   const contents = contentsById(conversation);
-  const questions = new Map<string, Question>();
+  const requests = new Map<string, AnsweredRequest>();
   const calls = new ModelCalls();
   for (const { part, at } of turns.flatMap((turn, at) => turn.calls.map((part) => ({ part, at })))) {
     const asked = isApprovalRequest(part.name) ? readRequest(part) : undefined;
@@ -142,15 +139,15 @@ function questionsOf(conversation: Conversation): readonly Question[] {
     const given = held === undefined ? [answers.get(part)?.result.content] : contentsAfter(held, at);
     const { approvalId, tool, args } = asked;
     // The same request may have been shown twice: collect all its answers.
-    const all = [...(questions.get(approvalId)?.answers ?? []), ...given.filter((content) => content !== undefined)];
+    const all = [...(requests.get(approvalId)?.answers ?? []), ...given.filter((content) => content !== undefined)];
     if (all.length > ANSWERS_MAX)
       throw new MessageFormatError(`more than ${ANSWERS_MAX} answers to one approval request`);
     const call = about?.id === undefined ? undefined : { tool, args: argsOf(about, args), callId: about.id };
-    if (all.length > 0) questions.set(approvalId, { approvalId, call, answers: all });
-    if (questions.size > QUESTIONS_MAX)
-      throw new MessageFormatError(`more than ${QUESTIONS_MAX} answered approval requests`);
+    if (all.length > 0) requests.set(approvalId, { approvalId, call, answers: all });
+    if (requests.size > REQUESTS_MAX)
+      throw new MessageFormatError(`more than ${REQUESTS_MAX} answered approval requests`);
   }
-  return [...questions.values()];
+  return [...requests.values()];
 }
 
 /** Returns the model's own arguments when the request shows them with hidden secrets; otherwise the arguments in the request. */
@@ -167,7 +164,6 @@ function argsOf({ args: own }: CallPart, asked: unknown): unknown {
 
 interface Content {
   readonly content: unknown;
-  /** Index of the message. */
   readonly at: number;
 }
 
@@ -224,19 +220,17 @@ function readRequest({ id, args }: CallPart): Asked | undefined {
   return APPROVAL_ID.test(approvalId) ? { approvalId, tool, args: given, callId } : undefined;
 }
 
-interface Judged {
+interface Assessed {
   readonly outcome: "approve" | "deny" | "rejected";
   readonly scope?: Scope | undefined;
   readonly reason?: string | undefined;
   readonly why?: Pick<RejectedDecision, "code" | "message">;
 }
 
-interface Asking {
-  readonly approvalId: string;
-  readonly receipts: DecisionVerifier | undefined;
-}
-
-async function judge(content: unknown, { approvalId, receipts }: Asking): Promise<Judged> {
+async function assess(
+  content: unknown,
+  { approvalId, receipts }: { readonly approvalId: string; readonly receipts: DecisionVerifier | undefined },
+): Promise<Assessed> {
   const parsed = answer.safeParse(jsonOf(content, ANSWER_CHARACTERS_MAX));
   if (!parsed.success)
     return reject("DECISION_UNREADABLE", 'An answer is {"decision": "approve" or "deny", …}, not words.');
@@ -256,7 +250,7 @@ async function judge(content: unknown, { approvalId, receipts }: Asking): Promis
   }
 }
 
-function reject(code: string, message: string): Judged {
+function reject(code: string, message: string): Assessed {
   return { outcome: "rejected", why: { code, message } };
 }
 

@@ -23,7 +23,6 @@ export function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** A tool call in a message. */
 export interface CallPart {
   readonly id: string | undefined;
   /** Undefined when the name cannot be read, or the call is not valid in this message. */
@@ -33,7 +32,6 @@ export interface CallPart {
   readonly part: unknown;
 }
 
-/** The result of a tool call. */
 export interface ResultPart {
   readonly id: string | undefined;
   readonly name: string | undefined;
@@ -88,7 +86,6 @@ export function isApprovalRequest(name: string | undefined): boolean {
   return name === APPROVAL_TOOL || name === "client.requestApproval";
 }
 
-/** Normalizes a name the way a lenient parser would read it. */
 function plainName(name: string): string {
   const folded = name.slice(0, NAME_CHARACTERS_MAX).normalize("NFKC").toLowerCase().trim();
   const wrapper = WRAPPERS.find((prefix) => folded.startsWith(prefix));

@@ -18,10 +18,8 @@ export interface ResumedCallOptions {
   readonly callId: string;
 }
 
-/** Outcome of one decision. */
 export interface ResumedCall {
   readonly decision: ApprovalDecision;
-  /** Undefined after a denial, and when the call threw an error. */
   readonly result: CallResult | undefined;
   /** Error of the caller: it is not known whether the call ran. The next resume makes it again, and it runs at most once. */
   readonly error?: unknown;
@@ -52,11 +50,11 @@ export async function resumeFromMessages<Format extends MessageFormat>(
   const { decisions, rejected } = await extractApprovalDecisions(messages, options);
   const calls: ResumedCall[] = [];
   for (const decision of decisions) calls.push(await resume(client, decision));
-  const told = calls.flatMap((resumed) => {
+  const results = calls.flatMap((resumed) => {
     const outcome = outcomeOf(resumed);
     return outcome === undefined ? [] : toToolResultMessage(resumed.decision.call, outcome, options);
   });
-  return { calls, messages: told, rejected };
+  return { calls, messages: results, rejected };
 }
 
 /** Makes the call again. Catches errors, so that one failing call does not lose the results of the others. */

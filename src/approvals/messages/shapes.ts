@@ -12,13 +12,9 @@ import {
 
 /** A provider's format for messages that are lists of blocks. */
 interface Blocks {
-  /** Member of the message that contains the blocks. */
   readonly list: "content" | "parts";
-  /** Role name of the model. */
   readonly model: string;
-  /** Reads a call; undefined when the block is not a call. */
   callOf(block: MessageMembers): CallPart | undefined;
-  /** Reads a result; undefined when the block is not a result. */
   resultOf(block: MessageMembers): ResultPart | undefined;
   /** Returns whether a message with only this block is worth sending. */
   isSubstance(block: MessageMembers): boolean;
@@ -40,7 +36,7 @@ function blockShape(blocks: Blocks): Shape {
       const results = held.flatMap((block) => blocks.resultOf(block) ?? []);
       return {
         message,
-        // Only the model makes calls, and it returns no results: drop calls and results in other places.
+        // Only the model makes calls, and it returns no results: drop calls and results of other roles.
         calls: isModel ? calls : calls.map((call) => ({ ...call, name: undefined })),
         results: isModel ? [] : results,
       };

@@ -4,7 +4,6 @@ import { APPROVAL_TOOL, type MessageFormat } from "./message-format.ts";
 
 // These types match the parameter types of the providers' own packages, whose lists are not readonly.
 
-/** An assistant message of OpenAI chat completions with one call. */
 export interface OpenAiCallMessage {
   role: "assistant";
   content: null;
@@ -17,7 +16,6 @@ export interface OpenAiResultMessage {
   content: string;
 }
 
-/** An assistant message of Anthropic with one call. */
 export interface AnthropicCallMessage {
   role: "assistant";
   content: { type: "tool_use"; id: string; name: string; input: Record<string, unknown> }[];
@@ -28,7 +26,6 @@ export interface AnthropicResultMessage {
   content: { type: "tool_result"; tool_use_id: string; content: string; is_error?: boolean }[];
 }
 
-/** A Google content with one call. */
 export interface GoogleCallMessage {
   role: "model";
   parts: { functionCall: { id: string; name: string; args: Record<string, unknown> } }[];
@@ -78,7 +75,6 @@ export interface WrittenResult {
   readonly id: string;
   readonly name: string;
   readonly content: Record<string, unknown>;
-  /** The content as text, for OpenAI and Anthropic. */
   readonly text: string;
   readonly isError: boolean;
 }
@@ -146,7 +142,6 @@ function failureOf({ error }: ToldFailure): Record<string, unknown> {
   };
 }
 
-/** Prefix of the ids of the application's own calls. */
 const CALL_ID = "approval_";
 
 export interface ApprovalRequestOptions<Format extends MessageFormat> {
@@ -177,13 +172,11 @@ export function toApprovalRequestMessage<Format extends MessageFormat>(
   return writeCall({ id: `${CALL_ID}${id}`, name: APPROVAL_TOOL, args: request }, format);
 }
 
-/** A person's decision in the chat client. */
 export interface ChatAnswer {
   readonly approvalId: string;
   readonly decision: "approve" | "deny";
   /** The service's proof that an authenticated person decided; an approval does not count without it. */
   readonly receipt?: string | undefined;
-  /** Reason of a denial. */
   readonly reason?: string | undefined;
 }
 

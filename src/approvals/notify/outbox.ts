@@ -20,10 +20,10 @@ const DOUBLINGS_MAX = 16;
 const LEASE_MS = 60 * SECOND_MS;
 /** Events of one webhook that wait for a retry; further failed events are given up. */
 const WAITING_MAX = 1_000;
-/** Events that one look reads. */
-const LOOKED_AT_MAX = 200;
+/** Events that one check reads. */
+const EVENTS_READ_MAX = 200;
 /** Number of skipped events after which the new position is stored. */
-const BEHIND_MAX = 100;
+const SKIPPED_MAX = 100;
 
 /** Events that a webhook wants, and the process that sends them. */
 export interface Wanted {
@@ -32,10 +32,8 @@ export interface Wanted {
   readonly owner: string;
 }
 
-/** An event to send now. */
 export interface OutboxItem {
   readonly event: ApprovalEvent;
-  /** Number of earlier attempts. */
   readonly attempts: number;
 }
 
@@ -61,7 +59,7 @@ export interface Outbox {
   /** Stores the outcome of an attempt. `jitter`: at least 0, below 1. */
   settle(
     wanted: Wanted,
-    piece: OutboxItem,
+    item: OutboxItem,
     end: { readonly outcome: DeliveryOutcome; readonly jitter: number },
   ): Promise<Settled>;
   /** Lets another process take over at once. */
@@ -73,7 +71,7 @@ export function outbox({ database }: Pick<Store, "database">): Outbox {
     register: (webhook) => database.write((tx) => register(tx, webhook)),
     look: (wanted) => database.read((view) => look(view, wanted)),
     begin: (wanted) => database.write((tx) => begin(tx, wanted)),
-    settle: (wanted, piece, end) => database.write((tx) => settle(tx, wanted, { piece, ...end })),
+    settle: (wanted, item, end) => database.write((tx) => settle(tx, wanted, { item, ...end })),
     release: ({ webhook, owner }) =>
       database.write(async ({ sql }) => {
         await sql`UPDATE approval_webhooks SET lease_until = 0 WHERE name = ${webhook} AND lease_owner = ${owner}`;
@@ -96,12 +94,11 @@ interface Found {
   /** Wanted events before `fresh` that are too old to send. */
   readonly late: readonly ApprovalEvent[];
   readonly passed: number;
-  readonly behind: number;
-  /** Failed event whose retry is due. */
+  readonly skipped: number;
   readonly due: { readonly seq: number; readonly attempts: number } | undefined;
 }
 
-const NOTHING = { fresh: undefined, late: [], passed: 0, behind: 0, due: undefined } as const;
+const NOTHING = { fresh: undefined, late: [], passed: 0, skipped: 0, due: undefined } as const;
 
 async function find({ sql, now }: ReadTransaction, { webhook, types, owner }: Wanted): Promise<Found> {
   const [row] = await sql`SELECT * FROM approval_webhooks WHERE name = ${webhook}`;
@@ -110,25 +107,25 @@ async function find({ sql, now }: ReadTransaction, { webhook, types, owner }: Wa
   const isOthers = text(row, "lease_owner") !== owner && integer(row, "lease_until") > now;
   if (isOthers || integer(row, "paused_until") > now) return { state: "waits", ...NOTHING };
   const seq = integer(row, "seq");
-  const rows = await sql`SELECT * FROM approval_events WHERE seq > ${seq} ORDER BY seq LIMIT ${LOOKED_AT_MAX}`;
+  const rows = await sql`SELECT * FROM approval_events WHERE seq > ${seq} ORDER BY seq LIMIT ${EVENTS_READ_MAX}`;
   const events = rows.map(toEvent);
   const wanted = events.filter(({ type }) => types.has(type));
   const fresh = wanted.find(({ at }) => at > now - RETRY_FOR_MS);
-  const late = (fresh === undefined ? wanted : wanted.slice(0, wanted.indexOf(fresh))).filter(isToBeTold);
+  const late = (fresh === undefined ? wanted : wanted.slice(0, wanted.indexOf(fresh))).filter(countsAsGivenUp);
   const passed = fresh === undefined ? (events.at(-1)?.seq ?? seq) : fresh.seq - 1;
   const [due] = await sql`
     SELECT seq, attempts FROM approval_deliveries WHERE webhook = ${webhook} AND next_at <= ${now}
     ORDER BY next_at, seq LIMIT 1`;
   return {
-    ...{ state: "open", fresh, late, passed, behind: passed - seq },
+    ...{ state: "open", fresh, late, passed, skipped: passed - seq },
     due: due && { seq: integer(due, "seq"), attempts: integer(due, "attempts") },
   };
 }
 
 async function look(view: ReadTransaction, wanted: Wanted): Promise<"work" | "nothing" | "disabled"> {
-  const { state, fresh, late, due, behind } = await find(view, wanted);
+  const { state, fresh, late, due, skipped } = await find(view, wanted);
   if (state === "disabled") return state;
-  const isWork = fresh !== undefined || late.length > 0 || due !== undefined || behind >= BEHIND_MAX;
+  const isWork = fresh !== undefined || late.length > 0 || due !== undefined || skipped >= SKIPPED_MAX;
   return isWork ? "work" : "nothing";
 }
 
@@ -147,27 +144,27 @@ async function begin(tx: WriteTransaction, wanted: Wanted): Promise<OutboxItem |
   const [row] = await sql`SELECT * FROM approval_events WHERE seq = ${due.seq}`;
   if (row !== undefined) return { event: toEvent(row), attempts: due.attempts };
   // The event was deleted, because it is old or there are too many.
-  await forget(tx, wanted, due.seq);
+  await removeDelivery(tx, wanted, due.seq);
   return undefined;
 }
 
 interface End {
-  readonly piece: OutboxItem;
+  readonly item: OutboxItem;
   readonly outcome: DeliveryOutcome;
   readonly jitter: number;
 }
 
-async function settle(tx: WriteTransaction, wanted: Wanted, { piece, outcome, jitter }: End): Promise<Settled> {
+async function settle(tx: WriteTransaction, wanted: Wanted, { item, outcome, jitter }: End): Promise<Settled> {
   const { sql, now } = tx;
   const { webhook, owner } = wanted;
   const [row] = await sql`SELECT * FROM approval_webhooks WHERE name = ${webhook} AND lease_owner = ${owner}`;
   if (row === undefined) return "lost";
-  if (piece.attempts === 0) {
-    await sql`UPDATE approval_webhooks SET seq = ${piece.event.seq} WHERE name = ${webhook} AND seq < ${piece.event.seq}`;
+  if (item.attempts === 0) {
+    await sql`UPDATE approval_webhooks SET seq = ${item.event.seq} WHERE name = ${webhook} AND seq < ${item.event.seq}`;
   }
-  if (outcome.kind === "gone") return disable(tx, wanted, piece);
+  if (outcome.kind === "gone") return disable(tx, wanted, item);
   if (outcome.kind !== "later") {
-    await forget(tx, wanted, piece.event.seq);
+    await removeDelivery(tx, wanted, item.event.seq);
     if (outcome.kind === "taken")
       await sql`UPDATE approval_webhooks SET failures = 0, paused_until = 0 WHERE name = ${webhook}`;
     return "done";
@@ -177,20 +174,20 @@ async function settle(tx: WriteTransaction, wanted: Wanted, { piece, outcome, ji
   await sql`
     UPDATE approval_webhooks SET failures = ${failures}, paused_until = ${now + pauseMs}
     WHERE name = ${webhook}`;
-  return again(tx, wanted, { piece, outcome, jitter });
+  return scheduleRetry(tx, wanted, { item, outcome, jitter });
 }
 
-async function again(tx: WriteTransaction, wanted: Wanted, { piece, outcome, jitter }: End): Promise<Settled> {
+async function scheduleRetry(tx: WriteTransaction, wanted: Wanted, { item, outcome, jitter }: End): Promise<Settled> {
   const { sql, now } = tx;
   const { webhook } = wanted;
-  const { seq } = piece.event;
-  const attempts = piece.attempts + 1;
+  const { seq } = item.event;
+  const attempts = item.attempts + 1;
   const nextAt = now + Math.max(spread(RETRY_MS, RETRY_MS_MAX, { failures: attempts, jitter }), retryAfterMs(outcome));
   const [first] = await sql`SELECT first_at FROM approval_deliveries WHERE webhook = ${webhook} AND seq = ${seq}`;
   const firstAt = first === undefined ? now : integer(first, "first_at");
   const [waiting = {}] = await sql`SELECT count(*) AS waiting FROM approval_deliveries WHERE webhook = ${webhook}`;
   const isFull = first === undefined && integer(waiting, "waiting") >= WAITING_MAX;
-  if (isFull || nextAt - firstAt > RETRY_FOR_MS) return bury(tx, wanted, { piece, outcome, jitter });
+  if (isFull || nextAt - firstAt > RETRY_FOR_MS) return giveUp(tx, wanted, { item, outcome, jitter });
   await sql`
     INSERT INTO approval_deliveries (webhook, seq, attempts, first_at, next_at)
     VALUES (${webhook}, ${seq}, ${attempts}, ${firstAt}, ${nextAt})
@@ -198,10 +195,10 @@ async function again(tx: WriteTransaction, wanted: Wanted, { piece, outcome, jit
   return "again";
 }
 
-async function bury(tx: WriteTransaction, wanted: Wanted, { piece, outcome }: End): Promise<Settled> {
-  const { event, attempts } = piece;
+async function giveUp(tx: WriteTransaction, wanted: Wanted, { item, outcome }: End): Promise<Settled> {
+  const { event, attempts } = item;
   const reason = outcome.kind === "later" ? outcome.reason : outcome.kind;
-  await forget(tx, wanted, event.seq);
+  await removeDelivery(tx, wanted, event.seq);
   noteDead(tx, wanted, { event, attempts: attempts + 1, reason });
   return "dead";
 }
@@ -216,7 +213,7 @@ function noteDead(
 }
 
 /** Returns whether an event that is too old counts as given up. An approval request does not: it has ended by then. */
-function isToBeTold({ type }: ApprovalEvent): boolean {
+function countsAsGivenUp({ type }: ApprovalEvent): boolean {
   return type !== "approval.requested";
 }
 
@@ -229,11 +226,10 @@ async function disable(tx: WriteTransaction, { webhook }: Wanted, { event }: Out
   return "disabled";
 }
 
-async function forget({ sql }: WriteTransaction, { webhook }: Wanted, seq: number): Promise<void> {
+async function removeDelivery({ sql }: WriteTransaction, { webhook }: Wanted, seq: number): Promise<void> {
   await sql`DELETE FROM approval_deliveries WHERE webhook = ${webhook} AND seq = ${seq}`;
 }
 
-/** Returns the delay that the receiver requests, up to the limit. */
 function retryAfterMs(outcome: DeliveryOutcome): number {
   return outcome.kind === "later" ? Math.min(outcome.retryAfterMs ?? 0, RETRY_AFTER_MS_MAX) : 0;
 }

@@ -33,7 +33,7 @@ interface ToolReport extends Decisions {
   readonly expired: number;
 }
 
-interface DeciderReport extends Decisions {
+interface ApproverReport extends Decisions {
   readonly issuer: string;
   readonly subject: string;
   /** Average number of decisions per clock hour, counting only hours with decisions; and the highest number in one hour. */
@@ -54,7 +54,7 @@ export interface ApprovalReport extends Decisions {
   readonly cancelled: number;
   /** Tools with the most requests first. */
   readonly tools: readonly ToolReport[];
-  readonly deciders: readonly DeciderReport[];
+  readonly deciders: readonly ApproverReport[];
   readonly suggestions: readonly Suggestion[];
 }
 
@@ -83,7 +83,7 @@ function unanswered(rows: readonly ReportRow[]): number {
   return rows.filter(({ state, decidedAt }) => state === "expired" && decidedAt === undefined).length;
 }
 
-function deciderReports(rows: readonly ReportRow[]): readonly DeciderReport[] {
+function deciderReports(rows: readonly ReportRow[]): readonly ApproverReport[] {
   const decided = rows.flatMap(decisionsIn);
   const byPerson = Map.groupBy(decided, ({ decider }) => JSON.stringify([decider?.issuer, decider?.subject]));
   return largest(byPerson).flatMap(([, own]) => {
@@ -97,14 +97,14 @@ function deciderReports(rows: readonly ReportRow[]): readonly DeciderReport[] {
 
 /** Returns every person's decision: the votes, and the final decision when it is not one of the votes. */
 function decisionsIn(row: ReportRow): readonly ReportRow[] {
-  const yeses = row.votes.map(({ at, ...decider }) => ({ ...row, decider, decidedAt: at, isYes: true }));
-  const isAmongThem = row.decider === undefined || (row.isYes && yeses.length > 0);
-  return isAmongThem ? yeses : [...yeses, row];
+  const approvals = row.votes.map(({ at, ...decider }) => ({ ...row, decider, decidedAt: at, isApproved: true }));
+  const isVote = row.decider === undefined || (row.isApproved && approvals.length > 0);
+  return isVote ? approvals : [...approvals, row];
 }
 
 function decisionsOf(rows: readonly ReportRow[]): Decisions {
   const decided = rows.filter(({ decidedAt }) => decidedAt !== undefined);
-  const approved = decided.filter(({ isYes }) => isYes).length;
+  const approved = decided.filter(({ isApproved }) => isApproved).length;
   const times = decided.map(({ createdAt, decidedAt = 0 }) => Math.max(0, decidedAt - createdAt)).sort((a, b) => a - b);
   const approvalRate = shareOf(approved, decided.length);
   const hastyShare = shareOf(times.filter((ms) => ms < HASTY_MS).length, decided.length);
@@ -162,7 +162,7 @@ export interface ReportRow {
   readonly grantKey: string | undefined;
   readonly offersSession: boolean;
   readonly state: string;
-  readonly isYes: boolean;
+  readonly isApproved: boolean;
   readonly scope: string | undefined;
   readonly createdAt: number;
   readonly decidedAt: number | undefined;
@@ -209,7 +209,7 @@ function toReportRow(row: Row): ReportRow {
     requester: JSON.stringify([text(row, "issuer"), text(row, "subject")]),
     grantKey: row["grant_key"] === null ? undefined : text(row, "grant_key"),
     offersSession: text(row, "scopes").includes('"session"'),
-    isYes: decidedAt !== undefined && text(row, "state") !== "denied",
+    isApproved: decidedAt !== undefined && text(row, "state") !== "denied",
     createdAt: integer(row, "created_at"),
     decider:
       decidedAt === undefined || row["decided_issuer"] === null
@@ -233,7 +233,6 @@ interface Suggestion {
    */
   readonly kind: "session_scope" | "read_tool" | "auto_edit";
   readonly tool: string | undefined;
-  /** Number of approval requests that would not have been made. */
   readonly prompts: number;
 }
 
@@ -256,14 +255,14 @@ function sameCalls(rows: readonly ReportRow[]): readonly Suggestion[] {
   const groups = Map.groupBy(askable, ({ requester, session, grantKey }) =>
     JSON.stringify([requester, session, grantKey]),
   );
-  return byTool("session_scope", [...groups.values()].filter(alwaysYes(SAME_CALL_MIN)));
+  return byTool("session_scope", [...groups.values()].filter(alwaysApproved(SAME_CALL_MIN)));
 }
 
 function readTools(rows: readonly ReportRow[]): readonly Suggestion[] {
   const reads = rows.filter(({ classification }) => classification === "read");
   const groups = Map.groupBy(reads, ({ tool }) => tool);
   return [...groups]
-    .filter(([, own]) => alwaysYes(READ_TOOL_MIN)(own))
+    .filter(([, own]) => alwaysApproved(READ_TOOL_MIN)(own))
     .map(([tool, own]) => ({ kind: "read_tool", tool, prompts: own.length }));
 }
 
@@ -271,7 +270,7 @@ function sessionWrites(rows: readonly ReportRow[]): readonly Suggestion[] {
   const writes = rows.filter(({ category, session }) => category === "write" && session !== "");
   const groups = Map.groupBy(writes, ({ requester, session }) => JSON.stringify([requester, session]));
   return [...groups.values()]
-    .filter(alwaysYes(SESSION_WRITES_MIN))
+    .filter(alwaysApproved(SESSION_WRITES_MIN))
     .map((own) => ({ kind: "auto_edit", tool: undefined, prompts: own.length }));
 }
 
@@ -284,14 +283,13 @@ function byTool(kind: Suggestion["kind"], groups: readonly (readonly ReportRow[]
 }
 
 /** Returns a filter for groups in which every request was approved with scope `once`; pending and expired ones fail it. */
-function alwaysYes(min: number): (rows: readonly ReportRow[]) => boolean {
-  return (rows) => rows.length >= min && rows.every(({ isYes, scope }) => isYes && scope === "once");
+function alwaysApproved(min: number): (rows: readonly ReportRow[]) => boolean {
+  return (rows) => rows.length >= min && rows.every(({ isApproved, scope }) => isApproved && scope === "once");
 }
 
 /** Bucket bounds for the time to decide, in seconds. The bound 2 separates decisions made without reading. */
 export const DECISION_SECONDS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600] as const;
 
-/** Decisions made through this process since it started. */
 export interface Tally {
   /** Counts by outcome: `approved`, `denied`, `cancelled`, `revoked`, `expired`. */
   readonly ended: ReadonlyMap<string, number>;
@@ -306,7 +304,6 @@ export class DecisionTally implements Tally {
   readonly decisionCounts: number[] = Array.from({ length: DECISION_SECONDS.length + 1 }, () => 0);
   decisionSecondsSum = 0;
 
-  /** Wraps the methods through which people decide. */
   counted({ decide, cancel, revoke }: Approvals): Pick<Approvals, "decide" | "cancel" | "revoke"> {
     return {
       decide: async (decision) => {
@@ -331,7 +328,7 @@ export class DecisionTally implements Tally {
     };
   }
 
-  /** Counts expirations from journal lines, the only place that reports them. */
+  /** Counts expirations from journal lines, their only source. */
   noteLine({ type }: { readonly type: string }): void {
     if (type === "approval.expired") this.#add("expired");
   }

@@ -6,7 +6,6 @@ import { boundInterimAnswers } from "../../core/interim-answers.ts";
 import { isLoopback } from "../../core/loopback.ts";
 import type { SignatureHeaders } from "./signature.ts";
 
-/** Result of one attempt. */
 export type Delivery =
   | { readonly kind: "taken" }
   /** The receiver permanently refuses notifications. */
@@ -39,7 +38,7 @@ export async function send(body: string, { url, headers, nowMs, timeoutMs, signa
       nowMs,
     );
   } catch (error) {
-    return { kind: "later", reason: faultOf(error), retryAfterMs: undefined };
+    return { kind: "later", reason: reasonOf(error), retryAfterMs: undefined };
   }
 }
 
@@ -130,7 +129,7 @@ export function readRetryAfter(header: string | undefined, nowMs: number): numbe
 }
 
 /** Returns the error's name and code only: the runtime's messages may quote the URL, which may be a secret. */
-function faultOf(error: unknown): string {
+function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return "failed";
   const code = "code" in error && typeof error.code === "string" ? error.code : undefined;
   return code === undefined ? error.name : `${error.name} ${code}`;
@@ -195,7 +194,7 @@ export function literalAddress(hostname: string): string | undefined {
 const URL_CHARACTERS_MAX = 2_048;
 
 /** Returns why notifications may not go to the URL; undefined when they may. Does not quote the URL, which may be a secret. */
-export function urlFault(text: string): string | undefined {
+export function urlProblem(text: string): string | undefined {
   if (text.length > URL_CHARACTERS_MAX || !URL.canParse(text)) return "must be a URL that begins with https://";
   const { protocol, hostname, username, password } = new URL(text);
   if (protocol !== "https:" && !(protocol === "http:" && isLoopback(hostname))) {

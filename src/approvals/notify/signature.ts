@@ -31,7 +31,6 @@ export type WebhookKey = { readonly fingerprint: string } & (
   | { readonly scheme: "v1a"; readonly key: KeyObject }
 );
 
-/** Headers of Standard Webhooks. */
 export interface SignatureHeaders {
   readonly "webhook-id": string;
   readonly "webhook-timestamp": string;
@@ -114,7 +113,6 @@ export function signMessage(
   return { "webhook-id": id, "webhook-timestamp": timestamp, "webhook-signature": signatures.join(" ") };
 }
 
-/** Reason why a message is rejected. */
 export type Unverified = "unsigned" | "late" | "signature";
 
 export interface ReceivedMessage {

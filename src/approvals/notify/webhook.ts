@@ -20,19 +20,14 @@ export interface WebhookParts {
   readonly clock: () => number;
   /** Returns a number from 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
-  /** Identifies this process among all processes of the store. */
   readonly owner: string;
   /** Reports a problem to the operators' log: once per outage, and at most once a minute. */
   readonly report: (message: string) => void;
-  /** Poll interval, in milliseconds. */
   readonly pollMs?: number;
-  /** Timeout of one attempt. */
   readonly timeoutMs?: number;
-  /** Earlier counts of the webhook with this name, which are continued. */
   readonly counts?: WebhookCounts;
 }
 
-/** Counts since this process started. */
 export interface WebhookCounts {
   sent: number;
   failures: number;
@@ -40,14 +35,12 @@ export interface WebhookCounts {
   stale: number;
 }
 
-/** State of a webhook, with counts since this process started. */
 export interface WebhookState {
   readonly webhook: string;
   readonly sent: number;
   readonly failures: number;
   /** Events that were given up. */
   readonly dead: number;
-  /** Approval requests that ended before they could be sent. */
   readonly stale: number;
   readonly isDisabled: boolean;
 }
@@ -72,9 +65,9 @@ export class Webhook {
   #isRetired = false;
   #isDisabled = false;
   /** True when the current outage was reported. */
-  #isTold = false;
-  #toldAtMs = Number.NEGATIVE_INFINITY;
-  #isRung = false;
+  #isReported = false;
+  #reportedAtMs = Number.NEGATIVE_INFINITY;
+  #isNotified = false;
   #wake: () => void = () => {};
   readonly #done: Promise<void>;
 
@@ -108,7 +101,7 @@ export class Webhook {
   async #run(): Promise<void> {
     const { approvals, pollMs = POLL_MS } = this.#parts;
     const { signal } = this.#stopping;
-    const stopListening = approvals.onEvents(() => this.#ring());
+    const stopListening = approvals.onEvents(() => this.#notify());
     let isRegistered = false;
     while (!signal.aborted && !this.#isRetired) {
       try {
@@ -131,20 +124,20 @@ export class Webhook {
     const found = await outbox.look(this.#wanted);
     this.#isDisabled = found === "disabled";
     if (found !== "work" || this.#stopping.signal.aborted || this.#isRetired) return false;
-    const piece = await outbox.begin(this.#wanted);
-    if (piece === undefined) return true;
-    if ("givenUp" in piece) {
-      this.counts.dead += piece.givenUp;
-      this.#say(`did not accept ${piece.givenUp} events within a day: given up`);
+    const item = await outbox.begin(this.#wanted);
+    if (item === undefined) return true;
+    if ("givenUp" in item) {
+      this.counts.dead += item.givenUp;
+      this.#report(`did not accept ${item.givenUp} events within a day: given up`);
       return true;
     }
-    const outcome = await this.#attempt(piece);
+    const outcome = await this.#attempt(item);
     if (this.#stopping.signal.aborted && outcome.kind === "later") return false;
-    const settled = await outbox.settle(this.#wanted, piece, { outcome, jitter: this.#parts.random() });
+    const settled = await outbox.settle(this.#wanted, item, { outcome, jitter: this.#parts.random() });
     this.#count(outcome, settled === "dead");
     if (settled === "disabled")
-      this.#say("answered 410 Gone: nothing more is sent there until the next start or until its settings change");
-    if (settled === "dead") this.#say(`did not accept ${piece.event.type} ${piece.event.id}: given up`);
+      this.#report("answered 410 Gone: nothing more is sent there until the next start or until its settings change");
+    if (settled === "dead") this.#report(`did not accept ${item.event.type} ${item.event.id}: given up`);
     return true;
   }
 
@@ -171,24 +164,24 @@ export class Webhook {
     if (outcome.kind === "later") this.#fail(outcome.reason);
     if (outcome.kind !== "taken") return;
     this.counts.sent += 1;
-    this.#isTold = false;
+    this.#isReported = false;
   }
 
   #fail(reason: string): void {
     this.counts.failures += 1;
     const nowMs = this.#parts.clock();
-    if (this.#isTold || Math.abs(nowMs - this.#toldAtMs) < REPORT_EVERY_MS) return;
-    this.#isTold = true;
-    this.#toldAtMs = nowMs;
-    this.#say(`does not accept notifications: ${reason}`);
+    if (this.#isReported || Math.abs(nowMs - this.#reportedAtMs) < REPORT_EVERY_MS) return;
+    this.#isReported = true;
+    this.#reportedAtMs = nowMs;
+    this.#report(`does not accept notifications: ${reason}`);
   }
 
-  #say(what: string): void {
+  #report(what: string): void {
     this.#parts.report(`the webhook ${this.#target.name} ${what}`);
   }
 
-  #ring(): void {
-    this.#isRung = true;
+  #notify(): void {
+    this.#isNotified = true;
     this.#wake();
   }
 
@@ -197,9 +190,9 @@ export class Webhook {
     this.#wake = resolve;
     const timer = setTimeout(resolve, ms);
     timer.unref();
-    if (this.#isRung || this.#stopping.signal.aborted || this.#isRetired) resolve();
+    if (this.#isNotified || this.#stopping.signal.aborted || this.#isRetired) resolve();
     await promise;
-    this.#isRung = false;
+    this.#isNotified = false;
     clearTimeout(timer);
   }
 }
@@ -214,7 +207,6 @@ function isStale({ type }: ApprovalEvent, approval: Approval | undefined, nowMs:
 type Detail = "summary" | "view";
 
 interface PayloadOptions {
-  /** Name of the webhook. */
   readonly name: string;
   readonly deployment: string;
   readonly detail: Detail;
@@ -240,14 +232,14 @@ function messageOf(event: ApprovalEvent, approval: Approval | undefined, options
 }
 
 function dataOf({ id, tool, summary }: ApprovalEvent, approval: Approval | undefined, options: PayloadOptions): Json {
-  const told = { id, ...(tool !== undefined && { tool }), ...(summary !== undefined && { summary }) };
+  const subject = { id, ...(tool !== undefined && { tool }), ...(summary !== undefined && { summary }) };
   const link = `${options.publicUrl ?? ""}/approvals/${id}/page`;
-  if (approval === undefined) return { ...told, link };
+  if (approval === undefined) return { ...subject, link };
   const { state, risk, scopes, decideBy, planDigest, viewDigest } = approval;
   const times = { decideBy: iso(decideBy) };
-  const stands = { state, risk, options: ["cancel", ...scopes], ...times, planDigest, viewDigest };
+  const status = { state, risk, options: ["cancel", ...scopes], ...times, planDigest, viewDigest };
   const wants: Record<string, Json> = approval.answer === undefined ? {} : { wantsAnswer: true };
-  return { ...told, ...stands, ...wants, link, ...(options.detail === "view" && detailOf(approval)) };
+  return { ...subject, ...status, ...wants, link, ...(options.detail === "view" && detailOf(approval)) };
 }
 
 /** Returns the details for receivers that the operator trusts with them. The view was rendered without secrets. */
@@ -263,7 +255,6 @@ function detailOf(approval: Approval): Record<string, Json> {
   };
 }
 
-/** Formats Unix milliseconds as ISO 8601 in UTC. */
 function iso(ms: number): string {
   return new Date(ms).toISOString();
 }

@@ -1,4 +1,4 @@
-import type { Decider } from "../identities.ts";
+import type { Approver } from "../identities.ts";
 import type { Approvals } from "../types.ts";
 import type { Inbox } from "./inbox.ts";
 import type { MakeReport, Tally } from "./report.ts";
@@ -6,28 +6,23 @@ import type { WebhookKey } from "./signature.ts";
 import { Webhook, type WebhookCounts, type WebhookParts, type WebhookState, type WebhookTarget } from "./webhook.ts";
 
 /** A person for whom an integration may report decisions. */
-export interface Person extends Decider {
+export interface Person extends Approver {
   /** Permissions that policies check; configured here because an integration sends no token of the person. */
   readonly permissions: readonly string[];
 }
 
-/** A program through which people decide. */
 export interface Integration {
-  /** Keys that verify its messages. */
   readonly keys: readonly WebhookKey[];
   /** People by the integration's own names for them; nobody else can decide. */
   readonly people: ReadonlyMap<string, Person>;
 }
 
-/** Configured receivers of events, and integrations by name. */
 export interface NamedWebhooks {
   readonly targets: readonly WebhookTarget[];
   readonly integrations: ReadonlyMap<string, Integration>;
 }
 
-/** Running webhooks, and integrations by name. */
 interface Webhooks {
-  /** Current integrations. */
   readonly integrations: ReadonlyMap<string, Integration>;
   states(): readonly WebhookState[];
   stop(): Promise<void>;
@@ -51,17 +46,16 @@ interface WebhooksOptions extends NamedWebhooks {
   readonly parts: WebhookParts;
 }
 
-/** Starts the webhooks. */
 export function startWebhooks({ parts, ...first }: WebhooksOptions): LiveWebhooks {
   let { integrations } = first;
   const byName = new Map<string, NamedWebhook>();
   const change = (targets: readonly WebhookTarget[]): void => {
-    const told = new Map(targets.map((target) => [target.name, target]));
+    const configured = new Map(targets.map((target) => [target.name, target]));
     for (const [name, webhook] of byName) {
-      webhook.turnTo(told.get(name));
-      if (webhook.isOver) byName.delete(name);
+      webhook.switchTo(configured.get(name));
+      if (webhook.hasEnded) byName.delete(name);
     }
-    for (const [name, target] of told) {
+    for (const [name, target] of configured) {
       if (!byName.has(name)) byName.set(name, new NamedWebhook(target, parts));
     }
   };
@@ -101,8 +95,7 @@ class NamedWebhook {
     this.#begin();
   }
 
-  /** True when the webhook neither runs nor is configured. */
-  get isOver(): boolean {
+  get hasEnded(): boolean {
     return this.#webhook === undefined && this.#target === undefined;
   }
 
@@ -111,7 +104,7 @@ class NamedWebhook {
   }
 
   /** Switches to another target. A running attempt finishes with the old target; an unchanged webhook keeps running. */
-  turnTo(target: WebhookTarget | undefined): void {
+  switchTo(target: WebhookTarget | undefined): void {
     const isSame = sameTarget(target, this.#target);
     this.#target = target;
     if (this.#isStopped || isSame) return;

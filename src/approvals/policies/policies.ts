@@ -2,7 +2,7 @@ import { canonicalJson, sha256Hex } from "../../core/digest.ts";
 import type { Category, Classification, Tool } from "../../core/types.ts";
 import type { Scope } from "../identities.ts";
 import type { Risk } from "../types.ts";
-import type { Deciders, PolicyStage, ReasonRequired, RequiredPolicy, Requirement } from "./requirement.ts";
+import type { EligibleApprovers, PolicyStage, ReasonRequired, RequiredPolicy, Requirement } from "./requirement.ts";
 
 /** Conditions under which a policy applies to a request. All given conditions must hold; a list holds when one member matches. */
 export interface PolicyConditions {
@@ -10,16 +10,14 @@ export interface PolicyConditions {
   readonly tools?: readonly string[] | undefined;
   readonly categories?: readonly Category[] | undefined;
   readonly systems?: readonly string[] | undefined;
-  /** Minimum risk. */
   readonly risk?: Risk | undefined;
-  /** Permissions that the tool requires of its callers. */
   readonly permissions?: readonly string[] | undefined;
   readonly classifications?: readonly Classification[] | undefined;
 }
 
 interface WrittenDeciders {
-  readonly permissions?: Deciders["permissions"] | undefined;
-  readonly subjects?: Deciders["subjects"];
+  readonly permissions?: EligibleApprovers["permissions"] | undefined;
+  readonly subjects?: EligibleApprovers["subjects"];
 }
 
 /** A policy about who approves, as operators write it. It neither makes a call need an approval nor allows a call. */
@@ -102,7 +100,6 @@ function joined(policies: readonly ApprovalPolicy[]): Requirement {
   return { digest: digestOf("stc/requirement/v1", wanted), ...wanted };
 }
 
-/** Returns the stages of a policy, from the short or the long form. */
 export function requiredOf({ name, distinctPeople, require }: ApprovalPolicy): RequiredPolicy {
   const { deciders = {}, count = 1, stages = [{ name: ONLY_STAGE, deciders, count }] } = require;
   return {

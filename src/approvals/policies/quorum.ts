@@ -1,23 +1,14 @@
-import { isAmongAskers } from "../requesters.ts";
-import type {
-  ApproverIdentity,
-  Deciders,
-  PolicyStage,
-  RequiredPolicy,
-  Requirement,
-  Vote,
-  VotePosition,
-} from "./requirement.ts";
+import { type Approver, isAmongRequesters } from "../identities.ts";
+import type { EligibleApprovers, PolicyStage, RequiredPolicy, Requirement, Vote, VotePosition } from "./requirement.ts";
 import { type KnownIssuer, shortageOf } from "./supply.ts";
 
 /** An authenticated approver who votes, with the permissions of the token. */
-export interface Voter extends ApproverIdentity {
+export interface Voter extends Approver {
   readonly permissions: readonly string[];
   /** `sub`s of the token's `act` chain. */
   readonly actors: readonly string[];
 }
 
-/** A stage that still needs votes. */
 export interface Lacking {
   readonly policy: string;
   readonly stage: string;
@@ -41,10 +32,8 @@ export type Objection =
 /** Stages in which the vote counts, or the reason why it does not count. */
 export type VoteResult = { readonly places: readonly VotePosition[] } | Objection;
 
-/** Progress of one policy. */
 export interface PolicyProgress {
   readonly policy: RequiredPolicy;
-  /** Votes of each stage, in order. */
   readonly voters: readonly (readonly Vote[])[];
   /** Index of the stage that currently takes votes; undefined when the policy is satisfied. */
   readonly open: number | undefined;
@@ -55,7 +44,7 @@ export interface PolicyProgress {
  * another person's token, and counts once.
  */
 function isSamePerson(a: Named, b: Named): boolean {
-  return isAmongAskers(a, [b.subject, ...b.actors]);
+  return isAmongRequesters(a, [b.subject, ...b.actors]);
 }
 
 type Named = Pick<Voter, "subject" | "actors">;
@@ -82,7 +71,7 @@ function lackingIn({ policy, voters, open }: PolicyProgress): Lacking | undefine
 }
 
 /** Returns where the vote counts: the open stage of each policy that accepts the voter, unless a later stage needs the voter. */
-export function standingOf(requirement: Requirement, votes: readonly Vote[], voter: Voter): VoteResult {
+export function voteResultOf(requirement: Requirement, votes: readonly Vote[], voter: Voter): VoteResult {
   const mine = votes.filter((vote) => isSamePerson(vote, voter));
   const progress = progressOf(requirement, votes);
   const places = progress.flatMap((one, policy) => {
@@ -106,7 +95,6 @@ function hasCounted(
 }
 
 interface Counting {
-  /** Index of the policy. */
   readonly at: number;
   readonly voter: Voter;
 }
@@ -175,19 +163,23 @@ function notEligible(lacking: Lacking, stage: PolicyStage | undefined, voter: Vo
 }
 
 /** Returns why the voter may not deny. Anybody eligible in any stage may deny at any time, which ends the request. */
-export function objectionToNo(requirement: Requirement, votes: readonly Vote[], voter: Voter): Objection | undefined {
+export function objectionToDenial(
+  requirement: Requirement,
+  votes: readonly Vote[],
+  voter: Voter,
+): Objection | undefined {
   const stages = requirement.policies.flatMap((policy) => policy.stages);
   if (stages.some(({ deciders }) => isEligible(deciders, voter))) return undefined;
   return objectionTo(progressOf(requirement, votes), voter, false);
 }
 
-export function isEligible({ permissions, subjects }: Deciders, voter: Voter): boolean {
+export function isEligible({ permissions, subjects }: EligibleApprovers, voter: Voter): boolean {
   return (
     permissions.every((permission) => voter.permissions.includes(permission)) &&
     (subjects === undefined || isNamed(subjects, voter))
   );
 }
 
-function isNamed(subjects: readonly ApproverIdentity[], { issuer, subject }: ApproverIdentity): boolean {
+function isNamed(subjects: readonly Approver[], { issuer, subject }: Approver): boolean {
   return subjects.some((named) => named.issuer === issuer && named.subject === subject);
 }

@@ -1,23 +1,17 @@
 import { z } from "zod";
-import type { Scope } from "../identities.ts";
+import type { Approver, Scope } from "../identities.ts";
 
 /** Eligible approvers. All given conditions must hold; without any, everybody with `approvals:decide` is eligible. */
-export interface Deciders {
+export interface EligibleApprovers {
   /** The approver's token must have all of them. */
   readonly permissions: readonly string[];
   /** The approver must be one of them, compared exactly. */
-  readonly subjects?: readonly ApproverIdentity[] | undefined;
+  readonly subjects?: readonly Approver[] | undefined;
 }
 
-export interface ApproverIdentity {
-  readonly issuer: string;
-  readonly subject: string;
-}
-
-/** A step of a policy: `count` people from `deciders` must approve. */
 export interface PolicyStage {
   readonly name: string;
-  readonly deciders: Deciders;
+  readonly deciders: EligibleApprovers;
   readonly count: number;
 }
 
@@ -42,7 +36,6 @@ export interface Requirement {
   /** Applied when shorter than the limit of the store. */
   readonly decideBySeconds?: number | undefined;
   readonly executeBySeconds?: number | undefined;
-  /** True when the library's approval callback may decide. */
   readonly callback: boolean;
 }
 
@@ -52,8 +45,7 @@ export interface VotePosition {
   readonly stage: number;
 }
 
-/** A counted vote for an approval. */
-export interface Vote extends ApproverIdentity {
+export interface Vote extends Approver {
   /** `sub`s of the token's `act` chain. */
   readonly actors: readonly string[];
   /** Unix milliseconds. */

@@ -1,5 +1,5 @@
-import { folded } from "../requesters.ts";
-import type { Deciders, RequiredPolicy } from "./requirement.ts";
+import { folded } from "../identities.ts";
+import type { EligibleApprovers, RequiredPolicy } from "./requirement.ts";
 
 /** The settings of an issuer that determine who may approve. */
 export interface KnownIssuer {
@@ -15,7 +15,6 @@ export const DECIDE = "approvals:decide";
 /** Possible approvers: the names in the configuration, or `anybody` when only tokens determine who may approve. */
 type Supply = ReadonlySet<string> | "anybody";
 
-/** A stage that can never get enough people. */
 export interface Shortage {
   readonly stage: string;
   readonly needed: number;
@@ -37,46 +36,45 @@ export function shortageOf(
     const supply = supplyOf(deciders, issuers);
     return supply === "anybody" ? undefined : [...supply].filter((person) => !asking.has(person));
   });
-  const seats = new Map<string, number>();
+  const assignments = new Map<string, number>();
   for (const [at, { name, count }] of stages.entries()) {
     if (supplies[at] === undefined) continue;
-    if (!distinctPeople) seats.clear();
+    if (!distinctPeople) assignments.clear();
     let available = 0;
-    while (available < count && seatOne(at, { supplies, seats, tried: new Set() })) available += 1;
+    while (available < count && assignOne(at, { supplies, assignments, tried: new Set() })) available += 1;
     if (available < count) return { stage: name, needed: count, available };
   }
   return undefined;
 }
 
-interface Seating {
+interface Assignment {
   /** Possible approvers of each stage; undefined when they are not known. */
   readonly supplies: readonly (readonly string[] | undefined)[];
-  /** Stage that each person is assigned to. */
-  readonly seats: Map<string, number>;
+  readonly assignments: Map<string, number>;
   readonly tried: Set<string>;
 }
 
 /** Assigns one more person to the stage: an unassigned one, or one whom another person can replace (augmenting path). */
-function seatOne(at: number, seating: Seating): boolean {
-  const { supplies, seats, tried } = seating;
+function assignOne(at: number, assignment: Assignment): boolean {
+  const { supplies, assignments, tried } = assignment;
   for (const person of supplies[at] ?? []) {
     if (tried.has(person)) continue;
     tried.add(person);
-    const sitsIn = seats.get(person);
-    if (sitsIn !== undefined && !seatOne(sitsIn, seating)) continue;
-    seats.set(person, at);
+    const assigned = assignments.get(person);
+    if (assigned !== undefined && !assignOne(assigned, assignment)) continue;
+    assignments.set(person, at);
     return true;
   }
   return false;
 }
 
-function supplyOf({ permissions, subjects }: Deciders, issuers: readonly KnownIssuer[]): Supply {
+function supplyOf({ permissions, subjects }: EligibleApprovers, issuers: readonly KnownIssuer[]): Supply {
   const operators = issuers.filter((issuer) => issuer.operators);
   const needed = [DECIDE, ...permissions];
   if (subjects === undefined && operators.some(({ subjectPermissions }) => subjectPermissions === undefined)) {
     return "anybody";
   }
-  const named = subjects ?? operators.flatMap(known);
+  const named = subjects ?? operators.flatMap(subjectsOf);
   const able = named.filter(({ issuer, subject }) => {
     const profile = operators.find((one) => one.issuer === issuer);
     if (profile === undefined) return false;
@@ -88,6 +86,6 @@ function supplyOf({ permissions, subjects }: Deciders, issuers: readonly KnownIs
   return new Set(able.map(({ subject }) => folded(subject)));
 }
 
-function known({ issuer, subjectPermissions = {} }: KnownIssuer) {
+function subjectsOf({ issuer, subjectPermissions = {} }: KnownIssuer) {
   return Object.keys(subjectPermissions).map((subject) => ({ issuer, subject }));
 }

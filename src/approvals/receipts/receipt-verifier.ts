@@ -17,22 +17,16 @@ const KEYS_MAX = 16;
 const LIFETIME_SECONDS_MAX = 86_400;
 const SECOND_MS = 1_000;
 
-/** Reason why a receipt is invalid. */
 export type ReceiptFault =
   /** Not a compact JWS, or one with other contents. */
   | "RECEIPT_MALFORMED"
-  /** Signed, but with another `typ`. */
   | "RECEIPT_TYPE"
   /** Not signed, or signed with an algorithm that is not accepted. */
   | "RECEIPT_ALGORITHM"
-  /** Modified, or signed with another key. */
   | "RECEIPT_SIGNATURE"
-  /** Issued by another deployment. */
   | "RECEIPT_ISSUER"
-  /** Issued to another caller. */
   | "RECEIPT_AUDIENCE"
   | "RECEIPT_EXPIRED"
-  /** Issued for another approval request. */
   | "RECEIPT_MISMATCH";
 
 export type ReceiptCheck =
@@ -108,7 +102,7 @@ export function createReceiptVerifier(options: ReceiptVerifierOptions): ReceiptV
       try {
         return await check(receipt, approvalId);
       } catch (error) {
-        return refuse(faultOf(error));
+        return refuse(codeOf(error));
       }
     },
   };
@@ -158,7 +152,7 @@ const FAULT_OF_CLAIM: ReadonlyMap<string, ReceiptFault> = new Map([
   ["aud", "RECEIPT_AUDIENCE"],
 ]);
 
-function faultOf(error: unknown): ReceiptFault {
+function codeOf(error: unknown): ReceiptFault {
   if (error instanceof errors.JWTExpired) return "RECEIPT_EXPIRED";
   if (error instanceof errors.JWTClaimValidationFailed) return FAULT_OF_CLAIM.get(error.claim) ?? "RECEIPT_MALFORMED";
   if (error instanceof errors.JOSEAlgNotAllowed) return "RECEIPT_ALGORITHM";

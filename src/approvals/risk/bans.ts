@@ -5,12 +5,12 @@ const REMOVERS = "rm unlink shred rmdir srm wipe trash";
 const FIREWALLS = "iptables ip6tables iptables-legacy iptables-nft arptables ebtables";
 const INTERPRETER_NAMES = [...INTERPRETERS].join(" ");
 
-/** Catastrophes and attacks on the machine's own protection: nobody can approve them. */
+/** Catastrophes and attacks on the machine's own protection: no approval allows them. */
 export const BANS: readonly ShellRule[] = [
   {
     ...DENIED,
     id: "removes-everything",
-    note: "Removes the root, a system directory, a home, or what stands above the workspace.",
+    note: "Removes the root, a system directory, a home, or a folder above the workspace.",
     calls: [
       { programs: REMOVERS, argument: /^--no-p[a-z-]*$/ },
       { programs: REMOVERS, options: "-rR --recursive", operand: "root or home" },
@@ -149,7 +149,7 @@ export const BANS: readonly ShellRule[] = [
   {
     ...DENIED,
     id: "cloud-metadata",
-    note: "Reaches the address at which clouds hand out a machine's credentials.",
+    note: "Contacts the address at which clouds hand out a machine's credentials.",
     calls: [{ test: "contacts the metadata service" }],
     matches: ["curl http://169.254.169.254/latest/meta-data", "wget 2852039166", "curl http://0xa9fea9fe/"],
     misses: ["grep -r 169.254.169.254 docs", "echo 169.254.169.254", "curl https://example.com/169.254.169.254"],

@@ -12,7 +12,6 @@ export interface Call {
   readonly program: string;
   /** `program` without a version at its end: `python` for `python3.12`. */
   readonly family: string;
-  /** The command word with its folder. */
   readonly spelled: string;
   readonly args: readonly string[];
   /** Variables set for it, as `NAME=value`. */
@@ -27,10 +26,8 @@ export interface Call {
   readonly directories: ShellDirectories;
   /** True when it surely calls a function of the script. */
   readonly isFunction: boolean;
-  /** The function that contains it. */
   readonly inside: string | undefined;
   readonly background: boolean;
-  /** Number of the pipeline that contains it. */
   readonly pipe: number | undefined;
 }
 
@@ -43,16 +40,19 @@ export function callOf([spelled = "", ...args]: readonly string[], context: Call
   return { ...context, spelled, program, family: program.slice(0, end), args };
 }
 
-/** Splits a list of words. */
 export function words(...lines: readonly string[]): readonly string[] {
   return lines.flatMap((line) => line.split(" "));
+}
+
+/** Joins the lines of a long list of words. */
+export function list(...lines: readonly string[]): string {
+  return lines.join(" ");
 }
 
 export function names(...lines: readonly string[]): ReadonlySet<string> {
   return new Set(words(...lines));
 }
 
-/** Builds a lookup from rows that each hold for several names. */
 export function byName<Value>(rows: readonly (readonly [names: string, value: Value])[]): ReadonlyMap<string, Value> {
   return new Map(rows.flatMap(([some, value]) => words(some).map((name) => [name, value] as const)));
 }

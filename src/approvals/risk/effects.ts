@@ -12,7 +12,7 @@ import {
 } from "./call.ts";
 import { readSed } from "./filters.ts";
 import { writtenByGit } from "./git-call.ts";
-import { findsSecret, isForeign, isSecretFolder, isSecretPlace, partsOf, reachOf } from "./paths.ts";
+import { findsSecret, isForeign, isSecretFolder, isSecretPath, locationOf, partsOf } from "./paths.ts";
 import { UNKNOWN } from "./words.ts";
 import { findStarts } from "./wrappers.ts";
 
@@ -162,7 +162,8 @@ export function knowsWrites({ program, family }: Call): boolean {
 
 /** Programs that print their arguments, or names, sizes and owners of files, but no contents. */
 const SHOWS_NAMES = names(
-  "echo printf : true false ls dir vdir exa eza stat test [ [[ realpath readlink basename dirname du touch mkdir chmod chown which",
+  "echo printf : true false ls dir vdir exa eza stat test [ [[ realpath readlink basename dirname du touch",
+  "mkdir chmod chown which",
 );
 const AWKS = names("awk gawk mawk nawk");
 const SEARCHES = names("grep egrep fgrep zgrep rg ag ack");
@@ -172,7 +173,6 @@ const SEARCH_VALUED = words(
 /** Programs that show or take everything in a folder. */
 const DESCENDS = names("tar gtar bsdtar zip 7z 7za 7zr 7zz rar rsync scp rg ag ack ln");
 
-/** Words that may be names of files whose contents are read. */
 function readBy(call: Call): readonly string[] {
   return [...filesOf(call).filter((word) => !/\s/.test(word)), ...call.opened.map(({ path }) => path)];
 }
@@ -202,12 +202,12 @@ export function readsSecrets(call: Call): boolean {
     DESCENDS.has(program) ||
     (/^(?:cp|mv|grep|egrep|fgrep|zgrep|diff)$/.test(program) && has(args, "-rRa --recursive --archive"));
   return readBy(call).some(
-    (path) => isSecretPlace(path, directories) || (descends && isSecretFolder(path, directories)),
+    (path) => isSecretPath(path, directories) || (descends && isSecretFolder(path, directories)),
   );
 }
 
 /** Returns whether a call of `find` looks outside the workspace for files by the names that keys have. */
 export function findsSecrets({ args, directories }: Call): boolean {
-  const isFar = findStarts(args).some((start) => reachOf(`${start}/x`, directories) === "outside");
+  const isFar = findStarts(args).some((start) => locationOf(`${start}/x`, directories) === "outside");
   return isFar && valuesOf(args, "-name", "-iname").some(findsSecret);
 }

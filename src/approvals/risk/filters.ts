@@ -83,8 +83,8 @@ function afterAll(script: string, from: number, some: RegExp): number {
 function afterExchange(script: string, at: number): number {
   const mark = script[at + 1] ?? "";
   if (/^[\\\n]?$/.test(mark)) return -1;
-  const middle = afterMark(script, at + 2, mark, script[at] === "s");
-  const end = middle === -1 ? -1 : afterAll(script, afterMark(script, middle, mark, false), /[gpiImM0-9]/);
+  const middle = afterDelimiter(script, at + 2, mark, script[at] === "s");
+  const end = middle === -1 ? -1 : afterAll(script, afterDelimiter(script, middle, mark, false), /[gpiImM0-9]/);
   return middle === -1 || end === -1 || /[a-zA-Z]/.test(script[end] ?? "") ? -1 : end;
 }
 
@@ -95,7 +95,7 @@ function afterAddress(script: string, from: number): number {
     const char = script[at] ?? "";
     if (char === "/" || (char === "\\" && script[at + 1] !== undefined)) {
       const skip = char === "/" ? 1 : 2;
-      const end = afterMark(script, at + skip, script[at + skip - 1] ?? "", true);
+      const end = afterDelimiter(script, at + skip, script[at + skip - 1] ?? "", true);
       if (end === -1) return at;
       at = afterAll(script, end, /[IM]/);
     } else if (char !== "" && /[0-9$,~+! \n;]/.test(char)) at += 1;
@@ -104,7 +104,7 @@ function afterAddress(script: string, from: number): number {
 }
 
 /** Returns the offset after the next unescaped mark, or -1. In a pattern, brackets hide it. */
-function afterMark(script: string, from: number, mark: string, isPattern: boolean): number {
+function afterDelimiter(script: string, from: number, mark: string, isPattern: boolean): number {
   if (from < 0) return -1;
   for (let at = from; at < script.length; at += 1) {
     const char = script[at];
@@ -137,7 +137,7 @@ function bracketEnd(script: string, from: number): number {
 
 const BRACKETS_MAX = 4;
 /** Matches text that may start programs, read files or call functions by name, wherever it appears. */
-const AWK_STARTS = /system|getline|@|\\\n/;
+const AWK_ESCAPES = /system|getline|@|\\\n/;
 
 /**
  * Returns whether an awk program, given as text, only prints: redirections and pipes need a `print` before them, so `>` and `|`
@@ -155,7 +155,7 @@ export function awkIsPlain(args: readonly string[]): boolean {
   const text = args[at] ?? "";
   // A word that may be a glob is whatever file it finds.
   if (/^[^\s{}"'$]*[*?[][^\s{}"'$]*$/.test(text)) return false;
-  if (text.includes(UNKNOWN) || text.startsWith("-") || AWK_STARTS.test(text)) return false;
+  if (text.includes(UNKNOWN) || text.startsWith("-") || AWK_ESCAPES.test(text)) return false;
   const print = text.search(/print/);
   if (print === -1) return true;
   const after = text.slice(print).replaceAll("||", "");

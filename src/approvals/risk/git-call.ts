@@ -2,7 +2,6 @@ import { byName, has, names, operandsOf, valuesOf, words } from "./call.ts";
 import { UNKNOWN } from "./words.ts";
 
 export interface GitCall {
-  /** Options before the verb. */
   readonly globals: readonly string[];
   readonly verb: string;
   readonly args: readonly string[];
@@ -57,17 +56,17 @@ export function readsConfig(args: readonly string[]): boolean {
 }
 
 /** Returns whether `git apply` only reports what it would change. */
-function onlyMeasures(args: readonly string[]): boolean {
+function onlyReports(args: readonly string[]): boolean {
   return args.some((arg) => /^--(?:check|stat|numstat|summary)$/.test(arg)) && !args.some((arg) => /^--ap/.test(arg));
 }
 
 /** Returns whether `git lfs` only shows local state. */
-function asksLfs(args: readonly string[]): boolean {
+function onlyShowsLfs(args: readonly string[]): boolean {
   return /^(?:ls-files|status|env|version)$/.test(args[0] ?? "");
 }
 
 /** Verbs that only read with some arguments. */
-const LOOKS = byName<(args: readonly string[]) => boolean>([
+const READING_FORMS = byName<(args: readonly string[]) => boolean>([
   ["branch", (args) => listsRefs(args, "-arl", BRANCH_CHANGES)],
   ["tag", (args) => listsRefs(args, "-ln", TAG_CHANGES)],
   ["remote", (args) => /^(?:|show|get-url)$/.test(subcommandOf(args))],
@@ -80,22 +79,21 @@ const LOOKS = byName<(args: readonly string[]) => boolean>([
   ["bisect", (args) => /^(?:log|terms)$/.test(subcommandOf(args))],
   ["clean", (args) => has(args, "-n --dry-run") && !has(args, "-i --interactive")],
   ["archive", (args) => args.length === 1 && /^(?:-l|--list)$/.test(args[0] ?? "")],
-  ["apply", onlyMeasures],
+  ["apply", onlyReports],
   ["sparse-checkout", (args) => args.length === 1 && args[0] === "list"],
-  ["lfs", asksLfs],
+  ["lfs", onlyShowsLfs],
   ["symbolic-ref", (args) => operandsOf(args).length < 2 && !has(args, "-dm --delete")],
 ]);
 
 const WRITES_OUTPUT = /^--output(?:=|$)|^--ext-diff|^--textconv|^--filters|^--lost-found/;
 
-/** Returns whether a call of git only reads the repository. */
 export function readsOnlyGit(all: readonly string[]): boolean {
   const { globals, verb, args } = gitCall(all);
   if (verb === "") return true;
   if (startsOthers({ globals, verb, args }) || args.some((arg) => arg.startsWith(UNKNOWN) || WRITES_OUTPUT.test(arg)))
     return false;
   if (args.length === 1 && args[0] === "--help") return true;
-  return VERBS_THAT_READ.has(verb) || LOOKS.get(verb)?.(args) === true;
+  return VERBS_THAT_READ.has(verb) || READING_FORMS.get(verb)?.(args) === true;
 }
 
 /** Settings that start nothing and contact nobody. */
@@ -112,7 +110,6 @@ const PLAIN_SETTINGS = [
   /^(?:core\.pager=(?:cat)?|pager\.[a-z]+=false)$/i,
 ];
 
-/** Returns whether `name=value` is such a setting. */
 export function isPlainSetting(setting: string): boolean {
   return PLAIN_SETTINGS.some((plain) => plain.test(setting));
 }
@@ -137,13 +134,13 @@ function executes(arg: string): boolean {
 }
 
 /** Options that change which repository, programs or settings git uses. */
-const OTHER_PLACE = /^--(?:exec-path=|config-env|git-dir(?!=(?:\.\/)?\.git\/?$)|work-tree(?!=\.\/?$))/;
+const OTHER_REPOSITORY = /^--(?:exec-path=|config-env|git-dir(?!=(?:\.\/)?\.git\/?$)|work-tree(?!=\.\/?$))/;
 
 /** Returns whether the arguments make git start another program. */
 export function startsOthers({ globals, verb, args }: GitCall): boolean {
   const settings = globals.flatMap((arg, at) => (arg === "-c" ? [globals[at + 1] ?? ""] : []));
   if (!settings.every(isPlainSetting)) return true;
-  if (globals.some((arg) => OTHER_PLACE.test(arg))) return true;
+  if (globals.some((arg) => OTHER_REPOSITORY.test(arg))) return true;
   if (args.some(executes)) return true;
   if (/^(?:init|clone)$/.test(verb) && has(args, "--template")) return true;
   if (verb === "grep" && args.some((arg) => /^-[acdg-ln-zEF-IPR-Z]{0,16}O/.test(arg))) return true;

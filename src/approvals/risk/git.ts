@@ -35,7 +35,7 @@ export const GIT: readonly ShellRule[] = [
   {
     ...HIGH,
     id: "git-starts-programs",
-    note: "Makes git start a program that it is told by name.",
+    note: "Makes git start a program that the command names.",
     calls: [{ programs: "git", test: "git starts programs" }],
     matches: ["git -c core.pager='sh x' log", "git -c alias.x='!rm -rf ~' x", "git rebase --exec make main"],
     misses: ["git -c color.ui=false log", "git -c pager.log=false log", "git log --grep=exec", "git rebase main"],
@@ -66,7 +66,7 @@ export const GIT: readonly ShellRule[] = [
   {
     ...HIGH,
     id: "git-unknown-verb",
-    note: "An alias or an extension of git: what it runs is not told by the command.",
+    note: "An alias or an extension of git: the command does not show what it runs.",
     calls: [{ programs: "git", unless: "git has this verb" }],
     matches: ["git up", "git $x", "git my-alias"],
     misses: ["git", "git --version", "git status", "git commit -m up"],

@@ -1,11 +1,15 @@
+import { list } from "./call.ts";
 import { NETWORK } from "./network.ts";
 import { HIGH, type ShellRule } from "./rule.ts";
 import { FD_EXEC } from "./wrappers.ts";
 
 const INSTALLERS =
   "apt apt-get aptitude dpkg rpm yum dnf zypper apk pacman yay brew port snap flatpak nix-env emerge opkg";
-const PACKAGES =
-  "npm pnpm yarn bun pip pipx uv poetry pdm conda mamba gem bundle cargo go composer nuget easy_install cpan luarocks pipenv hatch rye pixi rustup corepack volta asdf mise nvm pyenv rbenv fnm sdk nix guix nix-shell devbox stack cabal lein opam";
+const PACKAGES = list(
+  "npm pnpm yarn bun pip pipx uv poetry pdm conda mamba gem bundle cargo go composer nuget easy_install",
+  "cpan luarocks pipenv hatch rye pixi rustup corepack volta asdf mise nvm pyenv rbenv fnm sdk nix guix",
+  "nix-shell devbox stack cabal lein opam",
+);
 /** Options of `journalctl` that remove logs or create their keys. */
 export const JOURNAL_CHANGES =
   "--vacuum-size --vacuum-time --vacuum-files --rotate --flush --relinquish-var --setup-keys --update-catalog --cursor-file";
@@ -15,7 +19,7 @@ export const HIGH_RISK: readonly ShellRule[] = [
   {
     ...HIGH,
     id: "removes-recursively",
-    note: "Removes folders with all in them, files outside the workspace, or files that the command does not name.",
+    note: "Removes folders with their contents, files outside the workspace, or files that the command does not name.",
     calls: [
       { programs: "rm", options: "-rR --recursive" },
       { programs: "rm", operand: "outside the workspace" },
@@ -44,7 +48,7 @@ export const HIGH_RISK: readonly ShellRule[] = [
   {
     ...HIGH,
     id: "runs-file",
-    note: "Runs a file by its path: what is in it is not looked at.",
+    note: "Runs a file by its path: its content is not checked.",
     calls: [{ test: "is a file" }],
     matches: ["./run.sh", "/tmp/git status", "~/bin/x", "../x", "env ./x", "find . -exec ./x {} +"],
     misses: ["/bin/ls", "/usr/bin/env ls", "cat ./run.sh", "/usr/./bin/ls"],
@@ -134,7 +138,7 @@ export const HIGH_RISK: readonly ShellRule[] = [
   {
     ...HIGH,
     id: "writes-outside",
-    note: "Writes outside the workspace, or where it cannot be told.",
+    note: "Writes outside the workspace, or to an unknown path.",
     calls: [{ writes: "outside the workspace" }, { changes: true, test: "writes an unnamed path outside" }],
     matches: ["echo x > /etc/motd", "cp a ../b", "tee /srv/x", "touch /x", "echo x > $f", "mv a /opt/b", "gzip /etc/x"],
     misses: ["echo x > out.txt", "ls 2>/dev/null", "cp a b", "echo x > /tmp/x", "mkdir -p src/x", "cat < /etc/hosts"],
@@ -150,7 +154,7 @@ export const HIGH_RISK: readonly ShellRule[] = [
   {
     ...HIGH,
     id: "reads-secrets",
-    note: "Reads a place where keys and passwords usually lie, or looks for one.",
+    note: "Reads or searches for files in which keys and passwords are usually stored.",
     calls: [
       { test: "reads secrets" },
       { programs: "find", test: "finds secrets" },
@@ -169,7 +173,7 @@ export const HIGH_RISK: readonly ShellRule[] = [
   {
     ...HIGH,
     id: "cannot-classify",
-    note: "Cannot be told from the text what this runs.",
+    note: "The text does not show what this runs.",
     calls: [],
     unclear: true,
     matches: ["$x -rf y", 'echo "a', "$(cat x)", "{rm,-r,x}", "/bin/r? x", `echo "\${x@P}"`, `echo \${!x}`, "if"],
@@ -181,8 +185,10 @@ export const HIGH_RISK: readonly ShellRule[] = [
     note: "Runs as another user, or changes users and their rights.",
     calls: [
       {
-        programs:
-          "sudo doas su runuser pkexec gosu su-exec setcap capsh setpriv usermod useradd userdel groupadd groupdel groupmod passwd chpasswd gpasswd visudo adduser deluser chroot unshare nsenter newgrp chsh",
+        programs: list(
+          "sudo doas su runuser pkexec gosu su-exec setcap capsh setpriv usermod useradd userdel groupadd groupdel",
+          "groupmod passwd chpasswd gpasswd visudo adduser deluser chroot unshare nsenter newgrp chsh",
+        ),
       },
     ],
     matches: ["sudo ls", "doas ls", "su -c ls", "env sudo ls", "chroot x ls"],
@@ -246,8 +252,12 @@ export const HIGH_RISK: readonly ShellRule[] = [
     note: "Changes containers, clusters or clouds.",
     calls: [
       {
-        programs:
-          "docker podman nerdctl buildah skopeo kubectl oc helm terraform tofu terragrunt pulumi ansible ansible-playbook vagrant nomad consul vault aws gcloud gsutil az doctl heroku vercel netlify fly flyctl eksctl kops minikube kind argocd flux istioctl crictl ctr lxc virsh docker-compose packer wrangler firebase gcloud-crc32c",
+        programs: list(
+          "docker podman nerdctl buildah skopeo kubectl oc helm terraform tofu terragrunt pulumi ansible",
+          "ansible-playbook vagrant nomad consul vault aws gcloud gsutil az doctl heroku vercel netlify fly flyctl",
+          "eksctl kops minikube kind argocd flux istioctl crictl ctr lxc virsh docker-compose packer wrangler",
+          "firebase gcloud-crc32c",
+        ),
         changes: true,
       },
     ],
@@ -260,8 +270,13 @@ export const HIGH_RISK: readonly ShellRule[] = [
     note: "Changes services, schedules, mounts, networks or other settings of the system.",
     calls: [
       {
-        programs:
-          "systemctl service launchctl at batch umount swapon swapoff sysctl iptables ip6tables nft ufw firewall-cmd route ifconfig hostnamectl timedatectl loginctl update-rc.d chkconfig rc-service losetup logrotate atrm setenforce auditctl mknod chattr update-alternatives ldconfig localectl systemd-run tc ebtables arptables dmsetup lvremove vgremove pvremove lvcreate pvcreate hdparm nvme smartctl fsck e2fsck resize2fs tune2fs zpool zfs btrfs mdadm badblocks fstrim",
+        programs: list(
+          "systemctl service launchctl at batch umount swapon swapoff sysctl iptables ip6tables nft ufw",
+          "firewall-cmd route ifconfig hostnamectl timedatectl loginctl update-rc.d chkconfig rc-service losetup",
+          "logrotate atrm setenforce auditctl mknod chattr update-alternatives ldconfig localectl systemd-run tc",
+          "ebtables arptables dmsetup lvremove vgremove pvremove lvcreate pvcreate hdparm nvme smartctl fsck e2fsck",
+          "resize2fs tune2fs zpool zfs btrfs mdadm badblocks fstrim",
+        ),
         changes: true,
       },
       { programs: "crontab mount ip", changes: true },
@@ -274,7 +289,7 @@ export const HIGH_RISK: readonly ShellRule[] = [
   {
     ...HIGH,
     id: "interpreter",
-    note: "Runs a program in a language that is not looked into, or a script from a file or a pipe.",
+    note: "Runs a program in a language that is not analysed, or a script from a file or a pipe.",
     calls: [{ test: "runs code" }],
     matches: ["python3 x.py", "node -e 'x'", "perl -pe s/a/b/ f", "bash run.sh", "cat x | sh", "source x", ". ./x"],
     misses: ["python3 --version", "bash -c 'ls'", "cat python.md", "grep perl x", "which node"],
@@ -282,11 +297,16 @@ export const HIGH_RISK: readonly ShellRule[] = [
   {
     ...HIGH,
     id: "build-tool",
-    note: "Runs what a file of the project says.",
+    note: "Runs commands that a file of the project contains.",
     calls: [
       {
-        programs:
-          "make gmake cmake ninja meson bazel bazelisk gradle gradlew mvn mvnw ant rake just task tox nox invoke fab grunt gulp npx bunx pnpx run-parts uvx tsx ts-node pytest jest vitest mocha phpunit rspec ctest sbt mix dotnet xcodebuild buck scons waf turbo nx lerna nodemon pm2 forever uvicorn gunicorn flask django-admin rails honcho foreman overmind zig nim crystal dart flutter dune py.test electron zx esr swc-node babel-node coffee kotlinc qmake autoreconf watchman-make supervisorctl direnv",
+        programs: list(
+          "make gmake cmake ninja meson bazel bazelisk gradle gradlew mvn mvnw ant rake just task tox nox invoke",
+          "fab grunt gulp npx bunx pnpx run-parts uvx tsx ts-node pytest jest vitest mocha phpunit rspec ctest sbt",
+          "mix dotnet xcodebuild buck scons waf turbo nx lerna nodemon pm2 forever uvicorn gunicorn flask",
+          "django-admin rails honcho foreman overmind zig nim crystal dart flutter dune py.test electron zx esr",
+          "swc-node babel-node coffee kotlinc qmake autoreconf watchman-make supervisorctl direnv",
+        ),
         changes: true,
       },
       { programs: PACKAGES, test: "runs a project's code", changes: true },

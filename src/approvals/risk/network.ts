@@ -1,16 +1,32 @@
-import { type Call, has, isOne, names, operandsOf, pathsIn, type ShellDirectories, valuesOf, words } from "./call.ts";
+import {
+  type Call,
+  has,
+  isOne,
+  list,
+  names,
+  operandsOf,
+  pathsIn,
+  type ShellDirectories,
+  valuesOf,
+  words,
+} from "./call.ts";
 import { writtenBy } from "./effects.ts";
 import { globMatches, plainPath } from "./paths.ts";
 import type { ShellScript } from "./script.ts";
 import { UNKNOWN } from "./words.ts";
 
-/** Programs whose purpose is the network. */
 export const NETWORK = names(
   "curl wget wget2 fetch aria2c axel lynx w3m links elinks http https xh httpie curlie ftp tftp lftp ncftp sftp scp rsync",
   "ssh sshpass mosh telnet nc ncat netcat socat nmap masscan zmap dig nslookup host drill ping ping6 traceroute tracepath mtr",
-  "whois arp tcpdump tshark rclone s3cmd mail mailx mutt sendmail msmtp swaks wscat websocat grpcurl nats mosquitto_pub mosquitto_sub",
+  list(
+    "whois arp tcpdump tshark rclone s3cmd mail mailx mutt sendmail msmtp swaks wscat websocat grpcurl nats",
+    "mosquitto_pub mosquitto_sub",
+  ),
   "nc.traditional nc.openbsd ssh-copy-id ssh-keyscan ssh-add",
-  "ngrok cloudflared chisel psql mysql mariadb mongo mongosh redis-cli clickhouse-client sqlplus smbclient rpcclient ldapsearch",
+  list(
+    "ngrok cloudflared chisel psql mysql mariadb mongo mongosh redis-cli clickhouse-client sqlplus smbclient",
+    "rpcclient ldapsearch",
+  ),
   "snmpwalk gh glab hub svn hg bzr cvs youtube-dl yt-dlp",
 );
 
@@ -33,7 +49,7 @@ export const INTERPRETERS = names(
   "emacs ed ex pry octave matlab raku escript runhaskell kotlin clojure clj",
 );
 
-/** Programs that run a file like an interpreter, besides much else. */
+/** Programs that run a file like an interpreter, among other things. */
 const RUNNERS = names("bun tsx ts-node deno");
 
 /** Programs that only show their arguments. */
@@ -51,7 +67,6 @@ interface Fetched {
   readonly carriers: ReadonlySet<string>;
 }
 
-/** Copies of copies that are followed. */
 const ROUNDS_MAX = 4;
 const fetchedIn = new WeakMap<ShellScript, Fetched>();
 
@@ -67,7 +82,7 @@ function fetchedBy(script: ShellScript): Fetched {
       const carries = readsFetched(call, files);
       if (carries) carriers.add(call.family);
       const isFed = call.fedBy.some((program) => FETCHERS.has(program)) || startsFetcher(call, script);
-      for (const path of keptBy(call, carries, isFed)) files.add(plainPath(path, call.directories));
+      for (const path of savedBy(call, carries, isFed)) files.add(plainPath(path, call.directories));
     }
   }
   const made = { files, carriers };
@@ -93,7 +108,7 @@ function isFetched(path: string, directories: ShellDirectories, files: ReadonlyS
 }
 
 /** Returns where a call keeps what it fetches, or what comes to it from a program that fetches. */
-function keptBy(call: Call, carries: boolean, isFed: boolean): readonly string[] {
+function savedBy(call: Call, carries: boolean, isFed: boolean): readonly string[] {
   const isFetcher = FETCHERS.has(call.program);
   if (!isFetcher && !carries && !isFed) return [];
   const isUnpacker = /^(?:gunzip|unxz|bunzip2|unzstd|gzip|xz|bzip2|zstd)$/.test(call.program);
@@ -110,7 +125,6 @@ function namedAfter({ program, args }: Call): readonly string[] {
   return [...kept, ...folders.flatMap((folder) => kept.map((name) => `${folder}/${name}`))];
 }
 
-/** Returns the file name at the end of an address. */
 function lastPart(address: string): readonly string[] {
   const [path = ""] = address.split(/[?#]/, 1);
   const name = path.slice(Math.max(path.lastIndexOf("/"), path.lastIndexOf(":")) + 1);

@@ -38,10 +38,10 @@ export function isCatastrophic(path: string, directories: ShellDirectories): boo
   if (isHome(path)) return true;
   const parts = partsOf(path, directories);
   if (parts === undefined) return false;
-  if (SYSTEM.some((place) => matches(parts, place))) return true;
+  if (SYSTEM.some((pattern) => matches(parts, pattern))) return true;
   const all = parts.at(-1);
   const above = all !== undefined && isAnything(all) ? parts.slice(0, -1) : parts;
-  if (above !== parts && (SYSTEM.some((place) => matches(above, place)) || isHomeOf(above, directories))) {
+  if (above !== parts && (SYSTEM.some((pattern) => matches(above, pattern)) || isHomeOf(above, directories))) {
     return !isWorkspaceGlob(path, above, directories);
   }
   return isAbove(above, directories);
@@ -75,11 +75,11 @@ function isAbove(parts: readonly string[], directories: ShellDirectories): boole
   return matches(parts, own.slice(0, parts.length));
 }
 
-/** Returns whether a path can mean a place; the parts of both may be globs. */
-function matches(parts: readonly string[], place: readonly string[]): boolean {
+/** Returns whether a path can match a pattern; the parts of both may be globs. */
+function matches(parts: readonly string[], pattern: readonly string[]): boolean {
   return (
-    parts.length === place.length &&
-    place.every((part, index) => {
+    parts.length === pattern.length &&
+    pattern.every((part, index) => {
       const own = parts[index] ?? "";
       return part === "?*" ? own !== "" : globMatches(own, part);
     })
@@ -127,7 +127,6 @@ export function globMatches(glob: string, name: string): boolean {
   return at === pattern.length;
 }
 
-/** Returns whether a pattern can match `..`. */
 export function mayClimb(part: string): boolean {
   return part.startsWith(".") && /[*?[]/.test(part) && globMatches(part, "..");
 }
@@ -156,7 +155,7 @@ const STARTED_FROM = [
 
 export function isStartedFrom(path: string, directories: ShellDirectories): boolean {
   const plain = plainPath(path, directories).replaceAll(INSIDE, "x");
-  return STARTED_FROM.some((place) => place.test(plain));
+  return STARTED_FROM.some((pattern) => pattern.test(plain));
 }
 
 /** Returns whether a path is a block device or the machine's memory. */
@@ -167,17 +166,17 @@ export function isDisk(path: string, directories: ShellDirectories): boolean {
 /** Returns whether only the system may write a path: kernel settings, accounts, login files, devices. */
 export function isProtected(path: string, directories: ShellDirectories): boolean {
   const plain = plainPath(path, directories);
-  return [DISK, KERNEL, ACCOUNTS, CRON, LOGIN].some((place) => place.test(plain));
+  return [DISK, KERNEL, ACCOUNTS, CRON, LOGIN].some((pattern) => pattern.test(plain));
 }
 
 const HARMLESS = /^\/dev\/(?:null|zero|full|tty|stdin|stdout|stderr|fd\/(?:[0-9]+|\0))$/;
 const SCRATCH = /^\/(?:tmp|var\/tmp|dev\/shm|private\/tmp)\/./;
 
-/** The kind of place that a path is in, in the order of harm. */
-export type WriteReach = "harmless" | "workspace" | "scratch" | "outside";
+/** Location of a path, in the order of harm. */
+export type PathLocation = "harmless" | "workspace" | "scratch" | "outside";
 
 /** Returns where a path is. What is not known to be inside counts as outside. */
-export function reachOf(path: string, directories: ShellDirectories): WriteReach {
+export function locationOf(path: string, directories: ShellDirectories): PathLocation {
   if (HARMLESS.test(path)) return "harmless";
   if (path.includes(UNKNOWN)) return "outside";
   if (/^~[A-Za-z0-9_.+-]+(?:\/|$)/.test(path)) return "outside";
@@ -195,7 +194,7 @@ export function reachOf(path: string, directories: ShellDirectories): WriteReach
 
 /** Returns whether a path surely is in the system, in another home or above the workspace, unlike `/api/users`. */
 export function isForeign(path: string, directories: ShellDirectories): boolean {
-  if (reachOf(path, directories) !== "outside" || path.includes(UNKNOWN)) return false;
+  if (locationOf(path, directories) !== "outside" || path.includes(UNKNOWN)) return false;
   const parts = partsOf(path, directories);
   if (parts !== undefined && isHomeOf(parts, directories)) return false;
   if (!path.startsWith("/")) return true;
@@ -210,15 +209,15 @@ const FILES = words(
   ".ssh/* .aws/credentials .kube/config .docker/config.json .netrc .git-credentials .npmrc .pypirc .pgpass .my.cnf",
   ".vault-token .bash_history .zsh_history .cargo/credentials .cargo/credentials.toml .config/gh/hosts.yml",
   ".gem/credentials .terraform.d/credentials.tfrc.json .azure/*.json .config/gcloud/*.db .config/gcloud/*.json",
-).map(placeOf);
+).map(patternOf);
 
 /** Folders with only secrets. */
 const FOLDERS = words(
   "/etc/sudoers.d /etc/ssl/private /var/run/secrets /run/secrets .gnupg .password-store /proc/*/root /proc/*/fd",
-).map(placeOf);
+).map(patternOf);
 
 /** Folders that may be listed, but not copied whole. */
-const HOLDERS = [".ssh", ".aws", ".kube", ".docker", ".azure", ".config/gcloud"].map(placeOf);
+const HOLDERS = [".ssh", ".aws", ".kube", ".docker", ".azure", ".config/gcloud"].map(patternOf);
 
 /** Public files of `.ssh`. */
 const PUBLIC = /^(?:known_hosts.*|config|.*\.pub)$/;
@@ -226,16 +225,16 @@ const PUBLIC = /^(?:known_hosts.*|config|.*\.pub)$/;
 /** Names that `ssh-keygen` gives to keys, in any folder. */
 const PRIVATE_KEY = /^id_(?:rsa|dsa|ecdsa|ed25519|ecdsa_sk|ed25519_sk|[rde?]?[a-z0-9]{0,16}\*)$/;
 
-interface SecretPlace {
+interface SecretPattern {
   readonly isWhole: boolean;
   readonly parts: readonly string[];
 }
 
-function placeOf(path: string): SecretPlace {
+function patternOf(path: string): SecretPattern {
   return { isWhole: path.startsWith("/"), parts: path.split("/").filter((part) => part !== "") };
 }
 
-export function isSecretPlace(path: string, directories: ShellDirectories): boolean {
+export function isSecretPath(path: string, directories: ShellDirectories): boolean {
   const parts = plainParts(path, directories);
   const [last = ""] = parts.slice(-1);
   if (FOLDERS.some((folder) => isBelow(parts, folder))) return true;
@@ -244,16 +243,15 @@ export function isSecretPlace(path: string, directories: ShellDirectories): bool
 }
 
 /** Names of such files, in any folder. */
-const TELLING = names(
+const SECRET_NAMES = names(
   "id_rsa id_dsa id_ecdsa id_ed25519 shadow gshadow .netrc .git-credentials .npmrc .pypirc .pgpass .vault-token credentials",
 );
 
 /** Returns whether a pattern finds one of them, but not every file. */
 export function findsSecret(pattern: string): boolean {
-  return /[A-Za-z]/.test(pattern) && [...TELLING].some((name) => globMatches(pattern.toLowerCase(), name));
+  return /[A-Za-z]/.test(pattern) && [...SECRET_NAMES].some((name) => globMatches(pattern.toLowerCase(), name));
 }
 
-/** Returns whether a folder contains secrets. */
 export function isSecretFolder(path: string, directories: ShellDirectories): boolean {
   const parts = plainParts(path, directories);
   return [...HOLDERS, ...FOLDERS].some((folder) => endsWith(parts, folder));
@@ -264,18 +262,18 @@ function plainParts(path: string, directories: ShellDirectories): readonly strin
   return parts.map(readPart);
 }
 
-function endsWith(parts: readonly string[], { isWhole, parts: place }: SecretPlace): boolean {
-  if (isWhole ? parts.length !== place.length : parts.length < place.length) return false;
-  return place.every((wanted, at) => partMatches(parts[parts.length - place.length + at] ?? "", wanted));
+function endsWith(parts: readonly string[], { isWhole, parts: pattern }: SecretPattern): boolean {
+  if (isWhole ? parts.length !== pattern.length : parts.length < pattern.length) return false;
+  return pattern.every((wanted, at) => partMatches(parts[parts.length - pattern.length + at] ?? "", wanted));
 }
 
-function isBelow(parts: readonly string[], { isWhole, parts: place }: SecretPlace): boolean {
+function isBelow(parts: readonly string[], { isWhole, parts: pattern }: SecretPattern): boolean {
   const starts = isWhole ? [0] : parts.keys();
   return [...starts].some(
     (start) =>
-      parts.length >= start + place.length &&
-      (parts.length > start + place.length || isWhole) &&
-      place.every((wanted, at) => partMatches(parts[start + at] ?? "", wanted)),
+      parts.length >= start + pattern.length &&
+      (parts.length > start + pattern.length || isWhole) &&
+      pattern.every((wanted, at) => partMatches(parts[start + at] ?? "", wanted)),
   );
 }
 

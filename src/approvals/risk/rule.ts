@@ -16,7 +16,7 @@ export interface ShellRule {
   readonly rememberable: boolean;
   /** The row matches when one call of the script passes one of these tests. */
   readonly calls: readonly CallTest[];
-  /** True when the row also matches scripts whose text does not tell what they run. */
+  /** True when the row also matches scripts whose text does not show what they run. */
   readonly unclear?: true;
   /** Scripts that the row must match, and similar scripts that it must not. */
   readonly matches: readonly string[];
@@ -36,15 +36,11 @@ export interface CallTest {
   readonly without?: string;
   /** No other options than these; `=` marks those with a value: `-aq -n= --all --tail=`. */
   readonly only?: string;
-  /** Some argument matches. */
   readonly argument?: RegExp;
-  /** No argument matches. */
   readonly never?: RegExp;
   /** The arguments, joined by spaces, match. */
   readonly text?: RegExp;
-  /** Some operand passes the test. */
   readonly operand?: PathTest;
-  /** Some path that the call writes passes the test. */
   readonly writes?: PathTest;
   readonly test?: CallTestName;
   readonly unless?: CallTestName;
@@ -59,7 +55,6 @@ export const HIGH = { verdict: "ask", risk: "high", rememberable: false } as con
 /** Only reads: nothing is written, sent or started. */
 export const READS = { verdict: "none", risk: "low", rememberable: true } as const;
 
-/** A test with its lists read. */
 interface Compiled {
   readonly programs: ReadonlySet<string> | undefined;
   readonly git: ReadonlySet<string> | undefined;
@@ -87,7 +82,7 @@ function compiled(test: CallTest): Compiled {
   return made;
 }
 
-/** Letters stand together after one dash; a word of letters with `=` or `:` is one name, as in `-name:` and `-in=`. */
+/** Letters follow one dash together; a word of letters with `=` or `:` is one name, as in `-name:` and `-in=`. */
 function knownOptions(list: string): KnownOptions {
   const all = words(list).filter((option) => option !== "");
   const isLetters = (option: string) => /^-[^-]/.test(option) && !/[:=]$/.test(option);
@@ -132,18 +127,16 @@ function clusterEnd(arg: string, flags: ReadonlySet<string>, valued: readonly st
   return 0;
 }
 
-interface Judged {
+interface CallFacts {
   readonly call: Call;
   readonly script: ShellScript;
   /** True when a dynamic word is not taken for an option: nothing is denied on a guess. */
   readonly surely: boolean;
-  /** True for rows that say that a call only reads. */
   readonly isOnlyRead: boolean;
   readonly reads: () => boolean;
 }
 
-/** Returns whether a call passes a test. */
-export function passes(test: CallTest, { call, script, surely, isOnlyRead, reads }: Judged): boolean {
+export function passes(test: CallTest, { call, script, surely, isOnlyRead, reads }: CallFacts): boolean {
   const { programs, git, verbs, only } = compiled(test);
   const { directories } = call;
   if (git !== undefined && call.program !== "git") return false;

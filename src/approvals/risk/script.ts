@@ -32,25 +32,23 @@ const NODES_MAX = 8_192;
 const CALLS_MAX = 512;
 /** Words of all calls; those after a wrapper count again. */
 const WORDS_MAX = 12_288;
-/** Nested scripts, wrappers and function calls. */
 const DEPTH_MAX = 12;
-/** Working directories that are told apart. */
-const PLACES_MAX = 4;
+/** Working directories that are followed; more count as anywhere. */
+const LOCATIONS_MAX = 4;
 /** Directories that `pushd` keeps. */
 const STACK_MAX = 16;
 /** Constants that refer to other constants. */
 const CONSTANTS_DEPTH_MAX = 4;
-/** Rounds of a loop that moves. */
+/** Rounds of a loop that changes the directory. */
 const ROUNDS_MAX = 3;
 const LOOP_WORDS_MAX = 8;
 const DEFINITIONS_MAX = 8;
 const PATH_CHARACTERS_MAX = 4_096;
 
-/** Everything that a script starts, as far as its text tells. */
+/** The calls of a script, as far as its text tells. */
 export interface ShellScript {
   readonly calls: readonly Call[];
   readonly unclear: ReadonlySet<Unclear>;
-  /** Calls by the function whose body contains them. */
   readonly bodies: ReadonlyMap<string, ReadonlySet<Call>>;
 }
 
@@ -61,7 +59,7 @@ export interface ShellScript {
 export function readScript(text: string, directories: ShellDirectories, known: ReadonlySet<string>): ShellScript {
   const reader = new Reader(directories, known);
   try {
-    reader.whole(text);
+    reader.readAll(text);
   } catch (error) {
     // An error of the parser or an exhausted stack: the rest of the script was not read.
     if (!(error instanceof Error)) throw error;
@@ -71,45 +69,39 @@ export function readScript(text: string, directories: ShellDirectories, known: R
 }
 
 /** A possible working directory. Paths are absolute, or `undefined` when unknown. */
-interface Place {
-  readonly at: string | undefined;
-  /** The one before: `cd -`. */
-  readonly before: string | undefined;
-  /** What `pushd` kept, the last one first. */
+interface Location {
+  readonly cwd: string | undefined;
+  /** Directory that `cd -` returns to. */
+  readonly previous: string | undefined;
+  /** Directories that `pushd` kept, the last one first. */
   readonly stack: readonly (string | undefined)[];
 }
 
-type Places = readonly Place[];
+type Locations = readonly Location[];
 
-const NOWHERE: Place = { at: undefined, before: undefined, stack: [] };
+const ANYWHERE: Location = { cwd: undefined, previous: undefined, stack: [] };
 
 /** Working directories after a command succeeded or failed. */
-interface Ends {
-  readonly ok: Places;
-  readonly failed: Places;
+interface Outcome {
+  readonly ok: Locations;
+  readonly failed: Locations;
 }
 
-function union(...all: readonly Places[]): Places {
-  const unique = [...new Map(all.flat().map((place) => [JSON.stringify(place), place])).values()];
-  return unique.length > PLACES_MAX ? [...unique.slice(0, 1), NOWHERE] : unique;
+function union(...all: readonly Locations[]): Locations {
+  const unique = [...new Map(all.flat().map((location) => [JSON.stringify(location), location])).values()];
+  return unique.length > LOCATIONS_MAX ? [...unique.slice(0, 1), ANYWHERE] : unique;
 }
 
-function isSame(one: Places, other: Places): boolean {
+function isSame(one: Locations, other: Locations): boolean {
   return one === other || JSON.stringify(one) === JSON.stringify(other);
 }
 
-/** What surrounds a command. */
-interface Scope {
-  /** Reads constants and unset variables as the shell would; the plain reading beside it takes them for anything. */
+/** The surroundings of a command. */
+interface Scope extends Pick<Call, "fedBy" | "readsInput" | "input" | "inside" | "background" | "pipe"> {
+  /** Returns constants and unset variables as the shell would; the plain reading takes every variable for unknown. */
   readonly lookup: VariableLookup;
-  readonly fedBy: readonly string[];
   /** Programs that write to the `>( )` of the same command. */
   readonly feeds: readonly string[];
-  readonly readsInput: boolean;
-  readonly input: readonly string[];
-  readonly inside: string | undefined;
-  readonly background: boolean;
-  readonly pipe: number | undefined;
   readonly depth: number;
   /** `$0`, `$1` and so on; `undefined` when unknown. */
   readonly parameters: readonly string[] | undefined;
@@ -137,28 +129,26 @@ interface Definition {
 }
 
 /** Builtins whose text the same shell runs. */
-const SAME_SHELL = names("eval source .");
+const SAME_SHELL_BUILTINS = names("eval source .");
 
-/** Visits every command of a script, whatever decides whether it runs. */
 class Reader implements ShellScript {
   readonly calls: Call[] = [];
   readonly unclear = new Set<Unclear>();
   readonly bodies = new Map<string, Set<Call>>();
   readonly #home: string | undefined;
   readonly #known: ReadonlySet<string>;
-  #places: Places;
+  #locations: Locations;
   readonly #functions = new Map<string, readonly Definition[]>();
   /** Functions that are surely defined: by a statement of the outermost script. */
   readonly #certain = new Set<string>();
   readonly #topLevel = new Set<SyntaxNode>();
   readonly #running = new Set<SyntaxNode>();
   readonly #called = new Set<SyntaxNode>();
-  /** Where `break`, `continue` and `return` were reached: the script may continue from there. */
-  #left: Places = [];
+  /** Locations at `break`, `continue` and `return`: the script may continue from them. */
+  #exits: Locations = [];
   /** Above zero while a body is visited again: its calls are counted once as parts of pipelines. */
-  #again = 0;
-  /** True when the text may change the parameters. */
-  #shifts = false;
+  #revisits = 0;
+  #changesParameters = false;
   #traps: { readonly text: string; readonly scope: Scope }[] = [];
   #nodes = 0;
   #words = 0;
@@ -168,11 +158,11 @@ class Reader implements ShellScript {
   constructor({ cwd, home }: ShellDirectories, known: ReadonlySet<string>) {
     this.#home = home;
     this.#known = known;
-    this.#places = [{ ...NOWHERE, at: cwd }];
+    this.#locations = [{ ...ANYWHERE, cwd }];
   }
 
-  whole(text: string): void {
-    this.#shell(text, OUTERMOST);
+  readAll(text: string): void {
+    this.#readShell(text, OUTERMOST);
     for (const [name, definitions] of this.#functions) {
       const uncalled = definitions.filter(({ body }) => !this.#called.has(body));
       if (uncalled.length > 0) this.#call(name, uncalled, { ...OUTERMOST, parameters: undefined });
@@ -180,21 +170,21 @@ class Reader implements ShellScript {
   }
 
   /** Reads a script and then its traps, which run in the last working directory. */
-  #shell(text: string, scope: Scope): void {
+  #readShell(text: string, scope: Scope): void {
     const outer = this.#traps;
     this.#traps = [];
-    this.#script(text, scope);
-    for (const trap of [...this.#traps]) this.#script(trap.text, trap.scope);
+    this.#readScript(text, scope);
+    for (const trap of [...this.#traps]) this.#readScript(trap.text, trap.scope);
     this.#traps = outer;
   }
 
-  #script(text: string, scope: Scope): void {
+  #readScript(text: string, scope: Scope): void {
     this.#characters += text.length;
     if (this.#characters > SCRIPT_CHARACTERS_MAX || scope.depth > DEPTH_MAX) {
       this.unclear.add("too large");
       return;
     }
-    this.#shifts ||= /\b(?:shift|getopts)\b|\bset\s+(?:--|-$|[^-+\s])/.test(text);
+    this.#changesParameters ||= /\b(?:shift|getopts)\b|\bset\s+(?:--|-$|[^-+\s])/.test(text);
     if (hidesText(text)) this.unclear.add("control characters");
     const tree = parse(text);
     for (const statement of scope.depth === 0 ? tree.commands : []) {
@@ -204,42 +194,42 @@ class Reader implements ShellScript {
     this.#visit(tree, { ...scope, lookup: constantsOf(tree, text, scope.lookup) });
   }
 
-  /** Visits a node; afterwards `#places` are those of both ends. */
-  #visit(node: SyntaxNode, scope: Scope): Ends {
+  /** Visits a node; afterwards `#locations` are those after success and after failure. */
+  #visit(node: SyntaxNode, scope: Scope): Outcome {
     this.#nodes += 1;
     if (this.#nodes > NODES_MAX || this.calls.length > CALLS_MAX) {
       this.unclear.add("too large");
-      return this.#here();
+      return this.#stay();
     }
     const reason = unclearNode(node);
     if (reason !== undefined) this.unclear.add(reason);
     const variables = namesSetBy(node).map((name) => `${name}=${UNKNOWN}`);
-    if (variables.length > 0) this.#add([""], { ...this.#context(scope), variables });
-    const ends = this.#follow(node, scope);
-    this.#places = union(ends.ok, ends.failed);
-    return ends;
+    if (variables.length > 0) this.#addCalls([""], { ...this.#context(scope), variables });
+    const outcome = this.#visitByType(node, scope);
+    this.#locations = union(outcome.ok, outcome.failed);
+    return outcome;
   }
 
-  #follow(node: SyntaxNode, scope: Scope): Ends {
+  #visitByType(node: SyntaxNode, scope: Scope): Outcome {
     switch (node.type) {
       case "Script":
       case "CompoundList": {
-        let ends = this.#here();
-        for (const statement of node.commands) ends = this.#visit(statement, scope);
-        return ends;
+        let outcome = this.#stay();
+        for (const statement of node.commands) outcome = this.#visit(statement, scope);
+        return outcome;
       }
       case "Statement":
         if (node.background !== true) return this.#visit(node.command, scope);
-        return this.#apart(() => this.#visit(node.command, { ...scope, background: true }));
+        return this.#inSubshell(() => this.#visit(node.command, { ...scope, background: true }));
       case "AndOr": {
         const [first, ...rest] = node.commands;
-        let ends = first === undefined ? this.#here() : this.#visit(first, scope);
+        let outcome = first === undefined ? this.#stay() : this.#visit(first, scope);
         for (const [index, command] of rest.entries()) {
           const isAnd = node.operators[index] === "&&";
-          const { ok, failed } = this.#from(isAnd ? ends.ok : ends.failed, () => this.#visit(command, scope));
-          ends = isAnd ? { ok, failed: union(ends.failed, failed) } : { ok: union(ends.ok, ok), failed };
+          const { ok, failed } = this.#visitFrom(isAnd ? outcome.ok : outcome.failed, command, scope);
+          outcome = isAnd ? { ok, failed: union(outcome.failed, failed) } : { ok: union(outcome.ok, ok), failed };
         }
-        return ends;
+        return outcome;
       }
       case "Pipeline": {
         const [only] = node.commands;
@@ -252,105 +242,107 @@ class Reader implements ShellScript {
         return this.#command(node, scope);
       case "If": {
         const branches = [node, ...node.elif];
-        const done: Places[] = [];
-        let rest = this.#places;
+        const done: Locations[] = [];
+        let rest = this.#locations;
         for (const { clause, then } of branches) {
-          const { ok, failed } = this.#from(rest, () => this.#visit(clause, scope));
-          done.push(this.#both(ok, then, scope));
+          const { ok, failed } = this.#visitFrom(rest, clause, scope);
+          done.push(this.#visitBoth(ok, then, scope));
           rest = failed;
         }
-        return alike(union(...done, node.else === undefined ? rest : this.#both(rest, node.else, scope)));
+        return bothEnds(union(...done, node.else === undefined ? rest : this.#visitBoth(rest, node.else, scope)));
       }
       case "While":
         return this.#loop(() => {
           const { ok, failed } = this.#visit(node.clause, scope);
-          this.#both(node.kind === "while" ? ok : failed, node.body, scope);
+          this.#visitBoth(node.kind === "while" ? ok : failed, node.body, scope);
         });
       case "For":
         return this.#for(node, scope);
       case "Select":
       case "ArithmeticFor":
-        return this.#loop(() => this.#each(node, scope));
+        return this.#loop(() => this.#visitChildren(node, scope));
       case "Case": {
         this.#visit(node.word, scope);
-        let done = this.#places;
+        let done = this.#locations;
         for (const { pattern, body } of node.items) {
           for (const part of pattern) this.#visit(part, scope);
           // After `;&` the next body runs too.
-          done = union(done, this.#both(done, body, scope));
+          done = union(done, this.#visitBoth(done, body, scope));
         }
-        return alike(done);
+        return bothEnds(done);
       }
       case "Function":
         this.#define(node.name.value, node, scope);
-        return this.#here();
+        return this.#stay();
       case "Redirected":
         return this.#redirected(node.redirects, node.command, scope);
       case "Subshell":
-        return this.#apart(() => this.#each(node, scope));
+        return this.#inSubshell(() => this.#visitChildren(node, scope));
       case "Coproc":
-        return this.#apart(() => this.#each(node, { ...scope, background: true }));
+        return this.#inSubshell(() => this.#visitChildren(node, { ...scope, background: true }));
       case "CommandExpansion":
       case "ProcessSubstitution":
       case "ArithmeticCommandExpansion": {
         const isFed = node.type === "ProcessSubstitution" && node.operator === ">";
         const fed = isFed ? { fedBy: [...scope.fedBy, ...scope.feeds], readsInput: true } : {};
-        return this.#apart(() => this.#each(node, { ...scope, background: false, pipe: undefined, ...fed, feeds: [] }));
+        return this.#inSubshell(() =>
+          this.#visitChildren(node, { ...scope, background: false, pipe: undefined, ...fed, feeds: [] }),
+        );
       }
       default:
-        this.#each(node, scope);
-        return this.#here();
+        this.#visitChildren(node, scope);
+        return this.#stay();
     }
   }
 
-  #here(): Ends {
-    return alike(this.#places);
+  #stay(): Outcome {
+    return bothEnds(this.#locations);
   }
 
-  #each(node: SyntaxNode, scope: Scope): void {
+  #visitChildren(node: SyntaxNode, scope: Scope): void {
     forEachChild(node, (child) => this.#visit(child, scope));
   }
 
-  #from(places: Places, look: () => Ends): Ends {
-    this.#places = places;
-    return look();
+  #visitFrom(locations: Locations, node: SyntaxNode, scope: Scope): Outcome {
+    this.#locations = locations;
+    return this.#visit(node, scope);
   }
 
-  #both(places: Places, node: SyntaxNode, scope: Scope): Places {
-    const { ok, failed } = this.#from(places, () => this.#visit(node, scope));
+  #visitBoth(locations: Locations, node: SyntaxNode, scope: Scope): Locations {
+    const { ok, failed } = this.#visitFrom(locations, node, scope);
     return union(ok, failed);
   }
 
-  /** Visits what runs in a process of its own, which moves nothing else. */
-  #apart(look: () => void): Ends {
-    const places = this.#places;
-    look();
-    this.#places = places;
-    return alike(places);
+  /** Visits what runs in a process of its own: its changes of the directory end with it. */
+  #inSubshell(visit: () => void): Outcome {
+    const locations = this.#locations;
+    visit();
+    this.#locations = locations;
+    return bothEnds(locations);
   }
 
-  /** Visits the body of a loop again while it moves: later rounds start where earlier ones ended. */
-  #loop(look: () => void): Ends {
-    const outer = this.#again;
-    let from = this.#places;
+  /** Visits the body of a loop again while it changes the directory: later rounds start where earlier ones ended. */
+  #loop(visit: () => void): Outcome {
+    const outer = this.#revisits;
+    let from = this.#locations;
     for (let round = 1; round <= ROUNDS_MAX; round += 1) {
-      this.#places = from;
-      look();
-      this.#again += 1;
-      const next = union(from, this.#places, this.#left);
+      this.#locations = from;
+      visit();
+      this.#revisits += 1;
+      const next = union(from, this.#locations, this.#exits);
       if (isSame(next, from)) break;
-      from = round + 1 < ROUNDS_MAX ? next : union(next.slice(0, 1), [NOWHERE]);
+      from = round + 1 < ROUNDS_MAX ? next : union(next.slice(0, 1), [ANYWHERE]);
     }
-    this.#again = outer;
-    return alike(union(from, this.#places, this.#left));
+    this.#revisits = outer;
+    return bothEnds(union(from, this.#locations, this.#exits));
   }
 
-  #for(node: For, scope: Scope): Ends {
+  #for(node: For, scope: Scope): Outcome {
     for (const word of node.wordlist ?? []) this.#visit(word, scope);
     const fields = (node.wordlist ?? []).flatMap((word) => fieldsOf(word, this.#resolved(scope)));
     // The body contains only the variable: absolute paths in the list count as read.
     const paths = fields.filter((field) => /^[/\u0001]/.test(field));
-    this.#add([""], { ...this.#context(scope), opened: paths.map((path) => ({ path, writes: false })) });
+    this.#addCalls([""], { ...this.#context(scope), opened: paths.map((path) => ({ path, writes: false })) });
     const values = fields.length === 0 || fields.length > LOOP_WORDS_MAX ? [UNKNOWN] : fields;
     return this.#loop(() => {
       for (const value of values) {
@@ -358,44 +350,44 @@ class Reader implements ShellScript {
         const isConstant = scope.lookup(node.name.value) === LOOPED;
         this.#visit(node.body, isConstant ? { ...scope, lookup } : scope);
         if (!isConstant) break;
-        this.#again += 1;
+        this.#revisits += 1;
       }
     });
   }
 
-  #pipeline(commands: readonly CommandNode[], scope: Scope): Ends {
+  #pipeline(commands: readonly CommandNode[], scope: Scope): Outcome {
     this.#pipes += 1;
     const pipe = this.#pipes;
     let { fedBy, input } = scope;
     for (const [index, command] of commands.entries()) {
       const inner = { ...scope, fedBy, readsInput: index > 0 || scope.readsInput, pipe, input };
-      const found = this.#programs(() => this.#apart(() => this.#visit(command, inner)));
+      const found = this.#programsIn(() => this.#inSubshell(() => this.#visit(command, inner)));
       fedBy = [...new Set([...fedBy, ...found])];
       input = command.type === "Command" ? printedBy(command, this.#resolved(scope)) : [];
     }
-    return this.#here();
+    return this.#stay();
   }
 
   /** Visits inputs before the command, and outputs after it: they get what its programs print. */
-  #redirected(redirects: readonly Redirection[], command: SyntaxNode, scope: Scope): Ends {
-    const look = (some: readonly Redirection[], around: Scope) =>
-      this.#programs(() => {
+  #redirected(redirects: readonly Redirection[], command: SyntaxNode, scope: Scope): Outcome {
+    const visit = (some: readonly Redirection[], around: Scope) =>
+      this.#programsIn(() => {
         for (const redirect of some) this.#visit(redirect, around);
       });
-    const fedBy = [...scope.fedBy, ...look(redirects.filter(isInput), scope)];
+    const fedBy = [...scope.fedBy, ...visit(redirects.filter(isInput), scope)];
     const { opened, input } = this.#opened(redirects, scope);
     const readsInput = scope.readsInput || redirects.some(isInput);
-    const before = this.#places;
-    let ends = this.#here();
-    const feeds = this.#programs(() => {
-      ends = this.#visit(command, { ...scope, fedBy, readsInput, input: [...scope.input, ...input] });
+    const before = this.#locations;
+    let outcome = this.#stay();
+    const feeds = this.#programsIn(() => {
+      outcome = this.#visit(command, { ...scope, fedBy, readsInput, input: [...scope.input, ...input] });
     });
-    look(
+    visit(
       redirects.filter((redirect) => !isInput(redirect)),
       { ...scope, readsInput, feeds },
     );
-    this.#add([""], { ...this.#context(scope), opened, fedBy: [...fedBy, ...feeds] }, before);
-    return ends;
+    this.#addCalls([""], { ...this.#context(scope), opened, fedBy: [...fedBy, ...feeds] }, before);
+    return outcome;
   }
 
   #opened(redirects: readonly Redirection[], scope: Scope) {
@@ -414,9 +406,9 @@ class Reader implements ShellScript {
     if (this.#topLevel.has(node)) this.#certain.add(name);
   }
 
-  #command(node: Command, scope: Scope): Ends {
+  #command(node: Command, scope: Scope): Outcome {
     const program = node.name?.value ?? "";
-    const fed = this.#programs(() => this.#each(node, { ...scope, feeds: program === "" ? [] : [program] }));
+    const fed = this.#programsIn(() => this.#visitChildren(node, { ...scope, feeds: program === "" ? [] : [program] }));
     if (node.name !== undefined && !isLiteral(node.name)) this.unclear.add("program not literal");
     const { opened, input } = this.#opened(node.redirects, scope);
     const inner: Scope = {
@@ -426,67 +418,70 @@ class Reader implements ShellScript {
       input: [...scope.input, ...input],
     };
     const [resolved, plain] = [this.#resolved(scope), this.#plain(scope)].map((lookup) => readingOf(node, lookup));
-    if (resolved === undefined || plain === undefined) return this.#here();
+    if (resolved === undefined || plain === undefined) return this.#stay();
     const isOne = JSON.stringify(resolved) === JSON.stringify(plain);
-    const before = this.#places;
+    const before = this.#locations;
     const isFunction = this.#functions.has(program) && !scope.isChild && this.#certain.has(program);
     const done = (isOne ? [plain] : [resolved, plain]).map(({ argv, variables }, index) => {
-      this.#places = before;
+      this.#locations = before;
       const alone = index === 0 ? {} : { background: false, pipe: undefined };
-      this.#run(argv, { ...this.#context(inner), variables, opened, isFunction, ...alone }, inner);
-      return this.#places;
+      this.#start(argv, { ...this.#context(inner), variables, opened, isFunction, ...alone }, inner);
+      return this.#locations;
     });
-    this.#places = union(...done);
+    this.#locations = union(...done);
     if (plain.argv[0] === "unset") this.#certain.clear();
     const definitions = this.#functions.get(program);
-    if (/^(?:break|continue|return)$/.test(program)) this.#left = union(this.#left, this.#places);
+    if (/^(?:break|continue|return)$/.test(program)) this.#exits = union(this.#exits, this.#locations);
     // With more than one argument `exit` fails.
-    if (program === "exit" && plain.argv.length < 3) return alike([]);
-    if (definitions === undefined) return this.#moved([resolved.argv, plain.argv]);
+    if (program === "exit" && plain.argv.length < 3) return bothEnds([]);
+    if (definitions === undefined) return this.#move([resolved.argv, plain.argv]);
     const called = this.#call(program, definitions, { ...inner, parameters: resolved.argv });
     return isFunction ? called : { ok: union(called.ok, before), failed: union(called.failed, before) };
   }
 
-  #call(name: string, definitions: readonly Definition[], scope: Scope): Ends {
-    const before = this.#places;
+  #call(name: string, definitions: readonly Definition[], scope: Scope): Outcome {
+    const before = this.#locations;
     if (scope.depth > DEPTH_MAX) {
       this.unclear.add("too large");
-      return alike(before);
+      return bothEnds(before);
     }
     const inner = { ...scope, background: false, pipe: undefined, feeds: [], depth: scope.depth + 1, inside: name };
     const done = definitions.map(({ body, lookup }) => {
-      // A call inside its own body may move anywhere.
-      if (this.#running.has(body)) return union(before, [NOWHERE]);
+      // A recursive call may change to any directory.
+      if (this.#running.has(body)) return union(before, [ANYWHERE]);
       this.#called.add(body);
       this.#running.add(body);
-      const places = this.#both(before, body, { ...inner, lookup });
+      const locations = this.#visitBoth(before, body, { ...inner, lookup });
       this.#running.delete(body);
-      return places;
+      return locations;
     });
-    return alike(union(...done, this.#left));
+    return bothEnds(union(...done, this.#exits));
   }
 
   #resolved({ lookup, parameters }: Scope): VariableLookup {
     return (name) => {
       if (/^[0-9]{1,2}$/.test(name)) {
-        const isKnown = parameters !== undefined && !this.#shifts && !parameters.some((word) => word.includes(UNKNOWN));
+        const isKnown =
+          parameters !== undefined && !this.#changesParameters && !parameters.some((word) => word.includes(UNKNOWN));
         return isKnown ? (parameters[Number(name)] ?? "") : UNKNOWN;
       }
       const value = lookup(name);
-      if (value === HERE) return this.#places[0]?.at ?? UNKNOWN;
+      if (value === HERE) return this.#locations[0]?.cwd ?? UNKNOWN;
       return value === LOOPED ? UNKNOWN : value;
     };
   }
 
-  /** Takes all variables for anything, except the working directory and the home that nothing changes. */
+  /** Takes every variable for unknown, except the working directory and a home that nothing changes. */
   #plain(scope: Scope): VariableLookup {
     const resolved = this.#resolved(scope);
     return (name) => (name === "PWD" || name === "HOME" ? resolved(name) : UNKNOWN);
   }
 
-  #moved(argvs: readonly (readonly string[])[]): Ends {
-    const moves = argvs.flatMap((argv) => this.#places.map((from) => ({ from, move: moveOf(argv, from, this.#home) })));
-    if (moves.every(({ move }) => move === undefined)) return this.#here();
+  #move(argvs: readonly (readonly string[])[]): Outcome {
+    const moves = argvs.flatMap((argv) =>
+      this.#locations.map((from) => ({ from, move: moveOf(argv, from, this.#home) })),
+    );
+    if (moves.every(({ move }) => move === undefined)) return this.#stay();
     return {
       ok: union(moves.map(({ from, move }) => move?.to ?? from)),
       failed: union(moves.flatMap(({ from, move }) => (move?.isSure === true ? [] : [from]))),
@@ -494,99 +489,81 @@ class Reader implements ShellScript {
   }
 
   #context({ fedBy, readsInput, input, inside, background, pipe }: Scope): CallContext {
-    const directories = { cwd: undefined, home: this.#home };
-    return {
-      directories,
-      variables: [],
-      opened: [],
-      isFunction: false,
-      fedBy,
-      readsInput,
-      input,
-      inside,
-      background,
-      pipe,
-    };
+    const own = { fedBy, readsInput, input, inside, background, pipe };
+    return { directories: { cwd: undefined, home: this.#home }, variables: [], opened: [], isFunction: false, ...own };
   }
 
-  /** Adds a call for each possible working directory. */
-  #add(argv: readonly string[], context: CallContext, places = this.#places): Call {
+  #addCalls(argv: readonly string[], context: CallContext, locations = this.#locations): Call {
     const at = (cwd: string | undefined) => ({ ...context, directories: { cwd, home: this.#home } });
     const again = { background: false, pipe: undefined };
-    const [first, ...others] = places;
-    const made = callOf(argv, { ...at(first?.at), ...(this.#again > 0 ? again : {}) });
-    const all = [made, ...others.map((place) => callOf(argv, { ...at(place.at), ...again }))];
+    const [first, ...others] = locations;
+    const made = callOf(argv, { ...at(first?.cwd), ...(this.#revisits > 0 ? again : {}) });
+    const all = [made, ...others.map(({ cwd }) => callOf(argv, { ...at(cwd), ...again }))];
     this.calls.push(...all);
     for (const call of context.inside === undefined ? [] : all) this.bodies.get(context.inside ?? "")?.add(call);
     return made;
   }
 
-  /** Returns the names of the programs that were found while looking. */
-  #programs(look: () => void): readonly string[] {
+  #programsIn(visit: () => void): readonly string[] {
     const from = this.calls.length;
-    look();
+    visit();
     return [...new Set(this.calls.slice(from).map(({ family }) => family))];
   }
 
-  /** Adds a call and the calls that it wraps. */
-  #run(argv: readonly string[], context: CallContext, scope: Scope): void {
-    this.#words += argv.length * this.#places.length;
+  #start(argv: readonly string[], context: CallContext, scope: Scope): void {
+    this.#words += argv.length * this.#locations.length;
     if (scope.depth > DEPTH_MAX || this.calls.length > CALLS_MAX || this.#words > WORDS_MAX) {
       this.unclear.add("too large");
       return;
     }
-    const call = this.#add(argv, context);
+    const call = this.#addCalls(argv, context);
     const inner = { ...scope, depth: scope.depth + 1 };
-    for (const wrapped of wrappedBy(call)) this.#wrapped(wrapped, call, { context, scope: inner });
+    for (const wrapped of wrappedBy(call)) this.#startWrapped(wrapped, call, { context, scope: inner });
   }
 
-  #wrapped(wrapped: Wrapped, call: Call, { context, scope }: { context: CallContext; scope: Scope }): void {
+  #startWrapped(wrapped: Wrapped, call: Call, { context, scope }: { context: CallContext; scope: Scope }): void {
     if ("hidden" in wrapped) this.unclear.add("hidden script");
     else if ("argv" in wrapped) {
       const [program = ""] = wrapped.argv;
       // A glob may be any program; `[` is one.
       if (/[\0*?[]/.test(program) && !/^\[\[?$/.test(program)) this.unclear.add("program not literal");
       const { at } = wrapped;
-      const look = () => this.#run(wrapped.argv, { ...context, opened: [], isFunction: false }, scope);
-      if (at === undefined) look();
+      const visit = () => this.#start(wrapped.argv, { ...context, opened: [], isFunction: false }, scope);
+      if (at === undefined) visit();
       else
-        this.#apart(() => {
-          this.#places = this.#moved([["cd", at]]).ok;
-          look();
+        this.#inSubshell(() => {
+          this.#locations = this.#move([["cd", at]]).ok;
+          visit();
         });
-    } else this.#nested(wrapped, call, scope);
+    } else this.#runNested(wrapped, call, scope);
   }
 
-  #nested({ script, dialect, words = [] }: WrappedScript, call: Call, scope: Scope): void {
+  #runNested({ script, dialect, words = [] }: WrappedScript, call: Call, scope: Scope): void {
     if (dialect === "other" || script.includes(UNKNOWN)) this.unclear.add("hidden script");
     // `${_}` is a value that nobody knows.
     const text = script.replaceAll(UNKNOWN, "$" + "{_}").replaceAll(HOME, "~");
-    if (SAME_SHELL.has(call.program)) this.#script(text, scope);
+    if (SAME_SHELL_BUILTINS.has(call.program)) this.#readScript(text, scope);
     else if (call.program === "trap") this.#trap(text, call, scope);
-    else this.#apart(() => this.#shell(text, { ...scope, inside: undefined, parameters: words, isChild: true }));
+    else
+      this.#inSubshell(() => this.#readShell(text, { ...scope, inside: undefined, parameters: words, isChild: true }));
   }
 
-  /** A trap for anything but the end may move the script between any two commands. */
+  /** A trap for anything but the end may change the directory between any two commands. */
   #trap(text: string, { args }: Call, scope: Scope): void {
-    const before = this.#places;
+    const before = this.#locations;
     this.#traps.push({ text, scope });
-    this.#script(text, scope);
+    this.#readScript(text, scope);
     const isAtEnd = args.slice(1).every((signal) => /^(?:EXIT|0)$/.test(signal));
-    if (!isAtEnd && !isSame(before, this.#places)) this.unclear.add("deferred code");
-    this.#places = isAtEnd ? before : union(before, this.#places);
+    if (!isAtEnd && !isSame(before, this.#locations)) this.unclear.add("deferred code");
+    this.#locations = isAtEnd ? before : union(before, this.#locations);
   }
 }
 
-function alike(places: Places): Ends {
-  return { ok: places, failed: places };
+function bothEnds(locations: Locations): Outcome {
+  return { ok: locations, failed: locations };
 }
 
-interface Reading {
-  readonly argv: readonly string[];
-  readonly variables: readonly string[];
-}
-
-function readingOf({ name, prefix, suffix }: Command, lookup: VariableLookup): Reading {
+function readingOf({ name, prefix, suffix }: Command, lookup: VariableLookup) {
   const parts = suffix.filter((part) => part.type === "Word" || part.type === "Assignment");
   return {
     argv: [...(name === undefined ? [] : [name]), ...parts].flatMap((part) => argumentFields(part, lookup)),
@@ -594,7 +571,7 @@ function readingOf({ name, prefix, suffix }: Command, lookup: VariableLookup): R
   };
 }
 
-/** Stand for values that depend on where a variable is read. */
+/** Marks of values that depend on the position at which a variable is read. */
 const HERE = "\0here";
 const LOOPED = "\0looped";
 
@@ -604,7 +581,7 @@ const SET_ELSEWHERE =
 
 /**
  * Returns the values of variables that the text sets once, in one plain assignment or loop, and mentions nowhere else except to
- * read them. Variables that it never sets are empty. The plain reading beside this one trusts none of it.
+ * read them. Variables that it never sets are empty. The plain reading does not use them.
  */
 function constantsOf(tree: SyntaxNode, text: string, outer: VariableLookup): VariableLookup {
   const mentions = new Map<string, number>();
@@ -612,15 +589,15 @@ function constantsOf(tree: SyntaxNode, text: string, outer: VariableLookup): Var
     if (isRead === undefined || sets !== undefined) mentions.set(name, (mentions.get(name) ?? 0) + 1);
   }
   const values = new Map<string, (lookup: VariableLookup) => string>();
-  const note = (node: SyntaxNode): void => {
+  const collect = (node: SyntaxNode): void => {
     if (node.type === "Assignment" && node.append !== true && node.index === undefined && node.value.type === "Word") {
       const { value } = node;
       values.set(node.name, (lookup) => textOf(value, lookup));
     }
     if (node.type === "For") values.set(node.name.value, () => LOOPED);
-    forEachChild(node, note);
+    forEachChild(node, collect);
   };
-  note(tree);
+  collect(tree);
   let depth = 0;
   const read: VariableLookup = (name) => {
     const times = mentions.get(name) ?? 0;
@@ -643,13 +620,13 @@ function constantsOf(tree: SyntaxNode, text: string, outer: VariableLookup): Var
 }
 
 interface Move {
-  readonly to: Place;
-  /** True when the move cannot fail. */
+  readonly to: Location;
+  /** True when the command cannot fail. */
   readonly isSure: boolean;
 }
 
-/** Returns where a command moves the script; `undefined` when it does not move it. */
-function moveOf([program, ...args]: readonly string[], from: Place, home: string | undefined): Move | undefined {
+/** Returns how a command changes the directory; `undefined` when it does not. */
+function moveOf([program, ...args]: readonly string[], from: Location, home: string | undefined): Move | undefined {
   switch (program) {
     case "command":
     case "builtin":
@@ -659,14 +636,14 @@ function moveOf([program, ...args]: readonly string[], from: Place, home: string
     case "pushd": {
       const [target, ...more] = args[0] === "--" ? args.slice(1) : args;
       if (target === undefined || more.length > 0 || /^[-+]/.test(target) || from.stack.length === STACK_MAX)
-        return { to: NOWHERE, isSure: false };
-      return { to: { ...changed(target, from, home).to, stack: [from.at, ...from.stack] }, isSure: false };
+        return { to: ANYWHERE, isSure: false };
+      return { to: { ...changed(target, from, home).to, stack: [from.cwd, ...from.stack] }, isSure: false };
     }
     case "popd": {
       const [top, ...stack] = from.stack;
-      if (args.length > 0) return { to: NOWHERE, isSure: false };
+      if (args.length > 0) return { to: ANYWHERE, isSure: false };
       if (from.stack.length === 0) return { to: from, isSure: false };
-      return { to: { at: top, before: from.at, stack }, isSure: true };
+      return { to: { cwd: top, previous: from.cwd, stack }, isSure: true };
     }
     default:
       return undefined;
@@ -679,16 +656,16 @@ function afterOptions(args: readonly string[]): readonly string[] {
   return args[at] === "--" ? args.slice(at + 1) : args.slice(at);
 }
 
-/** Matches the root, home, and folders above, which are always there. */
+/** Matches directories that always exist: the root, the home, and parents. */
 const ALWAYS_THERE = /^(?:\/|\u0001\/?|(?:\.{1,2}\/{0,4}){1,64})$/;
 
-function changed(target: string, from: Place, home: string | undefined): Move {
-  const at = target === "-" ? from.before : pathOf(target, from.at, home);
-  return { to: { at, before: from.at, stack: from.stack }, isSure: ALWAYS_THERE.test(target) };
+function changed(target: string, from: Location, home: string | undefined): Move {
+  const cwd = target === "-" ? from.previous : pathOf(target, from.cwd, home);
+  return { to: { cwd, previous: from.cwd, stack: from.stack }, isSure: ALWAYS_THERE.test(target) };
 }
 
 function pathOf(target: string, cwd: string | undefined, home: string | undefined): string | undefined {
-  // A tilde with a name is somebody's home or another directory that is not followed.
+  // A tilde with a name is somebody's home or another directory: unknown here.
   if (target.includes(UNKNOWN) || target.startsWith("~") || target.split("/").some(mayClimb)) return undefined;
   const parts = target.length > PATH_CHARACTERS_MAX ? undefined : partsOf(target, { cwd, home });
   const path = parts === undefined ? undefined : `/${parts.join("/")}`;

@@ -2,7 +2,6 @@ import { BANS } from "./bans.ts";
 import { type Call, type ShellDirectories, words } from "./call.ts";
 import { GIT } from "./git.ts";
 import { HIGH_RISK } from "./high-risk.ts";
-
 import { CHANGES, READ_ONLY } from "./read-only.ts";
 import { type CallTest, passes, type ShellRule } from "./rule.ts";
 import { readScript, type ShellScript } from "./script.ts";
@@ -28,13 +27,12 @@ export interface ShellFindings {
   readonly notes: readonly string[];
 }
 
-/** Reads a script. Never throws. */
 export function scriptOf(command: string, directories: ShellDirectories): ShellScript {
   return readScript(command, directories, KNOWN_PROGRAMS);
 }
 
-/** Returns the rules that a script matches, and what cannot be told about it. */
-export function judgeShell(command: string, directories: ShellDirectories): ShellFindings {
+/** Returns the rules that a script matches, and why it cannot be classified. */
+export function assessShell(command: string, directories: ShellDirectories): ShellFindings {
   const script = scriptOf(command, directories);
   const rules = rulesOf(script).filter((rule) => !isOnlyRead(rule));
   const unclear = [...script.unclear].map((reason) => `Cannot be classified: ${reason}.`);
@@ -60,7 +58,6 @@ function entriesFor({ program, family }: Call): readonly Entry[] {
   return [...GENERAL, ...own, ...(family === program ? [] : (BY_PROGRAM.get(family) ?? []))];
 }
 
-/** Returns all rules that a script matches. */
 export function rulesOf(script: ShellScript): readonly ShellRule[] {
   const found = new Set(SHELL_RULES.filter(({ unclear }) => unclear === true && script.unclear.size > 0));
   for (const call of script.calls) {

@@ -1,4 +1,4 @@
-import { type Call, has, isOne, names, operandsOf, pathsIn, type ShellDirectories, words } from "./call.ts";
+import { type Call, has, isOne, list, names, operandsOf, pathsIn, type ShellDirectories, words } from "./call.ts";
 import { findsSecrets, knowsWrites, readsSecrets, tarOptions, writtenBy, XXD_VALUED } from "./effects.ts";
 import { awkIsPlain, readSed } from "./filters.ts";
 import { gitCall, isPlainSetting, readsConfig, readsOnlyGit, startsOthers, VERBS_THAT_READ } from "./git-call.ts";
@@ -11,7 +11,7 @@ import {
   PRINTERS,
   runsWhatIsFetched,
 } from "./network.ts";
-import { isCatastrophic, isDisk, isForeign, isProtected, isStartedFrom, reachOf } from "./paths.ts";
+import { isCatastrophic, isDisk, isForeign, isProtected, isStartedFrom, locationOf } from "./paths.ts";
 import type { ShellScript } from "./script.ts";
 import { choosesLoading, DECLARERS } from "./unclear.ts";
 import { INSIDE, UNKNOWN } from "./words.ts";
@@ -19,13 +19,12 @@ import { findStarts } from "./wrappers.ts";
 
 type PathCheck = (path: string, directories: ShellDirectories) => boolean;
 
-/** Tests of a path, by the names that rules use. */
 export const PATH_TESTS = {
   "root or home": isCatastrophic,
   "device file": isDisk,
   "system file": isProtected,
   "shell history": (path) => /(?:^|\/)\.(?:bash|zsh|sh|python|mysql|psql|node_repl|ash)_history$/.test(path),
-  "outside the workspace": (path, directories) => reachOf(path, directories) === "outside",
+  "outside the workspace": (path, directories) => locationOf(path, directories) === "outside",
   "not named": (path) => path.startsWith(UNKNOWN) || path === `./${INSIDE}`,
   "start file": isStartedFrom,
   "work tree": (path) => WORK_TREE.test(path),
@@ -35,7 +34,6 @@ export type PathTest = keyof typeof PATH_TESTS;
 
 type CallCheck = (call: Call, script: ShellScript) => boolean;
 
-/** Tests of a call, by the names that rules use. */
 export const CALL_TESTS = {
   "removes all that it finds in the root or a home": ({ args, directories }) => {
     const narrowed = args.some(
@@ -54,7 +52,7 @@ export const CALL_TESTS = {
   "makes a file system": ({ program, args, directories }) => {
     if (!isFileSystemMaker(program)) return false;
     const operands = operandsOf(args, words("-t -L -b -O -F"));
-    const areImages = operands.every((path) => /^(?:workspace|scratch)$/.test(reachOf(path, directories)));
+    const areImages = operands.every((path) => /^(?:workspace|scratch)$/.test(locationOf(path, directories)));
     return !(operands.length > 0 && areImages) && !(args.length > 0 && args.every((arg) => LISTINGS.has(arg)));
   },
   "prepares a file system": (call) => isFileSystemMaker(call.program) && call.args.length > 0 && !isVersion(call),
@@ -94,7 +92,7 @@ export const CALL_TESTS = {
   "sets the clock": ({ args }) =>
     args.some((arg) => /^(?:-[Ru]*s|--s)/.test(arg)) ||
     operandsOf(args, words("-d -f -r --date --file --reference")).some((operand) => !operand.startsWith("+")),
-  "asks the installer": ({ program, args }) => asksInstaller(program, args),
+  "asks the installer": ({ program, args }) => queriesInstaller(program, args),
   "installs packages": installsPackages,
   "changes settings of packages": setsPackages,
   "names an address": ({ args }) => args.some((arg) => /^[^/]{0,64}[a-z]{2,8}:\/\//.test(arg)),
@@ -106,7 +104,9 @@ export const CALL_TESTS = {
     (isOne(call, INTERPRETERS) && !isVersion(call)),
   "asks for the version": isVersion,
   "opens files to everybody": ({ args }) =>
-    args.some((arg) => /^[0-7]{0,4}[2367]$|^0{0,4}[2-7][0-7]{3}$/.test(arg) || arg.split(",", 16).some(opensToAll)),
+    args.some(
+      (arg) => /^[0-7]{0,4}[2367]$|^0{0,4}[2-7][0-7]{3}$/.test(arg) || arg.split(",", 16).some(opensToEverybody),
+    ),
   "only shows the network": ({ args }) =>
     /^(?:a|addr|address|link|route|r|neigh)$/.test(operandsOf(args)[0] ?? "") &&
     /^(?:a|addr|address|link|route|r|neigh|-br|-brief|-[46sj])$/.test(args[0] ?? "") &&
@@ -119,10 +119,10 @@ export const CALL_TESTS = {
   "finds secrets": findsSecrets,
   "writes an unnamed path outside": (call) => unnamedTargets(call).some((path) => isForeign(path, call.directories)),
   "writes an unnamed start file": (call) => unnamedTargets(call).some((path) => isStartedFrom(path, call.directories)),
-  "writes files": (call) => writtenBy(call).some((path) => reachOf(path, call.directories) !== "harmless"),
+  "writes files": (call) => writtenBy(call).some((path) => locationOf(path, call.directories) !== "harmless"),
   "git only reads": ({ args }) => readsOnlyGit(args),
   "git starts programs": ({ args }) => startsOthers(gitCall(args)),
-  "git names an address": ({ args }) => namesAddress(args),
+  "git names an address": ({ args }) => givesAddress(args),
   "git gets settings": ({ args }) => gitSets(args),
   "git has this verb": ({ args }) =>
     gitCall(args).verb === "" || GIT_CHANGES.has(gitCall(args).verb) || VERBS_THAT_READ.has(gitCall(args).verb),
@@ -158,7 +158,7 @@ function isBomb(name: string, bodies: Bodies): boolean {
   const before = known.get(name);
   if (before !== undefined) return before;
   const again = [...(bodies.get(name) ?? [])].filter(
-    ({ spelled }) => spelled === name || leadsTo(bodies, { from: spelled, goal: name, seen: new Set([name]) }),
+    ({ spelled }) => spelled === name || calls(bodies, { from: spelled, goal: name, seen: new Set([name]) }),
   );
   const pipes = again.flatMap(({ pipe }) => (pipe === undefined ? [] : [pipe]));
   const forks = again.some(({ background }) => background) || new Set(pipes).size < pipes.length;
@@ -166,17 +166,15 @@ function isBomb(name: string, bodies: Bodies): boolean {
   return forks;
 }
 
-interface Search {
-  readonly from: string;
-  readonly goal: string;
-  readonly seen: Set<string>;
-}
-
-function leadsTo(bodies: Bodies, { from, goal, seen }: Search): boolean {
+/** Returns whether the function `from` calls `goal`, also through other functions. */
+function calls(
+  bodies: Bodies,
+  { from, goal, seen }: { readonly from: string; readonly goal: string; readonly seen: Set<string> },
+): boolean {
   if (seen.has(from)) return false;
   seen.add(from);
   return [...(bodies.get(from) ?? [])].some(
-    ({ spelled }) => spelled === goal || (bodies.has(spelled) && leadsTo(bodies, { from: spelled, goal, seen })),
+    ({ spelled }) => spelled === goal || (bodies.has(spelled) && calls(bodies, { from: spelled, goal, seen })),
   );
 }
 
@@ -197,7 +195,7 @@ function normal(path: string): string {
 const TAR_STARTS = /^--(?:checkpoint-a|to-c|use-c|info-s|new-v|rsh-c|rmt-c)/;
 
 /** Returns whether an installer is only asked, by its verb or, without verbs, by its first option. */
-function asksInstaller(program: string, args: readonly string[]): boolean {
+function queriesInstaller(program: string, args: readonly string[]): boolean {
   const [first = ""] = args;
   if (/^(?:dpkg|rpm|pacman|yay)$/.test(program))
     return /^(?:-[lLsSpWI]|-q[a-z]{0,8}|-Q[a-z]{0,8}|-Ss|-Si|--list|--status|--query|--listfiles)$/.test(first);
@@ -217,10 +215,10 @@ const PACKAGE_LISTS = names(
   "version versions current which index",
 );
 /** Words that another word, such as `list`, may follow. */
-const PACKAGE_THINGS = names(
+const PACKAGE_NOUNS = names(
   "toolchain component target plugin plugins python cache store env profile channel registry self pm",
 );
-const PACKAGE_LOOKS = /^(?:go (?:env|vet|fmt|doc)|cargo fmt|(?:pip|poetry|pdm|uv) check|conda env|bun pm)$/;
+const PACKAGE_CHECKS = /^(?:go (?:env|vet|fmt|doc)|cargo fmt|(?:pip|poetry|pdm|uv) check|conda env|bun pm)$/;
 
 function installsPackages(call: Call): boolean {
   const { program, args } = call;
@@ -244,10 +242,10 @@ function setsPackages({ program, args }: Call): boolean {
 function runsProject(call: Call): boolean {
   const [verb, what = ""] = call.args.filter((arg) => !arg.startsWith("-"));
   if (verb === undefined || PACKAGE_VERBS.has(verb) || isVersion(call)) return false;
-  if (PACKAGE_THINGS.has(verb) && /^(?:list|ls|show|status)$/.test(what)) return false;
+  if (PACKAGE_NOUNS.has(verb) && /^(?:list|ls|show|status)$/.test(what)) return false;
   // `npm version patch` runs scripts of the project.
   if (verb === "version" && what !== "") return /^(?:npm|pnpm|yarn)$/.test(call.program);
-  return !PACKAGE_LISTS.has(verb) && !PACKAGE_LOOKS.test(`${call.family} ${verb}`);
+  return !PACKAGE_LISTS.has(verb) && !PACKAGE_CHECKS.test(`${call.family} ${verb}`);
 }
 
 function runsCode(call: Call): boolean {
@@ -261,7 +259,7 @@ function runsCode(call: Call): boolean {
 }
 
 /** One clause of `u+x,o+w`: it lets everybody write, or runs as the owner. */
-function opensToAll(clause: string): boolean {
+function opensToEverybody(clause: string): boolean {
   return /^[ugoa]{0,8}[+=][rwxX]{0,8}[st]|^[ugo]{0,4}[oa][ugo]{0,4}[+=][rxX]{0,4}w/.test(clause);
 }
 
@@ -295,21 +293,26 @@ function unnamedTargets(call: Call): readonly string[] {
   return call.args.flatMap(pathsIn).filter((word) => !/\s/.test(word));
 }
 
-/** Programs to which `-v` or `-V` alone is a question; others only talk more while they work: `pytest -v`. */
+/** Programs to which `-v` or `-V` alone asks for the version; to others it means verbose output: `pytest -v`. */
 const SHORT_VERSIONS = names(
-  "node nodejs perl ruby php lua java javac deno bun npm npx pnpm yarn gem bundle rustc tsc tsx jest vitest gulp grunt make gmake",
-  "gradle gradlew mvn mvnw git docker podman terraform tofu curl ssh openssl psql mysql redis-cli sqlite3 gcc g++ cc clang nginx",
+  "node nodejs perl ruby php lua java javac deno bun npm npx pnpm yarn gem bundle rustc tsc tsx jest vitest",
+  "gulp grunt make gmake",
+  list(
+    "gradle gradlew mvn mvnw git docker podman terraform tofu curl ssh openssl psql mysql redis-cli sqlite3",
+    "gcc g++ cc clang nginx",
+  ),
   "ffmpeg ffprobe convert magick tmux screen cargo uv composer pip eslint prettier vim nvim bash-completion wget mocha",
 );
 const NO_SHORT_VERSION = /^(?:cargo|uv|composer|pip|wget|psql|mocha):-v$/;
 /** Programs that know the words `version` and `help`; `node help` runs a file. */
 const WORD_VERSIONS = names(
-  "go docker podman nerdctl kubectl oc helm terraform tofu pulumi vault consul nomad npm pip pipx poetry conda gem bundle cargo",
+  "go docker podman nerdctl kubectl oc helm terraform tofu pulumi vault consul nomad npm pip pipx poetry",
+  "conda gem bundle cargo",
   "git gh glab openssl az aws gcloud minikube kind flux istioctl argocd hugo rustup deno",
 );
 const PYTHONS = names("python pypy ipython");
 
-/** `python --version`, `go help`: a question about the program itself. */
+/** `python --version`, `go help`: asks about the program itself. */
 function isVersion(call: Call): boolean {
   const [asked = "", ...rest] = call.args;
   if (call.readsInput || !rest.every((arg) => /^--(?:client|short)(?:=true)?$/.test(arg))) return false;
@@ -323,7 +326,10 @@ function isVersion(call: Call): boolean {
 
 const GIT_CHANGES = names(
   "add commit merge rebase cherry-pick revert checkout switch restore reset rm mv branch tag stash apply am pull fetch push",
-  "clone init remote config worktree submodule notes bisect clean gc prune reflog update-index write-tree commit-tree read-tree",
+  list(
+    "clone init remote config worktree submodule notes bisect clean gc prune reflog update-index write-tree",
+    "commit-tree read-tree",
+  ),
   "format-patch symbolic-ref update-ref sparse-checkout bundle archive maintenance repack pack-refs replace mergetool difftool",
   "filter-branch rerere lfs flow hash-object mktree mktag unpack-objects instaweb daemon request-pull send-email ls-remote",
 );
@@ -331,12 +337,12 @@ const GIT_CHANGES = names(
 /** Matches a path that means all of the work tree, and with it every change that is not committed. */
 const WORK_TREE = /^(?::(?:\([a-z,]{0,64}\)|[/!^])?)?(?:\.?\/?|(?:\*{1,2}\/?){1,2})$/;
 
-function namesAddress(all: readonly string[]): boolean {
+function givesAddress(all: readonly string[]): boolean {
   const [remote = ""] = operandsOf(gitCall(all).args, words("-o --push-option -b --branch --depth -j --origin"));
   return /[/:@~\0]|\.\./.test(remote);
 }
 
-/** Settings are safe only if they are known to change how things look: too many others name programs and servers. */
+/** Settings are safe only if they are known to change only the display: too many others name programs and servers. */
 function gitSets(all: readonly string[]): boolean {
   const { verb, args } = gitCall(all);
   if (verb !== "config" || readsConfig(args)) return false;

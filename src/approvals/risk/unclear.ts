@@ -2,7 +2,7 @@ import { type Command, forEachChild, type SyntaxNode, type Word } from "unbash";
 import { type Call, names, operandsOf, valuesOf } from "./call.ts";
 import { isLiteral, UNKNOWN } from "./words.ts";
 
-/** Why the text of a script does not tell what it runs. */
+/** Reason why the text of a script does not show what it runs. */
 export type Unclear =
   | "syntax"
   | "too large"
@@ -73,7 +73,7 @@ export function defersCode(tree: SyntaxNode): boolean {
   let expandsWords = false;
   let starts = false;
   let ends = false;
-  const look = (node: SyntaxNode, isValue: boolean): void => {
+  const visit = (node: SyntaxNode, isValue: boolean): void => {
     evaluates ||= isEvaluating(node);
     expandsWords ||= node.type === "Command" && /^comp(?:gen|lete)$/.test(node.name?.value ?? "");
     const text = textIn(node);
@@ -83,15 +83,14 @@ export function defersCode(tree: SyntaxNode): boolean {
       starts ||= isValue && text.startsWith("(");
     }
     const isKept = isValue || node.type === "Assignment" || node.type === "HereString";
-    forEachChild(node, (child) => look(child, isKept || (node.type === "For" && child.type === "Word")));
+    forEachChild(node, (child) => visit(child, isKept || (node.type === "For" && child.type === "Word")));
     if (node.type === "Word" || node.type === "HereDocBody") all += "\n";
   };
-  look(tree, false);
+  visit(tree, false);
   const holdsCode = CODE.test(all) || (starts && ends);
   return holdsCode && (expandsWords || (evaluates && all.includes("[")));
 }
 
-/** The literal text of a node without parts. */
 function textIn(node: SyntaxNode): string | undefined {
   switch (node.type) {
     case "Literal":
@@ -241,7 +240,7 @@ const LOADER_FAMILIES = [
   /^(?:[A-Z_]*(?:PAGER|EDITOR|SQL_HISTORY)|[A-Z]+_ASKPASS)$/,
 ];
 
-/** Values that only keep programs from prompting or paging, or that change how output looks. */
+/** Values that only keep programs from prompting or paging, or that change the display of output. */
 const HARMLESS_SETTINGS = [
   /^(?:GIT_|MAN)?PAGER=(?:cat)?$/,
   /^GIT_(?:TERMINAL_PROMPT|OPTIONAL_LOCKS)=0$/,

@@ -22,7 +22,6 @@ const CLIMBS = /(?:^|[|(])[.?*@+()]{0,64}\.[.?*@+()]{0,64}(?:$|[|)])/;
 /** Matches the substitution that creates a temporary file or folder. */
 const NEW_FILE = /^"?\$\(mktemp(?: -d)?\)"?$/;
 
-/** Returns the value of a variable, or `UNKNOWN`. */
 export type VariableLookup = (name: string) => string;
 
 /** Returns whether a word contains no expansion, glob or brace. */
@@ -75,7 +74,6 @@ function isUnquotedExpansion({ type }: WordPart): boolean {
   return /^(?:SimpleExpansion|ParameterExpansion|CommandExpansion|ArithmeticExpansion)$/.test(type);
 }
 
-/** Marks that fields were left out. */
 function limited(fields: readonly string[]): readonly string[] {
   return fields.length > FIELDS_MAX ? [...fields.slice(0, FIELDS_MAX - 1), UNKNOWN] : fields;
 }
@@ -140,7 +138,6 @@ function withHome(text: string, value: string): string {
   return text.startsWith("~") && (value === "~" || value.startsWith("~/")) ? HOME + value.slice(1) : value;
 }
 
-/** A file that a redirection opens. */
 export interface Opened {
   readonly path: string;
   readonly writes: boolean;

@@ -1,9 +1,9 @@
-import { byName, type Call, valuesOf, words } from "./call.ts";
+import { byName, type Call, list, valuesOf, words } from "./call.ts";
 import { awkIsPlain } from "./filters.ts";
 import { isPlainSetting } from "./git-call.ts";
 import { INSIDE, UNKNOWN } from "./words.ts";
 
-/** What a wrapper starts: another argv, a script, or something that its arguments do not tell. */
+/** What a wrapper starts: another argv, a script, or a program that its arguments do not show. */
 export type Wrapped =
   | {
       readonly argv: readonly string[];
@@ -29,11 +29,11 @@ function asScript(script: string): Wrapped {
 /** How a wrapper's own arguments are read. In lists, `-abc` is three letters and `--name` a long option. */
 interface Prefix {
   /** Options that take the next word. */
-  readonly valued?: string;
+  readonly valued?: string | undefined;
   /** Options without a value. If given, any other option may take one: the script is hidden, and every word is tried. */
-  readonly flags?: string;
+  readonly flags?: string | undefined;
   /** Operands before the program. */
-  readonly operands?: number;
+  readonly operands?: number | undefined;
   /** True when `NAME=value` may come before the program. */
   readonly assigns?: boolean;
 }
@@ -126,7 +126,6 @@ function shell(dialect: "bash" | "other"): Unwrap {
   };
 }
 
-/** Reads the program after the verb that starts one, of a program with many verbs. */
 function afterVerb(verbs: RegExp, options: Prefix = {}): Unwrap {
   const skip = prefix(options);
   return (args, input) => {
@@ -178,9 +177,9 @@ const textsOfCode: Unwrap = (args, input) =>
 function textsIn(code: string): readonly string[] {
   const texts: string[] = [];
   for (let at = 0; at < code.length && texts.length < TEXTS_MAX; at += 1) {
-    const mark = code[at] ?? "";
-    if (!"\"'`".includes(mark)) continue;
-    const end = code.indexOf(mark, at + 1);
+    const quote = code[at] ?? "";
+    if (!"\"'`".includes(quote)) continue;
+    const end = code.indexOf(quote, at + 1);
     if (end === -1) break;
     texts.push(code.slice(at + 1, end));
     at = end;
@@ -190,25 +189,25 @@ function textsIn(code: string): readonly string[] {
   return [...texts.filter((text) => /\s/.test(text)), ...(parts.length > 1 ? [parts.join(" ")] : [])];
 }
 
-/** Starts a program for the words of its input, at the end of its arguments or in place of a mark; mostly they are unknown. */
+/** Starts a program for the words of its input, at the end of its arguments or in place of a placeholder; the words are usually unknown. */
 function forEachItem(options: Prefix): Unwrap {
   const skip = prefix(options);
   const valued = optionsIn(options.valued ?? "");
   return (args, input) => {
-    const mark = markIn(args, valued);
+    const placeholder = placeholderIn(args, valued);
     const items = [[UNKNOWN], ...input.map((text) => text.split(/\s+/, ITEM_WORDS_MAX).filter((word) => word !== ""))];
     return skip(args, input).flatMap((found) => {
       if (!("argv" in found)) return [found];
       return items.map((item): Wrapped => {
-        if (mark === "") return { argv: [...found.argv, ...item] };
-        return { argv: found.argv.map((word) => word.replaceAll(mark, item.join(" "))) };
+        if (placeholder === "") return { argv: [...found.argv, ...item] };
+        return { argv: found.argv.map((word) => word.replaceAll(placeholder, item.join(" "))) };
       });
     });
   };
 }
 
-/** Returns the mark that the words of the input replace; `""` when they come at the end. */
-function markIn(args: readonly string[], valued: readonly string[]): string {
+/** Returns the placeholder that the words of the input replace; `""` when they are appended. */
+function placeholderIn(args: readonly string[], valued: readonly string[]): string {
   for (const [at, arg] of args.entries()) {
     if (!arg.startsWith("-") && !takesNext(args[at - 1] ?? "", valued)) return "";
     const own = /^-[0-9rtpxo]{0,8}([Ii])(.{0,64})$/.exec(arg);
@@ -219,10 +218,21 @@ function markIn(args: readonly string[], valued: readonly string[]): string {
 }
 
 const PARALLEL: Prefix = {
-  valued:
-    "-aCdEIjJLnNPsS --arg-file --arg-file-sep --arg-sep --basefile --bf --block --block-size --colsep --compress-program --decompress-program --delay --delimiter --env --halt --halt-on-error --header --id --joblog --jobs --limit --load --max-args --max-chars --max-procs --max-replace-args --memfree --memsuspend --nice --process-slot-var --profile --recend --recstart --results --retries --return --rpl --semaphorename --semaphoretimeout --slf --ssh --sshdelay --sshlogin --sshloginfile --tagstring --tempdir --timeout --tmpdir --trc --trim --wd --workdir",
-  flags:
-    "-0iklmpqrtuvxX --bar --bg --bibtex --cat --citation --cleanup --color --compress --dry-run --eta --fg --fifo --files --group --interactive --keep-order --lb --line-buffer --link --no-notice --no-run-if-empty --null --pipe --pipepart --plus --progress --quote --regexp --resume --resume-failed --retry-failed --round-robin --shellquote --shuf --silent --tag --tmux --transfer --tty --ungroup --verbose --wait --will-cite --xapply --xargs",
+  valued: list(
+    "-aCdEIjJLnNPsS --arg-file --arg-file-sep --arg-sep --basefile --bf --block --block-size --colsep",
+    "--compress-program --decompress-program --delay --delimiter --env --halt --halt-on-error --header --id",
+    "--joblog --jobs --limit --load --max-args --max-chars --max-procs --max-replace-args --memfree",
+    "--memsuspend --nice --process-slot-var --profile --recend --recstart --results --retries --return --rpl",
+    "--semaphorename --semaphoretimeout --slf --ssh --sshdelay --sshlogin --sshloginfile --tagstring",
+    "--tempdir --timeout --tmpdir --trc --trim --wd --workdir",
+  ),
+  flags: list(
+    "-0iklmpqrtuvxX --bar --bg --bibtex --cat --citation --cleanup --color --compress --dry-run --eta --fg",
+    "--fifo --files --group --interactive --keep-order --lb --line-buffer --link --no-notice",
+    "--no-run-if-empty --null --pipe --pipepart --plus --progress --quote --regexp --resume --resume-failed",
+    "--retry-failed --round-robin --shellquote --shuf --silent --tag --tmux --transfer --tty --ungroup",
+    "--verbose --wait --will-cite --xapply --xargs",
+  ),
 };
 const isParallelStart = prefix(PARALLEL);
 
@@ -264,7 +274,7 @@ const splitEnv: Unwrap = (args, input) => {
   return [asScript([...(own === "" ? [] : [own]), ...args.slice(split + 1)].join(" "))];
 };
 
-/** Returns where a call of `find` starts to look. */
+/** Returns the paths from which a call of `find` searches. */
 export function findStarts(args: readonly string[]): readonly string[] {
   const from = args.findIndex((arg) => /^[-!(]/.test(arg) && !/^-(?:[HLP]|D|O.*)$/.test(arg));
   const starts = (from === -1 ? args : args.slice(0, from)).filter((arg) => !arg.startsWith("-"));
@@ -319,60 +329,83 @@ const git: Unwrap = (args) =>
 const lines: Unwrap = (args) => args.flatMap((arg) => (/\s/.test(arg) ? [asScript(arg)] : []));
 const inputLines: Unwrap = (_args, input) => input.map(asScript);
 
-const TIME = prefix({ valued: "-fo --format --output", flags: "-apqvV --append --portability --quiet --verbose" });
-const SUDO = prefix({
-  valued:
-    "-acughpCTrtUDR --auth-type --chdir --chroot --close-from --command-timeout --group --host --login-class --other-user --prompt --role --type --user",
-  flags:
-    "-ABbEeHiKkLlNnPSsVv --askpass --background --bell --edit --list --login --no-update --non-interactive --preserve-env --preserve-groups --remove-timestamp --reset-timestamp --set-home --shell --stdin --validate",
-  assigns: true,
-});
-const NAMESPACES = "-CfimnpTuU --cgroup --fork --ipc --keep-caps --mount --net --pid --time --user --uts";
 const SSH: Prefix = { valued: "-BbcDEeFIiJLlmOoPpQRSWw", flags: "-46AaCfGgKkMNnqsTtVvXxYy", operands: 1 };
 const PROXY = named(/^(?:-o)?(?:Proxy|Local)Command=/i);
 
-/** Programs that start other programs, and the ways to find those. All ways of a row are tried. */
-const WRAPPERS = byName<readonly Unwrap[]>([
-  ["nohup builtin catchsegv errno dbus-run-session eatmydata", [prefix({ flags: "" })]],
-  ["setsid", [prefix({ flags: "-cfw --ctty --fork --wait" })]],
-  ["unbuffer", [prefix({ flags: "-p" })]],
-  ["chronic", [prefix({ flags: "-ev" })]],
-  ["torify torsocks tsocks ts linux32 linux64 busybox toybox", [prefix({})]],
+/** Options of `unshare` and `nsenter` for namespaces. */
+const NAMESPACES = "-CfimnpTuU --cgroup --fork --ipc --keep-caps --mount --net --pid --time --user --uts";
+
+/**
+ * Programs whose arguments are options, operands and then another program: the options that take the next word, those without
+ * a value, and the number of operands.
+ */
+const PREFIXES: readonly (readonly [programs: string, valued: string, flags?: string, operands?: number])[] = [
+  ["nohup builtin catchsegv errno dbus-run-session eatmydata", "", ""],
+  ["setsid", "", "-cfw --ctty --fork --wait"],
+  ["unbuffer", "", "-p"],
+  ["chronic", "", "-ev"],
+  ["torify torsocks tsocks ts linux32 linux64 busybox toybox", ""],
+  ["exec", "-a", "-cl"],
+  ["time gtime", "-fo --format --output", "-apqvV --append --portability --quiet --verbose"],
+  ["nice", "-n --adjustment", "-0123456789"],
+  ["ionice", "-cnpPu --class --classdata --pid --pgid --uid", "-t --ignore"],
   [
-    "fakeroot caffeinate pkexec proot proxychains proxychains4 dumb-init tini gosu su-exec run0 dzdo please ifne nocache lckdo trickle schroot systemd-nspawn s6-setuidgid valgrind perf numactl cgexec ssh-agent rlwrap logsave setuidgid envuidgid envdir softlimit chpst runcon setarch i386 xvfb-run dbus-launch faketime cpulimit aa-exec schedtool run-one start-stop-daemon ld.so ld-linux.so ld-linux-x86-64.so ld-linux-aarch64.so ld-musl-x86_64.so pipenv systemd-cat daemon daemonize",
+    "chrt",
+    "-TPD --sched-deadline --sched-period --sched-runtime",
+    list(
+      "-abdfimoprRv --all-tasks --batch --deadline --fifo --idle --max --other --pid --reset-on-fork --rr",
+      "--verbose",
+    ),
+    1,
+  ],
+  ["taskset", "", "-acp --all-tasks --cpu-list --pid", 1],
+  ["timeout gtimeout", "-sk --signal --kill-after", "-fpv --foreground --preserve-status --verbose", 1],
+  ["stdbuf", "-ioe --input --output --error", ""],
+  ["chroot", "--groups --userspec", "--skip-chdir", 1],
+  [
+    "unshare",
+    list(
+      "-GlRSw --boottime --load-interp --map-group --map-groups --map-user --map-users --monotonic --owner",
+      "--propagation --root --setgid --setgroups --setuid --wd",
+    ),
+    list(NAMESPACES, "-cr --forward-signals --kill-child --map-auto --map-current-user --map-root-user --mount-proc"),
+  ],
+  [
+    "nsenter",
+    "-GNStW --net-socket --setgid --setuid --target --wdns",
+    list(NAMESPACES, "-aeFrwZ --all --env --follow-context --no-fork --preserve-credentials --root --wd"),
+  ],
+  [
+    "strace",
+    list(
+      "-abeEIoOpPsSuUX --argv0 --attach --columns --env --output --string-limit --summary-columns",
+      "--summary-sort-by --trace --user",
+    ),
+    list(
+      "-AcCdDfFhiknNqrtTvVwxyYzZ --decode-fds --follow-forks --no-abbrev --output-separately --quiet --summary",
+      "--summary-only --syscall-times",
+    ),
+  ],
+  ["ltrace", "-aADeFlnopsuwx", "-bcCfhiLrStTV"],
+];
+
+/** Reads what programs start. All readers of a row are tried. */
+const WRAPPERS = byName<readonly Unwrap[]>([
+  ...PREFIXES.map(([programs, valued, flags, operands]) => [programs, [prefix({ valued, flags, operands })]] as const),
+  [
+    list(
+      "fakeroot caffeinate pkexec proot proxychains proxychains4 dumb-init tini gosu su-exec run0 dzdo please",
+      "ifne nocache lckdo trickle schroot systemd-nspawn s6-setuidgid valgrind perf numactl cgexec ssh-agent",
+      "rlwrap logsave setuidgid envuidgid envdir softlimit chpst runcon setarch i386 xvfb-run dbus-launch",
+      "faketime cpulimit aa-exec schedtool run-one start-stop-daemon ld.so ld-linux.so ld-linux-x86-64.so",
+      "ld-linux-aarch64.so ld-musl-x86_64.so pipenv systemd-cat daemon daemonize",
+    ),
     [anywhere],
   ],
   ["command", [(args, input) => (/^-[pvV]*[vV]/.test(args[0] ?? "") ? [] : prefix({})(args, input))]],
-  ["exec", [prefix({ valued: "-a", flags: "-cl" })]],
-  ["time gtime", [TIME]],
-  ["nice", [prefix({ valued: "-n --adjustment", flags: "-0123456789" })]],
-  ["ionice", [prefix({ valued: "-cnpPu --class --classdata --pid --pgid --uid", flags: "-t --ignore" })]],
-  [
-    "chrt",
-    [
-      prefix({
-        valued: "-TPD --sched-deadline --sched-period --sched-runtime",
-        flags:
-          "-abdfimoprRv --all-tasks --batch --deadline --fifo --idle --max --other --pid --reset-on-fork --rr --verbose",
-        operands: 1,
-      }),
-    ],
-  ],
-  ["taskset", [prefix({ flags: "-acp --all-tasks --cpu-list --pid", operands: 1 })]],
   ["prlimit setpriv capsh systemd-run systemd-inhibit firejail bwrap", [anywhere, commandOption]],
   ["hyperfine", [lines, anywhere]],
   ["sg", [commandOption, joined({ operands: 1 })]],
-  [
-    "timeout gtimeout",
-    [
-      prefix({
-        valued: "-sk --signal --kill-after",
-        flags: "-fpv --foreground --preserve-status --verbose",
-        operands: 1,
-      }),
-    ],
-  ],
-  ["stdbuf", [prefix({ valued: "-ioe --input --output --error", flags: "" })]],
   [
     "flock",
     [
@@ -384,42 +417,21 @@ const WRAPPERS = byName<readonly Unwrap[]>([
       commandOption,
     ],
   ],
-  ["chroot", [prefix({ valued: "--groups --userspec", flags: "--skip-chdir", operands: 1 })]],
-  [
-    "unshare",
-    [
-      prefix({
-        valued:
-          "-GlRSw --boottime --load-interp --map-group --map-groups --map-user --map-users --monotonic --owner --propagation --root --setgid --setgroups --setuid --wd",
-        flags: `${NAMESPACES} -cr --forward-signals --kill-child --map-auto --map-current-user --map-root-user --mount-proc`,
-      }),
-    ],
-  ],
-  [
-    "nsenter",
-    [
-      prefix({
-        valued: "-GNStW --net-socket --setgid --setuid --target --wdns",
-        flags: `${NAMESPACES} -aeFrwZ --all --env --follow-context --no-fork --preserve-credentials --root --wd`,
-      }),
-    ],
-  ],
-  [
-    "strace",
-    [
-      prefix({
-        valued:
-          "-abeEIoOpPsSuUX --argv0 --attach --columns --env --output --string-limit --summary-columns --summary-sort-by --trace --user",
-        flags:
-          "-AcCdDfFhiknNqrtTvVwxyYzZ --decode-fds --follow-forks --no-abbrev --output-separately --quiet --summary --summary-only --syscall-times",
-      }),
-    ],
-  ],
-  ["ltrace", [prefix({ valued: "-aADeFlnopsuwx", flags: "-bcCfhiLrStTV" })]],
   [
     "sudo doas",
     [
-      SUDO,
+      prefix({
+        valued: list(
+          "-acughpCTrtUDR --auth-type --chdir --chroot --close-from --command-timeout --group --host",
+          "--login-class --other-user --prompt --role --type --user",
+        ),
+        flags: list(
+          "-ABbEeHiKkLlNnPSsVv --askpass --background --bell --edit --list --login --no-update --non-interactive",
+          "--preserve-env --preserve-groups --remove-timestamp --reset-timestamp --set-home --shell --stdin",
+          "--validate",
+        ),
+        assigns: true,
+      }),
       (args, input) => (args.some((arg) => /^-[a-zA-Z]*[si]|^--(?:shell|login)$/.test(arg)) ? input.map(asScript) : []),
     ],
   ],
@@ -430,8 +442,10 @@ const WRAPPERS = byName<readonly Unwrap[]>([
     [
       forEachItem({
         valued: "-InPLsadEJRS --max-args --max-procs --max-chars --arg-file --delimiter --process-slot-var",
-        flags:
-          "-0eiloprtx --eof --exit --interactive --max-lines --no-run-if-empty --null --open-tty --replace --show-limits --verbose",
+        flags: list(
+          "-0eiloprtx --eof --exit --interactive --max-lines --no-run-if-empty --null --open-tty --replace",
+          "--show-limits --verbose",
+        ),
       }),
     ],
   ],
@@ -441,8 +455,10 @@ const WRAPPERS = byName<readonly Unwrap[]>([
     [
       joined({
         valued: "-nqs --equexit --interval --shotsdir",
-        flags:
-          "-bCcdefgprtwx --beep --chgexit --color --differences --errexit --exec --follow --no-color --no-rerun --no-title --no-wrap --precise",
+        flags: list(
+          "-bCcdefgprtwx --beep --chgexit --color --differences --errexit --exec --follow --no-color --no-rerun",
+          "--no-title --no-wrap --precise",
+        ),
       }),
     ],
   ],
@@ -504,11 +520,13 @@ const WRAPPERS = byName<readonly Unwrap[]>([
 
 export const WRAPPER_NAMES: readonly string[] = [...WRAPPERS.keys()];
 
-/** Returns what a call starts besides itself. */
 export function wrappedBy({ program, family, args, input }: Call): readonly Wrapped[] {
   // To bash `time` is a keyword; to other shells it is a program with these options.
-  if (program.startsWith("-")) return TIME([program, ...args], input);
-  const found = (WRAPPERS.get(program) ?? []).flatMap((unwrap) => unwrap(args, input));
-  if (found.length > 0 || family === program) return found;
-  return (WRAPPERS.get(family) ?? []).flatMap((unwrap) => unwrap(args, input));
+  if (program.startsWith("-")) return startedBy("time", [program, ...args], input);
+  const found = startedBy(program, args, input);
+  return found.length > 0 || family === program ? found : startedBy(family, args, input);
+}
+
+function startedBy(name: string, args: readonly string[], input: readonly string[]): readonly Wrapped[] {
+  return (WRAPPERS.get(name) ?? []).flatMap((unwrap) => unwrap(args, input));
 }

@@ -20,14 +20,12 @@ export interface ApprovalChange {
   readonly journal: ApprovalJournalLine;
 }
 
-/** A read-only transaction. */
 export interface ReadTransaction {
   readonly sql: Sql;
   /** Start of the transaction, in Unix milliseconds. */
   readonly now: number;
 }
 
-/** A read-write transaction. */
 export interface WriteTransaction extends ReadTransaction {
   /** Adds a change: its event is committed with the transaction, and its journal line is on disk before the commit. */
   note(change: ApprovalChange): void;
@@ -46,7 +44,6 @@ interface DatabaseOptions {
   readonly log: (message: string, cause: unknown) => void;
 }
 
-/** Progress of a transaction. */
 interface Progress {
   stage: "begun" | "journaling" | "journaled";
 }
@@ -167,7 +164,6 @@ export interface Dialect {
   begin<T>(kind: "read" | "write", work: (sql: Sql, now: number) => Promise<T>): Promise<T>;
   /** Returns whether the transaction may be retried: another one holds the write lock or conflicted, and nothing was changed. */
   isBusy(error: unknown): boolean;
-  /** Attempts before the caller gets the error. */
   readonly busyAttemptsMax: number;
   /** Announces events to other processes, within the transaction that made them; delivered at its commit. */
   announce(sql: Sql): Promise<void>;
@@ -186,7 +182,6 @@ export interface ApprovalStore {
    * contains a password.
    */
   readonly setting: "store" | "storeUrlFile";
-  /** Matches the URLs of this database. */
   readonly accepts: RegExp;
   /** How to write the URL in the configuration, for messages. */
   readonly form: string;

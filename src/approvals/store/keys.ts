@@ -25,7 +25,7 @@ interface Times {
 
 async function begin(tx: WriteTransaction, use: KeyUse, times: Times): Promise<KeyState> {
   const { issuer, subject, tool, keyHash } = use;
-  await forgetIfOld(tx, use);
+  await deleteIfExpired(tx, use);
   if ((await insert(tx, use, times)) || (await beginAgain(tx, use, times))) return { outcome: "begin" };
   const [row] = await tx.sql`
     SELECT * FROM approval_keys
@@ -78,12 +78,12 @@ interface End {
 
 async function finish(tx: WriteTransaction, use: KeyUse, { end, unkept, keepMs }: End): Promise<void> {
   const { issuer, subject, tool, keyHash, argsHash } = use;
-  const told =
-    typeof end === "string" ? end : keepable(end, unkept, Math.min(ANSWER_BYTES_MAX, await roomFor(tx, use)));
-  const answer = typeof told === "string" ? null : JSON.stringify(told);
+  const stored =
+    typeof end === "string" ? end : keepable(end, unkept, Math.min(ANSWER_BYTES_MAX, await bytesLeft(tx, use)));
+  const answer = typeof stored === "string" ? null : JSON.stringify(stored);
   const kept = answer === null ? 0 : Buffer.byteLength(answer);
   const rows = await tx.sql`
-    UPDATE approval_keys SET state = ${typeof told === "string" ? told : "answered"}, answer = ${answer},
+    UPDATE approval_keys SET state = ${typeof stored === "string" ? stored : "answered"}, answer = ${answer},
       answer_bytes = ${kept}, expires_at = ${tx.now + keepMs}
     WHERE issuer = ${issuer} AND subject = ${subject} AND tool = ${tool} AND key_hash = ${keyHash}
       AND args_hash = ${argsHash} AND state = 'running'
@@ -98,13 +98,13 @@ function keepable(answer: StoredAnswer, unkept: KeyEnd, bytesMax: number): Store
   return { result: null, filteredFields: ["*"], truncated: true, outputHash: answer.outputHash };
 }
 
-async function roomFor(tx: WriteTransaction, { issuer, subject }: KeyUse): Promise<number> {
+async function bytesLeft(tx: WriteTransaction, { issuer, subject }: KeyUse): Promise<number> {
   const [row] = await tx.sql`
     SELECT held_bytes FROM approval_key_totals WHERE issuer = ${issuer} AND subject = ${subject}`;
   return ANSWER_BYTES_PER_CALLER_MAX - (row === undefined ? 0 : integer(row, "held_bytes"));
 }
 
-async function forgetIfOld(tx: WriteTransaction, use: KeyUse): Promise<void> {
+async function deleteIfExpired(tx: WriteTransaction, use: KeyUse): Promise<void> {
   const { issuer, subject, tool, keyHash } = use;
   const rows = await tx.sql`
     DELETE FROM approval_keys
@@ -114,7 +114,6 @@ async function forgetIfOld(tx: WriteTransaction, use: KeyUse): Promise<void> {
   await subtract(tx, rows);
 }
 
-/** Subtracts deleted rows from the callers' totals. */
 export async function subtract(tx: WriteTransaction, rows: readonly Row[]): Promise<void> {
   for (const row of rows) {
     const owner = { issuer: text(row, "issuer"), subject: text(row, "subject") };

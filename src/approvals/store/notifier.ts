@@ -3,7 +3,7 @@ import type { Committed } from "./database.ts";
 
 const POLLED_EVENTS_MAX = 500;
 
-interface WakesOptions {
+interface NotifierOptions {
   /** Poll interval for changes by other processes, in milliseconds. */
   readonly pollMs: number;
   readonly eventsAfter: (seq: number, limit: number) => Promise<readonly ApprovalEvent[]>;
@@ -17,20 +17,19 @@ interface WakesOptions {
  * is a hint: the receiver reads the store again.
  */
 export class Notifier {
-  readonly #options: WakesOptions;
+  readonly #options: NotifierOptions;
   readonly #waiting = new Map<string, Set<() => void>>();
   readonly #listeners = new Set<() => void>();
   #timer: NodeJS.Timeout | undefined;
-  /** Sequence number up to which all events have been notified. */
   #seen = 0;
   #started: Promise<void> | undefined;
-  #looking = false;
+  #isPolling = false;
   /** Set when an announcement came during a read, perhaps too late for that read. */
-  #lookAgain = false;
+  #pollAgain = false;
   #failing = false;
   #closed = false;
 
-  constructor(options: WakesOptions) {
+  constructor(options: NotifierOptions) {
     this.#options = options;
   }
 
@@ -38,14 +37,14 @@ export class Notifier {
     return this.#closed;
   }
 
-  /** Calls `ring` for each change of `id` after `ready` has resolved. Returns a function that unsubscribes. */
-  subscribe(id: string, ring: () => void): () => void {
-    const rings = this.#waiting.get(id) ?? new Set();
-    this.#waiting.set(id, rings.add(ring));
+  /** Calls `callback` for each change of `id` after `ready` has resolved. Returns a function that unsubscribes. */
+  subscribe(id: string, callback: () => void): () => void {
+    const callbacks = this.#waiting.get(id) ?? new Set();
+    this.#waiting.set(id, callbacks.add(callback));
     return () => {
-      rings.delete(ring);
-      if (rings.size === 0 && this.#waiting.get(id) === rings) this.#waiting.delete(id);
-      this.#rest();
+      callbacks.delete(callback);
+      if (callbacks.size === 0 && this.#waiting.get(id) === callbacks) this.#waiting.delete(id);
+      this.#stopWhenIdle();
     };
   }
 
@@ -55,7 +54,7 @@ export class Notifier {
     this.ready().catch((cause) => this.#options.log("approval events cannot be watched", cause));
     return () => {
       this.#listeners.delete(listener);
-      this.#rest();
+      this.#stopWhenIdle();
     };
   }
 
@@ -63,7 +62,7 @@ export class Notifier {
   ready(): Promise<void> {
     if (this.#closed) return Promise.resolve();
     if (this.#timer === undefined) {
-      this.#timer = setInterval(() => void this.#look(), this.#options.pollMs);
+      this.#timer = setInterval(() => void this.#poll(), this.#options.pollMs);
       this.#timer.unref();
     }
     this.#started ??= this.#start();
@@ -73,21 +72,20 @@ export class Notifier {
   committed({ firstSeq, ids }: Committed): void {
     // Advance only without a gap: otherwise events of other processes would be skipped.
     if (this.#seen === firstSeq - 1) this.#seen += ids.length;
-    this.#ring(ids);
+    this.#notify(ids);
   }
 
-  /** Handles a hint that other processes may have made changes. */
   announced(): void {
     if (this.#timer === undefined || this.#closed) return;
-    this.#lookAgain = true;
-    void this.#look();
+    this.#pollAgain = true;
+    void this.#poll();
   }
 
   close(): void {
     this.#closed = true;
     clearInterval(this.#timer);
     this.#listeners.clear();
-    this.#ring([...this.#waiting.keys()]);
+    this.#notify([...this.#waiting.keys()]);
   }
 
   async #start(): Promise<void> {
@@ -98,59 +96,57 @@ export class Notifier {
       throw error;
     }
     // Changes by other processes between a listener's own read and this one would otherwise be missed.
-    this.#tellAll();
+    this.#notifyListeners();
   }
 
-  #rest(): void {
+  #stopWhenIdle(): void {
     if (this.#waiting.size > 0 || this.#listeners.size > 0) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
     this.#started = undefined;
   }
 
-  async #look(): Promise<void> {
-    if (this.#looking) return;
-    this.#looking = true;
+  async #poll(): Promise<void> {
+    if (this.#isPolling) return;
+    this.#isPolling = true;
     try {
       do {
-        this.#lookAgain = false;
-        await this.#ringNew();
-      } while (this.#lookAgain && !this.#closed);
+        this.#pollAgain = false;
+        await this.#notifyNew();
+      } while (this.#pollAgain && !this.#closed);
       // Notify waiters whose reads failed while the store was unavailable.
-      if (this.#failing) this.#ring([...this.#waiting.keys()]);
+      if (this.#failing) this.#notify([...this.#waiting.keys()]);
       this.#failing = false;
     } catch (error) {
       // Log once per outage.
       if (!this.#closed && !this.#failing) this.#options.log("approval events cannot be read", error);
       this.#failing = true;
     } finally {
-      this.#looking = false;
+      this.#isPolling = false;
     }
   }
 
-  async #ringNew(): Promise<void> {
+  async #notifyNew(): Promise<void> {
     await this.ready();
     const events = await this.#options.eventsAfter(this.#seen, POLLED_EVENTS_MAX);
     const last = events.at(-1);
     if (last === undefined || this.#closed) return;
     this.#seen = Math.max(this.#seen, last.seq);
-    this.#ring(events.map(({ id }) => id));
+    this.#notify(events.map(({ id }) => id));
   }
 
-  #ring(ids: readonly string[]): void {
-    for (const id of new Set(ids)) for (const ring of [...(this.#waiting.get(id) ?? [])]) ring();
-    this.#tellAll();
+  #notify(ids: readonly string[]): void {
+    for (const id of new Set(ids)) for (const callback of [...(this.#waiting.get(id) ?? [])]) callback();
+    this.#notifyListeners();
   }
 
-  #tellAll(): void {
-    for (const listener of [...this.#listeners]) this.#tell(listener);
-  }
-
-  #tell(listener: () => void): void {
-    try {
-      listener();
-    } catch (error) {
-      this.#options.log("a listener to approval events threw", error);
+  #notifyListeners(): void {
+    for (const listener of [...this.#listeners]) {
+      try {
+        listener();
+      } catch (error) {
+        this.#options.log("a listener to approval events threw", error);
+      }
     }
   }
 }

@@ -46,13 +46,13 @@ const URL_LENGTH_MAX = 4_096;
 export function parsePostgresUrl(text: string): PostgresAddress {
   const url = text.length > URL_LENGTH_MAX ? null : URL.parse(text);
   if (url === null || !/^postgres(?:ql)?:$/.test(url.protocol)) {
-    throw misfit("is not a postgres:// URL: in a password # % / : ? @ are written %23 %25 %2F %3A %3F %40");
+    throw invalid("is not a postgres:// URL: in a password # % / : ? @ are written %23 %25 %2F %3A %3F %40");
   }
-  if (url.hash !== "") throw misfit("contains #: write %23");
+  if (url.hash !== "") throw invalid("contains #: write %23");
   const database = decoded(url.pathname.slice(1));
   const username = decoded(url.username);
-  if (url.hostname === "" || username === "") throw misfit("names no host or no user");
-  if (database === "" || database.includes("/")) throw misfit("must name one database after the host");
+  if (url.hostname === "" || username === "") throw invalid("names no host or no user");
+  if (database === "" || database.includes("/")) throw invalid("must name one database after the host");
   const parameters = parametersOf(url.searchParams);
   return {
     hostname: url.hostname.replace(/^\[(.*)\]$/, "$1"),
@@ -70,7 +70,7 @@ function parametersOf(search: URLSearchParams): Parameters {
   for (const [name, value] of search) {
     const known = PARAMETERS.find((parameter) => parameter === name);
     if (known === undefined || found[known] !== undefined) {
-      throw misfit(`accepts only the parameters ${PARAMETERS.join(", ")} once each`);
+      throw invalid(`accepts only the parameters ${PARAMETERS.join(", ")} once each`);
     }
     found[known] = value;
   }
@@ -80,7 +80,7 @@ function parametersOf(search: URLSearchParams): Parameters {
 function modeOf(written: string | undefined, hostname: string): SslMode {
   if (written === undefined) return isLoopback(hostname) ? "disable" : "verify-full";
   const mode = SSL_MODES.find((known) => known === written);
-  if (mode === undefined) throw misfit(`must have an sslmode of ${SSL_MODES.join(", ")}`);
+  if (mode === undefined) throw invalid(`must have an sslmode of ${SSL_MODES.join(", ")}`);
   return mode;
 }
 
@@ -92,14 +92,14 @@ function filesOf({
 }: Parameters): Pick<PostgresAddress, "rootCert" | "cert" | "key"> {
   const files = [sslrootcert, sslcert, sslkey];
   if (files.some((path) => path !== undefined && !path.startsWith("/"))) {
-    throw misfit("must name sslrootcert, sslcert and sslkey by absolute paths");
+    throw invalid("must name sslrootcert, sslcert and sslkey by absolute paths");
   }
-  if ((sslcert === undefined) !== (sslkey === undefined)) throw misfit("must name sslcert and sslkey together");
+  if ((sslcert === undefined) !== (sslkey === undefined)) throw invalid("must name sslcert and sslkey together");
   if (sslmode === "disable" && files.some((path) => path !== undefined)) {
-    throw misfit("names certificates, but sslmode=disable uses none");
+    throw invalid("names certificates, but sslmode=disable uses none");
   }
   if (sslmode === "require" && sslrootcert !== undefined) {
-    throw misfit("names sslrootcert, which sslmode=require does not check: use verify-full");
+    throw invalid("names sslrootcert, which sslmode=require does not check: use verify-full");
   }
   return { rootCert: sslrootcert, cert: sslcert, key: sslkey };
 }
@@ -108,10 +108,10 @@ function decoded(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
-    throw misfit("contains a % that is not an escape: write %25");
+    throw invalid("contains a % that is not an escape: write %25");
   }
 }
 
-function misfit(fault: string): Error {
-  return new Error(`the URL of the approvals store ${fault}`);
+function invalid(problem: string): Error {
+  return new Error(`the URL of the approvals store ${problem}`);
 }

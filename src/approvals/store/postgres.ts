@@ -1,10 +1,10 @@
 import { readFileSync } from "node:fs";
 import { errorText } from "../../core/error-text.ts";
 import { resultWithin } from "../../core/time-limits.ts";
-import { NOTIFY_POSTGRES } from "../notify/schema.ts";
 import { type Dialect, type Row, type Sql, transact } from "./database.ts";
 import { type PostgresAddress, parsePostgresUrl } from "./postgres-url.ts";
 import { integer } from "./rows.ts";
+import { POSTGRES_STEPS } from "./schema.ts";
 
 /** Connections per process, plus one that listens. One writer is enough: writers of all replicas take turns. */
 const WRITERS = 1;
@@ -43,23 +43,23 @@ type Log = (message: string, cause: unknown) => void;
  * @throws Error that names the server and what to do, never the user or the password
  */
 export async function openPostgres(url: string, log: Log): Promise<Dialect> {
-  const place = parsePostgresUrl(url);
-  const first = connect(place);
+  const address = parsePostgresUrl(url);
+  const first = connect(address);
   try {
     await prepareDatabase(first);
   } catch (error) {
-    const { hostname, port, database } = place;
+    const { hostname, port, database } = address;
     throw new Error(`approvals store postgres://${hostname}:${port}/${database}: ${explain(error)}`, { cause: error });
   } finally {
     await first.close({ timeout: 0 });
   }
-  const writers = new Lanes(WRITERS, () => connect(place));
-  const readers = new Lanes(READERS, () => connect(place));
-  const listener = new Listener(() => connect(place), log);
+  const writers = new ConnectionPool(WRITERS, () => connect(address));
+  const readers = new ConnectionPool(READERS, () => connect(address));
+  const listener = new Listener(() => connect(address), log);
   return {
     begin: (kind, work) =>
       kind === "write"
-        ? writers.run(WRITE, async (sql) => work(sql, await takeTurn(sql)))
+        ? writers.run(WRITE, async (sql) => work(sql, await acquireWriteLock(sql)))
         : readers.run(READ, async (sql) => work(sql, await clockOf(sql))),
     isBusy: (error) => BUSY.has(stateOf(error)),
     busyAttemptsMax: BUSY_ATTEMPTS_MAX,
@@ -80,7 +80,7 @@ export async function openPostgres(url: string, log: Log): Promise<Dialect> {
  * after the row lock is acquired, not before.
  * @returns Unix time in milliseconds
  */
-async function takeTurn(sql: Sql): Promise<number> {
+async function acquireWriteLock(sql: Sql): Promise<number> {
   const [row = {}] = await sql`
     WITH held AS MATERIALIZED (SELECT value FROM approval_counters WHERE name = 'events' FOR UPDATE)
     SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now FROM held`;
@@ -91,19 +91,19 @@ async function takeTurn(sql: Sql): Promise<number> {
 async function clockOf(sql: Sql): Promise<number> {
   const [row = {}] = await sql`
     SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now, pg_is_in_recovery() AS standby`;
-  if (row["standby"] !== false) throw new StoreFault("is a standby: name the primary");
+  if (row["standby"] !== false) throw new StoreProblem("is a standby: name the primary");
   return integer(row, "now");
 }
 
-export function connect({ hostname, port, database, username, password, ...place }: PostgresAddress): Bun.SQL {
+export function connect({ hostname, port, database, username, password, ...address }: PostgresAddress): Bun.SQL {
   // Set every option: Bun reads omitted ones from the environment.
   return new Bun.SQL({
-    url: `postgres://host/?sslmode=${place.sslMode}`,
-    ...{ adapter: "postgres", hostname, port, database, username, password, tls: tlsOf(place) },
+    url: `postgres://host/?sslmode=${address.sslMode}`,
+    ...{ adapter: "postgres", hostname, port, database, username, password, tls: tlsOf(address) },
     max: 1,
     connectionTimeout: CONNECT_SECONDS_MAX,
     idleTimeout: IDLE_SECONDS_MAX,
-    channelBinding: place.sslMode === "disable" ? "disable" : "prefer",
+    channelBinding: address.sslMode === "disable" ? "disable" : "prefer",
     connection: {
       application_name: "safe-tool-call",
       statement_timeout: STATEMENT_MS_MAX,
@@ -133,18 +133,18 @@ async function prepareDatabase(sql: Bun.SQL): Promise<void> {
       SELECT current_setting('server_version_num')::integer AS version, current_setting('server_encoding') AS encoding,
         current_setting('synchronous_commit') AS durable`;
     if (integer(row, "version") < SERVER_VERSION_MIN)
-      throw new StoreFault("is too old: it must be PostgreSQL 13 or later");
-    if (row["encoding"] !== "UTF8") throw new StoreFault("must be a database with the encoding UTF8");
+      throw new StoreProblem("is too old: it must be PostgreSQL 13 or later");
+    if (row["encoding"] !== "UTF8") throw new StoreProblem("must be a database with the encoding UTF8");
     if (row["durable"] === "off") {
-      throw new StoreFault("forgets commits when it crashes: set synchronous_commit to on for this user");
+      throw new StoreProblem("forgets commits when it crashes: set synchronous_commit to on for this user");
     }
   });
-  if ((await transact(sql, READ, versionOf)) === SCHEMA_VERSION) return;
+  if ((await transact(sql, READ, versionOf)) === POSTGRES_STEPS.length) return;
   await sql.begin(WRITE, async (tx) => {
     await tx`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK}::bigint)`;
     // Another process may have migrated the tables while this one waited for the lock.
-    for (const step of STEPS.slice(await versionOf(tx))) await tx.unsafe(step);
-    await tx`UPDATE approval_schema SET version = ${SCHEMA_VERSION} WHERE version < ${SCHEMA_VERSION}`;
+    for (const step of POSTGRES_STEPS.slice(await versionOf(tx))) await tx.unsafe(step);
+    await tx`UPDATE approval_schema SET version = ${POSTGRES_STEPS.length} WHERE version < ${POSTGRES_STEPS.length}`;
   });
 }
 
@@ -157,17 +157,17 @@ async function versionOf(sql: Sql): Promise<number> {
     SELECT tablename AS name FROM pg_tables
     WHERE schemaname = ANY (current_schemas(false)) AND tablename IN ('approval_schema', 'approvals')`;
   if (!tables.some((table) => table["name"] === "approval_schema")) {
-    if (tables.length > 0) throw new StoreFault("has a table `approvals` of another program: name another database");
+    if (tables.length > 0) throw new StoreProblem("has a table `approvals` of another program: name another database");
     return 0;
   }
   const rows: readonly Row[] = await sql`SELECT version FROM approval_schema`;
   const version = Number(rows[0]?.["version"]);
   if (rows.length !== 1 || !Number.isSafeInteger(version) || version < 1) {
-    throw new StoreFault("is damaged: restore it from a backup, or drop its tables to start with no approvals");
+    throw new StoreProblem("is damaged: restore it from a backup, or drop its tables to start with no approvals");
   }
-  if (version > SCHEMA_VERSION) {
-    throw new StoreFault(
-      `was written by a newer version of this service (schema ${version}, this one knows ${SCHEMA_VERSION}): run that version, or name another database`,
+  if (version > POSTGRES_STEPS.length) {
+    throw new StoreProblem(
+      `was written by a newer version of this service (schema ${version}, this one knows ${POSTGRES_STEPS.length}): run that version, or name another database`,
     );
   }
   return version;
@@ -202,12 +202,12 @@ class Listener {
   }
 }
 
-class StoreFault extends Error {
-  override readonly name = "StoreFault";
+class StoreProblem extends Error {
+  override readonly name = "StoreProblem";
 }
 
 function explain(error: unknown): string {
-  if (error instanceof StoreFault) return error.message;
+  if (error instanceof StoreProblem) return error.message;
   const state = stateOf(error);
   const text = errorText(error);
   if (state.startsWith("28")) return "refuses this user or password, or this way of connecting (pg_hba.conf)";
@@ -231,42 +231,43 @@ const QUEUED_MAX = 5_000;
  * A connection pool; each connection runs one transaction at a time. Rejected: the runtime's own pool, which waits for a silent
  * server indefinitely and hands out broken connections.
  */
-class Lanes {
-  readonly #free: Lane[];
-  readonly #all: readonly Lane[];
-  readonly #queue = new Set<(lane: Lane | undefined) => void>();
+class ConnectionPool {
+  readonly #free: PooledConnection[];
+  readonly #all: readonly PooledConnection[];
+  readonly #queue = new Set<(connection: PooledConnection | undefined) => void>();
   #closed = false;
 
   constructor(count: number, connect: () => Bun.SQL) {
-    this.#all = Array.from({ length: count }, () => new Lane(connect));
+    this.#all = Array.from({ length: count }, () => new PooledConnection(connect));
     this.#free = [...this.#all];
   }
 
   async run<T>(mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
-    const lane = this.#free.pop() ?? (await this.#nextFree());
-    if (lane === undefined || this.#closed) throw new StoreAway("has no free connection: it is slow or unavailable");
+    const connection = this.#free.pop() ?? (await this.#nextFree());
+    if (connection === undefined || this.#closed)
+      throw new StoreAway("has no free connection: it is slow or unavailable");
     try {
-      return await lane.run(mode, work);
+      return await connection.run(mode, work);
     } finally {
       const [next] = this.#queue;
-      if (next === undefined) this.#free.push(lane);
-      else next(lane);
+      if (next === undefined) this.#free.push(connection);
+      else next(connection);
     }
   }
 
   async close(): Promise<void> {
     this.#closed = true;
     for (const next of [...this.#queue]) next(undefined);
-    await Promise.all(this.#all.map((lane) => lane.close()));
+    await Promise.all(this.#all.map((connection) => connection.close()));
   }
 
-  #nextFree(): Promise<Lane | undefined> {
+  #nextFree(): Promise<PooledConnection | undefined> {
     if (this.#queue.size >= QUEUED_MAX || this.#closed) return Promise.resolve(undefined);
     return new Promise((resolve) => {
-      const settle = (lane: Lane | undefined): void => {
+      const settle = (connection: PooledConnection | undefined): void => {
         clearTimeout(timer);
         this.#queue.delete(settle);
-        resolve(lane);
+        resolve(connection);
       };
       const timer = setTimeout(() => settle(undefined), QUEUE_MS_MAX);
       this.#queue.add(settle);
@@ -275,7 +276,7 @@ class Lanes {
 }
 
 /** At most one connection, opened on demand and discarded after any database or connection error. */
-class Lane {
+class PooledConnection {
   readonly #connect: () => Bun.SQL;
   #sql: Bun.SQL | undefined;
   #closed = false;
@@ -337,138 +338,3 @@ class StoreAway extends Error {
 function isFault(error: unknown): boolean {
   return error instanceof StoreAway || error instanceof Bun.SQL.SQLError;
 }
-
-/**
- * Migrations: step n takes a database from version n to n + 1. A released step never changes. Text compares by bytes, as on
- * SQLite: with a collation of the operating system, an update of that system could corrupt the indexes.
- */
-export const STEPS: readonly string[] = [
-  `
-CREATE TABLE approval_schema (version BIGINT NOT NULL);
-INSERT INTO approval_schema (version) VALUES (1);
-
-CREATE TABLE approvals (
-  id TEXT COLLATE "C" PRIMARY KEY,
-  state TEXT COLLATE "C" NOT NULL CHECK (state IN ('pending', 'approved', 'denied', 'expired', 'cancelled', 'revoked', 'claimed', 'executed', 'failed', 'in_doubt')),
-  version BIGINT NOT NULL,
-  issuer TEXT COLLATE "C" NOT NULL,
-  subject TEXT COLLATE "C" NOT NULL,
-  actors TEXT COLLATE "C" NOT NULL,
-  session TEXT COLLATE "C" NOT NULL,
-  tool TEXT COLLATE "C" NOT NULL,
-  category TEXT COLLATE "C" NOT NULL,
-  classification TEXT COLLATE "C" NOT NULL,
-  risk TEXT COLLATE "C" NOT NULL,
-  rules TEXT COLLATE "C" NOT NULL,
-  plan_digest TEXT COLLATE "C" NOT NULL,
-  call_digest TEXT COLLATE "C",
-  view TEXT COLLATE "C" NOT NULL,
-  view_digest TEXT COLLATE "C" NOT NULL,
-  summary TEXT COLLATE "C" NOT NULL,
-  scopes TEXT COLLATE "C" NOT NULL,
-  grant_key TEXT COLLATE "C",
-  trace_id TEXT COLLATE "C" NOT NULL,
-  created_at BIGINT NOT NULL,
-  decide_by BIGINT NOT NULL,
-  execute_by BIGINT,
-  decided_at BIGINT,
-  decided_issuer TEXT COLLATE "C",
-  decided_subject TEXT COLLATE "C",
-  scope TEXT COLLATE "C",
-  decision_reason TEXT COLLATE "C",
-  lease_until BIGINT,
-  ended_at BIGINT
-);
-CREATE UNIQUE INDEX approvals_coalesce ON approvals (issuer, subject, session, plan_digest) WHERE state = 'pending';
-CREATE INDEX approvals_by_plan ON approvals (issuer, subject, plan_digest, decided_at);
-CREATE INDEX approvals_by_call ON approvals (issuer, subject, call_digest, decided_at);
-CREATE INDEX approvals_by_caller ON approvals (issuer, subject, created_at, id);
-CREATE INDEX approvals_by_state ON approvals (state, created_at, id);
-CREATE INDEX approvals_by_age ON approvals (created_at, id);
-CREATE INDEX approvals_to_decide ON approvals (decide_by) WHERE state = 'pending';
-CREATE INDEX approvals_to_execute ON approvals (execute_by) WHERE state = 'approved';
-CREATE INDEX approvals_leased ON approvals (lease_until) WHERE state = 'claimed';
-CREATE INDEX approvals_ended ON approvals (ended_at) WHERE ended_at IS NOT NULL;
-
-CREATE TABLE approval_grants (
-  id TEXT COLLATE "C" PRIMARY KEY,
-  issuer TEXT COLLATE "C" NOT NULL,
-  subject TEXT COLLATE "C" NOT NULL,
-  session TEXT COLLATE "C" NOT NULL,
-  tool TEXT COLLATE "C" NOT NULL,
-  grant_key TEXT COLLATE "C" NOT NULL,
-  summary TEXT COLLATE "C" NOT NULL,
-  approval_id TEXT COLLATE "C" NOT NULL,
-  granted_issuer TEXT COLLATE "C" NOT NULL,
-  granted_subject TEXT COLLATE "C" NOT NULL,
-  created_at BIGINT NOT NULL,
-  expires_at BIGINT NOT NULL,
-  revoked_at BIGINT
-);
-CREATE UNIQUE INDEX approval_grants_live ON approval_grants (issuer, subject, session, grant_key) WHERE revoked_at IS NULL;
-CREATE INDEX approval_grants_expiry ON approval_grants (expires_at);
-
-CREATE TABLE approval_sessions (
-  issuer TEXT COLLATE "C" NOT NULL,
-  subject TEXT COLLATE "C" NOT NULL,
-  id TEXT COLLATE "C" NOT NULL,
-  minted BIGINT NOT NULL,
-  mode TEXT COLLATE "C" NOT NULL,
-  mode_until BIGINT,
-  mode_issuer TEXT COLLATE "C",
-  mode_subject TEXT COLLATE "C",
-  created_at BIGINT NOT NULL,
-  expires_at BIGINT NOT NULL,
-  ended_at BIGINT,
-  PRIMARY KEY (issuer, subject, id)
-);
-CREATE INDEX approval_sessions_by_id ON approval_sessions (id);
-CREATE INDEX approval_sessions_expiry ON approval_sessions (expires_at);
-CREATE INDEX approval_sessions_modes ON approval_sessions (mode_until) WHERE mode_until IS NOT NULL;
-
-CREATE TABLE approval_keys (
-  issuer TEXT COLLATE "C" NOT NULL,
-  subject TEXT COLLATE "C" NOT NULL,
-  tool TEXT COLLATE "C" NOT NULL,
-  key_hash TEXT COLLATE "C" NOT NULL,
-  args_hash TEXT COLLATE "C" NOT NULL,
-  state TEXT COLLATE "C" NOT NULL CHECK (state IN ('running', 'answered', 'unknown', 'not_run')),
-  lease_until BIGINT NOT NULL,
-  expires_at BIGINT NOT NULL,
-  answer_bytes BIGINT NOT NULL,
-  answer TEXT COLLATE "C",
-  PRIMARY KEY (issuer, subject, tool, key_hash)
-);
-CREATE INDEX approval_keys_expiry ON approval_keys (expires_at);
-CREATE TABLE approval_key_totals (
-  issuer TEXT COLLATE "C" NOT NULL,
-  subject TEXT COLLATE "C" NOT NULL,
-  held_keys BIGINT NOT NULL,
-  held_bytes BIGINT NOT NULL,
-  PRIMARY KEY (issuer, subject)
-);
-
-CREATE TABLE approval_events (
-  seq BIGINT PRIMARY KEY,
-  at BIGINT NOT NULL,
-  type TEXT COLLATE "C" NOT NULL,
-  id TEXT COLLATE "C" NOT NULL,
-  tool TEXT COLLATE "C",
-  summary TEXT COLLATE "C",
-  issuer TEXT COLLATE "C" NOT NULL,
-  subject TEXT COLLATE "C" NOT NULL
-);
-CREATE INDEX approval_events_age ON approval_events (at);
-CREATE TABLE approval_counters (name TEXT COLLATE "C" PRIMARY KEY, value BIGINT NOT NULL);
-INSERT INTO approval_counters (name, value) VALUES ('events', 0);
-`,
-  `
-ALTER TABLE approvals ADD COLUMN requirement TEXT COLLATE "C";
-ALTER TABLE approvals ADD COLUMN requirement_digest TEXT COLLATE "C" NOT NULL DEFAULT '';
-ALTER TABLE approvals ADD COLUMN votes TEXT COLLATE "C" NOT NULL DEFAULT '[]';
-ALTER TABLE approvals ADD COLUMN answer TEXT COLLATE "C";
-`,
-  NOTIFY_POSTGRES,
-];
-
-const SCHEMA_VERSION = STEPS.length;

@@ -1,8 +1,7 @@
-import { answerFault, isReadable } from "../answer.ts";
-import type { Decider, Requester, Scope } from "../identities.ts";
+import { answerProblem, isReadable } from "../answer.ts";
+import { type Approver, isAmongRequesters, type Requester, type Scope } from "../identities.ts";
 import { takeMessage } from "../notify/inbox.ts";
-import { objectionToNo, standingOf } from "../policies/quorum.ts";
-import { isAmongAskers } from "../requesters.ts";
+import { objectionToDenial, voteResultOf } from "../policies/quorum.ts";
 import type {
   Approval,
   ApprovalEvent,
@@ -43,21 +42,21 @@ const VIEW_LENGTH_MAX = 1_048_576;
 /** UTF-16 units of the requirement's JSON; the configuration's own limit is lower. */
 const REQUIREMENT_LENGTH_MAX = 1_048_576;
 
-export function questions(store: Store): Pick<Approvals, "ask"> {
-  return { ask: (question) => store.database.write((tx) => ask(tx, question, store)) };
+export function requests(store: Store): Pick<Approvals, "ask"> {
+  return { ask: (request) => store.database.write((tx) => ask(tx, request, store)) };
 }
 
-async function ask(tx: WriteTransaction, question: NewApproval, store: Store): Promise<Asked> {
+async function ask(tx: WriteTransaction, request: NewApproval, store: Store): Promise<Asked> {
   const { limits } = store;
-  const denied = await deniedBefore(tx, question, limits.coolDownSeconds * SECOND_MS);
+  const denied = await findDenied(tx, request, limits.coolDownSeconds * SECOND_MS);
   if (denied !== undefined) return denied;
-  const twin = await pendingTwin(tx, question);
-  if (twin?.state === "pending") return { outcome: "asked", approval: twin, joined: true };
+  const pending = await findPending(tx, request);
+  if (pending?.state === "pending") return { outcome: "asked", approval: pending, joined: true };
   // Past its deadline, but still in the unique index of pending requests.
-  if (twin !== undefined) await expire(tx, twin.id);
-  const backlog = await backlogOf(tx, question, store);
+  if (pending !== undefined) await expire(tx, pending.id);
+  const backlog = await backlogOf(tx, request, store);
   if (backlog !== undefined) return backlog;
-  const approval = await insert(tx, question, store);
+  const approval = await insert(tx, request, store);
   const { category, classification, risk, traceId, viewDigest } = approval;
   const { requirement, decideBy } = approval;
   const asked = requirement && {
@@ -69,12 +68,12 @@ async function ask(tx: WriteTransaction, question: NewApproval, store: Store): P
   return { outcome: "asked", approval, joined: false };
 }
 
-async function deniedBefore(
+async function findDenied(
   { sql, now }: WriteTransaction,
-  question: NewApproval,
+  request: NewApproval,
   coolDownMs: number,
 ): Promise<Asked | undefined> {
-  const { requester, planDigest, callDigest = "" } = question;
+  const { requester, planDigest, callDigest = "" } = request;
   const [row] = await sql`
     SELECT * FROM approvals
     WHERE issuer = ${requester.issuer} AND subject = ${requester.subject}
@@ -86,7 +85,7 @@ async function deniedBefore(
   return { outcome: "denied_before", approval, retryAfterMs: Math.min(restMs, coolDownMs) };
 }
 
-async function pendingTwin(
+async function findPending(
   { sql, now }: WriteTransaction,
   { requester, planDigest }: NewApproval,
 ): Promise<Approval | undefined> {
@@ -115,10 +114,10 @@ async function backlogOf(
   if (session !== "" && integer(row, "of_session") >= limits.pendingPerSessionMax) {
     return backlog(limits.pendingPerSessionMax, integer(row, "session_next") - now);
   }
-  return withdrawnTooOften({ sql, now }, requester, limits);
+  return withdrawnBacklog({ sql, now }, requester, limits);
 }
 
-async function withdrawnTooOften(
+async function withdrawnBacklog(
   { sql, now }: ReadTransaction,
   owner: Owner,
   limits: ApprovalLimits,
@@ -138,23 +137,23 @@ function backlog(limit: number, restMs: number): Asked {
 
 async function insert(
   { sql, now }: WriteTransaction,
-  question: NewApproval,
+  request: NewApproval,
   { limits, newId }: Store,
 ): Promise<Approval> {
-  const { requester, tool, category, classification, risk, planDigest, viewDigest, summary, traceId } = question;
-  const { requirement } = question;
-  const view = bounded("view", question.view, VIEW_LENGTH_MAX);
+  const { requester, tool, category, classification, risk, planDigest, viewDigest, summary, traceId } = request;
+  const { requirement } = request;
+  const view = bounded("view", request.view, VIEW_LENGTH_MAX);
   const needs = requirement === undefined ? null : bounded("requirement", requirement, REQUIREMENT_LENGTH_MAX);
-  const answer = question.answer === undefined ? null : JSON.stringify(question.answer);
+  const answer = request.answer === undefined ? null : JSON.stringify(request.answer);
   const decideBySeconds = Math.min(limits.decideBySeconds, requirement?.decideBySeconds ?? limits.decideBySeconds);
   const [row = {}] = await sql`
     INSERT INTO approvals (id, state, version, issuer, subject, actors, session, tool, category, classification, risk,
       rules, plan_digest, call_digest, view, view_digest, summary, scopes, grant_key, trace_id, requirement,
       requirement_digest, answer, created_at, decide_by)
     VALUES (${newId()}, 'pending', 1, ${requester.issuer}, ${requester.subject}, ${JSON.stringify(requester.actors)},
-      ${sessionOf(requester)}, ${tool}, ${category}, ${classification}, ${risk}, ${JSON.stringify(question.rules)},
-      ${planDigest}, ${question.callDigest ?? null}, ${view}, ${viewDigest}, ${summary}, ${JSON.stringify(offered(question))},
-      ${question.grantKey ?? null}, ${traceId}, ${needs}, ${requirement?.digest ?? ""}, ${answer}, ${now},
+      ${sessionOf(requester)}, ${tool}, ${category}, ${classification}, ${risk}, ${JSON.stringify(request.rules)},
+      ${planDigest}, ${request.callDigest ?? null}, ${view}, ${viewDigest}, ${summary}, ${JSON.stringify(offered(request))},
+      ${request.grantKey ?? null}, ${traceId}, ${needs}, ${requirement?.digest ?? ""}, ${answer}, ${now},
       ${now + decideBySeconds * SECOND_MS})
     RETURNING *`;
   return toApproval(row, now);
@@ -162,7 +161,8 @@ async function insert(
 
 function bounded(name: string, value: unknown, lengthMax: number): string {
   const text = JSON.stringify(value);
-  if (text.length > lengthMax) throw new Error(`the ${name} of a question has more than ${lengthMax} characters`);
+  if (text.length > lengthMax)
+    throw new Error(`the ${name} of an approval request has more than ${lengthMax} characters`);
   return text;
 }
 
@@ -179,13 +179,13 @@ function offered({ scopes, requester, grantKey, risk, requirement }: NewApproval
 
 export function claims({ database, limits }: Store): Pick<Approvals, "claim" | "settle"> {
   return {
-    claim: (claim) => database.write((tx) => take(tx, claim, limits.claimLeaseSeconds * SECOND_MS)),
+    claim: (claim) => database.write((tx) => claimOnce(tx, claim, limits.claimLeaseSeconds * SECOND_MS)),
     settle: (id, outcome) => database.write((tx) => settle(tx, id, outcome)),
   };
 }
 
 /** Claims the approval in one conditional statement. The queries after a miss only find the reason. */
-async function take(tx: WriteTransaction, claim: Claim, leaseMs: number): Promise<Claimed> {
+async function claimOnce(tx: WriteTransaction, claim: Claim, leaseMs: number): Promise<Claimed> {
   const { id, requester, planDigest, requirementDigest = "" } = claim;
   const rows = await tx.sql`
     UPDATE approvals SET state = 'claimed', version = version + 1, lease_until = ${tx.now + leaseMs}
@@ -193,14 +193,14 @@ async function take(tx: WriteTransaction, claim: Claim, leaseMs: number): Promis
       AND requirement_digest = ${requirementDigest} AND issuer = ${requester.issuer} AND subject = ${requester.subject} AND session = ${sessionOf(requester)}
     RETURNING *`;
   const approval = moved(tx, rows, { event: "approval.claimed", journal: "approval.claimed" });
-  if (approval === undefined) return missed(tx, claim);
+  if (approval === undefined) return claimFailure(tx, claim);
   // An older release that runs at the same time does not know votes and accepts a single approval.
   if (lackingIn(approval).length > 0)
     throw new Error(`approval ${id} was approved by fewer people than its policies require`);
   return { outcome: "claimed", approval };
 }
 
-async function missed(tx: WriteTransaction, claim: Claim): Promise<Claimed> {
+async function claimFailure(tx: WriteTransaction, claim: Claim): Promise<Claimed> {
   const { id, requester } = claim;
   const [row] = await tx.sql`
     SELECT * FROM approvals WHERE id = ${id} AND issuer = ${requester.issuer} AND subject = ${requester.subject}`;
@@ -253,20 +253,19 @@ async function decide(tx: WriteTransaction, decision: Decision, store: Store): P
   return { outcome: "decided", approval: voted };
 }
 
-interface Relayed {
-  readonly relay: Relay;
-  readonly approval: Approval;
-}
-
 /** Journals which integration reported the decision, whether or not the decision is accepted. */
-function noteRelay(tx: WriteTransaction, { by, decision }: Decision, { relay, approval }: Relayed): void {
+function noteRelay(
+  tx: WriteTransaction,
+  { by, decision }: Decision,
+  { relay, approval }: { readonly relay: Relay; readonly approval: Approval },
+): void {
   const { id, planDigest } = approval;
-  const said = { id, decision, planDigest, sub: by.subject, iss: by.issuer };
-  tx.note({ event: undefined, journal: { type: "approval.relayed", ...relay, ...said } });
+  const reported = { id, decision, planDigest, sub: by.subject, iss: by.issuer };
+  tx.note({ event: undefined, journal: { type: "approval.relayed", ...relay, ...reported } });
 }
 
 async function objectionTo(tx: WriteTransaction, decision: Decision, approval: Approval): Promise<Decided | undefined> {
-  if (isAmongAskers(approval.requester, [decision.by.subject, ...(decision.actors ?? [])]))
+  if (isAmongRequesters(approval.requester, [decision.by.subject, ...(decision.actors ?? [])]))
     return { outcome: "own_question" };
   if (approval.state !== "pending") return { outcome: "not_pending", approval };
   if (decision.viewDigest !== undefined && decision.viewDigest !== approval.viewDigest)
@@ -281,11 +280,11 @@ async function objectionTo(tx: WriteTransaction, decision: Decision, approval: A
 function objectionByPolicy(decision: Decision, { requirement, votes }: Approval): Decided | undefined {
   if (requirement === undefined) return undefined;
   const voter = voterOf(decision);
-  const isNo = decision.decision === "deny";
-  const standing = isNo ? objectionToNo(requirement, votes, voter) : standingOf(requirement, votes, voter);
-  if (standing !== undefined && "outcome" in standing) return standing;
+  const isDenial = decision.decision === "deny";
+  const result = isDenial ? objectionToDenial(requirement, votes, voter) : voteResultOf(requirement, votes, voter);
+  if (result !== undefined && "outcome" in result) return result;
   const { reasonRequired } = requirement;
-  const wantsReason = reasonRequired === "always" || (isNo && reasonRequired === "deny");
+  const wantsReason = reasonRequired === "always" || (isDenial && reasonRequired === "deny");
   return wantsReason && !isReadable(boundedReason(decision.reason)) ? { outcome: "reason_missing" } : undefined;
 }
 
@@ -294,7 +293,7 @@ function objectionToAnswer(decision: Decision, { answer: wanted }: Approval): De
   if (decision.decision === "deny") return undefined;
   // An integration does not show the approver what an earlier approver answered.
   const isBlind = decision.relay !== undefined && wanted !== undefined && decision.answer === undefined;
-  const fault = isBlind ? "missing" : answerFault(wanted, decision.answer);
+  const fault = isBlind ? "missing" : answerProblem(wanted, decision.answer);
   return fault && { outcome: "answer_refused", fault, wanted };
 }
 
@@ -318,7 +317,7 @@ async function cancel(
 }
 
 /** Revokes an approval with its grants, so that it allows no further calls. */
-async function revoke(tx: WriteTransaction, id: string, by: Decider): Promise<Approval | undefined> {
+async function revoke(tx: WriteTransaction, id: string, by: Approver): Promise<Approval | undefined> {
   const rows = await tx.sql`
     UPDATE approvals SET state = 'revoked', version = version + 1, ended_at = ${tx.now}
     WHERE id = ${id} AND state = 'approved' AND execute_by > ${tx.now}
@@ -357,7 +356,7 @@ async function list({ sql, now }: ReadTransaction, filter: ApprovalFilter): Prom
     requester === undefined ? sql`1 = 1` : sql`issuer = ${requester.issuer} AND subject = ${requester.subject}`;
   const rows = await sql`
     SELECT * FROM approvals
-    WHERE ${whose} AND ${stands({ sql, now }, filter.state)}
+    WHERE ${whose} AND ${isInState({ sql, now }, filter.state)}
       AND (created_at < ${from.createdAt} OR (created_at = ${from.createdAt} AND id < ${from.id}))
     ORDER BY created_at DESC, id DESC LIMIT ${limit + 1}`;
   const approvals = rows.slice(0, limit).map((row) => toApproval(row, now));
@@ -367,7 +366,7 @@ async function list({ sql, now }: ReadTransaction, filter: ApprovalFilter): Prom
 }
 
 /** Filters by state as `toApproval` reports it: past its deadline means expired. */
-function stands({ sql, now }: ReadTransaction, state: ApprovalFilter["state"]): unknown {
+function isInState({ sql, now }: ReadTransaction, state: ApprovalFilter["state"]): unknown {
   if (state === undefined) return sql`1 = 1`;
   if (state === "pending") return sql`state = 'pending' AND decide_by > ${now}`;
   if (state === "approved") return sql`state = 'approved' AND execute_by > ${now}`;
@@ -384,10 +383,10 @@ function positionOf(cursor: string | undefined): { readonly createdAt: number; r
 
 const EVENTS_READ_MAX = 1_000;
 
-export function events({ database, wakes }: Store): Pick<Approvals, "eventsAfter" | "onEvents" | "lastSeq"> {
+export function events({ database, notifier }: Store): Pick<Approvals, "eventsAfter" | "onEvents" | "lastSeq"> {
   return {
     eventsAfter: (seq, limit) => database.read((view) => eventsAfter(view, seq, limit)),
-    onEvents: (listener) => wakes.listen(listener),
+    onEvents: (listener) => notifier.listen(listener),
     lastSeq: () => database.read(lastSeq),
   };
 }

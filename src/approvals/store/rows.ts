@@ -1,6 +1,6 @@
 import type { Category, Classification, Json } from "../../core/types.ts";
 import { readAnswer, type WantedAnswer } from "../answer.ts";
-import type { Decider, Scope } from "../identities.ts";
+import type { Approver, Scope } from "../identities.ts";
 import { type Requirement, readRequirement, readVotes, type Vote } from "../policies/requirement.ts";
 import type { Approval, ApprovalEvent, ApprovalState, Grant, Mode, Risk, Session, StoredAnswer } from "../types.ts";
 import type { Row } from "./database.ts";
@@ -118,14 +118,14 @@ export function toAnswer(row: Row): StoredAnswer {
 
 export function text(row: Row, column: string): string {
   const value = row[column];
-  if (typeof value !== "string") throw misfit(column);
+  if (typeof value !== "string") throw unreadable(column);
   return value;
 }
 
 export function integer(row: Row, column: string): number {
   // PostgreSQL returns 64-bit integers as text.
   const value = Number(row[column] ?? Number.NaN);
-  if (!Number.isSafeInteger(value)) throw misfit(column);
+  if (!Number.isSafeInteger(value)) throw unreadable(column);
   return value;
 }
 
@@ -137,7 +137,7 @@ function optionalText(row: Row, column: string): string | undefined {
   return row[column] === null ? undefined : text(row, column);
 }
 
-function decider(row: Row, prefix: "decided" | "mode"): Decider | undefined {
+function decider(row: Row, prefix: "decided" | "mode"): Approver | undefined {
   const issuer = optionalText(row, `${prefix}_issuer`);
   return issuer === undefined ? undefined : { issuer, subject: text(row, `${prefix}_subject`) };
 }
@@ -146,32 +146,32 @@ function decider(row: Row, prefix: "decided" | "mode"): Decider | undefined {
 function requirement(row: Row): Requirement | undefined {
   if (row["requirement"] === null && row["requirement_digest"] === "") return undefined;
   const read = row["requirement"] === null ? undefined : readRequirement(json(row, "requirement"));
-  if (read === undefined || read.digest !== row["requirement_digest"]) throw misfit("requirement");
+  if (read === undefined || read.digest !== row["requirement_digest"]) throw unreadable("requirement");
   return read;
 }
 
 function votes(row: Row): readonly Vote[] {
   const read = row["votes"] === "[]" ? [] : readVotes(json(row, "votes"));
-  if (read === undefined) throw misfit("votes");
+  if (read === undefined) throw unreadable("votes");
   return read;
 }
 
 function answer(row: Row): WantedAnswer | undefined {
   if (row["answer"] === null) return undefined;
   const read = readAnswer(json(row, "answer"));
-  if (read === undefined) throw misfit("answer");
+  if (read === undefined) throw unreadable("answer");
   return read;
 }
 
 function oneOf<T extends string>(row: Row, column: string, allowed: readonly T[]): T {
   const found = allowed.find((value) => value === row[column]);
-  if (found === undefined) throw misfit(column);
+  if (found === undefined) throw unreadable(column);
   return found;
 }
 
 function texts(row: Row, column: string): readonly string[] {
   const list = json(row, column);
-  if (!Array.isArray(list) || !list.every((item) => typeof item === "string")) throw misfit(column);
+  if (!Array.isArray(list) || !list.every((item) => typeof item === "string")) throw unreadable(column);
   return list;
 }
 
@@ -180,6 +180,6 @@ function json(row: Row, column: string): Json {
 }
 
 /** Names the column only: its content may come from an agent. */
-function misfit(column: string): Error {
+function unreadable(column: string): Error {
   return new Error(`the approval store contains an unreadable value in ${column}`);
 }

@@ -1,4 +1,4 @@
-import type { Decider, Requester } from "../identities.ts";
+import type { Approver, Requester } from "../identities.ts";
 import type { Approval, Approvals, Grant, Session } from "../types.ts";
 import type { ReadTransaction, Row, WriteTransaction } from "./database.ts";
 import { integer, text, toGrant, toSession } from "./rows.ts";
@@ -94,7 +94,7 @@ async function endById(tx: WriteTransaction, id: string, by: Owner): Promise<boo
 }
 
 /** Ends the session and its grants. `by` is undefined when the session has expired. */
-export async function end(tx: WriteTransaction, row: Row, by?: Decider): Promise<boolean> {
+export async function end(tx: WriteTransaction, row: Row, by?: Approver): Promise<boolean> {
   const { issuer, subject } = ownerOf(row);
   const id = text(row, "id");
   const ended = await tx.sql`
@@ -140,7 +140,7 @@ export function grants({ database }: Store): GrantParts {
       return requester.session ? database.read((view) => findGrant(view, requester, grantKey)) : undefined;
     },
     listGrants: ({ requester }) => database.read((view) => grantsOf(view, requester)),
-    revokeGrant: (id, by) => database.write((tx) => revokeOne(tx, id, by)),
+    revokeGrant: (id, by) => database.write((tx) => revokeWhere(tx, tx.sql`id = ${id}`, by)),
     async revokeGrantsFor(tools, by) {
       const granted = await database.read(grantedTools);
       const held = tools.filter((tool) => granted.has(tool));
@@ -180,27 +180,27 @@ export async function createGrant(tx: WriteTransaction, approval: Approval, { li
   });
 }
 
-/** Revokes the grants of a session that ends. `by` is undefined when the session has expired. */
-export async function revokeGrantsOf(
-  tx: WriteTransaction,
-  owner: Owner & { readonly id: string },
-  by?: Decider,
-): Promise<void> {
+/** Revokes the live grants that fulfil a condition. Returns whether there was one. */
+async function revokeWhere(tx: WriteTransaction, condition: unknown, by: Approver | undefined): Promise<boolean> {
   const revoked = await tx.sql`
     UPDATE approval_grants SET revoked_at = ${tx.now}
-    WHERE issuer = ${owner.issuer} AND subject = ${owner.subject} AND session = ${owner.id} AND revoked_at IS NULL
-      AND expires_at > ${tx.now}
+    WHERE ${condition} AND revoked_at IS NULL AND expires_at > ${tx.now}
     RETURNING *`;
   noteRevoked(tx, revoked, by);
+  return revoked.length > 0;
 }
 
-/** Revokes the grants that one approval created. */
-export async function revokeGrantsFrom(tx: WriteTransaction, approvalId: string, by: Decider): Promise<void> {
-  const revoked = await tx.sql`
-    UPDATE approval_grants SET revoked_at = ${tx.now}
-    WHERE approval_id = ${approvalId} AND revoked_at IS NULL AND expires_at > ${tx.now}
-    RETURNING *`;
-  noteRevoked(tx, revoked, by);
+/** Revokes the grants of a session that ends. `by` is undefined when the session has expired. */
+async function revokeGrantsOf(
+  tx: WriteTransaction,
+  { issuer, subject, id }: Owner & { readonly id: string },
+  by?: Approver,
+): Promise<void> {
+  await revokeWhere(tx, tx.sql`issuer = ${issuer} AND subject = ${subject} AND session = ${id}`, by);
+}
+
+export async function revokeGrantsFrom(tx: WriteTransaction, approvalId: string, by: Approver): Promise<void> {
+  await revokeWhere(tx, tx.sql`approval_id = ${approvalId}`, by);
 }
 
 async function findGrant(
@@ -238,26 +238,11 @@ async function grantedTools({ sql, now }: ReadTransaction): Promise<ReadonlySet<
   return new Set(rows.map((row) => text(row, "tool")));
 }
 
-async function revokeFor(tx: WriteTransaction, tools: readonly string[], by: Decider): Promise<void> {
-  for (const tool of tools) {
-    const revoked = await tx.sql`
-      UPDATE approval_grants SET revoked_at = ${tx.now}
-      WHERE tool = ${tool} AND revoked_at IS NULL AND expires_at > ${tx.now}
-      RETURNING *`;
-    noteRevoked(tx, revoked, by);
-  }
+async function revokeFor(tx: WriteTransaction, tools: readonly string[], by: Approver): Promise<void> {
+  for (const tool of tools) await revokeWhere(tx, tx.sql`tool = ${tool}`, by);
 }
 
-async function revokeOne(tx: WriteTransaction, id: string, by: Decider): Promise<boolean> {
-  const rows = await tx.sql`
-    UPDATE approval_grants SET revoked_at = ${tx.now}
-    WHERE id = ${id} AND revoked_at IS NULL AND expires_at > ${tx.now}
-    RETURNING *`;
-  noteRevoked(tx, rows, by);
-  return rows.length > 0;
-}
-
-function noteRevoked(tx: WriteTransaction, rows: readonly Row[], by: Decider | undefined): void {
+function noteRevoked(tx: WriteTransaction, rows: readonly Row[], by: Approver | undefined): void {
   for (const { id, tool, summary, issuer, subject, session, grantKey } of rows.map(toGrant)) {
     tx.note({
       event: { type: "grant.revoked", id, tool, summary, issuer, subject },

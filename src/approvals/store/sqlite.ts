@@ -1,8 +1,8 @@
 import fs from "node:fs";
 import { dirname } from "node:path";
 import { errorText } from "../../core/error-text.ts";
-import { NOTIFY_SQLITE } from "../notify/schema.ts";
 import { type ApprovalStore, type Dialect, type Row, type Sql, transact } from "./database.ts";
+import { SQLITE_STEPS } from "./schema.ts";
 
 /** Time that SQLite itself waits for a lock, in milliseconds: it blocks the whole process meanwhile. */
 const BUSY_TIMEOUT_MS = 10;
@@ -86,7 +86,7 @@ function createFile(path: string): boolean {
 
 function regularFile(path: string): fs.Stats {
   const stats = fs.lstatSync(path);
-  if (!stats.isFile()) throw new StoreFault("is not a regular file: name another path");
+  if (!stats.isFile()) throw new StoreProblem("is not a regular file: name another path");
   return stats;
 }
 
@@ -111,31 +111,30 @@ async function prepareDatabase(sql: Bun.SQL, path: string): Promise<void> {
   await versionOf(sql);
   const [mode]: readonly Row[] = await sql.unsafe("PRAGMA journal_mode = WAL");
   if (mode?.["journal_mode"] !== "wal") {
-    throw new StoreFault("cannot keep a write-ahead log there: put it on a local file system");
+    throw new StoreProblem("cannot keep a write-ahead log there: put it on a local file system");
   }
   await sql.unsafe("PRAGMA synchronous = FULL");
   const [check]: readonly Row[] = await sql.unsafe("PRAGMA quick_check(1)");
-  if (check?.["quick_check"] !== "ok") throw new StoreFault(DAMAGED);
+  if (check?.["quick_check"] !== "ok") throw new StoreProblem(DAMAGED);
   await sql.begin("IMMEDIATE", async (tx) => {
-    for (const step of STEPS.slice(await versionOf(tx))) await tx.unsafe(step);
-    await tx`UPDATE approval_schema SET version = ${SCHEMA_VERSION} WHERE version < ${SCHEMA_VERSION}`;
+    for (const step of SQLITE_STEPS.slice(await versionOf(tx))) await tx.unsafe(step);
+    await tx`UPDATE approval_schema SET version = ${SQLITE_STEPS.length} WHERE version < ${SQLITE_STEPS.length}`;
   });
   regularFile(path);
 }
 
-/** Returns the schema version; 0 for an empty file. */
 async function versionOf(sql: Sql): Promise<number> {
   const tables = await sql`SELECT name FROM sqlite_master WHERE type = 'table'`;
   if (tables.length === 0) return 0;
   if (!tables.some((table) => table["name"] === "approval_schema")) {
-    throw new StoreFault("is a database of another program: name another path");
+    throw new StoreProblem("is a database of another program: name another path");
   }
   const [row] = await sql`SELECT version FROM approval_schema`;
   const version = Number(row?.["version"]);
-  if (!Number.isSafeInteger(version) || version < 1) throw new StoreFault(DAMAGED);
-  if (version > SCHEMA_VERSION) {
-    throw new StoreFault(
-      `was written by a newer version of this service (schema ${version}, this one knows ${SCHEMA_VERSION}): run that version, or name another path`,
+  if (!Number.isSafeInteger(version) || version < 1) throw new StoreProblem(DAMAGED);
+  if (version > SQLITE_STEPS.length) {
+    throw new StoreProblem(
+      `was written by a newer version of this service (schema ${version}, this one knows ${SQLITE_STEPS.length}): run that version, or name another path`,
     );
   }
   return version;
@@ -143,12 +142,12 @@ async function versionOf(sql: Sql): Promise<number> {
 
 const DAMAGED = "is damaged: restore it from a backup, or move it away to start with no approvals";
 
-class StoreFault extends Error {
-  override readonly name = "StoreFault";
+class StoreProblem extends Error {
+  override readonly name = "StoreProblem";
 }
 
 function explain(error: unknown): string {
-  if (error instanceof StoreFault) return error.message;
+  if (error instanceof StoreProblem) return error.message;
   const code = codeOf(error);
   const text = errorText(error);
   if (code.startsWith("SQLITE_NOTADB")) return "is not a database: name another path, or move that file away";
@@ -182,137 +181,3 @@ async function patiently<T>(act: () => PromiseLike<T>): Promise<T> {
 async function closeAll(connections: readonly Bun.SQL[]): Promise<void> {
   await Promise.allSettled(connections.map((connection) => connection.close()));
 }
-
-/** Migrations: step n takes a file from version n to n + 1. A released step never changes. */
-export const STEPS: readonly string[] = [
-  `
-CREATE TABLE approval_schema (version INTEGER NOT NULL) STRICT;
-INSERT INTO approval_schema (version) VALUES (1);
-
-CREATE TABLE approvals (
-  id TEXT PRIMARY KEY,
-  state TEXT NOT NULL CHECK (state IN ('pending', 'approved', 'denied', 'expired', 'cancelled', 'revoked', 'claimed', 'executed', 'failed', 'in_doubt')),
-  version INTEGER NOT NULL,
-  issuer TEXT NOT NULL,
-  subject TEXT NOT NULL,
-  actors TEXT NOT NULL,
-  session TEXT NOT NULL,
-  tool TEXT NOT NULL,
-  category TEXT NOT NULL,
-  classification TEXT NOT NULL,
-  risk TEXT NOT NULL,
-  rules TEXT NOT NULL,
-  plan_digest TEXT NOT NULL,
-  view TEXT NOT NULL,
-  view_digest TEXT NOT NULL,
-  summary TEXT NOT NULL,
-  scopes TEXT NOT NULL,
-  grant_key TEXT,
-  trace_id TEXT NOT NULL,
-  created_at INTEGER NOT NULL,
-  decide_by INTEGER NOT NULL,
-  execute_by INTEGER,
-  decided_at INTEGER,
-  decided_issuer TEXT,
-  decided_subject TEXT,
-  scope TEXT,
-  decision_reason TEXT,
-  lease_until INTEGER,
-  ended_at INTEGER
-) STRICT;
-CREATE UNIQUE INDEX approvals_coalesce ON approvals (issuer, subject, session, plan_digest) WHERE state = 'pending';
-CREATE INDEX approvals_by_plan ON approvals (issuer, subject, plan_digest, decided_at);
-CREATE INDEX approvals_by_caller ON approvals (issuer, subject, created_at, id);
-CREATE INDEX approvals_by_state ON approvals (state, created_at, id);
-CREATE INDEX approvals_by_age ON approvals (created_at, id);
-CREATE INDEX approvals_to_decide ON approvals (decide_by) WHERE state = 'pending';
-CREATE INDEX approvals_to_execute ON approvals (execute_by) WHERE state = 'approved';
-CREATE INDEX approvals_leased ON approvals (lease_until) WHERE state = 'claimed';
-CREATE INDEX approvals_ended ON approvals (ended_at) WHERE ended_at IS NOT NULL;
-
-CREATE TABLE approval_grants (
-  id TEXT PRIMARY KEY,
-  issuer TEXT NOT NULL,
-  subject TEXT NOT NULL,
-  session TEXT NOT NULL,
-  tool TEXT NOT NULL,
-  grant_key TEXT NOT NULL,
-  summary TEXT NOT NULL,
-  approval_id TEXT NOT NULL,
-  granted_issuer TEXT NOT NULL,
-  granted_subject TEXT NOT NULL,
-  created_at INTEGER NOT NULL,
-  expires_at INTEGER NOT NULL,
-  revoked_at INTEGER
-) STRICT;
-CREATE UNIQUE INDEX approval_grants_live ON approval_grants (issuer, subject, session, grant_key) WHERE revoked_at IS NULL;
-CREATE INDEX approval_grants_expiry ON approval_grants (expires_at);
-
-CREATE TABLE approval_sessions (
-  issuer TEXT NOT NULL,
-  subject TEXT NOT NULL,
-  id TEXT NOT NULL,
-  minted INTEGER NOT NULL,
-  mode TEXT NOT NULL,
-  mode_until INTEGER,
-  mode_issuer TEXT,
-  mode_subject TEXT,
-  created_at INTEGER NOT NULL,
-  expires_at INTEGER NOT NULL,
-  ended_at INTEGER,
-  PRIMARY KEY (issuer, subject, id)
-) STRICT;
-CREATE INDEX approval_sessions_by_id ON approval_sessions (id);
-CREATE INDEX approval_sessions_expiry ON approval_sessions (expires_at);
-CREATE INDEX approval_sessions_modes ON approval_sessions (mode_until) WHERE mode_until IS NOT NULL;
-
-CREATE TABLE approval_keys (
-  issuer TEXT NOT NULL,
-  subject TEXT NOT NULL,
-  tool TEXT NOT NULL,
-  key_hash TEXT NOT NULL,
-  args_hash TEXT NOT NULL,
-  state TEXT NOT NULL CHECK (state IN ('running', 'answered', 'unknown', 'not_run')),
-  lease_until INTEGER NOT NULL,
-  expires_at INTEGER NOT NULL,
-  answer_bytes INTEGER NOT NULL,
-  answer TEXT,
-  PRIMARY KEY (issuer, subject, tool, key_hash)
-) STRICT;
-CREATE INDEX approval_keys_expiry ON approval_keys (expires_at);
-CREATE TABLE approval_key_totals (
-  issuer TEXT NOT NULL,
-  subject TEXT NOT NULL,
-  held_keys INTEGER NOT NULL,
-  held_bytes INTEGER NOT NULL,
-  PRIMARY KEY (issuer, subject)
-) STRICT;
-
-CREATE TABLE approval_events (
-  seq INTEGER PRIMARY KEY,
-  at INTEGER NOT NULL,
-  type TEXT NOT NULL,
-  id TEXT NOT NULL,
-  tool TEXT,
-  summary TEXT,
-  issuer TEXT NOT NULL,
-  subject TEXT NOT NULL
-) STRICT;
-CREATE INDEX approval_events_age ON approval_events (at);
-CREATE TABLE approval_counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;
-INSERT INTO approval_counters (name, value) VALUES ('events', 0);
-`,
-  `
-ALTER TABLE approvals ADD COLUMN call_digest TEXT;
-CREATE INDEX approvals_by_call ON approvals (issuer, subject, call_digest, decided_at);
-`,
-  `
-ALTER TABLE approvals ADD COLUMN requirement TEXT;
-ALTER TABLE approvals ADD COLUMN requirement_digest TEXT NOT NULL DEFAULT '';
-ALTER TABLE approvals ADD COLUMN votes TEXT NOT NULL DEFAULT '[]';
-ALTER TABLE approvals ADD COLUMN answer TEXT;
-`,
-  NOTIFY_SQLITE,
-];
-
-const SCHEMA_VERSION = STEPS.length;

@@ -23,10 +23,9 @@ export interface ApprovalLimits {
   readonly sweepEverySeconds: number;
 }
 
-/** Dependencies of each part of the store. */
 export interface Store {
   readonly database: Database;
-  readonly wakes: Notifier;
+  readonly notifier: Notifier;
   readonly limits: ApprovalLimits;
   readonly newId: () => string;
   readonly newToken: () => string;

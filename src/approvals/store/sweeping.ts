@@ -14,8 +14,8 @@ const EVENTS_KEPT_MAX = 100_000;
 type Step = (tx: WriteTransaction, store: Store) => Promise<readonly Row[]>;
 
 const STEPS: readonly Step[] = [
-  ...[expireQuestions, expireYeses, doubtLostLeases, endModes, endSessions],
-  ...[forgetApprovals, forgetGrants, forgetSessions, forgetKeys, forgetEvents],
+  ...[expirePending, expireApproved, doubtLostLeases, endModes, endSessions],
+  ...[deleteApprovals, deleteGrants, deleteSessions, deleteKeys, deleteEvents],
 ];
 
 /** Records expirations and deletes old rows. Any process may run it at any time. */
@@ -30,25 +30,19 @@ export async function sweep(store: Store): Promise<void> {
   }
 }
 
-async function expireQuestions(tx: WriteTransaction): Promise<readonly Row[]> {
-  const rows = await tx.sql`
-    UPDATE approvals SET state = 'expired', version = version + 1, ended_at = ${tx.now}
-    WHERE state = 'pending' AND decide_by <= ${tx.now} AND id IN (
-      SELECT id FROM approvals WHERE state = 'pending' AND decide_by <= ${tx.now} LIMIT ${BATCH_MAX})
-    RETURNING *`;
-  return noteExpired(tx, rows);
+function expirePending(tx: WriteTransaction): Promise<readonly Row[]> {
+  return expireWhere(tx, () => tx.sql`state = 'pending' AND decide_by <= ${tx.now}`);
 }
 
-async function expireYeses(tx: WriteTransaction): Promise<readonly Row[]> {
-  const rows = await tx.sql`
-    UPDATE approvals SET state = 'expired', version = version + 1, ended_at = ${tx.now}
-    WHERE state = 'approved' AND execute_by <= ${tx.now} AND id IN (
-      SELECT id FROM approvals WHERE state = 'approved' AND execute_by <= ${tx.now} LIMIT ${BATCH_MAX})
-    RETURNING *`;
-  return noteExpired(tx, rows);
+function expireApproved(tx: WriteTransaction): Promise<readonly Row[]> {
+  return expireWhere(tx, () => tx.sql`state = 'approved' AND execute_by <= ${tx.now}`);
 }
 
-function noteExpired(tx: WriteTransaction, rows: readonly Row[]): readonly Row[] {
+async function expireWhere(tx: WriteTransaction, isDue: () => unknown): Promise<readonly Row[]> {
+  const rows = await tx.sql`
+    UPDATE approvals SET state = 'expired', version = version + 1, ended_at = ${tx.now}
+    WHERE ${isDue()} AND id IN (SELECT id FROM approvals WHERE ${isDue()} LIMIT ${BATCH_MAX})
+    RETURNING *`;
   for (const row of rows) {
     noteApproval(tx, toApproval(row, tx.now), { event: "approval.expired", journal: "approval.expired" });
   }
@@ -87,14 +81,14 @@ async function endSessions(tx: WriteTransaction): Promise<readonly Row[]> {
   return rows;
 }
 
-async function forgetApprovals(tx: WriteTransaction, { limits }: Store): Promise<readonly Row[]> {
+async function deleteApprovals(tx: WriteTransaction, { limits }: Store): Promise<readonly Row[]> {
   const before = tx.now - limits.retentionDays * DAY_MS;
   return tx.sql`
     DELETE FROM approvals WHERE id IN (SELECT id FROM approvals WHERE ended_at <= ${before} LIMIT ${BATCH_MAX})
     RETURNING id`;
 }
 
-async function forgetGrants(tx: WriteTransaction, { limits }: Store): Promise<readonly Row[]> {
+async function deleteGrants(tx: WriteTransaction, { limits }: Store): Promise<readonly Row[]> {
   const before = tx.now - limits.retentionDays * DAY_MS;
   return tx.sql`
     DELETE FROM approval_grants
@@ -103,7 +97,7 @@ async function forgetGrants(tx: WriteTransaction, { limits }: Store): Promise<re
 }
 
 /** Deletes sessions. The row of an ended session disables its grants; when it is deleted, all of them have expired. */
-async function forgetSessions(tx: WriteTransaction, { limits }: Store): Promise<readonly Row[]> {
+async function deleteSessions(tx: WriteTransaction, { limits }: Store): Promise<readonly Row[]> {
   const before = tx.now - limits.retentionDays * DAY_MS;
   return tx.sql`
     DELETE FROM approval_sessions WHERE (issuer, subject, id) IN (
@@ -111,7 +105,7 @@ async function forgetSessions(tx: WriteTransaction, { limits }: Store): Promise<
     RETURNING id`;
 }
 
-async function forgetKeys(tx: WriteTransaction): Promise<readonly Row[]> {
+async function deleteKeys(tx: WriteTransaction): Promise<readonly Row[]> {
   const rows = await tx.sql`
     DELETE FROM approval_keys WHERE (issuer, subject, tool, key_hash) IN (
       SELECT issuer, subject, tool, key_hash FROM approval_keys WHERE expires_at <= ${tx.now} LIMIT ${BATCH_MAX})
@@ -120,7 +114,7 @@ async function forgetKeys(tx: WriteTransaction): Promise<readonly Row[]> {
   return rows;
 }
 
-async function forgetEvents(tx: WriteTransaction, { limits }: Store): Promise<readonly Row[]> {
+async function deleteEvents(tx: WriteTransaction, { limits }: Store): Promise<readonly Row[]> {
   const before = tx.now - limits.retentionDays * DAY_MS;
   return tx.sql`
     DELETE FROM approval_events WHERE seq IN (

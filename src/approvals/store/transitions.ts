@@ -1,5 +1,5 @@
 import type { Json } from "../../core/types.ts";
-import type { Decider, Requester } from "../identities.ts";
+import type { Approver, Requester } from "../identities.ts";
 import type { Approval, ApprovalEvent } from "../types.ts";
 import type { ReadTransaction, Row, WriteTransaction } from "./database.ts";
 import { toApproval } from "./rows.ts";
@@ -18,7 +18,7 @@ export function sessionOf(requester: Pick<Requester, "session">): string {
 }
 
 /** Returns only issuer and subject, as the journal records them. */
-export function identity({ issuer, subject }: Decider): { readonly issuer: string; readonly subject: string } {
+export function identity({ issuer, subject }: Approver): { readonly issuer: string; readonly subject: string } {
   return { issuer, subject };
 }
 
@@ -63,7 +63,6 @@ export async function settledView(tx: WriteTransaction, id: string): Promise<App
   return row === undefined ? undefined : toApproval(row, tx.now);
 }
 
-/** Owner of a session: a session id is unique only per owner. */
 export type Owner = Pick<Requester, "issuer" | "subject">;
 
 /** Returns whether the session was ended, or was created by the service and has expired. A `sid` expires with its tokens. */
@@ -82,7 +81,6 @@ interface NewSession {
   readonly expiresAt: number;
 }
 
-/** Inserts a session; does nothing when it already exists. */
 export async function insertSession(tx: WriteTransaction, { id, owner, minted, expiresAt }: NewSession): Promise<void> {
   const { issuer, subject } = owner;
   const rows = await tx.sql`

@@ -1,7 +1,7 @@
 import { sha256Hex } from "../../core/digest.ts";
 import type { Json } from "../../core/types.ts";
 import type { Scope } from "../identities.ts";
-import { type Lacking, lackingOf, standingOf, type Voter } from "../policies/quorum.ts";
+import { type Lacking, lackingOf, type Voter, voteResultOf } from "../policies/quorum.ts";
 import type { Vote } from "../policies/requirement.ts";
 import type { Approval, Decision } from "../types.ts";
 import type { WriteTransaction } from "./database.ts";
@@ -14,11 +14,6 @@ export function voterOf({ by, permissions = [], actors = [] }: Decision): Voter 
   return { ...identity(by), permissions, actors };
 }
 
-interface Voting {
-  readonly approval: Approval;
-  readonly limits: ApprovalLimits;
-}
-
 /**
  * Counts the vote in one conditional statement, and ends the request when it was the last missing vote. Returns undefined when
  * the approval has changed since it was read: two votes cannot fill the same slot.
@@ -26,7 +21,7 @@ interface Voting {
 export async function vote(
   tx: WriteTransaction,
   decision: Decision,
-  { approval, limits }: Voting,
+  { approval, limits }: { readonly approval: Approval; readonly limits: ApprovalLimits },
 ): Promise<Approval | undefined> {
   const { id, by } = decision;
   const counted = countedWith(decision, approval, tx.now);
@@ -60,7 +55,7 @@ export async function vote(
       // The answer may be a secret; its hash shows which one it was.
       ...(decision.decision === "approve" &&
         decision.answer !== undefined && { answerHash: sha256Hex(decision.answer) }),
-      ...placesOf(approval, votes, state),
+      ...positionsOf(approval, votes, state),
     },
   });
 }
@@ -76,7 +71,6 @@ function answerWith({ decision, answer }: Decision, { answer: wanted }: Approval
 interface Counted {
   readonly state: "pending" | "approved" | "denied";
   readonly votes: readonly Vote[];
-  /** Narrowest scope of all votes. */
   readonly scope: Scope | null;
 }
 
@@ -84,8 +78,8 @@ function countedWith(decision: Decision, { requirement, votes, viewDigest, versi
   if (decision.decision === "deny") return { state: "denied", votes, scope: null };
   const { by, actors = [], scope = "once" } = decision;
   if (requirement === undefined) return { state: "approved", votes, scope };
-  const standing = standingOf(requirement, votes, voterOf(decision));
-  const places = "places" in standing ? standing.places : [];
+  const result = voteResultOf(requirement, votes, voterOf(decision));
+  const places = "places" in result ? result.places : [];
   const reason = boundedReason(decision.reason);
   const own: Vote = { ...identity(by), actors, at, scope, reason, viewDigest, version, places };
   const all = [...votes, own];
@@ -106,7 +100,7 @@ function progressLine({ summary, requirement }: Approval, votes: readonly Vote[]
 }
 
 /** Returns the stages in which the vote counted, and what is missing after it. */
-function placesOf(
+function positionsOf(
   { requirement }: Approval,
   votes: readonly Vote[],
   state: Counted["state"],

@@ -21,72 +21,72 @@ interface Clocked {
 
 interface WaitingOptions {
   readonly read: (id: string) => Promise<Clocked>;
-  readonly wakes: Store["wakes"];
+  readonly notifier: Store["notifier"];
 }
 
 export interface Waiting extends Pick<Approvals, "wait"> {
   /** Lets new waiters finish their first read. Call it after the notifier is closed and before the database is closed. */
-  lastLooks(): Promise<void>;
+  finishFirstReads(): Promise<void>;
 }
 
 /**
  * Implements long polling. Subscribes before it reads, so that a decision made after the read still ends the wait. Waiters keep
  * waiting while the store is unavailable.
  */
-export function waiting({ read, wakes }: WaitingOptions): Waiting {
+export function waiting({ read, notifier }: WaitingOptions): Waiting {
   let waits = 0;
-  const firstLooks = new Set<Promise<unknown>>();
-  const look = async (id: string): Promise<Clocked | { readonly fault: unknown }> => {
+  const firstReads = new Set<Promise<unknown>>();
+  const tryRead = async (id: string): Promise<Clocked | { readonly problem: unknown }> => {
     try {
-      await wakes.ready();
+      await notifier.ready();
       return await read(id);
-    } catch (fault) {
-      return { fault };
+    } catch (problem) {
+      return { problem };
     }
   };
-  const lookFirst = async (id: string): ReturnType<typeof look> => {
-    const looking = look(id);
-    firstLooks.add(looking);
-    const seen = await looking;
-    firstLooks.delete(looking);
-    return seen;
+  const readFirst = async (id: string): ReturnType<typeof tryRead> => {
+    const reading = tryRead(id);
+    firstReads.add(reading);
+    const found = await reading;
+    firstReads.delete(reading);
+    return found;
   };
-  const settle = async (id: string, bell: Bell): Promise<Approval | undefined> => {
+  const waitUntilDecided = async (id: string, wake: Signal): Promise<Approval | undefined> => {
     let last: Approval | undefined;
     for (let isFirst = true; ; isFirst = false) {
-      const rung = bell.next();
-      const seen = await (isFirst ? lookFirst(id) : look(id));
-      const isLast = bell.isOver || wakes.isClosed;
-      if (!("fault" in seen)) last = seen.approval;
-      else if (isLast && last === undefined) throw seen.fault;
-      const isPending = "fault" in seen || last?.state === "pending";
+      const notified = wake.next();
+      const found = await (isFirst ? readFirst(id) : tryRead(id));
+      const isLast = wake.isOver || notifier.isClosed;
+      if (!("problem" in found)) last = found.approval;
+      else if (isLast && last === undefined) throw found.problem;
+      const isPending = "problem" in found || last?.state === "pending";
       if (isLast || !isPending) return last;
-      const timer = setTimeout(bell.ring, "fault" in seen ? RETRY_MS : restOf(seen));
+      const timer = setTimeout(wake.fire, "problem" in found ? RETRY_MS : restOf(found));
       timer.unref();
-      await rung;
+      await notified;
       clearTimeout(timer);
     }
   };
   return {
     async wait(id, { timeoutMs, signal }) {
-      const bell = new Bell();
-      const unsubscribe = wakes.subscribe(id, bell.ring);
-      const timer = setTimeout(bell.end, Math.min(Math.max(timeoutMs, 0), WAIT_MS_MAX));
+      const wake = new Signal();
+      const unsubscribe = notifier.subscribe(id, wake.fire);
+      const timer = setTimeout(wake.end, Math.min(Math.max(timeoutMs, 0), WAIT_MS_MAX));
       timer.unref();
-      signal?.addEventListener("abort", bell.end);
+      signal?.addEventListener("abort", wake.end);
       waits += 1;
-      if (signal?.aborted || timeoutMs <= 0 || waits > WAITS_MAX) bell.end();
+      if (signal?.aborted || timeoutMs <= 0 || waits > WAITS_MAX) wake.end();
       try {
-        return await settle(id, bell);
+        return await waitUntilDecided(id, wake);
       } finally {
         waits -= 1;
-        signal?.removeEventListener("abort", bell.end);
+        signal?.removeEventListener("abort", wake.end);
         clearTimeout(timer);
         unsubscribe();
       }
     },
-    async lastLooks() {
-      await endedWithin(Promise.allSettled(firstLooks), CLOSE_MS_MAX);
+    async finishFirstReads() {
+      await endedWithin(Promise.allSettled(firstReads), CLOSE_MS_MAX);
     },
   };
 }
@@ -95,27 +95,26 @@ function restOf({ approval, now }: Clocked): number {
   return Math.min((approval?.decideBy ?? now) - now, WAIT_MS_MAX);
 }
 
-/** A resettable signal: the promise of `next` resolves at the first ring after the call. */
-class Bell {
-  #ring = Promise.withResolvers<void>();
+/** A resettable signal: the promise of `next` resolves at the first signal after the call. */
+class Signal {
+  #fired = Promise.withResolvers<void>();
   #over = false;
 
   get isOver(): boolean {
     return this.#over;
   }
 
-  readonly ring = (): void => {
-    this.#ring.resolve();
+  readonly fire = (): void => {
+    this.#fired.resolve();
   };
 
-  /** Rings for the last time. */
   readonly end = (): void => {
     this.#over = true;
-    this.ring();
+    this.fire();
   };
 
   next(): Promise<void> {
-    this.#ring = Promise.withResolvers();
-    return this.#ring.promise;
+    this.#fired = Promise.withResolvers();
+    return this.#fired.promise;
   }
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { OpenedApprovals } from "../../approvals/approvals.ts";
 import type { DecisionTally } from "../../approvals/notify/report.ts";
-import { urlFault } from "../../approvals/notify/sender.ts";
+import { urlProblem } from "../../approvals/notify/sender.ts";
 import { readKeys, type WebhookKey } from "../../approvals/notify/signature.ts";
 import type { WebhookTarget } from "../../approvals/notify/webhook.ts";
 import {
@@ -52,7 +52,7 @@ function readTarget(
     urlFile === undefined
       ? url
       : readNamed(context.config, { path: urlFile, field }, context.problems)?.toString("utf8").trim();
-  const problem = address === undefined ? undefined : urlFault(address);
+  const problem = address === undefined ? undefined : urlProblem(address);
   if (problem !== undefined) context.problems.push(`${field}: ${urlFile === undefined ? "" : `${urlFile} `}${problem}`);
   const keys = readKeyFile(secretFile, { use: "sign", field: `${context.field}.secretFile` }, context);
   if (address === undefined || keys === undefined) return undefined;

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { isForbiddenAddress, readRetryAfter, urlFault } from "../../../src/approvals/notify/sender.ts";
+import { isForbiddenAddress, readRetryAfter, urlProblem } from "../../../src/approvals/notify/sender.ts";
 
 test.each([
   ..."169.254.169.254 169.254.0.1 0.0.0.0 224.0.0.1 255.255.255.255 100.100.100.200 192.0.0.192".split(" "),
@@ -40,8 +40,8 @@ test.each([
   ["https://[::ffff:169.254.169.254]/", "names a link-local"],
   ["https://[fe80::1]/", "names a link-local"],
 ])("%s", (url, fault) => {
-  if (fault === undefined) expect(urlFault(url)).toBeUndefined();
-  else expect(urlFault(url)).toContain(fault);
+  if (fault === undefined) expect(urlProblem(url)).toBeUndefined();
+  else expect(urlProblem(url)).toContain(fault);
 });
 
 test("any text is classified as an address without an error", () => {

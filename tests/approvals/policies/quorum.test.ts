@@ -1,7 +1,12 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { lackingOf, objectionToNo, standingOf, type Voter } from "../../../src/approvals/policies/quorum.ts";
-import type { Deciders, RequiredPolicy, Requirement, Vote } from "../../../src/approvals/policies/requirement.ts";
+import { lackingOf, objectionToDenial, type Voter, voteResultOf } from "../../../src/approvals/policies/quorum.ts";
+import type {
+  EligibleApprovers,
+  RequiredPolicy,
+  Requirement,
+  Vote,
+} from "../../../src/approvals/policies/requirement.ts";
 import { shortageOf } from "../../../src/approvals/policies/supply.ts";
 
 const ISSUER = "https://people.example";
@@ -10,11 +15,11 @@ function voterOf(subject: string, permissions: readonly string[] = [], more: Par
   return { issuer: ISSUER, subject, permissions, actors: [], ...more };
 }
 
-function holding(...permissions: readonly string[]): Deciders {
+function holding(...permissions: readonly string[]): EligibleApprovers {
   return { permissions };
 }
 
-function stage(name: string, count: number, deciders: Deciders = holding()) {
+function stage(name: string, count: number, deciders: EligibleApprovers = holding()) {
   return { name, count, deciders };
 }
 
@@ -30,7 +35,7 @@ function poll(requirement: Requirement, voters: readonly Voter[]) {
   const votes: Vote[] = [];
   const told = voters.map((voter) => {
     if (lackingOf(requirement, votes).length === 0) return "over";
-    const standing = standingOf(requirement, votes, voter);
+    const standing = voteResultOf(requirement, votes, voter);
     if ("outcome" in standing) return standing.outcome;
     const { issuer, subject, actors } = voter;
     const { places } = standing;
@@ -47,7 +52,7 @@ const bert = voterOf("bert", ["team"]);
 const cleo = voterOf("cleo", ["secops"]);
 const two = [stage("team", 1, TEAM), stage("secops", 1, SECOPS)];
 
-function named(...subjects: readonly string[]): Deciders {
+function named(...subjects: readonly string[]): EligibleApprovers {
   return { permissions: [], subjects: subjects.map((subject) => ({ issuer: ISSUER, subject })) };
 }
 
@@ -178,7 +183,7 @@ describe("a denial", () => {
     ["of one who said yes: it is never too late", anna, undefined],
     ["of nobody's", voterOf("x"), "not_eligible"],
   ])("%s", (_title, voter, outcome) => {
-    expect(objectionToNo(requirement, votes, voter)?.outcome).toBe(outcome as never);
+    expect(objectionToDenial(requirement, votes, voter)?.outcome).toBe(outcome as never);
   });
 });
 

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import type { Deciders, RequiredPolicy } from "../../../src/approvals/policies/requirement.ts";
+import type { EligibleApprovers, RequiredPolicy } from "../../../src/approvals/policies/requirement.ts";
 import { type KnownIssuer, shortageOf } from "../../../src/approvals/policies/supply.ts";
 
 const PEOPLE = "https://people.example";
@@ -20,12 +20,12 @@ const TABLE: KnownIssuer = {
   },
 };
 
-const named = (...subjects: readonly string[]): Deciders => ({
+const named = (...subjects: readonly string[]): EligibleApprovers => ({
   permissions: [],
   subjects: subjects.map((subject) => ({ issuer: PEOPLE, subject })),
 });
-const holding = (...permissions: readonly string[]): Deciders => ({ permissions });
-const policyOf = (...stages: readonly (readonly [Deciders, number])[]): RequiredPolicy => ({
+const holding = (...permissions: readonly string[]): EligibleApprovers => ({ permissions });
+const policyOf = (...stages: readonly (readonly [EligibleApprovers, number])[]): RequiredPolicy => ({
   ...{ name: "p", distinctPeople: true },
   stages: stages.map(([deciders, count], at) => ({ name: `s${at}`, deciders, count })),
 });

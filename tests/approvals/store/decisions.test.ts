@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import type { Decider } from "../../../src/approvals/identities.ts";
+import type { Approver } from "../../../src/approvals/identities.ts";
 import type { Approval, Approvals, Claim, Decision, NewApproval } from "../../../src/approvals/types.ts";
 import {
   AGENT,
@@ -51,7 +51,7 @@ test("a denial ends the request", async () => {
   expect(await decide(id)).toMatchObject({ outcome: "not_pending", approval: { state: "denied" } });
 });
 
-const OWN: readonly (readonly [title: string, by: Decider, outcome: string])[] = [
+const OWN: readonly (readonly [title: string, by: Approver, outcome: string])[] = [
   ["the asker", { issuer: AGENT.issuer, subject: AGENT.subject }, "own_question"],
   [
     "the asker's account at another issuer",

@@ -3,18 +3,18 @@ import { Notifier } from "../../../src/approvals/store/notifier.ts";
 
 test("a listener added before the first read is notified after it: earlier changes notify nobody again", async () => {
   const look = Promise.withResolvers<number>();
-  const wakes = new Notifier({
+  const notifier = new Notifier({
     pollMs: 60_000,
     eventsAfter: async () => [],
     lastSeq: () => look.promise,
     log: () => {},
   });
   let rings = 0;
-  const stop = wakes.listen(() => (rings += 1));
+  const stop = notifier.listen(() => (rings += 1));
   // The listener reads now, and another process changes something then; the look finds that it is the newest.
   look.resolve(7);
-  await wakes.ready();
+  await notifier.ready();
   expect(rings).toBe(1);
   stop();
-  wakes.close();
+  notifier.close();
 });

@@ -154,7 +154,7 @@ test.each(SCOPES)("APR-42, APR-44: the scopes offered for %s", async (_title, mo
 
 test("a view without limits is refused", async () => {
   await expect(store.ask(questionOf({ view: "x".repeat(2_000_000) }))).rejects.toThrow(
-    "the view of a question has more",
+    "the view of an approval request has more",
   );
 });
 

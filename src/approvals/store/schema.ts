@@ -1,0 +1,176 @@
+/**
+ * Migrations of both databases: step n takes the tables from version n to n + 1. A released step never changes. The statements
+ * are SQLite's; those of PostgreSQL are derived from them, so that the two cannot differ.
+ */
+
+const CALL_DIGEST = "\n  call_digest TEXT,";
+const BY_CALL = "CREATE INDEX approvals_by_call ON approvals (issuer, subject, call_digest, decided_at);\n";
+
+/** The first release for SQLite had no `call_digest`; the first one for PostgreSQL had it. */
+const firstTables = (hasCallDigest: boolean): string => `
+CREATE TABLE approval_schema (version INTEGER NOT NULL) STRICT;
+INSERT INTO approval_schema (version) VALUES (1);
+
+CREATE TABLE approvals (
+  id TEXT PRIMARY KEY,
+  state TEXT NOT NULL CHECK (state IN ('pending', 'approved', 'denied', 'expired', 'cancelled', 'revoked', 'claimed', 'executed', 'failed', 'in_doubt')),
+  version INTEGER NOT NULL,
+  issuer TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  actors TEXT NOT NULL,
+  session TEXT NOT NULL,
+  tool TEXT NOT NULL,
+  category TEXT NOT NULL,
+  classification TEXT NOT NULL,
+  risk TEXT NOT NULL,
+  rules TEXT NOT NULL,
+  plan_digest TEXT NOT NULL,${hasCallDigest ? CALL_DIGEST : ""}
+  view TEXT NOT NULL,
+  view_digest TEXT NOT NULL,
+  summary TEXT NOT NULL,
+  scopes TEXT NOT NULL,
+  grant_key TEXT,
+  trace_id TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  decide_by INTEGER NOT NULL,
+  execute_by INTEGER,
+  decided_at INTEGER,
+  decided_issuer TEXT,
+  decided_subject TEXT,
+  scope TEXT,
+  decision_reason TEXT,
+  lease_until INTEGER,
+  ended_at INTEGER
+) STRICT;
+CREATE UNIQUE INDEX approvals_coalesce ON approvals (issuer, subject, session, plan_digest) WHERE state = 'pending';
+CREATE INDEX approvals_by_plan ON approvals (issuer, subject, plan_digest, decided_at);
+${hasCallDigest ? BY_CALL : ""}CREATE INDEX approvals_by_caller ON approvals (issuer, subject, created_at, id);
+CREATE INDEX approvals_by_state ON approvals (state, created_at, id);
+CREATE INDEX approvals_by_age ON approvals (created_at, id);
+CREATE INDEX approvals_to_decide ON approvals (decide_by) WHERE state = 'pending';
+CREATE INDEX approvals_to_execute ON approvals (execute_by) WHERE state = 'approved';
+CREATE INDEX approvals_leased ON approvals (lease_until) WHERE state = 'claimed';
+CREATE INDEX approvals_ended ON approvals (ended_at) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE approval_grants (
+  id TEXT PRIMARY KEY,
+  issuer TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  session TEXT NOT NULL,
+  tool TEXT NOT NULL,
+  grant_key TEXT NOT NULL,
+  summary TEXT NOT NULL,
+  approval_id TEXT NOT NULL,
+  granted_issuer TEXT NOT NULL,
+  granted_subject TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  revoked_at INTEGER
+) STRICT;
+CREATE UNIQUE INDEX approval_grants_live ON approval_grants (issuer, subject, session, grant_key) WHERE revoked_at IS NULL;
+CREATE INDEX approval_grants_expiry ON approval_grants (expires_at);
+
+CREATE TABLE approval_sessions (
+  issuer TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  id TEXT NOT NULL,
+  minted INTEGER NOT NULL,
+  mode TEXT NOT NULL,
+  mode_until INTEGER,
+  mode_issuer TEXT,
+  mode_subject TEXT,
+  created_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  ended_at INTEGER,
+  PRIMARY KEY (issuer, subject, id)
+) STRICT;
+CREATE INDEX approval_sessions_by_id ON approval_sessions (id);
+CREATE INDEX approval_sessions_expiry ON approval_sessions (expires_at);
+CREATE INDEX approval_sessions_modes ON approval_sessions (mode_until) WHERE mode_until IS NOT NULL;
+
+CREATE TABLE approval_keys (
+  issuer TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  tool TEXT NOT NULL,
+  key_hash TEXT NOT NULL,
+  args_hash TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('running', 'answered', 'unknown', 'not_run')),
+  lease_until INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  answer_bytes INTEGER NOT NULL,
+  answer TEXT,
+  PRIMARY KEY (issuer, subject, tool, key_hash)
+) STRICT;
+CREATE INDEX approval_keys_expiry ON approval_keys (expires_at);
+CREATE TABLE approval_key_totals (
+  issuer TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  held_keys INTEGER NOT NULL,
+  held_bytes INTEGER NOT NULL,
+  PRIMARY KEY (issuer, subject)
+) STRICT;
+
+CREATE TABLE approval_events (
+  seq INTEGER PRIMARY KEY,
+  at INTEGER NOT NULL,
+  type TEXT NOT NULL,
+  id TEXT NOT NULL,
+  tool TEXT,
+  summary TEXT,
+  issuer TEXT NOT NULL,
+  subject TEXT NOT NULL
+) STRICT;
+CREATE INDEX approval_events_age ON approval_events (at);
+CREATE TABLE approval_counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;
+INSERT INTO approval_counters (name, value) VALUES ('events', 0);
+`;
+
+const REQUIREMENTS = `
+ALTER TABLE approvals ADD COLUMN requirement TEXT;
+ALTER TABLE approvals ADD COLUMN requirement_digest TEXT NOT NULL DEFAULT '';
+ALTER TABLE approvals ADD COLUMN votes TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE approvals ADD COLUMN answer TEXT;
+`;
+
+/** Position of each webhook, deliveries to retry, and received messages. */
+const WEBHOOKS = `
+CREATE TABLE approval_webhooks (
+  name TEXT PRIMARY KEY,
+  seq INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  paused_until INTEGER NOT NULL,
+  disabled_at INTEGER,
+  lease_owner TEXT NOT NULL,
+  lease_until INTEGER NOT NULL
+) STRICT;
+CREATE TABLE approval_deliveries (
+  webhook TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  attempts INTEGER NOT NULL,
+  first_at INTEGER NOT NULL,
+  next_at INTEGER NOT NULL,
+  PRIMARY KEY (webhook, seq)
+) STRICT;
+CREATE INDEX approval_deliveries_due ON approval_deliveries (webhook, next_at);
+CREATE TABLE approval_messages (
+  webhook TEXT NOT NULL,
+  id TEXT NOT NULL,
+  received_at INTEGER NOT NULL,
+  PRIMARY KEY (webhook, id)
+) STRICT;
+CREATE INDEX approval_messages_age ON approval_messages (received_at);
+`;
+
+export const SQLITE_STEPS: readonly string[] = [
+  firstTables(false),
+  `\nALTER TABLE approvals ADD COLUMN call_digest TEXT;\n${BY_CALL}`,
+  REQUIREMENTS,
+  WEBHOOKS,
+];
+
+export const POSTGRES_STEPS: readonly string[] = [firstTables(true), REQUIREMENTS, WEBHOOKS].map((step) =>
+  step
+    .replace(/\bTEXT\b/g, 'TEXT COLLATE "C"')
+    .replaceAll("INTEGER", "BIGINT")
+    .replaceAll(") STRICT;", ");"),
+);
