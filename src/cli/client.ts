@@ -1,6 +1,6 @@
 import { closeSync, openSync, readFileSync, readSync } from "node:fs";
 import { isTable } from "../core/json.ts";
-import { processEnvironment } from "../runtime/config/file.ts";
+import { processEnvironment } from "../runtime/config/environment.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import type { CLIENT, OptionValues } from "./command.ts";
 import { addressProblem, clientTls, endpointAt, over, routeTo } from "./connection.ts";

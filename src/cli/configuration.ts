@@ -1,6 +1,7 @@
 import { StartupError } from "../core/errors.ts";
 import type { Config, Environment } from "../runtime/config/config.ts";
-import { processEnvironment, readConfigFile } from "../runtime/config/file.ts";
+import { processEnvironment } from "../runtime/config/environment.ts";
+import { readConfigFile } from "../runtime/config/file.ts";
 import { isCompiled } from "../runtime/own-code.ts";
 import type { CONFIGURED, OptionValues } from "./command.ts";
 

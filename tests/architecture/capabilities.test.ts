@@ -82,7 +82,7 @@ const CAPABILITIES: readonly Capability[] = [
   {
     name: "environment",
     sign: /process\.env|Bun\.env/,
-    holders: ["src/runtime/config/file.ts", "src/runtime/telemetry/span-sender.ts"],
+    holders: ["src/runtime/config/environment.ts", "src/runtime/telemetry/span-sender.ts"],
   },
   {
     name: "clock",

@@ -3,7 +3,7 @@ import type { StreamName } from "../../audit/chain/chain.ts";
 import { isAuditDir } from "../../audit/journal/day-files.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
 import { IndexLookup } from "../../audit/query/index-lookup.ts";
-import { processEnvironment } from "../../runtime/config/file.ts";
+import { processEnvironment } from "../../runtime/config/environment.ts";
 import { EXIT, print } from "../output.ts";
 
 const PROGRESS_EVERY_MS = 250;

@@ -6,11 +6,6 @@ import { StartupError } from "../../core/errors.ts";
 import { type Config, type Environment, readConfig, readServer } from "./config.ts";
 import { placeOf, type ServerAddresses } from "./server-address.ts";
 
-/** Returns the environment variables of the process. Only this function reads them. */
-export function processEnvironment(): Environment {
-  return process.env;
-}
-
 /**
  * Reads the configuration file. Paths in it are relative to its own folder.
  *
