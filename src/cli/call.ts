@@ -1,5 +1,5 @@
-import { type ClientOptions, connect, notUnderstood, problemOf, sendOnce } from "./client.ts";
-import { EXIT, print, tell, wrongUsage } from "./output.ts";
+import { type ClientOptions, connect, problemOf, reportUnknownAnswer, sendOnce } from "./client.ts";
+import { EXIT, print, reportChange, wrongUsage } from "./output.ts";
 import { printable } from "./printable.ts";
 
 /** `stc call`: sends one call to a running service. */
@@ -14,9 +14,9 @@ export async function call(
   if (client === undefined) return;
   const answer = await sendOnce(client, { method: "POST", path: "/call", body });
   if (answer === undefined) return;
-  if (answer.body === undefined) return notUnderstood();
+  if (answer.body === undefined) return reportUnknownAnswer();
   if (answer.status !== 200 || !isSuccess(answer.body)) process.exitCode = EXIT.failed;
-  tell(() => print.json(answer.body, options.json === true ? undefined : 2));
+  reportChange(() => print.json(answer.body, options.json === true ? undefined : 2));
 }
 
 function envelope(tool: string, args: string, approval: string | undefined): string | undefined {
@@ -46,7 +46,7 @@ export async function reload(options: ClientOptions): Promise<void> {
   if (answer === undefined) return;
   const { status, body } = answer;
   if (status !== 200) process.exitCode = EXIT.failed;
-  if (options.json === true) return tell(() => print.json(body ?? {}));
+  if (options.json === true) return reportChange(() => print.json(body ?? {}));
   const answered: Readonly<Record<string, unknown>> = typeof body === "object" && body !== null ? { ...body } : {};
   const { problems, generation, hash } = answered;
   if (status === 422 && Array.isArray(problems)) {
@@ -55,6 +55,6 @@ export async function reload(options: ClientOptions): Promise<void> {
     return;
   }
   if (status !== 200) return print.error(problemOf(answer));
-  if (typeof generation !== "number" || typeof hash !== "string") return notUnderstood();
-  tell(() => print.line(`reloaded: configuration snapshot ${generation}, ${printable(hash)}`));
+  if (typeof generation !== "number" || typeof hash !== "string") return reportUnknownAnswer();
+  reportChange(() => print.line(`reloaded: configuration snapshot ${generation}, ${printable(hash)}`));
 }

@@ -57,14 +57,13 @@ export function connect(options: ClientOptions): Client | undefined {
     wrongUsage(tls);
     return undefined;
   }
-  const named = options.url ?? (environment["STC_URL"] || DEFAULT_URL);
-  const token =
-    addressProblem(named) ?? tokenIn(options.tokenFile ?? environment["STC_TOKEN_FILE"], tls.hasCertificate);
+  const url = options.url ?? (environment["STC_URL"] || DEFAULT_URL);
+  const token = addressProblem(url) ?? tokenIn(options.tokenFile ?? environment["STC_TOKEN_FILE"], tls.hasCertificate);
   if (typeof token === "string") {
     wrongUsage(token);
     return undefined;
   }
-  const route = routeTo(named);
+  const route = routeTo(url);
   let failure: unknown;
   const request = (path: string, init: BunFetchRequestInit): Promise<Response> =>
     fetch(endpointAt(route, path), {
@@ -74,8 +73,8 @@ export function connect(options: ClientOptions): Client | undefined {
       redirect: "error",
     });
   return {
-    url: named,
-    noAnswer: () => noAnswer(named, failure),
+    url,
+    noAnswer: () => noAnswer(url, failure),
     mayHaveArrived: () => !NOT_SENT.test(codeOf(failure) ?? ""),
     async send({ method, path, body, timeoutMs }) {
       try {
@@ -117,7 +116,7 @@ function codeOf(failure: unknown): string | undefined {
   return failure instanceof Error && "code" in failure && typeof failure.code === "string" ? failure.code : undefined;
 }
 
-const UNKNOWN = "the request may or may not have taken effect";
+const UNKNOWN_EFFECT = "the request may or may not have taken effect";
 /** Signals that end a program, and the exit code for each. */
 const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 
@@ -127,18 +126,18 @@ const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
  */
 export async function sendOnce(client: Client, request: ServiceRequest): Promise<ServiceAnswer | undefined> {
   const isChange = request.method !== "GET";
-  const leaves = Object.entries(SIGNALS).map(([name, code]) => [name, () => leave(name, code)] as const);
-  if (isChange) for (const [name, leaving] of leaves) process.on(name, leaving);
+  const signalHandlers = Object.entries(SIGNALS).map(([name, code]) => [name, () => exitOnSignal(name, code)] as const);
+  if (isChange) for (const [name, handler] of signalHandlers) process.on(name, handler);
   const answer = await client.send(request);
-  for (const [name, leaving] of leaves) process.off(name, leaving);
+  for (const [name, handler] of signalHandlers) process.off(name, handler);
   if (answer !== undefined) return answer;
-  print.error(isChange && client.mayHaveArrived() ? `${client.noAnswer()}: ${UNKNOWN}` : client.noAnswer());
+  print.error(isChange && client.mayHaveArrived() ? `${client.noAnswer()}: ${UNKNOWN_EFFECT}` : client.noAnswer());
   process.exitCode = EXIT.unreachable;
   return undefined;
 }
 
-function leave(signal: string, exitCode: number): void {
-  print.error(`${signal}: ${UNKNOWN}`);
+function exitOnSignal(signal: string, exitCode: number): void {
+  print.error(`${signal}: ${UNKNOWN_EFFECT}`);
   process.exit(exitCode);
 }
 
@@ -146,7 +145,7 @@ function leave(signal: string, exitCode: number): void {
  * Sends a request for a command that prints the answer. Returns undefined, after printing the reason, when there is nothing to
  * print.
  */
-export async function ask(
+export async function requestAnswer(
   client: Client,
   request: ServiceRequest,
   { json }: ClientOptions,
@@ -161,20 +160,23 @@ export async function ask(
   return undefined;
 }
 
-/** Connects and sends one request; returns undefined as `connect` and `ask` do. */
-export async function askFor(options: ClientOptions, request: ServiceRequest): Promise<ServiceAnswer | undefined> {
+/** Connects and sends one request; returns undefined as `connect` and `requestAnswer` do. */
+export async function connectAndRequest(
+  options: ClientOptions,
+  request: ServiceRequest,
+): Promise<ServiceAnswer | undefined> {
   const client = connect(options);
-  return client && (await ask(client, request, options));
+  return client && (await requestAnswer(client, request, options));
 }
 
 /** Sends a request about the resource with this id; `request` gets the id as a path segment. */
-export async function askAbout(
+export async function requestById(
   id: string,
   options: ClientOptions,
   request: (name: string) => ServiceRequest,
 ): Promise<ServiceAnswer | undefined> {
   const name = segment(id);
-  return name === undefined ? undefined : askFor(options, request(name));
+  return name === undefined ? undefined : connectAndRequest(options, request(name));
 }
 
 /** Returns why the service refused, for people. */
@@ -183,12 +185,12 @@ export function problemOf({ status, body }: ServiceAnswer): string {
   if (typeof error !== "object" || error === null || !("code" in error) || !("message" in error)) {
     return `the service answered ${status}`;
   }
-  const details = "details" in error ? issuesOf(error.details) : "";
+  const details = "details" in error ? issuesText(error.details) : "";
   return `${printable(String(error.code))}: ${printable(String(error.message))}${details}`;
 }
 
-/** Returns the problems in the request that the service named. */
-function issuesOf(details: unknown): string {
+/** Returns the problems that the service found in the request. */
+function issuesText(details: unknown): string {
   const issues: unknown = typeof details === "object" && details !== null && "issues" in details ? details.issues : [];
   const named = (Array.isArray(issues) ? issues : []).slice(0, ISSUES_MAX).flatMap((issue: unknown) => {
     if (typeof issue !== "object" || issue === null || !("path" in issue) || !("message" in issue)) return [];
@@ -197,11 +199,11 @@ function issuesOf(details: unknown): string {
   return named.length === 0 ? "" : ` (${named.join("; ")})`;
 }
 
-export const NOT_UNDERSTOOD = "this version of stc does not understand the answer of the service";
+export const UNKNOWN_ANSWER = "this version of stc does not understand the answer of the service";
 
 /** Reports an answer that is neither an error nor what was requested. */
-export function notUnderstood(): void {
-  print.error(NOT_UNDERSTOOD);
+export function reportUnknownAnswer(): void {
+  print.error(UNKNOWN_ANSWER);
   process.exitCode = EXIT.failed;
 }
 
@@ -248,7 +250,7 @@ function parsed(bytes: Buffer, status: number): unknown {
 const TOKEN_BYTES_MAX = 65_536;
 const VISIBLE = /^[\x21-\x7e]+$/;
 
-interface ShownToken {
+interface TokenSource {
   /** Returns the header with the current token of the file, or with the last valid token while the file holds none. */
   header(): Readonly<Record<string, string>>;
 }
@@ -258,7 +260,7 @@ interface ShownToken {
  * short-lived, and someone who watches for hours puts fresh tokens into the file. The token is optional when a certificate
  * identifies the caller. A returned string describes the error.
  */
-function tokenIn(file: string | undefined, isOptional: boolean): ShownToken | string {
+function tokenIn(file: string | undefined, isOptional: boolean): TokenSource | string {
   if (!file) return isOptional ? { header: () => ({}) } : "no token: set STC_TOKEN_FILE or give --token-file";
   const first = read(() => readBounded(file));
   if (first === undefined || first === "") return `no token: ${printable(file)} is empty or cannot be read`;

@@ -6,7 +6,7 @@ import { isCompiled } from "../runtime/own-code.ts";
 import type { CONFIGURED, OptionValues } from "./command.ts";
 
 /** Error for development mode in the single binary: it needs files from the repository. */
-export const NO_STAND = "development mode needs the repository: run stc from a clone; this is the single binary";
+export const NO_DEVELOPMENT = "development mode needs the repository: run stc from a clone; this is the single binary";
 
 export type ConfigurationOptions = OptionValues<typeof CONFIGURED.options>;
 
@@ -60,9 +60,9 @@ export async function configuration({ config, dev }: ConfigurationOptions): Prom
   const problems = environmentProblems(environment);
   if (problems.length > 0) throw new StartupError(problems);
   if (dev === true) {
-    if (isCompiled()) throw new StartupError([NO_STAND]);
-    const { developmentStand } = await import("./development/stand.ts");
-    const stand = await developmentStand(environment, now);
+    if (isCompiled()) throw new StartupError([NO_DEVELOPMENT]);
+    const { developmentEnvironment } = await import("./development/environment.ts");
+    const stand = await developmentEnvironment(environment, now);
     return { ...stand, now, readAgain: () => stand.config };
   }
   const file = config ?? environment["STC_CONFIG"];

@@ -218,15 +218,15 @@ const NEIGHBOUR_CHARS_MAX = 256;
  */
 export function filterAnswer({ policy, compiled, scan }: Protection, answer: Json): FilteredAnswer {
   const filtered = applyPolicy(compiled, answer);
-  const looked = lookThroughFields(filtered, scan, compiled);
+  const redacted = lookThroughFields(filtered, scan, compiled);
   const explained = explainPolicy({ policy, compiled }, answer, FIELDS_MAX);
-  const sight = new Sight(filtered.result, looked.value, scan);
+  const seen = new SeenAnswer(filtered.result, redacted.value, scan);
   return {
-    fields: explained.fields.flatMap((field) => sight.of(field)),
+    fields: explained.fields.flatMap((field) => seen.of(field)),
     omitted: explained.omitted,
-    result: looked.value,
-    filteredFields: looked.filteredFields,
-    redactions: looked.redactions ?? {},
+    result: redacted.value,
+    filteredFields: redacted.filteredFields,
+    redactions: redacted.redactions ?? {},
   };
 }
 
@@ -255,7 +255,7 @@ function isContainer(value: unknown): value is object {
 }
 
 /** Finds the values that a policy allowed in the answer that the agent sees. */
-class Sight {
+class SeenAnswer {
   readonly #filtered: Json;
   readonly #seen: Json;
   readonly #scan: Search;

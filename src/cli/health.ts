@@ -35,16 +35,16 @@ export async function health({ url, ready, config, ...files }: HealthCommandOpti
   const tls = clientTls(files, environment);
   if (typeof tls === "string") return wrongUsage(tls);
   const named = url ?? (environment["STC_URL"] || undefined);
-  const place = named === undefined ? ownPlace(config, environment) : { url: named };
-  const problem = addressProblem(place.url);
+  const address = named === undefined ? configuredAddress(config, environment) : { url: named };
+  const problem = addressProblem(address.url);
   if (problem !== undefined) return wrongUsage(problem);
   try {
-    const status = await asked(place, ready === true ? "/readyz" : "/healthz", tls.read());
+    const status = await requestStatus(address, ready === true ? "/readyz" : "/healthz", tls.read());
     if (status >= 200 && status < 300) return;
     print.error(`the service answered ${status}`);
     process.exitCode = EXIT.failed;
   } catch (error) {
-    print.error(noAnswer(place.url, error));
+    print.error(noAnswer(address.url, error));
     process.exitCode = EXIT.unreachable;
   }
 }
@@ -53,11 +53,11 @@ export async function health({ url, ready, config, ...files }: HealthCommandOpti
  * Returns the service address from the configuration. A file that cannot be read is being changed, and the running service does
  * not use it yet: its problems are printed, and the default address is used.
  */
-function ownPlace(config: string | undefined, environment: Environment): ServerAddresses {
+function configuredAddress(config: string | undefined, environment: Environment): ServerAddresses {
   const file = config ?? (environment["STC_CONFIG"] || undefined);
   try {
-    const place = file === undefined ? undefined : readServerPlace(file, environment);
-    if (place !== undefined) return place;
+    const address = file === undefined ? undefined : readServerPlace(file, environment);
+    if (address !== undefined) return address;
   } catch (error) {
     if (!(error instanceof StartupError)) throw error;
     for (const problem of error.problems) print.error(problem);
@@ -65,10 +65,10 @@ function ownPlace(config: string | undefined, environment: Environment): ServerA
   return { url: `http://127.0.0.1:${environment["STC_PORT"] || PORT}` };
 }
 
-async function asked({ url, certFile }: ServerAddresses, path: string, tls: ClientTls): Promise<number> {
+async function requestStatus({ url, certFile }: ServerAddresses, path: string, tls: ClientTls): Promise<number> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   if (certFile !== undefined && tls.ca === undefined)
-    return askedByCertificate(new URL(path, url), { certFile, tls, signal });
+    return requestStatusByCertificate(new URL(path, url), { certFile, tls, signal });
   const route = routeTo(url);
   const response = await fetch(endpointAt(route, path), { ...over(route, tls), signal, redirect: "error" });
   await response.body?.cancel();
@@ -85,16 +85,19 @@ interface Certified {
  * Queries the service without checking its host name or certificate authority: the service must present exactly the certificate
  * that its configuration names.
  */
-function askedByCertificate(place: URL, { certFile, tls: { cert, key }, signal }: Certified): Promise<number> {
+function requestStatusByCertificate(
+  address: URL,
+  { certFile, tls: { cert, key }, signal }: Certified,
+): Promise<number> {
   const { fingerprint256 } = new X509Certificate(readPlainFile(certFile));
   const { promise, resolve, reject } = Promise.withResolvers<number>();
-  const shown = { ...(cert !== undefined && { cert }), ...(key !== undefined && { key }) };
-  const asking = request(place, { ...shown, signal, agent: false, rejectUnauthorized: false }, (response) => {
+  const identity = { ...(cert !== undefined && { cert }), ...(key !== undefined && { key }) };
+  const probe = request(address, { ...identity, signal, agent: false, rejectUnauthorized: false }, (response) => {
     const peer = (response.socket as TLSSocket).getPeerX509Certificate();
     response.destroy();
     if (peer?.fingerprint256 === fingerprint256) resolve(response.statusCode ?? 0);
     else reject(Object.assign(new Error("another certificate"), { code: "ANOTHER_CERTIFICATE" }));
   });
-  asking.on("error", reject).end();
+  probe.on("error", reject).end();
   return promise;
 }

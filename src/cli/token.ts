@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { subjectFault } from "../pipeline/identity/claims.ts";
 import { isCompiled } from "../runtime/own-code.ts";
-import { NO_STAND } from "./configuration.ts";
+import { NO_DEVELOPMENT } from "./configuration.ts";
 import { print, wrongUsage } from "./output.ts";
 
 interface TokenOptions {
@@ -32,8 +32,8 @@ export async function token({ sub, permission, operator, session, ttl }: TokenOp
   if (permission?.some((name) => !VISIBLE.test(name)) === true) {
     return wrongUsage("no service would accept this permission: 1 to 128 visible characters, no space");
   }
-  if (isCompiled()) return wrongUsage(NO_STAND);
-  const { DEVELOPMENT_DIRECTORY } = await import("./development/stand.ts");
+  if (isCompiled()) return wrongUsage(NO_DEVELOPMENT);
+  const { DEVELOPMENT_DIRECTORY } = await import("./development/environment.ts");
   const { signDevelopmentToken } = await import("./development/keys.ts");
   print.line(
     await signDevelopmentToken({

@@ -70,7 +70,7 @@ interface Challenged {
   readonly status: number;
   readonly authorization: string | undefined;
   /** The `WWW-Authenticate` that the answer has. */
-  readonly named: unknown;
+  readonly wwwAuthenticate: unknown;
 }
 
 /**
@@ -80,11 +80,13 @@ interface Challenged {
  */
 export function challenges(resource: string | undefined): (answer: Challenged) => string | undefined {
   const url = resource && `${new URL(resource).origin}${RESOURCE_METADATA}${resourcePath(resource)}`;
-  const where = url === undefined ? "" : `, resource_metadata="${url}"`;
-  return ({ status, authorization = "", named }) => {
+  const metadata = url === undefined ? "" : `, resource_metadata="${url}"`;
+  return ({ status, authorization = "", wwwAuthenticate }) => {
     if (status === 401) {
-      return `Bearer ${REALM}${/^bearer /i.test(authorization) ? ', error="invalid_token"' : ""}${where}`;
+      return `Bearer ${REALM}${/^bearer /i.test(authorization) ? ', error="invalid_token"' : ""}${metadata}`;
     }
-    return status === 403 && where !== "" && typeof named === "string" ? `${named}${where}` : undefined;
+    return status === 403 && metadata !== "" && typeof wwwAuthenticate === "string"
+      ? `${wwwAuthenticate}${metadata}`
+      : undefined;
   };
 }

@@ -123,7 +123,7 @@ export async function withReceipt(
 }
 
 /** Returns what an approver reads before deciding. */
-export function forDecider(approval: Approval, operator: Caller): Json {
+export function forApprover(approval: Approval, operator: Caller): Json {
   const quorum = quorumOf(approval, { isWhole: true });
   return { ...forList(approval, operator), ...(quorum !== undefined && { quorum }), view: approval.view };
 }
@@ -191,10 +191,10 @@ export function endedRefusal(approval: Approval | undefined): Refusal {
   return new Refusal(code, message, { details: { approval: { id, state } } });
 }
 
-type Untaken = Exclude<Decided, { readonly outcome: "decided" | "counted" }>;
+type Unaccepted = Exclude<Decided, { readonly outcome: "decided" | "counted" }>;
 
 /** Returns the refusal for a decision that was not accepted. */
-export function decisionRefusal(decided: Untaken): Refusal {
+export function decisionRefusal(decided: Unaccepted): Refusal {
   switch (decided.outcome) {
     case "not_pending":
       return endedRefusal(decided.approval);
@@ -214,7 +214,7 @@ export function decisionRefusal(decided: Untaken): Refusal {
     case "answer_refused":
       return answerRefusal(decided);
     case "own_question":
-      return new Refusal("PERMISSION_DENIED", OWN_QUESTION);
+      return new Refusal("PERMISSION_DENIED", OWN_REQUEST);
     case "replayed":
       return new Refusal("APPROVAL_CONSUMED", "This message was received before: it counts once.");
     default:
@@ -230,14 +230,14 @@ const ANSWERS = {
   differs: "Another answer was given before: approve without an answer of your own, or deny.",
 } as const satisfies Record<AnswerFault, string>;
 
-function answerRefusal({ fault, wanted }: Extract<Untaken, { readonly outcome: "answer_refused" }>): Refusal {
+function answerRefusal({ fault, wanted }: Extract<Unaccepted, { readonly outcome: "answer_refused" }>): Refusal {
   const offered = wanted?.choices === undefined ? {} : { offered: wanted.choices };
   return new Refusal("INVALID_INPUT", ANSWERS[fault], { details: { field: "answer", ...offered } });
 }
 
 /** Returns the refusal for a policy's objection to the approver. */
 function objectionRefusal(objection: Objection): Refusal {
-  const message = sentenceOf(objection);
+  const message = objectionText(objection);
   if (objection.outcome === "already_voted") {
     return new Refusal("APPROVAL_CONSUMED", message, { details: { missing: objection.lacking } });
   }
@@ -252,7 +252,7 @@ function objectionRefusal(objection: Objection): Refusal {
  * Returns true when the operator, or an actor in their token, is among the requesters: a token that was passed on to the
  * requester must not decide.
  */
-export function isOwnQuestion({ requester }: Approval, { subject, actors }: Caller): boolean {
+export function isOwnRequest({ requester }: Approval, { subject, actors }: Caller): boolean {
   return isAmongAskers(requester, [subject, ...actors]);
 }
 
@@ -267,18 +267,18 @@ interface Rights {
 export function rightsOf(approval: Approval, operator: Caller): Rights {
   const { requirement, votes, state } = approval;
   if (state !== "pending") return { approve: false, deny: false, because: `It is ${state}.` };
-  if (isOwnQuestion(approval, operator)) return { approve: false, deny: false, because: OWN_QUESTION };
+  if (isOwnRequest(approval, operator)) return { approve: false, deny: false, because: OWN_REQUEST };
   if (requirement === undefined) return { approve: true, deny: true };
-  const standing = standingOf(requirement, votes, operator);
+  const vote = standingOf(requirement, votes, operator);
   const deny = objectionToNo(requirement, votes, operator) === undefined;
-  if ("places" in standing) return { approve: true, deny };
-  return { approve: false, deny, because: sentenceOf(standing) };
+  if ("places" in vote) return { approve: true, deny };
+  return { approve: false, deny, because: objectionText(vote) };
 }
 
-const OWN_QUESTION = "You cannot decide your own approval requests, or those made on your behalf.";
+const OWN_REQUEST = "You cannot decide your own approval requests, or those made on your behalf.";
 
 /** Explains in one sentence why a vote does not count and what would. */
-export function sentenceOf(objection: Objection): string {
+export function objectionText(objection: Objection): string {
   if (objection.outcome === "already_voted") {
     const { lacking } = objection;
     return `You have already approved this.${lacking.length === 0 ? "" : ` It waits for others: ${lackingText(lacking)}.`}`;

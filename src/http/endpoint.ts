@@ -84,7 +84,7 @@ export interface EndpointServices extends ServiceParts {
   /** Decides when calls are shed; without it, none are. */
   readonly shedding?: Shedding | undefined;
   /** Rate limit per caller for requests other than calls; without it, they are not rate-limited. */
-  readonly pace?: RequestRateLimiter | undefined;
+  readonly requestRate?: RequestRateLimiter | undefined;
   /** Everything that this listener answers. */
   readonly routes: readonly Route[];
   /** Runs the work when the listener closes, after its last request. */
@@ -157,7 +157,7 @@ interface EndpointDeclaration {
 
 /** An endpoint behind the guard (`guard.ts`). */
 export interface GuardedEndpoint extends EndpointDeclaration {
-  handle(visit: Visit, services: EndpointServices): Promise<EndpointAnswer> | EndpointAnswer;
+  handle(request: AdmittedRequest, services: EndpointServices): Promise<EndpointAnswer> | EndpointAnswer;
 }
 
 /** An endpoint that judges its requests itself: by the pipeline, or by a signature over the body. */
@@ -168,7 +168,13 @@ export interface SelfGuardedEndpoint extends EndpointDeclaration {
 export type Endpoint = GuardedEndpoint | SelfGuardedEndpoint;
 
 /** A request that the guard has let through. */
-export interface Visit<Who = EndpointAudience, Params = unknown, Query = unknown, Headers = unknown, Body = unknown> {
+export interface AdmittedRequest<
+  Who = EndpointAudience,
+  Params = unknown,
+  Query = unknown,
+  Headers = unknown,
+  Body = unknown,
+> {
   readonly params: Params;
   readonly query: Query;
   readonly headers: Headers;
@@ -177,9 +183,9 @@ export interface Visit<Who = EndpointAudience, Params = unknown, Query = unknown
   readonly bytes: Uint8Array;
   readonly caller: Who extends "anybody" ? Caller | undefined : Caller;
   /** The audience that the caller's token is for. */
-  readonly side: Audience;
+  readonly tokenAudience: Audience;
   /** True when the client has disconnected. */
-  readonly isGone: () => boolean;
+  readonly isDisconnected: () => boolean;
   /** Calls `end` once, when the client disconnects or the service closes. Returns a function that stops listening. */
   readonly untilEnd: (end: () => void) => () => void;
   /** Returns the remaining validity of the caller's token in milliseconds. */
@@ -218,7 +224,7 @@ export interface EventSink {
   /** Calls back once; returns a function that stops listening. */
   onceDrained(listener: () => void): () => void;
   /** Calls back when the client disconnects. */
-  onGone(listener: () => void): void;
+  onDisconnect(listener: () => void): void;
   end(): void;
   /** Ends the connection and drops what the client has not read. */
   destroy(): void;
@@ -253,7 +259,7 @@ export function endpoint<
 >(
   declared: Declared<Who, Params, Query, Headers, Body, Needs> & {
     handle(
-      visit: Visit<Who, Output<Params>, Output<Query>, Output<Headers>, Output<Body>>,
+      request: AdmittedRequest<Who, Output<Params>, Output<Query>, Output<Headers>, Output<Body>>,
       services: With<Needs>,
     ): Promise<EndpointAnswer> | EndpointAnswer;
   },

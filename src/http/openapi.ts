@@ -76,9 +76,9 @@ function responsesOf({ responses = { 200: {} } }: Endpoint): Record<string, unkn
 }
 
 function parametersOf({ params, query, headers }: Endpoint): readonly unknown[] {
-  const listed = (place: string, schema: z.ZodObject | undefined) =>
+  const listed = (location: string, schema: z.ZodObject | undefined) =>
     Object.entries(schema === undefined ? {} : (shapeOf(schema).properties ?? {})).map(([name, shape]) => {
-      return { name, in: place, ...(place === "path" && { required: true }), schema: shape };
+      return { name, in: location, ...(location === "path" && { required: true }), schema: shape };
     });
   return [...listed("path", params), ...listed("query", query), ...listed("header", headers)];
 }

@@ -107,7 +107,7 @@ export class ServerSentEvents {
 
   #open(id: number | undefined): void {
     const { client } = this.#options;
-    client.onGone(() => this.end());
+    client.onDisconnect(() => this.end());
     client.write(id === undefined ? ": open\n\n" : `: open\nid: ${id}\n\n`);
   }
 

@@ -1,5 +1,12 @@
-import { ask, askAbout, type ClientOptions, connect, notUnderstood, type ServiceAnswer } from "../client.ts";
-import { EXIT, print, tell, wrongUsage } from "../output.ts";
+import {
+  type ClientOptions,
+  connect,
+  reportUnknownAnswer,
+  requestAnswer,
+  requestById,
+  type ServiceAnswer,
+} from "../client.ts";
+import { EXIT, print, reportChange, wrongUsage } from "../output.ts";
 import { printable, printableCell } from "../printable.ts";
 import { isViewOfDigest, readApproval, readApprovalPage, type ShownApproval } from "./answers.ts";
 import { approvalLines, columnsOf, missingText, printListing, timeLeft } from "./view.ts";
@@ -26,10 +33,10 @@ export async function listApprovals(options: ClientOptions & { readonly state?: 
       ...(options.state !== undefined && { state: options.state }),
       ...(cursor !== undefined && { cursor }),
     });
-    const answer = await ask(client, { method: "GET", path: `/approvals?${query}` }, options);
+    const answer = await requestAnswer(client, { method: "GET", path: `/approvals?${query}` }, options);
     if (answer === undefined) return;
     const page = readApprovalPage(answer.body);
-    if (page === undefined) return notUnderstood();
+    if (page === undefined) return reportUnknownAnswer();
     bodies.push(...rawApprovals(answer.body));
     rows.push(...page.approvals.map((approval) => row(approval, answer.servedAt)));
     missing.push(...page.approvals.map((approval) => (approval.state === "pending" ? missingText(approval) : "")));
@@ -73,10 +80,10 @@ interface Found {
 }
 
 async function fetchApproval(id: string, options: ClientOptions): Promise<Found | undefined> {
-  const answer = await askAbout(id, options, (name) => ({ method: "GET", path: `/approvals/${name}` }));
+  const answer = await requestById(id, options, (name) => ({ method: "GET", path: `/approvals/${name}` }));
   if (answer === undefined) return undefined;
   const approval = readApproval(answer.body);
-  if (approval === undefined || approval.id !== id) notUnderstood();
+  if (approval === undefined || approval.id !== id) reportUnknownAnswer();
   else if (!isViewOfDigest(approval)) refuseView();
   else return { approval, answer };
   return undefined;
@@ -146,20 +153,22 @@ async function change(
   options: ClientOptions,
   { to, body }: { readonly to: string; readonly body: Readonly<Record<string, unknown>> },
 ): Promise<void> {
-  const answer = await askAbout(id, options, (name) => ({
+  const answer = await requestById(id, options, (name) => ({
     method: "POST",
     path: `/approvals/${name}${to}`,
     body: JSON.stringify(body),
   }));
   if (answer === undefined) return;
   const approval = readApproval(answer.body);
-  if (approval === undefined || approval.id !== id) return notUnderstood();
-  if (options.json === true) return tell(() => print.json(answer.body));
+  if (approval === undefined || approval.id !== id) return reportUnknownAnswer();
+  if (options.json === true) return reportChange(() => print.json(answer.body));
   const scope = approval.scope == null ? "" : ` (${printable(approval.scope)})`;
   const missing = missingText(approval);
   const isCounted = approval.state === "pending" && missing !== "";
   const counted = `counted: ${printable(approval.id)} still needs ${missing}`;
-  tell(() => print.line(isCounted ? counted : `${printable(approval.state)}${scope}: ${printable(approval.id)}`));
+  reportChange(() =>
+    print.line(isCounted ? counted : `${printable(approval.state)}${scope}: ${printable(approval.id)}`),
+  );
 }
 
 function isReason(reason: string | undefined): boolean {

@@ -56,16 +56,16 @@ export function approvalParts(approval: ShownApproval, options: ViewOptions): Ap
     ...head(approval, view, options),
     ...shown.flatMap((key) => section(key, details[key] ?? null)),
     ...field("view digest", printable(approval.viewDigest ?? "(none)")),
-    ...agentsWord(view["reason"]),
+    ...agentReason(view["reason"]),
     ...(approval.rules.length > 0 ? section("rules", approval.rules) : []),
     ...(Object.hasOwn(view, "notes") ? section("notes", view["notes"] ?? null) : []),
   ];
-  const decided = [
+  const subjectLines = [
     ...Object.entries(members).flatMap(([key, value]) => section(key, value, isOfTarget || EXACT.has(key))),
     ...field("risk", riskOf(approval)),
   ];
   const wrapped = (unbroken: readonly string[]) => unbroken.flatMap((line) => wrap(line, options.columns));
-  return { details: wrapped(lines), subject: wrapped(decided) };
+  return { details: wrapped(lines), subject: wrapped(subjectLines) };
 }
 
 interface Subject {
@@ -114,7 +114,7 @@ function head(approval: ShownApproval, view: JsonObject, { now, isAsked }: ViewO
     ...(Object.hasOwn(view, "description") ? section("description", view["description"] ?? null) : []),
     ...(Object.hasOwn(view, "tool") && view["tool"] !== approval.tool ? section("tool", view["tool"] ?? null) : []),
     ...(view === approval.view ? [] : field("summary", quoted(approval.summary))),
-    ...(Object.hasOwn(view, "requester") ? section("requester", view["requester"] ?? null) : party(requester)),
+    ...(Object.hasOwn(view, "requester") ? section("requester", view["requester"] ?? null) : requesterLines(requester)),
     ...(isAsked === true ? [] : field("time left", state === "pending" ? timeLeft(approval.decideBy, now) : "-")),
     ...quorumLines(approval),
     ...answerLines(approval, view),
@@ -133,11 +133,11 @@ function quorumLines({ quorum, canDecide, state }: ShownApproval): readonly stri
       return `${printable(policy)}, ${printable(name)}: ${have} of ${needed}, ${printable(progress)}${who}`;
     }),
   );
-  const wants = quorum === undefined || quorum.reasonRequired === "never" ? [] : [quorum.reasonRequired];
+  const reasonRequired = quorum === undefined || quorum.reasonRequired === "never" ? [] : [quorum.reasonRequired];
   const because = state === "pending" ? canDecide?.because : undefined;
   return [
     ...stages.flatMap((line) => field("policy", line)),
-    ...wants.flatMap((when) => field("reason required", printable(when))),
+    ...reasonRequired.flatMap((when) => field("reason required", printable(when))),
     ...(because === undefined ? [] : field("cannot decide", printable(because))),
   ];
 }
@@ -159,22 +159,22 @@ export function missingText({ quorum }: ShownApproval): string {
     .join("; ");
 }
 
-function party(requester: ShownApproval["requester"]): readonly string[] {
+function requesterLines(requester: ShownApproval["requester"]): readonly string[] {
   if (requester === undefined) return [];
   const { iss, sub, act, session } = requester;
-  const asked: JsonObject = { subject: sub, issuer: iss, actors: act, ...(session != null && { session }) };
-  return section("requester", asked);
+  const shown: JsonObject = { subject: sub, issuer: iss, actors: act, ...(session != null && { session }) };
+  return section("requester", shown);
 }
 
 /** Returns whether the higher of the two reported risks is above medium. An unknown risk counts as the highest. */
-export function isGrave({ risk, view }: ShownApproval): boolean {
-  const said = isTable(view) ? [risk, view["risk"]] : [risk];
-  return said.some((word) => word !== "low" && word !== "medium");
+export function isHighRisk({ risk, view }: ShownApproval): boolean {
+  const risks = isTable(view) ? [risk, view["risk"]] : [risk];
+  return risks.some((word) => word !== "low" && word !== "medium");
 }
 
 function riskOf(approval: ShownApproval): string {
   const named = printable(approval.risk ?? "unknown");
-  return isGrave(approval) ? named.toUpperCase() : named;
+  return isHighRisk(approval) ? named.toUpperCase() : named;
 }
 
 /** Returns the time left in whole minutes and seconds, or the deadline when the service's clock is unknown. */
@@ -185,7 +185,7 @@ export function timeLeft(until: number, now: number | undefined): string {
   return seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
-function agentsWord(reason: Json | undefined): readonly string[] {
+function agentReason(reason: Json | undefined): readonly string[] {
   if (reason === undefined) return [];
   const text = isTable(reason) && typeof reason["text"] === "string" ? reason["text"] : JSON.stringify(reason);
   return ["+-- UNTRUSTED: what the agent says. Nobody has checked it.", ...stringLines("| ", text, false), "+--"];

@@ -85,7 +85,7 @@ export class ProgressLine {
   #pageBytes = 0;
 
   /** Callback for `mayGoOn` of a search: counts the bytes of the page so far, and always continues. */
-  readonly heed = (pageBytes: number): boolean => {
+  readonly count = (pageBytes: number): boolean => {
     this.#bytes += pageBytes < this.#pageBytes ? pageBytes : pageBytes - this.#pageBytes;
     this.#pageBytes = pageBytes;
     const nowMs = Date.now();

@@ -17,7 +17,7 @@ import {
   verifyLog,
 } from "../../audit/verify/verify.ts";
 import { errorText } from "../../core/error-text.ts";
-import { EXIT, print, StdoutError, tell, wrongUsage } from "../output.ts";
+import { EXIT, print, reportChange, StdoutError, wrongUsage } from "../output.ts";
 import { auditDirectory, guarded } from "./directory.ts";
 
 interface AuditVerifyOptions {
@@ -36,18 +36,18 @@ const PER_CENT = 100;
 
 /** `stc audit verify`: reads the log and reports the first problem. */
 export async function auditVerify({ dir, key, from, to, json }: AuditVerifyOptions): Promise<void> {
-  const place = auditDirectory(dir);
-  if (place === undefined) return;
+  const directory = auditDirectory(dir);
+  if (directory === undefined) return;
   const wrong = [from, to].find((day) => day !== undefined && readDate(day) === undefined);
   if (wrong !== undefined) return wrongUsage(`${wrong} is not a date: write it as 2026-02-16`);
   if (from !== undefined && to !== undefined && from > to) return wrongUsage("--from must not be later than --to");
   try {
     const keys = key.map(readKey);
-    const report = verifyWithProgress({ dir: place.dir, keys, from, to });
+    const report = verifyWithProgress({ dir: directory.dir, keys, from, to });
     const isUnsigned = keys.length > 0 && !isSigned(report);
     const code = exitCodeOf(report);
     process.exitCode = code === 0 && isUnsigned ? NOT_SIGNED : code;
-    const notRead = unreadNames(place.dir);
+    const notRead = unreadNames(directory.dir);
     if (json === true) print.json({ ok: process.exitCode === 0, ...report, isUnsigned, notRead });
     else for (const line of readable(report, { hasKeys: keys.length > 0, isUnsigned, notRead })) print.line(line);
   } catch (error) {
@@ -141,10 +141,10 @@ function sentence({ kind, file, line, seq, message }: Damage): string {
 
 /** `stc audit prove`: prints a proof that the log contains a call. */
 export async function auditProve(id: string, { dir }: { readonly dir?: string }): Promise<void> {
-  const place = auditDirectory(dir);
-  if (place === undefined) return;
+  const directory = auditDirectory(dir);
+  if (directory === undefined) return;
   try {
-    print.json(prove(place.dir, id), 2);
+    print.json(prove(directory.dir, id), 2);
   } catch (error) {
     if (error instanceof StdoutError) throw error;
     print.error(errorText(error));
@@ -198,7 +198,7 @@ export async function auditKeys({ new: fresh, key, dir }: AuditKeysOptions): Pro
   }
   const publicKey = fresh === undefined ? readPublicHalf(key ?? "") : createKey(fresh);
   if (publicKey === undefined) return;
-  tell(() => print.line(String(publicKey.export({ type: "spki", format: "pem" })).trimEnd()));
+  reportChange(() => print.line(String(publicKey.export({ type: "spki", format: "pem" })).trimEnd()));
   if (dir !== undefined) await guarded(() => printVerifierKeys(dir, publicKey));
 }
 
@@ -232,9 +232,9 @@ function createKey(file: string): KeyObject | undefined {
 
 /** Prints one verifier key for each stream, because a verifier key contains the name of its log. */
 function printVerifierKeys(dir: string, publicKey: KeyObject): void {
-  const place = auditDirectory(dir);
-  if (place === undefined) return;
+  const directory = auditDirectory(dir);
+  if (directory === undefined) return;
   const origins = new Set<string>();
-  for (const { checkpoint } of eachNote(place.dir)) if (checkpoint !== undefined) origins.add(checkpoint.origin);
+  for (const { checkpoint } of eachNote(directory.dir)) if (checkpoint !== undefined) origins.add(checkpoint.origin);
   for (const origin of origins) print.line(verifierKeyOf(origin, publicKey));
 }

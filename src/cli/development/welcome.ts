@@ -58,7 +58,7 @@ export function welcome({ url, auditDir, hasGit, hasBash }: WelcomeOptions): str
     "Each call, even a refused one, was recorded in the audit before it was answered:",
     "",
     `  ${STC} audit tail`,
-    ...(hasBash ? asking(url) : []),
+    ...(hasBash ? approvalSteps(url) : []),
     "",
     `The audit is in ${auditDir}. Ctrl-C stops the service.`,
     "",
@@ -66,7 +66,7 @@ export function welcome({ url, auditDir, hasGit, hasBash }: WelcomeOptions): str
 }
 
 /** Returns the instructions for a call that waits for approval, and for approving it. */
-function asking(url: string): readonly string[] {
+function approvalSteps(url: string): readonly string[] {
   return [
     "",
     "A command runs only when a person approves it. Be that person, in a third terminal:",

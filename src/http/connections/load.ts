@@ -21,7 +21,7 @@ interface LoadOptions {
   readonly clock: () => number;
 }
 
-interface LeavingAnswer {
+interface SentReply {
   readonly reply: FastifyReply;
   /** Size of its body. */
   readonly bytes: number;
@@ -34,7 +34,7 @@ export interface LoadGuards {
   /** Limits the listener's connections and watches the delay of the event loop. */
   watch(app: FastifyInstance): void;
   /** Called for every answer that is about to be sent. */
-  answering(request: FastifyRequest, answer: LeavingAnswer): void;
+  answering(request: FastifyRequest, answer: SentReply): void;
 }
 
 export function createLoadGuards({ limits, metrics, callers, clock }: LoadOptions): LoadGuards {
@@ -59,10 +59,10 @@ export function createLoadGuards({ limits, metrics, callers, clock }: LoadOption
     watch(app) {
       connections.guard(app.server);
       metrics.watchConnections(() => connections.size);
-      const looks = setInterval(() => shedding.look(), LOOP_LOOK_EVERY_MS);
-      looks.unref();
+      const checks = setInterval(() => shedding.look(), LOOP_LOOK_EVERY_MS);
+      checks.unref();
       app.addHook("onClose", (_app, done) => {
-        clearInterval(looks);
+        clearInterval(checks);
         done();
       });
     },

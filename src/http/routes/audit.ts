@@ -36,7 +36,7 @@ const BUDGET_MS = 1_000;
 const BUDGET_BYTES = 1_073_741_824;
 /** Default range of statistics when the query names no start. */
 const STATS_RANGE_MS = DAY_MS;
-const LOOK_EVERY_MS = 200;
+const CHECK_EVERY_MS = 200;
 const FAULTS_MAX = 10;
 const MESSAGE_CHARACTERS_MAX = 300;
 
@@ -125,7 +125,7 @@ export const endpoints: readonly Endpoint[] = [
      * Verifies first what was added since the last reading of the whole log, then a part of the next such reading; concurrent
      * requests get the same answer.
      */
-    async handle(_visit, services) {
+    async handle(_request, services) {
       return json(200, await verifierOf(services).status(budget(services.clock)), queried("verify", {}));
     },
   }),
@@ -277,7 +277,7 @@ class Tail {
 
   async step(): Promise<void> {
     const lines = this.#options.follower.look();
-    if (lines.length === 0) return this.#stream.pause(LOOK_EVERY_MS);
+    if (lines.length === 0) return this.#stream.pause(CHECK_EVERY_MS);
     await this.#stream.send(lines.map((line) => this.#eventOf(line)).join(""));
     // The client may be far behind, with a filter that matches nothing, so that no read ever waits: yield, so that others can
     // run.

@@ -64,7 +64,7 @@ const state: readonly Endpoint[] = [
     permission: METRICS_PERMISSION,
     responses: { 200: { type: "text/plain" } },
     audited: "no",
-    async handle(_visit, { metrics }) {
+    async handle(_request, { metrics }) {
       const headers = { "content-type": metrics.contentType, "cache-control": "no-store" };
       return { status: 200, headers, body: await metrics.text() };
     },
@@ -108,7 +108,7 @@ const documents: readonly Endpoint[] = [
     audience: "anybody",
     anyHost: true,
     audited: "no",
-    handle: (_visit, services) => published("application/json; charset=utf-8", described(services)),
+    handle: (_request, services) => published("application/json; charset=utf-8", described(services)),
   }),
   endpoint({
     method: "GET",
@@ -119,7 +119,7 @@ const documents: readonly Endpoint[] = [
     anyHost: true,
     needs: ["resource"],
     audited: "no",
-    handle(_visit, { resource, resourceScopes, tls, authorizationServers }) {
+    handle(_request, { resource, resourceScopes, tls, authorizationServers }) {
       const servers = authorizationServers?.() ?? [];
       const metadata = {
         resource,

@@ -62,7 +62,7 @@ const sessions: readonly Endpoint[] = [
     ...managers,
     permission: "modes:manage",
     audited: "sessions.listed",
-    async handle(_visit, services) {
+    async handle(_request, services) {
       const all = await inStore(services, () => services.approvals.listSessions());
       return json(200, listed("sessions", all, sessionForOperator));
     },
@@ -98,11 +98,11 @@ const sessions: readonly Endpoint[] = [
     params: sessionParams,
     notFound: noSession,
     audited: "change",
-    async handle({ side, caller, params: { id } }, services) {
+    async handle({ tokenAudience, caller, params: { id } }, services) {
       const { approvals } = services;
       const by = identityOf(caller);
       const isTheirs =
-        side === "operators" || (await inStore(services, () => approvals.findSession(id, by))) !== undefined;
+        tokenAudience === "operators" || (await inStore(services, () => approvals.findSession(id, by))) !== undefined;
       if (!isTheirs || !(await inStore(services, () => approvals.endSession(id, by)))) throw noSession();
       return json(200, { session: { id, ended: true } });
     },
@@ -119,8 +119,8 @@ const grants: readonly Endpoint[] = [
     permission: "grants:manage",
     needs: ["approvals"],
     audited: "grants.listed",
-    async handle({ side, caller }, services) {
-      const isAgent = side === "agents";
+    async handle({ tokenAudience, caller }, services) {
+      const isAgent = tokenAudience === "agents";
       const filter = isAgent ? { requester: identityOf(caller) } : {};
       const found = await inStore(services, () => services.approvals.listGrants(filter));
       return json(200, listed("grants", found, isAgent ? grantForOwner : grantForOperator));

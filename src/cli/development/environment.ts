@@ -32,7 +32,7 @@ export interface Stand {
  *
  * @throws {StartupError} when the environment asks for features of production only
  */
-export async function developmentStand(environment: Environment, now: number): Promise<Stand> {
+export async function developmentEnvironment(environment: Environment, now: number): Promise<Stand> {
   if (environment["STC_CONFIG"]) {
     throw new StartupError(["STC_CONFIG is set: development (--dev) and production configuration exclude each other"]);
   }
