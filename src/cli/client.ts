@@ -12,32 +12,25 @@ export type ClientOptions = OptionValues<typeof CLIENT.options>;
 interface ServiceRequest {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
   readonly path: string;
-  /** JSON text. */
   readonly body?: string;
-  /** After this time the service counts as not reached. */
   readonly timeoutMs?: number;
-  /** Hint printed for people after a 404. */
   readonly ifNotFound?: string;
 }
 
 export interface ServiceAnswer {
   readonly status: number;
-  /** Unvalidated JSON. */
   readonly body: unknown;
   /** Server time in milliseconds since the Unix epoch, with a resolution of one second; undefined without a valid Date header. */
   readonly servedAt: number | undefined;
 }
 
-/** A running service and the token to present to it. */
 export interface Client {
   readonly url: string;
   /** Returns a message that the latest request got no answer, with the reason when it is known. */
   noAnswer(): string;
   /** Returns whether the latest request may have reached the service although it got no answer. */
   mayHaveArrived(): boolean;
-  /** Returns undefined when the service was not reached or the answer is not JSON. */
   send(request: ServiceRequest): Promise<ServiceAnswer | undefined>;
-  /** Opens a stream that stays open. */
   stream(path: string, headers: Readonly<Record<string, string>>, signal: AbortSignal): Promise<Response | undefined>;
 }
 
@@ -104,7 +97,6 @@ class ForeignAnswer extends Error {}
 const NOT_SENT =
   /^(?:ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|EPROTO|.*(?:CERT|SSL|TLS|SIGNATURE).*)$/;
 
-/** Returns a message for people, followed by the error code of the system or of TLS when there is one. */
 export function noAnswer(url: string, failure: unknown): string {
   if (failure instanceof ForeignAnswer) return `the server at ${url} is not this service: ${failure.message}`;
   if (failure instanceof Error && failure.name === "TimeoutError") return `no answer from ${url} in time`;
@@ -117,7 +109,6 @@ function codeOf(failure: unknown): string | undefined {
 }
 
 const UNKNOWN_EFFECT = "the request may or may not have taken effect";
-/** Signals that end a program, and the exit code for each. */
 const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 
 /**
@@ -160,7 +151,6 @@ export async function requestAnswer(
   return undefined;
 }
 
-/** Connects and sends one request; returns undefined as `connect` and `requestAnswer` do. */
 export async function connectAndRequest(
   options: ClientOptions,
   request: ServiceRequest,
@@ -179,7 +169,6 @@ export async function requestById(
   return name === undefined ? undefined : connectAndRequest(options, request(name));
 }
 
-/** Returns why the service refused, for people. */
 export function problemOf({ status, body }: ServiceAnswer): string {
   const error: unknown = typeof body === "object" && body !== null && "error" in body ? body.error : undefined;
   if (typeof error !== "object" || error === null || !("code" in error) || !("message" in error)) {
@@ -189,7 +178,6 @@ export function problemOf({ status, body }: ServiceAnswer): string {
   return `${printable(String(error.code))}: ${printable(String(error.message))}${details}`;
 }
 
-/** Returns the problems that the service found in the request. */
 function issuesText(details: unknown): string {
   const issues: unknown = typeof details === "object" && details !== null && "issues" in details ? details.issues : [];
   const named = (Array.isArray(issues) ? issues : []).slice(0, ISSUES_MAX).flatMap((issue: unknown) => {
@@ -201,7 +189,6 @@ function issuesText(details: unknown): string {
 
 export const UNKNOWN_ANSWER = "this version of stc does not understand the answer of the service";
 
-/** Reports an answer that is neither an error nor what was requested. */
 export function reportUnknownAnswer(): void {
   print.error(UNKNOWN_ANSWER);
   process.exitCode = EXIT.failed;

@@ -7,7 +7,6 @@ import { readPlainFile } from "../runtime/config/plain-file.ts";
 import type { OptionValues, TLS } from "./command.ts";
 import { printable } from "./printable.ts";
 
-/** Prefix of a service URL that names the path of a Unix socket. */
 const SOCKET = "unix:";
 
 /**
@@ -16,7 +15,6 @@ const SOCKET = "unix:";
  */
 const DIRECT = { proxy: false } as const satisfies BunFetchRequestInit;
 
-/** Connection to a service URL: over the network, or through a Unix socket for `unix:<path>`. */
 interface Route {
   readonly base: string;
   readonly unix?: string;
@@ -32,7 +30,6 @@ export function endpointAt({ base }: Route, path: string): URL {
   return new URL(`${pathname.replace(/\/$/, "")}${path}`, origin);
 }
 
-/** Returns the `fetch` options for this connection. */
 export function over({ base, unix }: Route, tls: ClientTls): BunFetchRequestInit {
   if (unix !== undefined) return { unix, ...DIRECT };
   const { protocol, hostname } = new URL(base);
@@ -55,11 +52,9 @@ export function addressProblem(named: string): string | undefined {
 /** PEM files. Defaults: `STC_CA_FILE`, `STC_CLIENT_CERT_FILE` and `STC_CLIENT_KEY_FILE`. */
 export type TlsFileOptions = OptionValues<typeof TLS>;
 
-/** Certificate authorities to trust and the client certificate to present for a service behind TLS. PEM. */
 export interface ClientTls {
   /** Always set explicitly, because the environment can turn verification off for clients that do not set it. */
   readonly rejectUnauthorized: true;
-  /** Replaces the system's certificate authorities. */
   readonly ca?: string;
   readonly cert?: string;
   readonly key?: string;

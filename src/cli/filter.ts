@@ -20,14 +20,12 @@ interface FilterOptions extends ConfigurationOptions {
 
 /** Larger than any tool answer may be, with room for the formatting of the file. */
 const SAMPLE_BYTES_MAX = 2 * 67_108_864;
-/** The limits for a tool answer: nesting depth and number of values. */
 const ANSWER_LIMITS = { depthMax: 64, nodesMax: 500_000 } as const;
 const ISSUES_MAX = 20;
 const LEFT_OUT_MAX = 100;
 const CELL_CHARS_MAX = 72;
 
 interface ShownAnswer extends FilteredAnswer {
-  /** Set when only a part of the answer would be returned. */
   readonly truncated?: boolean;
 }
 
@@ -38,7 +36,6 @@ interface Issue {
 
 class SampleError extends Error {}
 
-/** The tool would withhold this answer. */
 class Withheld extends Error {
   readonly code: string;
   readonly issues: readonly Issue[];
@@ -144,7 +141,6 @@ function by({ pattern, reason }: FilteredField): string {
   return printableCell(reason === undefined ? `"${pattern}"` : `"${pattern}", because: ${reason}`);
 }
 
-/** Returns the paths of the fields that no pattern of the policy covers. */
 function uncoveredIn({ fields }: FilteredAnswer): readonly string[] {
   return fields.filter(({ fate }) => fate === "stripped").map(({ path }) => path);
 }
@@ -183,9 +179,7 @@ interface FilteredField {
   readonly fate: Fate;
   /** The pattern of the output policy that decided, or undefined when none matched. */
   readonly pattern: string | undefined;
-  /** The manifest's reason why that pattern allows the value. */
   readonly reason?: string | undefined;
-  /** Rules that matched in the value. */
   readonly rules: readonly string[];
   /** The value as the agent sees it, or undefined when the agent does not see it. */
   readonly value: Json | undefined;
@@ -193,7 +187,6 @@ interface FilteredField {
 
 export interface FilteredAnswer {
   readonly fields: readonly FilteredField[];
-  /** Number of fields that are not listed. */
   readonly omitted: number;
   readonly result: Json;
   readonly filteredFields: readonly string[];

@@ -25,7 +25,6 @@ const PORT = "8787";
 interface HealthCommandOptions extends TlsFileOptions {
   readonly url?: string;
   readonly config?: string;
-  /** Checks whether the service accepts calls, not only whether it is alive. */
   readonly ready?: boolean;
 }
 

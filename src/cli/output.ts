@@ -17,7 +17,6 @@ export const EXIT = {
   readerGone: 141,
 } as const;
 
-/** Standard output accepts no more data. */
 export class StdoutError extends Error {
   /** True when the reader closed the pipe: not an error, so nothing is reported. */
   readonly isReaderGone: boolean;
@@ -98,11 +97,9 @@ export const print = {
   errorPart: (text: string): void => writeError(escapeForTerminal(text)),
   json: (value: unknown, indent?: number): void =>
     write(1, `${escapeForTerminal(JSON.stringify(value, null, indent))}\n`),
-  /** Prints a line of pieces, some in colour. The caller has checked whether colour is wanted. */
   pieces: (pieces: readonly StyledText[]): void => write(1, `${pieces.map(paint).join("")}\n`),
   /** Overwrites the current line on standard error; the empty text clears it. */
   progress: (text: string): void => writeError(`\r${escapeForTerminal(text)}\u001b[K`),
-  /** Erases the characters typed last. */
   erase: (characters: number): void => write(1, "\b \b".repeat(characters)),
 };
 
@@ -121,7 +118,6 @@ export function table(rows: readonly (readonly string[])[]): string {
     .join("\n");
 }
 
-/** Reports wrong usage. */
 export function wrongUsage(...problems: readonly string[]): void {
   for (const problem of problems) print.error(problem);
   process.exitCode = EXIT.usage;

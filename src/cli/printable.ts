@@ -107,7 +107,6 @@ export function wrap(line: string, columns: number): readonly string[] {
   return [...lines, current];
 }
 
-/** Returns whether a line ends here. The quote that closes a text stays on the line. */
 function endsLine(current: string, next: string): boolean {
   return next !== '"' && current.endsWith(LINE_END);
 }

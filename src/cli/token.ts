@@ -8,16 +8,13 @@ interface TokenOptions {
   readonly sub: string;
   readonly permission?: readonly string[];
   readonly operator?: boolean;
-  /** The agent's session; random by default. */
   readonly session?: string;
   /** Token lifetime in seconds. */
   readonly ttl: number;
 }
 
-/** Default permissions of the operator in a development environment. */
 const OPERATOR_PERMISSIONS = ["approvals:decide", "grants:manage", "modes:manage", "audit:read"] as const;
 
-/** Allowed names of sessions and permissions. */
 const VISIBLE = /^[\x21-\x7e]{1,128}$/;
 
 /** `stc token`: prints a token of the development issuers and nothing else. Never uses other keys. */
@@ -43,7 +40,7 @@ export async function token({ sub, permission, operator, session, ttl }: TokenOp
       permissions: permission ?? (isOperator ? OPERATOR_PERMISSIONS : []),
       session: isOperator ? undefined : (session ?? randomUUID()),
       ttlSeconds: ttl,
-      now: Date.now(),
+      nowMs: Date.now(),
     }),
   );
 }

@@ -7,7 +7,6 @@ const JSON_HEADERS = { "content-type": "application/json; charset=utf-8", "cache
 /** Suggested polling interval for a pending approval; a long poll with `?wait=` is better. */
 const POLL_AFTER_SECONDS = "2";
 
-/** Returns a JSON answer that nobody may keep. */
 export function json(status: number, value: unknown, more?: Pick<EndpointAnswer, "recorded">): EndpointAnswer {
   return { status, headers: JSON_HEADERS, body: JSON.stringify(value), ...more };
 }
@@ -58,10 +57,8 @@ function scopesMissing(missing: unknown): string {
 
 const REALM = 'realm="safe-tool-call"';
 
-/** Where the metadata of a protected resource are served (RFC 9728). */
 export const RESOURCE_METADATA = "/.well-known/oauth-protected-resource";
 
-/** Returns the path of the service's URL, without a final slash. */
 export function resourcePath(resource: string): string {
   return new URL(resource).pathname.replace(/\/$/, "");
 }
@@ -69,7 +66,6 @@ export function resourcePath(resource: string): string {
 interface Challenged {
   readonly status: number;
   readonly authorization: string | undefined;
-  /** The `WWW-Authenticate` that the answer has. */
   readonly wwwAuthenticate: unknown;
 }
 

@@ -24,10 +24,8 @@ export function isId(text: string): boolean {
   return UUID.test(text);
 }
 
-/** A path that names an approval request or a grant. */
 export const idParams = z.object({ id: z.string().refine(isId) });
 
-/** Longest reason that an approver may give. */
 export const REASON_CHARACTERS_MAX = 500;
 
 /** Rejects with APPROVAL_UNAVAILABLE when the store fails; the operators' log has the cause. */
@@ -122,7 +120,6 @@ export async function withReceipt(
   return { approval: shown, ...(receipt !== undefined && { receipt }) };
 }
 
-/** Returns what an approver reads before deciding. */
 export function forApprover(approval: Approval, operator: Caller): Json {
   const quorum = quorumOf(approval, { isWhole: true });
   return { ...forList(approval, operator), ...(quorum !== undefined && { quorum }), view: approval.view };
@@ -159,7 +156,6 @@ function person({ subject, issuer }: Pick<Decider, "subject" | "issuer">) {
   return { sub: subject, iss: issuer };
 }
 
-/** Formats the time as ISO 8601 in UTC. */
 export function iso(ms: number): string {
   return new Date(ms).toISOString();
 }
@@ -193,7 +189,6 @@ export function endedRefusal(approval: Approval | undefined): Refusal {
 
 type Unaccepted = Exclude<Decided, { readonly outcome: "decided" | "counted" }>;
 
-/** Returns the refusal for a decision that was not accepted. */
 export function decisionRefusal(decided: Unaccepted): Refusal {
   switch (decided.outcome) {
     case "not_pending":
@@ -235,7 +230,6 @@ function answerRefusal({ fault, wanted }: Extract<Unaccepted, { readonly outcome
   return new Refusal("INVALID_INPUT", ANSWERS[fault], { details: { field: "answer", ...offered } });
 }
 
-/** Returns the refusal for a policy's objection to the approver. */
 function objectionRefusal(objection: Objection): Refusal {
   const message = objectionText(objection);
   if (objection.outcome === "already_voted") {
@@ -256,11 +250,9 @@ export function isOwnRequest({ requester }: Approval, { subject, actors }: Calle
   return isAmongAskers(requester, [subject, ...actors]);
 }
 
-/** Decisions that an operator may make on an approval request now, and the reason for a missing one. */
 interface Rights {
   readonly approve: boolean;
   readonly deny: boolean;
-  /** Reason why an approval would not count. */
   readonly because?: string | undefined;
 }
 
@@ -277,7 +269,6 @@ export function rightsOf(approval: Approval, operator: Caller): Rights {
 
 const OWN_REQUEST = "You cannot decide your own approval requests, or those made on your behalf.";
 
-/** Explains in one sentence why a vote does not count and what would. */
 export function objectionText(objection: Objection): string {
   if (objection.outcome === "already_voted") {
     const { lacking } = objection;

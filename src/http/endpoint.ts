@@ -31,22 +31,18 @@ export type NotReady = "draining" | "audit_unavailable";
 
 /** Parts of a service that a configuration may lack. An endpoint that needs a missing part does not exist. */
 interface OptionalParts {
-  /** The store of approval requests. */
   readonly approvals?: (NotifiedApprovals & ReceiptedApprovals) | undefined;
   readonly report?: NotifiedApprovals["report"];
   readonly webhooks?: NotifiedApprovals["webhooks"];
   readonly inbox?: NotifiedApprovals["inbox"];
   /** The audit directory. No part of a request ever becomes part of a path. */
   readonly auditDir?: string | undefined;
-  /** Adopts changed configuration. */
   readonly reload?: ((by: ReloadAsker) => Promise<Reloaded>) | undefined;
-  /** The URL under which agents know the service. */
   readonly resource?: string | undefined;
 }
 
 export type Need = keyof OptionalParts;
 
-/** The parts of a service that endpoints use. */
 export interface ServiceParts extends OptionalParts, BodyLimits, PeerLimits {
   readonly proxy: ToolProxy;
   readonly registry: Registry;
@@ -57,22 +53,17 @@ export interface ServiceParts extends OptionalParts, BodyLimits, PeerLimits {
   /** Resolves when the line is durable. */
   readonly journal: (line: JournalLine) => Promise<void>;
   readonly logError: (error: unknown) => void;
-  /** Maximum number of concurrent requests that have not been authenticated yet. */
   readonly concurrentRequestsMax: () => number;
   /** Public key that verifies the audit's checkpoints. Without it, their signatures are not verified. */
   readonly checkpointKey?: KeyObject | undefined;
   readonly notReady: () => readonly NotReady[];
-  /** Returns the state of the systems that tools use. */
   readonly systems: () => Promise<unknown>;
   /** Returns whether audit lines can be written, and if not, why. */
   readonly audit?: (() => unknown) | undefined;
-  /** Returns how the tools' commands are confined. */
   readonly confinement?: (() => unknown) | undefined;
-  /** Returns the configuration that is in use and the last one that was refused. */
   readonly configuration?: (() => unknown) | undefined;
   /** Returns the state of the revocation list; undefined when there is none. */
   readonly revocations?: (() => unknown) | undefined;
-  /** Scopes that agents should request. */
   readonly resourceScopes?: readonly string[] | undefined;
   /** Returns the issuers from which agents may get tokens, as URLs. */
   readonly authorizationServers?: (() => readonly string[]) | undefined;
@@ -85,13 +76,11 @@ export interface EndpointServices extends ServiceParts {
   readonly shedding?: Shedding | undefined;
   /** Rate limit per caller for requests other than calls; without it, they are not rate-limited. */
   readonly requestRate?: RequestRateLimiter | undefined;
-  /** Everything that this listener answers. */
   readonly routes: readonly Route[];
   /** Runs the work when the listener closes, after its last request. */
   readonly onClose: (work: () => unknown) => void;
 }
 
-/** An endpoint at one of its paths. */
 export interface Route {
   readonly path: string;
   readonly endpoint: Endpoint;
@@ -107,7 +96,6 @@ export type Audited =
   | `${string}.${string}`
   | "no";
 
-/** One response in `/openapi.json`. */
 interface DeclaredResponse {
   readonly description?: string;
   /** JSON Schema, or the schema from which it is generated; any object when omitted. */
@@ -116,16 +104,12 @@ interface DeclaredResponse {
   readonly type?: "text/html" | "text/event-stream" | "text/plain" | "none";
 }
 
-/** What an endpoint says of itself. */
 interface EndpointDeclaration {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
-  /** Such as `/approvals/:id`; `params` checks the named segments. */
   readonly path: string;
-  /** Returns a further path that the configuration determines. */
   readonly alsoAt?: (services: ServiceParts) => string | undefined;
   /** One sentence for `/openapi.json` and the documentation. */
   readonly summary: string;
-  /** The agents' listener when omitted. */
   readonly listeners?: readonly ListenerName[];
   readonly audience: EndpointAudience;
   /** Permission that an operator's token must hold. Where anybody is answered, holders get `caller`. */
@@ -140,7 +124,6 @@ interface EndpointDeclaration {
   readonly params?: z.ZodObject;
   readonly notFound?: () => Error;
   readonly query?: z.ZodObject;
-  /** Headers that the endpoint reads, by their usual spelling. */
   readonly headers?: z.ZodObject;
   /** Body; without it, requests other than GET may send none or `{}`. */
   readonly body?: z.ZodType;
@@ -155,7 +138,6 @@ interface EndpointDeclaration {
   readonly limits?: ConcurrencyLimitOptions;
 }
 
-/** An endpoint behind the guard (`guard.ts`). */
 export interface GuardedEndpoint extends EndpointDeclaration {
   handle(request: AdmittedRequest, services: EndpointServices): Promise<EndpointAnswer> | EndpointAnswer;
 }
@@ -182,9 +164,7 @@ export interface AdmittedRequest<
   /** The body of an endpoint that declares `bytes`; empty when there is none. */
   readonly bytes: Uint8Array;
   readonly caller: Who extends "anybody" ? Caller | undefined : Caller;
-  /** The audience that the caller's token is for. */
   readonly tokenAudience: Audience;
-  /** True when the client has disconnected. */
   readonly isDisconnected: () => boolean;
   /** Calls `end` once, when the client disconnects or the service closes. Returns a function that stops listening. */
   readonly untilEnd: (end: () => void) => () => void;
@@ -217,11 +197,9 @@ export interface EndpointAnswer {
   readonly recorded?: Readonly<Record<string, Json>> | undefined;
 }
 
-/** The client of a stream. */
 export interface EventSink {
   /** Sends the text. Returns false when the client is behind: then `onceDrained` calls back when it has caught up. */
   write(text: string): boolean;
-  /** Calls back once; returns a function that stops listening. */
   onceDrained(listener: () => void): () => void;
   /** Calls back when the client disconnects. */
   onDisconnect(listener: () => void): void;
@@ -267,7 +245,6 @@ export function endpoint<
   return declared;
 }
 
-/** Declares an endpoint that judges its requests itself. */
 export function selfGuarded<Who extends "agents" | "signers", Needs extends Need = never>(
   declared: Declared<Who, z.ZodObject, undefined, z.ZodObject, undefined, Needs> & {
     receive(exchange: Exchange, services: With<Needs>): Promise<EndpointAnswer>;

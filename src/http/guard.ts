@@ -22,7 +22,6 @@ const BODY_BYTES_MAX = 65_536;
 /** Concurrent requests per audience; a long poll counts as one. Waiting agents take no slots from approvers. */
 const SLOTS = { totalMax: 1_024, perCallerMax: 256 } as const;
 
-/** An authenticated caller and the audience, agents or operators, that their token is for. */
 interface Authenticated {
   readonly tokenAudience: Audience;
   readonly caller: Caller;
@@ -33,7 +32,6 @@ type Body = Pick<AdmittedRequest, "body" | "bytes">;
 interface Received {
   readonly exchange: Exchange;
   readonly sent: Body;
-  /** Undefined for a client that is answered without a token. */
   readonly authenticated: Authenticated | undefined;
 }
 
@@ -53,7 +51,6 @@ export class Guard {
     this.#services = services;
   }
 
-  /** Ends everything that waits: long polls and streams. */
   close(): void {
     this.#isClosing = true;
     for (const end of [...this.#waiting]) end();
@@ -260,7 +257,6 @@ export function recordForgery(services: EndpointServices, caller: Caller, { reas
   return record(services, { type: "approval.forged", ...(id !== undefined && { id }), ...who, reason });
 }
 
-/** Reason why an operator may not do what they tried. */
 type OperatorRefusal = { readonly id: string | undefined } & (
   | { readonly reason: "permission_missing"; readonly permission: string }
   | { readonly reason: "not_eligible" }

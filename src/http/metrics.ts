@@ -12,19 +12,15 @@ interface AuditBatch {
   readonly syncMs: number;
 }
 
-/** Parts of the service whose state is read at each scrape. */
 interface MetricSources {
   readonly callsInFlight?: () => number;
-  /** Returns the open gRPC channels per system. */
   readonly channels?: () => Iterable<{ readonly system: string; readonly state: string }>;
   /** Returns when the service's own certificate for each system expires, in milliseconds since 1970. */
   readonly certificates?: () => Iterable<{ readonly system: string; readonly notAfter: number }>;
   readonly configuration?: () => ConfigurationState | undefined;
   readonly exports?: () => readonly ExportState[];
-  /** Returns undefined when there is no revocation list. */
   readonly revocations?: () => { readonly status: "ok" | "stale"; readonly entries: number } | undefined;
   readonly approvals?: () => NotifiedApprovals | undefined;
-  /** Dropped telemetry per signal: spans, log lines. */
   readonly dropped?: Readonly<Record<string, () => number>>;
 }
 
@@ -38,11 +34,9 @@ export interface Metrics {
    * Counts descendants of a command that survived the kill of its process group. `command` is a name from the configuration.
    */
   observeSurvivors(survivors: { readonly command: string; readonly count: number }): void;
-  /** Registers the metrics whose values are read at each scrape. To be called once. */
   watch(sources: MetricSources): void;
 }
 
-/** Upper bounds of the buckets for stage times, in seconds. */
 const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 const SYNC_SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1];
 const BATCH_ENTRIES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
@@ -168,7 +162,6 @@ const WEBHOOKS: readonly (readonly [string, string, (state: WebhookState) => num
   ["stc_webhook_disabled", "1 when the far side has said that it is gone", ({ isDisabled }) => Number(isDisabled)],
 ];
 
-/** Metrics whose values are read at each scrape: name, help, labels, value. */
 const READ_AT_SCRAPE: readonly ReadMetric[] = [
   row(
     Gauge,
@@ -306,7 +299,6 @@ class StageTimes {
   }
 }
 
-/** Returns the histogram of decisions, which the tally of the approvals counts. */
 function decisionTimes({ approvals }: MetricSources): Histogram {
   const kind = {
     ...{ name: "stc_approval_decision_seconds", help: "Time from the question to the decision" },

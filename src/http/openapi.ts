@@ -18,7 +18,6 @@ const NOT_SENT = 499;
 const text = { type: "string" } as const;
 const anyObject = { type: "object" } as const;
 
-/** Results of `POST /call`. */
 export const SUCCESS = reference("Success");
 export const PENDING = reference("Pending");
 
@@ -90,7 +89,6 @@ function securityOf(audience: Endpoint["audience"]): { readonly security: readon
   };
 }
 
-/** Returns one response for each HTTP status, with the refusal codes that use it. */
 function refusalsOf(stages: readonly Stage[], own: Endpoint["errors"] = {}): Record<string, unknown> {
   const byStatus = new Map(Object.entries(own).map(([http, code]) => [Number(http), [code]]));
   for (const [code, { http, decision, stage }] of Object.entries(REFUSALS)) {

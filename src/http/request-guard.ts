@@ -5,7 +5,6 @@ import { isLoopback } from "../core/loopback.ts";
 import type { WrongTokens } from "./connections/request-limits.ts";
 import { parseStrictJson, StrictJsonError } from "./strict-json.ts";
 
-/** Limits on a request's body and duration. */
 export interface BodyLimits {
   readonly bodyBytesMax: number;
   readonly bodyDepthMax: number;

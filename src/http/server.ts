@@ -22,7 +22,6 @@ import {
 } from "./endpoint.ts";
 import { Guard } from "./guard.ts";
 
-/** What the listeners need: the parts of the service, and limits on requests. */
 export interface ServerOptions extends ServiceParts {
   readonly headerBytesMax: number;
   readonly headersTimeoutMs: number;
@@ -37,7 +36,6 @@ interface ListenerLoadLimits extends LoadLimits {
   readonly rates: { readonly requests: Rate | "off" };
 }
 
-/** Time from an answer to the next request on the same connection. */
 export const KEEP_ALIVE_MS = 72_000;
 /** Interval of the runtime's check for requests that have timed out; its own default is 30 s. */
 const TIMEOUT_CHECK_EVERY_MS = 500;
@@ -168,7 +166,6 @@ function openRoutes(app: FastifyInstance, routes: readonly Route[], parts: Servi
   }
 }
 
-/** A request of this framework. */
 class FastifyExchange implements Exchange {
   readonly #request: FastifyRequest;
   readonly #reply: FastifyReply;
@@ -237,7 +234,6 @@ async function follow(reply: FastifyReply, { status, headers, stream }: Endpoint
   return reply;
 }
 
-/** Returns the client of a stream over Node's response. */
 export function sinkOf(response: ServerResponse): EventSink {
   return {
     write: (text) => response.write(text),

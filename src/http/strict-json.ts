@@ -3,9 +3,7 @@ import type { Json } from "../core/types.ts";
 export interface StrictJsonLimits {
   /** Nesting depth of arrays and objects; the outermost counts as 1. At most `DEPTH_CEILING`. */
   readonly depthMax: number;
-  /** Object members in the whole body. */
   readonly keysMax: number;
-  /** Array elements in the whole body. */
   readonly elementsMax: number;
 }
 
@@ -92,7 +90,6 @@ class Reader {
     return value;
   }
 
-  /** Skips whitespace and returns the character code at the cursor, NaN at the end. */
   #next(): number {
     for (;;) {
       const code = this.#text.charCodeAt(this.#at);

@@ -12,7 +12,6 @@ import { isViewOfDigest, readApproval, readApprovalPage, type ShownApproval } fr
 import { approvalLines, columnsOf, missingText, printListing, timeLeft } from "./view.ts";
 
 const PAGE_APPROVALS = 200;
-/** Maximum number of pages that `list` prints. */
 const PAGES_MAX = 50;
 const REASON_CHARACTERS_MAX = 500;
 /** A view that does not match its digest is never decided on, because it is not what the approver was shown. */
@@ -66,7 +65,6 @@ function withMissing(rows: readonly (readonly string[])[], missing: readonly str
   return rows.map((cellsOf, at) => [...cellsOf.slice(0, -1), cells[at] ?? "", ...cellsOf.slice(-1)]);
 }
 
-/** `stc approvals show <id>`. */
 export async function showApproval(id: string, options: ClientOptions): Promise<void> {
   const found = await fetchApproval(id, options);
   if (found === undefined) return;
@@ -111,7 +109,6 @@ function printView({ approval, answer }: Found): void {
 interface DecideOptions extends ClientOptions {
   readonly reason?: string;
   readonly session?: boolean;
-  /** Answer to a request that requires one. */
   readonly answer?: string;
   /** Digest of the view that was shown earlier. Without it, the current view is printed and approved. */
   readonly viewDigest?: string;
@@ -137,7 +134,6 @@ export async function approve(id: string, options: DecideOptions): Promise<void>
   });
 }
 
-/** `stc approvals deny <id>`. */
 export async function deny(id: string, options: DecideOptions): Promise<void> {
   if (!isReason(options.reason)) return;
   await change(id, options, { to: "/decisions", body: { decision: "deny", reason: options.reason } });

@@ -25,7 +25,6 @@ const EVENT_ID = /^\d{1,20}$/;
 
 /** Parses events from text that arrives in arbitrary pieces. */
 export class EventReader {
-  /** Id of the latest complete event that had one. */
   lastId: string | undefined;
   #text = "";
   #data: string[] = [];
@@ -118,7 +117,6 @@ export async function* followEvents(client: Client, signal: AbortSignal): AsyncG
 
 interface Connection {
   readonly signal: AbortSignal;
-  /** Records received data: the connection is alive. */
   received(): void;
   close(): void;
 }
@@ -143,7 +141,6 @@ function openConnection(signal: AbortSignal): Connection {
   };
 }
 
-/** Ends when the stream ends, for any reason. */
 async function* readEvents(
   body: ReadableStream<Uint8Array>,
   reader: EventReader,

@@ -18,7 +18,6 @@ export async function listGrants(options: ClientOptions): Promise<void> {
   if (listed.truncated) print.line(`note: there are more; these are the first ${rows.length}`);
 }
 
-/** `stc grants revoke <id>`. */
 export async function revokeGrant(id: string, options: ClientOptions): Promise<void> {
   const answer = await requestById(id, options, (name) => ({ method: "DELETE", path: `/grants/${name}` }));
   if (answer === undefined) return;

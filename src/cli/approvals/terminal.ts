@@ -5,20 +5,15 @@ import { isHighRisk, timeLeft } from "./view.ts";
 
 type Reply =
   | { readonly kind: "line"; readonly text: string }
-  /** The request was withdrawn before it was answered. */
   | { readonly kind: "withdrawn" }
   | { readonly kind: "left" };
 
-/** The prompt that is on the screen. */
 interface ActivePrompt {
-  /** Called each time the prompt is shown. */
   readonly prompt: () => string;
   readonly resolve: (reply: Reply) => void;
   line: string;
   isArmed: boolean;
-  /** Number of consecutive checks without a key press. */
   quietChecks: number;
-  /** True when something was typed too early. */
   hadEarlyKeys: boolean;
 }
 
@@ -27,7 +22,6 @@ const CHECK_EVERY_MS = 100;
 const QUIET_CHECKS_MIN = 5;
 const LINE_CHARACTERS_MAX = 240;
 
-/** Key codes that end the program; checked before decoding. */
 const EXIT_KEYS = { interrupt: 3, end: 4 } as const;
 const KEY = { backspace: "\b", erase: "\u0015", delete: "\u007f" } as const;
 
@@ -143,7 +137,6 @@ export class Terminal {
     }
   }
 
-  /** Prints. A terminal that accepts no more output has hung up. */
   #print(say: () => void): void {
     try {
       say();
@@ -175,13 +168,11 @@ function edit(asked: ActivePrompt, key: string): void {
   print.part(character);
 }
 
-/** Returns the text that a key deletes from the end of the line, or undefined when it deletes nothing. */
 function erasedBy({ line }: ActivePrompt, key: string): string | undefined {
   if (key === KEY.erase) return line;
   return key === KEY.backspace || key === KEY.delete ? ([...line].at(-1) ?? "") : undefined;
 }
 
-/** The operator's decision as it is sent to the service. */
 export type Choice = (
   | { readonly decision: "deny" }
   | { readonly decision: "approve"; readonly scope: "once" | "session" }
@@ -192,13 +183,10 @@ export type Choice = (
 
 const ONCE: ReadonlySet<string> = new Set(["y", "yes"]);
 const SESSION: ReadonlySet<string> = new Set(["s", "session"]);
-/** Matches a denial and the optional reason after it. */
 const DENIAL = /^no?(?:[\s,;:.-]+(.*))?$/is;
 
-/** Shown once, before the first prompt. */
 export const HOW_TO_ANSWER = 'A denial may include a reason, which the agent reads: "n use the staging cluster".';
 
-/** Returns the prompt for a decision. */
 export function decisionPrompt(approval: ShownApproval, now: number | undefined): string {
   const left = `${printable(approval.tool)}, ${timeLeft(approval.decideBy, now)}`;
   if (isHighRisk(approval)) return `[${left}] Approve? type "yes" / [n]o:`;
@@ -219,7 +207,6 @@ export function readChoice(approval: ShownApproval, text: string): Choice | unde
   return undefined;
 }
 
-/** Returns what to type, after an unclear answer. */
 export function unclearText(approval: ShownApproval, text: string): string {
   const typed = text.trim() === "" ? "an empty line" : `"${printable(text.trim())}"`;
   const isWhole = isHighRisk(approval);
@@ -231,7 +218,6 @@ function offersSession({ options }: ShownApproval): boolean {
   return options.includes("session");
 }
 
-/** Additional input that a decision needs. */
 interface FollowUp {
   readonly prompt: string;
   /** Returns undefined when the text does not answer the prompt, which is then shown again. */

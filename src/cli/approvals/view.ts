@@ -17,17 +17,14 @@ export interface ViewOptions {
 /** The lines of an approval request: the details first, the subject of the decision last. */
 export interface ApprovalParts {
   readonly details: readonly string[];
-  /** The action, its location and the risk: the last lines before the prompt. */
   readonly subject: readonly string[];
 }
 
 const LABEL_COLUMNS = 15;
-/** A value nested deeper than this is printed on one line. */
 const DEPTH_MAX = 16;
 
 /** Fields that must be checked character by character; their text is also printed in ASCII when it is not plain ASCII. */
 const EXACT: ReadonlySet<string> = new Set(["command", "workingDir", "environment", "files", "target"]);
-/** Order of the fields; all other fields of a view follow. */
 const ORDER = ["environment", "files", "message", "arguments", "target", "confinement"];
 /** Fields that are shown in the header, in their own box, or as the subject. */
 const ELSEWHERE: ReadonlySet<string> = new Set(
@@ -125,7 +122,6 @@ function head(approval: ShownApproval, view: JsonObject, { now, isAsked }: ViewO
   ];
 }
 
-/** Returns one line for each stage, with the names of those who approved. */
 function quorumLines({ quorum, canDecide, state }: ShownApproval): readonly string[] {
   const stages = (quorum?.policies ?? []).flatMap(({ name: policy, stages }) =>
     stages.map(({ name, state: progress, have, needed, voters }) => {
@@ -152,7 +148,6 @@ function answerLines({ answer }: ShownApproval, { arguments: given }: JsonObject
     : section("answer with", answer.choices);
 }
 
-/** Returns what is missing in short form: `prod, team: 1 of 2`. */
 export function missingText({ quorum }: ShownApproval): string {
   return (quorum?.missing ?? [])
     .map(({ policy, stage, have, needed }) => `${printable(policy)}, ${printable(stage)}: ${have} of ${needed}`)

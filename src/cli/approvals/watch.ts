@@ -27,7 +27,6 @@ const TIMER_MS_MAX = 2_147_483_647;
 const PAGE_ROWS_SPARE = 3;
 const PAGE_ROWS_MIN = 5;
 
-/** Events after which a new approval request may need an answer. */
 const ASK_AGAIN: ReadonlySet<string> = new Set(["approval.requested", "approval.voted"]);
 
 /** `stc approvals watch`: shows each approval request as it arrives and sends the operator's decision. */
@@ -51,25 +50,20 @@ export async function watchApprovals(options: ClientOptions): Promise<void> {
   }
 }
 
-/** The approval request on the screen. */
 interface Open {
   readonly id: string;
   readonly withdrawal: AbortController;
 }
 
-/** One approval request while an operator reads and answers it. */
 interface Shown {
   readonly approval: ShownApproval;
-  /** Aborts when the request is over. */
   readonly signal: AbortSignal;
   /** The service's clock; undefined when the service does not report its time. */
   readonly clock: () => number | undefined;
 }
 
 interface PromptReader<T> {
-  /** Returns undefined when the text is not an answer. */
   readonly read: (text: string) => T | undefined;
-  /** Returns the message for such a text. */
   readonly unclearText: (text: string) => string;
 }
 
@@ -83,7 +77,6 @@ class Watch {
   #open: Open | undefined;
   /** Requests that are not asked again while they stay pending. */
   #handled: ReadonlySet<string> = new Set();
-  /** Requests that wait after the one on the screen. */
   #waiting = 0;
   #isDisconnected = false;
   #retry: ReturnType<typeof setTimeout> | undefined;
@@ -241,7 +234,6 @@ class Watch {
     return choice;
   }
 
-  /** Returns false when the operator did not page to the end. */
   async #showPages({ approval, signal, clock }: Shown): Promise<boolean> {
     const shown = approvalParts(approval, { columns: this.#terminal.columns, now: clock(), isAsked: true });
     const pages = pagesOf(shown, Math.max(this.#terminal.rows - PAGE_ROWS_SPARE, PAGE_ROWS_MIN));
@@ -255,7 +247,6 @@ class Watch {
     return true;
   }
 
-  /** Asks until an answer is clear. Returns undefined when none came. */
   async #read<T>(
     { signal }: Shown,
     prompt: () => string,
@@ -298,7 +289,6 @@ class Watch {
   }
 }
 
-/** Returns the result of a decision as the service reports it. */
 function outcome(choice: Choice, { id }: ShownApproval, after: ShownApproval | undefined): string {
   if (after?.id !== id) return `${UNKNOWN_ANSWER}: ${id} may or may not be decided`;
   if (after.state !== "pending")

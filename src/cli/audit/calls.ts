@@ -19,7 +19,6 @@ import {
 
 const LIMIT = 50;
 const LIMIT_MAX = 1_000_000;
-/** Number of lines in memory at a time. */
 const PAGE_LINES = 1_000;
 const PAGE_BYTES_MAX = 8 * 1_048_576;
 
@@ -56,7 +55,6 @@ interface SearchDirectory extends Pick<AuditDirectory, "dir"> {
   readonly places?: LineIndex | undefined;
 }
 
-/** Yields page after page until the query's limit or the end of the log. */
 export async function* pages(directory: SearchDirectory, query: Query): AsyncGenerator<QueryPage, void> {
   const progress = new ProgressLine();
   let [left, cursor]: [number, Cursor | undefined] = [query.limit, query.cursor];
@@ -189,7 +187,6 @@ function isDeeper(value: unknown, depthMax: number): boolean {
   return depthMax === 0 || Object.values(value).some((member) => isDeeper(member, depthMax - 1));
 }
 
-/** Returns a table row. A journal line is described by its type, a call by its decision. */
 function rowOf({ line, entry }: FoundLine): readonly string[] {
   const members = parseLine(line) ?? {};
   const type = textOf(members["type"]);
@@ -234,7 +231,6 @@ function printEntry(entry: EntryView, { isColoured }: AuditDirectory): void {
   );
 }
 
-/** Prints a line that may have any content. */
 function printLine(line: string, directory: AuditDirectory): void {
   const members = parseLine(line);
   const entry = members && viewOf(members);

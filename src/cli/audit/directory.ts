@@ -14,9 +14,7 @@ const INDEX_MS_MAX = 500;
 
 export interface AuditDirectory {
   readonly dir: string;
-  /** Milliseconds since the Unix epoch. */
   readonly nowMs: number;
-  /** True when the output is coloured. */
   readonly isColoured: boolean;
 }
 

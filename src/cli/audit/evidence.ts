@@ -22,7 +22,6 @@ import { auditDirectory, guarded } from "./directory.ts";
 
 interface AuditVerifyOptions {
   readonly dir?: string;
-  /** Files with public keys (PEM), or verifier keys. */
   readonly key: readonly string[];
   readonly from?: string;
   readonly to?: string;
@@ -181,11 +180,8 @@ function answer({ index }: Proof, verdict: ProofVerdict): object {
 }
 
 interface AuditKeysOptions {
-  /** File to create for a new private key. */
   readonly new?: string;
-  /** File that contains a private or a public key. */
   readonly key?: string;
-  /** Also prints the verifier keys of this log's streams. */
   readonly dir?: string;
 }
 
@@ -202,7 +198,6 @@ export async function auditKeys({ new: fresh, key, dir }: AuditKeysOptions): Pro
   if (dir !== undefined) await guarded(() => printVerifierKeys(dir, publicKey));
 }
 
-/** Returns undefined, after printing an error and setting the exit code, when the file contains no key. */
 function readPublicHalf(file: string): KeyObject | undefined {
   try {
     const pem = readFileSync(file, "utf8");

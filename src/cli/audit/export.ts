@@ -11,7 +11,6 @@ import { auditDirectory, noCalls, warnOfDays } from "./directory.ts";
 interface ExportOptions {
   readonly dir: string | undefined;
   readonly to: string;
-  /** A new file; without it the lines are printed. */
   readonly output: string | undefined;
   readonly params: Params;
 }

@@ -13,7 +13,6 @@ export interface DevelopmentCertificates {
   readonly rootCert: Buffer;
   readonly server: KeyAndCertificate;
   readonly client: KeyAndCertificate;
-  /** Paths of the files, for a configuration. */
   readonly paths: Readonly<Record<keyof typeof FILE_NAMES, string>>;
 }
 

@@ -17,17 +17,14 @@ import { type CustomerRecord, KNOWN_CUSTOMERS } from "./customers.ts";
 
 export interface CustomerMasterOptions {
   readonly certificates: Pick<DevelopmentCertificates, "rootCert" | "server">;
-  /** 0 selects any free port. */
   readonly port: number;
 }
 
 export interface CustomerMaster {
   readonly port: number;
-  /** Ends every call immediately. */
   close(): Promise<void>;
 }
 
-/** The folder of the contract that this service implements. */
 export const CUSTOMER_MASTER_PROTO_FOLDER = fileURLToPath(new URL("../../../proto", import.meta.url));
 
 const SERVICE = "org.finca.threesixone.customerdata.customermasterservice.proto.v1.CustomerMasterService";

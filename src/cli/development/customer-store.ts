@@ -1,7 +1,6 @@
 import { status } from "@grpc/grpc-js";
 import { type CustomerRecord, type CustomerStatus, customerIdOf, initialCustomers } from "./customers.ts";
 
-/** An error of the service with its gRPC status code. */
 export class ServiceError extends Error {
   override readonly name = "ServiceError";
   readonly code: status;
@@ -24,7 +23,6 @@ export interface CustomerPage {
   readonly nextPageToken: string;
 }
 
-/** The fields of a customer that callers may set. */
 export type CustomerChanges = {
   readonly [Key in Exclude<
     keyof CustomerRecord,

@@ -100,9 +100,7 @@ export const KNOWN_CUSTOMERS = {
   dormant: customerIdOf(4),
   blocked: customerIdOf(5),
   offboarded: customerIdOf(6),
-  /** Answers NOT_FOUND. */
   missing: customerIdOf(MISSING),
-  /** Answers UNAVAILABLE. */
   unavailable: customerIdOf(UNAVAILABLE),
   /** Never answers; the call ends when it is cancelled. */
   hangs: customerIdOf(HANGS),

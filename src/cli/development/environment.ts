@@ -9,20 +9,17 @@ import { startCustomerMaster } from "./customer-master.ts";
 import { developmentKeys, developmentSigningKey } from "./keys.ts";
 import { DEVELOPMENT_SERVER_NAME } from "./make-certificates.ts";
 
-/** The project's root folder. */
 export const PROJECT = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))));
 
 /** Folder of the development environment's keys and certificates; ignored by git. */
 export const DEVELOPMENT_DIRECTORY = join(PROJECT, "certs", "dev");
 
-/** The platform tools that need no cluster. */
 const GIT_TOOLS = ["diff-branches", "log", "show-file"].map((name) => join(PROJECT, `tools/platform/git-${name}.ts`));
 
 const PORT = 8787;
 
 export interface Stand {
   readonly config: Config;
-  /** Starts the stand-in gRPC service; resolves to the function that stops it. */
   start(): Promise<() => Promise<void>>;
 }
 

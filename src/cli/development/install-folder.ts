@@ -1,7 +1,6 @@
 import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 
-/** Maps file names to contents. */
 export type Files = Readonly<Record<string, string>>;
 
 export interface InstallOptions<Value> {

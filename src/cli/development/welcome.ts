@@ -1,6 +1,5 @@
 import { KNOWN_CUSTOMERS } from "./customers.ts";
 
-/** A call to paste, with a description of what it shows. */
 export interface Sample {
   readonly shows: string;
   readonly tool: string;
@@ -36,7 +35,6 @@ export interface WelcomeOptions {
   readonly auditDir: string;
   /** True when this folder is a git repository that the service offers; otherwise samples that use git are left out. */
   readonly hasGit: boolean;
-  /** True when bash is available for the approval sample. */
   readonly hasBash: boolean;
 }
 

@@ -11,7 +11,6 @@ export interface ConnectionLimits {
   readonly answerTimeoutMs: number;
 }
 
-/** Reason why the service ended a connection. */
 export type ConnectionEnd = "total" | "source" | "slow_reader" | RawEnd;
 
 const SWEEP_EVERY_MS = 1_000;
@@ -33,7 +32,6 @@ interface Connection {
   response: ServerResponse | undefined;
   /** Consecutive sweeps that found the response written but not fully read by the client. */
   stalledSweeps: number;
-  /** Number of answers that are being sent, and their bytes. */
   pendingAnswers: number;
   pendingBytes: number;
 }
@@ -63,7 +61,6 @@ export class Connections {
     return this.#open.size;
   }
 
-  /** Starts to limit the server's connections. */
   guard(server: Server): void {
     server.on("connection", (socket: Socket) => this.#take(socket));
     const sweep = setInterval(() => this.sweep(), SWEEP_EVERY_MS);
@@ -71,7 +68,6 @@ export class Connections {
     server.once("close", () => clearInterval(sweep));
   }
 
-  /** Records that this answer is being sent. */
   answering(socket: Socket, { response, bytes }: SentAnswer): void {
     const connection = this.#open.get(socket);
     if (connection === undefined) return;

@@ -11,7 +11,6 @@ const HANDSHAKES_PER_SOURCE_MAX = 2_048;
 export interface ForwardedOptions {
   /** Time from connecting until the headers of the first request are complete. */
   readonly headersTimeoutMs: number;
-  /** Time from an answer to the next request. */
   readonly keepAliveMs: number;
   /** Maximum number of connections, not counting clients that are still in a TLS handshake. Read at each connection. */
   readonly connectionsMax?: number | undefined;
@@ -69,7 +68,6 @@ export class ForwardedConnections {
     await this.#empty();
   }
 
-  /** Resolves when no connection is open or the time has passed. */
   async emptyWithin(ms: number): Promise<void> {
     await endedWithin(this.#empty(), ms);
   }
@@ -141,7 +139,6 @@ class ForwardedConnection {
 export interface HandshakeLimits {
   /** Limit per source, when it is lower than the default. Read at each handshake. */
   readonly perSourceMax?: number | undefined;
-  /** Called for each handshake that exceeds a limit. */
   readonly refused: (why: "total" | "source") => void;
 }
 

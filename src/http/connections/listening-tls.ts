@@ -12,7 +12,6 @@ export interface TlsMaterial {
   readonly clientCa: string | undefined;
 }
 
-/** Source of the TLS material. */
 export interface TlsSource {
   /** Reads the current material. Throws when it cannot be used. */
   read(): TlsMaterial;
@@ -28,7 +27,6 @@ export interface ListenerTlsOptions {
   readonly logError: (error: unknown) => void;
 }
 
-/** Verified client certificates of open connections. */
 const certificates = new WeakMap<Socket, ClientCertificate>();
 
 /**

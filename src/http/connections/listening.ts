@@ -13,7 +13,6 @@ import { type TlsSource, tlsServer } from "./listening-tls.ts";
  */
 const IDLE_GRACE_MS = 500;
 
-/** Address of a listener. */
 interface ListenAddress {
   readonly host: string;
   readonly port: number;
@@ -23,21 +22,17 @@ interface ListenerAddresses {
   readonly endpoints: readonly Endpoint[];
   readonly host: string;
   readonly port: number | "off";
-  /** TLS for the port. */
   readonly tls?: TlsSource | undefined;
   readonly socket?: SocketAddress | undefined;
-  /** Address of the listener for health and metrics only. */
   readonly operator?: ListenAddress | undefined;
 }
 
-/** Listeners that are open. */
 interface Listening {
   /** `http://host:port` with the actual port, or `unix:path` when there is only the socket. */
   readonly url: string;
   readonly operatorUrl: string | undefined;
   /** Stops accepting connections for calls; resolves when open requests have been answered. */
   close(): Promise<void>;
-  /** Ends the connections that are still open on the call listeners. */
   cutOff(): void;
   closeOperators(): Promise<void>;
 }
@@ -178,7 +173,6 @@ function listeningPort(server: Server, { host, port }: ListenAddress): Promise<n
   return promise;
 }
 
-/** Listens on the address; `field` is the name of its configuration section. */
 async function listen(app: FastifyInstance, address: ListenAddress, field: string): Promise<string> {
   try {
     return await app.listen({ ...address });
@@ -187,7 +181,6 @@ async function listen(app: FastifyInstance, address: ListenAddress, field: strin
   }
 }
 
-/** Turns a system error into a configuration error. */
 function refused(error: unknown, field: string, { host, port }: ListenAddress): unknown {
   if (!(error instanceof Error && "code" in error)) return error;
   if (error.code === "EADDRINUSE") return new StartupError([`${field}.port: ${port} is in use`]);
@@ -199,7 +192,6 @@ function refused(error: unknown, field: string, { host, port }: ListenAddress): 
 }
 
 interface SocketAddress {
-  /** Absolute path. */
   readonly path: string;
   readonly mode: number;
 }

@@ -23,17 +23,13 @@ interface LoadOptions {
 
 interface SentReply {
   readonly reply: FastifyReply;
-  /** Size of its body. */
   readonly bytes: number;
 }
 
-/** Guards that limit the load of a listener. */
 export interface LoadGuards {
   readonly shedding: Shedding;
   readonly wrongTokens: WrongTokens;
-  /** Limits the listener's connections and watches the delay of the event loop. */
   watch(app: FastifyInstance): void;
-  /** Called for every answer that is about to be sent. */
   answering(request: FastifyRequest, answer: SentReply): void;
 }
 
@@ -74,7 +70,6 @@ export function createLoadGuards({ limits, metrics, callers, clock }: LoadOption
 }
 
 export interface LoadMetrics {
-  /** Records how late the event loop was. */
   delayed(ms: number): void;
   /** Records a call that was refused before its body was read. */
   shed(reason: "loop_delay" | "requests"): void;

@@ -2,7 +2,6 @@ import type { Server as HttpServer, IncomingMessage, ServerResponse } from "node
 import type { Socket } from "node:net";
 import type { RefusalCode } from "../../core/errors.ts";
 
-/** Reason why the received bytes are not a request. */
 export type RawEnd = "malformed" | "headers_too_large" | "timeout";
 
 /** An answer that is written to the socket directly, because no request was parsed. */
@@ -11,7 +10,6 @@ export interface RawAnswer {
   readonly code: RefusalCode | "METHOD_NOT_ALLOWED";
   readonly message: string;
   readonly retryAfterSeconds?: number;
-  /** Value of the Allow header. */
   readonly allow?: string;
 }
 

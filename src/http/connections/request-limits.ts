@@ -5,8 +5,6 @@ import { steady } from "../../pipeline/limits/monotonic-clock.ts";
 import { type Rate, RateLimiter } from "../../pipeline/limits/rate-limiter.ts";
 import { CountByKey, sourceOf } from "./sources.ts";
 
-/** Limits on requests: by caller, at once and over time, and by source for wrong tokens. */
-
 const RETRY_AFTER_MS = 1_000;
 
 export interface ConcurrencyLimitOptions {
@@ -138,7 +136,6 @@ export class WrongTokens {
     return waitMs > 0 && !this.#options.knows(headers.authorization) ? waitMs : 0;
   }
 
-  /** Counts this request's token as wrong. */
   count({ headers, socket }: IncomingMessage): void {
     if (headers.authorization === undefined) return;
     const now = this.#clock();

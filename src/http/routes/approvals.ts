@@ -62,7 +62,6 @@ const decisionBody = z.strictObject({
 
 const time = z.string().min(1).max(TIME_CHARACTERS_MAX).optional();
 
-/** What every endpoint for approvers has in common. */
 const approvers = {
   audience: "operators",
   permission: "approvals:decide",
@@ -189,7 +188,6 @@ export const endpoints: readonly Endpoint[] = [
 
 type ApprovalServices = EndpointServices & { readonly approvals: ReceiptedApprovals };
 
-/** A decision as requested, through whichever endpoint. */
 export interface RequestedDecision extends z.output<typeof decisionBody> {
   readonly id: string;
 }

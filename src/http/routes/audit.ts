@@ -26,7 +26,6 @@ import { eventStream, ServerSentEvents } from "../server-sent-events.ts";
 
 const LIMIT = 100;
 const LIMIT_MAX = 1_000;
-/** Maximum size of the lines in one answer. */
 const PAGE_BYTES_MAX = 4 * 1_048_576;
 /** Concurrent queries: each may read up to a gigabyte. */
 const QUERIES = { totalMax: 4, perCallerMax: 2 } as const;
@@ -34,7 +33,6 @@ const TAILS = { totalMax: 32, perCallerMax: 4 } as const;
 /** Limits of one request. An answer that reaches them ends early and says so. */
 const BUDGET_MS = 1_000;
 const BUDGET_BYTES = 1_073_741_824;
-/** Default range of statistics when the query names no start. */
 const STATS_RANGE_MS = DAY_MS;
 const CHECK_EVERY_MS = 200;
 const FAULTS_MAX = 10;
@@ -162,7 +160,6 @@ export const endpoints: readonly Endpoint[] = [
   }),
 ];
 
-/** Returns the members of the journal line that records who queried what. */
 function queried(route: string, params: Params): Required<Pick<EndpointAnswer, "recorded">> {
   const filters = Object.entries(params).filter((entry): entry is [string, string] => entry[1] !== undefined);
   return { recorded: { route, filters: Object.fromEntries(filters) } };

@@ -41,7 +41,6 @@ const envelope = z.strictObject({
 
 type Envelope = z.output<typeof envelope>;
 
-/** How many calls are under way, and what reads their bodies. */
 const intakeOf = perListener(
   (services): Intake => ({ readers: new BodyReaders(services.concurrentRequestsMax), running: 0 }),
 );

@@ -100,7 +100,6 @@ export class EventTail {
 
 export interface EventStreamOptions extends ServerSentEventsOptions {
   readonly tail: EventTail;
-  /** Sequence number of the last event that is not sent. */
   readonly after: number;
   readonly mayWatch: (event: ApprovalEvent) => boolean;
 }

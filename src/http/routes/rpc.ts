@@ -119,7 +119,6 @@ export const endpoints: readonly Endpoint[] = [rpc];
 
 interface Served {
   readonly jsonrpc: "2.0" | undefined;
-  /** Undefined for a notification, which gets no answer. */
   readonly id: z.output<typeof requestId> | undefined;
   readonly result?: Json;
   readonly error?: { readonly code: number; readonly message: string };

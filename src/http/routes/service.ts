@@ -19,7 +19,6 @@ const BUSY = {
   closing: ["SHUTTING_DOWN", "The service is shutting down."],
 } as const satisfies Record<BusyReason, readonly [string, string]>;
 
-/** The state of the service itself. */
 const state: readonly Endpoint[] = [
   endpoint({
     method: "GET",
@@ -99,7 +98,6 @@ const state: readonly Endpoint[] = [
 
 const described = perListener(({ routes }) => JSON.stringify(openApiDocument(routes)));
 
-/** What the service publishes of itself: nothing about its tools. */
 const documents: readonly Endpoint[] = [
   endpoint({
     method: "GET",

@@ -13,9 +13,7 @@ import {
 } from "../approval-json.ts";
 import { type Endpoint, endpoint } from "../endpoint.ts";
 
-/** Limit of one listing; `truncated` marks a longer one. */
 const LISTED_MAX = 500;
-/** Upper bound; the configuration may allow less. */
 const MODE_SECONDS_MAX = 604_800;
 /** UTF-16 units; a subject has at most 256 characters. */
 const NAME_LENGTH_MAX = 512;
@@ -37,7 +35,6 @@ const sessionParams = z.object({ id: z.string().regex(/^[\x21-\x7e]{1,132}$/) })
 const noSession = () => notFound("session");
 const noGrant = () => notFound("grant");
 
-/** What endpoints for operators have in common. */
 const managers = { audience: "operators", recordsForgeries: true, needs: ["approvals"] } as const;
 
 /** Sessions and their modes: agents open and end their own, operators manage all. */

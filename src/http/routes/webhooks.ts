@@ -29,7 +29,6 @@ type WebhookServices = EndpointServices & {
 };
 
 const MINUTE_MS = 60_000;
-/** Signed messages per integration and minute; further ones are refused. */
 const MESSAGES_PER_MINUTE_MAX = 300;
 const NAME = /^[a-z0-9][a-z0-9-]{0,63}$/;
 const DIGEST = /^[0-9a-f]{64}$/;
@@ -156,7 +155,6 @@ function parsedBody(services: WebhookServices, body: Uint8Array): unknown {
   }
 }
 
-/** Passes a person's decision to the store, once. */
 async function relay(services: WebhookServices, received: Received): Promise<Approval> {
   const { webhook, messageId, message, person } = received;
   const { approvalId: id, planDigest, viewDigest, decidedBy, ...choices } = message;
@@ -208,7 +206,6 @@ class MessageRate {
 /** Refused messages per source and minute that are recorded individually; the others are summed up. */
 const LINES_PER_MINUTE_MAX = 10;
 
-/** Reason why a message decided nothing. */
 type Reason =
   | Unverified
   | "unreadable"
@@ -231,13 +228,11 @@ const FORGED: ReadonlySet<string> = new Set<Reason | "own_question">([
   "own_question",
 ] as const);
 
-/** Facts that the journal records of a refusal in addition to its code. */
 interface Refused {
   readonly reason: Reason | "own_question" | "refused";
   readonly refusal: unknown;
 }
 
-/** A refusal with its reason for the journal. */
 class RejectedMessage extends Error {
   readonly reason: Reason | "own_question";
   readonly refusal: Refusal;
