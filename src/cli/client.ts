@@ -3,7 +3,7 @@ import { isTable } from "../core/json.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import type { CLIENT, OptionValues } from "./command.ts";
-import { addressProblem, clientTls, endpointAt, over, routeTo } from "./connection.ts";
+import { addressProblem, clientTls, fetchService } from "./connection.ts";
 import { EXIT, print, wrongUsage } from "./output.ts";
 import { printable } from "./printable.ts";
 
@@ -56,14 +56,11 @@ export function connect(options: ClientOptions): Client | undefined {
     wrongUsage(token);
     return undefined;
   }
-  const route = routeTo(url);
   let failure: unknown;
   const request = (path: string, init: BunFetchRequestInit): Promise<Response> =>
-    fetch(endpointAt(route, path), {
+    fetchService({ url, tls: tls.read() }, path, {
       ...init,
-      ...over(route, tls.read()),
       headers: { ...(init.headers as Record<string, string>), ...token.header() },
-      redirect: "error",
     });
   return {
     url,
@@ -170,19 +167,17 @@ export async function requestById(
 }
 
 export function problemOf({ status, body }: ServiceAnswer): string {
-  const error: unknown = typeof body === "object" && body !== null && "error" in body ? body.error : undefined;
-  if (typeof error !== "object" || error === null || !("code" in error) || !("message" in error)) {
-    return `the service answered ${status}`;
-  }
-  const details = "details" in error ? issuesText(error.details) : "";
-  return `${printable(String(error.code))}: ${printable(String(error.message))}${details}`;
+  const error = isTable(body) ? body["error"] : undefined;
+  if (!isTable(error) || !("code" in error) || !("message" in error)) return `the service answered ${status}`;
+  const { code, message, details } = error;
+  return `${printable(String(code))}: ${printable(String(message))}${issuesText(details)}`;
 }
 
 function issuesText(details: unknown): string {
-  const issues: unknown = typeof details === "object" && details !== null && "issues" in details ? details.issues : [];
+  const issues = isTable(details) ? details["issues"] : undefined;
   const named = (Array.isArray(issues) ? issues : []).slice(0, ISSUES_MAX).flatMap((issue: unknown) => {
-    if (typeof issue !== "object" || issue === null || !("path" in issue) || !("message" in issue)) return [];
-    return [`${printable(String(issue.path))}: ${printable(String(issue.message))}`];
+    if (!isTable(issue) || !("path" in issue) || !("message" in issue)) return [];
+    return [`${printable(String(issue["path"]))}: ${printable(String(issue["message"]))}`];
   });
   return named.length === 0 ? "" : ` (${named.join("; ")})`;
 }
@@ -192,12 +187,6 @@ export const UNKNOWN_ANSWER = "this version of stc does not understand the answe
 export function reportUnknownAnswer(): void {
   print.error(UNKNOWN_ANSWER);
   process.exitCode = EXIT.failed;
-}
-
-/** Returns whether the answer describes the resource that the change was requested for. */
-export function isAbout(body: unknown, kind: "grant" | "session", id: string): boolean {
-  const resource: unknown = isTable(body) ? body[kind] : undefined;
-  return isTable(resource) && resource["id"] === id;
 }
 
 /**

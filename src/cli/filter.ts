@@ -99,7 +99,7 @@ function filterSample(
       const issues = parsed.error.issues.slice(0, ISSUES_MAX);
       throw new Withheld(
         "INVALID_OUTPUT",
-        issues.map(({ path, message }) => ({ path: shownPath(path), message })),
+        issues.map(({ path, message }) => ({ path: pathText(path) || "(answer)", message })),
       );
     }
     const answer = filterAnswer(
@@ -126,13 +126,11 @@ function notInSchema(path: string): FilteredField {
   return { path, fate: "not in the schema", pattern: undefined, rules: [], value: undefined };
 }
 
-function shownPath(path: readonly PropertyKey[]): string {
-  const text = path.reduce<string>(
-    (before, step) =>
-      typeof step === "number" ? `${before}[${step}]` : `${before}${before === "" ? "" : "."}${String(step)}`,
+function pathText(path: readonly PropertyKey[]): string {
+  return path.reduce<string>(
+    (text, step) => (typeof step === "number" ? `${text}[${step}]` : joined(text, String(step))),
     "",
   );
-  return text === "" ? "(answer)" : text;
 }
 
 /** Returns the pattern that decided, and the manifest's reason when it gives one. */
@@ -149,7 +147,7 @@ function show(answer: ShownAnswer): void {
   const { truncated, fields, omitted, filteredFields, redactions } = answer;
   const uncovered = uncoveredIn(answer);
   const rows = fields.map((field) => [
-    printableCell(field.path === "" ? "(answer)" : field.path),
+    printableCell(field.path || "(answer)"),
     field.fate === "hidden" ? `hidden: ${field.rules.join(", ")}` : field.fate,
     by(field),
     field.value === undefined ? "" : clipped(printableCell(JSON.stringify(field.value))),
@@ -283,7 +281,7 @@ class SeenAnswer {
   }
 
   #key(at: ValuePath, name: string, pattern: string | undefined): readonly FilteredField[] {
-    const path = `${at.reduce<string>((text, step) => (typeof step === "number" ? `${text}[${step}]` : joined(text, step)), "")} (key)`;
+    const path = `${pathText(at)} (key)`;
     if (this.#keysListed.has(path)) return [];
     this.#keysListed.add(path);
     const rules = added(this.#found(only(at, null)), this.#found(only(at.slice(0, -1), {})));

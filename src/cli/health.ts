@@ -8,15 +8,7 @@ import { readServerPlace } from "../runtime/config/file.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import type { ServerAddresses } from "../runtime/config/server-address.ts";
 import { noAnswer } from "./client.ts";
-import {
-  addressProblem,
-  type ClientTls,
-  clientTls,
-  endpointAt,
-  over,
-  routeTo,
-  type TlsFileOptions,
-} from "./connection.ts";
+import { addressProblem, type ClientTls, clientTls, fetchService, type TlsFileOptions } from "./connection.ts";
 import { EXIT, print, wrongUsage } from "./output.ts";
 
 const TIMEOUT_MS = 2_000;
@@ -68,16 +60,9 @@ async function requestStatus({ url, certFile }: ServerAddresses, path: string, t
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   if (certFile !== undefined && tls.ca === undefined)
     return requestStatusByCertificate(new URL(path, url), { certFile, tls, signal });
-  const route = routeTo(url);
-  const response = await fetch(endpointAt(route, path), { ...over(route, tls), signal, redirect: "error" });
+  const response = await fetchService({ url, tls }, path, { signal });
   await response.body?.cancel();
   return response.status;
-}
-
-interface Certified {
-  readonly certFile: string;
-  readonly tls: ClientTls;
-  readonly signal: AbortSignal;
 }
 
 /**
@@ -86,7 +71,7 @@ interface Certified {
  */
 function requestStatusByCertificate(
   address: URL,
-  { certFile, tls: { cert, key }, signal }: Certified,
+  { certFile, tls: { cert, key }, signal }: { certFile: string; tls: ClientTls; signal: AbortSignal },
 ): Promise<number> {
   const { fingerprint256 } = new X509Certificate(readPlainFile(certFile));
   const { promise, resolve, reject } = Promise.withResolvers<number>();

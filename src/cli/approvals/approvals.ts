@@ -1,3 +1,4 @@
+import { isTable } from "../../core/json.ts";
 import {
   type ClientOptions,
   connect,
@@ -36,7 +37,8 @@ export async function listApprovals(options: ClientOptions & { readonly state?: 
     if (answer === undefined) return;
     const page = readApprovalPage(answer.body);
     if (page === undefined) return reportUnknownAnswer();
-    bodies.push(...rawApprovals(answer.body));
+    // Programs get every member that the service sent, not only those that are printed.
+    if (isTable(answer.body) && Array.isArray(answer.body["approvals"])) bodies.push(...answer.body["approvals"]);
     rows.push(...page.approvals.map((approval) => row(approval, answer.servedAt)));
     missing.push(...page.approvals.map((approval) => (approval.state === "pending" ? missingText(approval) : "")));
     cursor = page.cursor ?? undefined;
@@ -45,11 +47,6 @@ export async function listApprovals(options: ClientOptions & { readonly state?: 
   if (options.json === true) return print.json({ approvals: bodies, ...(cursor !== undefined && { cursor }) });
   printListing(withMissing([["ID", "STATE", "RISK", "TOOL", "WHO", "LEFT", "SUMMARY"], ...rows], missing));
   if (cursor !== undefined) print.line(`note: there are more; these are the first ${rows.length}`);
-}
-
-function rawApprovals(body: unknown): readonly unknown[] {
-  const isPage = typeof body === "object" && body !== null && "approvals" in body;
-  return isPage && Array.isArray(body.approvals) ? body.approvals : [];
 }
 
 function row(approval: ShownApproval, now: number | undefined): readonly string[] {
@@ -82,24 +79,12 @@ async function fetchApproval(id: string, options: ClientOptions): Promise<Found 
   if (answer === undefined) return undefined;
   const approval = readApproval(answer.body);
   if (approval === undefined || approval.id !== id) reportUnknownAnswer();
-  else if (!isViewOfDigest(approval)) refuseView();
-  else return { approval, answer };
-  return undefined;
-}
-
-/** @throws {StdoutError} after reporting that nothing is decided */
-function shownOrNot(show: () => void): void {
-  try {
-    show();
-  } catch (error) {
-    print.error("not decided: the view cannot be shown");
-    throw error;
+  else if (isViewOfDigest(approval)) return { approval, answer };
+  else {
+    print.error(OTHER_VIEW);
+    process.exitCode = EXIT.failed;
   }
-}
-
-function refuseView(): void {
-  print.error(OTHER_VIEW);
-  process.exitCode = EXIT.failed;
+  return undefined;
 }
 
 function printView({ approval, answer }: Found): void {
@@ -122,10 +107,13 @@ export async function approve(id: string, options: DecideOptions): Promise<void>
     const found = await fetchApproval(id, options);
     if (found === undefined) return;
     viewDigest = found.approval.viewDigest;
-    if (viewDigest === undefined || found.approval.view === undefined) {
-      return wrongUsage(NO_VIEW);
+    if (viewDigest === undefined || found.approval.view === undefined) return wrongUsage(NO_VIEW);
+    try {
+      if (options.json !== true) printView(found);
+    } catch (error) {
+      print.error("not decided: the view cannot be shown");
+      throw error;
     }
-    if (options.json !== true) shownOrNot(() => printView(found));
   }
   const scope = options.session === true ? "session" : "once";
   await change(id, options, {

@@ -1,3 +1,4 @@
+import { isTable } from "../../core/json.ts";
 import { type Client, type ClientOptions, connect, problemOf, type ServiceAnswer, UNKNOWN_ANSWER } from "../client.ts";
 import { EXIT, print, StdoutError, wrongUsage } from "../output.ts";
 import { printable } from "../printable.ts";
@@ -332,6 +333,6 @@ function isTemporary({ status }: ServiceAnswer): boolean {
 
 /** Returns whether showing the request again can fix the error: the view changed, or a reason is missing. */
 function isFixable(body: unknown): boolean {
-  const error: unknown = typeof body === "object" && body !== null && "error" in body ? body.error : undefined;
-  return typeof error === "object" && error !== null && "code" in error && FIXABLE.has(error.code);
+  const error = isTable(body) ? body["error"] : undefined;
+  return isTable(error) && FIXABLE.has(error["code"]);
 }

@@ -40,7 +40,7 @@ export async function auditVerify({ dir, key, from, to, json }: AuditVerifyOptio
   const wrong = [from, to].find((day) => day !== undefined && readDate(day) === undefined);
   if (wrong !== undefined) return wrongUsage(`${wrong} is not a date: write it as 2026-02-16`);
   if (from !== undefined && to !== undefined && from > to) return wrongUsage("--from must not be later than --to");
-  try {
+  reportErrors(UNREADABLE, () => {
     const keys = key.map(readKey);
     const report = verifyWithProgress({ dir: directory.dir, keys, from, to });
     const isUnsigned = keys.length > 0 && !isSigned(report);
@@ -49,10 +49,17 @@ export async function auditVerify({ dir, key, from, to, json }: AuditVerifyOptio
     const notRead = unreadNames(directory.dir);
     if (json === true) print.json({ ok: process.exitCode === 0, ...report, isUnsigned, notRead });
     else for (const line of readable(report, { hasKeys: keys.length > 0, isUnsigned, notRead })) print.line(line);
+  });
+}
+
+/** Runs the work. Prints any error but one of standard output, and sets the exit code. */
+function reportErrors(exitCode: number, work: () => void): void {
+  try {
+    work();
   } catch (error) {
     if (error instanceof StdoutError) throw error;
     print.error(errorText(error));
-    process.exitCode = UNREADABLE;
+    process.exitCode = exitCode;
   }
 }
 
@@ -142,13 +149,7 @@ function sentence({ kind, file, line, seq, message }: Damage): string {
 export async function auditProve(id: string, { dir }: { readonly dir?: string }): Promise<void> {
   const directory = auditDirectory(dir);
   if (directory === undefined) return;
-  try {
-    print.json(prove(directory.dir, id), 2);
-  } catch (error) {
-    if (error instanceof StdoutError) throw error;
-    print.error(errorText(error));
-    process.exitCode = EXIT.failed;
-  }
+  reportErrors(EXIT.failed, () => print.json(prove(directory.dir, id), 2));
 }
 
 type VerifyProofOptions = Pick<AuditVerifyOptions, "key" | "json">;
@@ -156,7 +157,7 @@ type VerifyProofOptions = Pick<AuditVerifyOptions, "key" | "json">;
 /** `stc audit verify-proof`: checks a proof with the file and the public key, without the log. */
 export async function auditVerifyProof(file: string, { key, json }: VerifyProofOptions): Promise<void> {
   if (key.length === 0) return wrongUsage("a proof is checked with the public key of the checkpoints: give --key FILE");
-  try {
+  reportErrors(UNREADABLE, () => {
     const proof = readProof(readFileSync(file, "utf8"));
     const verdict = checkProof(proof, key.map(readKey));
     if (!verdict.ok) process.exitCode = verdict.isSignature ? NOT_SIGNED : EXIT.failed;
@@ -166,11 +167,7 @@ export async function auditVerifyProof(file: string, { key, json }: VerifyProofO
       print.line(`proved: line ${proof.index + 1} of ${verdict.checkpoint.size} in ${verdict.checkpoint.origin}`);
       print.line(proof.line);
     } else print.error(`not proved: ${verdict.reason}`);
-  } catch (error) {
-    if (error instanceof StdoutError) throw error;
-    print.error(errorText(error));
-    process.exitCode = UNREADABLE;
-  }
+  });
 }
 
 function answer({ index }: Proof, verdict: ProofVerdict): object {

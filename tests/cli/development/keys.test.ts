@@ -23,7 +23,14 @@ test.each([
   const who = operator ? keys.operators : keys.agents;
   expect(who).toMatchObject({ issuer, audience });
   const permissions = ["customer-data:read"];
-  const token = await signDevelopmentToken({ directory, operator, sub: "ana", permissions, ttlSeconds: 60, nowMs: NOW });
+  const token = await signDevelopmentToken({
+    directory,
+    operator,
+    sub: "ana",
+    permissions,
+    ttlSeconds: 60,
+    nowMs: NOW,
+  });
   const check = { issuer, audience, algorithms: ["ES256"], currentDate: new Date(NOW + 59_000) };
   const { payload, protectedHeader } = await jwtVerify(token, createLocalJWKSet(readJwks(who.jwksFile)), check);
   expect(payload).toMatchObject({ sub: "ana", permissions, iat: NOW / 1000, exp: NOW / 1000 + 60 });
