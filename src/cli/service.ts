@@ -120,7 +120,7 @@ export async function startService(
     operatorUrl,
     notRegistered: service.notRegistered,
     reload: service.reload,
-    logFault: (error) => log.error({ cause: causeText(error) }, "nobody caught this"),
+    logFault: (error) => log.error({ cause: causeText(error) }, "uncaught error"),
     drain: () => {
       drained ??= drain();
       return drained;

@@ -11,7 +11,6 @@ export function json(status: number, value: unknown, more?: Pick<EndpointAnswer,
   return { status, headers: JSON_HEADERS, body: JSON.stringify(value), ...more };
 }
 
-/** Returns an answer of the pipeline, with the headers that its code requires. */
 export function callAnswer({ http, result }: Answer): EndpointAnswer {
   const answer = json(http, result);
   if (result.status === "success") return answer;
@@ -22,7 +21,6 @@ export function callAnswer({ http, result }: Answer): EndpointAnswer {
   return { ...answer, headers: { ...JSON_HEADERS, ...headers } };
 }
 
-/** Returns the answer for a refusal outside of a call. */
 export function refusalAnswer(refusal: Refusal): EndpointAnswer {
   const { stage, decision, http, retryable } = REFUSALS[refusal.code];
   const error = {
@@ -37,7 +35,7 @@ export function refusalAnswer(refusal: Refusal): EndpointAnswer {
   return { ...answer, headers: { ...JSON_HEADERS, ...headersOf(error) } };
 }
 
-/** Returns a refusal whose code is of HTTP alone: an unknown route, a wrong method, a missing entry. */
+/** Returns a refusal with a code that only HTTP has: an unknown route, a wrong method, a missing entry. */
 export function deniedAnswer(status: number, code: string, message: string): EndpointAnswer {
   return json(status, { status: "denied", error: { code, stage: "REQUEST", message, retryable: false } });
 }

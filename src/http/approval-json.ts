@@ -35,9 +35,13 @@ export async function inStore<T>({ logError }: EndpointServices, work: () => Pro
   } catch (error) {
     if (error instanceof Refusal) throw error;
     logError(error);
-    throw new Refusal("APPROVAL_UNAVAILABLE", "Approvals cannot be reached at the moment: look again, then repeat.", {
-      cause: error,
-    });
+    throw new Refusal(
+      "APPROVAL_UNAVAILABLE",
+      "Approvals are not available at the moment: check the state, then repeat.",
+      {
+        cause: error,
+      },
+    );
   }
 }
 
@@ -160,7 +164,6 @@ export function iso(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** Refusal code and message for each state in which an approval cannot be decided, cancelled or revoked. */
 const ENDED = {
   pending: ["APPROVAL_MISMATCH", "This is still pending: deny it instead."],
   approved: ["APPROVAL_CONSUMED", "This was already decided."],
@@ -286,7 +289,6 @@ export function objectionText(objection: Objection): string {
   return `Policy ${policy}, stage ${stage}, wants ${wants.join(" and ")}.`;
 }
 
-/** Formats the missing votes, such as `prod-writes, team: 1 of 2`. */
 export function lackingText(lacking: readonly Lacking[]): string {
   return lacking.map(({ policy, stage, have, needed }) => `${policy}, ${stage}: ${have} of ${needed}`).join("; ");
 }
@@ -309,14 +311,10 @@ function quorumOf({ requirement, votes }: Approval, { isWhole }: { readonly isWh
   };
 }
 
-interface StageProgress {
-  readonly voters: readonly Vote[];
-  readonly at: number;
-  readonly open: number | undefined;
-  readonly isWhole: boolean;
-}
-
-function stageShown({ name, count, deciders }: PolicyStage, { voters, at, open, isWhole }: StageProgress): Json {
+function stageShown(
+  { name, count, deciders }: PolicyStage,
+  { voters, at, open, isWhole }: { voters: readonly Vote[]; at: number; open: number | undefined; isWhole: boolean },
+): Json {
   const state = open === undefined || at < open ? "complete" : "later";
   const { permissions, subjects } = deciders;
   return {

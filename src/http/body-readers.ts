@@ -8,7 +8,6 @@ import { type BodyLimits, tooLarge } from "./request-guard.ts";
 const SHARE_PER_SOURCE = 1 / 8;
 const PER_SOURCE_MIN = 16;
 
-/** Reads bodies and prevents a single peer from occupying all slots with slow ones. */
 export class BodyReaders {
   readonly #concurrentRequestsMax: () => number;
   readonly #reading = new CountByKey();

@@ -20,7 +20,7 @@ import type { BodyLimits, PeerLimits } from "./request-guard.ts";
  * table in `docs/endpoints.md` are derived from the declarations. Nothing here depends on an HTTP framework.
  */
 
-/** The listeners of a service: `server.host` and its kin for agents, `server.operator` for probes and metrics. */
+/** The listeners of a service: `server.host` and related settings for agents, `server.operator` for probes and metrics. */
 export type ListenerName = "agents" | "operators";
 
 /** Who is answered: everybody, holders of an agent's or an operator's token, of either, or signers of the body. */
@@ -58,7 +58,6 @@ export interface ServiceParts extends OptionalParts, BodyLimits, PeerLimits {
   readonly checkpointKey?: KeyObject | undefined;
   readonly notReady: () => readonly NotReady[];
   readonly systems: () => Promise<unknown>;
-  /** Returns whether audit lines can be written, and if not, why. */
   readonly audit?: (() => unknown) | undefined;
   readonly confinement?: (() => unknown) | undefined;
   readonly configuration?: (() => unknown) | undefined;
@@ -72,7 +71,6 @@ export interface ServiceParts extends OptionalParts, BodyLimits, PeerLimits {
 
 /** The parts of the service as one listener offers them to its endpoints. */
 export interface EndpointServices extends ServiceParts {
-  /** Decides when calls are shed; without it, none are. */
   readonly shedding?: Shedding | undefined;
   /** Rate limit per caller for requests other than calls; without it, they are not rate-limited. */
   readonly requestRate?: RequestRateLimiter | undefined;
@@ -86,13 +84,13 @@ export interface Route {
   readonly endpoint: Endpoint;
 }
 
-/** What a request that succeeds leaves in the audit. */
+/** How a successful request is audited. */
 export type Audited =
   /** A call: the pipeline writes its entry, refusals included. */
   | "call"
   /** A change: the feature that makes it journals it. */
   | "change"
-  /** A reading: a journal line of this type, durable before the answer is sent. Where agents read their own, operators' only. */
+  /** A read: a journal line of this type, durable before the answer is sent. Where agents read their own, operators' only. */
   | `${string}.${string}`
   | "no";
 
@@ -118,7 +116,6 @@ interface EndpointDeclaration {
   readonly anyHost?: true;
   /** Records an agent's token as a forgery (403); otherwise it is not a token for this endpoint (401). */
   readonly recordsForgeries?: true;
-  /** Parts of the service without which the endpoint does not exist. */
   readonly needs?: readonly Need[];
   /** Checked after the permission; an invalid segment is MALFORMED_REQUEST, or what `notFound` returns. */
   readonly params?: z.ZodObject;
@@ -131,7 +128,6 @@ interface EndpointDeclaration {
   readonly bytes?: z.ZodType;
   /** Responses by status, in addition to the refusals that the guard can return; `200` when omitted. */
   readonly responses?: Readonly<Record<number, DeclaredResponse>>;
-  /** Error codes by status that only this endpoint returns. */
   readonly errors?: Readonly<Record<number, string>>;
   readonly audited: Audited;
   /** Concurrent requests, in addition to the guard's own limit. Endpoints with the same object share it. */
@@ -142,7 +138,7 @@ export interface GuardedEndpoint extends EndpointDeclaration {
   handle(request: AdmittedRequest, services: EndpointServices): Promise<EndpointAnswer> | EndpointAnswer;
 }
 
-/** An endpoint that judges its requests itself: by the pipeline, or by a signature over the body. */
+/** An endpoint that authorizes its requests itself: by the pipeline, or by a signature over the body. */
 export interface SelfGuardedEndpoint extends EndpointDeclaration {
   receive(exchange: Exchange, services: EndpointServices): Promise<EndpointAnswer>;
 }
@@ -174,7 +170,7 @@ export interface AdmittedRequest<
   readonly verifyAgain: () => Promise<void>;
 }
 
-/** A request as an HTTP adapter received it, for endpoints that judge it themselves. Nothing in it is verified yet. */
+/** A request as an HTTP adapter received it, for endpoints that authorize it themselves. Nothing in it is verified yet. */
 export interface Exchange extends Disconnect {
   readonly raw: IncomingMessage;
   readonly params: Readonly<Record<string, string | undefined>>;
@@ -182,7 +178,6 @@ export interface Exchange extends Disconnect {
   /** The peer's address; `socket` on the Unix socket. */
   readonly source: string;
   readonly scheme: string;
-  /** Closes the connection after the answer. */
   readonly closeConnection: () => void;
 }
 
@@ -191,7 +186,7 @@ export interface EndpointAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string | undefined;
-  /** Sends the events; resolves when the stream has ended, rejects never. */
+  /** Sends the events; resolves when the stream has ended, never rejects. */
   readonly stream?: ((client: EventSink) => Promise<void>) | undefined;
   /** Members of the journal line, in addition to its type and the caller. */
   readonly recorded?: Readonly<Record<string, Json>> | undefined;
@@ -201,7 +196,6 @@ export interface EventSink {
   /** Sends the text. Returns false when the client is behind: then `onceDrained` calls back when it has caught up. */
   write(text: string): boolean;
   onceDrained(listener: () => void): () => void;
-  /** Calls back when the client disconnects. */
   onDisconnect(listener: () => void): void;
   end(): void;
   /** Ends the connection and drops what the client has not read. */
@@ -226,7 +220,7 @@ type Declared<Who extends EndpointAudience, Params, Query, Headers, Body, Needs 
 
 type With<Needs extends Need> = EndpointServices & { readonly [part in Needs]: NonNullable<EndpointServices[part]> };
 
-/** Declares an endpoint: what `handle` gets has the types of the schemas, of the audience and of the needed parts. */
+/** Declares an endpoint. The parameters of `handle` have the types of its schemas, audience and needed parts. */
 export function endpoint<
   Who extends Exclude<EndpointAudience, "signers">,
   Params extends z.ZodObject | undefined = undefined,
@@ -270,7 +264,7 @@ export function perListener<Value, Services extends object = EndpointServices>(
   };
 }
 
-/** Returns the methods of an endpoint. What anybody may GET, some probes and crawlers ask for with HEAD. */
+/** Returns the methods of an endpoint. Some probes and crawlers send HEAD to endpoints that are open to anybody. */
 export function methodsOf({ method, audience }: Endpoint): readonly string[] {
   return method === "GET" && audience === "anybody" ? ["GET", "HEAD"] : [method];
 }

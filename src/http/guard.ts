@@ -29,14 +29,8 @@ interface Authenticated {
 
 type Body = Pick<AdmittedRequest, "body" | "bytes">;
 
-interface Received {
-  readonly exchange: Exchange;
-  readonly sent: Body;
-  readonly authenticated: Authenticated | undefined;
-}
-
 /**
- * Guards every endpoint but those that judge their requests themselves, in one sequence: Host and Origin → body → token → rate
+ * Guards every endpoint but those that authorize their requests themselves, in one sequence: Host and Origin → body → token → rate
  * → slot → permission → the endpoint's own limit → path, query and headers → `handle` → journal line.
  */
 export class Guard {
@@ -62,7 +56,7 @@ export class Guard {
     const sent = await this.#bodyOf(endpoint, exchange);
     const authenticated = await this.#identify(endpoint, exchange);
     if (authenticated === undefined || endpoint.audience === "anybody") {
-      return this.#handle(endpoint, { exchange, sent, authenticated });
+      return this.#handle(endpoint, exchange, { sent, authenticated });
     }
     const taken: (() => void)[] = [];
     const leave = (): void => {
@@ -74,7 +68,7 @@ export class Guard {
       taken.push(this.#slots[authenticated.tokenAudience].take(authenticated.caller));
       await this.#assertAllowed(endpoint, authenticated, exchange);
       if (endpoint.limits !== undefined) taken.push(this.#limitOf(endpoint.limits).take(authenticated.caller));
-      const answer = await this.#handle(endpoint, { exchange, sent, authenticated });
+      const answer = await this.#handle(endpoint, exchange, { sent, authenticated });
       await this.#record(endpoint, authenticated, answer);
       const { stream } = answer;
       if (stream === undefined) return answer;
@@ -156,7 +150,11 @@ export class Guard {
     throw lacks(permission);
   }
 
-  async #handle(endpoint: GuardedEndpoint, { exchange, sent, authenticated }: Received): Promise<EndpointAnswer> {
+  async #handle(
+    endpoint: GuardedEndpoint,
+    exchange: Exchange,
+    { sent, authenticated }: { readonly sent: Body; readonly authenticated: Authenticated | undefined },
+  ): Promise<EndpointAnswer> {
     const { params, query, headers, notFound } = endpoint;
     const caller = authenticated?.caller;
     const request = {
@@ -179,7 +177,7 @@ export class Guard {
     return endpoint.handle(request, this.#services);
   }
 
-  /** Records the answer before it is sent. What agents read of their own is not recorded. */
+  /** Records the answer before it is sent. Reads by agents of their own data are not recorded. */
   async #record(
     { audited, audience }: GuardedEndpoint,
     { tokenAudience, caller }: Authenticated,
@@ -246,15 +244,14 @@ export async function record({ journal }: Pick<EndpointServices, "journal">, lin
   }
 }
 
-interface Forgery {
-  /** What never happens by mistake: an agent's token at an approver's endpoint, or a decision on one's own request. */
-  readonly reason: "agents_token" | "own_question";
-  readonly id: string | undefined;
-}
-
-export function recordForgery(services: EndpointServices, caller: Caller, { reason, id }: Forgery): Promise<void> {
-  const who = { sub: caller.subject, iss: caller.issuer };
-  return record(services, { type: "approval.forged", ...(id !== undefined && { id }), ...who, reason });
+/** Records an act that never happens by mistake: an agent's token at an approver's endpoint, or a decision on one's own request. */
+export function recordForgery(
+  services: EndpointServices,
+  { subject, issuer }: Caller,
+  { reason, id }: { readonly reason: "agents_token" | "own_question"; readonly id: string | undefined },
+): Promise<void> {
+  const type = "approval.forged";
+  return record(services, { type, ...(id !== undefined && { id }), sub: subject, iss: issuer, reason });
 }
 
 type OperatorRefusal = { readonly id: string | undefined } & (
@@ -295,7 +292,7 @@ function checked(schema: z.ZodType | undefined, value: unknown, subject: string,
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   if (otherwise !== undefined) throw otherwise();
-  throw new Refusal("MALFORMED_REQUEST", `${subject} not what this route takes.`, {
+  throw new Refusal("MALFORMED_REQUEST", `${subject} not valid for this route.`, {
     details: { issues: issuesOf(parsed.error) },
   });
 }

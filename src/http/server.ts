@@ -26,7 +26,6 @@ export interface ServerOptions extends ServiceParts {
   readonly headerBytesMax: number;
   readonly headersTimeoutMs: number;
   readonly draining: () => boolean;
-  /** Load limits of the agents' listener; without them, its load is not limited. */
   readonly limits?: ListenerLoadLimits | undefined;
 }
 
@@ -107,7 +106,7 @@ function listener(
   const challenge = challenges(options.resource);
   // Uses a callback: an async hook would delay every answer by a turn of the event loop.
   app.addHook("onSend", (request, reply, payload, done) => {
-    load?.answering(request, { reply, bytes: bytesOf(payload) });
+    load?.answering(request, reply, typeof payload === "string" ? Buffer.byteLength(payload) : 0);
     const { statusCode: status } = reply;
     if (status === 401 || status === 403) {
       const { authorization } = request.headers;
@@ -136,7 +135,6 @@ function listener(
   return app;
 }
 
-/** Registers the routes, each behind the guard unless it judges its requests itself. */
 function openRoutes(app: FastifyInstance, routes: readonly Route[], parts: ServiceParts): void {
   const closings: (() => unknown)[] = [];
   const services: EndpointServices = { ...parts, routes, onClose: (work) => void closings.push(work) };
@@ -260,11 +258,7 @@ function endsLate({ raw, headers }: FastifyRequest): boolean {
   return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > DISCARDED_BYTES_MAX;
 }
 
-function bytesOf(payload: unknown): number {
-  return typeof payload === "string" ? Buffer.byteLength(payload) : 0;
-}
-
-/** Tells an unknown route from a wrong method (RFC 9110, 15.5.6). An undefined target is not a valid path. */
+/** Distinguishes an unknown route from a wrong method (RFC 9110, 15.5.6). An undefined target is not a valid path. */
 function unknownAnswer(routes: readonly Route[], target: string | undefined): EndpointAnswer {
   const segments = target === undefined ? undefined : segmentsOf(target);
   const found = segments === undefined ? [] : routes.filter(({ path }) => matches(path, segments));

@@ -21,7 +21,7 @@ const CAPABILITIES: readonly Capability[] = [
     holders: [
       "src/targets/grpc/",
       "src/http/",
-      "src/cli/client.ts",
+      "src/cli/connection.ts",
       "src/cli/health.ts",
       "src/pipeline/identity/remote-keys.ts",
       "src/audit/export/sender.ts",

@@ -7,7 +7,6 @@ export interface ConnectionLimits {
   /** Connections that have sent a request; the runtime does not report others. */
   readonly connectionsMax: number;
   readonly connectionsPerSourceMax: number;
-  /** Time that a client has to accept a whole answer. */
   readonly answerTimeoutMs: number;
 }
 
@@ -34,11 +33,6 @@ interface Connection {
   stalledSweeps: number;
   pendingAnswers: number;
   pendingBytes: number;
-}
-
-interface SentAnswer {
-  readonly response: ServerResponse;
-  readonly bytes: number;
 }
 
 /**
@@ -68,7 +62,7 @@ export class Connections {
     server.once("close", () => clearInterval(sweep));
   }
 
-  answering(socket: Socket, { response, bytes }: SentAnswer): void {
+  answering(socket: Socket, response: ServerResponse, bytes: number): void {
     const connection = this.#open.get(socket);
     if (connection === undefined) return;
     connection.response = response;

@@ -61,7 +61,6 @@ export class ForwardedConnections {
     this.#http.emit("connection", socket);
   }
 
-  /** Accepts no further requests on any connection; resolves when the last connection is closed. */
   async close(): Promise<void> {
     this.#isClosing = true;
     this.retireAll();

@@ -7,7 +7,6 @@ import { WrongTokens } from "./request-limits.ts";
 
 /** Load limits. Each is read whenever it is needed, because it may change. */
 export interface LoadLimits extends ConnectionLimits {
-  /** Maximum delay of the event loop; above it, calls are shed. */
   readonly loopDelayMsMax: number;
   /** Limit per source. */
   readonly wrongTokensPerMinuteMax: number;
@@ -21,16 +20,11 @@ interface LoadOptions {
   readonly clock: () => number;
 }
 
-interface SentReply {
-  readonly reply: FastifyReply;
-  readonly bytes: number;
-}
-
 export interface LoadGuards {
   readonly shedding: Shedding;
   readonly wrongTokens: WrongTokens;
   watch(app: FastifyInstance): void;
-  answering(request: FastifyRequest, answer: SentReply): void;
+  answering(request: FastifyRequest, reply: FastifyReply, bodyBytes: number): void;
 }
 
 export function createLoadGuards({ limits, metrics, callers, clock }: LoadOptions): LoadGuards {
@@ -62,9 +56,9 @@ export function createLoadGuards({ limits, metrics, callers, clock }: LoadOption
         done();
       });
     },
-    answering({ raw }, { reply, bytes }) {
+    answering({ raw }, reply, bodyBytes) {
       if (reply.statusCode === 401) wrongTokens.count(raw);
-      connections.answering(raw.socket, { response: reply.raw, bytes });
+      connections.answering(raw.socket, reply.raw, bodyBytes);
     },
   };
 }

@@ -12,7 +12,6 @@ export interface ConcurrencyLimitOptions {
   readonly perCallerMax: number;
 }
 
-/** Limits concurrent requests, in total and per caller. */
 export class ConcurrencyLimit {
   readonly #options: ConcurrencyLimitOptions;
   readonly #byCaller = new CountByKey();
@@ -95,7 +94,6 @@ const MINUTE_SECONDS = 60;
 export interface WrongTokensOptions {
   /** Wrong tokens per source and minute, also the maximum burst. Read each time a token is counted or checked. */
   readonly perMinuteMax: number;
-  /** Returns true when the token was verified before and is still valid. */
   readonly knows: (authorization: string | undefined) => boolean;
   /** Returns the current time in milliseconds. */
   readonly clock: () => number;

@@ -43,7 +43,7 @@ const listQuery = z.strictObject({
   /** Cursor that an earlier page returned: an invalid one would look like the end of the list. */
   cursor: z
     .string()
-    .regex(/^[0-9]{1,16}\.[A-Za-z0-9_-]{1,64}$/, "must be the cursor of a page before")
+    .regex(/^[0-9]{1,16}\.[A-Za-z0-9_-]{1,64}$/, "must be the cursor of an earlier page")
     .optional(),
 });
 
@@ -245,7 +245,7 @@ async function awaitAnswer(
     const timeoutMs = Math.min(wait * 1000, request.tokenLeftMs());
     const { signal } = leaving;
     const approval = await inStore(services, () => services.approvals.wait(found.id, { timeoutMs, signal }));
-    if (request.isDisconnected()) throw new Refusal("CANCELLED", "The client went away.");
+    if (request.isDisconnected()) throw new Refusal("CANCELLED", "The client disconnected.");
     await request.verifyAgain();
     return approval ?? found;
   } finally {

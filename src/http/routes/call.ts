@@ -69,7 +69,7 @@ const call = selfGuarded({
   audience: "agents",
   headers: z.object({ "Idempotency-Key": text, Prefer: text, traceparent: text, tracestate: text }),
   bytes: envelope,
-  responses: { 200: { schema: SUCCESS }, 202: { description: "A person is asked.", schema: PENDING } },
+  responses: { 200: { schema: SUCCESS }, 202: { description: "The call waits for an approval.", schema: PENDING } },
   audited: "call",
   receive(exchange, services) {
     const received = { call: new IncomingCall(exchange), intake: intakeOf(services), services };
@@ -92,7 +92,7 @@ function overload(
   }
   if (shedding?.refuses() !== true) return undefined;
   metrics.load.shed("loop_delay");
-  return new Refusal("OVERLOADED", "The service has more to do than time.", { retryAfterMs: RETRY_AFTER_MS });
+  return new Refusal("OVERLOADED", "The service is overloaded.", { retryAfterMs: RETRY_AFTER_MS });
 }
 
 async function shed({ call, intake, services }: ReceivedCall, refusal: Refusal): Promise<EndpointAnswer> {

@@ -106,7 +106,7 @@ const rpc = endpoint({
   recordsForgeries: true,
   needs: ["approvals"],
   bytes: rpcRequest,
-  responses: { 200: {}, 204: { description: "As asked; a request without an id gets no answer.", type: "none" } },
+  responses: { 200: {}, 204: { description: "Success; a request without an id gets no answer.", type: "none" } },
   audited: "change",
   async handle({ caller, bytes }, services) {
     const { id, jsonrpc, ...answer } = await serve(services, caller, bytes);

@@ -130,7 +130,7 @@ async function readDecision(
   }
   const person = integration.people.get(parsed.data.decidedBy.user);
   if (person === undefined) {
-    const message = "No approver of that name decides through this webhook.";
+    const message = "This webhook has no approver with that name.";
     throw new RejectedMessage("unknown_user", new Refusal("PERMISSION_DENIED", message));
   }
   assertMayDecide(person, services);
@@ -314,18 +314,18 @@ const page = endpoint({
   },
 });
 
-const NO_PAGE = htmlOf("No such approval", "<p>This is no address of an approval.</p>");
+const NO_PAGE = htmlOf("No such approval", "<p>This is not the address of an approval.</p>");
 
 /** Renders the page. The id was checked: it holds only hexadecimal digits and dashes. */
 function pageOf(id: string): string {
   return htmlOf(
     "A call waits for a decision",
-    `<p>Approval <code>${id}</code>. This page decides nothing. Who may decide does it with a token of their own:</p>
+    `<p>Approval <code>${id}</code>. This page decides nothing. Approvers decide with their own token:</p>
 <pre>stc approvals show ${id}
 stc approvals approve ${id}
 stc approvals deny ${id} --reason "…"</pre>
-<p>Read what would run before you say yes: <code>show</code> prints it. Whether the question is still open, who asks it
-and what it is about is told to holders of a token alone.</p>`,
+<p>Read what would run before you approve it: <code>show</code> prints it. Only holders of a token can see the state, the
+requester and the content of the approval request.</p>`,
   );
 }
 
