@@ -18,7 +18,7 @@ const GIT_TOOLS = ["diff-branches", "log", "show-file"].map((name) => join(PROJE
 
 const PORT = 8787;
 
-export interface Stand {
+export interface DevelopmentEnvironment {
   readonly config: Config;
   start(): Promise<() => Promise<void>>;
 }
@@ -29,7 +29,7 @@ export interface Stand {
  *
  * @throws {StartupError} when the environment asks for features of production only
  */
-export async function developmentEnvironment(environment: Environment, now: number): Promise<Stand> {
+export async function developmentEnvironment(environment: Environment, now: number): Promise<DevelopmentEnvironment> {
   if (environment["STC_CONFIG"]) {
     throw new StartupError(["STC_CONFIG is set: development (--dev) and production configuration exclude each other"]);
   }
@@ -87,12 +87,12 @@ export async function developmentEnvironment(environment: Environment, now: numb
   return {
     config: readConfig(written, { folder: PROJECT, environment, origin: "development stand" }),
     async start() {
-      const stand = await startCustomerMaster({ certificates, port: grpcPort }).catch(() => {
+      const master = await startCustomerMaster({ certificates, port: grpcPort }).catch(() => {
         throw new StartupError([
           `127.0.0.1:${grpcPort} is in use: the development gRPC service listens on the port after server.port; set STC_PORT to another port`,
         ]);
       });
-      return () => stand.close();
+      return () => master.close();
     },
   };
 }
