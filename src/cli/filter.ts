@@ -135,7 +135,7 @@ function pathText(path: readonly PropertyKey[]): string {
 
 /** Returns the pattern that decided, and the manifest's reason when it gives one. */
 function by({ pattern, reason }: FilteredField): string {
-  if (pattern === undefined) return "not a pattern";
+  if (pattern === undefined) return "no pattern";
   return printableCell(reason === undefined ? `"${pattern}"` : `"${pattern}", because: ${reason}`);
 }
 
