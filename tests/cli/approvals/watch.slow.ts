@@ -147,7 +147,7 @@ async function early(attempt: () => Promise<"early" | "late">): Promise<void> {
 }
 
 async function wasLate(terminal: TerminalStc): Promise<boolean> {
-  return (await terminal.shows(/does not count\)\r\n|approved/)).endsWith("approved");
+  return (await terminal.shows(/do not count\)\r\n|approved/)).endsWith("approved");
 }
 
 async function beforeAndWhileRead(): Promise<"early" | "late"> {
