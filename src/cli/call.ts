@@ -1,5 +1,6 @@
-import { type ClientOptions, connect, notUnderstood, problemOf, sendOnce } from "./client.ts";
-import { EXIT, print, tell, wrongUsage } from "./output.ts";
+import { isTable } from "../core/json.ts";
+import { type ClientOptions, connect, problemOf, reportUnknownAnswer, sendOnce } from "./client.ts";
+import { EXIT, print, reportChange, wrongUsage } from "./output.ts";
 import { printable } from "./printable.ts";
 
 /** `stc call`: sends one call to a running service. */
@@ -14,25 +15,21 @@ export async function call(
   if (client === undefined) return;
   const answer = await sendOnce(client, { method: "POST", path: "/call", body });
   if (answer === undefined) return;
-  if (answer.body === undefined) return notUnderstood();
-  if (answer.status !== 200 || !isSuccess(answer.body)) process.exitCode = EXIT.failed;
-  tell(() => print.json(answer.body, options.json === true ? undefined : 2));
+  if (answer.body === undefined) return reportUnknownAnswer();
+  if (answer.status !== 200 || !isTable(answer.body) || answer.body["status"] !== "success")
+    process.exitCode = EXIT.failed;
+  reportChange(() => print.json(answer.body, options.json === true ? undefined : 2));
 }
 
 function envelope(tool: string, args: string, approval: string | undefined): string | undefined {
   try {
-    const parsed: unknown = JSON.parse(args);
-    if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) return undefined;
+    if (!isTable(JSON.parse(args))) return undefined;
     const claim = approval === undefined ? "" : `,"approval":{"id":${JSON.stringify(approval)}}`;
     // Sent as typed: input that the service rejects (a duplicate key, a number that is too large) must arrive unchanged.
     return `{"tool":${JSON.stringify(tool)},"args":${args}${claim}}`;
   } catch {
     return undefined;
   }
-}
-
-function isSuccess(body: unknown): boolean {
-  return typeof body === "object" && body !== null && "status" in body && body.status === "success";
 }
 
 /** Reading the whole configuration again takes as long as a start. */
@@ -46,15 +43,14 @@ export async function reload(options: ClientOptions): Promise<void> {
   if (answer === undefined) return;
   const { status, body } = answer;
   if (status !== 200) process.exitCode = EXIT.failed;
-  if (options.json === true) return tell(() => print.json(body ?? {}));
-  const answered: Readonly<Record<string, unknown>> = typeof body === "object" && body !== null ? { ...body } : {};
-  const { problems, generation, hash } = answered;
+  if (options.json === true) return reportChange(() => print.json(body ?? {}));
+  const { problems, generation, hash }: Readonly<Record<string, unknown>> = isTable(body) ? body : {};
   if (status === 422 && Array.isArray(problems)) {
     print.error("refused; the configuration in use stays in use:");
     for (const problem of problems) print.error(`  ${printable(String(problem))}`);
     return;
   }
   if (status !== 200) return print.error(problemOf(answer));
-  if (typeof generation !== "number" || typeof hash !== "string") return notUnderstood();
-  tell(() => print.line(`reloaded: configuration snapshot ${generation}, ${printable(hash)}`));
+  if (typeof generation !== "number" || typeof hash !== "string") return reportUnknownAnswer();
+  reportChange(() => print.line(`reloaded: configuration snapshot ${generation}, ${printable(hash)}`));
 }

@@ -15,7 +15,6 @@ const NOTHING = { tools: [], notRegistered: [], contracts: [], notes: [] } as co
 
 interface CheckOptions extends ConfigurationOptions {
   readonly json?: boolean;
-  /** Prints who can call which tool instead of the report. */
   readonly matrix?: boolean;
 }
 
@@ -70,7 +69,6 @@ function notesOf({ registry, loaded, report, checkpointKey }: Parts): readonly s
   ];
 }
 
-/** Returns notes about approval settings that allow the service to start but may not be intended. */
 function approvalNotes({ approvals, jwt }: Config, tools: readonly Tool[]): readonly string[] {
   const canAsk = approvals.store !== undefined || approvals.storeUrlFile !== undefined;
   const asking = tools.filter(({ classification }) => classification !== "read").map(({ name }) => name);
@@ -89,15 +87,13 @@ function approvalNotes({ approvals, jwt }: Config, tools: readonly Tool[]): read
   ];
 }
 
-/** Who may call a tool, according to the configuration. Permissions listed in tokens are known only to the token issuers. */
+/** Who may call a tool, according to the configuration. Permissions in tokens are known only to their issuers. */
 interface MatrixRow {
   readonly tool: string;
   readonly system: string;
   readonly classification: Tool["classification"];
   readonly category: Tool["category"];
-  /** The caller needs all of them. */
   readonly permissions: readonly string[];
-  /** Also needed for some inputs. */
   readonly elevated: readonly string[];
   /**
    * When a call needs an approval: always, or depending on the session's mode and grants. Operator rules can only add approvals.
@@ -107,7 +103,6 @@ interface MatrixRow {
   readonly subjects: readonly string[];
 }
 
-/** Returns one row for each tool, sorted by tool name. */
 function matrixOf(tools: readonly Tool[], { jwt }: Pick<Config, "jwt">): readonly MatrixRow[] {
   const known = jwt.issuers
     .filter(({ operators }) => !operators)

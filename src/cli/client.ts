@@ -1,9 +1,9 @@
 import { closeSync, openSync, readFileSync, readSync } from "node:fs";
 import { isTable } from "../core/json.ts";
-import { processEnvironment } from "../runtime/config/file.ts";
+import { processEnvironment } from "../runtime/config/environment.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import type { CLIENT, OptionValues } from "./command.ts";
-import { addressProblem, clientTls, endpointAt, over, routeTo } from "./connection.ts";
+import { addressProblem, clientTls, fetchService } from "./connection.ts";
 import { EXIT, print, wrongUsage } from "./output.ts";
 import { printable } from "./printable.ts";
 
@@ -12,32 +12,25 @@ export type ClientOptions = OptionValues<typeof CLIENT.options>;
 interface ServiceRequest {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
   readonly path: string;
-  /** JSON text. */
   readonly body?: string;
-  /** After this time the service counts as not reached. */
   readonly timeoutMs?: number;
-  /** Hint printed for people after a 404. */
   readonly ifNotFound?: string;
 }
 
 export interface ServiceAnswer {
   readonly status: number;
-  /** Unvalidated JSON. */
   readonly body: unknown;
   /** Server time in milliseconds since the Unix epoch, with a resolution of one second; undefined without a valid Date header. */
   readonly servedAt: number | undefined;
 }
 
-/** A running service and the token to present to it. */
 export interface Client {
   readonly url: string;
   /** Returns a message that the latest request got no answer, with the reason when it is known. */
   noAnswer(): string;
   /** Returns whether the latest request may have reached the service although it got no answer. */
   mayHaveArrived(): boolean;
-  /** Returns undefined when the service was not reached or the answer is not JSON. */
   send(request: ServiceRequest): Promise<ServiceAnswer | undefined>;
-  /** Opens a stream that stays open. */
   stream(path: string, headers: Readonly<Record<string, string>>, signal: AbortSignal): Promise<Response | undefined>;
 }
 
@@ -57,25 +50,21 @@ export function connect(options: ClientOptions): Client | undefined {
     wrongUsage(tls);
     return undefined;
   }
-  const named = options.url ?? (environment["STC_URL"] || DEFAULT_URL);
-  const token =
-    addressProblem(named) ?? tokenIn(options.tokenFile ?? environment["STC_TOKEN_FILE"], tls.hasCertificate);
+  const url = options.url ?? (environment["STC_URL"] || DEFAULT_URL);
+  const token = addressProblem(url) ?? tokenIn(options.tokenFile ?? environment["STC_TOKEN_FILE"], tls.hasCertificate);
   if (typeof token === "string") {
     wrongUsage(token);
     return undefined;
   }
-  const route = routeTo(named);
   let failure: unknown;
   const request = (path: string, init: BunFetchRequestInit): Promise<Response> =>
-    fetch(endpointAt(route, path), {
+    fetchService({ url, tls: tls.read() }, path, {
       ...init,
-      ...over(route, tls.read()),
       headers: { ...(init.headers as Record<string, string>), ...token.header() },
-      redirect: "error",
     });
   return {
-    url: named,
-    noAnswer: () => noAnswer(named, failure),
+    url,
+    noAnswer: () => noAnswer(url, failure),
     mayHaveArrived: () => !NOT_SENT.test(codeOf(failure) ?? ""),
     async send({ method, path, body, timeoutMs }) {
       try {
@@ -105,7 +94,6 @@ class ForeignAnswer extends Error {}
 const NOT_SENT =
   /^(?:ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|EPROTO|.*(?:CERT|SSL|TLS|SIGNATURE).*)$/;
 
-/** Returns a message for people, followed by the error code of the system or of TLS when there is one. */
 export function noAnswer(url: string, failure: unknown): string {
   if (failure instanceof ForeignAnswer) return `the server at ${url} is not this service: ${failure.message}`;
   if (failure instanceof Error && failure.name === "TimeoutError") return `no answer from ${url} in time`;
@@ -117,8 +105,7 @@ function codeOf(failure: unknown): string | undefined {
   return failure instanceof Error && "code" in failure && typeof failure.code === "string" ? failure.code : undefined;
 }
 
-const UNKNOWN = "the request may or may not have taken effect";
-/** Signals that end a program, and the exit code for each. */
+const UNKNOWN_EFFECT = "the request may or may not have taken effect";
 const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 
 /**
@@ -127,18 +114,18 @@ const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
  */
 export async function sendOnce(client: Client, request: ServiceRequest): Promise<ServiceAnswer | undefined> {
   const isChange = request.method !== "GET";
-  const leaves = Object.entries(SIGNALS).map(([name, code]) => [name, () => leave(name, code)] as const);
-  if (isChange) for (const [name, leaving] of leaves) process.on(name, leaving);
+  const signalHandlers = Object.entries(SIGNALS).map(([name, code]) => [name, () => exitOnSignal(name, code)] as const);
+  if (isChange) for (const [name, handler] of signalHandlers) process.on(name, handler);
   const answer = await client.send(request);
-  for (const [name, leaving] of leaves) process.off(name, leaving);
+  for (const [name, handler] of signalHandlers) process.off(name, handler);
   if (answer !== undefined) return answer;
-  print.error(isChange && client.mayHaveArrived() ? `${client.noAnswer()}: ${UNKNOWN}` : client.noAnswer());
+  print.error(isChange && client.mayHaveArrived() ? `${client.noAnswer()}: ${UNKNOWN_EFFECT}` : client.noAnswer());
   process.exitCode = EXIT.unreachable;
   return undefined;
 }
 
-function leave(signal: string, exitCode: number): void {
-  print.error(`${signal}: ${UNKNOWN}`);
+function exitOnSignal(signal: string, exitCode: number): void {
+  print.error(`${signal}: ${UNKNOWN_EFFECT}`);
   process.exit(exitCode);
 }
 
@@ -146,7 +133,7 @@ function leave(signal: string, exitCode: number): void {
  * Sends a request for a command that prints the answer. Returns undefined, after printing the reason, when there is nothing to
  * print.
  */
-export async function ask(
+export async function requestAnswer(
   client: Client,
   request: ServiceRequest,
   { json }: ClientOptions,
@@ -161,54 +148,45 @@ export async function ask(
   return undefined;
 }
 
-/** Connects and sends one request; returns undefined as `connect` and `ask` do. */
-export async function askFor(options: ClientOptions, request: ServiceRequest): Promise<ServiceAnswer | undefined> {
+export async function connectAndRequest(
+  options: ClientOptions,
+  request: ServiceRequest,
+): Promise<ServiceAnswer | undefined> {
   const client = connect(options);
-  return client && (await ask(client, request, options));
+  return client && (await requestAnswer(client, request, options));
 }
 
 /** Sends a request about the resource with this id; `request` gets the id as a path segment. */
-export async function askAbout(
+export async function requestById(
   id: string,
   options: ClientOptions,
   request: (name: string) => ServiceRequest,
 ): Promise<ServiceAnswer | undefined> {
   const name = segment(id);
-  return name === undefined ? undefined : askFor(options, request(name));
+  return name === undefined ? undefined : connectAndRequest(options, request(name));
 }
 
-/** Returns why the service refused, for people. */
 export function problemOf({ status, body }: ServiceAnswer): string {
-  const error: unknown = typeof body === "object" && body !== null && "error" in body ? body.error : undefined;
-  if (typeof error !== "object" || error === null || !("code" in error) || !("message" in error)) {
-    return `the service answered ${status}`;
-  }
-  const details = "details" in error ? issuesOf(error.details) : "";
-  return `${printable(String(error.code))}: ${printable(String(error.message))}${details}`;
+  const error = isTable(body) ? body["error"] : undefined;
+  if (!isTable(error) || !("code" in error) || !("message" in error)) return `the service answered ${status}`;
+  const { code, message, details } = error;
+  return `${printable(String(code))}: ${printable(String(message))}${issuesText(details)}`;
 }
 
-/** Returns the problems in the request that the service named. */
-function issuesOf(details: unknown): string {
-  const issues: unknown = typeof details === "object" && details !== null && "issues" in details ? details.issues : [];
+function issuesText(details: unknown): string {
+  const issues = isTable(details) ? details["issues"] : undefined;
   const named = (Array.isArray(issues) ? issues : []).slice(0, ISSUES_MAX).flatMap((issue: unknown) => {
-    if (typeof issue !== "object" || issue === null || !("path" in issue) || !("message" in issue)) return [];
-    return [`${printable(String(issue.path))}: ${printable(String(issue.message))}`];
+    if (!isTable(issue) || !("path" in issue) || !("message" in issue)) return [];
+    return [`${printable(String(issue["path"]))}: ${printable(String(issue["message"]))}`];
   });
   return named.length === 0 ? "" : ` (${named.join("; ")})`;
 }
 
-export const NOT_UNDERSTOOD = "this version of stc does not understand the answer of the service";
+export const UNKNOWN_ANSWER = "this version of stc does not understand the answer of the service";
 
-/** Reports an answer that is neither an error nor what was requested. */
-export function notUnderstood(): void {
-  print.error(NOT_UNDERSTOOD);
+export function reportUnknownAnswer(): void {
+  print.error(UNKNOWN_ANSWER);
   process.exitCode = EXIT.failed;
-}
-
-/** Returns whether the answer describes the resource that the change was requested for. */
-export function isAbout(body: unknown, kind: "grant" | "session", id: string): boolean {
-  const resource: unknown = isTable(body) ? body[kind] : undefined;
-  return isTable(resource) && resource["id"] === id;
 }
 
 /**
@@ -248,7 +226,7 @@ function parsed(bytes: Buffer, status: number): unknown {
 const TOKEN_BYTES_MAX = 65_536;
 const VISIBLE = /^[\x21-\x7e]+$/;
 
-interface ShownToken {
+interface TokenSource {
   /** Returns the header with the current token of the file, or with the last valid token while the file holds none. */
   header(): Readonly<Record<string, string>>;
 }
@@ -258,7 +236,7 @@ interface ShownToken {
  * short-lived, and someone who watches for hours puts fresh tokens into the file. The token is optional when a certificate
  * identifies the caller. A returned string describes the error.
  */
-function tokenIn(file: string | undefined, isOptional: boolean): ShownToken | string {
+function tokenIn(file: string | undefined, isOptional: boolean): TokenSource | string {
   if (!file) return isOptional ? { header: () => ({}) } : "no token: set STC_TOKEN_FILE or give --token-file";
   const first = read(() => readBounded(file));
   if (first === undefined || first === "") return `no token: ${printable(file)} is empty or cannot be read`;

@@ -2,12 +2,10 @@ import { Argument, InvalidArgumentError, Option, Command as Parser } from "comma
 import { readTime, TIME_HINT } from "../audit/query/time-range.ts";
 import { EXIT, print, StdoutError } from "./output.ts";
 
-/** A kind of value that a person types: its placeholder in the help, and its parser. */
 export interface ValueKind<T> {
   readonly placeholder: string;
   /** Returns undefined for a text that is not such a value. */
   readonly read: (text: string) => T | undefined;
-  /** What a value must be, for the error message. */
   readonly expected: string;
   readonly choices?: readonly string[];
 }
@@ -45,14 +43,12 @@ export const time: ValueKind<string> = {
   expected: `must be ${TIME_HINT}`,
 };
 
-/** A SHA-256 digest in hexadecimal. */
 export const digest: ValueKind<string> = {
   placeholder: "digest",
   read: (typed) => (/^[0-9a-f]{64}$/.test(typed) ? typed : undefined),
   expected: "must be 64 digits and letters from a to f",
 };
 
-/** One of the given words. */
 export function choice<T extends string>(placeholder: string, choices: readonly T[]): ValueKind<T> {
   return { placeholder, choices, read: (typed) => choices.find((one) => one === typed), expected: "" };
 }
@@ -74,22 +70,18 @@ export interface CommandOption<T = unknown> {
 
 type Details = Pick<CommandOption, "short" | "excludes">;
 
-/** An option without a value. */
 export function flag(help: string, details: Details = {}): CommandOption<boolean | undefined> {
   return { help, ...details };
 }
 
-/** An option with a value, which may be left out. */
 export function option<T>(kind: ValueKind<T>, help: string, details: Details = {}): CommandOption<T | undefined> {
   return { kind, help, ...details };
 }
 
-/** An option that must be given. */
 export function required<T>(kind: ValueKind<T>, help: string): CommandOption<T> {
   return { kind, help, isRequired: true };
 }
 
-/** An option with a default value. */
 export function defaulted<T>(
   kind: ValueKind<T>,
   { help, fallback, short }: { readonly help: string; readonly fallback: T; readonly short?: string },
@@ -97,17 +89,14 @@ export function defaulted<T>(
   return { kind, help, fallback, ...(short !== undefined && { short }) };
 }
 
-/** An option that may be given several times. */
 export function repeated<T>(kind: ValueKind<T>, help: string): CommandOption<readonly T[]> {
   return { kind, help, fallback: [], many: "repeated" };
 }
 
-/** An option with one or more values. */
 export function list<T>(kind: ValueKind<T>, help: string): CommandOption<readonly T[] | undefined> {
   return { kind, help, many: "list" };
 }
 
-/** A positional argument. Its name is its key. Required unless it has a fallback. */
 export interface CommandArgument<T = unknown> {
   readonly kind: ValueKind<T>;
   readonly help: string;
@@ -136,7 +125,6 @@ type ArgumentValues<A extends Arguments> = {
   readonly [K in keyof A]: A[K] extends CommandArgument<infer T> ? T : never;
 };
 
-/** Meanings of exit codes. */
 type Exits = Readonly<Record<number, string>>;
 
 /** Options that several commands share, with the exit codes that they bring along. */
@@ -145,7 +133,6 @@ interface OptionGroup<O extends Options> {
   readonly exits: Exits;
 }
 
-/** For programs. */
 export const JSON_FLAG = flag("print JSON");
 
 /** Options of commands that load a configuration. */
@@ -164,7 +151,6 @@ export const TLS = {
   clientKeyFile: option(text("file"), "its private key, PEM (default: STC_CLIENT_KEY_FILE)"),
 } as const;
 
-/** Option that names the service. */
 export const URL_OPTION = option(text("url"), "the service (default: STC_URL, else http://127.0.0.1:8787)");
 
 /** Options of commands that query a running service. */
@@ -201,7 +187,7 @@ export interface Command {
   readonly run?: (args: never, options: never) => void | Promise<void>;
 }
 
-/** Declares a command. Its parsing, its help and its row in the README are derived from the declaration. */
+/** Declares a command; parsing, help and the README's table are derived from it. */
 export function command<A extends Arguments = None, G extends Options = None, O extends Options = None>(
   declaration: Declaration<A, G, O>,
 ): Command {
@@ -219,10 +205,8 @@ export function group(name: string, summary: string): Command {
   return { name, summary, arguments: {}, options: {}, exits: {} };
 }
 
-/** Loads a file that declares commands. */
 export type CommandFile = () => Promise<{ readonly commands: readonly Command[] }>;
 
-/** Returns the commands that the files declare, in the order of the files. */
 export async function loadCommands(files: readonly CommandFile[]): Promise<readonly Command[]> {
   return (await Promise.all(files.map((load) => load()))).flatMap(({ commands }) => commands);
 }
@@ -264,7 +248,6 @@ async function reportError(error: unknown): Promise<void> {
   process.exitCode = EXIT.configuration;
 }
 
-/** Exit codes that every command may have. */
 const COMMON_EXITS: Exits = {
   0: "done",
   [EXIT.usage]: "wrong usage",

@@ -1,18 +1,16 @@
 import { StartupError } from "../core/errors.ts";
 import type { Config, Environment } from "../runtime/config/config.ts";
-import { processEnvironment, readConfigFile } from "../runtime/config/file.ts";
+import { processEnvironment } from "../runtime/config/environment.ts";
+import { readConfigFile } from "../runtime/config/file.ts";
 import { isCompiled } from "../runtime/own-code.ts";
 import type { CONFIGURED, OptionValues } from "./command.ts";
 
-/** Error for development mode in the single binary: it needs files from the repository. */
-export const NO_STAND = "development mode needs the repository: run stc from a clone; this is the single binary";
+export const NO_DEVELOPMENT = "development mode needs the repository: run stc from a clone; this is the single binary";
 
 export type ConfigurationOptions = OptionValues<typeof CONFIGURED.options>;
 
 export interface Configured {
   readonly config: Config;
-  /** When the configuration was read, in milliseconds since the Unix epoch. */
-  readonly now: number;
   /**
    * Reads the configuration again.
    *
@@ -55,17 +53,16 @@ export function environmentProblems(environment: Environment): readonly string[]
  */
 export async function configuration({ config, dev }: ConfigurationOptions): Promise<Configured> {
   const environment = processEnvironment();
-  const now = Date.now();
   const problems = environmentProblems(environment);
   if (problems.length > 0) throw new StartupError(problems);
   if (dev === true) {
-    if (isCompiled()) throw new StartupError([NO_STAND]);
-    const { developmentStand } = await import("./development/stand.ts");
-    const stand = await developmentStand(environment, now);
-    return { ...stand, now, readAgain: () => stand.config };
+    if (isCompiled()) throw new StartupError([NO_DEVELOPMENT]);
+    const { developmentEnvironment } = await import("./development/environment.ts");
+    const development = await developmentEnvironment(environment, Date.now());
+    return { ...development, readAgain: () => development.config };
   }
   const file = config ?? environment["STC_CONFIG"];
   if (!file) throw new StartupError(["no configuration: set STC_CONFIG, give --config FILE, or --dev for development"]);
   const readAgain = (): Config => readConfigFile(file, environment);
-  return { config: readAgain(), readAgain, now, start: async () => async () => {} };
+  return { config: readAgain(), readAgain, start: async () => async () => {} };
 }

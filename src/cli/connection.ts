@@ -7,7 +7,6 @@ import { readPlainFile } from "../runtime/config/plain-file.ts";
 import type { OptionValues, TLS } from "./command.ts";
 import { printable } from "./printable.ts";
 
-/** Prefix of a service URL that names the path of a Unix socket. */
 const SOCKET = "unix:";
 
 /**
@@ -16,28 +15,27 @@ const SOCKET = "unix:";
  */
 const DIRECT = { proxy: false } as const satisfies BunFetchRequestInit;
 
-/** Connection to a service URL: over the network, or through a Unix socket for `unix:<path>`. */
-interface Route {
-  readonly base: string;
-  readonly unix?: string;
-}
-
-export function routeTo(url: string): Route {
+/** Splits a service URL; `unix:<path>` names a Unix socket. */
+function routeTo(url: string): { readonly base: string; readonly unix?: string } {
   return url.startsWith(SOCKET) ? { base: "http://localhost", unix: url.slice(SOCKET.length) } : { base: url };
 }
 
-/** Returns the URL of a route, below the path under which a gateway may offer the service. */
-export function endpointAt({ base }: Route, path: string): URL {
-  const { origin, pathname } = new URL(base);
-  return new URL(`${pathname.replace(/\/$/, "")}${path}`, origin);
-}
-
-/** Returns the `fetch` options for this connection. */
-export function over({ base, unix }: Route, tls: ClientTls): BunFetchRequestInit {
-  if (unix !== undefined) return { unix, ...DIRECT };
-  const { protocol, hostname } = new URL(base);
-  if (protocol !== "https:") return DIRECT;
-  return { tls: { ...tls }, ...(isLoopback(hostname) && DIRECT) };
+/** Sends a request to a path below the URL of a service, which a gateway may offer under a path of its own. */
+export function fetchService(
+  { url, tls }: { readonly url: string; readonly tls: ClientTls },
+  path: string,
+  init: BunFetchRequestInit,
+): Promise<Response> {
+  const { base, unix } = routeTo(url);
+  const { origin, pathname, protocol, hostname } = new URL(base);
+  const isDirect = protocol !== "https:" || isLoopback(hostname);
+  return fetch(new URL(`${pathname.replace(/\/$/, "")}${path}`, origin), {
+    ...init,
+    ...(unix !== undefined && { unix }),
+    ...(protocol === "https:" && { tls: { ...tls } }),
+    ...(isDirect && DIRECT),
+    redirect: "error",
+  });
 }
 
 /** Returns why the text is not a valid service address, or undefined when it is valid. Never repeats a password. */
@@ -55,11 +53,9 @@ export function addressProblem(named: string): string | undefined {
 /** PEM files. Defaults: `STC_CA_FILE`, `STC_CLIENT_CERT_FILE` and `STC_CLIENT_KEY_FILE`. */
 export type TlsFileOptions = OptionValues<typeof TLS>;
 
-/** Certificate authorities to trust and the client certificate to present for a service behind TLS. PEM. */
 export interface ClientTls {
   /** Always set explicitly, because the environment can turn verification off for clients that do not set it. */
   readonly rejectUnauthorized: true;
-  /** Replaces the system's certificate authorities. */
   readonly ca?: string;
   readonly cert?: string;
   readonly key?: string;

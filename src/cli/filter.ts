@@ -20,14 +20,12 @@ interface FilterOptions extends ConfigurationOptions {
 
 /** Larger than any tool answer may be, with room for the formatting of the file. */
 const SAMPLE_BYTES_MAX = 2 * 67_108_864;
-/** The limits for a tool answer: nesting depth and number of values. */
 const ANSWER_LIMITS = { depthMax: 64, nodesMax: 500_000 } as const;
 const ISSUES_MAX = 20;
 const LEFT_OUT_MAX = 100;
 const CELL_CHARS_MAX = 72;
 
 interface ShownAnswer extends FilteredAnswer {
-  /** Set when only a part of the answer would be returned. */
   readonly truncated?: boolean;
 }
 
@@ -38,7 +36,6 @@ interface Issue {
 
 class SampleError extends Error {}
 
-/** The tool would withhold this answer. */
 class Withheld extends Error {
   readonly code: string;
   readonly issues: readonly Issue[];
@@ -102,7 +99,7 @@ function filterSample(
       const issues = parsed.error.issues.slice(0, ISSUES_MAX);
       throw new Withheld(
         "INVALID_OUTPUT",
-        issues.map(({ path, message }) => ({ path: shownPath(path), message })),
+        issues.map(({ path, message }) => ({ path: pathText(path) || "(answer)", message })),
       );
     }
     const answer = filterAnswer(
@@ -129,22 +126,19 @@ function notInSchema(path: string): FilteredField {
   return { path, fate: "not in the schema", pattern: undefined, rules: [], value: undefined };
 }
 
-function shownPath(path: readonly PropertyKey[]): string {
-  const text = path.reduce<string>(
-    (before, step) =>
-      typeof step === "number" ? `${before}[${step}]` : `${before}${before === "" ? "" : "."}${String(step)}`,
+function pathText(path: readonly PropertyKey[]): string {
+  return path.reduce<string>(
+    (text, step) => (typeof step === "number" ? `${text}[${step}]` : joined(text, String(step))),
     "",
   );
-  return text === "" ? "(answer)" : text;
 }
 
 /** Returns the pattern that decided, and the manifest's reason when it gives one. */
 function by({ pattern, reason }: FilteredField): string {
-  if (pattern === undefined) return "not a pattern";
+  if (pattern === undefined) return "no pattern";
   return printableCell(reason === undefined ? `"${pattern}"` : `"${pattern}", because: ${reason}`);
 }
 
-/** Returns the paths of the fields that no pattern of the policy covers. */
 function uncoveredIn({ fields }: FilteredAnswer): readonly string[] {
   return fields.filter(({ fate }) => fate === "stripped").map(({ path }) => path);
 }
@@ -153,7 +147,7 @@ function show(answer: ShownAnswer): void {
   const { truncated, fields, omitted, filteredFields, redactions } = answer;
   const uncovered = uncoveredIn(answer);
   const rows = fields.map((field) => [
-    printableCell(field.path === "" ? "(answer)" : field.path),
+    printableCell(field.path || "(answer)"),
     field.fate === "hidden" ? `hidden: ${field.rules.join(", ")}` : field.fate,
     by(field),
     field.value === undefined ? "" : clipped(printableCell(JSON.stringify(field.value))),
@@ -183,9 +177,7 @@ interface FilteredField {
   readonly fate: Fate;
   /** The pattern of the output policy that decided, or undefined when none matched. */
   readonly pattern: string | undefined;
-  /** The manifest's reason why that pattern allows the value. */
   readonly reason?: string | undefined;
-  /** Rules that matched in the value. */
   readonly rules: readonly string[];
   /** The value as the agent sees it, or undefined when the agent does not see it. */
   readonly value: Json | undefined;
@@ -193,7 +185,6 @@ interface FilteredField {
 
 export interface FilteredAnswer {
   readonly fields: readonly FilteredField[];
-  /** Number of fields that are not listed. */
   readonly omitted: number;
   readonly result: Json;
   readonly filteredFields: readonly string[];
@@ -218,15 +209,15 @@ const NEIGHBOUR_CHARS_MAX = 256;
  */
 export function filterAnswer({ policy, compiled, scan }: Protection, answer: Json): FilteredAnswer {
   const filtered = applyPolicy(compiled, answer);
-  const looked = redactFiltered(filtered, scan, compiled);
+  const redacted = redactFiltered(filtered, scan, compiled);
   const explained = explainPolicy({ policy, compiled }, answer, FIELDS_MAX);
-  const sight = new Sight(filtered.result, looked.value, scan);
+  const seen = new SeenAnswer(filtered.result, redacted.value, scan);
   return {
-    fields: explained.fields.flatMap((field) => sight.of(field)),
+    fields: explained.fields.flatMap((field) => seen.of(field)),
     omitted: explained.omitted,
-    result: looked.value,
-    filteredFields: looked.filteredFields,
-    redactions: looked.redactions ?? {},
+    result: redacted.value,
+    filteredFields: redacted.filteredFields,
+    redactions: redacted.redactions ?? {},
   };
 }
 
@@ -255,7 +246,7 @@ function isContainer(value: unknown): value is object {
 }
 
 /** Finds the values that a policy allowed in the answer that the agent sees. */
-class Sight {
+class SeenAnswer {
   readonly #filtered: Json;
   readonly #seen: Json;
   readonly #scan: Search;
@@ -290,7 +281,7 @@ class Sight {
   }
 
   #key(at: ValuePath, name: string, pattern: string | undefined): readonly FilteredField[] {
-    const path = `${at.reduce<string>((text, step) => (typeof step === "number" ? `${text}[${step}]` : joined(text, step)), "")} (key)`;
+    const path = `${pathText(at)} (key)`;
     if (this.#keysListed.has(path)) return [];
     this.#keysListed.add(path);
     const rules = added(this.#found(only(at, null)), this.#found(only(at.slice(0, -1), {})));

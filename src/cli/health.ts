@@ -3,18 +3,11 @@ import { request } from "node:https";
 import type { TLSSocket } from "node:tls";
 import { StartupError } from "../core/errors.ts";
 import type { Environment } from "../runtime/config/config.ts";
-import { type HealthAddress, processEnvironment, readHealthAddress } from "../runtime/config/file.ts";
+import { processEnvironment } from "../runtime/config/environment.ts";
+import { type HealthAddress, readHealthAddress } from "../runtime/config/file.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import { noAnswer } from "./client.ts";
-import {
-  addressProblem,
-  type ClientTls,
-  clientTls,
-  endpointAt,
-  over,
-  routeTo,
-  type TlsFileOptions,
-} from "./connection.ts";
+import { addressProblem, type ClientTls, clientTls, fetchService, type TlsFileOptions } from "./connection.ts";
 import { EXIT, print, wrongUsage } from "./output.ts";
 
 const TIMEOUT_MS = 2_000;
@@ -23,7 +16,6 @@ const PORT = "8787";
 interface HealthCommandOptions extends TlsFileOptions {
   readonly url?: string;
   readonly config?: string;
-  /** Checks whether the service accepts calls, not only whether it is alive. */
   readonly ready?: boolean;
 }
 
@@ -33,16 +25,16 @@ export async function health({ url, ready, config, ...files }: HealthCommandOpti
   const tls = clientTls(files, environment);
   if (typeof tls === "string") return wrongUsage(tls);
   const named = url ?? (environment["STC_URL"] || undefined);
-  const place = named === undefined ? ownPlace(config, environment) : { url: named };
-  const problem = addressProblem(place.url);
+  const address = named === undefined ? configuredAddress(config, environment) : { url: named };
+  const problem = addressProblem(address.url);
   if (problem !== undefined) return wrongUsage(problem);
   try {
-    const status = await asked(place, ready === true ? "/readyz" : "/healthz", tls.read());
+    const status = await requestStatus(address, ready === true ? "/readyz" : "/healthz", tls.read());
     if (status >= 200 && status < 300) return;
     print.error(`the service answered ${status}`);
     process.exitCode = EXIT.failed;
   } catch (error) {
-    print.error(noAnswer(place.url, error));
+    print.error(noAnswer(address.url, error));
     process.exitCode = EXIT.unreachable;
   }
 }
@@ -51,11 +43,11 @@ export async function health({ url, ready, config, ...files }: HealthCommandOpti
  * Returns the service address from the configuration. A file that cannot be read is being changed, and the running service does
  * not use it yet: its problems are printed, and the default address is used.
  */
-function ownPlace(config: string | undefined, environment: Environment): HealthAddress {
+function configuredAddress(config: string | undefined, environment: Environment): HealthAddress {
   const file = config ?? (environment["STC_CONFIG"] || undefined);
   try {
-    const place = file === undefined ? undefined : readHealthAddress(file, environment);
-    if (place !== undefined) return place;
+    const address = file === undefined ? undefined : readHealthAddress(file, environment);
+    if (address !== undefined) return address;
   } catch (error) {
     if (!(error instanceof StartupError)) throw error;
     for (const problem of error.problems) print.error(problem);
@@ -63,36 +55,32 @@ function ownPlace(config: string | undefined, environment: Environment): HealthA
   return { url: `http://127.0.0.1:${environment["STC_PORT"] || PORT}` };
 }
 
-async function asked({ url, certFile }: HealthAddress, path: string, tls: ClientTls): Promise<number> {
+async function requestStatus({ url, certFile }: HealthAddress, path: string, tls: ClientTls): Promise<number> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   if (certFile !== undefined && tls.ca === undefined)
-    return askedByCertificate(new URL(path, url), { certFile, tls, signal });
-  const route = routeTo(url);
-  const response = await fetch(endpointAt(route, path), { ...over(route, tls), signal, redirect: "error" });
+    return requestStatusByCertificate(new URL(path, url), { certFile, tls, signal });
+  const response = await fetchService({ url, tls }, path, { signal });
   await response.body?.cancel();
   return response.status;
-}
-
-interface Certified {
-  readonly certFile: string;
-  readonly tls: ClientTls;
-  readonly signal: AbortSignal;
 }
 
 /**
  * Queries the service without checking its host name or certificate authority: the service must present exactly the certificate
  * that its configuration names.
  */
-function askedByCertificate(place: URL, { certFile, tls: { cert, key }, signal }: Certified): Promise<number> {
+function requestStatusByCertificate(
+  address: URL,
+  { certFile, tls: { cert, key }, signal }: { certFile: string; tls: ClientTls; signal: AbortSignal },
+): Promise<number> {
   const { fingerprint256 } = new X509Certificate(readPlainFile(certFile));
   const { promise, resolve, reject } = Promise.withResolvers<number>();
-  const shown = { ...(cert !== undefined && { cert }), ...(key !== undefined && { key }) };
-  const asking = request(place, { ...shown, signal, agent: false, rejectUnauthorized: false }, (response) => {
+  const identity = { ...(cert !== undefined && { cert }), ...(key !== undefined && { key }) };
+  const probe = request(address, { ...identity, signal, agent: false, rejectUnauthorized: false }, (response) => {
     const peer = (response.socket as TLSSocket).getPeerX509Certificate();
     response.destroy();
     if (peer?.fingerprint256 === fingerprint256) resolve(response.statusCode ?? 0);
     else reject(Object.assign(new Error("another certificate"), { code: "ANOTHER_CERTIFICATE" }));
   });
-  asking.on("error", reject).end();
+  probe.on("error", reject).end();
   return promise;
 }

@@ -17,7 +17,6 @@ export const EXIT = {
   readerGone: 141,
 } as const;
 
-/** Standard output accepts no more data. */
 export class StdoutError extends Error {
   /** True when the reader closed the pipe: not an error, so nothing is reported. */
   readonly isReaderGone: boolean;
@@ -56,7 +55,7 @@ function writeError(text: string): void {
 }
 
 /** Reports a completed change. A report that cannot be written does not undo the change. */
-export function tell(say: () => void): void {
+export function reportChange(say: () => void): void {
   try {
     say();
   } catch (error) {
@@ -68,7 +67,7 @@ export function tell(say: () => void): void {
 }
 
 /** Escapes everything that could control a terminal, except line ends. All printed text goes through here. */
-function steerless(text: string): string {
+function escapeForTerminal(text: string): string {
   const visible = text.replace(/[\x00-\x09\x0b-\x1f]/g, escapeControl);
   return visible.split("\n").map(escapeJson).join("\n");
 }
@@ -85,21 +84,22 @@ export interface StyledText {
 }
 
 function paint({ text, colour }: StyledText): string {
-  return colour === undefined ? steerless(text) : `\u001b[${COLOURS[colour]}m${steerless(text)}\u001b[0m`;
+  return colour === undefined
+    ? escapeForTerminal(text)
+    : `\u001b[${COLOURS[colour]}m${escapeForTerminal(text)}\u001b[0m`;
 }
 
 export const print = {
-  line: (text: string): void => write(1, `${steerless(text)}\n`),
-  error: (text: string): void => writeError(`${steerless(text)}\n`),
+  line: (text: string): void => write(1, `${escapeForTerminal(text)}\n`),
+  error: (text: string): void => writeError(`${escapeForTerminal(text)}\n`),
   /** Prints a part of a line, or text that contains its own line ends. */
-  part: (text: string): void => write(1, steerless(text)),
-  errorPart: (text: string): void => writeError(steerless(text)),
-  json: (value: unknown, indent?: number): void => write(1, `${steerless(JSON.stringify(value, null, indent))}\n`),
-  /** Prints a line of pieces, some in colour. The caller has checked whether colour is wanted. */
+  part: (text: string): void => write(1, escapeForTerminal(text)),
+  errorPart: (text: string): void => writeError(escapeForTerminal(text)),
+  json: (value: unknown, indent?: number): void =>
+    write(1, `${escapeForTerminal(JSON.stringify(value, null, indent))}\n`),
   pieces: (pieces: readonly StyledText[]): void => write(1, `${pieces.map(paint).join("")}\n`),
   /** Overwrites the current line on standard error; the empty text clears it. */
-  progress: (text: string): void => writeError(`\r${steerless(text)}\u001b[K`),
-  /** Erases the characters typed last. */
+  progress: (text: string): void => writeError(`\r${escapeForTerminal(text)}\u001b[K`),
   erase: (characters: number): void => write(1, "\b \b".repeat(characters)),
 };
 
@@ -118,7 +118,6 @@ export function table(rows: readonly (readonly string[])[]): string {
     .join("\n");
 }
 
-/** Reports wrong usage. */
 export function wrongUsage(...problems: readonly string[]): void {
   for (const problem of problems) print.error(problem);
   process.exitCode = EXIT.usage;

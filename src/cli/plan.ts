@@ -37,7 +37,6 @@ export async function plan(
   }
 }
 
-/** Parses the arguments. Returns undefined for invalid JSON. */
 function parsed(args: string): unknown {
   try {
     return JSON.parse(args);
@@ -46,7 +45,6 @@ function parsed(args: string): unknown {
   }
 }
 
-/** Returns undefined when there is no such tool. */
 async function makePlan({ registry }: Parts, name: string, args: unknown): Promise<ExecutionPlan | undefined> {
   const found = registry.list().find(({ tool }) => tool.name === name);
   if (found === undefined) return undefined;

@@ -6,7 +6,7 @@ const SHOWN = /^[\p{L}\p{N}\p{P}\p{S} ]$/u;
  * Characters that are always escaped: fillers, joiners, variation selectors, tags, blank symbols, and the brackets of
  * `countSpaces`.
  */
-const BLANK = /^[\p{Default_Ignorable_Code_Point}\u2800\u{1d159}\u27e6\u27e7]$/u;
+const INVISIBLE = /^[\p{Default_Ignorable_Code_Point}\u2800\u{1d159}\u27e6\u27e7]$/u;
 const MARK = /^\p{M}$/u;
 /** Combining marks drawn over or around the character before them. */
 const OVERLAY = /^(?:\p{Me}|[\u0334-\u0338]|[\u20d0-\u20ff])$/u;
@@ -70,11 +70,11 @@ function escapeHidden(text: string): string {
   let shown = "";
   let marks = MARKS_MAX;
   for (const character of text) {
-    const isMark = MARK.test(character) && !BLANK.test(character);
+    const isMark = MARK.test(character) && !INVISIBLE.test(character);
     marks = isMark ? marks + 1 : MARKS_MAX;
     if (MARKED.test(character)) marks = 0;
     const isSeen = isMark ? marks <= MARKS_MAX && !OVERLAY.test(character) : SHOWN.test(character);
-    shown += isSeen && !BLANK.test(character) ? character : escapeCodePoint(character);
+    shown += isSeen && !INVISIBLE.test(character) ? character : escapeCodePoint(character);
   }
   return shown;
 }
@@ -89,14 +89,14 @@ const LINE_END = "\\u{a}";
  */
 export function wrap(line: string, columns: number): readonly string[] {
   if (columns === Number.POSITIVE_INFINITY) return [line];
-  const room = Math.max(columns, COLUMNS_MIN) - 1;
+  const columnsMax = Math.max(columns, COLUMNS_MIN) - 1;
   const lines: string[] = [];
   let current = "";
   let width = 0;
   for (const character of line) {
     // Terminals disagree about character widths; the larger width is safe.
     const own = isAscii(character) ? 1 : 2;
-    if (width + own > room || endsLine(current, character)) {
+    if (width + own > columnsMax || endsLine(current, character)) {
       lines.push(current);
       current = GUTTER;
       width = GUTTER.length;
@@ -107,7 +107,6 @@ export function wrap(line: string, columns: number): readonly string[] {
   return [...lines, current];
 }
 
-/** Returns whether a line ends here. The quote that closes a text stays on the line. */
 function endsLine(current: string, next: string): boolean {
   return next !== '"' && current.endsWith(LINE_END);
 }

@@ -1,5 +1,5 @@
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
-import { print, tell } from "./output.ts";
+import { print, reportChange } from "./output.ts";
 import { type RunningService, startService } from "./service.ts";
 
 /**
@@ -30,7 +30,7 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
     const [hasGit, hasBash] = ["git", "bash"].map((name) => config.commands.allowed.includes(name));
     const { url } = service;
     const auditDir = config.audit.dir;
-    tell(() => print.line(welcome({ url, auditDir, hasGit: hasGit === true, hasBash: hasBash === true })));
+    reportChange(() => print.line(welcome({ url, auditDir, hasGit: hasGit === true, hasBash: hasBash === true })));
   }
   // A promise that a tool forgot must not end the service for everyone. A synchronous exception does end it: the state is
   // unknown.

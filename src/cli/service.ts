@@ -13,7 +13,6 @@ import { causeText } from "../runtime/log/fields.ts";
 import { openLog } from "../runtime/log/log.ts";
 import { loadEndpoints, MODULES, type Modules } from "../runtime/modules.ts";
 
-/** A service that listens. */
 export interface RunningService {
   /** `http://host:port` of the actual listener. */
   readonly url: string;
@@ -43,7 +42,6 @@ const CERTIFICATE_LEVELS = {
 /** Time that cut-off calls have to end. */
 const ENDING_MS = 1_000;
 
-/** Time to write the last lines of the log. */
 const LOG_FLUSH_MS = 1_000;
 
 /**
@@ -122,7 +120,7 @@ export async function startService(
     operatorUrl,
     notRegistered: service.notRegistered,
     reload: service.reload,
-    logFault: (error) => log.error({ cause: causeText(error) }, "nobody caught this"),
+    logFault: (error) => log.error({ cause: causeText(error) }, "uncaught error"),
     drain: () => {
       drained ??= drain();
       return drained;
@@ -130,7 +128,6 @@ export async function startService(
   };
 }
 
-/** Returns the parts of the service that the listeners use. */
 function listenerOptions(config: Config, service: Service) {
   return {
     ...config.server,

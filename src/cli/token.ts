@@ -1,23 +1,20 @@
 import { randomUUID } from "node:crypto";
 import { subjectProblem } from "../pipeline/identity/claims.ts";
 import { isCompiled } from "../runtime/own-code.ts";
-import { NO_STAND } from "./configuration.ts";
+import { NO_DEVELOPMENT } from "./configuration.ts";
 import { print, wrongUsage } from "./output.ts";
 
 interface TokenOptions {
   readonly sub: string;
   readonly permission?: readonly string[];
   readonly operator?: boolean;
-  /** The agent's session; random by default. */
   readonly session?: string;
   /** Token lifetime in seconds. */
   readonly ttl: number;
 }
 
-/** Default permissions of the operator in a development environment. */
 const OPERATOR_PERMISSIONS = ["approvals:decide", "grants:manage", "modes:manage", "audit:read"] as const;
 
-/** Allowed names of sessions and permissions. */
 const VISIBLE = /^[\x21-\x7e]{1,128}$/;
 
 /** `stc token`: prints a token of the development issuers and nothing else. Never uses other keys. */
@@ -32,8 +29,8 @@ export async function token({ sub, permission, operator, session, ttl }: TokenOp
   if (permission?.some((name) => !VISIBLE.test(name)) === true) {
     return wrongUsage("no service would accept this permission: 1 to 128 visible characters, no space");
   }
-  if (isCompiled()) return wrongUsage(NO_STAND);
-  const { DEVELOPMENT_DIRECTORY } = await import("./development/stand.ts");
+  if (isCompiled()) return wrongUsage(NO_DEVELOPMENT);
+  const { DEVELOPMENT_DIRECTORY } = await import("./development/environment.ts");
   const { signDevelopmentToken } = await import("./development/keys.ts");
   print.line(
     await signDevelopmentToken({
@@ -43,7 +40,7 @@ export async function token({ sub, permission, operator, session, ttl }: TokenOp
       permissions: permission ?? (isOperator ? OPERATOR_PERMISSIONS : []),
       session: isOperator ? undefined : (session ?? randomUUID()),
       ttlSeconds: ttl,
-      now: Date.now(),
+      nowMs: Date.now(),
     }),
   );
 }

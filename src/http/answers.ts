@@ -7,12 +7,10 @@ const JSON_HEADERS = { "content-type": "application/json; charset=utf-8", "cache
 /** Suggested polling interval for a pending approval; a long poll with `?wait=` is better. */
 const POLL_AFTER_SECONDS = "2";
 
-/** Returns a JSON answer that nobody may keep. */
 export function json(status: number, value: unknown, more?: Pick<EndpointAnswer, "recorded">): EndpointAnswer {
   return { status, headers: JSON_HEADERS, body: JSON.stringify(value), ...more };
 }
 
-/** Returns an answer of the pipeline, with the headers that its code requires. */
 export function callAnswer({ http, result }: Answer): EndpointAnswer {
   const answer = json(http, result);
   if (result.status === "success") return answer;
@@ -23,7 +21,6 @@ export function callAnswer({ http, result }: Answer): EndpointAnswer {
   return { ...answer, headers: { ...JSON_HEADERS, ...headers } };
 }
 
-/** Returns the answer for a refusal outside of a call. */
 export function refusalAnswer(refusal: Refusal): EndpointAnswer {
   const { stage, decision, http, retryable } = REFUSALS[refusal.code];
   const error = {
@@ -38,7 +35,7 @@ export function refusalAnswer(refusal: Refusal): EndpointAnswer {
   return { ...answer, headers: { ...JSON_HEADERS, ...headersOf(error) } };
 }
 
-/** Returns a refusal whose code is of HTTP alone: an unknown route, a wrong method, a missing entry. */
+/** Returns a refusal with a code that only HTTP has: an unknown route, a wrong method, a missing entry. */
 export function deniedAnswer(status: number, code: string, message: string): EndpointAnswer {
   return json(status, { status: "denied", error: { code, stage: "REQUEST", message, retryable: false } });
 }
@@ -58,10 +55,8 @@ function scopesMissing(missing: unknown): string {
 
 const REALM = 'realm="safe-tool-call"';
 
-/** Where the metadata of a protected resource are served (RFC 9728). */
 export const RESOURCE_METADATA = "/.well-known/oauth-protected-resource";
 
-/** Returns the path of the service's URL, without a final slash. */
 export function resourcePath(resource: string): string {
   return new URL(resource).pathname.replace(/\/$/, "");
 }
@@ -69,8 +64,7 @@ export function resourcePath(resource: string): string {
 interface Challenged {
   readonly status: number;
   readonly authorization: string | undefined;
-  /** The `WWW-Authenticate` that the answer has. */
-  readonly named: unknown;
+  readonly wwwAuthenticate: unknown;
 }
 
 /**
@@ -80,11 +74,13 @@ interface Challenged {
  */
 export function challenges(resource: string | undefined): (answer: Challenged) => string | undefined {
   const url = resource && `${new URL(resource).origin}${RESOURCE_METADATA}${resourcePath(resource)}`;
-  const where = url === undefined ? "" : `, resource_metadata="${url}"`;
-  return ({ status, authorization = "", named }) => {
+  const metadata = url === undefined ? "" : `, resource_metadata="${url}"`;
+  return ({ status, authorization = "", wwwAuthenticate }) => {
     if (status === 401) {
-      return `Bearer ${REALM}${/^bearer /i.test(authorization) ? ', error="invalid_token"' : ""}${where}`;
+      return `Bearer ${REALM}${/^bearer /i.test(authorization) ? ', error="invalid_token"' : ""}${metadata}`;
     }
-    return status === 403 && where !== "" && typeof named === "string" ? `${named}${where}` : undefined;
+    return status === 403 && metadata !== "" && typeof wwwAuthenticate === "string"
+      ? `${wwwAuthenticate}${metadata}`
+      : undefined;
   };
 }

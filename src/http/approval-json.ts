@@ -23,10 +23,8 @@ export function isId(text: string): boolean {
   return UUID.test(text);
 }
 
-/** A path that names an approval request or a grant. */
 export const idParams = z.object({ id: z.string().refine(isId) });
 
-/** Longest reason that an approver may give. */
 export const REASON_CHARACTERS_MAX = 500;
 
 /** Rejects with APPROVAL_UNAVAILABLE when the store fails; the operators' log has the cause. */
@@ -36,9 +34,13 @@ export async function inStore<T>({ logError }: EndpointServices, work: () => Pro
   } catch (error) {
     if (error instanceof Refusal) throw error;
     logError(error);
-    throw new Refusal("APPROVAL_UNAVAILABLE", "Approvals cannot be reached at the moment: look again, then repeat.", {
-      cause: error,
-    });
+    throw new Refusal(
+      "APPROVAL_UNAVAILABLE",
+      "Approvals are not available at the moment: check the state, then repeat.",
+      {
+        cause: error,
+      },
+    );
   }
 }
 
@@ -121,8 +123,7 @@ export async function withReceipt(
   return { approval: shown, ...(receipt !== undefined && { receipt }) };
 }
 
-/** Returns what an approver reads before deciding. */
-export function forDecider(approval: Approval, operator: Caller): Json {
+export function forApprover(approval: Approval, operator: Caller): Json {
   const quorum = quorumOf(approval, { isWhole: true });
   return { ...forList(approval, operator), ...(quorum !== undefined && { quorum }), view: approval.view };
 }
@@ -158,12 +159,10 @@ function person({ subject, issuer }: Pick<Approver, "subject" | "issuer">) {
   return { sub: subject, iss: issuer };
 }
 
-/** Formats the time as ISO 8601 in UTC. */
 export function iso(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** Refusal code and message for each state in which an approval cannot be decided, cancelled or revoked. */
 const ENDED = {
   pending: ["APPROVAL_MISMATCH", "This is still pending: deny it instead."],
   approved: ["APPROVAL_CONSUMED", "This was already decided."],
@@ -190,10 +189,9 @@ export function endedRefusal(approval: Approval | undefined): Refusal {
   return new Refusal(code, message, { details: { approval: { id, state } } });
 }
 
-type Untaken = Exclude<Decided, { readonly outcome: "decided" | "counted" }>;
+type Unaccepted = Exclude<Decided, { readonly outcome: "decided" | "counted" }>;
 
-/** Returns the refusal for a decision that was not accepted. */
-export function decisionRefusal(decided: Untaken): Refusal {
+export function decisionRefusal(decided: Unaccepted): Refusal {
   switch (decided.outcome) {
     case "not_pending":
       return endedRefusal(decided.approval);
@@ -213,7 +211,7 @@ export function decisionRefusal(decided: Untaken): Refusal {
     case "answer_refused":
       return answerRefusal(decided);
     case "own_question":
-      return new Refusal("PERMISSION_DENIED", OWN_QUESTION);
+      return new Refusal("PERMISSION_DENIED", OWN_REQUEST);
     case "replayed":
       return new Refusal("APPROVAL_CONSUMED", "This message was received before: it counts once.");
     default:
@@ -229,14 +227,13 @@ const ANSWERS = {
   differs: "Another answer was given before: approve without an answer of your own, or deny.",
 } as const satisfies Record<AnswerProblem, string>;
 
-function answerRefusal({ fault, wanted }: Extract<Untaken, { readonly outcome: "answer_refused" }>): Refusal {
+function answerRefusal({ fault, wanted }: Extract<Unaccepted, { readonly outcome: "answer_refused" }>): Refusal {
   const offered = wanted?.choices === undefined ? {} : { offered: wanted.choices };
   return new Refusal("INVALID_INPUT", ANSWERS[fault], { details: { field: "answer", ...offered } });
 }
 
-/** Returns the refusal for a policy's objection to the approver. */
 function objectionRefusal(objection: Objection): Refusal {
-  const message = sentenceOf(objection);
+  const message = objectionText(objection);
   if (objection.outcome === "already_voted") {
     return new Refusal("APPROVAL_CONSUMED", message, { details: { missing: objection.lacking } });
   }
@@ -251,33 +248,30 @@ function objectionRefusal(objection: Objection): Refusal {
  * Returns true when the operator, or an actor in their token, is among the requesters: a token that was passed on to the
  * requester must not decide.
  */
-export function isOwnQuestion({ requester }: Approval, { subject, actors }: Caller): boolean {
+export function isOwnRequest({ requester }: Approval, { subject, actors }: Caller): boolean {
   return isAmongRequesters(requester, [subject, ...actors]);
 }
 
-/** Decisions that an operator may make on an approval request now, and the reason for a missing one. */
 interface Rights {
   readonly approve: boolean;
   readonly deny: boolean;
-  /** Reason why an approval would not count. */
   readonly because?: string | undefined;
 }
 
 export function rightsOf(approval: Approval, operator: Caller): Rights {
   const { requirement, votes, state } = approval;
   if (state !== "pending") return { approve: false, deny: false, because: `It is ${state}.` };
-  if (isOwnQuestion(approval, operator)) return { approve: false, deny: false, because: OWN_QUESTION };
+  if (isOwnRequest(approval, operator)) return { approve: false, deny: false, because: OWN_REQUEST };
   if (requirement === undefined) return { approve: true, deny: true };
-  const standing = voteResultOf(requirement, votes, operator);
+  const vote = voteResultOf(requirement, votes, operator);
   const deny = objectionToDenial(requirement, votes, operator) === undefined;
-  if ("places" in standing) return { approve: true, deny };
-  return { approve: false, deny, because: sentenceOf(standing) };
+  if ("places" in vote) return { approve: true, deny };
+  return { approve: false, deny, because: objectionText(vote) };
 }
 
-const OWN_QUESTION = "You cannot decide your own approval requests, or those made on your behalf.";
+const OWN_REQUEST = "You cannot decide your own approval requests, or those made on your behalf.";
 
-/** Explains in one sentence why a vote does not count and what would. */
-export function sentenceOf(objection: Objection): string {
+export function objectionText(objection: Objection): string {
   if (objection.outcome === "already_voted") {
     const { lacking } = objection;
     return `You have already approved this.${lacking.length === 0 ? "" : ` It waits for others: ${lackingText(lacking)}.`}`;
@@ -294,7 +288,6 @@ export function sentenceOf(objection: Objection): string {
   return `Policy ${policy}, stage ${stage}, wants ${wants.join(" and ")}.`;
 }
 
-/** Formats the missing votes, such as `prod-writes, team: 1 of 2`. */
 export function lackingText(lacking: readonly Lacking[]): string {
   return lacking.map(({ policy, stage, have, needed }) => `${policy}, ${stage}: ${have} of ${needed}`).join("; ");
 }
@@ -317,14 +310,10 @@ function quorumOf({ requirement, votes }: Approval, { isWhole }: { readonly isWh
   };
 }
 
-interface StageProgress {
-  readonly voters: readonly Vote[];
-  readonly at: number;
-  readonly open: number | undefined;
-  readonly isWhole: boolean;
-}
-
-function stageShown({ name, count, deciders }: PolicyStage, { voters, at, open, isWhole }: StageProgress): Json {
+function stageShown(
+  { name, count, deciders }: PolicyStage,
+  { voters, at, open, isWhole }: { voters: readonly Vote[]; at: number; open: number | undefined; isWhole: boolean },
+): Json {
   const state = open === undefined || at < open ? "complete" : "later";
   const { permissions, subjects } = deciders;
   return {

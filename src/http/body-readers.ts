@@ -8,7 +8,6 @@ import { type BodyLimits, tooLarge } from "./request-guard.ts";
 const SHARE_PER_SOURCE = 1 / 8;
 const PER_SOURCE_MIN = 16;
 
-/** Reads bodies and prevents a single peer from occupying all slots with slow ones. */
 export class BodyReaders {
   readonly #concurrentRequestsMax: () => number;
   readonly #reading = new CountByKey();
@@ -29,10 +28,10 @@ export class BodyReaders {
     this.#reading.enter(source);
     return new Promise((resolve, reject) => {
       const body = new GrowingBytes();
-      let isSettled = false;
-      const settle = (refusal?: () => Refusal): void => {
-        if (isSettled) return;
-        isSettled = true;
+      let isFinished = false;
+      const finish = (refusal?: () => Refusal): void => {
+        if (isFinished) return;
+        isFinished = true;
         clearTimeout(timer);
         this.#reading.leave(source);
         if (refusal === undefined) {
@@ -43,54 +42,55 @@ export class BodyReaders {
         body.drop();
         reject(refusal());
       };
-      const onGone = (): void => settle(gone);
-      const timer = setTimeout(() => settle(tooSlow), requestTimeoutMs);
+      const onDisconnect = (): void => finish(disconnected);
+      const timer = setTimeout(() => finish(tooSlow), requestTimeoutMs);
       raw.on("data", (chunk: Buffer) => {
-        if (isSettled) return;
+        if (isFinished) return;
         if (body.size + chunk.length <= bodyBytesMax) body.add(chunk);
-        else settle(() => tooLarge(bodyBytesMax));
+        else finish(() => tooLarge(bodyBytesMax));
       });
-      raw.on("end", () => settle());
-      raw.on("error", onGone).on("close", onGone);
-      if (reading >= perSourceMax) setImmediate(() => settle(tooMany));
+      raw.on("end", () => finish());
+      raw.on("error", onDisconnect).on("close", onDisconnect);
+      if (reading >= perSourceMax) setImmediate(() => finish(tooMany));
     });
   }
 }
 
 const GROWN_BYTES_MIN = 4_096;
-const NOTHING = Buffer.alloc(0);
+const EMPTY = Buffer.alloc(0);
 
 /** Collects chunks in one buffer: kept separately, chunks of one byte would take a hundred times as much memory. */
 class GrowingBytes {
-  #room: Buffer = NOTHING;
+  #buffer: Buffer = EMPTY;
   size = 0;
 
   /** Returns the bytes; a body that arrived in one chunk is not copied. */
   get bytes(): Buffer {
-    return this.size === this.#room.length ? this.#room : this.#room.subarray(0, this.size);
+    return this.size === this.#buffer.length ? this.#buffer : this.#buffer.subarray(0, this.size);
   }
 
   add(piece: Buffer): void {
     const size = this.size + piece.length;
-    if (this.size === 0) this.#room = piece;
-    else if (size > this.#room.length) this.#grow(size);
-    if (this.size > 0) piece.copy(this.#room, this.size);
+    if (this.size === 0) this.#buffer = piece;
+    else if (size > this.#buffer.length) this.#grow(size);
+    if (this.size > 0) piece.copy(this.#buffer, this.size);
     this.size = size;
   }
 
   drop(): void {
-    this.#room = NOTHING;
+    this.#buffer = EMPTY;
     this.size = 0;
   }
 
   #grow(size: number): void {
-    const grown = Buffer.allocUnsafe(Math.max(size, 2 * this.#room.length, GROWN_BYTES_MIN));
-    this.#room.copy(grown, 0, 0, this.size);
-    this.#room = grown;
+    const grown = Buffer.allocUnsafe(Math.max(size, 2 * this.#buffer.length, GROWN_BYTES_MIN));
+    this.#buffer.copy(grown, 0, 0, this.size);
+    this.#buffer = grown;
   }
 }
 
-const gone = (): Refusal => new Refusal("CANCELLED", "The client disconnected before its request was complete.");
+const disconnected = (): Refusal =>
+  new Refusal("CANCELLED", "The client disconnected before its request was complete.");
 const tooSlow = (): Refusal => new Refusal("REQUEST_TIMEOUT", "The request was not complete in time.");
 const tooMany = (): Refusal =>
   new Refusal("RATE_LIMITED", "Too many of your requests are incomplete at once.", {
@@ -99,7 +99,7 @@ const tooMany = (): Refusal =>
   });
 
 /** Largest refused body that is discarded so that its connection can stay open. */
-export const PASSED_OVER_BYTES_MAX = 65_536;
+export const DISCARDED_BYTES_MAX = 65_536;
 /** Maximum size of a discarded body; beyond this, the connection is cut. */
 const BYTES_MAX = 268_435_456;
 /** Maximum time from the answer to the end of the body. */

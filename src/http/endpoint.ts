@@ -20,7 +20,7 @@ import type { BodyLimits, PeerLimits } from "./request-guard.ts";
  * table in `docs/endpoints.md` are derived from the declarations. Nothing here depends on an HTTP framework.
  */
 
-/** The listeners of a service: `server.host` and its kin for agents, `server.operator` for probes and metrics. */
+/** The listeners of a service: `server.host` and related settings for agents, `server.operator` for probes and metrics. */
 export type ListenerName = "agents" | "operators";
 
 /** Who is answered: everybody, holders of an agent's or an operator's token, of either, or signers of the body. */
@@ -31,22 +31,18 @@ export type NotReady = "draining" | "audit_unavailable";
 
 /** Parts of a service that a configuration may lack. An endpoint that needs a missing part does not exist. */
 interface OptionalParts {
-  /** The store of approval requests. */
   readonly approvals?: (NotifiedApprovals & ReceiptedApprovals) | undefined;
   readonly report?: NotifiedApprovals["report"];
   readonly webhooks?: NotifiedApprovals["webhooks"];
   readonly inbox?: NotifiedApprovals["inbox"];
   /** The audit directory. No part of a request ever becomes part of a path. */
   readonly auditDir?: string | undefined;
-  /** Adopts changed configuration. */
   readonly reload?: ((by: ReloadRequester) => Promise<Reloaded>) | undefined;
-  /** The URL under which agents know the service. */
   readonly resource?: string | undefined;
 }
 
 export type Need = keyof OptionalParts;
 
-/** The parts of a service that endpoints use. */
 export interface ServiceParts extends OptionalParts, BodyLimits, PeerLimits {
   readonly proxy: ToolProxy;
   readonly registry: Registry;
@@ -57,22 +53,16 @@ export interface ServiceParts extends OptionalParts, BodyLimits, PeerLimits {
   /** Resolves when the line is durable. */
   readonly journal: (line: JournalLine) => Promise<void>;
   readonly logError: (error: unknown) => void;
-  /** Maximum number of concurrent requests that have not been authenticated yet. */
   readonly concurrentRequestsMax: () => number;
   /** Public key that verifies the audit's checkpoints. Without it, their signatures are not verified. */
   readonly checkpointKey?: KeyObject | undefined;
   readonly notReady: () => readonly NotReady[];
-  /** Returns the state of the systems that tools use. */
   readonly systems: () => Promise<unknown>;
-  /** Returns whether audit lines can be written, and if not, why. */
   readonly audit?: (() => unknown) | undefined;
-  /** Returns how the tools' commands are confined. */
   readonly confinement?: (() => unknown) | undefined;
-  /** Returns the configuration that is in use and the last one that was refused. */
   readonly configuration?: (() => unknown) | undefined;
   /** Returns the state of the revocation list; undefined when there is none. */
   readonly revocations?: (() => unknown) | undefined;
-  /** Scopes that agents should request. */
   readonly resourceScopes?: readonly string[] | undefined;
   /** Returns the issuers from which agents may get tokens, as URLs. */
   readonly authorizationServers?: (() => readonly string[]) | undefined;
@@ -81,33 +71,29 @@ export interface ServiceParts extends OptionalParts, BodyLimits, PeerLimits {
 
 /** The parts of the service as one listener offers them to its endpoints. */
 export interface EndpointServices extends ServiceParts {
-  /** Decides when calls are shed; without it, none are. */
   readonly shedding?: Shedding | undefined;
   /** Rate limit per caller for requests other than calls; without it, they are not rate-limited. */
-  readonly pace?: RequestRateLimiter | undefined;
-  /** Everything that this listener answers. */
+  readonly requestRate?: RequestRateLimiter | undefined;
   readonly routes: readonly Route[];
   /** Runs the work when the listener closes, after its last request. */
   readonly onClose: (work: () => unknown) => void;
 }
 
-/** An endpoint at one of its paths. */
 export interface Route {
   readonly path: string;
   readonly endpoint: Endpoint;
 }
 
-/** What a request that succeeds leaves in the audit. */
+/** How a successful request is audited. */
 export type Audited =
   /** A call: the pipeline writes its entry, refusals included. */
   | "call"
   /** A change: the feature that makes it journals it. */
   | "change"
-  /** A reading: a journal line of this type, durable before the answer is sent. Where agents read their own, operators' only. */
+  /** A read: a journal line of this type, durable before the answer is sent. Where agents read their own, operators' only. */
   | `${string}.${string}`
   | "no";
 
-/** One response in `/openapi.json`. */
 interface DeclaredResponse {
   readonly description?: string;
   /** JSON Schema, or the schema from which it is generated; any object when omitted. */
@@ -116,16 +102,12 @@ interface DeclaredResponse {
   readonly type?: "text/html" | "text/event-stream" | "text/plain" | "none";
 }
 
-/** What an endpoint says of itself. */
 interface EndpointDeclaration {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
-  /** Such as `/approvals/:id`; `params` checks the named segments. */
   readonly path: string;
-  /** Returns a further path that the configuration determines. */
   readonly alsoAt?: (services: ServiceParts) => string | undefined;
   /** One sentence for `/openapi.json` and the documentation. */
   readonly summary: string;
-  /** The agents' listener when omitted. */
   readonly listeners?: readonly ListenerName[];
   readonly audience: EndpointAudience;
   /** Permission that an operator's token must hold. Where anybody is answered, holders get `caller`. */
@@ -134,13 +116,11 @@ interface EndpointDeclaration {
   readonly anyHost?: true;
   /** Records an agent's token as a forgery (403); otherwise it is not a token for this endpoint (401). */
   readonly recordsForgeries?: true;
-  /** Parts of the service without which the endpoint does not exist. */
   readonly needs?: readonly Need[];
   /** Checked after the permission; an invalid segment is MALFORMED_REQUEST, or what `notFound` returns. */
   readonly params?: z.ZodObject;
   readonly notFound?: () => Error;
   readonly query?: z.ZodObject;
-  /** Headers that the endpoint reads, by their usual spelling. */
   readonly headers?: z.ZodObject;
   /** Body; without it, requests other than GET may send none or `{}`. */
   readonly body?: z.ZodType;
@@ -148,19 +128,17 @@ interface EndpointDeclaration {
   readonly bytes?: z.ZodType;
   /** Responses by status, in addition to the refusals that the guard can return; `200` when omitted. */
   readonly responses?: Readonly<Record<number, DeclaredResponse>>;
-  /** Error codes by status that only this endpoint returns. */
   readonly errors?: Readonly<Record<number, string>>;
   readonly audited: Audited;
   /** Concurrent requests, in addition to the guard's own limit. Endpoints with the same object share it. */
   readonly limits?: ConcurrencyLimitOptions;
 }
 
-/** An endpoint behind the guard (`guard.ts`). */
 export interface GuardedEndpoint extends EndpointDeclaration {
-  handle(visit: Visit, services: EndpointServices): Promise<EndpointAnswer> | EndpointAnswer;
+  handle(request: AdmittedRequest, services: EndpointServices): Promise<EndpointAnswer> | EndpointAnswer;
 }
 
-/** An endpoint that judges its requests itself: by the pipeline, or by a signature over the body. */
+/** An endpoint that authorizes its requests itself: by the pipeline, or by a signature over the body. */
 export interface SelfGuardedEndpoint extends EndpointDeclaration {
   receive(exchange: Exchange, services: EndpointServices): Promise<EndpointAnswer>;
 }
@@ -168,7 +146,13 @@ export interface SelfGuardedEndpoint extends EndpointDeclaration {
 export type Endpoint = GuardedEndpoint | SelfGuardedEndpoint;
 
 /** A request that the guard has let through. */
-export interface Visit<Who = EndpointAudience, Params = unknown, Query = unknown, Headers = unknown, Body = unknown> {
+export interface AdmittedRequest<
+  Who = EndpointAudience,
+  Params = unknown,
+  Query = unknown,
+  Headers = unknown,
+  Body = unknown,
+> {
   readonly params: Params;
   readonly query: Query;
   readonly headers: Headers;
@@ -176,10 +160,8 @@ export interface Visit<Who = EndpointAudience, Params = unknown, Query = unknown
   /** The body of an endpoint that declares `bytes`; empty when there is none. */
   readonly bytes: Uint8Array;
   readonly caller: Who extends "anybody" ? Caller | undefined : Caller;
-  /** The audience that the caller's token is for. */
-  readonly side: Audience;
-  /** True when the client has disconnected. */
-  readonly isGone: () => boolean;
+  readonly tokenAudience: Audience;
+  readonly isDisconnected: () => boolean;
   /** Calls `end` once, when the client disconnects or the service closes. Returns a function that stops listening. */
   readonly untilEnd: (end: () => void) => () => void;
   /** Returns the remaining validity of the caller's token in milliseconds. */
@@ -188,7 +170,7 @@ export interface Visit<Who = EndpointAudience, Params = unknown, Query = unknown
   readonly verifyAgain: () => Promise<void>;
 }
 
-/** A request as an HTTP adapter received it, for endpoints that judge it themselves. Nothing in it is verified yet. */
+/** A request as an HTTP adapter received it, for endpoints that authorize it themselves. Nothing in it is verified yet. */
 export interface Exchange extends Disconnect {
   readonly raw: IncomingMessage;
   readonly params: Readonly<Record<string, string | undefined>>;
@@ -196,7 +178,6 @@ export interface Exchange extends Disconnect {
   /** The peer's address; `socket` on the Unix socket. */
   readonly source: string;
   readonly scheme: string;
-  /** Closes the connection after the answer. */
   readonly closeConnection: () => void;
 }
 
@@ -205,20 +186,17 @@ export interface EndpointAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string | undefined;
-  /** Sends the events; resolves when the stream has ended, rejects never. */
+  /** Sends the events; resolves when the stream has ended, never rejects. */
   readonly stream?: ((client: EventSink) => Promise<void>) | undefined;
   /** Members of the journal line, in addition to its type and the caller. */
   readonly recorded?: Readonly<Record<string, Json>> | undefined;
 }
 
-/** The client of a stream. */
 export interface EventSink {
   /** Sends the text. Returns false when the client is behind: then `onceDrained` calls back when it has caught up. */
   write(text: string): boolean;
-  /** Calls back once; returns a function that stops listening. */
   onceDrained(listener: () => void): () => void;
-  /** Calls back when the client disconnects. */
-  onGone(listener: () => void): void;
+  onDisconnect(listener: () => void): void;
   end(): void;
   /** Ends the connection and drops what the client has not read. */
   destroy(): void;
@@ -242,7 +220,7 @@ type Declared<Who extends EndpointAudience, Params, Query, Headers, Body, Needs 
 
 type With<Needs extends Need> = EndpointServices & { readonly [part in Needs]: NonNullable<EndpointServices[part]> };
 
-/** Declares an endpoint: what `handle` gets has the types of the schemas, of the audience and of the needed parts. */
+/** Declares an endpoint. The parameters of `handle` have the types of its schemas, audience and needed parts. */
 export function endpoint<
   Who extends Exclude<EndpointAudience, "signers">,
   Params extends z.ZodObject | undefined = undefined,
@@ -253,7 +231,7 @@ export function endpoint<
 >(
   declared: Declared<Who, Params, Query, Headers, Body, Needs> & {
     handle(
-      visit: Visit<Who, Output<Params>, Output<Query>, Output<Headers>, Output<Body>>,
+      request: AdmittedRequest<Who, Output<Params>, Output<Query>, Output<Headers>, Output<Body>>,
       services: With<Needs>,
     ): Promise<EndpointAnswer> | EndpointAnswer;
   },
@@ -261,7 +239,6 @@ export function endpoint<
   return declared;
 }
 
-/** Declares an endpoint that judges its requests itself. */
 export function selfGuarded<Who extends "agents" | "signers", Needs extends Need = never>(
   declared: Declared<Who, z.ZodObject, undefined, z.ZodObject, undefined, Needs> & {
     receive(exchange: Exchange, services: With<Needs>): Promise<EndpointAnswer>;
@@ -287,7 +264,7 @@ export function perListener<Value, Services extends object = EndpointServices>(
   };
 }
 
-/** Returns the methods of an endpoint. What anybody may GET, some probes and crawlers ask for with HEAD. */
+/** Returns the methods of an endpoint. Some probes and crawlers send HEAD to endpoints that are open to anybody. */
 export function methodsOf({ method, audience }: Endpoint): readonly string[] {
   return method === "GET" && audience === "anybody" ? ["GET", "HEAD"] : [method];
 }

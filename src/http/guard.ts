@@ -8,12 +8,12 @@ import { BodyReaders } from "./body-readers.ts";
 import { certificateOf } from "./connections/listening-tls.ts";
 import { ConcurrencyLimit, type ConcurrencyLimitOptions } from "./connections/request-limits.ts";
 import {
+  type AdmittedRequest,
   type EndpointAnswer,
   type EndpointServices,
   type Exchange,
   type GuardedEndpoint,
   perListener,
-  type Visit,
 } from "./endpoint.ts";
 import { checkBodyHeaders, checkPeerHeaders, issuesOf, parseBody } from "./request-guard.ts";
 
@@ -22,23 +22,15 @@ const BODY_BYTES_MAX = 65_536;
 /** Concurrent requests per audience; a long poll counts as one. Waiting agents take no slots from approvers. */
 const SLOTS = { totalMax: 1_024, perCallerMax: 256 } as const;
 
-/** An authenticated caller and the audience, agents or operators, that their token is for. */
-interface Visitor {
-  readonly side: Audience;
+interface Authenticated {
+  readonly tokenAudience: Audience;
   readonly caller: Caller;
 }
 
-type Body = Pick<Visit, "body" | "bytes">;
-
-interface Received {
-  readonly exchange: Exchange;
-  readonly sent: Body;
-  /** Undefined for a client that is answered without a token. */
-  readonly visitor: Visitor | undefined;
-}
+type Body = Pick<AdmittedRequest, "body" | "bytes">;
 
 /**
- * Guards every endpoint but those that judge their requests themselves, in one sequence: Host and Origin → body → token → rate
+ * Guards every endpoint but those that authorize their requests themselves, in one sequence: Host and Origin → body → token → rate
  * → slot → permission → the endpoint's own limit → path, query and headers → `handle` → journal line.
  */
 export class Guard {
@@ -53,7 +45,6 @@ export class Guard {
     this.#services = services;
   }
 
-  /** Ends everything that waits: long polls and streams. */
   close(): void {
     this.#isClosing = true;
     for (const end of [...this.#waiting]) end();
@@ -63,9 +54,9 @@ export class Guard {
   async serve(endpoint: GuardedEndpoint, exchange: Exchange): Promise<EndpointAnswer> {
     if (endpoint.anyHost !== true) checkPeerHeaders(exchange.raw, this.#services);
     const sent = await this.#bodyOf(endpoint, exchange);
-    const visitor = await this.#identify(endpoint, exchange);
-    if (visitor === undefined || endpoint.audience === "anybody") {
-      return this.#handle(endpoint, { exchange, sent, visitor });
+    const authenticated = await this.#identify(endpoint, exchange);
+    if (authenticated === undefined || endpoint.audience === "anybody") {
+      return this.#handle(endpoint, exchange, { sent, authenticated });
     }
     const taken: (() => void)[] = [];
     const leave = (): void => {
@@ -73,12 +64,12 @@ export class Guard {
     };
     let isStream = false;
     try {
-      this.#services.pace?.take(visitor.caller);
-      taken.push(this.#slots[visitor.side].take(visitor.caller));
-      await this.#assertAllowed(endpoint, visitor, exchange);
-      if (endpoint.limits !== undefined) taken.push(this.#limitOf(endpoint.limits).take(visitor.caller));
-      const answer = await this.#handle(endpoint, { exchange, sent, visitor });
-      await this.#record(endpoint, visitor, answer);
+      this.#services.requestRate?.take(authenticated.caller);
+      taken.push(this.#slots[authenticated.tokenAudience].take(authenticated.caller));
+      await this.#assertAllowed(endpoint, authenticated, exchange);
+      if (endpoint.limits !== undefined) taken.push(this.#limitOf(endpoint.limits).take(authenticated.caller));
+      const answer = await this.#handle(endpoint, exchange, { sent, authenticated });
+      await this.#record(endpoint, authenticated, answer);
       const { stream } = answer;
       if (stream === undefined) return answer;
       isStream = true;
@@ -103,7 +94,7 @@ export class Guard {
     return { body: checked(body, parsed, "The body is"), bytes: bytes ?? NO_BYTES };
   }
 
-  async #identify(endpoint: GuardedEndpoint, exchange: Exchange): Promise<Visitor | undefined> {
+  async #identify(endpoint: GuardedEndpoint, exchange: Exchange): Promise<Authenticated | undefined> {
     const { audience, permission, recordsForgeries } = endpoint;
     if (audience === "anybody") {
       return permission === undefined ? undefined : this.#operatorWith(permission, exchange);
@@ -118,18 +109,22 @@ export class Guard {
     return this.#verify(exchange, "operators");
   }
 
-  async #verify({ raw }: Exchange, side: Audience): Promise<Visitor> {
-    const { caller } = await this.#services.callers.verify(raw.headers.authorization, side, certificateOf(raw));
-    return { side, caller };
+  async #verify({ raw }: Exchange, tokenAudience: Audience): Promise<Authenticated> {
+    const { caller } = await this.#services.callers.verify(
+      raw.headers.authorization,
+      tokenAudience,
+      certificateOf(raw),
+    );
+    return { tokenAudience, caller };
   }
 
   /** Returns the operator when there is one; all others get the same answer as a client without a token. */
-  async #operatorWith(permission: string, exchange: Exchange): Promise<Visitor | undefined> {
+  async #operatorWith(permission: string, exchange: Exchange): Promise<Authenticated | undefined> {
     if (exchange.raw.headers.authorization === undefined) return undefined;
     try {
       checkPeerHeaders(exchange.raw, this.#services);
-      const visitor = await this.#verify(exchange, "operators");
-      return visitor.caller.permissions.includes(permission) ? visitor : undefined;
+      const authenticated = await this.#verify(exchange, "operators");
+      return authenticated.caller.permissions.includes(permission) ? authenticated : undefined;
     } catch (error) {
       if (error instanceof Refusal) return undefined;
       throw error;
@@ -137,11 +132,15 @@ export class Guard {
   }
 
   /** Checks the permission. An agent's token, and an attempt to change something without the permission, are recorded. */
-  async #assertAllowed(endpoint: GuardedEndpoint, { side, caller }: Visitor, { params }: Exchange): Promise<void> {
+  async #assertAllowed(
+    endpoint: GuardedEndpoint,
+    { tokenAudience, caller }: Authenticated,
+    { params }: Exchange,
+  ): Promise<void> {
     const { audience, method, permission = "" } = endpoint;
     const { id: asked = "" } = params;
     const id = isId(asked) ? asked : undefined;
-    if (side === "agents") {
+    if (tokenAudience === "agents") {
       if (audience !== "operators") return;
       await recordForgery(this.#services, caller, { reason: "agents_token", id });
       throw lacks(permission);
@@ -151,33 +150,41 @@ export class Guard {
     throw lacks(permission);
   }
 
-  async #handle(endpoint: GuardedEndpoint, { exchange, sent, visitor }: Received): Promise<EndpointAnswer> {
+  async #handle(
+    endpoint: GuardedEndpoint,
+    exchange: Exchange,
+    { sent, authenticated }: { readonly sent: Body; readonly authenticated: Authenticated | undefined },
+  ): Promise<EndpointAnswer> {
     const { params, query, headers, notFound } = endpoint;
-    const caller = visitor?.caller;
-    const visit = {
+    const caller = authenticated?.caller;
+    const request = {
       ...sent,
       params: checked(params, exchange.params, "The path is", notFound),
       query: checked(query, exchange.query, "The query is"),
       headers: checked(headers, headersOf(headers, exchange), "The headers are"),
       caller,
-      side: visitor?.side ?? "agents",
-      isGone: () => exchange.disconnected,
+      tokenAudience: authenticated?.tokenAudience ?? "agents",
+      isDisconnected: () => exchange.disconnected,
       untilEnd: (end: () => void) => this.#untilEnd(exchange, end),
       tokenLeftMs: () => Math.max(0, (caller?.expiresAt ?? 0) * 1000 - this.#services.clock()),
       verifyAgain: async () => {
         const again = await this.#identify(endpoint, exchange);
-        if (again?.side === "operators" && !again.caller.permissions.includes(endpoint.permission ?? "")) {
+        if (again?.tokenAudience === "operators" && !again.caller.permissions.includes(endpoint.permission ?? "")) {
           throw lacks(endpoint.permission ?? "");
         }
       },
     };
-    return endpoint.handle(visit, this.#services);
+    return endpoint.handle(request, this.#services);
   }
 
-  /** Records the answer before it is sent. What agents read of their own is not recorded. */
-  async #record({ audited, audience }: GuardedEndpoint, { side, caller }: Visitor, { recorded }: EndpointAnswer) {
+  /** Records the answer before it is sent. Reads by agents of their own data are not recorded. */
+  async #record(
+    { audited, audience }: GuardedEndpoint,
+    { tokenAudience, caller }: Authenticated,
+    { recorded }: EndpointAnswer,
+  ) {
     const isRead = audited !== "call" && audited !== "change" && audited !== "no";
-    if (!isRead || (audience === "either" && side === "agents")) return;
+    if (!isRead || (audience === "either" && tokenAudience === "agents")) return;
     await record(this.#services, { type: audited, sub: caller.subject, iss: caller.issuer, ...recorded });
   }
 
@@ -237,18 +244,16 @@ export async function record({ journal }: Pick<EndpointServices, "journal">, lin
   }
 }
 
-interface Forgery {
-  /** What never happens by mistake: an agent's token at an approver's endpoint, or a decision on one's own request. */
-  readonly reason: "agents_token" | "own_question";
-  readonly id: string | undefined;
+/** Records an act that never happens by mistake: an agent's token at an approver's endpoint, or a decision on one's own request. */
+export function recordForgery(
+  services: EndpointServices,
+  { subject, issuer }: Caller,
+  { reason, id }: { readonly reason: "agents_token" | "own_question"; readonly id: string | undefined },
+): Promise<void> {
+  const type = "approval.forged";
+  return record(services, { type, ...(id !== undefined && { id }), sub: subject, iss: issuer, reason });
 }
 
-export function recordForgery(services: EndpointServices, caller: Caller, { reason, id }: Forgery): Promise<void> {
-  const who = { sub: caller.subject, iss: caller.issuer };
-  return record(services, { type: "approval.forged", ...(id !== undefined && { id }), ...who, reason });
-}
-
-/** Reason why an operator may not do what they tried. */
 type OperatorRefusal = { readonly id: string | undefined } & (
   | { readonly reason: "permission_missing"; readonly permission: string }
   | { readonly reason: "not_eligible" }
@@ -287,7 +292,7 @@ function checked(schema: z.ZodType | undefined, value: unknown, subject: string,
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   if (otherwise !== undefined) throw otherwise();
-  throw new Refusal("MALFORMED_REQUEST", `${subject} not what this route takes.`, {
+  throw new Refusal("MALFORMED_REQUEST", `${subject} not valid for this route.`, {
     details: { issues: issuesOf(parsed.error) },
   });
 }

@@ -7,24 +7,15 @@ import type { ExportState } from "../audit/export/exporter.ts";
 import type { ConfigurationState } from "../runtime/reload/types.ts";
 import { createLoadMetrics, type LoadMetrics } from "./connections/load.ts";
 
-interface AuditBatch {
-  readonly entries: number;
-  readonly syncMs: number;
-}
-
-/** Parts of the service whose state is read at each scrape. */
 interface MetricSources {
   readonly callsInFlight?: () => number;
-  /** Returns the open gRPC channels per system. */
   readonly channels?: () => Iterable<{ readonly system: string; readonly state: string }>;
   /** Returns when the service's own certificate for each system expires, in milliseconds since 1970. */
   readonly certificates?: () => Iterable<{ readonly system: string; readonly notAfter: number }>;
   readonly configuration?: () => ConfigurationState | undefined;
   readonly exports?: () => readonly ExportState[];
-  /** Returns undefined when there is no revocation list. */
   readonly revocations?: () => { readonly status: "ok" | "stale"; readonly entries: number } | undefined;
   readonly approvals?: () => NotifiedApprovals | undefined;
-  /** Dropped telemetry per signal: spans, log lines. */
   readonly dropped?: Readonly<Record<string, () => number>>;
 }
 
@@ -33,16 +24,14 @@ export interface Metrics {
   readonly load: LoadMetrics;
   text(): Promise<string>;
   observeCall(entry: EntryDraft): void;
-  observeBatch(batch: AuditBatch): void;
+  observeBatch(batch: { readonly entries: number; readonly syncMs: number }): void;
   /**
    * Counts descendants of a command that survived the kill of its process group. `command` is a name from the configuration.
    */
   observeSurvivors(survivors: { readonly command: string; readonly count: number }): void;
-  /** Registers the metrics whose values are read at each scrape. To be called once. */
   watch(sources: MetricSources): void;
 }
 
-/** Upper bounds of the buckets for stage times, in seconds. */
 const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 const SYNC_SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1];
 const BATCH_ENTRIES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
@@ -153,22 +142,25 @@ function row(
 const lone = (value: number): readonly Sample[] => [[{}, value]];
 
 const EXPORTS = [
-  ["stc_audit_export_lag_bytes", "Bytes of the audit that an exporter has still to send", "bytesBehind"],
-  ["stc_audit_export_lag_seconds", "Age of the oldest line that an exporter has still to send", "secondsBehind"],
-  ["stc_audit_export_sent_lines", "Audit lines that the far side took since the start", "sentLines"],
-  ["stc_audit_export_dead_lines", "Audit lines that the far side refused for good since the start", "deadLines"],
+  ["stc_audit_export_lag_bytes", "Bytes of the audit that an exporter has not sent yet", "bytesBehind"],
+  ["stc_audit_export_lag_seconds", "Age of the oldest line that an exporter has not sent yet", "secondsBehind"],
+  ["stc_audit_export_sent_lines", "Audit lines that the receiver accepted since the start", "sentLines"],
+  ["stc_audit_export_dead_lines", "Audit lines that the receiver rejected permanently since the start", "deadLines"],
   ["stc_audit_export_failures", "Requests of an exporter that failed since the start", "failures"],
 ] as const;
 
 const WEBHOOKS: readonly (readonly [string, string, (state: WebhookState) => number])[] = [
-  ["stc_webhook_sent", "Notifications that the far side took since the start", ({ sent }) => sent],
+  ["stc_webhook_sent", "Notifications that the receiver accepted since the start", ({ sent }) => sent],
   ["stc_webhook_failures", "Attempts that failed since the start", ({ failures }) => failures],
-  ["stc_webhook_dead", "Notifications that were given up since the start", ({ dead }) => dead],
-  ["stc_webhook_stale", "Questions that were over before they could be sent", ({ stale }) => stale],
-  ["stc_webhook_disabled", "1 when the far side has said that it is gone", ({ isDisabled }) => Number(isDisabled)],
+  ["stc_webhook_dead", "Notifications that were abandoned since the start", ({ dead }) => dead],
+  ["stc_webhook_stale", "Notifications whose approval request ended before they could be sent", ({ stale }) => stale],
+  [
+    "stc_webhook_disabled",
+    "1 when the receiver has answered that it no longer exists",
+    ({ isDisabled }) => Number(isDisabled),
+  ],
 ];
 
-/** Metrics whose values are read at each scrape: name, help, labels, value. */
 const READ_AT_SCRAPE: readonly ReadMetric[] = [
   row(
     Gauge,
@@ -179,7 +171,7 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
     ],
     ({ certificates }) => [...(certificates?.() ?? [])].map(({ system, notAfter }) => [{ system }, notAfter / 1000]),
   ),
-  row(Gauge, ["stc_calls_in_flight", "Calls under way"], ({ callsInFlight }) => lone(callsInFlight?.() ?? 0)),
+  row(Gauge, ["stc_calls_in_flight", "Calls in progress"], ({ callsInFlight }) => lone(callsInFlight?.() ?? 0)),
   row(
     Gauge,
     ["stc_grpc_channels", "Open gRPC channels by system and connectivity state", "system", "state"],
@@ -187,10 +179,7 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
   ),
   row(
     Gauge,
-    [
-      "stc_configuration_generation",
-      "Which reading of configuration, manifests and keys is in use, counted from 1 at the start",
-    ],
+    ["stc_configuration_generation", "Number of the configuration snapshot in use, counted from 1 at the start"],
     ({ configuration }) => lone(configuration?.()?.generation ?? 1),
   ),
   row(
@@ -207,27 +196,24 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
     Counter,
     [
       "stc_telemetry_dropped_total",
-      "Spans of traces, and lines of the log, that were dropped: their queue was full, or nobody took them",
+      "Trace spans and log lines that were dropped because their queue was full or nothing accepted them",
       "signal",
     ],
     ({ dropped = {} }) => Object.entries(dropped).map(([signal, count]) => [{ signal }, count()]),
   ),
-  row(Gauge, ["stc_revocation_entries", "Entries of the list of revocations that counts"], ({ revocations }) =>
+  row(Gauge, ["stc_revocation_entries", "Entries of the revocation list in use"], ({ revocations }) =>
     lone(revocations?.()?.entries ?? 0),
   ),
   row(
     Gauge,
-    [
-      "stc_revocation_list_stale",
-      "1 while the file of the revocations is broken or gone and the list before it counts",
-    ],
+    ["stc_revocation_list_stale", "1 while the revocation file is invalid or missing and the previous list is in use"],
     ({ revocations }) => lone(revocations?.()?.status === "stale" ? 1 : 0),
   ),
   row(
     Counter,
     [
       "stc_approvals_ended_total",
-      "Questions that were approved, denied, cancelled, revoked or have expired, through this process",
+      "Approval requests that were approved, denied, cancelled, revoked or have expired, through this process",
       "outcome",
     ],
     ({ approvals }) => [...(approvals?.()?.tally?.ended ?? [])].map(([outcome, count]) => [{ outcome }, count]),
@@ -254,7 +240,6 @@ interface HistogramKind {
   readonly buckets: readonly number[];
 }
 
-/** Returns a histogram that other code counts and prom-client only prints. */
 function countedElsewhere(kind: HistogramKind, read: () => readonly CountedHistogram[]): Histogram {
   const { name, help, buckets } = kind;
   const metric = new Histogram({ ...kind, buckets: [...buckets], registers: [] });
@@ -306,10 +291,9 @@ class StageTimes {
   }
 }
 
-/** Returns the histogram of decisions, which the tally of the approvals counts. */
 function decisionTimes({ approvals }: MetricSources): Histogram {
   const kind = {
-    ...{ name: "stc_approval_decision_seconds", help: "Time from the question to the decision" },
+    ...{ name: "stc_approval_decision_seconds", help: "Time from the approval request to the decision" },
     ...{ labelNames: [], buckets: DECISION_SECONDS },
   };
   return countedElsewhere(kind, () => {

@@ -5,7 +5,6 @@ import { isLoopback } from "../core/loopback.ts";
 import type { WrongTokens } from "./connections/request-limits.ts";
 import { parseStrictJson, StrictJsonError } from "./strict-json.ts";
 
-/** Limits on a request's body and duration. */
 export interface BodyLimits {
   readonly bodyBytesMax: number;
   readonly bodyDepthMax: number;
@@ -44,8 +43,8 @@ const SINGLE_HEADERS: ReadonlyMap<string, number> = new Map(
  * @throws {Refusal} HOST_NOT_ALLOWED, MALFORMED_REQUEST, RATE_LIMITED
  */
 export function checkPeerHeaders(request: IncomingMessage, options: PeerLimits): void {
-  const twice = repeatedHeader(request.rawHeaders);
-  if (twice !== undefined) throw new Refusal("MALFORMED_REQUEST", `The header ${twice} appears twice.`);
+  const repeated = repeatedHeader(request.rawHeaders);
+  if (repeated !== undefined) throw new Refusal("MALFORMED_REQUEST", `The header ${repeated} appears twice.`);
   const { host, origin, expect } = request.headers;
   const { url = "/" } = request;
   if (host === undefined && request.httpVersion === "1.1") {
@@ -54,10 +53,10 @@ export function checkPeerHeaders(request: IncomingMessage, options: PeerLimits):
   if (expect !== undefined && expect.toLowerCase() !== "100-continue") {
     throw new Refusal("MALFORMED_REQUEST", "Send no Expect header, or Expect: 100-continue.");
   }
-  const isOurs =
+  const isAllowed =
     options.anyHost === true ||
-    (namesUs(host ?? "", options) && (url.startsWith("/") || namesUs(authorityOf(url), options)));
-  if (!isOurs) {
+    (isAllowedHost(host ?? "", options) && (url.startsWith("/") || isAllowedHost(authorityOf(url), options)));
+  if (!isAllowed) {
     throw new Refusal(
       "HOST_NOT_ALLOWED",
       "The Host header does not name this service: use a name that its operators allow.",
@@ -136,7 +135,7 @@ function repeatedHeader(rawHeaders: readonly string[]): string | undefined {
  * Returns true when the host is allowed. Ignores the port, since an attacker's page cannot forge the name, and a trailing
  * dot.
  */
-function namesUs(host: string, { allowedHosts }: PeerLimits): boolean {
+function isAllowedHost(host: string, { allowedHosts }: PeerLimits): boolean {
   const name = host.replace(/:\d{0,5}$/, "").toLowerCase();
   const bare = name.replace(/([^.])\.$/, "$1");
   return isLoopback(bare) || allowedHosts.includes(name) || allowedHosts.includes(bare);
@@ -156,11 +155,11 @@ const PARAMETER = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?:([!#$%&'*+.^_`|~0-9A-Za-z-]
 /** Accepts JSON with any parameters, which have no meaning (RFC 8259, 11), except a charset other than UTF-8. */
 function isJson(contentType: string | undefined): boolean {
   if (contentType === JSON_TYPE) return true;
-  const [type = "", ...parameters] = contentType?.split(";").map(withoutBlanks) ?? [];
-  return type.toLowerCase() === JSON_TYPE && parameters.every(meansNothing);
+  const [type = "", ...parameters] = contentType?.split(";").map(trimmed) ?? [];
+  return type.toLowerCase() === JSON_TYPE && parameters.every(isIgnorable);
 }
 
-function meansNothing(parameter: string): boolean {
+function isIgnorable(parameter: string): boolean {
   if (parameter === "") return true;
   const [whole, name = "", token, quoted = ""] = PARAMETER.exec(parameter) ?? [];
   if (whole === undefined) return false;
@@ -168,15 +167,15 @@ function meansNothing(parameter: string): boolean {
 }
 
 /** Removes spaces and tabs, the only whitespace around a header's parts. A regular expression would take quadratic time. */
-function withoutBlanks(text: string): string {
+function trimmed(text: string): string {
   let start = 0;
   let end = text.length;
-  while (start < end && isBlank(text[start])) start += 1;
-  while (end > start && isBlank(text[end - 1])) end -= 1;
+  while (start < end && isSpaceOrTab(text[start])) start += 1;
+  while (end > start && isSpaceOrTab(text[end - 1])) end -= 1;
   return text.slice(start, end);
 }
 
-function isBlank(character: string | undefined): boolean {
+function isSpaceOrTab(character: string | undefined): boolean {
   return character === " " || character === "\t";
 }
 

@@ -3,7 +3,6 @@ import type { EndpointAnswer, EventSink } from "./endpoint.ts";
 const HEARTBEAT_MS = 15_000;
 const PATIENCE_MS = 30_000;
 
-/** Returns the answer that opens a stream of server-sent events. */
 export function eventStream(stream: NonNullable<EndpointAnswer["stream"]>): EndpointAnswer {
   const headers = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -32,7 +31,6 @@ export class ServerSentEvents {
   readonly #options: ServerSentEventsOptions;
   #isEnded = false;
   #isBlocked = false;
-  /** Ends the current wait of the stream. */
   #resume: () => void = () => {};
 
   constructor(options: ServerSentEventsOptions) {
@@ -73,7 +71,6 @@ export class ServerSentEvents {
     else client.end();
   }
 
-  /** Resolves when the client can receive more. */
   async send(text: string): Promise<void> {
     const { client, tokenLeftMs, patienceMs = PATIENCE_MS } = this.#options;
     if (this.#isEnded || text === "") return;
@@ -107,7 +104,7 @@ export class ServerSentEvents {
 
   #open(id: number | undefined): void {
     const { client } = this.#options;
-    client.onGone(() => this.end());
+    client.onDisconnect(() => this.end());
     client.write(id === undefined ? ": open\n\n" : `: open\nid: ${id}\n\n`);
   }
 

@@ -4,9 +4,9 @@ import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import { Refusal } from "../core/errors.ts";
 import type { Rate } from "../pipeline/limits/rate-limiter.ts";
 import { challenges, deniedAnswer, refusalAnswer } from "./answers.ts";
-import { answeredWhileSending, PASSED_OVER_BYTES_MAX } from "./body-readers.ts";
+import { answeredWhileSending, DISCARDED_BYTES_MAX } from "./body-readers.ts";
 import { createLoadGuards, type LoadGuards, type LoadLimits } from "./connections/load.ts";
-import { AnswersOwed, answerNoRequest, refuseTunnel } from "./connections/raw-answer.ts";
+import { answerNoRequest, PendingAnswers, refuseTunnel } from "./connections/raw-answer.ts";
 import { RequestRateLimiter } from "./connections/request-limits.ts";
 import {
   type Endpoint,
@@ -22,32 +22,29 @@ import {
 } from "./endpoint.ts";
 import { Guard } from "./guard.ts";
 
-/** What the listeners need: the parts of the service, and limits on requests. */
 export interface ServerOptions extends ServiceParts {
   readonly headerBytesMax: number;
   readonly headersTimeoutMs: number;
   readonly draining: () => boolean;
-  /** Load limits of the agents' listener; without them, its load is not limited. */
   readonly limits?: ListenerLoadLimits | undefined;
 }
 
-interface ListenerOptions extends ServerOptions, Pick<EndpointServices, "shedding" | "pace"> {}
+interface ListenerOptions extends ServerOptions, Pick<EndpointServices, "shedding" | "requestRate"> {}
 
 interface ListenerLoadLimits extends LoadLimits {
   readonly rates: { readonly requests: Rate | "off" };
 }
 
-/** Time from an answer to the next request on the same connection. */
 export const KEEP_ALIVE_MS = 72_000;
 /** Interval of the runtime's check for requests that have timed out; its own default is 30 s. */
-const OVERDUE_LOOK_EVERY_MS = 500;
+const TIMEOUT_CHECK_EVERY_MS = 500;
 
 /** Creates the agents' listener: calls, and everything that operators do except probes. */
 export function createServer(options: ServerOptions, endpoints: readonly Endpoint[]): FastifyInstance {
   const { limits, metrics, callers, clock } = options;
   const load = limits && createLoadGuards({ limits, metrics: metrics.load, callers, clock });
-  const pace = limits && new RequestRateLimiter(() => limits.rates.requests, clock);
-  const app = listener("agents", { ...options, ...load, pace }, { endpoints, load });
+  const requestRate = limits && new RequestRateLimiter(() => limits.rates.requests, clock);
+  const app = listener("agents", { ...options, ...load, requestRate }, { endpoints, load });
   load?.watch(app);
   return app;
 }
@@ -57,14 +54,18 @@ export function createOperatorServer(options: ServerOptions, endpoints: readonly
   return listener("operators", { ...options, anyHost: true }, { endpoints });
 }
 
-interface Listened {
+interface ListenerContents {
   readonly endpoints: readonly Endpoint[];
   readonly load?: LoadGuards | undefined;
 }
 
 /** Creates a listener whose hooks limit the size and duration of requests; none of them authorizes a call. */
-function listener(name: ListenerName, options: ListenerOptions, { endpoints, load }: Listened): FastifyInstance {
-  const owed = new AnswersOwed();
+function listener(
+  name: ListenerName,
+  options: ListenerOptions,
+  { endpoints, load }: ListenerContents,
+): FastifyInstance {
+  const pending = new PendingAnswers();
   const { report, webhooks, inbox } = options.approvals ?? {};
   const parts = { ...options, report, webhooks, inbox };
   const routes = routesOf(endpoints, name, parts);
@@ -77,7 +78,7 @@ function listener(name: ListenerName, options: ListenerOptions, { endpoints, loa
     logger: false,
     http: {
       maxHeaderSize: options.headerBytesMax,
-      connectionsCheckingInterval: OVERDUE_LOOK_EVERY_MS,
+      connectionsCheckingInterval: TIMEOUT_CHECK_EVERY_MS,
       // The request guard rejects a missing Host with a message; the runtime's own answer has no body.
       requireHostHeader: false,
     },
@@ -89,15 +90,15 @@ function listener(name: ListenerName, options: ListenerOptions, { endpoints, loa
     // A request that the router itself rejects (an invalid escape, an overlong parameter) is answered like any unknown route.
     frameworkErrors: (_error, _request, reply) => void unknownRoute(reply),
     clientErrorHandler: (error, socket) => {
-      const end = answerNoRequest(error, socket, owed);
+      const end = answerNoRequest(error, socket, pending);
       if (end !== undefined) counted.ended(end);
     },
   });
   app.server.headersTimeout = options.headersTimeoutMs;
-  owed.watch(app.server);
+  pending.watch(app.server);
   // The runtime would reject an unknown Expect header without a body: handle it as an ordinary request. CONNECT is refused.
   app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
-  app.server.on("connect", (_request, socket: Socket) => refuseTunnel(socket, owed));
+  app.server.on("connect", (_request, socket: Socket) => refuseTunnel(socket, pending));
   // Each route that takes a body reads it, within its own limits.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_request, _payload, done) => done(null));
@@ -105,19 +106,19 @@ function listener(name: ListenerName, options: ListenerOptions, { endpoints, loa
   const challenge = challenges(options.resource);
   // Uses a callback: an async hook would delay every answer by a turn of the event loop.
   app.addHook("onSend", (request, reply, payload, done) => {
-    load?.answering(request, { reply, bytes: bytesOf(payload) });
+    load?.answering(request, reply, typeof payload === "string" ? Buffer.byteLength(payload) : 0);
     const { statusCode: status } = reply;
     if (status === 401 || status === 403) {
       const { authorization } = request.headers;
-      const challenged = challenge({ status, authorization, named: reply.getHeader("www-authenticate") });
-      if (challenged !== undefined) reply.header("www-authenticate", challenged);
+      const changed = challenge({ status, authorization, wwwAuthenticate: reply.getHeader("www-authenticate") });
+      if (changed !== undefined) reply.header("www-authenticate", changed);
     }
     reply.header("x-content-type-options", "nosniff");
     const isLate = endsLate(request);
-    if (isLate || (options.draining() && owed.isLatest(request.raw))) reply.header("connection", "close");
+    if (isLate || (options.draining() && pending.isLatest(request.raw))) reply.header("connection", "close");
     // A successful answer never sets `Connection: close` on its own, and reading its headers takes time.
     const mayClose = isLate || options.draining() || status >= 400;
-    if (mayClose && reply.getHeader("connection") === "close") owed.endsWith(request.raw);
+    if (mayClose && reply.getHeader("connection") === "close") pending.endsWith(request.raw);
     if (!isLate || typeof payload !== "string") return done();
     reply.header("content-length", String(Buffer.byteLength(payload)));
     done(null, answeredWhileSending(request.raw, payload));
@@ -134,7 +135,6 @@ function listener(name: ListenerName, options: ListenerOptions, { endpoints, loa
   return app;
 }
 
-/** Registers the routes, each behind the guard unless it judges its requests itself. */
 function openRoutes(app: FastifyInstance, routes: readonly Route[], parts: ServiceParts): void {
   const closings: (() => unknown)[] = [];
   const services: EndpointServices = { ...parts, routes, onClose: (work) => void closings.push(work) };
@@ -164,7 +164,6 @@ function openRoutes(app: FastifyInstance, routes: readonly Route[], parts: Servi
   }
 }
 
-/** A request of this framework. */
 class FastifyExchange implements Exchange {
   readonly #request: FastifyRequest;
   readonly #reply: FastifyReply;
@@ -233,7 +232,6 @@ async function follow(reply: FastifyReply, { status, headers, stream }: Endpoint
   return reply;
 }
 
-/** Returns the client of a stream over Node's response. */
 export function sinkOf(response: ServerResponse): EventSink {
   return {
     write: (text) => response.write(text),
@@ -241,7 +239,7 @@ export function sinkOf(response: ServerResponse): EventSink {
       response.once("drain", listener);
       return () => response.removeListener("drain", listener);
     },
-    onGone(listener) {
+    onDisconnect(listener) {
       response.once("close", listener);
       // Writing after the client disconnected raises an error.
       response.on("error", listener);
@@ -257,17 +255,13 @@ export function sinkOf(response: ServerResponse): EventSink {
  */
 function endsLate({ raw, headers }: FastifyRequest): boolean {
   if (raw.complete) return false;
-  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > PASSED_OVER_BYTES_MAX;
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > DISCARDED_BYTES_MAX;
 }
 
-function bytesOf(payload: unknown): number {
-  return typeof payload === "string" ? Buffer.byteLength(payload) : 0;
-}
-
-/** Tells an unknown route from a wrong method (RFC 9110, 15.5.6). An undefined target is not a valid path. */
+/** Distinguishes an unknown route from a wrong method (RFC 9110, 15.5.6). An undefined target is not a valid path. */
 function unknownAnswer(routes: readonly Route[], target: string | undefined): EndpointAnswer {
-  const asked = target === undefined ? undefined : segmentsOf(target);
-  const found = asked === undefined ? [] : routes.filter(({ path }) => isOf(path, asked));
+  const segments = target === undefined ? undefined : segmentsOf(target);
+  const found = segments === undefined ? [] : routes.filter(({ path }) => matches(path, segments));
   const allow = [...new Set(found.flatMap(({ endpoint }) => methodsOf(endpoint)))].sort().join(", ");
   if (allow === "") {
     const isListed = routes.some(({ path }) => path === "/openapi.json");
@@ -284,9 +278,9 @@ function segmentsOf(target: string): readonly (string | undefined)[] {
   return path.split("/").map(decoded);
 }
 
-function isOf(path: string, asked: readonly (string | undefined)[]): boolean {
+function matches(path: string, target: readonly (string | undefined)[]): boolean {
   const segments = path.split("/");
-  return segments.length === asked.length && segments.every((one, at) => one.startsWith(":") || one === asked[at]);
+  return segments.length === target.length && segments.every((one, at) => one.startsWith(":") || one === target[at]);
 }
 
 function decoded(segment: string): string | undefined {

@@ -3,9 +3,7 @@ import type { Json } from "../core/types.ts";
 export interface StrictJsonLimits {
   /** Nesting depth of arrays and objects; the outermost counts as 1. At most `DEPTH_CEILING`. */
   readonly depthMax: number;
-  /** Object members in the whole body. */
   readonly keysMax: number;
-  /** Array elements in the whole body. */
   readonly elementsMax: number;
 }
 
@@ -23,8 +21,8 @@ export class StrictJsonError extends Error {
   readonly path: string;
 
   constructor(reason: string, position?: number, path = "") {
-    const place = position === undefined ? "" : ` at position ${position}`;
-    super(`the body is not acceptable JSON: ${reason}${place}${path === "" ? "" : ` (in ${path})`}`);
+    const where = position === undefined ? "" : ` at position ${position}`;
+    super(`the body is not acceptable JSON: ${reason}${where}${path === "" ? "" : ` (in ${path})`}`);
     this.reason = reason;
     this.position = position;
     this.path = path;
@@ -86,13 +84,12 @@ class Reader {
   }
 
   document(): Json {
-    if (this.#text.charCodeAt(0) === BYTE_ORDER_MARK) throw this.#fault("it begins with a byte order mark");
+    if (this.#text.charCodeAt(0) === BYTE_ORDER_MARK) throw this.#error("it begins with a byte order mark");
     const value = this.#value(this.#next());
-    if (!Number.isNaN(this.#next())) throw this.#fault("unexpected text after the value");
+    if (!Number.isNaN(this.#next())) throw this.#error("unexpected text after the value");
     return value;
   }
 
-  /** Skips whitespace and returns the character code at the cursor, NaN at the end. */
   #next(): number {
     for (;;) {
       const code = this.#text.charCodeAt(this.#at);
@@ -118,7 +115,7 @@ class Reader {
   }
 
   #enter(): void {
-    if (this.#depth >= this.#depthMax) throw this.#fault(`deeper than ${this.#depthMax} levels`);
+    if (this.#depth >= this.#depthMax) throw this.#error(`deeper than ${this.#depthMax} levels`);
     this.#depth += 1;
     this.#at += 1;
   }
@@ -137,7 +134,7 @@ class Reader {
     if (code === CLOSE_BRACKET) return this.#leave(items);
     for (;;) {
       this.#elementsLeft -= 1;
-      if (this.#elementsLeft < 0) throw this.#fault("too many array elements");
+      if (this.#elementsLeft < 0) throw this.#error("too many array elements");
       this.#path[this.#depth - 1] = items.length;
       items.push(this.#value(code));
       code = this.#next();
@@ -157,7 +154,7 @@ class Reader {
       const key = this.#key(code, members);
       this.#at += 1;
       const value = this.#value(this.#next());
-      if (key === "constructor" && holdsPrototype(value)) throw this.#fault("a constructor with a prototype");
+      if (key === "constructor" && holdsPrototype(value)) throw this.#error("a constructor with a prototype");
       members[key] = value;
       code = this.#next();
       if (code === CLOSE_BRACE) return this.#leave(members);
@@ -172,12 +169,12 @@ class Reader {
     this.#path.length = this.#depth - 1;
     if (first !== QUOTE) throw this.#unexpected();
     this.#keysLeft -= 1;
-    if (this.#keysLeft < 0) throw this.#fault("too many keys");
+    if (this.#keysLeft < 0) throw this.#error("too many keys");
     const start = this.#at;
     const key = this.#string();
     this.#path[this.#depth - 1] = key;
-    if (key === "__proto__") throw this.#fault("the key __proto__", start);
-    if (Object.hasOwn(members, key)) throw this.#fault("duplicate key", start);
+    if (key === "__proto__") throw this.#error("the key __proto__", start);
+    if (Object.hasOwn(members, key)) throw this.#error("duplicate key", start);
     if (this.#next() !== COLON) throw this.#unexpected();
     return key;
   }
@@ -194,7 +191,7 @@ class Reader {
         at += 1;
       } else if (!(code >= FIRST_PRINTABLE)) {
         this.#at = Math.min(at, this.#text.length);
-        throw this.#fault(Number.isNaN(code) ? "unexpected end" : "a raw control character in a string");
+        throw this.#error(Number.isNaN(code) ? "unexpected end" : "a raw control character in a string");
       }
       at += 1;
     }
@@ -207,10 +204,10 @@ class Reader {
     try {
       value = JSON.parse(this.#text.slice(start, this.#at));
     } catch {
-      throw this.#fault("a wrong escape in a string", start);
+      throw this.#error("a wrong escape in a string", start);
     }
     // Raw text is well-formed because it is decoded UTF-8; only an escape can introduce a lone surrogate.
-    if (typeof value !== "string" || !value.isWellFormed()) throw this.#fault("a lone surrogate", start);
+    if (typeof value !== "string" || !value.isWellFormed()) throw this.#error("a lone surrogate", start);
     return value;
   }
 
@@ -229,9 +226,9 @@ class Reader {
       this.#digits();
     }
     const value = Number(this.#text.slice(start, this.#at));
-    if (!Number.isFinite(value)) throw this.#fault("a number beyond the range of a double", start);
+    if (!Number.isFinite(value)) throw this.#error("a number beyond the range of a double", start);
     // Checks the value, not the spelling: 9007199254740993.0 and 9.007199254740993e15 lose their last digit, too.
-    if (Number.isInteger(value) && !Number.isSafeInteger(value)) throw this.#fault("an integer beyond 2^53-1", start);
+    if (Number.isInteger(value) && !Number.isSafeInteger(value)) throw this.#error("an integer beyond 2^53-1", start);
     return value;
   }
 
@@ -242,10 +239,10 @@ class Reader {
   }
 
   #unexpected(): StrictJsonError {
-    return this.#fault(this.#at >= this.#text.length ? "unexpected end" : "unexpected character");
+    return this.#error(this.#at >= this.#text.length ? "unexpected end" : "unexpected character");
   }
 
-  #fault(reason: string, position = this.#at): StrictJsonError {
+  #error(reason: string, position = this.#at): StrictJsonError {
     return new StrictJsonError(reason, position, renderPath(this.#path));
   }
 }

@@ -12,7 +12,7 @@ import type { CallRequest } from "../pipeline/call-request.ts";
 import type { Disconnect } from "../pipeline/call-scope.ts";
 import { type Hooks, type Reloaded, type Service, wire } from "./composition/wiring.ts";
 import { type Config, type ConfigInput, readConfig } from "./config/config.ts";
-import { processEnvironment } from "./config/file.ts";
+import { processEnvironment } from "./config/environment.ts";
 import { MODULES, type Modules } from "./modules.ts";
 
 export type { Reloaded };

@@ -21,7 +21,7 @@ const CAPABILITIES: readonly Capability[] = [
     holders: [
       "src/targets/grpc/",
       "src/http/",
-      "src/cli/client.ts",
+      "src/cli/connection.ts",
       "src/cli/health.ts",
       "src/pipeline/identity/remote-keys.ts",
       "src/audit/export/sender.ts",
@@ -83,7 +83,7 @@ const CAPABILITIES: readonly Capability[] = [
   {
     name: "environment",
     sign: /process\.env|Bun\.env/,
-    holders: ["src/runtime/config/file.ts", "src/runtime/telemetry/span-sender.ts"],
+    holders: ["src/runtime/config/environment.ts", "src/runtime/telemetry/span-sender.ts"],
   },
   {
     name: "clock",

@@ -46,7 +46,7 @@ test("of many connections that read nothing, those beyond the common limit are c
   const connections = new Connections(limits, (end) => ends.push(end));
   let answered = 0;
   const server = createServer(({ socket }, response) => {
-    connections.answering(socket, { response, bytes: body.length });
+    connections.answering(socket, response, body.length);
     response.end(body);
     answered += 1;
   });

@@ -7,7 +7,6 @@ const party = z.object({ iss: z.string(), sub: z.string() });
 
 const lacking = z.object({ policy: z.string(), stage: z.string(), have: z.number(), needed: z.number() });
 
-/** Progress of the policies of an approval request. */
 const quorum = z.object({
   reasonRequired: z.string().default("never"),
   policies: z
@@ -41,7 +40,6 @@ const view = z.unknown().transform((shown, context): Json => {
   }
 });
 
-/** One approval as the service returns it. Agents receive fewer fields than operators. */
 const approval = z.object({
   id: z.string().regex(/^[\w-]{1,128}$/),
   state: z.string(),
@@ -82,7 +80,6 @@ export function isViewOfDigest({ view, viewDigest, planDigest }: ShownApproval):
   return sha256Hex(canonicalJson({ t: "stc/view/v1", planDigest, view }, limits)) === viewDigest;
 }
 
-/** Returns undefined when this version does not understand the body. */
 export function readApproval(body: unknown): ShownApproval | undefined {
   return one.safeParse(body).data?.approval;
 }
@@ -91,7 +88,6 @@ export function readApprovalPage(body: unknown): z.output<typeof page> | undefin
   return page.safeParse(body).data;
 }
 
-/** Returns the id of the approval, grant or session that an event is about. */
 export function readEventSubject(data: string): string | undefined {
   try {
     return event.safeParse(JSON.parse(data)).data?.id;

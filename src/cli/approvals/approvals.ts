@@ -1,11 +1,18 @@
-import { ask, askAbout, type ClientOptions, connect, notUnderstood, type ServiceAnswer } from "../client.ts";
-import { EXIT, print, tell, wrongUsage } from "../output.ts";
+import { isTable } from "../../core/json.ts";
+import {
+  type ClientOptions,
+  connect,
+  reportUnknownAnswer,
+  requestAnswer,
+  requestById,
+  type ServiceAnswer,
+} from "../client.ts";
+import { EXIT, print, reportChange, wrongUsage } from "../output.ts";
 import { printable, printableCell } from "../printable.ts";
 import { isViewOfDigest, readApproval, readApprovalPage, type ShownApproval } from "./answers.ts";
 import { approvalLines, columnsOf, missingText, printListing, timeLeft } from "./view.ts";
 
 const PAGE_APPROVALS = 200;
-/** Maximum number of pages that `list` prints. */
 const PAGES_MAX = 50;
 const REASON_CHARACTERS_MAX = 500;
 /** A view that does not match its digest is never decided on, because it is not what the approver was shown. */
@@ -26,11 +33,12 @@ export async function listApprovals(options: ClientOptions & { readonly state?: 
       ...(options.state !== undefined && { state: options.state }),
       ...(cursor !== undefined && { cursor }),
     });
-    const answer = await ask(client, { method: "GET", path: `/approvals?${query}` }, options);
+    const answer = await requestAnswer(client, { method: "GET", path: `/approvals?${query}` }, options);
     if (answer === undefined) return;
     const page = readApprovalPage(answer.body);
-    if (page === undefined) return notUnderstood();
-    bodies.push(...rawApprovals(answer.body));
+    if (page === undefined) return reportUnknownAnswer();
+    // Programs get every member that the service sent, not only those that are printed.
+    if (isTable(answer.body) && Array.isArray(answer.body["approvals"])) bodies.push(...answer.body["approvals"]);
     rows.push(...page.approvals.map((approval) => row(approval, answer.servedAt)));
     missing.push(...page.approvals.map((approval) => (approval.state === "pending" ? missingText(approval) : "")));
     cursor = page.cursor ?? undefined;
@@ -39,11 +47,6 @@ export async function listApprovals(options: ClientOptions & { readonly state?: 
   if (options.json === true) return print.json({ approvals: bodies, ...(cursor !== undefined && { cursor }) });
   printListing(withMissing([["ID", "STATE", "RISK", "TOOL", "WHO", "LEFT", "SUMMARY"], ...rows], missing));
   if (cursor !== undefined) print.line(`note: there are more; these are the first ${rows.length}`);
-}
-
-function rawApprovals(body: unknown): readonly unknown[] {
-  const isPage = typeof body === "object" && body !== null && "approvals" in body;
-  return isPage && Array.isArray(body.approvals) ? body.approvals : [];
 }
 
 function row(approval: ShownApproval, now: number | undefined): readonly string[] {
@@ -59,7 +62,6 @@ function withMissing(rows: readonly (readonly string[])[], missing: readonly str
   return rows.map((cellsOf, at) => [...cellsOf.slice(0, -1), cells[at] ?? "", ...cellsOf.slice(-1)]);
 }
 
-/** `stc approvals show <id>`. */
 export async function showApproval(id: string, options: ClientOptions): Promise<void> {
   const found = await fetchApproval(id, options);
   if (found === undefined) return;
@@ -73,28 +75,16 @@ interface Found {
 }
 
 async function fetchApproval(id: string, options: ClientOptions): Promise<Found | undefined> {
-  const answer = await askAbout(id, options, (name) => ({ method: "GET", path: `/approvals/${name}` }));
+  const answer = await requestById(id, options, (name) => ({ method: "GET", path: `/approvals/${name}` }));
   if (answer === undefined) return undefined;
   const approval = readApproval(answer.body);
-  if (approval === undefined || approval.id !== id) notUnderstood();
-  else if (!isViewOfDigest(approval)) refuseView();
-  else return { approval, answer };
-  return undefined;
-}
-
-/** @throws {StdoutError} after reporting that nothing is decided */
-function shownOrNot(show: () => void): void {
-  try {
-    show();
-  } catch (error) {
-    print.error("not decided: the view cannot be shown");
-    throw error;
+  if (approval === undefined || approval.id !== id) reportUnknownAnswer();
+  else if (isViewOfDigest(approval)) return { approval, answer };
+  else {
+    print.error(OTHER_VIEW);
+    process.exitCode = EXIT.failed;
   }
-}
-
-function refuseView(): void {
-  print.error(OTHER_VIEW);
-  process.exitCode = EXIT.failed;
+  return undefined;
 }
 
 function printView({ approval, answer }: Found): void {
@@ -104,7 +94,6 @@ function printView({ approval, answer }: Found): void {
 interface DecideOptions extends ClientOptions {
   readonly reason?: string;
   readonly session?: boolean;
-  /** Answer to a request that requires one. */
   readonly answer?: string;
   /** Digest of the view that was shown earlier. Without it, the current view is printed and approved. */
   readonly viewDigest?: string;
@@ -118,10 +107,13 @@ export async function approve(id: string, options: DecideOptions): Promise<void>
     const found = await fetchApproval(id, options);
     if (found === undefined) return;
     viewDigest = found.approval.viewDigest;
-    if (viewDigest === undefined || found.approval.view === undefined) {
-      return wrongUsage(NO_VIEW);
+    if (viewDigest === undefined || found.approval.view === undefined) return wrongUsage(NO_VIEW);
+    try {
+      if (options.json !== true) printView(found);
+    } catch (error) {
+      print.error("not decided: the view cannot be shown");
+      throw error;
     }
-    if (options.json !== true) shownOrNot(() => printView(found));
   }
   const scope = options.session === true ? "session" : "once";
   await change(id, options, {
@@ -130,7 +122,6 @@ export async function approve(id: string, options: DecideOptions): Promise<void>
   });
 }
 
-/** `stc approvals deny <id>`. */
 export async function deny(id: string, options: DecideOptions): Promise<void> {
   if (!isReason(options.reason)) return;
   await change(id, options, { to: "/decisions", body: { decision: "deny", reason: options.reason } });
@@ -146,20 +137,22 @@ async function change(
   options: ClientOptions,
   { to, body }: { readonly to: string; readonly body: Readonly<Record<string, unknown>> },
 ): Promise<void> {
-  const answer = await askAbout(id, options, (name) => ({
+  const answer = await requestById(id, options, (name) => ({
     method: "POST",
     path: `/approvals/${name}${to}`,
     body: JSON.stringify(body),
   }));
   if (answer === undefined) return;
   const approval = readApproval(answer.body);
-  if (approval === undefined || approval.id !== id) return notUnderstood();
-  if (options.json === true) return tell(() => print.json(answer.body));
+  if (approval === undefined || approval.id !== id) return reportUnknownAnswer();
+  if (options.json === true) return reportChange(() => print.json(answer.body));
   const scope = approval.scope == null ? "" : ` (${printable(approval.scope)})`;
   const missing = missingText(approval);
   const isCounted = approval.state === "pending" && missing !== "";
   const counted = `counted: ${printable(approval.id)} still needs ${missing}`;
-  tell(() => print.line(isCounted ? counted : `${printable(approval.state)}${scope}: ${printable(approval.id)}`));
+  reportChange(() =>
+    print.line(isCounted ? counted : `${printable(approval.state)}${scope}: ${printable(approval.id)}`),
+  );
 }
 
 function isReason(reason: string | undefined): boolean {

@@ -16,7 +16,6 @@ import {
   URL_OPTION,
 } from "../command.ts";
 
-/** The longest time for which a session's mode may be changed. */
 const MODE_SECONDS_MAX = 86_400;
 
 const ID = argument(text("id"));

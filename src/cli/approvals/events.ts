@@ -7,7 +7,7 @@ export interface StreamEvent {
   readonly data: string;
 }
 
-export type Hint =
+export type StreamUpdate =
   /** The stream is open; events from before that may have been missed. */
   | { readonly kind: "connected" }
   | { readonly kind: "event"; readonly event: StreamEvent }
@@ -25,7 +25,6 @@ const EVENT_ID = /^\d{1,20}$/;
 
 /** Parses events from text that arrives in arbitrary pieces. */
 export class EventReader {
-  /** Id of the latest complete event that had one. */
   lastId: string | undefined;
   #text = "";
   #data: string[] = [];
@@ -88,27 +87,27 @@ function lineEnd(text: string, from: number): LineEnd | undefined {
 }
 
 /** Follows the service's events until the signal aborts. After a disconnect, continues from the last event. */
-export async function* followEvents(client: Client, signal: AbortSignal): AsyncGenerator<Hint, void> {
+export async function* followEvents(client: Client, signal: AbortSignal): AsyncGenerator<StreamUpdate, void> {
   let backoffMs: number = BACKOFF_MS.first;
   let lastId: string | undefined;
   while (!signal.aborted) {
-    const link = openLink(signal);
+    const connection = openConnection(signal);
     const headers = { accept: "text/event-stream", ...(lastId !== undefined && { "last-event-id": lastId }) };
-    const response = await client.stream("/events", headers, link.signal);
+    const response = await client.stream("/events", headers, connection.signal);
     if (response?.ok && response.body !== null) {
       yield { kind: "connected" };
       const reader = new EventReader();
-      for await (const events of readEvents(response.body, reader, link)) {
+      for await (const events of readEvents(response.body, reader, connection)) {
         backoffMs = BACKOFF_MS.first;
         lastId = reader.lastId ?? lastId;
         for (const event of events) yield { kind: "event", event };
       }
-    } else if (response !== undefined && isFinal(response.status)) {
+    } else if (response !== undefined && isPermanent(response.status)) {
       yield { kind: "refused", answer: await readRefusal(response) };
-      link.close();
+      connection.close();
       return;
     }
-    link.close();
+    connection.close();
     if (signal.aborted) return;
     yield { kind: "lost" };
     await pause(backoffMs, undefined, { signal }).catch(() => undefined);
@@ -116,43 +115,41 @@ export async function* followEvents(client: Client, signal: AbortSignal): AsyncG
   }
 }
 
-interface Link {
+interface Connection {
   readonly signal: AbortSignal;
-  /** Records received data: the connection is alive. */
-  heard(): void;
+  received(): void;
   close(): void;
 }
 
 /** Opens a connection that is aborted when it stays silent for too long. */
-function openLink(signal: AbortSignal): Link {
+function openConnection(signal: AbortSignal): Connection {
   const controller = new AbortController();
-  const give = (): void => controller.abort();
-  let timer = setTimeout(give, SILENCE_MS_MAX);
-  signal.addEventListener("abort", give, { once: true });
+  const abort = (): void => controller.abort();
+  let timer = setTimeout(abort, SILENCE_MS_MAX);
+  signal.addEventListener("abort", abort, { once: true });
   return {
     signal: controller.signal,
-    heard() {
+    received() {
       clearTimeout(timer);
-      timer = setTimeout(give, SILENCE_MS_MAX);
+      timer = setTimeout(abort, SILENCE_MS_MAX);
     },
     close() {
       clearTimeout(timer);
-      signal.removeEventListener("abort", give);
+      signal.removeEventListener("abort", abort);
       controller.abort();
     },
   };
 }
 
-/** Ends when the stream ends, for any reason. */
 async function* readEvents(
   body: ReadableStream<Uint8Array>,
   reader: EventReader,
-  link: Link,
+  connection: Connection,
 ): AsyncGenerator<readonly StreamEvent[], void> {
   const decoder = new TextDecoder();
   try {
     for await (const chunk of body) {
-      link.heard();
+      connection.received();
       yield reader.read(decoder.decode(chunk, { stream: true }));
     }
   } catch {
@@ -161,7 +158,7 @@ async function* readEvents(
 }
 
 /** Returns whether a refusal is permanent. Temporary errors: too many requests, or a service that starts or drains. */
-function isFinal(status: number): boolean {
+function isPermanent(status: number): boolean {
   return status >= 400 && status < 500 && status !== 408 && status !== 429;
 }
 

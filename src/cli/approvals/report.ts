@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { askFor, type ClientOptions, notUnderstood } from "../client.ts";
+import { type ClientOptions, connectAndRequest, reportUnknownAnswer } from "../client.ts";
 import { print, table } from "../output.ts";
 import { printable, printableCell } from "../printable.ts";
 
@@ -41,11 +41,11 @@ export async function reportApprovals(options: ReportOptions): Promise<void> {
     ...(options.since !== undefined && { from: options.since }),
     ...(options.until !== undefined && { to: options.until }),
   });
-  const found = await askFor(options, { method: "GET", path: `/approvals/report?${query}` });
+  const found = await connectAndRequest(options, { method: "GET", path: `/approvals/report?${query}` });
   if (found === undefined) return;
   if (options.json === true) return print.json(found.body);
   const read = answer.safeParse(found.body);
-  if (!read.success) return notUnderstood();
+  if (!read.success) return reportUnknownAnswer();
   for (const line of reportLines(read.data.report)) print.line(line);
 }
 

@@ -1,43 +1,56 @@
-import { askAbout, askFor, type ClientOptions, isAbout, notUnderstood } from "../client.ts";
-import { print, tell, wrongUsage } from "../output.ts";
+import { isTable } from "../../core/json.ts";
+import {
+  type ClientOptions,
+  connectAndRequest,
+  reportUnknownAnswer,
+  requestById,
+  type ServiceAnswer,
+} from "../client.ts";
+import { print, reportChange, wrongUsage } from "../output.ts";
 import { printable, printableCell } from "../printable.ts";
 import { readGrants, readSessions } from "./answers.ts";
 import { printListing } from "./view.ts";
 
 /** `stc grants list`: lists the approvals that are still valid for a session. */
 export async function listGrants(options: ClientOptions): Promise<void> {
-  const answer = await askFor(options, { method: "GET", path: "/grants" });
-  if (answer === undefined) return;
-  if (options.json === true) return print.json(answer.body ?? {});
-  const listed = readGrants(answer.body);
-  if (listed === undefined) return notUnderstood();
-  const rows = listed.grants.map(({ id, subject, session, tool, summary, expiresAt }) =>
-    [id, subject, session, tool, new Date(expiresAt).toISOString(), summary].map(printableCell),
-  );
-  printListing([["ID", "WHO", "SESSION", "TOOL", "UNTIL", "SUMMARY"], ...rows]);
-  if (listed.truncated) print.line(`note: there are more; these are the first ${rows.length}`);
-}
-
-/** `stc grants revoke <id>`. */
-export async function revokeGrant(id: string, options: ClientOptions): Promise<void> {
-  const answer = await askAbout(id, options, (name) => ({ method: "DELETE", path: `/grants/${name}` }));
-  if (answer === undefined) return;
-  if (!isAbout(answer.body, "grant", id)) return notUnderstood();
-  tell(() => (options.json === true ? print.json(answer.body) : print.line(`revoked: ${printable(id)}`)));
+  await list(options, "/grants", (body) => {
+    const listed = readGrants(body);
+    const rows = listed?.grants.map(({ id, subject, session, tool, summary, expiresAt }) =>
+      [id, subject, session, tool, new Date(expiresAt).toISOString(), summary].map(printableCell),
+    );
+    return rows && { ...listed, rows: [["ID", "WHO", "SESSION", "TOOL", "UNTIL", "SUMMARY"], ...rows] };
+  });
 }
 
 /** `stc mode list`: lists the sessions that the service knows, with the mode of each. */
 export async function listModes(options: ClientOptions): Promise<void> {
-  const answer = await askFor(options, { method: "GET", path: "/sessions" });
+  await list(options, "/sessions", (body) => {
+    const listed = readSessions(body);
+    const rows = listed?.sessions.map(({ id, issuer, subject, mode, modeUntil }) =>
+      [id, mode, modeUntil == null ? "-" : new Date(modeUntil).toISOString(), subject, issuer].map(printableCell),
+    );
+    return rows && { ...listed, rows: [["SESSION", "MODE", "UNTIL", "WHO", "ISSUER"], ...rows] };
+  });
+}
+
+interface Listing {
+  readonly rows: readonly (readonly string[])[];
+  readonly truncated?: boolean;
+}
+
+async function list(options: ClientOptions, path: string, read: (body: unknown) => Listing | undefined): Promise<void> {
+  const answer = await connectAndRequest(options, { method: "GET", path });
   if (answer === undefined) return;
   if (options.json === true) return print.json(answer.body ?? {});
-  const listed = readSessions(answer.body);
-  if (listed === undefined) return notUnderstood();
-  const rows = listed.sessions.map(({ id, issuer, subject, mode, modeUntil }) =>
-    [id, mode, modeUntil == null ? "-" : new Date(modeUntil).toISOString(), subject, issuer].map(printableCell),
-  );
-  printListing([["SESSION", "MODE", "UNTIL", "WHO", "ISSUER"], ...rows]);
-  if (listed.truncated) print.line(`note: there are more; these are the first ${rows.length}`);
+  const listed = read(answer.body);
+  if (listed === undefined) return reportUnknownAnswer();
+  printListing(listed.rows);
+  if (listed.truncated === true) print.line(`note: there are more; these are the first ${listed.rows.length - 1}`);
+}
+
+export async function revokeGrant(id: string, options: ClientOptions): Promise<void> {
+  const answer = await requestById(id, options, (name) => ({ method: "DELETE", path: `/grants/${name}` }));
+  report(answer, options, { kind: "grant", id, done: `revoked: ${printable(id)}` });
 }
 
 interface ModeOptions extends ClientOptions {
@@ -57,20 +70,31 @@ export async function setMode(session: string, mode: string, options: ModeOption
   if (subject === "" || issuer === "") return wrongUsage("--subject and --issuer must not be empty");
   const body = JSON.stringify({ mode, expiresInSeconds: options.for, subject, issuer });
   const hint = subject === undefined ? { ifNotFound: UNSEEN } : {};
-  const answer = await askAbout(session, options, (name) => {
+  const answer = await requestById(session, options, (name) => {
     const path = `/sessions/${name}/mode`;
     return { method: "PUT", path, body, ...hint };
   });
-  if (answer === undefined) return;
-  if (!isAbout(answer.body, "session", session)) return notUnderstood();
-  const set = `${printable(mode)} for ${options.for} s: ${printable(session)}`;
-  tell(() => (options.json === true ? print.json(answer.body) : print.line(set)));
+  const done = `${printable(mode)} for ${options.for} s: ${printable(session)}`;
+  report(answer, options, { kind: "session", id: session, done });
 }
 
 /** `stc mode end <session>`: ends the session together with its mode and its grants. */
 export async function endSession(session: string, options: ClientOptions): Promise<void> {
-  const answer = await askAbout(session, options, (name) => ({ method: "DELETE", path: `/sessions/${name}` }));
+  const answer = await requestById(session, options, (name) => ({ method: "DELETE", path: `/sessions/${name}` }));
+  report(answer, options, { kind: "session", id: session, done: `ended: ${printable(session)}` });
+}
+
+interface Change {
+  readonly kind: "grant" | "session";
+  readonly id: string;
+  /** Report for people. */
+  readonly done: string;
+}
+
+/** Reports a change, unless the answer describes something else than the resource that the change was requested for. */
+function report(answer: ServiceAnswer | undefined, { json }: ClientOptions, { kind, id, done }: Change): void {
   if (answer === undefined) return;
-  if (!isAbout(answer.body, "session", session)) return notUnderstood();
-  tell(() => (options.json === true ? print.json(answer.body) : print.line(`ended: ${printable(session)}`)));
+  const resource = isTable(answer.body) ? answer.body[kind] : undefined;
+  if (!isTable(resource) || resource["id"] !== id) reportUnknownAnswer();
+  else reportChange(() => (json === true ? print.json(answer.body) : print.line(done)));
 }

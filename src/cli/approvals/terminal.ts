@@ -1,34 +1,28 @@
 import { print, StdoutError } from "../output.ts";
 import { isAscii, printable } from "../printable.ts";
 import type { ShownApproval } from "./answers.ts";
-import { isGrave, timeLeft } from "./view.ts";
+import { isHighRisk, timeLeft } from "./view.ts";
 
 type Reply =
   | { readonly kind: "line"; readonly text: string }
-  /** The request was withdrawn before it was answered. */
   | { readonly kind: "withdrawn" }
   | { readonly kind: "left" };
 
-/** The prompt that is on the screen. */
-interface Asked {
-  /** Called each time the prompt is shown. */
+interface ActivePrompt {
   readonly prompt: () => string;
-  readonly settle: (reply: Reply) => void;
+  readonly resolve: (reply: Reply) => void;
   line: string;
   isArmed: boolean;
-  /** Number of consecutive checks without a key press. */
-  quietLooks: number;
-  /** True when something was typed too early. */
-  wasHasty: boolean;
+  quietChecks: number;
+  hadEarlyKeys: boolean;
 }
 
-const LOOK_EVERY_MS = 100;
+const CHECK_EVERY_MS = 100;
 /** Half a second without a key press: nobody reads and answers a request faster. */
-const QUIET_LOOKS_MIN = 5;
+const QUIET_CHECKS_MIN = 5;
 const LINE_CHARACTERS_MAX = 240;
 
-/** Key codes that end the program; checked before decoding. */
-const LEAVING = { interrupt: 3, end: 4 } as const;
+const EXIT_KEYS = { interrupt: 3, end: 4 } as const;
 const KEY = { backspace: "\b", erase: "\u0015", delete: "\u007f" } as const;
 
 /** Exit code as if SIGHUP had ended the program. */
@@ -45,11 +39,11 @@ const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: HUNG_UP } as const;
 export class Terminal {
   /** Exit code that matches the reason why the operator left. */
   exitCode = 0;
-  #asked: Asked | undefined;
-  #looks: ReturnType<typeof setInterval> | undefined;
+  #prompt: ActivePrompt | undefined;
+  #checks: ReturnType<typeof setInterval> | undefined;
   readonly #decoder = new TextDecoder();
   readonly #leaving = new AbortController();
-  readonly #onKeys = (keys: Uint8Array): void => this.#take(keys);
+  readonly #onKeys = (keys: Uint8Array): void => this.#onInput(keys);
   /** End of input means a hang-up: Ctrl-D arrives as a key. */
   readonly #onEnd = (): void => this.#leave(HUNG_UP);
   readonly #onSignals = Object.entries(SIGNALS).map(([name, code]) => [name, () => this.#leave(code)] as const);
@@ -78,25 +72,25 @@ export class Terminal {
     if (this.leaving.aborted) return { kind: "left" };
     if (withdrawal.aborted) return { kind: "withdrawn" };
     const { promise, resolve } = Promise.withResolvers<Reply>();
-    const asked = { prompt, settle: resolve, line: "", isArmed: false, quietLooks: 0, wasHasty: false };
+    const asked = { prompt, resolve, line: "", isArmed: false, quietChecks: 0, hadEarlyKeys: false };
     const onLeaving = (): void => resolve({ kind: "left" });
     const onWithdrawal = (): void => resolve({ kind: "withdrawn" });
     this.leaving.addEventListener("abort", onLeaving, { once: true });
     withdrawal.addEventListener("abort", onWithdrawal, { once: true });
-    this.#say(() => print.part(prompt()));
-    this.#asked = asked;
-    this.#looks = setInterval(() => this.#look(asked), LOOK_EVERY_MS);
+    this.#print(() => print.part(prompt()));
+    this.#prompt = asked;
+    this.#checks = setInterval(() => this.#checkQuiet(asked), CHECK_EVERY_MS);
     const reply = await promise;
-    clearInterval(this.#looks);
-    this.#asked = undefined;
+    clearInterval(this.#checks);
+    this.#prompt = undefined;
     this.leaving.removeEventListener("abort", onLeaving);
     withdrawal.removeEventListener("abort", onWithdrawal);
-    this.#say(() => print.part("\n"));
+    this.#print(() => print.part("\n"));
     return reply;
   }
 
   close(): void {
-    clearInterval(this.#looks);
+    clearInterval(this.#checks);
     process.stdin.off("data", this.#onKeys).off("end", this.#onEnd).off("error", this.#onEnd);
     for (const [name, leave] of this.#onSignals) process.off(name, leave);
     try {
@@ -111,40 +105,39 @@ export class Terminal {
   /**
    * Checks repeatedly. A single timer would fire too early after the process was stopped: before the keys typed in the meantime.
    */
-  #look(asked: Asked): void {
+  #checkQuiet(asked: ActivePrompt): void {
     if (asked.isArmed) return;
-    asked.quietLooks += 1;
-    if (asked.quietLooks < QUIET_LOOKS_MIN) return;
+    asked.quietChecks += 1;
+    if (asked.quietChecks < QUIET_CHECKS_MIN) return;
     asked.isArmed = true;
     const note = "(keys typed before the prompt was shown do not count)";
-    this.#say(() => print.part(asked.wasHasty ? `\n${note}\n${asked.prompt()} ` : " "));
+    this.#print(() => print.part(asked.hadEarlyKeys ? `\n${note}\n${asked.prompt()} ` : " "));
   }
 
-  #take(keys: Uint8Array): void {
-    if (keys.includes(LEAVING.interrupt)) this.#leave(SIGNALS.SIGINT);
-    if (keys.includes(LEAVING.end)) this.#leave(0);
+  #onInput(keys: Uint8Array): void {
+    if (keys.includes(EXIT_KEYS.interrupt)) this.#leave(SIGNALS.SIGINT);
+    if (keys.includes(EXIT_KEYS.end)) this.#leave(0);
     // Decoded even when nothing is asked: the decoder needs every byte of a character.
     const characters = this.#decoder.decode(keys, { stream: true });
-    const asked = this.#asked;
+    const asked = this.#prompt;
     if (asked === undefined) return;
     if (!asked.isArmed) {
-      asked.quietLooks = 0;
-      asked.wasHasty = true;
+      asked.quietChecks = 0;
+      asked.hadEarlyKeys = true;
       return;
     }
     for (const character of characters) {
       if (character === "\r" || character === "\n") {
         // Anything after the line end was typed before the next request was read.
-        this.#asked = undefined;
-        asked.settle({ kind: "line", text: asked.line });
+        this.#prompt = undefined;
+        asked.resolve({ kind: "line", text: asked.line });
         return;
       }
-      this.#say(() => edit(asked, character));
+      this.#print(() => edit(asked, character));
     }
   }
 
-  /** Prints. A terminal that accepts no more output has hung up. */
-  #say(say: () => void): void {
+  #print(say: () => void): void {
     try {
       say();
     } catch (error) {
@@ -156,12 +149,12 @@ export class Terminal {
   #leave(exitCode: number): void {
     if (this.leaving.aborted) return;
     this.exitCode = exitCode;
-    this.#asked = undefined;
+    this.#prompt = undefined;
     this.#leaving.abort();
   }
 }
 
-function edit(asked: Asked, key: string): void {
+function edit(asked: ActivePrompt, key: string): void {
   const erased = erasedBy(asked, key);
   if (erased !== undefined) {
     asked.line = asked.line.slice(0, asked.line.length - erased.length);
@@ -175,13 +168,11 @@ function edit(asked: Asked, key: string): void {
   print.part(character);
 }
 
-/** Returns the text that a key deletes from the end of the line, or undefined when it deletes nothing. */
-function erasedBy({ line }: Asked, key: string): string | undefined {
+function erasedBy({ line }: ActivePrompt, key: string): string | undefined {
   if (key === KEY.erase) return line;
   return key === KEY.backspace || key === KEY.delete ? ([...line].at(-1) ?? "") : undefined;
 }
 
-/** The operator's decision as it is sent to the service. */
 export type Choice = (
   | { readonly decision: "deny" }
   | { readonly decision: "approve"; readonly scope: "once" | "session" }
@@ -192,37 +183,33 @@ export type Choice = (
 
 const ONCE: ReadonlySet<string> = new Set(["y", "yes"]);
 const SESSION: ReadonlySet<string> = new Set(["s", "session"]);
-/** Matches a denial and the optional reason after it. */
 const DENIAL = /^no?(?:[\s,;:.-]+(.*))?$/is;
 
-/** Shown once, before the first prompt. */
 export const HOW_TO_ANSWER = 'A denial may include a reason, which the agent reads: "n use the staging cluster".';
 
-/** Returns the prompt for a decision. */
 export function decisionPrompt(approval: ShownApproval, now: number | undefined): string {
   const left = `${printable(approval.tool)}, ${timeLeft(approval.decideBy, now)}`;
-  if (isGrave(approval)) return `[${left}] Approve? type "yes" / [n]o:`;
+  if (isHighRisk(approval)) return `[${left}] Approve? type "yes" / [n]o:`;
   return `[${left}] Approve? [y]es / ${offersSession(approval) ? "[s]ession / " : ""}[n]o:`;
 }
 
 /** Returns undefined when the text is neither clearly an approval nor clearly a denial. */
-export function choiceOf(approval: ShownApproval, text: string): Choice | undefined {
+export function readChoice(approval: ShownApproval, text: string): Choice | undefined {
   const word = text.trim();
   const denial = DENIAL.exec(word);
   if (denial !== null) {
     const reason = denial[1]?.trim() ?? "";
     return { decision: "deny", ...(reason !== "" && { reason }) };
   }
-  if (isGrave(approval)) return word === "yes" ? { decision: "approve", scope: "once" } : undefined;
+  if (isHighRisk(approval)) return word === "yes" ? { decision: "approve", scope: "once" } : undefined;
   if (ONCE.has(word.toLowerCase())) return { decision: "approve", scope: "once" };
   if (SESSION.has(word.toLowerCase()) && offersSession(approval)) return { decision: "approve", scope: "session" };
   return undefined;
 }
 
-/** Returns what to type, after an unclear answer. */
-export function unclear(approval: ShownApproval, text: string): string {
+export function unclearText(approval: ShownApproval, text: string): string {
   const typed = text.trim() === "" ? "an empty line" : `"${printable(text.trim())}"`;
-  const isWhole = isGrave(approval);
+  const isWhole = isHighRisk(approval);
   const session = offersSession(approval) && !isWhole ? ", s to approve for the session" : "";
   return `${typed} is not an answer; nothing is decided. Type ${isWhole ? "yes" : "y"} to approve${session}, n to deny.`;
 }
@@ -231,28 +218,30 @@ function offersSession({ options }: ShownApproval): boolean {
   return options.includes("session");
 }
 
-/** Additional input that a decision needs. */
-interface Further {
+interface FollowUp {
   readonly prompt: string;
   /** Returns undefined when the text does not answer the prompt, which is then shown again. */
   add(choice: Choice, text: string): Choice | undefined;
 }
 
-const WHY: Further = {
+const REASON_PROMPT: FollowUp = {
   prompt: "A policy requires a reason:",
   add: (choice, text) => (text.trim() === "" ? undefined : { ...choice, reason: text.trim() }),
 };
 
 /** Returns the additional prompts, which are asked one after the other once the decision is made. */
-export function furtherOf(approval: ShownApproval, { decision, reason }: Choice): readonly Further[] {
+export function followUpsOf(approval: ShownApproval, { decision, reason }: Choice): readonly FollowUp[] {
   const { quorum, answer } = approval;
   const wantsReason = quorum?.reasonRequired === "always" || (quorum?.reasonRequired === "deny" && decision === "deny");
   const wantsAnswer = decision === "approve" && answer !== undefined && answer.text === undefined;
-  return [...(wantsAnswer ? [answering(answer.choices)] : []), ...(wantsReason && reason === undefined ? [WHY] : [])];
+  return [
+    ...(wantsAnswer ? [answerPrompt(answer.choices)] : []),
+    ...(wantsReason && reason === undefined ? [REASON_PROMPT] : []),
+  ];
 }
 
 /** Returns the prompt for an answer. Choices are numbered unless one of them is itself a number. */
-function answering(choices: readonly string[] | undefined): Further {
+function answerPrompt(choices: readonly string[] | undefined): FollowUp {
   const isNumbered = choices?.every((choice) => Number.isNaN(Number(choice.normalize("NFKC").trim()))) ?? false;
   const offered = choices?.map((choice, at) => `${isNumbered ? `${at + 1}) ` : ""}${quoted(choice)}`).join(" ") ?? "";
   return {

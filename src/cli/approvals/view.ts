@@ -17,17 +17,14 @@ export interface ViewOptions {
 /** The lines of an approval request: the details first, the subject of the decision last. */
 export interface ApprovalParts {
   readonly details: readonly string[];
-  /** The action, its location and the risk: the last lines before the prompt. */
   readonly subject: readonly string[];
 }
 
 const LABEL_COLUMNS = 15;
-/** A value nested deeper than this is printed on one line. */
 const DEPTH_MAX = 16;
 
 /** Fields that must be checked character by character; their text is also printed in ASCII when it is not plain ASCII. */
 const EXACT: ReadonlySet<string> = new Set(["command", "workingDir", "environment", "files", "target"]);
-/** Order of the fields; all other fields of a view follow. */
 const ORDER = ["environment", "files", "message", "arguments", "target", "confinement"];
 /** Fields that are shown in the header, in their own box, or as the subject. */
 const ELSEWHERE: ReadonlySet<string> = new Set(
@@ -56,16 +53,16 @@ export function approvalParts(approval: ShownApproval, options: ViewOptions): Ap
     ...head(approval, view, options),
     ...shown.flatMap((key) => section(key, details[key] ?? null)),
     ...field("view digest", printable(approval.viewDigest ?? "(none)")),
-    ...agentsWord(view["reason"]),
+    ...agentReason(view["reason"]),
     ...(approval.rules.length > 0 ? section("rules", approval.rules) : []),
     ...(Object.hasOwn(view, "notes") ? section("notes", view["notes"] ?? null) : []),
   ];
-  const decided = [
+  const subjectLines = [
     ...Object.entries(members).flatMap(([key, value]) => section(key, value, isOfTarget || EXACT.has(key))),
     ...field("risk", riskOf(approval)),
   ];
   const wrapped = (unbroken: readonly string[]) => unbroken.flatMap((line) => wrap(line, options.columns));
-  return { details: wrapped(lines), subject: wrapped(decided) };
+  return { details: wrapped(lines), subject: wrapped(subjectLines) };
 }
 
 interface Subject {
@@ -114,7 +111,7 @@ function head(approval: ShownApproval, view: JsonObject, { now, isAsked }: ViewO
     ...(Object.hasOwn(view, "description") ? section("description", view["description"] ?? null) : []),
     ...(Object.hasOwn(view, "tool") && view["tool"] !== approval.tool ? section("tool", view["tool"] ?? null) : []),
     ...(view === approval.view ? [] : field("summary", quoted(approval.summary))),
-    ...(Object.hasOwn(view, "requester") ? section("requester", view["requester"] ?? null) : party(requester)),
+    ...(Object.hasOwn(view, "requester") ? section("requester", view["requester"] ?? null) : requesterLines(requester)),
     ...(isAsked === true ? [] : field("time left", state === "pending" ? timeLeft(approval.decideBy, now) : "-")),
     ...quorumLines(approval),
     ...answerLines(approval, view),
@@ -125,7 +122,6 @@ function head(approval: ShownApproval, view: JsonObject, { now, isAsked }: ViewO
   ];
 }
 
-/** Returns one line for each stage, with the names of those who approved. */
 function quorumLines({ quorum, canDecide, state }: ShownApproval): readonly string[] {
   const stages = (quorum?.policies ?? []).flatMap(({ name: policy, stages }) =>
     stages.map(({ name, state: progress, have, needed, voters }) => {
@@ -133,11 +129,11 @@ function quorumLines({ quorum, canDecide, state }: ShownApproval): readonly stri
       return `${printable(policy)}, ${printable(name)}: ${have} of ${needed}, ${printable(progress)}${who}`;
     }),
   );
-  const wants = quorum === undefined || quorum.reasonRequired === "never" ? [] : [quorum.reasonRequired];
+  const reasonRequired = quorum === undefined || quorum.reasonRequired === "never" ? [] : [quorum.reasonRequired];
   const because = state === "pending" ? canDecide?.because : undefined;
   return [
     ...stages.flatMap((line) => field("policy", line)),
-    ...wants.flatMap((when) => field("reason required", printable(when))),
+    ...reasonRequired.flatMap((when) => field("reason required", printable(when))),
     ...(because === undefined ? [] : field("cannot decide", printable(because))),
   ];
 }
@@ -152,29 +148,28 @@ function answerLines({ answer }: ShownApproval, { arguments: given }: JsonObject
     : section("answer with", answer.choices);
 }
 
-/** Returns what is missing in short form: `prod, team: 1 of 2`. */
 export function missingText({ quorum }: ShownApproval): string {
   return (quorum?.missing ?? [])
     .map(({ policy, stage, have, needed }) => `${printable(policy)}, ${printable(stage)}: ${have} of ${needed}`)
     .join("; ");
 }
 
-function party(requester: ShownApproval["requester"]): readonly string[] {
+function requesterLines(requester: ShownApproval["requester"]): readonly string[] {
   if (requester === undefined) return [];
   const { iss, sub, act, session } = requester;
-  const asked: JsonObject = { subject: sub, issuer: iss, actors: act, ...(session != null && { session }) };
-  return section("requester", asked);
+  const shown: JsonObject = { subject: sub, issuer: iss, actors: act, ...(session != null && { session }) };
+  return section("requester", shown);
 }
 
 /** Returns whether the higher of the two reported risks is above medium. An unknown risk counts as the highest. */
-export function isGrave({ risk, view }: ShownApproval): boolean {
-  const said = isTable(view) ? [risk, view["risk"]] : [risk];
-  return said.some((word) => word !== "low" && word !== "medium");
+export function isHighRisk({ risk, view }: ShownApproval): boolean {
+  const risks = isTable(view) ? [risk, view["risk"]] : [risk];
+  return risks.some((word) => word !== "low" && word !== "medium");
 }
 
 function riskOf(approval: ShownApproval): string {
   const named = printable(approval.risk ?? "unknown");
-  return isGrave(approval) ? named.toUpperCase() : named;
+  return isHighRisk(approval) ? named.toUpperCase() : named;
 }
 
 /** Returns the time left in whole minutes and seconds, or the deadline when the service's clock is unknown. */
@@ -185,7 +180,7 @@ export function timeLeft(until: number, now: number | undefined): string {
   return seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
-function agentsWord(reason: Json | undefined): readonly string[] {
+function agentReason(reason: Json | undefined): readonly string[] {
   if (reason === undefined) return [];
   const text = isTable(reason) && typeof reason["text"] === "string" ? reason["text"] : JSON.stringify(reason);
   return ["+-- UNTRUSTED: what the agent says. Nobody has checked it.", ...stringLines("| ", text, false), "+--"];

@@ -1,18 +1,19 @@
-import { type Client, type ClientOptions, connect, NOT_UNDERSTOOD, problemOf, type ServiceAnswer } from "../client.ts";
+import { isTable } from "../../core/json.ts";
+import { type Client, type ClientOptions, connect, problemOf, type ServiceAnswer, UNKNOWN_ANSWER } from "../client.ts";
 import { EXIT, print, StdoutError, wrongUsage } from "../output.ts";
 import { printable } from "../printable.ts";
 import { isViewOfDigest, readApproval, readApprovalPage, readEventSubject, type ShownApproval } from "./answers.ts";
 import { NO_VIEW, OTHER_VIEW } from "./approvals.ts";
-import { followEvents, type Hint } from "./events.ts";
+import { followEvents, type StreamUpdate } from "./events.ts";
 import {
   type Choice,
-  choiceOf,
   decisionPrompt,
-  furtherOf,
+  followUpsOf,
   HOW_TO_ANSWER,
   HUNG_UP,
+  readChoice,
   Terminal,
-  unclear,
+  unclearText,
 } from "./terminal.ts";
 import { type ApprovalParts, approvalParts, missingText } from "./view.ts";
 
@@ -27,7 +28,6 @@ const TIMER_MS_MAX = 2_147_483_647;
 const PAGE_ROWS_SPARE = 3;
 const PAGE_ROWS_MIN = 5;
 
-/** Events after which a new approval request may need an answer. */
 const ASK_AGAIN: ReadonlySet<string> = new Set(["approval.requested", "approval.voted"]);
 
 /** `stc approvals watch`: shows each approval request as it arrives and sends the operator's decision. */
@@ -51,26 +51,21 @@ export async function watchApprovals(options: ClientOptions): Promise<void> {
   }
 }
 
-/** The approval request on the screen. */
 interface Open {
   readonly id: string;
   readonly withdrawal: AbortController;
 }
 
-/** One approval request while an operator reads and answers it. */
-interface Asking {
+interface Shown {
   readonly approval: ShownApproval;
-  /** Aborts when the request is over. */
   readonly signal: AbortSignal;
   /** The service's clock; undefined when the service does not report its time. */
   readonly clock: () => number | undefined;
 }
 
-interface Reading<T> {
-  /** Returns undefined when the text is not an answer. */
+interface PromptReader<T> {
   readonly read: (text: string) => T | undefined;
-  /** Returns the message for such a text. */
-  readonly unclear: (text: string) => string;
+  readonly unclearText: (text: string) => string;
 }
 
 /** Decides what to ask from the list of pending approvals. Events only trigger a new look, or end the request on the screen. */
@@ -79,13 +74,12 @@ class Watch {
   readonly #terminal: Terminal;
   readonly #over = new AbortController();
   #exitCode = 0;
-  #wake = Promise.withResolvers<void>();
+  #changed = Promise.withResolvers<void>();
   #open: Open | undefined;
   /** Requests that are not asked again while they stay pending. */
-  #settled: ReadonlySet<string> = new Set();
-  /** Requests that wait after the one on the screen. */
+  #handled: ReadonlySet<string> = new Set();
   #waiting = 0;
-  #isLost = false;
+  #isDisconnected = false;
   #retry: ReturnType<typeof setTimeout> | undefined;
 
   constructor(client: Client, terminal: Terminal) {
@@ -99,9 +93,9 @@ class Watch {
     print.line(HOW_TO_ANSWER);
     const following = this.#follow();
     while (!this.#over.signal.aborted) {
-      await this.#wake.promise;
+      await this.#changed.promise;
       // Replaced before the list is read, so that events from now on trigger another look.
-      this.#wake = Promise.withResolvers<void>();
+      this.#changed = Promise.withResolvers<void>();
       for (let next = await this.#next(); next !== undefined; next = await this.#next()) {
         if (!(await this.#decide(next))) break;
       }
@@ -115,38 +109,38 @@ class Watch {
     if (this.#over.signal.aborted) return;
     this.#exitCode = exitCode;
     this.#over.abort();
-    this.#wake.resolve();
+    this.#changed.resolve();
     if (!this.#terminal.leaving.aborted) this.#open?.withdrawal.abort("watching is over");
   }
 
   async #follow(): Promise<void> {
     for await (const hint of followEvents(this.#client, this.#over.signal)) {
-      await this.#heed(hint);
-      if (hint.kind !== "event" || ASK_AGAIN.has(hint.event.type)) this.#wake.resolve();
+      await this.#handle(hint);
+      if (hint.kind !== "event" || ASK_AGAIN.has(hint.event.type)) this.#changed.resolve();
     }
   }
 
-  async #heed(hint: Hint): Promise<void> {
+  async #handle(hint: StreamUpdate): Promise<void> {
     if (hint.kind === "refused") return this.#fail(problemOf(hint.answer));
-    if (hint.kind === "lost") return this.#lose();
+    if (hint.kind === "lost") return this.#reportDisconnect();
     if (hint.kind === "connected") {
-      if (this.#isLost && this.#open === undefined) print.line("reconnected");
-      this.#isLost = false;
+      if (this.#isDisconnected && this.#open === undefined) print.line("reconnected");
+      this.#isDisconnected = false;
       // The request on the screen may have ended while the connection was down.
-      return this.#open === undefined ? undefined : this.#lookAgain(this.#open);
+      return this.#open === undefined ? undefined : this.#recheck(this.#open);
     }
     const { type, data } = hint.event;
     const id = readEventSubject(data);
     // The next stage may be open now and may need a decision from the same person.
-    if (type === "approval.voted" && id !== undefined) return this.#unsettle(id);
+    if (type === "approval.voted" && id !== undefined) return this.#reopen(id);
     const isOver = type.startsWith("approval.") && !ASK_AGAIN.has(type);
     if (isOver && this.#open?.id === id) this.#open?.withdrawal.abort(`${type.slice("approval.".length)} elsewhere`);
   }
 
-  #lose(): void {
-    if (!this.#isLost && this.#open === undefined)
+  #reportDisconnect(): void {
+    if (!this.#isDisconnected && this.#open === undefined)
       print.line(`no events from ${printable(this.#client.url)}; trying again`);
-    this.#isLost = true;
+    this.#isDisconnected = true;
   }
 
   #fail(problem: string): void {
@@ -154,7 +148,7 @@ class Watch {
     this.#end(EXIT.failed);
   }
 
-  async #lookAgain(open: Open): Promise<void> {
+  async #recheck(open: Open): Promise<void> {
     const answer = await this.#get(`/approvals/${open.id}`);
     const state = answer === undefined || answer.status >= 400 ? undefined : readApproval(answer.body)?.state;
     if (state !== undefined && state !== "pending") open.withdrawal.abort(`${state} elsewhere`);
@@ -164,15 +158,15 @@ class Watch {
   async #next(): Promise<string | undefined> {
     if (this.#over.signal.aborted) return undefined;
     const answer = await this.#get(PENDING_PATH);
-    if (answer === undefined || isPassing(answer)) return this.#lookLater();
+    if (answer === undefined || isTemporary(answer)) return this.#retryLater();
     const page = answer.status < 400 ? readApprovalPage(answer.body) : undefined;
     if (page === undefined) {
       this.#fail(problemOf(answer));
       return undefined;
     }
     const pending = page.approvals.filter(({ state }) => state === "pending");
-    this.#settled = new Set(pending.map(({ id }) => id).filter((id) => this.#settled.has(id)));
-    const open = pending.filter(({ id, decidable }) => decidable && !this.#settled.has(id));
+    this.#handled = new Set(pending.map(({ id }) => id).filter((id) => this.#handled.has(id)));
+    const open = pending.filter(({ id, decidable }) => decidable && !this.#handled.has(id));
     this.#waiting = Math.max(open.length - 1, 0);
     return open.sort((one, other) => one.decideBy - other.decideBy)[0]?.id;
   }
@@ -183,11 +177,11 @@ class Watch {
     this.#open = open;
     try {
       const answer = await this.#get(`/approvals/${id}`);
-      if (answer === undefined || isPassing(answer)) {
-        this.#lookLater();
+      if (answer === undefined || isTemporary(answer)) {
+        this.#retryLater();
         return false;
       }
-      this.#settle(id);
+      this.#markHandled(id);
       const approval = answer.status < 400 ? readApproval(answer.body) : undefined;
       // The decision is sent to the id that was shown, so the answer must have that id.
       if (approval?.id === id && !isViewOfDigest(approval)) print.line(`not shown: ${id}: ${OTHER_VIEW}`);
@@ -215,34 +209,33 @@ class Watch {
   }
 
   /** Schedules another look: requests may fail although the event stream works. */
-  #lookLater(): undefined {
+  #retryLater(): undefined {
     clearTimeout(this.#retry);
-    this.#retry = setTimeout(() => this.#wake.resolve(), RETRY_MS);
+    this.#retry = setTimeout(() => this.#changed.resolve(), RETRY_MS);
   }
 
   /**
    * Shows the whole view in pages, then asks: nobody can answer without seeing the end. Returns undefined when no answer came.
    */
-  async #choose(asking: Asking): Promise<Choice | undefined> {
-    const { approval, clock } = asking;
-    if (!(await this.#showPages(asking))) return undefined;
-    let choice = await this.#read(asking, () => decisionPrompt(approval, clock()), {
-      read: (text) => choiceOf(approval, text),
-      unclear: (text) => unclear(approval, text),
+  async #choose(shown: Shown): Promise<Choice | undefined> {
+    const { approval, clock } = shown;
+    if (!(await this.#showPages(shown))) return undefined;
+    let choice = await this.#read(shown, () => decisionPrompt(approval, clock()), {
+      read: (text) => readChoice(approval, text),
+      unclearText: (text) => unclearText(approval, text),
     });
-    for (const { prompt, add } of choice === undefined ? [] : furtherOf(approval, choice)) {
+    for (const { prompt, add } of choice === undefined ? [] : followUpsOf(approval, choice)) {
       const made: Choice | undefined = choice;
       if (made === undefined) return undefined;
-      choice = await this.#read(asking, () => prompt, {
+      choice = await this.#read(shown, () => prompt, {
         read: (text) => add(made, text),
-        unclear: () => NOT_AN_ANSWER,
+        unclearText: () => NOT_AN_ANSWER,
       });
     }
     return choice;
   }
 
-  /** Returns false when the operator did not page to the end. */
-  async #showPages({ approval, signal, clock }: Asking): Promise<boolean> {
+  async #showPages({ approval, signal, clock }: Shown): Promise<boolean> {
     const shown = approvalParts(approval, { columns: this.#terminal.columns, now: clock(), isAsked: true });
     const pages = pagesOf(shown, Math.max(this.#terminal.rows - PAGE_ROWS_SPARE, PAGE_ROWS_MIN));
     print.line(this.#waiting === 0 ? "" : `\n(${this.#waiting} more after this one)`);
@@ -255,14 +248,17 @@ class Watch {
     return true;
   }
 
-  /** Asks until an answer is clear. Returns undefined when none came. */
-  async #read<T>({ signal }: Asking, prompt: () => string, { read, unclear }: Reading<T>): Promise<T | undefined> {
+  async #read<T>(
+    { signal }: Shown,
+    prompt: () => string,
+    { read, unclearText }: PromptReader<T>,
+  ): Promise<T | undefined> {
     for (;;) {
       const reply = await this.#terminal.ask(prompt, signal);
       if (reply.kind !== "line") return undefined;
       const answer = read(reply.text);
       if (answer !== undefined) return answer;
-      print.line(unclear(reply.text));
+      print.line(unclearText(reply.text));
     }
   }
 
@@ -272,21 +268,21 @@ class Watch {
     const answer = await this.#client.send({ method: "POST", path, body, timeoutMs: REQUEST_TIMEOUT_MS });
     if (answer === undefined) {
       print.line(`${printable(this.#client.noAnswer())}: ${approval.id} may or may not be decided`);
-      this.#unsettle(approval.id);
+      this.#reopen(approval.id);
       return;
     }
     if (answer.status < 400) return print.line(outcome(choice, approval, readApproval(answer.body)));
     print.line(`not decided: ${approval.id}: ${problemOf(answer)}`);
     if (answer.status === 401) this.#end(EXIT.failed);
-    if (isFixable(answer.body) || isPassing(answer)) this.#unsettle(approval.id);
+    if (isFixable(answer.body) || isTemporary(answer)) this.#reopen(approval.id);
   }
 
-  #settle(id: string): void {
-    this.#settled = new Set([...this.#settled, id]);
+  #markHandled(id: string): void {
+    this.#handled = new Set([...this.#handled, id]);
   }
 
-  #unsettle(id: string): void {
-    this.#settled = new Set([...this.#settled].filter((settled) => settled !== id));
+  #reopen(id: string): void {
+    this.#handled = new Set([...this.#handled].filter((settled) => settled !== id));
   }
 
   #get(path: string): Promise<ServiceAnswer | undefined> {
@@ -294,9 +290,8 @@ class Watch {
   }
 }
 
-/** Returns the result of a decision as the service reports it. */
 function outcome(choice: Choice, { id }: ShownApproval, after: ShownApproval | undefined): string {
-  if (after?.id !== id) return `${NOT_UNDERSTOOD}: ${id} may or may not be decided`;
+  if (after?.id !== id) return `${UNKNOWN_ANSWER}: ${id} may or may not be decided`;
   if (after.state !== "pending")
     return `${choice.decision === "deny" ? "denied" : `approved (${choice.scope})`}: ${id}`;
   return choice.decision === "deny"
@@ -332,12 +327,12 @@ const FIXABLE: ReadonlySet<unknown> = new Set(["APPROVAL_MISMATCH", "INVALID_INP
  * Returns whether the error is temporary and worth another try: too many requests, a server error, or a service that starts or
  * drains.
  */
-function isPassing({ status }: ServiceAnswer): boolean {
+function isTemporary({ status }: ServiceAnswer): boolean {
   return status === 408 || status === 429 || status >= 500;
 }
 
 /** Returns whether showing the request again can fix the error: the view changed, or a reason is missing. */
 function isFixable(body: unknown): boolean {
-  const error: unknown = typeof body === "object" && body !== null && "error" in body ? body.error : undefined;
-  return typeof error === "object" && error !== null && "code" in error && FIXABLE.has(error.code);
+  const error = isTable(body) ? body["error"] : undefined;
+  return isTable(error) && FIXABLE.has(error["code"]);
 }

@@ -19,7 +19,6 @@ import {
 
 const LIMIT = 50;
 const LIMIT_MAX = 1_000_000;
-/** Number of lines in memory at a time. */
 const PAGE_LINES = 1_000;
 const PAGE_BYTES_MAX = 8 * 1_048_576;
 
@@ -30,19 +29,19 @@ interface SearchOptions {
 
 /** `stc audit query`: lists the calls that match the filters. */
 export async function auditQuery({ dir, json, params }: SearchOptions & { readonly params: Params }): Promise<void> {
-  const place = auditDirectory(dir);
-  if (place === undefined) return;
-  const query = readQuery(params, { limit: LIMIT, limitMax: LIMIT_MAX, nowMs: place.nowMs });
+  const directory = auditDirectory(dir);
+  if (directory === undefined) return;
+  const query = readQuery(params, { limit: LIMIT, limitMax: LIMIT_MAX, nowMs: directory.nowMs });
   if ("faults" in query) return wrongUsage(...query.faults);
-  warnOfDays(place.dir);
-  await withIndex(place.dir, async (places) => {
+  warnOfDays(directory.dir);
+  await withIndex(directory.dir, async (places) => {
     let count = 0;
     let cursor: string | undefined;
-    for await (const page of pages({ ...place, places }, query.ok)) {
+    for await (const page of pages({ ...directory, places }, query.ok)) {
       for (const { line, entry } of page.found) {
         if (count === 0 && json !== true) printCells(COLUMNS, undefined);
         if (json === true) print.line(line);
-        else printEntry(entry, place);
+        else printEntry(entry, directory);
         count += 1;
       }
       cursor = page.more || query.ok.order === "oldest" ? page.cursor : undefined;
@@ -52,22 +51,21 @@ export async function auditQuery({ dir, json, params }: SearchOptions & { readon
   });
 }
 
-interface SearchPlace extends Pick<AuditDirectory, "dir"> {
+interface SearchDirectory extends Pick<AuditDirectory, "dir"> {
   readonly places?: LineIndex | undefined;
 }
 
-/** Yields page after page until the query's limit or the end of the log. */
-export async function* pages(place: SearchPlace, query: Query): AsyncGenerator<QueryPage, void> {
+export async function* pages(directory: SearchDirectory, query: Query): AsyncGenerator<QueryPage, void> {
   const progress = new ProgressLine();
   let [left, cursor]: [number, Cursor | undefined] = [query.limit, query.cursor];
   while (left > 0) {
     const limit = Math.min(left, PAGE_LINES);
     const page = await search({
-      dir: place.dir,
-      places: place.places,
+      dir: directory.dir,
+      places: directory.places,
       query: { ...query, limit, cursor },
       pageBytesMax: PAGE_BYTES_MAX,
-      mayGoOn: progress.heed,
+      mayGoOn: progress.count,
     });
     progress.end();
     yield page;
@@ -91,33 +89,33 @@ const LATEST_BYTES_MAX = 16 * 1_048_576;
  * `stc audit tail`: prints the latest calls across days, and with `-f` also new ones. Reads the files without asking a service.
  */
 export async function auditTail({ dir, json, lines, follow, filters }: TailOptions): Promise<void> {
-  const place = auditDirectory(dir);
-  if (place === undefined) return;
-  const filter = readFilter(filters, place.nowMs);
+  const directory = auditDirectory(dir);
+  if (directory === undefined) return;
+  const filter = readFilter(filters, directory.nowMs);
   if ("faults" in filter) return wrongUsage(...filter.faults);
-  warnOfDays(place.dir);
-  const show = (line: string): void => (json === true ? print.line(line) : printLine(line, place));
-  const isWanted = wantedBy(filter.ok, filters);
+  warnOfDays(directory.dir);
+  const show = (line: string): void => (json === true ? print.line(line) : printLine(line, directory));
+  const matches = matcherOf(filter.ok, filters);
   // Determines the ends of the files once, for both steps: a line written in between must not be lost or shown twice.
-  const follower = new Follower(place.dir);
+  const follower = new Follower(directory.dir);
   const ends = follower.ends();
   const latest =
-    isWanted === undefined
-      ? lastLines(place.dir, ends, lines)
-      : await latestOf(place.dir, { filter: filter.ok, ends, count: lines });
+    matches === undefined
+      ? lastLines(directory.dir, ends, lines)
+      : await latestOf(directory.dir, { filter: filter.ok, ends, count: lines });
   for (const line of latest) show(line);
   if (follow !== true) {
     if (latest.length === 0 && lines > 0 && json !== true) print.error(NO_CALLS);
     return;
   }
   for (;;) {
-    for (const { line } of follower.look()) if (isWanted?.(line) ?? true) show(line);
+    for (const { line } of follower.look()) if (matches?.(line) ?? true) show(line);
     await new Promise((resolve) => setTimeout(resolve, FOLLOW_EVERY_MS));
   }
 }
 
 /** Returns undefined when no filter was given: then every line is shown, even one that is not an audit line. */
-function wantedBy(filter: Filter, asked: Params): ((line: string) => boolean) | undefined {
+function matcherOf(filter: Filter, asked: Params): ((line: string) => boolean) | undefined {
   if (Object.values(asked).every((value) => value === undefined)) return undefined;
   const matcher = new Matcher(filter);
   return (line) => {
@@ -152,19 +150,19 @@ export async function auditShow(
   id: string,
   options: { readonly dir?: string; readonly json?: boolean },
 ): Promise<void> {
-  const place = auditDirectory(options.dir);
-  if (place === undefined) return;
+  const directory = auditDirectory(options.dir);
+  if (directory === undefined) return;
   if (!ID.test(id)) return wrongUsage("the id must be 1 to 128 printable characters");
-  warnOfDays(place.dir, STREAMS);
+  warnOfDays(directory.dir, STREAMS);
   const progress = new ProgressLine();
-  const record = await withIndex(place.dir, async (places) => {
-    const read = await readCallHistory({ dir: place.dir, id, places, mayGoOn: progress.heed });
+  const record = await withIndex(directory.dir, async (places) => {
+    const read = await readCallHistory({ dir: directory.dir, id, places, mayGoOn: progress.count });
     progress.end();
     return read;
   });
   const lines = [...record.journal, ...record.calls].sort((one, other) => one.entry.timeMs - other.entry.timeMs);
   if (lines.length === 0) {
-    print.error(`no line in ${place.dir} has the id ${id}`);
+    print.error(`no line in ${directory.dir} has the id ${id}`);
     process.exitCode = EXIT.failed;
     return;
   }
@@ -189,7 +187,6 @@ function isDeeper(value: unknown, depthMax: number): boolean {
   return depthMax === 0 || Object.values(value).some((member) => isDeeper(member, depthMax - 1));
 }
 
-/** Returns a table row. A journal line is described by its type, a call by its decision. */
 function rowOf({ line, entry }: FoundLine): readonly string[] {
   const members = parseLine(line) ?? {};
   const type = textOf(members["type"]);
@@ -234,12 +231,11 @@ function printEntry(entry: EntryView, { isColoured }: AuditDirectory): void {
   );
 }
 
-/** Prints a line that may have any content. */
-function printLine(line: string, place: AuditDirectory): void {
+function printLine(line: string, directory: AuditDirectory): void {
   const members = parseLine(line);
   const entry = members && viewOf(members);
   if (entry === undefined) print.line(`(not an audit line) ${escapeName(line)}`);
-  else printEntry(entry, place);
+  else printEntry(entry, directory);
 }
 
 function printCells(cells: readonly string[], colour: StyledText["colour"]): void {

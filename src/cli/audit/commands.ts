@@ -47,13 +47,11 @@ const FILTERS = Object.fromEntries(
   Object.entries(HELP).map(([param, help]) => [param, option(text(PLACEHOLDERS[param] ?? "value"), help)]),
 ) as Readonly<Record<FilterParam, CommandOption<string | undefined>>>;
 
-/** Options of commands that search the log. */
 const SEARCH = {
   options: { dir, ...FILTERS, json },
   exits: { 0: "found", 1: "nothing found", 66: "the directory or a file cannot be read" },
 };
 
-/** Reports a file that cannot be read, written or deleted in one line. */
 async function guarded(work: () => Promise<void>): Promise<void> {
   const { guarded: guard } = await import("./directory.ts");
   await guard(work);

@@ -3,7 +3,7 @@ import type { StreamName } from "../../audit/chain/chain.ts";
 import { isAuditDir } from "../../audit/journal/day-files.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
 import { IndexLookup } from "../../audit/query/index-lookup.ts";
-import { processEnvironment } from "../../runtime/config/file.ts";
+import { processEnvironment } from "../../runtime/config/environment.ts";
 import { EXIT, print } from "../output.ts";
 
 const PROGRESS_EVERY_MS = 250;
@@ -14,9 +14,7 @@ const INDEX_MS_MAX = 500;
 
 export interface AuditDirectory {
   readonly dir: string;
-  /** Milliseconds since the Unix epoch. */
   readonly nowMs: number;
-  /** True when the output is coloured. */
   readonly isColoured: boolean;
 }
 
@@ -85,7 +83,7 @@ export class ProgressLine {
   #pageBytes = 0;
 
   /** Callback for `mayGoOn` of a search: counts the bytes of the page so far, and always continues. */
-  readonly heed = (pageBytes: number): boolean => {
+  readonly count = (pageBytes: number): boolean => {
     this.#bytes += pageBytes < this.#pageBytes ? pageBytes : pageBytes - this.#pageBytes;
     this.#pageBytes = pageBytes;
     const nowMs = Date.now();

@@ -17,12 +17,11 @@ import {
   verifyLog,
 } from "../../audit/verify/verify.ts";
 import { errorText } from "../../core/error-text.ts";
-import { EXIT, print, StdoutError, tell, wrongUsage } from "../output.ts";
+import { EXIT, print, reportChange, StdoutError, wrongUsage } from "../output.ts";
 import { auditDirectory, guarded } from "./directory.ts";
 
 interface AuditVerifyOptions {
   readonly dir?: string;
-  /** Files with public keys (PEM), or verifier keys. */
   readonly key: readonly string[];
   readonly from?: string;
   readonly to?: string;
@@ -36,24 +35,31 @@ const PER_CENT = 100;
 
 /** `stc audit verify`: reads the log and reports the first problem. */
 export async function auditVerify({ dir, key, from, to, json }: AuditVerifyOptions): Promise<void> {
-  const place = auditDirectory(dir);
-  if (place === undefined) return;
+  const directory = auditDirectory(dir);
+  if (directory === undefined) return;
   const wrong = [from, to].find((day) => day !== undefined && readDate(day) === undefined);
   if (wrong !== undefined) return wrongUsage(`${wrong} is not a date: write it as 2026-02-16`);
   if (from !== undefined && to !== undefined && from > to) return wrongUsage("--from must not be later than --to");
-  try {
+  reportErrors(UNREADABLE, () => {
     const keys = key.map(readKey);
-    const report = verifyWithProgress({ dir: place.dir, keys, from, to });
+    const report = verifyWithProgress({ dir: directory.dir, keys, from, to });
     const isUnsigned = keys.length > 0 && !isSigned(report);
     const code = exitCodeOf(report);
     process.exitCode = code === 0 && isUnsigned ? NOT_SIGNED : code;
-    const notRead = unreadNames(place.dir);
+    const notRead = unreadNames(directory.dir);
     if (json === true) print.json({ ok: process.exitCode === 0, ...report, isUnsigned, notRead });
     else for (const line of readable(report, { hasKeys: keys.length > 0, isUnsigned, notRead })) print.line(line);
+  });
+}
+
+/** Runs the work. Prints any error but one of standard output, and sets the exit code. */
+function reportErrors(exitCode: number, work: () => void): void {
+  try {
+    work();
   } catch (error) {
     if (error instanceof StdoutError) throw error;
     print.error(errorText(error));
-    process.exitCode = UNREADABLE;
+    process.exitCode = exitCode;
   }
 }
 
@@ -141,15 +147,9 @@ function sentence({ kind, file, line, seq, message }: Damage): string {
 
 /** `stc audit prove`: prints a proof that the log contains a call. */
 export async function auditProve(id: string, { dir }: { readonly dir?: string }): Promise<void> {
-  const place = auditDirectory(dir);
-  if (place === undefined) return;
-  try {
-    print.json(prove(place.dir, id), 2);
-  } catch (error) {
-    if (error instanceof StdoutError) throw error;
-    print.error(errorText(error));
-    process.exitCode = EXIT.failed;
-  }
+  const directory = auditDirectory(dir);
+  if (directory === undefined) return;
+  reportErrors(EXIT.failed, () => print.json(prove(directory.dir, id), 2));
 }
 
 type VerifyProofOptions = Pick<AuditVerifyOptions, "key" | "json">;
@@ -157,7 +157,7 @@ type VerifyProofOptions = Pick<AuditVerifyOptions, "key" | "json">;
 /** `stc audit verify-proof`: checks a proof with the file and the public key, without the log. */
 export async function auditVerifyProof(file: string, { key, json }: VerifyProofOptions): Promise<void> {
   if (key.length === 0) return wrongUsage("a proof is checked with the public key of the checkpoints: give --key FILE");
-  try {
+  reportErrors(UNREADABLE, () => {
     const proof = readProof(readFileSync(file, "utf8"));
     const verdict = checkProof(proof, key.map(readKey));
     if (!verdict.ok) process.exitCode = verdict.isSignature ? NOT_SIGNED : EXIT.failed;
@@ -167,11 +167,7 @@ export async function auditVerifyProof(file: string, { key, json }: VerifyProofO
       print.line(`proved: line ${proof.index + 1} of ${verdict.checkpoint.size} in ${verdict.checkpoint.origin}`);
       print.line(proof.line);
     } else print.error(`not proved: ${verdict.reason}`);
-  } catch (error) {
-    if (error instanceof StdoutError) throw error;
-    print.error(errorText(error));
-    process.exitCode = UNREADABLE;
-  }
+  });
 }
 
 function answer({ index }: Proof, verdict: ProofVerdict): object {
@@ -181,11 +177,8 @@ function answer({ index }: Proof, verdict: ProofVerdict): object {
 }
 
 interface AuditKeysOptions {
-  /** File to create for a new private key. */
   readonly new?: string;
-  /** File that contains a private or a public key. */
   readonly key?: string;
-  /** Also prints the verifier keys of this log's streams. */
   readonly dir?: string;
 }
 
@@ -198,11 +191,10 @@ export async function auditKeys({ new: fresh, key, dir }: AuditKeysOptions): Pro
   }
   const publicKey = fresh === undefined ? readPublicHalf(key ?? "") : createKey(fresh);
   if (publicKey === undefined) return;
-  tell(() => print.line(String(publicKey.export({ type: "spki", format: "pem" })).trimEnd()));
+  reportChange(() => print.line(String(publicKey.export({ type: "spki", format: "pem" })).trimEnd()));
   if (dir !== undefined) await guarded(() => printVerifierKeys(dir, publicKey));
 }
 
-/** Returns undefined, after printing an error and setting the exit code, when the file contains no key. */
 function readPublicHalf(file: string): KeyObject | undefined {
   try {
     const pem = readFileSync(file, "utf8");
@@ -232,9 +224,9 @@ function createKey(file: string): KeyObject | undefined {
 
 /** Prints one verifier key for each stream, because a verifier key contains the name of its log. */
 function printVerifierKeys(dir: string, publicKey: KeyObject): void {
-  const place = auditDirectory(dir);
-  if (place === undefined) return;
+  const directory = auditDirectory(dir);
+  if (directory === undefined) return;
   const origins = new Set<string>();
-  for (const { checkpoint } of eachNote(place.dir)) if (checkpoint !== undefined) origins.add(checkpoint.origin);
+  for (const { checkpoint } of eachNote(directory.dir)) if (checkpoint !== undefined) origins.add(checkpoint.origin);
   for (const origin of origins) print.line(verifierKeyOf(origin, publicKey));
 }

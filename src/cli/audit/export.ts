@@ -11,33 +11,32 @@ import { auditDirectory, noCalls, warnOfDays } from "./directory.ts";
 interface ExportOptions {
   readonly dir: string | undefined;
   readonly to: string;
-  /** A new file; without it the lines are printed. */
   readonly output: string | undefined;
   readonly params: Params;
 }
 
 /** `stc audit export`: writes all calls that match the filters, oldest first, as `jsonl`, `csv` or `ocsf`. */
 export async function auditExport({ dir, to, output, params }: ExportOptions): Promise<void> {
-  const place = auditDirectory(dir);
-  if (place === undefined) return;
+  const directory = auditDirectory(dir);
+  if (directory === undefined) return;
   if (!Object.hasOwn(FORMATS, to)) return wrongUsage(`--to must be one of ${Object.keys(FORMATS).join(", ")}`);
   const format = FORMATS[to as FormatName];
   const limit = Number.MAX_SAFE_INTEGER;
-  const query = readQuery({ ...params, order: "oldest" }, { limit, limitMax: limit, nowMs: place.nowMs });
+  const query = readQuery({ ...params, order: "oldest" }, { limit, limitMax: limit, nowMs: directory.nowMs });
   if ("faults" in query) return wrongUsage(...query.faults);
   const sink = sinkOf(output);
   if (sink === undefined) return;
-  warnOfDays(place.dir);
+  warnOfDays(directory.dir);
   let count = 0;
   try {
     if ("header" in format) sink.line(format.header);
-    for await (const page of pages(place, query.ok)) {
+    for await (const page of pages(directory, query.ok)) {
       for (const found of page.found) sink.line(format.line(found));
       count += page.found.length;
     }
     sink.end();
   } catch (error) {
-    sink.giveUp();
+    sink.discard();
     throw error;
   }
   if (output !== undefined) print.error(`${count} calls in ${output}`);
@@ -48,12 +47,12 @@ interface Sink {
   line(text: string): void;
   end(): void;
   /** Discards the output: a partial export must not pass for a complete one. */
-  giveUp(): void;
+  discard(): void;
 }
 
 /** Returns undefined, after printing an error and setting the exit code, when the file exists already or cannot be created. */
 function sinkOf(output: string | undefined): Sink | undefined {
-  if (output === undefined) return { line: print.line, end: () => {}, giveUp: () => {} };
+  if (output === undefined) return { line: print.line, end: () => {}, discard: () => {} };
   try {
     return fileSink(output, openSync(output, "wx", 0o600));
   } catch (error) {
@@ -70,7 +69,7 @@ function fileSink(output: string, fd: number): Sink {
       while (rest.length > 0) rest = rest.subarray(writeSync(fd, rest));
     },
     end: () => closeSync(fd),
-    giveUp() {
+    discard() {
       rmSync(output, { force: true });
       print.error(`${output} would be incomplete and was deleted`);
     },
@@ -86,18 +85,18 @@ interface PruneOptions {
 
 /** `stc audit prune`: deletes the files of days older than requested. */
 export async function auditPrune({ dir, keep, dryRun, json }: PruneOptions): Promise<void> {
-  const place = auditDirectory(dir);
-  if (place === undefined) return;
+  const directory = auditDirectory(dir);
+  if (directory === undefined) return;
   const keepMs = readDuration(keep);
   if (keepMs === undefined) return wrongUsage(`--keep must be ${DURATION_HINT}`);
-  const options = { dir: place.dir, nowMs: place.nowMs, keepMs };
+  const options = { dir: directory.dir, nowMs: directory.nowMs, keepMs };
   const old = agedFiles(options);
   const aged = dryRun === true ? old : await pruneFiles(old, options);
-  const going = aged.filter(({ keptBecause }) => keptBecause === undefined);
+  const deleted = aged.filter(({ keptBecause }) => keptBecause === undefined);
   if (json === true) print.json({ dryRun: dryRun === true, files: aged });
   else if (aged.length > 0)
     print.line(table([["FILE", "BYTES", "WHAT"], ...aged.map((file) => rowOf(file, dryRun === true))]));
-  if (going.length === 0) process.exitCode = EXIT.failed;
+  if (deleted.length === 0) process.exitCode = EXIT.failed;
   if (json !== true && aged.length === 0) print.line(`no file is older than ${keep}`);
 }
 

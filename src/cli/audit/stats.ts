@@ -22,14 +22,14 @@ interface AuditStatsOptions {
 
 /** `stc audit stats`: counts calls and refusals by group, with durations; with `--compare`, prints the changes. */
 export async function auditStats({ dir, json, params }: AuditStatsOptions): Promise<void> {
-  const place = auditDirectory(dir);
-  if (place === undefined) return;
-  const range = readStatsRange(params, place.nowMs);
+  const directory = auditDirectory(dir);
+  if (directory === undefined) return;
+  const range = readStatsRange(params, directory.nowMs);
   if ("faults" in range) return wrongUsage(...range.faults);
-  warnOfDays(place.dir);
+  warnOfDays(directory.dir);
   const { filter, earlierMs } = range.ok;
   const progress = new ProgressLine();
-  const options = { dir: place.dir, filter, mayGoOn: progress.heed };
+  const options = { dir: directory.dir, filter, mayGoOn: progress.count };
   if (earlierMs === undefined) {
     const stats = await readStats(options);
     progress.end();

@@ -13,7 +13,6 @@ export interface DevelopmentCertificates {
   readonly rootCert: Buffer;
   readonly server: KeyAndCertificate;
   readonly client: KeyAndCertificate;
-  /** Paths of the files, for a configuration. */
   readonly paths: Readonly<Record<keyof typeof FILE_NAMES, string>>;
 }
 
@@ -43,7 +42,7 @@ async function makeFiles(now: number): Promise<Files> {
   };
 }
 
-function isGoodLeaf(pair: KeyAndCertificate, root: X509Certificate, now: number): boolean {
+function isValidLeaf(pair: KeyAndCertificate, root: X509Certificate, now: number): boolean {
   const leaf = new X509Certificate(pair.cert);
   const inTime = Date.parse(leaf.validFrom) <= now && Date.parse(leaf.validTo) > now + RENEW_BEFORE_MS;
   return inTime && leaf.verify(root.publicKey) && leaf.checkPrivateKey(createPrivateKey(pair.key));
@@ -55,7 +54,7 @@ function readCertificates(files: Files, folder: string, now: number): Developmen
   const server = { cert: text(FILE_NAMES.serverCert), key: text(FILE_NAMES.serverKey) };
   const client = { cert: text(FILE_NAMES.clientCert), key: text(FILE_NAMES.clientKey) };
   const root = new X509Certificate(rootCert);
-  if (!isGoodLeaf(server, root, now) || !isGoodLeaf(client, root, now)) return undefined;
+  if (!isValidLeaf(server, root, now) || !isValidLeaf(client, root, now)) return undefined;
   const paths = {
     rootCert: join(folder, FILE_NAMES.rootCert),
     serverCert: join(folder, FILE_NAMES.serverCert),

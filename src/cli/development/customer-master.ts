@@ -12,22 +12,19 @@ import {
 } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import type { DevelopmentCertificates } from "./certificates.ts";
-import { type CustomerChanges, CustomerStore, type ListQuery, ServiceFault } from "./customer-store.ts";
+import { type CustomerChanges, CustomerStore, type ListQuery, ServiceError } from "./customer-store.ts";
 import { type CustomerRecord, KNOWN_CUSTOMERS } from "./customers.ts";
 
 export interface CustomerMasterOptions {
   readonly certificates: Pick<DevelopmentCertificates, "rootCert" | "server">;
-  /** 0 selects any free port. */
   readonly port: number;
 }
 
 export interface CustomerMaster {
   readonly port: number;
-  /** Ends every call immediately. */
   close(): Promise<void>;
 }
 
-/** The folder of the contract that this service implements. */
 export const CUSTOMER_MASTER_PROTO_FOLDER = fileURLToPath(new URL("../../../proto", import.meta.url));
 
 const SERVICE = "org.finca.threesixone.customerdata.customermasterservice.proto.v1.CustomerMasterService";
@@ -46,13 +43,13 @@ function brokenCustomer(store: CustomerStore): unknown {
 /** Customer ids that make any method misbehave, with the misbehaviour. */
 const MISBEHAVIOURS: Readonly<Record<string, (store: CustomerStore) => unknown>> = {
   [KNOWN_CUSTOMERS.unavailable]: () => {
-    throw new ServiceFault(status.UNAVAILABLE, "the database is being moved");
+    throw new ServiceError(status.UNAVAILABLE, "the database is being moved");
   },
   [KNOWN_CUSTOMERS.leaksAsPrecondition]: () => {
-    throw new ServiceFault(status.FAILED_PRECONDITION, LEAK);
+    throw new ServiceError(status.FAILED_PRECONDITION, LEAK);
   },
   [KNOWN_CUSTOMERS.leaksAsInternal]: () => {
-    throw new ServiceFault(status.INTERNAL, LEAK);
+    throw new ServiceError(status.INTERNAL, LEAK);
   },
   [KNOWN_CUSTOMERS.breaksContract]: (store) => ({ customer: brokenCustomer(store) }),
 };
@@ -86,7 +83,7 @@ function unary(store: CustomerStore, method: Method): handleUnaryCall<Request, u
       const misbehave = Object.hasOwn(MISBEHAVIOURS, customerId) ? MISBEHAVIOURS[customerId] : undefined;
       callback(null, misbehave === undefined ? method(store, request) : misbehave(store));
     } catch (error) {
-      const fault = error instanceof ServiceFault ? error : new ServiceFault(status.INTERNAL, "unexpected");
+      const fault = error instanceof ServiceError ? error : new ServiceError(status.INTERNAL, "unexpected");
       callback({ code: fault.code, details: fault.message });
     }
   };

@@ -1,9 +1,8 @@
 import { status } from "@grpc/grpc-js";
 import { type CustomerRecord, type CustomerStatus, customerIdOf, initialCustomers } from "./customers.ts";
 
-/** An error of the service with its gRPC status code. */
-export class ServiceFault extends Error {
-  override readonly name = "ServiceFault";
+export class ServiceError extends Error {
+  override readonly name = "ServiceError";
   readonly code: status;
 
   constructor(code: status, details: string) {
@@ -24,7 +23,6 @@ export interface CustomerPage {
   readonly nextPageToken: string;
 }
 
-/** The fields of a customer that callers may set. */
 export type CustomerChanges = {
   readonly [Key in Exclude<
     keyof CustomerRecord,
@@ -53,7 +51,7 @@ function isStatus(name: string): name is CustomerStatus {
 function offsetOf(token: string): number {
   if (token === "") return 0;
   const offset = /^after-([1-9]\d{0,5})$/.exec(Buffer.from(token, "base64url").toString("latin1"))?.[1];
-  if (offset === undefined) throw new ServiceFault(status.INVALID_ARGUMENT, "page_token was not issued here");
+  if (offset === undefined) throw new ServiceError(status.INVALID_ARGUMENT, "page_token was not issued here");
   return Number(offset);
 }
 
@@ -69,19 +67,19 @@ export class CustomerStore {
   /** Accepts a UUID in upper or lower case (RFC 9562, section 4). */
   get(customerId: string): CustomerRecord {
     const found = this.#customers.get(customerId.toLowerCase());
-    if (found === undefined) throw new ServiceFault(status.NOT_FOUND, `no customer ${customerId}`);
+    if (found === undefined) throw new ServiceError(status.NOT_FOUND, `no customer ${customerId}`);
     return found;
   }
 
   getLegacy(legacyId: string): CustomerRecord {
     const found = [...this.#customers.values()].find((customer) => customer.legacyId === legacyId);
-    if (found === undefined) throw new ServiceFault(status.NOT_FOUND, `no customer with legacy id ${legacyId}`);
+    if (found === undefined) throw new ServiceError(status.NOT_FOUND, `no customer with legacy id ${legacyId}`);
     return found;
   }
 
   list(query: ListQuery): CustomerPage {
     if (query.pageSize < 0 || query.pageSize > PAGE_SIZE_MAX) {
-      throw new ServiceFault(status.INVALID_ARGUMENT, `page_size must be between 1 and ${PAGE_SIZE_MAX}`);
+      throw new ServiceError(status.INVALID_ARGUMENT, `page_size must be between 1 and ${PAGE_SIZE_MAX}`);
     }
     const size = query.pageSize === 0 ? PAGE_SIZE_DEFAULT : query.pageSize;
     const start = offsetOf(query.pageToken);
@@ -96,10 +94,10 @@ export class CustomerStore {
   }
 
   create(changes: CustomerChanges): CustomerRecord {
-    if (this.#customers.size >= CUSTOMERS_MAX) throw new ServiceFault(status.RESOURCE_EXHAUSTED, "the store is full");
-    if (!changes.fullName) throw new ServiceFault(status.INVALID_ARGUMENT, "full_name is required");
+    if (this.#customers.size >= CUSTOMERS_MAX) throw new ServiceError(status.RESOURCE_EXHAUSTED, "the store is full");
+    if (!changes.fullName) throw new ServiceError(status.INVALID_ARGUMENT, "full_name is required");
     if (!changes.email?.includes("@"))
-      throw new ServiceFault(status.INVALID_ARGUMENT, "email is not an e-mail address");
+      throw new ServiceError(status.INVALID_ARGUMENT, "email is not an e-mail address");
     this.#demandFree(changes);
     const time = this.#tick();
     const number = CREATED_FROM + this.#writes;
@@ -132,10 +130,10 @@ export class CustomerStore {
   update(customerId: string, changes: CustomerChanges): CustomerRecord {
     const before = this.get(customerId);
     if (before.status === "OFFBOARDED") {
-      throw new ServiceFault(status.FAILED_PRECONDITION, `${before.fullName} has been offboarded`);
+      throw new ServiceError(status.FAILED_PRECONDITION, `${before.fullName} has been offboarded`);
     }
     if (changes.email !== undefined && !changes.email.includes("@")) {
-      throw new ServiceFault(status.INVALID_ARGUMENT, "email is not an e-mail address");
+      throw new ServiceError(status.INVALID_ARGUMENT, "email is not an e-mail address");
     }
     this.#demandFree(changes, before.customerId);
     const updated: CustomerRecord = { ...before, ...changes, updatedAt: this.#tick() };
@@ -145,10 +143,10 @@ export class CustomerStore {
 
   moveTo(customerId: string, wanted: string): CustomerRecord {
     const before = this.get(customerId);
-    if (!isStatus(wanted)) throw new ServiceFault(status.INVALID_ARGUMENT, "status is required");
+    if (!isStatus(wanted)) throw new ServiceError(status.INVALID_ARGUMENT, "status is required");
     if (before.status === wanted) return before;
     if (!MOVES[before.status].includes(wanted)) {
-      throw new ServiceFault(
+      throw new ServiceError(
         status.FAILED_PRECONDITION,
         `${before.fullName} cannot move from ${before.status} to ${wanted}`,
       );
@@ -165,7 +163,7 @@ export class CustomerStore {
         ((email !== undefined && other.email.toLowerCase() === email.toLowerCase()) ||
           (nationalId !== undefined && nationalId !== "" && other.nationalId === nationalId)),
     );
-    if (taken) throw new ServiceFault(status.ALREADY_EXISTS, "the e-mail address or national id is taken");
+    if (taken) throw new ServiceError(status.ALREADY_EXISTS, "the e-mail address or national id is taken");
   }
 
   #tick(): CustomerRecord["updatedAt"] {

@@ -1,7 +1,7 @@
 /** Customer statuses of the contract, without the unspecified one. */
 export type CustomerStatus = "ACTIVE" | "PENDING" | "DORMANT" | "BLOCKED" | "OFFBOARDED";
 
-export interface Address {
+interface Address {
   readonly line1: string;
   readonly line2: string;
   readonly city: string;
@@ -10,18 +10,18 @@ export interface Address {
   readonly country: string;
 }
 
-export interface Money {
+interface Money {
   readonly currency: string;
   readonly minorUnits: string;
 }
 
-export interface NextOfKin {
+interface NextOfKin {
   readonly fullName: string;
   readonly relationship: string;
   readonly phone: string;
 }
 
-export interface Instant {
+interface Instant {
   readonly seconds: string;
   readonly nanos: number;
 }
@@ -83,13 +83,6 @@ export function customerIdOf(number: number): string {
   return `${ID_PREFIX}${number.toString(16).padStart(12, "0")}`;
 }
 
-const UNAVAILABLE = 0xbad1;
-const HANGS = 0xbad2;
-const LEAKS_AS_PRECONDITION = 0xbad3;
-const LEAKS_AS_INTERNAL = 0xbad4;
-const BREAKS_CONTRACT = 0xbad5;
-const MISSING = 0xdead;
-
 /**
  * Customer ids for trying things out. The ids from `unavailable` on are not in any list; requesting one makes the service
  * misbehave.
@@ -100,18 +93,16 @@ export const KNOWN_CUSTOMERS = {
   dormant: customerIdOf(4),
   blocked: customerIdOf(5),
   offboarded: customerIdOf(6),
-  /** Answers NOT_FOUND. */
-  missing: customerIdOf(MISSING),
-  /** Answers UNAVAILABLE. */
-  unavailable: customerIdOf(UNAVAILABLE),
+  missing: customerIdOf(0xdead),
+  unavailable: customerIdOf(0xbad1),
   /** Never answers; the call ends when it is cancelled. */
-  hangs: customerIdOf(HANGS),
+  hangs: customerIdOf(0xbad2),
   /** Answers FAILED_PRECONDITION with a text that contains personal data. */
-  leaksAsPrecondition: customerIdOf(LEAKS_AS_PRECONDITION),
+  leaksAsPrecondition: customerIdOf(0xbad3),
   /** Answers INTERNAL with the same text. */
-  leaksAsInternal: customerIdOf(LEAKS_AS_INTERNAL),
+  leaksAsInternal: customerIdOf(0xbad4),
   /** Answers with a customer that has no id and an unspecified status. */
-  breaksContract: customerIdOf(BREAKS_CONTRACT),
+  breaksContract: customerIdOf(0xbad5),
 } as const;
 
 export const JOHN_SMITH_LEGACY_ID = "LEG-000001";

@@ -1,7 +1,6 @@
 import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 
-/** Maps file names to contents. */
 export type Files = Readonly<Record<string, string>>;
 
 export interface InstallOptions<Value> {
@@ -62,7 +61,7 @@ export async function installFolder<Value>(options: InstallOptions<Value>): Prom
     if (value !== undefined) return value;
     await mkdir(parent, { recursive: true, mode: PRIVATE_FOLDER });
     const fresh = await mkdtemp(join(parent, `.${basename(folder)}-`));
-    const spent = `${fresh}-spent`;
+    const replaced = `${fresh}-replaced`;
     try {
       for (const [name, text] of Object.entries(await options.make())) {
         await writeFile(join(fresh, name), text, { mode: PRIVATE_FILE });
@@ -71,11 +70,11 @@ export async function installFolder<Value>(options: InstallOptions<Value>): Prom
       // Reads again: another process may have installed valid files in the meantime.
       const winner = await readValue(options);
       if (winner !== undefined) return winner;
-      await renameIfFree(folder, spent);
+      await renameIfFree(folder, replaced);
       await renameIfFree(fresh, folder);
     } finally {
       await rm(fresh, { recursive: true, force: true });
-      await rm(spent, { recursive: true, force: true });
+      await rm(replaced, { recursive: true, force: true });
     }
   }
   throw new Error(`${folder} cannot be made or read`);

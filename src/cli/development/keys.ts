@@ -3,7 +3,6 @@ import { join } from "node:path";
 import { calculateJwkThumbprint, importJWK, type JWK, SignJWT } from "jose";
 import { type Files, installFolder } from "./install-folder.ts";
 
-/** One of the two token issuers of a development environment. */
 export interface DevelopmentIssuer {
   readonly issuer: string;
   readonly audience: string;
@@ -25,8 +24,7 @@ export interface DevelopmentTokenOptions {
   /** The claim `sid`: the session for which approvals are remembered. */
   readonly session?: string | undefined;
   readonly ttlSeconds: number;
-  /** Milliseconds since the Unix epoch. */
-  readonly now: number;
+  readonly nowMs: number;
 }
 
 const ISSUERS = {
@@ -110,7 +108,7 @@ export async function developmentSigningKey(directory: string, purpose: "checkpo
 export async function signDevelopmentToken(options: DevelopmentTokenOptions): Promise<string> {
   const name: IssuerName = options.operator ? "operators" : "agents";
   const jwk = await privateJwkOf(options.directory, name);
-  const issuedAt = Math.floor(options.now / 1000);
+  const issuedAt = Math.floor(options.nowMs / 1000);
   const { permissions, session } = options;
   return new SignJWT({ permissions: [...permissions], ...(session !== undefined && { sid: session }) })
     .setProtectedHeader({ alg: ALGORITHM, kid: jwk.kid, typ: "JWT" })

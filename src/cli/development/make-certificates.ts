@@ -26,7 +26,6 @@ interface Authority extends ValidityDates {
   readonly keys: CryptoKeyPair;
 }
 
-/** Host name in the development server's certificate, along with `localhost`. */
 export const DEVELOPMENT_SERVER_NAME = "customer-master-service.local";
 
 const ECDSA = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" } as const;

@@ -1,6 +1,5 @@
 import { KNOWN_CUSTOMERS } from "./customers.ts";
 
-/** A call to paste, with a description of what it shows. */
 export interface Sample {
   readonly shows: string;
   readonly tool: string;
@@ -36,7 +35,6 @@ export interface WelcomeOptions {
   readonly auditDir: string;
   /** True when this folder is a git repository that the service offers; otherwise samples that use git are left out. */
   readonly hasGit: boolean;
-  /** True when bash is available for the approval sample. */
   readonly hasBash: boolean;
 }
 
@@ -58,7 +56,7 @@ export function welcome({ url, auditDir, hasGit, hasBash }: WelcomeOptions): str
     "Each call, even a refused one, was recorded in the audit before it was answered:",
     "",
     `  ${STC} audit tail`,
-    ...(hasBash ? asking(url) : []),
+    ...(hasBash ? approvalSteps(url) : []),
     "",
     `The audit is in ${auditDir}. Ctrl-C stops the service.`,
     "",
@@ -66,7 +64,7 @@ export function welcome({ url, auditDir, hasGit, hasBash }: WelcomeOptions): str
 }
 
 /** Returns the instructions for a call that waits for approval, and for approving it. */
-function asking(url: string): readonly string[] {
+function approvalSteps(url: string): readonly string[] {
   return [
     "",
     "A command runs only when a person approves it. Be that person, in a third terminal:",

@@ -7,11 +7,9 @@ export interface ConnectionLimits {
   /** Connections that have sent a request; the runtime does not report others. */
   readonly connectionsMax: number;
   readonly connectionsPerSourceMax: number;
-  /** Time that a client has to accept a whole answer. */
   readonly answerTimeoutMs: number;
 }
 
-/** Reason why the service ended a connection. */
 export type ConnectionEnd = "total" | "source" | "slow_reader" | RawEnd;
 
 const SWEEP_EVERY_MS = 1_000;
@@ -20,27 +18,21 @@ const RETRY_AFTER_SECONDS = 1;
  * Unread answer bytes per connection with more than one unread answer: a client can send requests before it reads the
  * answers.
  */
-const OWED_BYTES_PER_CONNECTION_MAX = 32 * 1_048_576;
+const PENDING_BYTES_PER_CONNECTION_MAX = 32 * 1_048_576;
 /**
  * Unread answer bytes of all connections together; beyond this, stalled connections are ended, those with the most bytes
  * first.
  */
-const OWED_BYTES_MAX = 256 * 1_048_576;
+const PENDING_BYTES_MAX = 256 * 1_048_576;
 
 interface Connection {
   readonly source: string;
   /** The latest response; a connection's responses are sent one after the other. */
   response: ServerResponse | undefined;
   /** Consecutive sweeps that found the response written but not fully read by the client. */
-  stuckSweeps: number;
-  /** Number of answers that are being sent, and their bytes. */
-  owedAnswers: number;
-  owedBytes: number;
-}
-
-interface Leaving {
-  readonly response: ServerResponse;
-  readonly bytes: number;
+  stalledSweeps: number;
+  pendingAnswers: number;
+  pendingBytes: number;
 }
 
 /**
@@ -52,7 +44,7 @@ export class Connections {
   readonly #ended: (end: ConnectionEnd) => void;
   readonly #open = new Map<Socket, Connection>();
   readonly #bySource = new CountByKey();
-  #owedBytes = 0;
+  #pendingBytes = 0;
 
   constructor(limits: ConnectionLimits, ended: (end: ConnectionEnd) => void) {
     this.#limits = limits;
@@ -63,7 +55,6 @@ export class Connections {
     return this.#open.size;
   }
 
-  /** Starts to limit the server's connections. */
   guard(server: Server): void {
     server.on("connection", (socket: Socket) => this.#take(socket));
     const sweep = setInterval(() => this.sweep(), SWEEP_EVERY_MS);
@@ -71,14 +62,13 @@ export class Connections {
     server.once("close", () => clearInterval(sweep));
   }
 
-  /** Records that this answer is being sent. */
-  answering(socket: Socket, { response, bytes }: Leaving): void {
+  answering(socket: Socket, response: ServerResponse, bytes: number): void {
     const connection = this.#open.get(socket);
     if (connection === undefined) return;
     connection.response = response;
-    this.#owe(connection, bytes);
-    response.once("close", () => this.#paid(connection, bytes));
-    if (connection.owedAnswers > 1 && connection.owedBytes > OWED_BYTES_PER_CONNECTION_MAX) this.#end(socket);
+    this.#addPending(connection, bytes);
+    response.once("close", () => this.#removePending(connection, bytes));
+    if (connection.pendingAnswers > 1 && connection.pendingBytes > PENDING_BYTES_PER_CONNECTION_MAX) this.#end(socket);
   }
 
   /**
@@ -88,20 +78,20 @@ export class Connections {
   sweep(): void {
     for (const [socket, connection] of this.#open) {
       const { response } = connection;
-      const isStuck = response?.writableEnded === true && !response.writableFinished;
-      connection.stuckSweeps = isStuck ? connection.stuckSweeps + 1 : 0;
-      if (connection.stuckSweeps * SWEEP_EVERY_MS > this.#limits.answerTimeoutMs) this.#end(socket);
+      const isStalled = response?.writableEnded === true && !response.writableFinished;
+      connection.stalledSweeps = isStalled ? connection.stalledSweeps + 1 : 0;
+      if (connection.stalledSweeps * SWEEP_EVERY_MS > this.#limits.answerTimeoutMs) this.#end(socket);
     }
-    if (this.#owedBytes > OWED_BYTES_MAX) this.#endDebtors();
+    if (this.#pendingBytes > PENDING_BYTES_MAX) this.#endStalled();
   }
 
-  #endDebtors(): void {
-    const stuck = [...this.#open].filter(([, { stuckSweeps }]) => stuckSweeps > 0);
-    stuck.sort(([, one], [, other]) => other.owedBytes - one.owedBytes);
-    let left = this.#owedBytes;
-    for (const [socket, { owedBytes }] of stuck) {
-      if (left <= OWED_BYTES_MAX) return;
-      left -= owedBytes;
+  #endStalled(): void {
+    const stalled = [...this.#open].filter(([, { stalledSweeps }]) => stalledSweeps > 0);
+    stalled.sort(([, one], [, other]) => other.pendingBytes - one.pendingBytes);
+    let left = this.#pendingBytes;
+    for (const [socket, { pendingBytes }] of stalled) {
+      if (left <= PENDING_BYTES_MAX) return;
+      left -= pendingBytes;
       this.#end(socket);
     }
   }
@@ -112,16 +102,16 @@ export class Connections {
     socket.destroy();
   }
 
-  #owe(connection: Connection, bytes: number): void {
-    connection.owedAnswers += 1;
-    connection.owedBytes += bytes;
-    this.#owedBytes += bytes;
+  #addPending(connection: Connection, bytes: number): void {
+    connection.pendingAnswers += 1;
+    connection.pendingBytes += bytes;
+    this.#pendingBytes += bytes;
   }
 
-  #paid(connection: Connection, bytes: number): void {
-    connection.owedAnswers -= 1;
-    connection.owedBytes -= bytes;
-    this.#owedBytes -= bytes;
+  #removePending(connection: Connection, bytes: number): void {
+    connection.pendingAnswers -= 1;
+    connection.pendingBytes -= bytes;
+    this.#pendingBytes -= bytes;
   }
 
   #take(socket: Socket): void {
@@ -131,7 +121,7 @@ export class Connections {
       this.#refuse(socket, isFull ? "total" : "source");
       return;
     }
-    this.#open.set(socket, { source, response: undefined, stuckSweeps: 0, owedAnswers: 0, owedBytes: 0 });
+    this.#open.set(socket, { source, response: undefined, stalledSweeps: 0, pendingAnswers: 0, pendingBytes: 0 });
     this.#bySource.enter(source);
     socket.once("close", () => {
       if (this.#open.delete(socket)) this.#bySource.leave(source);

@@ -3,7 +3,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { createServer, type Server, type TLSSocket, type TlsOptions } from "node:tls";
 import type { ClientCertificate } from "../../pipeline/identity/binding.ts";
-import { type CarriedConnections, type HandshakeLimits, Handshakes } from "./listening-carried.ts";
+import { type ForwardedConnections, type HandshakeLimits, Handshakes } from "./listening-forwarded.ts";
 
 /** PEM texts: the certificate and key that a listener presents, and the CA certificates that it trusts for clients. */
 export interface TlsMaterial {
@@ -12,7 +12,6 @@ export interface TlsMaterial {
   readonly clientCa: string | undefined;
 }
 
-/** Source of the TLS material. */
 export interface TlsSource {
   /** Reads the current material. Throws when it cannot be used. */
   read(): TlsMaterial;
@@ -28,7 +27,6 @@ export interface ListenerTlsOptions {
   readonly logError: (error: unknown) => void;
 }
 
-/** Verified client certificates of open connections. */
 const certificates = new WeakMap<Socket, ClientCertificate>();
 
 /**
@@ -43,16 +41,16 @@ export function certificateOf({ socket }: IncomingMessage): ClientCertificate | 
  * stay, except when the client CA changes: clients that were trusted under the old one must reconnect.
  */
 export function tlsServer(
-  carried: CarriedConnections,
+  forwarded: ForwardedConnections,
   { source, handshakeTimeoutMs, handshakes: limits, logError }: ListenerTlsOptions,
 ): { readonly server: Server; close(): void } {
   let material = source.read();
   const handshakes = new Handshakes(limits);
   const server = createServer({ ...contextOf(material, source), handshakeTimeout: handshakeTimeoutMs }, (socket) => {
     handshakes.end(socket);
-    const certificate = provenBy(socket);
+    const certificate = verifiedCertificate(socket);
     if (certificate !== undefined) certificates.set(socket, certificate);
-    carried.take(socket);
+    forwarded.take(socket);
   });
   server.on("connection", (socket: Socket) => handshakes.begin(socket));
   // This runtime leaves the socket open after a handshake that fails or never completes.
@@ -62,14 +60,14 @@ export function tlsServer(
       const next = source.read();
       if (JSON.stringify(next) === JSON.stringify(material)) return;
       server.setSecureContext(contextOf(next, source));
-      if (next.clientCa !== material.clientCa) carried.retireAll();
+      if (next.clientCa !== material.clientCa) forwarded.retireAll();
       material = next;
     } catch (error) {
       logError(new Error("server.tls: the changed files are not used", { cause: error }));
     }
   };
   const watching = source.watch(renew);
-  return { server: carried.bounded(server), close: () => watching.close() };
+  return { server: forwarded.limited(server), close: () => watching.close() };
 }
 
 function contextOf({ cert, key, clientCa }: TlsMaterial, { requireCertificates }: TlsSource): TlsOptions {
@@ -81,7 +79,7 @@ function contextOf({ cert, key, clientCa }: TlsMaterial, { requireCertificates }
 const SPIFFE_ID = /^spiffe:\/\/[a-z0-9._-]{1,255}\/[A-Za-z0-9._/-]{1,1792}$/;
 const URI = "URI:";
 
-function provenBy(socket: TLSSocket): ClientCertificate | undefined {
+function verifiedCertificate(socket: TLSSocket): ClientCertificate | undefined {
   if (!socket.authorized) return undefined;
   const raw = socket.getPeerCertificate()?.raw;
   if (raw === undefined) return undefined;

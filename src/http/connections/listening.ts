@@ -5,7 +5,7 @@ import { systemCode } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { createOperatorServer, createServer, KEEP_ALIVE_MS, type ServerOptions } from "../server.ts";
-import { CarriedConnections } from "./listening-carried.ts";
+import { ForwardedConnections } from "./listening-forwarded.ts";
 import { type TlsSource, tlsServer } from "./listening-tls.ts";
 
 /**
@@ -13,7 +13,6 @@ import { type TlsSource, tlsServer } from "./listening-tls.ts";
  */
 const IDLE_GRACE_MS = 500;
 
-/** Address of a listener. */
 interface ListenAddress {
   readonly host: string;
   readonly port: number;
@@ -23,21 +22,17 @@ interface ListenerAddresses {
   readonly endpoints: readonly Endpoint[];
   readonly host: string;
   readonly port: number | "off";
-  /** TLS for the port. */
   readonly tls?: TlsSource | undefined;
   readonly socket?: SocketAddress | undefined;
-  /** Address of the listener for health and metrics only. */
   readonly operator?: ListenAddress | undefined;
 }
 
-/** Listeners that are open. */
 interface Listening {
   /** `http://host:port` with the actual port, or `unix:path` when there is only the socket. */
   readonly url: string;
   readonly operatorUrl: string | undefined;
   /** Stops accepting connections for calls; resolves when open requests have been answered. */
   close(): Promise<void>;
-  /** Ends the connections that are still open on the call listeners. */
   cutOff(): void;
   closeOperators(): Promise<void>;
 }
@@ -78,7 +73,7 @@ class AgentListeners {
   readonly #app: FastifyInstance;
   readonly #options: ServerOptions;
   readonly #closings: (() => void)[] = [];
-  #carried: CarriedConnections | undefined;
+  #forwarded: ForwardedConnections | undefined;
 
   constructor(app: FastifyInstance, options: ServerOptions) {
     this.#app = app;
@@ -101,21 +96,21 @@ class AgentListeners {
   async close(): Promise<void> {
     for (const close of this.#closings.splice(0)) close();
     // Closing the HTTP server would also end idle connections among these, so wait for them first.
-    await this.#carried?.emptyWithin(IDLE_GRACE_MS);
+    await this.#forwarded?.emptyWithin(IDLE_GRACE_MS);
     keepIdleConnections(this.#app.server);
     // Repeats, because a connection with several open requests may become idle after an answer without `Connection: close`.
     const idle = setInterval(() => this.#app.server.closeIdleConnections(), IDLE_GRACE_MS);
-    await Promise.all([this.#app.close(), this.#carried?.close()]).finally(() => clearInterval(idle));
+    await Promise.all([this.#app.close(), this.#forwarded?.close()]).finally(() => clearInterval(idle));
   }
 
   #cutOff(): void {
     this.#app.server.closeAllConnections();
-    this.#carried?.destroyAll();
+    this.#forwarded?.destroyAll();
   }
 
   async #openTls(source: TlsSource, address: ListenAddress): Promise<string> {
     const { headersTimeoutMs, logError, limits, metrics } = this.#options;
-    const front = tlsServer(await this.#carry(), {
+    const front = tlsServer(await this.#forwardedConnections(), {
       ...{ source, handshakeTimeoutMs: headersTimeoutMs, logError },
       handshakes: {
         refused: (why) => metrics.load.ended(why),
@@ -136,23 +131,23 @@ class AgentListeners {
   }
 
   async #openSocket(address: SocketAddress): Promise<string> {
-    const carried = await this.#carry();
-    const server = createSocketServer((socket) => carried.take(socket));
-    const remove = await listenAt(carried.bounded(server), address, process.pid);
+    const forwarded = await this.#forwardedConnections();
+    const server = createSocketServer((socket) => forwarded.take(socket));
+    const remove = await listenAt(forwarded.limited(server), address, process.pid);
     this.#closings.push(remove, () => server.close());
     return `unix:${address.path}`;
   }
 
-  async #carry(): Promise<CarriedConnections> {
+  async #forwardedConnections(): Promise<ForwardedConnections> {
     await this.#app.ready();
     const { headersTimeoutMs, limits } = this.#options;
-    this.#carried ??= new CarriedConnections(this.#app.server, {
+    this.#forwarded ??= new ForwardedConnections(this.#app.server, {
       ...{ headersTimeoutMs, keepAliveMs: KEEP_ALIVE_MS },
       get connectionsMax() {
         return limits?.connectionsMax;
       },
     });
-    return this.#carried;
+    return this.#forwarded;
   }
 }
 
@@ -178,7 +173,6 @@ function listeningPort(server: Server, { host, port }: ListenAddress): Promise<n
   return promise;
 }
 
-/** Listens on the address; `field` is the name of its configuration section. */
 async function listen(app: FastifyInstance, address: ListenAddress, field: string): Promise<string> {
   try {
     return await app.listen({ ...address });
@@ -187,7 +181,6 @@ async function listen(app: FastifyInstance, address: ListenAddress, field: strin
   }
 }
 
-/** Turns a system error into a configuration error. */
 function refused(error: unknown, field: string, { host, port }: ListenAddress): unknown {
   if (!(error instanceof Error && "code" in error)) return error;
   if (error.code === "EADDRINUSE") return new StartupError([`${field}.port: ${port} is in use`]);
@@ -199,7 +192,6 @@ function refused(error: unknown, field: string, { host, port }: ListenAddress): 
 }
 
 interface SocketAddress {
-  /** Absolute path. */
   readonly path: string;
   readonly mode: number;
 }
@@ -237,13 +229,13 @@ async function assertFree(path: string): Promise<void> {
   if (found.isSymbolicLink()) throw new StartupError([`${FIELD}: ${path} is a symbolic link`]);
   if (!found.isSocket()) throw new StartupError([`${FIELD}: ${path} exists already and is not a socket`]);
   if (found.uid !== process.getuid?.()) throw new StartupError([`${FIELD}: ${path} is another user's socket`]);
-  const answer = await knock(path);
+  const answer = await probe(path);
   if (answer === "ECONNREFUSED" || answer === "ENOENT") return;
   throw new StartupError([`${FIELD}: ${path} is in use${answer === "taken" ? "" : ` (${answer})`}`]);
 }
 
 /** Returns `taken` when a process listens at the path; otherwise the system's error code. */
-function knock(path: string): Promise<string> {
+function probe(path: string): Promise<string> {
   return new Promise((resolve) => {
     const socket = connect(path, () => {
       socket.destroy();

@@ -7,7 +7,6 @@ import { WrongTokens } from "./request-limits.ts";
 
 /** Load limits. Each is read whenever it is needed, because it may change. */
 export interface LoadLimits extends ConnectionLimits {
-  /** Maximum delay of the event loop; above it, calls are shed. */
   readonly loopDelayMsMax: number;
   /** Limit per source. */
   readonly wrongTokensPerMinuteMax: number;
@@ -21,20 +20,11 @@ interface LoadOptions {
   readonly clock: () => number;
 }
 
-interface LeavingAnswer {
-  readonly reply: FastifyReply;
-  /** Size of its body. */
-  readonly bytes: number;
-}
-
-/** Guards that limit the load of a listener. */
 export interface LoadGuards {
   readonly shedding: Shedding;
   readonly wrongTokens: WrongTokens;
-  /** Limits the listener's connections and watches the delay of the event loop. */
   watch(app: FastifyInstance): void;
-  /** Called for every answer that is about to be sent. */
-  answering(request: FastifyRequest, answer: LeavingAnswer): void;
+  answering(request: FastifyRequest, reply: FastifyReply, bodyBytes: number): void;
 }
 
 export function createLoadGuards({ limits, metrics, callers, clock }: LoadOptions): LoadGuards {
@@ -66,15 +56,14 @@ export function createLoadGuards({ limits, metrics, callers, clock }: LoadOption
         done();
       });
     },
-    answering({ raw }, { reply, bytes }) {
+    answering({ raw }, reply, bodyBytes) {
       if (reply.statusCode === 401) wrongTokens.count(raw);
-      connections.answering(raw.socket, { response: reply.raw, bytes });
+      connections.answering(raw.socket, reply.raw, bodyBytes);
     },
   };
 }
 
 export interface LoadMetrics {
-  /** Records how late the event loop was. */
   delayed(ms: number): void;
   /** Records a call that was refused before its body was read. */
   shed(reason: "loop_delay" | "requests"): void;

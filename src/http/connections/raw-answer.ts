@@ -2,7 +2,6 @@ import type { Server as HttpServer, IncomingMessage, ServerResponse } from "node
 import type { Socket } from "node:net";
 import type { RefusalCode } from "../../core/errors.ts";
 
-/** Reason why the received bytes are not a request. */
 export type RawEnd = "malformed" | "headers_too_large" | "timeout";
 
 /** An answer that is written to the socket directly, because no request was parsed. */
@@ -11,7 +10,6 @@ export interface RawAnswer {
   readonly code: RefusalCode | "METHOD_NOT_ALLOWED";
   readonly message: string;
   readonly retryAfterSeconds?: number;
-  /** Value of the Allow header. */
   readonly allow?: string;
 }
 
@@ -33,15 +31,15 @@ const ENDS: Readonly<Record<RawEnd, RawAnswer>> = {
  * Handles bytes that the runtime's parser rejects: answers like any refusal, after the pending answers, and ends the
  * connection.
  */
-export function answerNoRequest(error: Error, socket: Socket, owed: AnswersOwed): RawEnd | undefined {
+export function answerNoRequest(error: Error, socket: Socket, pending: PendingAnswers): RawEnd | undefined {
   const code = "code" in error ? error.code : undefined;
   if (code === "ECONNRESET" || !socket.writable) {
     socket.destroy();
     return undefined;
   }
   const end = endOf(code);
-  if (owed.isEnding(socket)) socket.end();
-  else owed.settled(socket, () => socket.end(rawAnswer(ENDS[end])));
+  if (pending.isEnding(socket)) socket.end();
+  else pending.onceAnswered(socket, () => socket.end(rawAnswer(ENDS[end])));
   return end;
 }
 
@@ -53,9 +51,9 @@ const NO_TUNNEL = {
 } as const satisfies RawAnswer;
 
 /** Refuses `CONNECT`, whose client expects a tunnel and not the answer of a route. */
-export function refuseTunnel(socket: Socket, owed: AnswersOwed): void {
+export function refuseTunnel(socket: Socket, pending: PendingAnswers): void {
   socket.on("error", () => socket.destroy());
-  owed.settled(socket, () => socket.end(rawAnswer(NO_TUNNEL)));
+  pending.onceAnswered(socket, () => socket.end(rawAnswer(NO_TUNNEL)));
 }
 
 function endOf(code: unknown): RawEnd {
@@ -83,7 +81,7 @@ export function rawAnswer({ status, code, message, retryAfterSeconds, allow }: R
 }
 
 /** The latest request of a connection, its response, and the response before it if that was still unfinished. */
-interface Owed {
+interface LatestRequest {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly before: ServerResponse | undefined;
@@ -93,8 +91,8 @@ interface Owed {
  * Tracks the answers that a connection still waits for. Bytes that are not a valid request may follow a request that is still
  * running: an immediate refusal would be taken for that request's answer.
  */
-export class AnswersOwed {
-  readonly #latest = new WeakMap<Socket, Owed>();
+export class PendingAnswers {
+  readonly #latest = new WeakMap<Socket, LatestRequest>();
   /** Connections whose last answer has been announced with `Connection: close`. */
   readonly #ending = new WeakSet<Socket>();
 
@@ -108,7 +106,7 @@ export class AnswersOwed {
       const { socket } = request;
       if (this.#ending.has(socket)) return;
       const last = this.#latest.get(socket)?.response;
-      this.#latest.set(socket, { request, response, before: isOwed(last) ? last : undefined });
+      this.#latest.set(socket, { request, response, before: isPending(last) ? last : undefined });
       for (const listener of listeners) listener.call(server, request, response);
     });
   }
@@ -130,15 +128,15 @@ export class AnswersOwed {
   }
 
   /** Calls back when all complete requests on the connection are answered; immediately if they already are. */
-  settled(socket: Socket, then: () => void): void {
+  onceAnswered(socket: Socket, then: () => void): void {
     const latest = this.#latest.get(socket);
     // An incomplete request is the one that failed to parse: its answer is the one waiting here.
     const last = latest?.request.complete === false ? latest.before : latest?.response;
-    if (isOwed(last)) last.once("close", then);
+    if (isPending(last)) last.once("close", then);
     else then();
   }
 }
 
-function isOwed(response: ServerResponse | undefined): response is ServerResponse {
+function isPending(response: ServerResponse | undefined): response is ServerResponse {
   return response !== undefined && !response.writableFinished && !response.destroyed;
 }

@@ -5,8 +5,6 @@ import { monotonic } from "../../pipeline/limits/monotonic-clock.ts";
 import { type Rate, RateLimiter } from "../../pipeline/limits/rate-limiter.ts";
 import { CountByKey, sourceOf } from "./sources.ts";
 
-/** Limits on requests: by caller, at once and over time, and by source for wrong tokens. */
-
 const RETRY_AFTER_MS = 1_000;
 
 export interface ConcurrencyLimitOptions {
@@ -14,7 +12,6 @@ export interface ConcurrencyLimitOptions {
   readonly perCallerMax: number;
 }
 
-/** Limits concurrent requests, in total and per caller. */
 export class ConcurrencyLimit {
   readonly #options: ConcurrencyLimitOptions;
   readonly #byCaller = new CountByKey();
@@ -54,7 +51,7 @@ function full(message: string): Refusal {
 export class RequestRateLimiter {
   readonly #rate: () => Rate | "off";
   readonly #clock: () => number;
-  #pace: RateLimiter | undefined;
+  #rateLimiter: RateLimiter | undefined;
 
   /** `rate` returns the current limit, `clock` the time in milliseconds. */
   constructor(rate: () => Rate | "off", clock: () => number) {
@@ -65,30 +62,30 @@ export class RequestRateLimiter {
   /** @throws {Refusal} RATE_LIMITED */
   take({ issuer, subject }: Caller): void {
     const now = this.#clock();
-    const pace = this.#held(now);
-    if (pace === undefined) return;
+    const limiter = this.#limiter(now);
+    if (limiter === undefined) return;
     const key = JSON.stringify([issuer, subject]);
-    const retryAfterMs = pace.waitMs(key, now);
+    const retryAfterMs = limiter.waitMs(key, now);
     if (retryAfterMs === 0) {
-      pace.charge(key, now);
+      limiter.charge(key, now);
       return;
     }
-    const { calls, seconds } = pace.rate;
+    const { calls, seconds } = limiter.rate;
     throw new Refusal("RATE_LIMITED", `You have sent too many requests: the limit is ${calls} in ${seconds} s.`, {
       details: { limit: "requests", calls, seconds },
       retryAfterMs,
     });
   }
 
-  #held(now: number): RateLimiter | undefined {
+  #limiter(now: number): RateLimiter | undefined {
     const rate = this.#rate();
     if (rate === "off") {
-      this.#pace = undefined;
+      this.#rateLimiter = undefined;
       return undefined;
     }
-    this.#pace ??= new RateLimiter(rate);
-    if (this.#pace.rate !== rate) this.#pace.change(rate, { now });
-    return this.#pace;
+    this.#rateLimiter ??= new RateLimiter(rate);
+    if (this.#rateLimiter.rate !== rate) this.#rateLimiter.change(rate, { now });
+    return this.#rateLimiter;
   }
 }
 
@@ -97,7 +94,6 @@ const MINUTE_SECONDS = 60;
 export interface WrongTokensOptions {
   /** Wrong tokens per source and minute, also the maximum burst. Read each time a token is counted or checked. */
   readonly perMinuteMax: number;
-  /** Returns true when the token was verified before and is still valid. */
   readonly knows: (authorization: string | undefined) => boolean;
   /** Returns the current time in milliseconds. */
   readonly clock: () => number;
@@ -110,13 +106,13 @@ export interface WrongTokensOptions {
  */
 export class WrongTokens {
   readonly #options: WrongTokensOptions;
-  readonly #pace: RateLimiter;
+  readonly #rateLimiter: RateLimiter;
   readonly #clock: () => number;
 
   constructor(options: WrongTokensOptions) {
     this.#options = options;
     this.#clock = monotonic(options.clock);
-    this.#pace = new RateLimiter({ calls: options.perMinuteMax, seconds: MINUTE_SECONDS });
+    this.#rateLimiter = new RateLimiter({ calls: options.perMinuteMax, seconds: MINUTE_SECONDS });
   }
 
   /** @throws {Refusal} RATE_LIMITED */
@@ -132,17 +128,16 @@ export class WrongTokens {
   /** Returns the time until this request's token may be verified; 0 when it may be now, or was verified before. */
   waitMs({ headers, socket }: IncomingMessage): number {
     // Nearly always, no source has sent a wrong token.
-    if (this.#pace.size === 0 || headers.authorization === undefined) return 0;
+    if (this.#rateLimiter.size === 0 || headers.authorization === undefined) return 0;
     const now = this.#clock();
-    const waitMs = this.#held(now).waitMs(sourceOf(socket), now);
+    const waitMs = this.#limiter(now).waitMs(sourceOf(socket), now);
     return waitMs > 0 && !this.#options.knows(headers.authorization) ? waitMs : 0;
   }
 
-  /** Counts this request's token as wrong. */
   count({ headers, socket }: IncomingMessage): void {
     if (headers.authorization === undefined) return;
     const now = this.#clock();
-    this.#held(now).charge(sourceOf(socket), now);
+    this.#limiter(now).charge(sourceOf(socket), now);
   }
 
   /** Counts the token of a request that was refused for another reason, because it was verified nevertheless. */
@@ -150,9 +145,9 @@ export class WrongTokens {
     if (!this.#options.knows(request.headers.authorization)) this.count(request);
   }
 
-  #held(now: number): RateLimiter {
+  #limiter(now: number): RateLimiter {
     const { perMinuteMax: calls } = this.#options;
-    if (this.#pace.rate.calls !== calls) this.#pace.change({ calls, seconds: MINUTE_SECONDS }, { now });
-    return this.#pace;
+    if (this.#rateLimiter.rate.calls !== calls) this.#rateLimiter.change({ calls, seconds: MINUTE_SECONDS }, { now });
+    return this.#rateLimiter;
   }
 }

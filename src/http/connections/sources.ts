@@ -13,7 +13,7 @@ export function sourceOf(socket: Socket): string {
   return source;
 }
 
-/** Counts what is under way per key. Keys without any take no memory. */
+/** Counts concurrent work per key. Keys with a count of 0 take no memory. */
 export class CountByKey {
   readonly #counts = new Map<string, number>();
 

@@ -11,13 +11,13 @@ import { json } from "../answers.ts";
 import {
   decisionRefusal,
   endedRefusal,
-  forDecider,
+  forApprover,
   forList,
   forRequester,
   identityOf,
   idParams,
   inStore,
-  isOwnQuestion,
+  isOwnRequest,
   iso,
   isSame,
   notFound,
@@ -25,7 +25,7 @@ import {
   versionForRequester,
   withReceipt,
 } from "../approval-json.ts";
-import { type Endpoint, type EndpointServices, endpoint, type Visit } from "../endpoint.ts";
+import { type AdmittedRequest, type Endpoint, type EndpointServices, endpoint } from "../endpoint.ts";
 import { recordForgery, recordRefused } from "../guard.ts";
 
 const PAGE_MAX = 200;
@@ -43,7 +43,7 @@ const listQuery = z.strictObject({
   /** Cursor that an earlier page returned: an invalid one would look like the end of the list. */
   cursor: z
     .string()
-    .regex(/^[0-9]{1,16}\.[A-Za-z0-9_-]{1,64}$/, "must be the cursor of a page before")
+    .regex(/^[0-9]{1,16}\.[A-Za-z0-9_-]{1,64}$/, "must be the cursor of an earlier page")
     .optional(),
 });
 
@@ -60,9 +60,8 @@ const decisionBody = z.strictObject({
     .optional(),
 });
 
-const moment = z.string().min(1).max(TIME_CHARACTERS_MAX).optional();
+const time = z.string().min(1).max(TIME_CHARACTERS_MAX).optional();
 
-/** What every endpoint for approvers has in common. */
 const approvers = {
   audience: "operators",
   permission: "approvals:decide",
@@ -81,11 +80,11 @@ export const endpoints: readonly Endpoint[] = [
     needs: ["approvals"],
     query: listQuery,
     audited: "approvals.listed",
-    async handle({ side, caller, query: { limit = PAGE_DEFAULT, ...filter } }, services) {
-      const requester = side === "agents" ? identityOf(caller) : undefined;
+    async handle({ tokenAudience, caller, query: { limit = PAGE_DEFAULT, ...filter } }, services) {
+      const requester = tokenAudience === "agents" ? identityOf(caller) : undefined;
       const page = await inStore(services, () => services.approvals.list({ ...filter, limit, requester }));
       return json(200, {
-        approvals: page.approvals.map((one) => (side === "agents" ? forRequester(one) : forList(one, caller))),
+        approvals: page.approvals.map((one) => (tokenAudience === "agents" ? forRequester(one) : forList(one, caller))),
         ...(page.cursor !== undefined && { cursor: page.cursor }),
       });
     },
@@ -101,18 +100,18 @@ export const endpoints: readonly Endpoint[] = [
     notFound,
     query: showQuery,
     audited: "approval.shown",
-    async handle(visit, services) {
-      const { side, caller, query, params } = visit;
+    async handle(request, services) {
+      const { tokenAudience, caller, query, params } = request;
       const { wait = 0 } = query;
-      const found = await find(services, visit, params.id);
-      const approval = wait > 0 ? await awaitAnswer(services, visit, { found, wait }) : found;
-      const version = side === "agents" ? versionForRequester(approval) : approval.version;
+      const found = await find(services, request, params.id);
+      const approval = wait > 0 ? await awaitAnswer(services, request, { found, wait }) : found;
+      const version = tokenAudience === "agents" ? versionForRequester(approval) : approval.version;
       const { id, viewDigest } = approval;
       // Only the requester receives the receipt.
       const shown =
-        side === "agents"
+        tokenAudience === "agents"
           ? await withReceipt(forRequester(approval), approval, services.approvals)
-          : { approval: forDecider(approval, caller) };
+          : { approval: forApprover(approval, caller) };
       const answer = json(200, shown, { recorded: { id, viewDigest } });
       return { ...answer, headers: { ...answer.headers, etag: `"${version}"` } };
     },
@@ -141,12 +140,12 @@ export const endpoints: readonly Endpoint[] = [
     params: idParams,
     notFound,
     audited: "change",
-    async handle(visit, services) {
+    async handle(request, services) {
       const { approvals } = services;
-      const { id } = await find(services, visit, visit.params.id);
-      const revoked = await inStore(services, () => approvals.revoke(id, identityOf(visit.caller)));
+      const { id } = await find(services, request, request.params.id);
+      const revoked = await inStore(services, () => approvals.revoke(id, identityOf(request.caller)));
       if (revoked === undefined) throw endedRefusal(await inStore(services, () => approvals.get(id)));
-      return json(200, { approval: forList(revoked, visit.caller) });
+      return json(200, { approval: forList(revoked, request.caller) });
     },
   }),
   endpoint({
@@ -158,10 +157,10 @@ export const endpoints: readonly Endpoint[] = [
     params: idParams,
     notFound,
     audited: "change",
-    async handle(visit, services) {
+    async handle(request, services) {
       const { approvals } = services;
-      const { id } = await find(services, visit, visit.params.id);
-      const cancelled = await inStore(services, () => approvals.cancel(id, identityOf(visit.caller)));
+      const { id } = await find(services, request, request.params.id);
+      const cancelled = await inStore(services, () => approvals.cancel(id, identityOf(request.caller)));
       if (cancelled === undefined) throw endedRefusal(await inStore(services, () => approvals.get(id)));
       return json(200, { approval: forRequester(cancelled) });
     },
@@ -172,7 +171,7 @@ export const endpoints: readonly Endpoint[] = [
     path: "/approvals/report",
     summary: "How approval requests were answered.",
     needs: ["approvals", "report"],
-    query: z.strictObject({ from: moment, to: moment }),
+    query: z.strictObject({ from: time, to: time }),
     limits: REPORTS,
     audited: "approvals.reported",
     async handle({ query }, services) {
@@ -189,22 +188,25 @@ export const endpoints: readonly Endpoint[] = [
 
 type ApprovalServices = EndpointServices & { readonly approvals: ReceiptedApprovals };
 
-/** A decision as requested, through whichever endpoint. */
-export interface AskedDecision extends z.output<typeof decisionBody> {
+export interface RequestedDecision extends z.output<typeof decisionBody> {
   readonly id: string;
 }
 
 /** Decides as the operator. Records an attempt to decide one's own request or one that is for other approvers. */
-export async function decide(services: ApprovalServices, operator: Caller, asked: AskedDecision): Promise<Decided> {
-  const { id } = asked;
+export async function decide(
+  services: ApprovalServices,
+  operator: Caller,
+  requested: RequestedDecision,
+): Promise<Decided> {
+  const { id } = requested;
   const { approvals } = services;
   const found = await inStore(services, () => approvals.get(id));
   if (found === undefined) return { outcome: "not_pending", approval: undefined };
-  const decided: Decided = isOwnQuestion(found, operator)
+  const decided: Decided = isOwnRequest(found, operator)
     ? { outcome: "own_question" }
     : await inStore(services, () => {
         const { permissions, actors } = operator;
-        return approvals.decide({ ...asked, by: identityOf(operator), permissions, actors });
+        return approvals.decide({ ...requested, by: identityOf(operator), permissions, actors });
       });
   const { outcome } = decided;
   if (outcome === "own_question") await recordForgery(services, operator, { reason: outcome, id });
@@ -215,16 +217,16 @@ export async function decide(services: ApprovalServices, operator: Caller, asked
 /** Rejects with APPROVAL_NOT_FOUND when it is unknown or belongs to another caller. */
 async function find(
   services: ApprovalServices,
-  { side, caller }: Pick<Visit<"either">, "side" | "caller">,
+  { tokenAudience, caller }: Pick<AdmittedRequest<"either">, "tokenAudience" | "caller">,
   id: string,
 ): Promise<Approval> {
   const approval = await inStore(services, () => services.approvals.get(id));
   if (approval === undefined) throw notFound();
-  if (side === "agents" && !isSame(caller, approval.requester)) throw notFound();
+  if (tokenAudience === "agents" && !isSame(caller, approval.requester)) throw notFound();
   return approval;
 }
 
-interface Waiting {
+interface Wait {
   readonly found: Approval;
   /** Seconds. */
   readonly wait: number;
@@ -233,18 +235,18 @@ interface Waiting {
 /** Waits for the decision, but only while the caller's token is valid, the client is connected and the service is open. */
 async function awaitAnswer(
   services: ApprovalServices,
-  visit: Visit<"either">,
-  { found, wait }: Waiting,
+  request: AdmittedRequest<"either">,
+  { found, wait }: Wait,
 ): Promise<Approval> {
   if (found.state !== "pending") return found;
   const leaving = new AbortController();
-  const stop = visit.untilEnd(() => leaving.abort());
+  const stop = request.untilEnd(() => leaving.abort());
   try {
-    const timeoutMs = Math.min(wait * 1000, visit.tokenLeftMs());
+    const timeoutMs = Math.min(wait * 1000, request.tokenLeftMs());
     const { signal } = leaving;
     const approval = await inStore(services, () => services.approvals.wait(found.id, { timeoutMs, signal }));
-    if (visit.isGone()) throw new Refusal("CANCELLED", "The client went away.");
-    await visit.verifyAgain();
+    if (request.isDisconnected()) throw new Refusal("CANCELLED", "The client disconnected.");
+    await request.verifyAgain();
     return approval ?? found;
   } finally {
     stop();
@@ -263,9 +265,9 @@ function wholeNumber(min: number, max: number): z.ZodType<number> {
 /** @throws {Refusal} MALFORMED_REQUEST */
 function readMoment(text: string | undefined, now: number): number | undefined {
   if (text === undefined) return undefined;
-  const moment = readTime(text, now);
-  if (moment === undefined) throw unreadable();
-  return moment;
+  const time = readTime(text, now);
+  if (time === undefined) throw unreadable();
+  return time;
 }
 
 function unreadable(): Refusal {

@@ -26,7 +26,6 @@ import { eventStream, ServerSentEvents } from "../server-sent-events.ts";
 
 const LIMIT = 100;
 const LIMIT_MAX = 1_000;
-/** Maximum size of the lines in one answer. */
 const PAGE_BYTES_MAX = 4 * 1_048_576;
 /** Concurrent queries: each may read up to a gigabyte. */
 const QUERIES = { totalMax: 4, perCallerMax: 2 } as const;
@@ -34,10 +33,9 @@ const TAILS = { totalMax: 32, perCallerMax: 4 } as const;
 /** Limits of one request. An answer that reaches them ends early and says so. */
 const BUDGET_MS = 1_000;
 const BUDGET_BYTES = 1_073_741_824;
-/** Default range of statistics when the query names no start. */
 const STATS_RANGE_MS = DAY_MS;
-const LOOK_EVERY_MS = 200;
-const FAULTS_MAX = 10;
+const CHECK_EVERY_MS = 200;
+const ISSUES_MAX = 10;
 const MESSAGE_CHARACTERS_MAX = 300;
 
 /** What the endpoints have in common. Every query is recorded before it is answered. */
@@ -105,7 +103,7 @@ export const endpoints: readonly Endpoint[] = [
       const missing = warnings(dir, STREAMS);
       const isEmpty = history.calls.length + history.journal.length === 0;
       if (isEmpty && !history.isPartial && missing.warnings === undefined) {
-        const unknown = deniedAnswer(404, "ENTRY_NOT_FOUND", "Nothing in the audit carries this id.");
+        const unknown = deniedAnswer(404, "ENTRY_NOT_FOUND", "Nothing in the audit has this id.");
         return { ...unknown, ...queried("show", { id }) };
       }
       const lists = {
@@ -125,7 +123,7 @@ export const endpoints: readonly Endpoint[] = [
      * Verifies first what was added since the last reading of the whole log, then a part of the next such reading; concurrent
      * requests get the same answer.
      */
-    async handle(_visit, services) {
+    async handle(_request, services) {
       return json(200, await verifierOf(services).status(budget(services.clock)), queried("verify", {}));
     },
   }),
@@ -147,10 +145,10 @@ export const endpoints: readonly Endpoint[] = [
       const from = positionOf(headers["Last-Event-ID"], clock());
       const stream = eventStream(async (client) => {
         const events = new ServerSentEvents({ client, tokenLeftMs, verifyAgain });
-        const tail = new Tail(events, { follower: new Follower(auditDir, from), matcher });
+        const follower = new Follower(auditDir, from);
         const stop = untilEnd(() => events.end());
         try {
-          await events.run(() => tail.step());
+          await events.run(() => sendLines(events, follower, matcher));
         } catch {
           // A file cannot be read: the client resumes, and its next query reports the error.
         } finally {
@@ -162,7 +160,6 @@ export const endpoints: readonly Endpoint[] = [
   }),
 ];
 
-/** Returns the members of the journal line that records who queried what. */
 function queried(route: string, params: Params): Required<Pick<EndpointAnswer, "recorded">> {
   const filters = Object.entries(params).filter((entry): entry is [string, string] => entry[1] !== undefined);
   return { recorded: { route, filters: Object.fromEntries(filters) } };
@@ -177,9 +174,10 @@ function budget(clock: () => number): (bytesRead: number) => boolean {
 /** @throws {Refusal} MALFORMED_REQUEST naming every error */
 function checked<T>(read: ReadResult<T>): T {
   if ("ok" in read) return read.ok;
-  const faults = read.faults.slice(0, FAULTS_MAX);
-  const issues = faults.map((message) => ({ message: message.slice(0, MESSAGE_CHARACTERS_MAX) }));
-  throw new Refusal("MALFORMED_REQUEST", "The query is not what this route takes.", { details: { issues } });
+  const issues = read.faults
+    .slice(0, ISSUES_MAX)
+    .map((message) => ({ message: message.slice(0, MESSAGE_CHARACTERS_MAX) }));
+  throw new Refusal("MALFORMED_REQUEST", "The query is not valid for this route.", { details: { issues } });
 }
 
 /** Returns why lines may be missing from an answer: the file of a day is missing or has the name of another day. */
@@ -257,39 +255,21 @@ function positionOf(seen: string | undefined, nowMs: number): Position | undefin
   return day === "" || day > dayOf(nowMs) ? undefined : { day, offset: Number(offset) };
 }
 
-interface TailOptions {
-  readonly follower: Follower;
-  readonly matcher: Matcher;
+/** Sends the next lines. Reads on only after the client has received the previous lines, so nothing accumulates. */
+async function sendLines(events: ServerSentEvents, follower: Follower, matcher: Matcher): Promise<void> {
+  const lines = follower.look();
+  if (lines.length === 0) return events.pause(CHECK_EVERY_MS);
+  await events.send(lines.map((line) => eventText(line, matcher)).join(""));
+  // The client may be far behind, with a filter that matches nothing, so that no read ever waits: yield, so that others can
+  // run.
+  await new Promise((resolve) => setImmediate(resolve));
 }
 
-/**
- * Follows the audit for one client. It reads on only after its client has received the previous lines, so nothing
- * accumulates.
- */
-class Tail {
-  readonly #stream: ServerSentEvents;
-  readonly #options: TailOptions;
-
-  constructor(stream: ServerSentEvents, options: TailOptions) {
-    this.#stream = stream;
-    this.#options = options;
-  }
-
-  async step(): Promise<void> {
-    const lines = this.#options.follower.look();
-    if (lines.length === 0) return this.#stream.pause(LOOK_EVERY_MS);
-    await this.#stream.send(lines.map((line) => this.#eventOf(line)).join(""));
-    // The client may be far behind, with a filter that matches nothing, so that no read ever waits: yield, so that others can
-    // run.
-    await new Promise((resolve) => setImmediate(resolve));
-  }
-
-  #eventOf({ day, end, line }: DayLine): string {
-    const members = parseLine(line);
-    const entry = members && viewOf(members);
-    if (entry === undefined || !this.#options.matcher.accepts(entry, line)) return "";
-    // A line that the service did not write may contain line breaks between its members.
-    const safe = /[\r\n]/.test(line) ? JSON.stringify(members) : line;
-    return `id: ${day}:${end}\nevent: entry\ndata: ${safe}\n\n`;
-  }
+function eventText({ day, end, line }: DayLine, matcher: Matcher): string {
+  const members = parseLine(line);
+  const entry = members && viewOf(members);
+  if (entry === undefined || !matcher.accepts(entry, line)) return "";
+  // A line that the service did not write may contain line breaks between its members.
+  const safe = /[\r\n]/.test(line) ? JSON.stringify(members) : line;
+  return `id: ${day}:${end}\nevent: entry\ndata: ${safe}\n\n`;
 }

@@ -7,7 +7,7 @@ import type { Answer } from "../../pipeline/answer.ts";
 import type { CallRequest } from "../../pipeline/call-request.ts";
 import type { ClientCertificate } from "../../pipeline/identity/binding.ts";
 import { callAnswer } from "../answers.ts";
-import { BodyReaders, PASSED_OVER_BYTES_MAX } from "../body-readers.ts";
+import { BodyReaders, DISCARDED_BYTES_MAX } from "../body-readers.ts";
 import { certificateOf } from "../connections/listening-tls.ts";
 import {
   type Endpoint,
@@ -41,19 +41,18 @@ const envelope = z.strictObject({
 
 type Envelope = z.output<typeof envelope>;
 
-/** How many calls are under way, and what reads their bodies. */
-const entrance = perListener(
-  (services): Entrance => ({ readers: new BodyReaders(services.concurrentRequestsMax), underWay: 0 }),
+const intakeOf = perListener(
+  (services): Intake => ({ readers: new BodyReaders(services.concurrentRequestsMax), running: 0 }),
 );
 
-interface Entrance {
+interface Intake {
   readonly readers: BodyReaders;
-  underWay: number;
+  running: number;
 }
 
-interface Arrived {
+interface ReceivedCall {
   readonly call: IncomingCall;
-  readonly at: Entrance;
+  readonly intake: Intake;
   readonly services: EndpointServices;
 }
 
@@ -70,13 +69,13 @@ const call = selfGuarded({
   audience: "agents",
   headers: z.object({ "Idempotency-Key": text, Prefer: text, traceparent: text, tracestate: text }),
   bytes: envelope,
-  responses: { 200: { schema: SUCCESS }, 202: { description: "A person is asked.", schema: PENDING } },
+  responses: { 200: { schema: SUCCESS }, 202: { description: "The call waits for an approval.", schema: PENDING } },
   audited: "call",
   receive(exchange, services) {
-    const arrived = { call: new IncomingCall(exchange), at: entrance(services), services };
-    arrived.at.underWay += 1;
-    const refusal = overload(services, arrived.at.underWay);
-    return refusal === undefined ? run(arrived) : shed(arrived, refusal);
+    const received = { call: new IncomingCall(exchange), intake: intakeOf(services), services };
+    received.intake.running += 1;
+    const refusal = overload(services, received.intake.running);
+    return refusal === undefined ? run(received) : shed(received, refusal);
   },
 });
 
@@ -85,28 +84,28 @@ export const endpoints: readonly Endpoint[] = [call];
 /** Decides whether to shed this call. Health, metrics and approvals are separate routes and are never shed. */
 function overload(
   { concurrentRequestsMax, shedding, metrics }: EndpointServices,
-  underWay: number,
+  running: number,
 ): Refusal | undefined {
-  if (underWay > concurrentRequestsMax()) {
+  if (running > concurrentRequestsMax()) {
     metrics.load.shed("requests");
     return new Refusal("OVERLOADED", "Too many requests at once.", { retryAfterMs: RETRY_AFTER_MS });
   }
   if (shedding?.refuses() !== true) return undefined;
   metrics.load.shed("loop_delay");
-  return new Refusal("OVERLOADED", "The service has more to do than time.", { retryAfterMs: RETRY_AFTER_MS });
+  return new Refusal("OVERLOADED", "The service is overloaded.", { retryAfterMs: RETRY_AFTER_MS });
 }
 
-async function shed({ call, at, services }: Arrived, refusal: Refusal): Promise<EndpointAnswer> {
+async function shed({ call, intake, services }: ReceivedCall, refusal: Refusal): Promise<EndpointAnswer> {
   try {
     const answer = await refuse(call, refusal, services);
-    if (!passesOver(call.exchange)) endConnection(call.exchange);
+    if (!discardsBody(call.exchange)) endConnection(call.exchange);
     return callAnswer(answer);
   } finally {
-    at.underWay -= 1;
+    intake.running -= 1;
   }
 }
 
-async function run({ call, at, services }: Arrived): Promise<EndpointAnswer> {
+async function run({ call, intake, services }: ReceivedCall): Promise<EndpointAnswer> {
   try {
     try {
       const { raw } = call.exchange;
@@ -114,18 +113,18 @@ async function run({ call, at, services }: Arrived): Promise<EndpointAnswer> {
       checkBodyHeaders(raw.headers, services);
       call.idempotencyKey = readIdempotencyKey(raw.headers);
       call.waitMs = services.approvals === undefined ? 0 : readWaitMs(raw.headers);
-      call.body = await at.readers.read(raw, services);
+      call.body = await intake.readers.read(raw, services);
       call.fill(parseBody(call.body, services));
     } catch (error) {
-      return await refuseRead({ call, at, services }, error);
+      return await refuseRead({ call, intake, services }, error);
     }
     return answerOf(call, await services.proxy.call(call));
   } finally {
-    at.underWay -= 1;
+    intake.running -= 1;
   }
 }
 
-async function refuseRead({ call, services }: Arrived, error: unknown): Promise<EndpointAnswer> {
+async function refuseRead({ call, services }: ReceivedCall, error: unknown): Promise<EndpointAnswer> {
   // Two readers might disagree on where the next request starts: read nothing more from this connection.
   if (call.body === undefined) call.exchange.closeConnection();
   const refusal =
@@ -155,8 +154,8 @@ function endConnection(exchange: Exchange): void {
 }
 
 /** Discards a short body, so that the connection can stay open: a new connection would cost both sides more. */
-function passesOver({ raw }: Exchange): boolean {
-  const isShort = Number(raw.headers["content-length"]) <= PASSED_OVER_BYTES_MAX;
+function discardsBody({ raw }: Exchange): boolean {
+  const isShort = Number(raw.headers["content-length"]) <= DISCARDED_BYTES_MAX;
   if (isShort) raw.resume();
   return isShort;
 }

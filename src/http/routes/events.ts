@@ -25,7 +25,10 @@ const events = endpoint({
   responses: { 200: { type: "text/event-stream" } },
   audited: "events.followed",
   limits: STREAMS,
-  async handle({ side, caller, headers: { "Last-Event-ID": seen }, tokenLeftMs, verifyAgain, untilEnd }, services) {
+  async handle(
+    { tokenAudience, caller, headers: { "Last-Event-ID": seen }, tokenLeftMs, verifyAgain, untilEnd },
+    services,
+  ) {
     const last = await inStore(services, () => services.approvals.lastSeq());
     // An id that was never issued belongs to another store and counts as the latest.
     const after = seen === undefined ? last : Math.min(Number(seen), last);
@@ -34,7 +37,8 @@ const events = endpoint({
         tail: tailOf(services),
         client,
         after,
-        mayWatch: (event) => side === "operators" || (isSame(caller, event) && event.type !== "approval.voted"),
+        mayWatch: (event) =>
+          tokenAudience === "operators" || (isSame(caller, event) && event.type !== "approval.voted"),
         ...{ tokenLeftMs, verifyAgain },
       });
       const stop = untilEnd(() => stream.end());
@@ -96,7 +100,6 @@ export class EventTail {
 
 export interface EventStreamOptions extends ServerSentEventsOptions {
   readonly tail: EventTail;
-  /** Sequence number of the last event that is not sent. */
   readonly after: number;
   readonly mayWatch: (event: ApprovalEvent) => boolean;
 }

@@ -11,9 +11,9 @@ import {
   isId,
   iso,
   lackingText,
+  objectionText,
   REASON_CHARACTERS_MAX,
   rightsOf,
-  sentenceOf,
 } from "../approval-json.ts";
 import { type Endpoint, type EndpointServices, endpoint } from "../endpoint.ts";
 import { record } from "../guard.ts";
@@ -70,15 +70,15 @@ const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
   [
     "exec.approve",
     async (services, operator, params) => {
-      const { approvalId: id, ...said } = readParams(approveParams, params);
-      return done(await decide(services, operator, { id, decision: "approve", ...said }));
+      const { approvalId: id, ...choices } = readParams(approveParams, params);
+      return resultOf(await decide(services, operator, { id, decision: "approve", ...choices }));
     },
   ],
   [
     "exec.deny",
     async (services, operator, params) => {
       const { approvalId: id, reason } = readParams(denyParams, params);
-      return done(await decide(services, operator, { id, decision: "deny", reason }));
+      return resultOf(await decide(services, operator, { id, decision: "deny", reason }));
     },
   ],
   [
@@ -106,7 +106,7 @@ const rpc = endpoint({
   recordsForgeries: true,
   needs: ["approvals"],
   bytes: rpcRequest,
-  responses: { 200: {}, 204: { description: "As asked; a request without an id gets no answer.", type: "none" } },
+  responses: { 200: {}, 204: { description: "Success; a request without an id gets no answer.", type: "none" } },
   audited: "change",
   async handle({ caller, bytes }, services) {
     const { id, jsonrpc, ...answer } = await serve(services, caller, bytes);
@@ -119,7 +119,6 @@ export const endpoints: readonly Endpoint[] = [rpc];
 
 interface Served {
   readonly jsonrpc: "2.0" | undefined;
-  /** Undefined for a notification, which gets no answer. */
   readonly id: z.output<typeof requestId> | undefined;
   readonly result?: Json;
   readonly error?: { readonly code: number; readonly message: string };
@@ -163,7 +162,7 @@ function readParams<T>(schema: z.ZodType<T>, params: unknown): T {
   throw new RpcError(INVALID_PARAMS, issue?.path[0] === "approvalId" ? "approvalId must be a UUID" : "invalid params");
 }
 
-function done(decided: Decided): Json {
+function resultOf(decided: Decided): Json {
   switch (decided.outcome) {
     case "decided":
       return { ok: true };
@@ -178,7 +177,7 @@ function done(decided: Decided): Json {
     case "not_eligible":
     case "later_stage":
     case "already_voted":
-      throw new RpcError(INVALID_PARAMS, sentenceOf(decided));
+      throw new RpcError(INVALID_PARAMS, objectionText(decided));
     default:
       throw new RpcError(INVALID_PARAMS, "approval not found or already resolved");
   }

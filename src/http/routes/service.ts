@@ -19,7 +19,6 @@ const BUSY = {
   closing: ["SHUTTING_DOWN", "The service is shutting down."],
 } as const satisfies Record<BusyReason, readonly [string, string]>;
 
-/** The state of the service itself. */
 const state: readonly Endpoint[] = [
   endpoint({
     method: "GET",
@@ -64,7 +63,7 @@ const state: readonly Endpoint[] = [
     permission: METRICS_PERMISSION,
     responses: { 200: { type: "text/plain" } },
     audited: "no",
-    async handle(_visit, { metrics }) {
+    async handle(_request, { metrics }) {
       const headers = { "content-type": metrics.contentType, "cache-control": "no-store" };
       return { status: 200, headers, body: await metrics.text() };
     },
@@ -99,7 +98,6 @@ const state: readonly Endpoint[] = [
 
 const described = perListener(({ routes }) => JSON.stringify(openApiDocument(routes)));
 
-/** What the service publishes of itself: nothing about its tools. */
 const documents: readonly Endpoint[] = [
   endpoint({
     method: "GET",
@@ -108,7 +106,7 @@ const documents: readonly Endpoint[] = [
     audience: "anybody",
     anyHost: true,
     audited: "no",
-    handle: (_visit, services) => published("application/json; charset=utf-8", described(services)),
+    handle: (_request, services) => published("application/json; charset=utf-8", described(services)),
   }),
   endpoint({
     method: "GET",
@@ -119,7 +117,7 @@ const documents: readonly Endpoint[] = [
     anyHost: true,
     needs: ["resource"],
     audited: "no",
-    handle(_visit, { resource, resourceScopes, tls, authorizationServers }) {
+    handle(_request, { resource, resourceScopes, tls, authorizationServers }) {
       const servers = authorizationServers?.() ?? [];
       const metadata = {
         resource,

@@ -13,9 +13,7 @@ import {
 } from "../approval-json.ts";
 import { type Endpoint, endpoint } from "../endpoint.ts";
 
-/** Limit of one listing; `truncated` marks a longer one. */
 const LISTED_MAX = 500;
-/** Upper bound; the configuration may allow less. */
 const MODE_SECONDS_MAX = 604_800;
 /** UTF-16 units; a subject has at most 256 characters. */
 const NAME_LENGTH_MAX = 512;
@@ -37,7 +35,6 @@ const sessionParams = z.object({ id: z.string().regex(/^[\x21-\x7e]{1,132}$/) })
 const noSession = () => notFound("session");
 const noGrant = () => notFound("grant");
 
-/** What endpoints for operators have in common. */
 const managers = { audience: "operators", recordsForgeries: true, needs: ["approvals"] } as const;
 
 /** Sessions and their modes: agents open and end their own, operators manage all. */
@@ -62,7 +59,7 @@ const sessions: readonly Endpoint[] = [
     ...managers,
     permission: "modes:manage",
     audited: "sessions.listed",
-    async handle(_visit, services) {
+    async handle(_request, services) {
       const all = await inStore(services, () => services.approvals.listSessions());
       return json(200, listed("sessions", all, sessionForOperator));
     },
@@ -98,11 +95,11 @@ const sessions: readonly Endpoint[] = [
     params: sessionParams,
     notFound: noSession,
     audited: "change",
-    async handle({ side, caller, params: { id } }, services) {
+    async handle({ tokenAudience, caller, params: { id } }, services) {
       const { approvals } = services;
       const by = identityOf(caller);
       const isTheirs =
-        side === "operators" || (await inStore(services, () => approvals.findSession(id, by))) !== undefined;
+        tokenAudience === "operators" || (await inStore(services, () => approvals.findSession(id, by))) !== undefined;
       if (!isTheirs || !(await inStore(services, () => approvals.endSession(id, by)))) throw noSession();
       return json(200, { session: { id, ended: true } });
     },
@@ -119,8 +116,8 @@ const grants: readonly Endpoint[] = [
     permission: "grants:manage",
     needs: ["approvals"],
     audited: "grants.listed",
-    async handle({ side, caller }, services) {
-      const isAgent = side === "agents";
+    async handle({ tokenAudience, caller }, services) {
+      const isAgent = tokenAudience === "agents";
       const filter = isAgent ? { requester: identityOf(caller) } : {};
       const found = await inStore(services, () => services.approvals.listGrants(filter));
       return json(200, listed("grants", found, isAgent ? grantForOwner : grantForOperator));

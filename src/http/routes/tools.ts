@@ -10,7 +10,6 @@ const FORMATS = { json: toJson, openai: toOpenAi, anthropic: toAnthropic } as co
 
 const query = z.object({ format: z.enum(["json", "openai", "anthropic"]).default("json") });
 
-/** The tools that this caller could use; each listing is recorded. */
 export const endpoints: readonly Endpoint[] = [
   endpoint({
     method: "GET",

@@ -29,7 +29,6 @@ type WebhookServices = EndpointServices & {
 };
 
 const MINUTE_MS = 60_000;
-/** Signed messages per integration and minute; further ones are refused. */
 const MESSAGES_PER_MINUTE_MAX = 300;
 const NAME = /^[a-z0-9][a-z0-9-]{0,63}$/;
 const DIGEST = /^[0-9a-f]{64}$/;
@@ -65,16 +64,17 @@ const decisions = selfGuarded({
   bytes: decisionMessage,
   audited: "change",
   async receive(exchange, services) {
-    const { name: asked = "" } = exchange.params;
-    const integration = NAME.test(asked) ? services.webhooks.integrations.get(asked) : undefined;
-    const name = integration === undefined ? undefined : asked;
-    const { refusals, flow } = stateOf(services);
+    const { name: requestedName = "" } = exchange.params;
+    const integration = NAME.test(requestedName) ? services.webhooks.integrations.get(requestedName) : undefined;
+    const name = integration === undefined ? undefined : requestedName;
+    const { refusals, rate } = stateOf(services);
     try {
-      const received = await readDecision({ integration, name, exchange, services }, flow);
+      const received = await readDecision({ integration, name, exchange, services }, rate);
       const { id, state, scope } = await relay(services, received);
       return json(200, { approval: { id, state, ...(scope !== undefined && { scope }) } });
     } catch (error) {
-      const { reason, refusal } = error instanceof Unheard ? error : { reason: "refused" as const, refusal: error };
+      const { reason, refusal } =
+        error instanceof RejectedMessage ? error : { reason: "refused" as const, refusal: error };
       await refusals.note({ reason, refusal }, { name, source: exchange.source });
       throw refusal;
     }
@@ -84,10 +84,10 @@ const decisions = selfGuarded({
 const stateOf = perListener((services) => {
   const refusals = new RefusedMessages(services);
   services.onClose(() => refusals.sumUp(Number.POSITIVE_INFINITY).catch(() => {}));
-  return { refusals, flow: new Flow() };
+  return { refusals, rate: new MessageRate() };
 });
 
-interface Arrival {
+interface SentMessage {
   readonly integration: Integration | undefined;
   readonly name: string | undefined;
   readonly exchange: Exchange;
@@ -103,7 +103,10 @@ interface Received {
 }
 
 /** Checks size, signature, time, form and person, in this order, so that unauthenticated clients learn nothing. */
-async function readDecision({ integration, name, exchange, services }: Arrival, flow: Flow): Promise<Received> {
+async function readDecision(
+  { integration, name, exchange, services }: SentMessage,
+  rate: MessageRate,
+): Promise<Received> {
   const body = (await readBytes(exchange, services)) ?? new Uint8Array();
   const { headers } = exchange.raw;
   const sent = { id: headers["webhook-id"], timestamp: headers["webhook-timestamp"], body };
@@ -111,24 +114,24 @@ async function readDecision({ integration, name, exchange, services }: Arrival, 
   const keys = integration?.keys ?? [];
   const verified = verifyMessage({ ...sent, signature: headers["webhook-signature"] }, { keys, nowMs });
   if ("fault" in verified || integration === undefined || name === undefined) {
-    throw new Unheard(
+    throw new RejectedMessage(
       "fault" in verified ? verified.fault : "signature",
       new Refusal("UNAUTHENTICATED", "The message is not signed by a key of this webhook, within five minutes of now."),
     );
   }
-  if (!flow.mayPass(name, nowMs)) {
+  if (!rate.allows(name, nowMs)) {
     const options = { details: { limit: "webhook" }, retryAfterMs: MINUTE_MS };
-    throw new Unheard("flood", new Refusal("RATE_LIMITED", "This webhook sends too many messages.", options));
+    throw new RejectedMessage("flood", new Refusal("RATE_LIMITED", "This webhook sends too many messages.", options));
   }
   const parsed = decisionMessage.safeParse(parsedBody(services, body));
   if (!parsed.success) {
     const fields = "approvalId, planDigest, viewDigest?, decision, scope?, reason?, answer?, decidedBy: {user}";
-    throw new Unheard("unreadable", new Refusal("MALFORMED_REQUEST", `The body must be {${fields}}.`));
+    throw new RejectedMessage("unreadable", new Refusal("MALFORMED_REQUEST", `The body must be {${fields}}.`));
   }
   const person = integration.people.get(parsed.data.decidedBy.user);
   if (person === undefined) {
-    const says = "No approver of that name decides through this webhook.";
-    throw new Unheard("unknown_user", new Refusal("PERMISSION_DENIED", says));
+    const message = "This webhook has no approver with that name.";
+    throw new RejectedMessage("unknown_user", new Refusal("PERMISSION_DENIED", message));
   }
   assertMayDecide(person, services);
   return { webhook: name, messageId: verified.id, message: parsed.data, person };
@@ -139,8 +142,8 @@ function assertMayDecide(person: Person, { callers }: WebhookServices): void {
     callers.assertOperator(person);
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    const says = "This person is no longer an operator.";
-    throw new Unheard("revoked_user", new Refusal("PERMISSION_DENIED", says, { cause: error }));
+    const message = "This person is no longer an operator.";
+    throw new RejectedMessage("revoked_user", new Refusal("PERMISSION_DENIED", message, { cause: error }));
   }
 }
 
@@ -148,46 +151,49 @@ function parsedBody(services: WebhookServices, body: Uint8Array): unknown {
   try {
     return parseBody(body, services);
   } catch (error) {
-    throw error instanceof Refusal ? new Unheard("unreadable", error) : error;
+    throw error instanceof Refusal ? new RejectedMessage("unreadable", error) : error;
   }
 }
 
-/** Passes a person's decision to the store, once. */
 async function relay(services: WebhookServices, received: Received): Promise<Approval> {
   const { webhook, messageId, message, person } = received;
-  const { approvalId: id, planDigest, viewDigest, decidedBy, ...said } = message;
+  const { approvalId: id, planDigest, viewDigest, decidedBy, ...choices } = message;
   const { approvals } = services;
   const found = await inStore(services, () => approvals.get(id));
-  if (found?.planDigest !== planDigest) throw await usedUp(services, received, found);
+  if (found?.planDigest !== planDigest) throw await consumed(services, received, found);
   const { issuer, subject, permissions } = person;
   const decided: Decided = await inStore(services, () =>
     approvals.decide({
-      ...{ ...said, id, by: { issuer, subject }, permissions, viewDigest: viewDigest ?? found.viewDigest },
+      ...{ ...choices, id, by: { issuer, subject }, permissions, viewDigest: viewDigest ?? found.viewDigest },
       relay: { webhook, messageId, user: decidedBy.user },
     }),
   );
   if (decided.outcome === "decided" || decided.outcome === "counted") return decided.approval;
   const refusal = decisionRefusal(decided);
   const { outcome } = decided;
-  throw outcome === "own_question" || outcome === "replayed" ? new Unheard(outcome, refusal) : refusal;
+  throw outcome === "own_question" || outcome === "replayed" ? new RejectedMessage(outcome, refusal) : refusal;
 }
 
 /** Uses up a message that names an unknown approval or another plan, and returns the reason. */
-async function usedUp(services: WebhookServices, { webhook, messageId }: Received, found: unknown): Promise<Unheard> {
+async function consumed(
+  services: WebhookServices,
+  { webhook, messageId }: Received,
+  found: unknown,
+): Promise<RejectedMessage> {
   if (!(await inStore(services, () => services.inbox.receive(webhook, messageId)))) {
-    return new Unheard("replayed", decisionRefusal({ outcome: "replayed" }));
+    return new RejectedMessage("replayed", decisionRefusal({ outcome: "replayed" }));
   }
-  if (found === undefined) return new Unheard("unknown_approval", notFound());
-  const says = "The decision is for another plan than the one in the approval request.";
-  return new Unheard("other_plan", new Refusal("APPROVAL_MISMATCH", says));
+  if (found === undefined) return new RejectedMessage("unknown_approval", notFound());
+  const message = "The decision is for another plan than the one in the approval request.";
+  return new RejectedMessage("other_plan", new Refusal("APPROVAL_MISMATCH", message));
 }
 
 /** Counts each integration's messages within the current minute. */
-class Flow {
+class MessageRate {
   #minute = 0;
   readonly #passed = new Map<string, number>();
 
-  mayPass(name: string, nowMs: number): boolean {
+  allows(name: string, nowMs: number): boolean {
     const minute = Math.floor(nowMs / MINUTE_MS);
     if (minute !== this.#minute) this.#passed.clear();
     this.#minute = minute;
@@ -200,7 +206,6 @@ class Flow {
 /** Refused messages per source and minute that are recorded individually; the others are summed up. */
 const LINES_PER_MINUTE_MAX = 10;
 
-/** Reason why a message decided nothing. */
 type Reason =
   | Unverified
   | "unreadable"
@@ -223,14 +228,12 @@ const FORGED: ReadonlySet<string> = new Set<Reason | "own_question">([
   "own_question",
 ] as const);
 
-/** Facts that the journal records of a refusal in addition to its code. */
 interface Refused {
   readonly reason: Reason | "own_question" | "refused";
   readonly refusal: unknown;
 }
 
-/** A refusal with its reason for the journal. */
-class Unheard extends Error {
+class RejectedMessage extends Error {
   readonly reason: Reason | "own_question";
   readonly refusal: Refusal;
 
@@ -241,7 +244,7 @@ class Unheard extends Error {
   }
 }
 
-interface Attempted {
+interface Sender {
   /** Undefined when no integration has that name: a name from an unauthenticated client is not recorded. */
   readonly name: string | undefined;
   readonly source: string;
@@ -256,7 +259,7 @@ class RefusedMessages {
     this.#services = services;
   }
 
-  async note({ reason, refusal }: Refused, { name, source }: Attempted): Promise<void> {
+  async note({ reason, refusal }: Refused, { name, source }: Sender): Promise<void> {
     const code = refusal instanceof Refusal ? refusal.code : "INTERNAL";
     const nowMs = this.#services.clock();
     await this.sumUp(nowMs);
@@ -311,18 +314,18 @@ const page = endpoint({
   },
 });
 
-const NO_PAGE = htmlOf("No such approval", "<p>This is no address of an approval.</p>");
+const NO_PAGE = htmlOf("No such approval", "<p>This is not the address of an approval.</p>");
 
 /** Renders the page. The id was checked: it holds only hexadecimal digits and dashes. */
 function pageOf(id: string): string {
   return htmlOf(
     "A call waits for a decision",
-    `<p>Approval <code>${id}</code>. This page decides nothing. Who may decide does it with a token of their own:</p>
+    `<p>Approval <code>${id}</code>. This page decides nothing. Approvers decide with their own token:</p>
 <pre>stc approvals show ${id}
 stc approvals approve ${id}
 stc approvals deny ${id} --reason "…"</pre>
-<p>Read what would run before you say yes: <code>show</code> prints it. Whether the question is still open, who asks it
-and what it is about is told to holders of a token alone.</p>`,
+<p>Read what would run before you approve it: <code>show</code> prints it. Only holders of a token can see the state, the
+requester and the content of the approval request.</p>`,
   );
 }
 

@@ -13,11 +13,6 @@ export interface HealthAddress {
   readonly certFile?: string;
 }
 
-/** Returns the environment variables of the process. Only this function reads them. */
-export function processEnvironment(): Environment {
-  return process.env;
-}
-
 /**
  * Reads the configuration file. Paths in it are relative to its own folder.
  *

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { EventReader, followEvents, type Hint } from "../../../src/cli/approvals/events.ts";
+import { EventReader, followEvents, type StreamUpdate } from "../../../src/cli/approvals/events.ts";
 import type { Client } from "../../../src/cli/client.ts";
 import { until } from "../../support/until.ts";
 
@@ -70,7 +70,7 @@ describe("a stream of events", () => {
 async function follow(
   answers: readonly (() => Response)[],
   want: number,
-): Promise<{ hints: Hint[]; resumed: string[] }> {
+): Promise<{ hints: StreamUpdate[]; resumed: string[] }> {
   const resumed: string[] = [];
   const client: Client = {
     url: "http://127.0.0.1",
@@ -83,7 +83,7 @@ async function follow(
     },
   };
   const leaving = new AbortController();
-  const hints: Hint[] = [];
+  const hints: StreamUpdate[] = [];
   const following = (async () => {
     for await (const hint of followEvents(client, leaving.signal)) hints.push(hint);
   })();

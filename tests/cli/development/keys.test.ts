@@ -23,7 +23,14 @@ test.each([
   const who = operator ? keys.operators : keys.agents;
   expect(who).toMatchObject({ issuer, audience });
   const permissions = ["customer-data:read"];
-  const token = await signDevelopmentToken({ directory, operator, sub: "ana", permissions, ttlSeconds: 60, now: NOW });
+  const token = await signDevelopmentToken({
+    directory,
+    operator,
+    sub: "ana",
+    permissions,
+    ttlSeconds: 60,
+    nowMs: NOW,
+  });
   const check = { issuer, audience, algorithms: ["ES256"], currentDate: new Date(NOW + 59_000) };
   const { payload, protectedHeader } = await jwtVerify(token, createLocalJWKSet(readJwks(who.jwksFile)), check);
   expect(payload).toMatchObject({ sub: "ana", permissions, iat: NOW / 1000, exp: NOW / 1000 + 60 });
@@ -45,7 +52,7 @@ test("keys are kept, public files hold nothing private, private files are privat
 
 test("many processes at once get one key", async () => {
   const crowded = join(directory, "crowd");
-  const options = { directory: crowded, operator: false, sub: "a", permissions: [], ttlSeconds: 60, now: NOW };
+  const options = { directory: crowded, operator: false, sub: "a", permissions: [], ttlSeconds: 60, nowMs: NOW };
   const tokens = await Promise.all(Array.from({ length: 8 }, () => signDevelopmentToken(options)));
   const { agents } = await developmentKeys(crowded);
   const keys = createLocalJWKSet(readJwks(agents.jwksFile));

@@ -9,20 +9,17 @@ import { startCustomerMaster } from "./customer-master.ts";
 import { developmentKeys, developmentSigningKey } from "./keys.ts";
 import { DEVELOPMENT_SERVER_NAME } from "./make-certificates.ts";
 
-/** The project's root folder. */
 export const PROJECT = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))));
 
 /** Folder of the development environment's keys and certificates; ignored by git. */
 export const DEVELOPMENT_DIRECTORY = join(PROJECT, "certs", "dev");
 
-/** The platform tools that need no cluster. */
 const GIT_TOOLS = ["diff-branches", "log", "show-file"].map((name) => join(PROJECT, `tools/platform/git-${name}.ts`));
 
 const PORT = 8787;
 
-export interface Stand {
+export interface DevelopmentEnvironment {
   readonly config: Config;
-  /** Starts the stand-in gRPC service; resolves to the function that stops it. */
   start(): Promise<() => Promise<void>>;
 }
 
@@ -32,7 +29,7 @@ export interface Stand {
  *
  * @throws {StartupError} when the environment asks for features of production only
  */
-export async function developmentStand(environment: Environment, now: number): Promise<Stand> {
+export async function developmentEnvironment(environment: Environment, now: number): Promise<DevelopmentEnvironment> {
   if (environment["STC_CONFIG"]) {
     throw new StartupError(["STC_CONFIG is set: development (--dev) and production configuration exclude each other"]);
   }
@@ -90,12 +87,12 @@ export async function developmentStand(environment: Environment, now: number): P
   return {
     config: readConfig(written, { folder: PROJECT, environment, origin: "development stand" }),
     async start() {
-      const stand = await startCustomerMaster({ certificates, port: grpcPort }).catch(() => {
+      const master = await startCustomerMaster({ certificates, port: grpcPort }).catch(() => {
         throw new StartupError([
           `127.0.0.1:${grpcPort} is in use: the development gRPC service listens on the port after server.port; set STC_PORT to another port`,
         ]);
       });
-      return () => stand.close();
+      return () => master.close();
     },
   };
 }

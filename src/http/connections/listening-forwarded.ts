@@ -8,10 +8,9 @@ const HANDSHAKES_MAX = 8_192;
 /** A fleet behind one proxy may reconnect all at once, but no single source may take every slot. */
 const HANDSHAKES_PER_SOURCE_MAX = 2_048;
 
-export interface CarriedOptions {
+export interface ForwardedOptions {
   /** Time from connecting until the headers of the first request are complete. */
   readonly headersTimeoutMs: number;
-  /** Time from an answer to the next request. */
   readonly keepAliveMs: number;
   /** Maximum number of connections, not counting clients that are still in a TLS handshake. Read at each connection. */
   readonly connectionsMax?: number | undefined;
@@ -24,14 +23,14 @@ const DEFAULT_CONNECTIONS_MAX = 8_192;
  * runtime expose client certificates and replace the server's own certificate; but it applies none of the HTTP server's
  * deadlines to them. So each has a deadline here: the next request must be complete by then, whatever the client sends.
  */
-export class CarriedConnections {
+export class ForwardedConnections {
   readonly #http: HttpServer;
-  readonly #options: CarriedOptions;
-  readonly #open = new Map<Socket, Carried>();
+  readonly #options: ForwardedOptions;
+  readonly #open = new Map<Socket, ForwardedConnection>();
   readonly #idle: (() => void)[] = [];
   #isClosing = false;
 
-  constructor(http: HttpServer, options: CarriedOptions) {
+  constructor(http: HttpServer, options: ForwardedOptions) {
     this.#http = http;
     this.#options = options;
     http.prependListener("request", (request: IncomingMessage, response: ServerResponse) => {
@@ -40,36 +39,34 @@ export class CarriedConnections {
   }
 
   /** Limits the server's concurrent connections, in addition to any other count, and returns the server. */
-  bounded<S extends Server>(server: S): S {
-    const bound = (): void => {
+  limited<S extends Server>(server: S): S {
+    const setLimit = (): void => {
       server.maxConnections = (this.#options.connectionsMax ?? DEFAULT_CONNECTIONS_MAX) + HANDSHAKES_MAX;
     };
-    bound();
-    server.on("connection", bound);
+    setLimit();
+    server.on("connection", setLimit);
     return server;
   }
 
   take(socket: Socket): void {
-    const carried = new Carried(socket, this.#options);
-    this.#open.set(socket, carried);
+    const forwarded = new ForwardedConnection(socket, this.#options);
+    this.#open.set(socket, forwarded);
     socket.on("error", () => socket.destroy());
     socket.once("close", () => {
-      carried.end();
+      forwarded.end();
       this.#open.delete(socket);
-      this.#settle();
+      this.#notifyIfEmpty();
     });
-    if (this.#isClosing) carried.retire();
+    if (this.#isClosing) forwarded.retire();
     this.#http.emit("connection", socket);
   }
 
-  /** Accepts no further requests on any connection; resolves when the last connection is closed. */
   async close(): Promise<void> {
     this.#isClosing = true;
     this.retireAll();
     await this.#empty();
   }
 
-  /** Resolves when no connection is open or the time has passed. */
   async emptyWithin(ms: number): Promise<void> {
     await endedWithin(this.#empty(), ms);
   }
@@ -83,27 +80,27 @@ export class CarriedConnections {
 
   /** Ends every open connection after its pending answers, or at once when there are none. */
   retireAll(): void {
-    for (const carried of this.#open.values()) carried.retire();
+    for (const forwarded of this.#open.values()) forwarded.retire();
   }
 
   destroyAll(): void {
     for (const socket of [...this.#open.keys()]) socket.destroy();
   }
 
-  #settle(): void {
+  #notifyIfEmpty(): void {
     if (this.#open.size === 0) for (const resolve of this.#idle.splice(0)) resolve();
   }
 }
 
 /** One connection: counts its pending answers and keeps the deadline for its next request. */
-class Carried {
+class ForwardedConnection {
   readonly #socket: Socket;
   readonly #keepAliveMs: number;
-  #owed = 0;
+  #pending = 0;
   #isRetired = false;
   #deadline: NodeJS.Timeout | undefined;
 
-  constructor(socket: Socket, { headersTimeoutMs, keepAliveMs }: CarriedOptions) {
+  constructor(socket: Socket, { headersTimeoutMs, keepAliveMs }: ForwardedOptions) {
     this.#socket = socket;
     this.#keepAliveMs = keepAliveMs;
     this.#await(headersTimeoutMs);
@@ -111,10 +108,10 @@ class Carried {
 
   begin(response: ServerResponse): void {
     this.end();
-    this.#owed += 1;
+    this.#pending += 1;
     response.once("close", () => {
-      this.#owed -= 1;
-      if (this.#owed > 0) return;
+      this.#pending -= 1;
+      if (this.#pending > 0) return;
       if (this.#isRetired) this.#socket.end();
       // Applies to retired connections too: a client that never closes its side is cut off.
       this.#await(this.#keepAliveMs);
@@ -123,7 +120,7 @@ class Carried {
 
   retire(): void {
     this.#isRetired = true;
-    if (this.#owed === 0) this.#socket.end();
+    if (this.#pending === 0) this.#socket.end();
   }
 
   end(): void {
@@ -141,14 +138,13 @@ class Carried {
 export interface HandshakeLimits {
   /** Limit per source, when it is lower than the default. Read at each handshake. */
   readonly perSourceMax?: number | undefined;
-  /** Called for each handshake that exceeds a limit. */
   readonly refused: (why: "total" | "source") => void;
 }
 
 /** Counts clients that have connected but not completed the TLS handshake. After it, `Connections` counts them. */
 export class Handshakes {
   readonly #limits: HandshakeLimits;
-  readonly #underWay = new Map<Socket, string>();
+  readonly #running = new Map<Socket, string>();
   readonly #bySource = new CountByKey();
 
   constructor(limits: HandshakeLimits) {
@@ -157,22 +153,22 @@ export class Handshakes {
 
   begin(socket: Socket): void {
     const source = sourceOf(socket);
-    const isFull = this.#underWay.size >= HANDSHAKES_MAX;
+    const isFull = this.#running.size >= HANDSHAKES_MAX;
     const { perSourceMax = HANDSHAKES_PER_SOURCE_MAX, refused } = this.#limits;
     if (isFull || this.#bySource.of(source) >= Math.min(perSourceMax, HANDSHAKES_PER_SOURCE_MAX)) {
       refused(isFull ? "total" : "source");
       socket.destroy();
       return;
     }
-    this.#underWay.set(socket, source);
+    this.#running.set(socket, source);
     this.#bySource.enter(source);
     socket.once("close", () => this.end(socket));
   }
 
   end(socket: Socket): void {
-    const source = this.#underWay.get(socket);
+    const source = this.#running.get(socket);
     if (source === undefined) return;
-    this.#underWay.delete(socket);
+    this.#running.delete(socket);
     this.#bySource.leave(source);
   }
 }
