@@ -34,7 +34,7 @@ function hasRoom(tree: Tree | undefined): tree is Tree {
   return tree !== undefined && tree.count < LASTING_MAX;
 }
 
-interface PlaceFacts {
+interface PositionFacts {
   readonly shown: string;
   readonly label: Label | undefined;
   readonly tree?: Tree | undefined;
@@ -66,7 +66,7 @@ export class ValuePosition {
   #elements: ValuePosition | undefined;
   #kept: Map<string, ValuePosition> | undefined;
 
-  private constructor(above: ValuePosition | undefined, step: string, facts: PlaceFacts) {
+  private constructor(above: ValuePosition | undefined, step: string, facts: PositionFacts) {
     this.#above = above;
     this.#step = step;
     this.#tree = facts.tree;
@@ -119,9 +119,9 @@ export class ValuePosition {
     const name = plainName(key);
     const isNamedElsewhere = VALUE_KEY.test(name) || isPrivateMember(name);
     const label = this.#holdsSecrets ? SECRET : labelOf(name);
-    const place = new ValuePosition(this, stepOf(key), { shown, label, tree, isNamedElsewhere });
-    if (place.lasts || (!this.lasts && this.#kept.size < KEPT_MAX)) this.#kept.set(key, place);
-    return place;
+    const position = new ValuePosition(this, stepOf(key), { shown, label, tree, isNamedElsewhere });
+    if (position.lasts || (!this.lasts && this.#kept.size < KEPT_MAX)) this.#kept.set(key, position);
+    return position;
   }
 
   /** Returns this position for a value whose name is in a sibling field: `{name: "DB_PASSWORD", value: "…"}`. */
@@ -224,7 +224,7 @@ export class Neighbours {
    * Returns the position of a field whose name may not be its key: the name is part of the key, or is in a sibling field or the
    * parent key.
    */
-  placeOf(written: string, { above, below }: Around): ValuePosition {
+  positionOf(written: string, { above, below }: Around): ValuePosition {
     const key = plainName(written);
     const fields = this.#fields;
     if (isPrivateMember(key)) return isJwk(fields) ? below.called("private_key") : below;
@@ -233,7 +233,7 @@ export class Neighbours {
     if (key === "Value" && fields["Type"] === "SecureString") return below.called("password");
     if (key === "value" && OF_COOKIES.some((member) => Object.hasOwn(fields, member)))
       return below.called("session_token");
-    const named = nameBeside(fields, key.slice(0, -VALUE_CHARS));
+    const named = siblingName(fields, key.slice(0, -VALUE_CHARS));
     if (named !== undefined) return below.labelled(this.#labelOf(named));
     return key.length === VALUE_CHARS && above.label !== undefined ? below.labelled(above.label) : below;
   }
@@ -257,7 +257,7 @@ const NAME_KEYS = ["name", "Name", "key", "Key", "variable", "Variable", "field"
 /**
  * Returns the name in a sibling field: `{name: "DB_PASSWORD", value: "…"}`, `{ParameterKey: "DbPassword", ParameterValue: "…"}`.
  */
-function nameBeside(fields: JsonFields, prefix: string): string | undefined {
+function siblingName(fields: JsonFields, prefix: string): string | undefined {
   const stem = prefix.endsWith("_") ? prefix.slice(0, -1) : prefix;
   for (const end of NAME_KEYS) {
     const name = Object.hasOwn(fields, stem + end) ? fields[stem + end] : undefined;

@@ -40,7 +40,7 @@ const GROUPINGS = wordSet(
 );
 
 /** Steps for a range with the length of a card number, and for a group that cannot start one. */
-const STEPS_PER_STRETCH = 60;
+const STEPS_PER_RANGE = 60;
 const STEPS_PER_GROUP = 6;
 
 /** Input for the search for card numbers. */
@@ -88,7 +88,7 @@ function isOfTable({ groups, work }: CardSearch, { first, last }: Window, cards:
   if ((first === 0 && !groups.beginsLine(0)) || (groups.isCut && last === groups.count - 1)) return true;
   const isOther = (group: number) => !cards.some((card) => group >= card.first && group <= card.last);
   const line = lineAround(groups, first);
-  if (!hasYearAtMost(groups, { first, last }) && hasAlikeBeside(groups, { first, last }) && hasAny(line, isOther))
+  if (!hasYearAtMost(groups, { first, last }) && hasAlikeNeighbour(groups, { first, last }) && hasAny(line, isOther))
     return true;
   let alike = 0;
   let others = 0;
@@ -116,7 +116,7 @@ function followsBlankLine(groups: DigitGroups, group: number): boolean {
 }
 
 /** Returns whether a group of the same size is next to it, with the same separator as between its own groups. */
-function hasAlikeBeside(groups: DigitGroups, { first, last }: Window): boolean {
+function hasAlikeNeighbour(groups: DigitGroups, { first, last }: Window): boolean {
   const gap = groups.separatorBefore(last);
   const isBefore =
     first > 0 && groups.sizeOf(first - 1) === groups.sizeOf(first) && groups.separatorBefore(first) === gap;
@@ -168,9 +168,9 @@ function cardEnd({ text, groups, work }: CardSearch, first: number): number {
   for (let last = first; last < groups.count && digits < DIGITS_MAX; last += 1) {
     digits += groups.sizeOf(last);
     if (digits > DIGITS_MAX || (lengths & (1 << digits)) === 0 || !mayBePrinted(groups, { first, last })) continue;
-    work.spend(STEPS_PER_STRETCH);
+    work.spend(STEPS_PER_RANGE);
     if (!isCard(text, groups, { first, last }) || isFraction(text, groups, { first, last })) continue;
-    work.spend(STEPS_PER_STRETCH * 10);
+    work.spend(STEPS_PER_RANGE * 10);
     if (isGrouped(text, groups, { first, last }) && !isInUuid(text, groups, { first, last })) found = last;
   }
   return found;
@@ -302,15 +302,15 @@ function hasOneSeparator(separators: string, count: number): boolean {
 function isCard(text: string, groups: DigitGroups, { first, last }: Window): boolean {
   const leading = text.charCodeAt(groups.startOf(first));
   let sum = 0;
-  let place = 0;
+  let position = 0;
   let isVaried = false;
   for (let group = last; group >= first; group -= 1) {
     const start = groups.startOf(group);
     for (let at = groups.endOf(group) - 1; at >= start; at -= 1) {
       const code = text.charCodeAt(at);
       if (code !== leading) isVaried = true;
-      sum += luhnTerm(code - ZERO, place);
-      place += 1;
+      sum += luhnTerm(code - ZERO, position);
+      position += 1;
     }
   }
   return isVaried && sum % 10 === 0;
@@ -318,16 +318,16 @@ function isCard(text: string, groups: DigitGroups, { first, last }: Window): boo
 
 const ZERO = 0x30;
 
-/** Returns what a digit adds to the Luhn sum; `place` counts from the right. */
-function luhnTerm(digit: number, place: number): number {
-  if (place % 2 === 0) return digit;
+/** Returns what a digit adds to the Luhn sum; `position` counts from the right. */
+function luhnTerm(digit: number, position: number): number {
+  if (position % 2 === 0) return digit;
   return digit > 4 ? digit * 2 - 9 : digit * 2;
 }
 
 export function passesLuhn(digits: string): boolean {
   let sum = 0;
-  for (let place = 0; place < digits.length; place += 1) {
-    sum += luhnTerm(digits.charCodeAt(digits.length - 1 - place) - ZERO, place);
+  for (let position = 0; position < digits.length; position += 1) {
+    sum += luhnTerm(digits.charCodeAt(digits.length - 1 - position) - ZERO, position);
   }
   return sum % 10 === 0;
 }

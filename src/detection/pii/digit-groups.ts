@@ -122,15 +122,15 @@ export class DigitGroups {
 
   /** Returns whether the separator before this group contains an opening bracket. */
   opensAt(group: number): boolean {
-    return this.#stands(group, (code) => code === OPENING);
+    return this.#separatorHas(group, (code) => code === OPENING);
   }
 
   /** Returns whether the separator before this group contains a space or tab. */
   isSpacedAt(group: number): boolean {
-    return this.#stands(group, (code) => (classOf(code) & BLANK) !== 0);
+    return this.#separatorHas(group, (code) => (classOf(code) & BLANK) !== 0);
   }
 
-  #stands(group: number, isIt: (code: number) => boolean): boolean {
+  #separatorHas(group: number, isIt: (code: number) => boolean): boolean {
     for (let at = this.endOf(group - 1); at < this.startOf(group); at += 1) {
       if (isIt(this.#text.charCodeAt(at))) return true;
     }

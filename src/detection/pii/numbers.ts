@@ -47,16 +47,16 @@ const NINE = 0x39;
 export class NumberReader {
   readonly #text: string;
   readonly #work: Work;
-  readonly #tell: (found: PiiFinding) => void;
+  readonly #report: (found: PiiFinding) => void;
   /** Offset where groups are read again from the middle of their line. */
   #midway = -1;
   /** Created on demand: most texts contain no number of several groups. */
   #made: DigitGroups | undefined;
 
-  constructor(text: string, work: Work, tell: (found: PiiFinding) => void) {
+  constructor(text: string, work: Work, report: (found: PiiFinding) => void) {
     this.#text = text;
     this.#work = work;
-    this.#tell = tell;
+    this.#report = report;
   }
 
   get #groups(): DigitGroups {
@@ -76,7 +76,7 @@ export class NumberReader {
       this.#work.spend(STEPS_PER_ADDRESS);
       const ip = findIpv4(text, at);
       if (ip !== undefined) {
-        this.#tell(ip);
+        this.#report(ip);
         return ip.end;
       }
     }
@@ -92,7 +92,7 @@ export class NumberReader {
     const { end, found } = findIpv6(this.#text, at, this.#work);
     this.#work.spend((end - at) * STEPS_PER_ADDRESS_CHAR);
     if (found === undefined) return at + 1;
-    this.#tell(found);
+    this.#report(found);
     return Math.max(end, at + 1);
   }
 
@@ -137,7 +137,7 @@ export class NumberReader {
 
   #cards(): readonly PiiFinding[] {
     const cards = findCards({ text: this.#text, groups: this.#groups, work: this.#work });
-    for (const card of cards) this.#tell(card);
+    for (const card of cards) this.#report(card);
     return cards;
   }
 
@@ -177,7 +177,7 @@ export class NumberReader {
   #other(groups: DigitGroups): boolean {
     if (groups.digits > OTHER_DIGITS_MAX) return false;
     const found = findFormatted(this.#text, groups) ?? this.#phone(groups);
-    if (found !== undefined) this.#tell(found);
+    if (found !== undefined) this.#report(found);
     return found !== undefined;
   }
 
@@ -198,7 +198,7 @@ export class NumberReader {
       this.#work.spend(STEPS_PER_ACCOUNT);
       const iban = findIban(text, at - 2);
       if (iban !== undefined) {
-        this.#tell(iban);
+        this.#report(iban);
         return iban.end;
       }
     }

@@ -86,12 +86,12 @@ export interface ContextRule extends Common {
   /** Tests that the found value must pass. */
   readonly value?: ValueTest | readonly ValueTest[];
   /**
-   * Limits of the window. `line`: the anchor's line. `row`: the same, or up to an escaped line end. `text`: only `reach`. `object`:
+   * Limits of the window. `line`: the anchor's line. `row`: the same, or up to an escaped line end. `text`: only `windowMax`. `object`:
    * the braces around the anchor. `list`: the brackets after it. Default: `line`.
    */
   readonly scope?: "line" | "row" | "text" | "object" | "list";
   /** Maximum length of the window before and after the anchor, in UTF-16 units. Default: 128 and 256. */
-  readonly reach?: readonly [before: number, after: number];
+  readonly windowMax?: readonly [before: number, after: number];
 }
 
 /** A block of several lines: the anchor, and everything up to its last line. */
@@ -200,7 +200,7 @@ interface Range {
   readonly end: number;
 }
 
-const REACH = [128, 256] as const;
+const WINDOW_MAX = [128, 256] as const;
 
 /** Findings of one window. */
 const FINDINGS_MAX = 64;
@@ -245,8 +245,12 @@ function runAt(rule: ContextRule, text: string, from: number): Finding | number 
   return passes(text.slice(from, end), rule.value) ? { rule: rule.id, start: from, end } : end;
 }
 
-function windowOf({ scope, reach = REACH }: ContextRule, text: string, { start, end }: Range): Range | undefined {
-  const [before, after] = reach;
+function windowOf(
+  { scope, windowMax = WINDOW_MAX }: ContextRule,
+  text: string,
+  { start, end }: Range,
+): Range | undefined {
+  const [before, after] = windowMax;
   const limits = { start: Math.max(0, start - before), end: Math.min(text.length, end + after) };
   switch (scope) {
     case "text":
@@ -280,14 +284,14 @@ function listAfter(text: string, from: number, limit: number): Range | undefined
   return { start, end: closing === -1 ? limit : start + closing };
 }
 
-interface Place extends Range {
+interface Position extends Range {
   readonly text: string;
   readonly window: Range;
 }
 
 /** Returns the value beside the anchor when both patterns match. */
-function valueAt(rule: ContextRule, { after, before }: Patterns, place: Place): Finding | undefined {
-  const { text, start, end, window } = place;
+function valueAt(rule: ContextRule, { after, before }: Patterns, position: Position): Finding | undefined {
+  const { text, start, end, window } = position;
   const next = after?.matcher(text.slice(end, window.end));
   if (next !== undefined && !next.lookingAt()) return undefined;
   const previous = before?.matcher(text.slice(window.start, start));
@@ -327,7 +331,7 @@ function judged({ id, value }: ContextRule, text: string, { start, end }: Range)
 }
 
 /** Findings of a window, and the offset before which the rule needs no other look. */
-function findAll(rule: ContextRule, near: RE2JS, { text, end, window }: Omit<Place, "start">): Matched {
+function findAll(rule: ContextRule, near: RE2JS, { text, end, window }: Omit<Position, "start">): Matched {
   const found: Finding[] = [];
   const match = near.matcher(text.slice(window.start, window.end));
   const flags = new Set<string | null>();
@@ -344,9 +348,9 @@ function findAll(rule: ContextRule, near: RE2JS, { text, end, window }: Omit<Pla
     if (one !== undefined) found.push(one);
   }
   // A window that ends because of its length may cut a value: an anchor in its second half gets a window of its own.
-  const reach = rule.reach?.[1] ?? REACH[1];
-  const isCut = window.end === end + reach && rule.scope !== "object" && rule.scope !== "list";
-  return { found, done: isCut ? end + reach / 2 : window.end };
+  const windowMax = rule.windowMax?.[1] ?? WINDOW_MAX[1];
+  const isCut = window.end === end + windowMax && rule.scope !== "object" && rule.scope !== "list";
+  return { found, done: isCut ? end + windowMax / 2 : window.end };
 }
 
 /** A token may be divided by this many line ends or joins of quoted strings. */

@@ -1,7 +1,7 @@
 import type { Reading, RuleMatcher } from "../rules/rule.ts";
 import { BASE64, BLANK, classesIn, EQUALS, isA, isOneOf, LINE_END, LOWER, QUOTE, runEnd } from "../views/characters.ts";
 
-/** Where a word stands next. Asked in a text's order it reads the text once. */
+/** Finds the next occurrence of a word. Queries in text order read the text once. */
 class NextOccurrence {
   readonly #text: string;
   readonly #word: string;
@@ -12,7 +12,7 @@ class NextOccurrence {
     this.#word = word;
   }
 
-  /** At `from` or later; the text's length when nowhere. */
+  /** Returns the first occurrence at or after `from`; the text's length when there is none. */
   after(from: number): number {
     if (this.#at >= from) return this.#at;
     const at = this.#text.indexOf(this.#word, from);
@@ -25,26 +25,26 @@ const LABEL_CHARS_MAX = 64;
 const DASHES = "-----";
 const FOOTER = "-----END ";
 
-/** The END line is looked for no farther than this: the largest keys in use, with a log's prefix on each line. UTF-16 units. */
+/** Maximum length of a key with an END line: the largest keys in use, with a log's prefix on each line. UTF-16 units. */
 const KEY_CHARS_MAX = 8_192;
 
-/** Less than this after the header is no key but a text that speaks of one. UTF-16 units. */
+/** Minimum length of the body; shorter text only mentions a key. UTF-16 units. */
 const BODY_CHARS_MIN = 16;
 
-/** A shorter stretch of base64 is the last line. UTF-16 units. */
+/** Minimum length of a line of base64 other than the last. UTF-16 units. */
 const LINE_CHARS_MIN = 24;
 
-/** Lines such as `Proc-Type: 4,ENCRYPTED` before the body. */
+/** Maximum number of lines such as `Proc-Type: 4,ENCRYPTED` before the body. */
 const HEADERS_MAX = 4;
 const HEADER_CHARS_MAX = 128;
-/** A line end, as it is or escaped, or the end of a line that is a string of its own. */
+/** Matches a line end, literal or escaped, or the end of a string that holds one line. */
 const HEADER_END = /\\[nr]|["'\r\n]/;
 const OPENPGP_HEADERS: ReadonlySet<string> = new Set(["Version", "Comment", "Hash", "Charset", "MessageID"]);
 
-/** `RSA PRIVATE KEY`, `OpenVPN Static key V1`. */
+/** Matches `RSA PRIVATE KEY`, `OpenVPN Static key V1`. */
 const SECRET_KEY = /private key|static key/i;
 
-/** A private key in PEM, at its `-----BEGIN `: until its END line, or, when it is cut off, as far as its lines go on. */
+/** Finds a PEM private key from `-----BEGIN ` to its END line, or to its last base64 line when it is cut off. */
 export const matchPrivateKey: RuleMatcher = (reading, start, end) => {
   const { text } = reading;
   const label = text.slice(end, end + LABEL_CHARS_MAX);
@@ -71,7 +71,7 @@ function afterFooter(text: string, footer: number): number {
   return close === -1 ? footer : footer + FOOTER.length + close + DASHES.length;
 }
 
-/** Blanks, line ends (as they are or escaped), quotes, what joins strings, and what begins a line of a comment or a quotation. */
+/** Skips whitespace, line ends (literal or escaped), quotes, string concatenation, and prefixes of comment or quoted lines. */
 function separatorsEnd(text: string, from: number): number {
   let at = from;
   const limit = from + HEADER_CHARS_MAX;

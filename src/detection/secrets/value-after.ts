@@ -21,7 +21,7 @@ import { secretKind } from "./names.ts";
 import { afterIndex, afterTag, declaredValue, JOINED_VERBS, statedValue } from "./stated-value.ts";
 import { afterPrefix, compoundEnd, endsString, tagEnd } from "./strings.ts";
 import {
-  bare,
+  bareWord,
   blockLines,
   bracketList,
   elementText,
@@ -32,15 +32,15 @@ import {
   nextArgument,
   type Stated,
 } from "./structures.ts";
-import { JUDGED_CHARS_MAX, PLACEHOLDERS, type ValueStyle } from "./values.ts";
+import { ASSESSED_CHARS_MAX, PLACEHOLDERS, type ValueStyle } from "./values.ts";
 
-/** A longer name names nothing. UTF-16 units. */
+/** Longer names are ignored. UTF-16 units. */
 export const NAME_CHARS_MAX = 96;
 
-/** Between a name and its value. UTF-16 units. */
+/** Maximum distance between a name and its value. UTF-16 units. */
 const GAP_CHARS_MAX = 64;
 
-/** A quoted value ends here at the latest. UTF-16 units. */
+/** Maximum length of a quoted value that is assessed. UTF-16 units. */
 export const QUOTED_CHARS_MAX = 4_096;
 
 const HASH = 0x23;
@@ -50,29 +50,29 @@ const BACKSLASH = 0x5c;
 const SQUARE = 0x5d;
 const CURLY = 0x7d;
 
-/** A value without quotes ends here, or at a bracket that closes when nothing but ends follows; */
+/** End an unquoted value; so does a closing bracket before one of them. */
 const BARE_ENDS = BLANK | LINE_END | QUOTE | STOP;
-/** one of the environment ends here. */
+/** End a value of an environment variable. */
 const ASSIGNED_ENDS = BLANK | LINE_END | QUOTE;
 
 /** The text after a name. */
 export interface Value {
   readonly start: number;
-  /** Of the part to be judged: a longer value goes on. */
+  /** End of the part that is assessed; a longer value continues. */
   readonly end: number;
   readonly style: ValueStyle;
-  /** What ends the value: a quote, or nothing for a bare word. */
+  /** The character that ends the value; empty for an unquoted word. */
   readonly quote: string;
-  /** Of an address: the next parameter ends it. */
+  /** True in a URL, where the next parameter ends the value. */
   readonly inQuery: boolean;
-  /** Of a list: where its last element ends. Its first is judged. */
+  /** End of a list's last element. The first element is assessed. */
   readonly listEnd?: number;
 }
 
-/** What may follow a name that has a value, apart from spaces, line ends, quotes, `=` and what ends values. */
+/** Characters that may follow a name with a value, in addition to whitespace, quotes, `=` and `STOP`. */
 const FOLLOWERS = `:*?\\()[]{}${JOINED_VERBS}`;
 
-/** Where the value of the name between `from` and `to` stands, if there is one. */
+/** Returns the value of the name between `from` and `to`. */
 export function valueAfter(text: string, from: number, to: number): Value | undefined {
   if (to < text.length && !mayFollow(text, to)) return undefined;
   const at = afterQuote(text, to);
@@ -108,12 +108,12 @@ function unquotedAfter(text: string, name: Name, separator: Separator): Value | 
   return sign === ":" ? valueAfterColon(text, name, separator) : bareValue(text, name, separator);
 }
 
-/** `${NAME:?must be set}`, `${NAME:+set}` */
+/** Returns whether the shell's expansion contains an error text, not a value: `${NAME:?must be set}`, `${NAME:+set}`. */
 function isMessage(text: string, from: number, at: number): boolean {
   return isOneOf(text, at, "?+") && isOneOf(text, at - 1, ":") && text.startsWith("${", from - 2);
 }
 
-/** `<<-EOT` and lines below, up to the one that says `EOT`. */
+/** Reads a here document: the lines after `<<-EOT`, up to the line `EOT`. */
 function hereDocument(text: string, at: number): Value | undefined {
   if (!isOneOf(text, at, "<$")) return undefined;
   const [head, , tag] = HERE.exec(text.slice(at, at + HERE_CHARS_MAX)) ?? [];
@@ -126,15 +126,15 @@ function hereDocument(text: string, at: number): Value | undefined {
 const HERE = /^(?:\$\(cat )?<<[-~]?(["']?)([A-Za-z_]\w{0,31})\1(?!\w)[^\n]{0,32}\n/;
 const HERE_CHARS_MAX = 96;
 
-/** `!= …`, `<- …`: a word that is no variable's name, such as `password2`. */
+/** Reads the word after `!=` or `<-`, unless it is a variable's name, such as `password2`. */
 function wordOrVariable(text: string, at: number): Value | undefined {
-  const word = bare(text, at, "told");
+  const word = bareWord(text, at, "prose");
   if (word === undefined || secretKind(text.slice(at, word.end).replace(/\d{1,2}$/, "")) !== undefined)
     return undefined;
   return statedAs(text, word);
 }
 
-/** `name: string = "…"`, `name: !!str "…"`, `name: |` and lines below, `name: value`. */
+/** Reads `name: string = "…"`, `name: !!str "…"`, `name: |` with lines below, `name: value`. */
 function valueAfterColon(text: string, name: Name, separator: Separator): Value | undefined {
   const declared = declaredValue(text, separator.end, ":");
   if (declared !== -1) return quotedValue(text, declared + 1, "quoted");
@@ -146,24 +146,24 @@ function valueAfterColon(text: string, name: Name, separator: Separator): Value 
   return bareValue(text, name, { ...separator, end });
 }
 
-/** Beside a secret of another kind its name stands: `secret "web-tls" not found`. */
+/** After other names, a quoted word is the name of the secret: `secret "web-tls" not found`. */
 const PASSWORD = /pass|pwd|psk/i;
 
-/** Shells run what stands in backticks; sentences put names of things there. */
+/** Reads a quoted value. Backticks contain a command in shells and a name in sentences. */
 function quotedAfter(text: string, { from, to, at }: Name, { end, sign, spaced }: Separator): Value | undefined {
   const opening = afterQuote(text, end);
   const threefold = threefoldValue(text, opening);
   if (threefold !== undefined) return threefold;
   if (at === to && endsString(text, opening - 1, from)) return undefined;
   const isBacktick = isOneOf(text, opening - 1, "`");
-  if (sign === " " && (isBacktick || !PASSWORD.test(text.slice(from, to)))) return quotedValue(text, opening, "told");
+  if (sign === " " && (isBacktick || !PASSWORD.test(text.slice(from, to)))) return quotedValue(text, opening, "prose");
   const isAssigned = sign === "=" && !spaced && isOfEnvironment(text, from, to);
   const value = quotedValue(text, opening, isAssigned ? "assigned" : "quoted");
   const isCommand = isBacktick && isAssigned && text.slice(value.start, value.end).includes(" ");
   return isCommand ? { ...value, end: value.start } : value;
 }
 
-/** `"""…"""`, which may have several lines. */
+/** Reads `"""…"""`, which may have several lines. */
 function threefoldValue(text: string, opening: number): Value | undefined {
   const mark = text[opening - 1] ?? "";
   if (text[opening] !== mark || text[opening + 1] !== mark || !isA(mark, 0, QUOTE)) return undefined;
@@ -175,13 +175,13 @@ function threefoldValue(text: string, opening: number): Value | undefined {
 
 const THREE = 3;
 
-/** `Some("…")`, `[]byte("…")`, `{"…"}`: what only gives a text another type. */
+/** Reads a literal inside a conversion: `Some("…")`, `[]byte("…")`, `{"…"}`. */
 function wrapped(text: string, at: number): Value | undefined {
   if (!isOneOf(text, at, WRAPPERS_FIRST)) return undefined;
   const wrapper = WRAPPERS.find((start) => text.startsWith(start, at));
   const quote = at + (wrapper ?? "").length;
   if (wrapper === undefined || !isA(text, quote, QUOTE)) return undefined;
-  const value = quotedValue(text, quote + 1, "told");
+  const value = quotedValue(text, quote + 1, "prose");
   return wrapper !== "{" || isOneOf(text, value.end + 1, "}") ? value : undefined;
 }
 
@@ -194,7 +194,7 @@ const WRAPPERS = [
   ...["new String(", "new SecureString("],
 ];
 
-/** Of a value that is a list, or an object with the value in it. */
+/** Reads a value in a conversion, a list or an object, or on the lines below. */
 function insideValue(text: string, at: number, from: number): Value | undefined {
   const alone = wrapped(text, at);
   if (alone !== undefined) return alone;
@@ -205,7 +205,7 @@ function insideValue(text: string, at: number, from: number): Value | undefined 
 function valueInside(text: string, { start, end, isQuoted, listEnd, isWordOfText }: Inside): Value {
   const style = isQuoted ? "quoted" : "line";
   const value: Value = { start, end, inQuery: false, quote: isQuoted ? (text[start - 1] ?? "") : "\n", style };
-  const read: Value = isWordOfText === true ? { ...value, style: "told" } : value;
+  const read: Value = isWordOfText === true ? { ...value, style: "prose" } : value;
   return listEnd === undefined ? read : { ...read, listEnd };
 }
 
@@ -229,7 +229,7 @@ function blankEnd(text: string, at: number): number {
   return runEnd(text, at, BLANK, at + GAP_CHARS_MAX);
 }
 
-/** `NAME=`, `export name=`: of a shell's or a process's environment, where nothing but a value follows. */
+/** Returns whether the name is an environment variable (`NAME=`, `export name=`): whatever follows is its value. */
 function isOfEnvironment(text: string, from: number, to: number): boolean {
   if (isOneOf(text, from - 1, "?&")) return false;
   const seen = classesIn(text, from, to);
@@ -259,25 +259,25 @@ function bareValue(text: string, { from, to: name }: Name, { end, sign, spaced }
   if (inBraces !== undefined) return inBraces;
   const inQuery = isOneOf(text, from - 1, "?&");
   const style = sign === "=" && !spaced && isOfEnvironment(text, from, name) ? "assigned" : "loose";
-  const to = bareEnd(text, end, { style, inQuery, limit: end + JUDGED_CHARS_MAX });
+  const to = bareEnd(text, end, { style, inQuery, limit: end + ASSESSED_CHARS_MAX });
   const value = { start: end, end: to, quote: "", inQuery };
   if (style === "assigned") return { ...value, style };
   const onLine = sign === "" || sign === ">" || sign === "--" || (sign === "=" && !spaced) || isAlone(text, from, to);
   return { ...value, style: onLine ? "line" : "loose" };
 }
 
-/** `;password={…};` of a connection's settings. */
+/** Reads `;password={…};` in a connection string. */
 function braced(text: string, at: number): Value | undefined {
   if (!isOneOf(text, at, "{")) return undefined;
-  const end = endBefore(text, at + 1, BLANK | LINE_END | QUOTE | STOP, at + JUDGED_CHARS_MAX);
+  const end = endBefore(text, at + 1, BLANK | LINE_END | QUOTE | STOP, at + ASSESSED_CHARS_MAX);
   const close = text.slice(at, end).lastIndexOf("}");
-  return close < 1 ? undefined : { start: at + 1, end: at + close, style: "told", quote: "}", inQuery: false };
+  return close < 1 ? undefined : { start: at + 1, end: at + close, style: "prose", quote: "}", inQuery: false };
 }
 
-/** Of a regular expression, or what ends an expression. */
+/** Part of a regular expression, or the end of an expression. */
 const BARE_OPENINGS = "|)";
 
-/** `string password = 102;`: what a message's fields have. */
+/** Returns whether the value is a protobuf field number: `string password = 102;`. */
 function isFieldNumber(text: string, from: number, at: number): boolean {
   return (
     isOneOf(text, runEnd(text, at, DIGIT, at + 8), ";") &&
@@ -285,25 +285,25 @@ function isFieldNumber(text: string, from: number, at: number): boolean {
   );
 }
 
-/** Name and value have a line for themselves. */
+/** Returns whether a line contains only the name and the value. */
 function isAlone(text: string, from: number, to: number): boolean {
   return runStart(text, from, BLANK | DASH, from - GAP_CHARS_MAX) === lineStart(text, from) && endsLine(text, to);
 }
 
-/** A diff's sign may stand first in a line. */
+/** Returns the start of the line, after a diff's `+`; -1 when other text comes first. */
 function lineStart(text: string, at: number): number {
   const start = runStart(text, at, BLANK | DASH, at - GAP_CHARS_MAX);
   if (start === 0 || isA(text, start - 1, LINE_END)) return start;
   return isOneOf(text, start - 1, "+") && (start === 1 || isA(text, start - 2, LINE_END)) ? start : -1;
 }
 
-/** A comment may follow. */
+/** Returns whether the line ends at `at`. A comment may follow. */
 function endsLine(text: string, at: number): boolean {
   const end = runEnd(text, at, BLANK, at + GAP_CHARS_MAX);
   return end >= text.length || isA(text, end, LINE_END) || (end > at && text.charCodeAt(end) === HASH);
 }
 
-/** Where something ends, asked in a text's order: what several values share is read once. */
+/** Finds the end of a value. Queries in text order read a range that several values share only once. */
 export class NextEnd {
   readonly #find: (from: number) => number;
   #from = 0;
@@ -313,7 +313,6 @@ export class NextEnd {
     this.#find = find;
   }
 
-  /** At `from` or later. */
   after(from: number): number {
     if (from < this.#from || from > this.#at) this.#at = this.#find(from);
     this.#from = from;
@@ -321,7 +320,7 @@ export class NextEnd {
   }
 }
 
-/** Where values end of which only the beginning was judged. */
+/** Finds the ends of values of which only the beginning was assessed. */
 export class WholeEnds {
   readonly #text: string;
   readonly #ends = new Map<string, NextEnd>();
@@ -353,10 +352,10 @@ export class WholeEnds {
   }
 }
 
-/** Backslashes before the quote belong to it. */
+/** Maximum number of backslashes before the closing quote. */
 const TRAILING_CHARS_MAX = 16;
 
-/** Where a quoted value ends: at its quote or with its line. */
+/** Returns the offset of the closing quote or of the line end. */
 function quoteEnd(text: string, from: number, { quote, isEscaped }: { quote: string; isEscaped: boolean }): number {
   let at = from;
   while (at < text.length && !isA(text, at, LINE_END)) {
@@ -366,7 +365,7 @@ function quoteEnd(text: string, from: number, { quote, isEscaped }: { quote: str
   return at;
 }
 
-/** `"…" -> "…"`: of a plan, what the value was and what it will be. */
+/** Returns the end of a changed value in a Terraform plan, `"…" -> "…"`, including the new value. */
 function changedEnd(text: string, end: number, quote: string): number {
   const next = end + quote.length + ARROW.length;
   if (quote.length !== 1 || !text.startsWith(ARROW, end + quote.length) || text[next] !== quote) return end;
@@ -388,7 +387,7 @@ function bareEnd(text: string, start: number, { style, inQuery, limit }: Barenes
   return at;
 }
 
-/** The next parameter of an address, an escaped line end or quote, a bracket that closes at the value's end. */
+/** Returns whether the value ends here: at a URL's next parameter, an escaped line end or quote, or a closing bracket. */
 function isMark(text: string, at: number, inQuery: boolean): boolean {
   switch (text.charCodeAt(at)) {
     case AMPERSAND:
@@ -405,12 +404,10 @@ function isMark(text: string, at: number, inQuery: boolean): boolean {
   }
 }
 
-/** Between a name and its value, and between a name and `value:` on the next line. UTF-16 units. */
-
 export interface Separator {
-  /** Where the value or its quote stands. */
+  /** Start of the value or of its quote. */
   readonly end: number;
-  /** `!=` stands for all after which a variable is as likely as a value. */
+  /** `!=` represents all operators after which a variable is as likely as a value. */
   readonly sign: string;
   readonly spaced: boolean;
 }
@@ -440,19 +437,19 @@ const VALUE_TAG = "<Value>";
 
 const REMARK = /^\(([a-z-]{1,16})\)(?= ?:)/i;
 
-/** `Password (temporary): …`: after the bracket, unless it says of what type it is. */
+/** Skips a remark that is not a type: `Password (temporary): …`. */
 function afterRemark(text: string, at: number): number {
   const remark = isOneOf(text, at, "(") ? REMARK.exec(text.slice(at, at + 20)) : null;
   if (remark === null || PLACEHOLDERS.has((remark[1] ?? "").toLowerCase())) return at;
   return runEnd(text, at + remark[0].length, BLANK, at + GAP_CHARS_MAX);
 }
 
-/** Pass "x" to the function. */
+/** Returns whether the name is the verb: `Pass "x" to the function`. */
 function isVerb(text: string, from: number, to: number): boolean {
   return to - from === 4 && text.slice(from, to).toLowerCase() === "pass";
 }
 
-/** `**Password:** …`, `*password*: …`: two stars at most, and what stands after them. */
+/** Skips up to two asterisks after the name: `**Password:** …`, `*password*: …`. */
 function afterStars(text: string, at: number): number {
   let end = at;
   while (isOneOf(text, end, "*") && end < at + 2) end += 1;
@@ -474,7 +471,7 @@ function compoundSigned(text: string, { from, name, at, sign, end }: Compound): 
   return { end: afterPrefix(text, value), sign: isDoubtful ? "!=" : "=", spaced: value > end || sign > at };
 }
 
-/** `=`, `:`, `:=`, `==`, `=>`, with spaces. */
+/** Reads `=`, `:`, `:=`, `==`, `=>`, with spaces. */
 function signed(text: string, at: number, from: number): Separator | undefined {
   // LDIF writes two colons before base64.
   let end = at === from && isOneOf(text, at + 1, ":") && isA(text, at + 2, BLANK) ? at + 2 : at + 1;
@@ -488,27 +485,26 @@ function signed(text: string, at: number, from: number): Separator | undefined {
 
 const DUMPED = /^\s{0,32}string\(\d{1,5}\) (?=")/;
 
-/** PHP's `["password"]=>`, and `string(9) "…"` below. */
+/** Skips the type in a PHP dump: `["password"]=> string(9) "…"`. */
 function afterDump(text: string, at: number): number {
   if (!text.startsWith("=>", at - 2)) return at;
   return at + (DUMPED.exec(text.slice(at, at + GAP_CHARS_MAX))?.[0].length ?? 0);
 }
 
-/** Of an element: others, and its value. */
+/** Other attributes of the element, up to its value. */
 const ATTRIBUTES = /^(?: [a-zA-Z-]{1,16}="[^"<>]{0,48}"){1,4} (?:value|content)=(?=")|^ content=(?=")/;
 const ATTRIBUTES_CHARS_MAX = 256;
 
-/** `ParameterValue`, too. */
 const VALUE_KEY = /^(?:Parameter)?value/i;
 const VALUE_KEY_CHARS_MAX = 14;
 
-/** `- name: DB_PASSWORD`, and `value: …` on the next line. */
+/** Reads `value: …` on the line after `- name: DB_PASSWORD`, or the `value` attribute of the same element. */
 function valueLine(text: string, at: number): Separator | undefined {
   const attributes = ATTRIBUTES.exec(isOneOf(text, at, " ") ? text.slice(at, at + ATTRIBUTES_CHARS_MAX) : "")?.[0];
   if (attributes !== undefined) return { end: at + attributes.length, sign: "", spaced: true };
   const gap = runEnd(text, isOneOf(text, at, ",") ? at + 1 : at, BLANK | LINE_END, at + GAP_CHARS_MAX);
   if (gap === at) return undefined;
-  // A plan's or a diff's sign may stand first in a line.
+  // The line may begin with the marker of a plan or a diff.
   const next = isOneOf(text, gap, "+-~") ? runEnd(text, gap + 1, BLANK, gap + GAP_CHARS_MAX) : gap;
   const word = afterQuote(text, next);
   const key = isOneOf(text, word, "vVP")
@@ -521,7 +517,7 @@ function valueLine(text: string, at: number): Separator | undefined {
     : undefined;
 }
 
-/** `<b>Password:</b> …`, `<dt>Password:</dt><dd>…`: the tag that closes, and one that opens. */
+/** Skips the closing tag, and an opening one after it: `<b>Password:</b> …`, `<dt>Password:</dt><dd>…`. */
 function afterTags(text: string, at: number): number {
   const close = tagEnd(text, at);
   if (close === -1) return at;

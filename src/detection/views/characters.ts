@@ -128,7 +128,7 @@ export function beginsWord(text: string, at: number): boolean {
 }
 
 /** A part of a text: offsets in UTF-16 units, `end` exclusive. */
-export interface Stretch {
+export interface TextRange {
   readonly start: number;
   readonly end: number;
 }

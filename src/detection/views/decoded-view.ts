@@ -435,7 +435,7 @@ function isKept(code: number): boolean {
 const PLAIN = 1;
 
 /** ASCII codes of characters that never need decoding. */
-const STANDING = Uint8Array.from({ length: 0x7f }, (_, code) =>
+const VERBATIM = Uint8Array.from({ length: 0x7f }, (_, code) =>
   (code >= 0x20 || code === 0x09 || code === 0x0a || code === 0x0d) && !`%&\\"'`.includes(String.fromCharCode(code))
     ? PLAIN
     : 0,
@@ -443,7 +443,7 @@ const STANDING = Uint8Array.from({ length: 0x7f }, (_, code) =>
 
 /** Returns whether nothing in the text needs decoding. This is true for most texts and needs only one look at each character. */
 function isVerbatim(text: string): boolean {
-  for (let at = 0; at < text.length; at += 1) if (STANDING[text.charCodeAt(at)] !== PLAIN) return false;
+  for (let at = 0; at < text.length; at += 1) if (VERBATIM[text.charCodeAt(at)] !== PLAIN) return false;
   return true;
 }
 

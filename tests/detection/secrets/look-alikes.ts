@@ -1,4 +1,4 @@
-/** What looks like a place of a secret and holds none. In lists of a few, as they belong together. */
+/** What looks like a position of a secret and holds none. In lists of a few, as they belong together. */
 export const LOOK_ALIKES: readonly string[] = [
   ...[
     "INSERT INTO users (name, password) VALUES (?, ?)",

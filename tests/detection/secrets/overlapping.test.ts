@@ -44,9 +44,9 @@ const PLACES: Readonly<Record<string, (key: string) => string>> = {
   "cut before its END line": (key) => `SSH_PRIVATE_KEY="${key.split("-----END")[0]}`,
 };
 
-for (const [place, write] of Object.entries(PLACES)) {
+for (const [position, write] of Object.entries(PLACES)) {
   test.each(Object.entries(KEYS))(
-    `a private key after a secret's name is hidden whole in ${place}: %s`,
+    `a private key after a secret's name is hidden whole in ${position}: %s`,
     (_kind, key) => {
       const text = write(key);
       const lines = key.match(/^\S{60}1\d{3}$/gm) ?? [];
