@@ -89,9 +89,9 @@ export function findSensitive(text: string, level: RedactionLevel, work?: Work):
   return DETECTOR.find(text, level, work);
 }
 
-/** Calls `findOrWhole` of the detector with the built-in rules. */
-export function findOrWhole(text: string, level: RedactionLevel): readonly SensitiveFinding[] {
-  return DETECTOR.findOrWhole(text, level);
+/** Calls `filterSecrets` of the detector with the built-in rules. */
+export function filterSecrets(text: string): { readonly text: string; readonly findings: readonly Finding[] } {
+  return DETECTOR.filterSecrets(text);
 }
 
 /** Replaces the findings. Returns the same string when there are none. */

@@ -2,8 +2,7 @@ import { expect, test } from "bun:test";
 import type { Json } from "../../src/core/types.ts";
 import { Work } from "../../src/detection/bounds.ts";
 import { REDACTION_BOUNDS, redact, TooLarge } from "../../src/detection/redact.ts";
-import { filterSecrets } from "../../src/detection/secrets/secrets-filter.ts";
-import { findSensitive } from "../../src/detection/sensitive.ts";
+import { filterSecrets, findSensitive } from "../../src/detection/sensitive.ts";
 import { machineText } from "../eval/negatives.ts";
 import { filler } from "./secret-examples.ts";
 

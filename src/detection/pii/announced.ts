@@ -1,7 +1,17 @@
 import type { Reading, RuleMatcher } from "../rules/rule.ts";
-import { ALPHANUMERIC, DIGIT, isA, isOneOf, LETTER, runEnd, wordSet } from "../views/characters.ts";
+import {
+  ALPHANUMERIC,
+  DIGIT,
+  endBefore,
+  isA,
+  isOneOf,
+  LETTER,
+  NextPosition,
+  runEnd,
+  wordSet,
+} from "../views/characters.ts";
 import { dateEnd } from "./calendar.ts";
-import { CERTAIN, DigitGroups, LIKELY, NextDigit, type PiiFinding } from "./digit-groups.ts";
+import { CERTAIN, DigitGroups, LIKELY, type PiiFinding } from "./digit-groups.ts";
 import { findSpelledEmail } from "./email.ts";
 import { findIpv4 } from "./ip.ts";
 import { isPhoneAbroad, isPhoneSomewhere } from "./phone.ts";
@@ -39,7 +49,7 @@ function digitNear(end: number, reading: Reading): number {
   return at;
 }
 
-const nextDigit = ({ text }: Reading): NextDigit => new NextDigit(text);
+const nextDigit = ({ text }: Reading): NextPosition => new NextPosition((from) => endBefore(text, from, DIGIT));
 
 /** Finds a date of birth after its word. */
 export const matchBirthDate: RuleMatcher = (reading, start, end) => {

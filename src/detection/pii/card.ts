@@ -1,7 +1,5 @@
-import type { Work } from "../bounds.ts";
 import { BLANK, DASH, HEX, isA, isOneOf, LINE_END, runEnd, runStart, wordSet } from "../views/characters.ts";
-import type { DigitGroups } from "./digit-groups.ts";
-import { CERTAIN, type PiiFinding } from "./digit-groups.ts";
+import { CERTAIN, type DigitGroups, type NumberSearch, type PiiFinding } from "./digit-groups.ts";
 
 const DIGITS_MIN = 13;
 const DIGITS_MAX = 19;
@@ -43,15 +41,8 @@ const GROUPINGS = wordSet(
 const STEPS_PER_RANGE = 60;
 const STEPS_PER_GROUP = 6;
 
-/** Input for the search for card numbers. */
-export interface CardSearch {
-  readonly text: string;
-  readonly groups: DigitGroups;
-  readonly work: Work;
-}
-
 /** Returns the card numbers that consist of whole groups. */
-export function findCards(search: CardSearch): readonly PiiFinding[] {
+export function findCards(search: NumberSearch): readonly PiiFinding[] {
   const { groups, work } = search;
   if (groups.digits < DIGITS_MIN) return NONE;
   work.spend(groups.count * STEPS_PER_GROUP);
@@ -81,7 +72,7 @@ const NONE: readonly PiiFinding[] = [];
  * similar numbers are next to it, or most lines with the same number of groups contain no card number at that position. An empty
  * line ends a table.
  */
-function isOfTable({ groups, work }: CardSearch, { first, last }: Window, cards: readonly Window[]): boolean {
+function isOfTable({ groups, work }: NumberSearch, { first, last }: Window, cards: readonly Window[]): boolean {
   if (first === last) return false;
   work.spend(groups.count * STEPS_PER_LINE_GROUP);
   // A number at the group limit, or after groups that were read before, is read again together with its other groups.
@@ -160,7 +151,7 @@ function mayBegin(groups: DigitGroups, first: number): boolean {
 }
 
 /** Returns the last group of the card number that starts with this group; -1 when there is none. */
-function cardEnd({ text, groups, work }: CardSearch, first: number): number {
+function cardEnd({ text, groups, work }: NumberSearch, first: number): number {
   const lengths = lengthsFor(leadingDigits(text, groups, first));
   if (lengths === 0) return -1;
   let digits = 0;

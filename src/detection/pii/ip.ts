@@ -1,5 +1,16 @@
 import type { Work } from "../bounds.ts";
-import { ALPHANUMERIC, DIGIT, DOT, HEX, isA, isOneOf, LINE_END, runEnd, runStart } from "../views/characters.ts";
+import {
+  ALPHANUMERIC,
+  beginsLine,
+  DIGIT,
+  DOT,
+  HEX,
+  isA,
+  isOneOf,
+  runEnd,
+  runStart,
+  textBefore,
+} from "../views/characters.ts";
 import { CERTAIN, digitsEnd, type PiiFinding, POSSIBLE } from "./digit-groups.ts";
 
 const COLON = 0x3a;
@@ -25,11 +36,11 @@ export function findIpv4(text: string, start: number): PiiFinding | undefined {
   const { parts, end } = address;
   if (isA(text, end, ALPHANUMERIC) || isOneOf(text, end, "-") || (isOneOf(text, end, ".") && isA(text, end + 1, DIGIT)))
     return undefined;
-  const reach = confidenceOfIpv4(parts);
-  if (reach === 0 || isVersion(text, start)) return undefined;
+  const confidence = confidenceOfIpv4(parts);
+  if (confidence === 0 || isVersion(text, start)) return undefined;
   const isSmall = parts.every((part) => part < 10) && new Set(parts).size > 1;
-  const confidence = isSmall && !hasWordBefore(text, start, ADDRESS_WORDS) ? POSSIBLE : reach;
-  return { rule: "IP", start, end, confidence };
+  const isLikelyVersion = isSmall && !hasWordBefore(text, start, ADDRESS_WORDS);
+  return { rule: "IP", start, end, confidence: isLikelyVersion ? POSSIBLE : confidence };
 }
 
 interface Ipv4 {
@@ -57,13 +68,13 @@ function isVersion(text: string, start: number): boolean {
   const before = text[start - 1] ?? " ";
   if (before === "/" && isA(text, start - 2, ALPHANUMERIC)) return true;
   // A dash at the start of a line belongs to a diff or a list.
-  if (before === "-" && (start === 1 || isA(text, start - 2, LINE_END))) return false;
+  if (before === "-" && beginsLine(text, start - 1)) return false;
   if (before === "." || before === "-" || before === "_" || isA(text, start - 1, ALPHANUMERIC)) return true;
   return hasWordBefore(text, start, VERSION_WORDS);
 }
 
 function hasWordBefore(text: string, start: number, words: readonly string[]): boolean {
-  const before = text.slice(Math.max(0, start - BEFORE_CHARS_MAX), start).toLowerCase();
+  const before = textBefore(text, start, BEFORE_CHARS_MAX).toLowerCase();
   return words.some((word) => before.includes(word));
 }
 

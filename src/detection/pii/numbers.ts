@@ -1,5 +1,16 @@
 import type { Work } from "../bounds.ts";
-import { ALPHANUMERIC, BLANK, classOf, HEX, isA, isOneOf, LETTER, LINE_END, runEnd } from "../views/characters.ts";
+import {
+  ALPHANUMERIC,
+  BLANK,
+  beginsLine,
+  classOf,
+  HEX,
+  isA,
+  isOneOf,
+  LETTER,
+  LINE_END,
+  runEnd,
+} from "../views/characters.ts";
 import { findCards } from "./card.ts";
 import { CERTAIN, DigitGroups, digitsEnd, mayGoOn, type PiiFinding } from "./digit-groups.ts";
 import { findIban, isCpf, isSocialSecurityNumber } from "./identifiers.ts";
@@ -157,7 +168,11 @@ export class NumberReader {
   }
 
   /** Reads the groups part by part. The last part may continue when the groups were cut off. */
-  #parts(groups: DigitGroups, { isCut, begins }: Parting, read: (part: DigitGroups, isCut: boolean) => void): void {
+  #parts(
+    groups: DigitGroups,
+    { isCut, begins }: { readonly isCut: boolean; readonly begins: (group: number) => boolean },
+    read: (part: DigitGroups, isCut: boolean) => void,
+  ): void {
     let first = 0;
     let digits = 0;
     for (let group = 0; group < groups.count; group += 1) {
@@ -238,11 +253,6 @@ function startsInRow(groups: DigitGroups): (group: number) => boolean {
   return (group) => (hasBracket ? groups.opensAt(group) : groups.isSpacedAt(group));
 }
 
-interface Parting {
-  readonly isCut: boolean;
-  readonly begins: (group: number) => boolean;
-}
-
 function isDigit(code: number): boolean {
   return code >= ZERO && code <= NINE;
 }
@@ -270,7 +280,7 @@ const PARTS = "-_/.";
  * belongs to a diff or a list.
  */
 function isApart(text: string, start: number, end: number): boolean {
-  const isSign = isOneOf(text, start - 1, "-") && (start === 1 || isA(text, start - 2, LINE_END));
+  const isSign = isOneOf(text, start - 1, "-") && beginsLine(text, start - 1);
   return (
     (isSign || !PARTS.includes(text[start - 1] ?? " ")) &&
     !isA(text, start - 1, ALPHANUMERIC) &&

@@ -17,6 +17,7 @@ import {
   wordSet,
 } from "../views/characters.ts";
 import { isOfSeveral, SECOND_WORDS, type SecretKind, secretKind } from "./names.ts";
+import type { Name } from "./structures.ts";
 import { type TableReader, tables } from "./tables.ts";
 import { NAME_CHARS_MAX, NextEnd, QUOTED_CHARS_MAX, type Value, valueAfter, WholeEnds } from "./value-after.ts";
 import { hasDigit, isIdentifier } from "./value-shapes.ts";
@@ -33,6 +34,8 @@ const STEPS_PER_VALUE = 700;
 const STEPS_PER_PHRASE = 1_500;
 const STEPS_PER_HEADER = 500;
 const STEPS_PER_VALUE_CHAR = 8;
+
+type NameRange = Pick<Name, "from" | "to">;
 
 /** Finds values next to names of secrets: `NAME=value`, `"name": "value"`, `--name value`, `<name>value`. */
 class AssignmentReader {
@@ -65,40 +68,38 @@ class AssignmentReader {
     if (to - from > NAME_CHARS_MAX || isPartOfName(text, { from, to })) return undefined;
     this.#work.spend(STEPS_PER_NAME + to - from);
     const name = text.slice(from, to);
-    const known = this.#kinds.get(name) ?? (this.#kinds.size < NAMES_MAX ? this.#judged(name) : undefined);
+    const known = this.#kinds.get(name) ?? (this.#kinds.size < NAMES_MAX ? this.#kindOf(name) : undefined);
     if (known === "none" ? !LAST_WORDS.test(name) : isOfSeveral(name) && !hasOperator(text, to)) return undefined;
     return this.#assigned(name, { from, to }, known) ?? this.#tables.below(from, to);
   }
 
-  #assigned(name: string, { from, to }: Extent, known: SecretKind | "none" | undefined): Finding | undefined {
+  #assigned(name: string, { from, to }: NameRange, known: SecretKind | "none" | undefined): Finding | undefined {
     const text = this.#text;
     const value = valueAfter(text, from, to);
     if (value === undefined || value.start === value.end) return undefined;
     this.#work.spend((value.end - value.start) * STEPS_PER_VALUE_CHAR);
-    const alone = known ?? this.#judged(name);
-    const kind = alone === "none" && LAST_WORDS.test(name) ? this.#kindOf(withQualifier(text, from, to)) : alone;
+    const own = known ?? this.#kindOf(name);
+    const kind = own === "none" && LAST_WORDS.test(name) ? this.#kindOf(withQualifier(text, from, to)) : own;
     if (kind === "none" || isNameAgain(text, name, value) || isTestResult(text, name, value)) return undefined;
     if (value.listEnd === undefined && isOfSeveral(name)) return undefined;
     this.#work.spend(STEPS_PER_VALUE);
-    if (kind !== "cookie" && kind !== "authorization") return this.#judge(kind, value);
+    if (kind !== "cookie" && kind !== "authorization") return this.#assess(kind, value);
     this.#work.spend(STEPS_PER_HEADER);
     const end = value.quote === "" ? this.#headerEnds.after(value.start) : this.#wholeEnds.of(value);
     return header(text, kind, { ...value, end });
   }
 
-  #judge(kind: SecretKind, value: Value): Finding | undefined {
+  #assess(kind: SecretKind, value: Value): Finding | undefined {
     const text = this.#text;
-    const judged = text.slice(value.start, Math.min(value.end, value.start + ASSESSED_CHARS_MAX));
-    if (kind === "password" && judged.includes(" ")) this.#work.spend(STEPS_PER_PHRASE);
-    if (!isSecretValue(judged, kind, value.style) || isVariable(text, judged, value)) return undefined;
+    const start = text.slice(value.start, Math.min(value.end, value.start + ASSESSED_CHARS_MAX));
+    if (kind === "password" && start.includes(" ")) this.#work.spend(STEPS_PER_PHRASE);
+    if (!isSecretValue(start, kind, value.style) || isVariable(text, start, value)) return undefined;
     return { rule: `${kind}-assignment`, start: value.start, end: this.#wholeEnds.of(value) };
   }
 
   #kindOf(name: string): SecretKind | "none" {
-    return this.#kinds.get(name) ?? this.#judged(name);
-  }
-
-  #judged(name: string): SecretKind | "none" {
+    const known = this.#kinds.get(name);
+    if (known !== undefined) return known;
     this.#work.spend(STEPS_PER_NEW_NAME);
     const kind = secretKind(name) ?? "none";
     if (this.#kinds.size < NAMES_MAX) this.#kinds.set(name, kind);
@@ -111,11 +112,6 @@ const assignments = (reading: Reading): AssignmentReader =>
 
 /** Finds the value next to a name, and the values in the column below it. */
 export const matchAssignment: RuleMatcher = (reading, start, end) => reading.state(assignments).match(start, end);
-
-interface Extent {
-  readonly from: number;
-  readonly to: number;
-}
 
 const LAST_WORDS = new RegExp(`^(?:keys?|${SECOND_WORDS.join("|")})$`, "i");
 
@@ -138,7 +134,7 @@ function isTestResult(text: string, name: string, { start, style }: Value): bool
 }
 
 /** Returns whether the name is part of a class name (`Test2::Event::Pass`) or of a line format (`user:password:uid:shell`). */
-function isPartOfName(text: string, { from, to }: Extent): boolean {
+function isPartOfName(text: string, { from, to }: NameRange): boolean {
   if (!isOneOf(text, from - 1, ":") || from < 2) return false;
   if (isOneOf(text, from - 2, ":")) return text.slice(from, to).toLowerCase() === "pass";
   return isOneOf(text, to, ":") && !isA(text, from - 2, BLANK | LINE_END | QUOTE) && !isOneOf(text, from - 2, "{[(");
@@ -158,15 +154,15 @@ function isNameAgain(text: string, name: string, { start, end }: Value): boolean
 const NAME_AGAIN_CHARS_MIN = 4;
 
 /** Returns whether a named argument is a variable: `connect(password=given_password)`. */
-function isVariable(text: string, judged: string, { style, end }: Value): boolean {
-  return style === "line" && isOneOf(text, end, "),") && judged.includes("_") && isIdentifier(judged);
+function isVariable(text: string, word: string, { style, end }: Value): boolean {
+  return style === "line" && isOneOf(text, end, "),") && word.includes("_") && isIdentifier(word);
 }
 
 const PARAMETER_CHARS_MAX = 512;
 const HEADER_CHARS_MIN = 6;
 
 /** Returns the end of a header's value: its line end, or a quote that opens no parameter. */
-export function headerEnd(text: string, from: number): number {
+function headerEnd(text: string, from: number): number {
   let at = from;
   while (at < text.length && !isA(text, at, LINE_END)) {
     if (isA(text, at, QUOTE)) {
@@ -195,7 +191,7 @@ const DOUBTFUL: ReadonlySet<ValueStyle> = new Set(["prose", "listed", "paired"])
 const COOKIE = /^[\w.-]{1,64}=[^;\s]{6,}/;
 
 /** Returns the value of a header: the rest of its line, without an authorization scheme. */
-export function header(text: string, kind: SecretKind, value: Value): Finding | undefined {
+function header(text: string, kind: SecretKind, value: Value): Finding | undefined {
   return isOneOf(text, value.start, "[") ? listedHeader(text, kind, value) : plainHeader(text, kind, value);
 }
 
@@ -203,11 +199,11 @@ export function header(text: string, kind: SecretKind, value: Value): Finding | 
 function listedHeader(text: string, kind: SecretKind, { start }: Value): Finding | undefined {
   const isQuoted = isA(text, start + 1, QUOTE);
   const from = start + (isQuoted ? 2 : 1);
-  const mark = isQuoted ? text.charCodeAt(start + 1) : CLOSE;
+  const closing = isQuoted ? text.charCodeAt(start + 1) : SQUARE_BRACKET;
   let end = from;
   while (
     end < from + PARAMETER_CHARS_MAX &&
-    text.charCodeAt(end) !== mark &&
+    text.charCodeAt(end) !== closing &&
     !isA(text, end, LINE_END) &&
     end < text.length
   )
@@ -216,7 +212,7 @@ function listedHeader(text: string, kind: SecretKind, { start }: Value): Finding
   return plainHeader(text, kind, { start: from, end, style, quote: isQuoted ? '"' : "]", inQuery: false });
 }
 
-const CLOSE = 0x5d;
+const SQUARE_BRACKET = 0x5d;
 
 function plainHeader(text: string, kind: SecretKind, { start, quote, end, style }: Value): Finding | undefined {
   const lineEnd = Math.min(end, start + QUOTED_CHARS_MAX);
@@ -225,26 +221,30 @@ function plainHeader(text: string, kind: SecretKind, { start, quote, end, style 
   const value = text.slice(from, Math.min(lineEnd, from + ASSESSED_CHARS_MAX));
   if (quote === "" && "?=|&;,.)".includes(value[0] ?? "?")) return undefined;
   const isDoubtful = DOUBTFUL.has(style);
-  const written = { isDoubtful, hasScheme: from > start, isQuoted: quote !== "" };
-  if (kind === "cookie" ? !isCookie(value, written) : !isCredentials(value, written)) return undefined;
+  const isPlausible =
+    kind === "cookie"
+      ? isCookie(value, isDoubtful)
+      : isCredentials(value, { isDoubtful, hasScheme: from > start, isQuoted: quote !== "" });
+  if (!isPlausible) return undefined;
   if (!isSecretValue(value, kind, isDoubtful ? "quoted" : style)) return undefined;
   return { rule: kind === "cookie" ? "cookie" : "authorization-header", start: from, end };
 }
 
-interface Written {
-  readonly isDoubtful: boolean;
-  readonly hasScheme: boolean;
-  readonly isQuoted: boolean;
-}
-
 /** Matches `name=value`. Spaces around `=` occur only in programs. */
-const CRUMB = /(?:^|[;,] ?)[^\s=;,]{1,128}=/;
+const PAIR = /(?:^|[;,] ?)[^\s=;,]{1,128}=/;
 
-function isCookie(value: string, { isDoubtful }: Written): boolean {
-  return isDoubtful ? COOKIE.test(value) && hasDigit(value) : CRUMB.test(value);
+function isCookie(value: string, isDoubtful: boolean): boolean {
+  return isDoubtful ? COOKIE.test(value) && hasDigit(value) : PAIR.test(value);
 }
 
-function isCredentials(value: string, { isDoubtful, hasScheme, isQuoted }: Written): boolean {
+function isCredentials(
+  value: string,
+  {
+    isDoubtful,
+    hasScheme,
+    isQuoted,
+  }: { readonly isDoubtful: boolean; readonly hasScheme: boolean; readonly isQuoted: boolean },
+): boolean {
   if (SCHEME_ALONE.test(value)) return false;
   return isDoubtful
     ? hasScheme && (isOnePiece(value) || PARAMETER.test(value))

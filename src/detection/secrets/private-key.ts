@@ -1,25 +1,18 @@
 import type { Reading, RuleMatcher } from "../rules/rule.ts";
-import { BASE64, BLANK, classesIn, EQUALS, isA, isOneOf, LINE_END, LOWER, QUOTE, runEnd } from "../views/characters.ts";
-
-/** Finds the next occurrence of a word. Queries in text order read the text once. */
-class NextOccurrence {
-  readonly #text: string;
-  readonly #word: string;
-  #at = -1;
-
-  constructor(text: string, word: string) {
-    this.#text = text;
-    this.#word = word;
-  }
-
-  /** Returns the first occurrence at or after `from`; the text's length when there is none. */
-  after(from: number): number {
-    if (this.#at >= from) return this.#at;
-    const at = this.#text.indexOf(this.#word, from);
-    this.#at = at === -1 ? this.#text.length : at;
-    return this.#at;
-  }
-}
+import {
+  BASE64,
+  BLANK,
+  classesIn,
+  DASH,
+  EQUALS,
+  isA,
+  isOneOf,
+  LINE_END,
+  LOWER,
+  NextPosition,
+  QUOTE,
+  runEnd,
+} from "../views/characters.ts";
 
 const LABEL_CHARS_MAX = 64;
 const DASHES = "-----";
@@ -50,7 +43,7 @@ export const matchPrivateKey: RuleMatcher = (reading, start, end) => {
   const label = text.slice(end, end + LABEL_CHARS_MAX);
   const dashes = label.indexOf(DASHES);
   if (dashes === -1 || !SECRET_KEY.test(label.slice(0, dashes))) return undefined;
-  const body = afterHeaders(text, separatorsEnd(text, runEndOfDashes(text, end + dashes)));
+  const body = afterHeaders(text, separatorsEnd(text, runEnd(text, end + dashes, DASH, end + dashes + DASHES.length)));
   if (runEnd(text, body, BASE64 | EQUALS, body + BODY_CHARS_MIN) - body < BODY_CHARS_MIN) return undefined;
   const footer = reading.state(footers).after(body);
   const isNear = footer < text.length && footer - body < KEY_CHARS_MAX;
@@ -58,13 +51,11 @@ export const matchPrivateKey: RuleMatcher = (reading, start, end) => {
   return { rule: "private-key", start, end: stop };
 };
 
-const footers = ({ text }: Reading): NextOccurrence => new NextOccurrence(text, FOOTER);
-
-function runEndOfDashes(text: string, at: number): number {
-  let end = at;
-  while (isOneOf(text, end, "-") && end < at + DASHES.length) end += 1;
-  return end;
-}
+const footers = ({ text }: Reading): NextPosition =>
+  new NextPosition((from) => {
+    const at = text.indexOf(FOOTER, from);
+    return at === -1 ? text.length : at;
+  });
 
 function afterFooter(text: string, footer: number): number {
   const close = text.slice(footer + FOOTER.length, footer + LABEL_CHARS_MAX + FOOTER.length).indexOf(DASHES);

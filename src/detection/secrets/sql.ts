@@ -52,9 +52,9 @@ class InsertReader {
 
   /** Reads `INSERT INTO users (name, password) VALUES ('bob', '…'), (…)`, from the end of `into`. */
   match(start: number, end: number): readonly Finding[] | undefined {
-    const columns =
-      start < this.#done || !beginsWord(this.#text, start) ? undefined : columnsAt(this.#text, end, this.#work);
-    if (columns === undefined) return start < this.#done ? undefined : this.#rowsOf(end);
+    if (start < this.#done) return undefined;
+    const columns = this.#columnsAt(start, end);
+    if (columns === undefined) return this.#rowsOf(end);
     this.#done = columns.end;
     this.#work.spend(columns.end - start + columns.names.length * STEPS_PER_VALUE);
     const kinds = columns.names.map(columnKind);
@@ -72,8 +72,7 @@ class InsertReader {
 
   /** Reads `COPY users (name, password) FROM stdin;` and the rows below, from the end of `copy`. */
   matchCopy(start: number, end: number): readonly Finding[] | undefined {
-    const columns =
-      start < this.#done || !beginsWord(this.#text, start) ? undefined : columnsAt(this.#text, end, this.#work);
+    const columns = start < this.#done ? undefined : this.#columnsAt(start, end);
     if (columns === undefined || !FROM_STDIN.test(this.#text.slice(columns.end, columns.end + WORDS_CHARS_MAX)))
       return undefined;
     const table = tableOf(columns.names, "\t");
@@ -83,6 +82,10 @@ class InsertReader {
     const found = this.#tables.rows({ ...table, isOfAccounts: true }, first);
     this.#done = Math.max(first, this.#tables.done);
     return found;
+  }
+
+  #columnsAt(start: number, end: number): Columns | undefined {
+    return beginsWord(this.#text, start) ? columnsAt(this.#text, end, this.#work) : undefined;
   }
 
   #tuples(from: number, kinds: readonly (SecretKind | undefined)[]): readonly Finding[] | undefined {
@@ -201,7 +204,7 @@ const STEPS_PER_COLUMN = 700;
 
 const NOT_KINDS: ReadonlySet<SecretKind> = new Set(["cookie", "authorization", "basic"]);
 
-export function columnKind(name: string): SecretKind | undefined {
+function columnKind(name: string): SecretKind | undefined {
   const kind = secretKind(name);
   return kind === undefined || NOT_KINDS.has(kind) ? undefined : kind;
 }

@@ -1,9 +1,11 @@
 import {
   BLANK,
+  beginsLine,
   classesIn,
   DASH,
   DIGIT,
   endBefore,
+  endsLine,
   isA,
   isOneOf,
   LETTER,
@@ -14,11 +16,12 @@ import {
   runStart,
   startAfter,
   type TextRange,
+  textBefore,
   UPPER,
   WORD,
   wordSet,
 } from "../views/characters.ts";
-import { afterPrefix, compoundEnd, tagEnd } from "./strings.ts";
+import { afterPrefix, compoundEnd, stringEnd, tagEnd } from "./strings.ts";
 import { bareWord, formPart, isSettingPair, type Name, type Stated, spacesEnd } from "./structures.ts";
 import { isWordy } from "./value-shapes.ts";
 import type { ValueStyle } from "./values.ts";
@@ -76,8 +79,7 @@ function defaultValue(text: string, { from, to, at }: Name): Stated | undefined 
 function isPair(text: string, { from }: Name, quote: number): boolean {
   const opening = isOneOf(text, from - 2, "bBuUrN") ? from - 3 : from - 2;
   if (!isOneOf(text, runStart(text, opening + 1, BLANK, opening - GAP_CHARS_MAX) - 1, "[(")) return false;
-  let end = quote + 1;
-  while (end < quote + VALUE_CHARS_MAX && text[end] !== text[quote] && !isA(text, end, LINE_END)) end += 1;
+  const end = stringEnd(text, quote, { ends: LINE_END, limit: quote + VALUE_CHARS_MAX });
   return text[end] === text[quote] && isOneOf(text, spacesEnd(text, end + 1), "])");
 }
 
@@ -103,8 +105,7 @@ function argument(text: string, { from, to, at }: Name): Stated | undefined {
   const method = text.slice(from, to).split(".").at(-1) ?? "";
   if (!/^(?:set|with)_?[A-Za-z]|^[a-z]+$|^PASSWORD$/.test(method) || method === "pass") return undefined;
   const start = to + 2;
-  let end = start;
-  while (end < start + VALUE_CHARS_MAX && text[end] !== text[to + 1] && !isA(text, end, BLANK | LINE_END)) end += 1;
+  const end = stringEnd(text, to + 1, { ends: BLANK | LINE_END, limit: start + VALUE_CHARS_MAX });
   return text[end] === text[to + 1] && isOneOf(text, end + 1, ")}") ? { start, style: "quoted" } : undefined;
 }
 
@@ -117,14 +118,14 @@ const SETTER_CHARS_MAX = 24;
 function column(text: string, { from, to, at }: Name): Stated | undefined {
   const seen = classesIn(text, from, to);
   const gap = spacesEnd(text, to);
-  if (gap > to && CONFIGURES.test(text.slice(Math.max(0, from - CONFIGURES_CHARS_MAX), from)))
-    return word(text, gap, DIRECTIVES.has(text.slice(from, to).toLowerCase()) ? "line" : "prose");
-  if (isOneOf(text, gap, "|") && CELL.test(text.slice(Math.max(0, from - CELL_CHARS_MAX), from)))
+  if (gap > to && CONFIGURES.test(textBefore(text, from, CONFIGURES_CHARS_MAX)))
+    return word(text, gap, directiveStyle(text, from, to));
+  if (isOneOf(text, gap, "|") && CELL.test(textBefore(text, from, CELL_CHARS_MAX)))
     return word(text, spacesEnd(text, gap + 1));
   if (text.startsWith("</", to)) return cell(text, to);
-  if (isOneOf(text, gap, "|") && beginsSetting(text, from)) return lastWord(text, spacesEnd(text, gap + 1));
+  if (isOneOf(text, gap, "|") && beginsSetting(text, from)) return lastWord(text, spacesEnd(text, gap + 1), "prose");
   if (at !== to || (seen & UPPER) === 0 || (seen & LOWER) !== 0) return undefined;
-  if (gap > to && SETTERS.test(text.slice(Math.max(0, from - SETTER_CHARS_MAX), from)))
+  if (gap > to && SETTERS.test(textBefore(text, from, SETTER_CHARS_MAX)))
     return isA(text, gap, QUOTE) ? { start: gap + 1, style: "assigned" } : bareWord(text, gap, "assigned");
   if (isOneOf(text, to, ",")) return bareWord(text, to + 1, "listed");
   if (isOneOf(text, gap, "|")) return bareWord(text, spacesEnd(text, gap + 1), "prose");
@@ -132,10 +133,9 @@ function column(text: string, { from, to, at }: Name): Stated | undefined {
 }
 
 /** Returns the word at `at` when the line ends after it. */
-function lastWord(text: string, at: number): Stated | undefined {
-  const stated = bareWord(text, at, "prose");
-  const next = stated?.end === undefined ? at : spacesEnd(text, stated.end);
-  return next >= text.length || isA(text, next, LINE_END) ? stated : undefined;
+function lastWord(text: string, at: number, style: ValueStyle): Stated | undefined {
+  const stated = bareWord(text, at, style);
+  return stated?.end !== undefined && endsLine(text, spacesEnd(text, stated.end)) ? stated : undefined;
 }
 
 /** `git config user.password …`, `CONFIG SET requirepass …` */
@@ -160,16 +160,17 @@ function cell(text: string, at: number): Stated | undefined {
 /** Settings with only a space before their value. */
 const DIRECTIVES = wordSet("requirepass masterauth bindpw rootpw");
 
+function directiveStyle(text: string, from: number, to: number): ValueStyle {
+  return DIRECTIVES.has(text.slice(from, to).toLowerCase()) ? "line" : "prose";
+}
+
 /** Reads a line that consists of a setting and its value. */
 function directive(text: string, { from, to, at }: Name): Stated | undefined {
   const value = spacesEnd(text, to);
   if (at !== to || value === to) return undefined;
   if (isA(text, value, DIGIT) && isA(text, value + 1, BLANK))
     return beginsSetting(text, from) ? bareWord(text, spacesEnd(text, value + 1), "prose") : undefined;
-  const stated = bareWord(text, value, DIRECTIVES.has(text.slice(from, to).toLowerCase()) ? "line" : "prose");
-  const next = stated?.end === undefined ? -1 : spacesEnd(text, stated.end);
-  const isLast = next !== -1 && (next >= text.length || isA(text, next, LINE_END));
-  return isLast && beginsSetting(text, from) ? stated : undefined;
+  return beginsSetting(text, from) ? lastWord(text, value, directiveStyle(text, from, to)) : undefined;
 }
 
 /** Start of a network device's setting: `enable secret …`, `username ann password 7 …`. */
@@ -179,8 +180,7 @@ const DEVICE_CHARS_MAX = 64;
 /** Returns whether only dashes, or the start of a device's setting, come before in the line. */
 function beginsSetting(text: string, from: number): boolean {
   const line = runStart(text, from, BLANK | DASH, from - USER_CHARS_MAX);
-  if (line <= 0 || isA(text, line - 1, LINE_END)) return true;
-  return DEVICE.test(text.slice(Math.max(0, line - DEVICE_CHARS_MAX), line));
+  return line < 0 || beginsLine(text, line) || DEVICE.test(textBefore(text, line, DEVICE_CHARS_MAX));
 }
 
 /** Types that are written without a colon. */
@@ -189,8 +189,8 @@ const TYPES = wordSet("string *string []byte String str text std::string varchar
 const NAMED_TYPE_CHARS_MAX = 12;
 
 /** Returns the offset of a declaration's opening quote, after `: string = `, ` string = ` or ` As String = `; -1 when there is none. */
-export function declaredValue(text: string, from: number, behind: ":" | "blank"): number {
-  const hasColon = behind === ":";
+export function declaredValue(text: string, from: number, after: "colon" | "name"): number {
+  const hasColon = after === "colon";
   const word = spacesEnd(text, from);
   if (!hasColon && word === from) return -1;
   const type = !hasColon && text.startsWith("As ", word) ? word + 3 : word;
@@ -238,7 +238,7 @@ const PASSIVE_CHARS_MAX = 32;
 const CONJUNCTIONS = wordSet("and but for on in so please thanks with or");
 
 /** Reads `The password is hunter2.`, `Password for ann: hunter2`. */
-export function wordAfterVerb(text: string, { to, at }: Name): Stated | undefined {
+function wordAfterVerb(text: string, { to, at }: Name): Stated | undefined {
   const word = spacesEnd(text, to);
   if (at === to && isOneOf(text, to, JOINED_VERBS)) return bareWord(text, spacesEnd(text, to + 1), "prose");
   if (at !== to || word === to) return undefined;
@@ -256,11 +256,11 @@ export function wordAfterVerb(text: string, { to, at }: Name): Stated | undefine
 /** Returns the word, with its punctuation, when the line ends after it. */
 function lastOfLine(text: string, at: number): Stated | undefined {
   const end = endBefore(text, at, BLANK | LINE_END | QUOTE, at + VALUE_CHARS_MAX);
-  return end > at && (end >= text.length || isA(text, end, LINE_END)) ? { start: at, end, style: "prose" } : undefined;
+  return end > at && endsLine(text, end) ? { start: at, end, style: "prose" } : undefined;
 }
 
 /** Returns the word at `at` when its clause ends after it. */
-export function lastOfClause(text: string, at: number): Stated | undefined {
+function lastOfClause(text: string, at: number): Stated | undefined {
   const stated = bareWord(text, at, "prose");
   return stated?.end !== undefined && endsClause(text, stated.end) ? stated : undefined;
 }
@@ -293,7 +293,7 @@ const LOGIN_KEYWORDS = wordSet("login account port user");
 const PASSWORD_KEYWORDS = wordSet("password passwd");
 
 /** Reads `machine h login b password X`, on one line or several. */
-export function afterAccount(text: string, { from, to, at }: Name): Stated | undefined {
+function afterAccount(text: string, { from, to, at }: Name): Stated | undefined {
   const value = runEnd(text, to, BLANK | LINE_END, to + GAP_CHARS_MAX);
   if (at !== to || value === to) return undefined;
   const style = loginStyle(text, from, to);
@@ -320,7 +320,7 @@ function loginStyle(text: string, from: number, to: number): "line" | "prose" | 
 /** Reads `with password Tr0ub4dor3 today`: only a mixture of cases and digits distinguishes the value from a word. */
 function mixedWord(text: string, from: number, at: number): Stated | undefined {
   if (!isOneOf(text, from - 1, " ") || !isOneOf(text, from - 2, "hHgGeEaA")) return undefined;
-  if (!WITH.test(text.slice(Math.max(0, from - GAP_CHARS_MAX), from))) return undefined;
+  if (!WITH.test(textBefore(text, from, GAP_CHARS_MAX))) return undefined;
   const stated = bareWord(text, at, "listed");
   return stated?.end === undefined || isWordy(text.slice(at, stated.end)) ? undefined : stated;
 }
@@ -342,7 +342,7 @@ const ACCOUNT =
 const ACCOUNT_CHARS_MAX = 112;
 
 function followsAccount(text: string, from: number): boolean {
-  return isOneOf(text, from - 1, " ") && ACCOUNT.test(text.slice(Math.max(0, from - ACCOUNT_CHARS_MAX), from));
+  return isOneOf(text, from - 1, " ") && ACCOUNT.test(textBefore(text, from, ACCOUNT_CHARS_MAX));
 }
 
 /** Maximum length of a record before its name. UTF-16 units. */
@@ -359,10 +359,10 @@ const LINE =
   /(?:^|[\r\n])[ \t]{0,32}(?:- )?value:[ \t]{1,4}(["']?)([^\s"'#]{3,256})\1[ \t]{0,8}\r?\n[ \t]{1,32}(?:name|key):[ \t]{1,4}["']?$/;
 
 /** Reads a value before its name: `{"value": "…", "name": "DB_PASSWORD"}`. */
-export function valueBefore(text: string, { from }: Name): Stated | undefined {
+function valueBefore(text: string, { from }: Name): Stated | undefined {
   if (!isOneOf(text, runStart(text, from, BLANK | QUOTE, from - RECORD_GAP_CHARS_MAX) - 1, ":=")) return undefined;
-  if (!KEY.test(text.slice(Math.max(0, from - KEY_CHARS_MAX), from))) return undefined;
-  const before = text.slice(Math.max(0, from - RECORD_CHARS_MAX), from);
+  if (!KEY.test(textBefore(text, from, KEY_CHARS_MAX))) return undefined;
+  const before = textBefore(text, from, RECORD_CHARS_MAX);
   const found = MEMBER.exec(before) ?? LINE.exec(before);
   const value = found?.[2];
   if (found === null || value === undefined) return undefined;

@@ -46,6 +46,17 @@ function isOddOnLine(text: string, quote: number): boolean {
   return limit === -1 && isOdd;
 }
 
+/** Returns the offset after `opening` where the same quote or a character of the classes `ends` follows; at most `limit`. */
+export function stringEnd(
+  text: string,
+  opening: number,
+  { ends, limit }: { readonly ends: number; readonly limit: number },
+): number {
+  let end = opening + 1;
+  while (end < limit && text[end] !== text[opening] && !isA(text, end, ends)) end += 1;
+  return end;
+}
+
 /** Skips the prefix of a string literal: `N'…'`, `b"…"`. */
 export function afterPrefix(text: string, at: number): number {
   return isOneOf(text, at, "NEbBrRuU") && isA(text, at + 1, QUOTE) ? at + 1 : at;
@@ -69,9 +80,7 @@ const LIKELY_CHARS_MIN = 6;
 export function passwordArgument(text: string, from: number, limit: number): TextRange | undefined {
   const isQuoted = isA(text, from, QUOTE);
   const start = isQuoted ? from + 1 : from;
-  let end = start;
-  if (isQuoted) while (end < limit && text[end] !== text[from]) end += 1;
-  else end = endBefore(text, start, BLANK | QUOTE, limit);
+  const end = isQuoted ? stringEnd(text, from, { ends: 0, limit }) : endBefore(text, start, BLANK | QUOTE, limit);
   if (end - start < PASSWORD_CHARS_MIN) return undefined;
   // Keywords, variables, placeholders and flags are not passwords.
   if (!isQuoted && (runEnd(text, start, UPPER) === end || isOneOf(text, start, "$<{-%:"))) return undefined;

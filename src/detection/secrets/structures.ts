@@ -2,10 +2,12 @@ import {
   afterLineEnd,
   afterQuote,
   BLANK,
+  beginsLine,
   classesIn,
   DASH,
   DIGIT,
   endBefore,
+  endsLine,
   isA,
   isOneOf,
   LINE_END,
@@ -17,12 +19,13 @@ import {
   runStart,
   STOP,
   type TextRange,
+  textBefore,
   WORD,
   wordSet,
 } from "../views/characters.ts";
 import type { ValueStyle } from "./values.ts";
 
-/** UTF-16 units. */
+/** Maximum lengths in UTF-16 units. */
 const WORD_GAP_CHARS_MAX = 16;
 const VALUE_CHARS_MAX = 128;
 
@@ -62,11 +65,10 @@ const NAME_CHARS_MAX = 96;
 
 /** A value in a list or an object. */
 export interface Inside extends TextRange {
-  readonly isQuoted: boolean;
+  /** `prose` for a word that only its characters distinguish from a word of a sentence. */
+  readonly style: "quoted" | "line" | "prose";
   /** End of the last element. */
   readonly listEnd?: number;
-  /** True for a word that only its characters distinguish from a word of a sentence. */
-  readonly isWordOfText?: boolean;
 }
 
 /** Reads a member's value in the object at `at`: `{"type": "string", "value": "…"}`, `{ default = "…" }`. */
@@ -91,8 +93,9 @@ export function bracketList(text: string, at: number): Inside | undefined {
   let first: Inside | undefined;
   for (let count = 0; count < ELEMENTS_MAX && next < at + LIST_CHARS_MAX; count += 1) {
     const element = elementAt(text, next, LIST_WORD_ENDS);
-    if (element === undefined || !isWord(text, element) || isNested(text, element)) return undefined;
-    first ??= element.isQuoted ? element : { ...element, isWordOfText: true };
+    if (element === undefined || !isWord(text, element)) return undefined;
+    if (element.style === "line" && isOneOf(text, element.end, NESTED)) return undefined;
+    first ??= element.style === "line" ? { ...element, style: "prose" } : element;
     const sign = runEnd(text, afterQuote(text, element.end), BLANK | LINE_END, element.end + GAP_CHARS_MAX);
     const after = isOneOf(text, sign, ",") ? runEnd(text, sign + 1, BLANK | LINE_END, sign + GAP_CHARS_MAX) : sign;
     if (isOneOf(text, after, "]")) return { ...first, listEnd: element.end };
@@ -106,16 +109,12 @@ export function bracketList(text: string, at: number): Inside | undefined {
 const NESTED = "[:";
 const LIST_WORD_ENDS = `]}${NESTED}`;
 
-function isNested(text: string, { end, isQuoted }: Inside): boolean {
-  return !isQuoted && isOneOf(text, end, NESTED);
-}
-
 /** Reads the lines below a name: a YAML list, `value: …`, or one word. */
 export function linesBelow(text: string, at: number, from: number): Inside | undefined {
   if (!isA(text, at, LINE_END)) return undefined;
   const before = runStart(text, from, BLANK | QUOTE, from - NAME_CHARS_MAX);
   const next = afterLineEnd(text, at);
-  const line = isDiffSign(text, before - 1) && text[next] === text[before - 1] ? next + 1 : next;
+  const line = isDiffMarker(text, before - 1) && text[next] === text[before - 1] ? next + 1 : next;
   const start = runEnd(text, line, BLANK, line + GAP_CHARS_MAX);
   if (start - line < from - before) return undefined;
   if (isOneOf(text, start, "-") && isA(text, start + 1, BLANK)) return dashedList(text, next, start);
@@ -125,15 +124,15 @@ export function linesBelow(text: string, at: number, from: number): Inside | und
   return elementAt(text, runEnd(text, start + member.length + 1, BLANK, start + GAP_CHARS_MAX));
 }
 
-function isDiffSign(text: string, at: number): boolean {
-  return isOneOf(text, at, "+-") && (at === 0 || isA(text, at - 1, LINE_END));
+function isDiffMarker(text: string, at: number): boolean {
+  return isOneOf(text, at, "+-") && beginsLine(text, at);
 }
 
 function wordOfLine(text: string, start: number): Inside | undefined {
   const element = elementAt(text, start);
-  if (element === undefined || element.isQuoted || text.slice(start, element.end).includes(":")) return undefined;
+  if (element?.style !== "line" || text.slice(start, element.end).includes(":")) return undefined;
   const next = runEnd(text, element.end, BLANK, element.end + GAP_CHARS_MAX);
-  return next >= text.length || isA(text, next, LINE_END) ? { ...element, isWordOfText: true } : undefined;
+  return endsLine(text, next) ? { ...element, style: "prose" } : undefined;
 }
 
 /** Reads a YAML list of words. */
@@ -162,7 +161,7 @@ export function nextArgument(text: string, { from, at }: { from: number; at: num
     if (isOneOf(text, runStart(text, from, QUOTE, from - 1) - 1, "(")) return undefined;
     const next = runEnd(text, at + 1, BLANK | LINE_END, at + GAP_CHARS_MAX);
     const element = elementAt(text, next);
-    return element?.isQuoted === true && isArgument(text, element) ? element : undefined;
+    return element?.style === "quoted" && isArgument(text, element) ? element : undefined;
   }
   return argumentBelow(text, from, at);
 }
@@ -174,7 +173,7 @@ function argumentBelow(text: string, from: number, at: number): Inside | undefin
   if (!isA(text, lineEnd, LINE_END) || dash === name || !isOneOf(text, dash - 1, "-")) return undefined;
   const line = runStart(text, dash - 1, BLANK, dash - NAME_CHARS_MAX);
   const next = afterLineEnd(text, lineEnd);
-  const mark = text.slice(isDiffSign(text, line - 1) ? line - 1 : line, name);
+  const mark = text.slice(isDiffMarker(text, line - 1) ? line - 1 : line, name);
   if (!text.startsWith(mark, next)) return undefined;
   const element = elementAt(text, next + mark.length);
   return element !== undefined && isArgument(text, element) ? element : undefined;
@@ -203,18 +202,14 @@ function elementAt(text: string, at: number, marks = "]}"): Inside | undefined {
   while (
     end < limit &&
     !isA(text, end, LINE_END) &&
-    !(isQuoted ? text.charCodeAt(end) === quote : isBareEnd(text, end, marks))
+    !(isQuoted ? text.charCodeAt(end) === quote : isA(text, end, BLANK | QUOTE | STOP) || isOneOf(text, end, marks))
   )
     end += 1;
   while (isQuoted && end > start && isOneOf(text, end - 1, "\\")) end -= 1;
-  return end > start ? { start, end, isQuoted } : undefined;
+  return end > start ? { start, end, style: isQuoted ? "quoted" : "line" } : undefined;
 }
 
-function isBareEnd(text: string, at: number, marks: string): boolean {
-  return isA(text, at, BLANK | QUOTE | STOP) || isOneOf(text, at, marks);
-}
-
-/** UTF-16 units. */
+/** Maximum length of a block. UTF-16 units. */
 const BLOCK_CHARS_MAX = 32_768;
 
 /** Reads a YAML block (`name: |`): the lines that are indented more than the name. */
@@ -270,20 +265,19 @@ export function elementText(text: string, { from, to, at }: Name): Stated | unde
 
 /** Excludes a plain `<password>`, which `separatorAfter` handles. */
 function tagStyle(text: string, from: number, to: number): Stated["style"] | undefined {
-  if (isOneOf(text, from - 1, "<")) return isPlain(text, to) ? undefined : "line";
+  if (isOneOf(text, from - 1, "<")) {
+    const isPlain = isOneOf(text, to, ">") && !text.startsWith(CDATA, to + 1);
+    return isPlain ? undefined : "line";
+  }
   if (!isOneOf(text, from - 1, ":")) return undefined;
   const prefix = runStart(text, from - 1, NAME, from - PREFIX_CHARS_MAX);
   return prefix < from - 1 && isOneOf(text, prefix - 1, "<") ? "line" : undefined;
 }
 
-function isPlain(text: string, to: number): boolean {
-  return isOneOf(text, to, ">") && !text.startsWith(CDATA, to + 1);
-}
-
 /** Android's `<string>` also contains text for users. */
 function attributeStyle(text: string, from: number): Stated["style"] | undefined {
   if (!isOneOf(text, from - 2, "=")) return undefined;
-  const element = NAMED_BY.exec(text.slice(Math.max(0, from - TAG_CHARS_MAX), from))?.[1];
+  const element = NAMED_BY.exec(textBefore(text, from, TAG_CHARS_MAX))?.[1];
   if (element === undefined) return undefined;
   if (SETTINGS.has(element.toLowerCase())) return "line";
   return element === "string" ? "loose" : undefined;

@@ -3,6 +3,7 @@ import type { Finding } from "../finding.ts";
 import type { Reading } from "../rules/rule.ts";
 import {
   BLANK,
+  beginsLine,
   isA,
   isOneOf,
   LINE_END,
@@ -49,14 +50,9 @@ const ACCOUNTS = wordSet(
 /** Columns next to which `pass` is a password too. */
 const PEOPLE = wordSet("user username login email mail account");
 
-interface Column {
-  readonly index: number;
-  readonly kind: SecretKind;
-}
-
 /** Layout of a table. */
 interface Table {
-  readonly columns: readonly Column[];
+  readonly columns: readonly { readonly index: number; readonly kind: SecretKind }[];
   readonly names: readonly string[];
   readonly divider: Divider;
   /** True when any word may be a password; otherwise the value must look like one. */
@@ -136,12 +132,11 @@ export class TableReader {
     const limit = Math.max(this.#done, at - ROW_CHARS_MAX);
     const start = startAfter(this.#text, at, LINE_END, limit);
     const written = this.#text.slice(start, at).lastIndexOf("\\n");
-    const begins = start === 0 || isA(this.#text, start - 1, LINE_END);
     const end = rowEnd(this.#text, at);
     this.#work.spend(end - start);
     this.#line = { start, end };
     if (written !== -1) return { start: start + written + 2, end };
-    if (begins) return { start: afterOpening(this.#text, this.#line, at), end };
+    if (beginsLine(this.#text, start)) return { start: afterOpening(this.#text, this.#line, at), end };
     return { start: start === limit && this.#done === limit ? nextRow(this.#text, start) : -1, end };
   }
 }
@@ -172,18 +167,20 @@ function dividerAt(text: string, from: number, to: number): Divider | undefined 
     after += 1;
   const next = runEnd(text, after, BLANK, after + GAP_CHARS_MAX);
   if (isOneOf(text, next, "|")) return "|";
-  if (text.startsWith("\t", after)) return "\t";
-  if (isOneOf(text, after, ",")) return ",";
-  if (isOneOf(text, after, ";")) return ";";
+  const divider = ONE_CHARACTER.find((character) => text.startsWith(character, after));
+  if (divider !== undefined) return divider;
   const isLast = nextRow(text, next) > next;
   if (!isLast) return next - after > 1 ? "  " : undefined;
   return dividerBefore(text, from);
 }
 
+const ONE_CHARACTER = ["\t", ",", ";"] as const;
+
 function dividerBefore(text: string, from: number): Divider | undefined {
   for (let at = from - 1; at > from - NAME_CHARS_MAX; at -= 1) {
     const character = text[at] ?? "\n";
-    if (character === "|" || character === "\t" || character === "," || character === ";") return character;
+    const divider = character === "|" ? "|" : ONE_CHARACTER.find((one) => one === character);
+    if (divider !== undefined) return divider;
     if (character === " " && isOneOf(text, at - 1, " "))
       return text
         .slice(at - NAME_CHARS_MAX, at)
@@ -196,12 +193,11 @@ function dividerBefore(text: string, from: number): Divider | undefined {
   return undefined;
 }
 
-interface Header {
-  readonly divider: Divider;
-  readonly work: Work;
-}
-
-function headerOf(text: string, line: TextRange, { divider, work }: Header): Table | undefined {
+function headerOf(
+  text: string,
+  line: TextRange,
+  { divider, work }: { readonly divider: Divider; readonly work: Work },
+): Table | undefined {
   const spans = cellsOf(text, line, divider);
   const cells = spans.map(({ start, end }) => text.slice(start, Math.min(end, start + NAME_CHARS_MAX)));
   if (cells.length < 2 || !cells.every(isColumnName)) return undefined;
@@ -243,12 +239,12 @@ function isSecretCell(value: string, kind: SecretKind, { isOfAccounts }: Table):
 const HAS_LETTERS = /[A-Za-z]|\d{4}/;
 
 /** Divider between cells: a character, or at least two spaces. */
-export type Divider = "|" | "\t" | "," | ";" | "  ";
+type Divider = "|" | "\t" | "," | ";" | "  ";
 
-export const CELLS_MAX = 64;
+const CELLS_MAX = 64;
 
 /** Returns the cells of a line without surrounding spaces and quotes; empty when there are too many. */
-export function cellsOf(text: string, line: TextRange, divider: Divider): readonly TextRange[] {
+function cellsOf(text: string, line: TextRange, divider: Divider): readonly TextRange[] {
   const cells: TextRange[] = [];
   let from = line.start;
   while (from <= line.end) {

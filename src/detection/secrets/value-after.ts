@@ -1,11 +1,13 @@
 import {
   afterQuote,
   BLANK,
+  beginsLine,
   classesIn,
   DASH,
   DIGIT,
   EQUALS,
   endBefore,
+  endsLine,
   isA,
   isOneOf,
   LINE_END,
@@ -14,6 +16,7 @@ import {
   runEnd,
   runStart,
   STOP,
+  textBefore,
   UPPER,
   words,
 } from "../views/characters.ts";
@@ -66,7 +69,7 @@ export interface Value {
   /** True in a URL, where the next parameter ends the value. */
   readonly inQuery: boolean;
   /** End of a list's last element. The first element is assessed. */
-  readonly listEnd?: number;
+  readonly listEnd?: number | undefined;
 }
 
 /** Characters that may follow a name with a value, in addition to whitespace, quotes, `=` and `STOP`. */
@@ -80,10 +83,10 @@ export function valueAfter(text: string, from: number, to: number): Value | unde
   if (argument !== undefined) return valueInside(text, argument);
   const name = { from, to, at };
   const element = elementText(text, name);
-  if (element !== undefined) return statedAs(text, element);
-  const behind = afterIndex(text, name);
-  const separator = separatorAfter(text, from, { name: to, at: behind });
-  if (separator === undefined) return valueWithoutSign(text, name);
+  if (element !== undefined) return toValue(text, element);
+  const end = afterIndex(text, name);
+  const separator = separatorAfter(text, from, { name: to, at: end });
+  if (separator === undefined) return valueWithoutOperator(text, name);
   const isQuoted = afterQuote(text, separator.end) > separator.end;
   return isQuoted ? quotedAfter(text, name, separator) : unquotedAfter(text, name, separator);
 }
@@ -97,15 +100,15 @@ function mayFollow(text: string, to: number): boolean {
 }
 
 function unquotedAfter(text: string, name: Name, separator: Separator): Value | undefined {
-  const { end, sign } = separator;
-  if (sign === "==" || (sign === ">" && isOneOf(text, name.from - 2, ":"))) return undefined;
-  if (sign === "!=") return wordOrVariable(text, end);
+  const { end, operator } = separator;
+  if (operator === "==" || (operator === ">" && isOneOf(text, name.from - 2, ":"))) return undefined;
+  if (operator === "!=") return wordOrVariable(text, end);
   if (isMessage(text, name.from, end)) return undefined;
   const document = hereDocument(text, end);
   if (document !== undefined) return document;
   const inside = insideValue(text, end, name.from);
   if (inside !== undefined) return inside;
-  return sign === ":" ? valueAfterColon(text, name, separator) : bareValue(text, name, separator);
+  return operator === ":" ? valueAfterColon(text, name, separator) : bareValue(text, name, separator);
 }
 
 /** Returns whether the shell's expansion contains an error text, not a value: `${NAME:?must be set}`, `${NAME:+set}`. */
@@ -131,12 +134,12 @@ function wordOrVariable(text: string, at: number): Value | undefined {
   const word = bareWord(text, at, "prose");
   if (word === undefined || secretKind(text.slice(at, word.end).replace(/\d{1,2}$/, "")) !== undefined)
     return undefined;
-  return statedAs(text, word);
+  return toValue(text, word);
 }
 
 /** Reads `name: string = "…"`, `name: !!str "…"`, `name: |` with lines below, `name: value`. */
 function valueAfterColon(text: string, name: Name, separator: Separator): Value | undefined {
-  const declared = declaredValue(text, separator.end, ":");
+  const declared = declaredValue(text, separator.end, "colon");
   if (declared !== -1) return quotedValue(text, declared + 1, "quoted");
   const end = afterTag(text, separator.end);
   const quote = end > separator.end ? afterQuote(text, end) : end;
@@ -150,14 +153,15 @@ function valueAfterColon(text: string, name: Name, separator: Separator): Value 
 const PASSWORD = /pass|pwd|psk/i;
 
 /** Reads a quoted value. Backticks contain a command in shells and a name in sentences. */
-function quotedAfter(text: string, { from, to, at }: Name, { end, sign, spaced }: Separator): Value | undefined {
+function quotedAfter(text: string, { from, to, at }: Name, { end, operator, spaced }: Separator): Value | undefined {
   const opening = afterQuote(text, end);
   const threefold = threefoldValue(text, opening);
   if (threefold !== undefined) return threefold;
   if (at === to && endsString(text, opening - 1, from)) return undefined;
   const isBacktick = isOneOf(text, opening - 1, "`");
-  if (sign === " " && (isBacktick || !PASSWORD.test(text.slice(from, to)))) return quotedValue(text, opening, "prose");
-  const isAssigned = sign === "=" && !spaced && isOfEnvironment(text, from, to);
+  if (operator === " " && (isBacktick || !PASSWORD.test(text.slice(from, to))))
+    return quotedValue(text, opening, "prose");
+  const isAssigned = operator === "=" && !spaced && isOfEnvironment(text, from, to);
   const value = quotedValue(text, opening, isAssigned ? "assigned" : "quoted");
   const isCommand = isBacktick && isAssigned && text.slice(value.start, value.end).includes(" ");
   return isCommand ? { ...value, end: value.start } : value;
@@ -168,12 +172,12 @@ function threefoldValue(text: string, opening: number): Value | undefined {
   const mark = text[opening - 1] ?? "";
   if (text[opening] !== mark || text[opening + 1] !== mark || !isA(mark, 0, QUOTE)) return undefined;
   const start = runEnd(text, opening + 2, BLANK | LINE_END, opening + GAP_CHARS_MAX);
-  const close = text.slice(start, start + QUOTED_CHARS_MAX).indexOf(mark.repeat(THREE));
+  const close = text.slice(start, start + QUOTED_CHARS_MAX).indexOf(mark.repeat(QUOTES));
   const end = close === -1 ? start : runStart(text, start + close, BLANK | LINE_END, start);
   return end > start ? { start, end, style: "quoted", quote: "\n", inQuery: false } : undefined;
 }
 
-const THREE = 3;
+const QUOTES = 3;
 
 /** Reads a literal inside a conversion: `Some("…")`, `[]byte("…")`, `{"…"}`. */
 function wrapped(text: string, at: number): Value | undefined {
@@ -202,31 +206,23 @@ function insideValue(text: string, at: number, from: number): Value | undefined 
   return inside === undefined ? undefined : valueInside(text, inside);
 }
 
-function valueInside(text: string, { start, end, isQuoted, listEnd, isWordOfText }: Inside): Value {
-  const style = isQuoted ? "quoted" : "line";
-  const value: Value = { start, end, inQuery: false, quote: isQuoted ? (text[start - 1] ?? "") : "\n", style };
-  const read: Value = isWordOfText === true ? { ...value, style: "prose" } : value;
-  return listEnd === undefined ? read : { ...read, listEnd };
+function valueInside(text: string, { start, end, style, listEnd }: Inside): Value {
+  const quote = style === "quoted" ? (text[start - 1] ?? "") : "\n";
+  return { start, end, style, quote, inQuery: false, listEnd };
 }
 
-function valueWithoutSign(text: string, name: Name): Value | undefined {
-  const declared = name.at === name.to ? declaredValue(text, name.to, "blank") : -1;
+function valueWithoutOperator(text: string, name: Name): Value | undefined {
+  const declared = name.at === name.to ? declaredValue(text, name.to, "name") : -1;
   if (declared !== -1) return quotedValue(text, declared + 1, "quoted");
   const stated = statedValue(text, name);
-  if (stated === undefined) {
-    const block = name.at > name.to ? blankEnd(text, name.at) : name.at;
-    const member = isOneOf(text, block, "{") ? memberValue(text, block) : undefined;
-    return member === undefined ? undefined : valueInside(text, member);
-  }
-  return statedAs(text, stated);
+  if (stated !== undefined) return toValue(text, stated);
+  const block = name.at > name.to ? runEnd(text, name.at, BLANK, name.at + GAP_CHARS_MAX) : name.at;
+  const member = isOneOf(text, block, "{") ? memberValue(text, block) : undefined;
+  return member === undefined ? undefined : valueInside(text, member);
 }
 
-function statedAs(text: string, { start, end, style }: Stated): Value {
+function toValue(text: string, { start, end, style }: Stated): Value {
   return end === undefined ? quotedValue(text, start, style) : { start, end, style, quote: " ", inQuery: false };
-}
-
-function blankEnd(text: string, at: number): number {
-  return runEnd(text, at, BLANK, at + GAP_CHARS_MAX);
 }
 
 /** Returns whether the name is an environment variable (`NAME=`, `export name=`): whatever follows is its value. */
@@ -253,16 +249,22 @@ function quotedValue(text: string, start: number, style: ValueStyle): Value {
   return { start, end: Math.min(end, text.length), style, quote, inQuery: false };
 }
 
-function bareValue(text: string, { from, to: name }: Name, { end, sign, spaced }: Separator): Value | undefined {
-  if (isOneOf(text, end, BARE_OPENINGS) || (sign === "=" && spaced && isFieldNumber(text, from, end))) return undefined;
+function bareValue(text: string, { from, to: nameEnd }: Name, { end, operator, spaced }: Separator): Value | undefined {
+  if (isOneOf(text, end, BARE_OPENINGS) || (operator === "=" && spaced && isFieldNumber(text, from, end)))
+    return undefined;
   const inBraces = isOneOf(text, from - 1, ";") ? braced(text, end) : undefined;
   if (inBraces !== undefined) return inBraces;
   const inQuery = isOneOf(text, from - 1, "?&");
-  const style = sign === "=" && !spaced && isOfEnvironment(text, from, name) ? "assigned" : "loose";
+  const style = operator === "=" && !spaced && isOfEnvironment(text, from, nameEnd) ? "assigned" : "loose";
   const to = bareEnd(text, end, { style, inQuery, limit: end + ASSESSED_CHARS_MAX });
   const value = { start: end, end: to, quote: "", inQuery };
   if (style === "assigned") return { ...value, style };
-  const onLine = sign === "" || sign === ">" || sign === "--" || (sign === "=" && !spaced) || isAlone(text, from, to);
+  const onLine =
+    operator === "" ||
+    operator === ">" ||
+    operator === "--" ||
+    (operator === "=" && !spaced) ||
+    isAlone(text, from, to);
   return { ...value, style: onLine ? "line" : "loose" };
 }
 
@@ -279,28 +281,23 @@ const BARE_OPENINGS = "|)";
 
 /** Returns whether the value is a protobuf field number: `string password = 102;`. */
 function isFieldNumber(text: string, from: number, at: number): boolean {
-  return (
-    isOneOf(text, runEnd(text, at, DIGIT, at + 8), ";") &&
-    /\b(?:string|bytes) $/.test(text.slice(Math.max(0, from - 8), from))
-  );
+  return isOneOf(text, runEnd(text, at, DIGIT, at + 8), ";") && /\b(?:string|bytes) $/.test(textBefore(text, from, 8));
 }
 
 /** Returns whether a line contains only the name and the value. */
 function isAlone(text: string, from: number, to: number): boolean {
-  return runStart(text, from, BLANK | DASH, from - GAP_CHARS_MAX) === lineStart(text, from) && endsLine(text, to);
+  const start = lineStart(text, from);
+  const end = runEnd(text, to, BLANK, to + GAP_CHARS_MAX);
+  // A comment may follow.
+  const isEnd = endsLine(text, end) || (end > to && text.charCodeAt(end) === HASH);
+  return isEnd && runStart(text, from, BLANK | DASH, from - GAP_CHARS_MAX) === start;
 }
 
 /** Returns the start of the line, after a diff's `+`; -1 when other text comes first. */
 function lineStart(text: string, at: number): number {
   const start = runStart(text, at, BLANK | DASH, at - GAP_CHARS_MAX);
-  if (start === 0 || isA(text, start - 1, LINE_END)) return start;
-  return isOneOf(text, start - 1, "+") && (start === 1 || isA(text, start - 2, LINE_END)) ? start : -1;
-}
-
-/** Returns whether the line ends at `at`. A comment may follow. */
-function endsLine(text: string, at: number): boolean {
-  const end = runEnd(text, at, BLANK, at + GAP_CHARS_MAX);
-  return end >= text.length || isA(text, end, LINE_END) || (end > at && text.charCodeAt(end) === HASH);
+  if (beginsLine(text, start)) return start;
+  return isOneOf(text, start - 1, "+") && beginsLine(text, start - 1) ? start : -1;
 }
 
 /** Finds the end of a value. Queries in text order read a range that several values share only once. */
@@ -374,21 +371,19 @@ function changedEnd(text: string, end: number, quote: string): number {
 
 const ARROW = " -> ";
 
-interface Bareness {
-  readonly style: ValueStyle;
-  readonly inQuery: boolean;
-  readonly limit: number;
-}
-
-function bareEnd(text: string, start: number, { style, inQuery, limit }: Bareness): number {
+function bareEnd(
+  text: string,
+  start: number,
+  { style, inQuery, limit }: Pick<Value, "style" | "inQuery"> & { readonly limit: number },
+): number {
   const ends = style === "assigned" ? ASSIGNED_ENDS : BARE_ENDS;
   let at = start;
-  while (at < limit && at < text.length && !isA(text, at, ends) && !isMark(text, at, inQuery)) at += 1;
+  while (at < limit && at < text.length && !isA(text, at, ends) && !endsBareWord(text, at, inQuery)) at += 1;
   return at;
 }
 
 /** Returns whether the value ends here: at a URL's next parameter, an escaped line end or quote, or a closing bracket. */
-function isMark(text: string, at: number, inQuery: boolean): boolean {
+function endsBareWord(text: string, at: number, inQuery: boolean): boolean {
   switch (text.charCodeAt(at)) {
     case AMPERSAND:
     case HASH:
@@ -404,32 +399,38 @@ function isMark(text: string, at: number, inQuery: boolean): boolean {
   }
 }
 
-export interface Separator {
+interface Separator {
   /** Start of the value or of its quote. */
   readonly end: number;
   /** `!=` represents all operators after which a variable is as likely as a value. */
-  readonly sign: string;
+  readonly operator: string;
   readonly spaced: boolean;
 }
 
-export function separatorAfter(
-  text: string,
-  from: number,
-  { name, at }: { name: number; at: number },
-): Separator | undefined {
-  const sign = afterRemark(text, runEnd(text, afterStars(text, at), BLANK, at + GAP_CHARS_MAX));
-  const character = text[sign] ?? "";
-  const compound = compoundEnd(text, sign);
-  if (compound !== -1) return compoundSigned(text, { from, name, at, sign, end: compound });
-  if (character === "=" || character === ":") return signed(text, sign, at);
-  if (character === ">" && isOneOf(text, from - 1, "<") && sign === name)
+function separatorAfter(text: string, from: number, { name, at }: { name: number; at: number }): Separator | undefined {
+  const operator = afterRemark(text, runEnd(text, afterStars(text, at), BLANK, at + GAP_CHARS_MAX));
+  const character = text[operator] ?? "";
+  const compound = compoundEnd(text, operator);
+  if (compound !== -1) {
+    const value = runEnd(text, compound, BLANK, compound + GAP_CHARS_MAX);
+    const isOfProgram = (classesIn(text, from, name) & LOWER) !== 0;
+    const isDoubtful = isOneOf(text, operator, isOfProgram ? "!<+.&|" : "!<");
     return {
-      end: text.startsWith(VALUE_TAG, sign + 1) ? sign + 1 + VALUE_TAG.length : sign + 1,
-      sign: ">",
+      end: afterPrefix(text, value),
+      operator: isDoubtful ? "!=" : "=",
+      spaced: value > compound || operator > at,
+    };
+  }
+  if (character === "=" || character === ":") return plainSeparator(text, operator, at);
+  if (character === ">" && isOneOf(text, from - 1, "<") && operator === name)
+    return {
+      end: text.startsWith(VALUE_TAG, operator + 1) ? operator + 1 + VALUE_TAG.length : operator + 1,
+      operator: ">",
       spaced: false,
     };
-  if (text.startsWith("--", from) && sign > name) return { end: sign, sign: "--", spaced: true };
-  if (sign > at && isA(text, sign, QUOTE) && !isVerb(text, from, name)) return { end: sign, sign: " ", spaced: true };
+  if (text.startsWith("--", from) && operator > name) return { end: operator, operator: "--", spaced: true };
+  if (operator > at && isA(text, operator, QUOTE) && !isVerb(text, from, name))
+    return { end: operator, operator: " ", spaced: true };
   return valueLine(text, at);
 }
 
@@ -456,31 +457,16 @@ function afterStars(text: string, at: number): number {
   return isA(text, end, BLANK) || isOneOf(text, end, ":") ? end : at;
 }
 
-interface Compound {
-  readonly from: number;
-  readonly name: number;
-  readonly at: number;
-  readonly sign: number;
-  readonly end: number;
-}
-
-function compoundSigned(text: string, { from, name, at, sign, end }: Compound): Separator {
-  const value = runEnd(text, end, BLANK, end + GAP_CHARS_MAX);
-  const isOfProgram = (classesIn(text, from, name) & LOWER) !== 0;
-  const isDoubtful = isOneOf(text, sign, isOfProgram ? "!<+.&|" : "!<");
-  return { end: afterPrefix(text, value), sign: isDoubtful ? "!=" : "=", spaced: value > end || sign > at };
-}
-
 /** Reads `=`, `:`, `:=`, `==`, `=>`, with spaces. */
-function signed(text: string, at: number, from: number): Separator | undefined {
+function plainSeparator(text: string, at: number, from: number): Separator | undefined {
   // LDIF writes two colons before base64.
   let end = at === from && isOneOf(text, at + 1, ":") && isA(text, at + 2, BLANK) ? at + 2 : at + 1;
   while (end < at + 3 && isOneOf(text, end, "=>")) end += 1;
   if (text.startsWith("://", at) || (end === at + 1 && text.startsWith("::", at))) return undefined;
   const value = runEnd(text, isOneOf(text, end, "*") ? afterStars(text, end) : end, BLANK, end + GAP_CHARS_MAX);
-  if (text.startsWith("</", value)) return { end: afterTags(text, value), sign: ":", spaced: true };
-  const sign = text.startsWith("==", at) ? "==" : (text[at] ?? "");
-  return { end: afterPrefix(text, afterDump(text, value)), sign, spaced: value > end || at > from };
+  if (text.startsWith("</", value)) return { end: afterTags(text, value), operator: ":", spaced: true };
+  const operator = text.startsWith("==", at) ? "==" : (text[at] ?? "");
+  return { end: afterPrefix(text, afterDump(text, value)), operator, spaced: value > end || at > from };
 }
 
 const DUMPED = /^\s{0,32}string\(\d{1,5}\) (?=")/;
@@ -501,7 +487,7 @@ const VALUE_KEY_CHARS_MAX = 14;
 /** Reads `value: …` on the line after `- name: DB_PASSWORD`, or the `value` attribute of the same element. */
 function valueLine(text: string, at: number): Separator | undefined {
   const attributes = ATTRIBUTES.exec(isOneOf(text, at, " ") ? text.slice(at, at + ATTRIBUTES_CHARS_MAX) : "")?.[0];
-  if (attributes !== undefined) return { end: at + attributes.length, sign: "", spaced: true };
+  if (attributes !== undefined) return { end: at + attributes.length, operator: "", spaced: true };
   const gap = runEnd(text, isOneOf(text, at, ",") ? at + 1 : at, BLANK | LINE_END, at + GAP_CHARS_MAX);
   if (gap === at) return undefined;
   // The line may begin with the marker of a plan or a diff.
@@ -511,9 +497,9 @@ function valueLine(text: string, at: number): Separator | undefined {
     ? VALUE_KEY.exec(text.slice(word, word + VALUE_KEY_CHARS_MAX))?.[0]
     : undefined;
   if (key === undefined) return undefined;
-  const sign = runEnd(text, afterQuote(text, word + key.length), BLANK, word + GAP_CHARS_MAX);
-  return isOneOf(text, sign, ":=")
-    ? { end: runEnd(text, sign + 1, BLANK, sign + GAP_CHARS_MAX), sign: "", spaced: true }
+  const operator = runEnd(text, afterQuote(text, word + key.length), BLANK, word + GAP_CHARS_MAX);
+  return isOneOf(text, operator, ":=")
+    ? { end: runEnd(text, operator + 1, BLANK, operator + GAP_CHARS_MAX), operator: "", spaced: true }
     : undefined;
 }
 

@@ -91,7 +91,7 @@ export function isSmallNumber(value: string): boolean {
 }
 
 export function isGroupedNumber(value: string): boolean {
-  return (classesIn(value, 0, 1) & DIGIT) !== 0 && GROUPED.test(value);
+  return GROUPED.test(value);
 }
 
 /** Returns whether the value is an object identifier, an address or a version: `1.2.840.113549.1.9.7`, `10.1.2.3`, `^1.2.3`. */
@@ -210,7 +210,7 @@ const KIND = /^(?:[a-zA-Z]{2,32})?$/;
 const THING = /^(?:[a-z][a-z\d-]{0,40}|[A-Z_]{2,40}|\d{1,6}|-|latest)?$/;
 
 export function isColour(value: string): boolean {
-  return value[0] === "#" && COLOUR.test(value);
+  return COLOUR.test(value);
 }
 
 const COLOUR = /^#(?:[\da-f]{3,4}|[\da-f]{6}|[\da-f]{8})$/i;
@@ -237,14 +237,14 @@ const NUMBERED_TYPE = new RegExp(
 
 /** Returns whether the value is capitalized words and a small number: `JsonWebToken2`. */
 export function isNumberedName(value: string): boolean {
-  return isA(value, 0, UPPER) && NUMBERED_NAME.test(value);
+  return NUMBERED_NAME.test(value);
 }
 
 const NUMBERED_NAME = /^(?:[A-Z][a-z]{2,15}){1,6}\d{1,2}$/;
 
 /** Returns whether the value is a constant's name: `SEC_ERROR_BASE`. */
 export function isConstant(value: string): boolean {
-  return isA(value, 0, UPPER) && CONSTANT.test(value);
+  return CONSTANT.test(value);
 }
 
 const CONSTANT = /^[A-Z]{2,16}(?:_[A-Z]{2,16}){1,6}$/;
@@ -263,7 +263,7 @@ const BRACKETS: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** How a value is delimited: a quoted one is complete, others may be cut off. */
-export type Closing = "quoted" | "assigned" | "bare";
+type Closing = "quoted" | "assigned" | "bare";
 
 /** Returns whether the value refers to another: `$X`, `${X}`, `{{ x }}`, `<x>`, `%(x)s`, `%X%`, `@x`, `***`, a call or list. */
 export function isReference(value: string, closing: Closing): boolean {
@@ -274,17 +274,17 @@ export function isReference(value: string, closing: Closing): boolean {
   if (first === "$") return value.length < 2 || "({".includes(value[1] ?? "") || isVariable(value);
   if (first === "%") return isFormat(value);
   if (first === "\\") return ESCAPED_TEMPLATES.some((start) => value.startsWith(start)) || isPattern(value);
-  if (
-    isRepeated(value) ||
-    isBlanked(value) ||
-    (value[1] === "*" && STARS.test(value)) ||
-    isCutShort(value) ||
-    isPattern(value) ||
-    (first === "&" && SLICE.test(value))
-  )
-    return true;
-  return ":@&!#".includes(first) && isNamedSecret(value);
+  return REFERENCES.some((is) => is(value)) || (":@&!#".includes(first) && isNamedSecret(value));
 }
+
+const REFERENCES: readonly ((value: string) => boolean)[] = [
+  isRepeated,
+  isMasked,
+  (value) => STARS.test(value),
+  isCutShort,
+  isPattern,
+  (value) => SLICE.test(value),
+];
 
 /** Matches MySQL's password hash: `*6BB4837EB74329105EE4568DDA7DC67ED2CA2AD9`. */
 const HASH = /^\*[\dA-F]{40}$/;
@@ -349,12 +349,12 @@ function isRepeated(value: string): boolean {
   return "xX.-_?#•●▪█·…".includes(first);
 }
 
-function isBlanked(value: string): boolean {
-  return (value.includes("xxx") || value.includes("XXX")) && BLANKED.test(value) && value.length <= TEMPLATE_CHARS_MAX;
+function isMasked(value: string): boolean {
+  return (value.includes("xxx") || value.includes("XXX")) && MASKED.test(value) && value.length <= TEMPLATE_CHARS_MAX;
 }
 
 /** Matches `sk-xxxx`, `ghp_abc_XXXX`, `xxx/yy`. */
-const BLANKED = /^[a-zA-Z]{1,12}[-_](?:[a-z]{1,12}[-_])?[xX]{4}[xX_-]*$|^[xX]{3,32}\/[a-z]{0,2}$/;
+const MASKED = /^[a-zA-Z]{1,12}[-_](?:[a-z]{1,12}[-_])?[xX]{4}[xX_-]*$|^[xX]{3,32}\/[a-z]{0,2}$/;
 
 /** Matches asterisks with at most one other character before and after: `:****`, `"***"`. */
 const STARS = /^[^\w\s*]?\*{3,64}[^\w\s*]?$/;

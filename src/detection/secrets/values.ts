@@ -19,7 +19,6 @@ import {
 } from "../views/characters.ts";
 import { FOREIGN_ENDINGS, FOREIGN_PASSWORDS, type SecretKind, secretKind } from "./names.ts";
 import {
-  type Closing,
   hasDigit,
   isBasicCredentials,
   isCode,
@@ -69,7 +68,12 @@ const PROSE = wordSet(
 /** Returns whether a value next to a name of this kind is a secret, by its first characters. */
 export function isSecretValue(written: string, kind: SecretKind, style: ValueStyle): boolean {
   const value = IN_PROGRAMS.has(style) ? withoutClosers(written) : written;
-  if (isBlank(value) || isReference(value, closingOf(style)) || isTemplate(value)) return false;
+  if (
+    isOnly(value, BLANK | LINE_END) ||
+    isReference(value, style === "assigned" || style === "quoted" ? style : "bare") ||
+    isTemplate(value)
+  )
+    return false;
   if (KEY_FILE.test(value) || RULES.test(value)) return false;
   if (kind === "cookie" || kind === "authorization") return value.length >= TOKEN_CHARS_MIN && !isPlaceholder(value);
   if (value.length >= ASSESSED_CHARS_MAX && !value.includes(" ")) return !isUrlOrPath(value);
@@ -89,11 +93,6 @@ const KEY_FILE = /^(?:[\w.-]{1,64}\/){1,8}[\w.-]{1,64}\.(?:pem|key|crt|cer|der|p
 /** Matches rules of form validation: `required|string|min:8`. */
 const RULES = /^(?:required|nullable|sometimes)(?:\|[a-z_]{2,32}(?::[\w,.-]{1,32})?){1,8}$/;
 
-function closingOf(style: ValueStyle): Closing {
-  if (style === "assigned" || style === "quoted") return style;
-  return "bare";
-}
-
 const IN_PROGRAMS: ReadonlySet<ValueStyle> = new Set(["line", "loose"]);
 
 /** Drops brackets that were opened before the name, and the text after them: `string):` becomes `string`. */
@@ -107,10 +106,6 @@ function withoutClosers(value: string): string {
   if (start === 0 && /^[)\]}][)\]}:.?!*]*$/.test(rest)) return head;
   const isType = PLACEHOLDERS.has(head.toLowerCase()) || PLACEHOLDERS.has(head.split(".").at(-1)?.toLowerCase() ?? "");
   return isType && /^(?:[)\]}?!*&:]+$|[)\]}]+:|\[\]|\?=|\?\))/.test(rest) ? head : value;
-}
-
-function isBlank(value: string): boolean {
-  return isOnly(value, BLANK | LINE_END);
 }
 
 /** Returns whether the value of an environment variable is a secret: anything but a placeholder. */
@@ -172,11 +167,12 @@ function isOnlyLetters(value: string): boolean {
   return isOnly(value, LETTER) || LETTERS.test(value);
 }
 
+const NOT_TOKENS = [isColour, isResourcePath, isResourceName, isPropertyPath, isSmallNumber];
+
 function isToken(value: string, style: ValueStyle): boolean {
   if (value.length < TOKEN_CHARS_MIN || value.includes(" ") || isPlaceholder(value) || isUrlOrPath(value)) return false;
   if (isUuid(value)) return true;
-  if (isColour(value) || isResourcePath(value)) return false;
-  if (isResourceName(value) || isPropertyPath(value) || isSmallNumber(value)) return false;
+  if (NOT_TOKENS.some((is) => is(value))) return false;
   if (style !== "quoted" && (isCode(value) || isNumberedType(value))) return false;
   if (style === "loose" && isNumberedName(value)) return false;
   const seen = classesIn(value, 0, value.length);

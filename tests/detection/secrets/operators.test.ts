@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { filterSecrets } from "../../../src/detection/secrets/secrets-filter.ts";
+import { filterSecrets } from "../../../src/detection/sensitive.ts";
 
 const hide = (text: string) => filterSecrets(text).text;
 const $ = "$";

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { redact } from "../../../src/detection/redact.ts";
-import { filterSecrets } from "../../../src/detection/secrets/secrets-filter.ts";
+import { filterSecrets } from "../../../src/detection/sensitive.ts";
 import { filler } from "../secret-examples.ts";
 
 /** Composed here, so that no file holds a credential's look. */

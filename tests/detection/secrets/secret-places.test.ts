@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { redact } from "../../../src/detection/redact.ts";
-import { filterSecrets } from "../../../src/detection/secrets/secrets-filter.ts";
+import { filterSecrets } from "../../../src/detection/sensitive.ts";
 import { filler } from "../secret-examples.ts";
 import { LOOK_ALIKES } from "./look-alikes.ts";
 import { MORE_LOOK_ALIKES } from "./more-look-alikes.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { filterSecrets } from "../../../src/detection/secrets/secrets-filter.ts";
-import { filler, formatExamples, formatLookAlikes, plainTexts, shapeExamples } from "../secret-examples.ts";
+import { filterSecrets } from "../../src/detection/sensitive.ts";
+import { filler, formatExamples, formatLookAlikes, plainTexts, shapeExamples } from "./secret-examples.ts";
 
 test.each(formatExamples.map((example) => [example.text.slice(6, 16), example] as const))(
   "%s… is hidden",
