@@ -3,6 +3,7 @@ import { element, otherKey, type Step } from "../core/policy/field-path.ts";
 import type { Json } from "../core/types.ts";
 import { REDACTION_BOUNDS, TooLarge, Work } from "./bounds.ts";
 import type { ActiveLevel, RedactionLevel, SensitiveFinding } from "./finding.ts";
+import { NO_LABEL } from "./labels.ts";
 import { isSecretValue } from "./secrets/values.ts";
 import { DETECTOR, type Detector, hideFindings, replacementOf } from "./sensitive.ts";
 import { flagBefore, type JsonFields, KEPT_MAX, type LevelOf, Neighbours, ValuePosition } from "./value-position.ts";
@@ -75,8 +76,8 @@ class Walk {
   readonly #options: RedactOptions;
   readonly #detector: Detector;
   readonly #work = new Work();
-  /** Positions by parent position and key that are not cached across values. */
-  #passing: Map<ValuePosition, Map<string, ValuePosition>> | undefined;
+  /** Positions by parent position and key that are cached only for this value. */
+  #temporary: Map<ValuePosition, Map<string, ValuePosition>> | undefined;
   /** Path from the root to the current position. */
   readonly #steps: Step[] = [];
   #nodes = 0;
@@ -138,22 +139,21 @@ class Walk {
 
   #below(key: string, above: ValuePosition): ValuePosition {
     this.#count(key.length);
-    const kept = above.kept(key) ?? (above.lasts ? this.#passing?.get(above)?.get(key) : undefined);
+    const kept = above.kept(key) ?? (above.lasts ? this.#temporary?.get(above)?.get(key) : undefined);
     // A key with a finding is scanned and counted each time it occurs.
     if (kept !== undefined && kept.shown === key) return kept;
     this.#work.spend(STEPS_PER_POSITION);
     const level = above.levelBelow(key, this.#options.level);
     const position = above.below(key, { shown: this.#key(key, level, above), lasts: this.#mayLast(key, level) });
-    if (above.lasts && !position.lasts) this.#pass(key, above, position);
+    if (above.lasts && !position.lasts) this.#cacheForValue(key, above, position);
     return position;
   }
 
-  /** Caches a position until the end of this value. */
-  #pass(key: string, above: ValuePosition, position: ValuePosition): void {
-    this.#passing ??= new Map();
-    const beside = this.#passing.get(above) ?? new Map<string, ValuePosition>();
-    if (beside.size < KEPT_MAX) beside.set(key, position);
-    this.#passing.set(above, beside);
+  #cacheForValue(key: string, above: ValuePosition, position: ValuePosition): void {
+    this.#temporary ??= new Map();
+    const children = this.#temporary.get(above) ?? new Map<string, ValuePosition>();
+    if (children.size < KEPT_MAX) children.set(key, position);
+    this.#temporary.set(above, children);
   }
 
   #key(key: string, level: RedactionLevel, above: ValuePosition): string {
@@ -194,12 +194,11 @@ class Walk {
   }
 
   #hidden(value: string, level: RedactionLevel, position: ValuePosition): string {
-    const { label } = position;
-    if (label?.secret !== undefined && isSecretValue(value, label.secret, "quoted")) {
-      return this.#whole(value, position, { kind: "secret", rule: `${label.secret}-field` });
+    const { secret, words } = position.label ?? NO_LABEL;
+    if (secret !== undefined && isSecretValue(value, secret, "quoted")) {
+      return this.#whole(value, position, { kind: "secret", rule: `${secret}-field` });
     }
-    const isLabelled =
-      label !== undefined && label.words !== "" && level !== "secrets" && value.length <= LABELLED_CHARS_MAX;
+    const isLabelled = words !== "" && level !== "secrets" && value.length <= LABELLED_CHARS_MAX;
     return isLabelled ? this.#labelled(value, level, position) : this.#text(value, level, () => this.#pathOf(position));
   }
 
@@ -207,14 +206,12 @@ class Walk {
     const level = position.level(this.#options.level);
     if (level === "off" || !Number.isInteger(value) || Math.abs(value) < 100) return value;
     const digits = String(value);
-    const { label } = position;
+    const { secret, words } = position.label ?? NO_LABEL;
     if (digits.length < 4) return value;
-    if (label?.secret === "password") return this.#whole(digits, position, { kind: "secret", rule: "password-field" });
-    if (level === "secrets" || (digits.length < NUMBER_DIGITS_MIN && (label?.words ?? "") === "")) return value;
-    const hasWords = label !== undefined && label.words !== "";
-    const hidden = hasWords
-      ? this.#labelled(digits, level, position)
-      : this.#text(digits, level, () => this.#pathOf(position));
+    if (secret === "password") return this.#whole(digits, position, { kind: "secret", rule: "password-field" });
+    if (level === "secrets" || (digits.length < NUMBER_DIGITS_MIN && words === "")) return value;
+    const hidden =
+      words === "" ? this.#text(digits, level, () => this.#pathOf(position)) : this.#labelled(digits, level, position);
     return hidden === digits ? value : hidden;
   }
 
@@ -227,14 +224,11 @@ class Walk {
   #labelled(text: string, level: RedactionLevel, position: ValuePosition): string {
     this.#work.spend(STEPS_PER_TEXT);
     const prefix = `${position.label?.words ?? ""}: `;
+    const { length } = prefix;
     const found = this.#detector
       .find(prefix + text, level, this.#work)
-      .filter(({ end }) => end > prefix.length)
-      .map((finding) => ({
-        ...finding,
-        start: Math.max(0, finding.start - prefix.length),
-        end: finding.end - prefix.length,
-      }));
+      .filter(({ end }) => end > length)
+      .map((finding) => ({ ...finding, start: Math.max(0, finding.start - length), end: finding.end - length }));
     return this.#hide(text, found, () => this.#pathOf(position));
   }
 

@@ -117,7 +117,7 @@ export class ValuePosition {
     this.#kept ??= new Map();
     const tree = lasts && hasRoom(this.#tree) ? this.#tree : undefined;
     const name = plainName(key);
-    const isNamedElsewhere = VALUE_KEY.test(name) || isPrivateMember(name);
+    const isNamedElsewhere = VALUE_KEY.test(name) || PRIVATE_MEMBERS.has(name);
     const label = this.#holdsSecrets ? SECRET : labelOf(name);
     const position = new ValuePosition(this, stepOf(key), { shown, label, tree, isNamedElsewhere });
     if (position.lasts || (!this.lasts && this.#kept.size < KEPT_MAX)) this.#kept.set(key, position);
@@ -187,10 +187,6 @@ function stepOf(key: string): string {
 /** Members of a JSON Web Key that only its owner may know (RFC 7518, 6.2.2, 6.3.2 and 6.4.1). */
 const PRIVATE_MEMBERS: ReadonlySet<string> = new Set(["d", "p", "q", "dp", "dq", "qi", "k"]);
 
-function isPrivateMember(name: string): boolean {
-  return PRIVATE_MEMBERS.has(name);
-}
-
 function isJwk(fields: JsonFields): boolean {
   return Object.hasOwn(fields, "kty") && typeof fields["kty"] === "string";
 }
@@ -206,11 +202,6 @@ function withPlainKeys(fields: JsonFields): JsonFields {
   return Object.fromEntries(keys.map((key) => [plainName(key), fields[key] as Json]));
 }
 
-interface Around {
-  readonly above: ValuePosition;
-  readonly below: ValuePosition;
-}
-
 /** The fields of one object, one of which may name the value of another. Each name is read once, without invisible characters. */
 export class Neighbours {
   readonly #fields: JsonFields;
@@ -224,15 +215,16 @@ export class Neighbours {
    * Returns the position of a field whose name may not be its key: the name is part of the key, or is in a sibling field or the
    * parent key.
    */
-  positionOf(written: string, { above, below }: Around): ValuePosition {
+  positionOf(
+    written: string,
+    { above, below }: { readonly above: ValuePosition; readonly below: ValuePosition },
+  ): ValuePosition {
     const key = plainName(written);
     const fields = this.#fields;
-    if (isPrivateMember(key)) return isJwk(fields) ? below.called("private_key") : below;
+    if (PRIVATE_MEMBERS.has(key)) return isJwk(fields) ? below.called("private_key") : below;
     if (DATA.test(key)) return fields["kind"] === "Secret" ? below.secretBelow() : below;
-    if (key === "value" && fields["sensitive"] === true) return below.called("password");
-    if (key === "Value" && fields["Type"] === "SecureString") return below.called("password");
-    if (key === "value" && OF_COOKIES.some((member) => Object.hasOwn(fields, member)))
-      return below.called("session_token");
+    const declared = DECLARED_SECRETS.find((declaration) => declaration.key === key && declaration.appliesTo(fields));
+    if (declared !== undefined) return below.called(declared.name);
     const named = siblingName(fields, key.slice(0, -VALUE_CHARS));
     if (named !== undefined) return below.labelled(this.#labelOf(named));
     return key.length === VALUE_CHARS && above.label !== undefined ? below.labelled(above.label) : below;
@@ -246,7 +238,22 @@ export class Neighbours {
 }
 
 /** Members that only a cookie has. A cookie may have any name. */
-const OF_COOKIES = ["httpOnly", "sameSite", "hostOnly", "HttpOnly", "SameSite"];
+const COOKIE_MEMBERS = ["httpOnly", "sameSite", "hostOnly", "HttpOnly", "SameSite"];
+
+/** Fields that another field of the object declares to be secret, with the name that the value is scanned under. */
+const DECLARED_SECRETS: readonly {
+  readonly key: string;
+  readonly name: string;
+  readonly appliesTo: (fields: JsonFields) => boolean;
+}[] = [
+  { key: "value", name: "password", appliesTo: (fields) => fields["sensitive"] === true },
+  { key: "Value", name: "password", appliesTo: (fields) => fields["Type"] === "SecureString" },
+  {
+    key: "value",
+    name: "session_token",
+    appliesTo: (fields) => COOKIE_MEMBERS.some((member) => Object.hasOwn(fields, member)),
+  },
+];
 
 /** Fields of a Kubernetes Secret: everything below is secret, whatever its name. */
 const DATA = /^(?:data|stringData)$/;

@@ -255,8 +255,8 @@ function isGrouped(text: string, groups: DigitGroups, { first, last }: Window): 
  */
 function isWrapped(text: string, groups: DigitGroups, { first, last }: Window): boolean {
   const before = runStart(text, groups.startOf(first), BLANK) - 1;
-  const behind = runEnd(text, groups.endOf(last), BLANK);
-  return before >= 0 && !isA(text, before, LINE_END) && !isA(text, behind, LINE_END);
+  const after = runEnd(text, groups.endOf(last), BLANK);
+  return before >= 0 && !isA(text, before, LINE_END) && !isA(text, after, LINE_END);
 }
 
 /** Returns whether the groups form a printed grouping after the line end is removed: `4111 11`, line end, `11 1111 1111`. */

@@ -47,7 +47,7 @@ const NUMBERS_IN_BASE64 = Array.from({ length: 900 }, (_, index) =>
     .toLowerCase(),
 );
 
-/** Vendors' keys with a mark inside them. */
+/** Vendors' keys that contain a fixed mark. */
 const MARKED_KEYS: readonly ContextRule[] = [
   {
     id: "aws-secret-key",
@@ -189,7 +189,7 @@ const WEBHOOKS = words(
   "open.larksuite.com/open-apis/bot/v2/hook/ qyapi.weixin.qq.com/cgi-bin/webhook/send?key= maker.ifttt.com/use/",
 );
 
-/** Paths before a code that lets in whoever has the address. */
+/** Paths before a code that authorizes anyone who has the URL. */
 const LINKS = words(
   "/reset-password/ /password-reset/ /password/reset/ /reset_password/ /resetpassword/ /magic-link/ /magiclink/",
   "/invite/ /invitation/ /invitations/ /verify-email/ /confirm-email/ /email/verify/ /activate/ /unlock-account/",
@@ -309,7 +309,7 @@ const WEB: readonly ContextRule[] = [
 
 const COOKIE_VALUE = String.raw`["']value["']\s{0,8}:\s{0,8}["']([^"'\s]{8,})["']`;
 
-/** Cookies as browsers and `curl` store them: other members of the record identify them, not their names. */
+/** Cookies as browsers and `curl` store them. Other members of the record identify them, because a cookie may have any name. */
 const COOKIES: readonly ContextRule[] = [
   {
     id: "cookie",
@@ -344,7 +344,7 @@ const COOKIES: readonly ContextRule[] = [
 
 const PGPASS_END = String.raw`(\S{3,128})[ \t]*$`;
 
-/** Credentials in the files of programs, and in what programs print of them. */
+/** Credentials in files and output of programs. */
 const FILES: readonly (ContextRule | BlockRule)[] = [
   {
     id: "npm-auth",
@@ -509,7 +509,7 @@ const MECHANISM =
 
 const LOGIN = { id: "login-password", scope: "row", windowMax: [64, 192] } as const;
 
-/** What is said to log in: protocols, mail, sentences. */
+/** Logins in protocols, mail and sentences. */
 const LOGINS: readonly ContextRule[] = [
   {
     ...LOGIN,
@@ -640,7 +640,7 @@ const OPTION = String.raw`["']?[^\s"'-][^\s"']{0,63}["']? (?:-[a-zA-Z] [^\s-]\S{
 const LISTED = String.raw`["']?[^\s"',:-][^\s"',:]{0,63},([^\s"',/]{3,128})["']?(?:\s|$)`;
 const PAIR = String.raw`["']?[^\s"':/=,-][^\s"':/=,]{0,63}:([^\s"',;/]{3,128})["']?(?:[\s,;)]|$)`;
 
-/** A user's name and the password after it, whatever the program. Such options also take ports and files. */
+/** A user's name and password, for any program. The same options also take ports and files. */
 const ACCOUNTS: readonly ContextRule[] = [
   {
     id: "login-password",
@@ -685,7 +685,7 @@ const ACCOUNTS: readonly ContextRule[] = [
 
 const DEVICE = { id: "device-secret", value: "password/assigned", windowMax: [64, 192] } as const;
 
-/** Settings of network devices, and of what connects machines: a space before the secret, or a format of its own. */
+/** Settings of network devices and connections: a space before the secret, or a format of their own. */
 const DEVICES: readonly ContextRule[] = [
   {
     ...DEVICE,
@@ -809,7 +809,7 @@ const LOGIN_CALLS: readonly ContextRule[] = CALLS.map(([position, anchors, match
   misses: [matches.replace(/«.*»/, "letters")],
 }));
 
-/** A code that is shown once, and what opens a card: digits. */
+/** Digits of a one-time code or of a card's PIN. */
 const ONCE = String.raw`(?:s? (?:is|are):?|["']?\s{0,4}[:=])\s{0,4}["'*]{0,2}(\d{3}[- ]\d{3}|\d{4,8})(?:[^\w:/.-]|\.\D|\.?$)`;
 
 const CODES: readonly ContextRule[] = [

@@ -143,16 +143,16 @@ const NEXT = /^["'`]?[,;]?[\s"'`]{1,16}(?:(?:[-*•]|\d{1,2}[.)]) {1,4})?["'`]?|
 /** Finds recovery codes and keys, each with a digit. */
 export const matchCodes: RuleMatcher = ({ text }, start, end) => {
   if (!beginsWord(text, start)) return undefined;
-  const behind = text.slice(end, end + CODES_CHARS_MAX);
-  const opening = START.exec(behind)?.[0].length ?? 0;
-  if (opening === 0 || !/[:=\s]/.test(behind.slice(0, opening))) return undefined;
+  const rest = text.slice(end, end + CODES_CHARS_MAX);
+  const opening = START.exec(rest)?.[0].length ?? 0;
+  if (opening === 0 || !/[:=\s]/.test(rest.slice(0, opening))) return undefined;
   let at = opening;
   let last = -1;
   for (let count = 0; count < CODES_MAX; count += 1) {
-    const code = CODE.exec(behind.slice(at))?.[0];
+    const code = CODE.exec(rest.slice(at))?.[0];
     if (code === undefined || !isCode(code, last !== -1)) break;
     last = at + code.length;
-    const gap = NEXT.exec(behind.slice(last))?.[0];
+    const gap = NEXT.exec(rest.slice(last))?.[0];
     if (gap === undefined) break;
     at = last + gap.length;
   }

@@ -64,11 +64,11 @@ function tupleValue(text: string, { from, to, at }: Name): Stated | undefined {
 function defaultValue(text: string, { from, to, at }: Name): Stated | undefined {
   let close = at;
   while (close < at + CLOSERS_MAX && isOneOf(text, close, ")]")) close += 1;
-  const sign = spacesEnd(text, close);
-  const operator = operatorAt(text, sign, close > at);
+  const next = spacesEnd(text, close);
+  const operator = operatorAt(text, next, close > at);
   const isListed = operator === undefined && at > to && isOneOf(text, at, ",");
   if (operator === undefined && !isListed) return undefined;
-  const quote = afterPrefix(text, spacesEnd(text, isListed ? at + 1 : sign + (operator ?? "").length));
+  const quote = afterPrefix(text, spacesEnd(text, isListed ? at + 1 : next + (operator ?? "").length));
   if (!isA(text, quote, QUOTE)) return undefined;
   const name = { from, to, at };
   if (!isListed || isLookedUp(text, name, quote)) return { start: quote + 1, style: "quoted" };
@@ -83,9 +83,9 @@ function isPair(text: string, { from }: Name, quote: number): boolean {
   return text[end] === text[quote] && isOneOf(text, spacesEnd(text, end + 1), "])");
 }
 
-function operatorAt(text: string, sign: number, isAfterBracket: boolean): string | undefined {
-  if (isOneOf(text, sign, "|?")) return DEFAULTS.find((one) => text.startsWith(one, sign));
-  return isAfterBracket && text.startsWith(OR, sign) ? OR : undefined;
+function operatorAt(text: string, at: number, isAfterBracket: boolean): string | undefined {
+  if (isOneOf(text, at, "|?")) return DEFAULTS.find((one) => text.startsWith(one, at));
+  return isAfterBracket && text.startsWith(OR, at) ? OR : undefined;
 }
 
 /** Returns whether a variable is looked up with a default: `getenv("DB_PASSWORD", "…")`. */
@@ -198,9 +198,9 @@ export function declaredValue(text: string, from: number, after: "colon" | "name
   const limit = type + (hasColon ? TYPE_CHARS_MAX : NAMED_TYPE_CHARS_MAX);
   while (end < limit && !isA(text, end, BLANK | LINE_END | QUOTE) && !isOneOf(text, end, "=")) end += 1;
   if (end === type || (!hasColon && !TYPES.has(text.slice(type, end)))) return -1;
-  const sign = spacesEnd(text, end);
-  if (!isOneOf(text, sign, "=") || "=>".includes(text[sign + 1] ?? "=")) return -1;
-  const quote = spacesEnd(text, sign + 1);
+  const equals = spacesEnd(text, end);
+  if (!isOneOf(text, equals, "=") || "=>".includes(text[equals + 1] ?? "=")) return -1;
+  const quote = spacesEnd(text, equals + 1);
   return isA(text, quote, QUOTE) ? quote : -1;
 }
 
@@ -216,9 +216,11 @@ export function afterTag(text: string, at: number): number {
 export function afterIndex(text: string, { from, to, at }: Name): number {
   if (at > to) return isOneOf(text, at, "]") ? at + 1 : at;
   if (isOneOf(text, to, "]")) {
-    const sign = spacesEnd(text, to + 1);
+    const equals = spacesEnd(text, to + 1);
     const opening = isOneOf(text, from - 1, ":") ? from - 2 : from - 1;
-    return isOneOf(text, opening, "[") && (isOneOf(text, sign, "=") || compoundEnd(text, sign) !== -1) ? to + 1 : at;
+    return isOneOf(text, opening, "[") && (isOneOf(text, equals, "=") || compoundEnd(text, equals) !== -1)
+      ? to + 1
+      : at;
   }
   if (!isOneOf(text, to, "[")) return at;
   const size = runEnd(text, to + 1, DIGIT, to + GAP_CHARS_MAX);

@@ -77,9 +77,9 @@ export function memberValue(text: string, at: number): Inside | undefined {
   for (let from = at + 1; from < limit && !isOneOf(text, from, "{}"); from += 1) {
     const member = MEMBERS.find((word) => text.startsWith(word, from) && !isA(text, from - 1, WORD));
     if (member === undefined) continue;
-    const sign = runEnd(text, afterQuote(text, from + member.length), BLANK, limit);
-    if (!isOneOf(text, sign, ":=")) continue;
-    return elementAt(text, runEnd(text, sign + 1, BLANK, limit));
+    const operator = runEnd(text, afterQuote(text, from + member.length), BLANK, limit);
+    if (!isOneOf(text, operator, ":=")) continue;
+    return elementAt(text, runEnd(text, operator + 1, BLANK, limit));
   }
   return undefined;
 }
@@ -96,10 +96,12 @@ export function bracketList(text: string, at: number): Inside | undefined {
     if (element === undefined || !isWord(text, element)) return undefined;
     if (element.style === "line" && isOneOf(text, element.end, NESTED)) return undefined;
     first ??= element.style === "line" ? { ...element, style: "prose" } : element;
-    const sign = runEnd(text, afterQuote(text, element.end), BLANK | LINE_END, element.end + GAP_CHARS_MAX);
-    const after = isOneOf(text, sign, ",") ? runEnd(text, sign + 1, BLANK | LINE_END, sign + GAP_CHARS_MAX) : sign;
+    const operator = runEnd(text, afterQuote(text, element.end), BLANK | LINE_END, element.end + GAP_CHARS_MAX);
+    const after = isOneOf(text, operator, ",")
+      ? runEnd(text, operator + 1, BLANK | LINE_END, operator + GAP_CHARS_MAX)
+      : operator;
     if (isOneOf(text, after, "]")) return { ...first, listEnd: element.end };
-    if (after === sign) return undefined;
+    if (after === operator) return undefined;
     next = after;
   }
   return undefined;

@@ -184,9 +184,9 @@ function isToken(value: string, style: ValueStyle): boolean {
 function isPlaceholder(value: string): boolean {
   const word = value.trimEnd().toLowerCase();
   if (PLACEHOLDERS.has(word) || (INSTRUCTION.test(value) && !hasDigit(value))) return true;
-  const sign = value.indexOf("=");
-  if (sign < 1 || sign !== runEnd(value, 0, NAME)) return false;
-  const after = value.slice(sign + 1);
+  const equals = value.indexOf("=");
+  if (equals < 1 || equals !== runEnd(value, 0, NAME)) return false;
+  const after = value.slice(equals + 1);
   if (ELLIPSIS.test(after)) return true;
   return after.length > 2 && (PLACEHOLDERS.has(after.toLowerCase()) || isReference(after, "quoted"));
 }

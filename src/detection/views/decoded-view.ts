@@ -184,7 +184,9 @@ const ESCAPES: ReadonlyMap<string, string> = new Map([
     ["e", "\u001b"],
     ["E", "\u001b"],
   ] as const),
-  ...["/", '"', "'", "\\", "`", "$", "@", ":", "=", "-", "_", ".", " ", "&", "#"].map((sign) => [sign, sign] as const),
+  ...["/", '"', "'", "\\", "`", "$", "@", ":", "=", "-", "_", ".", " ", "&", "#"].map(
+    (character) => [character, character] as const,
+  ),
 ]);
 
 /** ASCII codes of the characters that can start a code. */
@@ -441,7 +443,7 @@ const VERBATIM = Uint8Array.from({ length: 0x7f }, (_, code) =>
     : 0,
 );
 
-/** Returns whether nothing in the text needs decoding. This is true for most texts and needs only one look at each character. */
+/** Returns whether nothing in the text needs decoding. This is true for most texts and reads each character once. */
 function isVerbatim(text: string): boolean {
   for (let at = 0; at < text.length; at += 1) if (VERBATIM[text.charCodeAt(at)] !== PLAIN) return false;
   return true;
