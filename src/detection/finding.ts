@@ -85,7 +85,6 @@ export type ActiveLevel = Exclude<RedactionLevel, "off">;
 
 export interface SensitiveFinding extends Finding {
   readonly kind: "secret" | "pii";
-  /** 1 for secrets. */
   readonly confidence: number;
   /** The nearby word that identifies the finding. */
   readonly context?: string | undefined;

@@ -18,7 +18,6 @@ export interface RedactOptions {
   readonly clean?: boolean;
   /** Formats the path of a finding; the default is the path of redacted keys. */
   readonly pathOf?: (steps: readonly Step[]) => string;
-  /** Default: the detector with the built-in rules. */
   readonly detector?: Detector;
 }
 
@@ -78,7 +77,6 @@ class Walk {
   readonly #work = new Work();
   /** Positions by parent position and key that are cached only for this value. */
   #temporary: Map<ValuePosition, Map<string, ValuePosition>> | undefined;
-  /** Path from the root to the current position. */
   readonly #steps: Step[] = [];
   #nodes = 0;
   #chars = 0;

@@ -93,18 +93,15 @@ export class ValuePosition {
     return root;
   }
 
-  /** True when the position is cached across values. */
   get lasts(): boolean {
     return this.#tree !== undefined;
   }
 
-  /** Returns the position of the elements of an array at this position. */
   get elements(): ValuePosition {
     this.#elements ??= new ValuePosition(this, ELEMENT, { shown: ELEMENT, label: this.label, tree: this.#tree });
     return this.#elements;
   }
 
-  /** Returns a cached child position. */
   kept(key: string): ValuePosition | undefined {
     return this.#kept?.get(key);
   }

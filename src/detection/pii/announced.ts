@@ -51,14 +51,12 @@ function digitNear(end: number, reading: Reading): number {
 
 const nextDigit = ({ text }: Reading): NextPosition => new NextPosition((from) => endBefore(text, from, DIGIT));
 
-/** Finds a date of birth after its word. */
 export const matchBirthDate: RuleMatcher = (reading, start, end) => {
   const digit = digitNear(end, reading);
   if (digit === -1) return undefined;
   return findBirthDate({ start: digit, end, word: wordAt(reading, start, end) }, reading);
 };
 
-/** Finds a telephone number after its word. */
 export const matchAnnouncedPhone: RuleMatcher = (reading, start, end) => {
   const word = { start, end, word: wordAt(reading, start, end) };
   return isPhoneWord(reading.text, word) && digitNear(end, reading) !== -1
@@ -72,7 +70,6 @@ export const matchSpelledEmail: RuleMatcher = ({ text, work }, start, end) => {
   return findSpelledEmail(text, start, end, work);
 };
 
-/** Returns a matcher for a person's number after its word. */
 export function nationalIdMatcher(rule: string, isValid: (compact: string) => boolean): RuleMatcher {
   return (reading, start, end) => {
     const digit = isA(reading.text, start - 1, LETTER) ? -1 : digitNear(end, reading);

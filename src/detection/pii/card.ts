@@ -31,7 +31,6 @@ const ISSUERS: readonly Issuer[] = [
   [67, 67, [16, 18, 19]],
 ];
 
-/** Group sizes in which card numbers are written. */
 const GROUPINGS = wordSet(
   "4,4,4,4 4,6,5 4,6,4 4,4,4,4,3 4,4,4,1 4,4,5 6,13 8,8 6,10 4,8,4 4,4,8 8,4,4 4,12 4,5,6 4,4,4,3 6,6,4 6,4,6 12,4",
   "4,4,4,4,2 4,4,4,4,1",
@@ -133,7 +132,6 @@ function hasAny({ first, last }: Window, isIt: (group: number) => boolean): bool
   return false;
 }
 
-/** Returns the groups of the line that contains a group. */
 function lineAround(groups: DigitGroups, group: number): Window {
   let first = group;
   while (first > 0 && !groups.beginsLine(first)) first -= 1;

@@ -16,7 +16,6 @@ export const CERTAIN = 0.95;
 export const LIKELY = 0.7;
 export const POSSIBLE = 0.3;
 
-/** Input of the searches for numbers. */
 export interface NumberSearch {
   readonly text: string;
   readonly groups: DigitGroups;
@@ -78,7 +77,6 @@ export class DigitGroups {
     }
   }
 
-  /** Drops the groups from this one on. */
   cut(group: number): void {
     while (this.count > group) {
       this.count -= 1;
@@ -109,17 +107,14 @@ export class DigitGroups {
     return gap.includes("\t") || gap.includes("  ");
   }
 
-  /** Returns whether the separator before this group contains an opening bracket. */
   opensAt(group: number): boolean {
     return this.separatorBefore(group).includes("(");
   }
 
-  /** Returns whether the separator before this group contains a space or tab. */
   isSpacedAt(group: number): boolean {
     return /[ \t]/.test(this.separatorBefore(group));
   }
 
-  /** Returns a copy with only the groups `first` to `last`. */
   part(first: number, last: number): DigitGroups {
     const part = new DigitGroups(this.#text);
     for (let group = first; group <= last; group += 1) {
@@ -152,19 +147,16 @@ export class DigitGroups {
     return this.endOf(group) - this.startOf(group);
   }
 
-  /** Returns the text between a group and the previous one. */
   separatorBefore(group: number): string {
     return this.#text.slice(this.endOf(group - 1), this.startOf(group));
   }
 
-  /** Returns all separators from group `first` to group `last`, joined. */
   separators(first = 0, last = this.count - 1): string {
     let joined = "";
     for (let group = first + 1; group <= last; group += 1) joined += this.separatorBefore(group);
     return joined;
   }
 
-  /** Returns only the digits of the groups `first` to `last`. */
   digitsOf(first: number, last: number): string {
     let joined = "";
     for (let group = first; group <= last; group += 1)

@@ -78,7 +78,6 @@ function national({ text, groups, work }: NumberSearch, start: number): PiiFindi
   return isPhoneSomewhere(digits, work) ? { rule: "PHONE", start, end: groups.end, confidence: POSSIBLE } : undefined;
 }
 
-/** Returns whether the digits are a number with a country's calling code. */
 export function isPhoneAbroad(digits: string, work: Work): boolean {
   work.spend(STEPS_PER_INTERNATIONAL);
   return internationalValidity(digits) === "valid";

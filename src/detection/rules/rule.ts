@@ -116,7 +116,6 @@ export interface MatcherRule extends Common {
   readonly remembers?: true;
 }
 
-/** One row of the detectors' tables. */
 export type DetectorRule = TokenRule | ContextRule | BlockRule | MatcherRule;
 
 /** A rule in the form in which a scan applies it, for one of its words. */

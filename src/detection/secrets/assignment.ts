@@ -110,7 +110,6 @@ class AssignmentReader {
 const assignments = (reading: Reading): AssignmentReader =>
   new AssignmentReader(reading.text, reading.work, reading.state(tables));
 
-/** Finds the value next to a name, and the values in the column below it. */
 export const matchAssignment: RuleMatcher = (reading, start, end) => reading.state(assignments).match(start, end);
 
 const LAST_WORDS = new RegExp(`^(?:keys?|${SECOND_WORDS.join("|")})$`, "i");
@@ -187,7 +186,6 @@ function parameterEnd(text: string, at: number): number {
 
 /** Styles in which a value needs more evidence to be a header's. */
 const DOUBTFUL: ReadonlySet<ValueStyle> = new Set(["prose", "listed", "paired"]);
-/** `sid=a1b2c3`. */
 const COOKIE = /^[\w.-]{1,64}=[^;\s]{6,}/;
 
 /** Returns the value of a header: the rest of its line, without an authorization scheme. */

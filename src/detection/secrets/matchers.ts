@@ -137,7 +137,6 @@ const PLAIN_CHARS_MIN = 6;
 const START = /^s?["']?(?: (?:is|are)(?= )|\s{0,4}[:=])?[\s[(>"'|]{0,16}(?:(?:[-*•]|\d{1,2}[.)]) {1,4})?["'`]?/;
 /** Matches `ab3d5-x8k2p`, `1234 5678`, `12345678`. */
 const CODE = /^(?:[A-Za-z\d]{4,8}(?:-[A-Za-z\d]{4,8}){1,10}|\d{4} \d{4}|[A-Za-z\d]{6,16})(?![\w-])/;
-/** Matches the text between two codes. */
 const NEXT = /^["'`]?[,;]?[\s"'`]{1,16}(?:(?:[-*•]|\d{1,2}[.)]) {1,4})?["'`]?|^["'`],["'`]/;
 
 /** Finds recovery codes and keys, each with a digit. */
@@ -228,7 +227,6 @@ function membersOf(text: string, at: number, to: number): readonly Finding[] {
     });
 }
 
-/** Matches the indentation and the value of `  name: value`. */
 const LINE = /^([ \t]+)[\w.-]{1,253}:[ \t]+(\S.*)$/;
 
 /** Reads the lines below, up to the first line that is indented less. */

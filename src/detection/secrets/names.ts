@@ -130,14 +130,12 @@ export function secretKind(name: string): SecretKind | undefined {
 
 const SESSION = /^(?:x-session-?id|_?session_?id)$/i;
 
-/** Returns whether a name announces several secrets. */
 export function isOfSeveral(name: string): boolean {
   return isOneOf(name, name.length - 1, "sS") && OF_SEVERAL.test(name);
 }
 
 const OF_SEVERAL = new RegExp(`(?:${SEVERAL.join("|")})$`, "i");
 
-/** Returns the last word that is not a trailer. */
 function wordWithSense(name: string): NameWord {
   let found = wordBefore(name, name.length);
   while (found !== undefined && TRAILERS.has(found.word)) {

@@ -108,7 +108,6 @@ class InsertReader {
   }
 }
 
-/** Matches the text between the columns and the first row. */
 const VALUES = /^(?:\s|\\[nrt])*(?:[a-z_.]{1,16}(?:\s|\\[nrt])+){0,3}(?:values?|select)(?:\s|\\[nrt])*/i;
 /** Matches an insertion without names of columns. */
 const PLAIN_INSERT = /^([\w.$"'`[\]-]{1,96}) values\s{0,8}(?=\()/i;
@@ -274,10 +273,8 @@ const created = ({ text, work }: Reading): CreatedTables => new CreatedTables(te
 const inserts = (reading: Reading): InsertReader =>
   new InsertReader(reading.text, reading.work, { tables: reading.state(tables), created: reading.state(created) });
 
-/** Finds the values that `INSERT INTO` writes to columns whose names identify secrets. */
 export const matchInsert: RuleMatcher = (reading, start, end) => reading.state(inserts).match(start, end);
 
-/** Finds the values below `COPY … FROM stdin`. */
 export const matchCopy: RuleMatcher = (reading, start, end) => reading.state(inserts).matchCopy(start, end);
 
 /** Remembers the columns of a table, because the rows of an `INSERT` may not name them. Finds nothing itself. */

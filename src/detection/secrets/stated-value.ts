@@ -132,7 +132,6 @@ function column(text: string, { from, to, at }: Name): Stated | undefined {
   return isOneOf(text, to, "\t") ? bareWord(text, gap, "prose") : undefined;
 }
 
-/** Returns the word at `at` when the line ends after it. */
 function lastWord(text: string, at: number, style: ValueStyle): Stated | undefined {
   const stated = bareWord(text, at, style);
   return stated?.end !== undefined && endsLine(text, spacesEnd(text, stated.end)) ? stated : undefined;
@@ -157,7 +156,6 @@ function cell(text: string, at: number): Stated | undefined {
   return value === -1 ? undefined : bareWord(text, value, isSettingPair(text, at, open) ? "line" : "prose");
 }
 
-/** Settings with only a space before their value. */
 const DIRECTIVES = wordSet("requirepass masterauth bindpw rootpw");
 
 function directiveStyle(text: string, from: number, to: number): ValueStyle {

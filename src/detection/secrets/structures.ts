@@ -67,7 +67,6 @@ const NAME_CHARS_MAX = 96;
 export interface Inside extends TextRange {
   /** `prose` for a word that only its characters distinguish from a word of a sentence. */
   readonly style: "quoted" | "line" | "prose";
-  /** End of the last element. */
   readonly listEnd?: number;
 }
 
@@ -137,7 +136,6 @@ function wordOfLine(text: string, start: number): Inside | undefined {
   return endsLine(text, next) ? { ...element, style: "prose" } : undefined;
 }
 
-/** Reads a YAML list of words. */
 function dashedList(text: string, line: number, dash: number): Inside | undefined {
   const mark = text.slice(line, dash + 1);
   let first: Inside | undefined;

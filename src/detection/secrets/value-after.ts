@@ -75,7 +75,6 @@ export interface Value {
 /** Characters that may follow a name with a value, in addition to whitespace, quotes, `=` and `STOP`. */
 const FOLLOWERS = `:*?\\()[]{}${JOINED_VERBS}`;
 
-/** Returns the value of the name between `from` and `to`. */
 export function valueAfter(text: string, from: number, to: number): Value | undefined {
   if (to < text.length && !mayFollow(text, to)) return undefined;
   const at = afterQuote(text, to);

@@ -261,7 +261,6 @@ const TESTS = {
   "certain-login": (value: string) => isLogin(value) && isSecretValue(value, "password", "line"),
 } satisfies Readonly<Record<string, (value: string) => boolean>>;
 
-/** Returns whether a value passes all tests of a rule. */
 export function passes(value: string, tests: ValueTest | readonly ValueTest[] = []): boolean {
   return (typeof tests === "string" ? [tests] : tests).every((test) => {
     if (Object.hasOwn(TESTS, test)) return TESTS[test as keyof typeof TESTS](value);

@@ -109,7 +109,6 @@ export function runStart(text: string, to: number, classes: number, limit = 0): 
   return at;
 }
 
-/** Returns the combined classes of the characters in a range. */
 export function classesIn(text: string, start: number, end: number): number {
   let seen = 0;
   for (let at = start; at < end; at += 1) seen |= classOf(text.charCodeAt(at));
@@ -146,17 +145,14 @@ export function lineEnd(text: string, from: number, limit: number = text.length)
   return endBefore(text, from, LINE_END, limit);
 }
 
-/** Returns whether a line starts at `at`. */
 export function beginsLine(text: string, at: number): boolean {
   return at === 0 || isA(text, at - 1, LINE_END);
 }
 
-/** Returns whether a line or the text ends at `at`. */
 export function endsLine(text: string, at: number): boolean {
   return at >= text.length || isA(text, at, LINE_END);
 }
 
-/** Returns at most `chars` characters before `at`. */
 export function textBefore(text: string, at: number, chars: number): string {
   return text.slice(Math.max(0, at - chars), at);
 }
@@ -211,7 +207,6 @@ export function nextRow(text: string, at: number): number {
   return isWrittenEnd(text, at) ? at + 2 : at;
 }
 
-/** Returns the words of the lines. */
 export function words(...lines: readonly string[]): readonly string[] {
   return lines.flatMap((line) => line.split(" "));
 }

@@ -36,7 +36,6 @@ export class ViewWriter implements DecodedText {
     return this.#text;
   }
 
-  /** Copies the original's characters from `start` to `end`. */
   copy(start: number, end: number): void {
     if (start === end) return;
     this.#enter(start, 0);
@@ -87,7 +86,6 @@ export class ViewWriter implements DecodedText {
     return this.#entries[entry * 3 + 2] === 0;
   }
 
-  /** Returns the last entry that starts at or before `at`. */
   #entryAt(at: number): number {
     let low = 0;
     let high = this.#count - 1;
