@@ -68,7 +68,7 @@ const customer = (id: number): Json => ({
   createdAt: "2026-11-22T01:43:21.123Z",
 });
 
-/** What is large and ordinary comes through, whole. */
+/** Large ordinary values: they are returned whole. */
 const ORDINARY: readonly (readonly [title: string, value: Json, found: number])[] = [
   ["20,000 customers", Array.from({ length: 20_000 }, (_, id) => customer(id)), 40_000],
   [

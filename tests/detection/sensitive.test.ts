@@ -37,7 +37,7 @@ test.each(plainTexts.map((text) => [text] as const))("%j stays", (text) => {
   expect(filtered.text).toBe(text);
 });
 
-/** Five patterns that must be hidden whatever else is, as expressions. */
+/** Five patterns that must always be hidden. */
 const REQUIRED = [
   ["sk-ant-", 20, "abcXYZ019-_"],
   ["sk-", 20, "abcXYZ019"],

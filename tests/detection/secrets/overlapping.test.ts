@@ -3,7 +3,7 @@ import { redact } from "../../../src/detection/redact.ts";
 import { filterSecrets } from "../../../src/detection/sensitive.ts";
 import { filler } from "../secret-examples.ts";
 
-/** Composed here, so that no file holds a credential's look. */
+/** Composed, so that no file contains what looks like a credential. */
 function pem(label: string, lines: number, headers = ""): string {
   const body = Array.from({ length: lines }, (_, line) => `${filler(60)}${1_000 + line}`).join("\n");
   return `-----BEGIN ${label}-----\n${headers}${body}\n${filler(20)}==\n-----END ${label}-----`;
@@ -23,7 +23,7 @@ const KEYS: Readonly<Record<string, string>> = {
 
 const joined = (key: string, join: string) => key.replaceAll("\n", join);
 
-/** Where keys stand after a name that announces a secret. */
+/** Texts with a private key after the name of a secret. */
 const PLACES: Readonly<Record<string, (key: string) => string>> = {
   ".env": (key) => `SSH_PRIVATE_KEY="${key}"\nLAST=80`,
   ".env without quotes": (key) => `SSH_PRIVATE_KEY=${key}\nLAST=80`,
@@ -65,7 +65,7 @@ for (const [position, write] of Object.entries(PLACES)) {
 const secret = `${filler(18)}7`;
 const jwt = `eyJ${filler(17)}.eyJ${filler(30)}.${filler(43)}`;
 
-/** A secret begins inside what another one hides, and reaches further. */
+/** A secret that begins inside another finding and ends after it. */
 test.each([
   `[password=x][token: ${secret}]`,
   `(password=abc12345)(api_key: ${secret})`,
