@@ -240,7 +240,7 @@ export async function runStc(files: readonly CommandFile[], words: readonly stri
 async function reportError(error: unknown): Promise<void> {
   const { inspect } = await import("node:util");
   const { StartupError } = await import("../core/errors.ts");
-  const { filterSecrets } = await import("../detection/secrets/secrets-filter.ts");
+  const { filterSecrets } = await import("../detection/sensitive.ts");
   const isMistake = error instanceof StartupError;
   // Filters every message, whoever wrote it: addresses with passwords, headers and errors from manifests all end up here.
   print.error(filterSecrets(isMistake ? error.message : inspect(error)).text);

@@ -17,7 +17,7 @@ export type Matched = Finding | readonly Finding[] | Searched | number | undefin
 
 /** Sorts findings and merges overlapping ones into one finding, with the rule of the first and longest. */
 export function mergeFindings<Found extends Finding>(findings: readonly Found[]): readonly Found[] {
-  if (isSettled(findings)) return findings;
+  if (isOrdered(findings)) return findings;
   const merged: Found[] = [];
   let last: Found | undefined;
   for (const finding of inOrder(findings)) {
@@ -64,7 +64,7 @@ export function replaceFindings<Found extends Finding>(
   return parts.join("");
 }
 
-function isSettled(findings: readonly Finding[]): boolean {
+function isOrdered(findings: readonly Finding[]): boolean {
   let end = 0;
   for (const finding of findings) {
     if (finding.start < end) return false;
@@ -85,7 +85,6 @@ export type ActiveLevel = Exclude<RedactionLevel, "off">;
 
 export interface SensitiveFinding extends Finding {
   readonly kind: "secret" | "pii";
-  /** 1 for secrets. */
   readonly confidence: number;
   /** The nearby word that identifies the finding. */
   readonly context?: string | undefined;

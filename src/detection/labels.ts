@@ -15,12 +15,12 @@ export interface Label {
 /** Longer names are ignored. UTF-16 units. */
 const NAME_CHARS_MAX = 96;
 
-const NOTHING: Label = { words: "", secret: undefined };
+export const NO_LABEL: Label = { words: "", secret: undefined };
 
 const ANNOUNCING = new Anchors(() => ANNOUNCING_WORDS);
 
 /** A name needs one of these to have a meaning. `pat` means a token only as a separate word; `auth` means credentials. */
-const TELLING = new Anchors(() => [...NAME_ANCHORS, "pat", "auth", ...ANNOUNCING_WORDS.map(longestWord)]);
+const MEANINGFUL = new Anchors(() => [...NAME_ANCHORS, "pat", "auth", ...ANNOUNCING_WORDS.map(longestWord)]);
 
 function longestWord(announcing: string): string {
   return announcing.split(" ").reduce((longest, word) => (word.length > longest.length ? word : longest), "");
@@ -32,16 +32,16 @@ const KNOWN_MAX = 4_096;
 
 /** Returns the name as a reader or a program understands it, without invisible characters. */
 export function plainName(name: string): string {
-  const seen = cleanText(name);
-  return decodedView(seen, new Work())?.text ?? seen;
+  const clean = cleanText(name);
+  return decodedView(clean, new Work())?.text ?? clean;
 }
 
 export function labelOf(written: string): Label {
   const name = plainName(written);
-  if (name.length > NAME_CHARS_MAX) return NOTHING;
-  const before = known.get(name);
-  if (before !== undefined) return before;
-  const label = TELLING.occursIn(name) ? read(name) : NOTHING;
+  if (name.length > NAME_CHARS_MAX) return NO_LABEL;
+  const cached = known.get(name);
+  if (cached !== undefined) return cached;
+  const label = MEANINGFUL.occursIn(name) ? read(name) : NO_LABEL;
   if (known.size < KNOWN_MAX) known.set(name, label);
   return label;
 }

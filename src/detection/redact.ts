@@ -3,6 +3,7 @@ import { element, otherKey, type Step } from "../core/policy/field-path.ts";
 import type { Json } from "../core/types.ts";
 import { REDACTION_BOUNDS, TooLarge, Work } from "./bounds.ts";
 import type { ActiveLevel, RedactionLevel, SensitiveFinding } from "./finding.ts";
+import { NO_LABEL } from "./labels.ts";
 import { isSecretValue } from "./secrets/values.ts";
 import { DETECTOR, type Detector, hideFindings, replacementOf } from "./sensitive.ts";
 import { flagBefore, type JsonFields, KEPT_MAX, type LevelOf, Neighbours, ValuePosition } from "./value-position.ts";
@@ -17,7 +18,6 @@ export interface RedactOptions {
   readonly clean?: boolean;
   /** Formats the path of a finding; the default is the path of redacted keys. */
   readonly pathOf?: (steps: readonly Step[]) => string;
-  /** Default: the detector with the built-in rules. */
   readonly detector?: Detector;
 }
 
@@ -47,7 +47,7 @@ export function redact(value: Json, options: RedactOptions): Redacted {
 
 /** Steps for a value or key, for a key that is not cached, and for a text that is scanned. */
 const STEPS_PER_NODE = 50;
-const STEPS_PER_PLACE = 700;
+const STEPS_PER_POSITION = 700;
 const STEPS_PER_TEXT = 250;
 
 /** Shorter numbers count as personal data only with a field name. */
@@ -75,9 +75,8 @@ class Walk {
   readonly #options: RedactOptions;
   readonly #detector: Detector;
   readonly #work = new Work();
-  /** Positions by parent position and key that are not cached across values. */
-  #passing: Map<ValuePosition, Map<string, ValuePosition>> | undefined;
-  /** Path from the root to the current position. */
+  /** Positions by parent position and key that are cached only for this value. */
+  #temporary: Map<ValuePosition, Map<string, ValuePosition>> | undefined;
   readonly #steps: Step[] = [];
   #nodes = 0;
   #chars = 0;
@@ -87,14 +86,14 @@ class Walk {
     this.#detector = options.detector ?? DETECTOR;
   }
 
-  visit(value: Json, place: ValuePosition): Json {
+  visit(value: Json, position: ValuePosition): Json {
     this.#nodes += 1;
     if (this.#nodes > REDACTION_BOUNDS.nodesMax) throw new TooLarge("nodesMax");
-    if (typeof value === "string") return this.#string(value, place);
-    if (typeof value === "number") return this.#number(value, place);
+    if (typeof value === "string") return this.#string(value, position);
+    if (typeof value === "number") return this.#number(value, position);
     if (value === null || typeof value === "boolean") return value;
-    if (place.depth >= REDACTION_BOUNDS.depthMax) throw new TooLarge("depthMax");
-    return isList(value) ? this.#array(value, place) : this.#object(value, place);
+    if (position.depth >= REDACTION_BOUNDS.depthMax) throw new TooLarge("depthMax");
+    return isList(value) ? this.#array(value, position) : this.#object(value, position);
   }
 
   #array(values: readonly Json[], above: ValuePosition): Json {
@@ -122,9 +121,9 @@ class Walk {
       const value = fields[key] as Json;
       const below = this.#below(key, above);
       if (below.isNamedElsewhere) neighbours ??= new Neighbours(fields);
-      const place = below.isNamedElsewhere ? neighbours?.placeOf(key, { above, below }) : below;
+      const position = below.isNamedElsewhere ? neighbours?.positionOf(key, { above, below }) : below;
       this.#steps.push(key);
-      const seen = this.visit(value, place ?? below);
+      const seen = this.visit(value, position ?? below);
       this.#steps.pop();
       if (below.shown !== key) isRenamed = true;
       if (changed === undefined && (seen !== value || below.shown !== key)) {
@@ -138,22 +137,21 @@ class Walk {
 
   #below(key: string, above: ValuePosition): ValuePosition {
     this.#count(key.length);
-    const kept = above.kept(key) ?? (above.lasts ? this.#passing?.get(above)?.get(key) : undefined);
+    const kept = above.kept(key) ?? (above.lasts ? this.#temporary?.get(above)?.get(key) : undefined);
     // A key with a finding is scanned and counted each time it occurs.
     if (kept !== undefined && kept.shown === key) return kept;
-    this.#work.spend(STEPS_PER_PLACE);
+    this.#work.spend(STEPS_PER_POSITION);
     const level = above.levelBelow(key, this.#options.level);
-    const place = above.below(key, { shown: this.#key(key, level, above), lasts: this.#mayLast(key, level) });
-    if (above.lasts && !place.lasts) this.#pass(key, above, place);
-    return place;
+    const position = above.below(key, { shown: this.#key(key, level, above), lasts: this.#mayLast(key, level) });
+    if (above.lasts && !position.lasts) this.#cacheForValue(key, above, position);
+    return position;
   }
 
-  /** Caches a position until the end of this value. */
-  #pass(key: string, above: ValuePosition, place: ValuePosition): void {
-    this.#passing ??= new Map();
-    const beside = this.#passing.get(above) ?? new Map<string, ValuePosition>();
-    if (beside.size < KEPT_MAX) beside.set(key, place);
-    this.#passing.set(above, beside);
+  #cacheForValue(key: string, above: ValuePosition, position: ValuePosition): void {
+    this.#temporary ??= new Map();
+    const children = this.#temporary.get(above) ?? new Map<string, ValuePosition>();
+    if (children.size < KEPT_MAX) children.set(key, position);
+    this.#temporary.set(above, children);
   }
 
   #key(key: string, level: RedactionLevel, above: ValuePosition): string {
@@ -183,38 +181,35 @@ class Walk {
     return key.length <= HARMLESS_KEY_CHARS_MAX && this.#isHarmless(key, level);
   }
 
-  #string(value: string, place: ValuePosition): string {
+  #string(value: string, position: ValuePosition): string {
     this.#count(value.length);
-    const level = place.level(this.#options.level);
+    const level = position.level(this.#options.level);
     if (level === "off") return value;
-    const hidden = this.#hidden(value, level, place);
+    const hidden = this.#hidden(value, level, position);
     const seen = this.#cleaned(hidden);
     // Scans the cleaned text again: removed characters may have separated parts that belong together.
-    return seen === hidden ? seen : this.#cleaned(this.#hidden(seen, level, place));
+    return seen === hidden ? seen : this.#cleaned(this.#hidden(seen, level, position));
   }
 
-  #hidden(value: string, level: RedactionLevel, place: ValuePosition): string {
-    const { label } = place;
-    if (label?.secret !== undefined && isSecretValue(value, label.secret, "quoted")) {
-      return this.#whole(value, place, { kind: "secret", rule: `${label.secret}-field` });
+  #hidden(value: string, level: RedactionLevel, position: ValuePosition): string {
+    const { secret, words } = position.label ?? NO_LABEL;
+    if (secret !== undefined && isSecretValue(value, secret, "quoted")) {
+      return this.#whole(value, position, { kind: "secret", rule: `${secret}-field` });
     }
-    const isLabelled =
-      label !== undefined && label.words !== "" && level !== "secrets" && value.length <= LABELLED_CHARS_MAX;
-    return isLabelled ? this.#labelled(value, level, place) : this.#text(value, level, () => this.#pathOf(place));
+    const isLabelled = words !== "" && level !== "secrets" && value.length <= LABELLED_CHARS_MAX;
+    return isLabelled ? this.#labelled(value, level, position) : this.#text(value, level, () => this.#pathOf(position));
   }
 
-  #number(value: number, place: ValuePosition): Json {
-    const level = place.level(this.#options.level);
+  #number(value: number, position: ValuePosition): Json {
+    const level = position.level(this.#options.level);
     if (level === "off" || !Number.isInteger(value) || Math.abs(value) < 100) return value;
     const digits = String(value);
-    const { label } = place;
+    const { secret, words } = position.label ?? NO_LABEL;
     if (digits.length < 4) return value;
-    if (label?.secret === "password") return this.#whole(digits, place, { kind: "secret", rule: "password-field" });
-    if (level === "secrets" || (digits.length < NUMBER_DIGITS_MIN && (label?.words ?? "") === "")) return value;
-    const hasWords = label !== undefined && label.words !== "";
-    const hidden = hasWords
-      ? this.#labelled(digits, level, place)
-      : this.#text(digits, level, () => this.#pathOf(place));
+    if (secret === "password") return this.#whole(digits, position, { kind: "secret", rule: "password-field" });
+    if (level === "secrets" || (digits.length < NUMBER_DIGITS_MIN && words === "")) return value;
+    const hidden =
+      words === "" ? this.#text(digits, level, () => this.#pathOf(position)) : this.#labelled(digits, level, position);
     return hidden === digits ? value : hidden;
   }
 
@@ -224,18 +219,15 @@ class Walk {
   }
 
   /** Scans the text after its field's name, as a person would read it. */
-  #labelled(text: string, level: RedactionLevel, place: ValuePosition): string {
+  #labelled(text: string, level: RedactionLevel, position: ValuePosition): string {
     this.#work.spend(STEPS_PER_TEXT);
-    const prefix = `${place.label?.words ?? ""}: `;
+    const prefix = `${position.label?.words ?? ""}: `;
+    const { length } = prefix;
     const found = this.#detector
       .find(prefix + text, level, this.#work)
-      .filter(({ end }) => end > prefix.length)
-      .map((finding) => ({
-        ...finding,
-        start: Math.max(0, finding.start - prefix.length),
-        end: finding.end - prefix.length,
-      }));
-    return this.#hide(text, found, () => this.#pathOf(place));
+      .filter(({ end }) => end > length)
+      .map((finding) => ({ ...finding, start: Math.max(0, finding.start - length), end: finding.end - length }));
+    return this.#hide(text, found, () => this.#pathOf(position));
   }
 
   #cleaned(text: string): string {
@@ -253,14 +245,14 @@ class Walk {
     return hideFindings(text, whole);
   }
 
-  #whole(text: string, place: ValuePosition, { kind, rule }: Pick<SensitiveFinding, "kind" | "rule">): string {
+  #whole(text: string, position: ValuePosition, { kind, rule }: Pick<SensitiveFinding, "kind" | "rule">): string {
     this.#work.find();
-    this.findings.push({ kind, rule, start: 0, end: text.length, confidence: 1, path: this.#pathOf(place) });
+    this.findings.push({ kind, rule, start: 0, end: text.length, confidence: 1, path: this.#pathOf(position) });
     return replacementOf({ kind, rule, start: 0, end: 0, confidence: 1 });
   }
 
-  #pathOf(place: ValuePosition): string {
-    return this.#options.pathOf?.(this.#steps) ?? place.path;
+  #pathOf(position: ValuePosition): string {
+    return this.#options.pathOf?.(this.#steps) ?? position.path;
   }
 
   #pathOfKeys(above: ValuePosition): string {

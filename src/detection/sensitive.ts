@@ -84,17 +84,16 @@ export class Detector {
 /** The detector with the built-in rules alone. */
 export const DETECTOR = new Detector(Object.values(DETECTOR_RULES).flat());
 
-/** Calls `find` of the detector with the built-in rules. */
+/** Uses only the built-in rules. */
 export function findSensitive(text: string, level: RedactionLevel, work?: Work): readonly SensitiveFinding[] {
   return DETECTOR.find(text, level, work);
 }
 
-/** Calls `findOrWhole` of the detector with the built-in rules. */
-export function findOrWhole(text: string, level: RedactionLevel): readonly SensitiveFinding[] {
-  return DETECTOR.findOrWhole(text, level);
+/** Uses only the built-in rules. */
+export function filterSecrets(text: string): { readonly text: string; readonly findings: readonly Finding[] } {
+  return DETECTOR.filterSecrets(text);
 }
 
-/** Replaces the findings. Returns the same string when there are none. */
 export function hideFindings(text: string, findings: readonly SensitiveFinding[]): string {
   return replaceFindings(text, findings, replacementOf);
 }

@@ -34,7 +34,7 @@ function hasRoom(tree: Tree | undefined): tree is Tree {
   return tree !== undefined && tree.count < LASTING_MAX;
 }
 
-interface PlaceFacts {
+interface PositionFacts {
   readonly shown: string;
   readonly label: Label | undefined;
   readonly tree?: Tree | undefined;
@@ -66,7 +66,7 @@ export class ValuePosition {
   #elements: ValuePosition | undefined;
   #kept: Map<string, ValuePosition> | undefined;
 
-  private constructor(above: ValuePosition | undefined, step: string, facts: PlaceFacts) {
+  private constructor(above: ValuePosition | undefined, step: string, facts: PositionFacts) {
     this.#above = above;
     this.#step = step;
     this.#tree = facts.tree;
@@ -93,18 +93,15 @@ export class ValuePosition {
     return root;
   }
 
-  /** True when the position is cached across values. */
   get lasts(): boolean {
     return this.#tree !== undefined;
   }
 
-  /** Returns the position of the elements of an array at this position. */
   get elements(): ValuePosition {
     this.#elements ??= new ValuePosition(this, ELEMENT, { shown: ELEMENT, label: this.label, tree: this.#tree });
     return this.#elements;
   }
 
-  /** Returns a cached child position. */
   kept(key: string): ValuePosition | undefined {
     return this.#kept?.get(key);
   }
@@ -117,11 +114,11 @@ export class ValuePosition {
     this.#kept ??= new Map();
     const tree = lasts && hasRoom(this.#tree) ? this.#tree : undefined;
     const name = plainName(key);
-    const isNamedElsewhere = VALUE_KEY.test(name) || isPrivateMember(name);
+    const isNamedElsewhere = VALUE_KEY.test(name) || PRIVATE_MEMBERS.has(name);
     const label = this.#holdsSecrets ? SECRET : labelOf(name);
-    const place = new ValuePosition(this, stepOf(key), { shown, label, tree, isNamedElsewhere });
-    if (place.lasts || (!this.lasts && this.#kept.size < KEPT_MAX)) this.#kept.set(key, place);
-    return place;
+    const position = new ValuePosition(this, stepOf(key), { shown, label, tree, isNamedElsewhere });
+    if (position.lasts || (!this.lasts && this.#kept.size < KEPT_MAX)) this.#kept.set(key, position);
+    return position;
   }
 
   /** Returns this position for a value whose name is in a sibling field: `{name: "DB_PASSWORD", value: "…"}`. */
@@ -187,10 +184,6 @@ function stepOf(key: string): string {
 /** Members of a JSON Web Key that only its owner may know (RFC 7518, 6.2.2, 6.3.2 and 6.4.1). */
 const PRIVATE_MEMBERS: ReadonlySet<string> = new Set(["d", "p", "q", "dp", "dq", "qi", "k"]);
 
-function isPrivateMember(name: string): boolean {
-  return PRIVATE_MEMBERS.has(name);
-}
-
 function isJwk(fields: JsonFields): boolean {
   return Object.hasOwn(fields, "kty") && typeof fields["kty"] === "string";
 }
@@ -206,11 +199,6 @@ function withPlainKeys(fields: JsonFields): JsonFields {
   return Object.fromEntries(keys.map((key) => [plainName(key), fields[key] as Json]));
 }
 
-interface Around {
-  readonly above: ValuePosition;
-  readonly below: ValuePosition;
-}
-
 /** The fields of one object, one of which may name the value of another. Each name is read once, without invisible characters. */
 export class Neighbours {
   readonly #fields: JsonFields;
@@ -224,16 +212,17 @@ export class Neighbours {
    * Returns the position of a field whose name may not be its key: the name is part of the key, or is in a sibling field or the
    * parent key.
    */
-  placeOf(written: string, { above, below }: Around): ValuePosition {
+  positionOf(
+    written: string,
+    { above, below }: { readonly above: ValuePosition; readonly below: ValuePosition },
+  ): ValuePosition {
     const key = plainName(written);
     const fields = this.#fields;
-    if (isPrivateMember(key)) return isJwk(fields) ? below.called("private_key") : below;
+    if (PRIVATE_MEMBERS.has(key)) return isJwk(fields) ? below.called("private_key") : below;
     if (DATA.test(key)) return fields["kind"] === "Secret" ? below.secretBelow() : below;
-    if (key === "value" && fields["sensitive"] === true) return below.called("password");
-    if (key === "Value" && fields["Type"] === "SecureString") return below.called("password");
-    if (key === "value" && OF_COOKIES.some((member) => Object.hasOwn(fields, member)))
-      return below.called("session_token");
-    const named = nameBeside(fields, key.slice(0, -VALUE_CHARS));
+    const declared = DECLARED_SECRETS.find((declaration) => declaration.key === key && declaration.appliesTo(fields));
+    if (declared !== undefined) return below.called(declared.name);
+    const named = siblingName(fields, key.slice(0, -VALUE_CHARS));
     if (named !== undefined) return below.labelled(this.#labelOf(named));
     return key.length === VALUE_CHARS && above.label !== undefined ? below.labelled(above.label) : below;
   }
@@ -246,7 +235,22 @@ export class Neighbours {
 }
 
 /** Members that only a cookie has. A cookie may have any name. */
-const OF_COOKIES = ["httpOnly", "sameSite", "hostOnly", "HttpOnly", "SameSite"];
+const COOKIE_MEMBERS = ["httpOnly", "sameSite", "hostOnly", "HttpOnly", "SameSite"];
+
+/** Fields that another field of the object declares to be secret, with the name that the value is scanned under. */
+const DECLARED_SECRETS: readonly {
+  readonly key: string;
+  readonly name: string;
+  readonly appliesTo: (fields: JsonFields) => boolean;
+}[] = [
+  { key: "value", name: "password", appliesTo: (fields) => fields["sensitive"] === true },
+  { key: "Value", name: "password", appliesTo: (fields) => fields["Type"] === "SecureString" },
+  {
+    key: "value",
+    name: "session_token",
+    appliesTo: (fields) => COOKIE_MEMBERS.some((member) => Object.hasOwn(fields, member)),
+  },
+];
 
 /** Fields of a Kubernetes Secret: everything below is secret, whatever its name. */
 const DATA = /^(?:data|stringData)$/;
@@ -257,7 +261,7 @@ const NAME_KEYS = ["name", "Name", "key", "Key", "variable", "Variable", "field"
 /**
  * Returns the name in a sibling field: `{name: "DB_PASSWORD", value: "…"}`, `{ParameterKey: "DbPassword", ParameterValue: "…"}`.
  */
-function nameBeside(fields: JsonFields, prefix: string): string | undefined {
+function siblingName(fields: JsonFields, prefix: string): string | undefined {
   const stem = prefix.endsWith("_") ? prefix.slice(0, -1) : prefix;
   for (const end of NAME_KEYS) {
     const name = Object.hasOwn(fields, stem + end) ? fields[stem + end] : undefined;

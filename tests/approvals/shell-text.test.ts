@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { shownScript } from "../../src/approvals/view.ts";
-import { filterSecrets } from "../../src/detection/secrets/secrets-filter.ts";
+import { filterSecrets } from "../../src/detection/sensitive.ts";
 
 const shown = (script: string): string =>
   shownScript(script, {

@@ -4,7 +4,7 @@ import { renderView, type ViewFacts } from "../../src/approvals/view.ts";
 import { visible } from "../../src/core/terminal-text.ts";
 import type { Json, Tool } from "../../src/core/types.ts";
 import { namesSecret } from "../../src/detection/sanitize-args.ts";
-import { filterSecrets } from "../../src/detection/secrets/secrets-filter.ts";
+import { filterSecrets } from "../../src/detection/sensitive.ts";
 import { inlineHandler } from "../../src/targets/function/kind.ts";
 
 const TOKEN = `ghp_${"aB3dE6gH9j".repeat(4).slice(0, 36)}`;

@@ -15,7 +15,7 @@ function scanned(words: readonly string[], text: string): readonly Seen[] {
   return seen;
 }
 
-/** Each word at each place, by ends, the longest first. */
+/** Returns each occurrence of each word, by its end; for the same end, the longest first. */
 function naive(words: readonly string[], text: string): readonly Seen[] {
   const found = words.flatMap((word) =>
     [...new Array<number>(text.length).keys()].flatMap((at): Seen[] =>

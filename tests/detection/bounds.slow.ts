@@ -2,8 +2,7 @@ import { expect, test } from "bun:test";
 import type { Json } from "../../src/core/types.ts";
 import { Work } from "../../src/detection/bounds.ts";
 import { REDACTION_BOUNDS, redact, TooLarge } from "../../src/detection/redact.ts";
-import { filterSecrets } from "../../src/detection/secrets/secrets-filter.ts";
-import { findSensitive } from "../../src/detection/sensitive.ts";
+import { filterSecrets, findSensitive } from "../../src/detection/sensitive.ts";
 import { machineText } from "../eval/negatives.ts";
 import { filler } from "./secret-examples.ts";
 
@@ -69,7 +68,7 @@ const customer = (id: number): Json => ({
   createdAt: "2026-11-22T01:43:21.123Z",
 });
 
-/** What is large and ordinary comes through, whole. */
+/** Large ordinary values: they are returned whole. */
 const ORDINARY: readonly (readonly [title: string, value: Json, found: number])[] = [
   ["20,000 customers", Array.from({ length: 20_000 }, (_, id) => customer(id)), 40_000],
   [

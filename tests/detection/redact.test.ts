@@ -122,7 +122,7 @@ test("more keys than the cache holds are scanned all the same", () => {
   for (const _ of [1, 2]) expect(redact({ many }, { level: "secrets" }).findings).toHaveLength(2_000);
 });
 
-/** As a policy has it: an own level for some fields, and another one wherever the field is in a list. */
+/** Levels as in a policy: one for some fields, another for the same field inside a list. */
 function levelsAnew() {
   return (path: RedactionPath) => {
     if (path.includes("note")) return "strict";

@@ -1,7 +1,7 @@
 import { TOKEN_RULES } from "../../src/detection/rules/tokens.ts";
 import { classOf } from "../../src/detection/views/characters.ts";
 
-/** Letters and digits without a meaning, the same each time. Composed here, so that no file holds a credential's look. */
+/** Returns the same meaningless letters and digits each time. Composed, so that no file contains what looks like a credential. */
 export function filler(length: number, alphabet = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"): string {
   return alphabet.repeat(Math.ceil(length / alphabet.length)).slice(0, length);
 }
@@ -9,7 +9,7 @@ export function filler(length: number, alphabet = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW
 const HEX = "0a1b2c3d4e5f6789";
 const CAPITALS = "A2B3C4D5E6F7G";
 
-/** A vendor's token: its prefix, and the characters after it. */
+/** A vendor's token: prefix and the characters after it. */
 interface TokenFormat {
   readonly rule: string;
   readonly prefix: string;
@@ -23,7 +23,7 @@ export const TOKEN_FORMATS: readonly TokenFormat[] = TOKEN_RULES.flatMap(({ id, 
 
 export interface SecretExample {
   readonly rule: string;
-  /** What must not come out. */
+  /** The text that must be hidden. */
   readonly secret: string;
   readonly text: string;
 }
@@ -35,7 +35,7 @@ function bodyOf({ classes, min }: TokenFormat): string {
   return filler(min, characters.join(""));
 }
 
-/** For each format of the table one that fits, and texts that look like it and are not. */
+/** One example for each token format, and similar texts that do not match. */
 export const formatExamples: readonly SecretExample[] = TOKEN_FORMATS.map((format) => {
   const secret = format.prefix + bodyOf(format);
   return { rule: format.rule, secret, text: `value ${secret} end` };
@@ -57,7 +57,7 @@ const jwt = [
 
 type Row = readonly [rule: string, secret: string, around?: string];
 
-/** `~` in the third column stands for the secret. */
+/** In the third column, `~` marks the secret. */
 const SHAPES: readonly Row[] = [
   ["private-key", pem("RSA PRIVATE KEY")],
   ["private-key", pem("OPENSSH PRIVATE KEY"), "id_ed25519:\n~\nend"],
@@ -133,7 +133,7 @@ export const shapeExamples: readonly SecretExample[] = SHAPES.map(([rule, secret
   text: around.replace("~", () => secret),
 }));
 
-/** What stays: names without values, references, programs, prose, and ids that only look random. */
+/** Texts that stay: names without values, references, programs, prose, and ids that only look random. */
 export const plainTexts: readonly string[] = [
   ...["readonly secret: Uint8Array }", "token: Base64String, x", "postgres://user:password@host:5432/db"],
   ...[

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { assessShell, SHELL_RULES } from "../../src/approvals/risk/shell.ts";
-import { findOrWhole } from "../../src/detection/sensitive.ts";
+import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { evasionScores, falseAlarms, scores } from "./measure.ts";
 
 /**
@@ -35,7 +35,10 @@ const baseline = {
     texts: texts.length,
     sha256: digestOf(texts),
     findings: Object.fromEntries(
-      LEVELS.map((level) => [level, tally(texts.flatMap((text) => findOrWhole(text, level).map(({ rule }) => rule)))]),
+      LEVELS.map((level) => [
+        level,
+        tally(texts.flatMap((text) => DETECTOR.findOrWhole(text, level).map(({ rule }) => rule))),
+      ]),
     ),
   },
   planted: { perKind: PER_KIND, kinds: scores(PER_KIND) },

@@ -4,7 +4,7 @@ import { renderView } from "../../src/approvals/view.ts";
 import type { Json, Tool } from "../../src/core/types.ts";
 import { redact } from "../../src/detection/redact.ts";
 import { namesSecret } from "../../src/detection/sanitize-args.ts";
-import { filterSecrets } from "../../src/detection/secrets/secrets-filter.ts";
+import { filterSecrets } from "../../src/detection/sensitive.ts";
 import { withoutFrames, withoutPathsAndAddresses } from "../../src/pipeline/target-text.ts";
 import { namedFiles } from "../../src/targets/command/shell.ts";
 import { readIgnoreRules } from "../../src/targets/files/gitignore.ts";

@@ -1,13 +1,23 @@
 import type { Reading, RuleMatcher } from "../rules/rule.ts";
-import { ALPHANUMERIC, DIGIT, isA, isOneOf, LETTER, runEnd, wordSet } from "../views/characters.ts";
+import {
+  ALPHANUMERIC,
+  DIGIT,
+  endBefore,
+  isA,
+  isOneOf,
+  LETTER,
+  NextPosition,
+  runEnd,
+  wordSet,
+} from "../views/characters.ts";
 import { dateEnd } from "./calendar.ts";
-import { CERTAIN, DigitGroups, LIKELY, NextDigit, type PiiFinding } from "./digit-groups.ts";
+import { CERTAIN, DigitGroups, LIKELY, type PiiFinding } from "./digit-groups.ts";
 import { findSpelledEmail } from "./email.ts";
 import { findIpv4 } from "./ip.ts";
 import { isPhoneAbroad, isPhoneSomewhere } from "./phone.ts";
 
 /** Maximum distance between a word and its value. UTF-16 units. */
-const REACH_CHARS_MAX = 40;
+const DISTANCE_CHARS_MAX = 40;
 
 const ID_CHARS_MAX = 24;
 const ID_CHARS_MIN = 7;
@@ -26,29 +36,27 @@ const FILLER_CHARS_MAX = 10;
  * Steps for a word whose value is too far away, for examining a possible value, and for each offset where the value may start.
  */
 const STEPS = 15;
-const STEPS_PER_LOOK = 220;
-const STEPS_PER_PLACE = 40;
+const STEPS_PER_CANDIDATE = 220;
+const STEPS_PER_POSITION = 40;
 
 /** Returns the offset of the next digit when it is close enough to the word; otherwise -1. */
 function digitNear(end: number, reading: Reading): number {
   const { work } = reading;
   work.spend(STEPS);
   const at = reading.state(nextDigit).after(end);
-  if (at - end > REACH_CHARS_MAX) return -1;
-  work.spend(STEPS_PER_LOOK);
+  if (at - end > DISTANCE_CHARS_MAX) return -1;
+  work.spend(STEPS_PER_CANDIDATE);
   return at;
 }
 
-const nextDigit = ({ text }: Reading): NextDigit => new NextDigit(text);
+const nextDigit = ({ text }: Reading): NextPosition => new NextPosition((from) => endBefore(text, from, DIGIT));
 
-/** Finds a date of birth after its word. */
 export const matchBirthDate: RuleMatcher = (reading, start, end) => {
   const digit = digitNear(end, reading);
   if (digit === -1) return undefined;
   return findBirthDate({ start: digit, end, word: wordAt(reading, start, end) }, reading);
 };
 
-/** Finds a telephone number after its word. */
 export const matchAnnouncedPhone: RuleMatcher = (reading, start, end) => {
   const word = { start, end, word: wordAt(reading, start, end) };
   return isPhoneWord(reading.text, word) && digitNear(end, reading) !== -1
@@ -58,11 +66,10 @@ export const matchAnnouncedPhone: RuleMatcher = (reading, start, end) => {
 
 /** Finds an e-mail address whose `@` is written out. */
 export const matchSpelledEmail: RuleMatcher = ({ text, work }, start, end) => {
-  work.spend(STEPS_PER_LOOK);
+  work.spend(STEPS_PER_CANDIDATE);
   return findSpelledEmail(text, start, end, work);
 };
 
-/** Returns a matcher for a person's number after its word. */
 export function nationalIdMatcher(rule: string, isValid: (compact: string) => boolean): RuleMatcher {
   return (reading, start, end) => {
     const digit = isA(reading.text, start - 1, LETTER) ? -1 : digitNear(end, reading);
@@ -83,7 +90,7 @@ const MONTH_CHARS_MAX = 14;
 function findBirthDate({ start, end, word }: Word, { text, work }: Reading): PiiFinding | undefined {
   for (let at = Math.max(end, start - MONTH_CHARS_MAX); at <= start; at += 1) {
     if (isA(text, at - 1, ALPHANUMERIC) || !isA(text, at, ALPHANUMERIC)) continue;
-    work.spend(STEPS_PER_PLACE * 6);
+    work.spend(STEPS_PER_POSITION * 6);
     const stop = dateEnd(text, at);
     if (stop !== -1) return { rule: "DATE_OF_BIRTH", start: at, end: stop, confidence: CERTAIN, context: word };
   }
@@ -117,7 +124,7 @@ function findAnnouncedPhone({ end, word }: Word, { text, work }: Reading): PiiFi
 
 /** Returns the offset of the first digit when only punctuation and filler words come before it; otherwise -1. */
 function afterFillers(text: string, from: number): number {
-  const limit = Math.min(text.length, from + REACH_CHARS_MAX);
+  const limit = Math.min(text.length, from + DISTANCE_CHARS_MAX);
   let at = from;
   while (at < limit) {
     if (isA(text, at, DIGIT)) return at;
@@ -162,7 +169,7 @@ const STEPS_PER_ID = 300;
  * the search.
  */
 function idEnd(text: string, at: number, { id, reading }: IdSearch): number {
-  reading.work.spend(STEPS_PER_PLACE * 6);
+  reading.work.spend(STEPS_PER_POSITION * 6);
   let compact = "";
   let digits = 0;
   let found = -1;

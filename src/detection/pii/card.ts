@@ -1,7 +1,5 @@
-import type { Work } from "../bounds.ts";
 import { BLANK, DASH, HEX, isA, isOneOf, LINE_END, runEnd, runStart, wordSet } from "../views/characters.ts";
-import type { DigitGroups } from "./digit-groups.ts";
-import { CERTAIN, type PiiFinding } from "./digit-groups.ts";
+import { CERTAIN, type DigitGroups, type NumberSearch, type PiiFinding } from "./digit-groups.ts";
 
 const DIGITS_MIN = 13;
 const DIGITS_MAX = 19;
@@ -33,25 +31,17 @@ const ISSUERS: readonly Issuer[] = [
   [67, 67, [16, 18, 19]],
 ];
 
-/** Group sizes in which card numbers are written. */
 const GROUPINGS = wordSet(
   "4,4,4,4 4,6,5 4,6,4 4,4,4,4,3 4,4,4,1 4,4,5 6,13 8,8 6,10 4,8,4 4,4,8 8,4,4 4,12 4,5,6 4,4,4,3 6,6,4 6,4,6 12,4",
   "4,4,4,4,2 4,4,4,4,1",
 );
 
 /** Steps for a range with the length of a card number, and for a group that cannot start one. */
-const STEPS_PER_STRETCH = 60;
+const STEPS_PER_RANGE = 60;
 const STEPS_PER_GROUP = 6;
 
-/** Input for the search for card numbers. */
-export interface CardSearch {
-  readonly text: string;
-  readonly groups: DigitGroups;
-  readonly work: Work;
-}
-
 /** Returns the card numbers that consist of whole groups. */
-export function findCards(search: CardSearch): readonly PiiFinding[] {
+export function findCards(search: NumberSearch): readonly PiiFinding[] {
   const { groups, work } = search;
   if (groups.digits < DIGITS_MIN) return NONE;
   work.spend(groups.count * STEPS_PER_GROUP);
@@ -81,14 +71,14 @@ const NONE: readonly PiiFinding[] = [];
  * similar numbers are next to it, or most lines with the same number of groups contain no card number at that position. An empty
  * line ends a table.
  */
-function isOfTable({ groups, work }: CardSearch, { first, last }: Window, cards: readonly Window[]): boolean {
+function isOfTable({ groups, work }: NumberSearch, { first, last }: Window, cards: readonly Window[]): boolean {
   if (first === last) return false;
   work.spend(groups.count * STEPS_PER_LINE_GROUP);
   // A number at the group limit, or after groups that were read before, is read again together with its other groups.
   if ((first === 0 && !groups.beginsLine(0)) || (groups.isCut && last === groups.count - 1)) return true;
   const isOther = (group: number) => !cards.some((card) => group >= card.first && group <= card.last);
   const line = lineAround(groups, first);
-  if (!hasYearAtMost(groups, { first, last }) && hasAlikeBeside(groups, { first, last }) && hasAny(line, isOther))
+  if (!hasYearAtMost(groups, { first, last }) && hasAlikeNeighbour(groups, { first, last }) && hasAny(line, isOther))
     return true;
   let alike = 0;
   let others = 0;
@@ -116,7 +106,7 @@ function followsBlankLine(groups: DigitGroups, group: number): boolean {
 }
 
 /** Returns whether a group of the same size is next to it, with the same separator as between its own groups. */
-function hasAlikeBeside(groups: DigitGroups, { first, last }: Window): boolean {
+function hasAlikeNeighbour(groups: DigitGroups, { first, last }: Window): boolean {
   const gap = groups.separatorBefore(last);
   const isBefore =
     first > 0 && groups.sizeOf(first - 1) === groups.sizeOf(first) && groups.separatorBefore(first) === gap;
@@ -142,7 +132,6 @@ function hasAny({ first, last }: Window, isIt: (group: number) => boolean): bool
   return false;
 }
 
-/** Returns the groups of the line that contains a group. */
 function lineAround(groups: DigitGroups, group: number): Window {
   let first = group;
   while (first > 0 && !groups.beginsLine(first)) first -= 1;
@@ -160,7 +149,7 @@ function mayBegin(groups: DigitGroups, first: number): boolean {
 }
 
 /** Returns the last group of the card number that starts with this group; -1 when there is none. */
-function cardEnd({ text, groups, work }: CardSearch, first: number): number {
+function cardEnd({ text, groups, work }: NumberSearch, first: number): number {
   const lengths = lengthsFor(leadingDigits(text, groups, first));
   if (lengths === 0) return -1;
   let digits = 0;
@@ -168,9 +157,9 @@ function cardEnd({ text, groups, work }: CardSearch, first: number): number {
   for (let last = first; last < groups.count && digits < DIGITS_MAX; last += 1) {
     digits += groups.sizeOf(last);
     if (digits > DIGITS_MAX || (lengths & (1 << digits)) === 0 || !mayBePrinted(groups, { first, last })) continue;
-    work.spend(STEPS_PER_STRETCH);
+    work.spend(STEPS_PER_RANGE);
     if (!isCard(text, groups, { first, last }) || isFraction(text, groups, { first, last })) continue;
-    work.spend(STEPS_PER_STRETCH * 10);
+    work.spend(STEPS_PER_RANGE * 10);
     if (isGrouped(text, groups, { first, last }) && !isInUuid(text, groups, { first, last })) found = last;
   }
   return found;
@@ -264,8 +253,8 @@ function isGrouped(text: string, groups: DigitGroups, { first, last }: Window): 
  */
 function isWrapped(text: string, groups: DigitGroups, { first, last }: Window): boolean {
   const before = runStart(text, groups.startOf(first), BLANK) - 1;
-  const behind = runEnd(text, groups.endOf(last), BLANK);
-  return before >= 0 && !isA(text, before, LINE_END) && !isA(text, behind, LINE_END);
+  const after = runEnd(text, groups.endOf(last), BLANK);
+  return before >= 0 && !isA(text, before, LINE_END) && !isA(text, after, LINE_END);
 }
 
 /** Returns whether the groups form a printed grouping after the line end is removed: `4111 11`, line end, `11 1111 1111`. */
@@ -302,15 +291,15 @@ function hasOneSeparator(separators: string, count: number): boolean {
 function isCard(text: string, groups: DigitGroups, { first, last }: Window): boolean {
   const leading = text.charCodeAt(groups.startOf(first));
   let sum = 0;
-  let place = 0;
+  let position = 0;
   let isVaried = false;
   for (let group = last; group >= first; group -= 1) {
     const start = groups.startOf(group);
     for (let at = groups.endOf(group) - 1; at >= start; at -= 1) {
       const code = text.charCodeAt(at);
       if (code !== leading) isVaried = true;
-      sum += luhnTerm(code - ZERO, place);
-      place += 1;
+      sum += luhnTerm(code - ZERO, position);
+      position += 1;
     }
   }
   return isVaried && sum % 10 === 0;
@@ -318,16 +307,16 @@ function isCard(text: string, groups: DigitGroups, { first, last }: Window): boo
 
 const ZERO = 0x30;
 
-/** Returns what a digit adds to the Luhn sum; `place` counts from the right. */
-function luhnTerm(digit: number, place: number): number {
-  if (place % 2 === 0) return digit;
+/** Returns what a digit adds to the Luhn sum; `position` counts from the right. */
+function luhnTerm(digit: number, position: number): number {
+  if (position % 2 === 0) return digit;
   return digit > 4 ? digit * 2 - 9 : digit * 2;
 }
 
 export function passesLuhn(digits: string): boolean {
   let sum = 0;
-  for (let place = 0; place < digits.length; place += 1) {
-    sum += luhnTerm(digits.charCodeAt(digits.length - 1 - place) - ZERO, place);
+  for (let position = 0; position < digits.length; position += 1) {
+    sum += luhnTerm(digits.charCodeAt(digits.length - 1 - position) - ZERO, position);
   }
   return sum % 10 === 0;
 }

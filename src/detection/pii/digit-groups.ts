@@ -1,5 +1,6 @@
+import type { Work } from "../bounds.ts";
 import type { Finding } from "../finding.ts";
-import { BLANK, classOf, DASH, DIGIT, DOT, isA, LINE_END, UNDERSCORE } from "../views/characters.ts";
+import { BLANK, classOf, DASH, DIGIT, DOT, LINE_END, UNDERSCORE } from "../views/characters.ts";
 
 /**
  * A finding with a confidence from 0 to 1: `CERTAIN` for a checksum or a unique shape, `POSSIBLE` for a shape that other values
@@ -15,23 +16,10 @@ export const CERTAIN = 0.95;
 export const LIKELY = 0.7;
 export const POSSIBLE = 0.3;
 
-/** Finds the next digit. Queries in text order read the text only once. */
-export class NextDigit {
-  readonly #text: string;
-  #at = -1;
-
-  constructor(text: string) {
-    this.#text = text;
-  }
-
-  /** Returns the offset of the first digit at or after `from`; the text's length when there is none. */
-  after(from: number): number {
-    if (this.#at >= from) return this.#at;
-    let at = from;
-    while (at < this.#text.length && !isA(this.#text, at, DIGIT)) at += 1;
-    this.#at = at;
-    return at;
-  }
+export interface NumberSearch {
+  readonly text: string;
+  readonly groups: DigitGroups;
+  readonly work: Work;
 }
 
 const TAB = 0x09;
@@ -89,7 +77,6 @@ export class DigitGroups {
     }
   }
 
-  /** Drops the groups from this one on. */
   cut(group: number): void {
     while (this.count > group) {
       this.count -= 1;
@@ -120,24 +107,14 @@ export class DigitGroups {
     return gap.includes("\t") || gap.includes("  ");
   }
 
-  /** Returns whether the separator before this group contains an opening bracket. */
   opensAt(group: number): boolean {
-    return this.#stands(group, (code) => code === OPENING);
+    return this.separatorBefore(group).includes("(");
   }
 
-  /** Returns whether the separator before this group contains a space or tab. */
   isSpacedAt(group: number): boolean {
-    return this.#stands(group, (code) => (classOf(code) & BLANK) !== 0);
+    return /[ \t]/.test(this.separatorBefore(group));
   }
 
-  #stands(group: number, isIt: (code: number) => boolean): boolean {
-    for (let at = this.endOf(group - 1); at < this.startOf(group); at += 1) {
-      if (isIt(this.#text.charCodeAt(at))) return true;
-    }
-    return false;
-  }
-
-  /** Returns a copy with only the groups `first` to `last`. */
   part(first: number, last: number): DigitGroups {
     const part = new DigitGroups(this.#text);
     for (let group = first; group <= last; group += 1) {
@@ -170,19 +147,16 @@ export class DigitGroups {
     return this.endOf(group) - this.startOf(group);
   }
 
-  /** Returns the text between a group and the previous one. */
   separatorBefore(group: number): string {
     return this.#text.slice(this.endOf(group - 1), this.startOf(group));
   }
 
-  /** Returns all separators from group `first` to group `last`, joined. */
   separators(first = 0, last = this.count - 1): string {
     let joined = "";
     for (let group = first + 1; group <= last; group += 1) joined += this.separatorBefore(group);
     return joined;
   }
 
-  /** Returns only the digits of the groups `first` to `last`. */
   digitsOf(first: number, last: number): string {
     let joined = "";
     for (let group = first; group <= last; group += 1)

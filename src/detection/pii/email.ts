@@ -41,7 +41,6 @@ const STEPS = 40;
 const STEPS_PER_CHAR = 2;
 const STEPS_PER_LABEL = 500;
 
-/** Returns the e-mail address around the `@` at `at`. */
 export function findEmail(text: string, at: number, work: Work): PiiFinding | undefined {
   const end = domainEnd(text, at + 1);
   work.spend(STEPS);

@@ -1,5 +1,16 @@
 import type { Work } from "../bounds.ts";
-import { ALPHANUMERIC, DIGIT, DOT, HEX, isA, isOneOf, LINE_END, runEnd, runStart } from "../views/characters.ts";
+import {
+  ALPHANUMERIC,
+  beginsLine,
+  DIGIT,
+  DOT,
+  HEX,
+  isA,
+  isOneOf,
+  runEnd,
+  runStart,
+  textBefore,
+} from "../views/characters.ts";
 import { CERTAIN, digitsEnd, type PiiFinding, POSSIBLE } from "./digit-groups.ts";
 
 const COLON = 0x3a;
@@ -25,11 +36,11 @@ export function findIpv4(text: string, start: number): PiiFinding | undefined {
   const { parts, end } = address;
   if (isA(text, end, ALPHANUMERIC) || isOneOf(text, end, "-") || (isOneOf(text, end, ".") && isA(text, end + 1, DIGIT)))
     return undefined;
-  const reach = reachOfIpv4(parts);
-  if (reach === 0 || isVersion(text, start)) return undefined;
+  const confidence = confidenceOfIpv4(parts);
+  if (confidence === 0 || isVersion(text, start)) return undefined;
   const isSmall = parts.every((part) => part < 10) && new Set(parts).size > 1;
-  const confidence = isSmall && !hasWordBefore(text, start, ADDRESS_WORDS) ? POSSIBLE : reach;
-  return { rule: "IP", start, end, confidence };
+  const isLikelyVersion = isSmall && !hasWordBefore(text, start, ADDRESS_WORDS);
+  return { rule: "IP", start, end, confidence: isLikelyVersion ? POSSIBLE : confidence };
 }
 
 interface Ipv4 {
@@ -57,13 +68,13 @@ function isVersion(text: string, start: number): boolean {
   const before = text[start - 1] ?? " ";
   if (before === "/" && isA(text, start - 2, ALPHANUMERIC)) return true;
   // A dash at the start of a line belongs to a diff or a list.
-  if (before === "-" && (start === 1 || isA(text, start - 2, LINE_END))) return false;
+  if (before === "-" && beginsLine(text, start - 1)) return false;
   if (before === "." || before === "-" || before === "_" || isA(text, start - 1, ALPHANUMERIC)) return true;
   return hasWordBefore(text, start, VERSION_WORDS);
 }
 
 function hasWordBefore(text: string, start: number, words: readonly string[]): boolean {
-  const before = text.slice(Math.max(0, start - BEFORE_CHARS_MAX), start).toLowerCase();
+  const before = textBefore(text, start, BEFORE_CHARS_MAX).toLowerCase();
   return words.some((word) => before.includes(word));
 }
 
@@ -71,7 +82,7 @@ function hasWordBefore(text: string, start: number, words: readonly string[]): b
  * Returns the confidence by address range: certain for public addresses; possible for private, link-local, shared and protocol
  * addresses; 0 for unspecified, loopback, multicast and reserved addresses.
  */
-function reachOfIpv4([first = 0, second = 0, third = 0]: readonly number[]): number {
+function confidenceOfIpv4([first = 0, second = 0, third = 0]: readonly number[]): number {
   if (first === 0 || first === 127 || first >= 224) return 0;
   const isPrivate = first === 10 || (first === 192 && second === 168) || (first === 172 && second >= 16 && second < 32);
   const isLocal = (first === 169 && second === 254) || (first === 100 && second >= 64 && second < 128);
@@ -99,7 +110,7 @@ export function findIpv6(text: string, at: number, work: Work): { readonly end: 
   let stop = end;
   while (stop > start && isA(text, stop - 1, DOT)) stop -= 1;
   if (isOneOf(text, stop - 1, ":") && !isOneOf(text, stop - 2, ":")) stop -= 1;
-  const confidence = reachOfIpv6(text.slice(start, stop));
+  const confidence = confidenceOfIpv6(text.slice(start, stop));
   return confidence === 0 ? { end } : { end, found: { rule: "IP", start, end: stop, confidence } };
 }
 
@@ -110,7 +121,7 @@ function goesOnBefore(text: string, start: number): boolean {
   return word === start - 1 || (start - 1 - word < 5 && runEnd(text, word, HEX) === start - 1);
 }
 
-function reachOfIpv6(address: string): number {
+function confidenceOfIpv6(address: string): number {
   const { groups, isShortened, isWhole, first } = readIpv6(address);
   const isFull = isShortened ? groups < IPV6_GROUPS : groups === IPV6_GROUPS;
   if (!isWhole || !isFull || groups < 2 || first === -1) return 0;

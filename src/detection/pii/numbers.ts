@@ -1,5 +1,16 @@
 import type { Work } from "../bounds.ts";
-import { ALPHANUMERIC, BLANK, classOf, HEX, isA, isOneOf, LETTER, LINE_END, runEnd } from "../views/characters.ts";
+import {
+  ALPHANUMERIC,
+  BLANK,
+  beginsLine,
+  classOf,
+  HEX,
+  isA,
+  isOneOf,
+  LETTER,
+  LINE_END,
+  runEnd,
+} from "../views/characters.ts";
 import { findCards } from "./card.ts";
 import { CERTAIN, DigitGroups, digitsEnd, mayGoOn, type PiiFinding } from "./digit-groups.ts";
 import { findIban, isCpf, isSocialSecurityNumber } from "./identifiers.ts";
@@ -47,16 +58,16 @@ const NINE = 0x39;
 export class NumberReader {
   readonly #text: string;
   readonly #work: Work;
-  readonly #tell: (found: PiiFinding) => void;
+  readonly #report: (found: PiiFinding) => void;
   /** Offset where groups are read again from the middle of their line. */
   #midway = -1;
   /** Created on demand: most texts contain no number of several groups. */
   #made: DigitGroups | undefined;
 
-  constructor(text: string, work: Work, tell: (found: PiiFinding) => void) {
+  constructor(text: string, work: Work, report: (found: PiiFinding) => void) {
     this.#text = text;
     this.#work = work;
-    this.#tell = tell;
+    this.#report = report;
   }
 
   get #groups(): DigitGroups {
@@ -76,7 +87,7 @@ export class NumberReader {
       this.#work.spend(STEPS_PER_ADDRESS);
       const ip = findIpv4(text, at);
       if (ip !== undefined) {
-        this.#tell(ip);
+        this.#report(ip);
         return ip.end;
       }
     }
@@ -92,7 +103,7 @@ export class NumberReader {
     const { end, found } = findIpv6(this.#text, at, this.#work);
     this.#work.spend((end - at) * STEPS_PER_ADDRESS_CHAR);
     if (found === undefined) return at + 1;
-    this.#tell(found);
+    this.#report(found);
     return Math.max(end, at + 1);
   }
 
@@ -137,7 +148,7 @@ export class NumberReader {
 
   #cards(): readonly PiiFinding[] {
     const cards = findCards({ text: this.#text, groups: this.#groups, work: this.#work });
-    for (const card of cards) this.#tell(card);
+    for (const card of cards) this.#report(card);
     return cards;
   }
 
@@ -157,7 +168,11 @@ export class NumberReader {
   }
 
   /** Reads the groups part by part. The last part may continue when the groups were cut off. */
-  #parts(groups: DigitGroups, { isCut, begins }: Parting, read: (part: DigitGroups, isCut: boolean) => void): void {
+  #parts(
+    groups: DigitGroups,
+    { isCut, begins }: { readonly isCut: boolean; readonly begins: (group: number) => boolean },
+    read: (part: DigitGroups, isCut: boolean) => void,
+  ): void {
     let first = 0;
     let digits = 0;
     for (let group = 0; group < groups.count; group += 1) {
@@ -177,7 +192,7 @@ export class NumberReader {
   #other(groups: DigitGroups): boolean {
     if (groups.digits > OTHER_DIGITS_MAX) return false;
     const found = findFormatted(this.#text, groups) ?? this.#phone(groups);
-    if (found !== undefined) this.#tell(found);
+    if (found !== undefined) this.#report(found);
     return found !== undefined;
   }
 
@@ -198,7 +213,7 @@ export class NumberReader {
       this.#work.spend(STEPS_PER_ACCOUNT);
       const iban = findIban(text, at - 2);
       if (iban !== undefined) {
-        this.#tell(iban);
+        this.#report(iban);
         return iban.end;
       }
     }
@@ -238,11 +253,6 @@ function startsInRow(groups: DigitGroups): (group: number) => boolean {
   return (group) => (hasBracket ? groups.opensAt(group) : groups.isSpacedAt(group));
 }
 
-interface Parting {
-  readonly isCut: boolean;
-  readonly begins: (group: number) => boolean;
-}
-
 function isDigit(code: number): boolean {
   return code >= ZERO && code <= NINE;
 }
@@ -270,7 +280,7 @@ const PARTS = "-_/.";
  * belongs to a diff or a list.
  */
 function isApart(text: string, start: number, end: number): boolean {
-  const isSign = isOneOf(text, start - 1, "-") && (start === 1 || isA(text, start - 2, LINE_END));
+  const isSign = isOneOf(text, start - 1, "-") && beginsLine(text, start - 1);
   return (
     (isSign || !PARTS.includes(text[start - 1] ?? " ")) &&
     !isA(text, start - 1, ALPHANUMERIC) &&

@@ -1,6 +1,6 @@
 import type { Work } from "../bounds.ts";
-import { isA, isOneOf, LINE_END, words } from "../views/characters.ts";
-import { CERTAIN, type DigitGroups, LIKELY, type PiiFinding, POSSIBLE } from "./digit-groups.ts";
+import { beginsLine, isOneOf, words } from "../views/characters.ts";
+import { CERTAIN, type DigitGroups, LIKELY, type NumberSearch, type PiiFinding, POSSIBLE } from "./digit-groups.ts";
 
 /** Steps for checking the plan of one country. */
 const STEPS_PER_PLAN = 200;
@@ -21,15 +21,8 @@ const PHONE_SEPARATORS: ReadonlySet<string> = new Set(
   "--,..,---,..., --,-(, -,) -,)-, () -, ()-,() -,() , () ".split(","),
 );
 
-/** Input for the search for telephone numbers. */
-export interface PhoneSearch {
-  readonly text: string;
-  readonly groups: DigitGroups;
-  readonly work: Work;
-}
-
 /** Finds a telephone number that consists of the groups. A `+` or a bracket may come before the first group. */
-export function findPhone({ text, groups, work }: PhoneSearch): PiiFinding | undefined {
+export function findPhone({ text, groups, work }: NumberSearch): PiiFinding | undefined {
   if (groups.digits < DIGITS_MIN || groups.lineEnds() > 0) return undefined;
   const { start: from, end } = groups;
   const hasBracket = isOneOf(text, from - 1, "(");
@@ -43,7 +36,7 @@ export function findPhone({ text, groups, work }: PhoneSearch): PiiFinding | und
 }
 
 /** Finds a number with a `+` that is assigned in its country. In a diff, a `+` may mark an added line. */
-function international({ text, groups, work }: PhoneSearch, start: number): PiiFinding | undefined {
+function international({ text, groups, work }: NumberSearch, start: number): PiiFinding | undefined {
   if (groups.digits > DIGITS_MAX || isOneOf(text, groups.start, "0")) return undefined;
   const digits = groups.digitsOf(0, groups.count - 1);
   work.spend(STEPS_PER_INTERNATIONAL);
@@ -55,20 +48,15 @@ function international({ text, groups, work }: PhoneSearch, start: number): PiiF
   return groups.digits > 9 && !mayBeAdded && validity === "possible" ? { ...found, confidence: LIKELY } : undefined;
 }
 
-function beginsLine(text: string, at: number): boolean {
-  return at === 0 || isA(text, at - 1, LINE_END);
-}
-
-interface Marks {
-  readonly hasBracket: boolean;
-  readonly hasPlus: boolean;
-}
-
 /**
  * Matches `(415) 555-2671`, `415-555-2671`, `+1 415 555 2671`; only spaces as separators require a `+`. Area code 555 is common
  * in examples.
  */
-function isNorthAmerican(text: string, groups: DigitGroups, { hasBracket, hasPlus }: Marks): boolean {
+function isNorthAmerican(
+  text: string,
+  groups: DigitGroups,
+  { hasBracket, hasPlus }: { readonly hasBracket: boolean; readonly hasPlus: boolean },
+): boolean {
   const { count, digits } = groups;
   if (digits < 10 || digits > 11 || count < 3 || count > 4) return false;
   const area = count - 3;
@@ -82,7 +70,7 @@ function isNorthAmerican(text: string, groups: DigitGroups, { hasBracket, hasPlu
 }
 
 /** Finds a number inside a country, with the leading zero of its national prefix. */
-function national({ text, groups, work }: PhoneSearch, start: number): PiiFinding | undefined {
+function national({ text, groups, work }: NumberSearch, start: number): PiiFinding | undefined {
   if (!isOneOf(text, groups.start, "0") || start < groups.start || groups.count < 2) return undefined;
   if (groups.digits > 12 || groups.digits < 9) return undefined;
   for (let group = 0; group < groups.count; group += 1) if (groups.sizeOf(group) < 2) return undefined;
@@ -90,7 +78,6 @@ function national({ text, groups, work }: PhoneSearch, start: number): PiiFindin
   return isPhoneSomewhere(digits, work) ? { rule: "PHONE", start, end: groups.end, confidence: POSSIBLE } : undefined;
 }
 
-/** Returns whether the digits are a number with a country's calling code. */
 export function isPhoneAbroad(digits: string, work: Work): boolean {
   work.spend(STEPS_PER_INTERNATIONAL);
   return internationalValidity(digits) === "valid";

@@ -47,7 +47,7 @@ const NUMBERS_IN_BASE64 = Array.from({ length: 900 }, (_, index) =>
     .toLowerCase(),
 );
 
-/** Vendors' keys with a mark inside them. */
+/** Vendors' keys that contain a fixed mark. */
 const MARKED_KEYS: readonly ContextRule[] = [
   {
     id: "aws-secret-key",
@@ -56,7 +56,7 @@ const MARKED_KEYS: readonly ContextRule[] = [
     run: [UPPER | DIGIT, 16],
     near: "(?:^|[^A-Za-z0-9+/])([A-Za-z0-9+/]{40})(?:[^A-Za-z0-9+/]|$)",
     scope: "text",
-    reach: [0, 224],
+    windowMax: [0, 224],
     value: ["digit", "upper", "lower"],
     matches: [`«AKIA${capitals(16)}»,«${filler(40, "aB3/dE5f+G7h")}»`],
     misses: [`AKIA${capitals(15)},${hex(40)}`],
@@ -106,7 +106,7 @@ const MARKED_KEYS: readonly ContextRule[] = [
     run: [BASE64_ANY | PERCENT, 40, 512],
     beside: "s[vep]=",
     scope: "text",
-    reach: [512, 608],
+    windowMax: [512, 608],
     matches: [`?sv=2024-01-01&sig=«${filler(43)}%3D»`],
     misses: [`?a=1&sig=${filler(43)}`],
   },
@@ -189,7 +189,7 @@ const WEBHOOKS = words(
   "open.larksuite.com/open-apis/bot/v2/hook/ qyapi.weixin.qq.com/cgi-bin/webhook/send?key= maker.ifttt.com/use/",
 );
 
-/** Paths before a code that lets in whoever has the address. */
+/** Paths before a code that authorizes anyone who has the URL. */
 const LINKS = words(
   "/reset-password/ /password-reset/ /password/reset/ /reset_password/ /resetpassword/ /magic-link/ /magiclink/",
   "/invite/ /invitation/ /invitations/ /verify-email/ /confirm-email/ /email/verify/ /activate/ /unlock-account/",
@@ -212,7 +212,7 @@ const WEB: readonly ContextRule[] = [
     word: true,
     after: String.raw`[ \t]{0,7}([\w.~+/=%-]{20,})`,
     scope: "text",
-    reach: [0, 8_192],
+    windowMax: [0, 8_192],
     matches: [`Bearer  «${filler(20)}»`],
     misses: ["Bearer  tokens are sent"],
   },
@@ -221,7 +221,7 @@ const WEB: readonly ContextRule[] = [
     anchors: ["basic ", "basic\t"],
     word: true,
     after: String.raw`[ \t]{0,7}([A-Za-z0-9+/=]{6,})`,
-    reach: [0, 520],
+    windowMax: [0, 520],
     value: "basic-credentials",
     matches: ["Basic «dXNlcjpodW50ZXIy»"],
     misses: ["basic authentication"],
@@ -231,7 +231,7 @@ const WEB: readonly ContextRule[] = [
     anchors: WEBHOOKS,
     after: String.raw`([\w.+/%@-]{16,})`,
     scope: "text",
-    reach: [0, 512],
+    windowMax: [0, 512],
     matches: [`https://hooks.slack.com/services/«T0AAAAAAA/B0BBBBBBB/${filler(24)}»`],
     misses: ["https://hooks.slack.com/services/"],
   },
@@ -248,7 +248,7 @@ const WEB: readonly ContextRule[] = [
     run: [BASE64_ANY | PERCENT | TILDE, 24, 1_024],
     beside: "(?i)expires=|accesskeyid=|accessid=|key-pair-id=",
     scope: "text",
-    reach: [256, 1_280],
+    windowMax: [256, 1_280],
     value: "digit",
     matches: [`/k?Expires=1&Signature=«${filler(40)}»`],
     misses: [`/k?a=1&Signature=${filler(40)}`],
@@ -267,7 +267,7 @@ const WEB: readonly ContextRule[] = [
     run: [BASE64URL | EQUALS | PERCENT, 10, 1_024],
     beside: "[?&]state=|redirect_uri=",
     scope: "text",
-    reach: [256, 1_280],
+    windowMax: [256, 1_280],
     value: ["digit", "letter"],
     matches: ["/callback?code=«a1b2c3d4e5f6»&state=x"],
     misses: ["/orders?code=a1b2c3d4e5f6&page=1"],
@@ -277,7 +277,7 @@ const WEB: readonly ContextRule[] = [
     anchors: ["authorization_code"],
     near: String.raw`(?:^|["'?&\s,{])code["']?\s{0,8}[:=]\s{0,8}["']?([\w%.~/+-]{10,})`,
     scope: "text",
-    reach: [256, 256],
+    windowMax: [256, 256],
     value: ["digit", "letter"],
     matches: ["code=«a1b2c3d4e5f6»&grant_type=authorization_code"],
     misses: ["grant_type=authorization_code&code=…"],
@@ -309,14 +309,14 @@ const WEB: readonly ContextRule[] = [
 
 const COOKIE_VALUE = String.raw`["']value["']\s{0,8}:\s{0,8}["']([^"'\s]{8,})["']`;
 
-/** Cookies as browsers and `curl` store them: other members of the record identify them, not their names. */
+/** Cookies as browsers and `curl` store them. Other members of the record identify them, because a cookie may have any name. */
 const COOKIES: readonly ContextRule[] = [
   {
     id: "cookie",
     anchors: ['"httponly"', '"samesite"', '"hostonly"', '"expirationdate"', "'httponly'", "'samesite'"],
     near: COOKIE_VALUE,
     scope: "object",
-    reach: [1_024, 1_024],
+    windowMax: [1_024, 1_024],
     value: "token/quoted",
     matches: ['{"name": "x", "value": "«a1b2c3d4e5f6»", "httpOnly": true}'],
     misses: ['{"name": "x", "value": "dark-mode", "httpOnly": true}'],
@@ -326,7 +326,7 @@ const COOKIES: readonly ContextRule[] = [
     anchors: ['"cookies"', "'cookies'"],
     near: COOKIE_VALUE,
     scope: "list",
-    reach: [0, 4_096],
+    windowMax: [0, 4_096],
     value: "token/quoted",
     matches: ['"cookies": [{"name": "x", "value": "«a1b2c3d4e5f6»"}]'],
     misses: ['"cookies": [{"name": "x", "value": "en-GB,en"}]'],
@@ -335,7 +335,7 @@ const COOKIES: readonly ContextRule[] = [
     id: "cookie",
     anchors: ["\ttrue\t/", "\tfalse\t/"],
     after: String.raw`[^\t]*\t(?:TRUE|FALSE)\t\d{1,16}\t[^\t]+\t([^\t]{8,})`,
-    reach: [0, 5_120],
+    windowMax: [0, 5_120],
     value: "token/quoted",
     matches: [".h.example\tTRUE\t/\tTRUE\t1790000000\tsid\t«a1b2c3d4e5f6»"],
     misses: [".h.example\tTRUE\t/\tTRUE\t1790000000\tlang\ten-GB,en"],
@@ -344,14 +344,14 @@ const COOKIES: readonly ContextRule[] = [
 
 const PGPASS_END = String.raw`(\S{3,128})[ \t]*$`;
 
-/** Credentials in the files of programs, and in what programs print of them. */
+/** Credentials in files and output of programs. */
 const FILES: readonly (ContextRule | BlockRule)[] = [
   {
     id: "npm-auth",
     anchors: ["_auth=", "_auth = "],
     before: "(?:^|[^A-Za-z0-9])$",
     after: String.raw`["'\x60]?([\w+/=-]{8,})`,
-    reach: [1, 513],
+    windowMax: [1, 513],
     matches: [`//registry.example/:_auth=«${filler(16)}»`],
     misses: ["_auth=$NPM_AUTH"],
   },
@@ -359,7 +359,7 @@ const FILES: readonly (ContextRule | BlockRule)[] = [
     id: "basic-credentials",
     anchors: ['"auth"'],
     after: String.raw`[ \t]{0,8}:[ \t]{0,8}"([A-Za-z0-9+/=]+)`,
-    reach: [0, 530],
+    windowMax: [0, 530],
     value: "basic-credentials",
     matches: ['"auth": "«Ym9iOmh1bnRlcjJ4»"'],
     misses: ['"auth": "required"'],
@@ -370,7 +370,7 @@ const FILES: readonly (ContextRule | BlockRule)[] = [
     run: [BASE64 | EQUALS, 8, 512],
     before: String.raw`[ \t\r\n]$`,
     scope: "text",
-    reach: [1, 512],
+    windowMax: [1, 512],
     value: "account-in-base64",
     matches: ["r.example:\n    auth: «Ym9iOmh1bnRlcjJ4»"],
     misses: ["  auth: required"],
@@ -412,7 +412,7 @@ const FILES: readonly (ContextRule | BlockRule)[] = [
     anchors: ["client_random ", "traffic_secret_0 ", "exporter_secret "],
     run: [HEX, 64],
     after: "[0-9a-fA-F]{64} ([0-9a-fA-F]{64,})",
-    reach: [0, 640],
+    windowMax: [0, 640],
     matches: [`CLIENT_RANDOM ${hex(64)} «${hex(96)}»`],
     misses: [`CLIENT_RANDOM ${hex(64)} ${hex(32)}`],
   },
@@ -456,7 +456,7 @@ const FILES: readonly (ContextRule | BlockRule)[] = [
     anchors: ['"kty"', "'kty'"],
     near: String.raw`["'](?:d|p|q|dp|dq|qi|k)["']\s{0,30}:\s{0,30}["']([\w-]{16,})`,
     scope: "object",
-    reach: [4_096, 4_096],
+    windowMax: [4_096, 4_096],
     matches: [`{"kty": "oct", "k": "«${filler(43)}»"}`],
     misses: [`{"kty": "EC", "x": "${filler(43)}"}`],
   },
@@ -465,7 +465,7 @@ const FILES: readonly (ContextRule | BlockRule)[] = [
     anchors: ['"sensitive": true', '"sensitive":true', "sensitive = true", "sensitive   = true"],
     near: String.raw`(?:^|[\s,{"])(?:value|default)"?\s{0,32}[:=]\s{0,8}"((?:[^"\\\r\n]|\\.){1,512})"`,
     scope: "object",
-    reach: [512, 512],
+    windowMax: [512, 512],
     value: "password/quoted",
     matches: ['"db": {"value": "«hunter2x»", "type": "string", "sensitive": true}'],
     misses: ['"db": {"value": "", "sensitive": true}', '{"sensitive": true}, {"value": "hunter2x"}'],
@@ -475,7 +475,7 @@ const FILES: readonly (ContextRule | BlockRule)[] = [
     anchors: ['"securestring"'],
     after: String.raw`[,}\s]{0,8}["']?Value["']?\s{0,8}[:=,]?\s{0,8}["']([^"'\r\n]{3,})["']`,
     scope: "text",
-    reach: [0, 4_160],
+    windowMax: [0, 4_160],
     value: "password/quoted",
     matches: ['{"Type": "SecureString", "Value": "«hunter2x»"}'],
     misses: ['{"Type": "SecureString", "Name": "hunter2x"}'],
@@ -507,9 +507,9 @@ const SPEAKER = String.raw`(?i)^(?:[\s\d:.,<>*-]{0,48}|.{0,32}[>\]:|] ?)(?:[CS]:
 const MECHANISM =
   "(?:PLAIN|LOGIN|XOAUTH2|OAUTHBEARER|CRAM-MD5|NTLM|DIGEST-MD5|GSSAPI|SCRAM-SHA-\\d{1,3}|EXTERNAL)\\b ?";
 
-const LOGIN = { id: "login-password", scope: "row", reach: [64, 192] } as const;
+const LOGIN = { id: "login-password", scope: "row", windowMax: [64, 192] } as const;
 
-/** What is said to log in: protocols, mail, sentences. */
+/** Logins in protocols, mail and sentences. */
 const LOGINS: readonly ContextRule[] = [
   {
     ...LOGIN,
@@ -600,7 +600,7 @@ const LOGINS: readonly ContextRule[] = [
     before: String.raw`(?s)(?:^|[\s>:])USER [^\s]{1,64}(?:\s|\\r).*?(?:^|[\r\n])[^\r\n]{0,48}$`,
     after: String.raw`(\S+)\s*(?:$|[\r\n])`,
     scope: "text",
-    reach: [512, 192],
+    windowMax: [512, 192],
     value: CERTAIN,
     matches: ["USER bob\n331 next\nPASS «let_me_in»\n"],
     misses: ["USER bob\nPASS to all\n"],
@@ -640,7 +640,7 @@ const OPTION = String.raw`["']?[^\s"'-][^\s"']{0,63}["']? (?:-[a-zA-Z] [^\s-]\S{
 const LISTED = String.raw`["']?[^\s"',:-][^\s"',:]{0,63},([^\s"',/]{3,128})["']?(?:\s|$)`;
 const PAIR = String.raw`["']?[^\s"':/=,-][^\s"':/=,]{0,63}:([^\s"',;/]{3,128})["']?(?:[\s,;)]|$)`;
 
-/** A user's name and the password after it, whatever the program. Such options also take ports and files. */
+/** A user's name and password, for any program. The same options also take ports and files. */
 const ACCOUNTS: readonly ContextRule[] = [
   {
     id: "login-password",
@@ -656,7 +656,7 @@ const ACCOUNTS: readonly ContextRule[] = [
     anchors: [" -u "],
     has: ",",
     after: LISTED,
-    value: "password/told",
+    value: "password/prose",
     matches: ["tool -u ann,«hunter2x»"],
     misses: ["tool -u ann,bob"],
   },
@@ -668,7 +668,7 @@ const ACCOUNTS: readonly ContextRule[] = [
     ],
     has: ":",
     after: PAIR,
-    value: "password/told",
+    value: "password/prose",
     matches: ["tool --auth ann:«hunter2x» run"],
     misses: ["tool --user 1000:1000", "tool -u ann:letters"],
   },
@@ -677,15 +677,15 @@ const ACCOUNTS: readonly ContextRule[] = [
     anchors: [".py "],
     has: "@",
     after: String.raw`[\w.-]{1,64}/[\w.$-]{1,64}:([^\s"'@/]{3,128})@[\w.-]{1,64}(?:\s|$)`,
-    value: "password/told",
+    value: "password/prose",
     matches: ["psexec.py corp/ann:«hunter2x»@10.1.2.3"],
     misses: ["a.py corp/ann:letters@host"],
   },
 ];
 
-const DEVICE = { id: "device-secret", value: "password/assigned", reach: [64, 192] } as const;
+const DEVICE = { id: "device-secret", value: "password/assigned", windowMax: [64, 192] } as const;
 
-/** Settings of network devices, and of what connects machines: a space before the secret, or a format of its own. */
+/** Settings of network devices and connections: a space before the secret, or a format of their own. */
 const DEVICES: readonly ContextRule[] = [
   {
     ...DEVICE,
@@ -756,7 +756,7 @@ const DEVICES: readonly ContextRule[] = [
     ...DEVICE,
     anchors: ["$krb5tgs$", "$krb5asrep$", "$krb5pa$"],
     after: String.raw`(\S{32,})`,
-    reach: [0, 4_096],
+    windowMax: [0, 4_096],
     matches: [`$krb5tgs$«23$*bob$X$${hex(64)}»`],
     misses: ["$krb5tgs$"],
   },
@@ -809,7 +809,7 @@ const LOGIN_CALLS: readonly ContextRule[] = CALLS.map(([position, anchors, match
   misses: [matches.replace(/«.*»/, "letters")],
 }));
 
-/** A code that is shown once, and what opens a card: digits. */
+/** Digits of a one-time code or of a card's PIN. */
 const ONCE = String.raw`(?:s? (?:is|are):?|["']?\s{0,4}[:=])\s{0,4}["'*]{0,2}(\d{3}[- ]\d{3}|\d{4,8})(?:[^\w:/.-]|\.\D|\.?$)`;
 
 const CODES: readonly ContextRule[] = [
@@ -822,7 +822,7 @@ const CODES: readonly ContextRule[] = [
     before: String.raw`(?:^|\W)$`,
     after: ONCE,
     scope: "text",
-    reach: [1, 32],
+    windowMax: [1, 32],
     matches: ["Your verification code is «123456».", '{"otp": "«123456»"}', '{"pin": "«4711»"}'],
     misses: ["OTP: 2026-01-02", "error code: 123456"],
   },

@@ -16,23 +16,29 @@ export interface OperatorRow {
 const PROGRAM_SIZE_MAX = 512;
 
 /** The pattern is searched for in so much text around an anchor, in UTF-16 units, within the anchor's line. */
-export const OPERATOR_REACH = [64, 256] as const;
+export const OPERATOR_WINDOW = [64, 256] as const;
 
 /** Returns the rules that the rows describe. They are compiled when they are first applied. */
 export function operatorRules(rows: readonly OperatorRow[]): readonly ContextRule[] {
-  return rows.map(({ id, anchors, pattern, level }) => ({ id, anchors, near: pattern, level, reach: OPERATOR_REACH }));
+  return rows.map(({ id, anchors, pattern, level }) => ({
+    id,
+    anchors,
+    near: pattern,
+    level,
+    windowMax: OPERATOR_WINDOW,
+  }));
 }
 
 /** Returns what is wrong with the rows: the field, such as `[0].pattern`, and a message. Empty when all can be applied. */
-export function operatorRuleFaults(rows: readonly OperatorRow[]): readonly string[] {
+export function operatorRuleProblems(rows: readonly OperatorRow[]): readonly string[] {
   const ids = rows.map(({ id }) => id);
   return rows.flatMap((row, index) => {
-    const faults = ids.indexOf(row.id) < index ? [`id: "${row.id}" is the id of an earlier rule`] : [];
-    return [...faults, ...faultsOf(row)].map((fault) => `[${index}].${fault}`);
+    const problems = ids.indexOf(row.id) < index ? [`id: "${row.id}" is the id of an earlier rule`] : [];
+    return [...problems, ...problemsOf(row)].map((problem) => `[${index}].${problem}`);
   });
 }
 
-function faultsOf(row: OperatorRow): readonly string[] {
+function problemsOf(row: OperatorRow): readonly string[] {
   try {
     const size = compilePattern(row.pattern).programSize();
     if (size > PROGRAM_SIZE_MAX)

@@ -16,13 +16,14 @@ import {
   rowEnd,
   runEnd,
   startAfter,
+  type TextRange,
 } from "../views/characters.ts";
 
 /** The state of one scan that rules share. */
 export interface Reading {
   readonly text: string;
   readonly work: Work;
-  /** Returns what `make` made for this text. Called first for a text, it makes it. */
+  /** Returns the result of `make` for this text. Calls `make` once per text. */
   state<State>(make: (reading: Reading) => State): State;
 }
 
@@ -60,7 +61,10 @@ export interface TokenRule extends Common {
 
 /** A value that is recognized by the text around it. Every condition that is given must hold. Patterns have RE2 syntax. */
 export interface ContextRule extends Common {
-  /** Conditions on the anchor: begins a word, when it begins with a letter or digit; is a command (a word before a space or tab); counts only in the case written here. */
+  /**
+   * Conditions on the anchor: it begins a word, if it begins with a letter or digit; it is a command (a word before a space or
+   * tab); it has the case written here.
+   */
   readonly word?: true;
   readonly command?: true;
   readonly cased?: true;
@@ -86,12 +90,12 @@ export interface ContextRule extends Common {
   /** Tests that the found value must pass. */
   readonly value?: ValueTest | readonly ValueTest[];
   /**
-   * Limits of the window. `line`: the anchor's line. `row`: the same, or up to an escaped line end. `text`: only `reach`. `object`:
+   * Limits of the window. `line`: the anchor's line. `row`: the same, or up to an escaped line end. `text`: only `windowMax`. `object`:
    * the braces around the anchor. `list`: the brackets after it. Default: `line`.
    */
   readonly scope?: "line" | "row" | "text" | "object" | "list";
   /** Maximum length of the window before and after the anchor, in UTF-16 units. Default: 128 and 256. */
-  readonly reach?: readonly [before: number, after: number];
+  readonly windowMax?: readonly [before: number, after: number];
 }
 
 /** A block of several lines: the anchor, and everything up to its last line. */
@@ -112,7 +116,6 @@ export interface MatcherRule extends Common {
   readonly remembers?: true;
 }
 
-/** One row of the detectors' tables. */
 export type DetectorRule = TokenRule | ContextRule | BlockRule | MatcherRule;
 
 /** A rule in the form in which a scan applies it, for one of its words. */
@@ -195,14 +198,9 @@ function compilePatterns({ after, before, near, beside, unless }: ContextRule): 
   };
 }
 
-interface Range {
-  readonly start: number;
-  readonly end: number;
-}
+const WINDOW_MAX = [128, 256] as const;
 
-const REACH = [128, 256] as const;
-
-/** Findings of one window. */
+/** Maximum number of findings in one window. */
 const FINDINGS_MAX = 64;
 
 function contextMatcher(rule: ContextRule): RuleMatcher {
@@ -232,7 +230,7 @@ function contextMatcher(rule: ContextRule): RuleMatcher {
   };
 }
 
-function admits({ word, command, cased, anchors }: ContextRule, text: string, { start, end }: Range): boolean {
+function admits({ word, command, cased, anchors }: ContextRule, text: string, { start, end }: TextRange): boolean {
   if (cased === true && !anchors.includes(text.slice(start, end))) return false;
   if (command === true && !isA(text, end, BLANK) && !isA(text, end - 1, BLANK)) return false;
   return (word === undefined && command === undefined) || beginsWord(text, start) || !isA(text, start, ALPHANUMERIC);
@@ -245,8 +243,12 @@ function runAt(rule: ContextRule, text: string, from: number): Finding | number 
   return passes(text.slice(from, end), rule.value) ? { rule: rule.id, start: from, end } : end;
 }
 
-function windowOf({ scope, reach = REACH }: ContextRule, text: string, { start, end }: Range): Range | undefined {
-  const [before, after] = reach;
+function windowOf(
+  { scope, windowMax = WINDOW_MAX }: ContextRule,
+  text: string,
+  { start, end }: TextRange,
+): TextRange | undefined {
+  const [before, after] = windowMax;
   const limits = { start: Math.max(0, start - before), end: Math.min(text.length, end + after) };
   switch (scope) {
     case "text":
@@ -263,7 +265,7 @@ function windowOf({ scope, reach = REACH }: ContextRule, text: string, { start, 
 }
 
 /** Returns the innermost object around the anchor, without objects inside it. */
-function bracesAround(text: string, { start, end }: Range, limits: Range): Range | undefined {
+function bracesAround(text: string, { start, end }: TextRange, limits: TextRange): TextRange | undefined {
   const before = text.slice(limits.start, start);
   const opening = Math.max(before.lastIndexOf("{"), before.lastIndexOf("}"));
   if (before[opening] !== "{") return undefined;
@@ -272,7 +274,7 @@ function bracesAround(text: string, { start, end }: Range, limits: Range): Range
 }
 
 /** Returns the brackets after the anchor and a colon. */
-function listAfter(text: string, from: number, limit: number): Range | undefined {
+function listAfter(text: string, from: number, limit: number): TextRange | undefined {
   const colon = runEnd(text, from, BLANK | LINE_END, from + 8);
   const start = isOneOf(text, colon, ":") ? runEnd(text, colon + 1, BLANK | LINE_END, colon + 32) : colon;
   if (!isOneOf(text, start, "[")) return undefined;
@@ -280,14 +282,14 @@ function listAfter(text: string, from: number, limit: number): Range | undefined
   return { start, end: closing === -1 ? limit : start + closing };
 }
 
-interface Place extends Range {
+interface Position extends TextRange {
   readonly text: string;
-  readonly window: Range;
+  readonly window: TextRange;
 }
 
-/** Returns the value beside the anchor when both patterns match. */
-function valueAt(rule: ContextRule, { after, before }: Patterns, place: Place): Finding | undefined {
-  const { text, start, end, window } = place;
+/** Returns the value next to the anchor when both patterns match. */
+function valueAt(rule: ContextRule, { after, before }: Patterns, position: Position): Finding | undefined {
+  const { text, start, end, window } = position;
   const next = after?.matcher(text.slice(end, window.end));
   if (next !== undefined && !next.lookingAt()) return undefined;
   const previous = before?.matcher(text.slice(window.start, start));
@@ -297,37 +299,37 @@ function valueAt(rule: ContextRule, { after, before }: Patterns, place: Place): 
   if (rule.argument === true) return argumentAt(rule, text, { start: end + (own?.start ?? 0), end: window.end });
   if (earlier !== undefined) {
     const stop = next === undefined ? start : end + (own?.end ?? next.end());
-    return judged(rule, text, { start: window.start + earlier.start, end: stop });
+    return findingIn(rule, text, { start: window.start + earlier.start, end: stop });
   }
-  if (own !== undefined) return judged(rule, text, { start: end + own.start, end: end + own.end });
+  if (own !== undefined) return findingIn(rule, text, { start: end + own.start, end: end + own.end });
   if (rule.run !== undefined && next === undefined) {
     const found = runAt(rule, text, end);
     return typeof found === "number" ? undefined : found;
   }
-  return judged(rule, text, { start, end: end + (next?.end() ?? 0) });
+  return findingIn(rule, text, { start, end: end + (next?.end() ?? 0) });
 }
 
 type PatternMatch = ReturnType<RE2JS["matcher"]>;
 
 /** Returns the range of the last group that takes part in the match. */
-function groupOf(match: PatternMatch): Range | undefined {
+function groupOf(match: PatternMatch): TextRange | undefined {
   for (let group = match.groupCount(); group > 0; group -= 1) {
     if (match.start(group) >= 0) return { start: match.start(group), end: match.end(group) };
   }
   return undefined;
 }
 
-function argumentAt(rule: ContextRule, text: string, { start, end }: Range): Finding | undefined {
+function argumentAt(rule: ContextRule, text: string, { start, end }: TextRange): Finding | undefined {
   const argument = passwordArgument(text, start, end);
-  return argument === undefined ? undefined : judged(rule, text, argument);
+  return argument === undefined ? undefined : findingIn(rule, text, argument);
 }
 
-function judged({ id, value }: ContextRule, text: string, { start, end }: Range): Finding | undefined {
+function findingIn({ id, value }: ContextRule, text: string, { start, end }: TextRange): Finding | undefined {
   return end > start && passes(text.slice(start, end), value) ? { rule: id, start, end } : undefined;
 }
 
-/** Findings of a window, and the offset before which the rule needs no other look. */
-function findAll(rule: ContextRule, near: RE2JS, { text, end, window }: Omit<Place, "start">): Matched {
+/** Returns the findings of a window, and the offset before which the rule need not be applied again. */
+function findAll(rule: ContextRule, near: RE2JS, { text, end, window }: Omit<Position, "start">): Matched {
   const found: Finding[] = [];
   const match = near.matcher(text.slice(window.start, window.end));
   const flags = new Set<string | null>();
@@ -340,13 +342,13 @@ function findAll(rule: ContextRule, near: RE2JS, { text, end, window }: Omit<Pla
     const one =
       rule.argument === true
         ? argumentAt(rule, text, { start, end: window.end })
-        : judged(rule, text, { start, end: window.start + range.end });
+        : findingIn(rule, text, { start, end: window.start + range.end });
     if (one !== undefined) found.push(one);
   }
   // A window that ends because of its length may cut a value: an anchor in its second half gets a window of its own.
-  const reach = rule.reach?.[1] ?? REACH[1];
-  const isCut = window.end === end + reach && rule.scope !== "object" && rule.scope !== "list";
-  return { found, done: isCut ? end + reach / 2 : window.end };
+  const windowMax = rule.windowMax?.[1] ?? WINDOW_MAX[1];
+  const isCut = window.end === end + windowMax && rule.scope !== "object" && rule.scope !== "list";
+  return { found, done: isCut ? end + windowMax / 2 : window.end };
 }
 
 /** A token may be divided by this many line ends or joins of quoted strings. */
@@ -392,7 +394,7 @@ function hasAll(seen: number, needs: readonly number[] = []): boolean {
 }
 
 /** Returns the end of a token that line ends or joins of quoted strings divide; -1 when there is none. */
-function joinPieces(text: string, { classes, min, exact, needs }: Token, first: Range): number {
+function joinPieces(text: string, { classes, min, exact, needs }: Token, first: TextRange): number {
   if (first.end - first.start < FIRST_PIECE_CHARS_MIN) return -1;
   let missing = min - (first.end - first.start);
   let seen = classesIn(text, first.start, first.end);

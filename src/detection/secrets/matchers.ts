@@ -18,12 +18,12 @@ import {
   runEnd,
   runStart,
 } from "../views/characters.ts";
-import { isSecretValue, JUDGED_CHARS_MAX } from "./values.ts";
+import { ASSESSED_CHARS_MAX, isSecretValue } from "./values.ts";
 
 const JWT_PART_CHARS_MIN = 8;
 const JWT_PARTS_MAX = 5;
 
-/** Compact JWS and JWE: parts of base64url, the first a JSON object. */
+/** Finds compact JWS and JWE: base64url parts, of which the first is a JSON object. */
 export const matchJwt: RuleMatcher = ({ text }, start) => {
   if (!text.startsWith("eyJ", start)) return undefined;
   const header = runEnd(text, start, BASE64URL);
@@ -47,7 +47,7 @@ const AUTHORITY_CHARS_MAX = 512;
 const SCHEME_CHARS_MAX = 24;
 const HOST_CHARS_MAX = 128;
 
-/** `scheme://user:password@host`: the password; `scheme://token@host`: the token. */
+/** Finds the password in `scheme://user:password@host` and the token in `scheme://token@host`. */
 export const matchUrlPassword: RuleMatcher = ({ text }, start, end) => {
   const limit = Math.min(text.length, end + AUTHORITY_CHARS_MAX);
   if (
@@ -70,7 +70,7 @@ export const matchUrlPassword: RuleMatcher = ({ text }, start, end) => {
   return colon !== -1 && colon < at ? password(text, colon + 1, { at, slash }) : userToken(text, end, at);
 };
 
-/** `user:password@host`: what a manual writes where an address would stand. */
+/** Returns whether the URL is a placeholder: `user:password@host`. */
 function isExample(authority: string): boolean {
   const [account = "", host = ""] = authority.toLowerCase().split("@", 2);
   const [user = "", password = ""] = account.split(":", 2);
@@ -81,7 +81,7 @@ function isExample(authority: string): boolean {
 const EXAMPLE_USERS: ReadonlySet<string> = new Set(["user", "username", "name"]);
 const EXAMPLE_PASSWORDS: ReadonlySet<string> = new Set(["password", "pass", "passwd", "pwd", "secret"]);
 const EXAMPLE_HOSTS = ["host:", "host/", "hostname:", "hostname/", "server:", "server/", "proxy.server", "example."];
-/** Hosts that nobody has (RFC 2606). */
+/** Hosts that are reserved for examples (RFC 2606). */
 const RESERVED_HOST = /^(?:[\w-]{1,63}\.){0,4}(?:example\.(?:com|org|net)|(?:example|test|invalid))(?![\w-]|\.\w)/;
 
 const URL_END = 1;
@@ -89,7 +89,7 @@ const COLON = 2;
 const SLASH = 3;
 const AT = 4;
 
-/** By ASCII code: what divides an address, or ends it. */
+/** Delimiters of a URL by ASCII code. */
 const URL_MARKS = Uint8Array.from({ length: 128 }, (_, code) => urlMark(String.fromCharCode(code)));
 
 function urlMark(character: string): number {
@@ -100,10 +100,10 @@ function urlMark(character: string): number {
 }
 
 function password(text: string, from: number, { at, slash }: { at: number; slash: number }): Finding | undefined {
-  // `[user[:password]@]`: of a grammar.
+  // `[user[:password]@]` is a grammar.
   if (isOneOf(text, from - 2, "[") || isOneOf(text, at + 1, "]")) return undefined;
   if (from === at || isFormat(text.slice(from, Math.min(at, from + FORMAT_CHARS_MAX)))) return undefined;
-  // `http://host:8080/a@b`: what stands before the slash is a port.
+  // In `http://host:8080/a@b`, the text before the slash is a port.
   const digits = runEnd(text, from, DIGIT);
   if (digits > from && ((slash !== -1 && slash < at && digits === slash) || isOneOf(text, digits, ";")))
     return undefined;
@@ -115,7 +115,6 @@ function password(text: string, from: number, { at, slash }: { at: number; slash
 
 const FORMAT_CHARS_MAX = 8;
 
-/** `%s`, `…` */
 function isFormat(value: string): boolean {
   return /^%[a-z]$/.test(value) || value === "…" || value === "...";
 }
@@ -128,39 +127,38 @@ function userToken(text: string, from: number, at: number): Finding | undefined 
   return isOne && hasBoth ? { rule: "url-token", start: from, end: at } : undefined;
 }
 
-/** After a word. UTF-16 units. */
+/** Maximum length of the text after the announcing word. UTF-16 units. */
 const CODES_CHARS_MAX = 1_024;
 const CODES_MAX = 32;
-/** Of a code without dashes. */
+/** Minimum length of a code without dashes. */
 const PLAIN_CHARS_MIN = 6;
 
-/** `s`, a quote, `:`, `=` or `is`, line ends, and the mark of a list's first element. */
+/** Matches the text before the first code: `s`, a quote, `:`, `=` or `is`, line ends, and a list marker. */
 const START = /^s?["']?(?: (?:is|are)(?= )|\s{0,4}[:=])?[\s[(>"'|]{0,16}(?:(?:[-*•]|\d{1,2}[.)]) {1,4})?["'`]?/;
-/** `ab3d5-x8k2p`, `1234 5678`, `12345678`. */
+/** Matches `ab3d5-x8k2p`, `1234 5678`, `12345678`. */
 const CODE = /^(?:[A-Za-z\d]{4,8}(?:-[A-Za-z\d]{4,8}){1,10}|\d{4} \d{4}|[A-Za-z\d]{6,16})(?![\w-])/;
-/** Between two codes. */
 const NEXT = /^["'`]?[,;]?[\s"'`]{1,16}(?:(?:[-*•]|\d{1,2}[.)]) {1,4})?["'`]?|^["'`],["'`]/;
 
-/** What lets somebody in who has lost the second factor, or the key: one code or several, each with a digit. */
+/** Finds recovery codes and keys, each with a digit. */
 export const matchCodes: RuleMatcher = ({ text }, start, end) => {
   if (!beginsWord(text, start)) return undefined;
-  const behind = text.slice(end, end + CODES_CHARS_MAX);
-  const opening = START.exec(behind)?.[0].length ?? 0;
-  if (opening === 0 || !/[:=\s]/.test(behind.slice(0, opening))) return undefined;
+  const rest = text.slice(end, end + CODES_CHARS_MAX);
+  const opening = START.exec(rest)?.[0].length ?? 0;
+  if (opening === 0 || !/[:=\s]/.test(rest.slice(0, opening))) return undefined;
   let at = opening;
   let last = -1;
   for (let count = 0; count < CODES_MAX; count += 1) {
-    const code = CODE.exec(behind.slice(at))?.[0];
+    const code = CODE.exec(rest.slice(at))?.[0];
     if (code === undefined || !isCode(code, last !== -1)) break;
     last = at + code.length;
-    const gap = NEXT.exec(behind.slice(last))?.[0];
+    const gap = NEXT.exec(rest.slice(last))?.[0];
     if (gap === undefined) break;
     at = last + gap.length;
   }
   return last === -1 ? undefined : { rule: "recovery-code", start: end + opening, end: end + last };
 };
 
-/** After a code another one may have no digit. */
+/** Further codes may contain no digit when they have dashes. */
 function isCode(code: string, isFurther: boolean): boolean {
   if (/\d/.test(code)) return code.length >= PLAIN_CHARS_MIN;
   return isFurther && code.includes("-");
@@ -173,7 +171,7 @@ const STEPS_PER_CHAR = 6;
 const PARTS_MAX = 3;
 const VALUES_MAX = 256;
 
-/** `kind: Secret`: all that stands below `data` and `stringData` of the same document, before it or after it. */
+/** Finds the values below `data` and `stringData` of a `kind: Secret` document, before or after its kind. */
 export const matchManifest: RuleMatcher = ({ text, work }, start, end) => {
   if (isA(text, end, KIND_GOES_ON) || text.slice(end - SECRET.length, end) !== SECRET) return undefined;
   work.spend(MANIFEST_STEPS);
@@ -188,13 +186,13 @@ export const matchManifest: RuleMatcher = ({ text, work }, start, end) => {
 
 const SECRET = "Secret";
 const KIND_GOES_ON = 0xffff & ~(BLANK | LINE_END | QUOTE);
-/** Another document, or another object's kind: what follows belongs to that. */
+/** Start of another document or of another object's kind. */
 const BOUNDARY = /apiVersion|^---|kind"?:/m;
 
-/** From a manifest's end back to where it begins: at its version, which stands before its data, or after another one's kind. */
+/** Returns the distance back to the start of the document: its version, or the previous document's kind. */
 function distance(before: string): number {
   const kind = before.lastIndexOf("kind");
-  // Mostly the nearest kind is another's: then no more than what stands after it is looked through.
+  // Usually the nearest kind is another document's: then only the text after it is searched.
   const from = KINDS.some((word) => before.startsWith(word, kind)) ? kind : 0;
   const own = before.slice(from);
   const found = Math.max(...BOUNDARIES.map((word) => own.lastIndexOf(word)));
@@ -205,7 +203,6 @@ function distance(before: string): number {
 const KINDS = ["kind:", 'kind":'];
 const BOUNDARIES = ["apiVersion", "\n---", ...KINDS];
 
-/** `data:`, `"stringData": `. */
 const DATA = /(?:^|[\s,{"])(?:stringData|data)"?:[ \t]*/g;
 
 function valuesIn(text: string, from: number, to: number): readonly Finding[] {
@@ -216,7 +213,6 @@ function valuesIn(text: string, from: number, to: number): readonly Finding[] {
   });
 }
 
-/** `"name": "…"`: the text between the quotes. */
 const MEMBER = /"[^"]{1,253}"\s{0,32}:\s{0,32}"((?:[^"\\]|\\.){1,4096}?)"/g;
 
 function membersOf(text: string, at: number, to: number): readonly Finding[] {
@@ -231,10 +227,9 @@ function membersOf(text: string, at: number, to: number): readonly Finding[] {
     });
 }
 
-/** `  name: value`: how far in it stands, and the value. */
 const LINE = /^([ \t]+)[\w.-]{1,253}:[ \t]+(\S.*)$/;
 
-/** Lines that stand indented more than the first that does not. */
+/** Reads the lines below, up to the first line that is indented less. */
 function linesOf(text: string, at: number, to: number): readonly Finding[] {
   const found: Finding[] = [];
   let indent = -1;
@@ -256,24 +251,24 @@ function linesOf(text: string, at: number, to: number): readonly Finding[] {
 function declared(text: string, start: number, end: number): readonly Finding[] {
   const from = isA(text, start, QUOTE) ? start + 1 : start;
   const to = isA(text, end - 1, QUOTE) ? end - 1 : end;
-  const value = text.slice(from, Math.min(to, from + JUDGED_CHARS_MAX));
+  const value = text.slice(from, Math.min(to, from + ASSESSED_CHARS_MAX));
   return to > from && isSecretValue(value, "password", "quoted") ? [{ rule: "secret-data", start: from, end: to }] : [];
 }
 
-/** `the following password to proceed`, at a line's end. */
+/** Matches a line that announces a password: `the following password to proceed`. */
 const ANNOUNCEMENT = /\b(?:password|passphrase|passcode)\b (?![^\r\n]*[:=.])[^\r\n]{1,80}$/i;
 const LINE_CHARS_MAX = 128;
 const WORD_CHARS_MIN = 12;
 const ONE_PIECE = /^[a-z\d]{16,128}$/i;
 
-/** A line that announces a password and ends in a colon, and one below that holds nothing but one. */
+/** Finds a password alone on a line below a line that announces it and ends in a colon. */
 export const matchBelow: RuleMatcher = ({ text }, start, end) => {
   const from = runEnd(text, end, BLANK | LINE_END, end + GAP_CHARS_MAX);
   const to = endBefore(text, from, BLANK | LINE_END | QUOTE, from + LINE_CHARS_MAX);
   if (to - from < WORD_CHARS_MIN || (to < text.length && !isA(text, to, LINE_END | BLANK))) return undefined;
   const word = text.slice(from, to);
   if (!ANNOUNCEMENT.test(text.slice(Math.max(0, start - LINE_CHARS_MAX), start))) return undefined;
-  const isSecret = isSecretValue(word, "password", ONE_PIECE.test(word) ? "told" : "listed");
+  const isSecret = isSecretValue(word, "password", ONE_PIECE.test(word) ? "prose" : "listed");
   return isSecret ? { rule: "password-below", start: from, end: to } : undefined;
 };
 

@@ -12,7 +12,7 @@ import {
   words,
 } from "../views/characters.ts";
 
-/** What a password is called in other languages, in lower case. */
+/** Words for a password in other languages, in lower case. */
 export const FOREIGN_PASSWORDS = words(
   "passwort kennwort motdepasse depasse palavrapasse contraseña contrasena contrasenya senha",
   "wachtwoord paswoord hasło haslo heslo şifre şi̇fre sifre lösenord losenord adgangskode kodeord",
@@ -21,12 +21,12 @@ export const FOREIGN_PASSWORDS = words(
   "密码 密碼 パスワード 비밀번호 패스워드",
 );
 
-/** Words that also mean something else, and words for tokens and keys. */
+/** Words with other meanings too, and words for tokens and keys. */
 export const FOREIGN_TOKENS = words(
   "parola clave mdp токен トークン 토큰 令牌 密钥 密鑰 秘钥 секрет シークレット 口令 暗証番号 암호",
 );
 
-/** Of two words, of which the last announces nothing alone. */
+/** Second words of two-word names; on their own they announce nothing. */
 export const SECOND_WORDS: readonly string[] = ["passe", "sandi"];
 
 const ASCII_ONLY = /^[ -~]+$/;
@@ -35,23 +35,23 @@ function isForeignScript(word: string): boolean {
   return !ASCII_ONLY.test(word);
 }
 
-/** Words that are found at the end of longer ones: compounds, and scripts that write no spaces between words. */
+/** Words that may end a longer word: in compounds, and in scripts without spaces between words. */
 export const FOREIGN_ENDINGS: readonly string[] = ["passwort", "kennwort", "wachtwoord"].concat(
   FOREIGN_PASSWORDS.filter(isForeignScript),
 );
 
-/** As they are read, without the blank: nowhere in a text. */
+/** Two-word names without their space, a form that does not occur in text. */
 const JOINED = wordSet(
   "motdepasse depasse palavrapasse katasandi mậtkhẩu κωδικόςπρόσβασης كلمةالمرور كلمةالسر şi̇fre kennwort",
 );
 
-/** Where to look for one: the words themselves, those of two words as they are written. */
+/** Anchors for these words; two-word names with their space. */
 export const FOREIGN_ANCHORS: readonly string[] = [
   ...FOREIGN_PASSWORDS.concat(FOREIGN_TOKENS).filter((word) => !word.startsWith("pass") && !JOINED.has(word)),
   ...["şİfre", "mật khẩu", "κωδικός πρόσβασης", "كلمة المرور", "كلمة السر", "sandi"],
 ];
 
-/** What a name says about its value: a password takes any shape, a token has the look of one, a key must look random. */
+/** Kind of secret that a name announces: a password may have any value, a token must look like one, a key must look random. */
 export type SecretKind = "password" | "token" | "key" | "cookie" | "authorization" | "basic";
 
 const PASSWORDS = words(
@@ -68,7 +68,7 @@ const TOKENS = words(
   "connectsid clientassertion codeverifier devicecode samlresponse authident",
 );
 
-/** Of several: in texts only before a list, since counts and sentences stand after these names, too. */
+/** Plural names. In text they announce only a list, because counts and sentences follow them too. */
 const SEVERAL = words("passwords passwds passphrases tokens secrets apikeys accesstokens refreshtokens");
 
 /** Words before `key` that make it a secret. */
@@ -91,7 +91,7 @@ const HARMLESS_KEYS = wordSet(
   "socket pub",
 );
 
-/** Words at a name's end that say in what form or for whom the secret is. */
+/** Words at the end of a name that state the form or the owner of the secret. */
 const TRAILERS = wordSet(
   "value base base64 b64 hex prod production staging stage dev development test live old new current previous plain",
   "raw string text data sha encoded primary secondary confirmation confirm again repeat",
@@ -106,7 +106,7 @@ const KINDS: ReadonlyMap<string, SecretKind> = new Map<string, SecretKind>([
   ["auth", "basic"],
 ]);
 
-/** What occurs in every name of a secret: where to look for one. Lower case. */
+/** Anchors: every name of a secret contains one. Lower case. */
 export const NAME_ANCHORS: readonly string[] = [
   ...words("pass pwd psw secret token key credential masterauth psk authtok cookie authorization jsessionid phpsessid"),
   ...words(
@@ -115,11 +115,11 @@ export const NAME_ANCHORS: readonly string[] = [
   ...FOREIGN_ANCHORS,
 ];
 
-/** What kind of secret a name announces; undefined when none. `name` may be in snake, kebab, camel or dotted case. */
+/** Returns the kind of secret that a name announces. `name` may be in snake, kebab, camel or dotted case. */
 export function secretKind(name: string): SecretKind | undefined {
-  // The country's.
+  // Country code of Palau.
   if (name === "PW") return undefined;
-  // A cookie of web frameworks; a session's id is written otherwise.
+  // A session cookie of web frameworks.
   if (SESSION.test(name)) return "key";
   const { word: last, start } = wordWithSense(name);
   const before = wordBefore(name, start)?.word ?? "";
@@ -130,14 +130,12 @@ export function secretKind(name: string): SecretKind | undefined {
 
 const SESSION = /^(?:x-session-?id|_?session_?id)$/i;
 
-/** Returns whether a name is one of several secrets. */
 export function isOfSeveral(name: string): boolean {
   return isOneOf(name, name.length - 1, "sS") && OF_SEVERAL.test(name);
 }
 
 const OF_SEVERAL = new RegExp(`(?:${SEVERAL.join("|")})$`, "i");
 
-/** The last one that no longer says only in what form or for whom the secret is. */
 function wordWithSense(name: string): NameWord {
   let found = wordBefore(name, name.length);
   while (found !== undefined && TRAILERS.has(found.word)) {
@@ -148,10 +146,10 @@ function wordWithSense(name: string): NameWord {
   return found ?? { word: "", start: 0 };
 }
 
-/** Shorter words in a mixture of small letters and capitals are cut from others. */
+/** Minimum length of a word in mixed case. */
 const MIXED_CHARS_MIN = 4;
 
-/** `pAsSwOrD`: capitals that begin no words. */
+/** Reads a name whose capitals do not start words: `pAsSwOrD`. */
 function kindInAnyCase(name: string): SecretKind | undefined {
   const last = lastPart(name);
   return last.length < MIXED_CHARS_MIN ? undefined : (KINDS.get(last) ?? passwordAtEnd(last));
@@ -162,10 +160,9 @@ function keyKind(before: string): SecretKind | undefined {
   return SECRET_KEYS.has(before) ? "token" : "key";
 }
 
-/** By their last character. */
 const ENDINGS = Map.groupBy(["password", "passwd", "passphrase", ...FOREIGN_ENDINGS], (ending) => ending.slice(-1));
 
-/** `userpassword`, `dbpasswd`. */
+/** Reads `userpassword`, `dbpasswd`. */
 function passwordAtEnd(word: string): SecretKind | undefined {
   const endings = ENDINGS.get(word.slice(-1));
   return endings?.some((ending) => word.endsWith(ending)) === true ? "password" : undefined;
@@ -173,12 +170,12 @@ function passwordAtEnd(word: string): SecretKind | undefined {
 
 /** A word of a name in snake, kebab, camel or dotted case. */
 export interface NameWord {
-  /** In lower case, without the digits at its end. */
+  /** In lower case, without trailing digits. */
   readonly word: string;
   readonly start: number;
 }
 
-/** The last word that ends at `to` or before; undefined when none does. */
+/** Returns the last word that ends at or before `to`. */
 export function wordBefore(name: string, to: number): NameWord | undefined {
   let end = to;
   while (end > 0) {
@@ -198,12 +195,12 @@ function separates(name: string, at: number): boolean {
 
 const ASCII_MAX = 0x7f;
 
-/** `camelCase`, `HTTPServer`, `API1`: whether a word begins at a character that stands after no separator. */
+/** Returns whether a word begins here without a separator: `camelCase`, `HTTPServer`, `API1`. */
 function beginsWord(name: string, at: number): boolean {
   if (name.charCodeAt(at) > ASCII_MAX || name.charCodeAt(at - 1) > ASCII_MAX) return false;
-  const isBehindCapital = isA(name, at - 1, UPPER);
-  if (isA(name, at, UPPER)) return !isBehindCapital || isA(name, at + 1, LOWER);
-  return isBehindCapital && !isA(name, at, LOWER);
+  const isAfterCapital = isA(name, at - 1, UPPER);
+  if (isA(name, at, UPPER)) return !isAfterCapital || isA(name, at + 1, LOWER);
+  return isAfterCapital && !isA(name, at, LOWER);
 }
 
 function withoutDigits(word: string): string {
@@ -211,7 +208,7 @@ function withoutDigits(word: string): string {
   return end === word.length || word.endsWith("64") || word === "i18n" ? word : word.slice(0, end);
 }
 
-/** The text after the last separator, in lower case, without the digits at its end. */
+/** Returns the text after the last separator, in lower case, without trailing digits. */
 export function lastPart(name: string): string {
   let start = name.length;
   while (start > 0 && !separates(name, start - 1)) start -= 1;

@@ -1,56 +1,49 @@
 import type { Reading, RuleMatcher } from "../rules/rule.ts";
-import { BASE64, BLANK, classesIn, EQUALS, isA, isOneOf, LINE_END, LOWER, QUOTE, runEnd } from "../views/characters.ts";
-
-/** Where a word stands next. Asked in a text's order it reads the text once. */
-class NextOccurrence {
-  readonly #text: string;
-  readonly #word: string;
-  #at = -1;
-
-  constructor(text: string, word: string) {
-    this.#text = text;
-    this.#word = word;
-  }
-
-  /** At `from` or later; the text's length when nowhere. */
-  after(from: number): number {
-    if (this.#at >= from) return this.#at;
-    const at = this.#text.indexOf(this.#word, from);
-    this.#at = at === -1 ? this.#text.length : at;
-    return this.#at;
-  }
-}
+import {
+  BASE64,
+  BLANK,
+  classesIn,
+  DASH,
+  EQUALS,
+  isA,
+  isOneOf,
+  LINE_END,
+  LOWER,
+  NextPosition,
+  QUOTE,
+  runEnd,
+} from "../views/characters.ts";
 
 const LABEL_CHARS_MAX = 64;
 const DASHES = "-----";
 const FOOTER = "-----END ";
 
-/** The END line is looked for no farther than this: the largest keys in use, with a log's prefix on each line. UTF-16 units. */
+/** Maximum length of a key with an END line: the largest keys in use, with a log's prefix on each line. UTF-16 units. */
 const KEY_CHARS_MAX = 8_192;
 
-/** Less than this after the header is no key but a text that speaks of one. UTF-16 units. */
+/** Minimum length of the body; shorter text only mentions a key. UTF-16 units. */
 const BODY_CHARS_MIN = 16;
 
-/** A shorter stretch of base64 is the last line. UTF-16 units. */
+/** Minimum length of a line of base64 other than the last. UTF-16 units. */
 const LINE_CHARS_MIN = 24;
 
-/** Lines such as `Proc-Type: 4,ENCRYPTED` before the body. */
+/** Maximum number of lines such as `Proc-Type: 4,ENCRYPTED` before the body. */
 const HEADERS_MAX = 4;
 const HEADER_CHARS_MAX = 128;
-/** A line end, as it is or escaped, or the end of a line that is a string of its own. */
+/** Matches a line end, literal or escaped, or the end of a string that holds one line. */
 const HEADER_END = /\\[nr]|["'\r\n]/;
 const OPENPGP_HEADERS: ReadonlySet<string> = new Set(["Version", "Comment", "Hash", "Charset", "MessageID"]);
 
-/** `RSA PRIVATE KEY`, `OpenVPN Static key V1`. */
+/** Matches `RSA PRIVATE KEY`, `OpenVPN Static key V1`. */
 const SECRET_KEY = /private key|static key/i;
 
-/** A private key in PEM, at its `-----BEGIN `: until its END line, or, when it is cut off, as far as its lines go on. */
+/** Finds a PEM private key from `-----BEGIN ` to its END line, or to its last base64 line when it is cut off. */
 export const matchPrivateKey: RuleMatcher = (reading, start, end) => {
   const { text } = reading;
   const label = text.slice(end, end + LABEL_CHARS_MAX);
   const dashes = label.indexOf(DASHES);
   if (dashes === -1 || !SECRET_KEY.test(label.slice(0, dashes))) return undefined;
-  const body = afterHeaders(text, separatorsEnd(text, runEndOfDashes(text, end + dashes)));
+  const body = afterHeaders(text, separatorsEnd(text, runEnd(text, end + dashes, DASH, end + dashes + DASHES.length)));
   if (runEnd(text, body, BASE64 | EQUALS, body + BODY_CHARS_MIN) - body < BODY_CHARS_MIN) return undefined;
   const footer = reading.state(footers).after(body);
   const isNear = footer < text.length && footer - body < KEY_CHARS_MAX;
@@ -58,20 +51,18 @@ export const matchPrivateKey: RuleMatcher = (reading, start, end) => {
   return { rule: "private-key", start, end: stop };
 };
 
-const footers = ({ text }: Reading): NextOccurrence => new NextOccurrence(text, FOOTER);
-
-function runEndOfDashes(text: string, at: number): number {
-  let end = at;
-  while (isOneOf(text, end, "-") && end < at + DASHES.length) end += 1;
-  return end;
-}
+const footers = ({ text }: Reading): NextPosition =>
+  new NextPosition((from) => {
+    const at = text.indexOf(FOOTER, from);
+    return at === -1 ? text.length : at;
+  });
 
 function afterFooter(text: string, footer: number): number {
   const close = text.slice(footer + FOOTER.length, footer + LABEL_CHARS_MAX + FOOTER.length).indexOf(DASHES);
   return close === -1 ? footer : footer + FOOTER.length + close + DASHES.length;
 }
 
-/** Blanks, line ends (as they are or escaped), quotes, what joins strings, and what begins a line of a comment or a quotation. */
+/** Skips whitespace, line ends (literal or escaped), quotes, string concatenation, and prefixes of comment or quoted lines. */
 function separatorsEnd(text: string, from: number): number {
   let at = from;
   const limit = from + HEADER_CHARS_MAX;

@@ -13,13 +13,12 @@ import {
   QUOTE,
   rowEnd,
   STOP,
-  type Stretch,
+  type TextRange,
 } from "../views/characters.ts";
 import { type SecretKind, secretKind } from "./names.ts";
 import { type TableReader, tableOf, tables } from "./tables.ts";
-import { isSecretValue, JUDGED_CHARS_MAX } from "./values.ts";
+import { ASSESSED_CHARS_MAX, isSecretValue } from "./values.ts";
 
-/** UTF-16 units. */
 const TABLE_CHARS_MAX = 128;
 const COLUMNS_CHARS_MAX = 2_048;
 const WORDS_CHARS_MAX = 96;
@@ -32,11 +31,11 @@ const STEPS_PER_VALUE = 700;
 
 interface Columns {
   readonly names: readonly string[];
-  /** After the bracket that closes. */
+  /** Offset after the closing bracket. */
   readonly end: number;
 }
 
-/** Finds values in the columns of SQL that names say are secret. Asked in a text's order it reads each statement once. */
+/** Finds values in secret columns of SQL statements. Queries in text order read each statement once. */
 class InsertReader {
   readonly #text: string;
   readonly #work: Work;
@@ -51,11 +50,11 @@ class InsertReader {
     this.#created = created;
   }
 
-  /** `INSERT INTO users (name, password) VALUES ('bob', '…'), (…)`, from after `into`. */
+  /** Reads `INSERT INTO users (name, password) VALUES ('bob', '…'), (…)`, from the end of `into`. */
   match(start: number, end: number): readonly Finding[] | undefined {
-    const columns =
-      start < this.#done || !beginsWord(this.#text, start) ? undefined : columnsAt(this.#text, end, this.#work);
-    if (columns === undefined) return start < this.#done ? undefined : this.#rowsOf(end);
+    if (start < this.#done) return undefined;
+    const columns = this.#columnsAt(start, end);
+    if (columns === undefined) return this.#rowsOf(end);
     this.#done = columns.end;
     this.#work.spend(columns.end - start + columns.names.length * STEPS_PER_VALUE);
     const kinds = columns.names.map(columnKind);
@@ -64,17 +63,16 @@ class InsertReader {
     return head === null ? undefined : this.#tuples(columns.end + head[0].length, kinds);
   }
 
-  /** `INSERT INTO users VALUES (…)` of a table that was created before, from after `into`. */
+  /** Reads `INSERT INTO users VALUES (…)` for a table that was created before, from the end of `into`. */
   #rowsOf(end: number): readonly Finding[] | undefined {
     const [head = "", table = ""] = PLAIN_INSERT.exec(this.#text.slice(end, end + TABLE_CHARS_MAX)) ?? [];
     const kinds = head === "" ? undefined : this.#created.kindsOf(table);
     return kinds?.some((kind) => kind !== undefined) === true ? this.#tuples(end + head.length, kinds) : undefined;
   }
 
-  /** `COPY users (name, password) FROM stdin;` and rows below, from after `copy`. */
+  /** Reads `COPY users (name, password) FROM stdin;` and the rows below, from the end of `copy`. */
   matchCopy(start: number, end: number): readonly Finding[] | undefined {
-    const columns =
-      start < this.#done || !beginsWord(this.#text, start) ? undefined : columnsAt(this.#text, end, this.#work);
+    const columns = start < this.#done ? undefined : this.#columnsAt(start, end);
     if (columns === undefined || !FROM_STDIN.test(this.#text.slice(columns.end, columns.end + WORDS_CHARS_MAX)))
       return undefined;
     const table = tableOf(columns.names, "\t");
@@ -84,6 +82,10 @@ class InsertReader {
     const found = this.#tables.rows({ ...table, isOfAccounts: true }, first);
     this.#done = Math.max(first, this.#tables.done);
     return found;
+  }
+
+  #columnsAt(start: number, end: number): Columns | undefined {
+    return beginsWord(this.#text, start) ? columnsAt(this.#text, end, this.#work) : undefined;
   }
 
   #tuples(from: number, kinds: readonly (SecretKind | undefined)[]): readonly Finding[] | undefined {
@@ -106,13 +108,12 @@ class InsertReader {
   }
 }
 
-/** Between the columns and the first row. */
 const VALUES = /^(?:\s|\\[nrt])*(?:[a-z_.]{1,16}(?:\s|\\[nrt])+){0,3}(?:values?|select)(?:\s|\\[nrt])*/i;
-/** No columns between the table and its first row. */
+/** Matches an insertion without names of columns. */
 const PLAIN_INSERT = /^([\w.$"'`[\]-]{1,96}) values\s{0,8}(?=\()/i;
 const FROM_STDIN = /^\s+from\s+stdin\b/i;
 
-/** `users (a, b)`, with quotes and brackets of all sorts. */
+/** Reads `users (a, b)`, with quotes and brackets of all kinds. */
 function columnsAt(text: string, from: number, work: Work): Columns | undefined {
   const name = gapEnd(text, from);
   let open = name;
@@ -130,10 +131,9 @@ function columnsAt(text: string, from: number, work: Work): Columns | undefined 
   return names.every((one) => COLUMN.test(one)) ? { names, end: bracket + close + 2 } : undefined;
 }
 
-/** `password`, `users.pass_1`. */
 const COLUMN = /^[\p{L}_][\p{L}\p{N}_$.]*$/u;
 
-/** Blanks and line ends, also written out. */
+/** Skips whitespace and line ends, literal or escaped. */
 function gapEnd(text: string, from: number): number {
   let at = from;
   while (at < from + WORDS_CHARS_MAX) {
@@ -144,9 +144,9 @@ function gapEnd(text: string, from: number): number {
   return at;
 }
 
-/** The parts between commas, up to the bracket that closes. */
-function elementsOf(text: string, from: number): { readonly elements: readonly Stretch[]; readonly end: number } {
-  const elements: Stretch[] = [];
+/** Returns the parts between commas, up to the closing bracket. */
+function elementsOf(text: string, from: number): { readonly elements: readonly TextRange[]; readonly end: number } {
+  const elements: TextRange[] = [];
   const limit = Math.min(text.length, from + TUPLE_CHARS_MAX);
   let depth = 0;
   let start = from;
@@ -167,7 +167,7 @@ function elementsOf(text: string, from: number): { readonly elements: readonly S
   return { elements, end: Math.min(at, limit) };
 }
 
-/** Where the string closes that opens at `at`; a mark that is doubled or escaped is one of its characters. */
+/** Returns the closing quote of the string at `at`; a doubled or escaped quote is one of its characters. */
 function stringEnd(text: string, at: number, limit: number): number {
   const isEscaped = isOneOf(text, at - 1, "\\");
   for (let end = at + 1; end < limit; end += 1) {
@@ -182,21 +182,20 @@ function stringEnd(text: string, at: number, limit: number): number {
   return limit;
 }
 
-/** The literal of an element: `'…'`, `N'…'`, `md5('…')`. */
-function literalOf(text: string, { start, end }: Stretch, kind: SecretKind): Finding | undefined {
+/** Returns the secret in an element: `'…'`, `N'…'`, `md5('…')`. */
+function literalOf(text: string, { start, end }: TextRange, kind: SecretKind): Finding | undefined {
   const quote = endBefore(text, start, QUOTE | STOP, Math.min(end, start + CALL_CHARS_MAX));
   if (!isA(text, quote, QUOTE)) return undefined;
   const close = stringEnd(text, quote, end);
   const to = isOneOf(text, close - 1, "\\") ? close - 1 : close;
-  const value = text.slice(quote + 1, Math.min(to, quote + 1 + JUDGED_CHARS_MAX));
+  const value = text.slice(quote + 1, Math.min(to, quote + 1 + ASSESSED_CHARS_MAX));
   return isSecretValue(value, kind, "quoted") ? { rule: `${kind}-column`, start: quote + 1, end: to } : undefined;
 }
 
-/** UTF-16 units. */
 const HEAD_CHARS_MAX = 192;
 const DEFINITION_CHARS_MAX = 8_192;
 const COLUMNS_MAX = 128;
-/** Tables remembered while one text is read. */
+/** Maximum number of tables that are cached for one text. */
 const TABLES_MAX = 512;
 
 const STEPS_PER_DEFINITION_CHAR = 8;
@@ -204,17 +203,16 @@ const STEPS_PER_COLUMN = 700;
 
 const NOT_KINDS: ReadonlySet<SecretKind> = new Set(["cookie", "authorization", "basic"]);
 
-/** What the name of a column says of its values. */
-export function columnKind(name: string): SecretKind | undefined {
+function columnKind(name: string): SecretKind | undefined {
   const kind = secretKind(name);
   return kind === undefined || NOT_KINDS.has(kind) ? undefined : kind;
 }
 
 const HEAD = /^(?:if not exists )?([\w.$"'`[\]-]{1,128})\s{0,8}\(/i;
-/** Where these begin an element it is no column. */
+/** First words of elements that are not columns. */
 const CONSTRAINTS = /^(?:primary|unique|foreign|constraint|key|index|check|fulltext)$/i;
 
-/** The columns of tables as the text creates them: rows that follow may not name them. */
+/** Columns of the tables that the text creates: later rows may not name them. */
 class CreatedTables {
   readonly #text: string;
   readonly #work: Work;
@@ -226,7 +224,7 @@ class CreatedTables {
     this.#work = work;
   }
 
-  /** From after `create table`. */
+  /** Reads a definition from the end of `create table`. */
   read(start: number, end: number): void {
     if (start < this.#done || this.#kinds.size >= TABLES_MAX) return;
     const head = HEAD.exec(this.#text.slice(end, end + HEAD_CHARS_MAX));
@@ -243,12 +241,12 @@ class CreatedTables {
   }
 }
 
-/** Without its schema and its quotes. */
+/** Returns the name of a table without its schema and quotes. */
 function plain(table: string): string {
   return (table.split(".").at(-1) ?? "").replace(/["'`[\]\\]/g, "").toLowerCase();
 }
 
-/** The first word of each part between commas, up to the bracket that closes. */
+/** Returns the first word of each part between commas, up to the closing bracket. */
 function columnsIn(inside: string): { readonly names: readonly string[]; readonly length: number } {
   const names: string[] = [];
   let depth = 0;
@@ -275,10 +273,8 @@ const created = ({ text, work }: Reading): CreatedTables => new CreatedTables(te
 const inserts = (reading: Reading): InsertReader =>
   new InsertReader(reading.text, reading.work, { tables: reading.state(tables), created: reading.state(created) });
 
-/** Finds the values that `INSERT INTO` writes to columns whose names identify secrets. */
 export const matchInsert: RuleMatcher = (reading, start, end) => reading.state(inserts).match(start, end);
 
-/** Finds the values below `COPY … FROM stdin`. */
 export const matchCopy: RuleMatcher = (reading, start, end) => reading.state(inserts).matchCopy(start, end);
 
 /** Remembers the columns of a table, because the rows of an `INSERT` may not name them. Finds nothing itself. */

@@ -8,32 +8,32 @@ import {
   LINE_END,
   QUOTE,
   runEnd,
-  type Stretch,
+  type TextRange,
   UPPER,
 } from "../views/characters.ts";
 import { isReference } from "./value-shapes.ts";
 
-/** Before a quote, to tell whether it opens or closes. UTF-16 units. */
+/** Maximum distance to the start of the line, which decides whether a quote opens or closes. UTF-16 units. */
 const LINE_CHARS_MAX = 128;
 const GAP_CHARS_MAX = 8;
 
 const LINE_FEED = 0x0a;
 const BACKSLASH = 0x5c;
 
-const SIGNS_BEHIND_STRINGS = ")]},;.:+?&|*/%=!<>";
+const FOLLOW_STRINGS = ")]},;.:+?&|*/%=!<>";
 
 /**
- * Whether the quote at `quote` closes a program's string that holds the name at `from`, so that what follows is no
- * value: `"TOKEN=");`, `"password: " + x`. A mark that may be either opens.
+ * Returns whether the quote at `quote` closes a program's string that contains the name at `from`. The text after it is then no
+ * value: `"TOKEN=");`, `"password: " + x`. A quote that may open or close counts as opening.
  */
 export function endsString(text: string, quote: number, from: number): boolean {
   if (isOneOf(text, quote - 1, "\\") || isA(text, quote + 1, ALPHANUMERIC | QUOTE)) return false;
   if (from < quote && text[from - 1] === text[quote]) return true;
   const next = runEnd(text, quote + 1, BLANK, quote + GAP_CHARS_MAX);
-  return (isA(text, next, LINE_END) || isOneOf(text, next, SIGNS_BEHIND_STRINGS)) && isOddOnLine(text, quote);
+  return (isA(text, next, LINE_END) || isOneOf(text, next, FOLLOW_STRINGS)) && isOddOnLine(text, quote);
 }
 
-/** Returns whether the line holds an odd number of such marks before this one. False of a line that is too long to tell. */
+/** Returns whether an odd number of such quotes is before this one on the line; false for a line that is too long. */
 function isOddOnLine(text: string, quote: number): boolean {
   const mark = text.charCodeAt(quote);
   const limit = Math.max(-1, quote - LINE_CHARS_MAX);
@@ -46,14 +46,25 @@ function isOddOnLine(text: string, quote: number): boolean {
   return limit === -1 && isOdd;
 }
 
-/** After the letter that says what sort of string follows: `N'…'`, `b"…"`. */
+/** Returns the offset after `opening` where the same quote or a character of the classes `ends` follows; at most `limit`. */
+export function stringEnd(
+  text: string,
+  opening: number,
+  { ends, limit }: { readonly ends: number; readonly limit: number },
+): number {
+  let end = opening + 1;
+  while (end < limit && text[end] !== text[opening] && !isA(text, end, ends)) end += 1;
+  return end;
+}
+
+/** Skips the prefix of a string literal: `N'…'`, `b"…"`. */
 export function afterPrefix(text: string, at: number): number {
   return isOneOf(text, at, "NEbBrRuU") && isA(text, at + 1, QUOTE) ? at + 1 : at;
 }
 
 const TAG_CHARS_MAX = 64;
 
-/** After the tag that begins at `at`; -1 when none does. */
+/** Returns the end of the tag at `at`; -1 when there is none. */
 export function tagEnd(text: string, at: number): number {
   if (!isOneOf(text, at, "<")) return -1;
   let end = at + 1;
@@ -62,24 +73,22 @@ export function tagEnd(text: string, at: number): number {
 }
 
 const PASSWORD_CHARS_MIN = 3;
-/** Shorter words are not recognized by their characters. */
+/** Minimum length of a password without letters and digits. */
 const LIKELY_CHARS_MIN = 6;
 
 /** Returns the word or quoted text at `from` when it can be a password: neither a reference nor a flag. */
-export function passwordArgument(text: string, from: number, limit: number): Stretch | undefined {
+export function passwordArgument(text: string, from: number, limit: number): TextRange | undefined {
   const isQuoted = isA(text, from, QUOTE);
   const start = isQuoted ? from + 1 : from;
-  let end = start;
-  if (isQuoted) while (end < limit && text[end] !== text[from]) end += 1;
-  else end = endBefore(text, start, BLANK | QUOTE, limit);
+  const end = isQuoted ? stringEnd(text, from, { ends: 0, limit }) : endBefore(text, start, BLANK | QUOTE, limit);
   if (end - start < PASSWORD_CHARS_MIN) return undefined;
-  // A keyword, a variable, a placeholder, a flag.
+  // Keywords, variables, placeholders and flags are not passwords.
   if (!isQuoted && (runEnd(text, start, UPPER) === end || isOneOf(text, start, "$<{-%:"))) return undefined;
   return isStandIn(text, { start, end }, isQuoted) ? undefined : { start, end };
 }
 
-/** A manual's word, an ellipsis, or what follows a string that ends with the flag. */
-function isStandIn(text: string, { start, end }: Stretch, isQuoted: boolean): boolean {
+/** Returns whether the argument is a placeholder, a reference, or follows a string that ends with the flag. */
+function isStandIn(text: string, { start, end }: TextRange, isQuoted: boolean): boolean {
   const password = text.slice(start, end);
   if (password.length < LIKELY_CHARS_MIN && (classesIn(password, 0, password.length) & ALPHANUMERIC) === 0) return true;
   if (password.toLowerCase() === "password" || /^(?:\.{3}|…+)$/.test(password)) return true;
@@ -87,11 +96,11 @@ function isStandIn(text: string, { start, end }: Stretch, isQuoted: boolean): bo
 }
 
 const COMPOUND_FIRST = "?+|&.!:/<";
-/** An operator that ends with `=` assigns or compares, unless it calculates or orders (`-=`, `*=`, `<=`); R assigns with an arrow. */
+/** Matches operators that end with `=` and assign or compare, but not `-=`, `*=` or `<=`; also R's arrow. */
 const COMPOUND = /^(?:[?+|&.!]{1,2}==?|\/\/=|::?:=|<<?-)(?![=>-])/;
 const COMPOUND_CHARS_MAX = 5;
 
-/** After an operator such as `?=`, `||=`, `::=` or `<-` at `at`; -1 when none stands there. */
+/** Returns the end of an operator such as `?=`, `||=`, `::=` or `<-` at `at`; -1 when there is none. */
 export function compoundEnd(text: string, at: number): number {
   if (!isOneOf(text, at, COMPOUND_FIRST)) return -1;
   const operator = COMPOUND.exec(text.slice(at, at + COMPOUND_CHARS_MAX));

@@ -2,10 +2,12 @@ import {
   afterLineEnd,
   afterQuote,
   BLANK,
+  beginsLine,
   classesIn,
   DASH,
   DIGIT,
   endBefore,
+  endsLine,
   isA,
   isOneOf,
   LINE_END,
@@ -16,20 +18,21 @@ import {
   runEnd,
   runStart,
   STOP,
-  type Stretch,
+  type TextRange,
+  textBefore,
   WORD,
   wordSet,
 } from "../views/characters.ts";
 import type { ValueStyle } from "./values.ts";
 
-/** UTF-16 units. */
+/** Maximum lengths in UTF-16 units. */
 const WORD_GAP_CHARS_MAX = 16;
 const VALUE_CHARS_MAX = 128;
 
-/** A value that stands beside its name without `=` or `:` between them. */
+/** A value next to its name without `=` or `:` between them. */
 export interface Stated {
   readonly start: number;
-  /** Of a quoted value undefined: its quote ends it. */
+  /** Undefined for a quoted value: its quote ends it. */
   readonly end?: number;
   readonly style: ValueStyle;
 }
@@ -37,14 +40,14 @@ export interface Stated {
 export interface Name {
   readonly from: number;
   readonly to: number;
-  /** After its quote, when it has one. */
+  /** Offset after the name's closing quote; `to` without one. */
   readonly at: number;
 }
 
-/** A word of the text, without the mark that ends its sentence. */
-export function bare(text: string, start: number, style: ValueStyle): Stated | undefined {
+/** Returns the unquoted word at `start`, in prose without final punctuation. */
+export function bareWord(text: string, start: number, style: ValueStyle): Stated | undefined {
   const end = endBefore(text, start, BLANK | LINE_END | QUOTE | STOP, start + VALUE_CHARS_MAX);
-  const isEnd = style === "told" && isOneOf(text, end - 1, ".!?)");
+  const isEnd = style === "prose" && isOneOf(text, end - 1, ".!?)");
   const last = isEnd ? end - 1 : end;
   return last > start ? { start, end: last, style } : undefined;
 }
@@ -53,69 +56,66 @@ export function spacesEnd(text: string, at: number): number {
   return runEnd(text, at, BLANK, at + WORD_GAP_CHARS_MAX);
 }
 
-/** Of an object that holds a value, and of a list of values. UTF-16 units. */
+/** Maximum lengths of an object and of a list. UTF-16 units. */
 const OBJECT_CHARS_MAX = 256;
 const LIST_CHARS_MAX = 4_096;
 const ELEMENTS_MAX = 64;
 const GAP_CHARS_MAX = 64;
 const NAME_CHARS_MAX = 96;
 
-/** A value inside a list or an object whose name says what it is. */
-export interface Inside extends Stretch {
-  readonly isQuoted: boolean;
-  /** Where the last element ends. */
+/** A value in a list or an object. */
+export interface Inside extends TextRange {
+  /** `prose` for a word that only its characters distinguish from a word of a sentence. */
+  readonly style: "quoted" | "line" | "prose";
   readonly listEnd?: number;
-  /** A word that only its look tells from a sentence's. */
-  readonly isWordOfText?: boolean;
 }
 
-/** `{"type": "string", "value": "…"}`, `{ value: … }`, `{ default = "…" }`: the member's value, from the brace at `at`. */
+/** Reads a member's value in the object at `at`: `{"type": "string", "value": "…"}`, `{ default = "…" }`. */
 export function memberValue(text: string, at: number): Inside | undefined {
   const limit = Math.min(text.length, at + OBJECT_CHARS_MAX);
   for (let from = at + 1; from < limit && !isOneOf(text, from, "{}"); from += 1) {
     const member = MEMBERS.find((word) => text.startsWith(word, from) && !isA(text, from - 1, WORD));
     if (member === undefined) continue;
-    const sign = runEnd(text, afterQuote(text, from + member.length), BLANK, limit);
-    if (!isOneOf(text, sign, ":=")) continue;
-    return elementAt(text, runEnd(text, sign + 1, BLANK, limit));
+    const operator = runEnd(text, afterQuote(text, from + member.length), BLANK, limit);
+    if (!isOneOf(text, operator, ":=")) continue;
+    return elementAt(text, runEnd(text, operator + 1, BLANK, limit));
   }
   return undefined;
 }
 
 const MEMBERS = ["value", "Value", "default", "stringValue"];
 
-/** `["…", "…"]`: words, and nothing else. */
+/** Reads a list that contains only words: `["…", "…"]`. */
 export function bracketList(text: string, at: number): Inside | undefined {
   if (!isOneOf(text, at, "[")) return undefined;
   let next = runEnd(text, at + 1, BLANK | LINE_END, at + GAP_CHARS_MAX);
   let first: Inside | undefined;
   for (let count = 0; count < ELEMENTS_MAX && next < at + LIST_CHARS_MAX; count += 1) {
     const element = elementAt(text, next, LIST_WORD_ENDS);
-    if (element === undefined || !isWord(text, element) || isNested(text, element)) return undefined;
-    first ??= element.isQuoted ? element : { ...element, isWordOfText: true };
-    const sign = runEnd(text, afterQuote(text, element.end), BLANK | LINE_END, element.end + GAP_CHARS_MAX);
-    const after = isOneOf(text, sign, ",") ? runEnd(text, sign + 1, BLANK | LINE_END, sign + GAP_CHARS_MAX) : sign;
+    if (element === undefined || !isWord(text, element)) return undefined;
+    if (element.style === "line" && isOneOf(text, element.end, NESTED)) return undefined;
+    first ??= element.style === "line" ? { ...element, style: "prose" } : element;
+    const operator = runEnd(text, afterQuote(text, element.end), BLANK | LINE_END, element.end + GAP_CHARS_MAX);
+    const after = isOneOf(text, operator, ",")
+      ? runEnd(text, operator + 1, BLANK | LINE_END, operator + GAP_CHARS_MAX)
+      : operator;
     if (isOneOf(text, after, "]")) return { ...first, listEnd: element.end };
-    if (after === sign) return undefined;
+    if (after === operator) return undefined;
     next = after;
   }
   return undefined;
 }
 
-/** Marks that no word of a list holds: another list, a member. */
+/** Characters that no word of a list contains: another list, a member. */
 const NESTED = "[:";
 const LIST_WORD_ENDS = `]}${NESTED}`;
 
-function isNested(text: string, { end, isQuoted }: Inside): boolean {
-  return !isQuoted && isOneOf(text, end, NESTED);
-}
-
-/** Below a name that ends its line: YAML's list, its `value: …`, or one word. */
+/** Reads the lines below a name: a YAML list, `value: …`, or one word. */
 export function linesBelow(text: string, at: number, from: number): Inside | undefined {
   if (!isA(text, at, LINE_END)) return undefined;
   const before = runStart(text, from, BLANK | QUOTE, from - NAME_CHARS_MAX);
   const next = afterLineEnd(text, at);
-  const line = isDiffSign(text, before - 1) && text[next] === text[before - 1] ? next + 1 : next;
+  const line = isDiffMarker(text, before - 1) && text[next] === text[before - 1] ? next + 1 : next;
   const start = runEnd(text, line, BLANK, line + GAP_CHARS_MAX);
   if (start - line < from - before) return undefined;
   if (isOneOf(text, start, "-") && isA(text, start + 1, BLANK)) return dashedList(text, next, start);
@@ -125,19 +125,17 @@ export function linesBelow(text: string, at: number, from: number): Inside | und
   return elementAt(text, runEnd(text, start + member.length + 1, BLANK, start + GAP_CHARS_MAX));
 }
 
-/** A diff's sign that begins a line. */
-function isDiffSign(text: string, at: number): boolean {
-  return isOneOf(text, at, "+-") && (at === 0 || isA(text, at - 1, LINE_END));
+function isDiffMarker(text: string, at: number): boolean {
+  return isOneOf(text, at, "+-") && beginsLine(text, at);
 }
 
 function wordOfLine(text: string, start: number): Inside | undefined {
   const element = elementAt(text, start);
-  if (element === undefined || element.isQuoted || text.slice(start, element.end).includes(":")) return undefined;
+  if (element?.style !== "line" || text.slice(start, element.end).includes(":")) return undefined;
   const next = runEnd(text, element.end, BLANK, element.end + GAP_CHARS_MAX);
-  return next >= text.length || isA(text, next, LINE_END) ? { ...element, isWordOfText: true } : undefined;
+  return endsLine(text, next) ? { ...element, style: "prose" } : undefined;
 }
 
-/** `- a`, `- b` below each other. */
 function dashedList(text: string, line: number, dash: number): Inside | undefined {
   const mark = text.slice(line, dash + 1);
   let first: Inside | undefined;
@@ -155,7 +153,7 @@ function dashedList(text: string, line: number, dash: number): Inside | undefine
   return first === undefined || last === undefined ? undefined : { ...first, listEnd: last.end };
 }
 
-/** `--password`, and what follows it as an argument of its own: `["--password", "…"]`, `- --password` and `- …` below. */
+/** Reads the argument after `--password`: `["--password", "…"]`, or `- …` on the line below `- --password`. */
 export function nextArgument(text: string, { from, at }: { from: number; at: number }): Inside | undefined {
   if (!text.startsWith("--", from)) return undefined;
   const quotes = at > from && isA(text, at - 1, QUOTE) ? at - 1 : -1;
@@ -163,7 +161,7 @@ export function nextArgument(text: string, { from, at }: { from: number; at: num
     if (isOneOf(text, runStart(text, from, QUOTE, from - 1) - 1, "(")) return undefined;
     const next = runEnd(text, at + 1, BLANK | LINE_END, at + GAP_CHARS_MAX);
     const element = elementAt(text, next);
-    return element?.isQuoted === true && isArgument(text, element) ? element : undefined;
+    return element?.style === "quoted" && isArgument(text, element) ? element : undefined;
   }
   return argumentBelow(text, from, at);
 }
@@ -175,13 +173,12 @@ function argumentBelow(text: string, from: number, at: number): Inside | undefin
   if (!isA(text, lineEnd, LINE_END) || dash === name || !isOneOf(text, dash - 1, "-")) return undefined;
   const line = runStart(text, dash - 1, BLANK, dash - NAME_CHARS_MAX);
   const next = afterLineEnd(text, lineEnd);
-  const mark = text.slice(isDiffSign(text, line - 1) ? line - 1 : line, name);
+  const mark = text.slice(isDiffMarker(text, line - 1) ? line - 1 : line, name);
   if (!text.startsWith(mark, next)) return undefined;
   const element = elementAt(text, next + mark.length);
   return element !== undefined && isArgument(text, element) ? element : undefined;
 }
 
-/** One word, and no flag. */
 function isArgument(text: string, element: Inside): boolean {
   return (
     isWord(text, element) &&
@@ -189,14 +186,13 @@ function isArgument(text: string, element: Inside): boolean {
   );
 }
 
-/** `-v`, `--verbose`, `--name=x`. */
 const FLAG = /^--?[a-zA-Z][\w-]*(?:=|$)/;
 
 function isWord(text: string, { start, end }: Inside): boolean {
   return end > start && (classesIn(text, start, end) & BLANK) === 0;
 }
 
-/** A quoted text, or a word up to where a line's, a list's or an object's part ends, or one of these marks stands. */
+/** Returns a quoted text, or a word that ends at one of `marks`, at a line end, or at the end of a list's or object's element. */
 function elementAt(text: string, at: number, marks = "]}"): Inside | undefined {
   const start = afterQuote(text, at);
   const isQuoted = start > at;
@@ -206,22 +202,18 @@ function elementAt(text: string, at: number, marks = "]}"): Inside | undefined {
   while (
     end < limit &&
     !isA(text, end, LINE_END) &&
-    !(isQuoted ? text.charCodeAt(end) === quote : isBareEnd(text, end, marks))
+    !(isQuoted ? text.charCodeAt(end) === quote : isA(text, end, BLANK | QUOTE | STOP) || isOneOf(text, end, marks))
   )
     end += 1;
   while (isQuoted && end > start && isOneOf(text, end - 1, "\\")) end -= 1;
-  return end > start ? { start, end, isQuoted } : undefined;
+  return end > start ? { start, end, style: isQuoted ? "quoted" : "line" } : undefined;
 }
 
-function isBareEnd(text: string, at: number, marks: string): boolean {
-  return isA(text, at, BLANK | QUOTE | STOP) || isOneOf(text, at, marks);
-}
-
-/** UTF-16 units. */
+/** Maximum length of a block. UTF-16 units. */
 const BLOCK_CHARS_MAX = 32_768;
 
-/** YAML's `name: |`: the lines below that stand indented more than the name. */
-export function blockLines(text: string, from: number, at: number): Stretch | undefined {
+/** Reads a YAML block (`name: |`): the lines that are indented more than the name. */
+export function blockLines(text: string, from: number, at: number): TextRange | undefined {
   if (!isOneOf(text, at, "|>")) return undefined;
   const mark = runEnd(text, at + 1, DIGIT | DASH | PLUS_SLASH, at + 3);
   const headEnd = runEnd(text, mark, BLANK, mark + GAP_CHARS_MAX);
@@ -237,7 +229,7 @@ export function blockLines(text: string, from: number, at: number): Stretch | un
   return { start, end };
 }
 
-/** Where the line after the line end at `at` begins; -1 when there is none. */
+/** Returns the start of the next line; -1 when there is none. */
 function nextLine(text: string, at: number): number {
   const next = afterLineEnd(text, at);
   return next > at && next < text.length ? next : -1;
@@ -247,18 +239,17 @@ function indentOf(text: string, line: number): number {
   return runEnd(text, line, BLANK, line + GAP_CHARS_MAX) - line;
 }
 
-/** Of a tag, and of a prefix of names. UTF-16 units. */
+/** Maximum lengths in UTF-16 units. */
 const TAG_CHARS_MAX = 192;
 const PREFIX_CHARS_MAX = 32;
 const TEXT_CHARS_MAX = 4_096;
 
-/** Elements whose attribute names what stands in them. */
+/** Elements with an attribute that names their content. */
 const SETTINGS = wordSet("property entry param setting prop option attribute constant variable item config env arg");
-/** Attributes that name it. */
 const NAMED_BY =
   /<(?:[\w-]{1,24}:)?([A-Za-z][\w-]{0,24})(?: [\w:-]{1,24}=["'][^"'<>]{0,64}["']){0,3} (?:name|key|id)=["']$/;
 
-/** `<x:password>…`, `<password type="plain">…`, `<password><![CDATA[…`, `<property name="password">…`: the element's text. */
+/** Reads the text of an element: `<x:password>…`, `<password type="plain">…`, `<password><![CDATA[…`, `<property name="password">…`. */
 export function elementText(text: string, { from, to, at }: Name): Stated | undefined {
   const style = at > to ? attributeStyle(text, from) : tagStyle(text, from, to);
   const end = style === undefined ? -1 : openEnd(text, at);
@@ -272,28 +263,27 @@ export function elementText(text: string, { from, to, at }: Name): Stated | unde
   return isText ? { start, end: last, style } : undefined;
 }
 
-/** A plain `<password>` is read elsewhere. */
+/** Excludes a plain `<password>`, which `separatorAfter` handles. */
 function tagStyle(text: string, from: number, to: number): Stated["style"] | undefined {
-  if (isOneOf(text, from - 1, "<")) return isPlain(text, to) ? undefined : "line";
+  if (isOneOf(text, from - 1, "<")) {
+    const isPlain = isOneOf(text, to, ">") && !text.startsWith(CDATA, to + 1);
+    return isPlain ? undefined : "line";
+  }
   if (!isOneOf(text, from - 1, ":")) return undefined;
   const prefix = runStart(text, from - 1, NAME, from - PREFIX_CHARS_MAX);
   return prefix < from - 1 && isOneOf(text, prefix - 1, "<") ? "line" : undefined;
 }
 
-function isPlain(text: string, to: number): boolean {
-  return isOneOf(text, to, ">") && !text.startsWith(CDATA, to + 1);
-}
-
-/** What programs show to their users stands in such elements, too. */
+/** Android's `<string>` also contains text for users. */
 function attributeStyle(text: string, from: number): Stated["style"] | undefined {
   if (!isOneOf(text, from - 2, "=")) return undefined;
-  const element = NAMED_BY.exec(text.slice(Math.max(0, from - TAG_CHARS_MAX), from))?.[1];
+  const element = NAMED_BY.exec(textBefore(text, from, TAG_CHARS_MAX))?.[1];
   if (element === undefined) return undefined;
   if (SETTINGS.has(element.toLowerCase())) return "line";
   return element === "string" ? "loose" : undefined;
 }
 
-/** After the tag in which `at` stands; -1 when it has its value in itself, or no end. */
+/** Returns the end of the tag around `at`; -1 when it has a `value` attribute or no end. */
 function openEnd(text: string, at: number): number {
   let end = at;
   while (end < at + TAG_CHARS_MAX && end < text.length && !isOneOf(text, end, "<>")) end += 1;
@@ -305,21 +295,21 @@ const VALUE_ATTRIBUTE = /\bvalue=/;
 const CDATA = "<![CDATA[";
 const VALUE_TAG = /^\s{0,32}<value>/i;
 
-/** After what may open before the text: `<![CDATA[`, `<value>`. */
+/** Skips `<![CDATA[` and `<value>` before the text. */
 function textStart(text: string, at: number): number {
   const tag = VALUE_TAG.exec(text.slice(at, at + TAG_CHARS_MAX))?.[0].length ?? 0;
   const start = at + tag;
   return text.startsWith(CDATA, start) ? start + CDATA.length : start;
 }
 
-/** `<key>Password</key><string>…`, `<param-name>password</param-name><param-value>…`: pairs that hold settings. */
+/** Returns whether two elements are the name and value of a setting: `<key>Password</key><string>…`, `<param-name>password</param-name><param-value>…`. */
 export function isSettingPair(text: string, close: number, open: number): boolean {
   const first = text.slice(close + 2, runEnd(text, close + 2, NAME, close + TAG_CHARS_MAX));
   const second = text.slice(open + 1, runEnd(text, open + 1, NAME, open + TAG_CHARS_MAX));
   return (first === "key" && second === "string") || (first.endsWith("-name") && second.endsWith("-value"));
 }
 
-/** `Content-Disposition: form-data; name="password"`, an empty line, and the value. */
+/** Reads the value of a form part: `Content-Disposition: form-data; name="password"`, an empty line, and the value. */
 export function formPart(text: string, { from, to, at }: Name): Stated | undefined {
   if (at === to || !isA(text, at, LINE_END) || !text.startsWith(FORM_DATA, from - FORM_DATA.length - 1))
     return undefined;

@@ -3,6 +3,7 @@ import type { Finding } from "../finding.ts";
 import type { Reading } from "../rules/rule.ts";
 import {
   BLANK,
+  beginsLine,
   isA,
   isOneOf,
   LINE_END,
@@ -12,76 +13,70 @@ import {
   rowEnd,
   runEnd,
   runStart,
-  type Stretch,
   startAfter,
+  type TextRange,
   wordSet,
 } from "../views/characters.ts";
 import { type SecretKind, secretKind } from "./names.ts";
 import { isCode, looksRandom } from "./value-shapes.ts";
-import { isSecretValue, JUDGED_CHARS_MAX } from "./values.ts";
+import { ASSESSED_CHARS_MAX, isSecretValue } from "./values.ts";
 
-/** A longer one is no column's name. UTF-16 units. */
+/** Longer cells are not names of columns. UTF-16 units. */
 const NAME_CHARS_MAX = 48;
 const GAP_CHARS_MAX = 64;
 
-/** Rows with other cells than the header has, one after the other, before the table is over. */
+/** Maximum number of consecutive rows with another number of cells than the header. */
 const ODD_ROWS_MAX = 3;
 
 const STEPS_PER_CHAR = 8;
 const STEPS_PER_CELL = 700;
-/** Of a cell of several words. */
+/** Steps for a cell of several words. */
 const STEPS_PER_PHRASE = 5_000;
 const STEPS_PER_HEADER = 2_200;
 
-/** `password`, `#user`, `Last login (UTC)`. */
+/** Matches `password`, `#user`, `Last login (UTC)`. */
 const COLUMN = /^#?[\p{L}_][\p{L}\p{N}_. /()-]*$/u;
-/** Sentences have more. */
+/** Maximum number of words in a column's name; sentences have more. */
 const WORDS_MAX = 4;
 
-/** A line of hyphens, with what stands where columns meet. */
+/** Matches a ruler line of hyphens and column marks. */
 const RULE = /^[-+|:=─┼│├┤ \t]+$/;
 
-/** Columns beside which a password is somebody's. */
+/** Columns that show that a row describes an account. */
 const ACCOUNTS = wordSet(
   "user username login email mail account host hostname server url uri site name id rolname usename uid domain ip",
   "address",
 );
-/** Beside these, `pass` is a password too. */
+/** Columns next to which `pass` is a password too. */
 const PEOPLE = wordSet("user username login email mail account");
 
-interface Column {
-  readonly index: number;
-  readonly kind: SecretKind;
-}
-
-/** How the cells of a table are read. */
+/** Layout of a table. */
 interface Table {
-  readonly columns: readonly Column[];
+  readonly columns: readonly { readonly index: number; readonly kind: SecretKind }[];
   readonly names: readonly string[];
   readonly divider: Divider;
-  /** Returns whether any word is a password there, or only what looks like one. */
+  /** True when any word may be a password; otherwise the value must look like one. */
   readonly isOfAccounts: boolean;
 }
 
-/** Finds values below the names of their columns: CSV, Markdown, what database clients print. Asked in a text's order it reads each line once. */
+/** Finds values below names of secret columns: CSV, Markdown, output of database clients. Queries in text order read each line once. */
 export class TableReader {
   readonly #text: string;
   readonly #work: Work;
-  /** Lines that end before here have been looked at. */
+  /** End of the last line that was read. */
   #done = 0;
-  #line: Stretch = { start: 0, end: -1 };
+  #line: TextRange = { start: 0, end: -1 };
 
   constructor(text: string, work: Work) {
     this.#text = text;
     this.#work = work;
   }
 
-  /** Rows that end before here have been read. */
   get done(): number {
     return this.#done;
   }
 
-  /** What stands below the name between `from` and `to`, and below its line's other names. */
+  /** Returns the secrets below the name between `from` and `to`, and below other names on its line. */
   below(from: number, to: number): readonly Finding[] | undefined {
     if (from < this.#done) return undefined;
     const divider = dividerAt(this.#text, from, to);
@@ -95,7 +90,7 @@ export class TableReader {
     return table === undefined ? undefined : this.rows(table, nextRow(this.#text, line.end));
   }
 
-  /** The secrets of a table's rows, from `start` on, when its first row is one. */
+  /** Returns the secrets of a table's rows from `start` on, when the first line has as many cells as the header. */
   rows(table: Table, start: number): readonly Finding[] | undefined {
     const found: Finding[] = [];
     const text = this.#text;
@@ -121,28 +116,27 @@ export class TableReader {
     return found.length === 0 ? undefined : found;
   }
 
-  #secretsOf(cells: readonly Stretch[], table: Table): readonly Finding[] {
+  #secretsOf(cells: readonly TextRange[], table: Table): readonly Finding[] {
     return table.columns.flatMap(({ index, kind }) => {
       const cell = cells[index];
       if (cell === undefined || cell.end <= cell.start) return [];
-      const value = this.#text.slice(cell.start, Math.min(cell.end, cell.start + JUDGED_CHARS_MAX));
+      const value = this.#text.slice(cell.start, Math.min(cell.end, cell.start + ASSESSED_CHARS_MAX));
       if (value.includes(" ")) this.#work.spend(STEPS_PER_PHRASE);
       return isSecretCell(value, kind, table) ? [{ rule: `${kind}-column`, start: cell.start, end: cell.end }] : [];
     });
   }
 
-  /** The line around `at`; one that begins too far before has no beginning. */
-  #lineOf(at: number): Stretch {
+  /** Returns the line around `at`; its start is -1 when it is too far before `at`. */
+  #lineOf(at: number): TextRange {
     if (at >= this.#line.start && at <= this.#line.end) return { start: -1, end: this.#line.end };
     const limit = Math.max(this.#done, at - ROW_CHARS_MAX);
     const start = startAfter(this.#text, at, LINE_END, limit);
     const written = this.#text.slice(start, at).lastIndexOf("\\n");
-    const begins = start === 0 || isA(this.#text, start - 1, LINE_END);
     const end = rowEnd(this.#text, at);
     this.#work.spend(end - start);
     this.#line = { start, end };
     if (written !== -1) return { start: start + written + 2, end };
-    if (begins) return { start: afterOpening(this.#text, this.#line, at), end };
+    if (beginsLine(this.#text, start)) return { start: afterOpening(this.#text, this.#line, at), end };
     return { start: start === limit && this.#done === limit ? nextRow(this.#text, start) : -1, end };
   }
 }
@@ -150,15 +144,15 @@ export class TableReader {
 /** Returns the reader of a text's tables. */
 export const tables = ({ text, work }: Reading): TableReader => new TableReader(text, work);
 
-/** Of a text that stands written out in another one, after its quote. */
-function afterOpening(text: string, { start, end }: Stretch, at: number): number {
+/** Returns the start of the text inside a quoted string that contains escaped lines. */
+function afterOpening(text: string, { start, end }: TextRange, at: number): number {
   if (!isOneOf(text, end, "\\")) return start;
   const before = text.slice(start, at);
   const opening = /^.*[:=(] ?"(?!,)/s.exec(before)?.[0] ?? "";
   return start + opening.length;
 }
 
-function isRule(text: string, { start, end }: Stretch, divider: Divider): boolean {
+function isRule(text: string, { start, end }: TextRange, divider: Divider): boolean {
   return (
     (divider === "|" || divider === "  ") &&
     isOneOf(text, runEnd(text, start, BLANK, end), "-+|:=─├") &&
@@ -166,25 +160,27 @@ function isRule(text: string, { start, end }: Stretch, divider: Divider): boolea
   );
 }
 
-/** The text after the name, or before it when it is the line's last. */
+/** Returns the divider after the name, or before it when the name is the last on its line. */
 function dividerAt(text: string, from: number, to: number): Divider | undefined {
   let after = to;
   while (after < to + 2 && (isA(text, after, QUOTE) || isOneOf(text, after, "\\")) && !isOneOf(text, after + 1, "nr"))
     after += 1;
   const next = runEnd(text, after, BLANK, after + GAP_CHARS_MAX);
   if (isOneOf(text, next, "|")) return "|";
-  if (text.startsWith("\t", after)) return "\t";
-  if (isOneOf(text, after, ",")) return ",";
-  if (isOneOf(text, after, ";")) return ";";
+  const divider = ONE_CHARACTER.find((character) => text.startsWith(character, after));
+  if (divider !== undefined) return divider;
   const isLast = nextRow(text, next) > next;
   if (!isLast) return next - after > 1 ? "  " : undefined;
   return dividerBefore(text, from);
 }
 
+const ONE_CHARACTER = ["\t", ",", ";"] as const;
+
 function dividerBefore(text: string, from: number): Divider | undefined {
   for (let at = from - 1; at > from - NAME_CHARS_MAX; at -= 1) {
     const character = text[at] ?? "\n";
-    if (character === "|" || character === "\t" || character === "," || character === ";") return character;
+    const divider = character === "|" ? "|" : ONE_CHARACTER.find((one) => one === character);
+    if (divider !== undefined) return divider;
     if (character === " " && isOneOf(text, at - 1, " "))
       return text
         .slice(at - NAME_CHARS_MAX, at)
@@ -197,12 +193,11 @@ function dividerBefore(text: string, from: number): Divider | undefined {
   return undefined;
 }
 
-interface Header {
-  readonly divider: Divider;
-  readonly work: Work;
-}
-
-function headerOf(text: string, line: Stretch, { divider, work }: Header): Table | undefined {
+function headerOf(
+  text: string,
+  line: TextRange,
+  { divider, work }: { readonly divider: Divider; readonly work: Work },
+): Table | undefined {
   const spans = cellsOf(text, line, divider);
   const cells = spans.map(({ start, end }) => text.slice(start, Math.min(end, start + NAME_CHARS_MAX)));
   if (cells.length < 2 || !cells.every(isColumnName)) return undefined;
@@ -212,7 +207,7 @@ function headerOf(text: string, line: Stretch, { divider, work }: Header): Table
   return table !== undefined && isProse ? { ...table, isOfAccounts: false } : table;
 }
 
-/** A table with these columns; undefined when none of them is a secret's. */
+/** Returns a table with these columns; undefined when none of them is secret. */
 export function tableOf(names: readonly string[], divider: Divider): Table | undefined {
   const words = names.flatMap((name) => name.toLowerCase().split(/[^\p{L}]+/u));
   const hasPeople = words.some((word) => PEOPLE.has(word));
@@ -229,32 +224,32 @@ function isColumnName(cell: string): boolean {
   return cell.length < NAME_CHARS_MAX && COLUMN.test(cell) && cell.split(" ").length <= WORDS_MAX;
 }
 
-/** A line of a list that has the same words as the one above it. */
-function repeats(text: string, cells: readonly Stretch[], { names }: Table): boolean {
+/** Returns whether the line repeats words of the header, as lists do. */
+function repeats(text: string, cells: readonly TextRange[], { names }: Table): boolean {
   return cells.some(({ start, end }, index) => end > start + 1 && text.slice(start, end) === names[index]);
 }
 
 function isSecretCell(value: string, kind: SecretKind, { isOfAccounts }: Table): boolean {
   if (kind !== "password") return looksRandom(value) || (isOfAccounts && isSecretValue(value, kind, "listed"));
-  if (isSecretValue(value, kind, "told")) return true;
+  if (isSecretValue(value, kind, "prose")) return true;
   return isOfAccounts && !isCode(value) && HAS_LETTERS.test(value) && isSecretValue(value, kind, "quoted");
 }
 
-/** A mark or a number of so many is no password. */
+/** Matches a letter or four digits; a cell without them is not a password. */
 const HAS_LETTERS = /[A-Za-z]|\d{4}/;
 
-/** What divides a line into cells: a character, or two spaces and more. */
-export type Divider = "|" | "\t" | "," | ";" | "  ";
+/** Divider between cells: a character, or at least two spaces. */
+type Divider = "|" | "\t" | "," | ";" | "  ";
 
-export const CELLS_MAX = 64;
+const CELLS_MAX = 64;
 
-/** The cells of a line, without spaces and quotes around them; empty when there are too many. */
-export function cellsOf(text: string, line: Stretch, divider: Divider): readonly Stretch[] {
-  const cells: Stretch[] = [];
+/** Returns the cells of a line without surrounding spaces and quotes; empty when there are too many. */
+function cellsOf(text: string, line: TextRange, divider: Divider): readonly TextRange[] {
+  const cells: TextRange[] = [];
   let from = line.start;
   while (from <= line.end) {
     const end = cellEnd(text, { start: from, end: line.end }, divider);
-    cells.push(bared(text, { start: from, end }));
+    cells.push(trimmed(text, { start: from, end }));
     if (cells.length > CELLS_MAX) return [];
     if (end >= line.end) break;
     from = divider === "  " ? runEnd(text, end, BLANK, line.end) : end + 1;
@@ -263,14 +258,14 @@ export function cellsOf(text: string, line: Stretch, divider: Divider): readonly
   return divider === "|" ? withoutEdges(cells) : cells;
 }
 
-function cellEnd(text: string, { start, end }: Stretch, divider: Divider): number {
+function cellEnd(text: string, { start, end }: TextRange, divider: Divider): number {
   const from = divider === "  " || divider === "|" ? start : afterQuoted(text, { start, end });
   const at = text.slice(from, end).indexOf(divider);
   return at === -1 ? end : from + at;
 }
 
-/** In quotes the divider counts for nothing. */
-function afterQuoted(text: string, { start, end }: Stretch): number {
+/** Skips a quoted cell, in which the divider has no meaning. */
+function afterQuoted(text: string, { start, end }: TextRange): number {
   const mark = isOneOf(text, start, "\\") ? '\\"' : '"';
   if (!text.startsWith(mark, start)) return start;
   const line = text.slice(start, end);
@@ -282,10 +277,10 @@ function afterQuoted(text: string, { start, end }: Stretch): number {
   }
 }
 
-/** Two marks of quotation and what is escaped before them: no cell has more. */
+/** Maximum number of quotes and backslashes around a cell. */
 const MARKS_MAX = 3;
 
-function bared(text: string, { start, end }: Stretch): Stretch {
+function trimmed(text: string, { start, end }: TextRange): TextRange {
   const first = runEnd(text, start, BLANK, end);
   const last = runStart(text, end, BLANK, first);
   let from = first;
@@ -296,8 +291,8 @@ function bared(text: string, { start, end }: Stretch): Stretch {
   return { start: from, end: to };
 }
 
-/** `| a | b |` has no cells before its first and after its last mark. */
-function withoutEdges(cells: readonly Stretch[]): readonly Stretch[] {
-  const isEmpty = (cell: Stretch | undefined) => cell !== undefined && cell.start >= cell.end;
+/** Drops the empty cells before the first and after the last `|`. */
+function withoutEdges(cells: readonly TextRange[]): readonly TextRange[] {
+  const isEmpty = (cell: TextRange | undefined) => cell !== undefined && cell.start >= cell.end;
   return cells.slice(Number(isEmpty(cells[0])), isEmpty(cells.at(-1)) ? -1 : undefined);
 }

@@ -1,11 +1,13 @@
 import {
   afterQuote,
   BLANK,
+  beginsLine,
   classesIn,
   DASH,
   DIGIT,
   EQUALS,
   endBefore,
+  endsLine,
   isA,
   isOneOf,
   LINE_END,
@@ -14,6 +16,7 @@ import {
   runEnd,
   runStart,
   STOP,
+  textBefore,
   UPPER,
   words,
 } from "../views/characters.ts";
@@ -21,7 +24,7 @@ import { secretKind } from "./names.ts";
 import { afterIndex, afterTag, declaredValue, JOINED_VERBS, statedValue } from "./stated-value.ts";
 import { afterPrefix, compoundEnd, endsString, tagEnd } from "./strings.ts";
 import {
-  bare,
+  bareWord,
   blockLines,
   bracketList,
   elementText,
@@ -32,15 +35,15 @@ import {
   nextArgument,
   type Stated,
 } from "./structures.ts";
-import { JUDGED_CHARS_MAX, PLACEHOLDERS, type ValueStyle } from "./values.ts";
+import { ASSESSED_CHARS_MAX, PLACEHOLDERS, type ValueStyle } from "./values.ts";
 
-/** A longer name names nothing. UTF-16 units. */
+/** Longer names are ignored. UTF-16 units. */
 export const NAME_CHARS_MAX = 96;
 
-/** Between a name and its value. UTF-16 units. */
+/** Maximum distance between a name and its value. UTF-16 units. */
 const GAP_CHARS_MAX = 64;
 
-/** A quoted value ends here at the latest. UTF-16 units. */
+/** Maximum length of a quoted value that is assessed. UTF-16 units. */
 export const QUOTED_CHARS_MAX = 4_096;
 
 const HASH = 0x23;
@@ -50,29 +53,28 @@ const BACKSLASH = 0x5c;
 const SQUARE = 0x5d;
 const CURLY = 0x7d;
 
-/** A value without quotes ends here, or at a bracket that closes when nothing but ends follows; */
+/** End an unquoted value; so does a closing bracket before one of them. */
 const BARE_ENDS = BLANK | LINE_END | QUOTE | STOP;
-/** one of the environment ends here. */
+/** End a value of an environment variable. */
 const ASSIGNED_ENDS = BLANK | LINE_END | QUOTE;
 
 /** The text after a name. */
 export interface Value {
   readonly start: number;
-  /** Of the part to be judged: a longer value goes on. */
+  /** End of the part that is assessed; a longer value continues. */
   readonly end: number;
   readonly style: ValueStyle;
-  /** What ends the value: a quote, or nothing for a bare word. */
+  /** The character that ends the value; empty for an unquoted word. */
   readonly quote: string;
-  /** Of an address: the next parameter ends it. */
+  /** True in a URL, where the next parameter ends the value. */
   readonly inQuery: boolean;
-  /** Of a list: where its last element ends. Its first is judged. */
-  readonly listEnd?: number;
+  /** End of a list's last element. The first element is assessed. */
+  readonly listEnd?: number | undefined;
 }
 
-/** What may follow a name that has a value, apart from spaces, line ends, quotes, `=` and what ends values. */
+/** Characters that may follow a name with a value, in addition to whitespace, quotes, `=` and `STOP`. */
 const FOLLOWERS = `:*?\\()[]{}${JOINED_VERBS}`;
 
-/** Where the value of the name between `from` and `to` stands, if there is one. */
 export function valueAfter(text: string, from: number, to: number): Value | undefined {
   if (to < text.length && !mayFollow(text, to)) return undefined;
   const at = afterQuote(text, to);
@@ -80,10 +82,10 @@ export function valueAfter(text: string, from: number, to: number): Value | unde
   if (argument !== undefined) return valueInside(text, argument);
   const name = { from, to, at };
   const element = elementText(text, name);
-  if (element !== undefined) return statedAs(text, element);
-  const behind = afterIndex(text, name);
-  const separator = separatorAfter(text, from, { name: to, at: behind });
-  if (separator === undefined) return valueWithoutSign(text, name);
+  if (element !== undefined) return toValue(text, element);
+  const end = afterIndex(text, name);
+  const separator = separatorAfter(text, from, { name: to, at: end });
+  if (separator === undefined) return valueWithoutOperator(text, name);
   const isQuoted = afterQuote(text, separator.end) > separator.end;
   return isQuoted ? quotedAfter(text, name, separator) : unquotedAfter(text, name, separator);
 }
@@ -97,23 +99,23 @@ function mayFollow(text: string, to: number): boolean {
 }
 
 function unquotedAfter(text: string, name: Name, separator: Separator): Value | undefined {
-  const { end, sign } = separator;
-  if (sign === "==" || (sign === ">" && isOneOf(text, name.from - 2, ":"))) return undefined;
-  if (sign === "!=") return wordOrVariable(text, end);
+  const { end, operator } = separator;
+  if (operator === "==" || (operator === ">" && isOneOf(text, name.from - 2, ":"))) return undefined;
+  if (operator === "!=") return wordOrVariable(text, end);
   if (isMessage(text, name.from, end)) return undefined;
   const document = hereDocument(text, end);
   if (document !== undefined) return document;
   const inside = insideValue(text, end, name.from);
   if (inside !== undefined) return inside;
-  return sign === ":" ? valueAfterColon(text, name, separator) : bareValue(text, name, separator);
+  return operator === ":" ? valueAfterColon(text, name, separator) : bareValue(text, name, separator);
 }
 
-/** `${NAME:?must be set}`, `${NAME:+set}` */
+/** Returns whether the shell's expansion contains an error text, not a value: `${NAME:?must be set}`, `${NAME:+set}`. */
 function isMessage(text: string, from: number, at: number): boolean {
   return isOneOf(text, at, "?+") && isOneOf(text, at - 1, ":") && text.startsWith("${", from - 2);
 }
 
-/** `<<-EOT` and lines below, up to the one that says `EOT`. */
+/** Reads a here document: the lines after `<<-EOT`, up to the line `EOT`. */
 function hereDocument(text: string, at: number): Value | undefined {
   if (!isOneOf(text, at, "<$")) return undefined;
   const [head, , tag] = HERE.exec(text.slice(at, at + HERE_CHARS_MAX)) ?? [];
@@ -126,17 +128,17 @@ function hereDocument(text: string, at: number): Value | undefined {
 const HERE = /^(?:\$\(cat )?<<[-~]?(["']?)([A-Za-z_]\w{0,31})\1(?!\w)[^\n]{0,32}\n/;
 const HERE_CHARS_MAX = 96;
 
-/** `!= …`, `<- …`: a word that is no variable's name, such as `password2`. */
+/** Reads the word after `!=` or `<-`, unless it is a variable's name, such as `password2`. */
 function wordOrVariable(text: string, at: number): Value | undefined {
-  const word = bare(text, at, "told");
+  const word = bareWord(text, at, "prose");
   if (word === undefined || secretKind(text.slice(at, word.end).replace(/\d{1,2}$/, "")) !== undefined)
     return undefined;
-  return statedAs(text, word);
+  return toValue(text, word);
 }
 
-/** `name: string = "…"`, `name: !!str "…"`, `name: |` and lines below, `name: value`. */
+/** Reads `name: string = "…"`, `name: !!str "…"`, `name: |` with lines below, `name: value`. */
 function valueAfterColon(text: string, name: Name, separator: Separator): Value | undefined {
-  const declared = declaredValue(text, separator.end, ":");
+  const declared = declaredValue(text, separator.end, "colon");
   if (declared !== -1) return quotedValue(text, declared + 1, "quoted");
   const end = afterTag(text, separator.end);
   const quote = end > separator.end ? afterQuote(text, end) : end;
@@ -146,42 +148,43 @@ function valueAfterColon(text: string, name: Name, separator: Separator): Value 
   return bareValue(text, name, { ...separator, end });
 }
 
-/** Beside a secret of another kind its name stands: `secret "web-tls" not found`. */
+/** After other names, a quoted word is the name of the secret: `secret "web-tls" not found`. */
 const PASSWORD = /pass|pwd|psk/i;
 
-/** Shells run what stands in backticks; sentences put names of things there. */
-function quotedAfter(text: string, { from, to, at }: Name, { end, sign, spaced }: Separator): Value | undefined {
+/** Reads a quoted value. Backticks contain a command in shells and a name in sentences. */
+function quotedAfter(text: string, { from, to, at }: Name, { end, operator, spaced }: Separator): Value | undefined {
   const opening = afterQuote(text, end);
   const threefold = threefoldValue(text, opening);
   if (threefold !== undefined) return threefold;
   if (at === to && endsString(text, opening - 1, from)) return undefined;
   const isBacktick = isOneOf(text, opening - 1, "`");
-  if (sign === " " && (isBacktick || !PASSWORD.test(text.slice(from, to)))) return quotedValue(text, opening, "told");
-  const isAssigned = sign === "=" && !spaced && isOfEnvironment(text, from, to);
+  if (operator === " " && (isBacktick || !PASSWORD.test(text.slice(from, to))))
+    return quotedValue(text, opening, "prose");
+  const isAssigned = operator === "=" && !spaced && isOfEnvironment(text, from, to);
   const value = quotedValue(text, opening, isAssigned ? "assigned" : "quoted");
   const isCommand = isBacktick && isAssigned && text.slice(value.start, value.end).includes(" ");
   return isCommand ? { ...value, end: value.start } : value;
 }
 
-/** `"""…"""`, which may have several lines. */
+/** Reads `"""…"""`, which may have several lines. */
 function threefoldValue(text: string, opening: number): Value | undefined {
   const mark = text[opening - 1] ?? "";
   if (text[opening] !== mark || text[opening + 1] !== mark || !isA(mark, 0, QUOTE)) return undefined;
   const start = runEnd(text, opening + 2, BLANK | LINE_END, opening + GAP_CHARS_MAX);
-  const close = text.slice(start, start + QUOTED_CHARS_MAX).indexOf(mark.repeat(THREE));
+  const close = text.slice(start, start + QUOTED_CHARS_MAX).indexOf(mark.repeat(QUOTES));
   const end = close === -1 ? start : runStart(text, start + close, BLANK | LINE_END, start);
   return end > start ? { start, end, style: "quoted", quote: "\n", inQuery: false } : undefined;
 }
 
-const THREE = 3;
+const QUOTES = 3;
 
-/** `Some("…")`, `[]byte("…")`, `{"…"}`: what only gives a text another type. */
+/** Reads a literal inside a conversion: `Some("…")`, `[]byte("…")`, `{"…"}`. */
 function wrapped(text: string, at: number): Value | undefined {
   if (!isOneOf(text, at, WRAPPERS_FIRST)) return undefined;
   const wrapper = WRAPPERS.find((start) => text.startsWith(start, at));
   const quote = at + (wrapper ?? "").length;
   if (wrapper === undefined || !isA(text, quote, QUOTE)) return undefined;
-  const value = quotedValue(text, quote + 1, "told");
+  const value = quotedValue(text, quote + 1, "prose");
   return wrapper !== "{" || isOneOf(text, value.end + 1, "}") ? value : undefined;
 }
 
@@ -194,7 +197,7 @@ const WRAPPERS = [
   ...["new String(", "new SecureString("],
 ];
 
-/** Of a value that is a list, or an object with the value in it. */
+/** Reads a value in a conversion, a list or an object, or on the lines below. */
 function insideValue(text: string, at: number, from: number): Value | undefined {
   const alone = wrapped(text, at);
   if (alone !== undefined) return alone;
@@ -202,34 +205,26 @@ function insideValue(text: string, at: number, from: number): Value | undefined 
   return inside === undefined ? undefined : valueInside(text, inside);
 }
 
-function valueInside(text: string, { start, end, isQuoted, listEnd, isWordOfText }: Inside): Value {
-  const style = isQuoted ? "quoted" : "line";
-  const value: Value = { start, end, inQuery: false, quote: isQuoted ? (text[start - 1] ?? "") : "\n", style };
-  const read: Value = isWordOfText === true ? { ...value, style: "told" } : value;
-  return listEnd === undefined ? read : { ...read, listEnd };
+function valueInside(text: string, { start, end, style, listEnd }: Inside): Value {
+  const quote = style === "quoted" ? (text[start - 1] ?? "") : "\n";
+  return { start, end, style, quote, inQuery: false, listEnd };
 }
 
-function valueWithoutSign(text: string, name: Name): Value | undefined {
-  const declared = name.at === name.to ? declaredValue(text, name.to, "blank") : -1;
+function valueWithoutOperator(text: string, name: Name): Value | undefined {
+  const declared = name.at === name.to ? declaredValue(text, name.to, "name") : -1;
   if (declared !== -1) return quotedValue(text, declared + 1, "quoted");
   const stated = statedValue(text, name);
-  if (stated === undefined) {
-    const block = name.at > name.to ? blankEnd(text, name.at) : name.at;
-    const member = isOneOf(text, block, "{") ? memberValue(text, block) : undefined;
-    return member === undefined ? undefined : valueInside(text, member);
-  }
-  return statedAs(text, stated);
+  if (stated !== undefined) return toValue(text, stated);
+  const block = name.at > name.to ? runEnd(text, name.at, BLANK, name.at + GAP_CHARS_MAX) : name.at;
+  const member = isOneOf(text, block, "{") ? memberValue(text, block) : undefined;
+  return member === undefined ? undefined : valueInside(text, member);
 }
 
-function statedAs(text: string, { start, end, style }: Stated): Value {
+function toValue(text: string, { start, end, style }: Stated): Value {
   return end === undefined ? quotedValue(text, start, style) : { start, end, style, quote: " ", inQuery: false };
 }
 
-function blankEnd(text: string, at: number): number {
-  return runEnd(text, at, BLANK, at + GAP_CHARS_MAX);
-}
-
-/** `NAME=`, `export name=`: of a shell's or a process's environment, where nothing but a value follows. */
+/** Returns whether the name is an environment variable (`NAME=`, `export name=`): whatever follows is its value. */
 function isOfEnvironment(text: string, from: number, to: number): boolean {
   if (isOneOf(text, from - 1, "?&")) return false;
   const seen = classesIn(text, from, to);
@@ -253,57 +248,58 @@ function quotedValue(text: string, start: number, style: ValueStyle): Value {
   return { start, end: Math.min(end, text.length), style, quote, inQuery: false };
 }
 
-function bareValue(text: string, { from, to: name }: Name, { end, sign, spaced }: Separator): Value | undefined {
-  if (isOneOf(text, end, BARE_OPENINGS) || (sign === "=" && spaced && isFieldNumber(text, from, end))) return undefined;
+function bareValue(text: string, { from, to: nameEnd }: Name, { end, operator, spaced }: Separator): Value | undefined {
+  if (isOneOf(text, end, BARE_OPENINGS) || (operator === "=" && spaced && isFieldNumber(text, from, end)))
+    return undefined;
   const inBraces = isOneOf(text, from - 1, ";") ? braced(text, end) : undefined;
   if (inBraces !== undefined) return inBraces;
   const inQuery = isOneOf(text, from - 1, "?&");
-  const style = sign === "=" && !spaced && isOfEnvironment(text, from, name) ? "assigned" : "loose";
-  const to = bareEnd(text, end, { style, inQuery, limit: end + JUDGED_CHARS_MAX });
+  const style = operator === "=" && !spaced && isOfEnvironment(text, from, nameEnd) ? "assigned" : "loose";
+  const to = bareEnd(text, end, { style, inQuery, limit: end + ASSESSED_CHARS_MAX });
   const value = { start: end, end: to, quote: "", inQuery };
   if (style === "assigned") return { ...value, style };
-  const onLine = sign === "" || sign === ">" || sign === "--" || (sign === "=" && !spaced) || isAlone(text, from, to);
+  const onLine =
+    operator === "" ||
+    operator === ">" ||
+    operator === "--" ||
+    (operator === "=" && !spaced) ||
+    isAlone(text, from, to);
   return { ...value, style: onLine ? "line" : "loose" };
 }
 
-/** `;password={…};` of a connection's settings. */
+/** Reads `;password={…};` in a connection string. */
 function braced(text: string, at: number): Value | undefined {
   if (!isOneOf(text, at, "{")) return undefined;
-  const end = endBefore(text, at + 1, BLANK | LINE_END | QUOTE | STOP, at + JUDGED_CHARS_MAX);
+  const end = endBefore(text, at + 1, BLANK | LINE_END | QUOTE | STOP, at + ASSESSED_CHARS_MAX);
   const close = text.slice(at, end).lastIndexOf("}");
-  return close < 1 ? undefined : { start: at + 1, end: at + close, style: "told", quote: "}", inQuery: false };
+  return close < 1 ? undefined : { start: at + 1, end: at + close, style: "prose", quote: "}", inQuery: false };
 }
 
-/** Of a regular expression, or what ends an expression. */
+/** Part of a regular expression, or the end of an expression. */
 const BARE_OPENINGS = "|)";
 
-/** `string password = 102;`: what a message's fields have. */
+/** Returns whether the value is a protobuf field number: `string password = 102;`. */
 function isFieldNumber(text: string, from: number, at: number): boolean {
-  return (
-    isOneOf(text, runEnd(text, at, DIGIT, at + 8), ";") &&
-    /\b(?:string|bytes) $/.test(text.slice(Math.max(0, from - 8), from))
-  );
+  return isOneOf(text, runEnd(text, at, DIGIT, at + 8), ";") && /\b(?:string|bytes) $/.test(textBefore(text, from, 8));
 }
 
-/** Name and value have a line for themselves. */
+/** Returns whether a line contains only the name and the value. */
 function isAlone(text: string, from: number, to: number): boolean {
-  return runStart(text, from, BLANK | DASH, from - GAP_CHARS_MAX) === lineStart(text, from) && endsLine(text, to);
+  const start = lineStart(text, from);
+  const end = runEnd(text, to, BLANK, to + GAP_CHARS_MAX);
+  // A comment may follow.
+  const isEnd = endsLine(text, end) || (end > to && text.charCodeAt(end) === HASH);
+  return isEnd && runStart(text, from, BLANK | DASH, from - GAP_CHARS_MAX) === start;
 }
 
-/** A diff's sign may stand first in a line. */
+/** Returns the start of the line, after a diff's `+`; -1 when other text comes first. */
 function lineStart(text: string, at: number): number {
   const start = runStart(text, at, BLANK | DASH, at - GAP_CHARS_MAX);
-  if (start === 0 || isA(text, start - 1, LINE_END)) return start;
-  return isOneOf(text, start - 1, "+") && (start === 1 || isA(text, start - 2, LINE_END)) ? start : -1;
+  if (beginsLine(text, start)) return start;
+  return isOneOf(text, start - 1, "+") && beginsLine(text, start - 1) ? start : -1;
 }
 
-/** A comment may follow. */
-function endsLine(text: string, at: number): boolean {
-  const end = runEnd(text, at, BLANK, at + GAP_CHARS_MAX);
-  return end >= text.length || isA(text, end, LINE_END) || (end > at && text.charCodeAt(end) === HASH);
-}
-
-/** Where something ends, asked in a text's order: what several values share is read once. */
+/** Finds the end of a value. Queries in text order read a range that several values share only once. */
 export class NextEnd {
   readonly #find: (from: number) => number;
   #from = 0;
@@ -313,7 +309,6 @@ export class NextEnd {
     this.#find = find;
   }
 
-  /** At `from` or later. */
   after(from: number): number {
     if (from < this.#from || from > this.#at) this.#at = this.#find(from);
     this.#from = from;
@@ -321,7 +316,7 @@ export class NextEnd {
   }
 }
 
-/** Where values end of which only the beginning was judged. */
+/** Finds the ends of values of which only the beginning was assessed. */
 export class WholeEnds {
   readonly #text: string;
   readonly #ends = new Map<string, NextEnd>();
@@ -353,10 +348,10 @@ export class WholeEnds {
   }
 }
 
-/** Backslashes before the quote belong to it. */
+/** Maximum number of backslashes before the closing quote. */
 const TRAILING_CHARS_MAX = 16;
 
-/** Where a quoted value ends: at its quote or with its line. */
+/** Returns the offset of the closing quote or of the line end. */
 function quoteEnd(text: string, from: number, { quote, isEscaped }: { quote: string; isEscaped: boolean }): number {
   let at = from;
   while (at < text.length && !isA(text, at, LINE_END)) {
@@ -366,7 +361,7 @@ function quoteEnd(text: string, from: number, { quote, isEscaped }: { quote: str
   return at;
 }
 
-/** `"…" -> "…"`: of a plan, what the value was and what it will be. */
+/** Returns the end of a changed value in a Terraform plan, `"…" -> "…"`, including the new value. */
 function changedEnd(text: string, end: number, quote: string): number {
   const next = end + quote.length + ARROW.length;
   if (quote.length !== 1 || !text.startsWith(ARROW, end + quote.length) || text[next] !== quote) return end;
@@ -375,21 +370,19 @@ function changedEnd(text: string, end: number, quote: string): number {
 
 const ARROW = " -> ";
 
-interface Bareness {
-  readonly style: ValueStyle;
-  readonly inQuery: boolean;
-  readonly limit: number;
-}
-
-function bareEnd(text: string, start: number, { style, inQuery, limit }: Bareness): number {
+function bareEnd(
+  text: string,
+  start: number,
+  { style, inQuery, limit }: Pick<Value, "style" | "inQuery"> & { readonly limit: number },
+): number {
   const ends = style === "assigned" ? ASSIGNED_ENDS : BARE_ENDS;
   let at = start;
-  while (at < limit && at < text.length && !isA(text, at, ends) && !isMark(text, at, inQuery)) at += 1;
+  while (at < limit && at < text.length && !isA(text, at, ends) && !endsBareWord(text, at, inQuery)) at += 1;
   return at;
 }
 
-/** The next parameter of an address, an escaped line end or quote, a bracket that closes at the value's end. */
-function isMark(text: string, at: number, inQuery: boolean): boolean {
+/** Returns whether the value ends here: at a URL's next parameter, an escaped line end or quote, or a closing bracket. */
+function endsBareWord(text: string, at: number, inQuery: boolean): boolean {
   switch (text.charCodeAt(at)) {
     case AMPERSAND:
     case HASH:
@@ -405,34 +398,38 @@ function isMark(text: string, at: number, inQuery: boolean): boolean {
   }
 }
 
-/** Between a name and its value, and between a name and `value:` on the next line. UTF-16 units. */
-
-export interface Separator {
-  /** Where the value or its quote stands. */
+interface Separator {
+  /** Start of the value or of its quote. */
   readonly end: number;
-  /** `!=` stands for all after which a variable is as likely as a value. */
-  readonly sign: string;
+  /** `!=` represents all operators after which a variable is as likely as a value. */
+  readonly operator: string;
   readonly spaced: boolean;
 }
 
-export function separatorAfter(
-  text: string,
-  from: number,
-  { name, at }: { name: number; at: number },
-): Separator | undefined {
-  const sign = afterRemark(text, runEnd(text, afterStars(text, at), BLANK, at + GAP_CHARS_MAX));
-  const character = text[sign] ?? "";
-  const compound = compoundEnd(text, sign);
-  if (compound !== -1) return compoundSigned(text, { from, name, at, sign, end: compound });
-  if (character === "=" || character === ":") return signed(text, sign, at);
-  if (character === ">" && isOneOf(text, from - 1, "<") && sign === name)
+function separatorAfter(text: string, from: number, { name, at }: { name: number; at: number }): Separator | undefined {
+  const operator = afterRemark(text, runEnd(text, afterStars(text, at), BLANK, at + GAP_CHARS_MAX));
+  const character = text[operator] ?? "";
+  const compound = compoundEnd(text, operator);
+  if (compound !== -1) {
+    const value = runEnd(text, compound, BLANK, compound + GAP_CHARS_MAX);
+    const isOfProgram = (classesIn(text, from, name) & LOWER) !== 0;
+    const isDoubtful = isOneOf(text, operator, isOfProgram ? "!<+.&|" : "!<");
     return {
-      end: text.startsWith(VALUE_TAG, sign + 1) ? sign + 1 + VALUE_TAG.length : sign + 1,
-      sign: ">",
+      end: afterPrefix(text, value),
+      operator: isDoubtful ? "!=" : "=",
+      spaced: value > compound || operator > at,
+    };
+  }
+  if (character === "=" || character === ":") return plainSeparator(text, operator, at);
+  if (character === ">" && isOneOf(text, from - 1, "<") && operator === name)
+    return {
+      end: text.startsWith(VALUE_TAG, operator + 1) ? operator + 1 + VALUE_TAG.length : operator + 1,
+      operator: ">",
       spaced: false,
     };
-  if (text.startsWith("--", from) && sign > name) return { end: sign, sign: "--", spaced: true };
-  if (sign > at && isA(text, sign, QUOTE) && !isVerb(text, from, name)) return { end: sign, sign: " ", spaced: true };
+  if (text.startsWith("--", from) && operator > name) return { end: operator, operator: "--", spaced: true };
+  if (operator > at && isA(text, operator, QUOTE) && !isVerb(text, from, name))
+    return { end: operator, operator: " ", spaced: true };
   return valueLine(text, at);
 }
 
@@ -440,88 +437,72 @@ const VALUE_TAG = "<Value>";
 
 const REMARK = /^\(([a-z-]{1,16})\)(?= ?:)/i;
 
-/** `Password (temporary): …`: after the bracket, unless it says of what type it is. */
+/** Skips a remark that is not a type: `Password (temporary): …`. */
 function afterRemark(text: string, at: number): number {
   const remark = isOneOf(text, at, "(") ? REMARK.exec(text.slice(at, at + 20)) : null;
   if (remark === null || PLACEHOLDERS.has((remark[1] ?? "").toLowerCase())) return at;
   return runEnd(text, at + remark[0].length, BLANK, at + GAP_CHARS_MAX);
 }
 
-/** Pass "x" to the function. */
+/** Returns whether the name is the verb: `Pass "x" to the function`. */
 function isVerb(text: string, from: number, to: number): boolean {
   return to - from === 4 && text.slice(from, to).toLowerCase() === "pass";
 }
 
-/** `**Password:** …`, `*password*: …`: two stars at most, and what stands after them. */
+/** Skips up to two asterisks after the name: `**Password:** …`, `*password*: …`. */
 function afterStars(text: string, at: number): number {
   let end = at;
   while (isOneOf(text, end, "*") && end < at + 2) end += 1;
   return isA(text, end, BLANK) || isOneOf(text, end, ":") ? end : at;
 }
 
-interface Compound {
-  readonly from: number;
-  readonly name: number;
-  readonly at: number;
-  readonly sign: number;
-  readonly end: number;
-}
-
-function compoundSigned(text: string, { from, name, at, sign, end }: Compound): Separator {
-  const value = runEnd(text, end, BLANK, end + GAP_CHARS_MAX);
-  const isOfProgram = (classesIn(text, from, name) & LOWER) !== 0;
-  const isDoubtful = isOneOf(text, sign, isOfProgram ? "!<+.&|" : "!<");
-  return { end: afterPrefix(text, value), sign: isDoubtful ? "!=" : "=", spaced: value > end || sign > at };
-}
-
-/** `=`, `:`, `:=`, `==`, `=>`, with spaces. */
-function signed(text: string, at: number, from: number): Separator | undefined {
+/** Reads `=`, `:`, `:=`, `==`, `=>`, with spaces. */
+function plainSeparator(text: string, at: number, from: number): Separator | undefined {
   // LDIF writes two colons before base64.
   let end = at === from && isOneOf(text, at + 1, ":") && isA(text, at + 2, BLANK) ? at + 2 : at + 1;
   while (end < at + 3 && isOneOf(text, end, "=>")) end += 1;
   if (text.startsWith("://", at) || (end === at + 1 && text.startsWith("::", at))) return undefined;
   const value = runEnd(text, isOneOf(text, end, "*") ? afterStars(text, end) : end, BLANK, end + GAP_CHARS_MAX);
-  if (text.startsWith("</", value)) return { end: afterTags(text, value), sign: ":", spaced: true };
-  const sign = text.startsWith("==", at) ? "==" : (text[at] ?? "");
-  return { end: afterPrefix(text, afterDump(text, value)), sign, spaced: value > end || at > from };
+  if (text.startsWith("</", value)) return { end: afterTags(text, value), operator: ":", spaced: true };
+  const operator = text.startsWith("==", at) ? "==" : (text[at] ?? "");
+  return { end: afterPrefix(text, afterDump(text, value)), operator, spaced: value > end || at > from };
 }
 
 const DUMPED = /^\s{0,32}string\(\d{1,5}\) (?=")/;
 
-/** PHP's `["password"]=>`, and `string(9) "…"` below. */
+/** Skips the type in a PHP dump: `["password"]=> string(9) "…"`. */
 function afterDump(text: string, at: number): number {
   if (!text.startsWith("=>", at - 2)) return at;
   return at + (DUMPED.exec(text.slice(at, at + GAP_CHARS_MAX))?.[0].length ?? 0);
 }
 
-/** Of an element: others, and its value. */
+/** Other attributes of the element, up to its value. */
 const ATTRIBUTES = /^(?: [a-zA-Z-]{1,16}="[^"<>]{0,48}"){1,4} (?:value|content)=(?=")|^ content=(?=")/;
 const ATTRIBUTES_CHARS_MAX = 256;
 
-/** `ParameterValue`, too. */
 const VALUE_KEY = /^(?:Parameter)?value/i;
 const VALUE_KEY_CHARS_MAX = 14;
 
-/** `- name: DB_PASSWORD`, and `value: …` on the next line. */
+/** Reads `value: …` on the line after `- name: DB_PASSWORD`, or the `value` attribute of the same element. */
 function valueLine(text: string, at: number): Separator | undefined {
   const attributes = ATTRIBUTES.exec(isOneOf(text, at, " ") ? text.slice(at, at + ATTRIBUTES_CHARS_MAX) : "")?.[0];
-  if (attributes !== undefined) return { end: at + attributes.length, sign: "", spaced: true };
+  if (attributes !== undefined) return { end: at + attributes.length, operator: "", spaced: true };
   const gap = runEnd(text, isOneOf(text, at, ",") ? at + 1 : at, BLANK | LINE_END, at + GAP_CHARS_MAX);
   if (gap === at) return undefined;
-  // A plan's or a diff's sign may stand first in a line.
+  // The line may begin with the marker of a plan or a diff.
   const next = isOneOf(text, gap, "+-~") ? runEnd(text, gap + 1, BLANK, gap + GAP_CHARS_MAX) : gap;
   const word = afterQuote(text, next);
   const key = isOneOf(text, word, "vVP")
     ? VALUE_KEY.exec(text.slice(word, word + VALUE_KEY_CHARS_MAX))?.[0]
     : undefined;
   if (key === undefined) return undefined;
-  const sign = runEnd(text, afterQuote(text, word + key.length), BLANK, word + GAP_CHARS_MAX);
-  return isOneOf(text, sign, ":=")
-    ? { end: runEnd(text, sign + 1, BLANK, sign + GAP_CHARS_MAX), sign: "", spaced: true }
+  const operator = runEnd(text, afterQuote(text, word + key.length), BLANK, word + GAP_CHARS_MAX);
+  return isOneOf(text, operator, ":=")
+    ? { end: runEnd(text, operator + 1, BLANK, operator + GAP_CHARS_MAX), operator: "", spaced: true }
     : undefined;
 }
 
-/** `<b>Password:</b> …`, `<dt>Password:</dt><dd>…`: the tag that closes, and one that opens. */
+/** Skips the closing tag, and an opening one after it: `<b>Password:</b> …`, `<dt>Password:</dt><dd>…`. */
 function afterTags(text: string, at: number): number {
   const close = tagEnd(text, at);
   if (close === -1) return at;

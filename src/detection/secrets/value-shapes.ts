@@ -25,11 +25,11 @@ import { secretKind } from "./names.ts";
 
 const KEY_CHARS_MIN = 16;
 const UUID_CHARS = 36;
-/** Longer parts between the dashes of a name are no words. */
+/** Maximum lengths of the parts of a resource name with and without digits. */
 const NAME_PART_CHARS_MAX = 12;
 const NAME_WORD_CHARS_MAX = 20;
 
-/** Base64 of `user:password`. */
+/** Returns whether the value is base64 of `user:password`. */
 export function isBasicCredentials(value: string): boolean {
   const decoded = Buffer.from(value, "base64").toString("latin1");
   for (let at = 0; at < decoded.length; at += 1) {
@@ -39,7 +39,7 @@ export function isBasicCredentials(value: string): boolean {
   return decoded.includes(":");
 }
 
-/** Long, of one piece, with digits and letters well mixed: no word, path, version or name. */
+/** Returns whether the value is long and mixes digits and letters, as no word, path, version or name does. */
 export function looksRandom(value: string): boolean {
   if (value.length < KEY_CHARS_MIN || isResourceName(value) || isUrlOrPath(value) || isUuid(value)) return false;
   if (!isOnly(value, BASE64 | BASE64URL | EQUALS)) return false;
@@ -59,7 +59,7 @@ export function isUrlOrPath(value: string): boolean {
   return second > 1 && runEnd(value, 1, BASE64URL | DOT) >= second && !isBase64(value);
 }
 
-/** Base64 may begin with a slash and hold more of them; a path has no such mixture. */
+/** Returns whether the value is base64: it may begin with a slash, but mixes characters as no path does. */
 function isBase64(value: string): boolean {
   return (
     value.length > KEY_CHARS_MIN &&
@@ -69,13 +69,12 @@ function isBase64(value: string): boolean {
   );
 }
 
-/** Small letters, and capitals too. */
 function hasCapitals(value: string): boolean {
   const seen = classesIn(value, 0, value.length);
   return (seen & UPPER) !== 0 && (seen & LOWER) !== 0;
 }
 
-/** An absolute path or none but a root, as `PWD` holds it: words between slashes. */
+/** Returns whether the value is an absolute path, as in `PWD`, or a path in the home directory. */
 export function isPlainPath(value: string): boolean {
   if (!value.startsWith("/") && !value.startsWith("~/")) return false;
   return (
@@ -91,22 +90,21 @@ export function isSmallNumber(value: string): boolean {
   return isOnly(value, DIGIT) && value.length < 12;
 }
 
-/** `20_000`, `0x00ff`, `95.5%`: as programs and reports write numbers. */
 export function isGroupedNumber(value: string): boolean {
-  return (classesIn(value, 0, 1) & DIGIT) !== 0 && GROUPED.test(value);
+  return GROUPED.test(value);
 }
 
-/** `1.2.840.113549.1.9.7`, `10.1.2.3`, `^1.2.3`: an object identifier, an address, a version. */
+/** Returns whether the value is an object identifier, an address or a version: `1.2.840.113549.1.9.7`, `10.1.2.3`, `^1.2.3`. */
 export function isDottedNumber(value: string): boolean {
   if (!value.includes(".")) return false;
   if (SEMANTIC_VERSION.test(value)) return true;
   return isOnly(value, DIGIT | DOT) && value.split(".").length > 3;
 }
 
-/** `1.2.3`, `^v1.2.3-beta.1`. */
+/** Matches `1.2.3`, `^v1.2.3-beta.1`. */
 const SEMANTIC_VERSION = /^[~^]?v?\d{1,5}\.\d{1,5}\.\d{1,5}(?:-[a-z]{1,8}(?:\.\d{1,5})?)?$/;
 
-/** `95.5%`, `20_000`, `0x00ff`. */
+/** Matches `95.5%`, `20_000`, `0x00ff`. */
 const GROUPED = /^(?:\d{1,3}(?:\.\d{1,4})?%|\d{1,3}(?:_\d{3}){1,4}|0[xX][\da-fA-F]{1,8})$/;
 
 export function hasDigit(value: string): boolean {
@@ -119,7 +117,7 @@ export function isOnly(value: string, classes: number): boolean {
 
 const JOINERS = ["::", "?.", "!.", "->"];
 
-/** A call, an index, a member: what programs write where a value would stand. */
+/** Returns whether the value is an expression: a call, an index, a member. */
 export function isCode(value: string): boolean {
   if (isA(value, 0, UPPER) ? CMDLET.test(value) : value[0] === "q" && PERL.test(value)) return true;
   const from = runEnd(value, 0, DOLLAR, 1);
@@ -137,31 +135,31 @@ export function isCode(value: string): boolean {
     : joins > 0 && (!hasDigit(value) || TYPE_PATH.test(value));
 }
 
-/** `Token::Ident2` */
+/** Matches `Token::Ident2`. */
 const TYPE_PATH = /^[A-Z]\w{0,32}(?:::[A-Z]\w{0,32}){1,4}$/;
 
-/** What PowerShell calls. */
+/** Matches a PowerShell command. */
 const CMDLET = /^(?:ConvertTo|ConvertFrom|Get|New|Read|Import|Unprotect)-[A-Z][A-Za-z]{2,32}$/;
-/** How Perl begins a pattern or a string. */
+/** Matches the start of a Perl pattern or string. */
 const PERL = /^q[qrw][{/(]/;
 
-/** A program's name: where digits stand among capitals, each capital begins a word. */
+/** Returns whether a name consists of words: when it mixes digits and capitals, each capital begins a word. */
 export function isWordy(name: string): boolean {
   if (!hasDigit(name) || name.includes(".") || name.includes("_") || !hasCapitals(name)) return true;
   return (name.match(/[A-Z]+[a-z]*/g) ?? []).every((word) => word.length >= WORD_CHARS_MIN);
 }
 
-/** `config.password`, `self.token`: names joined by dots, the last of which names a secret; or one such name. */
+/** Returns whether the value is a member (`config.password`, `self.token`) or the name of a secret. */
 export function isPropertyPath(value: string): boolean {
   if (!isOnly(value, WORD | DOT)) return false;
   if (hasDigit(value)) return isMember(value);
   return value.includes(".") || ABOUT_SECRETS.test(value) || secretKind(value) !== undefined;
 }
 
-/** `passwordInput`, `token_field`. */
+/** Matches `passwordInput`, `token_field`. */
 const ABOUT_SECRETS = /^(?:[Pp]assword|[Pp]asswd|[Pp]assphrase|[Ss]ecret|[Tt]oken)(?:[A-Z]|_[a-z])/;
 
-/** `process.env.TOKEN_V2`, `call_credentials_1.createFromCredential`: what has digits is a member of a thing that programs know, or named as a secret. */
+/** Returns whether a path with digits is a member of a known object, or ends in the name of a secret: `process.env.TOKEN_V2`. */
 function isMember(value: string): boolean {
   const [root = "", ...members] = value.split(".");
   const last = members.at(-1) ?? "";
@@ -175,12 +173,12 @@ const ROOTS = wordSet(
   "state ctx context exports Deno Bun",
 );
 
-/** One word in camel, snake or capital case, without digits. */
+/** Returns whether the value is one name in camel, snake or upper case, without digits. */
 export function isIdentifier(value: string): boolean {
   return isOnly(value, LETTER | (WORD & ~ALPHANUMERIC)) && !isMixed(value);
 }
 
-/** Capitals and small letters change more often than words would make them. */
+/** Returns whether upper and lower case alternate more often than in words. */
 function isMixed(value: string): boolean {
   let changes = 0;
   for (let at = 1; at < value.length; at += 1) {
@@ -196,13 +194,13 @@ export function isUuid(value: string): boolean {
   return [8, 13, 18, 23].every((at) => value[at] === "-");
 }
 
-/** `db-credentials`, `web-tls-2024`: small letters and digits in short parts, joined by dashes. */
+/** Returns whether the value is a resource name: `db-credentials`, `web-tls-2024`. */
 export function isResourceName(value: string): boolean {
   if (!value.includes("-") || !isOnly(value, LOWER | DIGIT | DASH | DOT)) return false;
   return value.split("-").every((part) => part.length <= (hasDigit(part) ? NAME_PART_CHARS_MAX : NAME_WORD_CHARS_MAX));
 }
 
-/** `projects/x/secrets/db/versions/2`: what a cloud calls a thing, of words between slashes. */
+/** Returns whether the value is a cloud resource path: `projects/x/secrets/db/versions/2`. */
 export function isResourcePath(value: string): boolean {
   const parts = value.split("/");
   return parts.length > 3 && parts.every((part, index) => (index % 2 === 0 ? KIND : THING).test(part));
@@ -211,16 +209,15 @@ export function isResourcePath(value: string): boolean {
 const KIND = /^(?:[a-zA-Z]{2,32})?$/;
 const THING = /^(?:[a-z][a-z\d-]{0,40}|[A-Z_]{2,40}|\d{1,6}|-|latest)?$/;
 
-/** `#d8dee9`: a colour. */
 export function isColour(value: string): boolean {
-  return value[0] === "#" && COLOUR.test(value);
+  return COLOUR.test(value);
 }
 
 const COLOUR = /^#(?:[\da-f]{3,4}|[\da-f]{6}|[\da-f]{8})$/i;
 
 /**
- * `Uint8Array`, `OAuth2Client`, `ed25519.Ed25519PrivateKey`: what a program's types are called, by a technical term with a number
- * among the words. Passwords have words and a number, too (`Welcome1Please`): only the term tells them apart.
+ * Returns whether the value is a type's name with a numbered technical term: `Uint8Array`, `OAuth2Client`,
+ * `ed25519.Ed25519PrivateKey`. Passwords also combine words and numbers (`Welcome1Please`): only the term distinguishes them.
  */
 export function isNumberedType(value: string): boolean {
   return hasDigit(value) && NUMBERED_TYPE.test(value);
@@ -238,23 +235,23 @@ const NUMBERED_TYPE = new RegExp(
   `^(?:[a-z]\\w{0,24}\\.)?(?:[A-Z][a-z]{1,15}){0,3}(?:${TERMS})(?:[A-Z][a-z]{1,16}){0,4}$`,
 );
 
-/** `JsonWebToken2`: words that begin with a capital, and a small number after them. */
+/** Returns whether the value is capitalized words and a small number: `JsonWebToken2`. */
 export function isNumberedName(value: string): boolean {
-  return isA(value, 0, UPPER) && NUMBERED_NAME.test(value);
+  return NUMBERED_NAME.test(value);
 }
 
 const NUMBERED_NAME = /^(?:[A-Z][a-z]{2,15}){1,6}\d{1,2}$/;
 
-/** `SEC_ERROR_BASE`: a constant. */
+/** Returns whether the value is a constant's name: `SEC_ERROR_BASE`. */
 export function isConstant(value: string): boolean {
-  return isA(value, 0, UPPER) && CONSTANT.test(value);
+  return CONSTANT.test(value);
 }
 
 const CONSTANT = /^[A-Z]{2,16}(?:_[A-Z]{2,16}){1,6}$/;
 
 const WORD_CHARS_MIN = 3;
 
-/** A longer template is text. UTF-16 units. */
+/** Longer values are text, not templates. UTF-16 units. */
 const TEMPLATE_CHARS_MAX = 128;
 const LABEL_CHARS_MAX = 48;
 
@@ -265,10 +262,10 @@ const BRACKETS: ReadonlyMap<string, string> = new Map([
   ["(", ")"],
 ]);
 
-/** How closely a value stands between its ends: a quoted one is closed, of another a part may be cut off. */
-export type Closing = "quoted" | "assigned" | "bare";
+/** How a value is delimited: a quoted one is complete, others may be cut off. */
+type Closing = "quoted" | "assigned" | "bare";
 
-/** `$X`, `${X}`, `{{ x }}`, `<x>`, `%(x)s`, `%X%`, `@x`, `***`, a call's or list's beginning. */
+/** Returns whether the value refers to another: `$X`, `${X}`, `{{ x }}`, `<x>`, `%(x)s`, `%X%`, `@x`, `***`, a call or list. */
 export function isReference(value: string, closing: Closing): boolean {
   const first = value[0] ?? "";
   const close = BRACKETS.get(first);
@@ -277,25 +274,25 @@ export function isReference(value: string, closing: Closing): boolean {
   if (first === "$") return value.length < 2 || "({".includes(value[1] ?? "") || isVariable(value);
   if (first === "%") return isFormat(value);
   if (first === "\\") return ESCAPED_TEMPLATES.some((start) => value.startsWith(start)) || isPattern(value);
-  if (
-    isRepeated(value) ||
-    isBlanked(value) ||
-    (value[1] === "*" && STARS.test(value)) ||
-    isCutShort(value) ||
-    isPattern(value) ||
-    (first === "&" && SLICE.test(value))
-  )
-    return true;
-  return ":@&!#".includes(first) && isNamedSecret(value);
+  return REFERENCES.some((is) => is(value)) || (":@&!#".includes(first) && isNamedSecret(value));
 }
 
-/** `*6BB4837EB74329105EE4568DDA7DC67ED2CA2AD9`: as MySQL keeps a password. */
+const REFERENCES: readonly ((value: string) => boolean)[] = [
+  isRepeated,
+  isMasked,
+  (value) => STARS.test(value),
+  isCutShort,
+  isPattern,
+  (value) => SLICE.test(value),
+];
+
+/** Matches MySQL's password hash: `*6BB4837EB74329105EE4568DDA7DC67ED2CA2AD9`. */
 const HASH = /^\*[\dA-F]{40}$/;
 
-/** `&[u8]` */
+/** Matches `&[u8]`. */
 const SLICE = /^&\[\w{1,32}\]?\)?$/;
 
-/** Begins with a bracket; of what is whole, the bracket is closed and nothing but punctuation follows. */
+/** Returns whether a value that begins with a bracket is a reference. In a complete value, only punctuation follows the closing bracket. */
 function isOpen(value: string, close: string, closing: Closing): boolean {
   if (closing === "bare" || value.length >= TEMPLATE_CHARS_MAX) return true;
   const end = value.lastIndexOf(close);
@@ -303,7 +300,7 @@ function isOpen(value: string, close: string, closing: Closing): boolean {
   return " +*?:.)$/@,|".includes(value[end + 1] ?? " ") && !isDense(value);
 }
 
-/** Signs and digits among capitals and small letters, as in a password and hardly in a name between brackets. */
+/** Returns whether symbols, digits and both cases occur, as in a password and rarely in a name in brackets. */
 function isDense(value: string): boolean {
   return (
     !value.includes(" ") &&
@@ -316,7 +313,7 @@ function isDense(value: string): boolean {
 
 const ESCAPED_TEMPLATES = ["\\${", "\\x24{", "\\u0024{"];
 
-/** `$TOKEN`, `$user.password`, `$this->password`, `$env:TOKEN`, `$_POST["password"]`. */
+/** Returns whether the value is a variable: `$TOKEN`, `$user.password`, `$this->password`, `$env:TOKEN`, `$_POST["password"]`. */
 function isVariable(value: string): boolean {
   if (!isA(value, 1, LETTER | UNDERSCORE)) return value.length === 2 && !isA(value, 1, PLUS_SLASH);
   const end = runEnd(value, 1, WORD);
@@ -326,23 +323,23 @@ function isVariable(value: string): boolean {
   return value[end] === "." && runEnd(value, end, LETTER | UNDERSCORE | DOT) === value.length;
 }
 
-/** `%s`, `%(x)s`, `%{x}`, `%TOKEN%`. */
+/** Returns whether the value is a format: `%s`, `%(x)s`, `%{x}`, `%TOKEN%`. */
 function isFormat(value: string): boolean {
   if (value[1] === "(" || value[1] === "{" || FORMAT.test(value)) return true;
   const end = runEnd(value, 1, WORD);
   return end > 2 && value[end] === "%" && end === value.length - 1;
 }
 
-/** Nothing but directives, and signs between them. */
+/** Matches directives, with punctuation between them. */
 const FORMAT = /^(?:%[sdvq]|[:;,@/ &=.-]|\\[rnt])+$/;
 
-/** `:password`, `@token`, `&secret`: a sign, and a secret's name. */
+/** Returns whether the value is a parameter: `:password`, `@token`, `&secret`. */
 function isNamedSecret(value: string): boolean {
   const name = value.slice(1);
   return runEnd(name, 0, LETTER | UNDERSCORE) === name.length && secretKind(name) !== undefined;
 }
 
-/** `xxxxxxxx`, `xxxx-xxxx`, `........`, `--------`, `••••`, `…`. */
+/** Returns whether one masking character is repeated: `xxxxxxxx`, `xxxx-xxxx`, `........`, `••••`, `…`. */
 function isRepeated(value: string): boolean {
   const first = value[0] ?? "";
   for (let at = 0; at < value.length; at += 1) {
@@ -352,20 +349,19 @@ function isRepeated(value: string): boolean {
   return "xX.-_?#•●▪█·…".includes(first);
 }
 
-/** `sk-xxxx`, `ghp_XXXXXXXX` */
-function isBlanked(value: string): boolean {
-  return (value.includes("xxx") || value.includes("XXX")) && BLANKED.test(value) && value.length <= TEMPLATE_CHARS_MAX;
+function isMasked(value: string): boolean {
+  return (value.includes("xxx") || value.includes("XXX")) && MASKED.test(value) && value.length <= TEMPLATE_CHARS_MAX;
 }
 
-/** `sk-xxxx`, `ghp_abc_XXXX`, `xxx/yy`. */
-const BLANKED = /^[a-zA-Z]{1,12}[-_](?:[a-z]{1,12}[-_])?[xX]{4}[xX_-]*$|^[xX]{3,32}\/[a-z]{0,2}$/;
+/** Matches `sk-xxxx`, `ghp_abc_XXXX`, `xxx/yy`. */
+const MASKED = /^[a-zA-Z]{1,12}[-_](?:[a-z]{1,12}[-_])?[xX]{4}[xX_-]*$|^[xX]{3,32}\/[a-z]{0,2}$/;
 
-/** `:****`, `"***"`: stars, and a sign before or after them. */
+/** Matches asterisks with at most one other character before and after: `:****`, `"***"`. */
 const STARS = /^[^\w\s*]?\*{3,64}[^\w\s*]?$/;
 
 const ELLIPSES = ["...", "…"];
 
-/** `sk-…`, `ghp_...`: a token's beginning. */
+/** Returns whether the value is a token's prefix with an ellipsis: `sk-…`, `ghp_...`. */
 function isCutShort(value: string): boolean {
   const ellipsis = ELLIPSES.find((mark) => value.endsWith(mark));
   if (ellipsis === undefined) return false;
@@ -373,7 +369,7 @@ function isCutShort(value: string): boolean {
   return runEnd(head, 0, LETTER | UNDERSCORE | DASH) === head.length && "-_".includes(head.at(-1) ?? "-");
 }
 
-/** `\S+`, `.*`, `.{8,}`: of a regular expression. */
+/** Returns whether the value is a regular expression: `\S+`, `.*`, `.{8,}`. */
 function isPattern(value: string): boolean {
   if (value.startsWith("/^")) return true;
   const atom = value[0] === "\\" && "SsWwDdb".includes(value[1] ?? " ") ? 2 : Number(value[0] === ".");
@@ -387,9 +383,9 @@ const HOLES: readonly (readonly [open: string, close: string])[] = [
   ["$(", ")"],
   ["<%", "%>"],
 ];
-const LABEL_SIGNS = ":;,&@()[?$}'";
+const LABEL_CHARACTERS = ":;,&@()[?$}'";
 
-/** `Authorization: Bearer ${token}`, `session={{ id }}`: a text with holes, of which nothing but words is written out. */
+/** Returns whether the value is a template whose literal parts are only words: `Authorization: Bearer ${token}`, `session={{ id }}`. */
 export function isTemplate(value: string): boolean {
   if (!value.includes("{") && !value.includes("$(") && !value.includes("<%")) return false;
   const text = value.slice(0, TEMPLATE_CHARS_MAX);
@@ -412,7 +408,7 @@ function holeEnd(text: string, at: number, [open, close]: readonly [string, stri
 function isLabel(rest: string): boolean {
   for (let at = 0; at < rest.length; at += 1) {
     if (isA(rest, at, DIGIT)) return false;
-    if (!isA(rest, at, NAME | BLANK | EQUALS | PLUS_SLASH) && !LABEL_SIGNS.includes(rest[at] ?? "")) return false;
+    if (!isA(rest, at, NAME | BLANK | EQUALS | PLUS_SLASH) && !LABEL_CHARACTERS.includes(rest[at] ?? "")) return false;
   }
   return true;
 }

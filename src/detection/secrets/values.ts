@@ -19,7 +19,6 @@ import {
 } from "../views/characters.ts";
 import { FOREIGN_ENDINGS, FOREIGN_PASSWORDS, type SecretKind, secretKind } from "./names.ts";
 import {
-  type Closing,
   hasDigit,
   isBasicCredentials,
   isCode,
@@ -44,39 +43,44 @@ import {
 } from "./value-shapes.ts";
 
 /**
- * How a value was written beside its name. `assigned`: `NAME=value`; `quoted`: in quotes or as a tree's own string;
- * `line`: all that follows `name: ` on a line of its own; `loose`: a word of the text; `told`: a word that follows the name
- * without a sign; `listed`: what follows the name in a list; `paired`: in a list of two.
+ * How a value is written next to its name. `assigned`: `NAME=value`; `quoted`: in quotes, or a string of a tree;
+ * `line`: the rest of a line after `name: `; `loose`: a word within text; `prose`: a word that follows the name
+ * without punctuation; `listed`: after the name in a list; `paired`: in a list of two.
  */
-export type ValueStyle = "assigned" | "quoted" | "line" | "loose" | "told" | "listed" | "paired";
+export type ValueStyle = "assigned" | "quoted" | "line" | "loose" | "prose" | "listed" | "paired";
 
-/** No more of a value is looked at; what is longer is a secret. UTF-16 units. */
-export const JUDGED_CHARS_MAX = 128;
+/** Maximum length of a value that is assessed; a longer value is a secret. UTF-16 units. */
+export const ASSESSED_CHARS_MAX = 128;
 
 const PASSWORD_CHARS_MIN = 3;
-/** A shorter number beside a name is a count, or a constant's. */
+/** Minimum length of a number; a shorter one is a count or a constant. */
 const BARE_DIGITS_MIN = 4;
 const TOKEN_CHARS_MIN = 6;
 const UNBROKEN_CHARS_MIN = 16;
 const BASIC_CHARS_MIN = 8;
 
-/** A phrase with two of these is about a password and not one. */
+/** A phrase with two of these words is about a password, not a password. */
 const PROSE = wordSet(
   "password passwords must your is the enter please invalid required characters user cannot not should token secret",
   "key incorrect field for this when that with or",
 );
 
-/** Returns whether a value beside a name of this kind is a secret, as far as its look tells. Only its beginning is looked at. */
+/** Returns whether a value next to a name of this kind is a secret, by its first characters. */
 export function isSecretValue(written: string, kind: SecretKind, style: ValueStyle): boolean {
   const value = IN_PROGRAMS.has(style) ? withoutClosers(written) : written;
-  if (isBlank(value) || isReference(value, closingOf(style)) || isTemplate(value)) return false;
+  if (
+    isOnly(value, BLANK | LINE_END) ||
+    isReference(value, style === "assigned" || style === "quoted" ? style : "bare") ||
+    isTemplate(value)
+  )
+    return false;
   if (KEY_FILE.test(value) || RULES.test(value)) return false;
   if (kind === "cookie" || kind === "authorization") return value.length >= TOKEN_CHARS_MIN && !isPlaceholder(value);
-  if (value.length >= JUDGED_CHARS_MAX && !value.includes(" ")) return !isUrlOrPath(value);
+  if (value.length >= ASSESSED_CHARS_MAX && !value.includes(" ")) return !isUrlOrPath(value);
   if (kind === "basic")
     return value.length >= BASIC_CHARS_MIN && isOnly(value, BASE64 | EQUALS) && isBasicCredentials(value);
   if (kind === "key") return looksRandom(value) && !isNumberedType(value);
-  if (style === "told" || style === "paired") return isTold(value);
+  if (style === "prose" || style === "paired") return isDistinctive(value);
   if (style === "listed") return isListed(value);
   if (style === "assigned") return isAssigned(value, kind);
   if (isGroupedNumber(value) || isDottedNumber(value)) return false;
@@ -84,19 +88,14 @@ export function isSecretValue(written: string, kind: SecretKind, style: ValueSty
   return isToken(value, style);
 }
 
-/** `certs/server2.key` */
+/** Matches `certs/server2.key`. */
 const KEY_FILE = /^(?:[\w.-]{1,64}\/){1,8}[\w.-]{1,64}\.(?:pem|key|crt|cer|der|p12|pfx|jks|ppk)$/;
-/** `required|string|min:8`: what a form's field must be. */
+/** Matches rules of form validation: `required|string|min:8`. */
 const RULES = /^(?:required|nullable|sometimes)(?:\|[a-z_]{2,32}(?::[\w,.-]{1,32})?){1,8}$/;
-
-function closingOf(style: ValueStyle): Closing {
-  if (style === "assigned" || style === "quoted") return style;
-  return "bare";
-}
 
 const IN_PROGRAMS: ReadonlySet<ValueStyle> = new Set(["line", "loose"]);
 
-/** `string):` is `string`: brackets that close what was opened before the name, and what follows them. */
+/** Drops brackets that were opened before the name, and the text after them: `string):` becomes `string`. */
 function withoutClosers(value: string): string {
   const start = value[0] === "&" || value[0] === "*" ? 1 : 0;
   const end = runEnd(value, start, WORD | DOT);
@@ -109,43 +108,36 @@ function withoutClosers(value: string): string {
   return isType && /^(?:[)\]}?!*&:]+$|[)\]}]+:|\[\]|\?=|\?\))/.test(rest) ? head : value;
 }
 
-/** Nothing but spaces and line ends: no secret, however it is called. */
-function isBlank(value: string): boolean {
-  return isOnly(value, BLANK | LINE_END);
-}
-
-/** A capital name with its value right after, as in an environment: anything but a placeholder. */
+/** Returns whether the value of an environment variable is a secret: anything but a placeholder. */
 function isAssigned(value: string, kind: SecretKind): boolean {
   if (isPlaceholder(value) || isProse(value)) return false;
   return kind === "password" ? !isPlainPath(value) : !isSmallNumber(value);
 }
 
-/** Letters and digits mixed as no word, name or version has them. */
-function isTold(value: string): boolean {
+/** Returns whether the value mixes letters and digits as no word, name or version does. */
+function isDistinctive(value: string): boolean {
   if (value.length < TOKEN_CHARS_MIN || value.includes(" ") || isPlaceholder(value) || isUrlOrPath(value)) return false;
   const seen = classesIn(value, 0, value.length);
   if ((seen & DIGIT) === 0 || (seen & LOWER) === 0 || VERSION.test(value) || isGroupedNumber(value)) return false;
   return !isResourceName(value) && !isNumberedType(value) && !isCode(value);
 }
 
-/** `v1beta1` */
 const VERSION = /^v\d/;
 const RANDOM_CHARS_MIN = 32;
 
-/** In a list names stand, too: a value has more kinds of characters. */
+/** Returns whether an element of a list is a secret. Lists also contain names, so it needs more kinds of characters. */
 function isListed(value: string): boolean {
   if (isGroupedNumber(value) || HOST_AND_PORT.test(value)) return false;
-  return isTold(value) ? kindsIn(value) > 2 : kindsIn(value) > 3 && value.length >= RANDOM_CHARS_MIN;
+  return isDistinctive(value) ? kindsIn(value) > 2 : kindsIn(value) > 3 && value.length >= RANDOM_CHARS_MIN;
 }
 
-/** `db.example:5432`. */
 const HOST_AND_PORT = /^[a-z][a-z\d.-]*:\d{2,5}$/;
 
-/** Of small letters, capitals, digits, and signs that names have not: how many occur. */
+/** Counts the kinds of characters: lower case, upper case, digits, symbols. */
 function kindsIn(value: string): number {
   const seen = classesIn(value, 0, value.length);
-  const hasSign = runEnd(value, 0, NAME | BLANK) < value.length;
-  return [seen & LOWER, seen & UPPER, seen & DIGIT, Number(hasSign)].filter((one) => one !== 0).length;
+  const hasOperator = runEnd(value, 0, NAME | BLANK) < value.length;
+  return [seen & LOWER, seen & UPPER, seen & DIGIT, Number(hasOperator)].filter((one) => one !== 0).length;
 }
 
 function isProse(value: string): boolean {
@@ -162,7 +154,7 @@ function isPassword(value: string, style: ValueStyle): boolean {
   return style === "line" || !isOnlyLetters(value) ? !isPropertyPath(value) : false;
 }
 
-/** Of scripts that nobody types a password in. */
+/** Scripts in which passwords are not typed. */
 const IDEOGRAPHS = /[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0eff\u0590-\u06ff]/;
 
 function isForeignWord(value: string): boolean {
@@ -175,11 +167,12 @@ function isOnlyLetters(value: string): boolean {
   return isOnly(value, LETTER) || LETTERS.test(value);
 }
 
+const NOT_TOKENS = [isColour, isResourcePath, isResourceName, isPropertyPath, isSmallNumber];
+
 function isToken(value: string, style: ValueStyle): boolean {
   if (value.length < TOKEN_CHARS_MIN || value.includes(" ") || isPlaceholder(value) || isUrlOrPath(value)) return false;
   if (isUuid(value)) return true;
-  if (isColour(value) || isResourcePath(value)) return false;
-  if (isResourceName(value) || isPropertyPath(value) || isSmallNumber(value)) return false;
+  if (NOT_TOKENS.some((is) => is(value))) return false;
   if (style !== "quoted" && (isCode(value) || isNumberedType(value))) return false;
   if (style === "loose" && isNumberedName(value)) return false;
   const seen = classesIn(value, 0, value.length);
@@ -191,19 +184,19 @@ function isToken(value: string, style: ValueStyle): boolean {
 function isPlaceholder(value: string): boolean {
   const word = value.trimEnd().toLowerCase();
   if (PLACEHOLDERS.has(word) || (INSTRUCTION.test(value) && !hasDigit(value))) return true;
-  const sign = value.indexOf("=");
-  if (sign < 1 || sign !== runEnd(value, 0, NAME)) return false;
-  const after = value.slice(sign + 1);
+  const equals = value.indexOf("=");
+  if (equals < 1 || equals !== runEnd(value, 0, NAME)) return false;
+  const after = value.slice(equals + 1);
   if (ELLIPSIS.test(after)) return true;
   return after.length > 2 && (PLACEHOLDERS.has(after.toLowerCase()) || isReference(after, "quoted"));
 }
 
 const ELLIPSIS = /^(?:…|\.\.\.)$/;
 
-/** `your-api-key-here`, `REPLACE_ME`, `TOKEN_HERE`. */
+/** Matches `your-api-key-here`, `REPLACE_ME`, `TOKEN_HERE`. */
 const INSTRUCTION = /^(?:your|insert|enter|replace|example|sample|dummy|fake|placeholder)[-_ ]|[-_]here$/i;
 
-/** `New password`, `Mot de passe`, `请输入密码`: the name of a field. */
+/** Returns whether the value is the label of a field: `New password`, `Mot de passe`, `请输入密码`. */
 function isLabel(value: string): boolean {
   if (hasDigit(value)) return false;
   const own = value.toLowerCase().split(WORD_ENDS);
@@ -216,12 +209,12 @@ const SCRIPT_WORDS: readonly string[] = FOREIGN_ENDINGS.filter(isForeignWord);
 const LABEL_WORDS: ReadonlySet<string> = new Set(FOREIGN_PASSWORDS);
 const WORD_ENDS = /[ .,:;!?'-]/;
 
-/** `Password: `, `New password?` */
+/** Returns whether the value is a prompt: `Password: `, `New password?`. */
 function isPrompt(value: string): boolean {
   return ":?".includes(value.trimEnd().at(-1) ?? " ");
 }
 
-/** What stands where a value would, in programs, schemas, forms and error messages. Lower case. */
+/** Words in place of a value in programs, schemas, forms and error messages. Lower case. */
 export const PLACEHOLDERS = wordSet(
   "string number boolean bool str bytes any unknown object text varchar int integer null nil none undefined true false",
   "void empty never yes no on off optional required missing invalid incorrect wrong expired revoked unauthorized",
@@ -244,7 +237,7 @@ export const PLACEHOLDERS = wordSet(
   "обязательное требуется неправильный неверно contraseña contrasena adgangskode lozinka parool vaaditaan krävs",
 );
 
-/** Names of the tests of a value that rules use; `password/told` judges it as a password in such a place. */
+/** Tests of a value that rules use; `password/prose` assesses it as a password in prose. */
 export type ValueTest = keyof typeof TESTS | `${SecretKind}/${ValueStyle}`;
 
 const seenIn = (value: string): number => classesIn(value, 0, value.length);
@@ -264,16 +257,15 @@ const TESTS = {
   "account-in-base64": (value: string) => ACCOUNT.test(Buffer.from(value, "base64").toString("latin1")),
   community: (value: string) => !/^(?:public|private)$|^[<$%{]/.test(value),
   "seed-phrase": isSeedPhrase,
-  login: (value: string) => isLogin(value) && !isNumberedName(value) && isSecretValue(value, "password", "told"),
+  login: (value: string) => isLogin(value) && !isNumberedName(value) && isSecretValue(value, "password", "prose"),
   "certain-login": (value: string) => isLogin(value) && isSecretValue(value, "password", "line"),
 } satisfies Readonly<Record<string, (value: string) => boolean>>;
 
-/** Returns whether a value passes all tests of a rule. */
 export function passes(value: string, tests: ValueTest | readonly ValueTest[] = []): boolean {
   return (typeof tests === "string" ? [tests] : tests).every((test) => {
     if (Object.hasOwn(TESTS, test)) return TESTS[test as keyof typeof TESTS](value);
     const [kind, style] = test.split("/") as [SecretKind, ValueStyle];
-    return isSecretValue(value.slice(0, JUDGED_CHARS_MAX), kind, style);
+    return isSecretValue(value.slice(0, ASSESSED_CHARS_MAX), kind, style);
   });
 }
 
@@ -281,10 +273,10 @@ function isMixed(value: string): boolean {
   return (seenIn(value) & (DIGIT | UPPER)) !== 0;
 }
 
-/** `bob:secret`, decoded. */
+/** Matches decoded credentials: `bob:secret`. */
 const ACCOUNT = /^[\x21-\x7e]{1,64}:[\x20-\x7e]{3,256}$/;
 
-/** Wallets have so many words, and none of these. */
+/** Numbers of words in a wallet's seed phrase, which contains none of the words below. */
 const PHRASE_WORDS: readonly number[] = [12, 15, 18, 21, 24];
 const NO_PHRASE = /\b(?:the|and|for|with|are|not|from|your|our|has|was|which|its|these|were|been)\b/;
 

@@ -109,7 +109,6 @@ export function runStart(text: string, to: number, classes: number, limit = 0): 
   return at;
 }
 
-/** Returns the combined classes of the characters in a range. */
 export function classesIn(text: string, start: number, end: number): number {
   let seen = 0;
   for (let at = start; at < end; at += 1) seen |= classOf(text.charCodeAt(at));
@@ -128,12 +127,12 @@ export function beginsWord(text: string, at: number): boolean {
 }
 
 /** A part of a text: offsets in UTF-16 units, `end` exclusive. */
-export interface Stretch {
+export interface TextRange {
   readonly start: number;
   readonly end: number;
 }
 
-/** Where the run begins that ends before `to` and has no character of these classes: at `limit` at the earliest. */
+/** Returns the start of the run without characters of these classes that ends before `to`, at least `limit`. */
 export function startAfter(text: string, to: number, classes: number, limit: number): number {
   const start = Math.max(limit, 0);
   let at = to;
@@ -141,12 +140,40 @@ export function startAfter(text: string, to: number, classes: number, limit: num
   return at;
 }
 
-/** Where the line ends in which `from` stands; `limit` when it is longer. */
+/** Returns the end of the line that contains `from`; `limit` when the line is longer. */
 export function lineEnd(text: string, from: number, limit: number = text.length): number {
   return endBefore(text, from, LINE_END, limit);
 }
 
-/** After the line end at `at`; `at` itself when none stands there. */
+export function beginsLine(text: string, at: number): boolean {
+  return at === 0 || isA(text, at - 1, LINE_END);
+}
+
+export function endsLine(text: string, at: number): boolean {
+  return at >= text.length || isA(text, at, LINE_END);
+}
+
+export function textBefore(text: string, at: number, chars: number): string {
+  return text.slice(Math.max(0, at - chars), at);
+}
+
+/** Finds the next position in a text. Queries in text order read the text once. */
+export class NextPosition {
+  readonly #find: (from: number) => number;
+  #at = -1;
+
+  /** @param find - returns the first position at or after `from`; the text's length when there is none */
+  constructor(find: (from: number) => number) {
+    this.#find = find;
+  }
+
+  after(from: number): number {
+    if (this.#at < from) this.#at = this.#find(from);
+    return this.#at;
+  }
+}
+
+/** Skips the line end at `at`, if there is one. */
 export function afterLineEnd(text: string, at: number): number {
   if (text.startsWith("\r\n", at)) return at + 2;
   return isA(text, at, LINE_END) ? at + 1 : at;
@@ -154,7 +181,7 @@ export function afterLineEnd(text: string, at: number): number {
 
 const BACKSLASHES_MAX = 8;
 
-/** After the quote at `at`, which may itself be escaped; `at` itself when none stands there. */
+/** Skips the quote at `at`, which may be escaped, if there is one. */
 export function afterQuote(text: string, at: number): number {
   let end = at;
   while (isOneOf(text, end, "\\") && end < at + BACKSLASHES_MAX) end += 1;
@@ -164,7 +191,7 @@ export function afterQuote(text: string, at: number): number {
 /** Maximum length of a line of a table. UTF-16 units. */
 export const ROW_CHARS_MAX = 4_096;
 
-/** Where the line at `from` ends, also when the line end is written out (`\n`); `limit` when it is too long. */
+/** Returns the end of the line at `from`, at a literal or escaped (`\n`) line end; `limit` when the line is too long. */
 export function rowEnd(text: string, from: number, limit: number = from + ROW_CHARS_MAX): number {
   const end = Math.min(text.length, limit);
   let at = from;
@@ -172,7 +199,7 @@ export function rowEnd(text: string, from: number, limit: number = from + ROW_CH
   return at;
 }
 
-/** After the line end at `at`; `at` itself when none stands there. */
+/** Skips the literal or escaped line end at `at`, if there is one. */
 export function nextRow(text: string, at: number): number {
   const next = afterLineEnd(text, at);
   if (next > at) return next;
@@ -180,12 +207,10 @@ export function nextRow(text: string, at: number): number {
   return isWrittenEnd(text, at) ? at + 2 : at;
 }
 
-/** A list of words without spaces, written as lines of them. */
 export function words(...lines: readonly string[]): readonly string[] {
   return lines.flatMap((line) => line.split(" "));
 }
 
-/** The same for a lookup. */
 export function wordSet(...lines: readonly string[]): ReadonlySet<string> {
   return new Set(words(...lines));
 }

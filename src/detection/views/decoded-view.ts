@@ -36,7 +36,6 @@ export class ViewWriter implements DecodedText {
     return this.#text;
   }
 
-  /** Copies the original's characters from `start` to `end`. */
   copy(start: number, end: number): void {
     if (start === end) return;
     this.#enter(start, 0);
@@ -87,7 +86,6 @@ export class ViewWriter implements DecodedText {
     return this.#entries[entry * 3 + 2] === 0;
   }
 
-  /** Returns the last entry that starts at or before `at`. */
   #entryAt(at: number): number {
     let low = 0;
     let high = this.#count - 1;
@@ -184,7 +182,9 @@ const ESCAPES: ReadonlyMap<string, string> = new Map([
     ["e", "\u001b"],
     ["E", "\u001b"],
   ] as const),
-  ...["/", '"', "'", "\\", "`", "$", "@", ":", "=", "-", "_", ".", " ", "&", "#"].map((sign) => [sign, sign] as const),
+  ...["/", '"', "'", "\\", "`", "$", "@", ":", "=", "-", "_", ".", " ", "&", "#"].map(
+    (character) => [character, character] as const,
+  ),
 ]);
 
 /** ASCII codes of the characters that can start a code. */
@@ -435,15 +435,15 @@ function isKept(code: number): boolean {
 const PLAIN = 1;
 
 /** ASCII codes of characters that never need decoding. */
-const STANDING = Uint8Array.from({ length: 0x7f }, (_, code) =>
+const VERBATIM = Uint8Array.from({ length: 0x7f }, (_, code) =>
   (code >= 0x20 || code === 0x09 || code === 0x0a || code === 0x0d) && !`%&\\"'`.includes(String.fromCharCode(code))
     ? PLAIN
     : 0,
 );
 
-/** Returns whether nothing in the text needs decoding. This is true for most texts and needs only one look at each character. */
+/** Returns whether nothing in the text needs decoding. This is true for most texts and reads each character once. */
 function isVerbatim(text: string): boolean {
-  for (let at = 0; at < text.length; at += 1) if (STANDING[text.charCodeAt(at)] !== PLAIN) return false;
+  for (let at = 0; at < text.length; at += 1) if (VERBATIM[text.charCodeAt(at)] !== PLAIN) return false;
   return true;
 }
 

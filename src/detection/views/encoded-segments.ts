@@ -1,10 +1,19 @@
 import type { Work } from "../bounds.ts";
-import { ALPHANUMERIC, BASE64, BASE64URL, classOf, EQUALS, HEX, isA, LINE_END, runEnd } from "./characters.ts";
+import {
+  ALPHANUMERIC,
+  BASE64,
+  BASE64URL,
+  classOf,
+  EQUALS,
+  HEX,
+  isA,
+  LINE_END,
+  runEnd,
+  type TextRange,
+} from "./characters.ts";
 
 /** A part of a text that is base64 or hex, with its decoded text. */
-export interface EncodedSegment {
-  readonly start: number;
-  readonly end: number;
+export interface EncodedSegment extends TextRange {
   readonly text: string;
 }
 
@@ -126,15 +135,11 @@ function decodeFrom(text: string, from: number, { end, work }: Pick<Run, "end" |
   return decoded === undefined ? undefined : { start: from, end: padded, text: decoded };
 }
 
-interface Encoded {
-  readonly start: number;
-  readonly end: number;
-  readonly encoding: "hex" | "base64";
-  readonly work: Work;
-}
-
 /** Returns the encoded text, or undefined when the bytes are not text. */
-function readable(text: string, { start, end, encoding, work }: Encoded): string | undefined {
+function readable(
+  text: string,
+  { start, end, encoding, work }: TextRange & { readonly encoding: "hex" | "base64"; readonly work: Work },
+): string | undefined {
   work.spend(STEPS_PER_SAMPLE);
   const sample = Buffer.from(text.slice(start, Math.min(end, start + SAMPLE_BYTES * 2)), encoding);
   if (isUtf16(sample)) return Buffer.from(text.slice(start, end), encoding).toString("utf16le");

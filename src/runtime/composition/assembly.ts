@@ -5,7 +5,7 @@ import type { RiskRules } from "../../approvals/risk.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { KindReport } from "../../core/target-kind.ts";
 import type { Tool } from "../../core/types.ts";
-import { operatorRuleFaults, operatorRules } from "../../detection/rules/operators.ts";
+import { operatorRuleProblems, operatorRules } from "../../detection/rules/operators.ts";
 import { DETECTOR, Detector } from "../../detection/sensitive.ts";
 import { type CallerContext, createCallerContext } from "../../pipeline/caller-context.ts";
 import { createPolicy, type Policy } from "../../pipeline/policy.ts";
@@ -150,6 +150,6 @@ function readDetector(
   problems: string[],
 ): Detector {
   if (rules.length === 0 && detectorRules === MODULES.detectorRules) return DETECTOR;
-  problems.push(...operatorRuleFaults(rules).map((problem) => `redaction.rules${problem}`));
+  problems.push(...operatorRuleProblems(rules).map((problem) => `redaction.rules${problem}`));
   return new Detector([...Object.values(detectorRules).flat(), ...operatorRules(rules)]);
 }

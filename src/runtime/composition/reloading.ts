@@ -3,7 +3,7 @@ import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { CertificateEvent } from "../../core/target-kind.ts";
-import { filterSecrets } from "../../detection/secrets/secrets-filter.ts";
+import { filterSecrets } from "../../detection/sensitive.ts";
 import { createApprovalGate } from "../../pipeline/approval-gate.ts";
 import type { Config } from "../config/config.ts";
 import { isPipe } from "../config/plain-file.ts";

@@ -19,7 +19,7 @@ const issuer = z.strictObject({
   issuer: z.string({ error: ({ input }) => (input === undefined ? ISSUER_MISSING : undefined) }).min(1),
   audience: text.default("safe-tool-call"),
   /**
-   * Kind of the issuer's tokens. `rfc9068` requires what an OAuth access token must hold, `kubernetes` what a bound
+   * Kind of the issuer's tokens. `rfc9068`: an OAuth access token, `kubernetes` what a bound
    * service-account token must hold.
    */
   profile: z.enum(["generic", "rfc9068", "kubernetes"]).default("generic"),

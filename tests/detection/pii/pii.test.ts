@@ -6,7 +6,7 @@ import { numbers, pick } from "../../eval/corpora.ts";
 
 type Row = readonly [rule: string, text: string, leaves: string];
 
-/** What is found at `balanced`, and what is left of the text. */
+/** Texts, the rules that match at level `balanced`, and the redacted text. */
 const FOUND: readonly Row[] = [
   ["EMAIL", "mail john.doe@example.com now", "mail [REDACTED:EMAIL] now"],
   ["EMAIL", "<jane+x@sub.example.co.uk>", "<[REDACTED:EMAIL]>"],
@@ -54,7 +54,7 @@ const FOUND: readonly Row[] = [
   ["PL_PESEL", "PESEL 44051401359", "PESEL [REDACTED:PL_PESEL]"],
 ];
 
-/** Lists of them: what comes before or behind is a number, too. */
+/** Lists, in which other numbers come before and after. */
 const LISTS: readonly string[] = [
   "123-45-6789",
   "4111 1111 1111 1111",

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { type OperatorRow, operatorRuleFaults, operatorRules } from "../../../src/detection/rules/operators.ts";
+import { type OperatorRow, operatorRuleProblems, operatorRules } from "../../../src/detection/rules/operators.ts";
 import { DETECTOR_RULES } from "../../../src/detection/rules/rules.ts";
 import { Detector, hideFindings } from "../../../src/detection/sensitive.ts";
 import { releasableText } from "../../../src/pipeline/target-text.ts";
@@ -26,15 +26,15 @@ const FAULTS: readonly (readonly [field: string, change: Partial<OperatorRow>])[
 
 describe("rules of operators", () => {
   test("a rule that matches its examples has no problem", () => {
-    expect(operatorRuleFaults([ROW])).toEqual([]);
+    expect(operatorRuleProblems([ROW])).toEqual([]);
   });
 
   test.each(FAULTS)("the problem names %s: %j", (field, change) => {
-    expect(operatorRuleFaults([{ ...ROW, ...change }])).toEqual([expect.stringContaining(`${field}: `)]);
+    expect(operatorRuleProblems([{ ...ROW, ...change }])).toEqual([expect.stringContaining(`${field}: `)]);
   });
 
   test("two rules with one id are a problem", () => {
-    expect(operatorRuleFaults([ROW, ROW])).toEqual([expect.stringContaining("[1].id: ")]);
+    expect(operatorRuleProblems([ROW, ROW])).toEqual([expect.stringContaining("[1].id: ")]);
   });
 
   const detector = new Detector([...Object.values(DETECTOR_RULES).flat(), ...operatorRules([ROW])]);

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { filterSecrets } from "../../../src/detection/secrets/secrets-filter.ts";
+import { filterSecrets } from "../../../src/detection/sensitive.ts";
 
 const hide = (text: string) => filterSecrets(text).text;
 const $ = "$";
@@ -92,7 +92,7 @@ const WORDS = [
 ];
 
 test.each(WORDS)("a password of capitalized words and a number is hidden: %s", (word) => {
-  for (const place of [
+  for (const position of [
     ...["password=~", "--password=~", "--password ~", "password: ~", "DB_PASSWORD=~", "X-Api-Key: ~", "api_key=~"],
     ...[
       "The password is ~.",
@@ -102,7 +102,7 @@ test.each(WORDS)("a password of capitalized words and a number is hidden: %s", (
       "user=a password=~ x=1",
     ],
   ]) {
-    expect(hide(place.replace("~", word))).toBe(place.replace("~", "[REDACTED]"));
+    expect(hide(position.replace("~", word))).toBe(position.replace("~", "[REDACTED]"));
   }
 });
 
@@ -123,11 +123,11 @@ test.each([
 test.each(["Api-Token", "ApiToken", "PRIVATE-TOKEN", "Klaviyo-API-Key", "Zoho-oauthtoken", "Custom", "App"])(
   "after any scheme the credentials are hidden: %s",
   (scheme) => {
-    for (const place of [
+    for (const position of [
       ...["Authorization: ~", "authorization: ~\r\nHost: x", "-H 'Authorization: ~'", '"Authorization": "~"'],
       ...["Proxy-Authorization: ~", '("Authorization", "~")', '.Set("Authorization", "~")'],
     ]) {
-      const write = (value: string) => place.replace("~", `${scheme} ${value}`);
+      const write = (value: string) => position.replace("~", `${scheme} ${value}`);
       expect(hide(write("a1b2c3d4e5f6g7h8i9"))).toBe(write("[REDACTED]"));
       expect(hide(write("Credential=a1b2c3d4e5f6, Signature=a1b2c3"))).not.toContain("a1b2c3");
     }
@@ -153,8 +153,8 @@ test.each([
   "  password = <<-EOT\n    @@\n  EOT\n}",
   "PASSWORD = <<~'EOS'.strip\n  @@\nEOS\nputs 1",
   "DB_PASSWORD=$(cat <<EOF\n@@\nEOF\n)",
-])("a here document is hidden to its end: %j", (place) => {
-  const write = (value: string) => place.replace("@@", value);
+])("a here document is hidden to its end: %j", (position) => {
+  const write = (value: string) => position.replace("@@", value);
   expect(hide(write("Zx9Qw4Rt7Yp2"))).toBe(write("[REDACTED]"));
   expect(hide(write("Zx9Qw4\nRt7Yp2Lm5"))).toBe(write("[REDACTED]"));
   expect(hide(write(`${$}{data.vault.password}`))).toBe(write(`${$}{data.vault.password}`));

@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
 import { redact } from "../../../src/detection/redact.ts";
-import { filterSecrets } from "../../../src/detection/secrets/secrets-filter.ts";
+import { filterSecrets } from "../../../src/detection/sensitive.ts";
 import { filler } from "../secret-examples.ts";
 
-/** Composed here, so that no file holds a credential's look. */
+/** Composed, so that no file contains what looks like a credential. */
 function pem(label: string, lines: number, headers = ""): string {
   const body = Array.from({ length: lines }, (_, line) => `${filler(60)}${1_000 + line}`).join("\n");
   return `-----BEGIN ${label}-----\n${headers}${body}\n${filler(20)}==\n-----END ${label}-----`;
@@ -23,7 +23,7 @@ const KEYS: Readonly<Record<string, string>> = {
 
 const joined = (key: string, join: string) => key.replaceAll("\n", join);
 
-/** Where keys stand after a name that announces a secret. */
+/** Texts with a private key after the name of a secret. */
 const PLACES: Readonly<Record<string, (key: string) => string>> = {
   ".env": (key) => `SSH_PRIVATE_KEY="${key}"\nLAST=80`,
   ".env without quotes": (key) => `SSH_PRIVATE_KEY=${key}\nLAST=80`,
@@ -44,9 +44,9 @@ const PLACES: Readonly<Record<string, (key: string) => string>> = {
   "cut before its END line": (key) => `SSH_PRIVATE_KEY="${key.split("-----END")[0]}`,
 };
 
-for (const [place, write] of Object.entries(PLACES)) {
+for (const [position, write] of Object.entries(PLACES)) {
   test.each(Object.entries(KEYS))(
-    `a private key after a secret's name is hidden whole in ${place}: %s`,
+    `a private key after a secret's name is hidden whole in ${position}: %s`,
     (_kind, key) => {
       const text = write(key);
       const lines = key.match(/^\S{60}1\d{3}$/gm) ?? [];
@@ -65,7 +65,7 @@ for (const [place, write] of Object.entries(PLACES)) {
 const secret = `${filler(18)}7`;
 const jwt = `eyJ${filler(17)}.eyJ${filler(30)}.${filler(43)}`;
 
-/** A secret begins inside what another one hides, and reaches further. */
+/** A secret that begins inside another finding and ends after it. */
 test.each([
   `[password=x][token: ${secret}]`,
   `(password=abc12345)(api_key: ${secret})`,

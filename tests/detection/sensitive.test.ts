@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { filterSecrets } from "../../../src/detection/secrets/secrets-filter.ts";
-import { filler, formatExamples, formatLookAlikes, plainTexts, shapeExamples } from "../secret-examples.ts";
+import { filterSecrets } from "../../src/detection/sensitive.ts";
+import { filler, formatExamples, formatLookAlikes, plainTexts, shapeExamples } from "./secret-examples.ts";
 
 test.each(formatExamples.map((example) => [example.text.slice(6, 16), example] as const))(
   "%s… is hidden",
@@ -37,7 +37,7 @@ test.each(plainTexts.map((text) => [text] as const))("%j stays", (text) => {
   expect(filtered.text).toBe(text);
 });
 
-/** Five patterns that must be hidden whatever else is, as expressions. */
+/** Five patterns that must always be hidden. */
 const REQUIRED = [
   ["sk-ant-", 20, "abcXYZ019-_"],
   ["sk-", 20, "abcXYZ019"],

@@ -1,4 +1,4 @@
-/** Where passwords stand, by the password: `~` stands for it. */
+/** Texts that contain a password, by password; `~` marks its position. */
 export const COLUMNS: Readonly<Record<string, readonly string[]>> = {
   hunter2x: [
     "INSERT INTO users (name, password) VALUES ('bob', '~');",
@@ -182,7 +182,7 @@ export const LANGUAGES: Readonly<Record<string, readonly string[]>> = {
   correcthorse: ["Пароль: ~"],
 };
 
-export const PLACES: Readonly<Record<string, readonly string[]>> = {
+export const OTHERS: Readonly<Record<string, readonly string[]>> = {
   abc123def456: [
     "curl -b 'session=~' https://x",
     '{"set-cookie":["sid=~; Path=/"]}',
@@ -217,3 +217,57 @@ export const PLACES: Readonly<Record<string, readonly string[]>> = {
   ],
   letmein: ["localhost:5432:*:postgres:~"],
 };
+
+/** Rare positions of a password; `~` marks the password `hunter2x`. */
+export const RARE: readonly string[] = [
+  ...[
+    '"password": {"type": "string", "value": "~"}',
+    'variable "password" { default = "~" }',
+    "password = { Value: ~ }",
+    '"password": ["~", "other9zz"]',
+    '"password": [\n  "~",\n  "other9zz"\n]',
+    "password:\n  - ~\n  - other9zz\n",
+    'passwords: ["~", "other9zz"]',
+    "passwords:\n  - ~\n  - other9zz\n",
+    '"tokens": ["AbC123xYz987", "~"]',
+    "password:\n  value: ~\n",
+    "password:\n  ~\n",
+    "+password:\n+  ~\n",
+    "+password:\r\n+  - ~\r\n+  - other9zz\r\n",
+    '["--password", "~"]',
+    '["--user", "bob", "--password",\n "~"]',
+    "args:\n  - --password\n  - ~\n",
+    '+  - "--password"\n+  - "~"\n',
+  ],
+  ...[
+    "<b>Password:</b> ~",
+    "<dt>Password:</dt><dd>~</dd>",
+    "<td>Password</td><td>~</td>",
+    'builder.setPassword("~")',
+    'user.password("~")',
+    'std::string password{"~"};',
+    "ENV DB_PASSWORD ~",
+    'setx DB_PASSWORD "~"',
+    "enable secret 5 ~",
+    "username ann password 7 ~",
+    "password: !!str ~",
+    'password: !!str "~"',
+    'char password[32] = "~";',
+    'os.environ["PASSWORD"] = "~"',
+    '{"body":"password=~\\nnext"}',
+    'machine h login bob password "~"',
+    'password: "<Ab3#~>"',
+  ],
+  ...[
+    "INSERT INTO u (name, password) VALUES ('it''s', '~')",
+    "INSERT INTO u (name, password)\\nVALUES ('bob', '~')",
+    "htpasswd -nb bob ~",
+    "htpasswd -b /etc/users bob ~",
+    "echo root:~ | chpasswd",
+    "chpasswd <<< 'root:~'",
+    "smbclient //host/share -U bob%~",
+    "sqlplus scott/~@orcl",
+    '{"kind":"Secret","data":{"settings":"~"}}',
+    '"name";"pass""word";"password"\n"bob";"x";"~"\n',
+  ],
+];
