@@ -19,8 +19,8 @@ const issuer = z.strictObject({
   issuer: z.string({ error: ({ input }) => (input === undefined ? ISSUER_MISSING : undefined) }).min(1),
   audience: text.default("safe-tool-call"),
   /**
-   * Kind of the issuer's tokens. `rfc9068`: an OAuth access token, `kubernetes` what a bound
-   * service-account token must hold.
+   * Kind of the tokens of the issuer: `rfc9068` checks the claims of an OAuth access token, `kubernetes` those of a bound
+   * service-account token.
    */
   profile: z.enum(["generic", "rfc9068", "kubernetes"]).default("generic"),
   algorithms: z.array(z.enum(ALGORITHMS)).min(1).default(["ES256", "RS256", "EdDSA"]),
