@@ -238,7 +238,7 @@ async function main(): Promise<void> {
     ["the same in processor time of this process", findings.grpc_cpu_ratio.toFixed(2), ""],
     ["governed command against Bun.spawn alone, added", `${findings.cli_added_ms.toFixed(2)} ms`, "≤ 1.5 ms"],
     ["the gate, for a change that asks nobody", `${gate.passUs.toFixed(1)} µs`, "≤ 20 µs"],
-    ["the gate, for a call that a session's yes covers", `${gate.grantUs.toFixed(0)} µs`, "≤ 1000 µs"],
+    ["the gate, for a call that a session's approval covers", `${gate.grantUs.toFixed(0)} µs`, "≤ 1000 µs"],
     ["memory after 100,000 calls", `${rss.toFixed(0)} MB`, "≤ 150 MB"],
     ["memory, second half against first", rssGrowth.toFixed(2), "flat"],
   ];

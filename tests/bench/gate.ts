@@ -17,7 +17,7 @@ const BY = { issuer: "https://bench/people", subject: "alice" };
 export interface GateFindings {
   /** A change that its manifest lets through: risk rules and every step before it. */
   readonly passUs: number;
-  /** A call that a yes for the session covers: the store is asked. */
+  /** A call that an approval for the session covers: the store is asked. */
   readonly grantUs: number;
 }
 
@@ -68,7 +68,15 @@ export async function gateFindings(folder: string): Promise<GateFindings> {
 function plannedCall(tool: Tool, how: string): Planned {
   const caller = { issuer: "https://bench", subject: "a", permissions: [], actors: [], session: SESSION, expiresAt: 0 };
   const plan = { kind: "inline", input: { how } } as const;
-  return mint<Planned>({ tool, caller, input: { how }, plan, digest: how.padEnd(64, "0") } as unknown as Planned);
+  const binding = { plan: () => plan, run: async () => ({}) };
+  return mint<Planned>({
+    tool,
+    binding,
+    caller,
+    input: { how },
+    plan,
+    digest: how.padEnd(64, "0"),
+  } as unknown as Planned);
 }
 
 async function medianUs(rounds: number, work: () => ReturnType<ApprovalGate["approve"]>): Promise<number> {
