@@ -132,7 +132,7 @@ describe("a configuration that contradicts itself does not start", () => {
       "one key for both ways",
       { in: OUT },
       {},
-      "decisions.secretFile: ./in holds a key that approvals.webhooks[0].secretFile holds, too",
+      "decisions.secretFile: ./in contains a key that approvals.webhooks[0].secretFile contains too",
     ],
     ["an address of the cloud's", { url: "https://169.254.169.254/x" }, {}, "urlFile: ./url names a link-local"],
     ["an open line", { url: "http://hooks.example/x" }, {}, "urlFile: ./url must begin with https://"],
