@@ -16,7 +16,7 @@ const LONG_SPACES = / {4,}/g;
 const COLUMN_GAP = / {2,}/g;
 const NOT_ASCII = /[^\x20-\x7e]/gu;
 
-/** No script puts more combining marks on one letter. */
+/** Maximum number of combining marks after a letter; no writing system in use needs more. */
 const MARKS_MAX = 4;
 
 /**

@@ -6,7 +6,14 @@ import type { ActiveLevel, RedactionLevel, SensitiveFinding } from "./finding.ts
 import { NO_LABEL } from "./labels.ts";
 import { isSecretValue } from "./secrets/values.ts";
 import { DETECTOR, type Detector, hideFindings, replacementOf } from "./sensitive.ts";
-import { flagBefore, type JsonFields, KEPT_MAX, type LevelOf, Neighbours, ValuePosition } from "./value-position.ts";
+import {
+  CACHED_POSITIONS_MAX,
+  flagBefore,
+  type JsonFields,
+  type LevelOf,
+  Neighbours,
+  ValuePosition,
+} from "./value-position.ts";
 import { cleanText, sequenceStart } from "./views/clean-text.ts";
 
 export { REDACTION_BOUNDS, TooLarge } from "./bounds.ts";
@@ -150,7 +157,7 @@ class Walk {
   #cacheForValue(key: string, above: ValuePosition, position: ValuePosition): void {
     this.#temporary ??= new Map();
     const children = this.#temporary.get(above) ?? new Map<string, ValuePosition>();
-    if (children.size < KEPT_MAX) children.set(key, position);
+    if (children.size < CACHED_POSITIONS_MAX) children.set(key, position);
     this.#temporary.set(above, children);
   }
 

@@ -12,7 +12,7 @@ export type RedactionPath = readonly string[];
 export type LevelOf = RedactionLevel | ((path: RedactionPath) => RedactionLevel);
 
 /** Maximum number of cached child positions: enough for a schema, but not for a table whose keys are data. */
-export const KEPT_MAX = 256;
+export const CACHED_POSITIONS_MAX = 256;
 
 /** Maximum number of positions that one root caches across values. A full root is replaced by a new one. */
 const LASTING_MAX = 2_048;
@@ -117,7 +117,7 @@ export class ValuePosition {
     const isNamedElsewhere = VALUE_KEY.test(name) || PRIVATE_MEMBERS.has(name);
     const label = this.#holdsSecrets ? SECRET : labelOf(name);
     const position = new ValuePosition(this, stepOf(key), { shown, label, tree, isNamedElsewhere });
-    if (position.lasts || (!this.lasts && this.#kept.size < KEPT_MAX)) this.#kept.set(key, position);
+    if (position.lasts || (!this.lasts && this.#kept.size < CACHED_POSITIONS_MAX)) this.#kept.set(key, position);
     return position;
   }
 

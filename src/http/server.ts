@@ -96,7 +96,7 @@ function listener(
   });
   app.server.headersTimeout = options.headersTimeoutMs;
   pending.watch(app.server);
-  // The runtime would reject an unknown Expect header without a body: handle it as an ordinary request. CONNECT is refused.
+  // The runtime would answer an unknown Expect header with an empty response: handle the request as an ordinary one. CONNECT is refused.
   app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
   app.server.on("connect", (_request, socket: Socket) => refuseTunnel(socket, pending));
   // Each route that takes a body reads it, within its own limits.

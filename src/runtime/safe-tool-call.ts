@@ -46,7 +46,7 @@ export interface CallOptions {
   readonly callId?: string;
   /** Identifies the approval request that was approved (`approvals.store`). */
   readonly approvalId?: string;
-  /** A repetition with the same key and arguments is the same call and gets its answer (`approvals.store`). */
+  /** A repetition with the same key and arguments is the same call and gets its answer. Needs `approvals.store`. */
   readonly idempotencyKey?: string;
   /** How long to wait for an approver's answer before the result is `pending`. */
   readonly waitMs?: number;

@@ -18,7 +18,7 @@ const LIFETIME_SECONDS_MAX = 86_400;
 const SECOND_MS = 1_000;
 
 export type ReceiptFault =
-  /** Not a compact JWS, or one with other contents. */
+  /** Not a compact JWS, or a JWS whose payload is not a receipt. */
   | "RECEIPT_MALFORMED"
   | "RECEIPT_TYPE"
   /** Not signed, or signed with an algorithm that is not accepted. */

@@ -34,7 +34,7 @@ const destination: Written = (args) => {
   return [...targets.filter((target) => !target.endsWith("/")), ...inside];
 };
 
-/** Options of tar as single letters; long names are mapped to them. The first word needs no dash. */
+/** Options of tar as single letters; long names are mapped to them. tar's first argument may be option letters without a dash. */
 const TAR_LONGS = byName<string>([
   ["--list", "t"],
   ["--extract --get", "x"],

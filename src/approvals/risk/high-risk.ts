@@ -10,7 +10,7 @@ const PACKAGES = list(
   "cpan luarocks pipenv hatch rye pixi rustup corepack volta asdf mise nvm pyenv rbenv fnm sdk nix guix",
   "nix-shell devbox stack cabal lein opam",
 );
-/** Options of `journalctl` that remove logs or create their keys. */
+/** Options of `journalctl` that change something: logs, keys, its catalog or cursor files. */
 export const JOURNAL_CHANGES =
   "--vacuum-size --vacuum-time --vacuum-files --rotate --flush --relinquish-var --setup-keys --update-catalog --cursor-file";
 

@@ -13,7 +13,7 @@ const FIELD_PARTS_MAX = 16;
 const EXAMPLE_CHARACTERS_MAX = 4_096;
 
 const scalar = z.union([z.string(), z.number(), z.boolean(), z.null()]);
-/** The arguments of a tool, or for a rule about shell commands a script. */
+/** The arguments of a tool; for a rule about shell commands, a script. */
 const example = z.union([z.record(z.string(), z.unknown()), z.string().min(1).max(EXAMPLE_CHARACTERS_MAX)]);
 const text = z.string().min(1).max(NAME_CHARACTERS_MAX);
 

@@ -44,7 +44,7 @@ export interface CallTest {
   readonly writes?: PathTest;
   readonly test?: CallTestName;
   readonly unless?: CallTestName;
-  /** True when calls that only read are left out. */
+  /** True when the row matches only calls that may change something. */
   readonly changes?: true;
 }
 

@@ -64,7 +64,7 @@ function printCounts(title: string, counts: Counts): void {
   if (counts.length > ROWS_MAX) print.line(`… and ${counts.length - ROWS_MAX} more (--json lists all)`);
 }
 
-/** Allows for a caller, which consists of two names. */
+/** Maximum length of a name in characters: a caller is shown as issuer and subject. */
 const NAME_CHARACTERS_MAX = 512;
 
 function printChanges(changes: readonly RefusalChange[], [before, now]: readonly [number, number]): void {

@@ -170,7 +170,7 @@ const HEADS: ReadonlySet<string> = listed(
 
 const MAYBE_HEADS: ReadonlySet<string> = listed("mail, mobile, fax, whatsapp, pan, postcode, zipcode, diagnosis");
 
-/** Heads of two or more words. */
+/** Last words of a name that consists of two or more words. */
 const COMPOUNDS: ReadonlySet<string> = listed(
   "e mail, cell phone, phone number, mobile number, mobile phone, fax number, whatsapp number",
   "date of birth, place of birth, birth date, birth day, birth place, birth name, do b, next of kin",

@@ -115,7 +115,7 @@ type PolicyNode = CompiledPolicy["root"];
 
 /** A position at which a result can hold a value, with the policy's decision for it. */
 export interface PolicyField extends SchemaField {
-  /** In pattern notation. */
+  /** As a pattern, such as `items[].email`. */
   readonly path: string;
   readonly node: PolicyNode;
 }

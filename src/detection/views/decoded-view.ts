@@ -375,7 +375,7 @@ class Decoding {
     work.spend(text.length * STEPS_PER_CHAR);
   }
 
-  /** Returns undefined when nothing changes from `first` on. */
+  /** Returns the decoded text; undefined when nothing changes from `first` on. */
   from(first: number): DecodedText | undefined {
     const text = this.#text;
     let isSame = true;

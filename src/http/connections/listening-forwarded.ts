@@ -136,7 +136,7 @@ class ForwardedConnection {
 }
 
 export interface HandshakeLimits {
-  /** Limit per source, when it is lower than the default. Read at each handshake. */
+  /** Maximum number of handshakes per source, if lower than the default. Read at each handshake. */
   readonly perSourceMax?: number | undefined;
   readonly refused: (why: "total" | "source") => void;
 }

@@ -71,9 +71,9 @@ export interface ReloadingParts {
 }
 
 export interface Reloading {
-  /** Returns the state; undefined when nothing can be read again. */
+  /** Returns the state; undefined when the configuration has no source to read again. */
   state(): ConfigurationState | undefined;
-  /** Runs a reload. Undefined when nothing can be read again or reloading is turned off. */
+  /** Runs a reload. Undefined when the configuration has no source to read again, or reloading is turned off. */
   readonly reload: ((by: ReloadRequester) => Promise<Reloaded>) | undefined;
   stop(): void;
 }

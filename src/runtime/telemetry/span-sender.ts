@@ -287,7 +287,7 @@ class Diagnostics {
     );
   }
 
-  /** Returns how many spans were rejected in the request whose success is reported next. */
+  /** Returns how many spans the collector rejected in the request that is reported as successful next. */
   takeRejected(): number {
     const rejected = this.#rejected;
     this.#rejected = 0;

@@ -161,7 +161,7 @@ const IGNORABLE = /\p{Default_Ignorable_Code_Point}/gu;
 
 /** Names that Git's own checks take for `.git`, on file systems that fold case, drop characters or have short names. */
 const GIT = /^(?:\.git|git~\d{1,4})$/;
-/** The same for `.gitmodules`; the last alternative is the short name when many names are like it. */
+/** The same for `.gitmodules`; the last alternative is the NTFS short name in its hashed form. */
 const GIT_MODULES = /^(?:\.gitmodules|gitmod~[1-4]|gi7eb[a0-9~]{1,3})$/;
 
 /** Returns whether a name is one of Git's own: its directory (or the file that points to it), or the list of submodules. */

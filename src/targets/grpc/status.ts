@@ -107,7 +107,7 @@ interface Headers {
   get(key: string): readonly unknown[];
 }
 
-/** Returns whose headers these are, by the content type that every gRPC service sends. */
+/** Returns whether the headers are from a gRPC service, by the content type that every gRPC service sends. */
 export function headersFrom(headers: Headers): ReceivedHeaders {
   return String(headers.get("content-type")[0] ?? "").startsWith("application/grpc") ? "service" : "other";
 }

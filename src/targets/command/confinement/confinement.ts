@@ -97,7 +97,7 @@ export async function openConfinement(tools: readonly Tool[], options: Confineme
   const launchers = createLaunchers(options.launchersMax);
   // Runs in the background: abandoned directories may be large, and nothing waits for their removal.
   removeAbandoned(options.newId).catch(() => {});
-  const kernelProblem = options.mode === "off" ? "commands.confinement is off" : kernelFault();
+  const kernelProblem = options.mode === "off" ? "commands.confinement is off" : confinementProblem();
   const faults =
     kernelProblem === undefined ? await profileProblems(commandTools, options, launchers) : new Map<string, string>();
   const levels = new Map<string, Level>();
@@ -256,7 +256,7 @@ const PR_SET_DUMPABLE = 4;
  * Returns why no child can be confined on this machine, or `undefined`. Also makes this process non-dumpable, so that other
  * processes of its user can neither trace it nor read its memory and environment; root still can.
  */
-export function kernelFault(): string | undefined {
+export function confinementProblem(): string | undefined {
   if (process.platform !== "linux" || process.arch !== "x64") return "it is built for Linux on x86_64";
   try {
     const c = cLibrary();

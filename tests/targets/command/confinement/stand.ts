@@ -5,13 +5,13 @@ import type { Tool } from "../../../../src/core/types.ts";
 import {
   type ChildConfinement,
   type ConfinementOptions,
-  kernelFault,
+  confinementProblem,
   openConfinement,
 } from "../../../../src/targets/command/confinement/confinement.ts";
 import { cliHandler } from "../../../../src/targets/command/handler.ts";
 
 /** Reason why this machine cannot confine anything, shown by the tests that are skipped then. */
-export const missing = kernelFault();
+export const missing = confinementProblem();
 
 /** The programs of these tests by name. */
 export const COMMANDS: ReadonlyMap<string, string> = new Map(
