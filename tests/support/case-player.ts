@@ -53,7 +53,7 @@ export class CasePlayer {
 
   async play(played: Row): Promise<void> {
     const { given } = played;
-    const isHttp = given.door === "http";
+    const isHttp = given.through === "http";
     const place = this.#stage.places[given.situation];
     const auditDir = isHttp ? place.auditDir : this.#libraryAudit;
     const approvalId = isHttp ? await playEarlier(given, place, this.#stage.world.issuers) : undefined;

@@ -7,15 +7,15 @@ import { SEND_MODES } from "./raw-http.ts";
 export const SITUATIONS = [
   ...[
     "plain",
-    "small door",
+    "small limits",
     "keys down",
     "caller at its limit",
     "service at its limit",
     "tool at its limit",
-    "door at its limit",
+    "listener at its limit",
   ],
   ...["asking", "asking in a hurry", "questions lost"],
-  ...["draining", "few lines for strangers", "audit deleted", "audit replaced", "audit failing"],
+  ...["draining", "few unauthenticated lines", "audit deleted", "audit replaced", "audit failing"],
 ] as const;
 
 export type SituationName = (typeof SITUATIONS)[number];
@@ -39,7 +39,7 @@ const part = z.union([
 ]);
 
 const given = z.strictObject({
-  door: z.enum(["http", "library"]).default("http"),
+  through: z.enum(["http", "library"]).default("http"),
   situation: z.enum(SITUATIONS).default("plain"),
   token: token.prefault({}),
   method: z.string().default("POST"),

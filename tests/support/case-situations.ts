@@ -50,11 +50,11 @@ function asking(name: string): Readonly<Record<string, unknown>> {
 
 const TABLE: Readonly<Record<SituationName, Situation>> = {
   plain: { between: (house, name) => house.waitUntilOneIsInFlight(name) },
-  "small door": { config: { server: { port: 0, bodyBytesMax: 2_048, requestTimeoutMs: 100, bodyKeysMax: 50 } } },
+  "small limits": { config: { server: { port: 0, bodyBytesMax: 2_048, requestTimeoutMs: 100, bodyKeysMax: 50 } } },
   "keys down": {},
   "caller at its limit": { config: { limits: { concurrentCallsPerCallerMax: 1 } }, prepare: heldBy("agent-7") },
   "service at its limit": { config: { limits: { concurrentCallsMax: 1 } }, prepare: heldBy("somebody-else") },
-  "door at its limit": {
+  "listener at its limit": {
     config: { limits: { concurrentCallsMax: 1 }, server: { port: 0, requestTimeoutMs: 600_000 } },
     prepare: async (house, name) => {
       await house.holdAtTheDoor(name);
@@ -69,7 +69,7 @@ const TABLE: Readonly<Record<SituationName, Situation>> = {
     prepare: async (house) => house.spoil("lost.sqlite"),
   },
   draining: { between: (house, name) => house.drain(name) },
-  "few lines for strangers": { config: { limits: { strangerLinesPerMinute: 5 } } },
+  "few unauthenticated lines": { config: { limits: { strangerLinesPerMinute: 5 } } },
   "audit deleted": { prepare: (house, name) => house.breakAudit(name, deleteDayFiles) },
   "audit replaced": { prepare: (house, name) => house.breakAudit(name, replaceDirectory) },
   "audit failing": {
@@ -180,7 +180,7 @@ class House {
     await this.waitUntilOneIsInFlight(name);
   }
 
-  /** Leaves one request at the door until the end: its headers are in, its body never comes. */
+  /** Leaves one request unfinished until the end: its headers are in, its body never comes. */
   async holdAtTheDoor(name: SituationName): Promise<void> {
     const headers = ["Host: localhost", "Content-Type: application/json"];
     const body = Buffer.from("{}");

@@ -77,7 +77,7 @@ export function signInput(key: SigningKey, input: string): string {
   return sign("sha256", bytes, options).toString("base64url");
 }
 
-/** A profile for the agents' door whose keys are handed over. */
+/** A profile for agents whose keys are passed in. */
 export function agentsProfile(keys: readonly SigningKey[], changes: Partial<IssuerProfile> = {}): IssuerProfile {
   return {
     issuer: AGENTS_ISSUER,
