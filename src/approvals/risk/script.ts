@@ -150,6 +150,8 @@ class Reader implements ShellScript {
   #revisits = 0;
   #changesParameters = false;
   #traps: { readonly text: string; readonly scope: Scope }[] = [];
+  /** Number of changes of the directory that were read. */
+  #moves = 0;
   #nodes = 0;
   #words = 0;
   #characters = 0;
@@ -169,11 +171,13 @@ class Reader implements ShellScript {
     }
   }
 
-  /** Reads a script and then its traps, which run in the last working directory. */
+  /** Reads a script and then its traps, which run in the directory in which the script ends: anywhere, if it changes directories. */
   #readShell(text: string, scope: Scope): void {
     const outer = this.#traps;
+    const moves = this.#moves;
     this.#traps = [];
     this.#readScript(text, scope);
+    if (this.#traps.length > 0 && this.#moves > moves) this.#locations = [...this.#locations, ANYWHERE];
     for (const trap of [...this.#traps]) this.#readScript(trap.text, trap.scope);
     this.#traps = outer;
   }
@@ -482,6 +486,7 @@ class Reader implements ShellScript {
       this.#locations.map((from) => ({ from, move: moveOf(argv, from, this.#home) })),
     );
     if (moves.every(({ move }) => move === undefined)) return this.#stay();
+    this.#moves += 1;
     return {
       ok: union(moves.map(({ from, move }) => move?.to ?? from)),
       failed: union(moves.flatMap(({ from, move }) => (move?.isSure === true ? [] : [from]))),
