@@ -11,7 +11,7 @@ const TRIALS = 500;
 const KEPT = 24;
 const FULL_CHARS = 4 * 2 ** 20;
 const WORST = 10;
-const RATIO_MAX = 9;
+const RATIO_MAX = 12;
 
 const PIECES: readonly string[] = [
   ...UNITS,

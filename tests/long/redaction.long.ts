@@ -10,7 +10,7 @@ const SMALL = CHARS_MAX / 8;
 const TIMEOUT_MS = 60_000;
 
 /** Over the time of clean text of the same length, whether the text is looked through or refused. */
-const RATIO_MAX = 9;
+const RATIO_MAX = 12;
 
 /** 10 MB/s on a machine that others use, too. */
 const CLEAN_MICROSECONDS_PER_CHAR_MAX = 0.1;

@@ -27,7 +27,7 @@ import { ASSESSED_CHARS_MAX, isSecretValue, type ValueStyle } from "./values.ts"
 const NAMES_MAX = 1_024;
 
 /** Steps for searching a value after a name, and for assessing one. */
-const STEPS_PER_NAME = 500;
+const STEPS_PER_NAME = 700;
 const STEPS_PER_NEW_NAME = 1_000;
 const STEPS_PER_VALUE = 700;
 /** Steps for a value of several words, which may be the name of a field. */

@@ -118,7 +118,7 @@ const SETTER_CHARS_MAX = 24;
 function column(text: string, { from, to, at }: Name): Stated | undefined {
   const seen = classesIn(text, from, to);
   const gap = spacesEnd(text, to);
-  if (gap > to && CONFIGURES.test(textBefore(text, from, CONFIGURES_CHARS_MAX)))
+  if (gap > to && isOneOf(text, from - 1, " :") && CONFIGURES.test(textBefore(text, from, CONFIGURES_CHARS_MAX)))
     return word(text, gap, directiveStyle(text, from, to));
   if (isOneOf(text, gap, "|") && CELL.test(textBefore(text, from, CELL_CHARS_MAX)))
     return word(text, spacesEnd(text, gap + 1));
@@ -231,7 +231,8 @@ const VERBS = [
 ];
 /** Verbs that follow a word directly, in scripts without spaces. */
 export const JOINED_VERBS = "是为為は는은";
-const VERBS_FIRST = `h${VERBS.map((verb) => verb.charAt(0)).join("")}`;
+const VERBS_BY_FIRST = Map.groupBy(VERBS.toReversed(), (verb) => verb.charCodeAt(0));
+const PASSIVE_FIRST = "hwi";
 const PASSIVE = /^(?:was|has been|is now) (?:set|reset|changed) to/;
 const PASSIVE_CHARS_MAX = 32;
 /** Words that may follow a value in a sentence. Before any other word, the value is part of the sentence. */
@@ -266,12 +267,18 @@ function lastOfClause(text: string, at: number): Stated | undefined {
 }
 
 function verbEnd(text: string, at: number): number {
-  if (!isOneOf(text, at, VERBS_FIRST)) return -1;
-  const passive = PASSIVE.exec(text.slice(at, at + PASSIVE_CHARS_MAX))?.[0];
-  const verb = passive ?? VERBS.findLast((one) => text.startsWith(one, at) && !isA(text, at + one.length, WORD));
+  const passive = isOneOf(text, at, PASSIVE_FIRST)
+    ? PASSIVE.exec(text.slice(at, at + PASSIVE_CHARS_MAX))?.[0]
+    : undefined;
+  const verb = passive ?? verbAt(text, at);
   if (verb === undefined) return -1;
   const end = at + verb.length;
   return isOneOf(text, end, ":") ? end + 1 : end;
+}
+
+function verbAt(text: string, at: number): string | undefined {
+  const verbs = VERBS_BY_FIRST.get(text.charCodeAt(at));
+  return verbs?.find((one) => text.startsWith(one, at) && !isA(text, at + one.length, WORD));
 }
 
 /** Matches `for ann: `, `for ann is `, `is generated for root@localhost: `, `FOR 'ann'@'host' = `. */
