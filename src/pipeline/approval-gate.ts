@@ -10,13 +10,13 @@ import { type Approved, mint, type Planned } from "../core/evidence.ts";
 import { copyOf } from "../core/json.ts";
 import type { GivenAnswer, Tool } from "../core/types.ts";
 import { namesSecret } from "../detection/sanitize-args.ts";
+import type { Detector } from "../detection/sensitive.ts";
 import { approvalsUnavailable, claimRefusal, deniedRefusal, pendingRefusal, unanswered } from "./approval-refusals.ts";
 import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
 import { SID } from "./identity/claims.ts";
 import { digestInAnySession } from "./planner.ts";
 import type { Assessed } from "./policy.ts";
-import { findSecrets } from "./redactor.ts";
 import { deepFreeze } from "./schema-validator.ts";
 
 interface GateOptions {
@@ -26,9 +26,8 @@ interface GateOptions {
   readonly mode: Mode;
   readonly onToolApprove?: ApprovalCallback | undefined;
   readonly callbackTimeoutMs: number;
-  readonly filterSecrets: (text: string) => string;
-  /** Returns the positions of secrets. Default: by the built-in rules. */
-  readonly findSecrets?: typeof findSecrets;
+  /** Hides secrets in what an approver sees. */
+  readonly detector: Detector;
   readonly newId: () => string;
 }
 
@@ -235,7 +234,7 @@ async function requestApproval(
   call: Call,
   { requester, rules: requiring }: { readonly requester: Requester; readonly rules: readonly string[] },
 ): Promise<never> {
-  const { approvals } = options;
+  const { approvals, detector } = options;
   const { planned, assessment, request, traceId } = call;
   const { tool, digest: planDigest } = planned;
   if (approvals === undefined) {
@@ -249,8 +248,8 @@ async function requestApproval(
   const { plan, input, binding } = planned;
   const { reason } = request;
   const secrets = {
-    filterSecrets: options.filterSecrets,
-    findSecrets: options.findSecrets ?? findSecrets,
+    filterSecrets: (text: string) => detector.filterSecrets(text).text,
+    findSecrets: (text: string) => detector.filterSecrets(text).findings,
     namesSecret,
   };
   const facts = { tool, plan, planDigest, binding, input, requester, reason, risk, rules, notes };

@@ -12,8 +12,7 @@ export interface Execution {
   readonly traceparent: string | undefined;
   readonly tracestate?: string | undefined;
   readonly requests?: RequestTracer | undefined;
-  /** Default: the built-in rules. */
-  readonly detector?: Detector;
+  readonly detector: Detector;
   /** Returns what the audit entry will say about the call, as far as it is known before the call runs. */
   readonly announced: () => Announced;
 }

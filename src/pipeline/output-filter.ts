@@ -6,7 +6,7 @@ import { isList, isTable } from "../core/json.ts";
 import { CUT_MARGIN_BYTES, type CutText, PartialAnswer, textWithin } from "../core/partial-answer.ts";
 import { applyPolicy } from "../core/policy/output-policy.ts";
 import type { Json, Tool } from "../core/types.ts";
-import { DETECTOR, type Detector } from "../detection/sensitive.ts";
+import type { Detector } from "../detection/sensitive.ts";
 import { redactFiltered } from "./redactor.ts";
 import { parseOutput } from "./schema-validator.ts";
 
@@ -21,7 +21,7 @@ const CUT_FROM_BYTES_MAX = 33_554_432;
  *
  * @throws {Refusal} OUTPUT_TOO_LARGE for a tool that reads, INVALID_OUTPUT
  */
-export function release(executed: Executed, detector: Detector = DETECTOR): Released {
+export function release(executed: Executed, detector: Detector): Released {
   try {
     return mint<Released>(filtered(executed, executed.raw, detector));
   } catch (error) {
@@ -36,7 +36,7 @@ export function release(executed: Executed, detector: Detector = DETECTOR): Rele
 export function releaseOutputSoFar(
   registered: RegisteredTool,
   soFar: PartialAnswer,
-  detector: Detector = DETECTOR,
+  detector: Detector,
 ): Released | undefined {
   try {
     return mint<Released>(filtered(registered, soFar, detector));
@@ -237,7 +237,7 @@ function withBeginning(value: Json, { field, bytesMax }: CutText): Json {
 const released = new WeakMap<Refusal, Released>();
 
 /** Filters the output of a run that was cut off like a complete answer, and keeps what may be released with the refusal. */
-export function keepOutputSoFar(registered: RegisteredTool, refusal: Refusal, detector?: Detector): void {
+export function keepOutputSoFar(registered: RegisteredTool, refusal: Refusal, detector: Detector): void {
   const soFar = Refusal.outputSoFarOf(refusal);
   const output = soFar && releaseOutputSoFar(registered, soFar, detector);
   if (output !== undefined && isTable(output.result)) released.set(refusal, output);

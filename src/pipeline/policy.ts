@@ -20,7 +20,7 @@ import type {
   PolicyRequests,
   StagePoint,
 } from "../core/policy-point.ts";
-import { textWithoutSecrets } from "./redactor.ts";
+import type { Detector } from "../detection/sensitive.ts";
 import { deepFreeze } from "./schema-validator.ts";
 
 /** All policy points of a build. Every built-in point is a member of its own, so that a build without one does not compile. */
@@ -50,26 +50,26 @@ export interface Policy {
 }
 
 /** @throws {StartupError} when a point has an unusable name */
-export function createPolicy(points: PolicyPoints, rules: Pick<RiskRules, "assess">): Policy {
+export function createPolicy(points: PolicyPoints, rules: Pick<RiskRules, "assess">, detector: Detector): Policy {
   const { permissions, elevation, others } = points;
   const risk = points.risk(rules);
   assertNames([permissions, elevation, risk, ...others].map(({ name }) => name));
   return {
     permit: combined({
       stage: "permission",
-      others,
+      ...{ others, detector },
       decide: (known: Known) => ({ point: permissions.name, decision: permissions.decide(known) }),
       toEvidence: (known, { findings }) => mint<Authorized>(findings === undefined ? known : { ...known, findings }),
     }),
     elevate: combined({
       stage: "elevation",
-      others,
+      ...{ others, detector },
       decide: (parsed: Parsed) => ({ point: elevation.name, decision: elevation.decide(parsed) }),
       toEvidence: (parsed, { findings }) => mint<Elevated>(findings === undefined ? parsed : { ...parsed, findings }),
     }),
     assess: combined({
       stage: "approval",
-      others,
+      ...{ others, detector },
       decide: (planned: Planned) => ({ point: risk.name, ...risk.decide(planned) }),
       toEvidence: (planned, { findings, own }) => mint<Assessed>({ planned, findings, assessment: own.assessment }),
     }),
@@ -87,6 +87,8 @@ type Before = PolicyRequests["permission"] & { readonly findings?: readonly Poli
 interface StageOptions<From, Own extends PointDecision, To extends AnyEvidence> {
   readonly stage: PointStage;
   readonly others: readonly PolicyPoint[];
+  /** Hides secrets in reasons. */
+  readonly detector: Detector;
   /** The built-in point. */
   readonly decide: (from: From) => Own;
   readonly toEvidence: (from: From, result: { readonly own: Own; readonly findings: Before["findings"] }) => To;
@@ -101,11 +103,11 @@ interface StageOptions<From, Own extends PointDecision, To extends AnyEvidence> 
 function combined<From extends Before, Own extends PointDecision, To extends AnyEvidence>(
   options: StageOptions<From, Own, To>,
 ): (from: From) => To | Promise<To> {
-  const { stage, decide, toEvidence } = options;
+  const { stage, detector, decide, toEvidence } = options;
   const others = options.others.filter((point) => point.stage === stage) as readonly StagePoint<PointStage>[];
   const combineAll = (from: From, own: Own, more: readonly PointDecision[]): To => {
     const all = [own, ...more];
-    const findings = bounded([...(from.findings ?? []), ...all.flatMap(findingsOf)]);
+    const findings = bounded([...(from.findings ?? []), ...all.flatMap((one) => findingsOf(one, detector))]);
     const denial = all.map(({ decision }) => decision).find(isDenial);
     if (denial !== undefined) throw refusalOf(denial, findings);
     return toEvidence(from, { own, findings });
@@ -144,18 +146,18 @@ const REASONS_MAX = 4;
 const REASON_CHARACTERS_MAX = 200;
 const MESSAGE_CHARACTERS_MAX = 500;
 
-function findingsOf({ point, decision }: PointDecision): readonly PolicyFinding[] {
+function findingsOf({ point, decision }: PointDecision, detector: Detector): readonly PolicyFinding[] {
   if (decision.verdict === "allow") return [];
   const { verdict, reasons } = decision;
   const rememberable = verdict === "requireApproval" && decision.rememberable === true;
   const given = reasons.length === 0 ? ["no reason given"] : reasons.slice(0, REASONS_MAX);
-  return given.map((reason) => ({ point, verdict, reason: safeLine(reason), rememberable }));
+  return given.map((reason) => ({ point, verdict, reason: safeLine(reason, detector), rememberable }));
 }
 
-/** Returns one line without secrets. */
-function safeLine(reason: string): string {
-  const line = reason.slice(0, REASON_CHARACTERS_MAX * 2).replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, " ");
-  return (textWithoutSecrets(line) ?? "").slice(0, REASON_CHARACTERS_MAX);
+/** Returns one line without secrets. It is cut last, so that no part of a secret stays. */
+function safeLine(reason: string, detector: Detector): string {
+  const line = reason.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, " ");
+  return detector.filterSecrets(line).text.slice(0, REASON_CHARACTERS_MAX);
 }
 
 /** Returns at most `FINDINGS_MAX` findings, denials first; undefined when there are none. */

@@ -2,9 +2,8 @@ import { Refusal } from "../core/errors.ts";
 import { type CompiledPolicy, type Filtered, shownPath } from "../core/policy/output-policy.ts";
 import type { CompiledScan } from "../core/policy/scan-policy.ts";
 import type { Json } from "../core/types.ts";
-import type { Finding } from "../detection/finding.ts";
 import { type Redacted, type RedactOptions, redact, TooLarge } from "../detection/redact.ts";
-import { DETECTOR, type Detector } from "../detection/sensitive.ts";
+import type { Detector } from "../detection/sensitive.ts";
 
 const FILTERED_FIELDS_MAX = 1_000;
 
@@ -86,7 +85,7 @@ export interface SafeInput {
 const SECRETS_SHOWN_MAX = 32;
 
 /** Returns arguments without secrets, for the audit, whatever the tool's input policy permits. */
-export function withoutSecrets(input: unknown, detector: Detector = DETECTOR): SafeInput {
+export function withoutSecrets(input: unknown, detector: Detector): SafeInput {
   if (input === undefined) return { input, secrets: undefined };
   try {
     const { value, findings } = redact(input as Json, { level: "secrets", detector });
@@ -98,11 +97,6 @@ export function withoutSecrets(input: unknown, detector: Detector = DETECTOR): S
   }
 }
 
-/** Returns the positions of secrets in a text, by the built-in rules. */
-export function findSecrets(text: string): readonly Finding[] {
-  return DETECTOR.filterSecrets(text).findings;
-}
-
-export function textWithoutSecrets(text: string | undefined, detector: Detector = DETECTOR): string | undefined {
+export function textWithoutSecrets(text: string | undefined, detector: Detector): string | undefined {
   return text === undefined ? undefined : detector.filterSecrets(text).text;
 }

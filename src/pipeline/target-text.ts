@@ -1,6 +1,6 @@
 import { plainText } from "../core/terminal-text.ts";
 import { replaceFindings, type SensitiveFinding } from "../detection/finding.ts";
-import { DETECTOR, type Detector, REDACTED, replacementOf } from "../detection/sensitive.ts";
+import { type Detector, REDACTED, replacementOf } from "../detection/sensitive.ts";
 import { cleanText } from "../detection/views/clean-text.ts";
 
 /** UTF-16 units at the end of the text that are processed. */
@@ -22,10 +22,7 @@ interface ReleasableText {
  * paths, addresses and invisible characters. A text with personal data is withheld completely, because it may also contain names,
  * which no pattern finds.
  */
-export function releasableText(
-  targetText: string | undefined,
-  detector: Detector = DETECTOR,
-): ReleasableText | undefined {
+export function releasableText(targetText: string | undefined, detector: Detector): ReleasableText | undefined {
   if (targetText === undefined) return undefined;
   const text = plainText(lastLines(targetText)).replaceAll("\r\n", "\n");
   const found = detector.find(text, "strict");

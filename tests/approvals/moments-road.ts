@@ -97,7 +97,7 @@ export class MomentsRoad {
           return verified;
         },
       },
-      policy: createPolicy(MODULES.policyPoints, createRiskRules({ rules: [] })),
+      policy: createPolicy(MODULES.policyPoints, createRiskRules({ rules: [] }), DETECTOR),
       gate: this.#gate(store),
       detector: DETECTOR,
       leave: () => {},
@@ -160,7 +160,7 @@ export class MomentsRoad {
     return createApprovalGate({
       approvals,
       ...{ mode: "default", callbackTimeoutMs: 1_000, newId: () => crypto.randomUUID() },
-      filterSecrets: (text) => text,
+      detector: DETECTOR,
     });
   }
 

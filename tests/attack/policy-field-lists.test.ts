@@ -3,6 +3,7 @@ import { z } from "zod";
 import { compilePolicy } from "../../src/core/policy/output-policy.ts";
 import { compileScan, type ScanPolicy } from "../../src/core/policy/scan-policy.ts";
 import type { OutputPolicy } from "../../src/core/types.ts";
+import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { release } from "../../src/pipeline/output-filter.ts";
 
 const SECRET = "DB_PASSWORD=correct-horse";
@@ -17,7 +18,7 @@ interface Let {
 function told({ output, policy, scan = {} }: Let, raw: unknown): readonly string[] {
   const tool = { name: "case_tool", input: z.strictObject({}), output, limits: { outputBytesMax: 1_048_576 } };
   const parts = { outputPolicy: compilePolicy(policy, output), scan: compileScan(scan) };
-  return release({ tool, ...parts, raw } as never).filteredFields;
+  return release({ tool, ...parts, raw } as never, DETECTOR).filteredFields;
 }
 
 const text = z.string();

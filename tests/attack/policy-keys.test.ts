@@ -4,6 +4,7 @@ import { z } from "zod";
 import { compilePolicy } from "../../src/core/policy/output-policy.ts";
 import { compileScan } from "../../src/core/policy/scan-policy.ts";
 import type { Json, OutputPolicy } from "../../src/core/types.ts";
+import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { release } from "../../src/pipeline/output-filter.ts";
 
 interface Let {
@@ -15,7 +16,7 @@ interface Let {
 function released({ output, policy }: Let, raw: unknown) {
   const tool = { name: "case_tool", input: z.strictObject({}), output, limits: { outputBytesMax: 1_048_576 } };
   const parts = { outputPolicy: compilePolicy(policy, output), scan: compileScan({}) };
-  return release({ tool, ...parts, raw } as never);
+  return release({ tool, ...parts, raw } as never, DETECTOR);
 }
 
 const labels: Let = {

@@ -3,6 +3,7 @@ import { openApprovals } from "../../src/approvals/approvals.ts";
 import { createRiskRules } from "../../src/approvals/risk.ts";
 import { mint, type Planned } from "../../src/core/evidence.ts";
 import type { Tool } from "../../src/core/types.ts";
+import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { type ApprovalGate, createApprovalGate, type GateContext } from "../../src/pipeline/approval-gate.ts";
 import { CallScope } from "../../src/pipeline/call-scope.ts";
 import { createPolicy } from "../../src/pipeline/policy.ts";
@@ -36,12 +37,12 @@ export async function gateFindings(folder: string): Promise<GateFindings> {
     journal: async () => {},
     limits,
   });
-  const policy = createPolicy(MODULES.policyPoints, createRiskRules({ rules: [] }));
+  const policy = createPolicy(MODULES.policyPoints, createRiskRules({ rules: [] }), DETECTOR);
   const gate = createApprovalGate({
     approvals: store,
     mode: "default",
     callbackTimeoutMs: 1_000,
-    filterSecrets: (text) => text,
+    detector: DETECTOR,
     newId: () => crypto.randomUUID(),
   });
   const scope = new CallScope({ timeoutMs: 600_000, now: Date.now });

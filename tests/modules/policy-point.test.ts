@@ -82,6 +82,19 @@ describe("a policy point that one line of the build registers", () => {
     expect((await world.call("pay", { amount: 7 }, { session })).http).toBe(again);
   });
 
+  test("leaves no secret of an operator's rule in its reasons, not even a part of one at the end", async () => {
+    const secret = "KX-204817";
+    const reasons = [`badge ${secret}`, `${".".repeat(195)} ${secret}`];
+    const rule = { id: "BADGE", anchors: ["kx-"], pattern: "KX-[0-9]{6}", level: "secrets", matches: [secret] };
+    await world.start(withPoints(odd(() => ({ verdict: "requireApproval", reasons }))), {
+      redaction: { rules: [rule] },
+    });
+    const { body } = await world.call("pay", { amount: 7 });
+    const shown = await world.send("GET", `/approvals/${body.approval.id}`, { token: await world.person() });
+    expect(shown.body.approval.view.notes).toContain("The policy odd requires an approval: badge [REDACTED]");
+    expect(JSON.stringify([world.entry(body.traceId), shown.body, body])).not.toContain("KX-");
+  });
+
   test("cannot weaken a built-in point", async () => {
     await serving(odd(() => ({ verdict: "allow" })));
     const token = await world.agent({ permissions: ["something:else"] });

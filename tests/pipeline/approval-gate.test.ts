@@ -4,6 +4,7 @@ import type { Approvals } from "../../src/approvals/types.ts";
 import { Refusal } from "../../src/core/errors.ts";
 import type { Planned } from "../../src/core/evidence.ts";
 import type { Tool } from "../../src/core/types.ts";
+import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { createApprovalGate } from "../../src/pipeline/approval-gate.ts";
 import { CallScope } from "../../src/pipeline/call-scope.ts";
 import { createPolicy } from "../../src/pipeline/policy.ts";
@@ -24,10 +25,10 @@ async function outcome({ approval = {}, mode = "default", found, session, ...too
     approvals: session && storeOf(session),
     mode,
     callbackTimeoutMs: 1_000,
-    filterSecrets: (text) => text,
+    detector: DETECTOR,
     newId: () => "0191e2a0-0000-7000-8000-000000000001",
   });
-  const policy = createPolicy(MODULES.policyPoints, { assess: () => ({ ...HARMLESS, ...found }) });
+  const policy = createPolicy(MODULES.policyPoints, { assess: () => ({ ...HARMLESS, ...found }) }, DETECTOR);
   const scope = new CallScope({ timeoutMs: 5_000, now: () => 0 });
   const caller = {
     issuer: "https://idp.example",

@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { Refusal } from "../../src/core/errors.ts";
 import type { Approved } from "../../src/core/evidence.ts";
 import type { RunContext } from "../../src/core/types.ts";
+import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { CallScope, type Disconnect } from "../../src/pipeline/call-scope.ts";
 import { createExecutor } from "../../src/pipeline/executor.ts";
 
@@ -48,7 +49,13 @@ function stand({
   return async (): Promise<unknown> => {
     const scope = new CallScope({ timeoutMs, now: () => 0, disconnect: client });
     try {
-      const execution = { scope, traceId: "t", traceparent: undefined, announced: () => ({}) as never };
+      const execution = {
+        scope,
+        traceId: "t",
+        traceparent: undefined,
+        detector: DETECTOR,
+        announced: () => ({}) as never,
+      };
       return (await executor.execute(approved, execution)).raw;
     } catch (error) {
       return error instanceof Refusal ? error.code : error;

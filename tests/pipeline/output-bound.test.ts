@@ -5,6 +5,7 @@ import { CUT_MARGIN_BYTES, PartialAnswer, textWithin } from "../../src/core/part
 import { compilePolicy } from "../../src/core/policy/output-policy.ts";
 import { compileScan } from "../../src/core/policy/scan-policy.ts";
 import type { Json, Tool } from "../../src/core/types.ts";
+import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { defineTool } from "../../src/index.ts";
 import { fit, release } from "../../src/pipeline/output-filter.ts";
 import { filler } from "../detection/secret-examples.ts";
@@ -28,7 +29,7 @@ const tool = defineTool({
 
 function released(raw: unknown): string {
   const parts = { tool, outputPolicy: compilePolicy(tool.outputPolicy, tool.output), scan: compileScan(tool.scan) };
-  const { result, truncated } = release({ ...parts, raw } as never);
+  const { result, truncated } = release({ ...parts, raw } as never, DETECTOR);
   expect(truncated).toBe(true);
   return (result as { readonly text: string }).text;
 }
@@ -87,7 +88,9 @@ test("a cut text that no longer fits its schema is too large, not invalid", () =
   const strict = { ...tool, output: z.strictObject({ text: z.string().endsWith("end") }) } as Tool;
   const parts = { tool: strict, outputPolicy: compilePolicy(tool.outputPolicy, tool.output), scan: compileScan({}) };
   const raw = new PartialAnswer({ text: "short, its colours are gone" }, { field: "text", bytesMax: 5 });
-  expect(() => release({ ...parts, raw } as never)).toThrow(expect.objectContaining({ code: "OUTPUT_TOO_LARGE" }));
+  expect(() => release({ ...parts, raw } as never, DETECTOR)).toThrow(
+    expect.objectContaining({ code: "OUTPUT_TOO_LARGE" }),
+  );
 });
 
 test("an ordinary text is cut at the limit exactly", () => {

@@ -4,6 +4,7 @@ import { Refusal } from "../../src/core/errors.ts";
 import { compilePolicy } from "../../src/core/policy/output-policy.ts";
 import { compileScan } from "../../src/core/policy/scan-policy.ts";
 import type { Tool } from "../../src/core/types.ts";
+import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { defineTool } from "../../src/index.ts";
 import { release } from "../../src/pipeline/output-filter.ts";
 
@@ -25,7 +26,7 @@ const tool = defineTool({
 function outcome(raw: unknown): unknown {
   const parts = { tool, outputPolicy: compilePolicy(tool.outputPolicy, tool.output), scan: compileScan(tool.scan) };
   try {
-    return release({ ...parts, raw } as never).result;
+    return release({ ...parts, raw } as never, DETECTOR).result;
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     expect(JSON.stringify([error.message, error.details ?? {}])).not.toContain(PLANTED);
@@ -186,7 +187,7 @@ describe("a value that does not fit the schema is named for the operator, withou
   ])("%#", (raw, says) => {
     const outputPolicy = compilePolicy(listing.outputPolicy, listing.output);
     try {
-      release({ tool: listing, outputPolicy, scan: compileScan(listing.scan), raw } as never);
+      release({ tool: listing, outputPolicy, scan: compileScan(listing.scan), raw } as never, DETECTOR);
       expect.unreachable();
     } catch (error) {
       const { code, message, details, cause } = error as Refusal;

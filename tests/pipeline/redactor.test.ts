@@ -6,6 +6,7 @@ import { applyPolicy, compilePolicy } from "../../src/core/policy/output-policy.
 import { compileScan } from "../../src/core/policy/scan-policy.ts";
 import type { Json } from "../../src/core/types.ts";
 import { REDACTION_BOUNDS } from "../../src/detection/redact.ts";
+import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { redactOutput, textWithoutSecrets, withoutSecrets } from "../../src/pipeline/redactor.ts";
 import { type Next, numbers, pick } from "../eval/corpora.ts";
 import { machineText } from "../eval/negatives.ts";
@@ -157,7 +158,7 @@ describe("over the limits", () => {
   });
 
   test.each(TOO_LARGE)("arguments that are too %s are not in the audit at all", (_title, value) => {
-    expect(withoutSecrets(value)).toEqual({ input: {}, secrets: undefined });
+    expect(withoutSecrets(value, DETECTOR)).toEqual({ input: {}, secrets: undefined });
   });
 });
 
@@ -179,12 +180,12 @@ describe("for the audit", () => {
       ["l[]"],
     ],
   ])("arguments: %s", (_title, input, safe, secrets) => {
-    expect(withoutSecrets(input)).toEqual({ input: safe, secrets: secrets as readonly string[] });
+    expect(withoutSecrets(input, DETECTOR)).toEqual({ input: safe, secrets: secrets as readonly string[] });
   });
 
   test("a limited number of paths", () => {
     const many = Object.fromEntries(Array.from({ length: 100 }, (_, at) => [`f${at}`, "password=hunter2"]));
-    expect(withoutSecrets(many).secrets).toHaveLength(32);
+    expect(withoutSecrets(many, DETECTOR).secrets).toHaveLength(32);
   });
 
   test.each([
@@ -192,6 +193,6 @@ describe("for the audit", () => {
     ["tidying up", "tidying up"],
     ["use password=hunter2", "use password=[REDACTED]"],
   ])("a reason: %p", (reason, safe) => {
-    expect(textWithoutSecrets(reason)).toBe(safe);
+    expect(textWithoutSecrets(reason, DETECTOR)).toBe(safe);
   });
 });

@@ -1,13 +1,14 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { releasableText, withoutFrames } from "../../src/pipeline/target-text.ts";
 import { filler } from "../detection/secret-examples.ts";
 
-const heard = (said: string) => releasableText(said)?.message;
+const heard = (said: string) => releasableText(said, DETECTOR)?.message;
 const WITHHELD = "[withheld: it contained personal data]";
 
 test("a target's text is marked as data", () => {
-  expect(releasableText("no such order")).toEqual({ message: "no such order", untrusted: true });
+  expect(releasableText("no such order", DETECTOR)).toEqual({ message: "no such order", untrusted: true });
 });
 
 test.each([
@@ -16,7 +17,7 @@ test.each([
   ["blanks", " \n\t\n"],
   ["frames alone", "    at run (/app/x.js:1:2)"],
 ])("%s gives no text", (_title, said) => {
-  expect(releasableText(said)).toBeUndefined();
+  expect(releasableText(said, DETECTOR)).toBeUndefined();
 });
 
 describe("useful text stays", () => {

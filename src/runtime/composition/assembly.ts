@@ -112,8 +112,8 @@ async function join(
   const exports = readExports(config, modules.auditExporters, problems);
   const traces = readTraces(config, problems);
   const approvals = readApprovals(config, modules.approvalStores, problems);
-  const policy = approvals && attempt(problems, () => createPolicy(modules.policyPoints, approvals.risk));
   const detector = readDetector(config, modules, problems);
+  const policy = approvals && attempt(problems, () => createPolicy(modules.policyPoints, approvals.risk, detector));
   const found = await loadTools(config, targets.offered());
   opened.modules = found.modules;
   problems.push(...found.problems);

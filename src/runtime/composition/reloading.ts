@@ -36,8 +36,7 @@ export function joinSnapshot(config: Config, parts: Parts, options: JoinOptions)
     mode: config.approvals.mode,
     onToolApprove,
     callbackTimeoutMs: config.approvals.callbackTimeoutMs,
-    filterSecrets: (text) => detector.filterSecrets(text).text,
-    findSecrets: (text) => detector.filterSecrets(text).findings,
+    detector,
     newId,
   });
   const close = (): Promise<void> =>

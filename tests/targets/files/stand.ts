@@ -8,6 +8,7 @@ import { PartialAnswer } from "../../../src/core/partial-answer.ts";
 import { compilePolicy } from "../../../src/core/policy/output-policy.ts";
 import { compileScan } from "../../../src/core/policy/scan-policy.ts";
 import type { Binding, ExecutionPlan, Tool, ToolConfig } from "../../../src/core/types.ts";
+import { DETECTOR } from "../../../src/detection/sensitive.ts";
 import { release } from "../../../src/pipeline/output-filter.ts";
 import type { ConfinementKind } from "../../../src/targets/files/confinement.ts";
 import { type FsLimits, fsHandler } from "../../../src/targets/files/handler.ts";
@@ -165,5 +166,5 @@ export async function refusalOf(work: Promise<unknown>): Promise<Refusal> {
 function released(tool: Tool, raw: unknown): Answer {
   if (!PartialAnswer.is(raw)) return tool.output.parse(raw) as Answer;
   const parts = { tool, outputPolicy: compilePolicy(tool.outputPolicy, tool.output), scan: compileScan(tool.scan) };
-  return release({ ...parts, raw } as never).result as Answer;
+  return release({ ...parts, raw } as never, DETECTOR).result as Answer;
 }

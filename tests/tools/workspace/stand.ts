@@ -2,6 +2,7 @@ import { z } from "zod";
 import { compilePolicy } from "../../../src/core/policy/output-policy.ts";
 import { compileScan } from "../../../src/core/policy/scan-policy.ts";
 import type { ExecutionPlan, Tool, ToolConfig } from "../../../src/core/types.ts";
+import { DETECTOR } from "../../../src/detection/sensitive.ts";
 import { release } from "../../../src/pipeline/output-filter.ts";
 import { cliHandler } from "../../../src/targets/command/handler.ts";
 import { bash } from "../../../tools/workspace/bash.ts";
@@ -48,7 +49,7 @@ export function bashStand(workspace: string = temporaryDirectory()): BashStand {
   const plan = async (args: Readonly<Record<string, unknown>>) =>
     binding.plan(tool.input.parse(args), { signal: idle });
   const parts = { tool, outputPolicy: compilePolicy(tool.outputPolicy, tool.output), scan: compileScan(tool.scan) };
-  const released = (raw: unknown) => release({ ...parts, raw } as never).result;
+  const released = (raw: unknown) => release({ ...parts, raw } as never, DETECTOR).result;
   const run: BashStand["run"] = async (sealed, { deadline = 20_000, signal = idle } = {}) =>
     released(await binding.run(sealed, { signal, deadline, traceId: "trace", caller }));
   return { workspace, tool, plan, run, call: async (args) => run(await plan(args)) };
