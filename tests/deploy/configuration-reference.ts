@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { configSchema, environmentOverrides } from "../../src/runtime/config/config.ts";
 import { MODULES } from "../../src/runtime/modules.ts";
+import { withSection } from "../support/generated-section.ts";
 import { MEANINGS } from "./configuration-meanings.ts";
 import { PROJECT } from "./documents.ts";
 
@@ -11,8 +12,6 @@ import { PROJECT } from "./documents.ts";
  * words are its comments'. Run as a program it writes the page; a test compares.
  */
 export const PAGE = join(PROJECT, "docs/operating.md");
-const BEGIN = "<!-- made by `bun run docs:configuration`: do not write here -->";
-const END = "<!-- end -->";
 
 /** What `z.toJSONSchema` says of a value. */
 interface Shape {
@@ -79,10 +78,7 @@ export function configurationReference(): string {
 
 /** The page with this reference in its place. */
 export function withReference(page: string): string {
-  const from = page.indexOf(BEGIN);
-  const to = page.indexOf(END);
-  if (from < 0 || to < from) throw new Error("the page has no place for the reference");
-  return `${page.slice(0, from)}${BEGIN}\n\n${configurationReference()}\n\n${page.slice(to)}`;
+  return withSection(page, "docs:configuration", configurationReference());
 }
 
 function rowsOf(shape: Shape, at: string, file: string): readonly Row[] {

@@ -2,6 +2,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { DetectorRule } from "../../src/detection/rules/rule.ts";
 import { MODULES, type Modules } from "../../src/runtime/modules.ts";
+import { withSection } from "../support/generated-section.ts";
 import { PROJECT } from "./documents.ts";
 
 /**
@@ -9,8 +10,6 @@ import { PROJECT } from "./documents.ts";
  * a test compares.
  */
 export const PAGE = join(PROJECT, "docs/detectors.md");
-const BEGIN = "<!-- made by `bun run docs:detectors`: do not write here -->";
-const END = "<!-- end -->";
 
 const WORDS_SHOWN_MAX = 8;
 const EXAMPLE_CHARACTERS_MAX = 64;
@@ -27,10 +26,7 @@ const TITLES: Readonly<Record<keyof Modules["detectorRules"], string>> = {
 
 /** The page with the tables in their place. */
 export function withDetectors(page: string): string {
-  const from = page.indexOf(BEGIN);
-  const to = page.indexOf(END);
-  if (from < 0 || to < from) throw new Error("the page has no place for the table");
-  return `${page.slice(0, from)}${BEGIN}\n\n${tables()}\n\n${page.slice(to)}`;
+  return withSection(page, "docs:detectors", tables());
 }
 
 function tables(): string {

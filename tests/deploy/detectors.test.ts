@@ -7,6 +7,6 @@ test("the table of the detector rules is current: else `bun run docs:detectors`"
   expect(page).toBe(withDetectors(page));
 });
 
-test("a page without a place for the table is refused", () => {
-  expect(() => withDetectors("# A page")).toThrow("no place");
+test("a page without their section is an error", () => {
+  expect(() => withDetectors("# A page")).toThrow("the page has no section of docs:");
 });

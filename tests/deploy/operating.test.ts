@@ -93,6 +93,6 @@ test("commands and files that the page names exist", async () => {
   expect(named.filter((name) => !Object.keys(scripts).includes(name))).toEqual([]);
 });
 
-test("a reference without a place on a page is reported", () => {
-  expect(() => withReference("# A page")).toThrow("no place");
+test("a page without the section of the reference is an error", () => {
+  expect(() => withReference("# A page")).toThrow("the page has no section of docs:");
 });

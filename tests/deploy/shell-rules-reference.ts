@@ -2,21 +2,17 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ShellRule } from "../../src/approvals/risk/rule.ts";
 import { MODULES, type Modules } from "../../src/runtime/modules.ts";
+import { withSection } from "../support/generated-section.ts";
 import { PROJECT } from "./documents.ts";
 
 /** The tables of docs/shell-rules.md, made from the rules. Run as a program it writes the page; a test compares. */
 export const PAGE = join(PROJECT, "docs/shell-rules.md");
-const BEGIN = "<!-- made by `bun run docs:shell-rules`: do not write here -->";
-const END = "<!-- end -->";
 /** Examples of each kind that a row shows. */
 const EXAMPLES_MAX = 3;
 
 export function withShellRules(page: string, tables: Modules["shellRules"] = MODULES.shellRules): string {
-  const from = page.indexOf(BEGIN);
-  const to = page.indexOf(END);
-  if (from < 0 || to < from) throw new Error("the page has no place for the tables");
   const sections = Object.entries(tables).map(([title, rules]) => `### ${title}\n\n${tableOf(rules)}`);
-  return `${page.slice(0, from)}${BEGIN}\n\n${sections.join("\n\n")}\n\n${page.slice(to)}`;
+  return withSection(page, "docs:shell-rules", sections.join("\n\n"));
 }
 
 function tableOf(rules: readonly ShellRule[]): string {

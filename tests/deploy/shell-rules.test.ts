@@ -9,8 +9,8 @@ test("the tables of shell rules are current: else run `bun run docs:shell-rules`
   expect(page).toBe(withShellRules(page));
 });
 
-test("a page without a place for the tables is an error", () => {
-  expect(() => withShellRules("# A page")).toThrow("no place");
+test("a page without their section is an error", () => {
+  expect(() => withShellRules("# A page")).toThrow("the page has no section of docs:");
 });
 
 test("the list of modules contains every table that scripts are compared with", () => {

@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { type Endpoint, methodsOf, type Need } from "../../src/http/endpoint.ts";
+import { withSection } from "../support/generated-section.ts";
 import { ENDPOINTS } from "./server-parts.ts";
 
 /**
@@ -8,8 +9,6 @@ import { ENDPOINTS } from "./server-parts.ts";
  * compares.
  */
 export const PAGE = join(resolve(import.meta.dir, "../.."), "docs/endpoints.md");
-const BEGIN = "<!-- made by `bun run docs:endpoints`: do not write here -->";
-const END = "<!-- end -->";
 
 /** The part of the configuration without which an endpoint does not exist; every service has the others. */
 const WITH: Readonly<Partial<Record<Need, string>>> = {
@@ -50,10 +49,7 @@ function recorded({ audited }: Endpoint): string {
 
 /** The page with this table in its place. */
 export function withReference(page: string): string {
-  const from = page.indexOf(BEGIN);
-  const to = page.indexOf(END);
-  if (from < 0 || to < from) throw new Error("the page has no place for the table");
-  return `${page.slice(0, from)}${BEGIN}\n\n${endpointReference()}\n\n${page.slice(to)}`;
+  return withSection(page, "docs:endpoints", endpointReference());
 }
 
 if (import.meta.main) writeFileSync(PAGE, withReference(readFileSync(PAGE, "utf8")));
