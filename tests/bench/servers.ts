@@ -1,14 +1,12 @@
-import fastify from "fastify";
-import { developmentCertificates } from "../../src/cli/development/certificates.ts";
-import { startCustomerMaster } from "../../src/cli/development/customer-master.ts";
-import { startService } from "../../src/cli/service.ts";
-import { readConfig } from "../../src/runtime/config/config.ts";
-
-/** One server a process, named by the first argument; prints its port and lives until it is killed. */
+/**
+ * One server a process, named by the first argument; prints its port and lives until it is killed. Each imports only what it
+ * needs, so that its memory is its own.
+ */
 const [which, folder = ""] = process.argv.slice(2);
 
 const START = {
   async bare(): Promise<number> {
+    const { default: fastify } = await import("fastify");
     const app = fastify();
     app.post<{ Body: { tool: string; args: unknown } }>("/call", async ({ body }) => ({
       status: "success",
@@ -18,6 +16,8 @@ const START = {
     return Number(new URL(await app.listen({ port: 0, host: "127.0.0.1" })).port);
   },
   async governed(): Promise<number> {
+    const { startService } = await import("../../src/cli/service.ts");
+    const { readConfig } = await import("../../src/runtime/config/config.ts");
     const written = {
       server: { port: 0 },
       tools: [`${import.meta.dir}/tools`],
@@ -35,6 +35,8 @@ const START = {
     return Number(new URL(service.url).port);
   },
   async grpc(): Promise<number> {
+    const { developmentCertificates } = await import("../../src/cli/development/certificates.ts");
+    const { startCustomerMaster } = await import("../../src/cli/development/customer-master.ts");
     const certificates = await developmentCertificates(folder, Date.now());
     return (await startCustomerMaster({ certificates, port: 0 })).port;
   },
