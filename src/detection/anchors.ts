@@ -10,8 +10,8 @@ interface Tables {
   /** Column of each UTF-16 unit; 0 for characters that occur in no word. Marks have the last columns. */
   readonly classes: Uint8Array;
   readonly marksFrom: number;
-  /** Next state by state and column. A state is the offset of its row; states at which words end come last. */
-  readonly next: Uint32Array;
+  /** Next state by state and column, one row of `width` columns per state; states at which words end come last. */
+  readonly next: States;
   readonly endsFrom: number;
   /** Words that end at each state, from `endsFrom` on, longest first. */
   readonly ends: readonly (readonly number[])[];
@@ -19,6 +19,9 @@ interface Tables {
 }
 
 const UNITS = 0x10000;
+
+/** State numbers: half as large while there are fewer than 65,536 states, as with the built-in rules. */
+type States = Uint16Array | Uint32Array;
 
 /**
  * Finds all words of a set in one pass over any text: an Aho-Corasick automaton that ignores case. The same pass reports marked
@@ -43,11 +46,10 @@ export class Anchors {
     let free = 0;
     for (let at = 0; at < length; at += 1) {
       const column = classes[text.charCodeAt(at)] ?? 0;
-      state = next[state + column] ?? 0;
+      state = next[state * width + column] ?? 0;
       if (at >= free && column >= marksFrom) free = visitor.mark(at);
       if (state < endsFrom) continue;
-      for (const word of ends[(state - endsFrom) / width] ?? [])
-        visitor.word(word, at + 1 - (lengths[word] ?? 0), at + 1);
+      for (const word of ends[state - endsFrom] ?? []) visitor.word(word, at + 1 - (lengths[word] ?? 0), at + 1);
     }
   }
 
@@ -63,11 +65,11 @@ export class Anchors {
 
   /** Returns whether any word occurs, or any character whose column is `markFrom` or higher. */
   #occurs(text: string, markFrom: number): boolean {
-    const { classes, next, endsFrom } = this.#make().tables;
+    const { classes, next, endsFrom, width } = this.#make().tables;
     let state = 0;
     for (let at = 0; at < text.length; at += 1) {
       const column = classes[text.charCodeAt(at)] ?? 0;
-      state = next[state + column] ?? 0;
+      state = next[state * width + column] ?? 0;
       if (state >= endsFrom || column >= markFrom) return true;
     }
     return false;
@@ -96,13 +98,30 @@ function tablesOf(words: readonly string[], marks: string): Tables {
   return { classes, marksFrom: columns.length + 1, width, ...inOrder(trie, width) };
 }
 
+function statesOf(count: number, width: number): States {
+  return count <= UNITS ? new Uint16Array(count * width) : new Uint32Array(count * width);
+}
+
+/** Returns the number of different beginnings of the words, the empty one included. */
+function countOfBeginnings(words: readonly string[]): number {
+  let count = 1;
+  let previous = "";
+  for (const word of words.toSorted()) {
+    let shared = 0;
+    while (shared < previous.length && word[shared] === previous[shared]) shared += 1;
+    count += word.length - shared;
+    previous = word;
+  }
+  return count;
+}
+
 interface Trie {
-  readonly next: Uint32Array;
+  readonly next: States;
   readonly ends: (readonly number[] | undefined)[];
 }
 
 function plant(words: readonly string[], { classes, width }: { classes: Uint8Array; width: number }): Trie {
-  const next = new Uint32Array((words.join("").length + 1) * width);
+  const next = statesOf(countOfBeginnings(words), width);
   const ends: (readonly number[] | undefined)[] = [undefined];
   words.forEach((word, index) => {
     let state = 0;
@@ -141,26 +160,23 @@ function link({ next, ends }: Trie, width: number): void {
   }
 }
 
-/**
- * Moves states at which words end to the back, so that one comparison identifies them. A state's number becomes the offset of its
- * row.
- */
+/** Moves states at which words end to the back, so that one comparison identifies them. */
 function inOrder({ next, ends }: Trie, width: number): Pick<Tables, "next" | "ends" | "endsFrom"> {
   const states = [...ends.keys()];
   const order = [
     ...states.filter((state) => ends[state] === undefined),
     ...states.filter((state) => ends[state] !== undefined),
   ];
-  const offsets = new Uint32Array(order.length);
+  const numbers = new Uint32Array(order.length);
   order.forEach((state, index) => {
-    offsets[state] = index * width;
+    numbers[state] = index;
   });
-  const ordered = new Uint32Array(order.length * width);
+  const ordered = statesOf(order.length, width);
   order.forEach((state, index) => {
     for (let column = 0; column < width; column += 1) {
-      ordered[index * width + column] = offsets[next[state * width + column] ?? 0] ?? 0;
+      ordered[index * width + column] = numbers[next[state * width + column] ?? 0] ?? 0;
     }
   });
   const ending = ends.filter((words) => words !== undefined);
-  return { next: ordered, ends: ending, endsFrom: (order.length - ending.length) * width };
+  return { next: ordered, ends: ending, endsFrom: order.length - ending.length };
 }
