@@ -30,6 +30,9 @@ COPY proto /app/proto
 WORKDIR /app
 # A transpiler cache would be code that lies where the service can write.
 ENV STC_HOST=0.0.0.0 STC_AUDIT_DIR=/var/lib/stc/audit-logs DO_NOT_TRACK=1 BUN_RUNTIME_TRANSPILER_CACHE_PATH=0
+# Memory in bytes for which the garbage collector plans; without it, the memory of the whole node. Set it to the memory limit
+# of the container (docs/performance.md).
+ENV BUN_JSC_forceRAMSize=536870912
 USER 65532:65532
 EXPOSE 8787 9787
 VOLUME ["/var/lib/stc"]
