@@ -59,6 +59,10 @@ interface ListenerContents {
   readonly load?: LoadGuards | undefined;
 }
 
+function noCompiler(): never {
+  throw new Error("schemas are checked by the endpoints, not by the framework");
+}
+
 /** Creates a listener whose hooks limit the size and duration of requests; none of them authorizes a call. */
 function listener(
   name: ListenerName,
@@ -86,6 +90,8 @@ function listener(
     keepAliveTimeout: KEEP_ALIVE_MS,
     routerOptions: { maxParamLength: 160 },
     exposeHeadRoutes: false,
+    // No route declares a schema to the framework: without these, it loads two compilers of schemas.
+    schemaController: { compilersFactory: { buildValidator: noCompiler, buildSerializer: noCompiler } },
     return503OnClosing: false,
     // A request that the router itself rejects (an invalid escape, an overlong parameter) is answered like any unknown route.
     frameworkErrors: (_error, _request, reply) => void unknownRoute(reply),
