@@ -1,12 +1,15 @@
 import type { IncomingMessage } from "node:http";
-import { Readable } from "node:stream";
 import { Refusal } from "../core/errors.ts";
 import { CountByKey, sourceOf } from "./connections/sources.ts";
+import type { Exchange } from "./endpoint.ts";
 import { type BodyLimits, tooLarge } from "./request-guard.ts";
 
 /** One address, or one IPv6 /64, may use this share of the concurrent requests for incomplete bodies. */
 const SHARE_PER_SOURCE = 1 / 8;
 const PER_SOURCE_MIN = 16;
+
+/** The part of an exchange from which its body is read. */
+type SendingClient = Pick<Exchange, "raw" | "listen">;
 
 export class BodyReaders {
   readonly #concurrentRequestsMax: () => number;
@@ -21,7 +24,8 @@ export class BodyReaders {
    * REQUEST_TIMEOUT, CANCELLED. A body that arrives together with its headers is accepted regardless of the source's other
    * incomplete bodies, so that a slow neighbor does not lock out a fast client.
    */
-  read(raw: IncomingMessage, { bodyBytesMax, requestTimeoutMs }: BodyLimits): Promise<Uint8Array> {
+  read(exchange: SendingClient, { bodyBytesMax, requestTimeoutMs }: BodyLimits): Promise<Uint8Array> {
+    const { raw } = exchange;
     const source = sourceOf(raw.socket);
     const reading = this.#reading.of(source);
     const perSourceMax = Math.max(PER_SOURCE_MIN, Math.floor(this.#concurrentRequestsMax() * SHARE_PER_SOURCE));
@@ -33,6 +37,7 @@ export class BodyReaders {
         if (isFinished) return;
         isFinished = true;
         clearTimeout(timer);
+        unlisten();
         this.#reading.leave(source);
         if (refusal === undefined) {
           resolve(body.bytes);
@@ -42,7 +47,7 @@ export class BodyReaders {
         body.drop();
         reject(refusal());
       };
-      const onDisconnect = (): void => finish(disconnected);
+      const unlisten = exchange.listen(() => finish(disconnected));
       const timer = setTimeout(() => finish(tooSlow), requestTimeoutMs);
       raw.on("data", (chunk: Buffer) => {
         if (isFinished) return;
@@ -50,7 +55,6 @@ export class BodyReaders {
         else finish(() => tooLarge(bodyBytesMax));
       });
       raw.on("end", () => finish());
-      raw.on("error", onDisconnect).on("close", onDisconnect);
       if (reading >= perSourceMax) setImmediate(() => finish(tooMany));
     });
   }
@@ -108,19 +112,21 @@ const TOTAL_MS = 10_000;
 const SILENCE_MS = 2_000;
 
 /**
- * Answers a request whose body is still arriving: sends the answer at once, and ends it, and thereby the connection, after
- * the rest of the body was read and discarded. Many clients read nothing until they have sent everything, and closing a
- * connection with unread bytes resets it, so they would lose the answer. The rest is limited in bytes and time.
+ * Calls back when the rest of a request's body was read and discarded, or when it is too large or too slow. A request that is
+ * answered while its body is arriving gets its answer at once, and the answer, and thereby the connection, ends then: many
+ * clients read nothing until they have sent everything, and closing a connection with unread bytes resets it, so they would
+ * lose the answer.
  */
-export function answeredWhileSending(request: IncomingMessage, answer: string): Readable {
-  const answering = new Readable({ read() {} });
-  answering.push(answer);
+export function onceBodyEnds(request: IncomingMessage, then: () => void): void {
   let bytes = 0;
+  let hasEnded = false;
   const end = (): void => {
+    if (hasEnded) return;
+    hasEnded = true;
     clearTimeout(total);
     clearTimeout(silence);
     request.off("data", onData);
-    if (!answering.readableEnded) answering.push(null);
+    then();
   };
   const onData = (piece: Buffer): void => {
     bytes += piece.length;
@@ -132,5 +138,4 @@ export function answeredWhileSending(request: IncomingMessage, answer: string): 
   request.on("data", onData);
   request.once("end", end).once("close", end).once("error", end);
   request.resume();
-  return answering;
 }

@@ -225,7 +225,7 @@ export async function readBytes(exchange: Exchange, services: EndpointServices):
       return undefined;
     }
     checkBodyHeaders(raw.headers, limits);
-    return await readersOf(services).read(raw, limits);
+    return await readersOf(services).read(exchange, limits);
   } catch (error) {
     if (!raw.complete) exchange.closeConnection();
     throw error;

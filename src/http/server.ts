@@ -1,10 +1,8 @@
-import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { Refusal } from "../core/errors.ts";
 import type { Rate } from "../pipeline/limits/rate-limiter.ts";
 import { challenges, deniedAnswer, refusalAnswer } from "./answers.ts";
-import { answeredWhileSending, DISCARDED_BYTES_MAX } from "./body-readers.ts";
 import { createLoadGuards, type LoadGuards, type LoadLimits } from "./connections/load.ts";
 import { answerNoRequest, PendingAnswers, refuseTunnel } from "./connections/raw-answer.ts";
 import { RequestRateLimiter } from "./connections/request-limits.ts";
@@ -12,14 +10,13 @@ import {
   type Endpoint,
   type EndpointAnswer,
   type EndpointServices,
-  type EventSink,
-  type Exchange,
   type ListenerName,
   methodsOf,
   type Route,
   routesOf,
   type ServiceParts,
 } from "./endpoint.ts";
+import { type ExchangeListener, HttpExchange } from "./exchange.ts";
 import { Guard } from "./guard.ts";
 
 export interface ServerOptions extends ServiceParts {
@@ -73,9 +70,10 @@ function listener(
   const { report, webhooks, inbox } = options.approvals ?? {};
   const parts = { ...options, report, webhooks, inbox };
   const routes = routesOf(endpoints, name, parts);
-  const unknownRoute = (reply: FastifyReply, target?: string): FastifyReply => {
+  const shared = { pending, load, draining: options.draining, challenge: challenges(options.resource) };
+  const unknownRoute = (request: FastifyRequest, reply: FastifyReply, target?: string): void => {
     options.metrics.load.unknownRoute();
-    return send(reply, unknownAnswer(routes, target));
+    new HttpExchange(request, reply, shared).send(unknownAnswer(routes, target));
   };
   const { load: counted } = options.metrics;
   const app = fastify({
@@ -94,7 +92,7 @@ function listener(
     schemaController: { compilersFactory: { buildValidator: noCompiler, buildSerializer: noCompiler } },
     return503OnClosing: false,
     // A request that the router itself rejects (an invalid escape, an overlong parameter) is answered like any unknown route.
-    frameworkErrors: (_error, _request, reply) => void unknownRoute(reply),
+    frameworkErrors: (_error, request, reply) => unknownRoute(request, reply),
     clientErrorHandler: (error, socket) => {
       const end = answerNoRequest(error, socket, pending);
       if (end !== undefined) counted.ended(end);
@@ -105,43 +103,22 @@ function listener(
   // The runtime would answer an unknown Expect header with an empty response: handle the request as an ordinary one. CONNECT is refused.
   app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
   app.server.on("connect", (_request, socket: Socket) => refuseTunnel(socket, pending));
-  // Each route that takes a body reads it, within its own limits.
+  // Endpoints are answered before the framework looks at the body. It checks the media type of requests for unknown routes.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_request, _payload, done) => done(null));
-
-  const challenge = challenges(options.resource);
-  // Uses a callback: an async hook would delay every answer by a turn of the event loop.
-  app.addHook("onSend", (request, reply, payload, done) => {
-    load?.answering(request, reply, typeof payload === "string" ? Buffer.byteLength(payload) : 0);
-    const { statusCode: status } = reply;
-    if (status === 401 || status === 403) {
-      const { authorization } = request.headers;
-      const changed = challenge({ status, authorization, wwwAuthenticate: reply.getHeader("www-authenticate") });
-      if (changed !== undefined) reply.header("www-authenticate", changed);
-    }
-    reply.header("x-content-type-options", "nosniff");
-    const isLate = endsLate(request);
-    if (isLate || (options.draining() && pending.isLatest(request.raw))) reply.header("connection", "close");
-    // A successful answer never sets `Connection: close` on its own, and reading its headers takes time.
-    const mayClose = isLate || options.draining() || status >= 400;
-    if (mayClose && reply.getHeader("connection") === "close") pending.endsWith(request.raw);
-    if (!isLate || typeof payload !== "string") return done();
-    reply.header("content-length", String(Buffer.byteLength(payload)));
-    done(null, answeredWhileSending(request.raw, payload));
-  });
-  app.setErrorHandler((error, request, reply) => {
-    if (error instanceof Refusal) return send(reply, refusalAnswer(error));
-    // The framework checks the media type of requests for unknown routes, too.
-    if (request.is404) return unknownRoute(reply, request.raw.url);
-    options.logError(error);
-    return send(reply, refusalAnswer(new Refusal("INTERNAL", "The request failed inside the service.")));
-  });
-  app.setNotFoundHandler((request, reply) => unknownRoute(reply, request.raw.url));
-  openRoutes(app, routes, parts);
+  app.setErrorHandler((_error, request, reply) => unknownRoute(request, reply, request.raw.url));
+  app.setNotFoundHandler((request, reply) => unknownRoute(request, reply, request.raw.url));
+  openRoutes(app, { routes, parts, shared });
   return app;
 }
 
-function openRoutes(app: FastifyInstance, routes: readonly Route[], parts: ServiceParts): void {
+interface OpenedRoutes {
+  readonly routes: readonly Route[];
+  readonly parts: ServiceParts;
+  readonly shared: ExchangeListener;
+}
+
+function openRoutes(app: FastifyInstance, { routes, parts, shared }: OpenedRoutes): void {
   const closings: (() => unknown)[] = [];
   const services: EndpointServices = { ...parts, routes, onClose: (work) => void closings.push(work) };
   const guard = new Guard(services);
@@ -155,113 +132,34 @@ function openRoutes(app: FastifyInstance, routes: readonly Route[], parts: Servi
   for (const { path: url, endpoint } of routes) {
     const answer =
       "receive" in endpoint
-        ? (exchange: Exchange) => endpoint.receive(exchange, services)
-        : (exchange: Exchange) => guard.serve(endpoint, exchange);
-    const handler = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-      const answered = await answer(new FastifyExchange(request, reply));
-      return answered.stream === undefined ? send(reply, answered) : follow(reply, answered);
+        ? (exchange: HttpExchange) => endpoint.receive(exchange, services)
+        : (exchange: HttpExchange) => guard.serve(endpoint, exchange);
+    // Never calls back: the framework routes the request; its handling of bodies and answers is not used.
+    const onRequest = (request: FastifyRequest, reply: FastifyReply, _done: () => void): void => {
+      void serve(new HttpExchange(request, reply, shared), answer, services.logError);
     };
-    // Fastify parses the media type before the handler and fails on an invalid one: the endpoint's own check refuses it then.
-    const errorHandler = async (error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
-      if (!(error instanceof Error && "code" in error && error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE")) throw error;
-      await handler(request, reply);
-    };
-    app.route({ method: [...methodsOf(endpoint)], url, handler, errorHandler });
+    app.route({ method: [...methodsOf(endpoint)], url, onRequest, handler: neverCalled });
   }
 }
 
-class FastifyExchange implements Exchange {
-  readonly #request: FastifyRequest;
-  readonly #reply: FastifyReply;
-
-  constructor(request: FastifyRequest, reply: FastifyReply) {
-    this.#request = request;
-    this.#reply = reply;
-  }
-
-  get raw() {
-    return this.#request.raw;
-  }
-
-  get params() {
-    return { ...(this.#request.params as Exchange["params"]) };
-  }
-
-  get query() {
-    return { ...(this.#request.query as object) };
-  }
-
-  get source() {
-    // A peer on the Unix socket has no address.
-    return this.#request.ip || "socket";
-  }
-
-  get scheme() {
-    return this.#request.protocol;
-  }
-
-  get disconnected() {
-    const { raw } = this.#reply;
-    return raw.destroyed && !raw.writableFinished;
-  }
-
-  listen(listener: () => void): () => void {
-    const { raw } = this.#reply;
-    const onClose = (): void => {
-      if (!raw.writableFinished) listener();
-    };
-    raw.once("close", onClose);
-    return () => raw.removeListener("close", onClose);
-  }
-
-  closeConnection(): void {
-    this.#reply.header("connection", "close");
-  }
-}
-
-function send(reply: FastifyReply, { status, headers, body }: EndpointAnswer): FastifyReply {
-  reply.code(status);
-  for (const name in headers) reply.header(name, headers[name]);
-  return reply.send(body);
-}
-
-/** Sends the head, then the events. The connection ends with the stream. */
-async function follow(reply: FastifyReply, { status, headers, stream }: EndpointAnswer): Promise<FastifyReply> {
-  reply.hijack();
-  const { raw } = reply;
+async function serve(
+  exchange: HttpExchange,
+  answer: (exchange: HttpExchange) => Promise<EndpointAnswer>,
+  logError: (error: unknown) => void,
+): Promise<void> {
   try {
-    raw.writeHead(status, { ...headers, "x-content-type-options": "nosniff", connection: "close" });
-  } finally {
-    // The stream holds slots until it has run.
-    await stream?.(sinkOf(raw));
+    const answered = await answer(exchange);
+    if (answered.stream === undefined) exchange.send(answered);
+    else await exchange.follow(answered);
+  } catch (error) {
+    if (!(error instanceof Refusal)) logError(error);
+    const failed = new Refusal("INTERNAL", "The request failed inside the service.");
+    exchange.refuse(refusalAnswer(error instanceof Refusal ? error : failed));
   }
-  return reply;
 }
 
-export function sinkOf(response: ServerResponse): EventSink {
-  return {
-    write: (text) => response.write(text),
-    onceDrained(listener) {
-      response.once("drain", listener);
-      return () => response.removeListener("drain", listener);
-    },
-    onDisconnect(listener) {
-      response.once("close", listener);
-      // Writing after the client disconnected raises an error.
-      response.on("error", listener);
-    },
-    end: () => void response.end(),
-    destroy: () => void response.destroy(),
-  };
-}
-
-/**
- * Returns true when a large or chunked body is incomplete: a client that was answered early must not keep sending
- * indefinitely.
- */
-function endsLate({ raw, headers }: FastifyRequest): boolean {
-  if (raw.complete) return false;
-  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > DISCARDED_BYTES_MAX;
+function neverCalled(): never {
+  throw new Error("the endpoint was not answered by its hook");
 }
 
 /** Distinguishes an unknown route from a wrong method (RFC 9110, 15.5.6). An undefined target is not a valid path. */

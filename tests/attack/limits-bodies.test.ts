@@ -8,14 +8,15 @@ const LIMITS = { bodyBytesMax: 1_024, bodyDepthMax: 8, bodyKeysMax: 8, requestTi
 const PER_SOURCE = 16;
 
 interface Sent {
-  readonly request: IncomingMessage;
+  readonly exchange: Parameters<BodyReaders["read"]>[0];
   end(): void;
 }
 
 /** A request from the address whose body does not come to an end by itself. */
 function from(remoteAddress: string): Sent {
   const raw = Object.assign(new Readable({ read() {} }), { socket: { remoteAddress } });
-  return { request: raw as unknown as IncomingMessage, end: () => void raw.push(null) };
+  const exchange = { raw: raw as unknown as IncomingMessage, listen: () => () => {} };
+  return { exchange, end: () => void raw.push(null) };
 }
 
 function codeOf(reading: Promise<unknown>): Promise<unknown> {
@@ -31,16 +32,16 @@ test.each([
 ] as const)("endless bodies: %s has its share, other clients have theirs", async (_title, addressOf, same, other) => {
   const readers = new BodyReaders(() => 64);
   const slow = Array.from({ length: PER_SOURCE }, (_, index) => from(addressOf(index)));
-  const reading = slow.map(({ request }) => codeOf(readers.read(request, LIMITS)));
-  expect(await codeOf(readers.read(from(same).request, LIMITS))).toBe("RATE_LIMITED");
+  const reading = slow.map(({ exchange }) => codeOf(readers.read(exchange, LIMITS)));
+  expect(await codeOf(readers.read(from(same).exchange, LIMITS))).toBe("RATE_LIMITED");
   const elsewhere = from(other);
-  const read = codeOf(readers.read(elsewhere.request, LIMITS));
+  const read = codeOf(readers.read(elsewhere.exchange, LIMITS));
   elsewhere.end();
   expect(await read).toBe("read");
   for (const { end } of slow) end();
   expect(new Set(await Promise.all(reading))).toEqual(new Set(["read"]));
   const again = from(same);
-  const last = codeOf(readers.read(again.request, LIMITS));
+  const last = codeOf(readers.read(again.exchange, LIMITS));
   again.end();
   expect(await last).toBe("read");
 });

@@ -18,12 +18,17 @@ import { issueBenchToken } from "./token.ts";
  * shared machine mean nothing; neither do single runs, so every pair alternates and the medians are compared.
  */
 const ROUNDS = 5;
-const CALLS = { c64: 20_000, c1: 3_000, memory: 100_000, grpc: 6_000, cli: 300, sync: 500 } as const;
+const CALLS = { warmup: 30_000, c64: 20_000, c1: 3_000, memory: 100_000, grpc: 6_000, cli: 300, sync: 500 } as const;
 
 const folder = mkdtempSync(join(tmpdir(), "stc-bench-"));
 const processes: Bun.Subprocess[] = [];
 
-async function server(which: string): Promise<{ readonly port: number; readonly pid: number }> {
+interface ServerProcess {
+  readonly port: number;
+  readonly pid: number;
+}
+
+async function server(which: string): Promise<ServerProcess> {
   const child = Bun.spawn([process.execPath, join(import.meta.dir, "servers.ts"), which, folder], {
     stdout: "pipe",
     stderr: "inherit",
@@ -47,8 +52,18 @@ function median(values: readonly number[]): number {
   return [...values].sort((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
 }
 
-async function http(token: string): Promise<{ c64: number; c1AddedUs: number; rssMb: number; rssGrowth: number }> {
+interface HttpFindings {
+  readonly c64: number;
+  readonly cpu: number;
+  readonly cpuAgainstBun: number;
+  readonly c1AddedUs: number;
+  readonly rssMb: number;
+  readonly rssGrowth: number;
+}
+
+async function http(token: string): Promise<HttpFindings> {
   const bare = await server("bare");
+  const bareBun = await server("bareBun");
   const governed = await server("governed");
   const body = JSON.stringify({ tool: "bench_echo", args: { text: "hello", count: 3 } });
   const orders = (port: number, connections: number, requests: number): Orders => ({
@@ -58,13 +73,23 @@ async function http(token: string): Promise<{ c64: number; c1AddedUs: number; rs
     connections,
     requests,
   });
-  for (const { port } of [bare, governed]) await load(orders(port, 64, 10_000));
+  for (const { port } of [bare, bareBun, governed]) await load(orders(port, 64, CALLS.warmup));
+  const at64 = async ({ port, pid }: ServerProcess): Promise<{ perSecond: number; cpuMs: number }> => {
+    const before = cpuMs(pid);
+    const { perSecond } = await load(orders(port, 64, CALLS.c64));
+    return { perSecond, cpuMs: cpuMs(pid) - before };
+  };
   const ratios: number[] = [];
+  const costs: number[] = [];
+  const costsAgainstBun: number[] = [];
   const added: number[] = [];
   for (let round = 0; round < ROUNDS; round += 1) {
-    const plain = await load(orders(bare.port, 64, CALLS.c64));
-    const ours = await load(orders(governed.port, 64, CALLS.c64));
+    const plain = await at64(bare);
+    const plainBun = await at64(bareBun);
+    const ours = await at64(governed);
     ratios.push(ours.perSecond / plain.perSecond);
+    costs.push(plain.cpuMs / ours.cpuMs);
+    costsAgainstBun.push(plainBun.cpuMs / ours.cpuMs);
     const plainOne = await load(orders(bare.port, 1, CALLS.c1));
     const oursOne = await load(orders(governed.port, 1, CALLS.c1));
     added.push(oursOne.medianUs - plainOne.medianUs);
@@ -73,7 +98,25 @@ async function http(token: string): Promise<{ c64: number; c1AddedUs: number; rs
   const half = rssMb(governed.pid);
   await load(orders(governed.port, 64, CALLS.memory / 2));
   const whole = rssMb(governed.pid);
-  return { c64: median(ratios), c1AddedUs: median(added), rssMb: whole, rssGrowth: whole / half };
+  return {
+    c64: median(ratios),
+    cpu: median(costs),
+    cpuAgainstBun: median(costsAgainstBun),
+    c1AddedUs: median(added),
+    rssMb: whole,
+    rssGrowth: whole / half,
+  };
+}
+
+/** Milliseconds between two ticks of the kernel's clock for processor times (`USER_HZ`), the same on every Linux. */
+const TICK_MS = 10;
+
+/** Returns the processor time of a process with all its threads: it moves less than throughput when others use the machine. */
+function cpuMs(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+  // Fields 14 and 15 (proc_pid_stat(5)), counted from the end of the name, which may contain spaces.
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  return (Number(fields[11]) + Number(fields[12])) * TICK_MS;
 }
 
 function rssMb(pid: number): number {
@@ -207,11 +250,13 @@ async function cliAddedMs(token: string): Promise<number> {
 
 async function main(): Promise<void> {
   const token = await issueBenchToken(folder);
-  const { c64, c1AddedUs, rssMb: rss, rssGrowth } = await http(token);
+  const { c64, cpu, cpuAgainstBun, c1AddedUs, rssMb: rss, rssGrowth } = await http(token);
   const gate = await gateFindings(folder);
   const grpcCalls = await grpcRatios(token);
   const findings = {
     http_c64_ratio: c64,
+    http_cpu_ratio: cpu,
+    http_cpu_bun_serve_ratio: cpuAgainstBun,
     http_c1_added_us: c1AddedUs,
     fdatasync_us: fdatasyncUs(),
     grpc_ratio: grpcCalls.speed,
@@ -228,8 +273,10 @@ async function main(): Promise<void> {
   }
   const rows = [
     ["governed POST /call against a bare fastify route, 64 connections", c64.toFixed(2), "≥ 0.5"],
+    ["the same in processor time of the server process", cpu.toFixed(2), "≥ 0.5"],
+    ["processor time against a bare Bun.serve route", cpuAgainstBun.toFixed(2), ""],
     [
-      "the same at 1 connection, added at the median",
+      "the same at 1 connection, added to the bare fastify route at the median",
       `${c1AddedUs.toFixed(0)} µs`,
       `≤ ${(findings.fdatasync_us + 150).toFixed(0)} µs`,
     ],

@@ -4,16 +4,24 @@
  */
 const [which, folder = ""] = process.argv.slice(2);
 
+interface Call {
+  readonly tool: string;
+  readonly args: unknown;
+}
+
+const answerTo = ({ tool, args }: Call): object => ({ status: "success", tool, result: args });
+
 const START = {
   async bare(): Promise<number> {
     const { default: fastify } = await import("fastify");
     const app = fastify();
-    app.post<{ Body: { tool: string; args: unknown } }>("/call", async ({ body }) => ({
-      status: "success",
-      tool: body.tool,
-      result: body.args,
-    }));
+    app.post<{ Body: Call }>("/call", async ({ body }) => answerTo(body));
     return Number(new URL(await app.listen({ port: 0, host: "127.0.0.1" })).port);
+  },
+  async bareBun(): Promise<number | undefined> {
+    const answer = async (request: Request): Promise<Response> =>
+      Response.json(answerTo((await request.json()) as Call));
+    return Bun.serve({ port: 0, hostname: "127.0.0.1", routes: { "/call": { POST: answer } } }).port;
   },
   async governed(): Promise<number> {
     const { startService } = await import("../../src/cli/service.ts");

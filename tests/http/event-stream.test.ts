@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import { createServer, type Server } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
+import { sinkOf } from "../../src/http/exchange.ts";
 import { EventStream, type EventStreamOptions, EventTail } from "../../src/http/routes/events.ts";
-import { sinkOf } from "../../src/http/server.ts";
 import { AGENTS_ISSUER } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
 import { ApprovalStand } from "./approval-stand.ts";

@@ -62,13 +62,16 @@ export class Connections {
     server.once("close", () => clearInterval(sweep));
   }
 
-  answering(socket: Socket, response: ServerResponse, bytes: number): void {
+  /** Counts an answer as unread until the returned function is called, or the connection is closed. */
+  answering(socket: Socket, response: ServerResponse, bytes: number): (() => void) | undefined {
     const connection = this.#open.get(socket);
-    if (connection === undefined) return;
+    if (connection === undefined) return undefined;
     connection.response = response;
-    this.#addPending(connection, bytes);
-    response.once("close", () => this.#removePending(connection, bytes));
+    connection.pendingAnswers += 1;
+    connection.pendingBytes += bytes;
+    this.#pendingBytes += bytes;
     if (connection.pendingAnswers > 1 && connection.pendingBytes > PENDING_BYTES_PER_CONNECTION_MAX) this.#end(socket);
+    return () => this.#answered(socket, connection, bytes);
   }
 
   /**
@@ -102,13 +105,9 @@ export class Connections {
     socket.destroy();
   }
 
-  #addPending(connection: Connection, bytes: number): void {
-    connection.pendingAnswers += 1;
-    connection.pendingBytes += bytes;
-    this.#pendingBytes += bytes;
-  }
-
-  #removePending(connection: Connection, bytes: number): void {
+  #answered(socket: Socket, connection: Connection, bytes: number): void {
+    // The bytes of a closed connection are no longer counted.
+    if (!this.#open.has(socket)) return;
     connection.pendingAnswers -= 1;
     connection.pendingBytes -= bytes;
     this.#pendingBytes -= bytes;
@@ -121,10 +120,13 @@ export class Connections {
       this.#refuse(socket, isFull ? "total" : "source");
       return;
     }
-    this.#open.set(socket, { source, response: undefined, stalledSweeps: 0, pendingAnswers: 0, pendingBytes: 0 });
+    const connection = { source, response: undefined, stalledSweeps: 0, pendingAnswers: 0, pendingBytes: 0 };
+    this.#open.set(socket, connection);
     this.#bySource.enter(source);
     socket.once("close", () => {
-      if (this.#open.delete(socket)) this.#bySource.leave(source);
+      if (!this.#open.delete(socket)) return;
+      this.#bySource.leave(source);
+      this.#pendingBytes -= connection.pendingBytes;
     });
   }
 

@@ -1,4 +1,5 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { FastifyInstance } from "fastify";
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { CallerContext } from "../../pipeline/caller-context.ts";
 import { LOOP_MEASURE_EVERY_MS, Shedding } from "../../pipeline/limits/shedding.ts";
@@ -24,7 +25,8 @@ export interface LoadGuards {
   readonly shedding: Shedding;
   readonly wrongTokens: WrongTokens;
   watch(app: FastifyInstance): void;
-  answering(request: FastifyRequest, reply: FastifyReply, bodyBytes: number): void;
+  /** Counts the answer whose head is set. Returns a function to be called when it was sent; after a disconnect, it need not be. */
+  answering(request: IncomingMessage, response: ServerResponse, bodyBytes: number): (() => void) | undefined;
 }
 
 export function createLoadGuards({ limits, metrics, callers, clock }: LoadOptions): LoadGuards {
@@ -56,9 +58,9 @@ export function createLoadGuards({ limits, metrics, callers, clock }: LoadOption
         done();
       });
     },
-    answering({ raw }, reply, bodyBytes) {
-      if (reply.statusCode === 401) wrongTokens.count(raw);
-      connections.answering(raw.socket, reply.raw, bodyBytes);
+    answering(request, response, bodyBytes) {
+      if (response.statusCode === 401) wrongTokens.count(request);
+      return connections.answering(request.socket, response, bodyBytes);
     },
   };
 }

@@ -108,12 +108,13 @@ async function shed({ call, intake, services }: ReceivedCall, refusal: Refusal):
 async function run({ call, intake, services }: ReceivedCall): Promise<EndpointAnswer> {
   try {
     try {
-      const { raw } = call.exchange;
+      const { exchange } = call;
+      const { raw } = exchange;
       checkPeerHeaders(raw, services);
       checkBodyHeaders(raw.headers, services);
       call.idempotencyKey = readIdempotencyKey(raw.headers);
       call.waitMs = services.approvals === undefined ? 0 : readWaitMs(raw.headers);
-      call.body = await intake.readers.read(raw, services);
+      call.body = await intake.readers.read(exchange, services);
       call.fill(parseBody(call.body, services));
     } catch (error) {
       return await refuseRead({ call, intake, services }, error);

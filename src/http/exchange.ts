@@ -1,0 +1,159 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { challenges } from "./answers.ts";
+import { DISCARDED_BYTES_MAX, onceBodyEnds } from "./body-readers.ts";
+import type { LoadGuards } from "./connections/load.ts";
+import type { PendingAnswers } from "./connections/raw-answer.ts";
+import type { EndpointAnswer, EventSink, Exchange } from "./endpoint.ts";
+
+/** What the exchanges of one listener share. */
+export interface ExchangeListener {
+  readonly pending: PendingAnswers;
+  readonly load: LoadGuards | undefined;
+  readonly draining: () => boolean;
+  readonly challenge: ReturnType<typeof challenges>;
+}
+
+/**
+ * One request and its answer. The answer is written to node's response directly: a framework's reply would keep the headers
+ * twice and run its hooks for each call.
+ */
+export class HttpExchange implements Exchange {
+  readonly raw: IncomingMessage;
+  readonly #request: FastifyRequest;
+  readonly #response: ServerResponse;
+  readonly #listener: ExchangeListener;
+  #closesConnection = false;
+  /** Called when the client disconnects; created with the one listener that the response needs for all of them. */
+  #onDisconnect: (() => void)[] | undefined;
+
+  constructor(request: FastifyRequest, reply: FastifyReply, listener: ExchangeListener) {
+    reply.hijack();
+    this.raw = request.raw;
+    this.#request = request;
+    this.#response = reply.raw;
+    this.#listener = listener;
+  }
+
+  get params() {
+    return { ...(this.#request.params as Exchange["params"]) };
+  }
+
+  get query() {
+    return { ...(this.#request.query as object) };
+  }
+
+  get source() {
+    // A peer on the Unix socket has no address.
+    return this.#request.ip || "socket";
+  }
+
+  get scheme() {
+    return this.#request.protocol;
+  }
+
+  get disconnected() {
+    return this.#response.destroyed && !this.#response.writableFinished;
+  }
+
+  listen(listener: () => void): () => void {
+    if (this.#onDisconnect === undefined) {
+      this.#onDisconnect = [];
+      this.#response.on("close", () => this.#closed());
+    }
+    const listeners = this.#onDisconnect;
+    listeners.push(listener);
+    return () => {
+      const at = listeners.indexOf(listener);
+      if (at !== -1) listeners.splice(at, 1);
+    };
+  }
+
+  #closed(): void {
+    if (this.#response.writableFinished) return;
+    for (const listener of this.#onDisconnect?.splice(0) ?? []) listener();
+  }
+
+  closeConnection(): void {
+    this.#closesConnection = true;
+  }
+
+  /** Sends a whole answer. */
+  send({ status, headers, body }: EndpointAnswer): void {
+    const { raw } = this;
+    const response = this.#response;
+    const { load, challenge } = this.#listener;
+    const bytes = body === undefined ? 0 : Buffer.byteLength(body);
+    const head: Record<string, string | number> = { ...headers, "x-content-type-options": "nosniff" };
+    if (body !== undefined || status !== 204) head["content-length"] = bytes;
+    if (status === 401 || status === 403) {
+      const { authorization } = raw.headers;
+      const changed = challenge({ status, authorization, wwwAuthenticate: headers["www-authenticate"] });
+      if (changed !== undefined) head["www-authenticate"] = changed;
+    }
+    const isLate = endsLate(raw);
+    if (this.#isLast(isLate)) {
+      head["connection"] = "close";
+      this.#listener.pending.endsWith(raw);
+    }
+    response.writeHead(status, head);
+    const sent = load?.answering(raw, response, bytes);
+    if (!isLate) {
+      response.end(body, sent);
+      return;
+    }
+    response.write(body ?? "");
+    onceBodyEnds(raw, () => response.end(sent));
+  }
+
+  /** Sends the answer of a request that failed; ends the connection when another answer has begun. */
+  refuse(answer: EndpointAnswer): void {
+    if (this.#response.headersSent) this.#response.destroy();
+    else this.send(answer);
+  }
+
+  /** Sends the head, then the events. The connection ends with the stream. */
+  async follow({ status, headers, stream }: EndpointAnswer): Promise<void> {
+    const response = this.#response;
+    try {
+      response.writeHead(status, { ...headers, "x-content-type-options": "nosniff", connection: "close" });
+    } finally {
+      // The stream holds slots until it has run.
+      await stream?.(sinkOf(response));
+    }
+  }
+
+  #isLast(isLate: boolean): boolean {
+    const { draining, pending } = this.#listener;
+    // The framework sets the header on the response when the listener is closing.
+    if (this.#closesConnection || isLate || this.#response.hasHeader("connection")) return true;
+    return draining() && pending.isLatest(this.raw);
+  }
+}
+
+export function sinkOf(response: ServerResponse): EventSink {
+  return {
+    write: (text) => response.write(text),
+    onceDrained(listener) {
+      response.once("drain", listener);
+      return () => response.removeListener("drain", listener);
+    },
+    onDisconnect(listener) {
+      response.once("close", listener);
+      // Writing after the client disconnected raises an error.
+      response.on("error", listener);
+    },
+    end: () => void response.end(),
+    destroy: () => void response.destroy(),
+  };
+}
+
+/**
+ * Returns true when a large or chunked body is incomplete: a client that was answered early must not keep sending
+ * indefinitely.
+ */
+function endsLate(raw: IncomingMessage): boolean {
+  if (raw.complete) return false;
+  const { headers } = raw;
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > DISCARDED_BYTES_MAX;
+}
