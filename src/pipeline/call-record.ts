@@ -25,6 +25,11 @@ import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 /** The stages that are timed. PLAN counts as EXECUTION when it refuses. */
 type Step = Stage | "PLAN";
 
+/** Stages that only look into memory. They have no time of their own: the clock is read when a later stage ends. */
+const INSTANT: Readonly<Partial<Record<Step, true>>> = { REGISTRY: true, LIMIT: true };
+
+type Latest<Record> = { -readonly [Name in keyof Record]: Record[Name] | undefined };
+
 export interface CallRecordOptions {
   /** Milliseconds since 1970. */
   readonly clock: () => number;
@@ -89,10 +94,17 @@ export class CallRecord {
   readonly #startedAt: number;
   readonly #stages: Partial<Record<Step, number>> = {};
   readonly #cleanups: (() => void)[] = [];
-  /** The evidence of the stages, latest last. */
-  readonly #evidence: AnyEvidence[] = [];
-  /** Length of `#evidence` when the call last waited. */
-  #waitedAt = 0;
+  readonly #facts: Latest<Facts> = {
+    registered: undefined,
+    caller: undefined,
+    input: undefined,
+    digest: undefined,
+    plan: undefined,
+    by: undefined,
+    approvalId: undefined,
+    keyUse: undefined,
+    findings: undefined,
+  };
   #step: Step = "REQUEST";
   #stepAt: number;
   #duration = 0;
@@ -174,25 +186,20 @@ export class CallRecord {
 
   /** Returns the approval and the idempotency key that this call has consumed since it last waited. */
   consumed(): Consumed | undefined {
-    let approvalId: string | undefined;
-    let keyUse: KeyUse | undefined;
-    for (let index = this.#waitedAt; index < this.#evidence.length; index += 1) {
-      const evidence = this.#evidence[index] as unknown as Partial<Facts>;
-      approvalId = evidence.approvalId ?? approvalId;
-      keyUse = evidence.keyUse ?? keyUse;
-    }
+    const { approvalId, keyUse } = this.#facts;
     return approvalId === undefined && keyUse === undefined ? undefined : { approvalId, keyUse };
   }
 
   /** True when the call changed files of the workspace, or may have changed them. */
   get wroteFiles(): boolean {
-    return this.ran && this.changes && this.#fact("registered")?.binding.writesFiles === true;
+    return this.ran && this.changes && this.#facts.registered?.binding.writesFiles === true;
   }
 
   /** Releases the call's capacity while an approver is asked. */
   releaseCapacity(): void {
     for (const clean of this.#cleanups.splice(0)) clean();
-    this.#waitedAt = this.#evidence.length;
+    this.#facts.approvalId = undefined;
+    this.#facts.keyUse = undefined;
   }
 
   get durationMs(): number {
@@ -224,7 +231,7 @@ export class CallRecord {
 
   #levelOf({ code }: Refusal): CallRecordLog["level"] {
     if (REFUSALS[code].decision === "ERROR" && !CAUSED_BY_CALLER.has(code)) return "error";
-    return this.#fact("caller") === undefined ? "debug" : "info";
+    return this.#facts.caller === undefined ? "debug" : "info";
   }
 
   logUnsettled(cause: unknown): void {
@@ -243,41 +250,60 @@ export class CallRecord {
   /** Two parts of one stage count as one. */
   #enter(step: Step): void {
     if (step === this.#step) return;
-    const now = this.#options.monotonic();
+    const isInstant = INSTANT[this.#step] === true && step !== "AUDIT";
+    const now = isInstant ? this.#stepAt : this.#options.monotonic();
     this.#stages[this.#step] = round((this.#stages[this.#step] ?? 0) + now - this.#stepAt);
     this.#step = step;
     this.#stepAt = now;
     this.#trace?.enter(step, now);
   }
 
-  /** Keeps evidence that a stage delivered later. Evidence that `at` has kept already is not kept twice. */
+  /** Keeps the facts that the evidence of the current stage adds. */
   keep<E extends AnyEvidence>(evidence: E): E {
-    if (this.#evidence.at(-1) !== evidence) this.#evidence.push(evidence);
+    const facts = this.#facts;
+    const added = evidence as Partial<Facts>;
+    switch (this.#step) {
+      case "REGISTRY":
+        facts.registered = added.registered ?? facts.registered;
+        break;
+      case "REQUEST":
+      case "AUTH":
+        facts.caller = added.caller;
+        break;
+      case "VALIDATION":
+        facts.input = added.input ?? facts.input;
+        facts.keyUse = added.keyUse ?? facts.keyUse;
+        facts.by = added.by ?? facts.by;
+        break;
+      case "PLAN":
+        facts.plan = added.plan;
+        facts.digest = added.digest;
+        break;
+      case "PERMISSION":
+        facts.findings = added.findings ?? facts.findings;
+        break;
+      case "APPROVAL":
+        facts.findings = added.findings ?? facts.findings;
+        facts.by = added.by ?? facts.by;
+        facts.approvalId = added.approvalId ?? facts.approvalId;
+        break;
+    }
     return evidence;
   }
 
-  /** Returns the latest value of a fact. */
-  #fact<Name extends keyof Facts>(name: Name): Facts[Name] | undefined {
-    for (let index = this.#evidence.length - 1; index >= 0; index -= 1) {
-      const evidence = this.#evidence[index] as unknown as Partial<Facts>;
-      if (evidence[name] !== undefined) return evidence[name];
-    }
-    return undefined;
-  }
-
   get #tool(): Tool | undefined {
-    return this.#fact("registered")?.tool;
+    return this.#facts.registered?.tool;
   }
 
   #announced(): Announced {
     this.#requestFacts = this.#requestOf(undefined);
     return {
       traceId: this.traceId,
-      caller: callerFacts(this.#fact("caller")),
+      caller: callerFacts(this.#facts.caller),
       tool: this.#toolFacts(),
       request: this.#requestFacts,
-      approval: approvalFacts(undefined, this.#fact("by"), this.#fact("approvalId")),
-      plan: planFacts(this.#fact("digest"), this.#fact("plan")),
+      approval: approvalFacts(undefined, this.#facts.by, this.#facts.approvalId),
+      plan: planFacts(this.#facts.digest, this.#facts.plan),
       trace: traceFacts(this.request.traceparent, this.#trace),
     };
   }
@@ -286,16 +312,16 @@ export class CallRecord {
     const refusal = outcome instanceof Refusal ? outcome : undefined;
     return {
       traceId: this.traceId,
-      caller: callerFacts(this.#fact("caller")),
+      caller: callerFacts(this.#facts.caller),
       tool: this.#toolFacts(),
       request: this.#requestFacts ?? this.#requestOf(refusal),
       decision: refusal === undefined ? "ALLOWED" : REFUSALS[refusal.code].decision,
       denial: refusal && denialFacts(refusal, this.stageOf(refusal), this.detector),
-      decisionReasons: decisionFacts(refusal?.findings ?? this.#fact("findings")),
+      decisionReasons: decisionFacts(refusal?.findings ?? this.#facts.findings),
       error: refusal && { code: refusal.code },
       response: responseFacts(outcome),
-      approval: approvalFacts(refusal, this.#fact("by"), this.#fact("approvalId")),
-      plan: planFacts(this.#fact("digest"), this.#fact("plan")),
+      approval: approvalFacts(refusal, this.#facts.by, this.#facts.approvalId),
+      plan: planFacts(this.#facts.digest, this.#facts.plan),
       stages: this.#stages,
       trace: traceFacts(this.request.traceparent, this.#trace),
       duration: this.#duration,
@@ -313,14 +339,14 @@ export class CallRecord {
 
   #requestOf(refusal: Refusal | undefined): EntryDraft["request"] {
     const { args, session, callId, reason, body } = this.request;
-    const registered = this.#fact("registered");
-    const { input, secrets } = withoutSecrets(this.#fact("input"), this.detector);
+    const registered = this.#facts.registered;
+    const { input, secrets } = withoutSecrets(this.#facts.input, this.detector);
     this.secretsSent = secrets;
     return {
       args: registered === undefined || input === undefined ? {} : sanitizeInput(registered.inputPolicy, input),
       argsHash: this.#options.hashArgs(refusal !== undefined && this.#step === "REQUEST" ? (body ?? {}) : args),
       hashAlg: this.#options.hashAlg,
-      session: textWithoutSecrets(this.#fact("caller")?.session ?? session, this.detector),
+      session: textWithoutSecrets(this.#facts.caller?.session ?? session, this.detector),
       callId: textWithoutSecrets(callId, this.detector),
       reason: textWithoutSecrets(reason, this.detector),
       secrets,

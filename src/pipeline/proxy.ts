@@ -72,8 +72,8 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
   const parsed = record.at("VALIDATION", () => parseInput(limited, request.args));
   const raised = record.at("PERMISSION", () => policy.elevate(parsed));
   const elevated = raised instanceof Promise ? record.keep(await raised) : raised;
-  const fresh = await record.at("VALIDATION", () => checkRepeat(elevated, request, parts.approvals));
-  if ("result" in fresh) return record.keep(fresh);
+  const fresh = record.keep(await record.at("VALIDATION", () => checkRepeat(elevated, request, parts.approvals)));
+  if ("result" in fresh) return fresh;
   const scope = record.openScope(elevated.tool.timeoutMs);
   const planned = record.keep(await record.at("PLAN", () => makePlan(fresh, scope, request.session)));
   const replan = (args: unknown): Promise<Assessed> => amend({ record, policy, limited, fresh, scope }, args);
