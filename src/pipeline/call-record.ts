@@ -1,7 +1,9 @@
 import type { Announced, EntryDraft } from "../audit/entry.ts";
 import { escapeName } from "../audit/escape.ts";
+import { canonicalJson, NotJsonError } from "../core/digest.ts";
 import { REFUSALS, Refusal, type RefusalCode, type Stage } from "../core/errors.ts";
 import type { AnyEvidence, CallOutcome, Receipt, Verified } from "../core/evidence.ts";
+import { ARGUMENT_LIMITS } from "../core/json.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { CallTrace, TraceEnd, Tracer } from "../core/tracing.ts";
 import type { KeyUse, Tool } from "../core/types.ts";
@@ -37,7 +39,8 @@ export interface CallRecordOptions {
   readonly monotonic: () => number;
   /** UUIDv7s. */
   readonly ids: () => string;
-  readonly hashArgs: (sent: unknown) => string;
+  /** Hashes the canonical text of the arguments, or the body of a request that is not a call. */
+  readonly hashArgs: (sent: string | Uint8Array) => string;
   readonly hashAlg: string;
   /** Makes the entry durable. */
   readonly record: (entry: EntryDraft, request: CallRequest) => Promise<Receipt>;
@@ -110,6 +113,7 @@ export class CallRecord {
   #duration = 0;
   /** Kept from the intent, so that the arguments of a changing call are hashed and searched for secrets only once. */
   #requestFacts: EntryDraft["request"] | undefined;
+  #argsText: string | undefined;
   readonly #open: Set<CallScope>;
   readonly #trace: CallTrace | undefined;
 
@@ -117,6 +121,7 @@ export class CallRecord {
     this.#open = open;
     this.#options = options;
     this.request = request;
+    this.#argsText = request.argsText;
     this.traceId = options.ids();
     this.#startedAt = this.#stepAt = options.monotonic();
     this.#trace = options.tracer?.begin({ callId: this.traceId, request, at: this.#startedAt });
@@ -168,6 +173,15 @@ export class CallRecord {
     } catch {
       // The request is already refused; its sender stays "anonymous".
     }
+  }
+
+  /**
+   * Returns the canonical JSON text of the arguments, which is computed once.
+   * @throws NotJsonError
+   */
+  get argsText(): string {
+    this.#argsText ??= canonicalJson(this.request.args, ARGUMENT_LIMITS);
+    return this.#argsText;
   }
 
   /** True when anything may have run. */
@@ -328,6 +342,16 @@ export class CallRecord {
     };
   }
 
+  /** Returns "" for arguments that are not JSON or exceed every endpoint's limits. */
+  #sentText(): string {
+    try {
+      return this.argsText;
+    } catch (error) {
+      if (error instanceof NotJsonError) return "";
+      throw error;
+    }
+  }
+
   #toolFacts(): EntryDraft["tool"] {
     const tool = this.#tool;
     return {
@@ -338,13 +362,15 @@ export class CallRecord {
   }
 
   #requestOf(refusal: Refusal | undefined): EntryDraft["request"] {
-    const { args, session, callId, reason, body } = this.request;
+    const { session, callId, reason, body } = this.request;
     const registered = this.#facts.registered;
     const { input, secrets } = withoutSecrets(this.#facts.input, this.detector);
     this.secretsSent = secrets;
     return {
       args: registered === undefined || input === undefined ? {} : sanitizeInput(registered.inputPolicy, input),
-      argsHash: this.#options.hashArgs(refusal !== undefined && this.#step === "REQUEST" ? (body ?? {}) : args),
+      argsHash: this.#options.hashArgs(
+        refusal !== undefined && this.#step === "REQUEST" ? (body ?? "{}") : this.#sentText(),
+      ),
       hashAlg: this.#options.hashAlg,
       session: textWithoutSecrets(this.#facts.caller?.session ?? session, this.detector),
       callId: textWithoutSecrets(callId, this.detector),
