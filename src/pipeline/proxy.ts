@@ -42,14 +42,14 @@ export function createProxy(parts: ProxyParts): ToolProxy {
     async call(request) {
       const record = parts.callRecords.start(request);
       const outcome = await decide(parts, request, record).catch(asRefusal);
-      return conclude(parts, record, request.waitMs ? await afterApproval(parts, record, outcome) : outcome);
+      return await conclude(parts, record, request.waitMs ? await afterApproval(parts, record, outcome) : outcome);
     },
     async rejectRequest(request, refusal) {
       const record = parts.callRecords.start(request);
       const { callers, detector } = parts.snapshots.current();
       record.detector = detector;
       await record.identify(() => verifyCaller(callers, request));
-      return conclude(parts, record, refusal);
+      return await conclude(parts, record, refusal);
     },
   };
 }

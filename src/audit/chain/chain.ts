@@ -48,7 +48,9 @@ export function logIdOf(firstHash: string): string {
 }
 
 export function chainBytes(seq: number): number {
-  return SEQ.length + String(seq).length + PREV_LABEL_AT - 1;
+  let digits = 1;
+  for (let rest = seq; rest >= 10; rest /= 10) digits += 1;
+  return SEQ.length + digits + PREV_LABEL_AT - 1;
 }
 
 export interface ChainLink {

@@ -97,8 +97,8 @@ export function auditState(audit: AuditLog): Pick<AdmissionOptions, "auditReady"
 interface Recorded {
   readonly entry: EntryDraft;
   readonly request: { readonly source: string };
-  /** Milliseconds since 1970. */
-  readonly now: number;
+  /** Returns milliseconds since 1970. */
+  readonly clock: () => number;
 }
 
 interface Summed {
@@ -113,14 +113,14 @@ interface Summed {
 export function record(
   audit: AuditLog,
   { unauthenticated, callers }: Summed,
-  { entry, request, now }: Recorded,
+  { entry, request, clock }: Recorded,
 ): Promise<Receipt> {
   const { caller, error, traceId } = entry;
   if (error === undefined) return audit.append(entry);
   const { code } = error;
   let receipt: Receipt | undefined;
-  if (caller.sub === "anonymous") receipt = unauthenticated.sumUp({ source: request.source, code, traceId }, now);
-  else if (isNotAdmitted(entry)) receipt = callers.sumUp({ source: callerSource(caller), code, traceId }, now);
+  if (caller.sub === "anonymous") receipt = unauthenticated.sumUp({ source: request.source, code, traceId }, clock());
+  else if (isNotAdmitted(entry)) receipt = callers.sumUp({ source: callerSource(caller), code, traceId }, clock());
   return receipt === undefined ? audit.append(entry) : Promise.resolve(receipt);
 }
 
