@@ -19,7 +19,10 @@ export function succeeded({ traceId }: Receipt, released: Released, record: Call
   if (truncated === undefined && record.secretsSent === undefined) {
     return { http: 200, result: { ...answered, traceId, durationMs } };
   }
-  return { http: 200, result: { ...answered, ...(truncated && { truncated }), traceId, durationMs, ...warned(record) } };
+  return {
+    http: 200,
+    result: { ...answered, ...(truncated && { truncated }), traceId, durationMs, ...warned(record) },
+  };
 }
 
 export function refused(receipt: Receipt, refusal: Refusal, record: CallRecord): Answer {

@@ -9,7 +9,7 @@ import type { CallTrace, TraceEnd, Tracer } from "../core/tracing.ts";
 import type { KeyUse, Tool } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 import type { CallRequest } from "./call-request.ts";
-import { CallScope } from "./call-scope.ts";
+import { type CallScope, CallScopes } from "./call-scope.ts";
 import {
   approvalFacts,
   callerFacts,
@@ -76,12 +76,10 @@ export interface CallRecords {
 }
 
 export function createCallRecords(options: CallRecordOptions): CallRecords {
-  const open = new Set<CallScope>();
+  const scopes = new CallScopes(options);
   return {
-    start: (request) => new CallRecord(options, request, open),
-    shutDown: () => {
-      for (const scope of open) scope.shutDown();
-    },
+    start: (request) => new CallRecord(options, request, scopes),
+    shutDown: () => scopes.shutDown(),
   };
 }
 
@@ -114,11 +112,11 @@ export class CallRecord {
   /** Kept from the intent, so that the arguments of a changing call are hashed and searched for secrets only once. */
   #requestFacts: EntryDraft["request"] | undefined;
   #argsText: string | undefined;
-  readonly #open: Set<CallScope>;
+  readonly #scopes: CallScopes;
   readonly #trace: CallTrace | undefined;
 
-  constructor(options: CallRecordOptions, request: CallRequest, open: Set<CallScope>) {
-    this.#open = open;
+  constructor(options: CallRecordOptions, request: CallRequest, scopes: CallScopes) {
+    this.#scopes = scopes;
     this.#options = options;
     this.request = request;
     this.#argsText = request.argsText;
@@ -140,13 +138,11 @@ export class CallRecord {
     this.#cleanups.push(cleanup);
   }
 
+  /** Opens the scope that begins with the stage PLAN. */
   openScope(timeoutMs: number): CallScope {
-    const scope = new CallScope({ timeoutMs, now: this.#options.clock, disconnect: this.request.disconnect });
-    this.#open.add(scope);
-    this.atEnd(() => {
-      scope.close();
-      this.#open.delete(scope);
-    });
+    this.#enter("PLAN");
+    const scope = this.#scopes.open({ timeoutMs, disconnect: this.request.disconnect, now: this.#stepAt });
+    this.atEnd(() => scope.close());
     return scope;
   }
 
