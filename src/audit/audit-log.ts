@@ -201,7 +201,8 @@ class JsonLogger implements AuditLog {
       this.#enqueue({
         name: "calls",
         always,
-        serialize: (stamp) => serializeEntry(stampEntry(draft, { ...stamp, id: this.#ids(), intentSeq })),
+        serialize: ({ timestamp, instance }) =>
+          serializeEntry(stampEntry(draft, { timestamp, instance, id: this.#ids(), intentSeq })),
         finish: (error) => {
           if (error !== undefined) {
             if (intentSeq !== undefined) this.#unwritten.add(intentSeq);

@@ -1,4 +1,4 @@
-import { createHmac, hash } from "node:crypto";
+import { createHmac } from "node:crypto";
 import { isList, type JsonLimits } from "./json.ts";
 import type { Json } from "./types.ts";
 
@@ -195,12 +195,23 @@ function copyObject(walk: Walk, value: object): Json {
   return copied;
 }
 
-/** Sorts keys in place, unless they are sorted already. Most are: decoders sort them, and so does this module. */
+/** The engine's sort has a fixed cost that a few keys do not repay. */
+const KEYS_SORTED_BY_INSERTION_MAX = 16;
+
+/** Sorts keys in place by UTF-16 code units. Keys that are sorted already, as decoders deliver them, cost one pass. */
 function sort(keys: string[]): readonly string[] {
+  if (keys.length > KEYS_SORTED_BY_INSERTION_MAX) return isSorted(keys) ? keys : keys.sort();
   for (let index = 1; index < keys.length; index += 1) {
-    if ((keys[index - 1] ?? "") > (keys[index] ?? "")) return keys.sort();
+    const key = keys[index] ?? "";
+    let at = index;
+    for (; at > 0 && (keys[at - 1] ?? "") > key; at -= 1) keys[at] = keys[at - 1] ?? "";
+    keys[at] = key;
   }
   return keys;
+}
+
+function isSorted(keys: readonly string[]): boolean {
+  return keys.every((key, index) => index === 0 || (keys[index - 1] ?? "") <= key);
 }
 
 /** Defines an own property; an assignment to `__proto__` would set the prototype. */
@@ -221,9 +232,26 @@ function write(value: Json): string {
   return `{${fields.join()}}`;
 }
 
-/** Returns a SHA-256 in hex. Lone surrogates in text hash as U+FFFD: escape them first (`canonicalJson` does). */
+/** Bytes of a SHA-256. */
+export const SHA256_BYTES = 32;
+
+/**
+ * Returns a SHA-256 in hex. Lone surrogates in text hash as U+FFFD: escape them first (`canonicalJson` does). For a text of
+ * 60 bytes, `hash` of `node:crypto` takes 210 ns, `Bun.SHA256.hash` 160 ns, and 120 ns as bytes.
+ */
 export function sha256Hex(content: string | Uint8Array): string {
-  return hash("sha256", content, "hex");
+  return Bun.SHA256.hash(content, "hex");
+}
+
+export function sha256Base64(content: string | Uint8Array): string {
+  return Bun.SHA256.hash(content, "base64");
+}
+
+/** Returns a SHA-256 in a buffer of its own. */
+export function sha256(content: string | Uint8Array): Buffer {
+  const digest = Buffer.allocUnsafe(SHA256_BYTES);
+  Bun.SHA256.hash(content, digest);
+  return digest;
 }
 
 export function hmacSha256Hex(key: string | Uint8Array, text: string | Uint8Array): string {

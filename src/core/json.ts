@@ -18,6 +18,27 @@ export function copyOf(value: unknown): unknown {
   return copy;
 }
 
+/**
+ * Returns whether two values consist of the same JSON, whatever the order of keys. False when they nest deeper than `depthMax`, or
+ * hold instances of classes.
+ */
+export function isSameJson(one: unknown, other: unknown, depthMax: number): boolean {
+  if (one === other) return true;
+  if (!isContainer(one) || !isContainer(other) || depthMax === 0) return false;
+  if (Array.isArray(one) !== Array.isArray(other) || one["length"] !== other["length"]) return false;
+  const keys = Object.keys(one);
+  if (Object.keys(other).length !== keys.length) return false;
+  for (const key of keys) {
+    if (!Object.hasOwn(other, key) || !isSameJson(one[key], other[key], depthMax - 1)) return false;
+  }
+  return true;
+}
+
+function isContainer(value: unknown): value is Readonly<Record<string, unknown>> {
+  if (typeof value !== "object" || value === null) return false;
+  return Array.isArray(value) || Object.getPrototypeOf(value) === Object.prototype;
+}
+
 /** Limits for a call's arguments wherever they are copied or hashed: higher than the limit of any endpoint. */
 export const ARGUMENT_LIMITS: JsonLimits = Object.freeze({
   depthMax: 256,

@@ -291,8 +291,8 @@ function answerFrom({ answer: text }: { readonly answer?: string | undefined }, 
   return wanted === undefined || text === undefined ? undefined : { text, at: scope.now() };
 }
 
-function pass(planned: Planned, approval: Pick<Approved, "by" | "approvalId" | "answer">): Approved {
-  return mint<Approved>({ ...planned, ...approval });
+function pass(planned: Planned, { by, approvalId, answer }: Pick<Approved, "by" | "approvalId" | "answer">): Approved {
+  return mint<Approved>({ ...planned, by, approvalId, answer });
 }
 
 /** Runs work on the store. A store failure never approves a call. */

@@ -1,13 +1,15 @@
 import type { Announced, EntryDraft } from "../audit/entry.ts";
 import { escapeName } from "../audit/escape.ts";
+import { canonicalJson, NotJsonError } from "../core/digest.ts";
 import { REFUSALS, Refusal, type RefusalCode, type Stage } from "../core/errors.ts";
 import type { AnyEvidence, CallOutcome, Receipt, Verified } from "../core/evidence.ts";
+import { ARGUMENT_LIMITS } from "../core/json.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { CallTrace, TraceEnd, Tracer } from "../core/tracing.ts";
 import type { KeyUse, Tool } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 import type { CallRequest } from "./call-request.ts";
-import { CallScope } from "./call-scope.ts";
+import { type CallScope, CallScopes } from "./call-scope.ts";
 import {
   approvalFacts,
   callerFacts,
@@ -25,6 +27,11 @@ import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 /** The stages that are timed. PLAN counts as EXECUTION when it refuses. */
 type Step = Stage | "PLAN";
 
+/** Stages that only look into memory. They have no time of their own: the clock is read when a later stage ends. */
+const INSTANT: Readonly<Partial<Record<Step, true>>> = { REGISTRY: true, LIMIT: true };
+
+type Latest<Record> = { -readonly [Name in keyof Record]: Record[Name] | undefined };
+
 export interface CallRecordOptions {
   /** Milliseconds since 1970. */
   readonly clock: () => number;
@@ -32,7 +39,8 @@ export interface CallRecordOptions {
   readonly monotonic: () => number;
   /** UUIDv7s. */
   readonly ids: () => string;
-  readonly hashArgs: (sent: unknown) => string;
+  /** Hashes the canonical text of the arguments, or the body of a request that is not a call. */
+  readonly hashArgs: (sent: string | Uint8Array) => string;
   readonly hashAlg: string;
   /** Makes the entry durable. */
   readonly record: (entry: EntryDraft, request: CallRequest) => Promise<Receipt>;
@@ -68,12 +76,10 @@ export interface CallRecords {
 }
 
 export function createCallRecords(options: CallRecordOptions): CallRecords {
-  const open = new Set<CallScope>();
+  const scopes = new CallScopes(options);
   return {
-    start: (request) => new CallRecord(options, request, open),
-    shutDown: () => {
-      for (const scope of open) scope.shutDown();
-    },
+    start: (request) => new CallRecord(options, request, scopes),
+    shutDown: () => scopes.shutDown(),
   };
 }
 
@@ -89,22 +95,31 @@ export class CallRecord {
   readonly #startedAt: number;
   readonly #stages: Partial<Record<Step, number>> = {};
   readonly #cleanups: (() => void)[] = [];
-  /** The evidence of the stages, latest last. */
-  readonly #evidence: AnyEvidence[] = [];
-  /** Length of `#evidence` when the call last waited. */
-  #waitedAt = 0;
+  readonly #facts: Latest<Facts> = {
+    registered: undefined,
+    caller: undefined,
+    input: undefined,
+    digest: undefined,
+    plan: undefined,
+    by: undefined,
+    approvalId: undefined,
+    keyUse: undefined,
+    findings: undefined,
+  };
   #step: Step = "REQUEST";
   #stepAt: number;
   #duration = 0;
   /** Kept from the intent, so that the arguments of a changing call are hashed and searched for secrets only once. */
   #requestFacts: EntryDraft["request"] | undefined;
-  readonly #open: Set<CallScope>;
+  #argsText: string | undefined;
+  readonly #scopes: CallScopes;
   readonly #trace: CallTrace | undefined;
 
-  constructor(options: CallRecordOptions, request: CallRequest, open: Set<CallScope>) {
-    this.#open = open;
+  constructor(options: CallRecordOptions, request: CallRequest, scopes: CallScopes) {
+    this.#scopes = scopes;
     this.#options = options;
     this.request = request;
+    this.#argsText = request.argsText;
     this.traceId = options.ids();
     this.#startedAt = this.#stepAt = options.monotonic();
     this.#trace = options.tracer?.begin({ callId: this.traceId, request, at: this.#startedAt });
@@ -123,13 +138,11 @@ export class CallRecord {
     this.#cleanups.push(cleanup);
   }
 
+  /** Opens the scope that begins with the stage PLAN. */
   openScope(timeoutMs: number): CallScope {
-    const scope = new CallScope({ timeoutMs, now: this.#options.clock, disconnect: this.request.disconnect });
-    this.#open.add(scope);
-    this.atEnd(() => {
-      scope.close();
-      this.#open.delete(scope);
-    });
+    this.#enter("PLAN");
+    const scope = this.#scopes.open({ timeoutMs, disconnect: this.request.disconnect, now: this.#stepAt });
+    this.atEnd(() => scope.close());
     return scope;
   }
 
@@ -158,6 +171,15 @@ export class CallRecord {
     }
   }
 
+  /**
+   * Returns the canonical JSON text of the arguments, which is computed once.
+   * @throws NotJsonError
+   */
+  get argsText(): string {
+    this.#argsText ??= canonicalJson(this.request.args, ARGUMENT_LIMITS);
+    return this.#argsText;
+  }
+
   /** True when anything may have run. */
   get ran(): boolean {
     return this.#stages.EXECUTION !== undefined || this.#step === "EXECUTION";
@@ -174,25 +196,20 @@ export class CallRecord {
 
   /** Returns the approval and the idempotency key that this call has consumed since it last waited. */
   consumed(): Consumed | undefined {
-    let approvalId: string | undefined;
-    let keyUse: KeyUse | undefined;
-    for (let index = this.#waitedAt; index < this.#evidence.length; index += 1) {
-      const evidence = this.#evidence[index] as unknown as Partial<Facts>;
-      approvalId = evidence.approvalId ?? approvalId;
-      keyUse = evidence.keyUse ?? keyUse;
-    }
+    const { approvalId, keyUse } = this.#facts;
     return approvalId === undefined && keyUse === undefined ? undefined : { approvalId, keyUse };
   }
 
   /** True when the call changed files of the workspace, or may have changed them. */
   get wroteFiles(): boolean {
-    return this.ran && this.changes && this.#fact("registered")?.binding.writesFiles === true;
+    return this.ran && this.changes && this.#facts.registered?.binding.writesFiles === true;
   }
 
   /** Releases the call's capacity while an approver is asked. */
   releaseCapacity(): void {
     for (const clean of this.#cleanups.splice(0)) clean();
-    this.#waitedAt = this.#evidence.length;
+    this.#facts.approvalId = undefined;
+    this.#facts.keyUse = undefined;
   }
 
   get durationMs(): number {
@@ -224,7 +241,7 @@ export class CallRecord {
 
   #levelOf({ code }: Refusal): CallRecordLog["level"] {
     if (REFUSALS[code].decision === "ERROR" && !CAUSED_BY_CALLER.has(code)) return "error";
-    return this.#fact("caller") === undefined ? "debug" : "info";
+    return this.#facts.caller === undefined ? "debug" : "info";
   }
 
   logUnsettled(cause: unknown): void {
@@ -243,41 +260,60 @@ export class CallRecord {
   /** Two parts of one stage count as one. */
   #enter(step: Step): void {
     if (step === this.#step) return;
-    const now = this.#options.monotonic();
+    const isInstant = INSTANT[this.#step] === true && step !== "AUDIT";
+    const now = isInstant ? this.#stepAt : this.#options.monotonic();
     this.#stages[this.#step] = round((this.#stages[this.#step] ?? 0) + now - this.#stepAt);
     this.#step = step;
     this.#stepAt = now;
     this.#trace?.enter(step, now);
   }
 
-  /** Keeps evidence that a stage delivered later. Evidence that `at` has kept already is not kept twice. */
+  /** Keeps the facts that the evidence of the current stage adds. */
   keep<E extends AnyEvidence>(evidence: E): E {
-    if (this.#evidence.at(-1) !== evidence) this.#evidence.push(evidence);
+    const facts = this.#facts;
+    const added = evidence as Partial<Facts>;
+    switch (this.#step) {
+      case "REGISTRY":
+        facts.registered = added.registered ?? facts.registered;
+        break;
+      case "REQUEST":
+      case "AUTH":
+        facts.caller = added.caller;
+        break;
+      case "VALIDATION":
+        facts.input = added.input ?? facts.input;
+        facts.keyUse = added.keyUse ?? facts.keyUse;
+        facts.by = added.by ?? facts.by;
+        break;
+      case "PLAN":
+        facts.plan = added.plan;
+        facts.digest = added.digest;
+        break;
+      case "PERMISSION":
+        facts.findings = added.findings ?? facts.findings;
+        break;
+      case "APPROVAL":
+        facts.findings = added.findings ?? facts.findings;
+        facts.by = added.by ?? facts.by;
+        facts.approvalId = added.approvalId ?? facts.approvalId;
+        break;
+    }
     return evidence;
   }
 
-  /** Returns the latest value of a fact. */
-  #fact<Name extends keyof Facts>(name: Name): Facts[Name] | undefined {
-    for (let index = this.#evidence.length - 1; index >= 0; index -= 1) {
-      const evidence = this.#evidence[index] as unknown as Partial<Facts>;
-      if (evidence[name] !== undefined) return evidence[name];
-    }
-    return undefined;
-  }
-
   get #tool(): Tool | undefined {
-    return this.#fact("registered")?.tool;
+    return this.#facts.registered?.tool;
   }
 
   #announced(): Announced {
     this.#requestFacts = this.#requestOf(undefined);
     return {
       traceId: this.traceId,
-      caller: callerFacts(this.#fact("caller")),
+      caller: callerFacts(this.#facts.caller),
       tool: this.#toolFacts(),
       request: this.#requestFacts,
-      approval: approvalFacts(undefined, this.#fact("by"), this.#fact("approvalId")),
-      plan: planFacts(this.#fact("digest"), this.#fact("plan")),
+      approval: approvalFacts(undefined, this.#facts.by, this.#facts.approvalId),
+      plan: planFacts(this.#facts.digest, this.#facts.plan),
       trace: traceFacts(this.request.traceparent, this.#trace),
     };
   }
@@ -286,20 +322,30 @@ export class CallRecord {
     const refusal = outcome instanceof Refusal ? outcome : undefined;
     return {
       traceId: this.traceId,
-      caller: callerFacts(this.#fact("caller")),
+      caller: callerFacts(this.#facts.caller),
       tool: this.#toolFacts(),
       request: this.#requestFacts ?? this.#requestOf(refusal),
       decision: refusal === undefined ? "ALLOWED" : REFUSALS[refusal.code].decision,
       denial: refusal && denialFacts(refusal, this.stageOf(refusal), this.detector),
-      decisionReasons: decisionFacts(refusal?.findings ?? this.#fact("findings")),
+      decisionReasons: decisionFacts(refusal?.findings ?? this.#facts.findings),
       error: refusal && { code: refusal.code },
       response: responseFacts(outcome),
-      approval: approvalFacts(refusal, this.#fact("by"), this.#fact("approvalId")),
-      plan: planFacts(this.#fact("digest"), this.#fact("plan")),
+      approval: approvalFacts(refusal, this.#facts.by, this.#facts.approvalId),
+      plan: planFacts(this.#facts.digest, this.#facts.plan),
       stages: this.#stages,
       trace: traceFacts(this.request.traceparent, this.#trace),
       duration: this.#duration,
     };
+  }
+
+  /** Returns "" for arguments that are not JSON or exceed every endpoint's limits. */
+  #sentText(): string {
+    try {
+      return this.argsText;
+    } catch (error) {
+      if (error instanceof NotJsonError) return "";
+      throw error;
+    }
   }
 
   #toolFacts(): EntryDraft["tool"] {
@@ -312,15 +358,17 @@ export class CallRecord {
   }
 
   #requestOf(refusal: Refusal | undefined): EntryDraft["request"] {
-    const { args, session, callId, reason, body } = this.request;
-    const registered = this.#fact("registered");
-    const { input, secrets } = withoutSecrets(this.#fact("input"), this.detector);
+    const { session, callId, reason, body } = this.request;
+    const registered = this.#facts.registered;
+    const { input, secrets } = withoutSecrets(this.#facts.input, this.detector);
     this.secretsSent = secrets;
     return {
       args: registered === undefined || input === undefined ? {} : sanitizeInput(registered.inputPolicy, input),
-      argsHash: this.#options.hashArgs(refusal !== undefined && this.#step === "REQUEST" ? (body ?? {}) : args),
+      argsHash: this.#options.hashArgs(
+        refusal !== undefined && this.#step === "REQUEST" ? (body ?? "{}") : this.#sentText(),
+      ),
       hashAlg: this.#options.hashAlg,
-      session: textWithoutSecrets(this.#fact("caller")?.session ?? session, this.detector),
+      session: textWithoutSecrets(this.#facts.caller?.session ?? session, this.detector),
       callId: textWithoutSecrets(callId, this.detector),
       reason: textWithoutSecrets(reason, this.detector),
       secrets,

@@ -6,6 +6,8 @@ import type { ClientCertificate } from "./identity/binding.ts";
 export interface CallRequest {
   readonly tool: string;
   readonly args: unknown;
+  /** The canonical JSON text of `args`, when the endpoint has computed it. */
+  readonly argsText?: string | undefined;
   /** The value of the `Authorization` header, the only source of a token. */
   readonly authorization: string | undefined;
   /** The certificate whose key the client of the connection has proved to hold. */

@@ -16,30 +16,102 @@ const REASONS = {
   shutdown: { name: "AbortError", text: "the service is shutting down" },
 } as const;
 
+export interface CallScopesOptions {
+  /** Returns milliseconds since 1970. */
+  readonly clock: () => number;
+  /** Returns milliseconds from an arbitrary origin, never decreasing. */
+  readonly monotonic: () => number;
+}
+
+interface NewScope {
+  readonly timeoutMs: number;
+  readonly disconnect?: Disconnect | undefined;
+  /** The current monotonic time, if the caller has just read it. */
+  readonly now?: number;
+}
+
+/** The scopes of all calls under way. One timer, set to the earliest deadline, ends those whose deadline has passed. */
+export class CallScopes {
+  readonly clock: () => number;
+  readonly monotonic: () => number;
+  readonly #open = new Set<CallScope>();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  /** Monotonic time at which the timer fires. */
+  #firesAt = Number.POSITIVE_INFINITY;
+
+  constructor({ clock, monotonic }: CallScopesOptions) {
+    this.clock = clock;
+    this.monotonic = monotonic;
+  }
+
+  open({ timeoutMs, disconnect, now = this.monotonic() }: NewScope): CallScope {
+    const scope = new CallScope(this, { timeoutMs, endsAt: now + timeoutMs, disconnect });
+    this.#open.add(scope);
+    this.expect(scope.endsAt, now);
+    return scope;
+  }
+
+  /** Makes sure that a deadline at the monotonic time `endsAt` is noticed. */
+  expect(endsAt: number, now: number): void {
+    if (endsAt >= this.#firesAt) return;
+    clearTimeout(this.#timer);
+    this.#firesAt = endsAt;
+    this.#timer = setTimeout(() => this.#sweep(), Math.max(1, Math.ceil(endsAt - now)));
+  }
+
+  /** A timer that no scope needs would keep the process running. */
+  remove(scope: CallScope): void {
+    this.#open.delete(scope);
+    if (this.#open.size > 0) return;
+    clearTimeout(this.#timer);
+    this.#firesAt = Number.POSITIVE_INFINITY;
+  }
+
+  /** Ends all scopes: their calls stop waiting for their work, and their audit entries are written. */
+  shutDown(): void {
+    for (const scope of this.#open) scope.end("shutdown");
+  }
+
+  #sweep(): void {
+    const now = this.monotonic();
+    this.#firesAt = Number.POSITIVE_INFINITY;
+    let next = Number.POSITIVE_INFINITY;
+    for (const scope of this.#open) {
+      if (scope.endsAt <= now) scope.end("deadline");
+      else next = Math.min(next, scope.endsAt);
+    }
+    this.expect(next, now);
+  }
+}
+
 /**
  * The time limit of a call: it ends at its tool's timeout or when the client disconnects. One scope spans planning and execution.
  * Work under the scope is notified through `signal`; the call does not wait for work that ignores the signal.
  */
 export class CallScope implements PlanContext {
+  readonly #scopes: CallScopes;
   #deadline: number;
-  readonly #now: () => number;
-  #timer: ReturnType<typeof setTimeout>;
+  #endsAt: number;
   readonly #unlisten: (() => void) | undefined;
   /** Created on the first use of `signal`, which most work never reads. */
   #controller: AbortController | undefined;
   #ended: EndReason | undefined;
   #stopWaiting: ((refusal: Refusal) => void) | undefined;
 
-  constructor(options: {
-    readonly timeoutMs: number;
-    readonly now: () => number;
-    readonly disconnect?: Disconnect | undefined;
-  }) {
-    this.#now = options.now;
-    this.#deadline = options.now() + options.timeoutMs;
-    this.#timer = setTimeout(() => this.#end("deadline"), options.timeoutMs);
-    if (options.disconnect?.disconnected) this.#end("disconnect");
-    else this.#unlisten = options.disconnect?.listen(() => this.#end("disconnect"));
+  constructor(
+    scopes: CallScopes,
+    { timeoutMs, endsAt, disconnect }: Omit<NewScope, "now"> & { readonly endsAt: number },
+  ) {
+    this.#scopes = scopes;
+    this.#deadline = scopes.clock() + timeoutMs;
+    this.#endsAt = endsAt;
+    if (disconnect?.disconnected) this.end("disconnect");
+    else this.#unlisten = disconnect?.listen(() => this.end("disconnect"));
+  }
+
+  /** Monotonic time of the deadline; infinity when it is paused, or the scope has ended. */
+  get endsAt(): number {
+    return this.#endsAt;
   }
 
   /** Milliseconds since 1970. */
@@ -49,7 +121,7 @@ export class CallScope implements PlanContext {
 
   /** Returns milliseconds since 1970. */
   now(): number {
-    return this.#now();
+    return this.#scopes.clock();
   }
 
   get signal(): AbortSignal {
@@ -97,30 +169,31 @@ export class CallScope implements PlanContext {
    * disconnect and a shutdown.
    */
   async hold<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    const left = this.#deadline - this.#now();
-    clearTimeout(this.#timer);
+    const { clock, monotonic } = this.#scopes;
+    const left = this.#deadline - clock();
+    this.#endsAt = Number.POSITIVE_INFINITY;
     try {
       return await work(this.signal);
     } finally {
-      this.#deadline = this.#now() + left;
-      if (this.#ended === undefined) this.#timer = setTimeout(() => this.#end("deadline"), left);
+      this.#deadline = clock() + left;
+      if (this.#ended === undefined) {
+        const now = monotonic();
+        this.#endsAt = now + left;
+        this.#scopes.expect(this.#endsAt, now);
+      }
     }
   }
 
-  /** The call stops waiting for its work, and its audit entry is written. */
-  shutDown(): void {
-    this.#end("shutdown");
-  }
-
   close(): void {
-    clearTimeout(this.#timer);
+    this.#scopes.remove(this);
     this.#unlisten?.();
     this.#stopWaiting = undefined;
   }
 
-  #end(reason: EndReason): void {
+  end(reason: EndReason): void {
     if (this.#ended !== undefined) return;
     this.#ended = reason;
+    this.#endsAt = Number.POSITIVE_INFINITY;
     this.#controller?.abort(reasonOf(reason));
     this.#stopWaiting?.(refusalOf(reason));
   }

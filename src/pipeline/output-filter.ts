@@ -71,8 +71,8 @@ function filtered(registered: RegisteredTool, raw: unknown, detector: Detector):
 
 function applyPolicyAndRedact({ outputPolicy, scan }: RegisteredTool, parsed: unknown, detector: Detector) {
   const permitted = applyPolicy(outputPolicy, parsed as Json);
-  const { value, ...hidden } = redactFiltered(permitted, { level: scan, detector }, outputPolicy);
-  return { result: value, ...hidden };
+  const { value, filteredFields, redactions } = redactFiltered(permitted, { level: scan, detector }, outputPolicy);
+  return { result: value, filteredFields, redactions };
 }
 
 /** Parses a part of an answer. An answer that no longer fits its schema after the cut is refused as too large. */

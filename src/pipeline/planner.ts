@@ -1,10 +1,21 @@
 import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Fresh, mint, type Planned } from "../core/evidence.ts";
-import type { ExecutionPlan } from "../core/types.ts";
+import { isSameJson } from "../core/json.ts";
+import type { Caller, ExecutionPlan } from "../core/types.ts";
 import type { CallScope } from "./call-scope.ts";
 
 const PLAN_LIMITS = { depthMax: 64, nodesMax: 100_000, bytesMax: 8_388_608 } as const;
+
+/** Texts up to this length have fewer values than `PLAN_LIMITS` allows. */
+const REUSED_CHARACTERS_MAX = PLAN_LIMITS.nodesMax / 2;
+const REUSED_DEPTH_MAX = PLAN_LIMITS.depthMax / 2;
+
+/** The session that the caller names, and the arguments as sent with their canonical text, if it is known. */
+interface Sent {
+  readonly request: { readonly session?: string | undefined; readonly args?: unknown };
+  readonly argsText?: string;
+}
 
 /**
  * Makes the plan that will run and seals it. The digest covers tool, plan, arguments, caller, the caller's actors and session, so
@@ -12,16 +23,23 @@ const PLAN_LIMITS = { depthMax: 64, nodesMax: 100_000, bytesMax: 8_388_608 } as 
  *
  * @throws {Refusal} when the handler's inspection of the target fails, or DEADLINE_EXCEEDED, CANCELLED
  */
-export function makePlan(fresh: Fresh, scope: CallScope, session: string | undefined): Planned | Promise<Planned> {
+export function makePlan(fresh: Fresh, scope: CallScope, sent: Sent): Planned | Promise<Planned> {
   const plan = fresh.binding.plan(fresh.input, scope);
-  const inSession = fresh.caller.session ?? session ?? "";
-  if (!(plan instanceof Promise)) return sealed(fresh, plan, inSession);
-  return scope.within(plan).then((settled) => sealed(fresh, settled, inSession));
+  if (!(plan instanceof Promise)) return sealed(fresh, plan, sent);
+  return scope.within(plan).then((settled) => sealed(fresh, settled, sent));
 }
 
-function sealed(fresh: Fresh, plan: ExecutionPlan, session: string): Planned {
+function sealed(fresh: Fresh, plan: ExecutionPlan, { request, argsText }: Sent): Planned {
   const { identity, input, caller, binding } = fresh;
-  return mint<Planned>({ ...fresh, plan, digest: seal({ identity, input, caller, plan, binding }, session) });
+  const inputText = argsText !== undefined && isReusable(argsText, request.args, input) ? argsText : undefined;
+  const session = caller.session ?? request.session ?? "";
+  const digest = seal({ identity, input, caller, plan, binding }, session, inputText);
+  return mint<Planned>({ ...fresh, plan, digest });
+}
+
+/** Returns whether the schema passed the arguments on as they were sent: then both have the same canonical text. */
+function isReusable(text: string, args: unknown, input: unknown): boolean {
+  return text.length <= REUSED_CHARACTERS_MAX && isSameJson(args, input, REUSED_DEPTH_MAX);
 }
 
 /**
@@ -36,21 +54,48 @@ type Sealed = Pick<Planned, "identity" | "input" | "caller" | "plan" | "binding"
 
 /**
  * Hashes the JCS of `{act, args, iss, plan, session, sub, t, tool}`, with `act` only if there are actors. The object is written
- * out by hand, because only plan and arguments vary in shape.
+ * out by hand, because only plan and arguments vary in shape. `inputText` is the canonical text of the arguments, if it is known.
  */
-function seal({ identity, input, caller, plan, binding }: Sealed, session: string): string {
+function seal({ identity, input, caller, plan, binding }: Sealed, session: string, inputText?: string): string {
   try {
     const isInput = binding.planIsInput === true;
-    const args = isInput ? "null" : argumentsOf(input);
-    const planText = textOf(plan, isInput);
-    const act = caller.actors.length === 0 ? "" : `"act":${JSON.stringify(caller.actors)},`;
+    const args = isInput ? "null" : (inputText ?? argumentsOf(input));
+    const known = isInput && inputText !== undefined ? textWithInput(plan, input, inputText) : undefined;
+    const planText = known ?? textOf(plan, isInput);
+    const { act, iss, sub } = quotedCaller(caller);
     return sha256Hex(
-      `{${act}"args":${args},"iss":${quote(caller.issuer)},"plan":${planText},"session":${quote(session)},"sub":${quote(caller.subject)},"t":"stc/plan/v1","tool":"${identity}"}`,
+      `{${act}"args":${args},"iss":${iss},"plan":${planText},"session":${session === "" ? '""' : quote(session)},"sub":${sub},"t":"stc/plan/v1","tool":"${identity}"}`,
     );
   } catch (error) {
     if (!(error instanceof NotJsonError)) throw error;
     throw new Refusal("INTERNAL", "The call could not be planned.", { cause: error });
   }
+}
+
+interface QuotedCaller {
+  readonly act: string;
+  readonly iss: string;
+  readonly sub: string;
+}
+
+/** The members of a digest that are the same in all calls of a caller. */
+const quotedCallers = new WeakMap<Caller, QuotedCaller>();
+
+function quotedCaller(caller: Caller): QuotedCaller {
+  let quoted = quotedCallers.get(caller);
+  if (quoted === undefined) {
+    const { actors, issuer, subject } = caller;
+    const act = actors.length === 0 ? "" : `"act":${JSON.stringify(actors)},`;
+    quoted = { act, iss: quote(issuer), sub: quote(subject) };
+    quotedCallers.set(caller, quoted);
+  }
+  return quoted;
+}
+
+/** Returns the canonical text of a plan that consists of the arguments and its kind; undefined for any other plan. */
+function textWithInput(plan: ExecutionPlan, input: unknown, inputText: string): string | undefined {
+  const isJustInput = plan["input"] === input && Object.keys(plan).length === 2;
+  return isJustInput ? `{"input":${inputText},"kind":${quote(plan.kind)}}` : undefined;
 }
 
 /** Returns the canonical text of a plan. A plan that is the arguments may hold any value that the schema produced. */

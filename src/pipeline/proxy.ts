@@ -42,14 +42,14 @@ export function createProxy(parts: ProxyParts): ToolProxy {
     async call(request) {
       const record = parts.callRecords.start(request);
       const outcome = await decide(parts, request, record).catch(asRefusal);
-      return conclude(parts, record, request.waitMs ? await afterApproval(parts, record, outcome) : outcome);
+      return await conclude(parts, record, request.waitMs ? await afterApproval(parts, record, outcome) : outcome);
     },
     async rejectRequest(request, refusal) {
       const record = parts.callRecords.start(request);
       const { callers, detector } = parts.snapshots.current();
       record.detector = detector;
       await record.identify(() => verifyCaller(callers, request));
-      return conclude(parts, record, refusal);
+      return await conclude(parts, record, refusal);
     },
   };
 }
@@ -72,10 +72,10 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
   const parsed = record.at("VALIDATION", () => parseInput(limited, request.args));
   const raised = record.at("PERMISSION", () => policy.elevate(parsed));
   const elevated = raised instanceof Promise ? record.keep(await raised) : raised;
-  const fresh = await record.at("VALIDATION", () => checkRepeat(elevated, request, parts.approvals));
-  if ("result" in fresh) return record.keep(fresh);
+  const fresh = record.keep(await record.at("VALIDATION", () => checkRepeat(elevated, record, parts.approvals)));
+  if ("result" in fresh) return fresh;
   const scope = record.openScope(elevated.tool.timeoutMs);
-  const planned = record.keep(await record.at("PLAN", () => makePlan(fresh, scope, request.session)));
+  const planned = record.keep(await record.at("PLAN", () => makePlan(fresh, scope, record)));
   const replan = (args: unknown): Promise<Assessed> => amend({ record, policy, limited, fresh, scope }, args);
   const verifyAgain = async (): Promise<Verified> => verifyCaller(callers, request);
   const context = { request, traceId: record.traceId, scope, replan, verifyAgain };
@@ -105,7 +105,9 @@ async function amend({ record, policy, limited, fresh, scope }: RunningCall, arg
   const { session } = record.request;
   const parsed = record.at("VALIDATION", () => parseInput(limited, args));
   const elevated = record.keep(await record.at("PERMISSION", () => policy.elevate(parsed)));
-  const planned = record.keep(await record.at("PLAN", () => makePlan(amended(fresh, elevated), scope, session)));
+  const planned = record.keep(
+    await record.at("PLAN", () => makePlan(amended(fresh, elevated), scope, { request: { session } })),
+  );
   return record.keep(await record.at("APPROVAL", () => policy.assess(planned)));
 }
 

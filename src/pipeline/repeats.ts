@@ -1,11 +1,9 @@
 import type { Approvals, KeyUse } from "../approvals/types.ts";
-import { canonicalJson, sha256Hex } from "../core/digest.ts";
+import { sha256Hex } from "../core/digest.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import { type CallOutcome, type Elevated, type Fresh, mint, type Released } from "../core/evidence.ts";
-import { ARGUMENT_LIMITS } from "../core/json.ts";
 import { approvalsUnavailable } from "./approval-refusals.ts";
 import type { CallRecord, Consumed } from "./call-record.ts";
-import type { CallRequest } from "./call-request.ts";
 
 const RETRY_AFTER_MS = 1_000;
 
@@ -17,9 +15,10 @@ const RETRY_AFTER_MS = 1_000;
  */
 export function checkRepeat(
   elevated: Elevated,
-  { idempotencyKey, args }: CallRequest,
+  record: Pick<CallRecord, "request" | "argsText">,
   approvals: Approvals | undefined,
 ): Fresh | Promise<Fresh | Released> {
+  const { idempotencyKey } = record.request;
   if (idempotencyKey === undefined) return mint<Fresh>(elevated);
   if (approvals === undefined) {
     throw new Refusal("MALFORMED_REQUEST", "Idempotency-Key is not supported here: send the call without it.");
@@ -30,7 +29,7 @@ export function checkRepeat(
     subject: caller.subject,
     tool: tool.name,
     keyHash: sha256Hex(idempotencyKey),
-    argsHash: sha256Hex(canonicalJson(args, ARGUMENT_LIMITS)),
+    argsHash: sha256Hex(record.argsText),
   });
 }
 

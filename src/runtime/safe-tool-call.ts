@@ -2,7 +2,7 @@ import type { ApprovalCallback } from "../approvals/callback.ts";
 import type { Approval, Decided, Decision } from "../approvals/types.ts";
 import type { CallResult } from "../core/call-result.ts";
 import { type DefinedTool, isTool, type ToolFactory } from "../core/define-tool.ts";
-import { canonical, NotJsonError } from "../core/digest.ts";
+import { type Canonical, canonical, NotJsonError } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import { ARGUMENT_LIMITS } from "../core/json.ts";
 import { toAnthropic, toJson, toOpenAi } from "../core/tool-formats.ts";
@@ -109,12 +109,13 @@ export class SafeToolCall {
     // Copied before the first await: the owner of the arguments may still change them.
     const copy = readArguments(args);
     const { accepted, problem } = options === undefined ? NO_OPTIONS : readOptions(options);
-    const { proxy } = await this.#start();
+    const { proxy } = this.#service ?? (await this.#start());
     const request: CallRequest = {
       ...accepted,
       disconnect: options?.signal && disconnectOf(options.signal),
       tool: nameOf(tool),
-      args: copy instanceof Refusal ? {} : copy,
+      args: copy instanceof Refusal ? {} : copy?.value,
+      argsText: copy instanceof Refusal ? undefined : copy?.text,
       authorization: typeof jwt === "string" && jwt !== "" ? `Bearer ${jwt}` : undefined,
       source: "library",
     };
@@ -231,10 +232,10 @@ function nameOf(tool: unknown): string {
  * Returns a copy of the arguments as JSON: no getter, proxy or later change can make the audit record other arguments than those
  * that ran. Missing arguments stay missing, and the tool's schema refuses them.
  */
-function readArguments(args: unknown): unknown {
+function readArguments(args: unknown): Canonical | Refusal | undefined {
   if (args === undefined) return undefined;
   try {
-    return canonical(args, ARGUMENT_LIMITS).value;
+    return canonical(args, ARGUMENT_LIMITS);
   } catch (cause) {
     if (!(cause instanceof NotJsonError)) throw cause;
     return new Refusal("MALFORMED_REQUEST", `The arguments are ${cause.message}: send plain JSON values.`, { cause });

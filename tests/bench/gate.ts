@@ -5,7 +5,7 @@ import { mint, type Planned } from "../../src/core/evidence.ts";
 import type { Tool } from "../../src/core/types.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { type ApprovalGate, createApprovalGate, type GateContext } from "../../src/pipeline/approval-gate.ts";
-import { CallScope } from "../../src/pipeline/call-scope.ts";
+import { CallScopes } from "../../src/pipeline/call-scope.ts";
 import { createPolicy } from "../../src/pipeline/policy.ts";
 import { readConfig } from "../../src/runtime/config/config.ts";
 import { MODULES } from "../../src/runtime/modules.ts";
@@ -45,7 +45,7 @@ export async function gateFindings(folder: string): Promise<GateFindings> {
     detector: DETECTOR,
     newId: () => crypto.randomUUID(),
   });
-  const scope = new CallScope({ timeoutMs: 600_000, now: Date.now });
+  const scope = new CallScopes({ clock: Date.now, monotonic: () => performance.now() }).open({ timeoutMs: 600_000 });
   const context: GateContext = {
     request: { tool: changing.name, args: {}, authorization: undefined, source: "bench" },
     traceId: "bench",

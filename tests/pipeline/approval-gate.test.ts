@@ -6,7 +6,7 @@ import type { Planned } from "../../src/core/evidence.ts";
 import type { Tool } from "../../src/core/types.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { createApprovalGate } from "../../src/pipeline/approval-gate.ts";
-import { CallScope } from "../../src/pipeline/call-scope.ts";
+import { CallScopes } from "../../src/pipeline/call-scope.ts";
 import { createPolicy } from "../../src/pipeline/policy.ts";
 import { MODULES } from "../../src/runtime/modules.ts";
 
@@ -29,7 +29,7 @@ async function outcome({ approval = {}, mode = "default", found, session, ...too
     newId: () => "0191e2a0-0000-7000-8000-000000000001",
   });
   const policy = createPolicy(MODULES.policyPoints, { assess: () => ({ ...HARMLESS, ...found }) }, DETECTOR);
-  const scope = new CallScope({ timeoutMs: 5_000, now: () => 0 });
+  const scope = new CallScopes({ clock: () => 0, monotonic: () => 0 }).open({ timeoutMs: 5_000 });
   const caller = {
     issuer: "https://idp.example",
     subject: "agent-7",

@@ -3,7 +3,7 @@ import { Refusal } from "../../src/core/errors.ts";
 import type { Approved } from "../../src/core/evidence.ts";
 import type { RunContext } from "../../src/core/types.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
-import { CallScope, type Disconnect } from "../../src/pipeline/call-scope.ts";
+import { CallScopes, type Disconnect } from "../../src/pipeline/call-scope.ts";
 import { createExecutor } from "../../src/pipeline/executor.ts";
 
 class Client implements Disconnect {
@@ -47,7 +47,10 @@ function stand({
   const binding = { run: (_plan: unknown, context: RunContext) => run(context) };
   const approved = { tool, binding, plan: { kind: "inline" }, caller: {}, digest: "d", by: "b" } as unknown as Approved;
   return async (): Promise<unknown> => {
-    const scope = new CallScope({ timeoutMs, now: () => 0, disconnect: client });
+    const scope = new CallScopes({ clock: () => 0, monotonic: () => performance.now() }).open({
+      timeoutMs,
+      disconnect: client,
+    });
     try {
       const execution = {
         scope,

@@ -1,4 +1,5 @@
-import { createHash, type Hash, hash } from "node:crypto";
+import { createHash, type Hash } from "node:crypto";
+import { sha256Hex } from "../../core/digest.ts";
 import { leafHash, type MerkleTree } from "./merkle-tree.ts";
 
 export const STREAMS = ["calls", "journal"] as const;
@@ -47,7 +48,9 @@ export function logIdOf(firstHash: string): string {
 }
 
 export function chainBytes(seq: number): number {
-  return SEQ.length + String(seq).length + PREV_LABEL_AT - 1;
+  let digits = 1;
+  for (let rest = seq; rest >= 10; rest /= 10) digits += 1;
+  return SEQ.length + digits + PREV_LABEL_AT - 1;
 }
 
 export interface ChainLink {
@@ -91,7 +94,7 @@ export function followingHash(
 }
 
 export function ownHash(bytes: Buffer, from: number, to: number): string {
-  return hash("sha256", bytes.subarray(from, to - HASHED_TO), "hex");
+  return sha256Hex(bytes.subarray(from, to - HASHED_TO));
 }
 
 /** Returns the `intentSeq` of a call's line, which is the member before the link. */
@@ -158,7 +161,7 @@ export class LineChain {
     const { seq, prev, tree, logId } = this.#head;
     let to = from + bytes.write(body, from, "utf8") - 1;
     to += bytes.write(`${SEQ}${seq}${PREV}${prev}"`, to, "latin1");
-    const digest = hash("sha256", bytes.subarray(from, to), "hex");
+    const digest = sha256Hex(bytes.subarray(from, to));
     to += bytes.write(`${HASH.slice(1)}${digest}${END}`, to, "latin1");
     tree.append(leafHash(bytes, from, to));
     bytes[to] = LINE_END;

@@ -1,10 +1,10 @@
 import type { KeyObject } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
+import { SHA256_BYTES } from "../../core/digest.ts";
 import { dayIn, readAt } from "../journal/day-files.ts";
 import { READ_ONLY, withFile } from "../journal/file-operations.ts";
 import { type ChainHead, STREAMS, type StreamName } from "./chain.ts";
-import { DIGEST_BYTES } from "./merkle-tree.ts";
 import { type Note, signNote } from "./signed-note.ts";
 
 /** Folder of the checkpoints in the audit directory, with one file per day. */
@@ -53,7 +53,7 @@ export function readCheckpoint(note: string): Checkpoint | undefined {
     !LOG_ID.test(origin.slice(`${ORIGIN}/${stream}/`.length)) ||
     !SIZE.test(size) ||
     !Number.isSafeInteger(Number(size)) ||
-    root.length !== DIGEST_BYTES ||
+    root.length !== SHA256_BYTES ||
     root.toString("base64") !== encoded ||
     extensions.includes("")
   ) {

@@ -1,12 +1,9 @@
-import { hash } from "node:crypto";
-
-/** Bytes of a leaf, a node or a root: SHA-256. */
-export const DIGEST_BYTES = 32;
+import { SHA256_BYTES, sha256 } from "../../core/digest.ts";
 
 const LEAF = 0;
 const NODE = 1;
 /** Input of a node's hash: a prefix and two hashes. Filled and hashed synchronously, so one buffer can be shared. */
-const node = Buffer.alloc(1 + 2 * DIGEST_BYTES, NODE);
+const node = Buffer.alloc(1 + 2 * SHA256_BYTES, NODE);
 
 /**
  * Returns the RFC 6962 hash of the leaf `bytes[from, to)`. The byte before `from` must exist: it temporarily holds the
@@ -15,15 +12,15 @@ const node = Buffer.alloc(1 + 2 * DIGEST_BYTES, NODE);
 export function leafHash(bytes: Buffer, from: number, to: number): Buffer {
   const before = bytes[from - 1] ?? LEAF;
   bytes[from - 1] = LEAF;
-  const digest = hash("sha256", bytes.subarray(from - 1, to), "buffer");
+  const digest = sha256(bytes.subarray(from - 1, to));
   bytes[from - 1] = before;
   return digest;
 }
 
 export function nodeHash(left: Uint8Array, right: Uint8Array): Buffer {
   node.set(left, 1);
-  node.set(right, 1 + DIGEST_BYTES);
-  return hash("sha256", node, "buffer");
+  node.set(right, 1 + SHA256_BYTES);
+  return sha256(node);
 }
 
 /**
@@ -48,7 +45,7 @@ export class MerkleTree {
         tree.#subtrees[height] = hashes[hashes.length - taken];
       }
     }
-    const fits = taken === hashes.length && hashes.every((digest) => digest.length === DIGEST_BYTES);
+    const fits = taken === hashes.length && hashes.every((digest) => digest.length === SHA256_BYTES);
     return fits ? tree : undefined;
   }
 
@@ -73,7 +70,7 @@ export class MerkleTree {
     for (const subtree of this.#subtrees) {
       if (subtree !== undefined) root = root === undefined ? subtree : nodeHash(subtree, root);
     }
-    return root ?? hash("sha256", "", "buffer");
+    return root ?? sha256("");
   }
 
   /** Returns the roots of the full subtrees in base64, from the largest to the smallest. */

@@ -1,11 +1,12 @@
 import type { KeyObject } from "node:crypto";
+import { SHA256_BYTES } from "../../core/digest.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 import { dayFilesOf } from "../journal/day-files.ts";
 import { membersOf, parseLine } from "../query/view.ts";
 import { readLink } from "./chain.ts";
 import { walkFiles } from "./chain-walk.ts";
 import { type Checkpoint, readCheckpoint, readLastNotes } from "./checkpoint.ts";
-import { DIGEST_BYTES, leafHash, MerkleTree, nodeHash } from "./merkle-tree.ts";
+import { leafHash, MerkleTree, nodeHash } from "./merkle-tree.ts";
 import { isUnsigned, verifyNote } from "./signed-note.ts";
 
 const TYPE = "safe-tool-call/audit-proof/1";
@@ -166,7 +167,7 @@ function rootOf(
   leaf: Buffer,
   { path, index, size }: { readonly path: readonly Buffer[]; readonly index: number; readonly size: number },
 ): Buffer | undefined {
-  if (index < 0 || index >= size || path.some((digest) => digest.length !== DIGEST_BYTES)) return undefined;
+  if (index < 0 || index >= size || path.some((digest) => digest.length !== SHA256_BYTES)) return undefined;
   let [at, last, root] = [index, size - 1, leaf];
   for (const digest of path) {
     if (last === 0) return undefined;

@@ -1,5 +1,5 @@
-import { hash } from "node:crypto";
 import { join } from "node:path";
+import { sha256Hex } from "../../core/digest.ts";
 import type { StreamName } from "../chain/chain.ts";
 import { MerkleTree } from "../chain/merkle-tree.ts";
 import { type LineMembers, membersOf, textOf } from "../query/view.ts";
@@ -41,7 +41,7 @@ export function serializePosition({ streams, intents }: SavedPosition): Buffer {
     journal: streamFields(streams.journal),
     intents: intents.map(({ seq, traceId, facts }) => ({ seq, ...facts, type: "intent", traceId })),
   });
-  return Buffer.from(`${position}\n${hash("sha256", position, "hex")}\n`);
+  return Buffer.from(`${position}\n${sha256Hex(position)}\n`);
 }
 
 function streamFields({ head, day, size, note }: SavedStream): object {
@@ -53,7 +53,7 @@ function streamFields({ head, day, size, note }: SavedStream): object {
 export function readSavedPosition(dir: string): SavedPosition | undefined {
   try {
     const [position = "", sum] = (readSmallFile(savedPositionPath(dir), POSITION_BYTES_MAX) ?? "").split("\n");
-    return hash("sha256", position, "hex") === sum ? parsePosition(JSON.parse(position)) : undefined;
+    return sha256Hex(position) === sum ? parsePosition(JSON.parse(position)) : undefined;
   } catch {
     return undefined;
   }

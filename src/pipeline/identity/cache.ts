@@ -1,4 +1,4 @@
-import { hash } from "node:crypto";
+import { sha256Base64 } from "../../core/digest.ts";
 
 /**
  * A bounded map that drops entries that were not used recently. It keeps two maps; when the young one is full, the old one is
@@ -61,7 +61,7 @@ const ORDERS: ReadonlyMap<string, bigint> = new Map([
 
 /** Returns the SHA-256 of a whole token, base64. */
 export function digestOf(token: string): string {
-  return hash("sha256", token, "base64");
+  return sha256Base64(token);
 }
 
 /** Returns the digest of each spelling of a verified token: revoking one spelling must revoke the other too. */

@@ -7,11 +7,10 @@ import { type Exporters, type ExporterTarget, startExporters } from "../../audit
 import { intentLine } from "../../audit/journal/journal.ts";
 import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
 import { callerSource, type UnauthenticatedLimit } from "../../audit/unauthenticated.ts";
-import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../../core/digest.ts";
+import { hmacSha256Hex, sha256Hex } from "../../core/digest.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
 import { Refusal, StartupError } from "../../core/errors.ts";
 import type { Receipt } from "../../core/evidence.ts";
-import { ARGUMENT_LIMITS } from "../../core/json.ts";
 import type { AdmissionOptions } from "../../pipeline/admission.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import type { Modules } from "../modules.ts";
@@ -98,8 +97,8 @@ export function auditState(audit: AuditLog): Pick<AdmissionOptions, "auditReady"
 interface Recorded {
   readonly entry: EntryDraft;
   readonly request: { readonly source: string };
-  /** Milliseconds since 1970. */
-  readonly now: number;
+  /** Returns milliseconds since 1970. */
+  readonly clock: () => number;
 }
 
 interface Summed {
@@ -114,14 +113,14 @@ interface Summed {
 export function record(
   audit: AuditLog,
   { unauthenticated, callers }: Summed,
-  { entry, request, now }: Recorded,
+  { entry, request, clock }: Recorded,
 ): Promise<Receipt> {
   const { caller, error, traceId } = entry;
   if (error === undefined) return audit.append(entry);
   const { code } = error;
   let receipt: Receipt | undefined;
-  if (caller.sub === "anonymous") receipt = unauthenticated.sumUp({ source: request.source, code, traceId }, now);
-  else if (isNotAdmitted(entry)) receipt = callers.sumUp({ source: callerSource(caller), code, traceId }, now);
+  if (caller.sub === "anonymous") receipt = unauthenticated.sumUp({ source: request.source, code, traceId }, clock());
+  else if (isNotAdmitted(entry)) receipt = callers.sumUp({ source: callerSource(caller), code, traceId }, clock());
   return receipt === undefined ? audit.append(entry) : Promise.resolve(receipt);
 }
 
@@ -142,19 +141,9 @@ export async function intend(audit: AuditLog, announced: Announced): Promise<voi
   }
 }
 
-/** Hashes the JCS of what was sent, or the bytes when they were not JSON. */
-export function hashArgs(sent: unknown, key: Uint8Array | undefined): string {
-  const bytes = sent instanceof Uint8Array ? sent : canonical(sent);
-  return key === undefined ? sha256Hex(bytes) : hmacSha256Hex(key, bytes);
-}
-
-function canonical(sent: unknown): string {
-  try {
-    return canonicalJson(sent, ARGUMENT_LIMITS);
-  } catch (error) {
-    if (error instanceof NotJsonError) return "";
-    throw error;
-  }
+/** Hashes the canonical text of the arguments, or the bytes when they were not JSON. */
+export function hashArgs(sent: string | Uint8Array, key: Uint8Array | undefined): string {
+  return key === undefined ? sha256Hex(sent) : hmacSha256Hex(key, sent);
 }
 
 interface ExportParts {

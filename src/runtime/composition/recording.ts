@@ -52,7 +52,7 @@ export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, .
     ...{ clock, monotonic, ids, tracer, observe, log },
     hashArgs: (sent) => hashArgs(sent, hashKey),
     hashAlg: hashKey === undefined ? "sha256" : "hmac-sha256",
-    record: (entry, request) => record(audit, { unauthenticated, callers }, { entry, request, now: clock() }),
+    record: (entry, request) => record(audit, { unauthenticated, callers }, { entry, request, clock }),
   });
   return { callRecords, stop: async () => void (await Promise.all(sums.map((sum) => sum.stop()))) };
 }

@@ -45,7 +45,7 @@ function refuse(sub: string, more: Parameters<typeof draftOf>[1] = {}) {
   const caller = { sub, iss: "https://idp.example", permissions: [] };
   const entry = draftOf(`t-${sub}`, { caller, ...refusal, ...more });
   const parts = { unauthenticated: new Limit(), callers };
-  return record(audit, parts, { entry, request: { source: "192.0.2.1" }, now: world.now });
+  return record(audit, parts, { entry, request: { source: "192.0.2.1" }, clock: () => world.now });
 }
 
 const lines = () => world.lines(CALLS) as readonly { readonly caller: { sub: string; iss?: string }; count?: number }[];
