@@ -1,5 +1,3 @@
-import { classLength } from "../manifest/leading-dash.ts";
-
 /**
  * A regular expression as a tree. Single characters and classes stay in the runtime's own syntax, and so keep their exact
  * meaning.
@@ -190,6 +188,19 @@ function plain(text: string): string {
   if (text === "\\") return "\\\\";
   if (text.length === 1 && "{}]/".includes(text)) return `\\${text}`;
   return text.length === 1 && !text.isWellFormed() ? `\\u${text.charCodeAt(0).toString(16)}` : text;
+}
+
+/** Returns the length of the character class at the front of `source`. */
+function classLength(source: string, nestedClasses: boolean): number {
+  let depth = 0;
+  for (let at = 0; at < source.length; at += 1) {
+    const char = source[at];
+    if (char === "\\") at += 1;
+    else if (char === "[" && (depth === 0 || nestedClasses)) depth += 1;
+    else if (char === "]") depth -= 1;
+    if (depth === 0) return at + 1;
+  }
+  return source.length;
 }
 
 /** Returns the names of the groups by number; the first entry is the whole pattern. */

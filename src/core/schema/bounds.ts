@@ -1,10 +1,9 @@
 import { z } from "zod";
 import type { Fault } from "../errors.ts";
-import { leadingDashFault } from "../manifest/leading-dash.ts";
-import { type PatternNode, parsePattern } from "../pattern/parse.ts";
+import { type PatternNode, parsePattern, UnfitPattern } from "../pattern/parse.ts";
 import { characterTest } from "../pattern/program.ts";
 import { joinPath } from "../policy/field-path.ts";
-import { defOf, lazySchema, type Schema } from "./walk.ts";
+import { defOf, innerSchemas, type Schema } from "./walk.ts";
 
 type Check = z.core.$ZodCheck;
 
@@ -129,6 +128,41 @@ function patternFault(checks: readonly Check[]): string | undefined {
   return faults[0] ?? `is not bounded: ${REMEDY}`;
 }
 
+const NOT_PLAIN = "must begin with ^ and then one character or class, not a group, a lookahead or `.`";
+const DASH = 0x2d;
+
+/**
+ * Returns why a pattern does not keep `-` from the front of a string, or does not match the whole string; `undefined` when it
+ * does both. Accepts only patterns that begin with `^` and then a character, an escape or a class that cannot be `-` and must
+ * occur.
+ */
+export function leadingDashFault(pattern: RegExp): string | undefined {
+  const { source, flags } = pattern;
+  if (/[gy]/.test(flags)) return "must not have the flag g or y: its result would depend on earlier ones";
+  if (flags.includes("m")) return "must not have the flag m: ^ and $ would match at every line";
+  if (!source.startsWith("^")) return "must begin with ^";
+  const tree = treeOf(pattern);
+  if (tree === undefined) return NOT_PLAIN;
+  if (tree.kind === "choice") return "must not have a | outside of a group: ^ would bind only the first choice";
+  const parts = tree.kind === "sequence" ? tree.parts : [tree];
+  if (parts.at(-1)?.kind !== "end") return "must end with $";
+  const [, second] = parts;
+  const element = second?.kind === "repeat" ? second.body : second;
+  // Digits after a backslash look like a back reference.
+  if (element?.kind !== "character" || /^\^(?:[(.]|\\\d)/.test(source)) return NOT_PLAIN;
+  if (second?.kind === "repeat" && second.min === 0) return "must not let its first element be absent (?, * or {0,})";
+  return characterTest(element.source, element.flags)(DASH) ? "must not let the text begin with -" : undefined;
+}
+
+function treeOf(pattern: RegExp): PatternNode | undefined {
+  try {
+    return parsePattern(pattern);
+  } catch (error) {
+    if (error instanceof UnfitPattern) return undefined;
+    throw error;
+  }
+}
+
 function isBoundedFormat(check: Check): boolean {
   const { check: kind, format = "", pattern, ...options } = checkDef(check);
   const known = kind === "string_format" ? BOUNDED_FORMATS.get(format) : undefined;
@@ -223,20 +257,6 @@ function visit(walk: Walk, schema: Schema, path: string): Findings {
 function visitParts(walk: Walk, schema: Schema, path: string): Findings {
   const def = defOf(schema);
   switch (def.type) {
-    case "optional":
-    case "nullable":
-    case "nonoptional":
-    case "default":
-    case "prefault":
-    case "catch":
-    case "readonly":
-      return visit(walk, def.innerType, path);
-    case "lazy":
-      return visit(walk, lazySchema(schema), path);
-    case "union":
-      return def.options.flatMap((option) => visit(walk, option, path));
-    case "intersection":
-      return [...visit(walk, def.left, path), ...visit(walk, def.right, path)];
     case "object":
       return visitObject(walk, def, path);
     case "record":
@@ -247,8 +267,11 @@ function visitParts(walk: Walk, schema: Schema, path: string): Findings {
       return visitTuple(walk, def, path);
     case "pipe":
       return visitPipe(walk, def, path);
-    default:
-      return fault(path, `must not be ${def.type}, whose values nothing bounds: ${REMEDY}`);
+    default: {
+      const inner = def.type === "promise" ? undefined : innerSchemas(schema, "out");
+      if (inner !== undefined) return inner.flatMap((part) => visit(walk, part, path));
+      return fault(path, `must not be ${def.type}, whose values have no limit: ${REMEDY}`);
+    }
   }
 }
 
