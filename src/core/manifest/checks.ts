@@ -16,20 +16,43 @@ export function unknownKeys(field: string, value: Unread, known: readonly string
     .map((key) => ({ field: `${field}.${key}`, message: `is unknown${hint(key, known)}` }));
 }
 
-export function list(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
-}
-
 export function isText(value: unknown): value is string {
   return typeof value === "string";
 }
 
-export function oneOf(names: readonly string[], value: unknown): boolean {
-  return isText(value) && names.includes(value);
+type Test = (value: unknown) => boolean;
+/** A key of a table in the manifest, the test of its value, and the message for a value that fails it. */
+export type KeyCheck = readonly [key: string, isValid: Test, message: string];
+
+/** Returns the errors in the values of a table. Keys that no check names are not errors. */
+export function keyFaults(field: string, table: Unread, checks: readonly KeyCheck[]): readonly Fault[] {
+  return checks.flatMap(([key, isValid, message]) =>
+    unless(isValid(table[key]), field === "" ? key : `${field}.${key}`, message),
+  );
 }
 
-export function wholeNumber(value: unknown, max: number): boolean {
-  return typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= max;
+export function optional(isValid: Test): Test {
+  return (value) => value === undefined || isValid(value);
+}
+
+export function listOf(isValid: Test): Test {
+  return (value) => Array.isArray(value) && value.every(isValid);
+}
+
+export function oneOf(names: readonly string[]): Test {
+  return (value) => isText(value) && names.includes(value);
+}
+
+export function wholeNumber(max: number): Test {
+  return (value) => typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= max;
+}
+
+export function isBoolean(value: unknown): value is boolean {
+  return typeof value === "boolean";
+}
+
+export function isFunction(value: unknown): boolean {
+  return typeof value === "function";
 }
 
 /** Returns whether a value is a Zod schema. Checks the shape, not `instanceof`: a manifest may carry its own copy of zod. */

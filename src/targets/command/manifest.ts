@@ -1,7 +1,18 @@
 import { isAbsolute } from "node:path";
 import { type Fault, ManifestError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
-import { isSynchronous, isText, type Unread, unknownKeys, unless } from "../../core/manifest/checks.ts";
+import {
+  isBoolean,
+  isSynchronous,
+  isText,
+  type KeyCheck,
+  keyFaults,
+  listOf,
+  optional,
+  type Unread,
+  unknownKeys,
+  unless,
+} from "../../core/manifest/checks.ts";
 import type { CliTarget, StdoutParser, Tool } from "../../core/types.ts";
 import { exampleFaults, type FreeText, freeTextOf, tokenFault } from "./argv.ts";
 import { environmentFaults } from "./environment.ts";
@@ -36,21 +47,9 @@ function isInterpreter(command: string): boolean {
 
 const PORT_MAX = 65_535;
 
-type Test = (value: unknown) => boolean;
-/** A key of a table in the manifest, the test of its value, and the message for a value that fails it. */
-type KeyCheck = readonly [key: string, isValid: Test, message: string];
-
-function optional(isValid: Test): Test {
-  return (value) => value === undefined || isValid(value);
-}
-
-function listOf(isValid: Test): Test {
-  return (value) => Array.isArray(value) && value.every(isValid);
-}
-
-const isOption: Test = (option) => isText(option) && OPTION.test(option);
-const isPort: Test = (port) => Number.isInteger(port) && Number(port) >= 1 && Number(port) <= PORT_MAX;
-const isAbsolutePath: Test = (path) => isText(path) && path.startsWith("/") && !path.includes("\0");
+const isOption = (option: unknown): boolean => isText(option) && OPTION.test(option);
+const isPort = (port: unknown): boolean => Number.isInteger(port) && Number(port) >= 1 && Number(port) <= PORT_MAX;
+const isAbsolutePath = (path: unknown): boolean => isText(path) && path.startsWith("/") && !path.includes("\0");
 
 const CLI_KEYS = [
   ...["command", "cwd", "options", "lookups", "argsBuilder", "environment", "parse", "exitCodes", "shell"],
@@ -86,12 +85,8 @@ const CONFINEMENT_CHECKS: readonly KeyCheck[] = [
     `must be "system", or list TCP ports from 1 to ${PORT_MAX}`,
   ],
   ["runs", optional((runs) => runs === "command" || runs === "system"), 'must be "command" or "system"'],
-  ["temporaryDirectory", optional((value) => typeof value === "boolean"), "must be true or false"],
+  ["temporaryDirectory", optional(isBoolean), "must be true or false"],
 ];
-
-function keyFaults(field: string, table: Unread, checks: readonly KeyCheck[]): readonly Fault[] {
-  return checks.flatMap(([key, isValid, message]) => unless(isValid(table[key]), `${field}.${key}`, message));
-}
 
 /** Returns the errors in a manifest's `target.cli`. */
 export function cliFaults(cli: unknown, manifest: Unread): readonly Fault[] {

@@ -33,9 +33,9 @@ export const files: TargetKind<FilesContext> = {
     const { operation } = part;
     return [
       ...unknownKeys("target.fs", part, ["operation"]),
-      ...unless(oneOf(OPERATIONS, operation), "target.fs.operation", `must be one of ${OPERATIONS.join(", ")}`),
+      ...unless(oneOf(OPERATIONS)(operation), "target.fs.operation", `must be one of ${OPERATIONS.join(", ")}`),
       ...unless(
-        !oneOf(WRITES, operation) || classification !== "read",
+        !oneOf(WRITES)(operation) || classification !== "read",
         "classification",
         `read cannot ${String(operation)} files`,
       ),

@@ -188,7 +188,7 @@ function streamFaults(stream: unknown): readonly Fault[] {
   if (!isTable(stream)) return [{ field, message: "must be { itemsMax, bytesMax }" }];
   return [
     ...Object.entries(STREAM_LIMITS).flatMap(([key, max]) =>
-      unless(wholeNumber(stream[key], max), `${field}.${key}`, `must be a whole number from 1 to ${max}`),
+      unless(wholeNumber(max)(stream[key]), `${field}.${key}`, `must be a whole number from 1 to ${max}`),
     ),
     ...unknownKeys(field, stream, Object.keys(STREAM_LIMITS)),
   ];
