@@ -55,6 +55,11 @@ export interface OwnPath {
   readonly path: string;
 }
 
+/** Returns whether a path is the directory or lies below it. Both must be absolute, without links and `..`. */
+export function isBelow(path: string, directory: string): boolean {
+  return path === directory || path.startsWith(directory === "/" ? directory : `${directory}/`);
+}
+
 export interface TargetContext {
   /** Entries of this kind, as its schemas return them. */
   readonly systems: ReadonlyMap<string, unknown>;

@@ -6,10 +6,9 @@ import { hint } from "../nearest.ts";
 import { unmatchedPatterns } from "../policy/output-policy.ts";
 import { releaseFaults } from "../policy/policy-faults.ts";
 import { SCAN_LEVELS } from "../policy/scan-policy.ts";
-import { jsonSchemaFaults } from "../schema/json-schema-faults.ts";
 import { boundPatterns } from "../schema/linear-patterns.ts";
 import { type DeclaredKind, declaredTarget, targetFaults } from "../target-kind.ts";
-import { inputJsonSchema } from "../tool-formats.ts";
+import { inputJsonSchema, jsonSchemaFaults } from "../tool-formats.ts";
 import type { OutputPolicy } from "../types.ts";
 import {
   isBoolean,

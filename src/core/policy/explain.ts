@@ -1,5 +1,5 @@
 import type { FieldAction, Json, OutputPolicy } from "../types.ts";
-import { advance, element, joinPath, parseFieldPattern, type Step, startPosition } from "./field-path.ts";
+import { element, joinPath, matchesAfter, parseFieldPattern, type Step } from "./field-path.ts";
 import { type CompiledPolicy, edgeOf, isScalar } from "./output-policy.ts";
 import { actionOf, reasonOf, releases } from "./state.ts";
 
@@ -94,15 +94,9 @@ function isStronger(claim: Claim, best: Claim | undefined): boolean {
 function claimOf(text: string, steps: readonly Step[]): Claim | undefined {
   const pattern = parseFieldPattern(text);
   if ("fault" in pattern) return undefined;
-  const end = pattern.segments.length;
-  let positions: readonly number[] = [startPosition(pattern)];
-  let isCovered = false;
-  for (const step of steps) {
-    positions = [...new Set(positions.flatMap((at) => advance(pattern, at, step)))];
-    isCovered ||= positions.includes(end);
-  }
-  if (!isCovered) return undefined;
-  return { text, literals: pattern.literals, isExact: !pattern.hasWildcard && positions.includes(end) };
+  const matches = matchesAfter(pattern, steps);
+  if (!matches.includes(true)) return undefined;
+  return { text, literals: pattern.literals, isExact: !pattern.hasWildcard && matches.at(-1) === true };
 }
 
 /** Returns whether any part of the value stays. */

@@ -73,6 +73,19 @@ export function advance(pattern: FieldPattern, position: number, step: Step): re
   return [...(stays ? [position] : []), ...(goesOn ? [position + 1] : [])];
 }
 
+/** Returns, after each of these steps, whether the pattern has been matched completely. */
+export function matchesAfter(
+  pattern: FieldPattern,
+  steps: readonly Step[],
+  starts = [startPosition(pattern)],
+): boolean[] {
+  let positions: readonly number[] = starts;
+  return steps.map((step) => {
+    positions = [...new Set(positions.flatMap((at) => advance(pattern, at, step)))];
+    return positions.includes(pattern.segments.length);
+  });
+}
+
 /** Adds one shown step to a shown path: `items` + `[]` is `items[]`, `items[]` + `email` is `items[].email`. */
 export function joinPath(path: string, shown: string): string {
   if (path === "" || shown === "[]") return path + shown;

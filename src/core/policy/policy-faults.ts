@@ -4,6 +4,7 @@ import {
   advance,
   element,
   type FieldPattern,
+  matchesAfter,
   otherKey,
   parseFieldPattern,
   type Segment,
@@ -99,12 +100,8 @@ function loosePath(steps: readonly Step[], isOpen: boolean): readonly Step[] {
 function takesAll(text: string, steps: readonly Step[], within: number): boolean {
   const pattern = parseFieldPattern(text);
   if ("fault" in pattern || pattern.segments.at(-1) === wildcard) return true;
-  let positions: readonly number[] = [startPosition(pattern)];
-  for (const [at, step] of steps.entries()) {
-    positions = [...new Set(positions.flatMap((from) => advance(pattern, from, step)))];
-    if (positions.includes(pattern.segments.length)) return at + 1 <= within;
-  }
-  return false;
+  const end = matchesAfter(pattern, steps).indexOf(true);
+  return end !== -1 && end < within;
 }
 
 /** Returns the described fields that the pattern releases and that may be named in its place. */

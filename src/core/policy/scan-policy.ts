@@ -1,4 +1,4 @@
-import { advance, element, type FieldPattern, parseFieldPattern, startPosition } from "./field-path.ts";
+import { element, type FieldPattern, matchesAfter, parseFieldPattern, startPosition } from "./field-path.ts";
 
 /** Strictness with which a field's text is scanned before it is released: see `ToolDefinition.scan`. */
 export type ScanLevel = "off" | "secrets" | "balanced" | "strict";
@@ -52,12 +52,8 @@ function nameOf(path: readonly string[]): string {
 }
 
 function covers(pattern: FieldPattern, path: readonly string[]): boolean {
-  let positions: readonly number[] = [startPosition(pattern), 0];
-  for (const step of path) {
-    positions = [...new Set(positions.flatMap((at) => advance(pattern, at, step === "[]" ? element : step)))];
-    if (positions.includes(pattern.segments.length)) return true;
-  }
-  return false;
+  const steps = path.map((step) => (step === "[]" ? element : step));
+  return matchesAfter(pattern, steps, [startPosition(pattern), 0]).includes(true);
 }
 
 function stronger(best: ScanRule | undefined, rule: ScanRule): ScanRule {

@@ -1,5 +1,4 @@
 import { isAbsolute } from "node:path";
-import { Refusal } from "../../core/errors.ts";
 import { endedWithin } from "../../core/time-limits.ts";
 import type { StderrMeaning } from "../../core/types.ts";
 import { argvFault } from "./argv.ts";
@@ -8,7 +7,7 @@ import type { Sandbox } from "./confinement/confinement.ts";
 import type { Launched } from "./confinement/launchers.ts";
 import { yieldMemory, yieldProcessor } from "./confinement/priority.ts";
 import { killGroup, killSession, killStrays } from "./descendants.ts";
-import { type ChildResult, type Ending, endingOfAbort } from "./endings.ts";
+import { type ChildResult, type Ending, endingOfAbort, unbuildable } from "./endings.ts";
 import { CALL_MARKER } from "./environment.ts";
 import { mergedOutput, type Pipe, readPipe, STDERR_HEAD_BYTES, statusOfStderr, stderrTail } from "./pipe.ts";
 
@@ -57,8 +56,7 @@ export interface ChildSpec {
  */
 export async function runChild(spec: ChildSpec): Promise<ChildResult> {
   const fault = isAbsolute(spec.command) ? argvFault(spec.argv, spec.options) : "the command is not an absolute path";
-  if (fault !== undefined)
-    throw new Refusal("INTERNAL", "The command could not be built.", { cause: new Error(fault) });
+  if (fault !== undefined) throw unbuildable(fault);
   const aborted = spec.signals.find((signal) => signal.aborted);
   if (aborted !== undefined) return notStarted(endingOfAbort(aborted));
   if (!(spec.timeoutMs > 0)) return notStarted({ kind: "deadline" });

@@ -33,6 +33,11 @@ export interface ChildResult {
   readonly survivors: number;
 }
 
+/** Returns the refusal of a command that a manifest must never produce. `fault` is for the operator. */
+export function unbuildable(fault: string): Refusal {
+  return new Refusal("INTERNAL", "The command could not be built.", { cause: new Error(fault) });
+}
+
 type ExitCodes = Readonly<Record<number, ExitMeaning>>;
 
 /**

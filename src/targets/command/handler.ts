@@ -19,7 +19,7 @@ import { type ChildSpec, runChild } from "./child.ts";
 import { commandMemory } from "./command-memory.ts";
 import type { ChildConfinement, Sandbox } from "./confinement/confinement.ts";
 import type { Confined, Unconfined } from "./confinement/profile.ts";
-import { type ChildResult, isAnswer, refusalOf } from "./endings.ts";
+import { type ChildResult, isAnswer, refusalOf, unbuildable } from "./endings.ts";
 import { childEnvironment, environmentFaults } from "./environment.ts";
 import { LOOKUP_BYTES_MAX, lookUp } from "./lookups.ts";
 import { type CliTool, cliTool } from "./manifest.ts";
@@ -268,10 +268,6 @@ function declaredEnvironment(
   const faults = environmentFaults(built);
   if (faults.length > 0) throw unbuildable(faults.map(({ field, message }) => `${field}: ${message}`).join("; "));
   return built;
-}
-
-function unbuildable(fault: string): Refusal {
-  return new Refusal("INTERNAL", "The command could not be built.", { cause: new Error(fault) });
 }
 
 function unusable(fault: string): Refusal {

@@ -3,15 +3,15 @@ import { tmpdir } from "node:os";
 import { basename, delimiter, isAbsolute, join } from "node:path";
 import { NotRegistered } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
-import { isBelow } from "../../core/paths.ts";
 import { unboundedStrings } from "../../core/schema/bounds.ts";
-import type {
-  ConfinementShown,
-  OpenedKind,
-  OwnPath,
-  TargetContext,
-  TargetKind,
-  ToolNote,
+import {
+  type ConfinementShown,
+  isBelow,
+  type OpenedKind,
+  type OwnPath,
+  type TargetContext,
+  type TargetKind,
+  type ToolNote,
 } from "../../core/target-kind.ts";
 import type { Handler, Tool } from "../../core/types.ts";
 import { type ChildConfinement, openConfinement } from "./confinement/confinement.ts";

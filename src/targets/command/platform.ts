@@ -5,7 +5,7 @@ import { type Document, isAlias, isCollection, isScalar, parseDocument, visit } 
 import { z } from "zod";
 import { systemCode } from "../../core/error-text.ts";
 import { isTable } from "../../core/json.ts";
-import { hasPort, NO_PORT } from "../../core/port.ts";
+import { hasPort, NO_PORT } from "../../core/network.ts";
 import type { TargetContext } from "../../core/target-kind.ts";
 import type { SystemAccess } from "./confinement/profile.ts";
 

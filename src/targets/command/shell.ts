@@ -5,11 +5,11 @@ import { isAbsolute, join, relative } from "node:path";
 import { forEachChild, parse, type SyntaxNode, type Word } from "unbash";
 import { Refusal } from "../../core/errors.ts";
 import { CUT_MARGIN_BYTES, PartialAnswer } from "../../core/partial-answer.ts";
-import { isBelow } from "../../core/paths.ts";
+import { isBelow } from "../../core/target-kind.ts";
 import { plainText } from "../../core/terminal-text.ts";
 import type { Json, Tool } from "../../core/types.ts";
 import { refuseTooLong, tokenFault } from "./argv.ts";
-import { type ChildResult, refusalOf } from "./endings.ts";
+import { type ChildResult, refusalOf, unbuildable } from "./endings.ts";
 import { childEnvironment } from "./environment.ts";
 import type { CliTool } from "./manifest.ts";
 import { cutTextOf, decode } from "./parser.ts";
@@ -66,9 +66,7 @@ export function shellPlan(
   const script = argv.at(-1);
   const hasShellForm = argv.length === SHELL_ARGV.length + 1 && SHELL_ARGV.every((token, at) => argv[at] === token);
   if (!hasShellForm || typeof script !== "string") {
-    throw new Refusal("INTERNAL", "The command could not be built.", {
-      cause: new Error(`a shell is started as ${SHELL_ARGV.join(" ")} and one script`),
-    });
+    throw unbuildable(`a shell is started as ${SHELL_ARGV.join(" ")} and one script`);
   }
   const fault = tokenFault(script);
   if (fault !== undefined) {

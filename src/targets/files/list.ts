@@ -1,7 +1,7 @@
 import { closeSync } from "node:fs";
 import type { Json } from "../../core/types.ts";
 import { type FileSystemCalls, O_NOFOLLOW, O_PATH } from "./c-library.ts";
-import { type FileIdentity, identify } from "./identity.ts";
+import { type FileIdentity, identify } from "./confinement.ts";
 import { type Mounts, openForReading, resolveMount } from "./mounts.ts";
 import { errnoRefusal, fileRefusal } from "./refusals.ts";
 

@@ -1,8 +1,15 @@
 import { closeSync, constants, openSync, statSync } from "node:fs";
 import { Refusal } from "../../core/errors.ts";
 import { O_DIRECTORY, O_PATH } from "./c-library.ts";
-import { type ConfinementKind, chooseConfinement, type PathConfinement, READING } from "./confinement.ts";
-import { type FileIdentity, identify, idOf } from "./identity.ts";
+import {
+  type ConfinementKind,
+  chooseConfinement,
+  type FileIdentity,
+  identify,
+  idOf,
+  type PathConfinement,
+  READING,
+} from "./confinement.ts";
 import { ELOOP, ENOENT, errnoRefusal, fileRefusal, notRegular } from "./refusals.ts";
 import { walk } from "./walk.ts";
 

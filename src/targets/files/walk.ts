@@ -1,7 +1,6 @@
 import { closeSync } from "node:fs";
 import { O_NOFOLLOW, O_PATH } from "./c-library.ts";
-import type { PathConfinement } from "./confinement.ts";
-import { type FileIdentity, identify } from "./identity.ts";
+import { type FileIdentity, identify, type PathConfinement } from "./confinement.ts";
 import { ENOENT, errnoRefusal, fileRefusal } from "./refusals.ts";
 
 const LINKS_MAX = 40;

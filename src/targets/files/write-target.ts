@@ -1,7 +1,7 @@
 import { closeSync } from "node:fs";
 import { Refusal } from "../../core/errors.ts";
 import { O_NOFOLLOW, O_PATH } from "./c-library.ts";
-import type { FileIdentity } from "./identity.ts";
+import type { FileIdentity } from "./confinement.ts";
 import { foldName, isGitInternal, type Mount, type Mounts, mountPath, resolveMount } from "./mounts.ts";
 import { fileRefusal, notRegular } from "./refusals.ts";
 import { DIRECTORIES_MAX, type WalkedPath, walk } from "./walk.ts";

@@ -5,7 +5,7 @@ import { errorText, systemCode } from "../../core/error-text.ts";
 import { type Fault, ManifestError, StartupError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { isText, unknownKeys, unless, wholeNumber } from "../../core/manifest/checks.ts";
-import { hasPort, NO_PORT } from "../../core/port.ts";
+import { hasPort, NO_PORT } from "../../core/network.ts";
 import type { CertificateExpiry, OpenedKind, TargetContext, TargetKind } from "../../core/target-kind.ts";
 import type { Tool } from "../../core/types.ts";
 import { type AssertionSigner, assertionSigner } from "./assertion.ts";

@@ -40,6 +40,19 @@ const SYSTEM_CALLS = {
   numbers: { syscall: { args: [i64, u64, u64, u64, u64, u64, u64], returns: i64 } },
 } as const;
 
+/** Numbers of system calls on x86_64. */
+export const CALL = {
+  ...{ read: 0n, open: 2n, poll: 7n, mmap: 9n, mprotect: 10n, rtSigaction: 13n, rtSigprocmask: 14n, madvise: 28n },
+  ...{ dup2: 33n, socket: 41n, connect: 42n, sendto: 44n, execve: 59n, exit: 60n, wait4: 61n, truncate: 76n },
+  ...{ chdir: 80n, chmod: 90n, ptrace: 101n, setpgid: 109n, setsid: 112n, capset: 126n, setpriority: 141n },
+  ...{ prctl: 157n, chroot: 161n, setxattr: 188n, exitGroup: 231n, tgkill: 234n, unshare: 272n, pipe2: 293n },
+  ...{ prlimit: 302n, readMemory: 310n, ioUring: 425n, pidfdOpen: 434n, closeRange: 436n, pidfdGet: 438n },
+  ...{ landlockCreate: 444n, landlockAdd: 445n, landlockRestrict: 446n },
+} as const;
+
+/** The last descriptor of `closeRange`. */
+export const ALL_DESCRIPTORS = 0xffffffffn;
+
 type Loaded = ReturnType<typeof load>;
 export type CLibrary = Loaded;
 

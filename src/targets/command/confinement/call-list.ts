@@ -1,5 +1,5 @@
 import { type Pointer, read, toArrayBuffer } from "bun:ffi";
-import { type CLibrary, must, pointerTo } from "./c-library.ts";
+import { CALL, type CLibrary, must, pointerTo } from "./c-library.ts";
 
 /**
  * Runs a list of system calls in a new process that shares this process's memory. JavaScript cannot run there, because only one
@@ -43,8 +43,6 @@ const CODE = [
   ...[0x0f, 0x05], //                   syscall
 ];
 
-const MMAP = 9n;
-const MPROTECT = 10n;
 const READ_WRITE = 3n;
 const READ_EXECUTE = 5n;
 const PRIVATE_ANONYMOUS = 0x22n;
@@ -100,10 +98,10 @@ export function callList(c: CLibrary, calls: readonly SystemCall[]): CallList {
 }
 
 function codeIn(c: CLibrary): Pointer {
-  const page = c.numbers(MMAP, 0n, PAGE_BYTES, READ_WRITE, PRIVATE_ANONYMOUS, 0xffffffffffffffffn, 0n);
+  const page = c.numbers(CALL.mmap, 0n, PAGE_BYTES, READ_WRITE, PRIVATE_ANONYMOUS, 0xffffffffffffffffn, 0n);
   must(Number(page), c.errno, "mmap");
   const at = Number(page) as Pointer;
   new Uint8Array(toArrayBuffer(at, 0, CODE.length)).set(CODE);
-  must(Number(c.numbers(MPROTECT, BigInt(page), PAGE_BYTES, READ_EXECUTE, 0n, 0n, 0n)), c.errno, "mprotect");
+  must(Number(c.numbers(CALL.mprotect, BigInt(page), PAGE_BYTES, READ_EXECUTE, 0n, 0n, 0n)), c.errno, "mprotect");
   return at;
 }

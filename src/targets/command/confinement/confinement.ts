@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Refusal } from "../../../core/errors.ts";
 import type { CliTarget, Tool } from "../../../core/types.ts";
+import { unbuildable } from "../endings.ts";
 import { cLibrary } from "./c-library.ts";
 import type { SeccompOptions } from "./filter.ts";
 import { knowsLandlock } from "./landlock.ts";
@@ -207,9 +208,7 @@ function planned(tool: CliTool, input: unknown, { levels, systemAccess }: Parts)
   const confined = confinedBy(declaredProfile(tool.target.cli, input), { tool, systemAccess });
   const faults = profileFaults(confined);
   if (faults.length === 0) return confined;
-  throw new Refusal("INTERNAL", "The command could not be built.", {
-    cause: new Error(faults.map(({ field, message }) => `${field}: ${message}`).join("; ")),
-  });
+  throw unbuildable(faults.map(({ field, message }) => `${field}: ${message}`).join("; "));
 }
 
 function sandbox(tool: CliTool, confined: Confined, { launchers, newId }: Parts): Sandbox {

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync, readSync, writeSync } from "node:fs";
 import { getPriority } from "node:os";
-import { type CLibrary, cLibrary, cString, must, pointerTable, pointerTo } from "./c-library.ts";
+import { ALL_DESCRIPTORS, CALL, type CLibrary, cLibrary, cString, must, pointerTable, pointerTo } from "./c-library.ts";
 import type { SystemCall } from "./call-list.ts";
 import { filterProgram, type SeccompOptions } from "./filter.ts";
 import { buildRuleset, enterSignalScope, restrictCalls } from "./landlock.ts";
@@ -41,7 +41,6 @@ const PROCESSES_MAX = 4_096;
 /** Refers to the process that opens it: the supervisor and the program see different processes. */
 const OWN_PROCESS = "/proc/self";
 
-const CAPSET = 126n;
 const CAPABILITY_VERSION_3 = 0x20080522;
 const CAPABILITY_LAST = 63;
 /**
@@ -58,20 +57,8 @@ const SIGNAL_SET_BYTES = 128;
 /** Sizes of the kernel's signal action and signal set. */
 const SIGNAL_ACTION_BYTES = 32;
 const SIGNAL_MASK_BYTES = 8n;
-const CLOSE_RANGE = 436n;
 const CLOSE_RANGE_CLOEXEC = 4n;
-const ALL_DESCRIPTORS = 0xffffffffn;
 const O_RDWR = 2;
-const RT_SIGACTION = 13n;
-const RT_SIGPROCMASK = 14n;
-const DUP2 = 33n;
-const EXECVE = 59n;
-const CHDIR = 80n;
-const SETPGID = 109n;
-const SETPRIORITY = 141n;
-const PRCTL = 157n;
-const PRLIMIT = 302n;
-const MADVISE = 28n;
 const MADV_DONTNEED = 4n;
 
 const THREADS = "/proc/self/task";
@@ -122,7 +109,7 @@ function releaseCode(c: CLibrary): void {
     const [, from, to] = /^([0-9a-f]{1,16})-([0-9a-f]{1,16}) r-xp [^/]*\//.exec(line) ?? [];
     if (from === undefined || to === undefined) continue;
     const start = BigInt(`0x${from}`);
-    c.numbers(MADVISE, start, BigInt(`0x${to}`) - start, MADV_DONTNEED, 0n, 0n, 0n);
+    c.numbers(CALL.madvise, start, BigInt(`0x${to}`) - start, MADV_DONTNEED, 0n, 0n, 0n);
   }
 }
 
@@ -171,7 +158,7 @@ function readRequest(): LaunchRequest {
 
 function confine(c: CLibrary, request: LaunchRequest, { filters, priority }: Prepared): void {
   if (c.getppid() !== request.parent) throw new Error("the service has ended");
-  c.numbers(SETPRIORITY, 0n, 0n, BigInt(priority), 0n, 0n, 0n);
+  c.numbers(CALL.setpriority, 0n, 0n, BigInt(priority), 0n, 0n, 0n);
   must(c.dup2(openNull(c), 0), c.errno, "dup2");
   limit(c, RLIMIT_CPU, request.cpuSeconds);
   const ruleset = buildRuleset(c, request.grants, request.ports);
@@ -211,10 +198,10 @@ function dropCapabilities(c: CLibrary): void {
   const header = new Uint32Array([CAPABILITY_VERSION_3, 0]);
   const kept = 1 << CAP_DAC_OVERRIDE;
   const body = new Uint32Array([kept, kept, 0, 0, 0, 0]);
-  if (c.capset(CAPSET, pointerTo(header), pointerTo(body)) === 0) return;
+  if (c.capset(CALL.capset, pointerTo(header), pointerTo(body)) === 0) return;
   // A container may have dropped CAP_DAC_OVERRIDE, too.
   const none = new Uint32Array(6);
-  must(c.capset(CAPSET, pointerTo(header), pointerTo(none)), c.errno, "capset");
+  must(c.capset(CALL.capset, pointerTo(header), pointerTo(none)), c.errno, "capset");
 }
 
 function imageOf({ command, argv, environment }: Program) {
@@ -230,7 +217,7 @@ function execProgram(c: CLibrary, program: Program, dataBytes: number): never {
   // The runtime ignores SIGPIPE; a program that inherited this would keep writing when nobody reads.
   for (let signal = 1; signal <= SIGNAL_LAST; signal += 1) c.signal(signal, SIG_DFL);
   c.sigprocmask(SIG_SETMASK, pointerTo(mask), null);
-  c.numbers(CLOSE_RANGE, 3n, ALL_DESCRIPTORS, CLOSE_RANGE_CLOEXEC, 0n, 0n, 0n);
+  c.numbers(CALL.closeRange, 3n, ALL_DESCRIPTORS, CLOSE_RANGE_CLOEXEC, 0n, 0n, 0n);
   // Must come last: the runtime has already reserved more than the limit, and cannot reserve more after this.
   limit(c, RLIMIT_DATA, dataBytes);
   c.execve(path, tokens, variables);
@@ -253,7 +240,7 @@ function superviseProgram(
   const ruleset = buildRuleset(c, otherGrants, request.ports);
   const call = (what: string, number: bigint, ...args: readonly bigint[]): SystemCall => ({ what, number, args });
   const limitCall = (resource: number, value: number): SystemCall =>
-    call("prlimit", PRLIMIT, 0n, BigInt(resource), BigInt(pointerTo(limitOf(value))), 0n);
+    call("prlimit", CALL.prlimit, 0n, BigInt(resource), BigInt(pointerTo(limitOf(value))), 0n);
   const handlers = BigInt(pointerTo(new Uint8Array(SIGNAL_ACTION_BYTES)));
   const signals = Array.from({ length: SIGNAL_LAST }, (_, index) => BigInt(index + 1)).filter(
     (signal) => signal !== SIGKILL && signal !== SIGSTOP,
@@ -269,21 +256,21 @@ function superviseProgram(
       c.dup2(nullDevice, 2);
     },
     program: [
-      call("PR_SET_PDEATHSIG", PRCTL, BigInt(PR_SET_PDEATHSIG), SIGKILL),
-      call("setpgid", SETPGID, 0n, 0n),
-      call("setpriority", SETPRIORITY, 0n, 0n, BigInt(priority)),
-      call("dup2", DUP2, BigInt(nullDevice), 0n),
+      call("PR_SET_PDEATHSIG", CALL.prctl, BigInt(PR_SET_PDEATHSIG), SIGKILL),
+      call("setpgid", CALL.setpgid, 0n, 0n),
+      call("setpriority", CALL.setpriority, 0n, 0n, BigInt(priority)),
+      call("dup2", CALL.dup2, BigInt(nullDevice), 0n),
       limitCall(RLIMIT_CPU, request.cpuSeconds),
       limitCall(RLIMIT_DATA, request.dataBytes),
       openOwn,
       addOwn,
-      ...signals.map((signal) => call("rt_sigaction", RT_SIGACTION, signal, handlers, 0n, SIGNAL_MASK_BYTES)),
-      call("rt_sigprocmask", RT_SIGPROCMASK, BigInt(SIG_SETMASK), noSignal, 0n, SIGNAL_MASK_BYTES),
-      call("close_range", CLOSE_RANGE, 3n, ALL_DESCRIPTORS, CLOSE_RANGE_CLOEXEC),
-      call("seccomp", PRCTL, BigInt(PR_SET_SECCOMP), SECCOMP_MODE_FILTER, filter),
+      ...signals.map((signal) => call("rt_sigaction", CALL.rtSigaction, signal, handlers, 0n, SIGNAL_MASK_BYTES)),
+      call("rt_sigprocmask", CALL.rtSigprocmask, BigInt(SIG_SETMASK), noSignal, 0n, SIGNAL_MASK_BYTES),
+      call("close_range", CALL.closeRange, 3n, ALL_DESCRIPTORS, CLOSE_RANGE_CLOEXEC),
+      call("seccomp", CALL.prctl, BigInt(PR_SET_SECCOMP), SECCOMP_MODE_FILTER, filter),
       restrict,
-      call("the working directory cannot be entered", CHDIR, BigInt(cString(program.cwd))),
-      call("execve", EXECVE, BigInt(path), BigInt(tokens), BigInt(variables)),
+      call("the working directory cannot be entered", CALL.chdir, BigInt(cString(program.cwd))),
+      call("execve", CALL.execve, BigInt(path), BigInt(tokens), BigInt(variables)),
     ],
   });
 }

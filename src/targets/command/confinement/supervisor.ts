@@ -1,4 +1,4 @@
-import { type CLibrary, must, pointerTo } from "./c-library.ts";
+import { ALL_DESCRIPTORS, CALL, type CLibrary, must, pointerTo } from "./c-library.ts";
 import { callList, type SystemCall } from "./call-list.ts";
 
 /**
@@ -13,17 +13,6 @@ import { callList, type SystemCall } from "./call-list.ts";
 const SIGKILL = 9;
 const EPERM = 1;
 
-const READ = 0n;
-const POLL = 7n;
-const DUP2 = 33n;
-const EXIT = 60n;
-const WAIT4 = 61n;
-const SETSID = 112n;
-const EXIT_GROUP = 231n;
-const PIPE2 = 293n;
-const PIDFD_OPEN = 434n;
-const CLOSE_RANGE = 436n;
-const ALL_DESCRIPTORS = 0xffffffffn;
 const O_CLOEXEC = 0o2000000n;
 
 const PR_SET_CHILD_SUBREAPER = 36;
@@ -82,15 +71,15 @@ interface ProbeProcess {
 function startProbe(c: CLibrary): ProbeProcess {
   const ends = new Int32Array(2);
   const at = pointerTo(ends);
-  must(Number(c.numbers(PIPE2, BigInt(at), O_CLOEXEC, 0n, 0n, 0n, 0n)), c.errno, "pipe2");
+  must(Number(c.numbers(CALL.pipe2, BigInt(at), O_CLOEXEC, 0n, 0n, 0n, 0n)), c.errno, "pipe2");
   const [reading = -1, writing = -1] = ends;
   const buffer = BigInt(pointerTo(new Uint8Array(1)));
   const list = callList(c, [
-    { what: "setsid", number: SETSID, args: [] },
-    { what: "dup2", number: DUP2, args: [BigInt(reading), 0n] },
-    { what: "close_range", number: CLOSE_RANGE, args: [1n, ALL_DESCRIPTORS, 0n] },
-    { what: "read", number: READ, args: [0n, buffer, 1n] },
-    { what: "exit", number: EXIT, args: [0n] },
+    { what: "setsid", number: CALL.setsid, args: [] },
+    { what: "dup2", number: CALL.dup2, args: [BigInt(reading), 0n] },
+    { what: "close_range", number: CALL.closeRange, args: [1n, ALL_DESCRIPTORS, 0n] },
+    { what: "read", number: CALL.read, args: [0n, buffer, 1n] },
+    { what: "exit", number: CALL.exit, args: [0n] },
   ]);
   const pid = list.startBeside();
   c.close(reading);
@@ -99,13 +88,13 @@ function startProbe(c: CLibrary): ProbeProcess {
 
 function release(c: CLibrary, { pid, descriptor }: ProbeProcess): void {
   c.close(descriptor);
-  c.numbers(WAIT4, BigInt(pid), 0n, WALL, 0n, 0n, 0n);
+  c.numbers(CALL.wait4, BigInt(pid), 0n, WALL, 0n, 0n, 0n);
 }
 
 /** Waits for the program and the writers that it left to end, or for the end of the control. Returns the program's status. */
 function waitForProgram(c: CLibrary, pid: number, control: number): number | undefined {
   // When `pidfd_open` is refused, `poll` ignores the negative descriptor, and reaping detects the end.
-  const ended = Number(c.numbers(PIDFD_OPEN, BigInt(pid), 0n, 0n, 0n, 0n, 0n));
+  const ended = Number(c.numbers(CALL.pidfdOpen, BigInt(pid), 0n, 0n, 0n, 0n, 0n));
   const polled = new DataView(new ArrayBuffer(16));
   polled.setInt32(0, control, true);
   polled.setInt16(4, POLLIN, true);
@@ -117,10 +106,10 @@ function waitForProgram(c: CLibrary, pid: number, control: number): number | und
   for (let ticks = 0; ticks < GRACE_TICKS; ) {
     polled.setInt32(8, status === undefined ? ended : -1, true);
     const waitMs = BigInt(status === undefined ? REAP_INTERVAL_MS : GRACE_TICK_MS);
-    const ready = c.numbers(POLL, polledAt, 2n, waitMs, 0n, 0n, 0n);
+    const ready = c.numbers(CALL.poll, polledAt, 2n, waitMs, 0n, 0n, 0n);
     // A `poll` that a signal has interrupted leaves the result of the previous one.
     if (ready > 0n && polled.getInt16(6, true) !== 0) {
-      if (c.numbers(READ, BigInt(control), byte, 1n, 0n, 0n, 0n) <= 0n) return status;
+      if (c.numbers(CALL.read, BigInt(control), byte, 1n, 0n, 0n, 0n) <= 0n) return status;
       isDrained = true;
     }
     const { statuses, hasMore } = reap(c);
@@ -138,7 +127,7 @@ function waitForProgram(c: CLibrary, pid: number, control: number): number | und
  */
 function isReadable(c: CLibrary, control: number): boolean {
   const polled = new Int32Array([control, POLLIN]);
-  return c.numbers(POLL, BigInt(pointerTo(polled)), 1n, 0n, 0n, 0n, 0n) > 0n;
+  return c.numbers(CALL.poll, BigInt(pointerTo(polled)), 1n, 0n, 0n, 0n, 0n) > 0n;
 }
 
 interface Reaped {
@@ -152,7 +141,7 @@ function reap(c: CLibrary): Reaped {
   const at = BigInt(pointerTo(status));
   const statuses = new Map<number, number>();
   for (;;) {
-    const pid = Number(c.numbers(WAIT4, 0xffffffffffffffffn, at, WNOHANG, 0n, 0n, 0n));
+    const pid = Number(c.numbers(CALL.wait4, 0xffffffffffffffffn, at, WNOHANG, 0n, 0n, 0n));
     if (pid <= 0) return { statuses, hasMore: pid === 0 };
     statuses.set(pid, status[0] ?? 0);
   }
@@ -174,7 +163,7 @@ function isUnreachable(c: CLibrary, pid: number): boolean {
 function reapAll(c: CLibrary): void {
   for (let tick = 0; tick < REAP_TICKS; tick += 1) {
     if (!reap(c).hasMore) return;
-    c.numbers(POLL, 0n, 0n, BigInt(GRACE_TICK_MS), 0n, 0n, 0n);
+    c.numbers(CALL.poll, 0n, 0n, BigInt(GRACE_TICK_MS), 0n, 0n, 0n);
   }
 }
 
@@ -185,6 +174,6 @@ function exitAs(c: CLibrary, status: number | undefined): never {
     c.kill(process.pid, signal);
   }
   const code = signal === 0 ? ((status ?? 0) >> 8) & 0xff : SIGNAL_BASE + signal;
-  c.numbers(EXIT_GROUP, BigInt(code), 0n, 0n, 0n, 0n, 0n);
+  c.numbers(CALL.exitGroup, BigInt(code), 0n, 0n, 0n, 0n, 0n);
   throw new Error("the supervisor has not ended");
 }
