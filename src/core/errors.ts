@@ -1,6 +1,6 @@
 import type { PartialAnswer } from "./partial-answer.ts";
 
-/** The pipeline stage at which a call ended. Recorded in the audit as `denial.stage`. */
+/** The pipeline stage at which a call ended: `denial.stage` in the audit. */
 export type Stage =
   | "REQUEST"
   | "AUTH"
@@ -79,17 +79,15 @@ export interface RefusalOptions {
   readonly findings?: readonly PolicyFinding[] | undefined;
   /** Cause for the operator: written to the log, never sent to the client. */
   readonly cause?: unknown;
-  /**
-   * The target's own text, when its manifest allows releasing it. Released only after filtering by `pipeline/target-text.ts`.
-   */
+  /** The target's own text, if the manifest allows releasing it. `pipeline/target-text.ts` filters it first. */
   readonly said?: string | undefined;
   /** Output that a script had written when it timed out. Released only after the tool's output policy and redaction. */
   readonly outputSoFar?: PartialAnswer | undefined;
 }
 
 /**
- * A refusal with a code: the only expected way for a call to end early. `message` tells the agent how to fix the call, `cause`
- * tells the operator what happened.
+ * The only expected way for a call to end early. `message` tells the agent how to fix the call, `cause` tells the
+ * operator what happened.
  */
 export class Refusal extends Error {
   override readonly name = "Refusal";
@@ -152,7 +150,10 @@ export class StartupError extends Error {
   }
 }
 
-/** Thrown by `ToolConfig` when the configuration lacks what a manifest needs: its tool is not registered, and that is no error. */
+/**
+ * Thrown by `ToolConfig` when the configuration lacks what a manifest needs. The tool is then not registered, which is
+ * not an error.
+ */
 export class NotRegistered extends Error {
   override readonly name = "NotRegistered";
 

@@ -1,7 +1,4 @@
-/**
- * Returns whether a host is this machine: `localhost`, 127.0.0.0/8, or ::1 with or without brackets. `host` must be in lower
- * case, without a port.
- */
+/** Returns whether a host (lower case, no port) is `localhost`, in 127.0.0.0/8, or ::1 with or without brackets. */
 export function isLoopback(host: string): boolean {
   return /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\]|::1)$/.test(host);
 }
@@ -10,16 +7,13 @@ const PORT_MAX = 65_535;
 
 export const NO_PORT = `must end in a port from 1 to ${PORT_MAX}`;
 
-/**
- * Returns whether the digits after the last colon are a port that something can listen on. Returns true for an address that does
- * not end in a port: other checks report that.
- */
+/** Returns false when the digits after the last colon are not a valid port. Addresses without a port pass. */
 export function hasPort(address: string): boolean {
   const [, digits] = /:(\d{1,5})$/.exec(address) ?? [];
   return digits === undefined || (Number(digits) >= 1 && Number(digits) <= PORT_MAX);
 }
 
-/** Returns the problems of a collector's address. Credentials belong in a file, not in the address. */
+/** Returns the problems of a collector's URL. Credentials belong in a file, not in the URL. */
 export function collectorProblems(url: string, headersFile: string | undefined): readonly string[] {
   if (!URL.canParse(url)) return [];
   const { protocol, hostname, username, password } = new URL(url);
@@ -31,10 +25,10 @@ export function collectorProblems(url: string, headersFile: string | undefined):
   return faults;
 }
 
-/** Maximum interim responses (1xx) per request. Each one takes time from the whole process, and no runtime limit counts them. */
+/** Maximum interim responses (1xx) per request: each takes processor time, and the runtime does not limit them. */
 const INTERIM_ANSWERS_MAX = 16;
 
-/** The part of an HTTP request that this module uses. */
+/** The part of an HTTP request that is used here. */
 interface Sent {
   on(event: "information", listener: () => void): unknown;
   destroy(error: Error): unknown;

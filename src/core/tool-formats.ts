@@ -59,7 +59,9 @@ export function toAnthropic({ name, description, input }: Tool): AnthropicTool {
 
 /**
  * Returns the draft-7 JSON Schema of a tool's input: flat (no `$ref`), its top level an object with named properties.
- * @throws Error when the schema is recursive, has no JSON Schema (dates, bigints, transforms …), or its top level is a choice.
+ *
+ * @throws {Error} when the schema is recursive, has no JSON Schema (dates, bigints, transforms …), or its top level is
+ * a union
  */
 export function inputJsonSchema(schema: z.ZodType): JsonObject {
   const exported = z.toJSONSchema(schema, { io: "input", target: "draft-7", cycles: "throw", reused: "inline" });
@@ -96,8 +98,8 @@ function inline(node: Json, context: Inlining): Json {
 }
 
 /**
- * Returns the part of a JSON Schema that every function-calling API supports. Leaving keywords out only widens the schema: the
- * arguments are parsed by the tool's own schema anyway.
+ * Returns the part of a JSON Schema that every function-calling API supports. Without the other keywords the schema
+ * only accepts more; the tool's own schema parses the arguments anyway.
  */
 function plainSchema(schema: JsonObject, depth = 0): JsonObject {
   if (depth > SCHEMA_DEPTH_MAX) return {};
@@ -121,10 +123,7 @@ function plainSchema(schema: JsonObject, depth = 0): JsonObject {
   };
 }
 
-/**
- * Converts a tuple to a list. Providers do not support positional items, so each item may match any of the tuple's schemas,
- * including the rest.
- */
+/** Converts a tuple to a list whose items may match any of its schemas: providers do not support positional items. */
 function anyItem(items: readonly Json[], { additionalItems: rest }: JsonObject, recurse: (part: Json) => Json): Json {
   const all = [...items, ...(isTable(rest) ? [rest] : [])];
   return all.length === 0 ? {} : { anyOf: all.map(recurse) };
@@ -184,8 +183,8 @@ const UNFIT: Readonly<Record<string, string>> = {
 };
 
 /**
- * Returns the positions in a schema that have no JSON Schema, or that no JSON value can match, each with what to write instead.
- * Fields are paths as in output policies, below `top`.
+ * Returns an error for each position in a schema that has no JSON Schema or that no JSON value can match. Fields are
+ * paths as in output policies, below `top`.
  */
 export function jsonSchemaFaults(top: "input" | "output", schema: z.ZodType): readonly Fault[] {
   const faults = new Map<string, Fault>();

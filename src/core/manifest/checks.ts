@@ -3,7 +3,7 @@ import type { Fault } from "../errors.ts";
 import { isTable } from "../json.ts";
 import { hint } from "../nearest.ts";
 
-/** A manifest before validation: TypeScript does not check hand-written JavaScript. */
+/** A manifest, or a table in it, before validation: TypeScript does not check hand-written JavaScript. */
 export type Unread = Readonly<Record<string, unknown>>;
 
 export function unless(sound: boolean, field: string, message: string): readonly Fault[] {
@@ -55,14 +55,14 @@ export function isFunction(value: unknown): boolean {
   return typeof value === "function";
 }
 
-/** Returns whether a value is a Zod schema. Checks the shape, not `instanceof`: a manifest may carry its own copy of zod. */
+/** Returns whether a value is a Zod schema. Not `instanceof`: a manifest may have its own copy of zod. */
 export function isSchema(value: unknown): value is z.ZodType {
   return isTable(value) && isTable(value["_zod"]) && typeof (value as unknown as z.ZodType).safeParse === "function";
 }
 
 /**
- * Returns whether a value is a function that is not `async`. An async function would return a promise instead of the plain
- * value, and a rejection would end the process because nothing awaits it.
+ * Returns whether a value is a function that is not `async`: nothing awaits the promise of an async function, so a
+ * rejection would end the process.
  */
 export function isSynchronous(value: unknown): boolean {
   return typeof value === "function" && !/^Async/.test(value.constructor.name);

@@ -37,7 +37,7 @@ const TIMEOUT_MS_MAX = 600_000;
 const LIMITS = { outputBytesMax: 67_108_864, concurrentCallsMax: 10_000 } as const;
 const DESCRIPTION_CHARACTERS_MAX = 4_096;
 
-/** Permissions that only operators hold; a tool that required one would make agents carry it. */
+/** Permissions for operators only: a tool that required one would make operators grant it to agents. */
 const OPERATOR_PERMISSIONS = /^(approvals|audit|modes|grants|metrics|service):/;
 
 /** Returns all errors in a manifest, each with its field. Empty: the tool may load. */
@@ -119,7 +119,7 @@ function errors(manifest: Unread, kinds: readonly DeclaredKind[]): readonly Faul
   );
 }
 
-/** Checks what the policy releases, once every pattern is known to match a field. */
+/** Returns the patterns that match no field; when all match, the errors in what the policy releases. */
 function outputPolicyFaults({ outputPolicy, output }: Unread): readonly Fault[] {
   const unmatched = policyFaults("outputPolicy", outputPolicy, output);
   if (unmatched.length > 0) return unmatched;
@@ -240,7 +240,7 @@ function examples({ examples: declared, input, permissions: needs, approval: gat
 
 type Parsed = z.ZodSafeParseResult<unknown>;
 
-/** Returns the result, or an error when there is none: a refinement that throws or is asynchronous. */
+/** Returns the result of the schema; an error when the schema throws or is asynchronous. */
 function parse(schema: z.ZodObject, example: unknown): Parsed | Error {
   try {
     return schema.safeParse(example);
@@ -256,7 +256,9 @@ const EXAMPLE_CONTEXT = Object.freeze({
   caller: Object.freeze({ issuer: "https://example", subject: "example", permissions: Object.freeze([]) }),
 });
 
-/** Returns whether a predicate is asynchronous. Such a predicate is not called on examples, only in real calls. */
+/**
+ * Returns whether a predicate is asynchronous. An asynchronous predicate is called only in real calls, not on examples.
+ */
 function waits(predicate: unknown): boolean {
   return typeof predicate === "function" && !isSynchronous(predicate);
 }
@@ -333,7 +335,7 @@ function answerFaults(answer: unknown, takesAnswer: boolean): readonly Fault[] {
 const ACTIONS = ["allow", "mask", "redact"];
 /** Length limits of the reason for an `allow` (UTF-16 units). */
 const REASON_CHARS = { min: 10, max: 300 } as const;
-/** Characters that a reason must not contain: it is one line that terminals show unchanged. */
+/** Characters that a reason must not contain, because it is shown as one line on terminals. */
 const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
 
 function outputPolicyShape({ outputPolicy }: Unread): readonly Fault[] {

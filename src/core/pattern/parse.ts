@@ -1,7 +1,4 @@
-/**
- * A regular expression as a tree. Single characters and classes stay in the runtime's own syntax, and so keep their exact
- * meaning.
- */
+/** A regular expression as a tree. Characters and classes stay in the runtime's syntax, to keep their exact meaning. */
 export type PatternNode =
   | { readonly kind: "character"; readonly source: string; readonly flags: string }
   | { readonly kind: "sequence"; readonly parts: readonly PatternNode[] }
@@ -28,7 +25,7 @@ export interface Edge {
   readonly everyLine: boolean;
 }
 
-/** A construct whose time cannot be bounded, or a pattern that is too large. */
+/** The pattern is too large, or contains a construct whose matching time cannot be limited. */
 export class UnfitPattern extends Error {}
 
 const STRINGS_IN_CLASS = /\\q\{|\\[pP]\{(?:Basic_Emoji|Emoji_Keycap_Sequence|RGI_)/;
@@ -46,7 +43,7 @@ class Parser {
   readonly #source: string;
   readonly #isUnicode: boolean;
   readonly #hasNestedClasses: boolean;
-  /** Names of all groups by number: a reference may come before its group. */
+  /** Names of all groups, by number. They are read first, because a reference may come before its group. */
   readonly #names: readonly (string | undefined)[];
   #at = 0;
   #groups = 0;
@@ -183,7 +180,7 @@ class Parser {
   }
 }
 
-/** Returns the source of one element, written so that it has the same meaning on its own. */
+/** Returns the source of one element in a form that has the same meaning on its own. */
 function plain(text: string): string {
   if (text === "\\") return "\\\\";
   if (text.length === 1 && "{}]/".includes(text)) return `\\${text}`;

@@ -1,12 +1,12 @@
-/** Longer names are not read (UTF-16 units). */
+/** Longer names are ignored (UTF-16 units). */
 const NAME_CHARS_MAX = 96;
 /** Longer runs of letters are not split into words (UTF-16 units). */
 const RUN_CHARS_MAX = 40;
 
 /**
- * Returns the ways in which a field's name can be read as words, in lower case and singular, without digits at the end of a
- * word: `primaryEmails`, `primary_email`, `Primary-EMAIL2` and `primaryemail` all give `primary email`. `vocabulary`: the words
- * into which a run without separators may be split.
+ * Returns the ways to read a field's name as words, in lower case and singular, without trailing digits:
+ * `primaryEmails`, `primary_email`, `Primary-EMAIL2` and `primaryemail` all give `primary email`. A run of letters is
+ * split only into words of `vocabulary`.
  */
 function readings(name: string, vocabulary: ReadonlySet<string>): readonly (readonly string[])[] {
   if (name.length > NAME_CHARS_MAX) return [];
@@ -43,7 +43,7 @@ function singular(word: string): string {
 /** Splits a run of letters into words that are all in the vocabulary; returns the run when that is not possible. */
 function splitRun(run: string, vocabulary: ReadonlySet<string>): readonly string[] {
   if (vocabulary.has(run) || run.length > RUN_CHARS_MAX) return [run];
-  /** The fewest words that lead to each end position. */
+  /** The shortest list of words for each prefix of the run. */
   const ways: (readonly string[] | undefined)[] = [[]];
   for (let end = 1; end <= run.length; end += 1) {
     for (let start = 0; start < end; start += 1) {
@@ -61,24 +61,24 @@ function distinct(lists: readonly (readonly string[])[]): readonly (readonly str
   return [...new Map(lists.map((words) => [words.join(" "), words])).values()];
 }
 
-/** `certain`: the value is a person's own data; `likely`: it may be, or may be something else. */
+/** `certain`: the value is personal data; `likely`: it may be something else. */
 type Certainty = "certain" | "likely";
 
-/** The conclusion drawn from the names that lead to a value. */
+/** The indication of personal data in the names on the path to a value. */
 interface PersonalName {
   /** Index of the name that indicates personal data. */
   readonly at: number;
   readonly certainty: Certainty;
-  /** True when a number could be such a value: a telephone number can, an e-mail address cannot. */
+  /** True when such a value can be a number: a telephone number can, an e-mail address cannot. */
   readonly takesNumber: boolean;
 }
 
 const COMPOUND_WORDS_MAX = 3;
 
 /**
- * Returns whether the names that lead to a field, from the top and without lists, indicate personal data, and which name does.
- * The last words of a name decide, together with those of the name above it: an `emailTemplate` is a template, and a `pod.name`
- * is not a person's name.
+ * Returns whether the names on the path to a field (without lists) indicate personal data, and which name does. The
+ * last words of a name decide, together with the name above it: an `emailTemplate` is a template, and a `pod.name` is
+ * not a person's name.
  */
 export function personalName(names: readonly string[]): PersonalName | undefined {
   const read = names.map((name) => readings(name, VOCABULARY));
@@ -158,9 +158,9 @@ function tails(words: readonly string[]): readonly string[] {
   return Array.from({ length: COMPOUND_WORDS_MAX }, (_, at) => words.slice(-at - 1).join(" "));
 }
 
-/** Tables of words, all in lower case and singular. The functions above define how they are read. */
+/** All words in the tables below are in lower case and singular. */
 
-/** Words that indicate personal data whatever precedes them: `contactEmail`, `customer_msisdn`. */
+/** Last words that indicate personal data whatever precedes them: `contactEmail`, `customer_msisdn`. */
 const HEADS: ReadonlySet<string> = listed(
   "email, phone, telephone, cellphone, msisdn, birthday, birthdate, birthplace, dob, ssn, nino, cpf, bsn",
   "aadhaar, passport, iban, cvv, cvc, salary, surname, forename, firstname, lastname, middlename",
@@ -170,7 +170,7 @@ const HEADS: ReadonlySet<string> = listed(
 
 const MAYBE_HEADS: ReadonlySet<string> = listed("mail, mobile, fax, whatsapp, pan, postcode, zipcode, diagnosis");
 
-/** Last words of a name that consists of two or more words. */
+/** Pairs and triples of last words that indicate personal data. */
 const COMPOUNDS: ReadonlySet<string> = listed(
   "e mail, cell phone, phone number, mobile number, mobile phone, fax number, whatsapp number",
   "date of birth, place of birth, birth date, birth day, birth place, birth name, do b, next of kin",
@@ -187,7 +187,7 @@ const MAYBE_COMPOUNDS: ReadonlySet<string> = listed(
   "medical record, health insurance",
 );
 
-/** Certain when the name says that the value is a number: a `tax` may be an amount. */
+/** Words that indicate personal data when a number word follows them: `tax` alone may be an amount. */
 const NUMBERED: ReadonlySet<string> = listed(
   "tax, card, bank account, medical record, pan, mobile, fax, nhs, identity, id card, medicare",
 );
@@ -213,26 +213,26 @@ const OFFICES: ReadonlySet<string> = listed(
   "org, store, shop, hotline, vendor, supplier, abuse, postmaster, webmaster",
 );
 
-/** Words at the end of a name that give the kind or the form of the value. */
+/** Words at the end of a name that describe the kind or form of the value. */
 const TRAILERS: ReadonlySet<string> = listed(
   "number, no, nr, num, value, text, raw, primary, secondary, home, work, private, line, last",
 );
 
 const NUMBER_WORDS: ReadonlySet<string> = listed("number, no, nr, num");
 
-/** Words that mark a value as hidden already. `ASKING` lists first words that turn the name into a yes-or-no question. */
+/** Words that mark a value as hidden already. */
 const HIDDEN: ReadonlySet<string> = listed("masked, hashed, redacted, hidden, anonymized, anonymised");
 
 const ASKING: ReadonlySet<string> = listed("has, is, can, should, was, did, needs, requires, allows");
 
-/** Properties of such a value that do not reveal it: `email.template`, `phone.model`, `billingAddress.country`. */
+/** Properties of personal data that do not reveal it: `email.template`, `phone.model`, `billingAddress.country`. */
 const ASIDES: ReadonlySet<string> = listed(
   "template, model, verified, enabled, type, kind, status, state, provider, version, id, count, format",
   "domain, subject, at, label, carrier, country, code, city, region, currency, locale, language, source",
   "strategy, priority, timezone, vendor, brand, os, platform, policy, folder",
 );
 
-/** Heads whose values are written in digits. */
+/** Last words of names whose values are written in digits. */
 const IN_FIGURES: ReadonlySet<string> = listed(
   "phone, telephone, cellphone, msisdn, mobile, fax, whatsapp, birthday, birthdate, birth, dob, ssn, nino",
   "cpf, bsn, aadhaar, passport, iban, cvv, cvc, salary, pan, id, security, card, insurance, license",
@@ -246,7 +246,7 @@ const PARTS: Readonly<Record<string, ReadonlySet<string>>> = {
   name: listed("first, last, middle, given, family, maiden"),
 };
 
-/** Names that only group others: `customer.profile.name` is a customer's name. */
+/** Names that only group others: `customer.profile.name` is the name of a customer. */
 const WRAPPERS: ReadonlySet<string> = listed(
   "profile, detail, data, info, information, attribute, personal, record, payload, result, item, value, property, propertie",
 );

@@ -29,13 +29,13 @@ import {
 } from "./policy-fields.ts";
 import { actionOf, reasonOf } from "./state.ts";
 
-/** Maximum fields that are suggested in place of a glob. */
+/** Maximum fields suggested instead of a pattern with `*`. */
 const ALTERNATIVES_MAX = 10;
 
 /**
- * Returns an error for each unintended release by a tool's policy: all content of a part that the schema does not describe, or
- * a field that is personal data by its name and has no reason. A tool with such an error does not load. Each error ends with
- * the line to write.
+ * Returns an error for each unintended release by a tool's policy: all content of a part that the schema does not
+ * describe, or a field whose name certainly indicates personal data and that has no reason. A tool with such an error
+ * does not load. Each error ends with a suggestion.
  */
 export function releaseFaults(tool: Described): readonly Fault[] {
   const fields = policyFields(tool);
@@ -44,7 +44,7 @@ export function releaseFaults(tool: Described): readonly Fault[] {
   return messages.map((message) => ({ field: "outputPolicy", message }));
 }
 
-/** Returns the positions that a pattern matches although the schema does not list them. */
+/** Returns the positions that the policy's patterns match although the schema does not list them. */
 function undescribed(tool: Described, fields: readonly PolicyField[]): readonly PolicyField[] {
   const { root } = compilePolicy(tool.outputPolicy, tool.output);
   const open = new Undescribed(fields);
@@ -57,7 +57,9 @@ function undescribed(tool: Described, fields: readonly PolicyField[]): readonly 
   });
 }
 
-/** `all` includes the positions that the schema does not list. */
+/**
+ * Returns errors for patterns that release everything in an undescribed part. `all` also has the unlisted positions.
+ */
 function loose(
   tool: Described,
   { fields, all }: Readonly<Record<"fields" | "all", readonly PolicyField[]>>,
@@ -86,7 +88,9 @@ function containersWithKeys(steps: readonly Step[]): readonly string[] {
   return steps.flatMap((step, at) => (typeof step === "string" ? [pathOf(steps.slice(0, at))] : []));
 }
 
-/** Returns the path that a pattern must name to release its content: up to the first part with undescribed keys or values. */
+/**
+ * Returns the path that a pattern must name to release undescribed content: up to its first undescribed key or value.
+ */
 function loosePath(steps: readonly Step[], isOpen: boolean): readonly Step[] {
   const first = steps.indexOf(otherKey);
   let end = isOpen || first === -1 ? steps.length : first;
@@ -94,9 +98,7 @@ function loosePath(steps: readonly Step[], isOpen: boolean): readonly Step[] {
   return steps.slice(0, end);
 }
 
-/**
- * Returns whether a pattern releases all of an undescribed part without naming it: it is complete after at most `within` steps.
- */
+/** Returns whether a pattern matches completely within this many steps, and so releases all of the part below. */
 function takesAll(text: string, steps: readonly Step[], within: number): boolean {
   const pattern = parseFieldPattern(text);
   if ("fault" in pattern || pattern.segments.at(-1) === wildcard) return true;
@@ -104,7 +106,7 @@ function takesAll(text: string, steps: readonly Step[], within: number): boolean
   return end !== -1 && end < within;
 }
 
-/** Returns the described fields that the pattern releases and that may be named in its place. */
+/** Returns the described fields that the pattern releases and that could be named instead. */
 function alternativesTo(
   { outputPolicy }: Described,
   pattern: string,
@@ -141,7 +143,7 @@ interface PersonalField {
   readonly name: string;
   /** Index among the steps. */
   readonly at: number;
-  /** True when the keys below are the personal data: a mask does not cover keys. */
+  /** True when keys are the personal data, which a mask does not hide. */
   readonly inKeys: boolean;
 }
 
@@ -160,7 +162,7 @@ function personalNameOf({ steps, kind, node }: PolicyField): PersonalField | und
   return isCount ? undefined : { ...named, inKeys };
 }
 
-/** Returns whether the line that releases the field names it and gives a reason. */
+/** Returns whether the pattern that releases the field contains its name and has a reason. */
 function isReasoned({ outputPolicy }: Described, { steps, node }: PolicyField, name: string): boolean {
   const text = node.action === "allow" ? decidingPattern(outputPolicy, steps, "allow") : undefined;
   if (text === undefined || reasonOf(outputPolicy[text]) === undefined) return false;
@@ -168,7 +170,7 @@ function isReasoned({ outputPolicy }: Described, { steps, node }: PolicyField, n
   return !("fault" in pattern) && pattern.segments.includes(name);
 }
 
-/** Returns the lines of a policy that release a field for a stated reason. */
+/** Returns the patterns of a policy that release a field for a stated reason, with the reasons. */
 export function reasonedLines({
   outputPolicy,
 }: Pick<Described, "outputPolicy">): readonly (readonly [string, string])[] {
@@ -198,10 +200,10 @@ class Undescribed {
   }
 
   /**
-   * Returns the positions that the pattern names although the schema does not: `email` in a loose object, `payload.email` in an
-   * unknown payload.
+   * Returns the positions that the pattern names although the schema does not: `email` in a loose object,
+   * `payload.email` in an unknown payload.
    *
-   * @throws {RangeError} when there is too much to search: positions that are not found cannot be assessed
+   * @throws {RangeError} when the search takes too many steps: positions that are not found cannot be checked
    */
   reachedBy(pattern: FieldPattern): readonly UndescribedField[] {
     const found = new Map<string, UndescribedField>();
@@ -245,7 +247,7 @@ interface Reached {
   readonly taken: readonly Step[];
 }
 
-/** Returns whether every key that was taken is the position's own. */
+/** Returns whether the steps taken are those of the position. */
 function isSame(taken: readonly Step[], steps: readonly Step[]): boolean {
   return taken.every((step, at) => step === steps[at]);
 }

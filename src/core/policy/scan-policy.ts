@@ -14,7 +14,7 @@ const PATHS_KEPT_MAX = 10_000;
 /** Longest path that is cached (UTF-16 units): keys may be data, of any length. */
 const PATH_KEPT_CHARS_MAX = 512;
 
-/** The level of each path; a single level when no pattern distinguishes paths. */
+/** Returns the level of a path; a single level when no pattern distinguishes paths. */
 export type CompiledScan = ScanLevel | ((path: readonly string[]) => ScanLevel);
 
 interface ScanRule {
@@ -23,8 +23,8 @@ interface ScanRule {
 }
 
 /**
- * Compiles a scan policy. The level that wins at a path is that of the pattern with more literal keys; else of the one without
- * `*`; else the stricter one. A pattern on a container covers everything below it.
+ * Compiles a scan policy. The winning level at a path is that of the pattern with more literal keys; else of the one
+ * without `*`; else the stricter one. A pattern on a container covers everything below it.
  *
  * @throws {TypeError} for a malformed pattern
  */
@@ -46,7 +46,7 @@ export function compileScan(declared: ScanPolicy): CompiledScan {
   };
 }
 
-/** Returns a different name for every path, whatever the keys contain. */
+/** Returns a text that is different for every path, whatever the keys contain. */
 function nameOf(path: readonly string[]): string {
   return path.map((step) => `${step.length}:${step}`).join("");
 }

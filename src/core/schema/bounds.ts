@@ -12,7 +12,7 @@ export const ARGUMENT_BYTES_MAX = 131_071;
 /** Maximum bytes of one code point, the unit in which string lengths are limited. */
 const UTF8_BYTES_MAX = 4;
 
-/** Marks the check that `freeText` adds; copies of the schema keep the mark. */
+/** Marks the check that `freeText` adds. Copies of the schema keep the mark. */
 const FREE_TEXT = Symbol.for("safe-tool-call.free-text");
 
 const REMEDY =
@@ -70,7 +70,8 @@ function isFreeText(check: Check): boolean {
 }
 
 /**
- * Returns whether a check can only reject. `.check(fn)` and `.superRefine(fn)` may replace the value; the URL format trims it.
+ * Returns whether a check only rejects. `.check(fn)` and `.superRefine(fn)` may change the value; the URL format trims
+ * it.
  */
 function keepsValue(check: Check): boolean {
   const def = checkDef(check);
@@ -88,7 +89,7 @@ function maximumOf(checks: readonly Check[]): number | undefined {
   return Number.isSafeInteger(least) ? least : undefined;
 }
 
-/** Returns why these checks do not bound a string; `undefined` when they do. */
+/** Returns why these checks do not limit a string; `undefined` when they do. */
 function stringFault(checks: readonly Check[]): string | undefined {
   if (checks.some(isBoundedFormat)) return undefined;
   if (!checks.some(isFreeText)) {
@@ -116,7 +117,7 @@ function soundPattern(check: Check): RegExp | undefined {
   return kind === "string_format" && format === "regex" && when === undefined ? pattern : undefined;
 }
 
-/** Returns why `-` may come first; `undefined` when one pattern prevents that. */
+/** Returns why the string may begin with `-`; `undefined` when a pattern prevents that. */
 function patternFault(checks: readonly Check[]): string | undefined {
   const faults: string[] = [];
   for (const pattern of checks.map(soundPattern)) {
@@ -174,7 +175,7 @@ const ASCII = 0x80;
 const UNIT_LAST = 0xffff;
 const CODE_POINT_LAST = 0x10ffff;
 
-/** Returns whether a pattern matches ASCII characters only. Tests every character that exists: use it for rare cases only. */
+/** Returns whether a pattern matches only ASCII characters. Slow: tests every character that exists. */
 function matchesOnlyAscii(pattern: RegExp): boolean {
   const last = /[uv]/.test(pattern.flags) ? CODE_POINT_LAST : UNIT_LAST;
   const kinds = new Map(charactersOf(parsePattern(pattern)).map((node) => [`${node.flags} ${node.source}`, node]));
@@ -198,8 +199,8 @@ function charactersOf(node: PatternNode): readonly Character[] {
 const VISITS_MAX = 10_000;
 
 /**
- * Returns a string schema that accepts any text except NUL and lone surrogates, for values that cannot have a pattern: a search
- * phrase, a commit message. An argv may carry it only after `--` or as the value of `--name=`. `max` counts code points.
+ * Returns a string schema for values that cannot have a pattern, such as a search phrase: any text except NUL and lone
+ * surrogates. An argv may contain it only after `--` or as the value of `--name=`. `max` counts code points.
  */
 export function freeText(max: number): z.ZodString {
   if (!Number.isSafeInteger(max) || max < 1) throw new RangeError("freeText needs a maximum of at least 1 character");
@@ -211,9 +212,10 @@ export function freeText(max: number): z.ZodString {
 }
 
 /**
- * Returns the positions where a command tool's input accepts a string that is unbounded or may begin with `-`. Fields are paths
- * as in output policies, `""` for the whole input; every message says what to write.
- * @throws RangeError for a schema that never ends.
+ * Returns an error for each position where a command tool's input accepts a string that has no limit or may begin with
+ * `-`. Fields are paths as in output policies, `""` for the whole input.
+ *
+ * @throws {RangeError} for a schema that never ends
  */
 export function unboundedStrings(input: z.ZodType): readonly Fault[] {
   return findingsOf(input).filter((finding) => "message" in finding);

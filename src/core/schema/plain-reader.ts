@@ -3,12 +3,12 @@ import { isList } from "../json.ts";
 import type { Json } from "../types.ts";
 import { defOf, type Schema } from "./walk.ts";
 
-/** Returned when the schema itself must read the value: the schema may refuse the value, and then gives the reason. */
+/** Returned when Zod must parse the value: it may refuse the value, and then reports the reason. */
 export const unread = Symbol("unread");
 
 export type PlainRead = (value: Json) => Json | typeof unread;
 
-/** Readers created so far, by schema: one schema may occur in many positions. Undefined while a reader is being created. */
+/** Readers by schema, because a schema may occur in many positions. Undefined while a reader is being created. */
 type Made = Map<Schema, PlainRead | undefined>;
 
 interface Field {
@@ -19,7 +19,7 @@ interface Field {
 
 const CONTEXT = Object.freeze({ async: false });
 
-/** Checks that only inspect the value. All other checks run code of the manifest's author, or change the value. */
+/** Checks that only inspect the value. All others run code of the manifest, or change the value. */
 const LOOKING_CHECKS: ReadonlySet<string> = new Set([
   "string_format",
   "number_format",
@@ -32,9 +32,9 @@ const LOOKING_CHECKS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Returns a reader of plain JSON for schemas that only inspect: objects, lists, scalars and choices of scalars. It returns what
- * the schema returns, without the two lists and the record that Zod creates for every value. Returns `undefined` for all other
- * schemas.
+ * Returns a reader for schemas that only inspect plain JSON: objects, lists, scalars and enums. It returns the same
+ * result as Zod, without the two lists and the record that Zod creates for every value. Returns `undefined` for all
+ * other schemas.
  */
 export function plainReader(schema: Schema): PlainRead | undefined {
   return readerOf(schema, new Map());
@@ -132,7 +132,10 @@ function listReader(read: PlainRead | undefined, lengths: Lengths | undefined): 
   };
 }
 
-/** Returns the readers of all fields; `undefined` when a field has no plain reader, or a name that every object inherits. */
+/**
+ * Returns the readers of all fields; `undefined` when a field has no plain reader, or the name of a property of
+ * `Object`.
+ */
 function fieldsOf(shape: Readonly<Record<string, Schema>>, made: Made): readonly Field[] | undefined {
   const fields: Field[] = [];
   if (Object.getOwnPropertySymbols(shape).length > 0) return undefined;
