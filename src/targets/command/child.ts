@@ -14,15 +14,17 @@ import { mergedOutput, type Pipe, readPipe, STDERR_HEAD_BYTES, statusOfStderr, s
 const NO_BYTES = new Uint8Array();
 /** Longest delay of a timer; a timer with a longer delay fires at once. */
 const TIMER_MS_MAX = 2_147_483_647;
-/** Longest wait for a supervisor to end all its processes; after it, they are killed without the supervisor. */
+/** Longest wait for a supervisor to end all its processes. After it, they are killed directly. */
 const SUPERVISOR_WAIT_MS = 800;
 /** Sent to a supervisor once the output has been read. Any byte works. */
 const DRAINED = "d";
-/** Attempts to raise a child's OOM score, and the pause between them: just after a program starts, it may fail. */
+/**
+ * Attempts to raise a child's OOM score, and the pause between them. An attempt may fail just after a program's start.
+ */
 const YIELD_ATTEMPTS_MAX = 50;
 const YIELD_PAUSE_MS = 2;
 const KILL_WAIT_MS = 300;
-/** Longest wait for the pipes to close after the child has ended: once before its group is killed, and once after. */
+/** Longest wait for the pipes to close after the child has ended: once before its group is killed, once after. */
 const PIPE_GRACE_MS = 200;
 
 export interface ChildSpec {
@@ -37,7 +39,7 @@ export interface ChildSpec {
   readonly stdoutBytesMax: number;
   /** True when stderr is part of the output, in the order in which both arrive. */
   readonly mergesStderr?: boolean | undefined;
-  /** Literals in stderr that tell what a failure means when the exit code cannot. */
+  /** Literals in stderr that give a failure's meaning when the exit code does not. */
   readonly stderrMeans: readonly StderrMeaning[];
   /** True when the end of stderr is kept, to be returned after filtering. */
   readonly keepsStderr?: boolean | undefined;
@@ -49,8 +51,8 @@ export interface ChildSpec {
 }
 
 /**
- * Runs one program until it ends. The result comes at most one second after the deadline, and everything that the program started
- * is killed with it. Rejects only for an argv that must never run; every other ending is in the result.
+ * Runs one program until it ends. Resolves at most one second after the deadline, after killing everything that the
+ * program started. Rejects only for an argv that must never run.
  *
  * @throws {Refusal} INTERNAL when the argv fails the last check
  */
@@ -81,7 +83,9 @@ type Child = Pick<
   Bun.ReadableSubprocess,
   "pid" | "stdout" | "stderr" | "exited" | "exitCode" | "signalCode" | "unref"
 > & {
-  /** Set when `pid` is a supervisor: it exits as the program does, and only after all processes of the program have ended. */
+  /**
+   * Set when `pid` is a supervisor. It exits with the program's status, after all the program's processes have ended.
+   */
   readonly supervisor?: Supervisor | undefined;
 };
 
@@ -139,7 +143,7 @@ function supervised(launched: Launched): Child {
   };
 }
 
-/** Writing to a supervisor that has already ended fails; that is harmless. */
+/** Ignores errors: a supervisor that has already ended cannot be written to, which is harmless. */
 function ignoringErrors(write: () => Promise<unknown>): void {
   write().catch(() => {});
 }
@@ -173,7 +177,7 @@ async function waitForEnd(child: Child, spec: ChildSpec, halt: Halt): Promise<Ch
   };
 }
 
-/** Returns the error of a launcher that could not start the program. The program cannot forge one: it does not know the token. */
+/** Returns the error of a launcher that could not start the program. A program cannot forge one without the token. */
 function launchError(err: Pipe, sandbox: Sandbox | undefined): Error | undefined {
   if (sandbox === undefined) return undefined;
   const text = Buffer.from(err.keptBytes()).toString("utf8");
@@ -188,8 +192,8 @@ interface RunningChild {
 }
 
 /**
- * Waits for the pipes, then kills the group and the descendants outside it, and cancels the readers. Returns the number of
- * descendants that had left the group, and whether the child ended by itself but its pipes could not be read to the end.
+ * Waits for the pipes, kills the group and the descendants outside it, and cancels the readers. Returns the number of
+ * descendants that had left the group; `isCut` means that the child ended but its pipes could not be read to the end.
  */
 async function cleanUp(
   child: Child,
@@ -217,8 +221,8 @@ async function cleanUp(
 }
 
 /**
- * Returns true when descendants may have left the process group. A confined child without shell rights cannot leave its group;
- * one with shell rights cannot leave its session. Nothing restricts an unconfined script.
+ * Returns true when descendants may have left the process group: a confined shell can leave its group but not its
+ * session, any other confined child neither, and an unconfined script both.
  */
 function mayHaveLeft({ sandbox, mergesStderr }: ChildSpec): boolean {
   return sandbox === undefined ? mergesStderr === true : sandbox.isSupervised;

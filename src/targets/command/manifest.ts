@@ -22,10 +22,7 @@ const COMMAND = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$/;
 
 const OPTION = /^--?[A-Za-z0-9][^\s\0]*$/;
 
-/**
- * Programs whose arguments are programs: shells, interpreters, launchers of other programs. The argv rules cannot restrict
- * them.
- */
+/** Shells, interpreters and programs that start other programs. Rules for the argv cannot restrict them. */
 const INTERPRETERS: ReadonlySet<string> = new Set(
   `
   sh bash rbash dash ash zsh ksh mksh yash posh fish csh tcsh nu xonsh elvish busybox toybox git-shell env xargs
@@ -40,7 +37,7 @@ const INTERPRETERS: ReadonlySet<string> = new Set(
     .split(/\s+/),
 );
 
-/** Returns whether a command is an interpreter. Version and case are ignored: `python3.12`, `Rscript` and `bash5` count. */
+/** Returns whether a command is an interpreter, in any version or case: `python3.12`, `Rscript`, `bash5`. */
 function isInterpreter(command: string): boolean {
   return INTERPRETERS.has(command.toLowerCase().replace(/[0-9.]*$/, ""));
 }
@@ -108,7 +105,7 @@ export function cliFaults(cli: unknown, manifest: Unread): readonly Fault[] {
   ];
 }
 
-/** A profile that is built from the input is checked when it is built. */
+/** Returns the errors in a fixed profile. A profile that a function builds is checked at each call. */
 function confinementFaults(confinement: unknown): readonly Fault[] {
   const field = "target.cli.confinement";
   if (confinement === undefined) return [];
@@ -124,8 +121,8 @@ function confinementFaults(confinement: unknown): readonly Fault[] {
 const SHELL = "bash";
 
 /**
- * Returns whether a manifest may use a shell: it must declare `target.cli.shell`, and every call must need approval. The tool's
- * name does not matter, and the configuration must allow the shell as well.
+ * Returns whether a manifest may use a shell: it declares `target.cli.shell`, and every call needs approval. The
+ * configuration must allow the shell as well.
  */
 function isDeclaredShell(cli: Unread, { approval, category, classification }: Unread): boolean {
   return (
@@ -168,7 +165,7 @@ const MEANINGS = new Set<unknown>(
   "OK NOT_FOUND ALREADY_EXISTS INVALID_ARGUMENT FAILED_PRECONDITION OUT_OF_RANGE".split(" "),
 );
 
-/** A command-line tool whose manifest is valid with this configuration. */
+/** A command tool whose manifest is valid with this configuration. */
 export interface CliTool {
   readonly tool: Tool;
   /** Absolute path. */
@@ -181,7 +178,7 @@ export interface CliTool {
 }
 
 /**
- * Joins a tool to the command that the configuration allows.
+ * Binds a tool to the command that the configuration allows.
  *
  * @throws {ManifestError} listing every reason why the tool can never work here
  */

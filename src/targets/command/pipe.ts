@@ -1,6 +1,9 @@
 import type { StderrMeaning, TargetStatus } from "../../core/types.ts";
 
-/** After this many bytes, a stream is read no faster than `THROTTLED_BYTES` per pause: a flood must not keep the service busy. */
+/**
+ * After this many bytes, a stream is read at no more than `THROTTLED_BYTES` per pause, so that a flood of output cannot
+ * keep the service busy.
+ */
 const THROTTLED_FROM_BYTES = 4_194_304;
 const THROTTLED_BYTES = 262_144;
 const PAUSE_MS = 1;
@@ -17,12 +20,12 @@ export interface Pipe {
   readonly ended: Promise<void>;
   keptBytes(): Uint8Array;
   bytes(): number;
-  /** Releases the stream, whichever process still holds its other end. */
+  /** Stops reading, even when a process still holds the other end. */
   cancel(): void;
 }
 
 /**
- * Reads a stream to its end, however much of it is kept: a program with a closed or full pipe might not finish its work. Bun's
+ * Reads a stream to its end, although only a part is kept: a program with a closed or full pipe might not finish. Bun's
  * `maxBuffer` would kill the program.
  */
 export function readPipe(
@@ -91,12 +94,12 @@ export function mergedOutput(bytesMax: number): MergedOutput {
   };
 }
 
-/** Bytes of stderr that are checked, from its start. */
+/** Bytes at the start of stderr that are compared with the manifest's literals. */
 export const STDERR_HEAD_BYTES = 4_096;
 
 /**
- * Returns what a program's stderr means by the first of the manifest's literals that matches; nothing else of the text is used. A
- * line `starts` with the literal, or the text `contains` it. Literals are not patterns, so no text can make matching slow.
+ * Returns the meaning of the first of the manifest's literals that matches: one that a line `starts` with, or that the
+ * text `contains`. Literals instead of patterns keep matching fast for any text.
  */
 export function statusOfStderr(head: Uint8Array, meanings: readonly StderrMeaning[]): TargetStatus | undefined {
   if (meanings.length === 0 || head.byteLength === 0) return undefined;
@@ -110,12 +113,14 @@ export function statusOfStderr(head: Uint8Array, meanings: readonly StderrMeanin
 
 const LINE_FEED = 0x0a;
 
-/** Bytes of stderr that are kept, from its end: several times what is returned, so that a filter sees the surrounding text. */
+/**
+ * Bytes at the end of stderr that are kept: several times what is released, so that filters see the surrounding text.
+ */
 const STDERR_TAIL_BYTES = 16_384;
 
 interface Tail {
   add(chunk: Uint8Array): void;
-  /** Returns the lines that were kept completely; nothing when the last line is longer than what is kept. */
+  /** Returns the lines that were kept completely; none when the last line is longer than the kept bytes. */
   lines(): Uint8Array;
 }
 

@@ -1,9 +1,7 @@
 import { FFIType, type Pointer, ptr } from "bun:ffi";
 import { bindCLibrary } from "../../../runtime/c-library.ts";
 
-/**
- * Functions of the C library that the runtime does not offer, and system calls that have no function in the library. Linux only.
- */
+/** Functions of the C library that the runtime does not offer, and direct system calls. Linux only. */
 
 const { i32, u32, i64, u64, ptr: pointer } = FFIType;
 
@@ -26,10 +24,7 @@ const FUNCTIONS = {
   kill: { args: [i32, i32], returns: i32 },
 } as const;
 
-/**
- * Bindings of `syscall(2)`, by the call that is made with it: `syscall(2)` takes any number of arguments, a binding a fixed
- * number.
- */
+/** Bindings of `syscall(2)`, one for each list of argument types. */
 const SYSTEM_CALLS = {
   createRuleset: { syscall: { args: [i64, pointer, u64, u32], returns: i32 } },
   addRule: { syscall: { args: [i64, i32, i32, pointer, u32], returns: i32 } },
@@ -74,12 +69,12 @@ function load() {
     restrictSelf: system("restrictSelf"),
     capset: system("capset"),
     numbers: system("numbers"),
-    /** Correct only in the statement right after a failed call. */
+    /** Valid only in the statement right after a failed call. */
     errno,
   };
 }
 
-/** Throws an error with the call's name and errno when the result is negative. */
+/** Returns the result of a call. Throws an error with its name and errno when it is negative. */
 export function must(result: number, errno: () => number, what: string): number {
   if (result < 0) throw new Error(`${what} (errno ${errno()})`);
   return result;
@@ -88,8 +83,8 @@ export function must(result: number, errno: () => number, what: string): number 
 const keptAlive: unknown[] = [];
 
 /**
- * Returns a pointer and keeps the bytes alive, which a pointer alone does not. They are never released: the processes that use
- * this soon become another program or end; the service itself creates no pointers.
+ * Returns a pointer, and keeps the bytes alive until the process ends. Launchers and supervisors soon become another
+ * program or end; the service itself calls this rarely.
  */
 export function pointerTo(bytes: Uint8Array | Int32Array | Uint32Array | BigUint64Array): Pointer {
   keptAlive.push(bytes);

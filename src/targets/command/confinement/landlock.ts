@@ -10,7 +10,7 @@ const ERRATA = 2;
 
 /** First ABI version with scopes for signals and abstract sockets. */
 export const ABI_MIN = 6;
-/** Erratum bit: set when the kernel handles signals between the threads of one process correctly. */
+/** Set when the kernel handles signals between the threads of one process correctly. */
 const ERRATUM_SIGNALS = 2;
 
 const RULE_PATH = 1;
@@ -23,7 +23,7 @@ const WRITE_FILE = 1n << 1n;
 const READ_FILE = 1n << 2n;
 const READ_DIRECTORY = 1n << 3n;
 const TRUNCATE = 1n << 14n;
-/** Removing and creating directories, files, pipes and links, and moving them; not sockets or devices. */
+/** Removing, creating and moving directories, files, pipes and links; not sockets or devices. */
 const CHANGE_DIRECTORY = (1n << 4n) | (1n << 5n) | (1n << 7n) | (1n << 8n) | (1n << 10n) | (1n << 12n) | (1n << 13n);
 /** All file rights of ABI 6. Handled rights that are not granted are refused. */
 const HANDLED_FILES = 0xffffn;
@@ -49,7 +49,7 @@ export function knowsLandlock(c: CLibrary): boolean {
   return errata >= 0 && (errata & ERRATUM_SIGNALS) !== 0;
 }
 
-/** Keeps signals from this process and its descendants from reaching other processes, from now on. Refuses nothing else. */
+/** From now on, this process and its descendants cannot signal other processes. Restricts nothing else. */
 export function enterSignalScope(c: CLibrary): void {
   const attributes = new BigUint64Array([0n, 0n, SIGNAL_SCOPE]);
   const ruleset = must(c.createRuleset(CALL.landlockCreate, pointerTo(attributes), 24n, 0), c.errno, "signal scope");
@@ -59,7 +59,7 @@ export function enterSignalScope(c: CLibrary): void {
 
 export interface Ruleset {
   readonly descriptor: number;
-  /** Applies the rules to this process and everything that it starts, from now on. */
+  /** Applies the rules to this process and its later children. */
   restrictSelf(): void;
   drop(): void;
 }
@@ -104,8 +104,8 @@ function addPath(c: CLibrary, ruleset: number, { path, access, optional }: PathG
 }
 
 /**
- * Returns the system calls with which another process adds read access to `own`, its own view in `/proc`, to the rules and then
- * applies the rules to itself.
+ * Returns the calls with which another process grants itself read access to `own`, its own `/proc` entry, and applies
+ * the rules.
  */
 export function restrictCalls({ descriptor }: Ruleset, own: string): readonly [SystemCall, SystemCall, SystemCall] {
   const rule = new BigUint64Array([RIGHTS.read, 0n]);

@@ -10,14 +10,14 @@ import { report } from "./probe.ts";
 import { supervise } from "./supervisor.ts";
 
 /**
- * A process that waits for its request, applies limits, filter and rules to itself, and then becomes the program. It starts in
- * `/`, with only the runtime's settings in its environment, so that it reads nothing from any folder before the rules apply.
+ * A process that waits for its request, confines itself, and then becomes the program. It starts in `/` with only the
+ * runtime's settings in its environment, so that it reads no other files before the rules apply.
  */
 
 const REQUEST_BYTES_MAX = 16_777_216;
 const CHUNK_BYTES = 65_536;
 const LINE_FEED = 0x0a;
-/** Exit code that shells use for a program that cannot be run. The service relies on the token on stderr instead. */
+/** Exit code of shells for a program that cannot be run. The service relies on the token on stderr instead. */
 const CANNOT_RUN = 126;
 
 const PR_SET_PDEATHSIG = 1;
@@ -38,15 +38,12 @@ const FILE_BYTES_MAX = 1_073_741_824;
 /** Limit for all processes of the user, including the service's own threads. */
 const PROCESSES_MAX = 4_096;
 
-/** Refers to the process that opens it: the supervisor and the program see different processes. */
+/** Refers to the process that opens it, so the supervisor and the program see different directories. */
 const OWN_PROCESS = "/proc/self";
 
 const CAPABILITY_VERSION_3 = 0x20080522;
 const CAPABILITY_LAST = 63;
-/**
- * Kept when the service runs as root, so that other users' files stay accessible within the granted paths. All other capabilities
- * are dropped.
- */
+/** Kept for root, so that files of other users stay accessible within the granted paths. All others are dropped. */
 const CAP_DAC_OVERRIDE = 1;
 
 const SIGSTOP = 19n;
@@ -63,17 +60,17 @@ const MADV_DONTNEED = 4n;
 
 const THREADS = "/proc/self/task";
 const THREADS_TICK_MS = 1;
-/** After this many ticks, the launcher stops waiting and continues. */
+/** Maximum ticks that the launcher waits. */
 const THREADS_TICKS_MAX = 5_000;
 
 interface Prepared {
-  /** Filters by their options, built ahead because building one takes a millisecond. */
+  /** All filters by their options, prepared because building one takes a millisecond. */
   readonly filters: ReadonlyMap<string, Uint8Array>;
-  /** Nice value of the program: never lower than that of the service. */
+  /** Nice value of the program: at least that of the service. */
   readonly priority: number;
 }
 
-/** Does everything that needs no request, while no call waits. */
+/** Does all work that needs no request, while no call waits. */
 function prepare(c: CLibrary): Prepared {
   must(c.prctl(PR_SET_PDEATHSIG, SIGKILL, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
   yieldMemory(0);
@@ -101,8 +98,8 @@ function nameOf({ network, writes, groups }: SeccompOptions): string {
 }
 
 /**
- * Releases the pages of its own code: the kernel reloads the few that are still needed, and has fewer pages to release when the
- * program starts. This also keeps waiting launchers small.
+ * Releases the pages of the runtime's code, which the kernel would release when the program starts. The few that are
+ * still needed are loaded again. This also keeps waiting launchers small.
  */
 function releaseCode(c: CLibrary): void {
   for (const line of readFileSync("/proc/self/maps", "latin1").split("\n")) {
@@ -114,8 +111,8 @@ function releaseCode(c: CLibrary): void {
 }
 
 /**
- * Waits until the runtime's other threads have started and sleep. On a busy machine, a thread may not have run at all yet; if it
- * started after RLIMIT_DATA is set, it could not allocate and would abort the process.
+ * Waits until the runtime's other threads have started and sleep. A thread that starts after RLIMIT_DATA is set cannot
+ * allocate, and aborts the process; on a busy machine, threads start late.
  */
 function awaitThreads(): void {
   for (let tick = 0; tick < THREADS_TICKS_MAX && awakeThreads() > 1; tick += 1) Bun.sleepSync(THREADS_TICK_MS);
@@ -136,8 +133,7 @@ function awakeThreads(): number {
 }
 
 /**
- * Reads the request. Exits without a message when it is too long or missing: the token that marks an error comes with the
- * request.
+ * Reads the request. Exits silently when it is missing or too long, because an error needs the token in the request.
  */
 function readRequest(): LaunchRequest {
   const parts: Buffer[] = [];
@@ -224,7 +220,7 @@ function execProgram(c: CLibrary, program: Program, dataBytes: number): never {
   throw new Error(`execve (errno ${c.errno()})`);
 }
 
-/** Confines and starts the program in a new process; this process stays to end everything that the program starts. */
+/** Confines and starts the program in a new process. This process stays to end everything that the program starts. */
 function superviseProgram(
   c: CLibrary,
   request: LaunchRequest,

@@ -6,10 +6,11 @@ const OOM_SCORE_ADJUSTMENT_MAX = 1_000;
 export const PRIORITY = constants.priority.PRIORITY_BELOW_NORMAL;
 
 /**
- * Makes the kernel end this process, and all that it will start, before the service when memory runs out. Needs no privilege.
+ * Makes the kernel end this process and its later children before the service when memory runs out. Needs no privilege.
  *
  * @param pid 0 for the caller
- * @returns whether it worked; just after a process becomes its program, it may fail for a moment unless the service runs as root
+ * @returns whether it worked; just after a process becomes its program, it may fail for a moment unless the service
+ * runs as root
  */
 export function yieldMemory(pid: number): boolean {
   try {
@@ -21,7 +22,7 @@ export function yieldMemory(pid: number): boolean {
   }
 }
 
-/** Gives the service priority on the processor over this process and all that it will start. */
+/** Gives the service priority on the processor over this process and its later children. */
 export function yieldProcessor(pid: number): void {
   try {
     setPriority(pid, Math.max(PRIORITY, getPriority(pid)));

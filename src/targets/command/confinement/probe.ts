@@ -80,7 +80,7 @@ export function report(c: CLibrary, { canary, port, readable }: Probe, parent: n
 
 type Call = (number: bigint, ...given: readonly bigint[]) => number;
 
-/** Returns a TCP socket, or an invalid descriptor when none can be created; a call on it then fails with EBADF. */
+/** Returns a TCP socket, or an invalid descriptor, on which calls fail with EBADF. */
 function stream(call: Call): bigint {
   const descriptor = call(CALL.socket, AF_INET, STREAM, 0n);
   return BigInt.asUintN(64, BigInt(descriptor));
@@ -92,7 +92,7 @@ function address(port: number): bigint {
   return BigInt(pointerTo(bytes));
 }
 
-/** Returns whether a rule or the filter refused the call. A call on a socket that could not be created fails with EBADF. */
+/** Returns whether the call was refused. EBADF means that its socket could not be created. */
 function isRefused(result: number): boolean {
   return [-EPERM, -EACCES, -ENOSYS, -EBADF].includes(result);
 }

@@ -2,12 +2,12 @@ import { ALL_DESCRIPTORS, CALL, type CLibrary, must, pointerTo } from "./c-libra
 import { callList, type SystemCall } from "./call-list.ts";
 
 /**
- * Starts a program and stays, to end everything that the program has started at once. The supervisor enters a domain that no
- * signal leaves; the program runs in a second domain inside it, from which no signal reaches the supervisor. So a `kill(-1)` by
- * the supervisor reaches everything that the program has started, wherever that is, and nothing else.
+ * Starts a program and stays, to end everything that the program has started at once. The supervisor enters a Landlock
+ * domain that no signal leaves. The program runs in a second domain inside it, from which no signal gets to the
+ * supervisor. So `kill(-1)` by the supervisor ends everything that the program has started, and nothing else.
  *
- * Without the first domain, `kill(-1)` would end every process of the machine: it is called only right after two processes
- * outside the domain have proved to be unreachable.
+ * Without the first domain, `kill(-1)` would end every process of the machine. It is called only right after two
+ * processes outside the domain have proved to be unreachable.
  */
 
 const SIGKILL = 9;
@@ -19,9 +19,9 @@ const PR_SET_CHILD_SUBREAPER = 36;
 const WNOHANG = 1n;
 const WALL = 0x40000000n;
 const POLLIN = 1;
-/** Interval at which ended processes are reaped while the program runs. */
+/** Interval for reaping ended processes while the program runs. */
 const REAP_INTERVAL_MS = 100;
-/** Grace period after the program's end: processes that it left may still write, as long as somebody reads. */
+/** Grace period after the program's end, in which remaining processes may still write. */
 const GRACE_TICK_MS = 5;
 const GRACE_TICKS = 40;
 /** Longest wait for killed processes to end, in ticks of `GRACE_TICK_MS`. */
@@ -31,16 +31,16 @@ const SIGNAL_BITS = 0x7f;
 const SIG_DFL = 0n;
 
 export interface Supervised {
-  /** Puts this process into the outer domain. */
+  /** Moves this process into the outer domain. */
   enterDomain(): void;
-  /** Calls that turn the new process into the program, in the inner domain. */
+  /** Calls by which the new process becomes the program, in the inner domain. */
   readonly program: readonly SystemCall[];
-  /** Descriptor to read from: a byte means that nobody waits for more output; its end means that everything must end. */
+  /** Descriptor to read: a byte means that nobody reads more output; its end means that everything must end. */
   readonly control: number;
   onStarted(): void;
 }
 
-/** Exits as the program exited. Throws when the program could not be started. */
+/** Runs the program and exits with its status. Throws when the program could not be started. */
 export function supervise(c: CLibrary, { enterDomain, program, control, onStarted }: Supervised): never {
   if (isReadable(c, control)) exitAs(c, undefined);
   must(c.prctl(PR_SET_CHILD_SUBREAPER, 1n, 0n, 0n, 0n), c.errno, "PR_SET_CHILD_SUBREAPER");
@@ -67,7 +67,7 @@ interface ProbeProcess {
   readonly descriptor: number;
 }
 
-/** Starts a process of the same user outside the domain. It reads a pipe that nobody writes to. */
+/** Starts a process of the same user outside the domain. It waits on a pipe that nobody writes to. */
 function startProbe(c: CLibrary): ProbeProcess {
   const ends = new Int32Array(2);
   const at = pointerTo(ends);
@@ -91,7 +91,10 @@ function release(c: CLibrary, { pid, descriptor }: ProbeProcess): void {
   c.numbers(CALL.wait4, BigInt(pid), 0n, WALL, 0n, 0n, 0n);
 }
 
-/** Waits for the program and the writers that it left to end, or for the end of the control. Returns the program's status. */
+/**
+ * Waits until the program and all processes that may still write have ended, or `control` ends. Returns the program's
+ * status.
+ */
 function waitForProgram(c: CLibrary, pid: number, control: number): number | undefined {
   // When `pidfd_open` is refused, `poll` ignores the negative descriptor, and reaping detects the end.
   const ended = Number(c.numbers(CALL.pidfdOpen, BigInt(pid), 0n, 0n, 0n, 0n, 0n));
@@ -121,10 +124,7 @@ function waitForProgram(c: CLibrary, pid: number, control: number): number | und
   return status;
 }
 
-/**
- * Returns whether the control is readable. Before the program runs, that means that the control has ended: the call is already
- * over.
- */
+/** Returns whether `control` is readable. Before the program runs, that means that it has ended: the call is over. */
 function isReadable(c: CLibrary, control: number): boolean {
   const polled = new Int32Array([control, POLLIN]);
   return c.numbers(CALL.poll, BigInt(pointerTo(polled)), 1n, 0n, 0n, 0n, 0n) > 0n;
@@ -147,7 +147,7 @@ function reap(c: CLibrary): Reaped {
   }
 }
 
-/** Kills everything in the domain or, when the domain does not hold, the program's own group. */
+/** Kills everything in the domain or, if the domain does not hold, the program's process group. */
 export function endAll(c: CLibrary, { probe, group }: { readonly probe: number; readonly group: number }): void {
   const isIsolated = isUnreachable(c, c.getppid()) && isUnreachable(c, probe);
   c.kill(isIsolated ? -1 : -group, SIGKILL);
