@@ -63,7 +63,7 @@ function open(context: FilesContext): OpenedKind {
   };
 }
 
-/** Rejects every file tool, because the service cannot access files. */
+/** Returns a kind that rejects every file tool. */
 function unavailable(context: FilesContext, reason: string): OpenedKind {
   return {
     bind(tool) {
@@ -128,7 +128,7 @@ function mountDirectories({ config, pathOf, problems }: FilesContext): ReadonlyM
   return directories;
 }
 
-/** Creates the directory. A failure leaves it missing, and the caller reports that. */
+/** Creates the directory. Ignores errors: the caller reports a missing directory. */
 function makeDirectory(path: string): void {
   try {
     mkdirSync(path, { recursive: true, mode: 0o700 });
@@ -144,10 +144,7 @@ function realDirectory(path: string): string | undefined {
   }
 }
 
-/**
- * Returns overlaps: a mount and one of the service's own paths, one below the other, or two mounts of which one could be written
- * through the other.
- */
+/** Returns an error for each mount that overlaps one of the service's own paths, or another mount with other rules. */
 function overlaps(directories: ReadonlyMap<MountName, string>, own: readonly OwnPath[]): readonly string[] {
   const mounts = [...directories].map(([name, path]) => ({ name, field: `workspace.${name}`, path }));
   const withOwn = mounts.flatMap((mount) =>

@@ -10,11 +10,11 @@ import { errnoRefusal, fileRefusal } from "./refusals.ts";
 import { checkWorkflow, type WorkflowRules } from "./workflow.ts";
 import { locate, type WriteTarget } from "./write-target.ts";
 
-/** Everything that will be written; an approval shows it and binds to it. */
+/** The complete write. An approval shows it and is bound to it. */
 export interface WritePlan extends ExecutionPlan {
   readonly kind: "fs";
   readonly operation: "write";
-  /** Path of real names: no links, no dots. */
+  /** Path without links and dots. */
   readonly path: string;
   /** Hex SHA-256 of the current file; null when there is none. */
   readonly currentSha256: string | null;
@@ -30,7 +30,7 @@ export interface WriteRequest {
   readonly path: string;
   readonly ifMatchSha256?: string | undefined;
   readonly createDirectories: boolean;
-  /** Makes the new content from the old one, which is undefined for a file that does not exist. */
+  /** Returns the new content. `before` is undefined for a file that does not exist. */
   readonly make: (before: string | undefined) => string;
   /** True when `make` uses the old content, which must then be text. */
   readonly needsText: boolean;
@@ -43,7 +43,7 @@ interface WriteLimits {
   readonly signal: AbortSignal;
 }
 
-/** Larger files are shown as replaced, not line by line. */
+/** Larger files are shown as replaced, without a comparison. */
 const COMPARED_BYTES_MAX = 1_048_576;
 
 /**
@@ -103,9 +103,9 @@ async function readCurrent(mounts: Mounts, target: WriteTarget, limits: WriteLim
 }
 
 /**
- * Opens the file at a write's target with write access, so that a file that its owner made read-only stays as it is.
+ * Opens the file at a write's target with write access, so that read-only files are not replaced.
  *
- * @throws {Refusal} EACCES; E_PRECONDITION_FAILED when another file has its name now
+ * @throws {Refusal} EACCES; E_PRECONDITION_FAILED when the name belongs to another file now
  */
 export function openCurrent(
   { confinement }: Mounts,
@@ -132,12 +132,12 @@ function diffOf(path: string, current: Current | undefined, content: string): re
 }
 
 const CONTEXT_LINES = 3;
-/** Most lines that a person can be asked to read. */
+/** Maximum lines that a person is asked to read. */
 const SHOWN_LINES_MAX = 400;
 const SHOWN_LINE_CHARACTERS_MAX = 500;
-/** Changed lines that are compared one by one; with more, the whole section is shown as removed and added. */
+/** Maximum changed lines. With more, the whole section is shown as removed and added. */
 const EDITS_MAX = 400;
-/** Characters of equal lines that are compared for this: identical lines match everywhere. */
+/** Maximum characters of equal lines that are compared, because identical lines match in many positions. */
 const COMPARED_CHARACTERS_MAX = 16_000_000;
 
 /** Consecutive lines that are kept (` `), removed (`-`) or added (`+`). */
@@ -153,8 +153,8 @@ interface Start {
 }
 
 /**
- * Returns the unified diff from one text to another, as lines for a person to read. Its size is limited; when something is left
- * out, the last line says so.
+ * Returns the unified diff between two texts, for a person to read. Its size is limited; the last line says how much is
+ * missing.
  */
 export function unifiedDiff(path: string, before: string | undefined, after: string): readonly string[] {
   const shown = new Shown();
@@ -216,7 +216,7 @@ function joined(runs: readonly Run[]): readonly Run[] {
   return all.map(({ mark, parts }) => ({ mark, lines: parts.flat() }));
 }
 
-/** Finds the shortest edit script with Myers' greedy search, up to a limit of edits and of compared characters. */
+/** Finds the shortest edit script with Myers' greedy algorithm, within limits of edits and compared characters. */
 function middle(before: readonly string[], after: readonly string[]): readonly Run[] {
   const replaced: readonly Run[] = [
     { mark: "-", lines: before },
@@ -244,7 +244,7 @@ function middle(before: readonly string[], after: readonly string[]): readonly R
   return replaced;
 }
 
-/** Returns whether the furthest script to this diagonal ends with an added line, not a removed one. */
+/** Returns whether the furthest script on this diagonal ends with an added line instead of a removed one. */
 function endsWithAddition(reached: ReadonlyMap<number, number>, diagonal: number, edits: number): boolean {
   const down = reached.get(diagonal + 1) ?? -1;
   const right = reached.get(diagonal - 1) ?? -1;
@@ -277,7 +277,7 @@ function scriptOf(
   return script.reverse();
 }
 
-/** Shows changes with the context around them; changes with touching contexts form one hunk. */
+/** Shows changes with their context. Changes with overlapping contexts form one hunk. */
 function showHunks(shown: Shown, runs: readonly Run[]): void {
   let hunk: Run[] = [];
   let start: Start = { old: 0, fresh: 0 };

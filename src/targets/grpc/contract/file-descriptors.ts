@@ -17,7 +17,7 @@ import { descriptorDeclarations } from "./proto-files.ts";
 
 export const DESCRIPTOR_FILES_MAX = 2_000;
 export const DESCRIPTOR_BYTES_MAX = 33_554_432;
-/** Fields of all descriptors in a set; a set of the maximum size that protoc has made has fewer. */
+/** Maximum fields of all descriptors in a set. A set of the maximum size from protoc has fewer. */
 const DESCRIPTOR_FIELDS_MAX = 16_000_000;
 const MESSAGE_DEPTH_MAX = 64;
 
@@ -84,7 +84,7 @@ export function readDescriptorSet(bytes: Uint8Array): readonly FileDescriptor[] 
   return files;
 }
 
-/** Returns the declarations of the files, with all names resolved. A name that is declared twice is an error. */
+/** Returns the declarations of the files, with all names resolved. Throws for a name that is declared twice. */
 export function declarationsOf(files: readonly FileDescriptor[]): Declarations {
   if (files.length > DESCRIPTOR_FILES_MAX) throw new Error(`more than ${DESCRIPTOR_FILES_MAX} files`);
   const reader = new Reader();
@@ -237,7 +237,7 @@ class Reader {
   }
 }
 
-/** Type names of descriptor.proto → type names of the proto language. */
+/** Scalar types by their names in descriptor.proto. */
 const SCALARS = new Map(PROTO_SCALARS.map((scalar) => [`TYPE_${scalar.toUpperCase()}`, scalar]));
 
 const NO_KEYS: ReadonlySet<ProtoScalar> = new Set(["bytes", "float", "double"]);
@@ -264,8 +264,7 @@ function setOnce<Value>(known: Map<string, Value>, fullName: string, value: Valu
 }
 
 /**
- * Returns the full names to try: a name with a leading dot is complete; any other is looked up from the innermost scope
- * outward.
+ * Returns the full names to try. A leading dot marks a full name; other names are looked up from the innermost scope.
  */
 function candidates(typeName: string, scope: string): readonly string[] {
   if (typeName.startsWith(".")) return [typeName.slice(1)];
@@ -291,7 +290,7 @@ const PROTO2: Features = {
 const EDITION: Features = { ...PROTO2, repeatedFieldEncoding: "PACKED", enumType: "OPEN" };
 const PROTO3: Features = { ...EDITION, fieldPresence: "IMPLICIT" };
 
-/** 2024 kept the features of 2023. */
+/** Both editions have the same features. */
 const EDITIONS: ReadonlySet<string> = new Set(["EDITION_2023", "EDITION_2024"]);
 
 /** Returns the features of a file. Throws for an unknown syntax or edition. */
