@@ -9,7 +9,15 @@ import { yieldMemory, yieldProcessor } from "./confinement/priority.ts";
 import { killGroup, killSession, killStrays } from "./descendants.ts";
 import { type ChildResult, type Ending, endingOfAbort, unbuildable } from "./endings.ts";
 import { CALL_MARKER } from "./environment.ts";
-import { mergedOutput, type Pipe, readPipe, STDERR_HEAD_BYTES, statusOfStderr, stderrTail } from "./pipe.ts";
+import {
+  type OutputHead,
+  outputHead,
+  type Pipe,
+  readPipe,
+  STDERR_HEAD_BYTES,
+  statusOfStderr,
+  stderrTail,
+} from "./pipe.ts";
 
 const NO_BYTES = new Uint8Array();
 /** Longest delay of a timer; a timer with a longer delay fires at once. */
@@ -151,42 +159,46 @@ function ignoringErrors(write: () => Promise<unknown>): void {
 async function waitForEnd(child: Child, spec: ChildSpec, halt: Halt): Promise<ChildResult> {
   const disarm = arm(spec, halt);
   const onError = (cause: unknown) => halt.stop({ kind: "spawnError", cause });
-  const merged = spec.mergesStderr === true ? mergedOutput(spec.stdoutBytesMax) : undefined;
-  const onChunk = merged?.add;
-  const outBytesMax = merged === undefined ? spec.stdoutBytesMax : 0;
-  const out = readPipe(child.stdout, { keptBytesMax: outBytesMax, onChunk }, onError);
-  const keptBytesMax = spec.stderrMeans.length === 0 && spec.sandbox === undefined ? 0 : STDERR_HEAD_BYTES;
+  const out = outputHead(spec.stdoutBytesMax);
+  const err = outputHead(spec.stderrMeans.length === 0 && spec.sandbox === undefined ? 0 : STDERR_HEAD_BYTES);
   const tail = spec.keepsStderr === true ? stderrTail() : undefined;
-  const err = readPipe(child.stderr, { keptBytesMax, onChunk: tail?.add ?? onChunk }, onError);
-  if (child.supervisor !== undefined) Promise.all([out.ended, err.ended]).then(child.supervisor.drained, () => {});
+  const stdout = readPipe(child.stdout, out.add, onError);
+  const onStderr = (chunk: Uint8Array): void => {
+    err.add(chunk);
+    tail?.add(chunk);
+    if (spec.mergesStderr === true) out.add(chunk);
+  };
+  const stderr = readPipe(child.stderr, onStderr, onError);
+  if (child.supervisor !== undefined)
+    Promise.all([stdout.ended, stderr.ended]).then(child.supervisor.drained, () => {});
   await Promise.race([child.exited, halt.stopped]);
   // The deadline and cancellation apply until the child ends. After that, only the grace period limits its pipes.
   disarm();
-  const { survivors, isCut } = await cleanUp(child, { out, err, halt, spec });
+  const { survivors, isCut } = await cleanUp(child, { stdout, stderr, halt, spec });
   const cause = launchError(err, spec.sandbox);
   if (cause !== undefined && halt.ending() === undefined) return notStarted({ kind: "spawnError", cause });
   return {
     ending: halt.ending() ?? endingOfExit(child),
     started: true,
-    stdout: merged?.bytes() ?? out.keptBytes(),
-    truncated: isCut || (merged?.isTruncated() ?? out.bytes() > outBytesMax),
+    stdout: out.kept(),
+    truncated: isCut || out.bytes() > spec.stdoutBytesMax,
     stderrBytes: err.bytes(),
     stderrTail: tail?.lines() ?? NO_BYTES,
-    stderrStatus: statusOfStderr(err.keptBytes(), spec.stderrMeans),
+    stderrStatus: statusOfStderr(err.kept(), spec.stderrMeans),
     survivors,
   };
 }
 
 /** Returns the error of a launcher that could not start the program. A program cannot forge one without the token. */
-function launchError(err: Pipe, sandbox: Sandbox | undefined): Error | undefined {
+function launchError(err: OutputHead, sandbox: Sandbox | undefined): Error | undefined {
   if (sandbox === undefined) return undefined;
-  const text = Buffer.from(err.keptBytes()).toString("utf8");
+  const text = Buffer.from(err.kept()).toString("utf8");
   return text.startsWith(`${sandbox.token} `) ? new Error(text.slice(sandbox.token.length + 1)) : undefined;
 }
 
 interface RunningChild {
-  readonly out: Pipe;
-  readonly err: Pipe;
+  readonly stdout: Pipe;
+  readonly stderr: Pipe;
   readonly halt: Halt;
   readonly spec: ChildSpec;
 }
@@ -197,9 +209,9 @@ interface RunningChild {
  */
 async function cleanUp(
   child: Child,
-  { out, err, halt, spec }: RunningChild,
+  { stdout, stderr, halt, spec }: RunningChild,
 ): Promise<{ readonly survivors: number; readonly isCut: boolean }> {
-  const drained = Promise.all([out.ended, err.ended]);
+  const drained = Promise.all([stdout.ended, stderr.ended]);
   if (child.supervisor !== undefined) await endedWithin(child.exited, SUPERVISOR_WAIT_MS);
   const isClean =
     halt.ending() === undefined && (await endedWithin(drained, PIPE_GRACE_MS)) && halt.ending() === undefined;
@@ -214,8 +226,8 @@ async function cleanUp(
   // A descendant may still hold the pipes open. If the output is needed, wait once more for its end.
   const isCut = halt.ending() === undefined && !(await endedWithin(drained, PIPE_GRACE_MS));
   await endedWithin(child.exited, KILL_WAIT_MS);
-  out.cancel();
-  err.cancel();
+  stdout.cancel();
+  stderr.cancel();
   child.unref();
   return { survivors, isCut };
 }

@@ -8,21 +8,15 @@ const THROTTLED_FROM_BYTES = 4_194_304;
 const THROTTLED_BYTES = 262_144;
 const PAUSE_MS = 1;
 
-interface PipeLimits {
-  /** Bytes that are kept; later bytes are read and discarded. */
-  readonly keptBytesMax: number;
-  readonly onChunk?: ((chunk: Uint8Array) => void) | undefined;
-}
-
 /** One output stream of a child, while it is read. */
 export interface Pipe {
   /** Settles at the end of the stream or at an error; never rejects. */
   readonly ended: Promise<void>;
-  keptBytes(): Uint8Array;
-  bytes(): number;
   /** Stops reading, even when a process still holds the other end. */
   cancel(): void;
 }
+
+type OnChunk = (chunk: Uint8Array) => void;
 
 /**
  * Reads a stream to its end, although only a part is kept: a program with a closed or full pipe might not finish. Bun's
@@ -30,28 +24,21 @@ export interface Pipe {
  */
 export function readPipe(
   stream: ReadableStream<Uint8Array>,
-  { keptBytesMax, onChunk }: PipeLimits,
+  onChunk: OnChunk,
   onError: (cause: unknown) => void,
 ): Pipe {
   const reader = stream.getReader();
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
   let isCancelled = false;
 
-  function keep(chunk: Uint8Array): void {
-    const room = keptBytesMax - bytes;
-    if (room > 0) chunks.push(chunk.byteLength > room ? chunk.subarray(0, room) : chunk);
-    bytes += chunk.byteLength;
-    onChunk?.(chunk);
-  }
-
   async function read(): Promise<void> {
+    let bytes = 0;
     let pauseAt = THROTTLED_FROM_BYTES;
     try {
       for (;;) {
         const { done, value } = await reader.read();
         if (done) return;
-        keep(value);
+        onChunk(value);
+        bytes += value.byteLength;
         if (bytes < pauseAt) continue;
         pauseAt = bytes + THROTTLED_BYTES;
         await Bun.sleep(PAUSE_MS);
@@ -63,8 +50,6 @@ export function readPipe(
 
   return {
     ended: read(),
-    keptBytes: () => Buffer.concat(chunks),
-    bytes: () => bytes,
     cancel() {
       isCancelled = true;
       reader.cancel().catch(() => {});
@@ -72,25 +57,24 @@ export function readPipe(
   };
 }
 
-/** Two streams as one text, in the order of arrival; output over the limit is dropped and counts as truncated. */
-interface MergedOutput {
-  readonly add: (chunk: Uint8Array) => void;
-  bytes(): Uint8Array;
-  isTruncated(): boolean;
+/** The start of the output; later bytes are counted and dropped. */
+export interface OutputHead {
+  readonly add: OnChunk;
+  kept(): Uint8Array;
+  /** Number of all bytes. */
+  bytes(): number;
 }
 
-export function mergedOutput(bytesMax: number): MergedOutput {
+export function outputHead(keptBytesMax: number): OutputHead {
   const chunks: Uint8Array[] = [];
-  let room = bytesMax;
-  let isTruncated = false;
+  let bytes = 0;
   return {
     add(chunk) {
-      isTruncated ||= chunk.byteLength > room;
-      if (room > 0) chunks.push(chunk.subarray(0, room));
-      room -= Math.min(room, chunk.byteLength);
+      if (bytes < keptBytesMax) chunks.push(chunk.subarray(0, keptBytesMax - bytes));
+      bytes += chunk.byteLength;
     },
-    bytes: () => Buffer.concat(chunks),
-    isTruncated: () => isTruncated,
+    kept: () => Buffer.concat(chunks),
+    bytes: () => bytes,
   };
 }
 
@@ -119,7 +103,7 @@ const LINE_FEED = 0x0a;
 const STDERR_TAIL_BYTES = 16_384;
 
 interface Tail {
-  add(chunk: Uint8Array): void;
+  readonly add: OnChunk;
   /** Returns the lines that were kept completely; none when the last line is longer than the kept bytes. */
   lines(): Uint8Array;
 }

@@ -281,8 +281,9 @@ export function platformAccess({
 
 /** Returns the kubeconfig, the files that it names, and the ports of its clusters. */
 function kubernetesAccess([kubeconfig]: readonly string[], readFile: ReadFile): SystemAccess {
-  const settings = kubeconfig === undefined ? undefined : readSettings(kubeconfig, readFile);
-  if (kubeconfig === undefined || settings === undefined) return { reads: [], ports: [] };
+  const document = kubeconfig === undefined ? undefined : settingsOf(kubeconfig, readFile);
+  if (kubeconfig === undefined || document === undefined || "fault" in document) return { reads: [], ports: [] };
+  const { settings } = document;
   const clusters = members(settings["clusters"], "cluster");
   const users = members(settings["users"], "user");
   const files = [
@@ -300,15 +301,6 @@ function portsOf(address: unknown): readonly number[] {
   const { port, protocol } = new URL(address);
   if (port !== "") return [Number(port)];
   return [protocol === "http:" ? HTTP_PORT : HTTPS_PORT];
-}
-
-function readSettings(path: string, readFile: ReadFile): Settings | undefined {
-  try {
-    const settings: unknown = parseDocument(readFile(path).toString("utf8")).toJS({ maxAliasCount: 0 });
-    return isTable(settings) ? settings : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 function members(list: unknown, key: string): readonly Settings[] {

@@ -85,23 +85,17 @@ const OWNERS_AND_TIMES_BY_PATH: readonly number[] = [92, 94, 260, 132, 235, 261]
 /** fchmod, fchown, fsetxattr, fremovexattr. Refused without `writes`, because read-only files can be opened, too. */
 const ATTRIBUTES_BY_DESCRIPTOR: readonly number[] = [91, 93, 190, 199];
 
-/** chmod, fchmodat, fchmodat2, and the index of the mode argument. */
-const MODES_BY_PATH = [
-  { call: 90, mode: 1 },
-  { call: 268, mode: 2 },
-  { call: 452, mode: 2 },
-] as const;
+/** Indexes of an argument by the number of the call. */
+type Arguments = Readonly<Record<number, number>>;
+
+/** The mode of chmod, fchmodat, fchmodat2. */
+const MODES_BY_PATH: Arguments = { 90: 1, 268: 2, 452: 2 };
 /** Set-id and sticky bits. Programs that set them need them, so the call fails instead of succeeding without effect. */
 const MODE_BITS_THAT_MATTER = 0o7000;
 /** Bits that give the owner's permissions to anyone who runs the file. No file may get them. */
 const SET_ID_BITS = 0o6000;
-/** creat, mknod, mknodat, fchmod, and the index of the mode argument. */
-const MODES = [
-  { call: 85, mode: 1 },
-  { call: 133, mode: 1 },
-  { call: 259, mode: 2 },
-  { call: 91, mode: 1 },
-] as const;
+/** The mode of creat, fchmod, mknod, mknodat. */
+const MODES: Arguments = { 85: 1, 91: 1, 133: 1, 259: 2 };
 /** open, openat. The mode matters only when the flags create a file. */
 const OPENS = [
   { call: 2, flags: 1, mode: 2 },
@@ -124,23 +118,16 @@ const PR_SET_PDEATHSIG = 1;
  * caller.
  */
 const CALLER_ONLY: readonly number[] = [302, 203, 144, 142, 314];
-/** setpriority, ioprio_set: the first argument must be this kind, a process; the second must be 0, the caller. */
-const PRIORITIES = [
-  { call: 141, process: 0 },
-  { call: 251, process: 1 },
-] as const;
+/** setpriority, ioprio_set: the first argument must be this value, a process; the second must be 0, the caller. */
+const PRIORITIES: Arguments = { 141: 0, 251: 1 };
 const SOCKET = 41;
 const AF_INET = 2;
 const AF_INET6 = 10;
 const SOCKET_TYPE_BITS = 0xf;
 /** IPPROTO_IP (the default of the socket type), TCP and UDP. Not MPTCP, which Landlock does not restrict. */
 const PROTOCOLS = [0, 6, 17];
-/** sendto, sendmsg, sendmmsg, and the index of the flags argument. */
-const SENDS = [
-  { call: 44, flags: 3 },
-  { call: 46, flags: 2 },
-  { call: 307, flags: 3 },
-] as const;
+/** The flags of sendto, sendmsg, sendmmsg. */
+const SENDS: Arguments = { 44: 3, 46: 2, 307: 3 };
 /** Connects while sending, which Landlock does not check. */
 const MSG_FASTOPEN = 0x20000000;
 
@@ -158,16 +145,16 @@ export function filterProgram(options: SeccompOptions): Uint8Array {
       result(KILL_PROCESS),
     ],
     ...refused.flatMap((call) => refuse(call, EPERM)),
-    ...MODES_BY_PATH.flatMap(({ call, mode }) => when(call, writes ? plainModes(mode) : [result(byPath)])),
+    ...each(MODES_BY_PATH, (mode) => (writes ? plainModes(mode) : [result(byPath)])),
     ...OWNERS_AND_TIMES_BY_PATH.flatMap((call) => when(call, [result(byPath)])),
     ...noSetId(),
     ...refuse(CLONE3, ENOSYS),
     ...(groups ? [] : refuse(SETPGID, EPERM)),
     ...when(UTIMENSAT, writes ? times() : [result(byPath)]),
-    ...when(CLONE, ifAnyBit(0, NEW_NAMESPACES, EPERM)),
-    ...when(PRCTL, ifEqual(0, PR_SET_PDEATHSIG, EPERM)),
-    ...CALLER_ONLY.flatMap((call) => when(call, unlessZero(0, EPERM))),
-    ...PRIORITIES.flatMap(({ call, process }) => when(call, priority(process))),
+    ...when(CLONE, refuseIf(0, anyBit(NEW_NAMESPACES), EPERM)),
+    ...when(PRCTL, refuseIf(0, equal(PR_SET_PDEATHSIG), EPERM)),
+    ...CALLER_ONLY.flatMap((call) => when(call, refuseIf(0, notEqual(0), EPERM))),
+    ...each(PRIORITIES, priority),
     ...(network ? sockets() : refuse(SOCKET, EACCES)),
     result(ALLOW),
   ];
@@ -188,7 +175,7 @@ function sockets(): readonly Instruction[] {
       ...isOneOf(2, PROTOCOLS),
       result(ALLOW),
     ]),
-    ...SENDS.flatMap(({ call, flags }) => when(call, ifAnyBit(flags, MSG_FASTOPEN, EACCES))),
+    ...each(SENDS, (flags) => refuseIf(flags, anyBit(MSG_FASTOPEN), EACCES)),
   ];
 }
 
@@ -206,36 +193,38 @@ function when(call: number, then: readonly Instruction[]): readonly Instruction[
   return [{ code: IF_EQUAL, ifFalse: then.length, k: call }, ...then];
 }
 
-function ifAnyBit(index: number, k: number, errno: number): readonly Instruction[] {
-  return [load(argument(index)), { code: IF_ANY_BIT, ifFalse: 1, k }, result(answer(errno)), result(ALLOW)];
+function each(calls: Arguments, then: (argument: number) => readonly Instruction[]): readonly Instruction[] {
+  return Object.entries(calls).flatMap(([call, index]) => when(Number(call), then(index)));
+}
+
+// Tests that skip the next instruction when they fail.
+const anyBit = (k: number): Instruction => ({ code: IF_ANY_BIT, ifFalse: 1, k });
+const equal = (k: number): Instruction => ({ code: IF_EQUAL, ifFalse: 1, k });
+const notEqual = (k: number): Instruction => ({ code: IF_EQUAL, ifTrue: 1, k });
+
+/** Refuses the call when the test of an argument succeeds, else allows it. */
+function refuseIf(index: number, test: Instruction, errno: number): readonly Instruction[] {
+  return [load(argument(index)), test, result(answer(errno)), result(ALLOW)];
 }
 
 function plainModes(index: number): readonly Instruction[] {
-  const special = { code: IF_ANY_BIT, ifFalse: 1, k: MODE_BITS_THAT_MATTER };
+  const special = anyBit(MODE_BITS_THAT_MATTER);
   return [load(argument(index)), special, result(answer(EPERM)), result(SUCCEED_WITHOUT_EFFECT)];
 }
 
 function noSetId(): readonly Instruction[] {
   const createsFile = { code: IF_ANY_BIT, ifFalse: 3, k: CREATES_A_FILE };
   return [
-    ...MODES.flatMap(({ call, mode }) => when(call, ifAnyBit(mode, SET_ID_BITS, EPERM))),
+    ...each(MODES, (mode) => refuseIf(mode, anyBit(SET_ID_BITS), EPERM)),
     ...OPENS.flatMap(({ call, flags, mode }) =>
-      when(call, [load(argument(flags)), createsFile, ...ifAnyBit(mode, SET_ID_BITS, EPERM)]),
+      when(call, [load(argument(flags)), createsFile, ...refuseIf(mode, anyBit(SET_ID_BITS), EPERM)]),
     ),
     ...refuse(OPENAT2, ENOSYS),
   ];
 }
 
-function ifEqual(index: number, k: number, errno: number): readonly Instruction[] {
-  return [load(argument(index)), { code: IF_EQUAL, ifFalse: 1, k }, result(answer(errno)), result(ALLOW)];
-}
-
 function priority(process: number): readonly Instruction[] {
-  return [load(argument(0)), { code: IF_EQUAL, ifTrue: 1, k: process }, result(answer(EPERM)), ...unlessZero(1, EPERM)];
-}
-
-function unlessZero(index: number, errno: number): readonly Instruction[] {
-  return [load(argument(index)), { code: IF_EQUAL, ifTrue: 1, k: 0 }, result(answer(errno)), result(ALLOW)];
+  return [load(argument(0)), notEqual(process), result(answer(EPERM)), ...refuseIf(1, notEqual(0), EPERM)];
 }
 
 /**
