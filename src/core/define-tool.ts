@@ -109,7 +109,7 @@ export function createDefineTool(kinds: readonly DeclaredKind[]): DefineTool {
   function define(manifest: (config: ToolConfig) => AnyDefinition): ToolFactory;
   function define(manifest: AnyDefinition): DefinedTool<never, never>;
   function define(manifest: AnyDefinition | ((config: ToolConfig) => AnyDefinition)): Tool | ToolFactory {
-    if (typeof manifest !== "function") return complete(manifest, kinds);
+    if (typeof manifest !== "function") return completeTool(manifest, kinds);
     const make: ToolFactory["make"] = (config, defined = define) => defined(manifest(config));
     return Object.freeze(Object.defineProperty({ make }, FACTORY, { value: true }));
   }
@@ -173,7 +173,7 @@ export function cliCommand<Input, Names extends string = never>(
 
 const DEFAULTS = { timeoutMs: 30_000, outputBytesMax: 1_048_576, concurrentCallsMax: 64 } as const;
 
-function complete(manifest: AnyDefinition, kinds: readonly DeclaredKind[]): Tool {
+function completeTool(manifest: AnyDefinition, kinds: readonly DeclaredKind[]): Tool {
   const faults = manifestFaults(manifest, kinds);
   if (faults.length > 0) throw new ManifestError(nameOf(manifest), faults);
   const target = targetOf(manifest);

@@ -80,7 +80,7 @@ export interface RefusalOptions {
   /** Cause for the operator: written to the log, never sent to the client. */
   readonly cause?: unknown;
   /** The target's own text, if the manifest allows releasing it. `pipeline/target-text.ts` filters it first. */
-  readonly said?: string | undefined;
+  readonly targetText?: string | undefined;
   /** Output that a script had written when it timed out. Released only after the tool's output policy and redaction. */
   readonly outputSoFar?: PartialAnswer | undefined;
 }
@@ -96,7 +96,7 @@ export class Refusal extends Error {
   readonly retryAfterMs: number | undefined;
   readonly findings: readonly PolicyFinding[] | undefined;
   /** Private so that code that serializes or logs the error does not include it. */
-  readonly #said: string | undefined;
+  readonly #targetText: string | undefined;
   readonly #outputSoFar: PartialAnswer | undefined;
 
   constructor(code: RefusalCode, message: string, options: RefusalOptions = {}) {
@@ -105,18 +105,18 @@ export class Refusal extends Error {
     this.details = options.details;
     this.retryAfterMs = options.retryAfterMs;
     this.findings = options.findings;
-    this.#said = options.said;
+    this.#targetText = options.targetText;
     this.#outputSoFar = options.outputSoFar;
   }
 
   /** Returns the target's own text, unfiltered. */
   static targetTextOf(refusal: Refusal): string | undefined {
-    return #said in refusal ? refusal.#said : undefined;
+    return #targetText in refusal ? refusal.#targetText : undefined;
   }
 
   /** Returns the output that the target had written, unfiltered. */
   static outputSoFarOf(refusal: Refusal): PartialAnswer | undefined {
-    return #said in refusal ? refusal.#outputSoFar : undefined;
+    return #targetText in refusal ? refusal.#outputSoFar : undefined;
   }
 }
 

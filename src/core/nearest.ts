@@ -3,15 +3,16 @@ const NAMES_SHOWN_MAX = 10;
 const COMPARED_CHARS_MAX = 256;
 
 /** Returns the three-character pieces of a text, in lower case. */
-function pieces(text: string): ReadonlySet<string> {
+function trigrams(text: string): ReadonlySet<string> {
   const lower = text.slice(0, COMPARED_CHARS_MAX).toLowerCase();
   return new Set([...lower].map((_, at) => lower.slice(at, at + 3)));
 }
 
 /** Returns the known names, most similar first: those that share the most three-character pieces with `name`. */
 export function nearest(name: string, known: Iterable<string>): readonly string[] {
-  const wanted = pieces(name);
-  const score = (other: string) => [...pieces(other)].filter((piece) => wanted.has(piece)).length / (other.length + 1);
+  const wanted = trigrams(name);
+  const score = (other: string) =>
+    [...trigrams(other)].filter((trigram) => wanted.has(trigram)).length / (other.length + 1);
   return [...known].sort((left, right) => score(right) - score(left) || left.localeCompare(right));
 }
 

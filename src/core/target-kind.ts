@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import type { Fault } from "./errors.ts";
 import { isTable } from "./json.ts";
-import { isText, type Unread, unknownKeys, unless } from "./manifest/checks.ts";
+import { isText, type Unchecked, unknownKeys, unless } from "./manifest/checks.ts";
 import { hint } from "./nearest.ts";
 import type { Category, Handler, Tool, ToolConfig } from "./types.ts";
 
@@ -20,7 +20,7 @@ export interface TargetKind<Context extends TargetContext = TargetContext> {
    */
   readonly systems?: SystemEntries;
   /** Checks a manifest's `target.<key>`. */
-  readonly check: (part: unknown, manifest: Unread) => readonly Fault[];
+  readonly check: (part: unknown, manifest: Unchecked) => readonly Fault[];
   /** Returns the errors in the input schema, once everything else in the manifest is valid. */
   readonly checkInput?: (input: z.ZodType) => readonly Fault[];
   /** Returns whether such a target has error texts of its own, which `errors: "filtered"` may release. */
@@ -179,7 +179,7 @@ export interface ToolNote extends Fault {
 const SYSTEM = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 
 /** Returns the errors in a manifest's target, which must be of exactly one known kind. */
-export function targetFaults(manifest: Unread, kinds: readonly DeclaredKind[]): readonly Fault[] {
+export function targetFaults(manifest: Unchecked, kinds: readonly DeclaredKind[]): readonly Fault[] {
   const { target, handler } = manifest;
   const keys = kinds.map(({ key }) => key);
   if (handler !== undefined) {
@@ -203,7 +203,7 @@ export function targetFaults(manifest: Unread, kinds: readonly DeclaredKind[]): 
   ];
 }
 
-function systemFaults({ system }: Unread): readonly Fault[] {
+function systemFaults({ system }: Unchecked): readonly Fault[] {
   return unless(isText(system) && SYSTEM.test(system), "target.system", "must name the system that the tool reaches");
 }
 
@@ -214,7 +214,7 @@ interface DeclaredTarget {
 
 /** Returns the kind of a manifest's target; undefined when it has none, or more than one. */
 export function declaredTarget(
-  { target, handler }: Unread,
+  { target, handler }: Unchecked,
   kinds: readonly DeclaredKind[],
 ): DeclaredTarget | undefined {
   const declared = handler !== undefined ? { handler } : target;

@@ -165,7 +165,7 @@ function mapValues(source: JsonObject, change: (value: Json) => Json): JsonObjec
 }
 
 /** Zod types that JSON cannot represent, with what to write instead. */
-const UNFIT: Readonly<Record<string, string>> = {
+const UNREPRESENTABLE: Readonly<Record<string, string>> = {
   date: "JSON has no dates: write z.iso.datetime() or z.iso.date()",
   bigint: "JSON has no bigints: write z.int(), or z.string().regex(/^-?[0-9]{1,19}$/) for 64 bits",
   undefined: "JSON has no undefined: leave the field out, or write .optional() on what it is otherwise",
@@ -190,7 +190,7 @@ export function jsonSchemaFaults(top: "input" | "output", schema: z.ZodType): re
   const faults = new Map<string, Fault>();
   const override = ({ zodSchema, path }: Visit): void => {
     const { type, checks = [] } = zodSchema._zod.def;
-    const message = UNFIT[type] ?? (checks.some(waits) ? WAITS : undefined);
+    const message = UNREPRESENTABLE[type] ?? (checks.some(isAsync) ? ASYNC_REFINEMENT : undefined);
     if (message === undefined) return;
     const field = fieldOf(top, path);
     faults.set(field, { field, message });
@@ -199,9 +199,9 @@ export function jsonSchemaFaults(top: "input" | "output", schema: z.ZodType): re
   return [...faults.values()];
 }
 
-const WAITS = "must not wait: an async refinement has no place here; look things up in the handler";
+const ASYNC_REFINEMENT = "must not wait: an async refinement has no place here; look things up in the handler";
 
-function waits({ _zod: { def } }: z.core.$ZodCheck): boolean {
+function isAsync({ _zod: { def } }: z.core.$ZodCheck): boolean {
   return "fn" in def && def.fn instanceof Function && def.fn.constructor.name === "AsyncFunction";
 }
 

@@ -4,13 +4,13 @@ import { isTable } from "../json.ts";
 import { hint } from "../nearest.ts";
 
 /** A manifest, or a table in it, before validation: TypeScript does not check hand-written JavaScript. */
-export type Unread = Readonly<Record<string, unknown>>;
+export type Unchecked = Readonly<Record<string, unknown>>;
 
 export function unless(sound: boolean, field: string, message: string): readonly Fault[] {
   return sound ? [] : [{ field, message }];
 }
 
-export function unknownKeys(field: string, value: Unread, known: readonly string[]): readonly Fault[] {
+export function unknownKeys(field: string, value: Unchecked, known: readonly string[]): readonly Fault[] {
   return Object.keys(value)
     .filter((key) => !known.includes(key))
     .map((key) => ({ field: `${field}.${key}`, message: `is unknown${hint(key, known)}` }));
@@ -25,7 +25,7 @@ type Test = (value: unknown) => boolean;
 export type KeyCheck = readonly [key: string, isValid: Test, message: string];
 
 /** Returns the errors in the values of a table. Keys that no check names are not errors. */
-export function keyFaults(field: string, table: Unread, checks: readonly KeyCheck[]): readonly Fault[] {
+export function keyFaults(field: string, table: Unchecked, checks: readonly KeyCheck[]): readonly Fault[] {
   return checks.flatMap(([key, isValid, message]) =>
     unless(isValid(table[key]), field === "" ? key : `${field}.${key}`, message),
   );

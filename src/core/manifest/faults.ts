@@ -21,13 +21,13 @@ import {
   listOf,
   oneOf,
   optional,
-  type Unread,
+  type Unchecked,
   unknownKeys,
   unless,
   wholeNumber,
 } from "./checks.ts";
 
-type Check = (manifest: Unread, kinds: readonly DeclaredKind[]) => readonly Fault[];
+type Check = (manifest: Unchecked, kinds: readonly DeclaredKind[]) => readonly Fault[];
 
 const NAME = /^[a-z][a-z0-9_]{0,63}$/;
 const PERMISSION = /^[\x21-\x7e]{1,128}$/;
@@ -43,16 +43,16 @@ const OPERATOR_PERMISSIONS = /^(approvals|audit|modes|grants|metrics|service):/;
 /** Returns all errors in a manifest, each with its field. Empty: the tool may load. */
 export function manifestFaults(manifest: unknown, kinds: readonly DeclaredKind[]): readonly Fault[] {
   if (typeof manifest !== "object" || manifest === null) return [{ field: "(manifest)", message: "must be an object" }];
-  const unread = manifest as Unread;
-  const faults = CHECKS.flatMap((check) => check(unread, kinds));
+  const unchecked = manifest as Unchecked;
+  const faults = CHECKS.flatMap((check) => check(unchecked, kinds));
   // Schemas are visited, and examples run, only when the parts that they consist of are valid.
   if (faults.length > 0) return faults;
   // Patterns come first: some of the later checks run the schemas on texts.
   const unbounded = [
-    ...boundPatterns("input", unread["input"] as z.ZodType),
-    ...boundPatterns("output", unread["output"] as z.ZodType),
+    ...boundPatterns("input", unchecked["input"] as z.ZodType),
+    ...boundPatterns("output", unchecked["output"] as z.ZodType),
   ];
-  return unbounded.length > 0 ? unbounded : DEEP_CHECKS.flatMap((check) => check(unread, kinds));
+  return unbounded.length > 0 ? unbounded : DEEP_CHECKS.flatMap((check) => check(unchecked, kinds));
 }
 
 const KEYS = new Set(
@@ -107,7 +107,7 @@ const DEEP_CHECKS: readonly Check[] = [
   examples,
 ];
 
-function errors(manifest: Unread, kinds: readonly DeclaredKind[]): readonly Fault[] {
+function errors(manifest: Unchecked, kinds: readonly DeclaredKind[]): readonly Fault[] {
   const { errors: declared } = manifest;
   if (declared === undefined || declared === "withheld") return [];
   if (declared !== "filtered") return [{ field: "errors", message: "must be withheld or filtered" }];
@@ -120,7 +120,7 @@ function errors(manifest: Unread, kinds: readonly DeclaredKind[]): readonly Faul
 }
 
 /** Returns the patterns that match no field; when all match, the errors in what the policy releases. */
-function outputPolicyFaults({ outputPolicy, output }: Unread): readonly Fault[] {
+function outputPolicyFaults({ outputPolicy, output }: Unchecked): readonly Fault[] {
   const unmatched = policyFaults("outputPolicy", outputPolicy, output);
   if (unmatched.length > 0) return unmatched;
   try {
@@ -130,7 +130,7 @@ function outputPolicyFaults({ outputPolicy, output }: Unread): readonly Fault[] 
   }
 }
 
-function category(manifest: Unread, kinds: readonly DeclaredKind[]): readonly Fault[] {
+function category(manifest: Unchecked, kinds: readonly DeclaredKind[]): readonly Fault[] {
   const { category: declared, classification } = manifest;
   if (declared === undefined) {
     const kind = declaredTarget(manifest, kinds)?.kind;
@@ -148,7 +148,7 @@ function category(manifest: Unread, kinds: readonly DeclaredKind[]): readonly Fa
   return unless(!isWeaker, "category", `read is weaker than the classification ${String(classification)}`);
 }
 
-function permissions({ permissions: declared }: Unread): readonly Fault[] {
+function permissions({ permissions: declared }: Unchecked): readonly Fault[] {
   if (!isTable(declared)) return [{ field: "permissions", message: "must be { required: [...] }" }];
   const faults = [...permissionList("permissions.required", declared["required"])];
   faults.push(...unknownKeys("permissions", declared, ["required", "elevatedIf"]));
@@ -190,7 +190,7 @@ function inputShape(input: unknown): readonly Fault[] {
   return unless(!loose, "input", "must not be loose: arguments that no schema names would reach the target");
 }
 
-function limits({ limits: declared }: Unread): readonly Fault[] {
+function limits({ limits: declared }: Unchecked): readonly Fault[] {
   if (declared === undefined) return [];
   if (!isTable(declared)) return [{ field: "limits", message: "must be { outputBytesMax?, concurrentCallsMax? }" }];
   return [
@@ -207,7 +207,7 @@ function limits({ limits: declared }: Unread): readonly Fault[] {
   ];
 }
 
-function examples({ examples: declared, input, permissions: needs, approval: gate }: Unread): readonly Fault[] {
+function examples({ examples: declared, input, permissions: needs, approval: gate }: Unchecked): readonly Fault[] {
   if (declared === undefined) return [];
   if (!isTable(declared)) return [{ field: "examples", message: "must be { accepts?, rejects? }" }];
   const schema = input as z.ZodObject;
@@ -229,8 +229,10 @@ function examples({ examples: declared, input, permissions: needs, approval: gat
         return [{ field, message: `is refused by the input schema at ${path}: ${issue?.message}` }];
       }
       return [
-        ...answersBoolean(`${field}: permissions.elevatedIf.when`, when, parsed.data),
-        ...(waits(needsApproval) ? [] : answersBoolean(`${field}: approval.needsApproval`, needsApproval, parsed.data)),
+        ...returnsBoolean(`${field}: permissions.elevatedIf.when`, when, parsed.data),
+        ...(isAsync(needsApproval)
+          ? []
+          : returnsBoolean(`${field}: approval.needsApproval`, needsApproval, parsed.data)),
       ];
     }),
     ...each("rejects", (field, parsed) => unless(!parsed.success, field, "is accepted by the input schema")),
@@ -259,11 +261,11 @@ const EXAMPLE_CONTEXT = Object.freeze({
 /**
  * Returns whether a predicate is asynchronous. An asynchronous predicate is called only in real calls, not on examples.
  */
-function waits(predicate: unknown): boolean {
+function isAsync(predicate: unknown): boolean {
   return typeof predicate === "function" && !isSynchronous(predicate);
 }
 
-function answersBoolean(field: string, predicate: unknown, input: unknown): readonly Fault[] {
+function returnsBoolean(field: string, predicate: unknown, input: unknown): readonly Fault[] {
   if (typeof predicate !== "function") return [];
   try {
     const answer: unknown = predicate(input, EXAMPLE_CONTEXT);
@@ -309,7 +311,7 @@ const APPROVAL_CHECKS: readonly KeyCheck[] = [
   ["risk", optional(oneOf(RISKS)), `must be one of ${RISKS.join(", ")}: a manifest raises a risk and never lowers it`],
 ];
 
-function approvalFaults({ approval: declared, category, handler }: Unread): readonly Fault[] {
+function approvalFaults({ approval: declared, category, handler }: Unchecked): readonly Fault[] {
   if (declared === undefined) return [];
   if (!isTable(declared)) {
     return [{ field: "approval", message: "must be { required?, needsApproval?, message?, scopes?, risk?, answer? }" }];
@@ -338,29 +340,31 @@ const REASON_CHARS = { min: 10, max: 300 } as const;
 /** Characters that a reason must not contain, because it is shown as one line on terminals. */
 const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
 
-function outputPolicyShape({ outputPolicy }: Unread): readonly Fault[] {
-  return shape("outputPolicy", outputPolicy, (declared, field) =>
+function outputPolicyShape({ outputPolicy }: Unchecked): readonly Fault[] {
+  return policyShape("outputPolicy", outputPolicy, (declared, field) =>
     isTable(declared)
       ? reasonFaults(declared, field)
       : unless(oneOf(ACTIONS)(declared), field, 'must be allow, mask, redact or { action: "allow", reason: "…" }'),
   );
 }
 
-function inputPolicyShape({ inputPolicy }: Unread): readonly Fault[] {
+function inputPolicyShape({ inputPolicy }: Unchecked): readonly Fault[] {
   if (inputPolicy === undefined) return [];
-  return shape("inputPolicy", inputPolicy, (declared, field) =>
+  return policyShape("inputPolicy", inputPolicy, (declared, field) =>
     unless(oneOf(ACTIONS)(declared), field, "must be allow, mask or redact"),
   );
 }
 
-function scanShape({ scan }: Unread): readonly Fault[] {
+function scanShape({ scan }: Unchecked): readonly Fault[] {
   if (scan === undefined) return [];
   const levels = SCAN_LEVELS.join(", ");
   if (!isTable(scan)) return [{ field: "scan", message: `must map field paths to ${levels}` }];
-  return shape("scan", scan, (level, field) => unless(oneOf(SCAN_LEVELS)(level), field, `must be one of ${levels}`));
+  return policyShape("scan", scan, (level, field) =>
+    unless(oneOf(SCAN_LEVELS)(level), field, `must be one of ${levels}`),
+  );
 }
 
-function shape(
+function policyShape(
   field: string,
   policy: unknown,
   faultsOf: (declared: unknown, field: string) => readonly Fault[],
@@ -369,7 +373,7 @@ function shape(
   return Object.entries(policy).flatMap(([path, declared]) => faultsOf(declared, `${field}["${path}"]`));
 }
 
-function reasonFaults(declared: Unread, field: string): readonly Fault[] {
+function reasonFaults(declared: Unchecked, field: string): readonly Fault[] {
   const { action, reason } = declared;
   const isValid = isText(reason) && !CONTROLS.test(reason) && isLongEnough(reason.trim());
   return [

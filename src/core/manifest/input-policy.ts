@@ -81,14 +81,18 @@ interface Leaves {
 function defaultsOf(input: z.ZodType): InputPolicy {
   const leaves: Leaves = { isHarmless: new Map(), open: new Map() };
   collect(input, "", leaves);
-  const holdsOpen = new Set([...leaves.open.keys()].flatMap((path) => [path, ...above(path).map((step) => step.path)]));
+  const holdsOpen = new Set(
+    [...leaves.open.keys()].flatMap((path) => [path, ...stepsAbove(path).map((step) => step.path)]),
+  );
   const paths = [...leaves.isHarmless];
   const shown = new Set(
     paths.flatMap(([path, isHarmless]) =>
       isHarmless && !holdsOpen.has(path) && !isInOpen(path, leaves) ? [path] : [],
     ),
   );
-  const closed = paths.filter(([path, isHarmless]) => !isHarmless && above(path).some((step) => shown.has(step.path)));
+  const closed = paths.filter(
+    ([path, isHarmless]) => !isHarmless && stepsAbove(path).some((step) => shown.has(step.path)),
+  );
   return Object.fromEntries([
     ...[...shown].map((path) => [path, "allow"] as const),
     ...closed.map(([path]) => [path, "redact"] as const),
@@ -97,11 +101,11 @@ function defaultsOf(input: z.ZodType): InputPolicy {
 
 /** Returns whether a path may hold a value that the schema does not list. */
 function isInOpen(path: string, { open }: Leaves): boolean {
-  return above(path).some((step) => open.get(step.path)?.has(step.next) === false);
+  return stepsAbove(path).some((step) => open.get(step.path)?.has(step.next) === false);
 }
 
 /** Returns the paths above a path, each with its next step towards it. */
-function above(path: string): readonly { readonly path: string; readonly next: string }[] {
+function stepsAbove(path: string): readonly { readonly path: string; readonly next: string }[] {
   let before = "";
   return stepsOf(path).map((next) => {
     const step = { path: before, next };
@@ -119,8 +123,8 @@ function collect(schema: z.core.$ZodType, path: string, leaves: Leaves): void {
     return;
   }
   if (def.type === "object" && !isDescribed(def)) {
-    const spelled = leaves.open.get(path);
-    const keys = Object.keys(shapeOf(def)).filter((key) => spelled?.has(key) !== false);
+    const listedBefore = leaves.open.get(path);
+    const keys = Object.keys(shapeOf(def)).filter((key) => listedBefore?.has(key) !== false);
     leaves.open.set(path, new Set(keys));
   }
   for (const [innerPath, part] of inner) collect(part, innerPath, leaves);

@@ -113,8 +113,8 @@ function explainField(run: Run, edge: PolicyEdge, value: unknown, position: Fiel
     return false;
   }
   if (explainContent(run, node, value, position)) return true;
-  if (node.stays || Object.keys(value).length === 0) note(run, node, position, node.stays);
-  return node.stays;
+  if (node.keepsEmpty || Object.keys(value).length === 0) note(run, node, position, node.keepsEmpty);
+  return node.keepsEmpty;
 }
 
 function explainContent(run: Run, node: PolicyNode, value: object, { path, steps, at }: FieldPosition): boolean {

@@ -48,7 +48,7 @@ function inPolicy(message: string): Fault {
 
 function uncovered(fields: readonly PolicyField[]): readonly Fault[] {
   const isCovered = ({ node, kind }: PolicyField): boolean =>
-    node.action !== undefined || (kind === "open" && !node.barren);
+    node.action !== undefined || (kind === "open" && !node.releasesNothing);
   const covered = new Set(fields.filter(isCovered).flatMap(({ steps }) => prefixes(steps)));
   const paths = fields
     .filter((field) => !isCovered(field))

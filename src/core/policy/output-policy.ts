@@ -35,9 +35,9 @@ interface PolicyNode {
   /** Action for a scalar here; `undefined` when no rule covers it, so that it is stripped. */
   readonly action: FieldAction | undefined;
   /** True when a container stays here although nothing is left in it. */
-  readonly stays: boolean;
+  readonly keepsEmpty: boolean;
   /** True when nothing here or below can be released, so the content need not be visited. */
-  readonly barren: boolean;
+  readonly releasesNothing: boolean;
   readonly keys: ReadonlyMap<string, Edge>;
   readonly other: Edge;
   readonly element: Edge;
@@ -56,18 +56,18 @@ const POLICY_DEPTH_MAX = 128;
 
 const PROTOTYPE = "__proto__";
 
-const NOWHERE: Edge = {
+const DROPPED: Edge = {
   shown: "*",
   node: {
     action: undefined,
-    stays: false,
-    barren: true,
+    keepsEmpty: false,
+    releasesNothing: true,
     keys: new Map(),
     get other() {
-      return NOWHERE;
+      return DROPPED;
     },
     get element() {
-      return NOWHERE;
+      return DROPPED;
     },
   },
 };
@@ -92,8 +92,15 @@ export function compilePolicy(policy: OutputPolicy, output: z.ZodType): Compiled
     if (known !== undefined) return known;
     if (nodes.size >= POLICY_NODES_MAX) throw new RangeError(`the policy needs more than ${POLICY_NODES_MAX} states`);
     const keys = new Map<string, Edge>();
-    const stays = releases(state.action) || state.isNamed;
-    const node = { action: state.action, stays, barren: state.isBarren, keys, other: NOWHERE, element: NOWHERE };
+    const keepsEmpty = releases(state.action) || state.isNamed;
+    const node = {
+      action: state.action,
+      keepsEmpty,
+      releasesNothing: state.releasesNothing,
+      keys,
+      other: DROPPED,
+      element: DROPPED,
+    };
     nodes.set(name, node);
     unfinished.push(() => {
       for (const key of new Set([...schemaNode.keys, ...state.awaited])) {
@@ -159,8 +166,8 @@ export function applyPolicy(compiled: CompiledPolicy, value: Json): Filtered {
 
 /** Returns the step to a key. `__proto__`, and keys that only look like a known name, are dropped. */
 export function edgeOf(node: PolicyNode, key: string): Edge {
-  if (key === PROTOTYPE) return NOWHERE;
-  return node.keys.get(key) ?? (posesAs(key, PROTOTYPE, node.keys) ? NOWHERE : node.other);
+  if (key === PROTOTYPE) return DROPPED;
+  return node.keys.get(key) ?? (posesAs(key, PROTOTYPE, node.keys) ? DROPPED : node.other);
 }
 
 /** Returns a path in the form of `filteredFields`: keys that are data appear as `*`. */
@@ -184,11 +191,11 @@ function filterField(run: Run, edge: Edge, value: unknown): Json | undefined {
   if (typeof value === "object" && value !== null) return filterContainer(run, edge, value);
   const { action } = edge.node;
   if (!isScalar(value)) {
-    if (value !== undefined) note(run, edge.shown);
+    if (value !== undefined) addFiltered(run, edge.shown);
     return undefined;
   }
   if (action === "allow") return value;
-  note(run, edge.shown);
+  addFiltered(run, edge.shown);
   return action === "mask" ? mask(value) : undefined;
 }
 
@@ -199,8 +206,8 @@ export function isScalar(value: unknown): value is string | number | boolean | n
 function filterContainer(run: Run, edge: Edge, value: object): Json | undefined {
   const { listed, path, depth } = run;
   const { node, shown } = edge;
-  if (node.barren || depth >= POLICY_DEPTH_MAX) {
-    note(run, shown);
+  if (node.releasesNothing || depth >= POLICY_DEPTH_MAX) {
+    addFiltered(run, shown);
     return undefined;
   }
   const { length } = listed;
@@ -210,9 +217,9 @@ function filterContainer(run: Run, edge: Edge, value: object): Json | undefined 
   run.path = path;
   run.depth = depth;
   if (kept !== undefined) return kept;
-  if (node.stays) return emptyLike(value);
+  if (node.keepsEmpty) return emptyLike(value);
   listed.removeAfter(length);
-  note(run, shown);
+  addFiltered(run, shown);
   return undefined;
 }
 
@@ -247,7 +254,7 @@ function emptyLike(value: object): Json {
   return Array.isArray(value) ? [] : {};
 }
 
-function note({ listed, path }: Run, shown: string): void {
+function addFiltered({ listed, path }: Run, shown: string): void {
   listed.add(listed.below(path, shown));
 }
 
@@ -255,10 +262,10 @@ function note({ listed, path }: Run, shown: string): void {
  * Controls, formats, lone surrogates and other invisible characters, which are removed from keys before agents read
  * them.
  */
-const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
+const INVISIBLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
 
 /** Characters that may begin a terminal sequence; visible letters after them may be removed, too. */
-const MARK = /[\x1b\x9b]/;
+const SEQUENCE_START = /[\x1b\x9b]/;
 
 /** Maximum names compared with a key that contains a terminal sequence. With more names, the key is dropped. */
 const NAMES_TRIED_MAX = 64;
@@ -266,9 +273,9 @@ const NAMES_TRIED_MAX = 64;
 /** Returns whether a key would be read as one of the names once its invisible characters are removed. */
 function posesAs(key: string, reserved: string, names: ReadonlyMap<string, unknown>): boolean {
   if (isPlain(key)) return false;
-  if (MARK.test(key))
-    return names.size > NAMES_TRIED_MAX || [reserved, ...names.keys()].some((name) => isLeftOf(key, name));
-  const seen = key.replace(UNSEEN, "");
+  if (SEQUENCE_START.test(key))
+    return names.size > NAMES_TRIED_MAX || [reserved, ...names.keys()].some((name) => mayShrinkTo(key, name));
+  const seen = key.replace(INVISIBLE, "");
   return seen !== key && (seen === reserved || names.has(seen));
 }
 
@@ -282,7 +289,7 @@ function isPlain(key: string): boolean {
 }
 
 /** Returns whether removing some characters of a key can give a name. */
-function isLeftOf(key: string, name: string): boolean {
+function mayShrinkTo(key: string, name: string): boolean {
   let from = 0;
   for (let at = 0; at < name.length; at += 1) {
     from = key.indexOf(name.charAt(at), from) + 1;

@@ -40,7 +40,7 @@ const ALTERNATIVES_MAX = 10;
 export function releaseFaults(tool: Described): readonly Fault[] {
   const fields = policyFields(tool);
   const all = [...fields, ...undescribed(tool, fields)];
-  const messages = [...bounded(loose(tool, { fields, all })), ...bounded(personal(tool, all))];
+  const messages = [...bounded(undescribedReleases(tool, { fields, all })), ...bounded(personalReleases(tool, all))];
   return messages.map((message) => ({ field: "outputPolicy", message }));
 }
 
@@ -52,7 +52,7 @@ function undescribed(tool: Described, fields: readonly PolicyField[]): readonly 
     const pattern = parseFieldPattern(text);
     if ("fault" in pattern) return [];
     return open
-      .reachedBy(pattern)
+      .matchedBy(pattern)
       .map(({ steps, kind }) => ({ steps, kind, path: pathOf(steps), node: followSteps(root, steps) }));
   });
 }
@@ -60,7 +60,7 @@ function undescribed(tool: Described, fields: readonly PolicyField[]): readonly 
 /**
  * Returns errors for patterns that release everything in an undescribed part. `all` also has the unlisted positions.
  */
-function loose(
+function undescribedReleases(
   tool: Described,
   { fields, all }: Readonly<Record<"fields" | "all", readonly PolicyField[]>>,
 ): readonly string[] {
@@ -70,10 +70,10 @@ function loose(
     if (kind !== "open" && !steps.includes(otherKey)) continue;
     const pattern = node.action === "allow" ? decidingPattern(tool.outputPolicy, steps, "allow") : undefined;
     if (pattern === undefined) continue;
-    const { length } = loosePath(steps, kind === "open");
+    const { length } = undescribedPath(steps, kind === "open");
     const mixed = steps.findIndex((step, at) => step === otherKey && containers.has(pathOf(steps.slice(0, at))));
     // Naming a container that holds both listed and unlisted keys is as broad as a glob.
-    if (!takesAll(pattern, steps, mixed === -1 ? length - 1 : Math.max(mixed, length))) continue;
+    if (!matchesWithin(pattern, steps, mixed === -1 ? length - 1 : Math.max(mixed, length))) continue;
     byPattern.set(pattern, (byPattern.get(pattern) ?? new Set()).add(pathOf(steps)));
   }
   return [...byPattern].map(([pattern, open]) => {
@@ -91,7 +91,7 @@ function containersWithKeys(steps: readonly Step[]): readonly string[] {
 /**
  * Returns the path that a pattern must name to release undescribed content: up to its first undescribed key or value.
  */
-function loosePath(steps: readonly Step[], isOpen: boolean): readonly Step[] {
+function undescribedPath(steps: readonly Step[], isOpen: boolean): readonly Step[] {
   const first = steps.indexOf(otherKey);
   let end = isOpen || first === -1 ? steps.length : first;
   while (end > 0 && typeof steps[end - 1] !== "string") end -= 1;
@@ -99,7 +99,7 @@ function loosePath(steps: readonly Step[], isOpen: boolean): readonly Step[] {
 }
 
 /** Returns whether a pattern matches completely within this many steps, and so releases all of the part below. */
-function takesAll(text: string, steps: readonly Step[], within: number): boolean {
+function matchesWithin(text: string, steps: readonly Step[], within: number): boolean {
   const pattern = parseFieldPattern(text);
   if ("fault" in pattern || pattern.segments.at(-1) === wildcard) return true;
   const end = matchesAfter(pattern, steps).indexOf(true);
@@ -115,7 +115,7 @@ function alternativesTo(
   const paths = fields.flatMap(({ steps, kind, node, path }) => {
     if (kind === "open" || node.action !== "allow" || isPersonal(steps)) return [];
     if (decidingPattern(outputPolicy, steps, "allow") !== pattern) return [];
-    const named = steps.includes(otherKey) ? pathOf(loosePath(steps, false)) : path;
+    const named = steps.includes(otherKey) ? pathOf(undescribedPath(steps, false)) : path;
     return named === "" || named === pattern ? [] : [named];
   });
   return [...new Set(paths)];
@@ -125,7 +125,7 @@ function isPersonal(steps: readonly Step[]): boolean {
   return personalName(namesOf(steps).map(({ name }) => name)) !== undefined;
 }
 
-function personal(tool: Described, fields: readonly PolicyField[]): readonly string[] {
+function personalReleases(tool: Described, fields: readonly PolicyField[]): readonly string[] {
   const releases = fields.flatMap((field) => {
     const found = personalNameOf(field);
     return found === undefined || isReasoned(tool, field, found.name) ? [] : [{ field, found }];
@@ -205,7 +205,7 @@ class Undescribed {
    *
    * @throws {RangeError} when the search takes too many steps: positions that are not found cannot be checked
    */
-  reachedBy(pattern: FieldPattern): readonly UndescribedField[] {
+  matchedBy(pattern: FieldPattern): readonly UndescribedField[] {
     const found = new Map<string, UndescribedField>();
     for (const field of this.#open) {
       this.#search(pattern, field, (steps) => {
@@ -218,7 +218,7 @@ class Undescribed {
 
   #search(pattern: FieldPattern, { steps, kind }: UndescribedField, report: (steps: readonly Step[]) => void): void {
     const { segments } = pattern;
-    const todo: Reached[] = [{ position: startPosition(pattern), taken: [] }];
+    const todo: SearchState[] = [{ position: startPosition(pattern), taken: [] }];
     for (let from = todo.pop(); from !== undefined; from = todo.pop()) {
       this.#left -= 1;
       if (this.#left < 0)
@@ -242,7 +242,7 @@ class Undescribed {
   }
 }
 
-interface Reached {
+interface SearchState {
   readonly position: number;
   readonly taken: readonly Step[];
 }

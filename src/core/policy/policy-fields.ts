@@ -20,7 +20,7 @@ const VISITS_MAX = 50_000;
 
 interface Walk {
   /** The schemas from the top down to the one being visited. */
-  readonly open: Set<Schema>;
+  readonly ancestors: Set<Schema>;
   readonly fields: SchemaField[];
   visits: number;
 }
@@ -32,7 +32,7 @@ interface Walk {
  * @throws {RangeError} for a schema with too many parts: parts that are not visited cannot be checked
  */
 function schemaFields(output: Schema): readonly SchemaField[] {
-  const walk: Walk = { open: new Set(), fields: [], visits: 0 };
+  const walk: Walk = { ancestors: new Set(), fields: [], visits: 0 };
   visit(walk, output, []);
   return walk.fields;
 }
@@ -40,14 +40,14 @@ function schemaFields(output: Schema): readonly SchemaField[] {
 function visit(walk: Walk, schema: Schema, steps: readonly Step[]): void {
   walk.visits += 1;
   if (walk.visits > VISITS_MAX) throw new RangeError(`the schema has more than ${VISITS_MAX} parts`);
-  if (walk.open.has(schema)) {
+  if (walk.ancestors.has(schema)) {
     // The schema contains itself without end: `z.json()` describes nothing.
     walk.fields.push({ steps, kind: "open" });
     return;
   }
-  walk.open.add(schema);
+  walk.ancestors.add(schema);
   for (const [step, inner] of partsOf(schema)) visit(walk, inner, step === undefined ? steps : [...steps, step]);
-  walk.open.delete(schema);
+  walk.ancestors.delete(schema);
   const kind = kindOf(schema);
   if (kind !== undefined) walk.fields.push({ steps, kind });
 }

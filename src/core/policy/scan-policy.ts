@@ -9,10 +9,10 @@ export type ScanPolicy = Readonly<Record<string, ScanLevel>>;
 /** From the mildest to the strictest. */
 export const SCAN_LEVELS: readonly ScanLevel[] = ["off", "secrets", "balanced", "strict"];
 
-const OTHERWISE: ScanLevel = "secrets";
-const PATHS_KEPT_MAX = 10_000;
+const DEFAULT_LEVEL: ScanLevel = "secrets";
+const PATHS_CACHED_MAX = 10_000;
 /** Longest path that is cached (UTF-16 units): keys may be data, of any length. */
-const PATH_KEPT_CHARS_MAX = 512;
+const PATH_CACHED_CHARS_MAX = 512;
 
 /** Returns the level of a path; a single level when no pattern distinguishes paths. */
 export type CompiledScan = ScanLevel | ((path: readonly string[]) => ScanLevel);
@@ -34,14 +34,15 @@ export function compileScan(declared: ScanPolicy): CompiledScan {
     if ("fault" in pattern) throw new TypeError(`"${text}" ${pattern.fault}`);
     return { pattern, level };
   });
-  if (rules.length === 0) return OTHERWISE;
-  const kept = new Map<string, ScanLevel>();
+  if (rules.length === 0) return DEFAULT_LEVEL;
+  const cache = new Map<string, ScanLevel>();
   return (path) => {
     const name = nameOf(path);
-    const known = kept.get(name);
+    const known = cache.get(name);
     if (known !== undefined) return known;
-    const level = rules.filter(({ pattern }) => covers(pattern, path)).reduce(stronger, undefined)?.level ?? OTHERWISE;
-    if (kept.size < PATHS_KEPT_MAX && name.length <= PATH_KEPT_CHARS_MAX) kept.set(name, level);
+    const level =
+      rules.filter(({ pattern }) => covers(pattern, path)).reduce(stronger, undefined)?.level ?? DEFAULT_LEVEL;
+    if (cache.size < PATHS_CACHED_MAX && name.length <= PATH_CACHED_CHARS_MAX) cache.set(name, level);
     return level;
   };
 }

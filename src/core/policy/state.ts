@@ -21,7 +21,7 @@ export interface PolicyState {
   /** True when a rule names this path without a `*`, and continues to a field that it releases. */
   readonly isNamed: boolean;
   /** True when nothing here or below can be released. */
-  readonly isBarren: boolean;
+  readonly releasesNothing: boolean;
 }
 
 export interface PolicyStates {
@@ -114,8 +114,16 @@ function newState(id: number, progress: Progress): KnownState {
   const isNamed = live.some(
     ({ rule, at }) => at > 0 && releases(rule.action) && !rule.pattern.segments.slice(0, at).includes(wildcard),
   );
-  const isBarren = ![winner?.action, inherited?.action, ...live.map(({ rule }) => rule.action)].some(releases);
-  return { id, action: winner?.action, awaited: new Set(awaited), isNamed, isBarren, progress, steps: new Map() };
+  const releasesNothing = ![winner?.action, inherited?.action, ...live.map(({ rule }) => rule.action)].some(releases);
+  return {
+    id,
+    action: winner?.action,
+    awaited: new Set(awaited),
+    isNamed,
+    releasesNothing,
+    progress,
+    steps: new Map(),
+  };
 }
 
 /** Returns a text that is equal for equivalent states: the same decisions here and everywhere below. */

@@ -231,12 +231,12 @@ type Findings = readonly (Fault | { readonly freeText: string })[];
 
 interface Walk {
   /** The schemas from the top down to the one being visited. */
-  readonly open: Set<Schema>;
+  readonly ancestors: Set<Schema>;
   visits: number;
 }
 
 function findingsOf(input: z.ZodType): Findings {
-  return visit({ open: new Set(), visits: 0 }, input, "");
+  return visit({ ancestors: new Set(), visits: 0 }, input, "");
 }
 
 const HARMLESS: ReadonlySet<string> = new Set(
@@ -249,10 +249,10 @@ function visit(walk: Walk, schema: Schema, path: string): Findings {
   const def = defOf(schema);
   if (def.type === "string") return visitString(schema, path);
   const rewritten = def.checks?.every(keepsValue) === false ? fault(path, REWRITTEN) : [];
-  if (HARMLESS.has(def.type) || walk.open.has(schema)) return rewritten;
-  walk.open.add(schema);
+  if (HARMLESS.has(def.type) || walk.ancestors.has(schema)) return rewritten;
+  walk.ancestors.add(schema);
   const parts = visitParts(walk, schema, path);
-  walk.open.delete(schema);
+  walk.ancestors.delete(schema);
   return [...rewritten, ...parts];
 }
 

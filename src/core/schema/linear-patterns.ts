@@ -13,7 +13,7 @@ interface Declared {
 }
 
 /** Replacements by pattern: a pattern may occur in many schemas, and its matcher has a large cache. */
-const made = new WeakMap<RegExp, RegExp>();
+const replacements = new WeakMap<RegExp, RegExp>();
 
 /**
  * Replaces the `test` method of every pattern in a schema with one whose time is linear in the length of the text. The
@@ -65,7 +65,7 @@ function boundOwn({ _zod }: Declared): string | undefined {
  * @throws {Error} naming the pattern and the problem
  */
 function bounded(pattern: RegExp): RegExp {
-  const known = made.get(pattern);
+  const known = replacements.get(pattern);
   if (known !== undefined) return known;
   let test: (text: string) => boolean;
   try {
@@ -75,8 +75,8 @@ function bounded(pattern: RegExp): RegExp {
   }
   const copy = new RegExp(pattern.source, pattern.flags);
   Object.defineProperty(copy, "test", { value: test });
-  made.set(pattern, copy);
-  made.set(copy, copy);
+  replacements.set(pattern, copy);
+  replacements.set(copy, copy);
   return copy;
 }
 

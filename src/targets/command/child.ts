@@ -5,7 +5,7 @@ import { argvFault } from "./argv.ts";
 import { COMMAND_BYTES_MAX, type CommandMemory } from "./command-memory.ts";
 import type { Sandbox } from "./confinement/confinement.ts";
 import type { Launched } from "./confinement/launchers.ts";
-import { yieldMemory, yieldProcessor } from "./confinement/priority.ts";
+import { lowerPriority, raiseOomScore } from "./confinement/priority.ts";
 import { killGroup, killSession, killStrays } from "./descendants.ts";
 import { type ChildResult, type Ending, endingOfAbort, unbuildable } from "./endings.ts";
 import { CALL_MARKER } from "./environment.ts";
@@ -29,8 +29,8 @@ const DRAINED = "d";
 /**
  * Attempts to raise a child's OOM score, and the pause between them. An attempt may fail just after a program's start.
  */
-const YIELD_ATTEMPTS_MAX = 50;
-const YIELD_PAUSE_MS = 2;
+const OOM_SCORE_ATTEMPTS_MAX = 50;
+const OOM_SCORE_PAUSE_MS = 2;
 const KILL_WAIT_MS = 300;
 /** Longest wait for the pipes to close after the child has ended: once before its group is killed, once after. */
 const PIPE_GRACE_MS = 200;
@@ -119,14 +119,14 @@ function spawn(spec: ChildSpec, memoryBytesMax: number): Child {
     stderr: "pipe",
     detached: true,
   });
-  yieldProcessor(child.pid);
-  yieldMemorySoon(child, YIELD_ATTEMPTS_MAX);
+  lowerPriority(child.pid);
+  raiseOomScoreSoon(child, OOM_SCORE_ATTEMPTS_MAX);
   return child;
 }
 
-function yieldMemorySoon(child: Pick<Bun.Subprocess, "pid" | "exitCode" | "signalCode">, attempts: number): void {
-  if (attempts === 0 || child.exitCode !== null || child.signalCode !== null || yieldMemory(child.pid)) return;
-  setTimeout(() => yieldMemorySoon(child, attempts - 1), YIELD_PAUSE_MS).unref();
+function raiseOomScoreSoon(child: Pick<Bun.Subprocess, "pid" | "exitCode" | "signalCode">, attempts: number): void {
+  if (attempts === 0 || child.exitCode !== null || child.signalCode !== null || raiseOomScore(child.pid)) return;
+  setTimeout(() => raiseOomScoreSoon(child, attempts - 1), OOM_SCORE_PAUSE_MS).unref();
 }
 
 function supervised(launched: Launched): Child {
@@ -157,7 +157,7 @@ function ignoringErrors(write: () => Promise<unknown>): void {
 }
 
 async function waitForEnd(child: Child, spec: ChildSpec, halt: Halt): Promise<ChildResult> {
-  const disarm = arm(spec, halt);
+  const stopListening = listenForStops(spec, halt);
   const onError = (cause: unknown) => halt.stop({ kind: "spawnError", cause });
   const out = outputHead(spec.stdoutBytesMax);
   const err = outputHead(spec.stderrMeans.length === 0 && spec.sandbox === undefined ? 0 : STDERR_HEAD_BYTES);
@@ -173,7 +173,7 @@ async function waitForEnd(child: Child, spec: ChildSpec, halt: Halt): Promise<Ch
     Promise.all([stdout.ended, stderr.ended]).then(child.supervisor.drained, () => {});
   await Promise.race([child.exited, halt.stopped]);
   // The deadline and cancellation apply until the child ends. After that, only the grace period limits its pipes.
-  disarm();
+  stopListening();
   const { survivors, isCut } = await cleanUp(child, { stdout, stderr, halt, spec });
   const cause = launchError(err, spec.sandbox);
   if (cause !== undefined && halt.ending() === undefined) return notStarted({ kind: "spawnError", cause });
@@ -263,7 +263,7 @@ function createHalt({ pid, supervisor }: Child): Halt {
   };
 }
 
-function arm({ timeoutMs, signals }: ChildSpec, halt: Halt): () => void {
+function listenForStops({ timeoutMs, signals }: ChildSpec, halt: Halt): () => void {
   const timer = setTimeout(() => halt.stop({ kind: "deadline" }), Math.min(timeoutMs, TIMER_MS_MAX));
   const listeners = signals.map((signal) => ({ signal, onAbort: () => halt.stop(endingOfAbort(signal)) }));
   for (const { signal, onAbort } of listeners) signal.addEventListener("abort", onAbort, { once: true });

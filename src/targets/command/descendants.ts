@@ -137,9 +137,9 @@ export async function killStrays(marker: string, group: number): Promise<number>
     const candidates = processIds().slice(-ENVIRONMENTS_MAX);
     for (const [index, pid] of candidates.filter((other) => other > 1 && other !== process.pid).entries()) {
       if (index % ENVIRONMENTS_PER_TURN === ENVIRONMENTS_PER_TURN - 1) await setImmediate();
-      const hasMarker = carries(pid, needle);
-      if (hasMarker === true) strays.push(pid);
-      isUncertain ||= hasMarker === undefined;
+      const isMarked = hasMarker(pid, needle);
+      if (isMarked === true) strays.push(pid);
+      isUncertain ||= isMarked === undefined;
     }
     for (const pid of strays) {
       const stat = statOf(pid);
@@ -156,7 +156,7 @@ export async function killStrays(marker: string, group: number): Promise<number>
  * Returns whether a process has the marker. Undefined when that is unknown: a process cannot be read for a moment while
  * it becomes another program.
  */
-function carries(pid: number, needle: Buffer): boolean | undefined {
+function hasMarker(pid: number, needle: Buffer): boolean | undefined {
   try {
     return Buffer.concat([Buffer.of(0), readFileSync(`/proc/${pid}/environ`)]).includes(needle);
   } catch (error) {

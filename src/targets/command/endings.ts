@@ -71,7 +71,7 @@ interface FailureContext {
 export function refusalOf(tool: Tool, result: ChildResult, { exitCodes = {}, outputSoFar }: FailureContext): Refusal {
   const { ending, stderrBytes, stderrStatus, stderrTail } = result;
   const cause = operatorText(result);
-  const said =
+  const targetText =
     tool.errors === "filtered" && stderrTail.byteLength > 0 ? Buffer.from(stderrTail).toString("utf8") : undefined;
   const unlessUnknown = (refusal: Refusal, details?: RefusalOptions["details"]): Refusal => {
     if (tool.classification === "read" || !result.started) return refusal;
@@ -84,13 +84,17 @@ export function refusalOf(tool: Tool, result: ChildResult, { exitCodes = {}, out
       // The code's meaning takes precedence over that of stderr.
       const status = meaningOf(exitCode, exitCodes) ?? stderrStatus;
       if (status === undefined) {
-        return new Refusal("TARGET_FAILED", "The command failed.", { details: { exitCode, stderrBytes }, said, cause });
+        return new Refusal("TARGET_FAILED", "The command failed.", {
+          details: { exitCode, stderrBytes },
+          targetText,
+          cause,
+        });
       }
       const details = { status, exitCode };
-      return new Refusal("TARGET_REFUSED", `The command refused: ${status}.`, { details, said, cause });
+      return new Refusal("TARGET_REFUSED", `The command refused: ${status}.`, { details, targetText, cause });
     }
     case "signal": {
-      const options = { details: { signal: ending.signal, stderrBytes }, said, cause };
+      const options = { details: { signal: ending.signal, stderrBytes }, targetText, cause };
       return unlessUnknown(new Refusal("TARGET_FAILED", "The command was ended by a signal.", options));
     }
     case "deadline":

@@ -9,7 +9,7 @@ import {
   keyFaults,
   listOf,
   optional,
-  type Unread,
+  type Unchecked,
   unknownKeys,
   unless,
 } from "../../core/manifest/checks.ts";
@@ -86,7 +86,7 @@ const CONFINEMENT_CHECKS: readonly KeyCheck[] = [
 ];
 
 /** Returns the errors in a manifest's `target.cli`. */
-export function cliFaults(cli: unknown, manifest: Unread): readonly Fault[] {
+export function cliFaults(cli: unknown, manifest: Unchecked): readonly Fault[] {
   const field = "target.cli";
   if (!isTable(cli)) return [{ field, message: "must be { command, argsBuilder, … }" }];
   const { command, confinement } = cli;
@@ -124,7 +124,7 @@ const SHELL = "bash";
  * Returns whether a manifest may use a shell: it declares `target.cli.shell`, and every call needs approval. The
  * configuration must allow the shell as well.
  */
-function isDeclaredShell(cli: Unread, { approval, category, classification }: Unread): boolean {
+function isDeclaredShell(cli: Unchecked, { approval, category, classification }: Unchecked): boolean {
   return (
     cli["command"] === SHELL &&
     isTable(cli["shell"]) &&
@@ -136,7 +136,7 @@ function isDeclaredShell(cli: Unread, { approval, category, classification }: Un
 }
 
 /** Returns the errors in a manifest's `target.cli.shell`. */
-function shellFaults(cli: Unread, manifest: Unread): readonly Fault[] {
+function shellFaults(cli: Unchecked, manifest: Unchecked): readonly Fault[] {
   const { shell, lookups } = cli;
   if (shell === undefined) return [];
   const field = "target.cli.shell";

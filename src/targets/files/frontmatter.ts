@@ -9,7 +9,7 @@ const YAML_DEPTH_MAX = 32;
 const VALUE_LIMITS = { depthMax: YAML_DEPTH_MAX, nodesMax: 10_000, bytesMax: YAML_CHARACTERS_MAX } as const;
 
 /** Text that YAML readers interpret differently: some line breaks, and document markers. */
-const READ_DIFFERENTLY = /\r(?!\n)|[\u0085\u2028\u2029]|^(?:---|\.\.\.)/m;
+const AMBIGUOUS = /\r(?!\n)|[\u0085\u2028\u2029]|^(?:---|\.\.\.)/m;
 
 export type Frontmatter = Readonly<Record<string, Json>>;
 
@@ -84,7 +84,7 @@ function partsOf(text: string): { readonly opening: string; readonly yaml: strin
 }
 
 function parseYaml(yaml: string): Document {
-  if (READ_DIFFERENTLY.test(yaml)) {
+  if (AMBIGUOUS.test(yaml)) {
     throw invalid("Lines of the frontmatter must end with a newline, and none may begin with --- or with dots.");
   }
   let document: Document;

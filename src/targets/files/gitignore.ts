@@ -54,7 +54,7 @@ function readRule(line: string): IgnoreRule | undefined {
   const isAnchored = pattern.includes("/");
   const parts = (pattern.startsWith("/") ? pattern.slice(1) : pattern).split("/");
   const compiled = parts.map((part) => (part === ANY_DEPTH ? ANY_DEPTH : compileName(part)));
-  return { names: belowLast(compiled), isAnchored, negated, directoriesOnly };
+  return { names: withNameAtEnd(compiled), isAnchored, negated, directoriesOnly };
 }
 
 /** Removes trailing spaces, except after a backslash. */
@@ -65,7 +65,7 @@ function withoutTrailingSpaces(pattern: string): string {
 }
 
 /** Makes a final `/**` match at least one name: `a/**` matches everything below `a`, but not `a`. */
-function belowLast(names: IgnoreRule["names"]): IgnoreRule["names"] {
+function withNameAtEnd(names: IgnoreRule["names"]): IgnoreRule["names"] {
   return names.at(-1) === ANY_DEPTH && names.length > 1 ? [...names.slice(0, -1), compileName("*"), ANY_DEPTH] : names;
 }
 

@@ -149,7 +149,7 @@ interface Run {
 /** Start of a run in the old and in the new text, from 0. */
 interface Start {
   readonly old: number;
-  readonly fresh: number;
+  readonly newAt: number;
 }
 
 /**
@@ -257,22 +257,22 @@ function scriptOf(
   after: readonly string[],
 ): readonly Run[] {
   const script: Run[] = [];
-  let [old, fresh] = [before.length, after.length];
+  let [old, newAt] = [before.length, after.length];
   for (let edits = trace.length - 1; edits >= 0; edits -= 1) {
     const reached = trace[edits] ?? new Map<number, number>();
-    const diagonal = old - fresh;
+    const diagonal = old - newAt;
     const from = endsWithAddition(reached, diagonal, edits) ? diagonal + 1 : diagonal - 1;
     const oldFrom = edits === 0 ? 0 : (reached.get(from) ?? 0);
-    const freshFrom = edits === 0 ? 0 : oldFrom - from;
-    const same = Math.max(0, Math.min(old - oldFrom, fresh - freshFrom));
+    const newFrom = edits === 0 ? 0 : oldFrom - from;
+    const same = Math.max(0, Math.min(old - oldFrom, newAt - newFrom));
     script.push({ mark: " ", lines: before.slice(old - same, old) });
     if (edits === 0) break;
     script.push(
       old - same > oldFrom
         ? { mark: "-", lines: before.slice(oldFrom, oldFrom + 1) }
-        : { mark: "+", lines: after.slice(freshFrom, freshFrom + 1) },
+        : { mark: "+", lines: after.slice(newFrom, newFrom + 1) },
     );
-    [old, fresh] = [oldFrom, freshFrom];
+    [old, newAt] = [oldFrom, newFrom];
   }
   return script.reverse();
 }
@@ -280,7 +280,7 @@ function scriptOf(
 /** Shows changes with their context. Changes with overlapping contexts form one hunk. */
 function showHunks(shown: Shown, runs: readonly Run[]): void {
   let hunk: Run[] = [];
-  let start: Start = { old: 0, fresh: 0 };
+  let start: Start = { old: 0, newAt: 0 };
   let at = start;
   for (const [index, run] of runs.entries()) {
     const { mark, lines } = run;
@@ -291,18 +291,18 @@ function showHunks(shown: Shown, runs: readonly Run[]): void {
       if (hunk.length > 0) showHunk(shown, start, [...hunk, { mark, lines: lines.slice(0, CONTEXT_LINES) }]);
       const context = isLast ? [] : lines.slice(-CONTEXT_LINES);
       const skipped = lines.length - context.length;
-      start = { old: at.old + skipped, fresh: at.fresh + skipped };
+      start = { old: at.old + skipped, newAt: at.newAt + skipped };
       hunk = context.length === 0 ? [] : [{ mark, lines: context }];
     }
-    at = { old: at.old + (mark === "+" ? 0 : lines.length), fresh: at.fresh + (mark === "-" ? 0 : lines.length) };
+    at = { old: at.old + (mark === "+" ? 0 : lines.length), newAt: at.newAt + (mark === "-" ? 0 : lines.length) };
   }
   if (hunk.length > 0) showHunk(shown, start, hunk);
 }
 
-function showHunk(shown: Shown, { old, fresh }: Start, runs: readonly Run[]): void {
+function showHunk(shown: Shown, { old, newAt }: Start, runs: readonly Run[]): void {
   const linesBut = (mark: Run["mark"]): number =>
     runs.reduce((count, run) => count + (run.mark === mark ? 0 : run.lines.length), 0);
   const range = (from: number, count: number): string => `${count === 0 ? from : from + 1},${count}`;
-  shown.add(`@@ -${range(old, linesBut("+"))} +${range(fresh, linesBut("-"))} @@`);
+  shown.add(`@@ -${range(old, linesBut("+"))} +${range(newAt, linesBut("-"))} @@`);
   for (const run of runs) shown.addRun(run);
 }

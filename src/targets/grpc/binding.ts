@@ -72,7 +72,7 @@ export class GrpcBinding implements Binding {
   readonly #endpoint: string;
   readonly #safe: boolean;
   readonly #toolClass: ToolClass;
-  readonly #answer: Position;
+  readonly #answer: SchemaPosition;
   readonly #metadata: (context: RunContext) => Metadata;
   readonly #spanTarget: TargetRequest;
   /** Encoded requests by plan, so that exactly the planned bytes are sent and nothing is encoded twice. */
@@ -85,7 +85,7 @@ export class GrpcBinding implements Binding {
     this.#safe = tool.classification === "read" || tool.idempotent;
     const classification = tool.classification === "read" ? "read" : "change";
     this.#toolClass = parts.target.grpc.stream === undefined ? classification : "stream";
-    this.#answer = new Position([tool.output]);
+    this.#answer = new SchemaPosition([tool.output]);
     this.#metadata = metadataOf(parts.system.metadata, tool.name);
     this.#spanTarget = { path: parts.method.path, server: this.#endpoint };
   }
@@ -218,13 +218,13 @@ export class GrpcBinding implements Binding {
 /** Maximum cached positions of one schema: the keys of maps come from the service. */
 const REMEMBERED_MAX = 4_000;
 
-class Position {
+class SchemaPosition {
   readonly #shapes: readonly Schema[];
   /** True when the schema declares the position and does not accept null there. */
   readonly #omitsNull: boolean;
-  readonly #fields = new Map<string, Position>();
+  readonly #fields = new Map<string, SchemaPosition>();
   readonly #memory: { left: number };
-  #elements: Position | undefined;
+  #elements: SchemaPosition | undefined;
 
   constructor(declared: readonly Schema[], memory = { left: REMEMBERED_MAX }, isInMap = false) {
     this.#shapes = shapesOf(declared, "in");
@@ -241,7 +241,7 @@ class Position {
   omitUnset(value: unknown): void {
     if (typeof value !== "object" || value === null || this.#shapes.length === 0) return;
     if (Array.isArray(value)) {
-      this.#elements ??= new Position(this.#shapes.flatMap(elementsOf), this.#memory);
+      this.#elements ??= new SchemaPosition(this.#shapes.flatMap(elementsOf), this.#memory);
       if (this.#elements.#shapes.length > 0) for (const item of value) this.#elements.omitUnset(item);
       return;
     }
@@ -256,10 +256,10 @@ class Position {
     }
   }
 
-  #field(key: string): Position {
+  #field(key: string): SchemaPosition {
     const isMap = this.#shapes.some((shape) => defOf(shape).type === "record");
     const declared = this.#shapes.flatMap((shape) => fieldOf(shape, key));
-    const field = new Position(declared, this.#memory, isMap);
+    const field = new SchemaPosition(declared, this.#memory, isMap);
     if (this.#memory.left > 0) {
       this.#memory.left -= 1;
       this.#fields.set(key, field);

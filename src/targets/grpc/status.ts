@@ -193,7 +193,7 @@ export function refusalOf(failed: AttemptFailed, call: FailedCall): Refusal {
   const isOwn = origin === "service" && (code === "TARGET_REFUSED" || code === "TARGET_FAILED");
   return new Refusal(code, textFor(code), {
     details: { status: name },
-    said: isOwn && call.errors === "filtered" ? text : undefined,
+    targetText: isOwn && call.errors === "filtered" ? text : undefined,
     cause: { system: call.system, path: call.path, status: name, origin, textLength: text.length },
   });
 }

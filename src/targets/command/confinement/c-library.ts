@@ -75,7 +75,7 @@ function load() {
 }
 
 /** Returns the result of a call. Throws an error with its name and errno when it is negative. */
-export function must(result: number, errno: () => number, what: string): number {
+export function orThrow(result: number, errno: () => number, what: string): number {
   if (result < 0) throw new Error(`${what} (errno ${errno()})`);
   return result;
 }

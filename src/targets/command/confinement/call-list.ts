@@ -1,5 +1,5 @@
 import { type Pointer, read, toArrayBuffer } from "bun:ffi";
-import { CALL, type CLibrary, must, pointerTo } from "./c-library.ts";
+import { CALL, type CLibrary, orThrow, pointerTo } from "./c-library.ts";
 
 /**
  * Runs a list of system calls in a new process that shares this process's memory. JavaScript cannot run there, because
@@ -59,7 +59,7 @@ export interface CallList {
   /** Starts the process and waits until it has become a program or ended. */
   startProgram(): number;
   /** Starts the process without waiting for it. Waiting for any child does not include it. */
-  startBeside(): number;
+  startWithoutWaiting(): number;
   failure(): string | undefined;
 }
 
@@ -84,11 +84,11 @@ export function callList(c: CLibrary, calls: readonly SystemCall[]): CallList {
     const pid = c.clone(code, stackTop as Pointer, flags, list);
     const errno = c.errno();
     c.sigprocmask(SIG_SETMASK, pointerTo(former), null);
-    return must(pid, () => errno, "clone");
+    return orThrow(pid, () => errno, "clone");
   };
   return {
     startProgram: () => start(CLONE_VM | CLONE_VFORK | SIGCHLD),
-    startBeside: () => start(CLONE_VM),
+    startWithoutWaiting: () => start(CLONE_VM),
     failure() {
       const results = addresses.map((address) => read.i64(Number(address) as Pointer, 0));
       const index = results.findIndex((result) => result < 0n);
@@ -99,9 +99,9 @@ export function callList(c: CLibrary, calls: readonly SystemCall[]): CallList {
 
 function codeIn(c: CLibrary): Pointer {
   const page = c.numbers(CALL.mmap, 0n, PAGE_BYTES, READ_WRITE, PRIVATE_ANONYMOUS, 0xffffffffffffffffn, 0n);
-  must(Number(page), c.errno, "mmap");
+  orThrow(Number(page), c.errno, "mmap");
   const at = Number(page) as Pointer;
   new Uint8Array(toArrayBuffer(at, 0, CODE.length)).set(CODE);
-  must(Number(c.numbers(CALL.mprotect, BigInt(page), PAGE_BYTES, READ_EXECUTE, 0n, 0n, 0n)), c.errno, "mprotect");
+  orThrow(Number(c.numbers(CALL.mprotect, BigInt(page), PAGE_BYTES, READ_EXECUTE, 0n, 0n, 0n)), c.errno, "mprotect");
   return at;
 }

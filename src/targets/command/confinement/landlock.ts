@@ -1,5 +1,5 @@
 import { fstatSync } from "node:fs";
-import { CALL, type CLibrary, cString, must, pointerTo } from "./c-library.ts";
+import { CALL, type CLibrary, cString, orThrow, pointerTo } from "./c-library.ts";
 import type { SystemCall } from "./call-list.ts";
 import type { PathGrant } from "./launchers.ts";
 
@@ -52,8 +52,8 @@ export function knowsLandlock(c: CLibrary): boolean {
 /** From now on, this process and its descendants cannot signal other processes. Restricts nothing else. */
 export function enterSignalScope(c: CLibrary): void {
   const attributes = new BigUint64Array([0n, 0n, SIGNAL_SCOPE]);
-  const ruleset = must(c.createRuleset(CALL.landlockCreate, pointerTo(attributes), 24n, 0), c.errno, "signal scope");
-  must(c.restrictSelf(CALL.landlockRestrict, ruleset, 0), c.errno, "landlock_restrict_self for signals");
+  const ruleset = orThrow(c.createRuleset(CALL.landlockCreate, pointerTo(attributes), 24n, 0), c.errno, "signal scope");
+  orThrow(c.restrictSelf(CALL.landlockRestrict, ruleset, 0), c.errno, "landlock_restrict_self for signals");
   c.close(ruleset);
 }
 
@@ -67,7 +67,7 @@ export interface Ruleset {
 /** Builds a ruleset. Throws when a required path is missing. */
 export function buildRuleset(c: CLibrary, grants: readonly PathGrant[], ports: readonly number[]): Ruleset {
   const attributes = new BigUint64Array([HANDLED_FILES, HANDLED_PORTS, HANDLED_SCOPES]);
-  const ruleset = must(
+  const ruleset = orThrow(
     c.createRuleset(CALL.landlockCreate, pointerTo(attributes), 24n, 0),
     c.errno,
     "landlock_create_ruleset",
@@ -75,12 +75,16 @@ export function buildRuleset(c: CLibrary, grants: readonly PathGrant[], ports: r
   for (const grant of grants) addPath(c, ruleset, grant);
   for (const port of ports) {
     const rule = new BigUint64Array([CONNECT_TCP, BigInt(port)]);
-    must(c.addRule(CALL.landlockAdd, ruleset, RULE_PORT, pointerTo(rule), 0), c.errno, "landlock_add_rule for a port");
+    orThrow(
+      c.addRule(CALL.landlockAdd, ruleset, RULE_PORT, pointerTo(rule), 0),
+      c.errno,
+      "landlock_add_rule for a port",
+    );
   }
   return {
     descriptor: ruleset,
     restrictSelf() {
-      must(c.restrictSelf(CALL.landlockRestrict, ruleset, 0), c.errno, "landlock_restrict_self");
+      orThrow(c.restrictSelf(CALL.landlockRestrict, ruleset, 0), c.errno, "landlock_restrict_self");
     },
     drop() {
       c.close(ruleset);
@@ -99,7 +103,11 @@ function addPath(c: CLibrary, ruleset: number, { path, access, optional }: PathG
   rule.setBigUint64(0, rights, true);
   rule.setInt32(8, descriptor, true);
   const bytes = new Uint8Array(rule.buffer);
-  must(c.addRule(CALL.landlockAdd, ruleset, RULE_PATH, pointerTo(bytes), 0), c.errno, `landlock_add_rule for ${path}`);
+  orThrow(
+    c.addRule(CALL.landlockAdd, ruleset, RULE_PATH, pointerTo(bytes), 0),
+    c.errno,
+    `landlock_add_rule for ${path}`,
+  );
   c.close(descriptor);
 }
 

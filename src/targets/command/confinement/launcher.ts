@@ -1,11 +1,20 @@
 import { readdirSync, readFileSync, readSync, writeSync } from "node:fs";
 import { getPriority } from "node:os";
-import { ALL_DESCRIPTORS, CALL, type CLibrary, cLibrary, cString, must, pointerTable, pointerTo } from "./c-library.ts";
+import {
+  ALL_DESCRIPTORS,
+  CALL,
+  type CLibrary,
+  cLibrary,
+  cString,
+  orThrow,
+  pointerTable,
+  pointerTo,
+} from "./c-library.ts";
 import type { SystemCall } from "./call-list.ts";
 import { filterProgram, type SeccompOptions } from "./filter.ts";
 import { buildRuleset, enterSignalScope, restrictCalls } from "./landlock.ts";
 import type { LaunchRequest, Program } from "./launchers.ts";
-import { PRIORITY, yieldMemory } from "./priority.ts";
+import { PRIORITY, raiseOomScore } from "./priority.ts";
 import { report } from "./probe.ts";
 import { supervise } from "./supervisor.ts";
 
@@ -72,13 +81,13 @@ interface Prepared {
 
 /** Does all work that needs no request, while no call waits. */
 function prepare(c: CLibrary): Prepared {
-  must(c.prctl(PR_SET_PDEATHSIG, SIGKILL, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
-  yieldMemory(0);
+  orThrow(c.prctl(PR_SET_PDEATHSIG, SIGKILL, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
+  raiseOomScore(0);
   limit(c, RLIMIT_CORE, 0);
   limit(c, RLIMIT_FSIZE, FILE_BYTES_MAX);
   limit(c, RLIMIT_NPROC, PROCESSES_MAX);
   if (c.getuid() === 0) dropCapabilities(c);
-  must(c.prctl(PR_SET_NO_NEW_PRIVS, 1n, 0n, 0n, 0n), c.errno, "PR_SET_NO_NEW_PRIVS");
+  orThrow(c.prctl(PR_SET_NO_NEW_PRIVS, 1n, 0n, 0n, 0n), c.errno, "PR_SET_NO_NEW_PRIVS");
   // Builds and drops a ruleset only to warm up the code that the request will need.
   buildRuleset(c, [{ path: "/", access: "read" }], []).drop();
   pointerTable([""]);
@@ -155,16 +164,16 @@ function readRequest(): LaunchRequest {
 function confine(c: CLibrary, request: LaunchRequest, { filters, priority }: Prepared): void {
   if (c.getppid() !== request.parent) throw new Error("the service has ended");
   c.numbers(CALL.setpriority, 0n, 0n, BigInt(priority), 0n, 0n, 0n);
-  must(c.dup2(openNull(c), 0), c.errno, "dup2");
+  orThrow(c.dup2(openNull(c), 0), c.errno, "dup2");
   limit(c, RLIMIT_CPU, request.cpuSeconds);
   const ruleset = buildRuleset(c, request.grants, request.ports);
   const filter = filterFor(request, filters);
-  must(c.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter, 0n, 0n), c.errno, "seccomp");
+  orThrow(c.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter, 0n, 0n), c.errno, "seccomp");
   ruleset.restrictSelf();
 }
 
 function openNull(c: CLibrary): number {
-  return must(c.open(cString("/dev/null"), O_RDWR, 0), c.errno, "/dev/null");
+  return orThrow(c.open(cString("/dev/null"), O_RDWR, 0), c.errno, "/dev/null");
 }
 
 /** Returns the address of the filter in the kernel's form, `struct sock_fprog`. */
@@ -197,7 +206,7 @@ function dropCapabilities(c: CLibrary): void {
   if (c.capset(CALL.capset, pointerTo(header), pointerTo(body)) === 0) return;
   // A container may have dropped CAP_DAC_OVERRIDE, too.
   const none = new Uint32Array(6);
-  must(c.capset(CALL.capset, pointerTo(header), pointerTo(none)), c.errno, "capset");
+  orThrow(c.capset(CALL.capset, pointerTo(header), pointerTo(none)), c.errno, "capset");
 }
 
 function imageOf({ command, argv, environment }: Program) {
@@ -208,7 +217,7 @@ function imageOf({ command, argv, environment }: Program) {
 function execProgram(c: CLibrary, program: Program, dataBytes: number): never {
   const { path, tokens, variables } = imageOf(program);
   const { cwd } = program;
-  must(c.chdir(cString(cwd)), c.errno, "the working directory cannot be entered");
+  orThrow(c.chdir(cString(cwd)), c.errno, "the working directory cannot be entered");
   const mask = new Uint8Array(SIGNAL_SET_BYTES);
   // The runtime ignores SIGPIPE; a program that inherited this would keep writing when nobody reads.
   for (let signal = 1; signal <= SIGNAL_LAST; signal += 1) c.signal(signal, SIG_DFL);
@@ -227,7 +236,7 @@ function superviseProgram(
   { program, filters, priority }: Prepared & { program: Program },
 ): never {
   // The supervisor must briefly outlive the service: the end of its standard input shows that the service has ended.
-  must(c.prctl(PR_SET_PDEATHSIG, 0n, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
+  orThrow(c.prctl(PR_SET_PDEATHSIG, 0n, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
   if (c.getppid() !== request.parent) throw new Error("the service has ended");
   const nullDevice = openNull(c);
   const filter = filterFor(request, filters);

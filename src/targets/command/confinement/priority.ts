@@ -12,7 +12,7 @@ export const PRIORITY = constants.priority.PRIORITY_BELOW_NORMAL;
  * @returns whether it worked; just after a process becomes its program, it may fail for a moment unless the service
  * runs as root
  */
-export function yieldMemory(pid: number): boolean {
+export function raiseOomScore(pid: number): boolean {
   try {
     writeFileSync(`/proc/${pid === 0 ? "self" : pid}/oom_score_adj`, `${OOM_SCORE_ADJUSTMENT_MAX}`);
     return true;
@@ -23,7 +23,7 @@ export function yieldMemory(pid: number): boolean {
 }
 
 /** Gives the service priority on the processor over this process and its later children. */
-export function yieldProcessor(pid: number): void {
+export function lowerPriority(pid: number): void {
   try {
     setPriority(pid, Math.max(PRIORITY, getPriority(pid)));
   } catch {

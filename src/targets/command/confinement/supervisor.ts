@@ -1,4 +1,4 @@
-import { ALL_DESCRIPTORS, CALL, type CLibrary, must, pointerTo } from "./c-library.ts";
+import { ALL_DESCRIPTORS, CALL, type CLibrary, orThrow, pointerTo } from "./c-library.ts";
 import { callList, type SystemCall } from "./call-list.ts";
 
 /**
@@ -43,7 +43,7 @@ export interface Supervised {
 /** Runs the program and exits with its status. Throws when the program could not be started. */
 export function supervise(c: CLibrary, { enterDomain, program, control, onStarted }: Supervised): never {
   if (isReadable(c, control)) exitAs(c, undefined);
-  must(c.prctl(PR_SET_CHILD_SUBREAPER, 1n, 0n, 0n, 0n), c.errno, "PR_SET_CHILD_SUBREAPER");
+  orThrow(c.prctl(PR_SET_CHILD_SUBREAPER, 1n, 0n, 0n, 0n), c.errno, "PR_SET_CHILD_SUBREAPER");
   const probe = startProbe(c);
   enterDomain();
   const list = callList(c, program);
@@ -71,7 +71,7 @@ interface ProbeProcess {
 function startProbe(c: CLibrary): ProbeProcess {
   const ends = new Int32Array(2);
   const at = pointerTo(ends);
-  must(Number(c.numbers(CALL.pipe2, BigInt(at), O_CLOEXEC, 0n, 0n, 0n, 0n)), c.errno, "pipe2");
+  orThrow(Number(c.numbers(CALL.pipe2, BigInt(at), O_CLOEXEC, 0n, 0n, 0n, 0n)), c.errno, "pipe2");
   const [reading = -1, writing = -1] = ends;
   const buffer = BigInt(pointerTo(new Uint8Array(1)));
   const list = callList(c, [
@@ -81,7 +81,7 @@ function startProbe(c: CLibrary): ProbeProcess {
     { what: "read", number: CALL.read, args: [0n, buffer, 1n] },
     { what: "exit", number: CALL.exit, args: [0n] },
   ]);
-  const pid = list.startBeside();
+  const pid = list.startWithoutWaiting();
   c.close(reading);
   return { pid, descriptor: writing };
 }

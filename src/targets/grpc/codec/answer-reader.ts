@@ -87,12 +87,12 @@ export class AnswerReader {
     while (cursor.position < cursor.end) {
       const number = cursor.tag();
       const field = plan.fields.get(number);
-      if (field === undefined || !take(cursor, field, members)) cursor.skip(number);
+      if (field === undefined || !readField(cursor, field, members)) cursor.skip(number);
     }
   }
 
   #finish(plan: Plan, members: unknown[]): unknown {
-    const fields = named(plan, members);
+    const fields = namedMembers(plan, members);
     return plan.toJson === undefined ? fields : plan.toJson(fields);
   }
 
@@ -255,7 +255,7 @@ interface Plan {
 }
 
 /** Stores the value at the cursor in the members. Returns false when the wire type is not that of the field. */
-function take(cursor: WireCursor, field: Field, members: unknown[]): boolean {
+function readField(cursor: WireCursor, field: Field, members: unknown[]): boolean {
   const { wireType } = cursor;
   const { label, slot, choice } = field;
   const isPacked = wireType === WIRE.bytes && wireType !== field.wireType && label === "repeated";
@@ -264,10 +264,10 @@ function take(cursor: WireCursor, field: Field, members: unknown[]): boolean {
     if (field.merge === undefined) {
       const value = field.read(cursor);
       if (value === undefined) return true;
-      if (choice !== undefined) choose(choice, members);
+      if (choice !== undefined) setChoice(choice, members);
       members[slot] = value;
     } else {
-      if (choice !== undefined) choose(choice, members);
+      if (choice !== undefined) setChoice(choice, members);
       members[slot] = field.merge.add(cursor, members[slot]);
     }
   } else if (label === "map") {
@@ -286,7 +286,7 @@ function take(cursor: WireCursor, field: Field, members: unknown[]): boolean {
  * Records the member of a oneof that was read last, and removes the earlier one. One lookup, however many members there
  * are.
  */
-function choose({ slot, name, slots }: Choice, members: unknown[]): void {
+function setChoice({ slot, name, slots }: Choice, members: unknown[]): void {
   const before = members[slot];
   if (before === name) return;
   if (typeof before === "string") members[slots.get(before) ?? slot] = undefined;
@@ -332,7 +332,7 @@ function readEntry(cursor: WireCursor, field: Field, entries: Fields): void {
  *
  * @throws {RangeError} when a required field is missing
  */
-function named({ names, collections, messages, required }: Plan, members: unknown[]): Fields {
+function namedMembers({ names, collections, messages, required }: Plan, members: unknown[]): Fields {
   for (const { slot, merge } of messages) {
     const parts = members[slot];
     if (merge !== undefined && Array.isArray(parts)) members[slot] = merge.finish(parts);

@@ -115,13 +115,13 @@ export class SystemConnections {
     // One attempt for all waiting calls, because a watch on a channel cannot be cancelled.
     this.#attempt ??= this.#try();
     // Checks again, because the connections may have been replaced meanwhile.
-    return within(this.#attempt, signal).then((isConnected) => isConnected || this.readyCount() > 0);
+    return waitFor(this.#attempt, signal).then((isConnected) => isConnected || this.readyCount() > 0);
   }
 
   /** Connects to every endpoint within the connect timeout. Returns the number of connections. */
   async connectAll(): Promise<number> {
-    const all = Promise.all(this.#clients.map(connects)).then(() => true);
-    await within(all, new AbortController().signal);
+    const all = Promise.all(this.#clients.map(whenConnected)).then(() => true);
+    await waitFor(all, new AbortController().signal);
     return this.readyCount();
   }
 
@@ -151,7 +151,7 @@ export class SystemConnections {
   }
 
   #try(): Promise<boolean> {
-    const attempt = anyConnects(this.#clients).finally(() => {
+    const attempt = whenAnyConnected(this.#clients).finally(() => {
       if (this.#attempt === attempt) this.#attempt = undefined;
     });
     return attempt;
@@ -170,7 +170,7 @@ export class SystemConnections {
   }
 }
 
-function connects(client: Client): Promise<boolean> {
+function whenConnected(client: Client): Promise<boolean> {
   const channel = client.getChannel();
   return new Promise((resolve) => {
     const check = (): void => {
@@ -183,13 +183,13 @@ function connects(client: Client): Promise<boolean> {
 }
 
 /** Resolves to true as soon as one is connected, to false when all have failed. */
-async function anyConnects(clients: readonly Client[]): Promise<boolean> {
-  const attempts = clients.map(async (client) => (await connects(client)) || Promise.reject());
+async function whenAnyConnected(clients: readonly Client[]): Promise<boolean> {
+  const attempts = clients.map(async (client) => (await whenConnected(client)) || Promise.reject());
   return Promise.any(attempts).catch(() => false);
 }
 
 /** Returns the result of `attempt`; false when it takes too long or the signal fires first. */
-function within(attempt: Promise<boolean>, signal: AbortSignal): Promise<boolean> {
+function waitFor(attempt: Promise<boolean>, signal: AbortSignal): Promise<boolean> {
   if (signal.aborted) return Promise.resolve(false);
   return new Promise((resolve, reject) => {
     const giveUp = (): void => resolve(false);

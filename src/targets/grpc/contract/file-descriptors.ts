@@ -93,14 +93,14 @@ export function declarationsOf(files: readonly FileDescriptor[]): Declarations {
   return reader.declarations();
 }
 
-interface Known {
+interface IndexedMessage {
   readonly message: DeclaredMessage;
   readonly descriptor: MessageDescriptor;
   readonly features: Features;
 }
 
 class Reader {
-  readonly #messages = new Map<string, Known>();
+  readonly #messages = new Map<string, IndexedMessage>();
   readonly #enums = new Map<string, EnumShape>();
   readonly #services = new Map<string, readonly MethodDescriptor[]>();
 
@@ -146,7 +146,7 @@ class Reader {
     setOnce(this.#enums, fullName, enumShape(fullName, values, isClosed));
   }
 
-  #fill({ message, descriptor, features }: Known): void {
+  #fill({ message, descriptor, features }: IndexedMessage): void {
     const { fullName } = message;
     const fields = descriptor.field.map((field): ReadField => {
       const oneof = field.oneofIndex === undefined ? undefined : descriptor.oneofDecl[field.oneofIndex];
@@ -185,19 +185,19 @@ class Reader {
     };
   }
 
-  #mapEntry(value: ValueShape): Known | undefined {
+  #mapEntry(value: ValueShape): IndexedMessage | undefined {
     const known = value.kind === "message" ? this.#messages.get(value.message.fullName) : undefined;
     return known?.descriptor.options?.mapEntry === true ? known : undefined;
   }
 
-  #map(field: FieldDescriptor, { message, descriptor }: Known, name: string): ReadField {
+  #map(field: FieldDescriptor, { message, descriptor }: IndexedMessage, name: string): ReadField {
     const part = (number: number): ValueShape | string | undefined => {
       const declared = descriptor.field.find((one) => one.number === number);
       return declared && this.#value(declared, message.fullName);
     };
     const key = part(1);
     const value = part(2);
-    const isKey = typeof key === "object" && key.kind === "scalar" && !NO_KEYS.has(key.proto);
+    const isKey = typeof key === "object" && key.kind === "scalar" && !NON_KEY_TYPES.has(key.proto);
     if (!isKey || value === undefined || field.label !== "LABEL_REPEATED") {
       return { name, reason: "is a malformed map" };
     }
@@ -240,7 +240,7 @@ class Reader {
 /** Scalar types by their names in descriptor.proto. */
 const SCALARS = new Map(PROTO_SCALARS.map((scalar) => [`TYPE_${scalar.toUpperCase()}`, scalar]));
 
-const NO_KEYS: ReadonlySet<ProtoScalar> = new Set(["bytes", "float", "double"]);
+const NON_KEY_TYPES: ReadonlySet<ProtoScalar> = new Set(["bytes", "float", "double"]);
 const FIELD_NUMBER_MAX = 536_870_911;
 const PLAIN_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,255}$/;
 

@@ -229,7 +229,7 @@ type Side = "input" | "output";
 type Kinds = readonly Kind[] | undefined;
 
 /** JSON types of the scalars. In answers, 64-bit integers are only strings, since a number would lose digits. */
-const OF_SCALAR: Readonly<Record<Scalar, readonly Kind[]>> = {
+const SCALAR_KINDS: Readonly<Record<Scalar, readonly Kind[]>> = {
   string: ["string"],
   bytes: ["string"],
   bool: ["boolean"],
@@ -239,11 +239,11 @@ const OF_SCALAR: Readonly<Record<Scalar, readonly Kind[]>> = {
   double: ["number"],
 };
 
-const OF_WELL_KNOWN: ReadonlyMap<string, Kinds> = new Map<string, Kinds>(
+const WELL_KNOWN_KINDS: ReadonlyMap<string, Kinds> = new Map<string, Kinds>(
   Object.entries<Kinds>({
     ...{ Timestamp: ["string"], Duration: ["string"], FieldMask: ["string"], ListValue: ["list"], Value: undefined },
     ...{ DoubleValue: ["number"], FloatValue: ["number"], Int32Value: ["number"], UInt32Value: ["number"] },
-    ...{ Int64Value: OF_SCALAR.int64, UInt64Value: OF_SCALAR.int64 },
+    ...{ Int64Value: SCALAR_KINDS.int64, UInt64Value: SCALAR_KINDS.int64 },
     ...{ BoolValue: ["boolean"], StringValue: ["string"], BytesValue: ["string"] },
   }).map(([name, kinds]) => [`google.protobuf.${name}`, kinds]),
 );
@@ -256,10 +256,10 @@ function isWide(value: ValueShape): boolean {
 /** Returns the JSON types of one value of the field, such as an element of a list. */
 function kindsOf(value: ValueShape, side: Side): Kinds {
   if (side === "output" && isWide(value)) return ["string"];
-  if (value.kind === "scalar") return OF_SCALAR[value.scalar];
+  if (value.kind === "scalar") return SCALAR_KINDS[value.scalar];
   // An unknown number in an answer stays a number; this is rare, and no schema should rely on it.
   if (value.kind === "enum") return side === "input" ? ["string", "number"] : ["string"];
-  return OF_WELL_KNOWN.has(value.message.fullName) ? OF_WELL_KNOWN.get(value.message.fullName) : ["object"];
+  return WELL_KNOWN_KINDS.has(value.message.fullName) ? WELL_KNOWN_KINDS.get(value.message.fullName) : ["object"];
 }
 
 function kindsOfField({ label, value }: FieldShape, side: Side): Kinds {
@@ -289,11 +289,11 @@ function kindsOfSchema(shape: Schema, end: PipeSide): readonly Kind[] | undefine
   if (end === "in" && "coerce" in def && def.coerce === true) return undefined;
   if (def.type === "enum") return kindsOfValues(Object.values(def.entries));
   if (def.type === "literal") return kindsOfValues(def.values);
-  const kind = OF_SCHEMA[def.type];
+  const kind = SCHEMA_KINDS[def.type];
   return kind && [kind];
 }
 
-const OF_SCHEMA: Readonly<Record<string, Kind>> = {
+const SCHEMA_KINDS: Readonly<Record<string, Kind>> = {
   ...{ string: "string", template_literal: "string", number: "number", boolean: "boolean", bigint: "bigint" },
   ...{ array: "list", tuple: "list", object: "object", record: "object", date: "Date", map: "Map", set: "Set" },
 };
