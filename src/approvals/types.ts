@@ -1,5 +1,4 @@
-import type { ApprovalState } from "../core/approval-states.ts";
-import type { Category, Classification, Json, KeyUse } from "../core/types.ts";
+import type { ApprovalState, Category, Classification, Json, KeyUse } from "../core/types.ts";
 import type { AnswerProblem, WantedAnswer } from "./answer.ts";
 import type { Approver, Requester, Scope } from "./identities.ts";
 import type { Lacking, Objection } from "./policies/quorum.ts";

@@ -1,7 +1,7 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { systemCode } from "../core/error-text.ts";
-import { isLoopback } from "../core/loopback.ts";
+import { isLoopback } from "../core/network.ts";
 import type { Environment } from "../runtime/config/config.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import type { OptionValues, TLS } from "./command.ts";

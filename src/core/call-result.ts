@@ -2,10 +2,7 @@ import type { RefusalCode, Stage } from "./errors.ts";
 import { isTable } from "./json.ts";
 import type { Json } from "./types.ts";
 
-/**
- * Paths of arguments that contained a secret. The audit does not store it, but others may read the conversation: rotate the
- * secret.
- */
+/** Paths of arguments that contained a secret. Rotate it: the audit does not store it, but the conversation may. */
 type SecretsSent = readonly string[];
 
 /** The agent's result for a call that ran. */
@@ -18,8 +15,8 @@ export interface Success<Result = Json> {
   /** Paths of the fields that were masked, redacted or stripped. */
   readonly filteredFields: readonly string[];
   /**
-   * Set when the target's result exceeded the tool's limit: `result` holds the beginning of lists and texts. It is null when
-   * the result of a change could not be cut: the change was made, and its result is withheld.
+   * Set when the result exceeded the tool's limit: lists and texts in `result` are cut. If the result of a change
+   * cannot be cut, the change is made and `result` is null.
    */
   readonly truncated?: true;
   readonly traceId: string;
@@ -36,8 +33,8 @@ export interface Failure {
     /** Tells how to fix the call. Never contains a path, a stack trace, a secret, or text of a target. */
     readonly message: string;
     /**
-     * With `untrusted: true`, holds filtered text of the target: `message`, for a tool whose manifest sets
-     * `errors: "filtered"`, or `output`, which a script had written when it timed out.
+     * With `untrusted: true`, holds filtered text of the target: `message` (manifests with `errors: "filtered"`), or
+     * `output` that a script wrote before it timed out.
      */
     readonly details?: Readonly<Record<string, unknown>>;
     readonly retryable: boolean;
@@ -47,12 +44,15 @@ export interface Failure {
   readonly secretsSent?: SecretsSent;
 }
 
-/** The agent's result while an approval is pending: after approval, repeating the call with `approval: { id }` runs it. */
+/**
+ * The agent's result while an approval is pending. After the approval, the agent repeats the call with `approval: { id
+ * }`.
+ */
 export interface Pending {
   readonly status: "pending";
   readonly approval: {
     readonly id: string;
-    /** ISO 8601. The approval request expires then. */
+    /** Expiry of the approval request, in ISO 8601. */
     readonly decideBy: string;
     /** URL of the approval's status, relative to the service. */
     readonly statusUrl: string;
@@ -60,7 +60,7 @@ export interface Pending {
     readonly options: readonly ("cancel" | "once" | "session")[];
     readonly message: string;
   };
-  /** Library only: the waiting call, in a form that may be shown to people. Secrets in its arguments are hidden. */
+  /** Library only: the waiting call in a form that may be shown to people; secrets in its arguments are hidden. */
   readonly call?: { readonly tool: string; readonly args: Json };
   readonly traceId: string;
   readonly secretsSent?: SecretsSent;
@@ -200,10 +200,10 @@ export interface ToolFailure {
 }
 
 /**
- * Converts the result of a call to the shape that agents know from file tools: `{ ok: true, untrusted: true, ...data }` or
- * `{ ok: false, error }`. `untrusted` marks the data as data, not instructions. `truncated: true` is added when only part of
- * the result was released. Data is nested under `data` when it is not an object, or when a field of its own conflicts with
- * these marks.
+ * Converts the result of a call to `{ ok: true, untrusted: true, ...data }` or `{ ok: false, error }`, the shape that
+ * agents know from file tools. `untrusted` marks the data as data, not instructions. `truncated: true` is added when
+ * only part of the result was released. Data is nested under `data` when it is not an object, or when it has a field
+ * with the name of one of these marks.
  */
 export function toToolResult(result: CallResult): ToolResult {
   if (result.status === "success") return succeeded(result.result, result.truncated);

@@ -74,7 +74,10 @@ export interface DefinedTool<Input = unknown, Output = unknown> extends Tool {
 
 /** Creates a tool once the configuration is known. */
 export interface ToolFactory {
-  /** `define` declares the tool in place of the function that made the factory: another build may know other kinds of targets. */
+  /**
+   * Creates the tool with `define`, or with the function that made the factory: another build may have other target
+   * kinds.
+   */
   readonly make: (config: ToolConfig, define?: DefineTool) => Tool;
 }
 
@@ -88,7 +91,7 @@ type Definition<I extends z.ZodObject, O extends z.ZodType, N extends string> = 
 type AnyDefinition = Definition<z.ZodObject, z.ZodType, string>;
 
 /**
- * Declares a tool. Pass a function when the manifest depends on the configuration (closed lists of repositories, namespaces …).
+ * Declares a tool. Pass a function when the manifest depends on the configuration, such as a list of repositories.
  *
  * @throws {ManifestError} listing every error in the manifest
  */
@@ -106,7 +109,7 @@ export function createDefineTool(kinds: readonly DeclaredKind[]): DefineTool {
   function define(manifest: (config: ToolConfig) => AnyDefinition): ToolFactory;
   function define(manifest: AnyDefinition): DefinedTool<never, never>;
   function define(manifest: AnyDefinition | ((config: ToolConfig) => AnyDefinition)): Tool | ToolFactory {
-    if (typeof manifest !== "function") return complete(manifest, kinds);
+    if (typeof manifest !== "function") return completeTool(manifest, kinds);
     const make: ToolFactory["make"] = (config, defined = define) => defined(manifest(config));
     return Object.freeze(Object.defineProperty({ make }, FACTORY, { value: true }));
   }
@@ -116,9 +119,8 @@ export function createDefineTool(kinds: readonly DeclaredKind[]): DefineTool {
 const REFUSED = Symbol("safe-tool-call.refused-manifest");
 
 /**
- * Returns `define` for manifest files: an invalid tool is returned as a placeholder that holds its manifest, so that the
- * remaining tools in the same file are still checked, and the build that loads the file has the last word. The placeholder is
- * not a tool.
+ * Returns `define` for manifest files. For an invalid tool it returns a placeholder with the manifest, so that the
+ * other tools in the file are still checked. The build that loads the file then checks the manifest again.
  */
 export function definedInFile(define: DefineTool): (manifest: AnyDefinition) => unknown {
   return (manifest) => {
@@ -138,10 +140,7 @@ export function refusedManifest(value: unknown): AnyDefinition | undefined {
     : undefined;
 }
 
-/**
- * Returns whether a value is a tool. The brand uses `Symbol.for`, so the path through which the package was loaded does not
- * matter.
- */
+/** Returns whether a value is a tool. `Symbol.for` also recognizes tools of another copy of this package. */
 export function isTool(value: unknown): value is Tool {
   return typeof value === "object" && value !== null && Object.hasOwn(value, TOOL);
 }
@@ -151,7 +150,7 @@ export function isToolFactory(value: unknown): value is ToolFactory {
 }
 
 /**
- * Creates a gRPC target. `service` is the full name: `package.Service`. `stream` limits how much of a server stream is read.
+ * Creates a gRPC target. `service` is the full name `package.Service`; `stream` limits how much of a stream is read.
  */
 export function grpcMethod(
   system: string,
@@ -174,7 +173,7 @@ export function cliCommand<Input, Names extends string = never>(
 
 const DEFAULTS = { timeoutMs: 30_000, outputBytesMax: 1_048_576, concurrentCallsMax: 64 } as const;
 
-function complete(manifest: AnyDefinition, kinds: readonly DeclaredKind[]): Tool {
+function completeTool(manifest: AnyDefinition, kinds: readonly DeclaredKind[]): Tool {
   const faults = manifestFaults(manifest, kinds);
   if (faults.length > 0) throw new ManifestError(nameOf(manifest), faults);
   const target = targetOf(manifest);
@@ -215,7 +214,7 @@ function targetOf({ target, handler }: AnyDefinition): Tool["target"] {
   return { system: target?.system ?? "inline", handler } as InlineTarget;
 }
 
-/** A read tool whose name or description contains a change word needs approval in the autoEdit mode too. */
+/** Returns the default category. A read tool whose name or description contains a change word is not a `read`. */
 function defaultCategory(manifest: AnyDefinition, kinds: readonly DeclaredKind[]): Category {
   const isRead = manifest.classification === "read";
   if (isRead && changeWord(manifest) === undefined) return "read";

@@ -1,6 +1,6 @@
 import type { PartialAnswer } from "./partial-answer.ts";
 
-/** The pipeline stage at which a call ended. Recorded in the audit as `denial.stage`. */
+/** The pipeline stage at which a call ended: `denial.stage` in the audit. */
 export type Stage =
   | "REQUEST"
   | "AUTH"
@@ -79,17 +79,15 @@ export interface RefusalOptions {
   readonly findings?: readonly PolicyFinding[] | undefined;
   /** Cause for the operator: written to the log, never sent to the client. */
   readonly cause?: unknown;
-  /**
-   * The target's own text, when its manifest allows releasing it. Released only after filtering by `pipeline/target-text.ts`.
-   */
-  readonly said?: string | undefined;
+  /** The target's own text, if the manifest allows releasing it. `pipeline/target-text.ts` filters it first. */
+  readonly targetText?: string | undefined;
   /** Output that a script had written when it timed out. Released only after the tool's output policy and redaction. */
   readonly outputSoFar?: PartialAnswer | undefined;
 }
 
 /**
- * A refusal with a code: the only expected way for a call to end early. `message` tells the agent how to fix the call, `cause`
- * tells the operator what happened.
+ * The only expected way for a call to end early. `message` tells the agent how to fix the call, `cause` tells the
+ * operator what happened.
  */
 export class Refusal extends Error {
   override readonly name = "Refusal";
@@ -98,7 +96,7 @@ export class Refusal extends Error {
   readonly retryAfterMs: number | undefined;
   readonly findings: readonly PolicyFinding[] | undefined;
   /** Private so that code that serializes or logs the error does not include it. */
-  readonly #said: string | undefined;
+  readonly #targetText: string | undefined;
   readonly #outputSoFar: PartialAnswer | undefined;
 
   constructor(code: RefusalCode, message: string, options: RefusalOptions = {}) {
@@ -107,18 +105,18 @@ export class Refusal extends Error {
     this.details = options.details;
     this.retryAfterMs = options.retryAfterMs;
     this.findings = options.findings;
-    this.#said = options.said;
+    this.#targetText = options.targetText;
     this.#outputSoFar = options.outputSoFar;
   }
 
   /** Returns the target's own text, unfiltered. */
   static targetTextOf(refusal: Refusal): string | undefined {
-    return #said in refusal ? refusal.#said : undefined;
+    return #targetText in refusal ? refusal.#targetText : undefined;
   }
 
   /** Returns the output that the target had written, unfiltered. */
   static outputSoFarOf(refusal: Refusal): PartialAnswer | undefined {
-    return #said in refusal ? refusal.#outputSoFar : undefined;
+    return #targetText in refusal ? refusal.#outputSoFar : undefined;
   }
 }
 
@@ -152,7 +150,10 @@ export class StartupError extends Error {
   }
 }
 
-/** Thrown by `ToolConfig` when the configuration lacks what a manifest needs: its tool is not registered, and that is no error. */
+/**
+ * Thrown by `ToolConfig` when the configuration lacks what a manifest needs. The tool is then not registered, which is
+ * not an error.
+ */
 export class NotRegistered extends Error {
   override readonly name = "NotRegistered";
 

@@ -25,7 +25,7 @@ export interface RegisteredTool {
 }
 
 /**
- * The name was looked up. The result is not disclosed yet: an unauthenticated client must not learn which tools exist.
+ * The name was looked up. The result is not disclosed yet: unauthenticated clients must not learn which tools exist.
  */
 export type Found = Evidence<"found", { name: string; registered: RegisteredTool | undefined }>;
 
@@ -65,9 +65,7 @@ interface Passed {
   readonly answer?: GivenAnswer | undefined;
 }
 
-/**
- * The approval gate let exactly this plan through; `by` names the rule or approver, `approvalId` the claimed approval request.
- */
+/** The approval gate allowed exactly this plan; `by` names the rule or approver, `approvalId` the claimed request. */
 export type Approved = Evidence<
   "approved",
   RegisteredTool & Passed & { caller: Caller; plan: ExecutionPlan; digest: string }
@@ -94,14 +92,12 @@ export type Released = Evidence<
 export type CallOutcome = Released | Refusal;
 
 /**
- * The audit entry of this call is on disk (or aggregated, for unauthenticated clients that send too many requests). No answer
- * is sent without it.
+ * The audit entry of this call is on disk, or counted in an aggregate for a flood from unauthenticated clients. No
+ * answer is sent without a receipt.
  */
 export type Receipt = Evidence<"receipt", { traceId: string }>;
 
-/**
- * Creates evidence. A stage may create only its own kind; `tests/architecture/evidence.test.ts` lists which file creates which.
- */
+/** Creates evidence. `tests/architecture/evidence.test.ts` lists which file may create which kind. */
 export function mint<E extends Evidence<string, unknown>>(value: Omit<E, typeof brand>): E {
   return value as E;
 }

@@ -1,17 +1,18 @@
 const NAMES_SHOWN_MAX = 10;
-/** Longest part of a name that is compared (UTF-16 units). Real names are shorter. */
+/** Only the first characters of a name are compared (UTF-16 units). Real names are shorter. */
 const COMPARED_CHARS_MAX = 256;
 
-/** Of three characters, in lower case. */
-function pieces(text: string): ReadonlySet<string> {
+/** Returns the three-character pieces of a text, in lower case. */
+function trigrams(text: string): ReadonlySet<string> {
   const lower = text.slice(0, COMPARED_CHARS_MAX).toLowerCase();
   return new Set([...lower].map((_, at) => lower.slice(at, at + 3)));
 }
 
 /** Returns the known names, most similar first: those that share the most three-character pieces with `name`. */
 export function nearest(name: string, known: Iterable<string>): readonly string[] {
-  const wanted = pieces(name);
-  const score = (other: string) => [...pieces(other)].filter((piece) => wanted.has(piece)).length / (other.length + 1);
+  const wanted = trigrams(name);
+  const score = (other: string) =>
+    [...trigrams(other)].filter((trigram) => wanted.has(trigram)).length / (other.length + 1);
   return [...known].sort((left, right) => score(right) - score(left) || left.localeCompare(right));
 }
 
@@ -20,7 +21,10 @@ const NAME_CHARS_MAX = 64;
 const ONE_TYPO_CHARS = 3;
 const TWO_TYPOS_CHARS = 10;
 
-/** Returns the name that was probably intended: another spelling of the same words, or one with a typo (two in a long name). */
+/**
+ * Returns the name that was probably meant: another spelling of the same words, or one with a typo (two in a long
+ * name).
+ */
 export function closestName(name: string, known: Iterable<string>): string | undefined {
   const plain = (text: string): string => text.toLowerCase().replaceAll(/[_-]/g, "");
   const names = [...known].filter((other) => other.length <= NAME_CHARS_MAX);

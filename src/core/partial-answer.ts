@@ -6,17 +6,17 @@ export interface CutText {
   /** Name of the result's field. */
   readonly field: string;
   /**
-   * UTF-8 bytes of its beginning that may be released. The text after them may end in half a secret, which no rule recognizes.
+   * UTF-8 bytes from its start that may be released. The text after them may end in half a secret, which no rule finds.
    */
   readonly bytesMax: number;
 }
 
 /** A handler's result when the target returned more than the limit: the rest was read and discarded. */
 export class PartialAnswer {
-  /** The beginning, in the shape of a complete result. Undefined when none of it can be shown. */
+  /** The start of the result, in the shape of a complete result. Undefined when no part of it can be shown. */
   readonly kept: unknown;
   readonly cutText: CutText | undefined;
-  /** Identifies an instance without reading the prototype: the prototype of a target's value may be a trap. */
+  /** Identifies an instance without reading the prototype of an untrusted value, which may run code. */
   readonly #isPartial = true;
 
   constructor(kept: unknown, cutText?: CutText) {
@@ -43,8 +43,8 @@ export function textWithin(text: string, bytesMax: number): string {
 const WORD_CHARS_MAX = 256;
 
 /**
- * Returns the beginning of a line that is cut before redaction, without the word that the cut splits: redaction does not
- * recognize the first half of a secret. A word longer than `WORD_CHARS_MAX` is split.
+ * Returns the start of a line that is cut before redaction. Leaves out the word at the cut: redaction would not
+ * recognize half a secret. A word longer than `WORD_CHARS_MAX` is cut.
  */
 export function lineWithin(line: string, charactersMax: number): string {
   if (line.length <= charactersMax) return line;

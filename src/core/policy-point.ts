@@ -1,13 +1,13 @@
 import type { REFUSALS, RefusalCode } from "./errors.ts";
 import type { Caller, ExecutionPlan, Tool } from "./types.ts";
 
-/** What the policy points of each stage decide about. */
+/** The input of the policy points of each stage. */
 export interface PolicyRequests {
   /** A tool that exists and its authenticated caller. The arguments are not read yet. */
   readonly permission: { readonly tool: Tool; readonly caller: Caller };
-  /** Also the parsed arguments. */
+  /** Adds the parsed arguments. */
   readonly elevation: PolicyRequests["permission"] & { readonly input: unknown };
-  /** Also the plan: exactly what would run. */
+  /** Adds the plan: exactly what would run. */
   readonly approval: PolicyRequests["elevation"] & { readonly plan: ExecutionPlan };
 }
 
@@ -43,7 +43,7 @@ export type PolicyDecision =
       readonly rememberable?: boolean;
     };
 
-/** The decision of a point that has no objection. */
+/** The decision of a point without an objection. */
 export const ALLOWED: PolicyDecision & { readonly verdict: "allow" } = Object.freeze({ verdict: "allow" });
 
 /** A policy point of one stage. `Decision` is narrower for the built-in points, which always decide synchronously. */
@@ -51,9 +51,9 @@ export interface StagePoint<Stage extends PointStage, Decision = PolicyDecision 
   /** Appears in the audit: lower-case letters, digits and dashes. */
   readonly name: string;
   readonly stage: Stage;
-  /** Time limit of an asynchronous decision; 1,000 when left out. */
+  /** Milliseconds for an asynchronous decision; default 1,000. */
   readonly timeoutMs?: number;
-  /** Decides about one call. An exception and a late decision deny the call. The request must not be changed. */
+  /** Decides about one call. An exception or a late decision denies the call. Must not change the request. */
   decide(request: PolicyRequests[Stage]): Decision;
 }
 

@@ -1,49 +1,51 @@
 import type { z } from "zod";
 import type { Fault } from "./errors.ts";
 import { isTable } from "./json.ts";
-import { isText, type Unread, unknownKeys, unless } from "./manifest/checks.ts";
+import { isText, type Unchecked, unknownKeys, unless } from "./manifest/checks.ts";
 import { hint } from "./nearest.ts";
 import type { Category, Handler, Tool, ToolConfig } from "./types.ts";
 
 /**
- * One kind of target: everything that the product knows about it, declared in its folder in `targets/`. What a build contains is
- * listed in `runtime/modules.ts`; registry, configuration, `stc check`, the approval view, `/readyz` and metrics are derived
- * from the list.
+ * The declaration of a kind of target. `runtime/modules.ts` lists the kinds of a build; registry, configuration, `stc
+ * check`, the approval view, `/readyz` and metrics are derived from the list.
  */
 export interface TargetKind<Context extends TargetContext = TargetContext> {
   /** The `kind` of its plans. */
   readonly name: string;
   /** The key of a manifest's `target` that holds this kind's part. */
   readonly key: string;
-  /** The entries under `systems` in the configuration that are of this kind; their keys have descriptions, for the reference. */
+  /**
+   * Describes this kind's entries under `systems` in the configuration. Their keys have descriptions, for the
+   * reference.
+   */
   readonly systems?: SystemEntries;
   /** Checks a manifest's `target.<key>`. */
-  readonly check: (part: unknown, manifest: Unread) => readonly Fault[];
+  readonly check: (part: unknown, manifest: Unchecked) => readonly Fault[];
   /** Returns the errors in the input schema, once everything else in the manifest is valid. */
   readonly checkInput?: (input: z.ZodType) => readonly Fault[];
-  /** Returns whether such a target fails with a text of its own, which `errors: "filtered"` may release. */
+  /** Returns whether such a target has error texts of its own, which `errors: "filtered"` may release. */
   readonly hasErrorText?: (part: unknown) => boolean;
   /**
-   * Returns the category of a tool that declares none and is not plainly a read. Undefined: the manifest must declare one.
-   * `isRead` is true for a tool classified as read whose words say that it changes something.
+   * Returns the category of a tool that declares none, unless it is clearly a read. Undefined: the manifest must
+   * declare one. `isRead` is true for a tool classified as read whose words indicate a change.
    */
   readonly category: (isRead: boolean) => Category | undefined;
-  /** Reads this kind's part of the configuration. Adds what is wrong to `context.problems` and never throws for it. */
+  /** Reads this kind's part of the configuration. Adds errors to `context.problems` instead of throwing. */
   readonly open: (context: Context) => OpenedKind | Promise<OpenedKind>;
 }
 
-/** A kind that is not opened. */
+/** A kind whose configuration has not been read. */
 export type DeclaredKind = TargetKind<never>;
 
 /**
- * The entries of one kind under `systems`, recognized by any of `keys`, or by their own name. Keys of files end in `File` or
- * `Dir`: then no tool can access the files, and a reload notices their changes.
+ * The entries of one kind under `systems`: those with one of `keys`, or with a fixed name. Keys of files must end in
+ * `File` or `Dir`: then no tool can access the files, and a reload notices changes to them.
  */
 export interface SystemEntries {
   readonly keys?: readonly string[];
-  /** Of an entry that has one of the keys. */
+  /** Schema of an entry that has one of the keys. */
   readonly schema?: z.ZodType;
-  /** Of entries with fixed names. */
+  /** Schemas of entries with fixed names, by name. */
   readonly named?: Readonly<Record<string, z.ZodType>>;
 }
 
@@ -51,14 +53,19 @@ export interface SystemEntries {
 export interface OwnPath {
   /** The configuration's name for the path. */
   readonly field: string;
-  /** Absolute; the real path, or its existing part resolved when the file does not exist yet. */
+  /** Absolute and without links; of a file that does not exist yet, the existing part is resolved. */
   readonly path: string;
+}
+
+/** Returns whether a path is the directory or lies below it. Both must be absolute, without links and `..`. */
+export function isBelow(path: string, directory: string): boolean {
+  return path === directory || path.startsWith(directory === "/" ? directory : `${directory}/`);
 }
 
 export interface TargetContext {
   /** Entries of this kind, as its schemas return them. */
   readonly systems: ReadonlyMap<string, unknown>;
-  /** Everything that prevents the start, each with its field. */
+  /** Errors that prevent the start, each with its field. */
   readonly problems: string[];
   readonly ownPaths: readonly OwnPath[];
   /** Real path of the service's own code. */
@@ -73,21 +80,27 @@ export interface TargetContext {
   readonly now: () => number;
   /** Returns unguessable ids: `[A-Za-z0-9-]+`. */
   readonly newId: () => string;
-  /** From 0 to 1. */
+  /** Returns a number from 0 to 1. */
   readonly random: () => number;
 }
 
 /** The members of `ToolConfig` that kinds offer to manifests. */
 export type Offers = Pick<ToolConfig, "repository" | "gitDirectory" | "shellWorkspace" | "workspaceMounts">;
 
-/** A kind that was opened with one configuration: binds tools, and says what operators see. */
+/** A kind with its configuration: binds tools, and reports its state to operators. */
 export interface OpenedKind extends Handler {
   readonly offers?: Partial<Offers>;
   /** Facts about this machine for the log's first line. */
   readonly facts?: Readonly<Record<string, string>>;
-  /** Receives the loaded tools of this kind before they are bound. Returns why some are not registered, by tool name. */
+  /**
+   * Receives the tools of this kind before they are bound. Returns the reasons why some are not registered, by tool
+   * name.
+   */
   prepare?(tools: readonly Tool[]): Promise<ReadonlyMap<string, string>>;
-  /** Returns whether the tool's system or program is configured but broken: that is a problem already, so it is not bound. */
+  /**
+   * Returns whether the tool's system or program is configured but broken. This was reported already; the tool is not
+   * bound.
+   */
   isBroken?(tool: Tool): boolean;
   /** Reports on the tools of this kind, once all are bound. */
   report?(tools: readonly Tool[]): KindReport;
@@ -97,7 +110,7 @@ export interface OpenedKind extends Handler {
   channels?(): readonly Channel[];
   /** Returns when the service's own certificates expire, for metrics and `stc check`. */
   certificates?(): readonly CertificateExpiry[];
-  /** Starts to follow the files that may change without a reload. */
+  /** Starts watching the files that may change without a reload. */
   watch?(options: WatchOptions): void;
   /** Returns how the tools' processes are confined; undefined when there are none. */
   confinement?(): ConfinementShown | undefined;
@@ -141,7 +154,7 @@ export interface ConfinementShown {
   readonly faults: Readonly<Record<string, string>>;
 }
 
-/** For `stc check`. */
+/** Results for `stc check`. */
 export interface KindReport {
   readonly contracts?: readonly ContractState[];
   /** Observations that are not errors, about the configuration. */
@@ -165,8 +178,8 @@ export interface ToolNote extends Fault {
 
 const SYSTEM = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 
-/** Returns the errors in a manifest's target: exactly one known kind, and nothing else. */
-export function targetFaults(manifest: Unread, kinds: readonly DeclaredKind[]): readonly Fault[] {
+/** Returns the errors in a manifest's target, which must be of exactly one known kind. */
+export function targetFaults(manifest: Unchecked, kinds: readonly DeclaredKind[]): readonly Fault[] {
   const { target, handler } = manifest;
   const keys = kinds.map(({ key }) => key);
   if (handler !== undefined) {
@@ -190,7 +203,7 @@ export function targetFaults(manifest: Unread, kinds: readonly DeclaredKind[]): 
   ];
 }
 
-function systemFaults({ system }: Unread): readonly Fault[] {
+function systemFaults({ system }: Unchecked): readonly Fault[] {
   return unless(isText(system) && SYSTEM.test(system), "target.system", "must name the system that the tool reaches");
 }
 
@@ -199,9 +212,9 @@ interface DeclaredTarget {
   readonly part: unknown;
 }
 
-/** Returns the one kind that a manifest's target is of; undefined when there is none, or more than one. */
+/** Returns the kind of a manifest's target; undefined when it has none, or more than one. */
 export function declaredTarget(
-  { target, handler }: Unread,
+  { target, handler }: Unchecked,
   kinds: readonly DeclaredKind[],
 ): DeclaredTarget | undefined {
   const declared = handler !== undefined ? { handler } : target;

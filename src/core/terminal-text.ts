@@ -16,10 +16,10 @@ const BIDI_CONTROLS: ReadonlyMap<number, string> = new Map(
 );
 
 /**
- * Removes or reveals everything that could mislead a terminal, a reader or a model: terminal control sequences (CSI, OSC, DCS,
- * SOS, PM, APC, in 7 and 8 bits), C0 except tab and line end, DEL and C1 are removed; bidirectional controls become visible as
- * `[U+202E]`; tag characters and runs of variation selectors, which can spell invisible text, are removed. One pass, linear,
- * idempotent. An unterminated sequence swallows at most its own line.
+ * Removes or reveals everything that could mislead a terminal, a reader or a model. Removes terminal control sequences
+ * (CSI, OSC, DCS, SOS, PM, APC, in 7 and 8 bits), C0 except tab and line end, DEL, C1, and tag characters and repeated
+ * variation selectors, which can encode invisible text. Bidirectional controls become visible as `[U+202E]`. Takes
+ * linear time; applying it twice changes nothing. An unterminated sequence removes at most the rest of its line.
  */
 export function plainText(hostile: string): string {
   const text = hostile.toWellFormed();
@@ -55,7 +55,7 @@ interface Special {
   readonly shown: string;
 }
 
-/** Returns whether one code unit is enough to keep the character; true for nearly all text. */
+/** Returns whether the code unit belongs to a character that is always kept, as in nearly all text. */
 function isOrdinary(code: number): boolean {
   if (code < 0x300) return (code >= 0x20 && code < 0x7f) || code === LINE_FEED || code === TAB || code > 0x9f;
   return code < 0x61c || (code > 0x2069 && code < 0xd800) || (code > 0xdfff && code < 0xfe00);
@@ -139,10 +139,13 @@ function isVariationSelector(point: number): boolean {
 const INVISIBLE =
   /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}\p{Cn}\p{Default_Ignorable_Code_Point}\u2800\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]/gu;
 
-/** A spelled-out escape must not be taken for a real one. */
+/** An escape notation in the text itself, which must not be confused with a real escape. */
 const SPELLED_OUT = /\\u\{/g;
 
-/** Makes every character visible: one that moves a cursor, changes the writing direction or shows nothing becomes `\u{…}`. */
+/**
+ * Makes every character visible: one that moves the cursor, changes the writing direction or shows nothing becomes
+ * `\u{…}`.
+ */
 export function visible(text: string): string {
   return text.replace(SPELLED_OUT, "\\\\u{").replace(INVISIBLE, escapeCodePoint);
 }

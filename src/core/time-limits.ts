@@ -10,8 +10,8 @@ export async function endedWithin(work: Promise<unknown>, timeoutMs: number): Pr
 }
 
 /**
- * Returns the result of `work`. If that takes longer than `timeoutMs`, throws the error from `tooLate`; `work` then continues,
- * and its result is ignored.
+ * Returns the result of `work`. After `timeoutMs`, throws the error from `tooLate`; `work` continues and its result is
+ * ignored.
  */
 export async function resultWithin<T>(work: Promise<T>, timeoutMs: number, tooLate: () => Error): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>();

@@ -1,5 +1,7 @@
 import { z } from "zod";
+import type { Fault } from "./errors.ts";
 import { isList, isTable } from "./json.ts";
+import { joinPath } from "./policy/field-path.ts";
 import type { Json, Tool } from "./types.ts";
 
 type JsonObject = { readonly [key: string]: Json };
@@ -57,7 +59,9 @@ export function toAnthropic({ name, description, input }: Tool): AnthropicTool {
 
 /**
  * Returns the draft-7 JSON Schema of a tool's input: flat (no `$ref`), its top level an object with named properties.
- * @throws Error when the schema is recursive, has no JSON Schema (dates, bigints, transforms …), or its top level is a choice.
+ *
+ * @throws {Error} when the schema is recursive, has no JSON Schema (dates, bigints, transforms …), or its top level is
+ * a union
  */
 export function inputJsonSchema(schema: z.ZodType): JsonObject {
   const exported = z.toJSONSchema(schema, { io: "input", target: "draft-7", cycles: "throw", reused: "inline" });
@@ -94,8 +98,8 @@ function inline(node: Json, context: Inlining): Json {
 }
 
 /**
- * Returns the part of a JSON Schema that every function-calling API supports. Leaving keywords out only widens the schema: the
- * arguments are parsed by the tool's own schema anyway.
+ * Returns the part of a JSON Schema that every function-calling API supports. Without the other keywords the schema
+ * only accepts more; the tool's own schema parses the arguments anyway.
  */
 function plainSchema(schema: JsonObject, depth = 0): JsonObject {
   if (depth > SCHEMA_DEPTH_MAX) return {};
@@ -119,10 +123,7 @@ function plainSchema(schema: JsonObject, depth = 0): JsonObject {
   };
 }
 
-/**
- * Converts a tuple to a list. Providers do not support positional items, so each item may match any of the tuple's schemas,
- * including the rest.
- */
+/** Converts a tuple to a list whose items may match any of its schemas: providers do not support positional items. */
 function anyItem(items: readonly Json[], { additionalItems: rest }: JsonObject, recurse: (part: Json) => Json): Json {
   const all = [...items, ...(isTable(rest) ? [rest] : [])];
   return all.length === 0 ? {} : { anyOf: all.map(recurse) };
@@ -161,4 +162,70 @@ function isPortable(pattern: string): boolean {
 
 function mapValues(source: JsonObject, change: (value: Json) => Json): JsonObject {
   return Object.fromEntries(Object.entries(source).map(([key, value]) => [key, change(value)]));
+}
+
+/** Zod types that JSON cannot represent, with what to write instead. */
+const UNREPRESENTABLE: Readonly<Record<string, string>> = {
+  date: "JSON has no dates: write z.iso.datetime() or z.iso.date()",
+  bigint: "JSON has no bigints: write z.int(), or z.string().regex(/^-?[0-9]{1,19}$/) for 64 bits",
+  undefined: "JSON has no undefined: leave the field out, or write .optional() on what it is otherwise",
+  void: "JSON has no undefined: leave the field out, or write .optional() on what it is otherwise",
+  symbol: "JSON has no symbols: write z.literal() or z.enum()",
+  nan: "JSON has no NaN: write z.number().nullable()",
+  map: "JSON has no maps: write z.record()",
+  set: "JSON has no sets: write z.array()",
+  file: "JSON has no files: write z.base64() with a maximum",
+  promise: "a promise is no value: write the schema of what it resolves to",
+  function: "a function is no value: write the schema of what it returns",
+  custom: "z.custom() and z.instanceof() say nothing about the shape: write the shape, and .refine() for the rest",
+  transform:
+    "the outcome of a transform has no shape: transform in the handler (or in `parse`), and write what it gives",
+};
+
+/**
+ * Returns an error for each position in a schema that has no JSON Schema or that no JSON value can match. Fields are
+ * paths as in output policies, below `top`.
+ */
+export function jsonSchemaFaults(top: "input" | "output", schema: z.ZodType): readonly Fault[] {
+  const faults = new Map<string, Fault>();
+  const override = ({ zodSchema, path }: Visit): void => {
+    const { type, checks = [] } = zodSchema._zod.def;
+    const message = UNREPRESENTABLE[type] ?? (checks.some(isAsync) ? ASYNC_REFINEMENT : undefined);
+    if (message === undefined) return;
+    const field = fieldOf(top, path);
+    faults.set(field, { field, message });
+  };
+  z.toJSONSchema(schema, { io: top, unrepresentable: "any", reused: "inline", override });
+  return [...faults.values()];
+}
+
+const ASYNC_REFINEMENT = "must not wait: an async refinement has no place here; look things up in the handler";
+
+function isAsync({ _zod: { def } }: z.core.$ZodCheck): boolean {
+  return "fn" in def && def.fn instanceof Function && def.fn.constructor.name === "AsyncFunction";
+}
+
+interface Visit {
+  readonly zodSchema: z.core.$ZodType;
+  /** Path in the JSON Schema: `["properties", "from"]`. */
+  readonly path: readonly (string | number)[];
+}
+
+const STEPS: Readonly<Record<string, string>> = { items: "[]", additionalItems: "[]", additionalProperties: "*" };
+const NUMBERED: ReadonlySet<string | number> = new Set(["anyOf", "oneOf", "allOf", "prefixItems", "items"]);
+
+function fieldOf(top: string, path: readonly (string | number)[]): string {
+  let field = top;
+  for (let at = 0; at < path.length; at += 1) {
+    const step = path[at] ?? "";
+    if (step === "properties") {
+      at += 1;
+      field = joinPath(field, String(path[at]));
+      continue;
+    }
+    if (step === "prefixItems") field = joinPath(field, "[]");
+    else field = STEPS[step] === undefined ? field : joinPath(field, STEPS[step]);
+    if (NUMBERED.has(step) && typeof path[at + 1] === "number") at += 1;
+  }
+  return field;
 }

@@ -1,8 +1,6 @@
 import type { Classification, RequestTracer } from "./types.ts";
 
-/**
- * W3C Trace Context: the two headers that join the spans of many services. Agents write them, so their content is not trusted.
- */
+/** W3C Trace Context: the headers that join the spans of many services. Agents write them, so they are not trusted. */
 export interface TraceContext {
   /** 32 hex digits, not all zero. */
   readonly traceId: string;
@@ -38,10 +36,7 @@ const TRACESTATE_KEY = /^(?:[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}
 /** Printable ASCII without comma and equals sign, not ending in a space. */
 const TRACESTATE_VALUE = /^[ !-+\--<>-~]{0,255}[!-+\--<>-~]$/;
 
-/**
- * Returns the `tracestate` members to pass on; undefined for a malformed header, or one longer than every recipient must
- * accept.
- */
+/** Returns the `tracestate` members to forward; undefined for a header that is malformed or too long. */
 export function parseTracestate(header: string | undefined): string | undefined {
   if (header === undefined || header.length > TRACESTATE_CHARACTERS_MAX) return undefined;
   const keys = new Set<string>();
@@ -59,7 +54,7 @@ export function parseTracestate(header: string | undefined): string | undefined 
   return members.length === 0 || members.length > TRACESTATE_MEMBERS_MAX ? undefined : members.join(",");
 }
 
-/** The facts of a finished call that a trace may contain: fields of its audit entry, never its arguments or its result. */
+/** The fields of a call's audit entry that a trace may contain: never its arguments or its result. */
 export interface TracedCall {
   readonly caller: { readonly sub: string };
   readonly tool: {
@@ -87,13 +82,13 @@ export interface TraceEnd {
   readonly at: number;
 }
 
-/** Follows one call through the pipeline. It makes no decisions, and nothing that it does can end the call. */
+/** Follows one call through the pipeline. It makes no decisions and cannot end the call. */
 export interface CallTrace {
   /** W3C trace ID of the trace that the call belongs to. */
   readonly traceId: string;
   /** ID of the call's span; undefined when the call is not recorded. */
   readonly spanId: string | undefined;
-  /** Undefined when the call is not recorded: its requests to targets then carry `traceparent`. */
+  /** Traces the requests to targets; undefined when the call is not recorded. */
   readonly requests: RequestTracer | undefined;
   readonly traceparent: string;
   /** Records that the call enters a pipeline stage at the time `at`. */

@@ -3,20 +3,18 @@ import type { ScanPolicy } from "./policy/scan-policy.ts";
 
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
-/**
- * The extent to which a tool can change state. Determines whether an intent is written first and how the approval gate starts.
- */
+/** How far a tool can change state. Decides whether an intent is written first, and how the approval gate starts. */
 export type Classification = "read" | "write" | "destructive";
 
-/** The kind of action a tool performs, for the approval gate. `ask` puts a question to a person and is never auto-approved. */
+/** The kind of action, for the approval gate. `ask` puts a question to a person and is never auto-approved. */
 export type Category = "read" | "write" | "command" | "network" | "ask";
 
 /** The action applied to an output field. Fields that match no pattern are stripped. */
 export type FieldAction = "allow" | "mask" | "redact";
 
 /**
- * An `allow` with a reason, for a field that must be released although its name indicates personal data. The reason is one line
- * of 10 to 300 characters, shown by `stc check` and `stc filter`.
+ * An `allow` with a reason, for a field that must be released although its name indicates personal data. `stc check`
+ * and `stc filter` show the reason: one line of 10 to 300 characters.
  */
 export interface ReasonedAllow {
   readonly action: "allow";
@@ -27,14 +25,14 @@ export interface ReasonedAllow {
 export type OutputPolicy = Readonly<Record<string, FieldAction | ReasonedAllow>>;
 
 /**
- * Maps argument patterns to actions: which arguments the audit may contain. Arguments that match no pattern appear as
- * `"[not logged]"`; enums, booleans, bounded numbers and UUIDs are logged unless a pattern says otherwise.
+ * Maps argument patterns to actions: which arguments the audit may contain. Arguments without a pattern appear as
+ * `"[not logged]"`, except enums, booleans, bounded numbers and UUIDs.
  */
 export type InputPolicy = Readonly<Record<string, FieldAction>>;
 
 /**
- * The authenticated caller, taken only from a verified token. The pair (issuer, subject) is the identity. `actors` are the `sub`
- * values of the RFC 8693 `act` chain, outermost first.
+ * The caller, from a verified token. The pair (issuer, subject) is the identity. `actors` are the `sub` values of the
+ * RFC 8693 `act` chain, outermost first.
  */
 export interface Caller {
   readonly issuer: string;
@@ -64,21 +62,21 @@ export interface GrpcTarget {
     readonly service: string;
     readonly method: string;
     /**
-     * Set for a server-streaming method: the result is `{ items, truncated }`, and the stream is cancelled at the first limit.
+     * Limits of a server-streaming method. The result is `{ items, truncated }`; the stream is cancelled at a limit.
      */
     readonly stream?: { readonly itemsMax: number; readonly bytesMax: number };
   };
 }
 
-/** One way to ask the command for a fact while planning. The whole trimmed stdout must match `answer`. */
+/** One run of the command that looks up a fact while planning. The whole trimmed stdout must match `answer`. */
 export interface LookupAttempt {
   readonly args: readonly string[];
   readonly answer: RegExp;
 }
 
 /**
- * Returns attempts in order; the first whose command exits 0 with a matching answer wins. Lookups run in declaration order, and
- * `found` holds the answers of the earlier lookups.
+ * Returns attempts in order; the first that exits 0 with a matching answer wins. Lookups run in declaration order;
+ * `found` holds the earlier answers.
  */
 export type Lookup<Input = never> = (input: Input, found: Readonly<Record<string, string>>) => readonly LookupAttempt[];
 
@@ -86,9 +84,8 @@ export type Lookup<Input = never> = (input: Input, found: Readonly<Record<string
 export type ExitMeaning = "OK" | TargetStatus;
 
 /**
- * Maps a failure to a status when the exit code is ambiguous: a literal that starts a line of stderr, or occurs anywhere in it,
- * within its first 4 KB. The literal is compared verbatim, and no stderr text is passed on. Choose words that no argument can
- * put there.
+ * Maps a failure to a status when the exit code is ambiguous: by a literal that starts a line of stderr, or occurs
+ * anywhere in it, within its first 4 KB. The literal is compared verbatim. Choose words that no argument can put there.
  */
 export type StderrMeaning =
   | { readonly starts: string; readonly contains?: never; readonly means: TargetStatus }
@@ -97,19 +94,15 @@ export type StderrMeaning =
 /** Turns stdout into the handler's result. `text` fills the output schema's only string field. */
 export type StdoutParser = "text" | "json" | ((stdout: string, input: unknown, exitCode: number) => unknown);
 
-/**
- * The access a command needs, enforced by the kernel. Access not listed is refused: files, network, other programs' processes.
- */
+/** The access that a command needs. The kernel refuses all other access to files, network and processes. */
 export interface Confinement {
-  /** Absolute paths of files and directories (including everything below them) that may be read. */
+  /** Absolute paths of files, and of directories with everything below, that may be read. */
   readonly reads?: readonly string[] | undefined;
-  /**
-   * Absolute paths of files and directories (including everything below them) that may be read, changed and executed.
-   */
+  /** Absolute paths of files, and of directories with everything below, that may be read, changed and executed. */
   readonly writes?: readonly string[] | undefined;
   /**
-   * TCP ports on any host; UDP is then allowed too. `"system"`: the ports and files that the configuration lists for the tool's
-   * system. Without this field the command cannot use sockets.
+   * TCP ports on any host; UDP is then allowed too. `"system"`: the ports and files that the configuration lists for
+   * the system. Without this field, the command cannot use sockets.
    */
   readonly network?: readonly number[] | "system" | undefined;
   /** `"command"`: no program except the command itself can be started. Default: every program of the system. */
@@ -131,20 +124,17 @@ export interface CliTarget<Input = never, Names extends string = string> {
     readonly lookups?: Readonly<Record<Names, Lookup<Input>>>;
     /** Returns the argv after the command. Must be pure. */
     argsBuilder(input: Input, lookups: Readonly<Record<Names, string>>): readonly string[];
-    /**
-     * Additional environment variables for the child: fixed, or built from the input. Names that could inject code are refused.
-     */
+    /** Further environment variables, fixed or built from the input. Names that could inject code are refused. */
     readonly environment?: Readonly<Record<string, string>> | ((input: Input) => Readonly<Record<string, string>>);
     readonly parse?: StdoutParser;
     readonly exitCodes?: Readonly<Record<number, ExitMeaning>>;
     readonly stderrMeans?: readonly StderrMeaning[];
-    /**
-     * The access the command needs, fixed or computed from the input. Without it, only the system's programs are accessible.
-     */
+    /** Access that the command needs, fixed or built from the input. Default: only the system's programs. */
     readonly confinement?: Confinement | ((input: Input) => Confinement);
     /**
-     * Declares that the command is bash and that its one free argument is a script. `cwd` is then relative to the workspace,
-     * HOME is the workspace, the script's files are part of the plan, and the result is `{ output, exitCode, truncated }`.
+     * Declares that the command is bash with one script as its free argument. `cwd` is then relative to the workspace,
+     * HOME is the workspace, the script's files are part of the plan, and the result is `{ output, exitCode, truncated
+     * }`.
      */
     readonly shell?: {
       /** Absolute path. */
@@ -155,7 +145,7 @@ export interface CliTarget<Input = never, Names extends string = string> {
   };
 }
 
-/** The answer given by the person who was asked. It is given after planning and is never part of a plan. */
+/** The answer of the person who was asked. It comes after planning and is never part of a plan. */
 export interface GivenAnswer {
   readonly text: string;
   /** Milliseconds since the Unix epoch. */
@@ -184,36 +174,23 @@ export interface FsTarget {
   readonly fs: { readonly operation: FsOperation };
 }
 
-/**
- * The configuration values that manifests may depend on: closed lists, settings, and the paths behind configured names.
- */
+/** Configuration values that manifests may depend on: closed lists, settings, and paths by configured names. */
 export interface ToolConfig {
-  /**
-   * Returns an enum of the names in `systems.<system>.<list>`. If the list is empty or absent, the tool is not registered.
-   */
+  /** Returns an enum of the names in `systems.<system>.<list>`. Without such names, the tool is not registered. */
   oneOf(system: string, list: string): z.ZodType<string, string>;
   /** The first name of that list, for examples. */
   sample(system: string, list: string): string;
-  /**
-   * Returns the absolute directory of the repository with that name: its work tree, or the repository itself if it is bare.
-   */
+  /** Returns the absolute directory of the named repository: its work tree, or itself if it is bare. */
   repository(name: string): string;
   /** Returns the absolute directory that git calls GIT_DIR. */
   gitDirectory(name: string): string;
-  /** Returns the text in `systems.<system>.<key>`. If it is absent, the tool is not registered. */
+  /** Returns the text in `systems.<system>.<key>`. Without it, the tool is not registered. */
   setting(system: string, key: string): string;
-  /**
-   * Returns the absolute path in `systems.<system>.<key>`, resolved from the configuration's folder. If it is absent, the tool
-   * is not registered.
-   */
+  /** Returns the absolute path in `systems.<system>.<key>`. Without it, the tool is not registered. */
   path(system: string, key: string): string;
-  /**
-   * Returns the absolute directory in which a shell may work. If the configuration allows no shell, the tool is not registered.
-   */
+  /** Returns the absolute directory for a shell. If the configuration allows no shell, the tool is not registered. */
   shellWorkspace(): string;
-  /**
-   * Returns the mounts that file tools can access, such as `@project`. If there is no usable mount, the tool is not registered.
-   */
+  /** Returns the usable mounts for file tools, such as `@project`. Without any, the tool is not registered. */
   workspaceMounts(use: "read" | "write"): readonly string[];
   /** Returns whether `systems.<system>.<key>` has a value: a text, a non-empty list, or `true`. */
   has(system: string, key: string): boolean;
@@ -223,16 +200,14 @@ export interface ToolConfig {
 export type TargetStatus = "NOT_FOUND" | "ALREADY_EXISTS" | "INVALID_ARGUMENT" | "FAILED_PRECONDITION" | "OUT_OF_RANGE";
 
 /**
- * Handling of a failing target's own text: its gRPC status message or the end of its stderr. `withheld`: the text is discarded.
- * `filtered`: the agent receives it as `error.details.message`, scanned at level `strict`, without local paths and addresses.
+ * What happens to the error text of a target (gRPC status message, end of stderr). `withheld`: it is discarded.
+ * `filtered`: the agent gets it as `error.details.message`, scanned at level `strict`, without local paths and
+ * addresses.
  */
 export type TargetErrors = "withheld" | "filtered";
 
 export interface ToolLimits {
-  /**
-   * Bytes of the handler's result, or of stdout. Longer lists and texts are cut; a result that cannot be cut is
-   * OUTPUT_TOO_LARGE.
-   */
+  /** Bytes of the result, or of stdout. Longer lists and texts are cut; other results are OUTPUT_TOO_LARGE. */
   readonly outputBytesMax?: number;
   readonly concurrentCallsMax?: number;
 }
@@ -245,22 +220,28 @@ export interface ApprovalContext {
 export interface ToolApproval<Input = never> {
   /** `true`: every call needs a person's approval, in every mode. */
   readonly required?: boolean;
-  /** Returns whether this call needs approval. Only `false` means no; an exception, or no result within a second, means yes. */
+  /** Returns whether this call needs approval. Anything but `false` within a second means that it does. */
   needsApproval?(input: Input, context: ApprovalContext): boolean | Promise<boolean>;
   /** Text for the approver: what approving the call does, in the manifest's words. */
   readonly message?: string;
-  /**
-   * Scopes an approval may have; both by default. A session approval covers only calls identical to the approved one.
-   */
+  /** Allowed scopes of an approval; default both. A session approval covers only identical calls. */
   readonly scopes?: readonly ("once" | "session")[];
   /** Raises the risk of every call; never lowers it. High and critical risk always need approval. */
   readonly risk?: "medium" | "high" | "critical";
   /**
-   * For tools of category `ask`: an approval is valid only with an answer, which the handler receives as `context.answer`. With
-   * `choices` (at most 10), the answer must be one of them.
+   * For category `ask`: an approval needs an answer, which the handler receives as `context.answer`. With `choices` (at
+   * most 10), the answer must be one of them.
    */
   readonly answer?: { choices?(input: Input): readonly string[] | undefined };
 }
+
+/** States of an approval request. `pending`, `approved` and `claimed` can change; all others are final. */
+export const APPROVAL_STATES = [
+  ...(["pending", "approved", "denied", "expired", "cancelled", "revoked"] as const),
+  ...(["claimed", "executed", "failed", "in_doubt"] as const),
+] as const;
+
+export type ApprovalState = (typeof APPROVAL_STATES)[number];
 
 /** A tool returned by `defineTool`: validated, completed with defaults, frozen. */
 export interface Tool {
@@ -285,8 +266,8 @@ export interface Tool {
 }
 
 /**
- * Exactly what will run. JSON and deterministic: the same input against unchanged state gives the same plan, so a plan contains
- * no trace ID, deadline, token or timestamp.
+ * Exactly what will run. JSON and deterministic: the same input and state give the same plan, so it contains no trace
+ * ID, deadline, token or timestamp.
  */
 export interface ExecutionPlan {
   /** The name of the kind of target that runs it. */
@@ -306,9 +287,7 @@ export interface RunContext {
   /** W3C trace context to send with requests to the target. */
   readonly traceparent?: string | undefined;
   readonly tracestate?: string | undefined;
-  /**
-   * Receives each request to the target and supplies the trace headers it carries; undefined when requests are not traced.
-   */
+  /** Records each request to the target and supplies its trace headers; undefined without tracing. */
   readonly requests?: RequestTracer | undefined;
   readonly caller: Caller;
   readonly answer?: GivenAnswer | undefined;
@@ -325,20 +304,17 @@ export interface KeyUse {
   readonly argsHash: string;
 }
 
-/**
- * A tool bound to its handler, created once at startup. `plan` may read state but must not change it; `run` receives only the
- * plan and its context.
- */
+/** A tool bound to its handler at startup. `plan` may read state but must not change it. */
 export interface Binding {
   plan(input: unknown, context: PlanContext): ExecutionPlan | Promise<ExecutionPlan>;
   run(plan: ExecutionPlan, context: RunContext): Promise<unknown>;
-  /** True when the plan is the arguments themselves, which a schema may have turned into values that are not JSON. */
+  /** True when the plan is the parsed arguments, which may contain values that are not JSON. */
   readonly planIsInput?: boolean;
-  /** True when a change is a change of the workspace's files, after which remembered approvals of commands no longer count. */
+  /** True when a change affects workspace files: remembered approvals of commands then end. */
   readonly writesFiles?: boolean;
-  /** Returns what the approval view says in addition to the plan. */
+  /** Returns additions to the plan for the approval view. */
   describe?(plan: ExecutionPlan): PlanDescription;
-  /** Returns the plan as `stc plan` shows it, with what is added when it runs. */
+  /** Returns the plan for `stc plan`, with the parts that are added when it runs. */
   preview?(plan: ExecutionPlan): ExecutionPlan;
 }
 
@@ -348,7 +324,7 @@ export interface PlanDescription {
   readonly notes?: readonly string[];
 }
 
-/** Calls one kind of target. `bind` throws a `ManifestError` when the tool can never work with this configuration. */
+/** Calls one kind of target. `bind` throws a `ManifestError` when the tool cannot work with this configuration. */
 export interface Handler {
   bind(tool: Tool): Binding;
   close(): Promise<void>;

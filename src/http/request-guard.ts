@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import type { z } from "zod";
 import { Refusal } from "../core/errors.ts";
-import { isLoopback } from "../core/loopback.ts";
+import { isLoopback } from "../core/network.ts";
 import type { WrongTokens } from "./connections/request-limits.ts";
 import { parseStrictJson, StrictJsonError } from "./strict-json.ts";
 

@@ -2,8 +2,7 @@ import { lookup } from "node:dns/promises";
 import { type IncomingMessage, request as requestHttp } from "node:http";
 import { request as requestHttps } from "node:https";
 import { BlockList, isIP, type LookupFunction } from "node:net";
-import { boundInterimAnswers } from "../../core/interim-answers.ts";
-import { isLoopback } from "../../core/loopback.ts";
+import { boundInterimAnswers, isLoopback } from "../../core/network.ts";
 import type { SignatureHeaders } from "./signature.ts";
 
 export type Delivery =

@@ -1,4 +1,4 @@
-import { isLoopback } from "../../core/loopback.ts";
+import { isLoopback } from "../../core/network.ts";
 import type { ApprovalStore } from "./database.ts";
 
 /** A server that several replicas share. Its driver is loaded only where it is configured. */

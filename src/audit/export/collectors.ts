@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { collectorProblems } from "../../core/collector-url.ts";
+import { collectorProblems } from "../../core/network.ts";
 import { textOf } from "../query/view.ts";
 import type { ExportLine } from "./batch.ts";
 import { post, readHeadersFile, type Send, type SendOutcome } from "./sender.ts";

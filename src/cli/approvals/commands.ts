@@ -1,4 +1,4 @@
-import { APPROVAL_STATES } from "../../core/approval-states.ts";
+import { APPROVAL_STATES } from "../../core/types.ts";
 import {
   argument,
   CLIENT,

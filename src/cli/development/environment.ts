@@ -2,7 +2,7 @@ import { existsSync, lstatSync, mkdirSync, writeFileSync } from "node:fs";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { StartupError } from "../../core/errors.ts";
-import { isLoopback } from "../../core/loopback.ts";
+import { isLoopback } from "../../core/network.ts";
 import { type Config, type Environment, readConfig } from "../../runtime/config/config.ts";
 import { developmentCertificates } from "./certificates.ts";
 import { startCustomerMaster } from "./customer-master.ts";

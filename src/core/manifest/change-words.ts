@@ -3,14 +3,14 @@ import type { Tool } from "../types.ts";
 
 const wordSet = (...lines: readonly string[]): ReadonlySet<string> => new Set(lines.flatMap((line) => line.split(" ")));
 
-/** Verbs that change something. Verbs of pure functions (`add`, `merge`, `sort`) are left out. */
+/** Verbs of changes. Verbs that also name pure functions (`add`, `merge`, `sort`) are left out. */
 const CHANGES = wordSet(
   "apply approve cancel cordon create delete deploy destroy disable drain drop edit enable erase evict exec execute flush",
   "grant insert install kill modify move overwrite patch pay provision publish purge push reboot refund remove rename reset",
   "restart restore revoke rollback scale send shell shutdown start stop terminate transfer truncate uninstall update upload",
   "wipe write",
 );
-/** Change verbs that are nouns too: `update_history` and "Update history of a case" are read-only. */
+/** Change verbs that are also nouns: `update_history` and "Update history of a case" are read-only. */
 const NOUNS = wordSet(
   "deploy drain drop edit flush grant install kill move patch provision push purge reboot refund reset restart restore scale",
   "shell start stop transfer update upload write",
@@ -26,8 +26,8 @@ const DETERMINERS = wordSet("a all an any each every everything its one some tha
 type Named = Pick<Tool, "name" | "description">;
 
 /**
- * Returns the verb by which a tool's name, or the first word of its description, says that it changes something. The first verb
- * of a name decides: `list_delete_requests` is read-only.
+ * Returns the change verb in a tool's name, or else at the start of its description. The first verb in a name counts:
+ * `list_delete_requests` is read-only.
  */
 export function changeWord({ name, description }: Named): string | undefined {
   const word = wordOfName(name) ?? wordOfDescription(description);
@@ -57,7 +57,7 @@ function wordOfDescription(description: string): string | undefined {
 }
 
 /**
- * Returns advice for a classification that contradicts the tool's words. Declaring category `read` resolves the contradiction.
+ * Returns advice for a tool classified as `read` whose words indicate a change and that does not declare its category.
  */
 export function classificationNotes(tool: Named & Pick<Tool, "classification" | "category">): readonly Fault[] {
   if (tool.classification !== "read" || tool.category === "read" || tool.category === "ask") return [];

@@ -3,43 +3,66 @@ import type { Fault } from "../errors.ts";
 import { isTable } from "../json.ts";
 import { hint } from "../nearest.ts";
 
-/** A manifest before validation: TypeScript does not check hand-written JavaScript. */
-export type Unread = Readonly<Record<string, unknown>>;
+/** A manifest, or a table in it, before validation: TypeScript does not check hand-written JavaScript. */
+export type Unchecked = Readonly<Record<string, unknown>>;
 
 export function unless(sound: boolean, field: string, message: string): readonly Fault[] {
   return sound ? [] : [{ field, message }];
 }
 
-export function unknownKeys(field: string, value: Unread, known: readonly string[]): readonly Fault[] {
+export function unknownKeys(field: string, value: Unchecked, known: readonly string[]): readonly Fault[] {
   return Object.keys(value)
     .filter((key) => !known.includes(key))
     .map((key) => ({ field: `${field}.${key}`, message: `is unknown${hint(key, known)}` }));
-}
-
-export function list(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
 }
 
 export function isText(value: unknown): value is string {
   return typeof value === "string";
 }
 
-export function oneOf(names: readonly string[], value: unknown): boolean {
-  return isText(value) && names.includes(value);
+type Test = (value: unknown) => boolean;
+/** A key of a table in the manifest, the test of its value, and the message for a value that fails it. */
+export type KeyCheck = readonly [key: string, isValid: Test, message: string];
+
+/** Returns the errors in the values of a table. Keys that no check names are not errors. */
+export function keyFaults(field: string, table: Unchecked, checks: readonly KeyCheck[]): readonly Fault[] {
+  return checks.flatMap(([key, isValid, message]) =>
+    unless(isValid(table[key]), field === "" ? key : `${field}.${key}`, message),
+  );
 }
 
-export function wholeNumber(value: unknown, max: number): boolean {
-  return typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= max;
+export function optional(isValid: Test): Test {
+  return (value) => value === undefined || isValid(value);
 }
 
-/** Returns whether a value is a Zod schema. Checks the shape, not `instanceof`: a manifest may carry its own copy of zod. */
+export function listOf(isValid: Test): Test {
+  return (value) => Array.isArray(value) && value.every(isValid);
+}
+
+export function oneOf(names: readonly string[]): Test {
+  return (value) => isText(value) && names.includes(value);
+}
+
+export function wholeNumber(max: number): Test {
+  return (value) => typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= max;
+}
+
+export function isBoolean(value: unknown): value is boolean {
+  return typeof value === "boolean";
+}
+
+export function isFunction(value: unknown): boolean {
+  return typeof value === "function";
+}
+
+/** Returns whether a value is a Zod schema. Not `instanceof`: a manifest may have its own copy of zod. */
 export function isSchema(value: unknown): value is z.ZodType {
   return isTable(value) && isTable(value["_zod"]) && typeof (value as unknown as z.ZodType).safeParse === "function";
 }
 
 /**
- * Returns whether a value is a function that is not `async`. An async function would return a promise instead of the plain
- * value, and a rejection would end the process because nothing awaits it.
+ * Returns whether a value is a function that is not `async`: nothing awaits the promise of an async function, so a
+ * rejection would end the process.
  */
 export function isSynchronous(value: unknown): boolean {
   return typeof value === "function" && !/^Async/.test(value.constructor.name);

@@ -6,49 +6,53 @@ import { hint } from "../nearest.ts";
 import { unmatchedPatterns } from "../policy/output-policy.ts";
 import { releaseFaults } from "../policy/policy-faults.ts";
 import { SCAN_LEVELS } from "../policy/scan-policy.ts";
-import { jsonSchemaFaults } from "../schema/json-schema-faults.ts";
 import { boundPatterns } from "../schema/linear-patterns.ts";
 import { type DeclaredKind, declaredTarget, targetFaults } from "../target-kind.ts";
-import { inputJsonSchema } from "../tool-formats.ts";
+import { inputJsonSchema, jsonSchemaFaults } from "../tool-formats.ts";
 import type { OutputPolicy } from "../types.ts";
 import {
+  isBoolean,
+  isFunction,
   isSchema,
   isSynchronous,
   isText,
-  list,
+  type KeyCheck,
+  keyFaults,
+  listOf,
   oneOf,
-  type Unread,
+  optional,
+  type Unchecked,
   unknownKeys,
   unless,
   wholeNumber,
 } from "./checks.ts";
 
-type Check = (manifest: Unread, kinds: readonly DeclaredKind[]) => readonly Fault[];
+type Check = (manifest: Unchecked, kinds: readonly DeclaredKind[]) => readonly Fault[];
 
 const NAME = /^[a-z][a-z0-9_]{0,63}$/;
 const PERMISSION = /^[\x21-\x7e]{1,128}$/;
 const CLASSIFICATIONS = ["read", "write", "destructive"];
 const CATEGORIES = ["read", "write", "command", "network", "ask"];
 const TIMEOUT_MS_MAX = 600_000;
-const OUTPUT_BYTES_MAX = 67_108_864;
+const LIMITS = { outputBytesMax: 67_108_864, concurrentCallsMax: 10_000 } as const;
 const DESCRIPTION_CHARACTERS_MAX = 4_096;
 
-/** Permissions that only operators hold; a tool that required one would make agents carry it. */
+/** Permissions for operators only: a tool that required one would make operators grant it to agents. */
 const OPERATOR_PERMISSIONS = /^(approvals|audit|modes|grants|metrics|service):/;
 
 /** Returns all errors in a manifest, each with its field. Empty: the tool may load. */
 export function manifestFaults(manifest: unknown, kinds: readonly DeclaredKind[]): readonly Fault[] {
   if (typeof manifest !== "object" || manifest === null) return [{ field: "(manifest)", message: "must be an object" }];
-  const unread = manifest as Unread;
-  const faults = CHECKS.flatMap((check) => check(unread, kinds));
+  const unchecked = manifest as Unchecked;
+  const faults = CHECKS.flatMap((check) => check(unchecked, kinds));
   // Schemas are visited, and examples run, only when the parts that they consist of are valid.
   if (faults.length > 0) return faults;
   // Patterns come first: some of the later checks run the schemas on texts.
   const unbounded = [
-    ...boundPatterns("input", unread["input"] as z.ZodType),
-    ...boundPatterns("output", unread["output"] as z.ZodType),
+    ...boundPatterns("input", unchecked["input"] as z.ZodType),
+    ...boundPatterns("output", unchecked["output"] as z.ZodType),
   ];
-  return unbounded.length > 0 ? unbounded : DEEP_CHECKS.flatMap((check) => check(unread, kinds));
+  return unbounded.length > 0 ? unbounded : DEEP_CHECKS.flatMap((check) => check(unchecked, kinds));
 }
 
 const KEYS = new Set(
@@ -62,35 +66,35 @@ const CHECKS: readonly Check[] = [
     Object.keys(manifest)
       .filter((key) => !KEYS.has(key))
       .map((key) => ({ field: key, message: `is not a field of a manifest${hint(key, KEYS)}` })),
-  ({ name }) => unless(isText(name) && NAME.test(name), "name", "must match [a-z][a-z0-9_]{0,63}"),
-  ({ description }) =>
-    unless(
-      isText(description) && description.trim() !== "" && description.length <= DESCRIPTION_CHARACTERS_MAX,
-      "description",
-      `must say in 1 to ${DESCRIPTION_CHARACTERS_MAX} characters what the tool does`,
-    ),
-  ({ version }) => unless(version === undefined || isText(version), "version", "must be a string"),
-  ({ classification }) =>
-    unless(oneOf(CLASSIFICATIONS, classification), "classification", "must be read, write or destructive"),
+  (manifest) => keyFaults("", manifest, IDENTITY_CHECKS),
   category,
   permissions,
   ({ input }) => inputShape(input),
-  ({ output }) => unless(isSchema(output), "output", "must be a Zod schema"),
   outputPolicyShape,
   inputPolicyShape,
   scanShape,
   targetFaults,
   approvalFaults,
   errors,
-  ({ timeoutMs }) =>
-    unless(
-      timeoutMs === undefined || wholeNumber(timeoutMs, TIMEOUT_MS_MAX),
-      "timeoutMs",
-      `must be a whole number from 1 to ${TIMEOUT_MS_MAX}`,
-    ),
+  (manifest) => keyFaults("", manifest, RUN_CHECKS),
   limits,
-  ({ idempotent }) =>
-    unless(idempotent === undefined || typeof idempotent === "boolean", "idempotent", "must be a boolean"),
+];
+
+const IDENTITY_CHECKS: readonly KeyCheck[] = [
+  ["name", (name) => isText(name) && NAME.test(name), "must match [a-z][a-z0-9_]{0,63}"],
+  [
+    "description",
+    (text) => isText(text) && text.trim() !== "" && text.length <= DESCRIPTION_CHARACTERS_MAX,
+    `must say in 1 to ${DESCRIPTION_CHARACTERS_MAX} characters what the tool does`,
+  ],
+  ["version", optional(isText), "must be a string"],
+  ["classification", oneOf(CLASSIFICATIONS), "must be read, write or destructive"],
+  ["output", isSchema, "must be a Zod schema"],
+];
+
+const RUN_CHECKS: readonly KeyCheck[] = [
+  ["timeoutMs", optional(wholeNumber(TIMEOUT_MS_MAX)), `must be a whole number from 1 to ${TIMEOUT_MS_MAX}`],
+  ["idempotent", optional(isBoolean), "must be a boolean"],
 ];
 
 const DEEP_CHECKS: readonly Check[] = [
@@ -103,7 +107,7 @@ const DEEP_CHECKS: readonly Check[] = [
   examples,
 ];
 
-function errors(manifest: Unread, kinds: readonly DeclaredKind[]): readonly Fault[] {
+function errors(manifest: Unchecked, kinds: readonly DeclaredKind[]): readonly Fault[] {
   const { errors: declared } = manifest;
   if (declared === undefined || declared === "withheld") return [];
   if (declared !== "filtered") return [{ field: "errors", message: "must be withheld or filtered" }];
@@ -115,8 +119,8 @@ function errors(manifest: Unread, kinds: readonly DeclaredKind[]): readonly Faul
   );
 }
 
-/** Checks what the policy releases, once every pattern is known to match a field. */
-function outputPolicyFaults({ outputPolicy, output }: Unread): readonly Fault[] {
+/** Returns the patterns that match no field; when all match, the errors in what the policy releases. */
+function outputPolicyFaults({ outputPolicy, output }: Unchecked): readonly Fault[] {
   const unmatched = policyFaults("outputPolicy", outputPolicy, output);
   if (unmatched.length > 0) return unmatched;
   try {
@@ -126,21 +130,25 @@ function outputPolicyFaults({ outputPolicy, output }: Unread): readonly Fault[] 
   }
 }
 
-function category(manifest: Unread, kinds: readonly DeclaredKind[]): readonly Fault[] {
+function category(manifest: Unchecked, kinds: readonly DeclaredKind[]): readonly Fault[] {
   const { category: declared, classification } = manifest;
   if (declared === undefined) {
     const kind = declaredTarget(manifest, kinds)?.kind;
     const isDecided = kind === undefined || kind.category(classification === "read") !== undefined;
-    return unless(isDecided, "category", `must be declared: with ${kind?.key}, a tool that is not read has none`);
+    return unless(
+      isDecided,
+      "category",
+      `must be declared: a tool of kind ${kind?.key} that is not read has no default`,
+    );
   }
-  if (!oneOf(CATEGORIES, declared)) {
+  if (!oneOf(CATEGORIES)(declared)) {
     return [{ field: "category", message: "must be read, write, command, network or ask" }];
   }
   const isWeaker = declared === "read" && classification !== "read";
   return unless(!isWeaker, "category", `read is weaker than the classification ${String(classification)}`);
 }
 
-function permissions({ permissions: declared }: Unread): readonly Fault[] {
+function permissions({ permissions: declared }: Unchecked): readonly Fault[] {
   if (!isTable(declared)) return [{ field: "permissions", message: "must be { required: [...] }" }];
   const faults = [...permissionList("permissions.required", declared["required"])];
   faults.push(...unknownKeys("permissions", declared, ["required", "elevatedIf"]));
@@ -182,61 +190,60 @@ function inputShape(input: unknown): readonly Fault[] {
   return unless(!loose, "input", "must not be loose: arguments that no schema names would reach the target");
 }
 
-function limits({ limits: declared }: Unread): readonly Fault[] {
+function limits({ limits: declared }: Unchecked): readonly Fault[] {
   if (declared === undefined) return [];
   if (!isTable(declared)) return [{ field: "limits", message: "must be { outputBytesMax?, concurrentCallsMax? }" }];
-  const { outputBytesMax, concurrentCallsMax } = declared;
   return [
-    ...unknownKeys("limits", declared, ["outputBytesMax", "concurrentCallsMax"]),
-    ...unless(
-      outputBytesMax === undefined || wholeNumber(outputBytesMax, OUTPUT_BYTES_MAX),
-      "limits.outputBytesMax",
-      `must be a whole number from 1 to ${OUTPUT_BYTES_MAX}`,
-    ),
-    ...unless(
-      concurrentCallsMax === undefined || wholeNumber(concurrentCallsMax, 10_000),
-      "limits.concurrentCallsMax",
-      "must be a whole number from 1 to 10000",
+    ...unknownKeys("limits", declared, Object.keys(LIMITS)),
+    ...keyFaults(
+      "limits",
+      declared,
+      Object.entries(LIMITS).map(([key, max]) => [
+        key,
+        optional(wholeNumber(max)),
+        `must be a whole number from 1 to ${max}`,
+      ]),
     ),
   ];
 }
 
-function examples({ examples: declared, input, permissions: needs, approval: gate }: Unread): readonly Fault[] {
+function examples({ examples: declared, input, permissions: needs, approval: gate }: Unchecked): readonly Fault[] {
   if (declared === undefined) return [];
   if (!isTable(declared)) return [{ field: "examples", message: "must be { accepts?, rejects? }" }];
   const schema = input as z.ZodObject;
   const when = isTable(needs) && isTable(needs["elevatedIf"]) ? needs["elevatedIf"]["when"] : undefined;
   const needsApproval = isTable(gate) ? gate["needsApproval"] : undefined;
-  const accepts = list(declared["accepts"]).flatMap((example, index) => {
-    const field = `examples.accepts[${index}]`;
-    const parsed = parse(schema, example);
-    if (parsed instanceof Error) return [{ field, message: `cannot be checked: ${parsed.message}` }];
-    if (!parsed.success) {
-      const issue = parsed.error.issues[0];
+  const each = (key: "accepts" | "rejects", faultsOf: (field: string, parsed: Parsed) => readonly Fault[]) =>
+    (Array.isArray(declared[key]) ? declared[key] : []).flatMap((example: unknown, index) => {
+      const field = `examples.${key}[${index}]`;
+      const parsed = parse(schema, example);
+      return parsed instanceof Error
+        ? [{ field, message: `cannot be checked: ${parsed.message}` }]
+        : faultsOf(field, parsed);
+    });
+  return [
+    ...each("accepts", (field, parsed) => {
+      if (!parsed.success) {
+        const [issue] = parsed.error.issues;
+        const path = issue?.path.join(".") || "(top)";
+        return [{ field, message: `is refused by the input schema at ${path}: ${issue?.message}` }];
+      }
       return [
-        { field, message: `is refused by the input schema at ${issue?.path.join(".") || "(top)"}: ${issue?.message}` },
+        ...returnsBoolean(`${field}: permissions.elevatedIf.when`, when, parsed.data),
+        ...(isAsync(needsApproval)
+          ? []
+          : returnsBoolean(`${field}: approval.needsApproval`, needsApproval, parsed.data)),
       ];
-    }
-    return [
-      ...answersBoolean(`${field}: permissions.elevatedIf.when`, when, parsed.data),
-      ...answersBoolean(
-        `${field}: approval.needsApproval`,
-        waits(needsApproval) ? undefined : needsApproval,
-        parsed.data,
-      ),
-    ];
-  });
-  const rejects = list(declared["rejects"]).flatMap((example, index) => {
-    const field = `examples.rejects[${index}]`;
-    const parsed = parse(schema, example);
-    if (parsed instanceof Error) return [{ field, message: `cannot be checked: ${parsed.message}` }];
-    return unless(!parsed.success, field, "is accepted by the input schema");
-  });
-  return [...accepts, ...rejects, ...unknownKeys("examples", declared, ["accepts", "rejects"])];
+    }),
+    ...each("rejects", (field, parsed) => unless(!parsed.success, field, "is accepted by the input schema")),
+    ...unknownKeys("examples", declared, ["accepts", "rejects"]),
+  ];
 }
 
-/** Returns the result, or an error when there is none: a refinement that throws or is asynchronous. */
-function parse(schema: z.ZodObject, example: unknown): z.ZodSafeParseResult<unknown> | Error {
+type Parsed = z.ZodSafeParseResult<unknown>;
+
+/** Returns the result of the schema; an error when the schema throws or is asynchronous. */
+function parse(schema: z.ZodObject, example: unknown): Parsed | Error {
   try {
     return schema.safeParse(example);
   } catch (error) {
@@ -251,12 +258,14 @@ const EXAMPLE_CONTEXT = Object.freeze({
   caller: Object.freeze({ issuer: "https://example", subject: "example", permissions: Object.freeze([]) }),
 });
 
-/** Returns whether a predicate is asynchronous. Such a predicate is not called on examples, only in real calls. */
-function waits(predicate: unknown): boolean {
+/**
+ * Returns whether a predicate is asynchronous. An asynchronous predicate is called only in real calls, not on examples.
+ */
+function isAsync(predicate: unknown): boolean {
   return typeof predicate === "function" && !isSynchronous(predicate);
 }
 
-function answersBoolean(field: string, predicate: unknown, input: unknown): readonly Fault[] {
+function returnsBoolean(field: string, predicate: unknown, input: unknown): readonly Fault[] {
   if (typeof predicate !== "function") return [];
   try {
     const answer: unknown = predicate(input, EXAMPLE_CONTEXT);
@@ -290,49 +299,37 @@ const MESSAGE_CHARACTERS_MAX = 500;
 const SCOPES = ["once", "session"];
 const RISKS = ["medium", "high", "critical"];
 
-function approvalFaults({ approval: declared, category, handler }: Unread): readonly Fault[] {
+const APPROVAL_CHECKS: readonly KeyCheck[] = [
+  ["required", optional(isBoolean), "must be a boolean"],
+  ["needsApproval", optional(isFunction), "must be a function of the input"],
+  [
+    "message",
+    optional((text) => isText(text) && text !== "" && text.length <= MESSAGE_CHARACTERS_MAX),
+    `must be a text of at most ${MESSAGE_CHARACTERS_MAX} characters`,
+  ],
+  ["scopes", optional(listOf(oneOf(SCOPES))), `must be a list of ${SCOPES.join(", ")}`],
+  ["risk", optional(oneOf(RISKS)), `must be one of ${RISKS.join(", ")}: a manifest raises a risk and never lowers it`],
+];
+
+function approvalFaults({ approval: declared, category, handler }: Unchecked): readonly Fault[] {
   if (declared === undefined) return [];
   if (!isTable(declared)) {
     return [{ field: "approval", message: "must be { required?, needsApproval?, message?, scopes?, risk?, answer? }" }];
   }
-  const { required, needsApproval, message, scopes, risk, answer } = declared;
+  const { answer } = declared;
   return [
-    ...unknownKeys("approval", declared, ["required", "needsApproval", "message", "scopes", "risk", "answer"]),
-    ...unless(required === undefined || typeof required === "boolean", "approval.required", "must be a boolean"),
-    ...unless(
-      needsApproval === undefined || typeof needsApproval === "function",
-      "approval.needsApproval",
-      "must be a function of the input",
-    ),
-    ...unless(
-      message === undefined || (isText(message) && message !== "" && message.length <= MESSAGE_CHARACTERS_MAX),
-      "approval.message",
-      `must be a text of at most ${MESSAGE_CHARACTERS_MAX} characters`,
-    ),
-    ...unless(
-      scopes === undefined || (Array.isArray(scopes) && list(scopes).every((scope) => oneOf(SCOPES, scope))),
-      "approval.scopes",
-      `must be a list of ${SCOPES.join(", ")}`,
-    ),
-    ...unless(
-      risk === undefined || oneOf(RISKS, risk),
-      "approval.risk",
-      `must be one of ${RISKS.join(", ")}: a manifest raises a risk and never lowers it`,
-    ),
-    ...(answer === undefined ? [] : answerFaults(answer, category === "ask" && typeof handler === "function")),
+    ...unknownKeys("approval", declared, [...APPROVAL_CHECKS.map(([key]) => key), "answer"]),
+    ...keyFaults("approval", declared, APPROVAL_CHECKS),
+    ...(answer === undefined ? [] : answerFaults(answer, category === "ask" && isFunction(handler))),
   ];
 }
 
-/** The person's answer goes to a function, so the tool must be one. */
+/** The person's answer is passed to a handler function, so the tool must have one. */
 function answerFaults(answer: unknown, takesAnswer: boolean): readonly Fault[] {
   if (!isTable(answer)) return [{ field: "approval.answer", message: "must be { choices? }" }];
   return [
     ...unknownKeys("approval.answer", answer, ["choices"]),
-    ...unless(
-      answer["choices"] === undefined || typeof answer["choices"] === "function",
-      "approval.answer.choices",
-      "must be a function of the input",
-    ),
+    ...keyFaults("approval.answer", answer, [["choices", optional(isFunction), "must be a function of the input"]]),
     ...unless(takesAnswer, "approval.answer", "is for a tool of category ask that is a function (handler)"),
   ];
 }
@@ -340,25 +337,34 @@ function answerFaults(answer: unknown, takesAnswer: boolean): readonly Fault[] {
 const ACTIONS = ["allow", "mask", "redact"];
 /** Length limits of the reason for an `allow` (UTF-16 units). */
 const REASON_CHARS = { min: 10, max: 300 } as const;
-/** Characters that a reason must not contain: it is one line that terminals show unchanged. */
+/** Characters that a reason must not contain, because it is shown as one line on terminals. */
 const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
 
-function outputPolicyShape({ outputPolicy }: Unread): readonly Fault[] {
-  return shape("outputPolicy", outputPolicy, (declared, field) =>
+function outputPolicyShape({ outputPolicy }: Unchecked): readonly Fault[] {
+  return policyShape("outputPolicy", outputPolicy, (declared, field) =>
     isTable(declared)
       ? reasonFaults(declared, field)
-      : unless(oneOf(ACTIONS, declared), field, 'must be allow, mask, redact or { action: "allow", reason: "…" }'),
+      : unless(oneOf(ACTIONS)(declared), field, 'must be allow, mask, redact or { action: "allow", reason: "…" }'),
   );
 }
 
-function inputPolicyShape({ inputPolicy }: Unread): readonly Fault[] {
+function inputPolicyShape({ inputPolicy }: Unchecked): readonly Fault[] {
   if (inputPolicy === undefined) return [];
-  return shape("inputPolicy", inputPolicy, (declared, field) =>
-    unless(oneOf(ACTIONS, declared), field, "must be allow, mask or redact"),
+  return policyShape("inputPolicy", inputPolicy, (declared, field) =>
+    unless(oneOf(ACTIONS)(declared), field, "must be allow, mask or redact"),
   );
 }
 
-function shape(
+function scanShape({ scan }: Unchecked): readonly Fault[] {
+  if (scan === undefined) return [];
+  const levels = SCAN_LEVELS.join(", ");
+  if (!isTable(scan)) return [{ field: "scan", message: `must map field paths to ${levels}` }];
+  return policyShape("scan", scan, (level, field) =>
+    unless(oneOf(SCAN_LEVELS)(level), field, `must be one of ${levels}`),
+  );
+}
+
+function policyShape(
   field: string,
   policy: unknown,
   faultsOf: (declared: unknown, field: string) => readonly Fault[],
@@ -367,7 +373,7 @@ function shape(
   return Object.entries(policy).flatMap(([path, declared]) => faultsOf(declared, `${field}["${path}"]`));
 }
 
-function reasonFaults(declared: Unread, field: string): readonly Fault[] {
+function reasonFaults(declared: Unchecked, field: string): readonly Fault[] {
   const { action, reason } = declared;
   const isValid = isText(reason) && !CONTROLS.test(reason) && isLongEnough(reason.trim());
   return [
@@ -383,14 +389,6 @@ function reasonFaults(declared: Unread, field: string): readonly Fault[] {
 
 function isLongEnough({ length }: string): boolean {
   return length >= REASON_CHARS.min && length <= REASON_CHARS.max;
-}
-
-function scanShape({ scan }: Unread): readonly Fault[] {
-  if (scan === undefined) return [];
-  if (!isTable(scan)) return [{ field: "scan", message: `must map field paths to ${SCAN_LEVELS.join(", ")}` }];
-  return Object.entries(scan).flatMap(([path, level]) =>
-    unless(oneOf(SCAN_LEVELS, level), `scan["${path}"]`, `must be one of ${SCAN_LEVELS.join(", ")}`),
-  );
 }
 
 /** Returns the patterns that are malformed or match no field. */

@@ -5,21 +5,21 @@ import { mask } from "../policy/masks.ts";
 import { type CompiledPolicy, compilePolicy } from "../policy/output-policy.ts";
 import type { InputPolicy, Json } from "../types.ts";
 
-/** The arguments that the audit may contain, compiled once per tool. */
+/** Decides which arguments the audit may contain; compiled once per tool. */
 export interface CompiledInputPolicy {
   readonly policy: CompiledPolicy;
 }
 
-/** Replaces a value that the audit must not contain. */
+/** Stored in place of a value that the audit must not contain. */
 export const NOT_LOGGED = "[not logged]";
 
-/** A number from a range this small reveals no more than a choice from a list. */
+/** Largest size of a number range whose values are logged: such a number reveals no more than an enum value. */
 const NUMBER_RANGE_MAX = 1_000_000;
 
-/** Schemas that only wrap another one. */
+/** Types of schemas that only wrap another one. */
 const WRAPPERS = new Set(["optional", "nullable", "default", "prefault", "readonly", "nonoptional", "catch"]);
 
-/** Schemas whose values have no parts. */
+/** Types of schemas whose values have no parts. */
 const SCALARS = new Set(["string", "template_literal", "number", "bigint", "boolean", "enum", "literal", "null"]);
 
 /**
@@ -33,9 +33,7 @@ export function compileInputPolicy(declared: InputPolicy, input: z.ZodType): Com
   return { policy: compilePolicy({ ...Object.fromEntries(defaults), ...declared }, input) };
 }
 
-/**
- * Returns the parsed arguments for the audit: every field is present, values only where a rule or a harmless type allows them.
- */
+/** Returns the arguments for the audit: every field, with its value only if a pattern or its type allows it. */
 export function sanitizeInput({ policy }: CompiledInputPolicy, input: unknown): Record<string, Json> {
   const shown = show(policy.root, input as Json);
   return typeof shown === "object" && shown !== null && !Array.isArray(shown) ? (shown as Record<string, Json>) : {};
@@ -76,20 +74,25 @@ interface Leaves {
 }
 
 /**
- * Allows leaves that are harmless by their type; where shapes differ, in all of them. A pattern covers everything below it, so
- * every other value that may occur below such a leaf gets a closing pattern of its own.
+ * Returns patterns that allow fields with harmless types. Where a union gives a field several types, all must be
+ * harmless. A pattern also covers everything below it, so other fields below get a pattern of their own that redacts
+ * them.
  */
 function defaultsOf(input: z.ZodType): InputPolicy {
   const leaves: Leaves = { isHarmless: new Map(), open: new Map() };
   collect(input, "", leaves);
-  const holdsOpen = new Set([...leaves.open.keys()].flatMap((path) => [path, ...above(path).map((step) => step.path)]));
+  const holdsOpen = new Set(
+    [...leaves.open.keys()].flatMap((path) => [path, ...stepsAbove(path).map((step) => step.path)]),
+  );
   const paths = [...leaves.isHarmless];
   const shown = new Set(
     paths.flatMap(([path, isHarmless]) =>
       isHarmless && !holdsOpen.has(path) && !isInOpen(path, leaves) ? [path] : [],
     ),
   );
-  const closed = paths.filter(([path, isHarmless]) => !isHarmless && above(path).some((step) => shown.has(step.path)));
+  const closed = paths.filter(
+    ([path, isHarmless]) => !isHarmless && stepsAbove(path).some((step) => shown.has(step.path)),
+  );
   return Object.fromEntries([
     ...[...shown].map((path) => [path, "allow"] as const),
     ...closed.map(([path]) => [path, "redact"] as const),
@@ -98,11 +101,11 @@ function defaultsOf(input: z.ZodType): InputPolicy {
 
 /** Returns whether a path may hold a value that the schema does not list. */
 function isInOpen(path: string, { open }: Leaves): boolean {
-  return above(path).some((step) => open.get(step.path)?.has(step.next) === false);
+  return stepsAbove(path).some((step) => open.get(step.path)?.has(step.next) === false);
 }
 
 /** Returns the paths above a path, each with its next step towards it. */
-function above(path: string): readonly { readonly path: string; readonly next: string }[] {
+function stepsAbove(path: string): readonly { readonly path: string; readonly next: string }[] {
   let before = "";
   return stepsOf(path).map((next) => {
     const step = { path: before, next };
@@ -120,8 +123,8 @@ function collect(schema: z.core.$ZodType, path: string, leaves: Leaves): void {
     return;
   }
   if (def.type === "object" && !isDescribed(def)) {
-    const spelled = leaves.open.get(path);
-    const keys = Object.keys(shapeOf(def)).filter((key) => spelled?.has(key) !== false);
+    const listedBefore = leaves.open.get(path);
+    const keys = Object.keys(shapeOf(def)).filter((key) => listedBefore?.has(key) !== false);
     leaves.open.set(path, new Set(keys));
   }
   for (const [innerPath, part] of inner) collect(part, innerPath, leaves);
@@ -142,14 +145,14 @@ function partsOf(def: Definition, path: string): readonly Part[] | undefined {
     .map(([key, part]) => [path === "" ? key : `${path}.${key}`, part]);
 }
 
-/** A name of another form cannot be written in a pattern, and stays closed. */
+/** Names that a pattern can contain. Fields with other names are not logged. */
 const PLAIN_WORD = /^[A-Za-z_$][\w$-]*$/;
 
 function shapeOf(def: Definition): Readonly<Record<string, z.core.$ZodType>> {
   return def["shape"] as Readonly<Record<string, z.core.$ZodType>>;
 }
 
-/** Returns whether a pattern can name each key that an object may have. */
+/** Returns whether patterns can name all keys that the object may have. */
 function isDescribed(def: Definition): boolean {
   const catchall = def["catchall"] as z.core.$ZodType | undefined;
   const isClosed = catchall === undefined || catchall._zod.def.type === "never";

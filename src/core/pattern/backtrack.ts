@@ -1,9 +1,9 @@
 import type { PatternNode } from "./parse.ts";
 import { characterAfter, characterBefore, characterTest, isBoundary, isEdge, lengthOf } from "./program.ts";
 
-/** The only bound on the time of a pattern with a back reference. */
+/** Limits the time of a pattern with a back reference. */
 const STEPS_MAX = 1_000_000;
-/** Longest text that is tried at all (UTF-16 units). */
+/** Longer texts are refused (UTF-16 units). */
 const TEXT_LENGTH_MAX = 4_096;
 
 /** The text captured by each group, by group number. */
@@ -31,8 +31,8 @@ export function hasReference(node: PatternNode): boolean {
 }
 
 /**
- * Returns a test that matches as the language specification says, one alternative after the other, and throws a `RangeError`
- * for texts that are too long or need too many steps.
+ * Returns a test that tries one alternative after the other, as the language specification says. It throws a
+ * `RangeError` for texts that are too long or need too many steps.
  */
 export function backtrackingTest(
   tree: PatternNode,

@@ -13,7 +13,7 @@ import {
   OPERATION,
 } from "./program.ts";
 
-/** Maximum uncached instructions visited for one text; an ordinary pattern needs a few hundred in its lifetime. */
+/** Maximum uncached instructions visited for one text. An ordinary pattern visits a few hundred altogether. */
 const STEPS_MAX = 5_000_000;
 /** Maximum cached instructions of one pattern. */
 const CACHED_MAX = 100_000;
@@ -22,9 +22,9 @@ const CACHED_MAX = 100_000;
 type LinearTest = (text: string) => boolean;
 
 /**
- * Returns a test with the result of `pattern.test`, in time that grows no faster than the text: it follows all alternatives at
- * once, one character at a time, and caches what it learned about each set of alternatives. A pattern with a back reference has
- * a step limit instead. The flags g and y keep no state between calls.
+ * Returns a test with the result of `pattern.test` whose time is linear in the length of the text: it follows all
+ * alternatives at once, one character at a time, and caches the reached sets of alternatives. A pattern with a back
+ * reference has a step limit instead. The flags g and y keep no state between calls.
  *
  * @throws {UnfitPattern} for a pattern that cannot be matched in this way
  */
@@ -55,11 +55,11 @@ interface Budget {
 /** A set of instructions that are reached together. */
 interface State {
   readonly instructions: readonly number[];
-  /** Results by the values of the assertions. */
+  /** By the values of the assertions, as bits. */
   readonly reached: Map<number, Reached>;
 }
 
-/** The result of a state at a position. */
+/** The state at a position, where the values of the assertions are known. */
 interface Reached {
   readonly accepts: boolean;
   /** The instructions that wait for a character. */
@@ -217,15 +217,18 @@ class Matcher {
   }
 }
 
-/** Maximum alternatives that a backtracking matcher may try: each costs at most the length of the written-out pattern. */
+/**
+ * Maximum alternatives of a pattern for the runtime's own matcher: each costs at most the length of the expanded
+ * pattern.
+ */
 const WAYS_MAX = 512;
-/** Maximum alternatives where each may cost the length of the text. */
+/** The same for patterns whose alternatives may each cost the length of the text. */
 const LONG_WAYS_MAX = 8;
 
 /**
- * Returns whether a backtracking matcher is clearly fast too: the match begins at the text's first character, and the only
- * unbounded repetition is one of a single character right before the text's end. Most patterns for names and numbers are of
- * this kind.
+ * Returns whether the runtime's backtracking matcher is fast for this pattern: the match begins at the text's first
+ * character, and the only unbounded repetition is one of a single character right before the text's end. Most patterns
+ * for names and numbers are of this kind.
  */
 function isPlainlyLinear(pattern: PatternNode): boolean {
   const options = pattern.kind === "choice" ? pattern.options : [pattern];
@@ -276,7 +279,7 @@ function ways(node: PatternNode): number {
   }
 }
 
-/** Returns the number of alternatives for every count of repetitions from `min` to `max`, each repetition in every way. */
+/** Returns the number of alternatives for all counts of repetitions from `min` to `max`. */
 function repeated(body: number, min: number, max: number): number {
   if (max > WAYS_MAX) return Number.POSITIVE_INFINITY;
   let sum = 0;

@@ -1,9 +1,4 @@
-import { classLength } from "../manifest/leading-dash.ts";
-
-/**
- * A regular expression as a tree. Single characters and classes stay in the runtime's own syntax, and so keep their exact
- * meaning.
- */
+/** A regular expression as a tree. Characters and classes stay in the runtime's syntax, to keep their exact meaning. */
 export type PatternNode =
   | { readonly kind: "character"; readonly source: string; readonly flags: string }
   | { readonly kind: "sequence"; readonly parts: readonly PatternNode[] }
@@ -30,7 +25,7 @@ export interface Edge {
   readonly everyLine: boolean;
 }
 
-/** A construct whose time cannot be bounded, or a pattern that is too large. */
+/** The pattern is too large, or contains a construct whose matching time cannot be limited. */
 export class UnfitPattern extends Error {}
 
 const STRINGS_IN_CLASS = /\\q\{|\\[pP]\{(?:Basic_Emoji|Emoji_Keycap_Sequence|RGI_)/;
@@ -48,7 +43,7 @@ class Parser {
   readonly #source: string;
   readonly #isUnicode: boolean;
   readonly #hasNestedClasses: boolean;
-  /** Names of all groups by number: a reference may come before its group. */
+  /** Names of all groups, by number. They are read first, because a reference may come before its group. */
   readonly #names: readonly (string | undefined)[];
   #at = 0;
   #groups = 0;
@@ -185,11 +180,24 @@ class Parser {
   }
 }
 
-/** Returns the source of one element, written so that it has the same meaning on its own. */
+/** Returns the source of one element in a form that has the same meaning on its own. */
 function plain(text: string): string {
   if (text === "\\") return "\\\\";
   if (text.length === 1 && "{}]/".includes(text)) return `\\${text}`;
   return text.length === 1 && !text.isWellFormed() ? `\\u${text.charCodeAt(0).toString(16)}` : text;
+}
+
+/** Returns the length of the character class at the front of `source`. */
+function classLength(source: string, nestedClasses: boolean): number {
+  let depth = 0;
+  for (let at = 0; at < source.length; at += 1) {
+    const char = source[at];
+    if (char === "\\") at += 1;
+    else if (char === "[" && (depth === 0 || nestedClasses)) depth += 1;
+    else if (char === "]") depth -= 1;
+    if (depth === 0) return at + 1;
+  }
+  return source.length;
 }
 
 /** Returns the names of the groups by number; the first entry is the whole pattern. */

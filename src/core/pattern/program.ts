@@ -1,9 +1,6 @@
 import { type Assertion, type Edge, type PatternNode, UnfitPattern } from "./parse.ts";
 
-/**
- * Returns the code of the character that begins at a position: a code point if the pattern is Unicode-aware, else a UTF-16
- * unit.
- */
+/** Returns the code of the character at a position: a code point in Unicode-aware patterns, else a UTF-16 unit. */
 export function characterAfter(text: string, position: number, isUnicode: boolean): number | undefined {
   return isUnicode ? text.codePointAt(position) : unit(text, position);
 }
@@ -36,12 +33,12 @@ function unit(text: string, position: number): number | undefined {
   return position >= 0 && position < text.length ? text.charCodeAt(position) : undefined;
 }
 
-/** Maximum instructions of one pattern: `{2,4}` is written out. */
+/** Maximum instructions of one pattern; counted repetitions such as `{2,4}` are expanded. */
 const INSTRUCTIONS_MAX = 262_144;
-/** Maximum different assertions of one pattern: their values at a position are the bits of a number. */
+/** Maximum different assertions of one pattern: their values are the bits of one number. */
 const ASSERTIONS_MAX = 24;
 
-/** Instruction codes. The two operands are the two following instructions, or an index and the following instruction. */
+/** Instruction codes. A fork has two next instructions; all others have an index and one next instruction. */
 export const OPERATION = { character: 0, fork: 1, assertion: 2, accept: 3 } as const;
 
 /** A pattern as a nondeterministic automaton. */
@@ -95,7 +92,7 @@ class Compiler {
     return this.operations.length - 1;
   }
 
-  /** Builds from the end: returns the first instruction of the node when `next` follows it. */
+  /** Adds a node, from its end to its start, and returns its first instruction. `next` follows the node. */
   add(node: PatternNode, next: number): number {
     switch (node.kind) {
       case "character":
@@ -160,7 +157,9 @@ class Compiler {
 const ASCII = 128;
 const UNKNOWN = 2;
 
-/** Returns a test that asks the runtime about one character, so that classes, escapes and flags keep their exact meaning. */
+/**
+ * Returns a test of one character that uses the runtime, so that classes, escapes and flags keep their exact meaning.
+ */
 export function characterTest(source: string, flags: string): CharacterTest {
   const pattern = new RegExp(`^(?:${source})$`, flags.replace("m", ""));
   const known = new Uint8Array(ASCII).fill(UNKNOWN);

@@ -1,27 +1,27 @@
 import type { FieldAction, Json, OutputPolicy } from "../types.ts";
-import { advance, element, joinPath, parseFieldPattern, type Step, startPosition } from "./field-path.ts";
+import { element, joinPath, matchesAfter, parseFieldPattern, type Step } from "./field-path.ts";
 import { type CompiledPolicy, edgeOf, isScalar } from "./output-policy.ts";
 import { actionOf, reasonOf, releases } from "./state.ts";
 
 /** Keys and array indexes from the top. */
 export type ValuePath = readonly (string | number)[];
 
-/** The effect of a policy on one value, and the reason for it. */
+/** The effect of a policy on one value, and the pattern that decided it. */
 export interface ExplainedField {
   /** Display form: `items[0].email`. */
   readonly path: string;
-  /** Action of the winning pattern; undefined when no pattern covers the value, so that it is stripped. */
+  /** Action of the winning pattern; undefined when no pattern covers the value, which is then stripped. */
   readonly action: FieldAction | undefined;
   /** The pattern that decided, as written. */
   readonly pattern: string | undefined;
   /** The reason for an `allow`, in the manifest's words. */
   readonly reason?: string | undefined;
-  /** Path in the result of `applyPolicy`, whose lists close up; undefined when the value is not in it. */
+  /** Path in the result of `applyPolicy`, whose lists have no gaps; undefined when the value is stripped. */
   readonly at: ValuePath | undefined;
 }
 
 export interface Explained {
-  /** Scalars, empty containers, and containers that stay although nothing is left in them; in the value's order. */
+  /** Scalars, empty containers, and containers of which only the empty shell is released; in the value's order. */
   readonly fields: readonly ExplainedField[];
   /** Number of fields beyond the limit. */
   readonly omitted: number;
@@ -35,7 +35,7 @@ export interface ExplainedPolicy {
 type PolicyNode = CompiledPolicy["root"];
 type PolicyEdge = PolicyNode["element"];
 
-/** The same limit as in `applyPolicy`: deeper values are stripped. */
+/** The limit of `applyPolicy`: deeper values are stripped. */
 const DEPTH_MAX = 128;
 
 interface Run {
@@ -52,8 +52,8 @@ interface FieldPosition {
 }
 
 /**
- * Explains what `applyPolicy` does to every scalar of a value, and to every container that is empty or left empty. The
- * decisions are the compiled policy's own; only the pattern that took each decision is worked out here, slowly.
+ * Explains what `applyPolicy` does to every scalar of a value, and to every container that is empty or becomes empty.
+ * The compiled policy decides; only the pattern behind each decision is determined here, which is slow.
  */
 export function explainPolicy({ policy, compiled }: ExplainedPolicy, value: Json, fieldsMax: number): Explained {
   const run: Run = { policy, fields: [], fieldsMax, omitted: 0 };
@@ -90,22 +90,16 @@ function isStronger(claim: Claim, best: Claim | undefined): boolean {
   return claim.isExact && !best.isExact;
 }
 
-/** Returns a pattern's claim on a path: the pattern names the path, or a container above it. */
+/** Returns how specifically a pattern matches a path or a container above it; undefined when it does not match. */
 function claimOf(text: string, steps: readonly Step[]): Claim | undefined {
   const pattern = parseFieldPattern(text);
   if ("fault" in pattern) return undefined;
-  const end = pattern.segments.length;
-  let positions: readonly number[] = [startPosition(pattern)];
-  let isCovered = false;
-  for (const step of steps) {
-    positions = [...new Set(positions.flatMap((at) => advance(pattern, at, step)))];
-    isCovered ||= positions.includes(end);
-  }
-  if (!isCovered) return undefined;
-  return { text, literals: pattern.literals, isExact: !pattern.hasWildcard && positions.includes(end) };
+  const matches = matchesAfter(pattern, steps);
+  if (!matches.includes(true)) return undefined;
+  return { text, literals: pattern.literals, isExact: !pattern.hasWildcard && matches.at(-1) === true };
 }
 
-/** Returns whether any part of the value stays. */
+/** Returns whether any part of the value is released. */
 function explainField(run: Run, edge: PolicyEdge, value: unknown, position: FieldPosition): boolean {
   const { node } = edge;
   if (value === undefined) return false;
@@ -119,8 +113,8 @@ function explainField(run: Run, edge: PolicyEdge, value: unknown, position: Fiel
     return false;
   }
   if (explainContent(run, node, value, position)) return true;
-  if (node.stays || Object.keys(value).length === 0) note(run, node, position, node.stays);
-  return node.stays;
+  if (node.keepsEmpty || Object.keys(value).length === 0) note(run, node, position, node.keepsEmpty);
+  return node.keepsEmpty;
 }
 
 function explainContent(run: Run, node: PolicyNode, value: object, { path, steps, at }: FieldPosition): boolean {

@@ -7,7 +7,7 @@ export const wildcard = Symbol("*");
 /** The step to a key that no pattern and no schema lists. */
 export const otherKey = Symbol("other key");
 
-/** A literal key, `[]` or `*`. Keys are strings and the rest symbols, so no key can pose as either. */
+/** A literal key, `[]` or `*`. The last two are symbols, which no key can equal. */
 export type Segment = string | typeof element | typeof wildcard;
 
 /** One step down in a value. */
@@ -57,14 +57,14 @@ function readPart(part: string, index: number, segments: Segment[]): string | un
   return undefined;
 }
 
-/** Returns the position at which a match begins: the number of segments already matched. A leading `*.` may match nothing. */
+/** Returns the number of segments that match before the first step. A leading `*.` may match nothing. */
 export function startPosition(pattern: FieldPattern): number {
   return pattern.segments[0] === wildcard && pattern.segments.length > 1 ? 1 : 0;
 }
 
 /**
- * Returns the positions after one more step; none when the pattern does not match it. A `*` is complete after one step, and
- * matches further steps as long as the next segment is not matched.
+ * Returns the positions after one more step; empty when the pattern does not match it. A `*` matches one step or more,
+ * until the next segment matches.
  */
 export function advance(pattern: FieldPattern, position: number, step: Step): readonly number[] {
   const stays = position > 0 && pattern.segments[position - 1] === wildcard;
@@ -73,7 +73,20 @@ export function advance(pattern: FieldPattern, position: number, step: Step): re
   return [...(stays ? [position] : []), ...(goesOn ? [position + 1] : [])];
 }
 
-/** Adds one shown step to a shown path: `items` + `[]` is `items[]`, `items[]` + `email` is `items[].email`. */
+/** Returns, after each of these steps, whether the pattern has been matched completely. */
+export function matchesAfter(
+  pattern: FieldPattern,
+  steps: readonly Step[],
+  starts = [startPosition(pattern)],
+): boolean[] {
+  let positions: readonly number[] = starts;
+  return steps.map((step) => {
+    positions = [...new Set(positions.flatMap((at) => advance(pattern, at, step)))];
+    return positions.includes(pattern.segments.length);
+  });
+}
+
+/** Joins a displayed path and a step: `items` and `[]` give `items[]`, `items[]` and `email` give `items[].email`. */
 export function joinPath(path: string, shown: string): string {
   if (path === "" || shown === "[]") return path + shown;
   return `${path}.${shown}`;

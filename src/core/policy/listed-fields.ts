@@ -1,11 +1,11 @@
 import { joinPath } from "./field-path.ts";
 
-/** A path as it is shown. Paths are cached after their first use: they are few, and the same in every result. */
+/** A displayed path. Paths are cached after their first use: they are few, and the same in every result. */
 export interface ShownPath {
   readonly text: string;
   readonly below: Map<string, ShownPath>;
   readonly isCached: boolean;
-  /** Number of the list that the path was added to last. */
+  /** Number of the last list that contains the path. */
   listedBy: number;
 }
 
@@ -14,7 +14,7 @@ export interface PathMemory {
   readonly top: ShownPath;
   cached: number;
   lists: number;
-  /** The last list, and its sorted texts: most results of a tool lose the same fields. */
+  /** The previous list, with its sorted texts: most results of one tool lose the same fields. */
   listed: readonly ShownPath[];
   sorted: readonly string[];
 }
@@ -35,7 +35,7 @@ export class ListedFields {
   readonly #memory: PathMemory;
   /** Distinguishes this list from earlier ones. */
   readonly #number: number;
-  /** In insertion order, so that the last ones can be taken back. */
+  /** In insertion order, so that the last ones can be removed. */
   readonly #fields: ShownPath[] = [];
   /** Texts of the listed paths that are not cached. */
   #uncached: Set<string> | undefined;
@@ -76,7 +76,7 @@ export class ListedFields {
     this.#fields.push(field);
   }
 
-  /** Removes the fields of a container that is itself removed, except those that an earlier container had listed. */
+  /** Removes the fields after the first `length`: their container is removed itself and listed instead. */
   removeAfter(length: number): void {
     if (this.#fields.length === length) return;
     for (const field of this.#fields.splice(length)) {
@@ -85,7 +85,7 @@ export class ListedFields {
     }
   }
 
-  /** Returns the sorted texts, each once. Ends in `…` when the list was cut. */
+  /** Returns the sorted texts without duplicates. Ends in `…` when the list was cut. */
   sorted(): readonly string[] {
     const memory = this.#memory;
     const fields = this.#fields;

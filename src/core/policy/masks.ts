@@ -1,7 +1,7 @@
-/** Longer text is masked up to this length, and one `…` replaces the rest (UTF-16 units). */
+/** Only this many characters of a longer text are masked; one `…` replaces the rest (UTF-16 units). */
 const MASKED_CHARS_MAX = 1_024;
 
-/** Longer grapheme clusters can be used to smuggle text, so only their first code point is kept (UTF-16 units). */
+/** Longer grapheme clusters can hide text, so only their first code point is kept (UTF-16 units). */
 const GRAPHEME_CHARS_MAX = 16;
 
 /** A longer last label of a domain is not a top-level domain, and is not kept. */
@@ -18,7 +18,7 @@ const LETTER_OR_DIGIT = /^[\p{L}\p{N}]/u;
 const KEEPABLE = /^[\p{L}\p{Extended_Pictographic}\p{Regional_Indicator}]/u;
 const TLD = /^[A-Za-z]{2,}$/;
 
-/** Tags and the variation selectors supplement: invisible, and able to carry any text. */
+/** Tags and supplementary variation selectors: invisible characters that can encode any text. */
 const SMUGGLER = /[\u{e0000}-\u{e0fff}]/u;
 
 const ASCII_CODES = 0x80;
@@ -28,10 +28,10 @@ type Clusters = ArrayLike<string>;
 const graphemes = new Intl.Segmenter("en", { granularity: "grapheme" });
 
 /**
- * Shows the kind of a value and little of its content. Words keep their first letter (`John Smith` → `J*** S****`); an e-mail
- * address keeps the first letter of each part and its top-level domain (`j***@e******.com`); digit strings keep their
- * separators, and their last four digits when they have eight or more, their last two when they have five to seven; numbers and
- * booleans become `***`; null stays null. A visible value is never returned unchanged.
+ * Shows the kind of a value and little of its content. Words keep their first letter (`John Smith` → `J*** S****`); an
+ * e-mail address keeps the first letter of each part and its top-level domain (`j***@e******.com`); digit strings keep
+ * their separators and their last four digits of eight or more, or the last two of five to seven; numbers and booleans
+ * become `***`; null stays null. A visible value is never returned unchanged.
  */
 export function mask(value: string | number | boolean | null): string | null {
   if (value === null) return null;

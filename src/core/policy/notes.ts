@@ -22,9 +22,8 @@ type Described = Pick<Tool, "output" | "outputPolicy" | "scan">;
 type NamesSecret = (name: string) => boolean;
 
 /**
- * Returns notes on a tool's output protection: parts that work as written but may not be intended, each with what to write, and
- * fields that are released for a stated reason. Empty when there is nothing to report. `namesSecret` returns whether a field's
- * name indicates that it holds a credential.
+ * Returns notes on a tool's output protection: parts that may not be intended, each with a suggestion, and fields that
+ * are released for a stated reason. `namesSecret` returns whether a field's name indicates a credential.
  */
 export function policyNotes(tool: Described, namesSecret: NamesSecret): readonly Fault[] {
   const fields = policyFields(tool);
@@ -49,7 +48,7 @@ function inPolicy(message: string): Fault {
 
 function uncovered(fields: readonly PolicyField[]): readonly Fault[] {
   const isCovered = ({ node, kind }: PolicyField): boolean =>
-    node.action !== undefined || (kind === "open" && !node.barren);
+    node.action !== undefined || (kind === "open" && !node.releasesNothing);
   const covered = new Set(fields.filter(isCovered).flatMap(({ steps }) => prefixes(steps)));
   const paths = fields
     .filter((field) => !isCovered(field))
@@ -65,8 +64,7 @@ function prefixes(steps: readonly Step[]): readonly string[] {
 }
 
 /**
- * Reports lines that protect a name in every position, but are overridden where a line with more names sets a milder action for
- * a container of that name.
+ * Reports patterns that protect a name everywhere, and are overridden by a more specific pattern with a milder action.
  */
 function overridden({ outputPolicy }: Described, fields: readonly PolicyField[]): readonly Fault[] {
   const messages = Object.entries(outputPolicy).flatMap(([text, declared]) => {
@@ -119,7 +117,10 @@ interface SensitiveName {
   readonly at: number;
 }
 
-/** Certain personal data is never released without a reason, so it does not occur here: see `releaseFaults`. */
+/**
+ * Names that certainly indicate personal data do not occur here: `releaseFaults` refuses their release without a
+ * reason.
+ */
 function sensitiveName({ steps, kind }: PolicyField, namesSecret: NamesSecret): SensitiveName | undefined {
   const names = namesOf(steps);
   const secret = kind === "number" ? undefined : names.find(({ name }) => namesSecret(name));

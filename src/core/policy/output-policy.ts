@@ -16,7 +16,7 @@ import { ListedFields, newMemory, type PathMemory, type ShownPath } from "./list
 import { mask } from "./masks.ts";
 import { actionOf, type PolicyRule, type PolicyState, policyStates, releases } from "./state.ts";
 
-/** A policy compiled for its output schema: a table that contains every decision. Values never change it. */
+/** A policy compiled for its output schema: a table of all decisions. Values never change it. */
 export interface CompiledPolicy {
   readonly root: PolicyNode;
   readonly paths: PathMemory;
@@ -24,23 +24,26 @@ export interface CompiledPolicy {
 
 export interface Filtered {
   readonly result: Json;
-  /** Sorted, each path once, in pattern notation; keys that are data appear as `*`. Ends in `…` when the list was cut. */
+  /**
+   * Sorted paths without duplicates, in pattern notation; keys that are data appear as `*`. Ends in `…` when the list
+   * was cut.
+   */
   readonly filteredFields: readonly string[];
 }
 
 interface PolicyNode {
-  /** Action for a scalar here; `undefined`: no rule covers it, so it is stripped. */
+  /** Action for a scalar here; `undefined` when no rule covers it, so that it is stripped. */
   readonly action: FieldAction | undefined;
   /** True when a container stays here although nothing is left in it. */
-  readonly stays: boolean;
+  readonly keepsEmpty: boolean;
   /** True when nothing here or below can be released, so the content need not be visited. */
-  readonly barren: boolean;
+  readonly releasesNothing: boolean;
   readonly keys: ReadonlyMap<string, Edge>;
   readonly other: Edge;
   readonly element: Edge;
 }
 
-/** A step down, with its text in `filteredFields`. */
+/** A step to a key or an element, with its text in `filteredFields`. */
 interface Edge {
   readonly shown: string;
   readonly node: PolicyNode;
@@ -53,27 +56,29 @@ const POLICY_DEPTH_MAX = 128;
 
 const PROTOTYPE = "__proto__";
 
-const NOWHERE: Edge = {
+const DROPPED: Edge = {
   shown: "*",
   node: {
     action: undefined,
-    stays: false,
-    barren: true,
+    keepsEmpty: false,
+    releasesNothing: true,
     keys: new Map(),
     get other() {
-      return NOWHERE;
+      return DROPPED;
     },
     get element() {
-      return NOWHERE;
+      return DROPPED;
     },
   },
 };
 
 /**
- * Compiles a policy, so that every decision is taken only once. The rule that wins at a path is the one with more literal keys
- * (`[]` and `*` do not count); else the one that names the path exactly, without `*` and not through a container above; else
- * the stricter one. A rule on a container covers everything below it. Values that no rule covers are stripped.
- * @throws TypeError for a malformed pattern or action, RangeError for a policy or schema too large to compile.
+ * Compiles a policy, so that every decision is made once. At each path one rule wins: the one with more literal keys
+ * (`[]` and `*` do not count); else the one that names exactly this path without `*`; else the stricter one. A rule on
+ * a container covers everything below it. Values that no rule covers are stripped.
+ *
+ * @throws {TypeError} for a malformed pattern or action
+ * @throws {RangeError} for a policy or schema that is too large
  */
 export function compilePolicy(policy: OutputPolicy, output: z.ZodType): CompiledPolicy {
   const states = policyStates(Object.entries(policy).map(readRule));
@@ -87,8 +92,15 @@ export function compilePolicy(policy: OutputPolicy, output: z.ZodType): Compiled
     if (known !== undefined) return known;
     if (nodes.size >= POLICY_NODES_MAX) throw new RangeError(`the policy needs more than ${POLICY_NODES_MAX} states`);
     const keys = new Map<string, Edge>();
-    const stays = releases(state.action) || state.isNamed;
-    const node = { action: state.action, stays, barren: state.isBarren, keys, other: NOWHERE, element: NOWHERE };
+    const keepsEmpty = releases(state.action) || state.isNamed;
+    const node = {
+      action: state.action,
+      keepsEmpty,
+      releasesNothing: state.releasesNothing,
+      keys,
+      other: DROPPED,
+      element: DROPPED,
+    };
     nodes.set(name, node);
     unfinished.push(() => {
       for (const key of new Set([...schemaNode.keys, ...state.awaited])) {
@@ -115,8 +127,9 @@ function readRule([text, declared]: readonly [string, unknown], index: number): 
 }
 
 /**
- * Returns the errors of a policy: one line for every pattern that is malformed or can match no field of the schema's output.
- * @throws RangeError for a schema that never ends.
+ * Returns one error for every pattern that is malformed or can match no field of the schema's output.
+ *
+ * @throws {RangeError} for a schema that never ends
  */
 export function unmatchedPatterns(policy: OutputPolicy, output: z.ZodType): readonly string[] {
   const map = schemaMapOf(output);
@@ -135,13 +148,12 @@ interface Run {
 }
 
 /**
- * Copies the parts of a value that the policy releases. A scalar is kept, masked or removed by the decision for its own path;
- * lists close up over removed elements. A container with nothing left in it stays, empty, when a rule allows or masks the
- * container itself, or names the path through it (without `*`) to a field that it allows or masks; otherwise the container is
- * removed too, and is listed instead of its content. The outermost container always stays; an outermost scalar, which no
- * pattern can name, becomes null. Keys stay readable under a mask. An own `__proto__` is always removed, and so is a key that
- * differs from a listed name only by invisible characters. Takes linear time; the value is not changed and shares nothing with
- * the copy.
+ * Copies the parts of a value that the policy releases. Each scalar is kept, masked or removed by the decision for its
+ * path; lists have no gaps where elements were removed. An emptied container stays when a rule allows or masks it, or
+ * names the path through it (without `*`) to a field that it allows or masks; otherwise it is removed and listed
+ * instead of its content. The outermost container always stays; an outermost scalar, which no pattern can name, becomes
+ * null. Keys are never masked. `__proto__` is always removed, and so is a key that differs from a known name only by
+ * invisible characters. Takes linear time; the copy shares nothing with the value.
  */
 export function applyPolicy(compiled: CompiledPolicy, value: Json): Filtered {
   const { paths } = compiled;
@@ -152,13 +164,13 @@ export function applyPolicy(compiled: CompiledPolicy, value: Json): Filtered {
   return { result, filteredFields: run.listed.sorted() };
 }
 
-/** Returns the step to a key. `__proto__` leads nowhere, and neither does a key that would be read as a name listed here. */
+/** Returns the step to a key. `__proto__`, and keys that only look like a known name, are dropped. */
 export function edgeOf(node: PolicyNode, key: string): Edge {
-  if (key === PROTOTYPE) return NOWHERE;
-  return node.keys.get(key) ?? (posesAs(key, PROTOTYPE, node.keys) ? NOWHERE : node.other);
+  if (key === PROTOTYPE) return DROPPED;
+  return node.keys.get(key) ?? (posesAs(key, PROTOTYPE, node.keys) ? DROPPED : node.other);
 }
 
-/** Returns a path as `filteredFields` shows it: keys that are data appear as `*`. */
+/** Returns a path in the form of `filteredFields`: keys that are data appear as `*`. */
 export function shownPath({ root }: CompiledPolicy, steps: readonly Step[]): string {
   let node = root;
   let path = "";
@@ -179,11 +191,11 @@ function filterField(run: Run, edge: Edge, value: unknown): Json | undefined {
   if (typeof value === "object" && value !== null) return filterContainer(run, edge, value);
   const { action } = edge.node;
   if (!isScalar(value)) {
-    if (value !== undefined) note(run, edge.shown);
+    if (value !== undefined) addFiltered(run, edge.shown);
     return undefined;
   }
   if (action === "allow") return value;
-  note(run, edge.shown);
+  addFiltered(run, edge.shown);
   return action === "mask" ? mask(value) : undefined;
 }
 
@@ -194,8 +206,8 @@ export function isScalar(value: unknown): value is string | number | boolean | n
 function filterContainer(run: Run, edge: Edge, value: object): Json | undefined {
   const { listed, path, depth } = run;
   const { node, shown } = edge;
-  if (node.barren || depth >= POLICY_DEPTH_MAX) {
-    note(run, shown);
+  if (node.releasesNothing || depth >= POLICY_DEPTH_MAX) {
+    addFiltered(run, shown);
     return undefined;
   }
   const { length } = listed;
@@ -205,9 +217,9 @@ function filterContainer(run: Run, edge: Edge, value: object): Json | undefined 
   run.path = path;
   run.depth = depth;
   if (kept !== undefined) return kept;
-  if (node.stays) return emptyLike(value);
+  if (node.keepsEmpty) return emptyLike(value);
   listed.removeAfter(length);
-  note(run, shown);
+  addFiltered(run, shown);
   return undefined;
 }
 
@@ -242,25 +254,28 @@ function emptyLike(value: object): Json {
   return Array.isArray(value) ? [] : {};
 }
 
-function note({ listed, path }: Run, shown: string): void {
+function addFiltered({ listed, path }: Run, shown: string): void {
   listed.add(listed.below(path, shown));
 }
 
-/** Controls, formats, lone surrogates and other invisible characters: all are removed from the keys that an agent reads. */
-const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
+/**
+ * Controls, formats, lone surrogates and other invisible characters, which are removed from keys before agents read
+ * them.
+ */
+const INVISIBLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
 
-/** Characters that may begin a terminal sequence; the letters of the sequence are removed with it. */
-const MARK = /[\x1b\x9b]/;
+/** Characters that may begin a terminal sequence; visible letters after them may be removed, too. */
+const SEQUENCE_START = /[\x1b\x9b]/;
 
-/** Maximum names compared with a key that contains a terminal sequence. With more names, the key is treated as posing as one. */
+/** Maximum names compared with a key that contains a terminal sequence. With more names, the key is dropped. */
 const NAMES_TRIED_MAX = 64;
 
 /** Returns whether a key would be read as one of the names once its invisible characters are removed. */
 function posesAs(key: string, reserved: string, names: ReadonlyMap<string, unknown>): boolean {
   if (isPlain(key)) return false;
-  if (MARK.test(key))
-    return names.size > NAMES_TRIED_MAX || [reserved, ...names.keys()].some((name) => isLeftOf(key, name));
-  const seen = key.replace(UNSEEN, "");
+  if (SEQUENCE_START.test(key))
+    return names.size > NAMES_TRIED_MAX || [reserved, ...names.keys()].some((name) => mayShrinkTo(key, name));
+  const seen = key.replace(INVISIBLE, "");
   return seen !== key && (seen === reserved || names.has(seen));
 }
 
@@ -273,8 +288,8 @@ function isPlain(key: string): boolean {
   return true;
 }
 
-/** Returns whether a name may remain when some characters of a key are removed. */
-function isLeftOf(key: string, name: string): boolean {
+/** Returns whether removing some characters of a key can give a name. */
+function mayShrinkTo(key: string, name: string): boolean {
   let from = 0;
   for (let at = 0; at < name.length; at += 1) {
     from = key.indexOf(name.charAt(at), from) + 1;
@@ -283,7 +298,7 @@ function isLeftOf(key: string, name: string): boolean {
   return true;
 }
 
-/** Returns why a pattern can match no value of the schema, with a suggestion if one helps; `undefined` when it can match. */
+/** Returns an error, with a suggestion if there is one, when a pattern can match no value of the schema. */
 function unreachable(pattern: FieldPattern, map: SchemaMap): string | undefined {
   if (isReachable(pattern, map)) return undefined;
   const suggestion = suggest(pattern, map);
@@ -306,7 +321,7 @@ function isReachable(pattern: FieldPattern, map: SchemaMap): boolean {
   return false;
 }
 
-/** Returns the steps that a value can take from here, with one step for all keys that are not listed. */
+/** Returns the possible steps below a node; one step represents all keys that are not listed. */
 function stepsFrom(
   map: SchemaMap,
   schemaNode: SchemaNode,
@@ -318,7 +333,7 @@ function stepsFrom(
   return found.filter((entry): entry is readonly [Step, SchemaNode] => entry[1] !== undefined);
 }
 
-/** Returns the pattern with `[]` added or removed where the schema has or lacks an array; `undefined` when that does not help. */
+/** Returns the pattern with `[]` added or removed to fit the schema's arrays; `undefined` when that does not help. */
 function suggest(pattern: FieldPattern, map: SchemaMap): string | undefined {
   if (pattern.hasWildcard) return undefined;
   let schemaNode = map.root;

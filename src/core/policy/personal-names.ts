@@ -1,12 +1,12 @@
-/** Longer names are not read (UTF-16 units). */
+/** Longer names are ignored (UTF-16 units). */
 const NAME_CHARS_MAX = 96;
 /** Longer runs of letters are not split into words (UTF-16 units). */
 const RUN_CHARS_MAX = 40;
 
 /**
- * Returns the ways in which a field's name can be read as words, in lower case and singular, without digits at the end of a
- * word: `primaryEmails`, `primary_email`, `Primary-EMAIL2` and `primaryemail` all give `primary email`. `vocabulary`: the words
- * into which a run without separators may be split.
+ * Returns the ways to read a field's name as words, in lower case and singular, without trailing digits:
+ * `primaryEmails`, `primary_email`, `Primary-EMAIL2` and `primaryemail` all give `primary email`. A run of letters is
+ * split only into words of `vocabulary`.
  */
 function readings(name: string, vocabulary: ReadonlySet<string>): readonly (readonly string[])[] {
   if (name.length > NAME_CHARS_MAX) return [];
@@ -33,17 +33,17 @@ function wordsIn(text: string): readonly string[] {
 }
 
 /** Endings of singular words such as `address`, `status`, `diagnosis`. */
-const ONE = /(?:ss|us|is)$/;
+const SINGULAR_ENDINGS = /(?:ss|us|is)$/;
 
 function singular(word: string): string {
   if (word.endsWith("addresses")) return word.slice(0, -2);
-  return word.length > 3 && word.endsWith("s") && !ONE.test(word) ? word.slice(0, -1) : word;
+  return word.length > 3 && word.endsWith("s") && !SINGULAR_ENDINGS.test(word) ? word.slice(0, -1) : word;
 }
 
 /** Splits a run of letters into words that are all in the vocabulary; returns the run when that is not possible. */
 function splitRun(run: string, vocabulary: ReadonlySet<string>): readonly string[] {
   if (vocabulary.has(run) || run.length > RUN_CHARS_MAX) return [run];
-  /** The fewest words that lead to each end position. */
+  /** The shortest list of words for each prefix of the run. */
   const ways: (readonly string[] | undefined)[] = [[]];
   for (let end = 1; end <= run.length; end += 1) {
     for (let start = 0; start < end; start += 1) {
@@ -61,34 +61,34 @@ function distinct(lists: readonly (readonly string[])[]): readonly (readonly str
   return [...new Map(lists.map((words) => [words.join(" "), words])).values()];
 }
 
-/** `certain`: the value is a person's own data; `likely`: it may be, or may be something else. */
+/** `certain`: the value is personal data; `likely`: it may be something else. */
 type Certainty = "certain" | "likely";
 
-/** The conclusion drawn from the names that lead to a value. */
+/** The indication of personal data in the names on the path to a value. */
 interface PersonalName {
   /** Index of the name that indicates personal data. */
   readonly at: number;
   readonly certainty: Certainty;
-  /** True when a number could be such a value: a telephone number can, an e-mail address cannot. */
+  /** True when such a value can be a number: a telephone number can, an e-mail address cannot. */
   readonly takesNumber: boolean;
 }
 
-const COMPOUND_WORDS_MAX = 3;
+const PHRASE_WORDS_MAX = 3;
 
 /**
- * Returns whether the names that lead to a field, from the top and without lists, indicate personal data, and which name does.
- * The last words of a name decide, together with those of the name above it: an `emailTemplate` is a template, and a `pod.name`
- * is not a person's name.
+ * Returns whether the names on the path to a field (without lists) indicate personal data, and which name does. The
+ * last words of a name decide, together with the name above it: an `emailTemplate` is a template, and a `pod.name` is
+ * not a person's name.
  */
 export function personalName(names: readonly string[]): PersonalName | undefined {
   const read = names.map((name) => readings(name, VOCABULARY));
-  const isAside = read.at(-1)?.some((words) => ASIDES.has(words.at(-1) ?? "")) ?? false;
+  const isNonRevealing = read.at(-1)?.some((words) => NON_REVEALING.has(words.at(-1) ?? "")) ?? false;
   let likely: PersonalName | undefined;
   for (const [at, own] of read.entries()) {
     const above = read.slice(0, at).findLast((words) => !isWrapper(words)) ?? [[]];
     const found = strongest(own.flatMap((words) => above.map((over) => assess(words, over.slice(-2)))));
     if (found === undefined) continue;
-    if (found.certainty === "certain" && !(isAside && at < names.length - 1)) return { at, ...found };
+    if (found.certainty === "certain" && !(isNonRevealing && at < names.length - 1)) return { at, ...found };
     likely ??= { at, ...found, certainty: "likely" };
   }
   return likely;
@@ -105,13 +105,14 @@ function strongest(found: readonly (Indication | undefined)[]): Indication | und
 }
 
 function assess(words: readonly string[], above: readonly string[]): Indication | undefined {
-  if (words.some((word) => HIDDEN.has(word)) || (words.length > 1 && ASKING.has(words[0] ?? ""))) return undefined;
+  if (words.some((word) => HIDDEN.has(word)) || (words.length > 1 && QUESTION_WORDS.has(words[0] ?? "")))
+    return undefined;
   const stem = [...words];
   let isNumber = false;
   for (;;) {
     const certainty = certaintyOf(stem, { above, isNumber });
     const last = stem.at(-1) ?? "";
-    if (certainty !== undefined) return { certainty, takesNumber: isNumber || IN_FIGURES.has(last) };
+    if (certainty !== undefined) return { certainty, takesNumber: isNumber || WRITTEN_IN_DIGITS.has(last) };
     if (stem.length < 2 || !TRAILERS.has(last)) return undefined;
     isNumber ||= NUMBER_WORDS.has(last);
     stem.pop();
@@ -128,50 +129,50 @@ function certaintyOf(words: readonly string[], { above, isNumber }: Around): Cer
   const last = words.at(-1) ?? "";
   const before = whole.at(-2) ?? "";
   if (last === "name" || last === "address") {
-    if (PERSONS.has(before) || (last === "address" && compound(whole))) return "certain";
+    if (PERSONS.has(before) || (last === "address" && isCertainPhrase(whole))) return "certain";
     if (last === "address") return THINGS.has(before) || words.length > 1 ? undefined : "likely";
   }
-  if (PARTS[above.at(-1) ?? ""]?.has(words.join(" "))) return thing(above.slice(0, -1)) ? undefined : "certain";
-  if (HEADS.has(last)) return ofHead(last, whole);
-  if (isNumber && tails(whole).some((tail) => NUMBERED.has(tail))) return "certain";
-  if (compound(whole)) return thing(whole.slice(0, -2)) ? undefined : "certain";
-  const isMaybe = MAYBE_HEADS.has(last) || tails(whole).some((tail) => MAYBE_COMPOUNDS.has(tail));
+  if (PARTS[above.at(-1) ?? ""]?.has(words.join(" "))) return isThing(above.slice(0, -1)) ? undefined : "certain";
+  if (CERTAIN_WORDS.has(last)) return lastWordCertainty(last, whole);
+  if (isNumber && suffixes(whole).some((suffix) => NUMBERED.has(suffix))) return "certain";
+  if (isCertainPhrase(whole)) return isThing(whole.slice(0, -2)) ? undefined : "certain";
+  const isMaybe = LIKELY_WORDS.has(last) || suffixes(whole).some((suffix) => LIKELY_PHRASES.has(suffix));
   return isMaybe ? "likely" : undefined;
 }
 
-function ofHead(head: string, whole: readonly string[]): Certainty | undefined {
+function lastWordCertainty(lastWord: string, whole: readonly string[]): Certainty | undefined {
   const before = whole.slice(0, -1);
-  if (head.endsWith("name") && thing(before)) return undefined;
-  const isOffice = OFFICES.has(before.at(-1) ?? "") || before.slice(-2).join(" ") === "service account";
-  return isOffice ? "likely" : "certain";
+  if (lastWord.endsWith("name") && isThing(before)) return undefined;
+  const isOrganization = ORGANIZATIONS.has(before.at(-1) ?? "") || before.slice(-2).join(" ") === "service account";
+  return isOrganization ? "likely" : "certain";
 }
 
-function compound(words: readonly string[]): boolean {
-  return tails(words).some((tail) => COMPOUNDS.has(tail));
+function isCertainPhrase(words: readonly string[]): boolean {
+  return suffixes(words).some((suffix) => CERTAIN_PHRASES.has(suffix));
 }
 
-function thing(words: readonly string[]): boolean {
+function isThing(words: readonly string[]): boolean {
   return THINGS.has(words.at(-1) ?? "");
 }
 
-function tails(words: readonly string[]): readonly string[] {
-  return Array.from({ length: COMPOUND_WORDS_MAX }, (_, at) => words.slice(-at - 1).join(" "));
+function suffixes(words: readonly string[]): readonly string[] {
+  return Array.from({ length: PHRASE_WORDS_MAX }, (_, at) => words.slice(-at - 1).join(" "));
 }
 
-/** Tables of words, all in lower case and singular. The functions above define how they are read. */
+/** All words in the tables below are in lower case and singular. */
 
-/** Words that indicate personal data whatever precedes them: `contactEmail`, `customer_msisdn`. */
-const HEADS: ReadonlySet<string> = listed(
+/** Last words that indicate personal data whatever precedes them: `contactEmail`, `customer_msisdn`. */
+const CERTAIN_WORDS: ReadonlySet<string> = listed(
   "email, phone, telephone, cellphone, msisdn, birthday, birthdate, birthplace, dob, ssn, nino, cpf, bsn",
   "aadhaar, passport, iban, cvv, cvc, salary, surname, forename, firstname, lastname, middlename",
   "vorname, nachname, geburtsdatum, telefonnummer, handynummer, pesel, curp, apellido, correo, telefono, prenom",
   "fullname, givenname, familyname, maidenname, gender, religion, ethnicity, nationality",
 );
 
-const MAYBE_HEADS: ReadonlySet<string> = listed("mail, mobile, fax, whatsapp, pan, postcode, zipcode, diagnosis");
+const LIKELY_WORDS: ReadonlySet<string> = listed("mail, mobile, fax, whatsapp, pan, postcode, zipcode, diagnosis");
 
-/** Last words of a name that consists of two or more words. */
-const COMPOUNDS: ReadonlySet<string> = listed(
+/** Pairs and triples of last words that indicate personal data. */
+const CERTAIN_PHRASES: ReadonlySet<string> = listed(
   "e mail, cell phone, phone number, mobile number, mobile phone, fax number, whatsapp number",
   "date of birth, place of birth, birth date, birth day, birth place, birth name, do b, next of kin",
   "first name, last name, middle name, full name, given name, family name, maiden name, national id, personal id",
@@ -181,13 +182,13 @@ const COMPOUNDS: ReadonlySet<string> = listed(
   "credit card, debit card, account holder name, card holder name, policy holder name",
 );
 
-const MAYBE_COMPOUNDS: ReadonlySet<string> = listed(
+const LIKELY_PHRASES: ReadonlySet<string> = listed(
   "legal name, display name, author name, owner name, user name, client name, member name, subscriber name, holder name, tax id",
   "bank account, postal code, post code, zip code, email id, mail id, annual income, net worth",
   "medical record, health insurance",
 );
 
-/** Certain when the name says that the value is a number: a `tax` may be an amount. */
+/** Words that indicate personal data when a number word follows them: `tax` alone may be an amount. */
 const NUMBERED: ReadonlySet<string> = listed(
   "tax, card, bank account, medical record, pan, mobile, fax, nhs, identity, id card, medicare",
 );
@@ -208,32 +209,32 @@ const THINGS: ReadonlySet<string> = listed(
 );
 
 /** Organizations and roles, whose mailbox or telephone is not a person's own. */
-const OFFICES: ReadonlySet<string> = listed(
+const ORGANIZATIONS: ReadonlySet<string> = listed(
   "support, service, noreply, reply, helpdesk, system, bot, company, business, organization, organisation",
   "org, store, shop, hotline, vendor, supplier, abuse, postmaster, webmaster",
 );
 
-/** Words at the end of a name that give the kind or the form of the value. */
+/** Words at the end of a name that describe the kind or form of the value. */
 const TRAILERS: ReadonlySet<string> = listed(
   "number, no, nr, num, value, text, raw, primary, secondary, home, work, private, line, last",
 );
 
 const NUMBER_WORDS: ReadonlySet<string> = listed("number, no, nr, num");
 
-/** Words that mark a value as hidden already. `ASKING` lists first words that turn the name into a yes-or-no question. */
+/** Words that mark a value as hidden already. */
 const HIDDEN: ReadonlySet<string> = listed("masked, hashed, redacted, hidden, anonymized, anonymised");
 
-const ASKING: ReadonlySet<string> = listed("has, is, can, should, was, did, needs, requires, allows");
+const QUESTION_WORDS: ReadonlySet<string> = listed("has, is, can, should, was, did, needs, requires, allows");
 
-/** Properties of such a value that do not reveal it: `email.template`, `phone.model`, `billingAddress.country`. */
-const ASIDES: ReadonlySet<string> = listed(
+/** Properties of personal data that do not reveal it: `email.template`, `phone.model`, `billingAddress.country`. */
+const NON_REVEALING: ReadonlySet<string> = listed(
   "template, model, verified, enabled, type, kind, status, state, provider, version, id, count, format",
   "domain, subject, at, label, carrier, country, code, city, region, currency, locale, language, source",
   "strategy, priority, timezone, vendor, brand, os, platform, policy, folder",
 );
 
-/** Heads whose values are written in digits. */
-const IN_FIGURES: ReadonlySet<string> = listed(
+/** Last words of names whose values are written in digits. */
+const WRITTEN_IN_DIGITS: ReadonlySet<string> = listed(
   "phone, telephone, cellphone, msisdn, mobile, fax, whatsapp, birthday, birthdate, birth, dob, ssn, nino",
   "cpf, bsn, aadhaar, passport, iban, cvv, cvc, salary, pan, id, security, card, insurance, license",
   "licence, income, worth, account, record, b, day, date, postcode, code, telefonnummer, handynummer",
@@ -246,7 +247,7 @@ const PARTS: Readonly<Record<string, ReadonlySet<string>>> = {
   name: listed("first, last, middle, given, family, maiden"),
 };
 
-/** Names that only group others: `customer.profile.name` is a customer's name. */
+/** Names that only group others: `customer.profile.name` is the name of a customer. */
 const WRAPPERS: ReadonlySet<string> = listed(
   "profile, detail, data, info, information, attribute, personal, record, payload, result, item, value, property, propertie",
 );
@@ -254,7 +255,9 @@ const WRAPPERS: ReadonlySet<string> = listed(
 /** Words into which a run of letters without separators may be split. */
 const VOCABULARY: ReadonlySet<string> = new Set(
   [
-    ...[HEADS, MAYBE_HEADS, COMPOUNDS, MAYBE_COMPOUNDS, NUMBERED, PERSONS, TRAILERS].flatMap((words) => [...words]),
+    ...[CERTAIN_WORDS, LIKELY_WORDS, CERTAIN_PHRASES, LIKELY_PHRASES, NUMBERED, PERSONS, TRAILERS].flatMap((words) => [
+      ...words,
+    ]),
     ...listed("address, name, user, client, alternate, alternative, personal, billing, emergency, main"),
   ].flatMap((words) => words.split(" ").filter((word) => word.length > 1)),
 );

@@ -4,6 +4,7 @@ import {
   advance,
   element,
   type FieldPattern,
+  matchesAfter,
   otherKey,
   parseFieldPattern,
   type Segment,
@@ -28,22 +29,22 @@ import {
 } from "./policy-fields.ts";
 import { actionOf, reasonOf } from "./state.ts";
 
-/** Maximum fields that are suggested in place of a glob. */
+/** Maximum fields suggested instead of a pattern with `*`. */
 const ALTERNATIVES_MAX = 10;
 
 /**
- * Returns an error for each unintended release by a tool's policy: all content of a part that the schema does not describe, or
- * a field that is personal data by its name and has no reason. A tool with such an error does not load. Each error ends with
- * the line to write.
+ * Returns an error for each unintended release by a tool's policy: all content of a part that the schema does not
+ * describe, or a field whose name certainly indicates personal data and that has no reason. A tool with such an error
+ * does not load. Each error ends with a suggestion.
  */
 export function releaseFaults(tool: Described): readonly Fault[] {
   const fields = policyFields(tool);
   const all = [...fields, ...undescribed(tool, fields)];
-  const messages = [...bounded(loose(tool, { fields, all })), ...bounded(personal(tool, all))];
+  const messages = [...bounded(undescribedReleases(tool, { fields, all })), ...bounded(personalReleases(tool, all))];
   return messages.map((message) => ({ field: "outputPolicy", message }));
 }
 
-/** Returns the positions that a pattern matches although the schema does not list them. */
+/** Returns the positions that the policy's patterns match although the schema does not list them. */
 function undescribed(tool: Described, fields: readonly PolicyField[]): readonly PolicyField[] {
   const { root } = compilePolicy(tool.outputPolicy, tool.output);
   const open = new Undescribed(fields);
@@ -51,13 +52,15 @@ function undescribed(tool: Described, fields: readonly PolicyField[]): readonly 
     const pattern = parseFieldPattern(text);
     if ("fault" in pattern) return [];
     return open
-      .reachedBy(pattern)
+      .matchedBy(pattern)
       .map(({ steps, kind }) => ({ steps, kind, path: pathOf(steps), node: followSteps(root, steps) }));
   });
 }
 
-/** `all` includes the positions that the schema does not list. */
-function loose(
+/**
+ * Returns errors for patterns that release everything in an undescribed part. `all` also has the unlisted positions.
+ */
+function undescribedReleases(
   tool: Described,
   { fields, all }: Readonly<Record<"fields" | "all", readonly PolicyField[]>>,
 ): readonly string[] {
@@ -67,10 +70,10 @@ function loose(
     if (kind !== "open" && !steps.includes(otherKey)) continue;
     const pattern = node.action === "allow" ? decidingPattern(tool.outputPolicy, steps, "allow") : undefined;
     if (pattern === undefined) continue;
-    const { length } = loosePath(steps, kind === "open");
+    const { length } = undescribedPath(steps, kind === "open");
     const mixed = steps.findIndex((step, at) => step === otherKey && containers.has(pathOf(steps.slice(0, at))));
     // Naming a container that holds both listed and unlisted keys is as broad as a glob.
-    if (!takesAll(pattern, steps, mixed === -1 ? length - 1 : Math.max(mixed, length))) continue;
+    if (!matchesWithin(pattern, steps, mixed === -1 ? length - 1 : Math.max(mixed, length))) continue;
     byPattern.set(pattern, (byPattern.get(pattern) ?? new Set()).add(pathOf(steps)));
   }
   return [...byPattern].map(([pattern, open]) => {
@@ -85,29 +88,25 @@ function containersWithKeys(steps: readonly Step[]): readonly string[] {
   return steps.flatMap((step, at) => (typeof step === "string" ? [pathOf(steps.slice(0, at))] : []));
 }
 
-/** Returns the path that a pattern must name to release its content: up to the first part with undescribed keys or values. */
-function loosePath(steps: readonly Step[], isOpen: boolean): readonly Step[] {
+/**
+ * Returns the path that a pattern must name to release undescribed content: up to its first undescribed key or value.
+ */
+function undescribedPath(steps: readonly Step[], isOpen: boolean): readonly Step[] {
   const first = steps.indexOf(otherKey);
   let end = isOpen || first === -1 ? steps.length : first;
   while (end > 0 && typeof steps[end - 1] !== "string") end -= 1;
   return steps.slice(0, end);
 }
 
-/**
- * Returns whether a pattern releases all of an undescribed part without naming it: it is complete after at most `within` steps.
- */
-function takesAll(text: string, steps: readonly Step[], within: number): boolean {
+/** Returns whether a pattern matches completely within this many steps, and so releases all of the part below. */
+function matchesWithin(text: string, steps: readonly Step[], within: number): boolean {
   const pattern = parseFieldPattern(text);
   if ("fault" in pattern || pattern.segments.at(-1) === wildcard) return true;
-  let positions: readonly number[] = [startPosition(pattern)];
-  for (const [at, step] of steps.entries()) {
-    positions = [...new Set(positions.flatMap((from) => advance(pattern, from, step)))];
-    if (positions.includes(pattern.segments.length)) return at + 1 <= within;
-  }
-  return false;
+  const end = matchesAfter(pattern, steps).indexOf(true);
+  return end !== -1 && end < within;
 }
 
-/** Returns the described fields that the pattern releases and that may be named in its place. */
+/** Returns the described fields that the pattern releases and that could be named instead. */
 function alternativesTo(
   { outputPolicy }: Described,
   pattern: string,
@@ -116,7 +115,7 @@ function alternativesTo(
   const paths = fields.flatMap(({ steps, kind, node, path }) => {
     if (kind === "open" || node.action !== "allow" || isPersonal(steps)) return [];
     if (decidingPattern(outputPolicy, steps, "allow") !== pattern) return [];
-    const named = steps.includes(otherKey) ? pathOf(loosePath(steps, false)) : path;
+    const named = steps.includes(otherKey) ? pathOf(undescribedPath(steps, false)) : path;
     return named === "" || named === pattern ? [] : [named];
   });
   return [...new Set(paths)];
@@ -126,7 +125,7 @@ function isPersonal(steps: readonly Step[]): boolean {
   return personalName(namesOf(steps).map(({ name }) => name)) !== undefined;
 }
 
-function personal(tool: Described, fields: readonly PolicyField[]): readonly string[] {
+function personalReleases(tool: Described, fields: readonly PolicyField[]): readonly string[] {
   const releases = fields.flatMap((field) => {
     const found = personalNameOf(field);
     return found === undefined || isReasoned(tool, field, found.name) ? [] : [{ field, found }];
@@ -144,7 +143,7 @@ interface PersonalField {
   readonly name: string;
   /** Index among the steps. */
   readonly at: number;
-  /** True when the keys below are the personal data: a mask does not cover keys. */
+  /** True when keys are the personal data, which a mask does not hide. */
   readonly inKeys: boolean;
 }
 
@@ -163,7 +162,7 @@ function personalNameOf({ steps, kind, node }: PolicyField): PersonalField | und
   return isCount ? undefined : { ...named, inKeys };
 }
 
-/** Returns whether the line that releases the field names it and gives a reason. */
+/** Returns whether the pattern that releases the field contains its name and has a reason. */
 function isReasoned({ outputPolicy }: Described, { steps, node }: PolicyField, name: string): boolean {
   const text = node.action === "allow" ? decidingPattern(outputPolicy, steps, "allow") : undefined;
   if (text === undefined || reasonOf(outputPolicy[text]) === undefined) return false;
@@ -171,7 +170,7 @@ function isReasoned({ outputPolicy }: Described, { steps, node }: PolicyField, n
   return !("fault" in pattern) && pattern.segments.includes(name);
 }
 
-/** Returns the lines of a policy that release a field for a stated reason. */
+/** Returns the patterns of a policy that release a field for a stated reason, with the reasons. */
 export function reasonedLines({
   outputPolicy,
 }: Pick<Described, "outputPolicy">): readonly (readonly [string, string])[] {
@@ -201,12 +200,12 @@ class Undescribed {
   }
 
   /**
-   * Returns the positions that the pattern names although the schema does not: `email` in a loose object, `payload.email` in an
-   * unknown payload.
+   * Returns the positions that the pattern names although the schema does not: `email` in a loose object,
+   * `payload.email` in an unknown payload.
    *
-   * @throws {RangeError} when there is too much to search: positions that are not found cannot be assessed
+   * @throws {RangeError} when the search takes too many steps: positions that are not found cannot be checked
    */
-  reachedBy(pattern: FieldPattern): readonly UndescribedField[] {
+  matchedBy(pattern: FieldPattern): readonly UndescribedField[] {
     const found = new Map<string, UndescribedField>();
     for (const field of this.#open) {
       this.#search(pattern, field, (steps) => {
@@ -219,7 +218,7 @@ class Undescribed {
 
   #search(pattern: FieldPattern, { steps, kind }: UndescribedField, report: (steps: readonly Step[]) => void): void {
     const { segments } = pattern;
-    const todo: Reached[] = [{ position: startPosition(pattern), taken: [] }];
+    const todo: SearchState[] = [{ position: startPosition(pattern), taken: [] }];
     for (let from = todo.pop(); from !== undefined; from = todo.pop()) {
       this.#left -= 1;
       if (this.#left < 0)
@@ -243,12 +242,12 @@ class Undescribed {
   }
 }
 
-interface Reached {
+interface SearchState {
   readonly position: number;
   readonly taken: readonly Step[];
 }
 
-/** Returns whether every key that was taken is the position's own. */
+/** Returns whether the steps taken are those of the position. */
 function isSame(taken: readonly Step[], steps: readonly Step[]): boolean {
   return taken.every((step, at) => step === steps[at]);
 }

@@ -5,8 +5,8 @@ import { element, joinPath, otherKey, type Step } from "./field-path.ts";
 import { type CompiledPolicy, compilePolicy } from "./output-policy.ts";
 
 /**
- * The kind of value a field can hold. `text`: prose; `format`: text that cannot be prose; `closed`: a listed value, a boolean,
- * a time; `open`: any value, not described by the schema.
+ * The kind of value a field can hold. `text`: prose; `format`: text that is not prose; `closed`: an enum, a literal, a
+ * boolean or a date; `open`: any value.
  */
 export type FieldKind = "text" | "format" | "number" | "closed" | "open";
 
@@ -20,19 +20,19 @@ const VISITS_MAX = 50_000;
 
 interface Walk {
   /** The schemas from the top down to the one being visited. */
-  readonly open: Set<Schema>;
+  readonly ancestors: Set<Schema>;
   readonly fields: SchemaField[];
   visits: number;
 }
 
 /**
- * Returns the fields of a schema's output in schema order; `otherKey` represents the keys that the schema does not list. A
- * position may occur twice.
+ * Returns the fields of a schema's output in schema order; `otherKey` represents the keys that the schema does not
+ * list. A position may occur twice.
  *
- * @throws {RangeError} for a schema with too many parts: parts that are not visited cannot be assessed
+ * @throws {RangeError} for a schema with too many parts: parts that are not visited cannot be checked
  */
 function schemaFields(output: Schema): readonly SchemaField[] {
-  const walk: Walk = { open: new Set(), fields: [], visits: 0 };
+  const walk: Walk = { ancestors: new Set(), fields: [], visits: 0 };
   visit(walk, output, []);
   return walk.fields;
 }
@@ -40,19 +40,19 @@ function schemaFields(output: Schema): readonly SchemaField[] {
 function visit(walk: Walk, schema: Schema, steps: readonly Step[]): void {
   walk.visits += 1;
   if (walk.visits > VISITS_MAX) throw new RangeError(`the schema has more than ${VISITS_MAX} parts`);
-  if (walk.open.has(schema)) {
+  if (walk.ancestors.has(schema)) {
     // The schema contains itself without end: `z.json()` describes nothing.
     walk.fields.push({ steps, kind: "open" });
     return;
   }
-  walk.open.add(schema);
+  walk.ancestors.add(schema);
   for (const [step, inner] of partsOf(schema)) visit(walk, inner, step === undefined ? steps : [...steps, step]);
-  walk.open.delete(schema);
+  walk.ancestors.delete(schema);
   const kind = kindOf(schema);
   if (kind !== undefined) walk.fields.push({ steps, kind });
 }
 
-/** Returns the schemas one step below a schema, and those inside it without a step. */
+/** Returns the schemas one step below a schema, and those inside a wrapper, without a step. */
 function partsOf(schema: Schema): readonly (readonly [Step | undefined, Schema])[] {
   const def = defOf(schema);
   switch (def.type) {
@@ -77,9 +77,7 @@ const CLOSED: ReadonlySet<string> = new Set(["boolean", "enum", "literal", "date
 const NUMBERS: ReadonlySet<string> = new Set(["number", "int", "bigint"]);
 const OPEN: ReadonlySet<string> = new Set(["any", "unknown", "custom"]);
 
-/**
- * Returns the kind of a scalar or open schema, else undefined. A transform's result counts as text because its type is unknown.
- */
+/** Returns the kind of a scalar or open schema, else undefined. The result of a transform counts as text. */
 function kindOf(schema: Schema): FieldKind | undefined {
   const { type } = defOf(schema);
   if (CLOSED.has(type)) return "closed";
@@ -90,7 +88,7 @@ function kindOf(schema: Schema): FieldKind | undefined {
   return undefined;
 }
 
-/** Sample texts: a field whose pattern, format and length limits accept one of them can hold prose. */
+/** Sample prose: a field that accepts one of these texts can hold prose. */
 const WORDS: readonly string[] = [
   "a few words",
   "a few words, many times. ".repeat(4),
@@ -105,9 +103,9 @@ function takesWords(schema: Schema): boolean {
   }
 }
 
-/** Maximum fields for which a line to write is worked out: several fields may lead to the same line. */
+/** Maximum fields for which a suggestion is computed: several fields may lead to the same one. */
 export const SUGGESTIONS_MAX = 100;
-/** Maximum entries listed for each kind of error or note; the rest is counted. */
+/** Maximum entries listed for each kind of error or note; the others are counted. */
 const NAMED_MAX = 10;
 
 export type Described = Pick<Tool, "output" | "outputPolicy">;
@@ -143,7 +141,7 @@ export function shownStep(step: Step): string {
   return step === otherKey ? "*" : String(step);
 }
 
-/** Returns the listed keys on the path to a field, each with its index among the steps. */
+/** Returns the keys on the path to a field that the schema lists, each with its index among the steps. */
 export function namesOf(steps: readonly Step[]): readonly { readonly name: string; readonly at: number }[] {
   return steps.flatMap((name, at) => (typeof name === "string" ? [{ name, at }] : []));
 }
@@ -156,8 +154,8 @@ export function followSteps(root: PolicyNode, steps: readonly Step[]): PolicyNod
 }
 
 /**
- * Returns the path to write a line for: `prefix`, which ends in the name, if that line would win over the existing ones, else the
- * field alone.
+ * Returns the pattern to suggest: `prefix`, which ends in the name, if it would win over the existing ones, else the
+ * field.
  */
 export function pathToWrite(
   { outputPolicy, output }: Described,
@@ -183,7 +181,7 @@ export function listed(paths: readonly string[]): string {
   return all.slice(0, NAMED_MAX).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }
 
-/** Returns as many messages as a person reads, and the number of further ones. */
+/** Returns the first messages, and the number of further ones. */
 export function bounded(messages: readonly string[]): readonly string[] {
   const all = [...new Set(messages)];
   const more = all.length - NAMED_MAX;

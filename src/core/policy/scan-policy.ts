@@ -1,4 +1,4 @@
-import { advance, element, type FieldPattern, parseFieldPattern, startPosition } from "./field-path.ts";
+import { element, type FieldPattern, matchesAfter, parseFieldPattern, startPosition } from "./field-path.ts";
 
 /** Strictness with which a field's text is scanned before it is released: see `ToolDefinition.scan`. */
 export type ScanLevel = "off" | "secrets" | "balanced" | "strict";
@@ -9,12 +9,12 @@ export type ScanPolicy = Readonly<Record<string, ScanLevel>>;
 /** From the mildest to the strictest. */
 export const SCAN_LEVELS: readonly ScanLevel[] = ["off", "secrets", "balanced", "strict"];
 
-const OTHERWISE: ScanLevel = "secrets";
-const PATHS_KEPT_MAX = 10_000;
+const DEFAULT_LEVEL: ScanLevel = "secrets";
+const PATHS_CACHED_MAX = 10_000;
 /** Longest path that is cached (UTF-16 units): keys may be data, of any length. */
-const PATH_KEPT_CHARS_MAX = 512;
+const PATH_CACHED_CHARS_MAX = 512;
 
-/** The level of each path; a single level when no pattern distinguishes paths. */
+/** Returns the level of a path; a single level when no pattern distinguishes paths. */
 export type CompiledScan = ScanLevel | ((path: readonly string[]) => ScanLevel);
 
 interface ScanRule {
@@ -23,8 +23,8 @@ interface ScanRule {
 }
 
 /**
- * Compiles a scan policy. The level that wins at a path is that of the pattern with more literal keys; else of the one without
- * `*`; else the stricter one. A pattern on a container covers everything below it.
+ * Compiles a scan policy. The winning level at a path is that of the pattern with more literal keys; else of the one
+ * without `*`; else the stricter one. A pattern on a container covers everything below it.
  *
  * @throws {TypeError} for a malformed pattern
  */
@@ -34,30 +34,27 @@ export function compileScan(declared: ScanPolicy): CompiledScan {
     if ("fault" in pattern) throw new TypeError(`"${text}" ${pattern.fault}`);
     return { pattern, level };
   });
-  if (rules.length === 0) return OTHERWISE;
-  const kept = new Map<string, ScanLevel>();
+  if (rules.length === 0) return DEFAULT_LEVEL;
+  const cache = new Map<string, ScanLevel>();
   return (path) => {
     const name = nameOf(path);
-    const known = kept.get(name);
+    const known = cache.get(name);
     if (known !== undefined) return known;
-    const level = rules.filter(({ pattern }) => covers(pattern, path)).reduce(stronger, undefined)?.level ?? OTHERWISE;
-    if (kept.size < PATHS_KEPT_MAX && name.length <= PATH_KEPT_CHARS_MAX) kept.set(name, level);
+    const level =
+      rules.filter(({ pattern }) => covers(pattern, path)).reduce(stronger, undefined)?.level ?? DEFAULT_LEVEL;
+    if (cache.size < PATHS_CACHED_MAX && name.length <= PATH_CACHED_CHARS_MAX) cache.set(name, level);
     return level;
   };
 }
 
-/** Returns a different name for every path, whatever the keys contain. */
+/** Returns a text that is different for every path, whatever the keys contain. */
 function nameOf(path: readonly string[]): string {
   return path.map((step) => `${step.length}:${step}`).join("");
 }
 
 function covers(pattern: FieldPattern, path: readonly string[]): boolean {
-  let positions: readonly number[] = [startPosition(pattern), 0];
-  for (const step of path) {
-    positions = [...new Set(positions.flatMap((at) => advance(pattern, at, step === "[]" ? element : step)))];
-    if (positions.includes(pattern.segments.length)) return true;
-  }
-  return false;
+  const steps = path.map((step) => (step === "[]" ? element : step));
+  return matchesAfter(pattern, steps, [startPosition(pattern), 0]).includes(true);
 }
 
 function stronger(best: ScanRule | undefined, rule: ScanRule): ScanRule {

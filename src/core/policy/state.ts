@@ -11,17 +11,17 @@ export interface PolicyRule {
   readonly action: FieldAction;
 }
 
-/** The progress of every rule along one path, and the action that wins. States of one table that decide alike are one object. */
+/** The progress of every rule along one path, and the winning action. Equivalent states are one object. */
 export interface PolicyState {
   readonly id: number;
   /** Action of the winning rule here; `undefined`: no rule covers this path. */
   readonly action: FieldAction | undefined;
   /** The keys that a rule expects as its next segment. */
   readonly awaited: ReadonlySet<string>;
-  /** True when a rule names the path to here, without a `*`, and continues to a field that it releases. */
+  /** True when a rule names this path without a `*`, and continues to a field that it releases. */
   readonly isNamed: boolean;
   /** True when nothing here or below can be released. */
-  readonly isBarren: boolean;
+  readonly releasesNothing: boolean;
 }
 
 export interface PolicyStates {
@@ -31,7 +31,7 @@ export interface PolicyStates {
 
 interface Progress {
   readonly live: readonly Position[];
-  /** The strongest of the rules that end here or above, as they count below: none of them is exact there. */
+  /** The strongest of the rules that end here or above, as it counts below this path. */
   readonly inherited: Claim | undefined;
   readonly winner: Claim | undefined;
 }
@@ -46,7 +46,7 @@ interface Position {
   readonly at: number;
 }
 
-/** A rule's claim on a path. */
+/** How specifically a rule covers a path, and its action. */
 interface Claim {
   readonly literals: number;
   /** True when the pattern has no `*` and names exactly this path. */
@@ -56,7 +56,7 @@ interface Claim {
 
 const STRICTNESS: Readonly<Record<FieldAction, number>> = { allow: 0, mask: 1, redact: 2 };
 
-/** Returns the action of a policy's line, with or without a reason; undefined when the action is unknown. */
+/** Returns the action declared for a pattern, with or without a reason; undefined when the action is unknown. */
 export function actionOf(declared: unknown): FieldAction | undefined {
   if (typeof declared === "object" && declared !== null && "action" in declared && declared.action === "allow") {
     return "allow";
@@ -64,7 +64,7 @@ export function actionOf(declared: unknown): FieldAction | undefined {
   return isFieldAction(declared) ? declared : undefined;
 }
 
-/** Returns the reason of a policy's line, if it gives one. */
+/** Returns the reason declared for a pattern, if there is one. */
 export function reasonOf(declared: OutputPolicy[string] | undefined): string | undefined {
   return typeof declared === "object" ? declared.reason : undefined;
 }
@@ -80,7 +80,7 @@ export function releases(action: FieldAction | undefined): boolean {
 /**
  * Creates the states of a policy.
  *
- * @throws RangeError, from `next` too, when patterns with `*` multiply.
+ * @throws {RangeError}, also from `next`, when patterns with `*` need too many states
  */
 export function policyStates(rules: readonly PolicyRule[]): PolicyStates {
   const known = new Map<string, KnownState>();
@@ -114,11 +114,19 @@ function newState(id: number, progress: Progress): KnownState {
   const isNamed = live.some(
     ({ rule, at }) => at > 0 && releases(rule.action) && !rule.pattern.segments.slice(0, at).includes(wildcard),
   );
-  const isBarren = ![winner?.action, inherited?.action, ...live.map(({ rule }) => rule.action)].some(releases);
-  return { id, action: winner?.action, awaited: new Set(awaited), isNamed, isBarren, progress, steps: new Map() };
+  const releasesNothing = ![winner?.action, inherited?.action, ...live.map(({ rule }) => rule.action)].some(releases);
+  return {
+    id,
+    action: winner?.action,
+    awaited: new Set(awaited),
+    isNamed,
+    releasesNothing,
+    progress,
+    steps: new Map(),
+  };
 }
 
-/** Returns a name that is equal for all progress that decides alike here and everywhere below. */
+/** Returns a text that is equal for equivalent states: the same decisions here and everywhere below. */
 function nameOf({ live, inherited, winner }: Progress): string {
   const positions = live.map(({ rule, at }) => `${rule.index}:${at}`).sort();
   return `${positions.join()}|${inherited?.literals}${inherited?.action}|${winner?.action}`;

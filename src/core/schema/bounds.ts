@@ -1,10 +1,9 @@
 import { z } from "zod";
 import type { Fault } from "../errors.ts";
-import { leadingDashFault } from "../manifest/leading-dash.ts";
-import { type PatternNode, parsePattern } from "../pattern/parse.ts";
+import { type PatternNode, parsePattern, UnfitPattern } from "../pattern/parse.ts";
 import { characterTest } from "../pattern/program.ts";
 import { joinPath } from "../policy/field-path.ts";
-import { defOf, lazySchema, type Schema } from "./walk.ts";
+import { defOf, innerSchemas, type Schema } from "./walk.ts";
 
 type Check = z.core.$ZodCheck;
 
@@ -13,7 +12,7 @@ export const ARGUMENT_BYTES_MAX = 131_071;
 /** Maximum bytes of one code point, the unit in which string lengths are limited. */
 const UTF8_BYTES_MAX = 4;
 
-/** Marks the check that `freeText` adds; copies of the schema keep the mark. */
+/** Marks the check that `freeText` adds. Copies of the schema keep the mark. */
 const FREE_TEXT = Symbol.for("safe-tool-call.free-text");
 
 const REMEDY =
@@ -71,7 +70,8 @@ function isFreeText(check: Check): boolean {
 }
 
 /**
- * Returns whether a check can only reject. `.check(fn)` and `.superRefine(fn)` may replace the value; the URL format trims it.
+ * Returns whether a check only rejects. `.check(fn)` and `.superRefine(fn)` may change the value; the URL format trims
+ * it.
  */
 function keepsValue(check: Check): boolean {
   const def = checkDef(check);
@@ -89,7 +89,7 @@ function maximumOf(checks: readonly Check[]): number | undefined {
   return Number.isSafeInteger(least) ? least : undefined;
 }
 
-/** Returns why these checks do not bound a string; `undefined` when they do. */
+/** Returns why these checks do not limit a string; `undefined` when they do. */
 function stringFault(checks: readonly Check[]): string | undefined {
   if (checks.some(isBoundedFormat)) return undefined;
   if (!checks.some(isFreeText)) {
@@ -117,7 +117,7 @@ function soundPattern(check: Check): RegExp | undefined {
   return kind === "string_format" && format === "regex" && when === undefined ? pattern : undefined;
 }
 
-/** Returns why `-` may come first; `undefined` when one pattern prevents that. */
+/** Returns why the string may begin with `-`; `undefined` when a pattern prevents that. */
 function patternFault(checks: readonly Check[]): string | undefined {
   const faults: string[] = [];
   for (const pattern of checks.map(soundPattern)) {
@@ -127,6 +127,41 @@ function patternFault(checks: readonly Check[]): string | undefined {
     faults.push(`has the pattern ${pattern}, which ${fault}`);
   }
   return faults[0] ?? `is not bounded: ${REMEDY}`;
+}
+
+const NOT_PLAIN = "must begin with ^ and then one character or class, not a group, a lookahead or `.`";
+const DASH = 0x2d;
+
+/**
+ * Returns why a pattern does not keep `-` from the front of a string, or does not match the whole string; `undefined` when it
+ * does both. Accepts only patterns that begin with `^` and then a character, an escape or a class that cannot be `-` and must
+ * occur.
+ */
+export function leadingDashFault(pattern: RegExp): string | undefined {
+  const { source, flags } = pattern;
+  if (/[gy]/.test(flags)) return "must not have the flag g or y: its result would depend on earlier ones";
+  if (flags.includes("m")) return "must not have the flag m: ^ and $ would match at every line";
+  if (!source.startsWith("^")) return "must begin with ^";
+  const tree = treeOf(pattern);
+  if (tree === undefined) return NOT_PLAIN;
+  if (tree.kind === "choice") return "must not have a | outside of a group: ^ would bind only the first choice";
+  const parts = tree.kind === "sequence" ? tree.parts : [tree];
+  if (parts.at(-1)?.kind !== "end") return "must end with $";
+  const [, second] = parts;
+  const element = second?.kind === "repeat" ? second.body : second;
+  // Digits after a backslash look like a back reference.
+  if (element?.kind !== "character" || /^\^(?:[(.]|\\\d)/.test(source)) return NOT_PLAIN;
+  if (second?.kind === "repeat" && second.min === 0) return "must not let its first element be absent (?, * or {0,})";
+  return characterTest(element.source, element.flags)(DASH) ? "must not let the text begin with -" : undefined;
+}
+
+function treeOf(pattern: RegExp): PatternNode | undefined {
+  try {
+    return parsePattern(pattern);
+  } catch (error) {
+    if (error instanceof UnfitPattern) return undefined;
+    throw error;
+  }
 }
 
 function isBoundedFormat(check: Check): boolean {
@@ -140,7 +175,7 @@ const ASCII = 0x80;
 const UNIT_LAST = 0xffff;
 const CODE_POINT_LAST = 0x10ffff;
 
-/** Returns whether a pattern matches ASCII characters only. Tests every character that exists: use it for rare cases only. */
+/** Returns whether a pattern matches only ASCII characters. Slow: tests every character that exists. */
 function matchesOnlyAscii(pattern: RegExp): boolean {
   const last = /[uv]/.test(pattern.flags) ? CODE_POINT_LAST : UNIT_LAST;
   const kinds = new Map(charactersOf(parsePattern(pattern)).map((node) => [`${node.flags} ${node.source}`, node]));
@@ -164,8 +199,8 @@ function charactersOf(node: PatternNode): readonly Character[] {
 const VISITS_MAX = 10_000;
 
 /**
- * Returns a string schema that accepts any text except NUL and lone surrogates, for values that cannot have a pattern: a search
- * phrase, a commit message. An argv may carry it only after `--` or as the value of `--name=`. `max` counts code points.
+ * Returns a string schema for values that cannot have a pattern, such as a search phrase: any text except NUL and lone
+ * surrogates. An argv may contain it only after `--` or as the value of `--name=`. `max` counts code points.
  */
 export function freeText(max: number): z.ZodString {
   if (!Number.isSafeInteger(max) || max < 1) throw new RangeError("freeText needs a maximum of at least 1 character");
@@ -177,9 +212,10 @@ export function freeText(max: number): z.ZodString {
 }
 
 /**
- * Returns the positions where a command tool's input accepts a string that is unbounded or may begin with `-`. Fields are paths
- * as in output policies, `""` for the whole input; every message says what to write.
- * @throws RangeError for a schema that never ends.
+ * Returns an error for each position where a command tool's input accepts a string that has no limit or may begin with
+ * `-`. Fields are paths as in output policies, `""` for the whole input.
+ *
+ * @throws {RangeError} for a schema that never ends
  */
 export function unboundedStrings(input: z.ZodType): readonly Fault[] {
   return findingsOf(input).filter((finding) => "message" in finding);
@@ -195,12 +231,12 @@ type Findings = readonly (Fault | { readonly freeText: string })[];
 
 interface Walk {
   /** The schemas from the top down to the one being visited. */
-  readonly open: Set<Schema>;
+  readonly ancestors: Set<Schema>;
   visits: number;
 }
 
 function findingsOf(input: z.ZodType): Findings {
-  return visit({ open: new Set(), visits: 0 }, input, "");
+  return visit({ ancestors: new Set(), visits: 0 }, input, "");
 }
 
 const HARMLESS: ReadonlySet<string> = new Set(
@@ -213,30 +249,16 @@ function visit(walk: Walk, schema: Schema, path: string): Findings {
   const def = defOf(schema);
   if (def.type === "string") return visitString(schema, path);
   const rewritten = def.checks?.every(keepsValue) === false ? fault(path, REWRITTEN) : [];
-  if (HARMLESS.has(def.type) || walk.open.has(schema)) return rewritten;
-  walk.open.add(schema);
+  if (HARMLESS.has(def.type) || walk.ancestors.has(schema)) return rewritten;
+  walk.ancestors.add(schema);
   const parts = visitParts(walk, schema, path);
-  walk.open.delete(schema);
+  walk.ancestors.delete(schema);
   return [...rewritten, ...parts];
 }
 
 function visitParts(walk: Walk, schema: Schema, path: string): Findings {
   const def = defOf(schema);
   switch (def.type) {
-    case "optional":
-    case "nullable":
-    case "nonoptional":
-    case "default":
-    case "prefault":
-    case "catch":
-    case "readonly":
-      return visit(walk, def.innerType, path);
-    case "lazy":
-      return visit(walk, lazySchema(schema), path);
-    case "union":
-      return def.options.flatMap((option) => visit(walk, option, path));
-    case "intersection":
-      return [...visit(walk, def.left, path), ...visit(walk, def.right, path)];
     case "object":
       return visitObject(walk, def, path);
     case "record":
@@ -247,8 +269,11 @@ function visitParts(walk: Walk, schema: Schema, path: string): Findings {
       return visitTuple(walk, def, path);
     case "pipe":
       return visitPipe(walk, def, path);
-    default:
-      return fault(path, `must not be ${def.type}, whose values nothing bounds: ${REMEDY}`);
+    default: {
+      const inner = def.type === "promise" ? undefined : innerSchemas(schema, "out");
+      if (inner !== undefined) return inner.flatMap((part) => visit(walk, part, path));
+      return fault(path, `must not be ${def.type}, whose values have no limit: ${REMEDY}`);
+    }
   }
 }
 

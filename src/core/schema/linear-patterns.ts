@@ -12,12 +12,12 @@ interface Declared {
   readonly _zod: { readonly def: Record<string, unknown>; pattern?: RegExp };
 }
 
-/** Bounded copies by pattern. One pattern may occur in many schemas, and its matcher remembers much. */
-const made = new WeakMap<RegExp, RegExp>();
+/** Replacements by pattern: a pattern may occur in many schemas, and its matcher has a large cache. */
+const replacements = new WeakMap<RegExp, RegExp>();
 
 /**
- * Gives every pattern that a schema declares a `test` method whose time grows no faster than the text, whoever wrote the text:
- * the runtime's own takes exponential time for `^(a+)+$`. The meaning of the pattern does not change.
+ * Replaces the `test` method of every pattern in a schema with one whose time is linear in the length of the text. The
+ * runtime's own takes exponential time for `^(a+)+$`. The meaning of the pattern does not change.
  *
  * @returns an error for each pattern that cannot have such a `test`
  */
@@ -39,7 +39,7 @@ export function boundPatterns(top: string, schema: Schema): readonly Fault[] {
   return faults;
 }
 
-/** Replaces the patterns of this one schema or check. Returns an error text when that is not possible. */
+/** Replaces the patterns of this schema or check only. Returns an error text when that is not possible. */
 function boundOwn({ _zod }: Declared): string | undefined {
   const { def } = _zod;
   try {
@@ -60,12 +60,12 @@ function boundOwn({ _zod }: Declared): string | undefined {
 }
 
 /**
- * Returns a copy of the pattern with a bounded `test`.
+ * Returns a copy of the pattern with a linear `test`.
  *
- * @throws {Error} naming the pattern and what is wrong with it
+ * @throws {Error} naming the pattern and the problem
  */
 function bounded(pattern: RegExp): RegExp {
-  const known = made.get(pattern);
+  const known = replacements.get(pattern);
   if (known !== undefined) return known;
   let test: (text: string) => boolean;
   try {
@@ -75,12 +75,12 @@ function bounded(pattern: RegExp): RegExp {
   }
   const copy = new RegExp(pattern.source, pattern.flags);
   Object.defineProperty(copy, "test", { value: test });
-  made.set(pattern, copy);
-  made.set(copy, copy);
+  replacements.set(pattern, copy);
+  replacements.set(copy, copy);
   return copy;
 }
 
-/** Returns the schemas and checks inside a definition, each with the path of keys that leads to it. */
+/** Returns the schemas and checks inside a definition, each with its path. */
 function innerOf(node: Declared, path: string): readonly { readonly node: Declared; readonly path: string }[] {
   const { def } = node._zod;
   if (def["type"] === "lazy") return [{ node: lazySchema(node as unknown as Schema) as unknown as Declared, path }];
@@ -97,9 +97,7 @@ function isDeclared(value: unknown): value is Declared {
   return typeof value === "object" && value !== null && "_zod" in value;
 }
 
-/**
- * Replaces each getter in a shape with the schema it returned: a getter builds a new schema, with a new pattern, at every read.
- */
+/** Replaces getters in a shape with their results: a getter returns a new schema, with a new pattern, at every read. */
 function settleShape(schema: Schema): void {
   const { shape } = defOf(schema) as z.core.$ZodObjectDef;
   for (const [key, { get }] of Object.entries(Object.getOwnPropertyDescriptors(shape))) {

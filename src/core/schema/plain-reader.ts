@@ -3,13 +3,13 @@ import { isList } from "../json.ts";
 import type { Json } from "../types.ts";
 import { defOf, type Schema } from "./walk.ts";
 
-/** Returned when the schema itself must read the value: the schema may refuse the value, and then gives the reason. */
+/** Returned when Zod must parse the value: it may refuse the value, and then reports the reason. */
 export const unread = Symbol("unread");
 
 export type PlainRead = (value: Json) => Json | typeof unread;
 
-/** Readers created so far, by schema: one schema may occur in many positions. Undefined while a reader is being created. */
-type Made = Map<Schema, PlainRead | undefined>;
+/** Readers by schema, because a schema may occur in many positions. Undefined while a reader is being created. */
+type Readers = Map<Schema, PlainRead | undefined>;
 
 interface Field {
   readonly key: string;
@@ -19,8 +19,8 @@ interface Field {
 
 const CONTEXT = Object.freeze({ async: false });
 
-/** Checks that only inspect the value. All other checks run code of the manifest's author, or change the value. */
-const LOOKING_CHECKS: ReadonlySet<string> = new Set([
+/** Checks that only inspect the value. All others run code of the manifest, or change the value. */
+const INSPECTING_CHECKS: ReadonlySet<string> = new Set([
   "string_format",
   "number_format",
   "min_length",
@@ -32,24 +32,24 @@ const LOOKING_CHECKS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Returns a reader of plain JSON for schemas that only inspect: objects, lists, scalars and choices of scalars. It returns what
- * the schema returns, without the two lists and the record that Zod creates for every value. Returns `undefined` for all other
- * schemas.
+ * Returns a reader for schemas that only inspect plain JSON: objects, lists, scalars and enums. It returns the same
+ * result as Zod, without the two lists and the record that Zod creates for every value. Returns `undefined` for all
+ * other schemas.
  */
 export function plainReader(schema: Schema): PlainRead | undefined {
   return readerOf(schema, new Map());
 }
 
-function readerOf(schema: Schema, made: Made): PlainRead | undefined {
-  if (made.has(schema)) return made.get(schema);
+function readerOf(schema: Schema, readers: Readers): PlainRead | undefined {
+  if (readers.has(schema)) return readers.get(schema);
   // A schema that contains itself has no plain reader, and neither has a schema that contains it.
-  made.set(schema, undefined);
-  const read = makeReader(schema, made);
-  made.set(schema, read);
+  readers.set(schema, undefined);
+  const read = makeReader(schema, readers);
+  readers.set(schema, read);
   return read;
 }
 
-function makeReader(schema: Schema, made: Made): PlainRead | undefined {
+function makeReader(schema: Schema, readers: Readers): PlainRead | undefined {
   const def = defOf(schema);
   if ("coerce" in def && def.coerce === true) return undefined;
   const isChecked = schema._zod.run !== schema._zod.parse;
@@ -67,12 +67,12 @@ function makeReader(schema: Schema, made: Made): PlainRead | undefined {
     case "literal":
       return choiceReader(schema);
     case "nullable":
-      return nullableReader(readerOf(def.innerType, made));
+      return nullableReader(readerOf(def.innerType, readers));
     case "array":
-      return listReader(readerOf(def.element, made), lengthsOf(def.checks ?? []));
+      return listReader(readerOf(def.element, readers), lengthsOf(def.checks ?? []));
     case "object":
       return def.catchall === undefined || defOf(def.catchall).type === "never"
-        ? objectReader(fieldsOf(def.shape, made), def.catchall !== undefined)
+        ? objectReader(fieldsOf(def.shape, readers), def.catchall !== undefined)
         : undefined;
     default:
       return undefined;
@@ -87,7 +87,7 @@ function choiceReader(schema: Schema): PlainRead | undefined {
 function checkedReader(schema: Schema): PlainRead | undefined {
   const { checks = [] } = defOf(schema);
   const all = [defOf(schema), ...checks.map((check) => check._zod.def)];
-  if (all.some((def) => "fn" in def || ("check" in def && !LOOKING_CHECKS.has(String(def.check))))) return undefined;
+  if (all.some((def) => "fn" in def || ("check" in def && !INSPECTING_CHECKS.has(String(def.check))))) return undefined;
   return (value) => {
     const read = schema._zod.run({ value, issues: [] }, CONTEXT);
     return read instanceof Promise || read.issues.length > 0 ? unread : (read.value as Json);
@@ -132,14 +132,17 @@ function listReader(read: PlainRead | undefined, lengths: Lengths | undefined): 
   };
 }
 
-/** Returns the readers of all fields; `undefined` when a field has no plain reader, or a name that every object inherits. */
-function fieldsOf(shape: Readonly<Record<string, Schema>>, made: Made): readonly Field[] | undefined {
+/**
+ * Returns the readers of all fields; `undefined` when a field has no plain reader, or the name of a property of
+ * `Object`.
+ */
+function fieldsOf(shape: Readonly<Record<string, Schema>>, readers: Readers): readonly Field[] | undefined {
   const fields: Field[] = [];
   if (Object.getOwnPropertySymbols(shape).length > 0) return undefined;
   for (const [key, declared] of Object.entries(shape)) {
     const def = defOf(declared);
     const isOptional = def.type === "optional" && declared._zod.run === declared._zod.parse;
-    const read = readerOf(isOptional ? def.innerType : declared, made);
+    const read = readerOf(isOptional ? def.innerType : declared, readers);
     if (read === undefined || key in Object.prototype) return undefined;
     fields.push({ key, read, isOptional });
   }

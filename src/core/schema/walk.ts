@@ -9,21 +9,27 @@ export function defOf(schema: Schema): SchemaDef {
   return schema._zod.def as SchemaDef;
 }
 
-/** Returns the schema inside a `z.lazy`, always the same one: its getter may build a new schema at every call. */
+/**
+ * Returns the schema inside a `z.lazy`. Always the same one, although the schema's getter may build a new one each
+ * time.
+ */
 export function lazySchema(schema: Schema): Schema {
   return (schema as z.core.$ZodLazy)._zod.innerType;
 }
 
-/** The containers that a value at one path can be. Each node is created once, so `===` compares them. */
+/** The possible containers at one path. Each node is created once, so `===` compares them. */
 export interface SchemaNode {
   readonly id: number;
   /** Keys that the schema lists here. */
   readonly keys: readonly string[];
-  /** True when keys here are data: a record whose keys are not a closed list. */
+  /** True when the keys are data: those of a record without a closed list of keys. */
   readonly keysAreData: boolean;
 }
 
-/** A map of a schema's output. A step to a position that holds no value returns `undefined`; a scalar is a node without steps. */
+/**
+ * A map of a schema's output. A step to a position without a value returns `undefined`. Scalars are nodes without
+ * steps.
+ */
 export interface SchemaMap {
   readonly root: SchemaNode;
   /** The node of a scalar, and of every position outside the schema. */
@@ -34,7 +40,7 @@ export interface SchemaMap {
   element(node: SchemaNode): SchemaNode | undefined;
 }
 
-/** The schema of the values at those keys of a loose record that its key schema rejects. */
+/** Schema of the values of a loose record whose keys its key schema rejects. */
 export const ANYTHING: Schema = z.unknown();
 
 const PARTS_MAX = 5_000;
@@ -105,7 +111,7 @@ function newNode(id: number, containers: readonly Container[]): KnownNode {
   return { id, containers, keys, keysAreData: containers.some((container) => container.keysAreData) };
 }
 
-/** Returns the schemas of the containers that a value here can be, with wrappers and choices removed. Scalars are left out. */
+/** Returns the schemas of the possible containers, without wrappers and unions. Scalars are left out. */
 function containersIn(schemas: readonly Schema[]): ReadonlySet<Schema> {
   const seen = new Set<Schema>();
   const found = new Set<Schema>();
@@ -121,10 +127,10 @@ function containersIn(schemas: readonly Schema[]): ReadonlySet<Schema> {
   return found;
 }
 
-/** A side of a pipe: the value that a schema is given, or the value that it returns. */
+/** A side of a pipe: its input value or its output value. */
 export type PipeSide = "in" | "out";
 
-/** Returns the schemas inside a wrapper or a choice; `undefined` when the schema is neither. */
+/** Returns the schemas inside a wrapper or a union; `undefined` for any other schema. */
 export function innerSchemas(schema: Schema, side: PipeSide): readonly Schema[] | undefined {
   const def = defOf(schema);
   switch (def.type) {
@@ -160,7 +166,7 @@ function isContainer(schema: Schema): boolean {
 
 const NO_STEPS: Container = { keys: new Map(), otherKey: undefined, elements: [], keysAreData: false };
 
-/** Reads a schema's container. Called once per schema: getters in a shape build new schemas every time they are read. */
+/** Reads a schema's container. Call once per schema: getters in a shape build new schemas at every read. */
 function readContainer(schema: Schema): Container {
   const def = defOf(schema);
   switch (def.type) {

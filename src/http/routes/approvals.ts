@@ -4,9 +4,8 @@ import type { ApprovalReport, Decisions } from "../../approvals/notify/report.ts
 import type { ReceiptedApprovals } from "../../approvals/receipts/receipts.ts";
 import type { Approval, Decided } from "../../approvals/types.ts";
 import { readTime, TIME_HINT } from "../../audit/query/time-range.ts";
-import { APPROVAL_STATES } from "../../core/approval-states.ts";
 import { Refusal } from "../../core/errors.ts";
-import type { Caller, Json } from "../../core/types.ts";
+import { APPROVAL_STATES, type Caller, type Json } from "../../core/types.ts";
 import { json } from "../answers.ts";
 import {
   decisionRefusal,

@@ -1,6 +1,6 @@
 import { gunzipSync } from "node:zlib";
 import type { CryptoKey } from "jose";
-import { isLoopback } from "../../core/loopback.ts";
+import { isLoopback } from "../../core/network.ts";
 import {
   type FetchedKeys,
   type IssuerKeys,

@@ -1,8 +1,8 @@
 import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
-import { collectorProblems } from "../../core/collector-url.ts";
 import { StartupError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
+import { collectorProblems } from "../../core/network.ts";
 import type { DeclaredKind } from "../../core/target-kind.ts";
 import { MODULES, type Modules } from "../modules.ts";
 import { approvals } from "./approvals.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { isLoopback } from "../../core/loopback.ts";
+import { isLoopback } from "../../core/network.ts";
 import { text } from "./values.ts";
 
 /**

@@ -5,7 +5,7 @@ import { type ExportResult, ExportResultCode } from "@opentelemetry/core";
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { type Resource, resourceFromAttributes } from "@opentelemetry/resources";
 import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from "@opentelemetry/sdk-trace-base";
-import { boundInterimAnswers } from "../../core/interim-answers.ts";
+import { boundInterimAnswers } from "../../core/network.ts";
 import { endedWithin } from "../../core/time-limits.ts";
 import { FinishedSpan, SCHEMA_URL } from "./finished-span.ts";
 import type { Span } from "./tracer.ts";

@@ -7,7 +7,7 @@ const ARGV_TOKENS_MAX = 256;
 const ARGV_BYTES_MAX = 1_048_576;
 
 /**
- * Refuses a call whose arguments the manifest allows one by one, but which are too long for the kernel together.
+ * Refuses a call whose arguments are valid one by one, but too long for the kernel together.
  *
  * @throws {Refusal} TARGET_REFUSED with status OUT_OF_RANGE
  */
@@ -22,9 +22,9 @@ export function refuseTooLong(argv: readonly unknown[], environment: Readonly<Re
 }
 
 /**
- * Makes the last check before a command runs: returns what is wrong with this argv, or `undefined`. A token that starts with `-`
- * must be declared in `options` (exactly, or as `--name=` for `--name=value`) unless it comes after the first `--`. The result is
- * for the operator and contains no token.
+ * Makes the last check before a command runs and returns the problem, or `undefined`. A token that starts with `-` must
+ * be declared in `options` (exactly, or as `--name=` for `--name=value`) unless it comes after the first `--`. The text
+ * is for the operator and contains no token.
  */
 export function argvFault(argv: readonly string[], options: readonly string[]): string | undefined {
   if (argv.length > ARGV_TOKENS_MAX) return `the argv has more than ${ARGV_TOKENS_MAX} tokens`;
@@ -43,10 +43,7 @@ export function argvFault(argv: readonly string[], options: readonly string[]): 
   return undefined;
 }
 
-/**
- * Returns the tokens that a program may take for an option: those before the first `--` that are not the value of a declared
- * `--name=`.
- */
+/** Returns the tokens that a program may take for options: those before `--`, except values of a declared `--name=`. */
 export function exposedTokens(argv: readonly string[], options: readonly string[]): readonly string[] {
   const end = argv.indexOf("--");
   const exposed = end === -1 ? argv : argv.slice(0, end);
@@ -71,15 +68,9 @@ function takesValue(option: string): boolean {
 
 type Probes = readonly [string, string];
 
-/**
- * Two texts that are equal except for their letters, which differ at every position, even after truncation or case
- * folding.
- */
+/** Two texts that differ at every position, even when they are cut off or their case is changed. */
 const WORDS: Probes = ["stcfreetextprobekqmzx", "gnwuhobdybgdivzlwchfj"];
-/**
- * Two such texts with several words, lines, digits and separators, for builders that split texts; long, for builders that skip a
- * part.
- */
+/** Two such texts with words, lines, digits and separators, for builders that split a text or skip its start. */
 const PHRASES: Probes = [
   "Kq 71=wj,hd\nXb:mz/Ru 90-cf;Vt@pn.Lg 35+ys|Ae ".repeat(12),
   "Tz 28=ca,vo\nJw:ke/Mh 64-xq;Dr@by.Wf 17+ni|Us ".repeat(12),
@@ -87,7 +78,7 @@ const PHRASES: Probes = [
 /** Two such texts of digits. */
 const NUMBERS: Probes = ["1735902468135790246", "8264175913802417953"];
 
-/** Describes how free text enters a tool's argv. */
+/** The free text of a tool, and the builder that puts it into the argv. */
 export interface FreeText {
   /** Paths of the input's free-text fields: `query`, `list[].note`, `map.*`. */
   readonly fields: readonly string[];
@@ -100,9 +91,9 @@ export function freeTextOf(tool: Tool, cli: CliTarget["cli"], options: readonly 
 }
 
 /**
- * Returns whether this call's free text appears only where no program takes it for an option. Builds the argv with other texts in
- * its place, two at a time: a token that differs contains a text, or something that the builder made of it. The free text itself
- * is not used, because it might equal a harmless token by chance.
+ * Returns whether this call's free text appears only where no program takes it for an option. Builds the argv with
+ * pairs of other texts: the tokens that may be options must be the same for both. The free text itself is not used,
+ * because it might equal a harmless token by chance.
  */
 export function isFreeTextSafe({ fields, options }: FreeText, input: unknown, build: Build): boolean {
   if (fields.length === 0) return true;
@@ -128,7 +119,7 @@ export function isFreeTextSafe({ fields, options }: FreeText, input: unknown, bu
 /** Builds the argv for an input, or the argvs of a lookup's attempts. */
 export type Build = (input: never) => readonly (readonly string[])[];
 
-/** Builds the argv of every accepted example, so that a mistake in the manifest is found before an agent finds it. */
+/** Builds the argv of every accepted example, so that mistakes in the manifest are found when it loads. */
 export function exampleFaults(tool: Tool, text: FreeText): readonly Fault[] {
   // The results of lookups are not known here; their argv is checked when a call is planned.
   if (text.cli.lookups !== undefined) return [];
@@ -159,7 +150,7 @@ function stepsOf(field: string): readonly Step[] {
     .filter((part) => part !== "");
 }
 
-/** Returns a copy of the value with every string at the end of the steps replaced by the probe. */
+/** Returns a copy of the value in which the probe replaces every string at the end of the steps. */
 function replaceAt(value: unknown, steps: readonly Step[], probe: string): unknown {
   const [step, ...rest] = steps;
   if (step === undefined) return typeof value === "string" ? probe : value;

@@ -1,29 +1,38 @@
 import { isAbsolute } from "node:path";
-import { Refusal } from "../../core/errors.ts";
 import { endedWithin } from "../../core/time-limits.ts";
 import type { StderrMeaning } from "../../core/types.ts";
 import { argvFault } from "./argv.ts";
 import { COMMAND_BYTES_MAX, type CommandMemory } from "./command-memory.ts";
 import type { Sandbox } from "./confinement/confinement.ts";
 import type { Launched } from "./confinement/launchers.ts";
-import { yieldMemory, yieldProcessor } from "./confinement/priority.ts";
+import { lowerPriority, raiseOomScore } from "./confinement/priority.ts";
 import { killGroup, killSession, killStrays } from "./descendants.ts";
-import { type ChildResult, type Ending, endingOfAbort } from "./endings.ts";
+import { type ChildResult, type Ending, endingOfAbort, unbuildable } from "./endings.ts";
 import { CALL_MARKER } from "./environment.ts";
-import { mergedOutput, type Pipe, readPipe, STDERR_HEAD_BYTES, statusOfStderr, stderrTail } from "./pipe.ts";
+import {
+  type OutputHead,
+  outputHead,
+  type Pipe,
+  readPipe,
+  STDERR_HEAD_BYTES,
+  statusOfStderr,
+  stderrTail,
+} from "./pipe.ts";
 
 const NO_BYTES = new Uint8Array();
 /** Longest delay of a timer; a timer with a longer delay fires at once. */
 const TIMER_MS_MAX = 2_147_483_647;
-/** Longest wait for a supervisor to end all its processes; after it, they are killed without the supervisor. */
+/** Longest wait for a supervisor to end all its processes. After it, they are killed directly. */
 const SUPERVISOR_WAIT_MS = 800;
 /** Sent to a supervisor once the output has been read. Any byte works. */
 const DRAINED = "d";
-/** Attempts to raise a child's OOM score, and the pause between them: just after a program starts, it may fail. */
-const YIELD_ATTEMPTS_MAX = 50;
-const YIELD_PAUSE_MS = 2;
+/**
+ * Attempts to raise a child's OOM score, and the pause between them. An attempt may fail just after a program's start.
+ */
+const OOM_SCORE_ATTEMPTS_MAX = 50;
+const OOM_SCORE_PAUSE_MS = 2;
 const KILL_WAIT_MS = 300;
-/** Longest wait for the pipes to close after the child has ended: once before its group is killed, and once after. */
+/** Longest wait for the pipes to close after the child has ended: once before its group is killed, once after. */
 const PIPE_GRACE_MS = 200;
 
 export interface ChildSpec {
@@ -38,7 +47,7 @@ export interface ChildSpec {
   readonly stdoutBytesMax: number;
   /** True when stderr is part of the output, in the order in which both arrive. */
   readonly mergesStderr?: boolean | undefined;
-  /** Literals in stderr that tell what a failure means when the exit code cannot. */
+  /** Literals in stderr that give a failure's meaning when the exit code does not. */
   readonly stderrMeans: readonly StderrMeaning[];
   /** True when the end of stderr is kept, to be returned after filtering. */
   readonly keepsStderr?: boolean | undefined;
@@ -50,15 +59,14 @@ export interface ChildSpec {
 }
 
 /**
- * Runs one program until it ends. The result comes at most one second after the deadline, and everything that the program started
- * is killed with it. Rejects only for an argv that must never run; every other ending is in the result.
+ * Runs one program until it ends. Resolves at most one second after the deadline, after killing everything that the
+ * program started. Rejects only for an argv that must never run.
  *
  * @throws {Refusal} INTERNAL when the argv fails the last check
  */
 export async function runChild(spec: ChildSpec): Promise<ChildResult> {
   const fault = isAbsolute(spec.command) ? argvFault(spec.argv, spec.options) : "the command is not an absolute path";
-  if (fault !== undefined)
-    throw new Refusal("INTERNAL", "The command could not be built.", { cause: new Error(fault) });
+  if (fault !== undefined) throw unbuildable(fault);
   const aborted = spec.signals.find((signal) => signal.aborted);
   if (aborted !== undefined) return notStarted(endingOfAbort(aborted));
   if (!(spec.timeoutMs > 0)) return notStarted({ kind: "deadline" });
@@ -83,7 +91,9 @@ type Child = Pick<
   Bun.ReadableSubprocess,
   "pid" | "stdout" | "stderr" | "exited" | "exitCode" | "signalCode" | "unref"
 > & {
-  /** Set when `pid` is a supervisor: it exits as the program does, and only after all processes of the program have ended. */
+  /**
+   * Set when `pid` is a supervisor. It exits with the program's status, after all the program's processes have ended.
+   */
   readonly supervisor?: Supervisor | undefined;
 };
 
@@ -109,14 +119,14 @@ function spawn(spec: ChildSpec, memoryBytesMax: number): Child {
     stderr: "pipe",
     detached: true,
   });
-  yieldProcessor(child.pid);
-  yieldMemorySoon(child, YIELD_ATTEMPTS_MAX);
+  lowerPriority(child.pid);
+  raiseOomScoreSoon(child, OOM_SCORE_ATTEMPTS_MAX);
   return child;
 }
 
-function yieldMemorySoon(child: Pick<Bun.Subprocess, "pid" | "exitCode" | "signalCode">, attempts: number): void {
-  if (attempts === 0 || child.exitCode !== null || child.signalCode !== null || yieldMemory(child.pid)) return;
-  setTimeout(() => yieldMemorySoon(child, attempts - 1), YIELD_PAUSE_MS).unref();
+function raiseOomScoreSoon(child: Pick<Bun.Subprocess, "pid" | "exitCode" | "signalCode">, attempts: number): void {
+  if (attempts === 0 || child.exitCode !== null || child.signalCode !== null || raiseOomScore(child.pid)) return;
+  setTimeout(() => raiseOomScoreSoon(child, attempts - 1), OOM_SCORE_PAUSE_MS).unref();
 }
 
 function supervised(launched: Launched): Child {
@@ -141,63 +151,67 @@ function supervised(launched: Launched): Child {
   };
 }
 
-/** Writing to a supervisor that has already ended fails; that is harmless. */
+/** Ignores errors: a supervisor that has already ended cannot be written to, which is harmless. */
 function ignoringErrors(write: () => Promise<unknown>): void {
   write().catch(() => {});
 }
 
 async function waitForEnd(child: Child, spec: ChildSpec, halt: Halt): Promise<ChildResult> {
-  const disarm = arm(spec, halt);
+  const stopListening = listenForStops(spec, halt);
   const onError = (cause: unknown) => halt.stop({ kind: "spawnError", cause });
-  const merged = spec.mergesStderr === true ? mergedOutput(spec.stdoutBytesMax) : undefined;
-  const onChunk = merged?.add;
-  const outBytesMax = merged === undefined ? spec.stdoutBytesMax : 0;
-  const out = readPipe(child.stdout, { keptBytesMax: outBytesMax, onChunk }, onError);
-  const keptBytesMax = spec.stderrMeans.length === 0 && spec.sandbox === undefined ? 0 : STDERR_HEAD_BYTES;
+  const out = outputHead(spec.stdoutBytesMax);
+  const err = outputHead(spec.stderrMeans.length === 0 && spec.sandbox === undefined ? 0 : STDERR_HEAD_BYTES);
   const tail = spec.keepsStderr === true ? stderrTail() : undefined;
-  const err = readPipe(child.stderr, { keptBytesMax, onChunk: tail?.add ?? onChunk }, onError);
-  if (child.supervisor !== undefined) Promise.all([out.ended, err.ended]).then(child.supervisor.drained, () => {});
+  const stdout = readPipe(child.stdout, out.add, onError);
+  const onStderr = (chunk: Uint8Array): void => {
+    err.add(chunk);
+    tail?.add(chunk);
+    if (spec.mergesStderr === true) out.add(chunk);
+  };
+  const stderr = readPipe(child.stderr, onStderr, onError);
+  if (child.supervisor !== undefined)
+    Promise.all([stdout.ended, stderr.ended]).then(child.supervisor.drained, () => {});
   await Promise.race([child.exited, halt.stopped]);
   // The deadline and cancellation apply until the child ends. After that, only the grace period limits its pipes.
-  disarm();
-  const { survivors, isCut } = await cleanUp(child, { out, err, halt, spec });
+  stopListening();
+  const { survivors, isCut } = await cleanUp(child, { stdout, stderr, halt, spec });
   const cause = launchError(err, spec.sandbox);
   if (cause !== undefined && halt.ending() === undefined) return notStarted({ kind: "spawnError", cause });
   return {
     ending: halt.ending() ?? endingOfExit(child),
     started: true,
-    stdout: merged?.bytes() ?? out.keptBytes(),
-    truncated: isCut || (merged?.isTruncated() ?? out.bytes() > outBytesMax),
+    stdout: out.kept(),
+    truncated: isCut || out.bytes() > spec.stdoutBytesMax,
     stderrBytes: err.bytes(),
     stderrTail: tail?.lines() ?? NO_BYTES,
-    stderrStatus: statusOfStderr(err.keptBytes(), spec.stderrMeans),
+    stderrStatus: statusOfStderr(err.kept(), spec.stderrMeans),
     survivors,
   };
 }
 
-/** Returns the error of a launcher that could not start the program. The program cannot forge one: it does not know the token. */
-function launchError(err: Pipe, sandbox: Sandbox | undefined): Error | undefined {
+/** Returns the error of a launcher that could not start the program. A program cannot forge one without the token. */
+function launchError(err: OutputHead, sandbox: Sandbox | undefined): Error | undefined {
   if (sandbox === undefined) return undefined;
-  const text = Buffer.from(err.keptBytes()).toString("utf8");
+  const text = Buffer.from(err.kept()).toString("utf8");
   return text.startsWith(`${sandbox.token} `) ? new Error(text.slice(sandbox.token.length + 1)) : undefined;
 }
 
 interface RunningChild {
-  readonly out: Pipe;
-  readonly err: Pipe;
+  readonly stdout: Pipe;
+  readonly stderr: Pipe;
   readonly halt: Halt;
   readonly spec: ChildSpec;
 }
 
 /**
- * Waits for the pipes, then kills the group and the descendants outside it, and cancels the readers. Returns the number of
- * descendants that had left the group, and whether the child ended by itself but its pipes could not be read to the end.
+ * Waits for the pipes, kills the group and the descendants outside it, and cancels the readers. Returns the number of
+ * descendants that had left the group; `isCut` means that the child ended but its pipes could not be read to the end.
  */
 async function cleanUp(
   child: Child,
-  { out, err, halt, spec }: RunningChild,
+  { stdout, stderr, halt, spec }: RunningChild,
 ): Promise<{ readonly survivors: number; readonly isCut: boolean }> {
-  const drained = Promise.all([out.ended, err.ended]);
+  const drained = Promise.all([stdout.ended, stderr.ended]);
   if (child.supervisor !== undefined) await endedWithin(child.exited, SUPERVISOR_WAIT_MS);
   const isClean =
     halt.ending() === undefined && (await endedWithin(drained, PIPE_GRACE_MS)) && halt.ending() === undefined;
@@ -212,15 +226,15 @@ async function cleanUp(
   // A descendant may still hold the pipes open. If the output is needed, wait once more for its end.
   const isCut = halt.ending() === undefined && !(await endedWithin(drained, PIPE_GRACE_MS));
   await endedWithin(child.exited, KILL_WAIT_MS);
-  out.cancel();
-  err.cancel();
+  stdout.cancel();
+  stderr.cancel();
   child.unref();
   return { survivors, isCut };
 }
 
 /**
- * Returns true when descendants may have left the process group. A confined child without shell rights cannot leave its group;
- * one with shell rights cannot leave its session. Nothing restricts an unconfined script.
+ * Returns true when descendants may have left the process group: a confined shell can leave its group but not its
+ * session, any other confined child neither, and an unconfined script both.
  */
 function mayHaveLeft({ sandbox, mergesStderr }: ChildSpec): boolean {
   return sandbox === undefined ? mergesStderr === true : sandbox.isSupervised;
@@ -249,7 +263,7 @@ function createHalt({ pid, supervisor }: Child): Halt {
   };
 }
 
-function arm({ timeoutMs, signals }: ChildSpec, halt: Halt): () => void {
+function listenForStops({ timeoutMs, signals }: ChildSpec, halt: Halt): () => void {
   const timer = setTimeout(() => halt.stop({ kind: "deadline" }), Math.min(timeoutMs, TIMER_MS_MAX));
   const listeners = signals.map((signal) => ({ signal, onAbort: () => halt.stop(endingOfAbort(signal)) }));
   for (const { signal, onAbort } of listeners) signal.addEventListener("abort", onAbort, { once: true });

@@ -8,13 +8,13 @@ import { processIds } from "./descendants.ts";
 const MEBIBYTE = 1_048_576;
 /** Limit of one command when the configuration sets none and no memory cgroup is smaller. */
 export const COMMAND_BYTES_MAX = 2_048 * MEBIBYTE;
-/** Smallest derived limit: a smaller one would end ordinary programs. */
+/** Smallest derived limit. With less, ordinary programs would be ended. */
 const COMMAND_BYTES_MIN = 32 * MEBIBYTE;
-/** Part of the memory cgroup that is kept free: when less is left, the largest command is ended. */
+/** Fraction of the memory cgroup that is kept free. When less is left, the largest command is ended. */
 const GROUP_KEPT_FREE = 0.1;
 const INTERVAL_MS_MAX = 100;
 const INTERVAL_MS_MIN = 10;
-/** Bytes that several processes together may allocate in a millisecond: decides how soon a limit can be reached. */
+/** Bytes that several processes together can allocate in a millisecond. Limits the time between measurements. */
 const BYTES_PER_MS = 8 * MEBIBYTE;
 /** Pause for each process on the machine: checking one takes a few microseconds. */
 const PAUSE_MS_PER_PROCESS = 0.05;
@@ -22,22 +22,22 @@ const PAUSE_MS_PER_PROCESS = 0.05;
 const PAUSE_MS_PER_DIVIDED = 1;
 /** Processes checked between two turns of the event loop: about a millisecond. */
 const PROCESSES_PER_TURN = 64;
-/** Longest time spent on dividing the shared pages of one command; after it, shared pages count in full. */
+/** Longest time for dividing the shared pages of one command. After it, shared pages count in full. */
 const DIVIDING_MS_MAX = 2_000;
 
 export interface CommandMemory {
   /** Returns the limit of the next command, for the memory of all its processes together. */
   bytesMax(): number;
   /**
-   * Measures the processes of a session until the returned function is called. `onExceeded` is called once, when they use more
-   * than `bytesMax`, or when the service's memory cgroup is nearly full and no other command uses more.
+   * Measures the processes of a session until the returned function is called. Calls `onExceeded` once, when they use
+   * more than `bytesMax`, or when the service's memory cgroup is nearly full and no other command uses more.
    */
   watch(watched: Watched, onExceeded: () => void): () => void;
 }
 
 interface Watched {
   readonly session: number;
-  /** True when the first process of the session is a part of the command. */
+  /** True when the session's first process belongs to the command. */
   readonly isLeaderCounted: boolean;
   readonly bytesMax: number;
 }
@@ -46,13 +46,13 @@ interface Watch extends Watched {
   readonly onExceeded: () => void;
   bytes: number;
   divided: number;
-  /** True once the command is being ended. The watch stays until all its processes have ended: until then, they hold memory. */
+  /** True once the command is being ended. Its processes hold memory until they have ended, so the watch continues. */
   isEnded: boolean;
 }
 
 /**
- * Measures commands while they run. A child cgroup would let the kernel do it, but cgroups cannot be written in a pod; RLIMIT_AS
- * would limit address space, which Node, Go and Java reserve by the gigabyte.
+ * Measures commands while they run. Rejected: a child cgroup, because a pod cannot write cgroups; RLIMIT_AS, which
+ * limits address space, of which Node, Go and Java reserve gigabytes.
  *
  * @param configured bytes; by default, half of what the service leaves in the smallest memory cgroup around it
  */
@@ -144,7 +144,7 @@ function membersOf(pids: readonly number[], sessions: ReadonlySet<number>): Read
   return members;
 }
 
-/** Returns the resident bytes of processes. Fast, but counts a page that several processes share once for each. */
+/** Returns the resident bytes of processes. Fast, but counts shared pages once for each process. */
 export async function residentBytes(pids: readonly number[]): Promise<number> {
   let bytes = 0;
   for (const [index, pid] of pids.entries()) {
@@ -156,9 +156,9 @@ export async function residentBytes(pids: readonly number[]): Promise<number> {
 }
 
 /**
- * Returns the bytes of processes, with each shared page divided among the processes that share it. Slower: the kernel walks the
- * page tables, off the event loop. Reads one process after another; otherwise, the service's own file access would wait until all
- * are read.
+ * Returns the bytes of processes, with shared pages divided among the processes that share them. Slower: the kernel
+ * walks the page tables, off the event loop. Reads one process at a time, because file reads of the service would wait
+ * otherwise.
  */
 async function proportionalBytes(pids: readonly number[]): Promise<number> {
   const limit = { isOver: false };
@@ -197,10 +197,7 @@ function residentIn(status: string): number {
   return kilobytes(status, "RssAnon") + kilobytes(status, "RssShmem");
 }
 
-/**
- * Returns the kernel's memory for the page tables of the process. It grows with the addresses that are read, even when nothing
- * was ever written there.
- */
+/** Returns the memory of the process's page tables, which grows even when pages are only read. */
 function pageTablesIn(status: string): number {
   return kilobytes(status, "VmPTE");
 }
@@ -210,7 +207,7 @@ function kilobytes(text: string, name: string): number {
   return Number(digits ?? 0) * 1_024;
 }
 
-/** Limits from this value on mean that there is no limit: version 1 of cgroups reports such a number. */
+/** Smallest value that means "no limit": version 1 of cgroups reports a number this large. */
 const UNLIMITED = 2 ** 60;
 
 /** The memory cgroup with the smallest limit around the service. */
@@ -237,7 +234,7 @@ const VERSION_2: Version = {
   reclaimable: ["active_file", "inactive_file", "slab_reclaimable"],
 };
 
-/** Returns the memory cgroup. Undefined when nothing limits the memory, or when that cannot be determined. */
+/** Returns the memory cgroup; undefined when nothing limits the memory, or that cannot be determined. */
 export function memoryGroup(root = ""): MemoryGroup | undefined {
   try {
     const groups = enclosingGroups(root).flatMap(({ folder, version }) => {
@@ -257,7 +254,7 @@ interface GroupFolder {
   readonly version: Version;
 }
 
-/** Returns the folders of the service's own group and of every group that contains it, if they are mounted here. */
+/** Returns the mounted folders of the service's own group and of the groups around it. */
 function enclosingGroups(root: string): readonly GroupFolder[] {
   const own = readFileSync(`${root}/proc/self/cgroup`, "latin1");
   return readFileSync(`${root}/proc/self/mountinfo`, "latin1")
@@ -278,8 +275,8 @@ function enclosingGroups(root: string): readonly GroupFolder[] {
 }
 
 /**
- * Returns a group's path below the mounted group. A container sees its own group as the top of the mount, but the kernel may
- * report the group's path on the machine.
+ * Returns a group's path below the mounted group. In a container, the own group may be the top of the mount although
+ * the kernel reports the path on the machine.
  */
 function below(path: string, mountedGroup: string): string {
   if (mountedGroup === "/") return path;

@@ -4,15 +4,19 @@ import { systemCode } from "../../core/error-text.ts";
 import { cLibrary } from "./confinement/c-library.ts";
 import { CALL_MARKER } from "./environment.ts";
 
-/** Finds and kills what a program started: its process group, its session, and processes that carry the marker of its call. */
+/**
+ * Finds and kills the processes that a program started: by process group, by session, and by the marker of the call.
+ */
 
-/** Rounds over the process table: a process that is being ended may start others. */
+/**
+ * Maximum rounds over the process table. Several are needed because processes that are being ended may start others.
+ */
 const SESSION_ROUNDS_MAX = 8;
 const STRAY_ROUNDS_MAX = 3;
-/** Maximum scans of the newest processes in one round, and the number of scans in a row that must find none. */
+/** Maximum scans of the newest processes in one round, and the number of consecutive scans that must find none. */
 const SCANS_MAX = 512;
 const QUIET_SCANS = 8;
-/** Process ids checked before and after the last one that was assigned. */
+/** Process ids to check before and after the last one that was assigned. */
 const NEWEST_BEFORE = 32;
 const NEWEST_AFTER = 64;
 /** Scans and processes between two turns of the event loop: a few milliseconds. */
@@ -22,9 +26,9 @@ const PROCESSES_PER_TURN = 256;
 const ENVIRONMENTS_PER_TURN = 128;
 /** Maximum number of processes whose environment is read in one round. */
 const ENVIRONMENTS_MAX = 8_192;
-/** The search of a session stops after this time, even when processes are left. */
+/** Time limit for the search of a session. Processes may be left then. */
 const SEARCH_MS_MAX = 600;
-/** Pause until a process that is becoming another program can be read. */
+/** Pause until a process can be read that is just becoming another program. */
 const UNCERTAIN_PAUSE_MS = 2;
 
 /** Returns all process ids; none when there is no /proc. */
@@ -51,8 +55,8 @@ interface Search {
 }
 
 /**
- * Kills all processes in a child's session and returns how many had left its group. A confined child cannot leave its session,
- * whatever it does to its environment. The search is limited in time and lets other work continue.
+ * Kills all processes in a child's session and returns how many had left its group. A confined child cannot leave its
+ * session. The search is limited in time and lets other work continue.
  */
 export async function killSession(session: number, hasLeaderEnded: boolean): Promise<number> {
   if (!Number.isSafeInteger(session) || session <= 1) return 0;
@@ -73,7 +77,7 @@ export async function killSession(session: number, hasLeaderEnded: boolean): Pro
   return search.left;
 }
 
-/** Kills the members in the process table. The table also contains dead processes that have not been reaped. */
+/** Kills the session's members in the process table, which also lists dead processes that have not been reaped. */
 async function killMembers(search: Search): Promise<void> {
   for (const [index, pid] of processIds().entries()) {
     if (index % PROCESSES_PER_TURN === PROCESSES_PER_TURN - 1) await setImmediate();
@@ -83,9 +87,9 @@ async function killMembers(search: Search): Promise<void> {
 }
 
 /**
- * Kills the members among the newest processes. A process that only forks and ends has another id by the time the process table
- * is read. That id is among the newest, and checking those takes less time than a fork. A process that is found after the first
- * scan has survived the kill of the group.
+ * Kills the session's members among the newest processes. A process that only forks and exits has another id when the
+ * process table has been read; that id is among the newest, and checking these is faster than a fork. A process found
+ * after the first scan has survived the kill of the group.
  */
 async function killNewest(search: Search): Promise<void> {
   for (let scan = 0, quiet = 0; scan < SCANS_MAX && quiet < QUIET_SCANS; scan += 1, quiet += 1) {
@@ -120,9 +124,9 @@ function newestPid(): number {
 }
 
 /**
- * Kills descendants that left the group with `setsid`, found by the marker in the environment they were started with, and returns
- * their number. Does not count descendants still in the group: they were killed with it and may take a moment to end. Linux only,
- * and only processes of the service's user: the environments of other users' processes cannot be read.
+ * Kills descendants that left the group with `setsid`, and returns their number. Finds them by the marker in their
+ * environment. Descendants in the group were killed with it and are not counted. Linux only, and only for processes of
+ * the service's user, whose environments can be read.
  */
 export async function killStrays(marker: string, group: number): Promise<number> {
   const needle = Buffer.from(`\0${CALL_MARKER}=${marker}\0`);
@@ -133,9 +137,9 @@ export async function killStrays(marker: string, group: number): Promise<number>
     const candidates = processIds().slice(-ENVIRONMENTS_MAX);
     for (const [index, pid] of candidates.filter((other) => other > 1 && other !== process.pid).entries()) {
       if (index % ENVIRONMENTS_PER_TURN === ENVIRONMENTS_PER_TURN - 1) await setImmediate();
-      const hasMarker = carries(pid, needle);
-      if (hasMarker === true) strays.push(pid);
-      isUncertain ||= hasMarker === undefined;
+      const isMarked = hasMarker(pid, needle);
+      if (isMarked === true) strays.push(pid);
+      isUncertain ||= isMarked === undefined;
     }
     for (const pid of strays) {
       const stat = statOf(pid);
@@ -149,10 +153,10 @@ export async function killStrays(marker: string, group: number): Promise<number>
 }
 
 /**
- * Returns whether a process carries the marker. Undefined when a process of the service's user cannot be read, as happens for a
- * moment while it becomes another program.
+ * Returns whether a process has the marker. Undefined when that is unknown: a process cannot be read for a moment while
+ * it becomes another program.
  */
-function carries(pid: number, needle: Buffer): boolean | undefined {
+function hasMarker(pid: number, needle: Buffer): boolean | undefined {
   try {
     return Buffer.concat([Buffer.of(0), readFileSync(`/proc/${pid}/environ`)]).includes(needle);
   } catch (error) {
@@ -171,8 +175,8 @@ function isOurs(pid: number): boolean {
 }
 
 /**
- * Returns the state, parent and process group of a process, from `pid (name) state ppid pgrp …`, where the name may contain any
- * character; undefined when the process has ended.
+ * Returns the state, parent and process group of a process, from `pid (name) state ppid pgrp …`; undefined when it has
+ * ended. The name may contain any character.
  */
 function statOf(pid: number): readonly string[] | undefined {
   try {

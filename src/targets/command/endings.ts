@@ -2,14 +2,14 @@ import { Refusal, type RefusalOptions } from "../../core/errors.ts";
 import type { PartialAnswer } from "../../core/partial-answer.ts";
 import type { ExitMeaning, TargetStatus, Tool } from "../../core/types.ts";
 
-/** Every way in which a child ends. At the deadline or when cancelled, the program was killed or never started. */
+/** The ways in which a child ends. */
 export type Ending =
-  /** The program ended by itself. */
+  /** The program exited by itself. */
   | { readonly kind: "exit"; readonly code: number }
   /** A signal that the service did not send ended the program. */
   | { readonly kind: "signal"; readonly signal: string }
   | { readonly kind: "deadline" }
-  /** The client disconnected or the service ends. */
+  /** The client disconnected, or the service is shutting down. */
   | { readonly kind: "cancelled" }
   /** The program and its descendants used more memory than is allowed, and were killed. */
   | { readonly kind: "memoryBound"; readonly memoryBytesMax: number }
@@ -23,27 +23,32 @@ export interface ChildResult {
   readonly stdout: Uint8Array;
   /** True when `stdout` is only the beginning of the output. */
   readonly truncated: boolean;
-  /** Number of bytes on stderr. The text is dropped unless the caller keeps it: it must not be passed on unchecked. */
+  /** Number of bytes on stderr. */
   readonly stderrBytes: number;
-  /** Last complete lines of stderr, when the caller keeps them. */
+  /** Last complete lines of stderr, if requested. They must be filtered before they are passed on. */
   readonly stderrTail: Uint8Array;
   /** Meaning of stderr by the manifest's literals. */
   readonly stderrStatus: TargetStatus | undefined;
-  /** Number of descendants that had left the group and so survived its kill. */
+  /** Number of descendants that had left the process group and were killed separately. */
   readonly survivors: number;
+}
+
+/** Returns the refusal of a command that a manifest must never produce. `fault` is for the operator. */
+export function unbuildable(fault: string): Refusal {
+  return new Refusal("INTERNAL", "The command could not be built.", { cause: new Error(fault) });
 }
 
 type ExitCodes = Readonly<Record<number, ExitMeaning>>;
 
 /**
- * Returns the ending for an aborted signal. The reason of a signal that timed out says so, as with `AbortSignal.timeout`; any
- * other signal means that the client disconnected or the service ends.
+ * Returns the ending for an aborted signal: the deadline if its reason is a TimeoutError, as with
+ * `AbortSignal.timeout`.
  */
 export function endingOfAbort({ reason }: AbortSignal): Ending {
   return { kind: reason instanceof Error && reason.name === "TimeoutError" ? "deadline" : "cancelled" };
 }
 
-/** Returns whether a run gave an answer: exit 0, or a code that the manifest declares to be `"OK"`. */
+/** Returns whether a run succeeded: exit code 0, or one that the manifest maps to `"OK"`. */
 export function isAnswer({ ending }: ChildResult, exitCodes: ExitCodes): boolean {
   return ending.kind === "exit" && meaningOf(ending.code, exitCodes) === "OK";
 }
@@ -60,13 +65,13 @@ interface FailureContext {
 }
 
 /**
- * Returns the refusal for a run without an answer. A changing tool that ran and was cut off has an unknown outcome. The message
+ * Returns the refusal for a run that did not succeed. The outcome is unknown when a change was interrupted. The message
  * contains none of the program's output.
  */
 export function refusalOf(tool: Tool, result: ChildResult, { exitCodes = {}, outputSoFar }: FailureContext): Refusal {
   const { ending, stderrBytes, stderrStatus, stderrTail } = result;
   const cause = operatorText(result);
-  const said =
+  const targetText =
     tool.errors === "filtered" && stderrTail.byteLength > 0 ? Buffer.from(stderrTail).toString("utf8") : undefined;
   const unlessUnknown = (refusal: Refusal, details?: RefusalOptions["details"]): Refusal => {
     if (tool.classification === "read" || !result.started) return refusal;
@@ -79,13 +84,17 @@ export function refusalOf(tool: Tool, result: ChildResult, { exitCodes = {}, out
       // The code's meaning takes precedence over that of stderr.
       const status = meaningOf(exitCode, exitCodes) ?? stderrStatus;
       if (status === undefined) {
-        return new Refusal("TARGET_FAILED", "The command failed.", { details: { exitCode, stderrBytes }, said, cause });
+        return new Refusal("TARGET_FAILED", "The command failed.", {
+          details: { exitCode, stderrBytes },
+          targetText,
+          cause,
+        });
       }
       const details = { status, exitCode };
-      return new Refusal("TARGET_REFUSED", `The command refused: ${status}.`, { details, said, cause });
+      return new Refusal("TARGET_REFUSED", `The command refused: ${status}.`, { details, targetText, cause });
     }
     case "signal": {
-      const options = { details: { signal: ending.signal, stderrBytes }, said, cause };
+      const options = { details: { signal: ending.signal, stderrBytes }, targetText, cause };
       return unlessUnknown(new Refusal("TARGET_FAILED", "The command was ended by a signal.", options));
     }
     case "deadline":
@@ -105,8 +114,8 @@ export function refusalOf(tool: Tool, result: ChildResult, { exitCodes = {}, out
 }
 
 /**
- * Returns how a program ended, for the operator. Contains only the length of stderr: the text has not been checked for secrets or
- * personal data.
+ * Describes how a program ended, for the operator. Of stderr it contains only the length, because the text may contain
+ * secrets.
  */
 export function operatorText({ ending, stderrBytes, survivors }: ChildResult): Error {
   const how = ending.kind === "exit" ? `exit ${ending.code}` : ending.kind;

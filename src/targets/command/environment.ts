@@ -1,19 +1,19 @@
 import type { Fault } from "../../core/errors.ts";
 import { tokenFault } from "./argv.ts";
 
-/** Variable that every child carries, so that descendants that left its process group can be found. Never part of a plan. */
+/**
+ * Variable in the environment of every child, by which descendants outside its process group are found. Not in plans.
+ */
 export const CALL_MARKER = "STC_CALL_ID";
 
 const PATH_DEFAULT = "/usr/local/bin:/usr/bin:/bin";
 const VARIABLES_MAX = 64;
 const VARIABLE_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,127}$/;
 
-/**
- * Variables that only the service sets: a manifest that could set them could choose programs or hide from the search for descendants.
- */
+/** Variables that only the service sets. With them, a manifest could choose programs or hide descendants. */
 const RESERVED: ReadonlySet<string> = new Set("PATH HOME LANG LC_ALL TZ PWD OLDPWD USER LOGNAME".split(" "));
 
-/** Prefixes of variables through which loaders, runtimes and shells load code, or write files, when they start. */
+/** Prefixes of variables that make loaders, runtimes and shells load code or write files when they start. */
 const REFUSED_PREFIXES = [
   ...["STC_", "LD_", "DYLD_", "BUN_", "NODE_", "DENO_", "NPM_", "PYTHON", "PERL", "RUBY", "GEM_", "BUNDLE_", "LUA_"],
   ...["JAVA_", "_JAVA_", "JDK_", "DOTNET_", "CORECLR_", "COMPLUS_", "PHP", "MALLOC_", "GLIBC_", "BASH", "ZSH", "LESS"],
@@ -33,14 +33,16 @@ const REFUSED_NAMES: ReadonlySet<string> = new Set([
   ...["GIT_EDITOR", "GIT_PAGER", "GIT_CONFIG"],
 ]);
 
-/** Variables that may have only this value: it turns settings files off, or names the program that shows differences. */
+/**
+ * Variables that may have only this value, which disables settings files or names the program that shows differences.
+ */
 const FIXED_VALUES: ReadonlyMap<string, string> = new Map([
   ["GIT_CONFIG_GLOBAL", "/dev/null"],
   ["GIT_CONFIG_SYSTEM", "/dev/null"],
   ["KUBECTL_EXTERNAL_DIFF", "diff -U 1000000"],
 ]);
 
-/** Returns the environment of a child, from this list and nothing else. The service's own environment is never used. */
+/** Returns the complete environment of a child. The service's own environment is never used. */
 export function childEnvironment(
   { emptyDirectory, pathVariable }: { readonly emptyDirectory: string; readonly pathVariable?: string | undefined },
   declared: Readonly<Record<string, string>>,
@@ -55,7 +57,7 @@ export function childEnvironment(
   };
 }
 
-/** Returns what is wrong with the variables that a manifest declares. The messages name variables, never values. */
+/** Returns the errors in the variables that a manifest declares. They contain names, never values. */
 export function environmentFaults(declared: unknown): readonly Fault[] {
   // A promise or a class instance has no entries of its own: the command would run without variables that were meant to protect
   // it.

@@ -1,7 +1,7 @@
 import { lstatSync, readdirSync, type Stats } from "node:fs";
 import { isAbsolute, join } from "node:path";
 
-/** Location of a repository, in terms of GIT_DIR and GIT_WORK_TREE. A bare repository has no work tree. */
+/** The GIT_DIR and GIT_WORK_TREE of a repository. A bare repository has no work tree. */
 interface GitRepository {
   readonly gitDir: string;
   readonly workTree?: string;
@@ -12,7 +12,7 @@ type Inspection = GitRepository | { readonly fault: string };
 const COPY_OBJECTS =
   "it borrows another repository's objects (a clone with --shared or --reference); run `git repack -a -d` in it, then remove that file";
 
-/** Files through which a repository takes objects, references or settings from another location, and how to fix each. */
+/** Files that make a repository use objects, references or settings of another location, and how to fix each. */
 const BORROWING: readonly (readonly [file: string, remedy: string])[] = [
   ["commondir", "it is a part of another repository; name that one"],
   ["objects/info/alternates", COPY_OBJECTS],
@@ -30,9 +30,8 @@ const OWN_IF_PRESENT = [
 ];
 
 /**
- * Checks a directory that is about to be served as a git repository. Only a repository that owns everything it shows passes: no
- * linked work tree or submodule (`.git` is a file), no shared objects, no symbolic link to another repository's parts. The faults
- * are for the operator.
+ * Checks that a directory may be served as a git repository. All its parts must be its own: no linked work tree or
+ * submodule (`.git` is a file), no shared objects, no symbolic link to another repository. Faults are for the operator.
  */
 export function inspectRepository(path: string): Inspection {
   if (!isAbsolute(path)) return { fault: "the path is not absolute" };
@@ -58,7 +57,7 @@ function inspectDirectory(path: string): Inspection {
   return inspectGitDirectory(join(path, ".git"), { workTree: path });
 }
 
-/** Returns what is wrong with a repository at the time of the call, for the cli handler's `inspections`. */
+/** Returns the problem of a repository at the time of a call, for the cli handler's `inspections`. */
 export function repositoryFault(path: string): string | undefined {
   const inspected = inspectRepository(path);
   return "fault" in inspected ? inspected.fault : undefined;

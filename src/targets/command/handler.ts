@@ -19,7 +19,7 @@ import { type ChildSpec, runChild } from "./child.ts";
 import { commandMemory } from "./command-memory.ts";
 import type { ChildConfinement, Sandbox } from "./confinement/confinement.ts";
 import type { Confined, Unconfined } from "./confinement/profile.ts";
-import { type ChildResult, isAnswer, refusalOf } from "./endings.ts";
+import { type ChildResult, isAnswer, refusalOf, unbuildable } from "./endings.ts";
 import { childEnvironment, environmentFaults } from "./environment.ts";
 import { LOOKUP_BYTES_MAX, lookUp } from "./lookups.ts";
 import { type CliTool, cliTool } from "./manifest.ts";
@@ -27,26 +27,21 @@ import { cutTextOf, parseStdout } from "./parser.ts";
 import { hashOpenFile, realDirectory, shellAnswer, shellPlan } from "./shell.ts";
 
 /**
- * Longest time between a script's timeout and its call's deadline, in which the output can still be returned. At most a tenth of
- * the time left.
+ * Time reserved for returning the output of a script that timed out: at most this, and at most a tenth of the time
+ * left.
  */
 const SCRIPT_END_MS = 1_000;
-/**
- * Longest time an answer waits for the removal of the child's temporary directory. A child may leave so many files that it takes
- * longer.
- */
+/** Longest wait for the removal of a temporary directory, which takes long when a child leaves many files. */
 const RELEASE_WAIT_MS = 500;
 
 export interface CliHandlerOptions {
-  /** Absolute binaries by command name, resolved at load. No other program ever runs. */
+  /** Absolute paths of the allowed programs by command name, resolved at load. */
   readonly commands: ReadonlyMap<string, string>;
   /** Absolute path of a private, empty directory: the default working directory and the home of children. */
   readonly emptyDirectory: string;
   /** PATH of children; default `/usr/local/bin:/usr/bin:/bin`. */
   readonly pathVariable?: string;
-  /**
-   * Checks by command name. A check returns what is wrong with the working directory of a call, for the operator, or `undefined`.
-   */
+  /** Checks of a call's working directory, by command name. They return the problem, for the operator. */
   readonly inspections?: ReadonlyMap<string, (cwd: string) => string | undefined>;
   /** Confines the children; without it, only their user's permissions restrict them. */
   readonly confinement?: ChildConfinement;
@@ -56,7 +51,7 @@ export interface CliHandlerOptions {
   readonly now: () => number;
   /** Returns a fresh, unguessable id for each child: `[A-Za-z0-9-]+`. */
   readonly newId: () => string;
-  /** Called when descendants of a child had left its process group and were killed one by one. For the operator. */
+  /** Receives the number of descendants that had left a child's process group, for the operator. */
   readonly onSurvivors?: ((survivors: Survivors) => void) | undefined;
 }
 
@@ -65,7 +60,7 @@ export interface Survivors {
   readonly count: number;
 }
 
-/** Everything that the call will do; an approval binds to it. */
+/** The complete call. An approval is bound to it. */
 type CliPlan = ExecutionPlan & {
   readonly kind: "cli";
   readonly command: string;
@@ -270,22 +265,18 @@ function declaredEnvironment(
   return built;
 }
 
-function unbuildable(fault: string): Refusal {
-  return new Refusal("INTERNAL", "The command could not be built.", { cause: new Error(fault) });
-}
-
 function unusable(fault: string): Refusal {
   const message = "The working directory of the command cannot be used.";
   return new Refusal("TARGET_UNAVAILABLE", message, { cause: new Error(fault) });
 }
 
-/** Hashes of programs by path, with the state of the file when it was hashed. */
+/** Hashes of programs by path, with the state of the file at that time. */
 const hashed = new Map<string, { readonly stamp: string; readonly sha256: string }>();
 
 /**
- * Returns the hex SHA-256 of a program, so that a plan names the exact binary that will run. Hashes again only when the file has
- * changed: by device, inode, size, mtime and ctime, of which nobody can set the last. Empty when the file cannot be read; then it
- * cannot run either.
+ * Returns the hex SHA-256 of a program, so that a plan names the exact binary. Hashes again only when device, inode,
+ * size, mtime or ctime has changed; nobody can set the ctime. Empty when the file cannot be read; then it cannot run
+ * either.
  */
 export function binarySha256(path: string): string {
   try {

@@ -3,15 +3,15 @@ import { tmpdir } from "node:os";
 import { basename, delimiter, isAbsolute, join } from "node:path";
 import { NotRegistered } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
-import { isBelow } from "../../core/paths.ts";
 import { unboundedStrings } from "../../core/schema/bounds.ts";
-import type {
-  ConfinementShown,
-  OpenedKind,
-  OwnPath,
-  TargetContext,
-  TargetKind,
-  ToolNote,
+import {
+  type ConfinementShown,
+  isBelow,
+  type OpenedKind,
+  type OwnPath,
+  type TargetContext,
+  type TargetKind,
+  type ToolNote,
 } from "../../core/target-kind.ts";
 import type { Handler, Tool } from "../../core/types.ts";
 import { type ChildConfinement, openConfinement } from "./confinement/confinement.ts";
@@ -38,7 +38,7 @@ export interface CommandContext extends TargetContext {
   readonly onSurvivors?: ((survivors: Survivors) => void) | undefined;
 }
 
-/** A git repository that the configuration names, after a successful inspection. Paths are absolute, links resolved. */
+/** A configured git repository that has passed the inspection. Paths are absolute and without links. */
 interface Repository {
   readonly directory: string;
   readonly gitDirectory: string;
@@ -104,7 +104,7 @@ function open(context: CommandContext): OpenedKind {
   };
 }
 
-/** Returns a note when no example exercises the argv builder: a mistake in it is otherwise first found by an agent. */
+/** Returns a note when no example runs the argv builder: an agent would be the first to find a mistake in it. */
 function exampleNotes({ name, examples }: Tool): readonly ToolNote[] {
   if (examples.accepts.length > 0) return [];
   return [{ tool: name, field: "examples.accepts", message: "is empty: the argv was never tried" }];
@@ -182,7 +182,7 @@ function isExecutable(path: string): boolean {
   }
 }
 
-/** Reads `systems.git.repositories`: each repository is inspected before anything runs in it. */
+/** Reads `systems.git.repositories` and inspects each repository. */
 export function readRepositories({ config, pathOf, problems }: CommandContext): ReadonlyMap<string, Repository> {
   const repositories = new Map<string, Repository>();
   const declared = config.systems["git"]?.["repositories"];
@@ -216,8 +216,8 @@ function shellWorkspace({ config, pathOf }: CommandContext): string {
 }
 
 /**
- * Returns the working directory and home of commands: private, empty, and the same at every start, so that plans are the same
- * too. If another user has created that path first, another directory is used.
+ * Returns the working directory and home of commands: private, empty, and the same at every start, so that plans are
+ * the same too. If the path belongs to another user, returns a new directory.
  */
 function privateEmptyDirectory(): string {
   // Not userInfo(): in a container, the user may have no name.
@@ -233,7 +233,9 @@ function privateEmptyDirectory(): string {
   return path;
 }
 
-/** Returns the service's own files and directories that a command could read or change in its granted directories. */
+/**
+ * Returns an error for each file or directory of the service that a command could access in its granted directories.
+ */
 function overlaps(
   { ownPaths, ownCode }: CommandContext,
   { granted }: ChildConfinement,

@@ -15,16 +15,16 @@ type Run = (args: readonly string[]) => Promise<ChildResult>;
 interface LookupRun {
   readonly lookups: Readonly<Record<string, Lookup>>;
   readonly input: unknown;
-  /** Runs the tool's command and returns how it ended; throws to end the call. */
+  /** Runs the tool's command. Throws to end the call. */
   readonly run: Run;
-  /** Checks the arguments that the lookup would use for other inputs; throws to end the call. */
+  /** Checks how the lookup builds arguments from other inputs. Throws to end the call. */
   readonly inspect?: (build: Build) => void;
 }
 
 /**
- * Runs all lookups of the manifest before it builds its argv, in the order of declaration.
+ * Runs all lookups of the manifest in declaration order, before the argv is built.
  *
- * @throws {Refusal} TARGET_REFUSED with status NOT_FOUND when no attempt of a lookup is answered
+ * @throws {Refusal} TARGET_REFUSED with status NOT_FOUND when all attempts of a lookup fail
  */
 export async function lookUp({ lookups, input, run, inspect }: LookupRun): Promise<Readonly<Record<string, string>>> {
   const found: Record<string, string> = {};
@@ -56,12 +56,12 @@ async function firstAnswer(
   return { cause };
 }
 
-/** Returns the manifest's pattern, anchored at both ends whatever its own anchors, alternatives and flags are. */
+/** Returns the manifest's pattern with the addition that it must match the whole text, on one line. */
 function anchored({ source, flags }: RegExp): RegExp {
   return new RegExp(`^(?:${source})$`, flags.replace(/[gmy]/g, ""));
 }
 
-/** Names the input fields, which the agent can fix. The lookup's arguments and output are not returned. */
+/** Names the input fields, so that the agent can fix them. The lookup's arguments and output are not returned. */
 function notFound(
   lookup: string,
   { fields, cause }: { readonly fields: readonly string[]; readonly cause: unknown },
@@ -73,7 +73,7 @@ function notFound(
   });
 }
 
-/** Returns the input fields that a lookup reads, or all of them when it reads none. */
+/** Returns the input fields that a lookup reads, or all fields when it reads none. */
 function fieldsOf(lookup: Lookup, input: unknown, found: Readonly<Record<string, string>>): readonly string[] {
   const target = typeof input === "object" && input !== null ? input : {};
   const read = new Set<string>();

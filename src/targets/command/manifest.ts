@@ -1,7 +1,18 @@
 import { isAbsolute } from "node:path";
 import { type Fault, ManifestError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
-import { isSynchronous, isText, type Unread, unknownKeys, unless } from "../../core/manifest/checks.ts";
+import {
+  isBoolean,
+  isSynchronous,
+  isText,
+  type KeyCheck,
+  keyFaults,
+  listOf,
+  optional,
+  type Unchecked,
+  unknownKeys,
+  unless,
+} from "../../core/manifest/checks.ts";
 import type { CliTarget, StdoutParser, Tool } from "../../core/types.ts";
 import { exampleFaults, type FreeText, freeTextOf, tokenFault } from "./argv.ts";
 import { environmentFaults } from "./environment.ts";
@@ -11,10 +22,7 @@ const COMMAND = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$/;
 
 const OPTION = /^--?[A-Za-z0-9][^\s\0]*$/;
 
-/**
- * Programs whose arguments are programs: shells, interpreters, launchers of other programs. The argv rules cannot restrict
- * them.
- */
+/** Shells, interpreters and programs that start other programs. Rules for the argv cannot restrict them. */
 const INTERPRETERS: ReadonlySet<string> = new Set(
   `
   sh bash rbash dash ash zsh ksh mksh yash posh fish csh tcsh nu xonsh elvish busybox toybox git-shell env xargs
@@ -29,28 +37,16 @@ const INTERPRETERS: ReadonlySet<string> = new Set(
     .split(/\s+/),
 );
 
-/** Returns whether a command is an interpreter. Version and case are ignored: `python3.12`, `Rscript` and `bash5` count. */
+/** Returns whether a command is an interpreter, in any version or case: `python3.12`, `Rscript`, `bash5`. */
 function isInterpreter(command: string): boolean {
   return INTERPRETERS.has(command.toLowerCase().replace(/[0-9.]*$/, ""));
 }
 
 const PORT_MAX = 65_535;
 
-type Test = (value: unknown) => boolean;
-/** A key of a table in the manifest, the test of its value, and the message for a value that fails it. */
-type KeyCheck = readonly [key: string, isValid: Test, message: string];
-
-function optional(isValid: Test): Test {
-  return (value) => value === undefined || isValid(value);
-}
-
-function listOf(isValid: Test): Test {
-  return (value) => Array.isArray(value) && value.every(isValid);
-}
-
-const isOption: Test = (option) => isText(option) && OPTION.test(option);
-const isPort: Test = (port) => Number.isInteger(port) && Number(port) >= 1 && Number(port) <= PORT_MAX;
-const isAbsolutePath: Test = (path) => isText(path) && path.startsWith("/") && !path.includes("\0");
+const isOption = (option: unknown): boolean => isText(option) && OPTION.test(option);
+const isPort = (port: unknown): boolean => Number.isInteger(port) && Number(port) >= 1 && Number(port) <= PORT_MAX;
+const isAbsolutePath = (path: unknown): boolean => isText(path) && path.startsWith("/") && !path.includes("\0");
 
 const CLI_KEYS = [
   ...["command", "cwd", "options", "lookups", "argsBuilder", "environment", "parse", "exitCodes", "shell"],
@@ -86,15 +82,11 @@ const CONFINEMENT_CHECKS: readonly KeyCheck[] = [
     `must be "system", or list TCP ports from 1 to ${PORT_MAX}`,
   ],
   ["runs", optional((runs) => runs === "command" || runs === "system"), 'must be "command" or "system"'],
-  ["temporaryDirectory", optional((value) => typeof value === "boolean"), "must be true or false"],
+  ["temporaryDirectory", optional(isBoolean), "must be true or false"],
 ];
 
-function keyFaults(field: string, table: Unread, checks: readonly KeyCheck[]): readonly Fault[] {
-  return checks.flatMap(([key, isValid, message]) => unless(isValid(table[key]), `${field}.${key}`, message));
-}
-
 /** Returns the errors in a manifest's `target.cli`. */
-export function cliFaults(cli: unknown, manifest: Unread): readonly Fault[] {
+export function cliFaults(cli: unknown, manifest: Unchecked): readonly Fault[] {
   const field = "target.cli";
   if (!isTable(cli)) return [{ field, message: "must be { command, argsBuilder, … }" }];
   const { command, confinement } = cli;
@@ -113,7 +105,7 @@ export function cliFaults(cli: unknown, manifest: Unread): readonly Fault[] {
   ];
 }
 
-/** A profile that is built from the input is checked when it is built. */
+/** Returns the errors in a fixed profile. A profile that a function builds is checked at each call. */
 function confinementFaults(confinement: unknown): readonly Fault[] {
   const field = "target.cli.confinement";
   if (confinement === undefined) return [];
@@ -129,10 +121,10 @@ function confinementFaults(confinement: unknown): readonly Fault[] {
 const SHELL = "bash";
 
 /**
- * Returns whether a manifest may use a shell: it must declare `target.cli.shell`, and every call must need approval. The tool's
- * name does not matter, and the configuration must allow the shell as well.
+ * Returns whether a manifest may use a shell: it declares `target.cli.shell`, and every call needs approval. The
+ * configuration must allow the shell as well.
  */
-function isDeclaredShell(cli: Unread, { approval, category, classification }: Unread): boolean {
+function isDeclaredShell(cli: Unchecked, { approval, category, classification }: Unchecked): boolean {
   return (
     cli["command"] === SHELL &&
     isTable(cli["shell"]) &&
@@ -144,7 +136,7 @@ function isDeclaredShell(cli: Unread, { approval, category, classification }: Un
 }
 
 /** Returns the errors in a manifest's `target.cli.shell`. */
-function shellFaults(cli: Unread, manifest: Unread): readonly Fault[] {
+function shellFaults(cli: Unchecked, manifest: Unchecked): readonly Fault[] {
   const { shell, lookups } = cli;
   if (shell === undefined) return [];
   const field = "target.cli.shell";
@@ -173,7 +165,7 @@ const MEANINGS = new Set<unknown>(
   "OK NOT_FOUND ALREADY_EXISTS INVALID_ARGUMENT FAILED_PRECONDITION OUT_OF_RANGE".split(" "),
 );
 
-/** A command-line tool whose manifest is valid with this configuration. */
+/** A command tool whose manifest is valid with this configuration. */
 export interface CliTool {
   readonly tool: Tool;
   /** Absolute path. */
@@ -186,7 +178,7 @@ export interface CliTool {
 }
 
 /**
- * Joins a tool to the command that the configuration allows.
+ * Binds a tool to the command that the configuration allows.
  *
  * @throws {ManifestError} listing every reason why the tool can never work here
  */

@@ -7,20 +7,20 @@ import type { ChildResult } from "./endings.ts";
 
 const JSON_DEPTH_MAX = 128;
 
-/** Decodes a program's output as text. Bytes that are not UTF-8 become U+FFFD; a byte order mark stays. */
+/** Decodes a program's output. Bytes that are not UTF-8 become U+FFFD; a byte order mark stays. */
 export function decode(bytes: Uint8Array): string {
   return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
 }
 
-/** Returns how much of a truncated text may be returned: its last bytes were kept only for redaction. */
+/** Returns how much of a truncated text may be released. Its last bytes are only for redaction. */
 export function cutTextOf({ stdout }: Pick<ChildResult, "stdout">, field: string): CutText {
   const beginning = plainText(decode(stdout.subarray(0, -CUT_MARGIN_BYTES)));
   return { field, bytesMax: Buffer.byteLength(beginning) };
 }
 
 /**
- * Returns the name of the output schema's only field when it is a string: `text` puts stdout there. Checks the schema's shape,
- * not its class, because a manifest may have its own copy of zod.
+ * Returns the name of the output schema's only field if it is a string: the field for stdout with `parse: "text"`.
+ * Checks the schema's shape, not its class: a manifest may have its own copy of zod.
  */
 export function onlyStringField(output: z.ZodType): string | undefined {
   const { def } = output._zod;
@@ -33,16 +33,16 @@ export function onlyStringField(output: z.ZodType): string | undefined {
 
 export interface StdoutReading {
   readonly parse: StdoutParser;
-  /** Field into which `text` puts stdout. */
+  /** Field for stdout with `parse: "text"`. */
   readonly textField: string | undefined;
   readonly input: unknown;
   readonly exitCode: number;
 }
 
 /**
- * Returns the program's output as the handler's answer.
+ * Converts the program's output to the handler's answer.
  *
- * @throws {Refusal} INVALID_OUTPUT when it cannot be read
+ * @throws {Refusal} INVALID_OUTPUT when it cannot be parsed
  */
 export function parseStdout(stdout: Uint8Array, { parse, textField, input, exitCode }: StdoutReading): unknown {
   const text = plainText(decode(stdout));
@@ -61,16 +61,17 @@ export function parseStdout(stdout: Uint8Array, { parse, textField, input, exitC
 }
 
 /**
- * Parses JSON that a program printed. Text that its escapes produce is cleaned like the rest of its text.
+ * Parses JSON from a program, and cleans its strings like other text.
  *
- * @throws SyntaxError when it is not valid JSON, RangeError when it is nested too deeply
+ * @throws {SyntaxError} when it is not valid JSON
+ * @throws {RangeError} when it is nested too deeply
  */
 export function parseJson(text: string): Json {
   const withoutByteOrderMark = text.startsWith("\ufeff") ? text.slice(1) : text;
   return plainJson(JSON.parse(withoutByteOrderMark) as Json, JSON_DEPTH_MAX);
 }
 
-/** Cleans all strings: escapes in JSON can produce control sequences, too. */
+/** Cleans all strings: escapes in JSON can also produce control sequences. */
 function plainJson(value: Json, depthLeft: number): Json {
   if (typeof value === "string") return plainText(value);
   if (typeof value !== "object" || value === null) return value;

@@ -1,54 +1,44 @@
 import type { StderrMeaning, TargetStatus } from "../../core/types.ts";
 
-/** After this many bytes, a stream is read no faster than `THROTTLED_BYTES` per pause: a flood must not keep the service busy. */
+/**
+ * After this many bytes, a stream is read at no more than `THROTTLED_BYTES` per pause, so that a flood of output cannot
+ * keep the service busy.
+ */
 const THROTTLED_FROM_BYTES = 4_194_304;
 const THROTTLED_BYTES = 262_144;
 const PAUSE_MS = 1;
-
-interface PipeLimits {
-  /** Bytes that are kept; later bytes are read and discarded. */
-  readonly keptBytesMax: number;
-  readonly onChunk?: ((chunk: Uint8Array) => void) | undefined;
-}
 
 /** One output stream of a child, while it is read. */
 export interface Pipe {
   /** Settles at the end of the stream or at an error; never rejects. */
   readonly ended: Promise<void>;
-  keptBytes(): Uint8Array;
-  bytes(): number;
-  /** Releases the stream, whichever process still holds its other end. */
+  /** Stops reading, even when a process still holds the other end. */
   cancel(): void;
 }
 
+type OnChunk = (chunk: Uint8Array) => void;
+
 /**
- * Reads a stream to its end, however much of it is kept: a program with a closed or full pipe might not finish its work. Bun's
+ * Reads a stream to its end, although only a part is kept: a program with a closed or full pipe might not finish. Bun's
  * `maxBuffer` would kill the program.
  */
 export function readPipe(
   stream: ReadableStream<Uint8Array>,
-  { keptBytesMax, onChunk }: PipeLimits,
+  onChunk: OnChunk,
   onError: (cause: unknown) => void,
 ): Pipe {
   const reader = stream.getReader();
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
   let isCancelled = false;
 
-  function keep(chunk: Uint8Array): void {
-    const room = keptBytesMax - bytes;
-    if (room > 0) chunks.push(chunk.byteLength > room ? chunk.subarray(0, room) : chunk);
-    bytes += chunk.byteLength;
-    onChunk?.(chunk);
-  }
-
   async function read(): Promise<void> {
+    let bytes = 0;
     let pauseAt = THROTTLED_FROM_BYTES;
     try {
       for (;;) {
         const { done, value } = await reader.read();
         if (done) return;
-        keep(value);
+        onChunk(value);
+        bytes += value.byteLength;
         if (bytes < pauseAt) continue;
         pauseAt = bytes + THROTTLED_BYTES;
         await Bun.sleep(PAUSE_MS);
@@ -60,8 +50,6 @@ export function readPipe(
 
   return {
     ended: read(),
-    keptBytes: () => Buffer.concat(chunks),
-    bytes: () => bytes,
     cancel() {
       isCancelled = true;
       reader.cancel().catch(() => {});
@@ -69,34 +57,33 @@ export function readPipe(
   };
 }
 
-/** Two streams as one text, in the order of arrival; output over the limit is dropped and counts as truncated. */
-interface MergedOutput {
-  readonly add: (chunk: Uint8Array) => void;
-  bytes(): Uint8Array;
-  isTruncated(): boolean;
+/** The start of the output; later bytes are counted and dropped. */
+export interface OutputHead {
+  readonly add: OnChunk;
+  kept(): Uint8Array;
+  /** Number of all bytes. */
+  bytes(): number;
 }
 
-export function mergedOutput(bytesMax: number): MergedOutput {
+export function outputHead(keptBytesMax: number): OutputHead {
   const chunks: Uint8Array[] = [];
-  let room = bytesMax;
-  let isTruncated = false;
+  let bytes = 0;
   return {
     add(chunk) {
-      isTruncated ||= chunk.byteLength > room;
-      if (room > 0) chunks.push(chunk.subarray(0, room));
-      room -= Math.min(room, chunk.byteLength);
+      if (bytes < keptBytesMax) chunks.push(chunk.subarray(0, keptBytesMax - bytes));
+      bytes += chunk.byteLength;
     },
-    bytes: () => Buffer.concat(chunks),
-    isTruncated: () => isTruncated,
+    kept: () => Buffer.concat(chunks),
+    bytes: () => bytes,
   };
 }
 
-/** Bytes of stderr that are checked, from its start. */
+/** Bytes at the start of stderr that are compared with the manifest's literals. */
 export const STDERR_HEAD_BYTES = 4_096;
 
 /**
- * Returns what a program's stderr means by the first of the manifest's literals that matches; nothing else of the text is used. A
- * line `starts` with the literal, or the text `contains` it. Literals are not patterns, so no text can make matching slow.
+ * Returns the meaning of the first of the manifest's literals that matches: one that a line `starts` with, or that the
+ * text `contains`. Literals instead of patterns keep matching fast for any text.
  */
 export function statusOfStderr(head: Uint8Array, meanings: readonly StderrMeaning[]): TargetStatus | undefined {
   if (meanings.length === 0 || head.byteLength === 0) return undefined;
@@ -110,12 +97,14 @@ export function statusOfStderr(head: Uint8Array, meanings: readonly StderrMeanin
 
 const LINE_FEED = 0x0a;
 
-/** Bytes of stderr that are kept, from its end: several times what is returned, so that a filter sees the surrounding text. */
+/**
+ * Bytes at the end of stderr that are kept: several times what is released, so that filters see the surrounding text.
+ */
 const STDERR_TAIL_BYTES = 16_384;
 
 interface Tail {
-  add(chunk: Uint8Array): void;
-  /** Returns the lines that were kept completely; nothing when the last line is longer than what is kept. */
+  readonly add: OnChunk;
+  /** Returns the lines that were kept completely; none when the last line is longer than the kept bytes. */
   lines(): Uint8Array;
 }
 

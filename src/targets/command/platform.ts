@@ -5,13 +5,13 @@ import { type Document, isAlias, isCollection, isScalar, parseDocument, visit } 
 import { z } from "zod";
 import { systemCode } from "../../core/error-text.ts";
 import { isTable } from "../../core/json.ts";
-import { hasPort, NO_PORT } from "../../core/port.ts";
+import { hasPort, NO_PORT } from "../../core/network.ts";
 import type { TargetContext } from "../../core/target-kind.ts";
 import type { SystemAccess } from "./confinement/profile.ts";
 
 /**
- * The systems that the shipped platform tools use: their entries in the configuration, which fix the addresses and the closed
- * lists that agents choose from, and their settings files, checked before a command runs with them.
+ * The systems of the shipped platform tools: the schemas of their entries in the configuration, and checks of their
+ * settings files, which run before each command.
  */
 
 const LABEL_CHARACTERS_MAX = 63;
@@ -19,7 +19,7 @@ const SUBDOMAIN_CHARACTERS_MAX = 253;
 
 const text = z.string().min(1);
 
-/** Returns whether the text is lower-case letters, digits and dashes, with a letter or digit at both ends. */
+/** Returns whether the text is a label of RFC 1123: lower-case letters, digits and inner dashes. */
 const isLabel = (part: string): boolean =>
   part.length <= LABEL_CHARACTERS_MAX && /^[a-z0-9-]+$/.test(part) && !part.startsWith("-") && !part.endsWith("-");
 
@@ -83,9 +83,7 @@ const argocd = z.strictObject({
 
 export const PLATFORM_SYSTEMS = { kubernetes, loki, argocd } as const;
 
-/**
- * Returns whether the URL has no user, password, query or fragment. Returns true for an invalid URL, which is already reported.
- */
+/** Returns whether the URL has no user, password, query or fragment. Invalid URLs pass: they are reported already. */
 function isPlainUrl(address: string): boolean {
   const url = URL.parse(address);
   return url === null || [url.username, url.password, url.search, url.hash].every((part) => part === "");
@@ -95,17 +93,17 @@ const SETTINGS_BYTES_MAX = 4_194_304;
 const DEPTH_MAX = 64;
 
 /**
- * Characters that YAML readers interpret differently. The commands read YAML 1.1, in which some of these end a line; control
- * characters and a byte order mark inside the text are ambiguous too. One reader's comment must not be another reader's setting.
+ * Characters that YAML readers interpret differently, such as the further line ends of YAML 1.1. What is a comment for
+ * one reader must not be a setting for another.
  */
 const AMBIGUOUS_CHARACTER = /\r(?!\n)|[\u0085\u2028\u2029]|\ufeff|[^\t\n\r\P{Cc}]/u;
 
-/** Keys through which a kubeconfig names a program that creates credentials. */
+/** Keys of a kubeconfig that name a program that creates credentials. */
 const PLUGIN_KEYS = /^(?:exec|auth-?provider)$/i;
 
 /**
- * Returns the problem of the kubeconfig, or `undefined`. The file decides which cluster is called, as which user, and whether
- * programs run, so it must say so in one plain document.
+ * Returns the problem of the kubeconfig, or `undefined`. The file decides which cluster is called, as which user, and
+ * whether programs run, so it must be unambiguous.
  */
 export function kubeconfigFault(
   path: string,
@@ -128,10 +126,7 @@ export function kubeconfigFault(
   return undefined;
 }
 
-/**
- * Returns the problem of argocd's settings, or `undefined`. In core mode, argocd calls the cluster directly and bypasses its
- * server.
- */
+/** Returns the problem of argocd's settings, or `undefined`. In core mode, argocd calls the cluster directly. */
 export function argocdConfigFault(path: string, readFile: ReadFile): string | undefined {
   const document = settingsOf(path, readFile);
   if ("fault" in document) return document.fault;
@@ -142,7 +137,7 @@ export function argocdConfigFault(path: string, readFile: ReadFile): string | un
 type ReadFile = TargetContext["readFile"];
 export type PlatformContext = Pick<TargetContext, "systems" | "pathOf" | "readFile" | "problems">;
 
-/** Files that the commands read themselves: a token or a trusted certificate. */
+/** Files that the commands read: tokens and trusted certificates. */
 const PLAIN_FILES = [
   ["loki", "bearerTokenFile"],
   ["loki", "rootCert"],
@@ -176,7 +171,7 @@ function entriesIn(systems: TargetContext["systems"]): Readonly<Record<keyof typ
   return { kubernetes: entry("kubernetes"), loki: entry("loki"), argocd: entry("argocd") };
 }
 
-/** Maps each command to a check that runs before each call: mounted files may change. */
+/** Checks by command. They run before each call, because mounted files may change. */
 type PlatformFiles = ReadonlyMap<string, () => string | undefined>;
 
 function readableFault(path: string): string | undefined {
@@ -227,7 +222,7 @@ function ambiguousCharacterFault(source: string, { index, 0: found }: RegExpExec
   return `contains the character ${character} in line ${line}, which some YAML readers treat as a line end, or refuse: remove it`;
 }
 
-/** Returns the YAML features that the command's own reader might interpret differently. */
+/** Returns an error for YAML features that the command's own reader might interpret differently. */
 function yamlFeatureFault(document: Document): string | undefined {
   let fault: string | undefined;
   visit(document, (_key, node) => {
@@ -250,7 +245,7 @@ function member(value: unknown, key: string): unknown {
   return isTable(value) && Object.hasOwn(value, key) ? value[key] : undefined;
 }
 
-/** Returns whether such a key occurs anywhere; true as well when the value is too deep to search. */
+/** Returns whether such a key occurs anywhere, or the value is too deep to search. */
 function hasKey(value: unknown, matches: (key: string, value: unknown) => boolean, depthLeft = DEPTH_MAX): boolean {
   if (typeof value !== "object" || value === null) return false;
   if (depthLeft === 0) return true;
@@ -262,7 +257,7 @@ function hasKey(value: unknown, matches: (key: string, value: unknown) => boolea
 const HTTPS_PORT = 443;
 const HTTP_PORT = 80;
 
-/** Returns files and ports by system. Unreadable files are omitted here: the check of these files reports them. */
+/** Returns the files and ports of each system. Leaves out unreadable files, which their own check reports. */
 export function platformAccess({
   systems,
   pathOf,
@@ -286,8 +281,9 @@ export function platformAccess({
 
 /** Returns the kubeconfig, the files that it names, and the ports of its clusters. */
 function kubernetesAccess([kubeconfig]: readonly string[], readFile: ReadFile): SystemAccess {
-  const settings = kubeconfig === undefined ? undefined : readSettings(kubeconfig, readFile);
-  if (kubeconfig === undefined || settings === undefined) return { reads: [], ports: [] };
+  const document = kubeconfig === undefined ? undefined : settingsOf(kubeconfig, readFile);
+  if (kubeconfig === undefined || document === undefined || "fault" in document) return { reads: [], ports: [] };
+  const { settings } = document;
   const clusters = members(settings["clusters"], "cluster");
   const users = members(settings["users"], "user");
   const files = [
@@ -305,15 +301,6 @@ function portsOf(address: unknown): readonly number[] {
   const { port, protocol } = new URL(address);
   if (port !== "") return [Number(port)];
   return [protocol === "http:" ? HTTP_PORT : HTTPS_PORT];
-}
-
-function readSettings(path: string, readFile: ReadFile): Settings | undefined {
-  try {
-    const settings: unknown = parseDocument(readFile(path).toString("utf8")).toJS({ maxAliasCount: 0 });
-    return isTable(settings) ? settings : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 function members(list: unknown, key: string): readonly Settings[] {

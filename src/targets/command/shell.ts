@@ -5,33 +5,33 @@ import { isAbsolute, join, relative } from "node:path";
 import { forEachChild, parse, type SyntaxNode, type Word } from "unbash";
 import { Refusal } from "../../core/errors.ts";
 import { CUT_MARGIN_BYTES, PartialAnswer } from "../../core/partial-answer.ts";
-import { isBelow } from "../../core/paths.ts";
+import { isBelow } from "../../core/target-kind.ts";
 import { plainText } from "../../core/terminal-text.ts";
 import type { Json, Tool } from "../../core/types.ts";
 import { refuseTooLong, tokenFault } from "./argv.ts";
-import { type ChildResult, refusalOf } from "./endings.ts";
+import { type ChildResult, refusalOf, unbuildable } from "./endings.ts";
 import { childEnvironment } from "./environment.ts";
 import type { CliTool } from "./manifest.ts";
 import { cutTextOf, decode } from "./parser.ts";
 
-/** The only form in which a script runs: no start-up files, and nothing after `--` is an option. */
+/** Arguments before every script: no start-up files, and no further options. */
 const SHELL_ARGV = ["--noprofile", "--norc", "-c", "--"];
 
-/** Signal numbers, for the exit code that a shell reports for a signal: `SIGNAL_BASE` plus the number. */
+/** Signal numbers. A shell reports a signal as exit code `SIGNAL_BASE` plus the number. */
 const SIGNALS: Readonly<Record<string, number>> = osConstants.signals;
 const SIGNAL_BASE = 128;
 const SIGNAL_UNKNOWN = 127;
 const KILLED = SIGNAL_BASE + 9;
 
-/** Part of a script's plan, in addition to the command and the program's hash. */
+/** Members of a script's plan besides the command and the program's hash. */
 interface ShellPlan {
   readonly argv: readonly string[];
   readonly cwd: string;
   readonly environment: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
-  /** Hex SHA-256 of every workspace file that the script's words name, by the file's path relative to the workspace. */
+  /** Hex SHA-256 of every workspace file that the script names, by path relative to the workspace. */
   readonly files: Readonly<Record<string, string>>;
-  /** Words that name more than can be hashed: folders, patterns, files that are too large or too many. */
+  /** Words that name more than can be hashed: folders, patterns, and files that are too large or too many. */
   readonly unhashed: readonly string[];
   readonly [member: string]: Json;
 }
@@ -66,9 +66,7 @@ export function shellPlan(
   const script = argv.at(-1);
   const hasShellForm = argv.length === SHELL_ARGV.length + 1 && SHELL_ARGV.every((token, at) => argv[at] === token);
   if (!hasShellForm || typeof script !== "string") {
-    throw new Refusal("INTERNAL", "The command could not be built.", {
-      cause: new Error(`a shell is started as ${SHELL_ARGV.join(" ")} and one script`),
-    });
+    throw unbuildable(`a shell is started as ${SHELL_ARGV.join(" ")} and one script`);
   }
   const fault = tokenFault(script);
   if (fault !== undefined) {
@@ -83,7 +81,7 @@ export function shellPlan(
   };
 }
 
-/** Returns the directory below the workspace that a relative path leads to, with links followed. */
+/** Returns the directory for a path relative to the workspace, with links resolved. */
 function directoryIn(workspace: string, path: string): string {
   const refuse = (status: string, message: string) =>
     new Refusal("TARGET_REFUSED", message, { details: { status, fields: ["workingDir"] } });
@@ -107,10 +105,10 @@ export function realDirectory(path: string): string | undefined {
 }
 
 /**
- * Returns how a script ended as an answer, whatever its exit code and however much it wrote. A script that a signal ended has the
- * exit code that a shell reports for the signal.
+ * Returns the output and exit code of a script that ended by itself or by a signal. A signal becomes the exit code that
+ * a shell reports for it.
  *
- * @throws {Refusal} for a script that could not be run or was cut off; with its output so far when the deadline cut it off
+ * @throws {Refusal} for a script that could not be run or was interrupted; with the output so far at the deadline
  */
 export function shellAnswer(tool: Tool, result: ChildResult): unknown {
   const output = plainText(decode(result.stdout));
@@ -126,7 +124,7 @@ export function shellAnswer(tool: Tool, result: ChildResult): unknown {
   throw refusalOf(tool, result, { outputSoFar: isLate ? new PartialAnswer(soFar, cutText) : undefined });
 }
 
-/** Returns the text up to its last whitespace: the script may have been about to write the second half of a secret. */
+/** Returns the text up to its last whitespace, because a secret may have been written only in part. */
 function withoutUnfinishedWord(text: string): string {
   const first = Math.max(0, text.length - CUT_MARGIN_BYTES);
   let end = text.length;
@@ -139,28 +137,28 @@ function exitCodeOf({ ending }: ChildResult): number | undefined {
   return ending.kind === "signal" ? SIGNAL_BASE + (SIGNALS[ending.signal] ?? SIGNAL_UNKNOWN) : undefined;
 }
 
-/** Words that are tried as names, and the characters of all of them together. */
+/** Maximum number of words that are tried as file names, and of their characters together. */
 const WORDS_MAX = 512;
 const NAMES_CHARACTERS_MAX = 65_536;
-/** Maximum number of folders that the words name, and in which the other words are tried, too. */
+/** Maximum number of named folders in which the other words are tried as well. */
 const FOLDERS_MAX = 8;
 /** Maximum number of hashed files, and of their bytes together. */
 const FILES_MAX = 64;
 const BYTES_MAX = 33_554_432;
 const CHUNK_BYTES = 1_048_576;
 const WORD_CHARACTERS_MAX = 4_096;
-/** Maximum depth of nested nodes: a script inside other scripts is read once for each of them. */
+/** Maximum depth of nested nodes: each script inside another script is parsed again. */
 const DEPTH_MAX = 128;
 
-/** Absolute paths, with links resolved. */
+/** Absolute paths without links. */
 interface Directories {
   readonly workspace: string;
   readonly cwd: string;
 }
 
 /**
- * Returns hashes of the workspace files that a script's literal words name: when one of them changes between the approval and the
- * run, the plan is another plan. Files that a script uses without naming them are not detected.
+ * Returns hashes of the workspace files that a script's literal words name: a file that changes between approval and
+ * run changes the plan. Files that a script uses without naming them are not detected.
  */
 export function namedFiles(script: string, { workspace, cwd }: Directories): Pick<ShellPlan, "files" | "unhashed"> {
   const { words, patterns } = wordsOf(script);
@@ -186,8 +184,8 @@ export function namedFiles(script: string, { workspace, cwd }: Directories): Pic
 }
 
 /**
- * Returns every literal word, including those in quotes, here-documents and scripts inside the script, and the parts of each.
- * `patterns` are the words that may match several names.
+ * Returns every literal word and its parts, including those in quotes, here-documents and nested scripts. `patterns`
+ * are the words that may match several names.
  */
 function wordsOf(script: string): { readonly words: readonly string[]; readonly patterns: readonly string[] } {
   const words = new Set<string>();
@@ -235,7 +233,7 @@ function folders(words: readonly string[], { workspace, cwd }: Directories, unha
   return found;
 }
 
-/** Returns the regular file in the workspace that a path leads to, with links followed. */
+/** Returns the real path of a regular file in the workspace. */
 function fileIn(workspace: string, path: string): string | undefined {
   const real = realOf(path);
   return real !== undefined && isBelow(real, workspace) && kindOf(real) === "file" ? real : undefined;
@@ -259,9 +257,7 @@ function kindOf(path: string): "file" | "folder" | "other" {
   }
 }
 
-/**
- * Returns the hash and size of a file. A pipe or device in its place does not block: it is opened without waiting and not read.
- */
+/** Returns the hash and size of a regular file. Does not block on a pipe or device: it opens without waiting. */
 function hashFile(path: string, bytesMax: number): HashedFile | undefined {
   let descriptor: number | undefined;
   try {
@@ -281,7 +277,7 @@ interface HashedFile {
   readonly bytes: number;
 }
 
-/** Hashes an open file from its current position. Returns `undefined` when it has more than `bytesMax` bytes. */
+/** Hashes an open file from its current position; `undefined` when it has more than `bytesMax` bytes. */
 export function hashOpenFile(descriptor: number, bytesMax = Number.POSITIVE_INFINITY): HashedFile | undefined {
   const hash = createHash("sha256");
   const chunk = Buffer.allocUnsafe(CHUNK_BYTES);

@@ -9,7 +9,7 @@ export interface DiffHunk {
   readonly oldLines: number;
   readonly newStart: number;
   readonly newLines: number;
-  /** Each line starts with its mark: a space, `+`, `-`, or `\` for "No newline at end of file". */
+  /** Each line with its mark: a space, `+`, `-`, or `\` for "No newline at end of file". */
   readonly lines: readonly string[];
 }
 
@@ -19,7 +19,7 @@ export interface DiffFile {
   readonly newPath: string;
   readonly status: FileStatus;
   readonly hunks: readonly DiffHunk[];
-  /** Lines between the previous file and this one: whatever the program says about this file. */
+  /** Lines before the file's header, after the previous file. */
   readonly preamble: readonly string[];
 }
 
@@ -31,9 +31,10 @@ export interface UnifiedDiff {
 const HUNK = /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@/;
 
 /**
- * Reads a unified diff in one pass. A hunk's own counts determine its length, so a line of a file cannot pass for a header.
+ * Reads a unified diff in one pass. The counts of a hunk determine its length, so no line of a file is taken for a
+ * header.
  *
- * @throws SyntaxError when a hunk ends before its counts are met
+ * @throws {SyntaxError} when a hunk ends before its counts are met
  */
 export function parseUnifiedDiff(text: string): UnifiedDiff {
   const lines = text.split("\n");
@@ -101,7 +102,7 @@ function hunkEnd(lines: readonly string[], from: number, left: { readonly old: n
   return lines[at]?.startsWith("\\") ? at + 1 : at;
 }
 
-/** Returns the path in a header. A tab after the path starts a timestamp. */
+/** Returns the path in a header, without the timestamp after a tab. */
 function pathOf(header: string): string {
   const [path = ""] = header.slice("--- ".length).split("\t");
   return path;
@@ -118,10 +119,7 @@ export interface JsonLines {
   readonly unreadableLines: number;
 }
 
-/**
- * Parses JSON values, one per line. A line that cannot be parsed is counted and does not affect the others; empty lines are
- * ignored.
- */
+/** Parses one JSON value per line. Counts lines that cannot be parsed; ignores empty lines. */
 export function parseJsonLines(text: string): JsonLines {
   const values: Json[] = [];
   let unreadableLines = 0;
@@ -137,8 +135,8 @@ export function parseJsonLines(text: string): JsonLines {
 }
 
 /**
- * Returns the text, or its beginning and how much of it was left out. Keeps at most `charactersMax` UTF-16 units, and up to 256
- * fewer to avoid cutting a word in two.
+ * Returns the text, or its start with a note on how much is missing. Keeps at most `charactersMax` UTF-16 units, and up
+ * to 256 fewer to avoid splitting a word.
  */
 export function truncateText(text: string, charactersMax: number): string {
   if (text.length <= charactersMax) return text;
@@ -148,7 +146,7 @@ export function truncateText(text: string, charactersMax: number): string {
 
 export interface LineBudget {
   readonly linesMax: number;
-  /** Characters of one line; the rest is cut off, and the line says so. */
+  /** Characters of one line; the rest is cut off, with a note. */
   readonly lineCharactersMax: number;
   readonly charactersMax: number;
   /** The end that is kept when not all lines fit. */
@@ -160,7 +158,7 @@ export interface FittedLines {
   readonly droppedLines: number;
 }
 
-/** Returns as many lines as fit. Counts the dropped lines, so that a part is not mistaken for the complete text. */
+/** Returns the lines that fit, and the number of the others. */
 export function fitLines(
   lines: readonly string[],
   { linesMax, lineCharactersMax, charactersMax, keep }: LineBudget,

@@ -1,7 +1,7 @@
 import { FFIType, type Pointer, ptr } from "bun:ffi";
 import { bindCLibrary } from "../../runtime/c-library.ts";
 
-/** Calls on descriptors that the runtime does not offer. Linux only: other systems have nothing to confine paths with. */
+/** System calls on descriptors that the runtime does not offer. Linux only: other systems cannot confine paths. */
 
 const X64 = { openat2: 437, renameat2: 316, getdents64: 217 } as const;
 const ARM64 = { openat2: 437, renameat2: 276, getdents64: 61 } as const;
@@ -24,7 +24,7 @@ const RESOLVE_NO_XDEV = 0x01;
 const RESOLVE_NO_MAGICLINKS = 0x02;
 const RESOLVE_NO_SYMLINKS = 0x04;
 const RESOLVE_BENEATH = 0x08;
-/** Follows links as long as they stay below the directory and on its file system. */
+/** Follows links that stay below the directory and on its file system. */
 export const FOLLOW = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV;
 export const EXACT = FOLLOW | RESOLVE_NO_SYMLINKS;
 
@@ -32,7 +32,7 @@ const EINTR = 4;
 const EAGAIN = 11;
 const ENAMETOOLONG = 36;
 const OPEN_HOW_BYTES = 24;
-/** Attempts per call: while something on the machine is renamed, the lookup of a path with `..` must be repeated. */
+/** Attempts per call: the kernel asks for a repetition while directories on a path with `..` are renamed. */
 const TRIES_MAX = 16;
 const PATH_BYTES_MAX = 4_096; // Includes the NUL at the end.
 const LINK_BYTES_MAX = 4_096;
@@ -42,9 +42,9 @@ const LOCK_EX_NB = 2 | 4;
 
 /** System calls on files. Each returns a negative errno when it fails. */
 export interface FileSystemCalls {
-  /** Calls openat2(2). Returns a descriptor for `path` below the directory, within the limits that `resolve` sets. */
+  /** Calls openat2(2). Returns a descriptor for `path` below the directory, with the limits in `resolve`. */
   openBeneath(directory: number, path: string, how: OpenHow): number;
-  /** Calls openat(2) without following a link in the last component; `name` must be one plain name. */
+  /** Calls openat(2) without following a link. `name` must be one plain name. */
   openName(directory: number, name: string, how: Omit<OpenHow, "resolve">): number;
   /** @param link an O_PATH descriptor */
   readLink(link: number): Buffer | number;
@@ -53,7 +53,7 @@ export interface FileSystemCalls {
   rename(directory: number, names: { readonly from: string; readonly to: string; readonly replaces: boolean }): number;
   /** Calls getdents64(2). Returns the number of bytes written to the buffer, 0 at the end. */
   readEntries(directory: number, buffer: Uint8Array): number;
-  /** Locks a directory, unless it is already locked. The lock ends with the descriptor. */
+  /** Locks a directory unless it is locked. The lock ends with the descriptor. */
   lock(directory: number): number;
 }
 
@@ -129,8 +129,8 @@ function load(): FileSystemCalls {
 }
 
 /**
- * Memory that keeps its address as long as the library is loaded. A pointer keeps nothing alive: bytes that are created for one
- * call may be freed and overwritten before the call reads them.
+ * Memory with a fixed address for as long as the library is loaded. Bytes that are created for one call may be freed
+ * before the call reads them, because a pointer does not keep them alive.
  */
 class StableMemory {
   readonly bytes: Buffer<ArrayBuffer>;
@@ -148,8 +148,8 @@ class CText extends StableMemory {
   }
 
   /**
-   * Returns false when the path is longer than any path may be. A NUL would cut the path short and a lone surrogate would change
-   * it, so both throw; callers have already refused both.
+   * Returns false for a path that is too long. Throws for NUL, which would cut the path short, and for lone surrogates,
+   * which would change it; callers have refused both.
    */
   write(path: string): boolean {
     if (path.includes("\0") || !path.isWellFormed()) throw new RangeError("a path with NUL or a lone surrogate");

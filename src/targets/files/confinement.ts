@@ -1,4 +1,4 @@
-import { closeSync, readFileSync } from "node:fs";
+import { type BigIntStats, closeSync, fstatSync, readFileSync } from "node:fs";
 import {
   EXACT,
   type FileSystemCalls,
@@ -11,7 +11,7 @@ import {
   O_RDONLY,
 } from "./c-library.ts";
 
-/** Mechanism that keeps paths below their directory: the kernel in one call, or a walk that opens one plain name at a time. */
+/** The mechanism that keeps paths below their directory: one system call, or a walk that opens one name at a time. */
 export type ConfinementKind = "openat2" | "walk";
 
 export interface PathConfinement {
@@ -19,19 +19,19 @@ export interface PathConfinement {
   readonly library: FileSystemCalls;
   /** Opens one plain name in a directory, never through a link. Returns a descriptor or a negative errno. */
   step(directory: number, name: string, flags: number, mode?: number): number;
-  /** Opens a whole path in one call, following links within the directory. Undefined when the kernel cannot confine paths. */
+  /** Opens a whole path in one call, following links below the directory. Undefined when the kernel cannot do that. */
   readonly openBeneath: ((directory: number, path: string) => number) | undefined;
 }
 
-/** Flags for reading that do not wait for a pipe's other end and do not acquire a controlling terminal. */
+/** Flags for reading that neither wait for a pipe's other end nor acquire a controlling terminal. */
 export const READING = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 
 const EAGAIN = 11;
 const EXDEV = 18;
 
 /**
- * Chooses a mechanism once, by trying it: the directory itself must open, and its parent must not. The errno of a later call
- * never changes the choice, because a filter may return any errno.
+ * Chooses a mechanism by trying it: the directory itself must open, and its parent must not. Errors of later calls
+ * never change the choice, because a seccomp filter may return any errno.
  *
  * @returns undefined when neither mechanism works: then there are no file tools
  */
@@ -81,10 +81,7 @@ function mountOf(fd: number): string | undefined {
   }
 }
 
-/**
- * Returns whether a mechanism works. Only the kernel is tried with "..": the walk is never asked to open ".." or a name with a
- * slash.
- */
+/** Returns whether a mechanism works. Only the kernel's is tried with "..", because the walk never opens "..". */
 function isUsable({ kind, step, openBeneath }: PathConfinement, probe: number): boolean {
   const self = step(probe, ".", O_PATH | O_DIRECTORY);
   if (self < 0) return false;
@@ -94,4 +91,41 @@ function isUsable({ kind, step, openBeneath }: PathConfinement, probe: number): 
   if (above >= 0) closeSync(above);
   // While something on the machine is renamed, the kernel may be unable to decide, and then refuses, too.
   return above === -EXDEV || above === -EAGAIN;
+}
+
+/** Properties of the file that a descriptor refers to. */
+export interface FileIdentity {
+  readonly kind: "file" | "directory" | "link" | "other";
+  /** `device:inode`: identifies a file, whatever its name. */
+  readonly id: string;
+  readonly links: number;
+  readonly bytes: number;
+  /** Permission bits. */
+  readonly mode: number;
+  readonly owner: { readonly uid: number; readonly gid: number };
+  /** Changes with every change of content or attributes. */
+  readonly version: string;
+}
+
+export function identify(fd: number): FileIdentity {
+  const stat = fstatSync(fd, { bigint: true });
+  return {
+    kind: kindOf(stat),
+    id: idOf(stat),
+    links: Number(stat.nlink),
+    bytes: Number(stat.size),
+    mode: Number(stat.mode & 0o777n),
+    owner: { uid: Number(stat.uid), gid: Number(stat.gid) },
+    version: `${stat.size}:${stat.mtimeNs}:${stat.ctimeNs}`,
+  };
+}
+
+export function idOf({ dev, ino }: Pick<BigIntStats, "dev" | "ino">): string {
+  return `${dev}:${ino}`;
+}
+
+function kindOf(stat: BigIntStats): FileIdentity["kind"] {
+  if (stat.isFile()) return "file";
+  if (stat.isDirectory()) return "directory";
+  return stat.isSymbolicLink() ? "link" : "other";
 }

@@ -4,19 +4,19 @@ import { setImmediate } from "node:timers/promises";
 import { fileRefusal, thrownRefusal } from "./refusals.ts";
 
 const CHUNK_BYTES = 262_144;
-/** Most files are small: a buffer of this size comes from the pool. */
+/** Files below this size use a buffer of this size, which comes from a pool. */
 const SMALL_BYTES = 16_384;
 
 export interface ReadingOptions {
   /** Larger files are refused. */
   readonly bytesMax: number;
   readonly signal: AbortSignal;
-  /** Receives every part of the file in order; it must not keep the part. */
+  /** Receives the parts of the file in order, and must not keep them. */
   readonly onChunk: (chunk: Buffer) => void;
 }
 
 /**
- * Reads a whole file and hashes it. Other calls can run between parts.
+ * Reads and hashes a whole file. Other calls can run between parts.
  *
  * @returns hex SHA-256 of the whole file
  * @throws {Refusal} E_READ_LIMIT
@@ -55,7 +55,7 @@ export async function readWhole(
 
 const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** Returns the text of bytes that are UTF-8 without NUL; undefined for anything else, which is binary. */
+/** Decodes UTF-8 without NUL. Returns undefined for anything else, which is binary. */
 export function textOf(bytes: Uint8Array): string | undefined {
   if (bytes.includes(0)) return undefined;
   try {
@@ -85,7 +85,7 @@ function tooLarge(bytesMax: number): ReturnType<typeof fileRefusal> {
   return fileRefusal("E_READ_LIMIT", { details: { fileBytesMax: bytesMax } });
 }
 
-/** Returns the lines of a text, each with its newline; only the last may lack one. An empty text has no lines. */
+/** Returns the lines of a text with their newlines. Only the last line may lack one; an empty text has no lines. */
 export function linesOf(text: string): readonly string[] {
   const lines: string[] = [];
   for (let at = 0; at < text.length; ) {

@@ -8,10 +8,8 @@ const YAML_CHARACTERS_MAX = 32_768;
 const YAML_DEPTH_MAX = 32;
 const VALUE_LIMITS = { depthMax: YAML_DEPTH_MAX, nodesMax: 10_000, bytesMax: YAML_CHARACTERS_MAX } as const;
 
-/**
- * Characters that only some readers take for line breaks, and markers that some readers take for the end wherever they appear.
- */
-const READ_DIFFERENTLY = /\r(?!\n)|[\u0085\u2028\u2029]|^(?:---|\.\.\.)/m;
+/** Text that YAML readers interpret differently: some line breaks, and document markers. */
+const AMBIGUOUS = /\r(?!\n)|[\u0085\u2028\u2029]|^(?:---|\.\.\.)/m;
 
 export type Frontmatter = Readonly<Record<string, Json>>;
 
@@ -23,7 +21,7 @@ export interface FrontmatterChange {
 /**
  * Returns the values of a text's frontmatter.
  *
- * @throws {Refusal} E_INVALID_FRONTMATTER when there is none, or it is more than plain YAML: aliases, tags, several documents
+ * @throws {Refusal} E_INVALID_FRONTMATTER when there is none, or it has aliases, tags or several documents
  */
 export function readFrontmatter(text: string): Frontmatter {
   return valuesOf(parseYaml(partsOf(text).yaml));
@@ -67,7 +65,7 @@ function boundedValues(set: Readonly<Record<string, unknown>>): Frontmatter {
   }
 }
 
-/** Splits a text with YAML between its first line, `---`, and the next such line; `rest` begins with the second. */
+/** Splits a text at its first line, `---`, and the next such line, with which `rest` begins. */
 function partsOf(text: string): { readonly opening: string; readonly yaml: string; readonly rest: string } {
   const [first = ""] = text.split("\n", 1);
   const isOpen = withoutReturn(withoutByteOrderMark(first)) === "---";
@@ -86,7 +84,7 @@ function partsOf(text: string): { readonly opening: string; readonly yaml: strin
 }
 
 function parseYaml(yaml: string): Document {
-  if (READ_DIFFERENTLY.test(yaml)) {
+  if (AMBIGUOUS.test(yaml)) {
     throw invalid("Lines of the frontmatter must end with a newline, and none may begin with --- or with dots.");
   }
   let document: Document;
@@ -106,7 +104,7 @@ function parseYaml(yaml: string): Document {
   return document;
 }
 
-/** Returns what makes the YAML more than plain values: it could grow without bound, or mean something else to the next reader. */
+/** Returns an error for YAML that is more than plain values: it could grow without limit, or be read differently. */
 function problemOf(document: Document): string | undefined {
   if (document.errors.length > 0 || document.warnings.length > 0)
     return "The frontmatter is not one valid YAML document.";
@@ -125,10 +123,7 @@ function problemOf(document: Document): string | undefined {
   return problem;
 }
 
-/**
- * Returns whether all keys are plain and unique. The parser's own check is not used, because it compares each key with every
- * other.
- */
+/** Returns whether all keys are plain and unique. The parser's own check takes quadratic time. */
 function hasPlainKeys({ items }: YAMLMap): boolean {
   const keys = items.map(({ key }) => (isScalar(key) && key.value !== null ? String(key.value) : undefined));
   return !keys.includes(undefined) && new Set(keys).size === keys.length;

@@ -2,33 +2,35 @@ import { withoutReturn } from "./contents.ts";
 
 const RULES_MAX = 1_000;
 const PATTERN_CHARACTERS_MAX = 256;
-/** Steps for one entry, over all rules: a few milliseconds, in which no other call runs. */
+/** Maximum steps for one entry with all rules: a few milliseconds, in which no other call runs. */
 const STEPS_MAX = 1_000_000;
 
 const ANY_DEPTH = "**";
 
 interface IgnoreRule {
-  /** Pattern for each name of the path below the file's directory; in a rule without a slash, for the last name only. */
+  /**
+   * Patterns for the names of the path below the file's directory; for the last name only, if the rule has no slash.
+   */
   readonly names: readonly (NameGlob | typeof ANY_DEPTH)[];
   readonly isAnchored: boolean;
   readonly negated: boolean;
   readonly directoriesOnly: boolean;
 }
 
-/** One `.gitignore` above an entry, and the number of names in the path to its directory. */
+/** A `.gitignore`, and the number of names in the path to its directory. */
 export interface IgnoreFile {
   readonly depth: number;
   readonly rules: readonly IgnoreRule[];
 }
 
-/** Reads a `.gitignore`. Rules over the limits ignore nothing, so a search finds more, not less. */
+/** Reads a `.gitignore`. Ignores rules over the limits: a search then finds more, not less. */
 export function readIgnoreRules(text: string): readonly IgnoreRule[] {
   return text.split("\n", RULES_MAX).flatMap((line) => readRule(withoutReturn(line)) ?? []);
 }
 
 /**
- * Returns whether the files exclude this entry. The last matching rule of the deepest file with a match decides; rules that take
- * too long to match ignore nothing.
+ * Returns whether the files exclude this entry. The last matching rule of the deepest file that has one decides. Rules
+ * that take too long to match exclude nothing.
  */
 export function isIgnored(files: readonly IgnoreFile[], names: readonly string[], isDirectory: boolean): boolean {
   const characters = names.map((name) => [...name]);
@@ -52,18 +54,18 @@ function readRule(line: string): IgnoreRule | undefined {
   const isAnchored = pattern.includes("/");
   const parts = (pattern.startsWith("/") ? pattern.slice(1) : pattern).split("/");
   const compiled = parts.map((part) => (part === ANY_DEPTH ? ANY_DEPTH : compileName(part)));
-  return { names: belowLast(compiled), isAnchored, negated, directoriesOnly };
+  return { names: withNameAtEnd(compiled), isAnchored, negated, directoriesOnly };
 }
 
-/** Keeps a space after a backslash. */
+/** Removes trailing spaces, except after a backslash. */
 function withoutTrailingSpaces(pattern: string): string {
   let end = pattern.length;
   while (end > 0 && pattern[end - 1] === " " && pattern[end - 2] !== "\\") end -= 1;
   return pattern.slice(0, end);
 }
 
-/** Makes a final `/**` match at least one name: `a/**` matches everything below `a`, but not `a` itself. */
-function belowLast(names: IgnoreRule["names"]): IgnoreRule["names"] {
+/** Makes a final `/**` match at least one name: `a/**` matches everything below `a`, but not `a`. */
+function withNameAtEnd(names: IgnoreRule["names"]): IgnoreRule["names"] {
   return names.at(-1) === ANY_DEPTH && names.length > 1 ? [...names.slice(0, -1), compileName("*"), ANY_DEPTH] : names;
 }
 
@@ -111,14 +113,14 @@ export function compileName(pattern: string): NameGlob {
   return tokens;
 }
 
-/** Steps that matching may still take. When none are left, nothing matches. */
+/** Remaining steps of the match. Without any, nothing matches. */
 interface Steps {
   left: number;
 }
 
 /**
- * Returns whether a name, given as characters, matches. Takes time proportional to the length of the name times that of the
- * pattern: only the last star is retried.
+ * Returns whether a name, given as characters, matches. Only the last star is retried, so the time is at most the
+ * product of both lengths.
  */
 export function matchesName(tokens: NameGlob, name: readonly string[], steps: Steps): boolean {
   return matchesSequence(tokens, name, {
@@ -174,10 +176,7 @@ function matchesOne(token: Token, character: string): boolean {
   return token.ranges.some(([from, to]) => from <= character && character <= to) !== token.negated;
 }
 
-/**
- * Reads a set. A `]` at its start belongs to the set. Classes such as `[:alpha:]` are not supported and match their own
- * characters.
- */
+/** Reads a set. A `]` at its start belongs to it. Classes such as `[:alpha:]` are read as single characters. */
 function readSet(
   characters: readonly string[],
   start: number,

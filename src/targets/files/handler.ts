@@ -22,9 +22,9 @@ import { overLimit, planWrite, type WritePlan, type WriteRequest } from "./write
 import { runWrite } from "./write-run.ts";
 
 interface AgentLimits {
-  /** Content that a read may return. */
+  /** Maximum bytes that a read returns. */
   readonly maxReadBytes: number;
-  /** Bytes that a file may have after a write. */
+  /** Maximum size of a file after a write. */
   readonly maxWriteBytes: number;
 }
 
@@ -50,7 +50,7 @@ interface FsHandlerOptions {
   readonly newId: () => string;
 }
 
-/** Creates the handler for the files of the workspace. It accesses nothing outside the workspace's mounts. */
+/** Creates the handler for files in the workspace's mounts, and nothing outside them. */
 export function fsHandler(options: FsHandlerOptions): Handler {
   return {
     bind: (tool) => bind(tool, options),
@@ -146,7 +146,7 @@ function limitsOf(limits: FsLimits, { issuer, subject }: Pick<Caller, "issuer" |
   };
 }
 
-/** Returns the most bytes that any caller may write: the limit for a plan, which does not know the caller. */
+/** Returns the highest write limit of all callers, for plans, which do not know the caller. */
 function maxWriteBytesOfAll({ maxWriteBytes, agents }: FsLimits): number {
   return Math.max(maxWriteBytes, ...agents.map((agent) => agent.maxWriteBytes ?? 0));
 }

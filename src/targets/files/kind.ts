@@ -4,8 +4,7 @@ import { errorText, systemCode } from "../../core/error-text.ts";
 import { ManifestError, NotRegistered } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { oneOf, unknownKeys, unless } from "../../core/manifest/checks.ts";
-import { isBelow } from "../../core/paths.ts";
-import type { OpenedKind, OwnPath, TargetContext, TargetKind } from "../../core/target-kind.ts";
+import { isBelow, type OpenedKind, type OwnPath, type TargetContext, type TargetKind } from "../../core/target-kind.ts";
 import { type FsLimits, fsHandler } from "./handler.ts";
 import { type MountName, type Mounts, openMounts } from "./mounts.ts";
 import { type WorkflowRules, type WorkflowSettings, workflowRules } from "./workflow.ts";
@@ -33,9 +32,9 @@ export const files: TargetKind<FilesContext> = {
     const { operation } = part;
     return [
       ...unknownKeys("target.fs", part, ["operation"]),
-      ...unless(oneOf(OPERATIONS, operation), "target.fs.operation", `must be one of ${OPERATIONS.join(", ")}`),
+      ...unless(oneOf(OPERATIONS)(operation), "target.fs.operation", `must be one of ${OPERATIONS.join(", ")}`),
       ...unless(
-        !oneOf(WRITES, operation) || classification !== "read",
+        !oneOf(WRITES)(operation) || classification !== "read",
         "classification",
         `read cannot ${String(operation)} files`,
       ),
@@ -64,7 +63,7 @@ function open(context: FilesContext): OpenedKind {
   };
 }
 
-/** Rejects every file tool, because the service cannot access files. */
+/** Returns a kind that rejects every file tool. */
 function unavailable(context: FilesContext, reason: string): OpenedKind {
   return {
     bind(tool) {
@@ -129,7 +128,7 @@ function mountDirectories({ config, pathOf, problems }: FilesContext): ReadonlyM
   return directories;
 }
 
-/** Creates the directory. A failure leaves it missing, and the caller reports that. */
+/** Creates the directory. Ignores errors: the caller reports a missing directory. */
 function makeDirectory(path: string): void {
   try {
     mkdirSync(path, { recursive: true, mode: 0o700 });
@@ -145,10 +144,7 @@ function realDirectory(path: string): string | undefined {
   }
 }
 
-/**
- * Returns overlaps: a mount and one of the service's own paths, one below the other, or two mounts of which one could be written
- * through the other.
- */
+/** Returns an error for each mount that overlaps one of the service's own paths, or another mount with other rules. */
 function overlaps(directories: ReadonlyMap<MountName, string>, own: readonly OwnPath[]): readonly string[] {
   const mounts = [...directories].map(([name, path]) => ({ name, field: `workspace.${name}`, path }));
   const withOwn = mounts.flatMap((mount) =>

@@ -1,7 +1,7 @@
 import { closeSync } from "node:fs";
 import type { Json } from "../../core/types.ts";
 import { type FileSystemCalls, O_NOFOLLOW, O_PATH } from "./c-library.ts";
-import { type FileIdentity, identify } from "./identity.ts";
+import { type FileIdentity, identify } from "./confinement.ts";
 import { type Mounts, openForReading, resolveMount } from "./mounts.ts";
 import { errnoRefusal, fileRefusal } from "./refusals.ts";
 
@@ -50,7 +50,7 @@ function described({ confinement }: Mounts, directory: number, { name, kind }: E
   return [found.kind === "file" ? { name, type: "file", bytes: found.bytes } : { name, type: found.kind }];
 }
 
-/** Kind that getdents64 reports for a name; `unknown` when the file system does not report one. */
+/** The kind that getdents64 reports; `unknown` on file systems that report none. */
 type EntryKind = "file" | "directory" | "link" | "other" | "unknown";
 
 export interface Entry {
@@ -61,7 +61,7 @@ export interface Entry {
 interface Entries {
   /** Ordered by code units, without `.` and `..`. */
   readonly entries: readonly Entry[];
-  /** Number of names that are not UTF-8: no path could name them. */
+  /** Number of names that are not UTF-8, which no path can contain. */
   readonly unreadable: number;
   readonly truncated: boolean;
 }
@@ -73,7 +73,7 @@ const NAME_AT = 19;
 
 const KINDS: Readonly<Record<number, EntryKind>> = { 0: "unknown", 4: "directory", 8: "file", 10: "link" };
 
-/** Reads a directory from a descriptor that was opened only for this: reading moves the descriptor's position. */
+/** Reads a directory. Needs a descriptor of its own, because reading moves its position. */
 export function readEntries(library: FileSystemCalls, directory: number, entriesMax: number): Entries {
   const buffer = Buffer.alloc(BUFFER_BYTES);
   const entries: Entry[] = [];

@@ -1,14 +1,21 @@
 import { closeSync, constants, openSync, statSync } from "node:fs";
 import { Refusal } from "../../core/errors.ts";
 import { O_DIRECTORY, O_PATH } from "./c-library.ts";
-import { type ConfinementKind, chooseConfinement, type PathConfinement, READING } from "./confinement.ts";
-import { type FileIdentity, identify, idOf } from "./identity.ts";
+import {
+  type ConfinementKind,
+  chooseConfinement,
+  type FileIdentity,
+  identify,
+  idOf,
+  type PathConfinement,
+  READING,
+} from "./confinement.ts";
 import { ELOOP, ENOENT, errnoRefusal, fileRefusal, notRegular } from "./refusals.ts";
 import { walk } from "./walk.ts";
 
 export interface Mount {
   readonly name: MountName;
-  /** Descriptor of the directory, open until `close`: a directory that is later renamed to the same name is not the mount. */
+  /** Descriptor of the directory, open until `close`, so that another directory with its name is never used. */
   readonly fd: number;
   readonly id: string;
   readonly writable: boolean;
@@ -18,16 +25,16 @@ export interface Mounts {
   readonly confinement: PathConfinement;
   readonly names: readonly MountName[];
   readonly byName: ReadonlyMap<MountName, Mount>;
-  /** `device:inode` of the service's own files and directories, which are protected on every path. */
+  /** `device:inode` of the service's own files and directories, which no path may access. */
   readonly protectedIds: ReadonlySet<string>;
   close(): void;
 }
 
 interface MountOptions {
   readonly directories: ReadonlyMap<MountName, string>;
-  /** Real, absolute files and directories that no path may access through any mount; missing ones are left out. */
+  /** Absolute paths, without links, of files and directories that no path may access. Missing ones are ignored. */
   readonly protectedPaths: readonly string[];
-  /** For tests: uses this kind of confinement or none. */
+  /** Allows only this kind of confinement; for tests. */
   readonly confinement?: ConfinementKind;
 }
 
@@ -75,15 +82,15 @@ function idsOf(paths: readonly string[]): ReadonlySet<string> {
   return new Set(found.flatMap((stat) => (stat === undefined ? [] : [idOf(stat)])));
 }
 
-/** An agent's path, split into its mount and the path below it, as written: "" for the mount itself. */
+/** An agent's path as a mount and the relative path as written; "" for the mount itself. */
 interface MountedPath {
   readonly mount: Mount;
   readonly relative: string;
 }
 
 /**
- * Reads `@mount/relative`. The mount's name must match exactly; nothing is decoded, normalised or trimmed, so that the path that
- * is checked is the path that is opened.
+ * Splits `@mount/relative`. The mount's name must match exactly. Nothing is decoded, normalized or trimmed, so that the
+ * checked path is the opened path.
  *
  * @throws {Refusal} E_SANDBOX_VIOLATION for any other form
  */
@@ -103,8 +110,8 @@ export function resolveMount({ names, byName }: Mounts, path: string): MountedPa
 }
 
 /**
- * Opens a file or directory for reading; the caller closes it. Nothing can change between check and open: the kernel, or a walk
- * over held descriptors, opens what it checked.
+ * Opens a file or directory for reading; the caller closes it. The check and the opening use the same file: either the
+ * kernel does both in one call, or a walk opens what it has checked.
  *
  * @throws {Refusal} ENOENT, E_SANDBOX_VIOLATION …
  */
@@ -127,7 +134,7 @@ export function openForReading(
   }
 }
 
-/** How often a name may be replaced by a link between check and open before this counts as an attack. */
+/** Maximum attempts when a name is replaced by a link between check and open. More count as an attack. */
 const TRIES_MAX = 4;
 
 function openByWalk(mounts: Mounts, { mount, relative }: MountedPath): number {
@@ -151,26 +158,26 @@ export type MountName = (typeof MOUNT_NAMES)[number];
 
 const PATH_CHARACTERS_MAX = 4_096;
 
-/** Returns the path by which agents know a file or directory. */
+/** Returns the path of a file or directory in the form that agents use. */
 export function mountPath(mount: MountName, components: readonly string[]): string {
   return [`@${mount}`, ...components].join("/");
 }
 
-/** Invisible characters: file systems that fold names may drop them. */
+/** Invisible characters, which some file systems ignore in names. */
 const IGNORABLE = /\p{Default_Ignorable_Code_Point}/gu;
 
-/** Names that Git's own checks take for `.git`, on file systems that fold case, drop characters or have short names. */
+/** Names that Git treats as `.git`, because some file systems fold case, drop characters or have short names. */
 const GIT = /^(?:\.git|git~\d{1,4})$/;
-/** The same for `.gitmodules`; the last alternative is the NTFS short name in its hashed form. */
+/** The same for `.gitmodules`. The last alternative is its hashed short name on NTFS. */
 const GIT_MODULES = /^(?:\.gitmodules|gitmod~[1-4]|gi7eb[a0-9~]{1,3})$/;
 
-/** Returns whether a name is one of Git's own: its directory (or the file that points to it), or the list of submodules. */
+/** Returns whether a name is that of Git's directory, of the file that points to it, or of the list of submodules. */
 export function isGitInternal(name: string): boolean {
   const folded = foldName(name);
   return GIT.test(folded) || GIT_MODULES.test(folded);
 }
 
-/** Returns one spelling for all names that some file system might treat as the same. */
+/** Returns the same text for all names that some file system may treat as equal. */
 export function foldName(name: string): string {
   const visible = name.normalize("NFKC").toLowerCase().replace(IGNORABLE, "").normalize("NFKC").toLowerCase();
   // Windows shares ignore text after a colon, and trailing dots and spaces.

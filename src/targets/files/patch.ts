@@ -3,28 +3,28 @@ import { fileRefusal } from "./refusals.ts";
 
 const HUNK = /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@/;
 const HUNKS_MAX = 1_000;
-/** Lines that are compared to find a hunk whose line number is off. An equal line costs more the longer it is. */
+/** Maximum lines compared while searching for hunks with wrong line numbers. Long lines count several times. */
 const COMPARISONS_MAX = 5_000_000;
 const COMPARED_AS_ONE_CHARACTERS = 64;
-/** Git headers for changes to more than text. A new file with a plain mode is only text. */
+/** Git headers for changes to more than text. A new file with mode 100644 is only text. */
 const MORE_THAN_TEXT = /^(?:rename |copy |old mode |new mode |deleted file |new file mode (?!100644))/;
 const GIT_HEADER = "diff --git ";
-/** Starts the signature that `git format-patch` adds to a patch. */
+/** Starts the signature at the end of a patch from `git format-patch`. */
 const SIGNATURE = /^-- ?\r?$/;
-/** Starts the remark that the previous line has no newline. */
+/** Starts the note that the previous line has no newline. */
 const REMARK = "\\ ";
 
 interface Hunk {
-  /** 1-based line of the old text; without old lines, the line after which the new lines are inserted. */
+  /** 1-based line of the old text. Without old lines, the line before the inserted ones. */
   readonly oldStart: number;
   readonly oldLines: readonly string[];
   readonly newLines: readonly string[];
 }
 
 /**
- * Applies a unified diff of one file. Every context and removed line must match exactly, including its newline. A hunk whose line
- * number is off is applied where its lines match, if they match in only one position. `before` is undefined for a file that does
- * not exist.
+ * Applies a unified diff of one file. All context and removed lines must match exactly, including their newlines. A
+ * hunk with a wrong line number is applied where its lines match, if there is only one such position. `before` is
+ * undefined for a file that does not exist.
  *
  * @throws {Refusal} E_INVALID_PATCH, E_PATCH_MISMATCH naming the hunk
  */
@@ -107,7 +107,7 @@ function checkHeaders(headers: readonly string[]): void {
   }
 }
 
-/** Returns whether the rest is only empty lines or a signature with its text: nothing that would have to be applied. */
+/** Returns whether the rest is only empty lines or a signature. */
 function isEnd(lines: readonly string[], at: number): boolean {
   if (isEmptyLine(lines[at])) return lines.slice(at).every(isEmptyLine);
   return SIGNATURE.test(lines[at] ?? "") && !lines.slice(at).some((line) => HUNK.test(line));

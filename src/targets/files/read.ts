@@ -18,7 +18,7 @@ interface ReadLimits {
   readonly signal: AbortSignal;
 }
 
-/** A NUL within this number of bytes makes a file binary, whatever the requested lines contain. */
+/** A NUL within this many bytes from the start makes a file binary. */
 const SNIFFED_BYTES = 8_192;
 
 /**
@@ -104,7 +104,7 @@ interface LineRange {
   readonly endLine: number;
 }
 
-/** Extracts a window of lines from a file that arrives in parts, and counts the lines of the whole file. */
+/** Extracts some lines of a file that arrives in parts, and counts the lines of the whole file. */
 export class LineWindow {
   readonly #range: LineRange;
   readonly #bytesMax: number;
@@ -139,8 +139,8 @@ export class LineWindow {
   }
 
   /**
-   * Returns as much of the window as fits: complete lines, or the start of the first line when not even that line fits. `beyond`
-   * is set when a line is cut: `bytes` and a little more, so that redaction sees the text around the cut.
+   * Returns the part of the window that fits: complete lines, or else the start of the first line. Then `beyond` is
+   * set: `bytes` and a little more, so that redaction sees the text around the cut.
    */
   get window(): { readonly bytes: Buffer; readonly truncated: boolean; readonly beyond?: Buffer } {
     const kept = Buffer.concat(this.#kept);

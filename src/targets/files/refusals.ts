@@ -1,7 +1,7 @@
 import { Refusal } from "../../core/errors.ts";
 import type { TargetStatus } from "../../core/types.ts";
 
-/** Every refusal of the file tools: the code in `details.code`, its status, and a message that says what to do. */
+/** Refusals of the file tools, by `details.code`. The messages tell the agent what to do. */
 export const FILE_REFUSALS = {
   ENOENT: { status: "NOT_FOUND", message: "There is no such file or directory. fs_list shows what there is." },
   EISDIR: { status: "INVALID_ARGUMENT", message: "The path leads to a directory; a file is needed here." },
@@ -29,7 +29,7 @@ export const FILE_REFUSALS = {
 export type FileRefusalCode = keyof typeof FILE_REFUSALS;
 
 interface FileRefusalOptions {
-  /** Replaces the code's own message. Never contains a path of the machine or text from a file. */
+  /** Replaces the default message. Never contains a path of the machine or text from a file. */
   readonly message?: string;
   readonly details?: Readonly<Record<string, unknown>>;
   readonly cause?: unknown;
@@ -43,7 +43,7 @@ export function fileRefusal(code: FileRefusalCode, options: FileRefusalOptions =
   });
 }
 
-/** Refusal code by errno. An errno that is not listed is a failure of the machine, not of the call. */
+/** Refusal codes by errno. Other errnos are failures of the machine, not of the call. */
 const ERRNOS: Readonly<Record<number, FileRefusalCode>> = {
   1: "EACCES",
   2: "ENOENT",
@@ -62,7 +62,7 @@ export const EEXIST = 17;
 export const EINVAL = 22;
 export const ELOOP = 40;
 
-/** A socket, or a pipe for writing that nobody reads. */
+/** The file is a socket, or a pipe for writing that nobody reads. */
 const ENXIO = 6;
 /** EFBIG, ENOSPC, EDQUOT: the file is too large, the disk is full, or the quota is used up. */
 const DISK_FULL: ReadonlySet<number> = new Set([27, 28, 122]);

@@ -4,10 +4,9 @@ import { RE2JS } from "re2js";
 import { lineWithin } from "../../core/partial-answer.ts";
 import type { Json } from "../../core/types.ts";
 import { type FileSystemCalls, O_DIRECTORY, O_NOFOLLOW } from "./c-library.ts";
-import { READING } from "./confinement.ts";
+import { identify, READING } from "./confinement.ts";
 import { withoutByteOrderMark, withoutReturn } from "./contents.ts";
 import { type IgnoreFile, isIgnored, readIgnoreRules } from "./gitignore.ts";
-import { identify } from "./identity.ts";
 import { type Entry, readEntries } from "./list.ts";
 import { foldName, type Mount, type Mounts, mountPath, resolveMount } from "./mounts.ts";
 import { ENOENT, errnoRefusal, fileRefusal, notRegular, thrownRefusal } from "./refusals.ts";
@@ -43,7 +42,7 @@ const DEPTH_MAX = 64;
 const DIRECTORY_ENTRIES_MAX = 50_000;
 const IGNORE_BYTES_MAX = 65_536;
 const LINE_CHARACTERS_SHOWN = 500;
-/** Characters of all returned lines and their files' paths. */
+/** Maximum characters of all returned lines and their paths. */
 const SHOWN_CHARACTERS_MAX = 200_000;
 const SNIFFED_BYTES = 8_192;
 const SLICE_MS = 8;
@@ -51,8 +50,8 @@ const SLICE_MS = 8;
 type Stop = "matches" | "files" | "bytes" | "time" | "size";
 
 /**
- * Returns matching lines, ordered by path. Does not follow links; skips `.git` and everything that `.gitignore` files exclude,
- * unless the path names it. Other calls can run in between.
+ * Returns matching lines, ordered by path. Does not follow links. Skips `.git` and everything that `.gitignore` files
+ * exclude, unless the path names it. Other calls can run in between.
  *
  * @throws {Refusal} ENOENT, E_SANDBOX_VIOLATION, E_INVALID_PATTERN
  */
@@ -174,7 +173,7 @@ class Search {
     }
   }
 
-  /** Searches one entry. `fd` is the directory that contains the entry. */
+  /** Searches one entry of the directory `fd`. */
   async #entry(mount: Mount, { fd, names, ignores }: Directory, kind: string): Promise<void> {
     if (kind === "directory" && isIgnored(ignores, names, true)) return;
     const opened = this.#mounts.confinement.step(fd, names.at(-1) ?? "", READING | O_NOFOLLOW);
@@ -282,24 +281,24 @@ function shown(line: string): string {
   return text.length <= LINE_CHARACTERS_SHOWN ? text : `${lineWithin(text, LINE_CHARACTERS_SHOWN)}…`;
 }
 
-/** Matches line by line. `literal` is a byte sequence that a file must contain for any line to match; it rules out most files. */
+/** A pattern for single lines. A file without the bytes in `literal` has no match. */
 interface LinePattern {
   readonly literal: Buffer | undefined;
   matches(line: string): boolean;
 }
 
-/** Maximum steps of the compiled program: each may be visited for each character. */
+/** Maximum size of the compiled program: each step may be visited for each character. */
 const PROGRAM_SIZE_MAX = 2_500;
-/** Characters of a line that an expression sees: no other call runs while one line is matched. */
+/** Maximum characters of a line that are matched: no other call runs meanwhile. */
 const LINE_CHARACTERS_MAX = 16_384;
-/** Steps of the program times characters of a line: a large program sees less of a long line. */
+/** Maximum product of program size and line length: a large program sees less of a long line. */
 const LINE_WORK_MAX = 8_000_000;
-/** Characters of a literal times those of a line; above this, the literal is searched for as bytes. */
+/** Maximum product of the lengths of a literal and a line. Above it, the literal is searched for as bytes. */
 const LITERAL_WORK_MAX = 1_000_000;
 
 /**
- * Compiles a pattern with RE2, which takes time proportional to the length of the line, whatever the pattern. Backtracking
- * engines do not, and Bun's gives up and reports no match.
+ * Compiles a pattern with RE2, whose time is linear in the length of the line. Backtracking engines take longer, and
+ * Bun's gives up and reports no match.
  *
  * @throws {Refusal} E_INVALID_PATTERN
  */
@@ -325,7 +324,7 @@ export function compilePattern({
   }
 }
 
-/** Matches a literal. The engine's search in strings starts again at each position; its search in bytes does not. */
+/** Matches a literal. The runtime's search in strings starts again at each position; its search in bytes does not. */
 function literalPattern(text: string): LinePattern {
   const literal = Buffer.from(text);
   const isLong = (line: string): boolean => line.length * text.length > LITERAL_WORK_MAX;
@@ -338,8 +337,8 @@ function literalPattern(text: string): LinePattern {
 const LITERAL_CHARACTERS_MIN = 3;
 
 /**
- * Returns the longest run of plain characters that every match must contain. The analysis is simple: patterns with choices,
- * groups, sets or flags need no literal.
+ * Returns the longest literal text that every match must contain; `undefined` for patterns with choices, groups, sets
+ * or flags, which this simple analysis does not cover.
  */
 function requiredLiteral(pattern: string): string | undefined {
   if (/[|()[\]{}]|\\[^bBdDsSwW.]/.test(pattern)) return undefined;

@@ -1,27 +1,26 @@
 import { closeSync } from "node:fs";
 import { O_NOFOLLOW, O_PATH } from "./c-library.ts";
-import type { PathConfinement } from "./confinement.ts";
-import { type FileIdentity, identify } from "./identity.ts";
+import { type FileIdentity, identify, type PathConfinement } from "./confinement.ts";
 import { ENOENT, errnoRefusal, fileRefusal } from "./refusals.ts";
 
 const LINKS_MAX = 40;
-/** Maximum depth of directories; each one is a descriptor during the walk. */
+/** Maximum depth of directories. Each needs a descriptor during the walk. */
 export const DIRECTORIES_MAX = 200;
 /** Maximum number of names in a walk, including those in links. */
 const NAMES_MAX = 8_192;
 
-/** A directory on the path, with its real name: no link, no dots. */
+/** A directory on the path, with its name on disk. */
 interface Visited {
   readonly fd: number;
   readonly name: string;
   readonly id: string;
 }
 
-/** Real names and held descriptors. */
+/** The names on disk along a path, and open descriptors of its directories. */
 export interface WalkedPath {
-  /** Directories from the mount's own to the last one that the path enters. */
+  /** Directories from that of the mount to the last one on the path. */
   readonly directories: readonly Visited[];
-  /** The name in the last directory; undefined when the path leads to that directory itself. */
+  /** The name in the last directory; undefined when the path leads to the directory itself. */
   readonly name: string | undefined;
   /** The file with that name, after following links; undefined when there is none. */
   readonly found: FileIdentity | undefined;
@@ -30,8 +29,9 @@ export interface WalkedPath {
 }
 
 /**
- * Follows a path one name at a time from a directory that is held open. For a link, it reads the target and continues from the
- * link's directory; for `..`, it returns to the descriptor it held. Neither can leave the start directory.
+ * Follows a path one name at a time from an open directory. After a link, it continues with the link's target in the
+ * same directory; for `..`, it returns to the descriptor of the previous directory. Neither can leave the start
+ * directory.
  *
  * @throws {Refusal} ENOTDIR, E_SANDBOX_VIOLATION …
  */
@@ -118,7 +118,7 @@ class Walker {
     this.#pending.push(...text.split("/").reverse());
   }
 
-  /** Returns the result for a name that does not exist: the rest of the path can only be new names. */
+  /** Returns the result for a name that does not exist. The rest of the path must be new names, too. */
   #missing(name: string): WalkedPath {
     const rest = this.#pending.reverse();
     const names = [name, ...rest.filter((part) => part !== "" && part !== ".")];

@@ -7,9 +7,9 @@ import { fileRefusal } from "./refusals.ts";
 export interface WorkflowRules {
   readonly stateKey: string;
   readonly schema: z.ZodType;
-  /** States that may follow each state; undefined when no state may change. */
+  /** The next states of each state; undefined when no state may change. */
   readonly transitions: Readonly<Record<string, readonly string[]>> | undefined;
-  /** States in which a workflow may start; undefined when it may start in any state of the graph. */
+  /** States in which a workflow may start; undefined for any state of the graph. */
   readonly entry: readonly string[] | undefined;
 }
 
@@ -35,7 +35,7 @@ export function workflowRules({ stateKey, schema, transitions, entry }: Workflow
 const ISSUES_MAX = 10;
 
 /**
- * Checks whether a workflow may become this text.
+ * Checks that a workflow may be changed to this text.
  *
  * @param before undefined when there is no workflow yet
  * @throws {Refusal} E_INVALID_FRONTMATTER, E_SCHEMA_VALIDATION, E_INVALID_TRANSITION
@@ -50,10 +50,7 @@ export function checkWorkflow(rules: WorkflowRules, before: string | undefined, 
   if (!isAllowed(rules, from, to)) throw invalidTransition(rules, from);
 }
 
-/**
- * Returns the fields that do not fit the schema. A schema that throws has refused the values: a pattern gives up on a text that
- * needs too many steps.
- */
+/** Returns the fields that do not fit the schema. A schema also refuses by throwing: patterns have a step limit. */
 function invalidFieldsOf(schema: z.ZodType, values: Frontmatter): readonly string[] {
   try {
     const issues = schema.safeParse(values).error?.issues ?? [];
@@ -89,7 +86,7 @@ function invalidTransition(
   return fileRefusal("E_INVALID_TRANSITION", { details: { allowed } });
 }
 
-/** Returns the state before the change. An unreadable workflow has no state to leave, so it starts again. */
+/** Returns the state before the change. Without a readable one, the workflow starts again. */
 function stateBefore(rules: WorkflowRules, before: string): string | undefined {
   try {
     return stateOf(rules, readFrontmatter(before));

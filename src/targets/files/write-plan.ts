@@ -3,19 +3,18 @@ import { sha256Hex } from "../../core/digest.ts";
 import type { Refusal } from "../../core/errors.ts";
 import type { ExecutionPlan } from "../../core/types.ts";
 import { O_RDWR } from "./c-library.ts";
-import { READING } from "./confinement.ts";
+import { identify, READING } from "./confinement.ts";
 import { linesOf, readWhole, textOf } from "./contents.ts";
-import { identify } from "./identity.ts";
 import type { Mounts } from "./mounts.ts";
 import { errnoRefusal, fileRefusal } from "./refusals.ts";
 import { checkWorkflow, type WorkflowRules } from "./workflow.ts";
 import { locate, type WriteTarget } from "./write-target.ts";
 
-/** Everything that will be written; an approval shows it and binds to it. */
+/** The complete write. An approval shows it and is bound to it. */
 export interface WritePlan extends ExecutionPlan {
   readonly kind: "fs";
   readonly operation: "write";
-  /** Path of real names: no links, no dots. */
+  /** Path without links and dots. */
   readonly path: string;
   /** Hex SHA-256 of the current file; null when there is none. */
   readonly currentSha256: string | null;
@@ -31,7 +30,7 @@ export interface WriteRequest {
   readonly path: string;
   readonly ifMatchSha256?: string | undefined;
   readonly createDirectories: boolean;
-  /** Makes the new content from the old one, which is undefined for a file that does not exist. */
+  /** Returns the new content. `before` is undefined for a file that does not exist. */
   readonly make: (before: string | undefined) => string;
   /** True when `make` uses the old content, which must then be text. */
   readonly needsText: boolean;
@@ -44,7 +43,7 @@ interface WriteLimits {
   readonly signal: AbortSignal;
 }
 
-/** Larger files are shown as replaced, not line by line. */
+/** Larger files are shown as replaced, without a comparison. */
 const COMPARED_BYTES_MAX = 1_048_576;
 
 /**
@@ -104,9 +103,9 @@ async function readCurrent(mounts: Mounts, target: WriteTarget, limits: WriteLim
 }
 
 /**
- * Opens the file at a write's target with write access, so that a file that its owner made read-only stays as it is.
+ * Opens the file at a write's target with write access, so that read-only files are not replaced.
  *
- * @throws {Refusal} EACCES; E_PRECONDITION_FAILED when another file has its name now
+ * @throws {Refusal} EACCES; E_PRECONDITION_FAILED when the name belongs to another file now
  */
 export function openCurrent(
   { confinement }: Mounts,
@@ -133,12 +132,12 @@ function diffOf(path: string, current: Current | undefined, content: string): re
 }
 
 const CONTEXT_LINES = 3;
-/** Most lines that a person can be asked to read. */
+/** Maximum lines that a person is asked to read. */
 const SHOWN_LINES_MAX = 400;
 const SHOWN_LINE_CHARACTERS_MAX = 500;
-/** Changed lines that are compared one by one; with more, the whole section is shown as removed and added. */
+/** Maximum changed lines. With more, the whole section is shown as removed and added. */
 const EDITS_MAX = 400;
-/** Characters of equal lines that are compared for this: identical lines match everywhere. */
+/** Maximum characters of equal lines that are compared, because identical lines match in many positions. */
 const COMPARED_CHARACTERS_MAX = 16_000_000;
 
 /** Consecutive lines that are kept (` `), removed (`-`) or added (`+`). */
@@ -150,12 +149,12 @@ interface Run {
 /** Start of a run in the old and in the new text, from 0. */
 interface Start {
   readonly old: number;
-  readonly fresh: number;
+  readonly newAt: number;
 }
 
 /**
- * Returns the unified diff from one text to another, as lines for a person to read. Its size is limited; when something is left
- * out, the last line says so.
+ * Returns the unified diff between two texts, for a person to read. Its size is limited; the last line says how much is
+ * missing.
  */
 export function unifiedDiff(path: string, before: string | undefined, after: string): readonly string[] {
   const shown = new Shown();
@@ -217,7 +216,7 @@ function joined(runs: readonly Run[]): readonly Run[] {
   return all.map(({ mark, parts }) => ({ mark, lines: parts.flat() }));
 }
 
-/** Finds the shortest edit script with Myers' greedy search, up to a limit of edits and of compared characters. */
+/** Finds the shortest edit script with Myers' greedy algorithm, within limits of edits and compared characters. */
 function middle(before: readonly string[], after: readonly string[]): readonly Run[] {
   const replaced: readonly Run[] = [
     { mark: "-", lines: before },
@@ -245,7 +244,7 @@ function middle(before: readonly string[], after: readonly string[]): readonly R
   return replaced;
 }
 
-/** Returns whether the furthest script to this diagonal ends with an added line, not a removed one. */
+/** Returns whether the furthest script on this diagonal ends with an added line instead of a removed one. */
 function endsWithAddition(reached: ReadonlyMap<number, number>, diagonal: number, edits: number): boolean {
   const down = reached.get(diagonal + 1) ?? -1;
   const right = reached.get(diagonal - 1) ?? -1;
@@ -258,30 +257,30 @@ function scriptOf(
   after: readonly string[],
 ): readonly Run[] {
   const script: Run[] = [];
-  let [old, fresh] = [before.length, after.length];
+  let [old, newAt] = [before.length, after.length];
   for (let edits = trace.length - 1; edits >= 0; edits -= 1) {
     const reached = trace[edits] ?? new Map<number, number>();
-    const diagonal = old - fresh;
+    const diagonal = old - newAt;
     const from = endsWithAddition(reached, diagonal, edits) ? diagonal + 1 : diagonal - 1;
     const oldFrom = edits === 0 ? 0 : (reached.get(from) ?? 0);
-    const freshFrom = edits === 0 ? 0 : oldFrom - from;
-    const same = Math.max(0, Math.min(old - oldFrom, fresh - freshFrom));
+    const newFrom = edits === 0 ? 0 : oldFrom - from;
+    const same = Math.max(0, Math.min(old - oldFrom, newAt - newFrom));
     script.push({ mark: " ", lines: before.slice(old - same, old) });
     if (edits === 0) break;
     script.push(
       old - same > oldFrom
         ? { mark: "-", lines: before.slice(oldFrom, oldFrom + 1) }
-        : { mark: "+", lines: after.slice(freshFrom, freshFrom + 1) },
+        : { mark: "+", lines: after.slice(newFrom, newFrom + 1) },
     );
-    [old, fresh] = [oldFrom, freshFrom];
+    [old, newAt] = [oldFrom, newFrom];
   }
   return script.reverse();
 }
 
-/** Shows changes with the context around them; changes with touching contexts form one hunk. */
+/** Shows changes with their context. Changes with overlapping contexts form one hunk. */
 function showHunks(shown: Shown, runs: readonly Run[]): void {
   let hunk: Run[] = [];
-  let start: Start = { old: 0, fresh: 0 };
+  let start: Start = { old: 0, newAt: 0 };
   let at = start;
   for (const [index, run] of runs.entries()) {
     const { mark, lines } = run;
@@ -292,18 +291,18 @@ function showHunks(shown: Shown, runs: readonly Run[]): void {
       if (hunk.length > 0) showHunk(shown, start, [...hunk, { mark, lines: lines.slice(0, CONTEXT_LINES) }]);
       const context = isLast ? [] : lines.slice(-CONTEXT_LINES);
       const skipped = lines.length - context.length;
-      start = { old: at.old + skipped, fresh: at.fresh + skipped };
+      start = { old: at.old + skipped, newAt: at.newAt + skipped };
       hunk = context.length === 0 ? [] : [{ mark, lines: context }];
     }
-    at = { old: at.old + (mark === "+" ? 0 : lines.length), fresh: at.fresh + (mark === "-" ? 0 : lines.length) };
+    at = { old: at.old + (mark === "+" ? 0 : lines.length), newAt: at.newAt + (mark === "-" ? 0 : lines.length) };
   }
   if (hunk.length > 0) showHunk(shown, start, hunk);
 }
 
-function showHunk(shown: Shown, { old, fresh }: Start, runs: readonly Run[]): void {
+function showHunk(shown: Shown, { old, newAt }: Start, runs: readonly Run[]): void {
   const linesBut = (mark: Run["mark"]): number =>
     runs.reduce((count, run) => count + (run.mark === mark ? 0 : run.lines.length), 0);
   const range = (from: number, count: number): string => `${count === 0 ? from : from + 1},${count}`;
-  shown.add(`@@ -${range(old, linesBut("+"))} +${range(fresh, linesBut("-"))} @@`);
+  shown.add(`@@ -${range(old, linesBut("+"))} +${range(newAt, linesBut("-"))} @@`);
   for (const run of runs) shown.addRun(run);
 }

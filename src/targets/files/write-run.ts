@@ -3,9 +3,8 @@ import { promisify } from "node:util";
 import { Refusal } from "../../core/errors.ts";
 import type { Json } from "../../core/types.ts";
 import { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_WRONLY } from "./c-library.ts";
-import { READING } from "./confinement.ts";
+import { type FileIdentity, identify, READING } from "./confinement.ts";
 import { readThrough } from "./contents.ts";
-import { type FileIdentity, identify } from "./identity.ts";
 import type { Mounts } from "./mounts.ts";
 import { EEXIST, EINVAL, ENOENT, errnoRefusal, fileRefusal, thrownRefusal } from "./refusals.ts";
 import { openCurrent, type WritePlan } from "./write-plan.ts";
@@ -25,11 +24,10 @@ const LOCK_POLL_MS = 2;
 const syncFile = promisify(fsync);
 
 /**
- * Writes what was planned, and only while the file is still the one that was planned for. Readers see the old file or the new
- * one, also after a crash.
+ * Writes what was planned if the file has not changed since. Readers see the old or the new file, also after a crash.
  *
- * @throws {Refusal} E_PRECONDITION_FAILED when anything is not as it was planned; OUTCOME_UNKNOWN when the change is made and may
- * not outlive a crash of the machine
+ * @throws {Refusal} E_PRECONDITION_FAILED when anything has changed; OUTCOME_UNKNOWN when the change is made but may be
+ * lost in a crash of the machine
  */
 export async function runWrite(mounts: Mounts, plan: WritePlan, context: WriteContext): Promise<Json> {
   const target = locate(mounts, plan.path);
@@ -49,7 +47,7 @@ export async function runWrite(mounts: Mounts, plan: WritePlan, context: WriteCo
   }
 }
 
-/** Opens the directory of the file, for its lock and for `fsync`; creates missing directories. */
+/** Opens the file's directory, for its lock and for `fsync`. Creates missing directories. */
 function makeDirectories({ confinement }: Mounts, target: WriteTarget, planned: readonly string[]): number {
   if (target.missing.join("/") !== planned.join("/")) throw fileRefusal("E_PRECONDITION_FAILED");
   const { step, library } = confinement;
@@ -141,7 +139,7 @@ function writeAll(fd: number, bytes: Buffer): void {
   for (let at = 0; at < bytes.byteLength; ) at += writeSync(fd, bytes, at);
 }
 
-/** Keeps mode and owner. When only the superuser could keep the owner, the service's user becomes the owner. */
+/** Keeps mode and owner. Without permission to keep the owner, the service's user becomes the owner. */
 function keepOwner(fd: number, { mode, owner }: FileIdentity): void {
   const now = identify(fd);
   if (now.owner.uid !== owner.uid || now.owner.gid !== owner.gid) {

@@ -1,7 +1,7 @@
 import { closeSync } from "node:fs";
 import { Refusal } from "../../core/errors.ts";
 import { O_NOFOLLOW, O_PATH } from "./c-library.ts";
-import type { FileIdentity } from "./identity.ts";
+import type { FileIdentity } from "./confinement.ts";
 import { foldName, isGitInternal, type Mount, type Mounts, mountPath, resolveMount } from "./mounts.ts";
 import { fileRefusal, notRegular } from "./refusals.ts";
 import { DIRECTORIES_MAX, type WalkedPath, walk } from "./walk.ts";
@@ -11,28 +11,25 @@ const SERVICE_FILES = "The service's own files are not accessible.";
 
 const WORKFLOW = "workflow.md";
 
-/** Limits of Linux for one name and for a path, in bytes: a file that is created must also be found again. */
+/** Limits of Linux for a name and a path, in bytes. A file with longer ones could not be opened again. */
 const NAME_BYTES_MAX = 255;
 const PATH_BYTES_MAX = 4_095;
 
-/**
- * Names by which Git recognises a repository: a repository of its own, or one that shares another directory's objects and
- * settings.
- */
+/** Names in a directory by which Git recognizes a repository, or one that shares another one's objects. */
 const GIT_SHAPES = [
   ["objects", "refs", "HEAD"],
   ["commondir", "HEAD"],
 ] as const;
 
-/** Target of a write: a held directory and one plain name in it. */
+/** The target of a write: an open directory and one plain name in it. */
 export interface WriteTarget {
-  /** Descriptor, open until `close`. When `missing` is not empty: the last directory that exists. */
+  /** Descriptor, open until `close`. With `missing` directories: the last one that exists. */
   readonly directory: number;
   readonly name: string;
   /** Directories that would have to be created between `directory` and `name`. */
   readonly missing: readonly string[];
   readonly found: FileIdentity | undefined;
-  /** Path of real names: no links, no dots. */
+  /** Path without links and dots. */
   readonly path: string;
   /** True when this is the workflow of `@state`, whichever path leads to it. */
   readonly isWorkflow: boolean;
@@ -40,10 +37,10 @@ export interface WriteTarget {
 }
 
 /**
- * Finds the target of a write, and checks that it may be written.
+ * Finds the target of a write and checks that it may be written.
  *
- * @throws {Refusal} E_SANDBOX_VIOLATION for a read-only mount, another mount's directory, Git's own files, files of the service,
- * hard links and anything that is not a regular file; EISDIR
+ * @throws {Refusal} E_SANDBOX_VIOLATION for a read-only mount, another mount's directory, files of Git or the service,
+ * hard links, and anything but a regular file; EISDIR
  */
 export function locate(mounts: Mounts, path: string): WriteTarget {
   const { mount, relative } = resolveMount(mounts, path);
@@ -98,8 +95,7 @@ function checkDirectories(
 }
 
 /**
- * Returns whether a directory is a Git repository, which a link or a pointer may give any name. Counts the next name in the path
- * as if it existed.
+ * Returns whether a directory is a Git repository, whatever its name is. Counts the next name in the path as existing.
  */
 function isGitDirectory({ confinement }: Mounts, directory: number, next: string): boolean {
   const has = (name: string): boolean => {
@@ -127,9 +123,7 @@ function isWorkflow(mounts: Mounts, state: Mount, { directories, name = "", foun
   return workflow.directory === directory && workflow.names === [...missing, name].join("/");
 }
 
-/**
- * Returns where `@state/workflow.md` leads; undefined when it is a link out of the mount, through which nothing can be written.
- */
+/** Returns the file behind `@state/workflow.md`; undefined when it is a link out of the mount. */
 function resolveWorkflow(mounts: Mounts, state: Mount) {
   try {
     const walked = walk(mounts.confinement, state, WORKFLOW);

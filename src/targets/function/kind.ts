@@ -15,7 +15,7 @@ export const inline: TargetKind = {
 
 export const inlineHandler: Handler = { bind, close: async () => {} };
 
-/** The part of the run's context that a function may see. The signal is created only when it is read. */
+/** The part of the run's context for functions. Creates the signal only when it is read. */
 class FunctionContext implements InlineContext {
   readonly traceId: string;
   readonly caller: InlineContext["caller"];

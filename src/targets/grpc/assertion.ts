@@ -7,7 +7,7 @@ import type { Caller } from "../../core/types.ts";
 export const ASSERTION_TYPE = "stc-assertion+jwt";
 const LIFETIME_SECONDS = 60;
 
-/** The facts that an assertion signs: who calls, by which tool, and with which message. */
+/** The facts in an assertion: who calls, by which tool, and with which message. */
 interface AssertedCall {
   /** The `aud` claim. */
   readonly system: string;
@@ -32,7 +32,7 @@ interface AssertionOptions {
 
 type Actor = { readonly sub: string; readonly act?: Actor };
 
-/** Nests the actors as in RFC 8693: the outermost contains those before it. */
+/** Nests the actors as in RFC 8693, the outermost first. */
 function actorChain(actors: readonly string[]): Actor | undefined {
   return actors
     .toReversed()

@@ -33,7 +33,7 @@ import {
 export interface BoundSystem {
   readonly name: string;
   readonly maxMessageBytes: number;
-  /** Endpoints and certificates at the start; the certificates may have been replaced since. */
+  /** Endpoints and certificates at the start. The certificates may have been replaced since. */
   readonly endpoints: SystemEndpoints;
   readonly metadata: Metadata;
   readonly resilience: Resilience;
@@ -72,10 +72,10 @@ export class GrpcBinding implements Binding {
   readonly #endpoint: string;
   readonly #safe: boolean;
   readonly #toolClass: ToolClass;
-  readonly #answer: Position;
+  readonly #answer: SchemaPosition;
   readonly #metadata: (context: RunContext) => Metadata;
   readonly #spanTarget: TargetRequest;
-  /** Encoded requests of plans that still exist: exactly what was planned is sent, and nothing is encoded twice. */
+  /** Encoded requests by plan, so that exactly the planned bytes are sent and nothing is encoded twice. */
   readonly #encoded = new WeakMap<ExecutionPlan, Buffer>();
 
   constructor(tool: Tool, parts: BindingParts) {
@@ -85,7 +85,7 @@ export class GrpcBinding implements Binding {
     this.#safe = tool.classification === "read" || tool.idempotent;
     const classification = tool.classification === "read" ? "read" : "change";
     this.#toolClass = parts.target.grpc.stream === undefined ? classification : "stream";
-    this.#answer = new Position([tool.output]);
+    this.#answer = new SchemaPosition([tool.output]);
     this.#metadata = metadataOf(parts.system.metadata, tool.name);
     this.#spanTarget = { path: parts.method.path, server: this.#endpoint };
   }
@@ -112,7 +112,7 @@ export class GrpcBinding implements Binding {
     return plan;
   }
 
-  /** Adds the sorted names of the metadata that the call carries; those that depend on the call end in `?`. */
+  /** Adds the sorted names of the call's metadata. Those that depend on the call end in `?`. */
   preview(plan: ExecutionPlan): ExecutionPlan {
     const { system, sign } = this.#parts;
     return { ...plan, metadataKeys: metadataKeys(system.metadata, sign !== undefined) };
@@ -205,10 +205,7 @@ export class GrpcBinding implements Binding {
     }
   }
 
-  /**
-   * Refuses arguments that the schema accepts and the contract does not. The agent can fix them, so the message names the
-   * field.
-   */
+  /** Returns the refusal for arguments that the schema accepts and the contract does not. It names the field to fix. */
   #mismatch({ field, reason }: Difference): Refusal {
     const path = field.slice(0, FIELD_CHARACTERS_MAX) || "(arguments)";
     return new Refusal("INVALID_INPUT", `The arguments do not match the service's contract: ${path} ${reason}.`, {
@@ -218,16 +215,16 @@ export class GrpcBinding implements Binding {
   }
 }
 
-/** Maximum number of remembered positions of one schema: the keys of a map come from the service. */
+/** Maximum cached positions of one schema: the keys of maps come from the service. */
 const REMEMBERED_MAX = 4_000;
 
-class Position {
+class SchemaPosition {
   readonly #shapes: readonly Schema[];
-  /** True when the schema declares the position and does not accept null. */
+  /** True when the schema declares the position and does not accept null there. */
   readonly #omitsNull: boolean;
-  readonly #fields = new Map<string, Position>();
+  readonly #fields = new Map<string, SchemaPosition>();
   readonly #memory: { left: number };
-  #elements: Position | undefined;
+  #elements: SchemaPosition | undefined;
 
   constructor(declared: readonly Schema[], memory = { left: REMEMBERED_MAX }, isInMap = false) {
     this.#shapes = shapesOf(declared, "in");
@@ -237,14 +234,14 @@ class Position {
   }
 
   /**
-   * Removes unset fields from an answer, which it changes in place and nothing else may refer to yet. A message field that the
-   * service did not set is null in the decoder's output. Where the output schema does not accept null, the field is left out
-   * instead, as in the protobuf JSON mapping: so `.nullable()` and `.optional()` both mean "may be unset".
+   * Removes unset message fields, which the decoder returns as null, where the output schema does not accept null, as
+   * in the protobuf JSON mapping. So `.nullable()` and `.optional()` both mean "may be unset". Changes the answer in
+   * place.
    */
   omitUnset(value: unknown): void {
     if (typeof value !== "object" || value === null || this.#shapes.length === 0) return;
     if (Array.isArray(value)) {
-      this.#elements ??= new Position(this.#shapes.flatMap(elementsOf), this.#memory);
+      this.#elements ??= new SchemaPosition(this.#shapes.flatMap(elementsOf), this.#memory);
       if (this.#elements.#shapes.length > 0) for (const item of value) this.#elements.omitUnset(item);
       return;
     }
@@ -259,10 +256,10 @@ class Position {
     }
   }
 
-  #field(key: string): Position {
+  #field(key: string): SchemaPosition {
     const isMap = this.#shapes.some((shape) => defOf(shape).type === "record");
     const declared = this.#shapes.flatMap((shape) => fieldOf(shape, key));
-    const field = new Position(declared, this.#memory, isMap);
+    const field = new SchemaPosition(declared, this.#memory, isMap);
     if (this.#memory.left > 0) {
       this.#memory.left -= 1;
       this.#fields.set(key, field);
@@ -273,16 +270,16 @@ class Position {
 
 interface StreamedList {
   readonly items: readonly Buffer[];
-  /** True when the stream was cancelled at a limit, so that it had more messages, or may have had. */
+  /** True when the stream was cancelled at a limit, so that there may have been more messages. */
   readonly truncated: boolean;
 }
 
-/** Time that a stream with `itemsMax` messages gets to end by itself, which shows that it is complete. */
+/** Time for a stream to end by itself after `itemsMax` messages, which shows that it is complete. */
 const END_GRACE_MS = 250;
 
 /**
- * Collects a stream into a list and cancels it at the first limit. Rejects with `AttemptFailed` when the stream ends with an
- * error status before that: the messages received until then are not returned as if they were all.
+ * Collects a stream into a list and cancels it at the first limit. Rejects with `AttemptFailed` when the stream ends
+ * with an error before that.
  */
 function collect(
   stream: ClientReadableStream<Buffer>,

@@ -37,16 +37,16 @@ export interface GrpcSystem extends ProtoSource, SystemEndpointsOptions {
 interface SystemStatus {
   readonly state: ChannelState;
   readonly circuit: Circuit;
-  /** Answer of its health service; null when the health service is not asked. */
+  /** Answer of its health service; null when the health service is not used. */
   readonly health: TargetHealth | null;
   /** Expiry of the proxy's own certificate for this system, in ISO 8601; null without one. */
   readonly certificateExpiresAt: string | null;
 }
 
-/** Everything that the kind passes on once there is a system to call. */
+/** The members of the kind that need a configured system. */
 export interface GrpcHandler extends Required<Pick<OpenedKind, "bind" | "certificates" | "watch" | "close">> {
   channels(): readonly SystemChannelState[];
-  /** Returns the state of every system by name. Asks the health services of those that have one. */
+  /** Returns the state of every system by name. Sends a request to each configured health service. */
   status(): Promise<Readonly<Record<string, SystemStatus>>>;
   report(tools: readonly Tool[]): ContractReport;
 }
@@ -54,7 +54,7 @@ export interface GrpcHandler extends Required<Pick<OpenedKind, "bind" | "certifi
 interface GrpcHandlerOptions {
   readonly systems: ReadonlyMap<string, GrpcSystem>;
   readonly sign?: AssertionSigner | undefined;
-  /** Returns a number from 0 to 1 that spreads retries, so that many callers do not retry at the same instant. */
+  /** Returns a number from 0 to 1, which spreads retries over time. */
   readonly random?: () => number;
 }
 
@@ -122,7 +122,7 @@ function joinField(parent: string, field: string): string {
   return field === "" || field.startsWith("[") ? `${parent}${field}` : `${parent}.${field}`;
 }
 
-/** Returns the parts of the input schema or its examples that the request message cannot carry. */
+/** Returns the parts of the input schema and its examples that the request message cannot represent. */
 function inputFaults(tool: Tool, method: Method): readonly Fault[] {
   const faults: Fault[] = [...inputSchemaFaults(tool.input, method.requestShape)];
   tool.examples.accepts.forEach((example, index) => {
@@ -142,9 +142,7 @@ function inputFaults(tool: Tool, method: Method): readonly Fault[] {
   return faults;
 }
 
-/**
- * Returns the parts of the output schema that the answer can never match: the message, or for a stream the list of messages.
- */
+/** Returns the parts of the output schema that no answer can match. For a stream, these are the list's messages. */
 function outputFaults(tool: Tool, method: Method): readonly Fault[] {
   if (!method.responseStream) return outputSchemaFaults(tool.output, method.responseShape);
   const lists = shapesOf([tool.output], "in").flatMap((shape) => fieldOf(shape, "items"));
@@ -187,7 +185,7 @@ function methodOf(tool: Tool, target: GrpcTarget, { contract }: PreparedSystem):
 }
 
 /**
- * Creates the handler for gRPC services. Reads proto files and checks addresses and certificates at once; connects at the
+ * Creates the handler for gRPC services. Reads contracts and checks addresses and certificates at once; connects at the
  * first call.
  *
  * @throws {StartupError} with all problems

@@ -5,7 +5,7 @@ import { errorText, systemCode } from "../../core/error-text.ts";
 import { type Fault, ManifestError, StartupError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { isText, unknownKeys, unless, wholeNumber } from "../../core/manifest/checks.ts";
-import { hasPort, NO_PORT } from "../../core/port.ts";
+import { hasPort, NO_PORT } from "../../core/network.ts";
 import type { CertificateExpiry, OpenedKind, TargetContext, TargetKind } from "../../core/target-kind.ts";
 import type { Tool } from "../../core/types.ts";
 import { type AssertionSigner, assertionSigner } from "./assertion.ts";
@@ -25,7 +25,7 @@ const ANY_TYPES_MAX = 256;
 const text = z.string().min(1);
 const count = (fallback: number, max: number, min = 1) => z.int().min(min).max(max).default(fallback);
 
-/** Matches a name or IPv4 address, or an IPv6 address in brackets: without brackets, its last group would be read as the port. */
+/** Matches a name, an IPv4 address, or an IPv6 address in brackets, with a port. */
 const ENDPOINT = /^(?:dns:(?:\/\/\/)?)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}$/;
 const endpoint = z
   .string()
@@ -60,7 +60,7 @@ const breaker = z
   })
   .prefault({});
 
-/** The source of the contract, exactly one of the first three, and what the contract must meet. */
+/** The source of the contract (exactly one of the first three), and requirements on it. */
 const contract = {
   proto: text.optional().describe("A proto file, or a folder whose proto files are all loaded."),
   descriptorSet: text
@@ -110,7 +110,7 @@ const shape = z.strictObject({
   ),
   breaker,
   concurrentCallsMax: count(256, 100_000).describe("Maximum concurrent calls to this system, all tools together."),
-  /** With `true`, the health of the server as a whole is queried; with a name, that of one of its services. */
+  /** `true`: health of the whole server; with a name: health of one of its services. */
   health: z
     .union([z.literal(true), z.strictObject({ service: z.string().max(256) })])
     .optional()
@@ -153,7 +153,7 @@ const system = shape
   .superRefine(checkContractSource)
   .superRefine(checkTransport);
 
-/** Methods of gRPC services. The packages that call them are loaded only when there is a system to call. */
+/** Methods of gRPC services. The gRPC packages are loaded only when a system is configured. */
 export const grpc: TargetKind<GrpcContext> = {
   name: "grpc",
   key: "grpc",
@@ -188,7 +188,7 @@ function streamFaults(stream: unknown): readonly Fault[] {
   if (!isTable(stream)) return [{ field, message: "must be { itemsMax, bytesMax }" }];
   return [
     ...Object.entries(STREAM_LIMITS).flatMap(([key, max]) =>
-      unless(wholeNumber(stream[key], max), `${field}.${key}`, `must be a whole number from 1 to ${max}`),
+      unless(wholeNumber(max)(stream[key]), `${field}.${key}`, `must be a whole number from 1 to ${max}`),
     ),
     ...unknownKeys(field, stream, Object.keys(STREAM_LIMITS)),
   ];
@@ -308,7 +308,7 @@ function readTls(
   return { tls, certificates: certificateFiles(files, context) };
 }
 
-/** Returns a source that reads the certificate files each time: a mounted secret may be replaced at any time. */
+/** Returns a source that reads the files at each use, because a mounted secret may change at any time. */
 export function certificateFiles(
   { rootCert, clientCert, clientKey, serverName }: NonNullable<SystemEntry["tls"]>,
   { readFile, watchFiles, pathOf }: Pick<TargetContext, "readFile" | "watchFiles" | "pathOf">,
@@ -339,7 +339,7 @@ function contractSource(context: GrpcContext, name: string, entry: SystemEntry):
   return bytes && { descriptorSet: { bytes, path: descriptorSet }, ...pinned };
 }
 
-/** Returns false for a path that cannot be inspected: reading it reports that. */
+/** Returns false for a path that cannot be inspected; reading it reports the error. */
 function isFile(path: string): boolean {
   try {
     return statSync(path).isFile();
@@ -348,7 +348,7 @@ function isFile(path: string): boolean {
   }
 }
 
-/** Adds a problem when the file cannot be read. */
+/** Reads a configured file; adds a problem when that fails. */
 function readNamed({ readFile, problems }: GrpcContext, path: string, field: string): Buffer | undefined {
   try {
     return readFile(path);
@@ -360,7 +360,7 @@ function readNamed({ readFile, problems }: GrpcContext, path: string, field: str
 
 const EXPIRES_SOON_MS = 14 * 86_400_000;
 
-/** Returns notes about our client certificates that have expired or expire soon. `now` is in epoch milliseconds. */
+/** Returns notes about client certificates that have expired or expire soon. `now` is in epoch milliseconds. */
 export function certificateNotes(certificates: readonly CertificateExpiry[], now: number): readonly string[] {
   return certificates.flatMap(({ system: name, notAfter }) => {
     if (notAfter - now > EXPIRES_SOON_MS) return [];

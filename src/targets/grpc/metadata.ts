@@ -6,14 +6,14 @@ import type { Caller, RunContext } from "../../core/types.ts";
 const KEY = /^[a-z0-9_.-]{1,64}$/;
 const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
-/** Keys that the proxy sets on every call. A configuration must not set them, or a service could not trust them. */
+/** Keys that only the proxy sets, so that services can trust them. */
 const OWN_KEYS: ReadonlySet<string> = new Set(
   ["x-caller-sub", "x-caller-iss", "x-caller-assertion", "x-tool", "x-trace-id", "traceparent", "tracestate"].flatMap(
     (key) => [key, `${key}-bin`],
   ),
 );
 
-/** Returns true for printable ASCII without a leading or trailing space, which HTTP would trim. */
+/** Returns true for printable ASCII without spaces at its ends, which HTTP would remove. */
 function isPlain(value: string): boolean {
   if (value === "" || value.startsWith(" ") || value.endsWith(" ")) return false;
   for (let at = 0; at < value.length; at += 1) {
@@ -44,21 +44,21 @@ export function systemMetadata(system: string, entries: Readonly<Record<string, 
   return metadata;
 }
 
-/** Uses the binary key of the same name, as UTF-8, for a value that a header cannot carry. */
+/** Sets a key; values that a header cannot contain go into the binary key of the same name, as UTF-8. */
 function setText(metadata: Metadata, key: string, value: string): void {
   if (isPlain(value)) metadata.set(key, value);
   else metadata.set(`${key}-bin`, Buffer.from(value, "utf8"));
 }
 
-/** Returns only the names, sorted. A name with `?` is sent when the incoming request had it. */
+/** Returns the sorted names. A name with `?` is sent only if the incoming request had it. */
 export function metadataKeys(base: Metadata, isSigned: boolean): readonly string[] {
   const own = ["x-caller-sub", "x-caller-iss", "x-tool", "x-trace-id", "traceparent?", "tracestate?"];
   return [...Object.keys(base.getMap()), ...own, ...(isSigned ? ["x-caller-assertion"] : [])].sort();
 }
 
 /**
- * Returns a function that builds the metadata for a call of one tool: trace, caller and tool. It never contains the agent's
- * token or anything from the arguments. The part that is the same for all calls of a caller is built once.
+ * Returns a function that builds the metadata for a call of one tool: trace, caller and tool, but never the agent's
+ * token or arguments. The part that is the same for all calls of a caller is built once.
  */
 export function metadataOf(base: Metadata, tool: string): (context: RunContext) => Metadata {
   const byCaller = new WeakMap<Caller, Metadata>();

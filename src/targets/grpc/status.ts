@@ -5,22 +5,21 @@ import type { TargetErrors } from "../../core/types.ts";
 export interface FailedCall {
   readonly system: string;
   readonly path: string;
-  /** True when running the call twice has the same effect as once: the tool reads, or is declared idempotent. */
+  /** True when repeating the call is harmless: the tool reads, or is declared idempotent. */
   readonly safe: boolean;
   readonly signal: AbortSignal;
-  /** Set when the agent may see the service's own error text, filtered. */
+  /** Decides whether the agent may see the service's error text, filtered. */
   readonly errors?: TargetErrors | undefined;
 }
 
 export type StatusName = keyof typeof status;
 
-/** Meaning of a status for the call. */
+/** The meaning of a status for the call. */
 type Meaning = "refused" | "failed" | "unavailable" | "late" | "cancelled";
 
 /**
- * The party that ended an attempt: the service with its own status, the connection, or the proxy itself (deadline,
- * disconnected caller, invalid answer). grpc-js reports connection errors with statuses that services also use for their own
- * errors.
+ * The party that ended an attempt: the service with a status of its own, the connection, or the proxy itself (deadline,
+ * disconnect, invalid answer). grpc-js reports connection errors with statuses that services also use.
  */
 export type Origin = "service" | "transport" | "local";
 
@@ -28,12 +27,9 @@ export class AttemptFailed extends Error {
   override readonly name = "AttemptFailed";
   readonly origin: Origin;
   readonly status: StatusName;
-  /**
-   * The service's own text. Unless the tool's manifest allows it, it is not passed on: only its origin and length are
-   * recorded.
-   */
+  /** The service's error text. By default, only its origin and length are recorded, and it is not passed on. */
   readonly text: string;
-  /** True when any part of an answer was received: such an attempt is not repeated. */
+  /** True when a part of an answer was received. Such an attempt is not repeated. */
   readonly answerStarted: boolean;
   readonly sent: boolean;
 
@@ -91,23 +87,20 @@ const TRANSPORT_TEXTS = [
   "Connection dropped",
   "Protocol not secure enough",
 ] as const;
-/**
- * Error text of grpc-js for an answer without a gRPC status: an intermediary answered instead of the service, or the answer
- * was cut.
- */
+/** Error text of grpc-js for an answer without a gRPC status: from an intermediary, or incomplete. */
 const HTTP_STATUS_TEXT = "Received HTTP status code";
 /** Error texts of grpc-js for a message that arrived but could not be accepted. */
 const OVERSIZE_TEXTS = ["Received message larger than max", "Received message that decompresses to a size"] as const;
 const UNREADABLE_TEXT = "Failed to decompress";
 
-/** The sender of the headers that have arrived, if any: a gRPC service, or something else. */
+/** The sender of the received headers: a gRPC service, or something else. */
 export type ReceivedHeaders = "none" | "service" | "other";
 
 interface Headers {
   get(key: string): readonly unknown[];
 }
 
-/** Returns whether the headers are from a gRPC service, by the content type that every gRPC service sends. */
+/** Returns the sender of headers. Every gRPC service sends the same content type. */
 export function headersFrom(headers: Headers): ReceivedHeaders {
   return String(headers.get("content-type")[0] ?? "").startsWith("application/grpc") ? "service" : "other";
 }
@@ -144,7 +137,7 @@ export function attemptFailed(error: unknown, received: ReceivedHeaders): Attemp
   });
 }
 
-/** Returns the failure of a call that the service ended with OK, but not with the one answer that its contract promises. */
+/** Returns the failure of a call that the service ended with OK, but not with exactly one answer. */
 export function notOneAnswer(): AttemptFailed {
   return new AttemptFailed({ origin: "local", status: "UNIMPLEMENTED", answerStarted: true, sent: true });
 }
@@ -174,7 +167,7 @@ function codeOf({ origin, status: name, text }: AttemptFailed, call: FailedCall)
   return meaning === "late" ? "DEADLINE_EXCEEDED" : "TARGET_UNAVAILABLE";
 }
 
-/** Returns the code for a fired signal: a `TimeoutError` as its reason is the deadline, any other a disconnected caller. */
+/** Returns the code for a fired signal: the deadline for a `TimeoutError`, otherwise a disconnected caller. */
 function abortCode({ safe, signal }: Pick<FailedCall, "safe" | "signal">): RefusalCode {
   if (!isTimeout(signal)) return "CANCELLED";
   return safe ? "DEADLINE_EXCEEDED" : "OUTCOME_UNKNOWN";
@@ -190,8 +183,8 @@ function textFor(code: RefusalCode): string {
 }
 
 /**
- * Returns the refusal for a failed attempt. The agent receives the status name and, where the manifest allows it, the
- * filtered text of the service; the operator receives the text's length.
+ * Returns the refusal for a failed attempt. The agent gets the status and, if the manifest allows it, the service's
+ * filtered text; the operator gets the text's length.
  */
 export function refusalOf(failed: AttemptFailed, call: FailedCall): Refusal {
   if (!failed.sent) return call.signal.aborted ? abortedBeforeSending(call) : unreachable(call);
@@ -200,12 +193,12 @@ export function refusalOf(failed: AttemptFailed, call: FailedCall): Refusal {
   const isOwn = origin === "service" && (code === "TARGET_REFUSED" || code === "TARGET_FAILED");
   return new Refusal(code, textFor(code), {
     details: { status: name },
-    said: isOwn && call.errors === "filtered" ? text : undefined,
+    targetText: isOwn && call.errors === "filtered" ? text : undefined,
     cause: { system: call.system, path: call.path, status: name, origin, textLength: text.length },
   });
 }
 
-/** Returns the refusal when the system's circuit is open because its last calls failed: nothing was sent. */
+/** Returns the refusal of an open circuit, after many failed calls. Nothing was sent. */
 export function circuitOpen(call: FailedCall, retryAfterMs: number): Refusal {
   return new Refusal("TARGET_UNAVAILABLE", textFor("TARGET_UNAVAILABLE"), {
     details: { status: "UNAVAILABLE" },
@@ -214,7 +207,7 @@ export function circuitOpen(call: FailedCall, retryAfterMs: number): Refusal {
   });
 }
 
-/** Returns the refusal when the system already has as many open calls as its configuration allows: nothing was sent. */
+/** Returns the refusal for more concurrent calls than the system's limit. Nothing was sent. */
 export function systemBusy(call: FailedCall, retryAfterMs: number): Refusal {
   return new Refusal("OVERLOADED", "Too many calls to this tool's service are in progress.", {
     retryAfterMs,
@@ -222,13 +215,13 @@ export function systemBusy(call: FailedCall, retryAfterMs: number): Refusal {
   });
 }
 
-/** Returns the refusal of a call that ended before anything was sent. A change that ran out of time did not happen. */
+/** Returns the refusal of a call that ended before anything was sent. Its change did not happen. */
 function abortedBeforeSending(call: FailedCall): Refusal {
   if (!isTimeout(call.signal)) return new Refusal("CANCELLED", textFor("CANCELLED"));
   return call.safe ? new Refusal("DEADLINE_EXCEEDED", textFor("DEADLINE_EXCEEDED")) : unreachable(call);
 }
 
-/** Returns the refusal when no connection could be made: nothing was sent, so the outcome is known. */
+/** Returns the refusal when no connection could be made. Nothing was sent, so the outcome is known. */
 function unreachable(call: FailedCall): Refusal {
   return new Refusal("TARGET_UNAVAILABLE", textFor("TARGET_UNAVAILABLE"), {
     details: { status: "UNAVAILABLE" },

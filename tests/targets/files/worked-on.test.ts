@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { closeSync, mkdirSync, openSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { identify, idOf } from "../../../src/targets/files/identity.ts";
+import { identify, idOf } from "../../../src/targets/files/confinement.ts";
 import { readEntries } from "../../../src/targets/files/list.ts";
 import { search } from "../../../src/targets/files/search.ts";
 import { CONFINEMENTS, codeOf, fsStand, refusalOf } from "./stand.ts";

@@ -1,9 +1,7 @@
 import { FFIType, type Pointer, ptr } from "bun:ffi";
 import { bindCLibrary } from "../../../runtime/c-library.ts";
 
-/**
- * Functions of the C library that the runtime does not offer, and system calls that have no function in the library. Linux only.
- */
+/** Functions of the C library that the runtime does not offer, and direct system calls. Linux only. */
 
 const { i32, u32, i64, u64, ptr: pointer } = FFIType;
 
@@ -26,10 +24,7 @@ const FUNCTIONS = {
   kill: { args: [i32, i32], returns: i32 },
 } as const;
 
-/**
- * Bindings of `syscall(2)`, by the call that is made with it: `syscall(2)` takes any number of arguments, a binding a fixed
- * number.
- */
+/** Bindings of `syscall(2)`, one for each list of argument types. */
 const SYSTEM_CALLS = {
   createRuleset: { syscall: { args: [i64, pointer, u64, u32], returns: i32 } },
   addRule: { syscall: { args: [i64, i32, i32, pointer, u32], returns: i32 } },
@@ -39,6 +34,19 @@ const SYSTEM_CALLS = {
   /** Number and six plain numbers. */
   numbers: { syscall: { args: [i64, u64, u64, u64, u64, u64, u64], returns: i64 } },
 } as const;
+
+/** Numbers of system calls on x86_64. */
+export const CALL = {
+  ...{ read: 0n, open: 2n, poll: 7n, mmap: 9n, mprotect: 10n, rtSigaction: 13n, rtSigprocmask: 14n, madvise: 28n },
+  ...{ dup2: 33n, socket: 41n, connect: 42n, sendto: 44n, execve: 59n, exit: 60n, wait4: 61n, truncate: 76n },
+  ...{ chdir: 80n, chmod: 90n, ptrace: 101n, setpgid: 109n, setsid: 112n, capset: 126n, setpriority: 141n },
+  ...{ prctl: 157n, chroot: 161n, setxattr: 188n, exitGroup: 231n, tgkill: 234n, unshare: 272n, pipe2: 293n },
+  ...{ prlimit: 302n, readMemory: 310n, ioUring: 425n, pidfdOpen: 434n, closeRange: 436n, pidfdGet: 438n },
+  ...{ landlockCreate: 444n, landlockAdd: 445n, landlockRestrict: 446n },
+} as const;
+
+/** The last descriptor of `closeRange`. */
+export const ALL_DESCRIPTORS = 0xffffffffn;
 
 type Loaded = ReturnType<typeof load>;
 export type CLibrary = Loaded;
@@ -61,13 +69,13 @@ function load() {
     restrictSelf: system("restrictSelf"),
     capset: system("capset"),
     numbers: system("numbers"),
-    /** Correct only in the statement right after a failed call. */
+    /** Valid only in the statement right after a failed call. */
     errno,
   };
 }
 
-/** Throws an error with the call's name and errno when the result is negative. */
-export function must(result: number, errno: () => number, what: string): number {
+/** Returns the result of a call. Throws an error with its name and errno when it is negative. */
+export function orThrow(result: number, errno: () => number, what: string): number {
   if (result < 0) throw new Error(`${what} (errno ${errno()})`);
   return result;
 }
@@ -75,8 +83,8 @@ export function must(result: number, errno: () => number, what: string): number 
 const keptAlive: unknown[] = [];
 
 /**
- * Returns a pointer and keeps the bytes alive, which a pointer alone does not. They are never released: the processes that use
- * this soon become another program or end; the service itself creates no pointers.
+ * Returns a pointer, and keeps the bytes alive until the process ends. Launchers and supervisors soon become another
+ * program or end; the service itself calls this rarely.
  */
 export function pointerTo(bytes: Uint8Array | Int32Array | Uint32Array | BigUint64Array): Pointer {
   keptAlive.push(bytes);

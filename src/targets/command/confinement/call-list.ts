@@ -1,17 +1,17 @@
 import { type Pointer, read, toArrayBuffer } from "bun:ffi";
-import { type CLibrary, must, pointerTo } from "./c-library.ts";
+import { CALL, type CLibrary, orThrow, pointerTo } from "./c-library.ts";
 
 /**
- * Runs a list of system calls in a new process that shares this process's memory. JavaScript cannot run there, because only one
- * of the runtime's threads would continue. Only for Linux on x86_64.
+ * Runs a list of system calls in a new process that shares this process's memory. JavaScript cannot run there, because
+ * a new process has only one of the runtime's threads. Only for Linux on x86_64.
  */
 
 export interface SystemCall {
-  /** What the call does; reported to the operator when it fails. */
+  /** Description for the operator, when the call fails. */
   readonly what: string;
   readonly number: bigint;
   readonly args: readonly bigint[];
-  /** Address where the result is written, 8 bytes; by default, in memory that only `failure` reads. */
+  /** Address for the result, 8 bytes; by default, in memory that only `failure` reads. */
   readonly resultAt?: bigint;
 }
 
@@ -22,7 +22,7 @@ const STACK_BYTES = 4_096;
 const STACK_ALIGNMENT = 16;
 const PAGE_BYTES = 4_096n;
 
-/** Makes the calls of the list at `rdi` one after the other. Ends the process when one fails. Uses no stack. */
+/** Makes the calls of the list at `rdi`. Exits when one fails. Uses no stack. */
 const CODE = [
   ...[0x48, 0x89, 0xfb], //             mov rbx, rdi
   ...[0x48, 0x8b, 0x03], //       next: mov rax, [rbx]
@@ -43,14 +43,12 @@ const CODE = [
   ...[0x0f, 0x05], //                   syscall
 ];
 
-const MMAP = 9n;
-const MPROTECT = 10n;
 const READ_WRITE = 3n;
 const READ_EXECUTE = 5n;
 const PRIVATE_ANONYMOUS = 0x22n;
 
 const CLONE_VM = 0x100;
-/** This process continues when the new one has become a program or ended. */
+/** This process waits until the new one has become a program or ended. */
 const CLONE_VFORK = 0x4000;
 const SIGCHLD = 17;
 
@@ -60,12 +58,12 @@ const SIGNAL_SET_BYTES = 128;
 export interface CallList {
   /** Starts the process and waits until it has become a program or ended. */
   startProgram(): number;
-  /** Starts the process without waiting for it. A `wait` for any child does not see it. */
-  startBeside(): number;
+  /** Starts the process without waiting for it. Waiting for any child does not include it. */
+  startWithoutWaiting(): number;
   failure(): string | undefined;
 }
 
-/** Prepares the list ahead of use; its code and data stay in memory. */
+/** Prepares the list. Its code and data stay in memory. */
 export function callList(c: CLibrary, calls: readonly SystemCall[]): CallList {
   const resultsAt = BigInt(pointerTo(new BigUint64Array(calls.length)));
   const addresses = calls.map(({ resultAt }, index) => resultAt ?? resultsAt + BigInt(index * WORD_BYTES));
@@ -86,11 +84,11 @@ export function callList(c: CLibrary, calls: readonly SystemCall[]): CallList {
     const pid = c.clone(code, stackTop as Pointer, flags, list);
     const errno = c.errno();
     c.sigprocmask(SIG_SETMASK, pointerTo(former), null);
-    return must(pid, () => errno, "clone");
+    return orThrow(pid, () => errno, "clone");
   };
   return {
     startProgram: () => start(CLONE_VM | CLONE_VFORK | SIGCHLD),
-    startBeside: () => start(CLONE_VM),
+    startWithoutWaiting: () => start(CLONE_VM),
     failure() {
       const results = addresses.map((address) => read.i64(Number(address) as Pointer, 0));
       const index = results.findIndex((result) => result < 0n);
@@ -100,10 +98,10 @@ export function callList(c: CLibrary, calls: readonly SystemCall[]): CallList {
 }
 
 function codeIn(c: CLibrary): Pointer {
-  const page = c.numbers(MMAP, 0n, PAGE_BYTES, READ_WRITE, PRIVATE_ANONYMOUS, 0xffffffffffffffffn, 0n);
-  must(Number(page), c.errno, "mmap");
+  const page = c.numbers(CALL.mmap, 0n, PAGE_BYTES, READ_WRITE, PRIVATE_ANONYMOUS, 0xffffffffffffffffn, 0n);
+  orThrow(Number(page), c.errno, "mmap");
   const at = Number(page) as Pointer;
   new Uint8Array(toArrayBuffer(at, 0, CODE.length)).set(CODE);
-  must(Number(c.numbers(MPROTECT, BigInt(page), PAGE_BYTES, READ_EXECUTE, 0n, 0n, 0n)), c.errno, "mprotect");
+  orThrow(Number(c.numbers(CALL.mprotect, BigInt(page), PAGE_BYTES, READ_EXECUTE, 0n, 0n, 0n)), c.errno, "mprotect");
   return at;
 }

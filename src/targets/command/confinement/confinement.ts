@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Refusal } from "../../../core/errors.ts";
 import type { CliTarget, Tool } from "../../../core/types.ts";
+import { unbuildable } from "../endings.ts";
 import { cLibrary } from "./c-library.ts";
 import type { SeccompOptions } from "./filter.ts";
 import { knowsLandlock } from "./landlock.ts";
@@ -22,18 +23,18 @@ import {
 } from "./profile.ts";
 import { makeTemporaryDirectory, removeAbandoned, type TemporaryDirectory } from "./temporary-directory.ts";
 
-/** CPU seconds of one process, over all its threads, per second of its timeout: programs use more than one processor. */
+/** CPU seconds, over all threads of a process, per second of its timeout: programs use several processors. */
 const CPU_SECONDS_PER_SECOND = 8;
 const CPU_SECONDS_MIN = 10;
 
 /**
- * Data limit of one process, in case it allocates between two memory measurements. Reserved and written memory both count, so
- * runtimes need more than they use: Java and Bun do not start with half a gibibyte.
+ * Data limit of one process, for allocations between two memory measurements. Reserved memory counts too: Java and Bun
+ * do not start with half a gibibyte.
  */
 const DATA_BYTES_MIN = 1_073_741_824;
 const DATA_PER_MEMORY = 2;
 
-/** Git treats the system-wide settings as broken when it may not read them, as is the case here. */
+/** Makes git ignore its system-wide settings: it fails when they exist and may not be read. */
 const UNREADABLE_SETTINGS = { GIT_CONFIG_NOSYSTEM: "1" } as const;
 
 export interface ConfinementOptions {
@@ -51,18 +52,20 @@ export interface ConfinementOptions {
 
 type Level = "confined" | "none";
 
-/** Confinement of the tools' children. Levels are decided at start: if a level is lost later, calls fail; it is never lowered. */
+/**
+ * Confinement of the tools' children. Levels are decided at start and never lowered: if one is lost later, calls fail.
+ */
 export interface ChildConfinement {
-  /** Level of each tool that may run, by tool name. Tools that start no child are neither here nor in `withheld`. */
+  /** Level of each tool that may run, by tool name. Does not contain tools without children. */
   readonly levels: ReadonlyMap<string, Level>;
   /** Reason why a tool may not run at all, by tool name. */
   readonly withheld: ReadonlyMap<string, string>;
   /** Problem with a tool's profile, by tool name. Such a tool runs unconfined or not at all. */
   readonly faults: ReadonlyMap<string, string>;
-  /** Paths that the first examples of the confined tools may read or change, in addition to the system's own. */
+  /** Paths that the first examples of the confined tools may access, besides the system's own. */
   readonly granted: readonly { readonly tool: string; readonly command: string; readonly paths: readonly string[] }[];
   /**
-   * Returns what this call's child may do, as a part of its plan.
+   * Returns the access of this call's child, as a part of its plan.
    *
    * @throws {Refusal} INTERNAL when the manifest's profile for this input is not valid
    */
@@ -78,9 +81,9 @@ export interface ChildConfinement {
 
 /** One child's confinement. */
 export interface Sandbox {
-  /** Starts the child's standard error when the program could not be started. */
+  /** First word on standard error when the program could not be started. */
   readonly token: string;
-  /** True when the launcher stays as the program's supervisor, because the program may create process groups. */
+  /** True for programs that may create process groups: the launcher then stays as their supervisor. */
   readonly isSupervised: boolean;
   /** @param limits `memoryBytesMax` is the memory that all processes of the child may use together */
   launch(program: Program, limits: { readonly timeoutMs: number; readonly memoryBytesMax: number }): Launched;
@@ -90,7 +93,7 @@ export interface Sandbox {
 
 type CliTool = Tool & { readonly target: CliTarget };
 
-/** Tries the profile of every tool, and decides how the tool's children are confined. */
+/** Tests the profile of every tool, and decides how the tool's children are confined. */
 export async function openConfinement(tools: readonly Tool[], options: ConfinementOptions): Promise<ChildConfinement> {
   // The binding reports commands that are not allowed.
   const commandTools = tools.filter((tool): tool is CliTool => commandOf(tool, options) !== undefined);
@@ -135,8 +138,8 @@ interface Parts extends ConfinementOptions {
 }
 
 /**
- * Returns whether a tool may run unconfined: a shell only with its explicit setting, in any mode; any other tool unless the mode
- * is `require`.
+ * Returns whether a tool may run unconfined: a shell only if the configuration says so, others unless the mode is
+ * `require`.
  */
 function mayRunUnconfined({ target }: CliTool, { mode, unconfinedShell }: ConfinementOptions): boolean {
   return target.cli.shell === undefined ? mode !== "require" : unconfinedShell;
@@ -150,7 +153,7 @@ function withholding({ name, target }: CliTool, fault: string): string {
   return `tool ${name}: not registered: no confinement (${fault}); ${remedy}`;
 }
 
-/** Returns the problems with the tools' profiles, by tool name. Equal rules are probed once. */
+/** Returns the problems of the tools' profiles, by tool name. Equal rules are tested once. */
 async function profileProblems(
   tools: readonly CliTool[],
   options: ConfinementOptions,
@@ -173,7 +176,7 @@ async function profileProblems(
   return problems;
 }
 
-/** Returns the rules of a tool's first example, or what is wrong with them. */
+/** Returns the rules for a tool's first example, or the problem with them. */
 function exampleRules(tool: CliTool, options: ConfinementOptions): ChildRules | string {
   // An operator's own program may need any access; when confinement is required, its manifest must declare it.
   if (tool.target.cli.confinement === undefined && options.mode === "prefer") return "the manifest declares none";
@@ -207,9 +210,7 @@ function planned(tool: CliTool, input: unknown, { levels, systemAccess }: Parts)
   const confined = confinedBy(declaredProfile(tool.target.cli, input), { tool, systemAccess });
   const faults = profileFaults(confined);
   if (faults.length === 0) return confined;
-  throw new Refusal("INTERNAL", "The command could not be built.", {
-    cause: new Error(faults.map(({ field, message }) => `${field}: ${message}`).join("; ")),
-  });
+  throw unbuildable(faults.map(({ field, message }) => `${field}: ${message}`).join("; "));
 }
 
 function sandbox(tool: CliTool, confined: Confined, { launchers, newId }: Parts): Sandbox {
@@ -253,8 +254,8 @@ const PR_GET_DUMPABLE = 3;
 const PR_SET_DUMPABLE = 4;
 
 /**
- * Returns why no child can be confined on this machine, or `undefined`. Also makes this process non-dumpable, so that other
- * processes of its user can neither trace it nor read its memory and environment; root still can.
+ * Returns why no child can be confined on this machine, or `undefined`. Also makes this process non-dumpable, so that
+ * other processes of its user (except root) can neither trace it nor read its memory and environment.
  */
 export function confinementProblem(): string | undefined {
   if (process.platform !== "linux" || process.arch !== "x64") return "it is built for Linux on x86_64";
@@ -269,14 +270,14 @@ export function confinementProblem(): string | undefined {
   }
 }
 
-/** Time for a launcher to start and to try everything. */
+/** Time limit for a launcher to start and to make all attempts. */
 const PROBE_TIMEOUT_MS = 10_000;
-/** Discard, systat and daytime: nobody listens on these ports, and no profile should name them. */
+/** Discard, systat and daytime: ports on which nobody listens, and which no profile should name. */
 const UNLISTENED_PORTS = [9, 11, 13];
 
 /**
- * Applies these rules to a process and lets it try what must not work. Returns what is wrong, or `undefined` when a child under
- * these rules is confined on this machine.
+ * Applies these rules to a process that then tries what must not work. Returns the problem, or `undefined` when the
+ * rules hold on this machine.
  */
 async function probeRules(
   launchers: Launchers,

@@ -1,15 +1,15 @@
 /** The seccomp filter of a child: classic BPF over the number and the arguments of each system call. Only for x86_64. */
 
 export interface SeccompOptions {
-  /** True when the child may create TCP and UDP sockets. Otherwise, it has no `socket(2)` at all. */
+  /** True when the child may create TCP and UDP sockets; it can create no others in any case. */
   readonly network: boolean;
   /**
-   * True when the child may change times and modes of files through an open descriptor. It never may by path: no rule can limit
-   * the paths.
+   * True when the child may change times and modes of files through a descriptor. By path it never may: no rule can
+   * check paths.
    */
   readonly writes: boolean;
   /**
-   * True when the child may create process groups. It may never create a session, because the processes in it could not be found.
+   * True when the child may create process groups. It may never create sessions, whose processes could not be found.
    */
   readonly groups: boolean;
 }
@@ -19,10 +19,10 @@ const EACCES = 13;
 const ENOSYS = 38;
 
 const ARCH_X86_64 = 0xc000003e;
-/** First number of the x32 interface, which has other numbers for the same calls. */
+/** First number of the x32 interface, which numbers the same calls differently. */
 const X32_FROM = 0x40000000;
 
-/** Offsets in `struct seccomp_data`; for an argument, of its low word, which is all that the kernel reads of an `int`. */
+/** Offsets in `struct seccomp_data`. For an argument, that of its low word, which is all that an `int` uses. */
 const NUMBER = 0;
 const ARCH = 4;
 const argument = (index: number): number => 16 + 8 * index;
@@ -38,8 +38,7 @@ const ALLOW = 0x7fff0000;
 const KILL_PROCESS = 0x80000000;
 const answer = (errno: number): number => 0x00050000 | errno;
 /**
- * The call succeeds without effect, as on a file system mounted `quiet`: no rule can tell a path inside from one outside, and
- * archivers, installers and git give up on an error.
+ * The call succeeds without effect. Archivers, installers and git give up on an error, and no rule can check the path.
  */
 const SUCCEED_WITHOUT_EFFECT = answer(0);
 
@@ -51,7 +50,10 @@ interface Instruction {
   readonly k: number;
 }
 
-/** Calls that are always refused: they access other processes, bypass the filter or the file tree, or change the machine. */
+/**
+ * Calls that are always refused. They access other processes, bypass the filter or the file tree, or change the
+ * machine.
+ */
 const NEVER: readonly number[] = [
   // ptrace, process_vm_readv, process_vm_writev, kcmp, pidfd_send_signal, pidfd_getfd, process_madvise, process_mrelease
   ...[101, 310, 311, 312, 424, 438, 440, 448],
@@ -74,45 +76,34 @@ const NEVER: readonly number[] = [
   112,
 ];
 
-/** The xattr family by path, and file_setattr. Landlock has no right for them. */
+/** The xattr calls by path, and file_setattr. Landlock has no right for them. */
 const ATTRIBUTES_BY_PATH: readonly number[] = [188, 189, 197, 198, 463, 466, 469];
 
-/** By path: chown, lchown, fchownat, utime, utimes, futimesat. */
+/** chown, lchown, fchownat, utime, utimes, futimesat. */
 const OWNERS_AND_TIMES_BY_PATH: readonly number[] = [92, 94, 260, 132, 235, 261];
 
-/**
- * By descriptor: fchmod, fchown, fsetxattr, fremovexattr. Refused without `writes`, because files that may only be read can be
- * opened, too.
- */
+/** fchmod, fchown, fsetxattr, fremovexattr. Refused without `writes`, because read-only files can be opened, too. */
 const ATTRIBUTES_BY_DESCRIPTOR: readonly number[] = [91, 93, 190, 199];
 
-/** chmod, fchmodat, fchmodat2, and the index of the mode argument. */
-const MODES_BY_PATH = [
-  { call: 90, mode: 1 },
-  { call: 268, mode: 2 },
-  { call: 452, mode: 2 },
-] as const;
-/** Set-id and sticky bits: programs that ask for them need them, so the call fails instead of succeeding without effect. */
+/** Indexes of an argument by the number of the call. */
+type Arguments = Readonly<Record<number, number>>;
+
+/** The mode of chmod, fchmodat, fchmodat2. */
+const MODES_BY_PATH: Arguments = { 90: 1, 268: 2, 452: 2 };
+/** Set-id and sticky bits. Programs that set them need them, so the call fails instead of succeeding without effect. */
 const MODE_BITS_THAT_MATTER = 0o7000;
-/**
- * Bits that lend the owner's permissions to anyone who runs the file. No file may be created with them or changed to have them.
- */
+/** Bits that give the owner's permissions to anyone who runs the file. No file may get them. */
 const SET_ID_BITS = 0o6000;
-/** creat, mknod, mknodat, fchmod, and the index of the mode argument. */
-const MODES = [
-  { call: 85, mode: 1 },
-  { call: 133, mode: 1 },
-  { call: 259, mode: 2 },
-  { call: 91, mode: 1 },
-] as const;
-/** open, openat: the mode matters only when the flags create a file. */
+/** The mode of creat, fchmod, mknod, mknodat. */
+const MODES: Arguments = { 85: 1, 91: 1, 133: 1, 259: 2 };
+/** open, openat. The mode matters only when the flags create a file. */
 const OPENS = [
   { call: 2, flags: 1, mode: 2 },
   { call: 257, flags: 2, mode: 3 },
 ] as const;
 /** O_CREAT, and the bit that only O_TMPFILE has. */
 const CREATES_A_FILE = 0o20000100;
-/** Passes its mode in memory, which a filter cannot read. Programs that know this call can do without it. */
+/** Refused: its mode is in memory, which a filter cannot read. Programs fall back to another call. */
 const OPENAT2 = 437;
 const SETPGID = 109;
 const UTIMENSAT = 280;
@@ -123,30 +114,21 @@ const NEW_NAMESPACES = 0x7e020000;
 const PRCTL = 157;
 const PR_SET_PDEATHSIG = 1;
 /**
- * prlimit64, sched_setaffinity, sched_setscheduler, sched_setparam, sched_setattr: the first argument is a process, 0 for the
+ * prlimit64, sched_setaffinity, sched_setscheduler, sched_setparam, sched_setattr: the first argument must be 0, the
  * caller.
  */
 const CALLER_ONLY: readonly number[] = [302, 203, 144, 142, 314];
-/**
- * setpriority, ioprio_set: the first argument is the kind of target, here a process; the second is the process, 0 for the caller.
- */
-const PRIORITIES = [
-  { call: 141, process: 0 },
-  { call: 251, process: 1 },
-] as const;
+/** setpriority, ioprio_set: the first argument must be this value, a process; the second must be 0, the caller. */
+const PRIORITIES: Arguments = { 141: 0, 251: 1 };
 const SOCKET = 41;
 const AF_INET = 2;
 const AF_INET6 = 10;
 const SOCKET_TYPE_BITS = 0xf;
-/** IPPROTO_IP (the default for the socket type), TCP and UDP; not MPTCP, which Landlock lets through. */
+/** IPPROTO_IP (the default of the socket type), TCP and UDP. Not MPTCP, which Landlock does not restrict. */
 const PROTOCOLS = [0, 6, 17];
-/** sendto, sendmsg, sendmmsg, and the index of the flags argument. */
-const SENDS = [
-  { call: 44, flags: 3 },
-  { call: 46, flags: 2 },
-  { call: 307, flags: 3 },
-] as const;
-/** Connects while sending, which bypasses Landlock's rule. */
+/** The flags of sendto, sendmsg, sendmmsg. */
+const SENDS: Arguments = { 44: 3, 46: 2, 307: 3 };
+/** Connects while sending, which Landlock does not check. */
 const MSG_FASTOPEN = 0x20000000;
 
 /** Returns the program in the kernel's form: 8 bytes per instruction. */
@@ -163,16 +145,16 @@ export function filterProgram(options: SeccompOptions): Uint8Array {
       result(KILL_PROCESS),
     ],
     ...refused.flatMap((call) => refuse(call, EPERM)),
-    ...MODES_BY_PATH.flatMap(({ call, mode }) => when(call, writes ? plainModes(mode) : [result(byPath)])),
+    ...each(MODES_BY_PATH, (mode) => (writes ? plainModes(mode) : [result(byPath)])),
     ...OWNERS_AND_TIMES_BY_PATH.flatMap((call) => when(call, [result(byPath)])),
     ...noSetId(),
     ...refuse(CLONE3, ENOSYS),
     ...(groups ? [] : refuse(SETPGID, EPERM)),
     ...when(UTIMENSAT, writes ? times() : [result(byPath)]),
-    ...when(CLONE, ifAnyBit(0, NEW_NAMESPACES, EPERM)),
-    ...when(PRCTL, ifEqual(0, PR_SET_PDEATHSIG, EPERM)),
-    ...CALLER_ONLY.flatMap((call) => when(call, unlessZero(0, EPERM))),
-    ...PRIORITIES.flatMap(({ call, process }) => when(call, priority(process))),
+    ...when(CLONE, refuseIf(0, anyBit(NEW_NAMESPACES), EPERM)),
+    ...when(PRCTL, refuseIf(0, equal(PR_SET_PDEATHSIG), EPERM)),
+    ...CALLER_ONLY.flatMap((call) => when(call, refuseIf(0, notEqual(0), EPERM))),
+    ...each(PRIORITIES, priority),
     ...(network ? sockets() : refuse(SOCKET, EACCES)),
     result(ALLOW),
   ];
@@ -193,61 +175,61 @@ function sockets(): readonly Instruction[] {
       ...isOneOf(2, PROTOCOLS),
       result(ALLOW),
     ]),
-    ...SENDS.flatMap(({ call, flags }) => when(call, ifAnyBit(flags, MSG_FASTOPEN, EACCES))),
+    ...each(SENDS, (flags) => refuseIf(flags, anyBit(MSG_FASTOPEN), EACCES)),
   ];
 }
 
 const load = (k: number): Instruction => ({ code: LOAD, k });
 const result = (k: number): Instruction => ({ code: RETURN, k });
-/** Continues with the next instruction when equal; otherwise skips the next two. */
+/** Skips the next two instructions unless the value is equal. */
 const only = (k: number): Instruction => ({ code: IF_EQUAL, ifFalse: 2, k });
 
 function refuse(call: number, errno: number): readonly Instruction[] {
   return when(call, [result(answer(errno))]);
 }
 
-/**
- * Applies `then` to this call. Every path through `then` must end in an answer: loading an argument overwrites the call's number.
- */
+/** Applies `then` to this call. Every path in `then` must return: loading an argument overwrites the call's number. */
 function when(call: number, then: readonly Instruction[]): readonly Instruction[] {
   return [{ code: IF_EQUAL, ifFalse: then.length, k: call }, ...then];
 }
 
-function ifAnyBit(index: number, k: number, errno: number): readonly Instruction[] {
-  return [load(argument(index)), { code: IF_ANY_BIT, ifFalse: 1, k }, result(answer(errno)), result(ALLOW)];
+function each(calls: Arguments, then: (argument: number) => readonly Instruction[]): readonly Instruction[] {
+  return Object.entries(calls).flatMap(([call, index]) => when(Number(call), then(index)));
+}
+
+// Tests that skip the next instruction when they fail.
+const anyBit = (k: number): Instruction => ({ code: IF_ANY_BIT, ifFalse: 1, k });
+const equal = (k: number): Instruction => ({ code: IF_EQUAL, ifFalse: 1, k });
+const notEqual = (k: number): Instruction => ({ code: IF_EQUAL, ifTrue: 1, k });
+
+/** Refuses the call when the test of an argument succeeds, else allows it. */
+function refuseIf(index: number, test: Instruction, errno: number): readonly Instruction[] {
+  return [load(argument(index)), test, result(answer(errno)), result(ALLOW)];
 }
 
 function plainModes(index: number): readonly Instruction[] {
-  const special = { code: IF_ANY_BIT, ifFalse: 1, k: MODE_BITS_THAT_MATTER };
+  const special = anyBit(MODE_BITS_THAT_MATTER);
   return [load(argument(index)), special, result(answer(EPERM)), result(SUCCEED_WITHOUT_EFFECT)];
 }
 
 function noSetId(): readonly Instruction[] {
   const createsFile = { code: IF_ANY_BIT, ifFalse: 3, k: CREATES_A_FILE };
   return [
-    ...MODES.flatMap(({ call, mode }) => when(call, ifAnyBit(mode, SET_ID_BITS, EPERM))),
+    ...each(MODES, (mode) => refuseIf(mode, anyBit(SET_ID_BITS), EPERM)),
     ...OPENS.flatMap(({ call, flags, mode }) =>
-      when(call, [load(argument(flags)), createsFile, ...ifAnyBit(mode, SET_ID_BITS, EPERM)]),
+      when(call, [load(argument(flags)), createsFile, ...refuseIf(mode, anyBit(SET_ID_BITS), EPERM)]),
     ),
     ...refuse(OPENAT2, ENOSYS),
   ];
 }
 
-function ifEqual(index: number, k: number, errno: number): readonly Instruction[] {
-  return [load(argument(index)), { code: IF_EQUAL, ifFalse: 1, k }, result(answer(errno)), result(ALLOW)];
-}
-
 function priority(process: number): readonly Instruction[] {
-  return [load(argument(0)), { code: IF_EQUAL, ifTrue: 1, k: process }, result(answer(EPERM)), ...unlessZero(1, EPERM)];
-}
-
-function unlessZero(index: number, errno: number): readonly Instruction[] {
-  return [load(argument(index)), { code: IF_EQUAL, ifTrue: 1, k: 0 }, result(answer(errno)), result(ALLOW)];
+  return [load(argument(0)), notEqual(process), result(answer(EPERM)), ...refuseIf(1, notEqual(0), EPERM)];
 }
 
 /**
- * Returns the rules for `utimensat`. Without a path it changes a descriptor, which is allowed. Without times it is `touch`, which
- * must get an error when it cannot create the file. A pointer is as wide as the argument, so both words are compared.
+ * Returns the instructions for `utimensat`. Without a path, it changes a descriptor, which is allowed. Without times,
+ * it is `touch`, which needs an error when the file does not exist. Pointers are compared in two words.
  */
 function times(): readonly Instruction[] {
   const [path, given] = [argument(1), argument(2)];

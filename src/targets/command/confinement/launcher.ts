@@ -1,23 +1,32 @@
 import { readdirSync, readFileSync, readSync, writeSync } from "node:fs";
 import { getPriority } from "node:os";
-import { type CLibrary, cLibrary, cString, must, pointerTable, pointerTo } from "./c-library.ts";
+import {
+  ALL_DESCRIPTORS,
+  CALL,
+  type CLibrary,
+  cLibrary,
+  cString,
+  orThrow,
+  pointerTable,
+  pointerTo,
+} from "./c-library.ts";
 import type { SystemCall } from "./call-list.ts";
 import { filterProgram, type SeccompOptions } from "./filter.ts";
 import { buildRuleset, enterSignalScope, restrictCalls } from "./landlock.ts";
 import type { LaunchRequest, Program } from "./launchers.ts";
-import { PRIORITY, yieldMemory } from "./priority.ts";
+import { PRIORITY, raiseOomScore } from "./priority.ts";
 import { report } from "./probe.ts";
 import { supervise } from "./supervisor.ts";
 
 /**
- * A process that waits for its request, applies limits, filter and rules to itself, and then becomes the program. It starts in
- * `/`, with only the runtime's settings in its environment, so that it reads nothing from any folder before the rules apply.
+ * A process that waits for its request, confines itself, and then becomes the program. It starts in `/` with only the
+ * runtime's settings in its environment, so that it reads no other files before the rules apply.
  */
 
 const REQUEST_BYTES_MAX = 16_777_216;
 const CHUNK_BYTES = 65_536;
 const LINE_FEED = 0x0a;
-/** Exit code that shells use for a program that cannot be run. The service relies on the token on stderr instead. */
+/** Exit code of shells for a program that cannot be run. The service relies on the token on stderr instead. */
 const CANNOT_RUN = 126;
 
 const PR_SET_PDEATHSIG = 1;
@@ -38,16 +47,12 @@ const FILE_BYTES_MAX = 1_073_741_824;
 /** Limit for all processes of the user, including the service's own threads. */
 const PROCESSES_MAX = 4_096;
 
-/** Refers to the process that opens it: the supervisor and the program see different processes. */
+/** Refers to the process that opens it, so the supervisor and the program see different directories. */
 const OWN_PROCESS = "/proc/self";
 
-const CAPSET = 126n;
 const CAPABILITY_VERSION_3 = 0x20080522;
 const CAPABILITY_LAST = 63;
-/**
- * Kept when the service runs as root, so that other users' files stay accessible within the granted paths. All other capabilities
- * are dropped.
- */
+/** Kept for root, so that files of other users stay accessible within the granted paths. All others are dropped. */
 const CAP_DAC_OVERRIDE = 1;
 
 const SIGSTOP = 19n;
@@ -58,43 +63,31 @@ const SIGNAL_SET_BYTES = 128;
 /** Sizes of the kernel's signal action and signal set. */
 const SIGNAL_ACTION_BYTES = 32;
 const SIGNAL_MASK_BYTES = 8n;
-const CLOSE_RANGE = 436n;
 const CLOSE_RANGE_CLOEXEC = 4n;
-const ALL_DESCRIPTORS = 0xffffffffn;
 const O_RDWR = 2;
-const RT_SIGACTION = 13n;
-const RT_SIGPROCMASK = 14n;
-const DUP2 = 33n;
-const EXECVE = 59n;
-const CHDIR = 80n;
-const SETPGID = 109n;
-const SETPRIORITY = 141n;
-const PRCTL = 157n;
-const PRLIMIT = 302n;
-const MADVISE = 28n;
 const MADV_DONTNEED = 4n;
 
 const THREADS = "/proc/self/task";
 const THREADS_TICK_MS = 1;
-/** After this many ticks, the launcher stops waiting and continues. */
+/** Maximum ticks that the launcher waits. */
 const THREADS_TICKS_MAX = 5_000;
 
 interface Prepared {
-  /** Filters by their options, built ahead because building one takes a millisecond. */
+  /** All filters by their options, prepared because building one takes a millisecond. */
   readonly filters: ReadonlyMap<string, Uint8Array>;
-  /** Nice value of the program: never lower than that of the service. */
+  /** Nice value of the program: at least that of the service. */
   readonly priority: number;
 }
 
-/** Does everything that needs no request, while no call waits. */
+/** Does all work that needs no request, while no call waits. */
 function prepare(c: CLibrary): Prepared {
-  must(c.prctl(PR_SET_PDEATHSIG, SIGKILL, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
-  yieldMemory(0);
+  orThrow(c.prctl(PR_SET_PDEATHSIG, SIGKILL, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
+  raiseOomScore(0);
   limit(c, RLIMIT_CORE, 0);
   limit(c, RLIMIT_FSIZE, FILE_BYTES_MAX);
   limit(c, RLIMIT_NPROC, PROCESSES_MAX);
   if (c.getuid() === 0) dropCapabilities(c);
-  must(c.prctl(PR_SET_NO_NEW_PRIVS, 1n, 0n, 0n, 0n), c.errno, "PR_SET_NO_NEW_PRIVS");
+  orThrow(c.prctl(PR_SET_NO_NEW_PRIVS, 1n, 0n, 0n, 0n), c.errno, "PR_SET_NO_NEW_PRIVS");
   // Builds and drops a ruleset only to warm up the code that the request will need.
   buildRuleset(c, [{ path: "/", access: "read" }], []).drop();
   pointerTable([""]);
@@ -114,21 +107,21 @@ function nameOf({ network, writes, groups }: SeccompOptions): string {
 }
 
 /**
- * Releases the pages of its own code: the kernel reloads the few that are still needed, and has fewer pages to release when the
- * program starts. This also keeps waiting launchers small.
+ * Releases the pages of the runtime's code, which the kernel would release when the program starts. The few that are
+ * still needed are loaded again. This also keeps waiting launchers small.
  */
 function releaseCode(c: CLibrary): void {
   for (const line of readFileSync("/proc/self/maps", "latin1").split("\n")) {
     const [, from, to] = /^([0-9a-f]{1,16})-([0-9a-f]{1,16}) r-xp [^/]*\//.exec(line) ?? [];
     if (from === undefined || to === undefined) continue;
     const start = BigInt(`0x${from}`);
-    c.numbers(MADVISE, start, BigInt(`0x${to}`) - start, MADV_DONTNEED, 0n, 0n, 0n);
+    c.numbers(CALL.madvise, start, BigInt(`0x${to}`) - start, MADV_DONTNEED, 0n, 0n, 0n);
   }
 }
 
 /**
- * Waits until the runtime's other threads have started and sleep. On a busy machine, a thread may not have run at all yet; if it
- * started after RLIMIT_DATA is set, it could not allocate and would abort the process.
+ * Waits until the runtime's other threads have started and sleep. A thread that starts after RLIMIT_DATA is set cannot
+ * allocate, and aborts the process; on a busy machine, threads start late.
  */
 function awaitThreads(): void {
   for (let tick = 0; tick < THREADS_TICKS_MAX && awakeThreads() > 1; tick += 1) Bun.sleepSync(THREADS_TICK_MS);
@@ -149,8 +142,7 @@ function awakeThreads(): number {
 }
 
 /**
- * Reads the request. Exits without a message when it is too long or missing: the token that marks an error comes with the
- * request.
+ * Reads the request. Exits silently when it is missing or too long, because an error needs the token in the request.
  */
 function readRequest(): LaunchRequest {
   const parts: Buffer[] = [];
@@ -171,17 +163,17 @@ function readRequest(): LaunchRequest {
 
 function confine(c: CLibrary, request: LaunchRequest, { filters, priority }: Prepared): void {
   if (c.getppid() !== request.parent) throw new Error("the service has ended");
-  c.numbers(SETPRIORITY, 0n, 0n, BigInt(priority), 0n, 0n, 0n);
-  must(c.dup2(openNull(c), 0), c.errno, "dup2");
+  c.numbers(CALL.setpriority, 0n, 0n, BigInt(priority), 0n, 0n, 0n);
+  orThrow(c.dup2(openNull(c), 0), c.errno, "dup2");
   limit(c, RLIMIT_CPU, request.cpuSeconds);
   const ruleset = buildRuleset(c, request.grants, request.ports);
   const filter = filterFor(request, filters);
-  must(c.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter, 0n, 0n), c.errno, "seccomp");
+  orThrow(c.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter, 0n, 0n), c.errno, "seccomp");
   ruleset.restrictSelf();
 }
 
 function openNull(c: CLibrary): number {
-  return must(c.open(cString("/dev/null"), O_RDWR, 0), c.errno, "/dev/null");
+  return orThrow(c.open(cString("/dev/null"), O_RDWR, 0), c.errno, "/dev/null");
 }
 
 /** Returns the address of the filter in the kernel's form, `struct sock_fprog`. */
@@ -211,10 +203,10 @@ function dropCapabilities(c: CLibrary): void {
   const header = new Uint32Array([CAPABILITY_VERSION_3, 0]);
   const kept = 1 << CAP_DAC_OVERRIDE;
   const body = new Uint32Array([kept, kept, 0, 0, 0, 0]);
-  if (c.capset(CAPSET, pointerTo(header), pointerTo(body)) === 0) return;
+  if (c.capset(CALL.capset, pointerTo(header), pointerTo(body)) === 0) return;
   // A container may have dropped CAP_DAC_OVERRIDE, too.
   const none = new Uint32Array(6);
-  must(c.capset(CAPSET, pointerTo(header), pointerTo(none)), c.errno, "capset");
+  orThrow(c.capset(CALL.capset, pointerTo(header), pointerTo(none)), c.errno, "capset");
 }
 
 function imageOf({ command, argv, environment }: Program) {
@@ -225,26 +217,26 @@ function imageOf({ command, argv, environment }: Program) {
 function execProgram(c: CLibrary, program: Program, dataBytes: number): never {
   const { path, tokens, variables } = imageOf(program);
   const { cwd } = program;
-  must(c.chdir(cString(cwd)), c.errno, "the working directory cannot be entered");
+  orThrow(c.chdir(cString(cwd)), c.errno, "the working directory cannot be entered");
   const mask = new Uint8Array(SIGNAL_SET_BYTES);
   // The runtime ignores SIGPIPE; a program that inherited this would keep writing when nobody reads.
   for (let signal = 1; signal <= SIGNAL_LAST; signal += 1) c.signal(signal, SIG_DFL);
   c.sigprocmask(SIG_SETMASK, pointerTo(mask), null);
-  c.numbers(CLOSE_RANGE, 3n, ALL_DESCRIPTORS, CLOSE_RANGE_CLOEXEC, 0n, 0n, 0n);
+  c.numbers(CALL.closeRange, 3n, ALL_DESCRIPTORS, CLOSE_RANGE_CLOEXEC, 0n, 0n, 0n);
   // Must come last: the runtime has already reserved more than the limit, and cannot reserve more after this.
   limit(c, RLIMIT_DATA, dataBytes);
   c.execve(path, tokens, variables);
   throw new Error(`execve (errno ${c.errno()})`);
 }
 
-/** Confines and starts the program in a new process; this process stays to end everything that the program starts. */
+/** Confines and starts the program in a new process. This process stays to end everything that the program starts. */
 function superviseProgram(
   c: CLibrary,
   request: LaunchRequest,
   { program, filters, priority }: Prepared & { program: Program },
 ): never {
   // The supervisor must briefly outlive the service: the end of its standard input shows that the service has ended.
-  must(c.prctl(PR_SET_PDEATHSIG, 0n, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
+  orThrow(c.prctl(PR_SET_PDEATHSIG, 0n, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
   if (c.getppid() !== request.parent) throw new Error("the service has ended");
   const nullDevice = openNull(c);
   const filter = filterFor(request, filters);
@@ -253,7 +245,7 @@ function superviseProgram(
   const ruleset = buildRuleset(c, otherGrants, request.ports);
   const call = (what: string, number: bigint, ...args: readonly bigint[]): SystemCall => ({ what, number, args });
   const limitCall = (resource: number, value: number): SystemCall =>
-    call("prlimit", PRLIMIT, 0n, BigInt(resource), BigInt(pointerTo(limitOf(value))), 0n);
+    call("prlimit", CALL.prlimit, 0n, BigInt(resource), BigInt(pointerTo(limitOf(value))), 0n);
   const handlers = BigInt(pointerTo(new Uint8Array(SIGNAL_ACTION_BYTES)));
   const signals = Array.from({ length: SIGNAL_LAST }, (_, index) => BigInt(index + 1)).filter(
     (signal) => signal !== SIGKILL && signal !== SIGSTOP,
@@ -269,21 +261,21 @@ function superviseProgram(
       c.dup2(nullDevice, 2);
     },
     program: [
-      call("PR_SET_PDEATHSIG", PRCTL, BigInt(PR_SET_PDEATHSIG), SIGKILL),
-      call("setpgid", SETPGID, 0n, 0n),
-      call("setpriority", SETPRIORITY, 0n, 0n, BigInt(priority)),
-      call("dup2", DUP2, BigInt(nullDevice), 0n),
+      call("PR_SET_PDEATHSIG", CALL.prctl, BigInt(PR_SET_PDEATHSIG), SIGKILL),
+      call("setpgid", CALL.setpgid, 0n, 0n),
+      call("setpriority", CALL.setpriority, 0n, 0n, BigInt(priority)),
+      call("dup2", CALL.dup2, BigInt(nullDevice), 0n),
       limitCall(RLIMIT_CPU, request.cpuSeconds),
       limitCall(RLIMIT_DATA, request.dataBytes),
       openOwn,
       addOwn,
-      ...signals.map((signal) => call("rt_sigaction", RT_SIGACTION, signal, handlers, 0n, SIGNAL_MASK_BYTES)),
-      call("rt_sigprocmask", RT_SIGPROCMASK, BigInt(SIG_SETMASK), noSignal, 0n, SIGNAL_MASK_BYTES),
-      call("close_range", CLOSE_RANGE, 3n, ALL_DESCRIPTORS, CLOSE_RANGE_CLOEXEC),
-      call("seccomp", PRCTL, BigInt(PR_SET_SECCOMP), SECCOMP_MODE_FILTER, filter),
+      ...signals.map((signal) => call("rt_sigaction", CALL.rtSigaction, signal, handlers, 0n, SIGNAL_MASK_BYTES)),
+      call("rt_sigprocmask", CALL.rtSigprocmask, BigInt(SIG_SETMASK), noSignal, 0n, SIGNAL_MASK_BYTES),
+      call("close_range", CALL.closeRange, 3n, ALL_DESCRIPTORS, CLOSE_RANGE_CLOEXEC),
+      call("seccomp", CALL.prctl, BigInt(PR_SET_SECCOMP), SECCOMP_MODE_FILTER, filter),
       restrict,
-      call("the working directory cannot be entered", CHDIR, BigInt(cString(program.cwd))),
-      call("execve", EXECVE, BigInt(path), BigInt(tokens), BigInt(variables)),
+      call("the working directory cannot be entered", CALL.chdir, BigInt(cString(program.cwd))),
+      call("execve", CALL.execve, BigInt(path), BigInt(tokens), BigInt(variables)),
     ],
   });
 }

@@ -2,12 +2,12 @@ import { join } from "node:path";
 import type { SeccompOptions } from "./filter.ts";
 
 const LAUNCHER = join(import.meta.dir, "launcher.ts");
-/** Command line of a launcher. The options keep the runtime from reading settings, variables or packages from any folder. */
+/** Command line of a launcher. The options prevent the runtime from reading settings, variables or packages. */
 const LAUNCHER_ARGV = [process.execPath, "--no-env-file", "--config=/dev/null", "--no-install", LAUNCHER];
 
 /**
- * Keeps the runtime from starting threads while it reads its request: a thread that starts after RLIMIT_DATA is set cannot allocate,
- * and aborts the process. A launcher runs its code once, so it does not need a compiler. Programs do not inherit these settings.
+ * Prevents the runtime from starting threads late: after RLIMIT_DATA is set, a new thread cannot allocate and aborts
+ * the process. A launcher runs its code once and needs no compiler. Programs do not inherit these settings.
  */
 const RUNTIME_SETTINGS = {
   BUN_FEATURE_FLAG_DISABLE_ASYNC_TRANSPILER: "1",
@@ -21,16 +21,16 @@ const RUNTIME_SETTINGS = {
 /** Delay before a replacement is started, so that the call is answered first. */
 const REFILL_AFTER_MS = 5;
 
-/** A path that a child may use: a file, or a directory with everything below it. */
+/** A file, or a directory with everything below it, that a child may use. */
 export interface PathGrant {
   /** Absolute; symbolic links are followed when the child starts. */
   readonly path: string;
   readonly access: "read" | "run" | "write" | "device";
-  /** True when the path is missing on some machines. Any other missing path keeps the child from running. */
+  /** True when the path may be missing. Any other missing path prevents the child from running. */
   readonly optional?: boolean;
 }
 
-/** What a child may do: the rules and the filter that its launcher applies. */
+/** The rules and the filter that a launcher applies to its child. */
 export interface ChildRules {
   readonly grants: readonly PathGrant[];
   /** TCP ports that may be connected to. */
@@ -38,11 +38,11 @@ export interface ChildRules {
   readonly filter: SeccompOptions;
 }
 
-/** Tells a launcher what to become: one line of JSON on its standard input. Input after this line controls a supervisor. */
+/** The request to a launcher: one line of JSON on its standard input. Input after this line controls a supervisor. */
 export interface LaunchRequest extends ChildRules {
-  /** Starts the launcher's message when it fails. The program never sees it. */
+  /** First word of the launcher's message when it fails. The program never sees it. */
   readonly token: string;
-  /** Process id of the service: a launcher with another parent has been orphaned. */
+  /** Process id of the service. A launcher with another parent is orphaned. */
   readonly parent: number;
   /** CPU time of one process, over all its threads. */
   readonly cpuSeconds: number;
@@ -60,14 +60,14 @@ export interface Program {
   readonly environment: Readonly<Record<string, string>>;
 }
 
-/** Makes the launcher try what must not work, and report the results. Only `readable` is granted. */
+/** Makes the launcher try what must not work, and report the results. */
 export interface Probe {
   readonly canary: string;
   readonly port: number;
   readonly readable: string;
 }
 
-/** A process that waits for its request, or the program that it has become: the process id stays the same. */
+/** A process that waits for its request, or the program that it has become. The process id stays the same. */
 export type Launched = ReturnType<typeof start>;
 
 export interface Launchers {
@@ -77,8 +77,8 @@ export interface Launchers {
 }
 
 /**
- * Starts launchers ahead, because starting one takes longer than most commands. Each is used once, and replaced only after the
- * program that it became has ended; otherwise the two would share a processor.
+ * Keeps launchers waiting, because starting one takes longer than most commands. Each is used once, and replaced after
+ * the program that it became has ended; otherwise both would share a processor.
  */
 export function createLaunchers(waitingMax: number): Launchers {
   const waiting: Launched[] = [];
@@ -124,7 +124,7 @@ export function createLaunchers(waitingMax: number): Launchers {
   };
 }
 
-/** Writes the request. The input of a supervised launcher stays open: the caller controls the supervisor through it. */
+/** Writes the request. The input of a supervised launcher stays open, to control the supervisor. */
 async function send({ stdin }: Launched, request: LaunchRequest): Promise<void> {
   const written = stdin.write(`${JSON.stringify(request)}\n`);
   const ended = request.isSupervised === true ? stdin.flush() : stdin.end();

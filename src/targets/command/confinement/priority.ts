@@ -6,12 +6,13 @@ const OOM_SCORE_ADJUSTMENT_MAX = 1_000;
 export const PRIORITY = constants.priority.PRIORITY_BELOW_NORMAL;
 
 /**
- * Makes the kernel end this process, and all that it will start, before the service when memory runs out. Needs no privilege.
+ * Makes the kernel end this process and its later children before the service when memory runs out. Needs no privilege.
  *
  * @param pid 0 for the caller
- * @returns whether it worked; just after a process becomes its program, it may fail for a moment unless the service runs as root
+ * @returns whether it worked; just after a process becomes its program, it may fail for a moment unless the service
+ * runs as root
  */
-export function yieldMemory(pid: number): boolean {
+export function raiseOomScore(pid: number): boolean {
   try {
     writeFileSync(`/proc/${pid === 0 ? "self" : pid}/oom_score_adj`, `${OOM_SCORE_ADJUSTMENT_MAX}`);
     return true;
@@ -21,8 +22,8 @@ export function yieldMemory(pid: number): boolean {
   }
 }
 
-/** Gives the service priority on the processor over this process and all that it will start. */
-export function yieldProcessor(pid: number): void {
+/** Gives the service priority on the processor over this process and its later children. */
+export function lowerPriority(pid: number): void {
   try {
     setPriority(pid, Math.max(PRIORITY, getPriority(pid)));
   } catch {

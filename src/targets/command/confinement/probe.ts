@@ -1,4 +1,4 @@
-import { type CLibrary, cString, pointerTo } from "./c-library.ts";
+import { CALL, type CLibrary, cString, pointerTo } from "./c-library.ts";
 import type { Probe } from "./launchers.ts";
 
 /** Attempts by which a confined process checks that its confinement holds. */
@@ -21,23 +21,6 @@ const MSG_FASTOPEN = 0x20000000n;
 const LOOPBACK = [127, 0, 0, 1] as const;
 const BUFFER_BYTES = 8;
 
-const CALL = {
-  socket: 41n,
-  connect: 42n,
-  sendto: 44n,
-  chmod: 90n,
-  truncate: 76n,
-  ptrace: 101n,
-  setsid: 112n,
-  chroot: 161n,
-  tgkill: 234n,
-  unshare: 272n,
-  setxattr: 188n,
-  readMemory: 310n,
-  pidfdOpen: 434n,
-  pidfdGet: 438n,
-  ioUring: 425n,
-} as const;
 const CLONE_NEWUSER = 0x10000000n;
 const PTRACE_SEIZE = 0x4206n;
 
@@ -97,7 +80,7 @@ export function report(c: CLibrary, { canary, port, readable }: Probe, parent: n
 
 type Call = (number: bigint, ...given: readonly bigint[]) => number;
 
-/** Returns a TCP socket, or an invalid descriptor when none can be created; a call on it then fails with EBADF. */
+/** Returns a TCP socket, or an invalid descriptor, on which calls fail with EBADF. */
 function stream(call: Call): bigint {
   const descriptor = call(CALL.socket, AF_INET, STREAM, 0n);
   return BigInt.asUintN(64, BigInt(descriptor));
@@ -109,7 +92,7 @@ function address(port: number): bigint {
   return BigInt(pointerTo(bytes));
 }
 
-/** Returns whether a rule or the filter refused the call. A call on a socket that could not be created fails with EBADF. */
+/** Returns whether the call was refused. EBADF means that its socket could not be created. */
 function isRefused(result: number): boolean {
   return [-EPERM, -EACCES, -ENOSYS, -EBADF].includes(result);
 }

@@ -8,13 +8,13 @@ const PATHS_MAX = 64;
 const PORTS_MAX = 64;
 const PORT_MAX = 65_535;
 
-/** Configured access of a system: the files that its command reads by itself, and the ports on which the system listens. */
+/** The files that a system's command reads by itself, and the ports of the system, from the configuration. */
 export interface SystemAccess {
   readonly reads: readonly string[];
   readonly ports: readonly number[];
 }
 
-/** Everything that a confined child may do; a part of its plan. */
+/** The access of a confined child; a part of its plan. */
 export interface Confined {
   readonly level: "confined";
   readonly reads: readonly string[];
@@ -26,7 +26,7 @@ export interface Confined {
   readonly [member: string]: Json;
 }
 
-/** Level of a child that only its user's permissions restrict. */
+/** Marks a child that only its user's permissions restrict. */
 export interface Unconfined {
   readonly level: "none";
   readonly [member: string]: Json;
@@ -34,7 +34,7 @@ export interface Unconfined {
 
 export const UNCONFINED: Unconfined = { level: "none" };
 
-/** Returns the profile that the manifest declares for this input; a tool that declares none gets only the system's programs. */
+/** Returns the manifest's profile for this input. Without one, only the system's programs are accessible. */
 export function declaredProfile(cli: CliTarget["cli"], input: unknown): Confinement {
   const { confinement = {} } = cli;
   return typeof confinement === "function" ? confinement(input as never) : confinement;
@@ -80,11 +80,11 @@ export function profileFaults({ reads, writes, network }: Confined): readonly Fa
 
 /** Directories of the system's programs and shared libraries. */
 export const SYSTEM_DIRECTORIES = ["/usr", "/bin", "/sbin", "/lib", "/lib64"];
-/** Dynamic loaders: they start programs that are linked with shared libraries. */
+/** Dynamic loaders, which start programs that use shared libraries. */
 const LOADERS = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"];
 /**
- * Files that describe the machine and the command's own process: runtimes read their own memory map. The rest of `/proc` shows
- * the command lines of all processes, other callers' scripts among them.
+ * Files that describe the machine and the command's own process, which runtimes read. The rest of `/proc` shows the
+ * command lines of all processes, with other callers' scripts.
  */
 const MACHINE_FILES = [
   ...["/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/uptime", "/proc/version"],
@@ -100,19 +100,19 @@ const SYSTEM_FILES = [
   "/dev/zero",
 ];
 /**
- * Public certificate authorities, by the paths that settings name: npm reads its `cafile` even without network access. Only the
- * files are granted: their directories may also contain keys.
+ * Public certificate authorities: npm reads its `cafile` even without network access. Only the files are granted,
+ * because their directories may contain keys.
  */
 const AUTHORITY_FILES = [
   ...["/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem"],
   ...["/etc/pki/tls/certs/ca-bundle.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"],
 ];
-/** Files for resolving host names and for trusted certificates. */
+/** Files for resolving host names, and trusted certificates. */
 const NETWORK_FILES = [
   ...["/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"],
   ...["/etc/gai.conf", "/etc/services"],
 ];
-/** Port for resolving host names over TCP, when an answer is too long for UDP. */
+/** Port for resolving host names over TCP, used for answers that are too long for UDP. */
 const DNS_PORT = 53;
 
 export interface CommandPaths {

@@ -1,38 +1,27 @@
-import { type CLibrary, must, pointerTo } from "./c-library.ts";
+import { ALL_DESCRIPTORS, CALL, type CLibrary, orThrow, pointerTo } from "./c-library.ts";
 import { callList, type SystemCall } from "./call-list.ts";
 
 /**
- * Starts a program and stays, to end everything that the program has started at once. The supervisor enters a domain that no
- * signal leaves; the program runs in a second domain inside it, from which no signal reaches the supervisor. So a `kill(-1)` by
- * the supervisor reaches everything that the program has started, wherever that is, and nothing else.
+ * Starts a program and stays, to end everything that the program has started at once. The supervisor enters a Landlock
+ * domain that no signal leaves. The program runs in a second domain inside it, from which no signal gets to the
+ * supervisor. So `kill(-1)` by the supervisor ends everything that the program has started, and nothing else.
  *
- * Without the first domain, `kill(-1)` would end every process of the machine: it is called only right after two processes
- * outside the domain have proved to be unreachable.
+ * Without the first domain, `kill(-1)` would end every process of the machine. It is called only right after two
+ * processes outside the domain have proved to be unreachable.
  */
 
 const SIGKILL = 9;
 const EPERM = 1;
 
-const READ = 0n;
-const POLL = 7n;
-const DUP2 = 33n;
-const EXIT = 60n;
-const WAIT4 = 61n;
-const SETSID = 112n;
-const EXIT_GROUP = 231n;
-const PIPE2 = 293n;
-const PIDFD_OPEN = 434n;
-const CLOSE_RANGE = 436n;
-const ALL_DESCRIPTORS = 0xffffffffn;
 const O_CLOEXEC = 0o2000000n;
 
 const PR_SET_CHILD_SUBREAPER = 36;
 const WNOHANG = 1n;
 const WALL = 0x40000000n;
 const POLLIN = 1;
-/** Interval at which ended processes are reaped while the program runs. */
+/** Interval for reaping ended processes while the program runs. */
 const REAP_INTERVAL_MS = 100;
-/** Grace period after the program's end: processes that it left may still write, as long as somebody reads. */
+/** Grace period after the program's end, in which remaining processes may still write. */
 const GRACE_TICK_MS = 5;
 const GRACE_TICKS = 40;
 /** Longest wait for killed processes to end, in ticks of `GRACE_TICK_MS`. */
@@ -42,19 +31,19 @@ const SIGNAL_BITS = 0x7f;
 const SIG_DFL = 0n;
 
 export interface Supervised {
-  /** Puts this process into the outer domain. */
+  /** Moves this process into the outer domain. */
   enterDomain(): void;
-  /** Calls that turn the new process into the program, in the inner domain. */
+  /** Calls by which the new process becomes the program, in the inner domain. */
   readonly program: readonly SystemCall[];
-  /** Descriptor to read from: a byte means that nobody waits for more output; its end means that everything must end. */
+  /** Descriptor to read: a byte means that nobody reads more output; its end means that everything must end. */
   readonly control: number;
   onStarted(): void;
 }
 
-/** Exits as the program exited. Throws when the program could not be started. */
+/** Runs the program and exits with its status. Throws when the program could not be started. */
 export function supervise(c: CLibrary, { enterDomain, program, control, onStarted }: Supervised): never {
   if (isReadable(c, control)) exitAs(c, undefined);
-  must(c.prctl(PR_SET_CHILD_SUBREAPER, 1n, 0n, 0n, 0n), c.errno, "PR_SET_CHILD_SUBREAPER");
+  orThrow(c.prctl(PR_SET_CHILD_SUBREAPER, 1n, 0n, 0n, 0n), c.errno, "PR_SET_CHILD_SUBREAPER");
   const probe = startProbe(c);
   enterDomain();
   const list = callList(c, program);
@@ -78,34 +67,37 @@ interface ProbeProcess {
   readonly descriptor: number;
 }
 
-/** Starts a process of the same user outside the domain. It reads a pipe that nobody writes to. */
+/** Starts a process of the same user outside the domain. It waits on a pipe that nobody writes to. */
 function startProbe(c: CLibrary): ProbeProcess {
   const ends = new Int32Array(2);
   const at = pointerTo(ends);
-  must(Number(c.numbers(PIPE2, BigInt(at), O_CLOEXEC, 0n, 0n, 0n, 0n)), c.errno, "pipe2");
+  orThrow(Number(c.numbers(CALL.pipe2, BigInt(at), O_CLOEXEC, 0n, 0n, 0n, 0n)), c.errno, "pipe2");
   const [reading = -1, writing = -1] = ends;
   const buffer = BigInt(pointerTo(new Uint8Array(1)));
   const list = callList(c, [
-    { what: "setsid", number: SETSID, args: [] },
-    { what: "dup2", number: DUP2, args: [BigInt(reading), 0n] },
-    { what: "close_range", number: CLOSE_RANGE, args: [1n, ALL_DESCRIPTORS, 0n] },
-    { what: "read", number: READ, args: [0n, buffer, 1n] },
-    { what: "exit", number: EXIT, args: [0n] },
+    { what: "setsid", number: CALL.setsid, args: [] },
+    { what: "dup2", number: CALL.dup2, args: [BigInt(reading), 0n] },
+    { what: "close_range", number: CALL.closeRange, args: [1n, ALL_DESCRIPTORS, 0n] },
+    { what: "read", number: CALL.read, args: [0n, buffer, 1n] },
+    { what: "exit", number: CALL.exit, args: [0n] },
   ]);
-  const pid = list.startBeside();
+  const pid = list.startWithoutWaiting();
   c.close(reading);
   return { pid, descriptor: writing };
 }
 
 function release(c: CLibrary, { pid, descriptor }: ProbeProcess): void {
   c.close(descriptor);
-  c.numbers(WAIT4, BigInt(pid), 0n, WALL, 0n, 0n, 0n);
+  c.numbers(CALL.wait4, BigInt(pid), 0n, WALL, 0n, 0n, 0n);
 }
 
-/** Waits for the program and the writers that it left to end, or for the end of the control. Returns the program's status. */
+/**
+ * Waits until the program and all processes that may still write have ended, or `control` ends. Returns the program's
+ * status.
+ */
 function waitForProgram(c: CLibrary, pid: number, control: number): number | undefined {
   // When `pidfd_open` is refused, `poll` ignores the negative descriptor, and reaping detects the end.
-  const ended = Number(c.numbers(PIDFD_OPEN, BigInt(pid), 0n, 0n, 0n, 0n, 0n));
+  const ended = Number(c.numbers(CALL.pidfdOpen, BigInt(pid), 0n, 0n, 0n, 0n, 0n));
   const polled = new DataView(new ArrayBuffer(16));
   polled.setInt32(0, control, true);
   polled.setInt16(4, POLLIN, true);
@@ -117,10 +109,10 @@ function waitForProgram(c: CLibrary, pid: number, control: number): number | und
   for (let ticks = 0; ticks < GRACE_TICKS; ) {
     polled.setInt32(8, status === undefined ? ended : -1, true);
     const waitMs = BigInt(status === undefined ? REAP_INTERVAL_MS : GRACE_TICK_MS);
-    const ready = c.numbers(POLL, polledAt, 2n, waitMs, 0n, 0n, 0n);
+    const ready = c.numbers(CALL.poll, polledAt, 2n, waitMs, 0n, 0n, 0n);
     // A `poll` that a signal has interrupted leaves the result of the previous one.
     if (ready > 0n && polled.getInt16(6, true) !== 0) {
-      if (c.numbers(READ, BigInt(control), byte, 1n, 0n, 0n, 0n) <= 0n) return status;
+      if (c.numbers(CALL.read, BigInt(control), byte, 1n, 0n, 0n, 0n) <= 0n) return status;
       isDrained = true;
     }
     const { statuses, hasMore } = reap(c);
@@ -132,13 +124,10 @@ function waitForProgram(c: CLibrary, pid: number, control: number): number | und
   return status;
 }
 
-/**
- * Returns whether the control is readable. Before the program runs, that means that the control has ended: the call is already
- * over.
- */
+/** Returns whether `control` is readable. Before the program runs, that means that it has ended: the call is over. */
 function isReadable(c: CLibrary, control: number): boolean {
   const polled = new Int32Array([control, POLLIN]);
-  return c.numbers(POLL, BigInt(pointerTo(polled)), 1n, 0n, 0n, 0n, 0n) > 0n;
+  return c.numbers(CALL.poll, BigInt(pointerTo(polled)), 1n, 0n, 0n, 0n, 0n) > 0n;
 }
 
 interface Reaped {
@@ -152,13 +141,13 @@ function reap(c: CLibrary): Reaped {
   const at = BigInt(pointerTo(status));
   const statuses = new Map<number, number>();
   for (;;) {
-    const pid = Number(c.numbers(WAIT4, 0xffffffffffffffffn, at, WNOHANG, 0n, 0n, 0n));
+    const pid = Number(c.numbers(CALL.wait4, 0xffffffffffffffffn, at, WNOHANG, 0n, 0n, 0n));
     if (pid <= 0) return { statuses, hasMore: pid === 0 };
     statuses.set(pid, status[0] ?? 0);
   }
 }
 
-/** Kills everything in the domain or, when the domain does not hold, the program's own group. */
+/** Kills everything in the domain or, if the domain does not hold, the program's process group. */
 export function endAll(c: CLibrary, { probe, group }: { readonly probe: number; readonly group: number }): void {
   const isIsolated = isUnreachable(c, c.getppid()) && isUnreachable(c, probe);
   c.kill(isIsolated ? -1 : -group, SIGKILL);
@@ -174,7 +163,7 @@ function isUnreachable(c: CLibrary, pid: number): boolean {
 function reapAll(c: CLibrary): void {
   for (let tick = 0; tick < REAP_TICKS; tick += 1) {
     if (!reap(c).hasMore) return;
-    c.numbers(POLL, 0n, 0n, BigInt(GRACE_TICK_MS), 0n, 0n, 0n);
+    c.numbers(CALL.poll, 0n, 0n, BigInt(GRACE_TICK_MS), 0n, 0n, 0n);
   }
 }
 
@@ -185,6 +174,6 @@ function exitAs(c: CLibrary, status: number | undefined): never {
     c.kill(process.pid, signal);
   }
   const code = signal === 0 ? ((status ?? 0) >> 8) & 0xff : SIGNAL_BASE + signal;
-  c.numbers(EXIT_GROUP, BigInt(code), 0n, 0n, 0n, 0n, 0n);
+  c.numbers(CALL.exitGroup, BigInt(code), 0n, 0n, 0n, 0n, 0n);
   throw new Error("the supervisor has not ended");
 }

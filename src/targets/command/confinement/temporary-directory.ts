@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { cLibrary } from "./c-library.ts";
 
 const PREFIX = "safe-tool-call-call-";
-/** Name prefix until the directory is locked, so that a directory not yet locked is not taken for abandoned. */
+/** Name prefix until the directory is locked: `removeAbandoned` ignores it. */
 const PREFIX_UNLOCKED = "safe-tool-call-new-";
 const NAME = new RegExp(`^${PREFIX}[A-Za-z0-9]{6}$`);
 /** Maximum number of abandoned directories that one start removes. */
@@ -13,7 +13,9 @@ const ABANDONED_MAX = 1_000;
 const LOCK_EXCLUSIVE_NOW = 2 | 4;
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
 
-/** Private directory of one call. It stays locked until it is removed; the kernel releases the lock when the service ends. */
+/**
+ * Private directory of one call. It is locked until it is removed; the kernel releases the lock when the service ends.
+ */
 export interface TemporaryDirectory {
   readonly path: string;
   /** @param newId returns names that no entry of the directory has */
@@ -39,8 +41,8 @@ export function makeTemporaryDirectory(): TemporaryDirectory {
 }
 
 /**
- * Removes the directories of calls whose service was killed. Directories of running services are locked; those of other users are
- * skipped.
+ * Removes the directories that a killed service has left. Skips locked ones, which are in use, and those of other
+ * users.
  */
 export async function removeAbandoned(newId: () => string): Promise<void> {
   const folder = realpathSync(tmpdir());
@@ -56,7 +58,7 @@ export async function removeAbandoned(newId: () => string): Promise<void> {
   }
 }
 
-/** Returns a descriptor that holds the lock, or `undefined` for a link, another user's directory, and a directory in use. */
+/** Returns a descriptor with the lock; `undefined` for links, directories of other users, and directories in use. */
 function lock(path: string): number | undefined {
   let descriptor: number | undefined;
   try {
@@ -71,8 +73,8 @@ function lock(path: string): number | undefined {
 }
 
 /**
- * Removes a directory tree in time proportional to its number of entries. The entries of each directory are moved to the top
- * before the directory is removed: by its own path, each deep entry would take time proportional to its depth.
+ * Removes a directory tree in time proportional to its number of entries. Entries of subdirectories are first moved to
+ * the top, because using a path takes time proportional to its depth.
  *
  * @param newId returns names that no entry of the directory has
  */
@@ -101,8 +103,8 @@ async function removeTree(top: string, newId: () => string): Promise<void> {
 }
 
 /**
- * Makes a directory accessible, because a command can create one that not even its owner may read. Throws for a link: `chmod`
- * would change the mode of the link's target.
+ * Makes a directory accessible: a command may create one that not even its owner can read. Throws for a link, because
+ * `chmod` would change its target.
  */
 async function open(directory: string | Buffer): Promise<void> {
   if (!(await lstat(directory)).isDirectory()) throw new Error("not a directory");

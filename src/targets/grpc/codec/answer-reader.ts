@@ -9,25 +9,21 @@ interface Mode {
   readonly isJson: boolean;
 }
 
-/** Messages that contain each other and whose JSON form is made from all of them at once. */
+/** Messages that contain each other, and are converted to JSON together. */
 const STRUCTURES: ReadonlySet<string> = new Set(
   ["Struct", "Value", "ListValue"].map((name) => `google.protobuf.${name}`),
 );
 
-/**
- * Limits on answers that are passed to `vouchFor`: two bytes can be a message, each of whose fields is a value of the answer.
- */
+/** Limits of answers that are passed to `vouchFor`: even two bytes can be a message with many values. */
 const VOUCHED_BYTES_MAX = 8_192;
 const VOUCHED_FIELDS_MAX = 100;
-/** Maximum nesting depth of messages; each may be in a list, which is a further level. */
+/** Maximum nesting of messages. Each may be in a list, which is a further level. */
 const VOUCHED_MESSAGES_MAX = VOUCHED_LIMITS.depthMax / 2;
 
-/** A length of zero, which is a message without set fields; for an enum, the value zero. */
+/** A length of zero: a message without set fields, or the value zero of an enum. */
 const NOTHING = Buffer.alloc(1);
 
-/**
- * Maximum number of fields in an answer, including filled-in ones: two bytes on the wire can be a message with many fields.
- */
+/** Maximum number of fields in an answer, with filled-in ones: even two bytes can be a message with many fields. */
 const ANSWER_FIELDS_MAX = 2_000_000;
 
 export interface FieldBudget {
@@ -40,10 +36,10 @@ export function fieldBudget(max = ANSWER_FIELDS_MAX): FieldBudget {
 }
 
 /**
- * Converts a message's bytes into its JSON form in one pass: unset fields become their zeros; 64-bit integers, bytes and
- * enums become strings; well-known messages take their own forms; unknown fields are ignored, as proto3 evolution requires.
- * Keys are created in sorted order, so that nothing has to sort them again. Rejected: a library's decoder, whose messages
- * would be traversed once more and discarded (@bufbuild/protobuf took twice to three times as long).
+ * Converts a message's bytes into its JSON form in one pass. Unset fields get their zero values; 64-bit integers, bytes
+ * and enums become strings; well-known messages get their own forms; unknown fields are ignored, as proto3 requires.
+ * Keys are sorted, so that nothing has to sort them again. Rejected: a library's decoder, whose messages would be
+ * converted once more (@bufbuild/protobuf took two to three times as long).
  */
 export class AnswerReader {
   readonly #any: AnyTypes;
@@ -56,7 +52,7 @@ export class AnswerReader {
   }
 
   /**
-   * Returns the JSON form. The content of an Any is read from the budget of the answer that contains it.
+   * Returns the JSON form. The content of an Any counts for the budget of its answer.
    *
    * @throws {Error} when the bytes are not a valid message of the type
    */
@@ -79,7 +75,7 @@ export class AnswerReader {
     return this.#finish(plan, members);
   }
 
-  /** Returns the members of a message before any field is read, and counts its fields. */
+  /** Returns the initial members of a message, and counts its fields. */
   #start(plan: Plan): unknown[] {
     const budget = this.#budget ?? fieldBudget();
     budget.left -= plan.names.length;
@@ -91,12 +87,12 @@ export class AnswerReader {
     while (cursor.position < cursor.end) {
       const number = cursor.tag();
       const field = plan.fields.get(number);
-      if (field === undefined || !take(cursor, field, members)) cursor.skip(number);
+      if (field === undefined || !readField(cursor, field, members)) cursor.skip(number);
     }
   }
 
   #finish(plan: Plan, members: unknown[]): unknown {
-    const fields = named(plan, members);
+    const fields = namedMembers(plan, members);
     return plan.toJson === undefined ? fields : plan.toJson(fields);
   }
 
@@ -191,10 +187,7 @@ function valueReader(value: ScalarShape | EnumShape): ReadValue {
   };
 }
 
-/**
- * Returns how deeply messages nest; infinity for maps, whose keys come from the service, and for messages that can hold
- * anything.
- */
+/** Returns how deeply messages nest; infinity for maps and for messages that can hold anything. */
 function heightOf(shape: MessageShape, heights: Map<MessageShape, number>): number {
   const known = heights.get(shape);
   if (known !== undefined) return known;
@@ -220,24 +213,22 @@ interface Field {
   readonly number: number;
   readonly slot: number;
   readonly wireType: number;
-  /** Returns `undefined` for a number that a closed enum does not have: the field counts as not set. */
+  /** Returns `undefined` for an unknown number of a closed enum: the field counts as unset. */
   readonly read: ReadValue;
   readonly merge: Merge | undefined;
   readonly key: WireScalar;
   readonly valueWireType: number;
   readonly missing: () => unknown;
-  /**
-   * Set for a member of a oneof: the slot with the name of the member that is set, this member's name, and all slots by name.
-   */
+  /** For a member of a oneof: the slot that has the name of the set member, this name, and all slots by name. */
   readonly choice: Choice | undefined;
 }
 
 /**
- * Reads one message in parts: a sender may write the field several times, and the reader merges the parts. The message keeps
- * its members in an array of its own until all parts are read.
+ * Reads a message that a sender may write in several parts, which are merged. Until all parts are read, its members are
+ * in an array.
  */
 interface Merge {
-  /** `before` holds the members of the earlier parts; anything but an array counts as no earlier part. */
+  /** `before` has the members of the earlier parts; any other value means that there is none. */
   readonly add: (cursor: WireCursor, before: unknown) => unknown[];
   readonly finish: (members: unknown[]) => unknown;
 }
@@ -249,22 +240,22 @@ interface Choice {
 }
 
 interface Plan {
-  /** Names of the JSON members in the order of their UTF-16 units, which is the order of the canonical text. */
+  /** Names of the JSON members, sorted by UTF-16 units like the canonical text. */
   readonly names: readonly string[];
-  /** Value of a member that the message does not set; `undefined` omits the member. */
+  /** Values of members that the message does not set; `undefined` omits the member. */
   readonly zeros: readonly unknown[];
   readonly fields: ReadonlyMap<number, Field>;
   readonly collections: readonly Field[];
-  /** Fields with a single message, whose members are kept as arrays until the end of this message. */
+  /** Fields with a single message. Its members are kept as an array until the end of this message. */
   readonly messages: readonly Field[];
   readonly required: readonly number[];
   readonly toJson: ((fields: Fields) => Json) | undefined;
-  /** True when everything it contains is small in number and has sorted keys, whatever the service sends. */
+  /** True when the answer always has few members and sorted keys, whatever the service sends. */
   readonly isFlat: boolean;
 }
 
-/** Stores the value at the cursor in the members. Returns false when its wire type is not the field's. */
-function take(cursor: WireCursor, field: Field, members: unknown[]): boolean {
+/** Stores the value at the cursor in the members. Returns false when the wire type is not that of the field. */
+function readField(cursor: WireCursor, field: Field, members: unknown[]): boolean {
   const { wireType } = cursor;
   const { label, slot, choice } = field;
   const isPacked = wireType === WIRE.bytes && wireType !== field.wireType && label === "repeated";
@@ -273,10 +264,10 @@ function take(cursor: WireCursor, field: Field, members: unknown[]): boolean {
     if (field.merge === undefined) {
       const value = field.read(cursor);
       if (value === undefined) return true;
-      if (choice !== undefined) choose(choice, members);
+      if (choice !== undefined) setChoice(choice, members);
       members[slot] = value;
     } else {
-      if (choice !== undefined) choose(choice, members);
+      if (choice !== undefined) setChoice(choice, members);
       members[slot] = field.merge.add(cursor, members[slot]);
     }
   } else if (label === "map") {
@@ -292,10 +283,10 @@ function take(cursor: WireCursor, field: Field, members: unknown[]): boolean {
 }
 
 /**
- * Sets the chosen member of a oneof: the last one on the wire counts, and the earlier one is removed. One lookup, however
- * many members the oneof has.
+ * Records the member of a oneof that was read last, and removes the earlier one. One lookup, however many members there
+ * are.
  */
-function choose({ slot, name, slots }: Choice, members: unknown[]): void {
+function setChoice({ slot, name, slots }: Choice, members: unknown[]): void {
   const before = members[slot];
   if (before === name) return;
   if (typeof before === "string") members[slots.get(before) ?? slot] = undefined;
@@ -312,7 +303,7 @@ function append(items: unknown[], value: unknown): void {
   if (value !== undefined) items.push(value);
 }
 
-/** Reads a map entry: a message with a key and a value, each of which may be missing or repeated. */
+/** Reads a map entry: a message whose key and value may be missing or repeated. */
 function readEntry(cursor: WireCursor, field: Field, entries: Fields): void {
   const { merge } = field;
   const before = cursor.enter();
@@ -341,7 +332,7 @@ function readEntry(cursor: WireCursor, field: Field, entries: Fields): void {
  *
  * @throws {RangeError} when a required field is missing
  */
-function named({ names, collections, messages, required }: Plan, members: unknown[]): Fields {
+function namedMembers({ names, collections, messages, required }: Plan, members: unknown[]): Fields {
   for (const { slot, merge } of messages) {
     const parts = members[slot];
     if (merge !== undefined && Array.isArray(parts)) members[slot] = merge.finish(parts);

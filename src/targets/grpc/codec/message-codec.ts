@@ -16,15 +16,15 @@ import { NESTED_MAX, WIRE, WIRE_SCALARS, WireWriter, wireTypeOf, writeInt32 } fr
 
 export interface EncodedMessage {
   readonly bytes: Buffer;
-  /** The message as the service will read it, in its JSON form. */
+  /** The message in JSON form, as the service will read it. */
   readonly message: Json;
 }
 
-/** The first field that does not fit the contract. Contains no value, since values may be personal data. */
+/** The first field that does not fit the contract. Contains no values, which may be personal data. */
 export interface Difference {
   readonly field: string;
   readonly reason: string;
-  /** Set for an unknown field. The name is internal to the service and only for operators. */
+  /** Name of the message type, for an unknown field. Only for operators. */
   readonly message?: string;
 }
 
@@ -43,18 +43,18 @@ interface Field extends FieldShape {
   readonly name: string;
   readonly wireType: number;
   readonly write: WriteField;
-  /** True when null is a value of the field; for all others it means that the field is not set. */
+  /** True when null is a value of the field. For other fields, null means unset. */
   readonly takesNull: boolean;
 }
 
 interface Plan {
   readonly shape: MessageShape;
   readonly fields: readonly Field[];
-  /** True when the message is given as its own fields, not in the JSON form that its type has. */
+  /** True when the message is given as its own fields instead of its special JSON form. */
   readonly isRaw: boolean;
 }
 
-/** More nested messages than readers accept. */
+/** Thrown for more nested messages than readers accept. */
 class TooDeep extends Error {
   override readonly name = "TooDeep";
 }
@@ -98,9 +98,9 @@ export class MessageCodec {
   }
 
   /**
-   * Encodes a request in one pass, or returns what the wire would lose or change: unknown keys, wrong types, unknown enum
-   * values, numbers out of range, two members of one oneof. Rejected: libraries. Some drop such values silently, others quote
-   * them in their errors, and none says where in the message they are.
+   * Encodes a request in one pass, or returns the first value that would be lost or changed: unknown keys, wrong types,
+   * unknown enum values, numbers out of range, two members of one oneof. Rejected: libraries. Some drop such values
+   * silently, others quote them in their errors, and none says where in the message they are.
    */
   encode(input: unknown, shape: MessageShape): EncodedMessage | Difference {
     const encoding: Encoding = { writer: new WireWriter(), path: [], depth: 0 };
@@ -178,7 +178,7 @@ export class MessageCodec {
   }
 }
 
-/** Converts a value from the JSON form of its type. A failure in the conversion itself means that the value does not fit. */
+/** Converts a value from the JSON form of its type. Any error means that the value does not fit. */
 function converted<Message>(convert: () => Message): Message {
   try {
     return convert();
@@ -242,7 +242,7 @@ function writeField(
   encoding.path.pop();
 }
 
-/** A collection as it was given, and the message to which its JSON form is added unless it is empty. */
+/** A given collection, and the message that gets its JSON form unless it is empty. */
 interface Collection {
   readonly value: unknown;
   readonly message: Fields;
@@ -321,7 +321,7 @@ function scalarWriter({ proto, scalar }: ScalarShape): WriteField {
   };
 }
 
-/** Takes the names and numbers of the enum, and no other number: a service would treat it like an unknown name. */
+/** Accepts names and known numbers of the enum. Services treat other numbers like unknown names. */
 function enumWriter({ numbers, names }: EnumShape): WriteField {
   return ({ writer }, value) => {
     const number = typeof value === "string" ? numbers.get(value) : value;

@@ -3,7 +3,7 @@ import { listed, nearest } from "../../../core/nearest.ts";
 import type { Json } from "../../../core/types.ts";
 import { ANY, type Declarations, type MessageShape, reachable } from "../contract/declarations.ts";
 
-/** Thrown when a value does not fit; its message contains no value, since values may be personal data. */
+/** Thrown when a value does not fit. Contains no values, which may be personal data. */
 export class MismatchError extends Error {
   override readonly name = "Unfit";
   readonly messageName: string | undefined;
@@ -39,7 +39,7 @@ function nanosOf(fraction: string | undefined): number {
   return Number((fraction ?? "").padEnd(NANOS_PER_SECOND_DIGITS, "0"));
 }
 
-/** Formats 0, 3, 6 or 9 digits, as the protobuf JSON mapping does. */
+/** Formats nanoseconds with 0, 3, 6 or 9 digits, as the protobuf JSON mapping does. */
 function fractionOf(nanos: number): string {
   if (nanos === 0) return "";
   const digits = String(nanos).padStart(NANOS_PER_SECOND_DIGITS, "0");
@@ -179,7 +179,7 @@ const WRAPPER: WellKnown = {
   toJson: (message) => (message["value"] ?? null) as Json,
 };
 
-/** Messages whose JSON form is not an object of their fields, by full name. */
+/** Messages with a JSON form of their own, by full name. */
 const WELL_KNOWN: ReadonlyMap<string, WellKnown> = new Map<string, WellKnown>([
   ["google.protobuf.Timestamp", { toMessage: timestampToMessage, toJson: timestampToJson }],
   ["google.protobuf.Duration", { toMessage: durationToMessage, toJson: durationToJson }],
@@ -193,12 +193,12 @@ const WELL_KNOWN: ReadonlyMap<string, WellKnown> = new Map<string, WellKnown>([
 ]);
 
 const TYPE_PREFIX = "type.googleapis.com/";
-/** Maximum nesting: each level of an Any inside an Any is copied once more. */
+/** Maximum nesting of Any in Any. Each level is copied once more. */
 const ANY_NESTED_MAX = 4;
 
-/** The messages that a google.protobuf.Any may hold, by full name. No other message is packed or unpacked. */
+/** The messages that a google.protobuf.Any may hold. Others are neither packed nor unpacked. */
 export class AnyTypes {
-  /** Messages and fields that the contract does not declare or this version cannot carry. */
+  /** Messages that the contract does not declare, and fields that are not supported. */
   readonly problems: readonly string[];
   readonly shapes: readonly MessageShape[];
   readonly #names: readonly string[];
@@ -237,7 +237,7 @@ export class AnyTypes {
     return { fields: { typeUrl, value: bytes.toString("base64") }, json: anyJson(typeUrl, message, shape) };
   }
 
-  /** Decodes the content of an Any of an answer. For a message that is not declared, returns only the name of its type. */
+  /** Decodes the content of an Any in an answer. For an undeclared message, returns only the name of its type. */
   unpack({ typeUrl, value }: Fields, decode: (bytes: Buffer, shape: MessageShape) => Json): Json {
     if (typeof typeUrl !== "string" || typeUrl === "") return {};
     const shape = this.#shapeOf(typeUrl.slice(typeUrl.lastIndexOf("/") + 1));
@@ -263,7 +263,7 @@ export class AnyTypes {
   }
 }
 
-/** Returns the JSON form of a message, if it is not an object of its fields; that of an Any is in `AnyTypes`. */
+/** Returns the conversions of a message with a JSON form of its own, except Any. */
 export function wellKnown({ fullName }: MessageShape): WellKnown | undefined {
   return WELL_KNOWN.get(fullName);
 }
@@ -272,7 +272,7 @@ export function isSpecial({ fullName }: MessageShape): boolean {
   return fullName === ANY || WELL_KNOWN.has(fullName);
 }
 
-/** Returns the JSON form of an Any: a message with a JSON form of its own is under `value`. */
+/** Returns the JSON form of an Any. Content with a JSON form of its own is under `value`. */
 function anyJson(typeUrl: string, content: Json, shape: MessageShape): Json {
   return isSpecial(shape) || !isTable(content)
     ? { "@type": typeUrl, value: content }

@@ -6,18 +6,17 @@ export const WIRE = { varint: 0, fixed64: 1, bytes: 2, groupStart: 3, groupEnd: 
 export const NESTED_MAX = 100;
 
 /**
- * Up to this size, a message is decoded to one string and its text fields are slices of it; each slice keeps the whole string
- * alive.
+ * Up to this size, a message is decoded to one string, of which the text fields are slices; each keeps all of it alive.
  */
 const SHARED_BYTES_MAX = 8_192;
 
 const VARINT_BYTES_MAX = 10;
 /** Maximum size of a tag or a length, the same as in protoc's own parsers. */
 const SHORT_BYTES_MAX = 5;
-/** A varint of at most this size is below 2⁴⁹ and thus exact as a number. */
+/** A varint of at most this size is below 2⁴⁹, which a number represents exactly. */
 const VARINT_EXACT_BYTES = 7;
 
-/** Reads a message's bytes from the front. Throws when they end too early or are invalid. */
+/** Reads a message from its start. Throws when it ends too early or is invalid. */
 export class WireCursor {
   position = 0;
   /** Wire type of the tag that was read last. */
@@ -115,7 +114,7 @@ export class WireCursor {
     return this.#text.slice(start, start + length);
   }
 
-  /** Reads a length and narrows the cursor to it. Returns the previous end, for `leave`. */
+  /** Reads a length and limits the cursor to it. Returns the previous end, for `leave`. */
   enter(): number {
     const length = this.#short();
     const before = this.end;
@@ -129,7 +128,7 @@ export class WireCursor {
     this.end = before;
   }
 
-  /** Counts entering a nested message or group, until `ascend`. */
+  /** Counts the entry into a nested message or group, until `ascend`. */
   descend(): void {
     this.#depth += 1;
     if (this.#depth > NESTED_MAX) throw new RangeError(`more than ${NESTED_MAX} nested messages`);
@@ -157,7 +156,7 @@ export class WireCursor {
     this.ascend();
   }
 
-  /** Reads a tag or a length. Unlike a value, it must not exceed 32 bits: the lower ones would be another tag. */
+  /** Reads a tag or a length. It must fit 32 bits: without its upper bits it would be another tag. */
   #short(): number {
     const start = this.position;
     const first = this.#bytes[start] ?? 0x80;
@@ -186,7 +185,7 @@ export class WireCursor {
     return start;
   }
 
-  /** Reads a varint: as a number while it is exact, with all its bits. */
+  /** Reads a varint with all its bits: as a number if that is exact. */
   #varint(): number | bigint {
     let value = 0;
     let factor = 1;
@@ -219,7 +218,9 @@ function tooShort(): RangeError {
 
 export type ReadValue = (cursor: WireCursor) => unknown;
 
-/** Writes a JSON value and returns its canonical form; writes nothing and returns `undefined` when it does not fit the type. */
+/**
+ * Writes a JSON value and returns its canonical form. Returns `undefined`, and writes nothing, when it does not fit.
+ */
 export type WriteValue = (writer: WireWriter, value: unknown) => unknown;
 
 export interface WireScalar {
@@ -230,7 +231,7 @@ export interface WireScalar {
   readonly zero: unknown;
 }
 
-/** Returns a string for a number that JSON does not have, and 0 for minus zero. */
+/** Returns a string for NaN and infinities, which JSON does not have, and 0 for minus zero. */
 function finite(value: number): unknown {
   if (value === 0) return 0;
   return Number.isFinite(value) ? value : String(value);
@@ -303,14 +304,14 @@ export class WireWriter {
     this.#end += value.length;
   }
 
-  /** Starts content whose length is not known yet. Returns its start, for `close`. */
+  /** Starts content of unknown length. Returns its start, for `close`. */
   open(): number {
     this.#reserve(1);
     this.#end += 1;
     return this.#end;
   }
 
-  /** Ends the content: moves it by the bytes that its length needs beyond the one that `open` has left. */
+  /** Ends the content. Moves it if its length needs more than the one byte that `open` has left. */
   close(start: number): void {
     this.#reserve(VARINT_BYTES_MAX);
     const length = this.#end - start;
@@ -385,7 +386,7 @@ function writeBool(writer: WireWriter, value: unknown): unknown {
   return value;
 }
 
-/** Rounds to the seven digits of a float. */
+/** Rounds to the precision of a float. */
 function writeFloat(writer: WireWriter, value: unknown): unknown {
   const float = typeof value === "number" ? Math.fround(value) : Number.NaN;
   if (!Number.isFinite(float)) return undefined;

@@ -16,8 +16,7 @@ export const asIs = (bytes: Buffer): Buffer => bytes;
 export const CONNECT_TIMEOUT_MS = 5_000;
 
 /**
- * Creates a client with connections of its own, which are cut when the handshake takes too long. It repeats nothing by itself
- * and asks no proxy.
+ * Creates a client with connections of its own and a deadline for handshakes. It does not retry and uses no HTTP proxy.
  */
 export function makeClient(
   { address, serverName }: ServerAddress,
@@ -44,16 +43,16 @@ export function makeClient(
 type SecureConnector = ReturnType<ChannelCredentials["_createSecureConnector"]>;
 
 /**
- * Credentials that cut a connection when the peer accepts it and then sends nothing for the time of the TLS and HTTP/2
- * handshakes: grpc-js would wait forever and make no other connection meanwhile, so that a service that hung once would stay
+ * Credentials that cut a connection when the peer accepts it and then sends nothing during the TLS and HTTP/2
+ * handshakes. grpc-js would wait forever and open no other connection, so a service that hung once would stay
  * unreachable.
  */
 class HandshakeDeadline extends ChannelCredentials {
   readonly #credentials: ChannelCredentials;
   readonly #channel: () => ChannelInterface;
-  /** Functions that cut a handshake which is not known to have ended, with their timers. */
+  /** Functions that cut a handshake that may still be running, with their timers. */
   readonly #timers = new Map<() => void, ReturnType<typeof setTimeout>>();
-  /** A watch on a channel cannot be cancelled, so there is one for all handshakes. */
+  /** One watch for all handshakes, because a watch on a channel cannot be cancelled. */
   #isWatching = false;
 
   /** @param channel returns the channel of the connections; called only once it connects */

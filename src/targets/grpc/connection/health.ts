@@ -3,7 +3,7 @@ import { declarationsOfText } from "../contract/proto-files.ts";
 import { AttemptFailed } from "../status.ts";
 import type { SystemConnections } from "./link.ts";
 
-/** The `grpc.health.v1` state of a service; UNREACHABLE and UNIMPLEMENTED when there is no health answer. */
+/** The `grpc.health.v1` state of a service; UNREACHABLE and UNIMPLEMENTED mean that there is no health answer. */
 export type TargetHealth = "SERVING" | "NOT_SERVING" | "SERVICE_UNKNOWN" | "UNKNOWN" | "UNIMPLEMENTED" | "UNREACHABLE";
 
 export interface HealthCheck {
@@ -24,7 +24,7 @@ message Response { enum Status { UNKNOWN = 0; SERVING = 1; NOT_SERVING = 2; SERV
 );
 const [REQUEST, RESPONSE] = [CODEC.shape("Request"), CODEC.shape("Response")];
 
-/** Asks one system for its health on demand; concurrent callers share one request. */
+/** Requests the health of one system. Concurrent callers share one request. */
 export class HealthProbe {
   readonly #check: HealthCheck;
   #latest: Promise<TargetHealth> | undefined;

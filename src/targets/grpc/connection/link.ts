@@ -27,12 +27,12 @@ export interface ConnectionSettings {
 }
 
 /**
- * A burst of cancellations on one channel resets unrelated calls on it. So changes have a channel of their own, and so have
+ * Many cancellations on one channel reset unrelated calls on it. So changes have a channel of their own, and so have
  * streams, which are routinely cancelled at their limits.
  */
 export type ToolClass = "read" | "change" | "stream";
 
-/** The answer of a change is received up to this size, though not read: the status that follows it says what happened. */
+/** Maximum size up to which the answer of a change is received (but not read), because the status comes after it. */
 const CHANGE_ANSWER_BYTES_MAX = 16_777_216;
 
 const RECONNECT_BACKOFF_MIN_MS = 100;
@@ -40,7 +40,7 @@ const RECONNECT_BACKOFF_MAX_MS = 10_000;
 
 export type ChannelState = keyof typeof connectivityState;
 
-/** Several connections together have the first of these states that one of them is in. */
+/** States of a connection, best first: several connections together have the best state of one of them. */
 const BEST_FIRST = ["READY", "CONNECTING", "IDLE", "TRANSIENT_FAILURE", "SHUTDOWN"] as const;
 
 const FINAL: ReadonlySet<connectivityState> = new Set([
@@ -50,8 +50,8 @@ const FINAL: ReadonlySet<connectivityState> = new Set([
 ]);
 
 /**
- * Load balancing for several endpoints: uses every address that their names resolve to. With one, the first to answer is
- * used.
+ * Load balancing for several endpoints: uses every resolved address. With one endpoint, the first address that answers
+ * is used.
  */
 const ROUND_ROBIN = JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] });
 
@@ -73,14 +73,14 @@ function clientOf(
   });
 }
 
-/** Reads the state and optionally connects. Do not make a closed channel connect: grpc-js would reconnect forever. */
+/** Returns the state and optionally connects. Never connects a closed channel: grpc-js would reconnect forever. */
 function stateOf(client: Client, connect = false): connectivityState {
   const channel = client.getChannel();
   const state = channel.getConnectivityState(false);
   return connect && state !== connectivityState.SHUTDOWN ? channel.getConnectivityState(true) : state;
 }
 
-/** The connections to one system, one per endpoint, created at the first call and kept. */
+/** The connections to one system, one per endpoint. They are created at the first call and kept. */
 export class SystemConnections {
   #clients: readonly Client[];
   #attempt: Promise<boolean> | undefined;
@@ -102,7 +102,7 @@ export class SystemConnections {
   }
 
   /**
-   * Returns true when there is a connection. Otherwise connects, and waits until one attempt succeeds, all have failed, the
+   * Returns true when there is a connection. Otherwise connects, until one attempt succeeds, all have failed, the
    * connect timeout has passed or the signal fires.
    */
   connect(signal: AbortSignal): boolean | Promise<boolean> {
@@ -115,16 +115,13 @@ export class SystemConnections {
     // One attempt for all waiting calls, because a watch on a channel cannot be cancelled.
     this.#attempt ??= this.#try();
     // Checks again, because the connections may have been replaced meanwhile.
-    return within(this.#attempt, signal).then((isConnected) => isConnected || this.readyCount() > 0);
+    return waitFor(this.#attempt, signal).then((isConnected) => isConnected || this.readyCount() > 0);
   }
 
-  /**
-   * Connects to every endpoint. Returns how many are connected after all attempts have ended or the connect timeout has
-   * passed.
-   */
+  /** Connects to every endpoint within the connect timeout. Returns the number of connections. */
   async connectAll(): Promise<number> {
-    const all = Promise.all(this.#clients.map(connects)).then(() => true);
-    await within(all, new AbortController().signal);
+    const all = Promise.all(this.#clients.map(whenConnected)).then(() => true);
+    await waitFor(all, new AbortController().signal);
     return this.readyCount();
   }
 
@@ -141,7 +138,7 @@ export class SystemConnections {
     return this.#next().makeServerStreamRequest(path, asIs, asIs, bytes, metadata, { deadline });
   }
 
-  /** Takes over the connections of another link and closes its own, whose calls run to their end. */
+  /** Uses the connections of another link from now on. Closes its own, whose calls run to their end. */
   takeOver(other: SystemConnections): void {
     const old = this.#clients;
     this.#clients = other.#clients;
@@ -154,7 +151,7 @@ export class SystemConnections {
   }
 
   #try(): Promise<boolean> {
-    const attempt = anyConnects(this.#clients).finally(() => {
+    const attempt = whenAnyConnected(this.#clients).finally(() => {
       if (this.#attempt === attempt) this.#attempt = undefined;
     });
     return attempt;
@@ -173,7 +170,7 @@ export class SystemConnections {
   }
 }
 
-function connects(client: Client): Promise<boolean> {
+function whenConnected(client: Client): Promise<boolean> {
   const channel = client.getChannel();
   return new Promise((resolve) => {
     const check = (): void => {
@@ -186,13 +183,13 @@ function connects(client: Client): Promise<boolean> {
 }
 
 /** Resolves to true as soon as one is connected, to false when all have failed. */
-async function anyConnects(clients: readonly Client[]): Promise<boolean> {
-  const attempts = clients.map(async (client) => (await connects(client)) || Promise.reject());
+async function whenAnyConnected(clients: readonly Client[]): Promise<boolean> {
+  const attempts = clients.map(async (client) => (await whenConnected(client)) || Promise.reject());
   return Promise.any(attempts).catch(() => false);
 }
 
 /** Returns the result of `attempt`; false when it takes too long or the signal fires first. */
-function within(attempt: Promise<boolean>, signal: AbortSignal): Promise<boolean> {
+function waitFor(attempt: Promise<boolean>, signal: AbortSignal): Promise<boolean> {
   if (signal.aborted) return Promise.resolve(false);
   return new Promise((resolve, reject) => {
     const giveUp = (): void => resolve(false);
@@ -217,8 +214,8 @@ interface LinkRequest {
 }
 
 /**
- * Sends one request and returns the bytes of its one answer. Rejects with `AttemptFailed`. Uses the channel's call directly:
- * the client above it spends more on interceptors, emitters and stack traces, none of which is used here, than on the call.
+ * Sends one request and returns the bytes of its only answer. Rejects with `AttemptFailed`. Uses the channel directly:
+ * the client above it takes more time than the call, for features that are not used here.
  */
 function unaryCall(channel: ChannelInterface, request: LinkRequest): Promise<Buffer> {
   return new Promise((resolve, reject) => {
@@ -268,7 +265,7 @@ export interface SystemChannelState {
 
 const WORST_FIRST = ["SHUTDOWN", "TRANSIENT_FAILURE", "CONNECTING", "IDLE", "READY"] as const;
 
-/** All channels: one per system and tool class, lazily connected, reused until closed. */
+/** All channels, one per system and tool class. They connect at the first call and stay until closed. */
 export class Channels {
   readonly #settings: Map<string, ConnectionSettings>;
   readonly #opened = new Map<string, { readonly system: string; readonly link: SystemConnections }>();
@@ -295,9 +292,9 @@ export class Channels {
   }
 
   /**
-   * Switches the system to other settings. Opens new connections while the old ones stay, and only when that has succeeded
-   * sends new calls to them and closes the old ones, whose calls run to their end. Returns false, and changes nothing, when
-   * fewer of the new connections than of the old ones are ready, or when the channels are closed.
+   * Switches the system to other settings: opens new connections, then sends new calls to them and closes the old ones,
+   * whose calls run to their end. Returns false, and changes nothing, when fewer new connections than old ones are
+   * ready, or the channels are closed.
    */
   async replace(system: string, settings: ConnectionSettings): Promise<boolean> {
     const before = this.#linksOf(system);

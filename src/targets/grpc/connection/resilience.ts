@@ -20,7 +20,7 @@ export type Circuit = "closed" | "open" | "half-open";
 const BACKOFF_FIRST_MS = 100;
 const BACKOFF_FACTOR = 4;
 const BUSY_RETRY_AFTER_MS = 1_000;
-/** Retry budget: one retry per ten calls, of which at most this many are saved up. */
+/** Retry budget: one retry per ten calls, and at most this many in reserve. */
 const BUDGET_TOKENS_MAX = 10;
 const BUDGET_TOKENS_PER_CALL = 0.1;
 
@@ -48,7 +48,7 @@ export class Resilience {
     return this.#breaker.state;
   }
 
-  /** Returns the answer. Rejects with the last `AttemptFailed`, or with a `Refusal` when nothing was attempted. */
+  /** Returns the answer. Rejects with the last `AttemptFailed`, or with a `Refusal` when nothing was sent. */
   async run<T>(call: GuardedCall<T>): Promise<T> {
     if (this.#underWay >= this.#limits.concurrentCallsMax) throw systemBusy(call, BUSY_RETRY_AFTER_MS);
     this.#underWay += 1;
@@ -69,7 +69,7 @@ export class Resilience {
     }
   }
 
-  /** Makes one attempt. When the circuit rejects a retry, throws the failure before it. */
+  /** Makes one attempt. Throws the previous failure when the circuit rejects a retry. */
   async #attempt<T>(
     call: GuardedCall<T>,
     before: AttemptFailed | undefined,
@@ -101,19 +101,19 @@ export class Resilience {
   }
 }
 
-/** Opens after consecutive connection errors. A service that answers, with whatever status, is available. */
+/** Opens after consecutive connection errors. A service that answers with any status is available. */
 class CircuitBreaker {
   readonly #limits: ResilienceLimits;
   state: Circuit = "closed";
   #failures = 0;
-  /** True once an open circuit has been open long enough for a probe. */
+  /** True when an open circuit may let a probe through. */
   #mayProbe = false;
 
   constructor(limits: ResilienceLimits) {
     this.#limits = limits;
   }
 
-  /** Starts an attempt: returns the state that it meets, or that it is the probe of an open circuit. */
+  /** Starts an attempt. Returns the circuit's state, or "probe" when this attempt probes an open circuit. */
   enter(): Circuit | "probe" {
     if (this.state !== "open" || !this.#mayProbe) return this.state;
     this.state = "half-open";

@@ -7,7 +7,7 @@ import type { GrpcTls, SystemEndpoints } from "./tls-identity.ts";
 export interface CertificateSource {
   /** Reads the current certificates synchronously. Throws when one cannot be read. */
   read(): GrpcTls;
-  /** Calls `changed` whenever they have changed, and once at the start. Returns a function that stops this. */
+  /** Calls `changed` at each change, and once at the start. Returns a function that stops this. */
   watch(changed: () => void): () => void;
 }
 
@@ -15,25 +15,23 @@ interface RotationOptions {
   readonly system: string;
   readonly source: CertificateSource;
   readonly current: { readonly tls: GrpcTls; readonly endpoints: SystemEndpoints };
-  /** Builds endpoints from these certificates. Throws when they contradict each other. */
+  /** Builds endpoints from these certificates. Throws when they do not fit together. */
   readonly read: (tls: GrpcTls) => SystemEndpoints;
-  /** Connects with the new set and puts it into use; false when no connection can be made with it. */
+  /** Connects with the new set and starts using it; false when it cannot connect. */
   readonly adopt: (endpoints: SystemEndpoints) => Promise<boolean>;
   readonly now: () => number;
   readonly report: (event: CertificateEvent) => void;
 }
 
-/** Delay after a change, because the files of one set do not change at the same instant. */
+/** Delay after a change: the files of one set do not all change at once. */
 const CHANGE_DELAY_MS = 250;
 /** Interval of regular checks, because a certificate expires without a change to its file. */
 const CHECK_INTERVAL_MS = 60_000;
-/**
- * Delay before another attempt with a set that could not connect: the service's own certificates may be exchanged soon after.
- */
+/** Delay before a set that could not connect is tried again: the service's certificates may be replaced soon after. */
 const RETRY_DELAY_MS = 5_000;
 
 /**
- * Keeps the certificates of one system up to date with their files. A set that is expired, contradicts itself or cannot
+ * Keeps the certificates of one system up to date with their files. A set that is expired, inconsistent or cannot
  * connect is refused and reported once; the current set stays in use.
  */
 export class CertificateRotation {
@@ -46,7 +44,7 @@ export class CertificateRotation {
   #isClosed = false;
   #inUse: { readonly fingerprint: string; readonly endpoints: SystemEndpoints };
   #isExpiryReported = false;
-  /** The last set that was refused, and whether that was reported: files may be read half exchanged. */
+  /** The last refused set, and whether it was reported. The first time it may be only partly replaced. */
   #refused: { readonly fingerprint: string; readonly reported: boolean } | undefined;
 
   constructor(options: RotationOptions) {
@@ -138,7 +136,7 @@ export class CertificateRotation {
     return undefined;
   }
 
-  /** Reports a refused set when it is seen a second time, and then not again. */
+  /** Reports a refused set the second time it is seen, and only then. */
   #refuse(fingerprint: string, reason: string, endpoints?: SystemEndpoints): void {
     if (this.#refused?.fingerprint !== fingerprint) {
       this.#refused = { fingerprint, reported: false };

@@ -6,18 +6,18 @@ import { StartupError } from "../../../core/errors.ts";
 import { isTable } from "../../../core/json.ts";
 import type { Json } from "../../../core/types.ts";
 
-/** PEM texts with the trusted roots of the service and the proxy's own certificate. */
+/** The trusted roots of the service and the proxy's own certificate, as PEM. */
 export interface GrpcTls {
   readonly rootCert: Buffer;
   readonly clientCert?: Buffer | undefined;
   readonly clientKey?: Buffer | undefined;
-  /** The name that the service's certificate must contain, when it is not the endpoint's host. */
+  /** Name in the service's certificate, when it is not the endpoint's host. */
   readonly serverName?: string | undefined;
 }
 
-/** Binds an approval to the service: its name and the root certificates that may vouch for it. */
+/** Identifies the service in an approval: its name and its trusted root certificates. */
 export interface TlsIdentity {
-  /** The name that its certificate must contain; several names, when endpoints have their own, are joined by commas. */
+  /** Name in its certificate; names of several endpoints are joined by commas. */
   readonly serverName: string;
   /** Hex SHA-256 of each root certificate (DER), sorted. */
   readonly rootSha256: readonly string[];
@@ -32,14 +32,14 @@ export function isIdentity(planned: Json | undefined, tls: TlsIdentity | null): 
 
 export interface ServerAddress {
   readonly address: string;
-  /** The name that its certificate must contain; absent on a plaintext connection. */
+  /** Name that its certificate must contain; absent on a plaintext connection. */
   readonly serverName?: string;
 }
 
 export interface SystemEndpoints {
   readonly servers: readonly ServerAddress[];
   readonly credentials: ChannelCredentials;
-  /** Null on a plaintext connection, which the configuration must request explicitly. */
+  /** Null on a plaintext connection, which must be configured explicitly. */
   readonly tls: TlsIdentity | null;
   readonly clientCertificate: CertificateValidity | null;
 }
@@ -50,7 +50,7 @@ export interface CertificateValidity {
   readonly notAfter: number;
 }
 
-/** Options of which exactly one of `endpoint` and `endpoints`, and one of `tls` and `plaintext: true`, must be set. */
+/** Needs exactly one of `endpoint` and `endpoints`, and one of `tls` and `plaintext: true`. */
 export interface SystemEndpointsOptions {
   /** `host:port`; the host is a DNS name, or an IP address when `tls.serverName` or `plaintext` is set. */
   readonly endpoint?: string | undefined;
@@ -82,10 +82,7 @@ function certificatesOf(pem: Buffer): readonly X509Certificate[] {
   return blocks.map((block) => new X509Certificate(`${PEM_BEGIN}${block.split(PEM_END)[0] ?? ""}${PEM_END}\n`));
 }
 
-/**
- * Reads the root certificates and serializes them again: a bundle without line breaks between its parts would break the
- * connection.
- */
+/** Reads root certificates and serializes them again: grpc-js needs line breaks between them. */
 function readRoots(pem: Buffer): { readonly pem: Buffer; readonly sha256: readonly string[] } {
   const roots = certificatesOf(pem);
   if (roots.length === 0) throw new Error("tls.rootCert holds no PEM certificate");
@@ -95,7 +92,7 @@ function readRoots(pem: Buffer): { readonly pem: Buffer; readonly sha256: readon
   };
 }
 
-/** Returns the shortest validity in the client's chain: the chain is unusable once one of its certificates expires. */
+/** Returns the shortest validity in the client's chain, which is unusable once one of its certificates expires. */
 function clientValidity({ clientCert, clientKey }: GrpcTls): CertificateValidity | null {
   if (clientCert === undefined && clientKey === undefined) return null;
   if (clientCert === undefined || clientKey === undefined) {

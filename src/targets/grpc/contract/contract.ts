@@ -24,9 +24,9 @@ export interface ProtoSource {
   readonly protoDirs?: readonly string[];
   /** The files to load, absolute or relative to one of the folders. */
   readonly protoFiles?: readonly string[];
-  /** A serialized `FileDescriptorSet` with all imports, and the file that it came from. */
+  /** A serialized `FileDescriptorSet` with all imports, and the path of its file. */
   readonly descriptorSet?: { readonly bytes: Uint8Array; readonly path: string };
-  /** True when the server must be asked before the contract is created; its answers are in `reflected`. */
+  /** True when the server describes the contract; its answers are in `reflected`. */
   readonly reflection?: boolean | undefined;
   readonly reflected?: readonly Uint8Array[];
   /** The expected value of `Contract.sha256()` once all tools are bound. */
@@ -48,14 +48,14 @@ export interface Method {
   };
   readonly response: {
     decode(bytes: Buffer): Json;
-    /** Decodes the messages of a stream. The limits of one message apply to all of them together. */
+    /** Decodes the messages of a stream, which share the limits of one message. */
     decodeAll(messages: readonly Buffer[]): readonly Json[];
   };
 }
 
 type ContractOrigin = "proto files" | "descriptor set" | "reflection";
 
-/** The contract of one system. For a method that this version cannot call, it returns the reason as text. */
+/** The contract of one system. For an unsupported method, `method` returns the reason as text. */
 export class Contract {
   readonly system: string;
   readonly origin: ContractOrigin;
@@ -90,7 +90,7 @@ export class Contract {
     return method;
   }
 
-  /** Returns the hash of the contract, as far as it is used by the methods requested so far. */
+  /** Returns the hash of the part of the contract that the methods requested so far use. */
   sha256(): string {
     return contractSha256(this.#used.values(), this.#codec.anyTypes.shapes);
   }
@@ -170,7 +170,7 @@ function fieldOf({ protoDirs = [], protoFiles, descriptorSet, reflection }: Prot
   return `proto (${(protoFiles ?? protoDirs).join(", ")})`;
 }
 
-/** Version of the hashed form; raised when the same contract would produce another hash. */
+/** Version of the hashed form. Raise it when the same contract would get another hash. */
 const FORM = "stc/grpc-contract/v1";
 
 interface UsedMethod {
@@ -181,9 +181,9 @@ interface UsedMethod {
 }
 
 /**
- * Returns the hex SHA-256 of the used part of a contract: the methods, and every message and enum that can occur in them. The
- * source, the order of its parts, comments, options and other methods make no difference; neither does packing, since a
- * reader accepts both forms.
+ * Returns the hex SHA-256 of the used part of a contract: the methods, and every message and enum that can occur in
+ * them. Independent of the source, the order of its parts, comments, options and other methods; also of packing, since
+ * readers accept both forms.
  *
  * @param anyTypes the messages that an Any may hold
  */
@@ -236,7 +236,9 @@ export interface ContractReport extends Required<Pick<KindReport, "contracts" | 
   readonly problems: readonly string[];
 }
 
-/** Reports the contracts and how well the tools fit them. Call it once all tools are bound: only what they use counts. */
+/**
+ * Reports the contracts and how well the tools fit them. Call it after all tools are bound: only what they use counts.
+ */
 export function contractReport(contracts: readonly Contract[], tools: readonly Tool[]): ContractReport {
   const bySystem = new Map(contracts.map((contract) => [contract.system, contract]));
   const states = contracts.map((contract) => ({ contract, sha256: contract.sha256() }));

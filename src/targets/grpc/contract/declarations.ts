@@ -1,4 +1,4 @@
-/** The scalar types of the proto language by its own names, and the kind of JSON that each accepts. */
+/** The scalar types of the proto language, and the kind of JSON that each accepts. */
 const SCALARS = {
   string: "string",
   bool: "bool",
@@ -19,7 +19,7 @@ const SCALARS = {
 
 export type ProtoScalar = keyof typeof SCALARS;
 
-/** Scalar kinds that differ in the JSON they accept; the 32-bit and the 64-bit integers count as one kind each. */
+/** Kinds of scalars by the JSON they accept. All 32-bit integers are one kind, and all 64-bit integers. */
 export type Scalar = (typeof SCALARS)[ProtoScalar];
 
 export const PROTO_SCALARS = Object.keys(SCALARS) as readonly ProtoScalar[];
@@ -32,9 +32,9 @@ export interface EnumShape {
   readonly kind: "enum";
   readonly fullName: string;
   readonly numbers: ReadonlyMap<string, number>;
-  /** The first of several names of a number. */
+  /** By number. Of several names of a number, the first. */
   readonly names: ReadonlyMap<number, string>;
-  /** True when a reader treats a field with an unknown number as not set; proto2 enums are closed. */
+  /** True when readers treat an unknown number as unset, as for proto2 enums. */
   readonly isClosed: boolean;
 }
 
@@ -45,7 +45,7 @@ export interface FieldShape {
   readonly label: "single" | "repeated" | "map";
   readonly key?: ProtoScalar;
   readonly value: ValueShape;
-  /** True when the wire distinguishes unset from set to zero: fields declared `optional`, and every proto2 field. */
+  /** True when the wire distinguishes unset from zero: for fields declared `optional`, and in proto2. */
   readonly presence: boolean;
   readonly required: boolean;
   readonly packed: boolean;
@@ -55,11 +55,11 @@ export interface FieldShape {
 /** Recursive messages refer to themselves. */
 export interface MessageShape {
   readonly fullName: string;
-  /** By their names in JSON: lowerCamelCase, or the value of `json_name`. */
+  /** By JSON name: lowerCamelCase, or the value of `json_name`. */
   readonly fields: ReadonlyMap<string, FieldShape>;
   readonly oneofs: ReadonlySet<string>;
   readonly unsupported: readonly string[];
-  /** Full names of the messages that it may hold; only set for google.protobuf.Any. */
+  /** Full names of the messages that a google.protobuf.Any may hold; only set for that message. */
   readonly anyTypes?: readonly string[];
 }
 
@@ -71,7 +71,7 @@ export interface MethodDeclaration {
   readonly responseStream: boolean;
 }
 
-/** The declarations of a contract, regardless of its source: everything by its full name, without a leading dot. */
+/** The declarations of a contract from any source, by full name without a leading dot. */
 export interface Declarations {
   readonly messages: ReadonlyMap<string, DeclaredMessage>;
   readonly services: ReadonlyMap<string, ReadonlyMap<string, MethodDeclaration>>;
@@ -82,12 +82,12 @@ export type ReadField = { readonly name: string } & (FieldShape | { readonly rea
 const PLAIN_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const NAME_CHARS_MAX = 256;
 
-/** Returns the JSON name that protoc gives a field: underscores are removed, and the letter after each becomes upper case. */
+/** Returns the JSON name that protoc gives a field: without underscores, and the letter after each in upper case. */
 export function jsonNameOf(name: string): string {
   return name.replace(/_+([^_]|$)/g, (_, next: string) => next.toUpperCase());
 }
 
-/** Returns why no field can have this name in JSON; `undefined` when it can. */
+/** Returns why a field cannot have this name in JSON; `undefined` when it can. */
 function nameProblem(name: string): string | undefined {
   // Every plain object seems to have these names, so they could not be distinguished from a value.
   if (name in Object.prototype) return `has the name ${name} in JSON, which every JavaScript object already has`;
@@ -110,7 +110,7 @@ export function enumShape(
   return { kind: "enum", fullName, numbers: new Map(values), names, isClosed };
 }
 
-/** A message that a reader of contracts fills once all messages exist, because their fields refer to each other. */
+/** A message whose fields are filled in once all messages exist, because they refer to each other. */
 export class DeclaredMessage implements MessageShape {
   readonly fullName: string;
   readonly fields = new Map<string, FieldShape>();
@@ -122,7 +122,7 @@ export class DeclaredMessage implements MessageShape {
     this.fullName = fullName;
   }
 
-  /** Sets the fields that can be carried. The others are listed, because a call must not lose them silently. */
+  /** Sets the supported fields and lists the others, so that no call loses them silently. */
   fill(read: readonly ReadField[]): void {
     const names = new Set<string>();
     const numbers = new Set<number>();
@@ -150,7 +150,7 @@ export class DeclaredMessage implements MessageShape {
   }
 }
 
-/** Includes the given messages. */
+/** Returns the given messages and all messages in their fields. */
 export function reachable(...shapes: readonly MessageShape[]): ReadonlySet<MessageShape> {
   const seen = new Set<MessageShape>(shapes);
   for (const message of seen) {

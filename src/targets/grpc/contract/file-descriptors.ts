@@ -17,7 +17,7 @@ import { descriptorDeclarations } from "./proto-files.ts";
 
 export const DESCRIPTOR_FILES_MAX = 2_000;
 export const DESCRIPTOR_BYTES_MAX = 33_554_432;
-/** Fields of all descriptors in a set; a set of the maximum size that protoc has made has fewer. */
+/** Maximum fields of all descriptors in a set. A set of the maximum size from protoc has fewer. */
 const DESCRIPTOR_FIELDS_MAX = 16_000_000;
 const MESSAGE_DEPTH_MAX = 64;
 
@@ -84,7 +84,7 @@ export function readDescriptorSet(bytes: Uint8Array): readonly FileDescriptor[] 
   return files;
 }
 
-/** Returns the declarations of the files, with all names resolved. A name that is declared twice is an error. */
+/** Returns the declarations of the files, with all names resolved. Throws for a name that is declared twice. */
 export function declarationsOf(files: readonly FileDescriptor[]): Declarations {
   if (files.length > DESCRIPTOR_FILES_MAX) throw new Error(`more than ${DESCRIPTOR_FILES_MAX} files`);
   const reader = new Reader();
@@ -93,14 +93,14 @@ export function declarationsOf(files: readonly FileDescriptor[]): Declarations {
   return reader.declarations();
 }
 
-interface Known {
+interface IndexedMessage {
   readonly message: DeclaredMessage;
   readonly descriptor: MessageDescriptor;
   readonly features: Features;
 }
 
 class Reader {
-  readonly #messages = new Map<string, Known>();
+  readonly #messages = new Map<string, IndexedMessage>();
   readonly #enums = new Map<string, EnumShape>();
   readonly #services = new Map<string, readonly MethodDescriptor[]>();
 
@@ -146,7 +146,7 @@ class Reader {
     setOnce(this.#enums, fullName, enumShape(fullName, values, isClosed));
   }
 
-  #fill({ message, descriptor, features }: Known): void {
+  #fill({ message, descriptor, features }: IndexedMessage): void {
     const { fullName } = message;
     const fields = descriptor.field.map((field): ReadField => {
       const oneof = field.oneofIndex === undefined ? undefined : descriptor.oneofDecl[field.oneofIndex];
@@ -185,19 +185,19 @@ class Reader {
     };
   }
 
-  #mapEntry(value: ValueShape): Known | undefined {
+  #mapEntry(value: ValueShape): IndexedMessage | undefined {
     const known = value.kind === "message" ? this.#messages.get(value.message.fullName) : undefined;
     return known?.descriptor.options?.mapEntry === true ? known : undefined;
   }
 
-  #map(field: FieldDescriptor, { message, descriptor }: Known, name: string): ReadField {
+  #map(field: FieldDescriptor, { message, descriptor }: IndexedMessage, name: string): ReadField {
     const part = (number: number): ValueShape | string | undefined => {
       const declared = descriptor.field.find((one) => one.number === number);
       return declared && this.#value(declared, message.fullName);
     };
     const key = part(1);
     const value = part(2);
-    const isKey = typeof key === "object" && key.kind === "scalar" && !NO_KEYS.has(key.proto);
+    const isKey = typeof key === "object" && key.kind === "scalar" && !NON_KEY_TYPES.has(key.proto);
     if (!isKey || value === undefined || field.label !== "LABEL_REPEATED") {
       return { name, reason: "is a malformed map" };
     }
@@ -237,10 +237,10 @@ class Reader {
   }
 }
 
-/** Type names of descriptor.proto → type names of the proto language. */
+/** Scalar types by their names in descriptor.proto. */
 const SCALARS = new Map(PROTO_SCALARS.map((scalar) => [`TYPE_${scalar.toUpperCase()}`, scalar]));
 
-const NO_KEYS: ReadonlySet<ProtoScalar> = new Set(["bytes", "float", "double"]);
+const NON_KEY_TYPES: ReadonlySet<ProtoScalar> = new Set(["bytes", "float", "double"]);
 const FIELD_NUMBER_MAX = 536_870_911;
 const PLAIN_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,255}$/;
 
@@ -264,8 +264,7 @@ function setOnce<Value>(known: Map<string, Value>, fullName: string, value: Valu
 }
 
 /**
- * Returns the full names to try: a name with a leading dot is complete; any other is looked up from the innermost scope
- * outward.
+ * Returns the full names to try. A leading dot marks a full name; other names are looked up from the innermost scope.
  */
 function candidates(typeName: string, scope: string): readonly string[] {
   if (typeName.startsWith(".")) return [typeName.slice(1)];
@@ -291,7 +290,7 @@ const PROTO2: Features = {
 const EDITION: Features = { ...PROTO2, repeatedFieldEncoding: "PACKED", enumType: "OPEN" };
 const PROTO3: Features = { ...EDITION, fieldPresence: "IMPLICIT" };
 
-/** 2024 kept the features of 2023. */
+/** Both editions have the same features. */
 const EDITIONS: ReadonlySet<string> = new Set(["EDITION_2023", "EDITION_2024"]);
 
 /** Returns the features of a file. Throws for an unknown syntax or edition. */

@@ -22,7 +22,7 @@ import {
 const PROTO_FILES_MAX = 2_000;
 const PROTO_DEPTH_MAX = 32;
 
-/** Google's own files that protobufjs bundles but does not offer to imports by itself. */
+/** Google's own files that protobufjs contains but does not offer to imports by itself. */
 const BUNDLED = [
   ["google/protobuf/api.proto", apiJson],
   ["google/protobuf/descriptor.proto", descriptorJson],
@@ -41,8 +41,8 @@ export function descriptorDeclarations(): Declarations {
 }
 
 /**
- * Reads and parses proto files: `protoFiles`, absolute or relative to one of the folders, or else every `.proto` file below them.
- * Throws an error whose message names the file.
+ * Parses proto files: `protoFiles`, absolute or relative to one of the folders, or else every `.proto` file below them.
+ * Throws an error that names the file.
  */
 export function readProtoFiles(protoDirs: readonly string[], protoFiles?: readonly string[]): Declarations {
   const folders = protoDirs.map((folder) => resolve(folder));
@@ -68,9 +68,7 @@ const OTHER_PARSER =
   "if protoc accepts the file, make a descriptorSet of it and name that instead: " +
   "the parser for proto files does not know every construct, such as a group in an extend block";
 
-/**
- * Adds the file name to an error: protobufjs includes it in some messages only, but keeps the name of the file it is parsing.
- */
+/** Adds the name of the file being parsed to an error: only some messages of protobufjs contain it. */
 function withFileName(error: unknown): Error {
   const { parse } = protobuf as unknown as { readonly parse: { filename: string | null } };
   const { filename } = parse;
@@ -96,7 +94,7 @@ function filesBelow(folder: string, depth = 0): readonly string[] {
   });
 }
 
-/** Returns the declarations of a parsed and resolved tree. Field names must be those of the proto files (`keepCase`). */
+/** Returns the declarations in a parsed and resolved tree with the field names of the proto files (`keepCase`). */
 function declarationsOf(root: protobuf.NamespaceBase): Declarations {
   const messages = new Map<string, DeclaredMessage>();
   const services = new Map<string, ReadonlyMap<string, MethodDeclaration>>();
@@ -126,7 +124,7 @@ function declarationsOf(root: protobuf.NamespaceBase): Declarations {
   return { messages, services };
 }
 
-/** Reads the resolved features of an enum, which protobufjs has at run time but does not declare in its types. */
+/** Reads the resolved features of an enum, which the types of protobufjs do not declare. */
 function isClosed(declared: protobuf.Enum): boolean {
   const { _features } = declared as unknown as { readonly _features: { readonly enum_type?: string } };
   return _features.enum_type === "CLOSED";

@@ -19,12 +19,12 @@ import { declarationsOfText } from "./proto-files.ts";
 
 /** Maximum size of one answer: a file with everything that it imports. */
 const ANSWER_BYTES_MAX = 16_777_216;
-/** Maximum number of fields in all answers of one server: some hundred megabytes once they are decoded. */
+/** Maximum number of fields in all answers of one server: a few hundred megabytes when decoded. */
 const FIELDS_MAX = 2_000_000;
 const TIMEOUT_MS = 15_000;
 const SERVICES_LISTED_MAX = 1_000;
 
-/** Reflection services, tried in this order; v1alpha is what servers offered before v1 existed. */
+/** Reflection services in the order of attempts; v1alpha existed before v1. */
 const PATHS = [
   "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
   "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
@@ -57,7 +57,7 @@ interface ReflectionOptions {
   readonly timeoutMs?: number;
 }
 
-/** A failed reflection, with the gRPC status if the server sent one. The message is only for the operator. */
+/** A failed reflection, with the server's gRPC status if there is one. The message is only for the operator. */
 class ReflectionFailed extends Error {
   override readonly name = "ReflectionFailed";
   readonly code: number | undefined;
@@ -69,11 +69,11 @@ class ReflectionFailed extends Error {
 }
 
 /**
- * Asks a server's reflection service (v1, else v1alpha) for the files that declare these services, and for all files that
- * they import. Limited in files, bytes and time.
+ * Requests the files that declare these services, and all their imports, from a server's reflection service (v1, else
+ * v1alpha). Limited in files, bytes and time.
  *
  * @returns serialized `FileDescriptorProto`s
- * @throws {Error} which says what the server lacks, or that it cannot be reached
+ * @throws {Error} that says what the server lacks, or that it cannot be reached
  */
 export async function reflectedFiles(options: ReflectionOptions): Promise<readonly Uint8Array[]> {
   let failure = new Error("there is no endpoint");
@@ -217,8 +217,8 @@ export type ReflectingSystem = ProtoSource &
   SystemEndpointsOptions & { readonly metadata?: Readonly<Record<string, string>> };
 
 /**
- * Returns the systems; those with `reflection` get the files for the services that the tools name. A system that no tool
- * names is not asked. Errors are added to `problems`, and the result is then undefined.
+ * Adds to each system with `reflection` the files for the services that the tools name. Systems without tools are not
+ * contacted. Adds errors to `problems`, and returns undefined then.
  */
 export async function withReflection<System extends ReflectingSystem>(
   systems: ReadonlyMap<string, System>,

@@ -15,13 +15,13 @@ import {
 const FINDINGS_MAX = 50;
 const DEPTH_MAX = 16;
 
-/** Suffix that the style guide prescribes for the enum value of an unset field; schemas omit it on purpose. */
+/** Suffix that the protobuf style guide prescribes for the value of an unset enum; schemas omit it on purpose. */
 const UNSPECIFIED = "_UNSPECIFIED";
 
-/** Types without values: only the other members of a choice count. */
+/** Types without values. In a union, only the other members count. */
 const EMPTY: ReadonlySet<string> = new Set(["null", "undefined", "void", "never"]);
 
-/** Returns what the contract can never carry of the input schema. Examples find the rest. */
+/** Returns the parts of the input schema that no request can represent. Examples find further problems. */
 export function inputSchemaFaults(input: Schema, request: MessageShape): readonly Fault[] {
   return new Comparison("input").of(input, request).faults;
 }
@@ -30,15 +30,12 @@ export function outputSchemaFaults(output: Schema, response: MessageShape): read
   return new Comparison("output").of(output, response).faults;
 }
 
-/**
- * Returns notes, which are not errors: fields of the answer that the output schema omits, and enum values that it does not
- * accept.
- */
+/** Returns notes: fields of the answer that the output schema omits, and enum values that it does not accept. */
 export function outputSchemaNotes(output: Schema, response: MessageShape): readonly Fault[] {
   return new Comparison("output").of(output, response).notes;
 }
 
-/** Returns the shape that a tool gets from a streaming method: a list of its messages, and whether it was cut off. */
+/** Returns the shape of a streaming method's result: a list of its messages, and whether it was cut off. */
 export function listShape(response: MessageShape): MessageShape {
   const field = { presence: false, required: false, packed: false };
   return {
@@ -61,7 +58,7 @@ class Comparison {
   readonly faults: Fault[] = [];
   readonly notes: Fault[] = [];
   readonly #side: Side;
-  /** An input schema is compared by its output, an output schema by its input. */
+  /** Side of the schema that is compared: the output of an input schema, the input of an output schema. */
   readonly #end: PipeSide;
 
   constructor(side: Side) {
@@ -144,7 +141,7 @@ class Comparison {
     }
   }
 
-  /** Returns true when some member of the schema's choice can be what the contract declares here. */
+  /** Returns true when some member of the schema's union has a type of the contract's value. */
   #fits(
     declared: Schema,
     at: { readonly kinds: readonly string[] | undefined; readonly field: FieldShape; readonly path: string },
@@ -223,19 +220,16 @@ class Comparison {
 const ALWAYS_REFUSED =
   "every answer has it, and the strict output schema would refuse each: add it, or write z.object()";
 
-/** Type of a JSON value, or of a value that never occurs in JSON (bigint, Date, Map, Set). */
+/** The type of a JSON value, or of a value that JSON does not have. */
 type Kind = "string" | "number" | "boolean" | "list" | "object" | "bigint" | "Date" | "Map" | "Set";
 
 type Side = "input" | "output";
 
-/** JSON types of a value in the contract; `undefined` when it may be anything. */
+/** JSON types of a value in the contract; `undefined` for any. */
 type Kinds = readonly Kind[] | undefined;
 
-/**
- * JSON types of the scalars in both directions, except 64-bit integers in answers: these are strings, as a number would lose
- * digits.
- */
-const OF_SCALAR: Readonly<Record<Scalar, readonly Kind[]>> = {
+/** JSON types of the scalars. In answers, 64-bit integers are only strings, since a number would lose digits. */
+const SCALAR_KINDS: Readonly<Record<Scalar, readonly Kind[]>> = {
   string: ["string"],
   bytes: ["string"],
   bool: ["boolean"],
@@ -245,11 +239,11 @@ const OF_SCALAR: Readonly<Record<Scalar, readonly Kind[]>> = {
   double: ["number"],
 };
 
-const OF_WELL_KNOWN: ReadonlyMap<string, Kinds> = new Map<string, Kinds>(
+const WELL_KNOWN_KINDS: ReadonlyMap<string, Kinds> = new Map<string, Kinds>(
   Object.entries<Kinds>({
     ...{ Timestamp: ["string"], Duration: ["string"], FieldMask: ["string"], ListValue: ["list"], Value: undefined },
     ...{ DoubleValue: ["number"], FloatValue: ["number"], Int32Value: ["number"], UInt32Value: ["number"] },
-    ...{ Int64Value: OF_SCALAR.int64, UInt64Value: OF_SCALAR.int64 },
+    ...{ Int64Value: SCALAR_KINDS.int64, UInt64Value: SCALAR_KINDS.int64 },
     ...{ BoolValue: ["boolean"], StringValue: ["string"], BytesValue: ["string"] },
   }).map(([name, kinds]) => [`google.protobuf.${name}`, kinds]),
 );
@@ -259,13 +253,13 @@ function isWide(value: ValueShape): boolean {
   return value.kind === "message" && /^google\.protobuf\.U?Int64Value$/.test(value.message.fullName);
 }
 
-/** Returns the JSON types of one value of the field: an element of a list, a value of a map. */
+/** Returns the JSON types of one value of the field, such as an element of a list. */
 function kindsOf(value: ValueShape, side: Side): Kinds {
   if (side === "output" && isWide(value)) return ["string"];
-  if (value.kind === "scalar") return OF_SCALAR[value.scalar];
+  if (value.kind === "scalar") return SCALAR_KINDS[value.scalar];
   // An unknown number in an answer stays a number; this is rare, and no schema should rely on it.
   if (value.kind === "enum") return side === "input" ? ["string", "number"] : ["string"];
-  return OF_WELL_KNOWN.has(value.message.fullName) ? OF_WELL_KNOWN.get(value.message.fullName) : ["object"];
+  return WELL_KNOWN_KINDS.has(value.message.fullName) ? WELL_KNOWN_KINDS.get(value.message.fullName) : ["object"];
 }
 
 function kindsOfField({ label, value }: FieldShape, side: Side): Kinds {
@@ -288,18 +282,18 @@ function isAny(message: MessageShape): boolean {
   return message.fullName === ANY;
 }
 
-/** Returns the types that a schema accepts or produces; `undefined` when they are unknown. */
+/** Returns the types that a schema accepts or produces; `undefined` when they are not known. */
 function kindsOfSchema(shape: Schema, end: PipeSide): readonly Kind[] | undefined {
   const def = defOf(shape);
   // A coercing schema accepts nearly anything, and produces the type that it is named for.
   if (end === "in" && "coerce" in def && def.coerce === true) return undefined;
   if (def.type === "enum") return kindsOfValues(Object.values(def.entries));
   if (def.type === "literal") return kindsOfValues(def.values);
-  const kind = OF_SCHEMA[def.type];
+  const kind = SCHEMA_KINDS[def.type];
   return kind && [kind];
 }
 
-const OF_SCHEMA: Readonly<Record<string, Kind>> = {
+const SCHEMA_KINDS: Readonly<Record<string, Kind>> = {
   ...{ string: "string", template_literal: "string", number: "number", boolean: "boolean", bigint: "bigint" },
   ...{ array: "list", tuple: "list", object: "object", record: "object", date: "Date", map: "Map", set: "Set" },
 };
@@ -358,12 +352,12 @@ export function shapesOf(schemas: readonly Schema[], end: PipeSide): readonly Sc
   return [...shapes];
 }
 
-/** Types that never accept null. Nothing is known about the others (any, unknown, custom …), so these may accept it. */
+/** Types that never accept null. All others (any, unknown, custom …) may accept it. */
 const NEVER_NULL: ReadonlySet<string> = new Set(
   ["string", "number", "int", "boolean", "enum", "object", "record", "array", "tuple", "template_literal", "never"], //
 );
 
-/** Returns true when the schema may accept null, as far as its own shape shows. */
+/** Returns whether the schema may accept null. */
 export function takesNull(schema: Schema): boolean {
   const def = defOf(schema);
   if (def.type === "nullable" || def.type === "catch") return true;

@@ -1,7 +1,7 @@
 import {
   cLibrary,
   cString,
-  must,
+  orThrow,
   pointerTable,
   pointerTo,
 } from "../../../../src/targets/command/confinement/c-library.ts";
@@ -49,6 +49,6 @@ function refusePidfds(): void {
   header.setUint16(0, instructions.length, true);
   header.setBigUint64(8, BigInt(pointerTo(new Uint8Array(program.buffer))), true);
   const [noNewPrivileges, seccomp, byFilter] = [38, 22, 2n];
-  must(c.prctl(noNewPrivileges, 1n, 0n, 0n, 0n), c.errno, "PR_SET_NO_NEW_PRIVS");
-  must(c.prctl(seccomp, byFilter, BigInt(pointerTo(new Uint8Array(header.buffer))), 0n, 0n), c.errno, "seccomp");
+  orThrow(c.prctl(noNewPrivileges, 1n, 0n, 0n, 0n), c.errno, "PR_SET_NO_NEW_PRIVS");
+  orThrow(c.prctl(seccomp, byFilter, BigInt(pointerTo(new Uint8Array(header.buffer))), 0n, 0n), c.errno, "seccomp");
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { leadingDashFault } from "../../../src/core/manifest/leading-dash.ts";
+import { leadingDashFault } from "../../../src/core/schema/bounds.ts";
 
 /** For patterns that may not stand in a source file. */
 function compiled(source: string, flags = ""): RegExp {

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { isLoopback } from "../../src/core/loopback.ts";
+import { isLoopback } from "../../src/core/network.ts";
 
 test.each(["localhost", "127.0.0.1", "127.255.0.3", "[::1]", "::1"])("%s is this machine", (host) => {
   expect(isLoopback(host)).toBe(true);

@@ -1,0 +1,52 @@
+/** Returns whether a host (lower case, no port) is `localhost`, in 127.0.0.0/8, or ::1 with or without brackets. */
+export function isLoopback(host: string): boolean {
+  return /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\]|::1)$/.test(host);
+}
+
+const PORT_MAX = 65_535;
+
+export const NO_PORT = `must end in a port from 1 to ${PORT_MAX}`;
+
+/** Returns false when the digits after the last colon are not a valid port. Addresses without a port pass. */
+export function hasPort(address: string): boolean {
+  const [, digits] = /:(\d{1,5})$/.exec(address) ?? [];
+  return digits === undefined || (Number(digits) >= 1 && Number(digits) <= PORT_MAX);
+}
+
+/** Returns the problems of a collector's URL. Credentials belong in a file, not in the URL. */
+export function collectorProblems(url: string, headersFile: string | undefined): readonly string[] {
+  if (!URL.canParse(url)) return [];
+  const { protocol, hostname, username, password } = new URL(url);
+  const faults: string[] = [];
+  if (username !== "" || password !== "") faults.push("holds credentials: put them into headersFile");
+  if (headersFile !== undefined && protocol === "http:" && !isLoopback(hostname)) {
+    faults.push("must be https where headersFile is set: credentials over plain http can be read on the way");
+  }
+  return faults;
+}
+
+/** Maximum interim responses (1xx) per request: each takes processor time, and the runtime does not limit them. */
+const INTERIM_ANSWERS_MAX = 16;
+
+/** The part of an HTTP request that is used here. */
+interface Sent {
+  on(event: "information", listener: () => void): unknown;
+  destroy(error: Error): unknown;
+}
+
+export class InterimAnswers extends Error {
+  override readonly name = "InterimAnswers";
+
+  constructor() {
+    super("too many interim answers");
+  }
+}
+
+/** Aborts a request whose server keeps sending interim responses and never the final one. */
+export function boundInterimAnswers(request: Sent): void {
+  let count = 0;
+  request.on("information", () => {
+    count += 1;
+    if (count === INTERIM_ANSWERS_MAX) request.destroy(new InterimAnswers());
+  });
+}
