@@ -1,6 +1,6 @@
 import { Argument, InvalidArgumentError, Option, Command as Parser } from "commander";
 import { readTime, TIME_HINT } from "../audit/query/time-range.ts";
-import { EXIT, print, StdoutError } from "./output.ts";
+import { CommandError, EXIT, print, StdoutError } from "./output.ts";
 
 export interface ValueKind<T> {
   readonly placeholder: string;
@@ -232,11 +232,13 @@ export async function runStc(files: readonly CommandFile[], words: readonly stri
       if (!error.isReaderGone) print.error(error.message);
       process.exit(error.exitCode);
     }
-    await reportError(error);
+    if (!(error instanceof CommandError)) return reportError(error);
+    if (error.message !== "") print.error(error.message);
+    process.exitCode = error.exitCode;
   }
 }
 
-/** Prints an error that no command handled, and exits unless the configuration caused it. */
+/** Prints any other error. Exits at once unless the configuration caused it. */
 async function reportError(error: unknown): Promise<void> {
   const { inspect } = await import("node:util");
   const { StartupError } = await import("../core/errors.ts");

@@ -8,9 +8,8 @@ import type { Json, OutputPolicy } from "../core/types.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import { fit } from "../pipeline/output-filter.ts";
 import { redactFiltered, redactOutput, type Search } from "../pipeline/redactor.ts";
-import { assemble } from "../runtime/composition/wiring.ts";
-import { type ConfigurationOptions, configuration } from "./configuration.ts";
-import { EXIT, print, StdoutError, table, wrongUsage } from "./output.ts";
+import { type ConfigurationOptions, findTool, withParts } from "./configuration.ts";
+import { CommandError, EXIT, print, table } from "./output.ts";
 import { printableCell } from "./printable.ts";
 
 interface FilterOptions extends ConfigurationOptions {
@@ -34,8 +33,7 @@ interface Issue {
   readonly message: string;
 }
 
-class SampleError extends Error {}
-
+/** The agent would get an error instead of the answer. */
 class Withheld extends Error {
   readonly code: string;
   readonly issues: readonly Issue[];
@@ -52,22 +50,26 @@ class Withheld extends Error {
  * message as JSON, or the value that a command's parser returns. Nothing runs.
  */
 export async function filter(name: string, { sample, json, ...options }: FilterOptions): Promise<void> {
-  const { config } = await configuration(options);
-  const parts = await assemble(config);
-  try {
-    const found = parts.registry.list().find(({ tool }) => tool.name === name);
-    if (found === undefined) return wrongUsage(`there is no tool ${printableCell(name)}; \`stc tools\` lists them`);
-    const answer = filterSample(found, parts.detector, readSample(sample));
+  await withParts(options, (parts) => {
+    const found = findTool(parts, name);
+    const input = readSample(sample);
+    const answer = tried(() => filterSample(found, parts.detector, input));
+    if (answer instanceof Withheld && json === true) {
+      print.json({ tool: name, ok: false, code: answer.code, issues: answer.issues });
+      throw new CommandError(EXIT.failed);
+    }
+    if (answer instanceof Error) throw new CommandError(EXIT.failed, shownText(answer.message));
     if (json === true) print.json({ tool: name, ok: true, ...answer, uncovered: uncoveredIn(answer) });
     else show(answer);
+  });
+}
+
+/** Returns the error that `make` throws. A schema of a manifest may throw anything. */
+function tried<T>(make: () => T): T | Error {
+  try {
+    return make();
   } catch (error) {
-    if (error instanceof StdoutError) throw error;
-    process.exitCode = error instanceof SampleError ? EXIT.noInput : EXIT.failed;
-    if (json === true && error instanceof Withheld) {
-      print.json({ tool: name, ok: false, code: error.code, issues: error.issues });
-    } else print.error(error instanceof Error ? shownText(error.message) : String(error));
-  } finally {
-    await parts.close();
+    return error instanceof Error ? error : new Error(String(error));
   }
 }
 
@@ -77,7 +79,7 @@ function readSample(file: string): unknown {
     return JSON.parse(readFileSync(file, "utf8")) as unknown;
   } catch (error) {
     const why = error instanceof SyntaxError ? "is not JSON" : String(error instanceof Error ? error.message : error);
-    throw new SampleError(`${file}: ${why}`);
+    throw new CommandError(EXIT.noInput, shownText(`${file}: ${why}`));
   }
 }
 

@@ -34,15 +34,10 @@ export class EventReader {
 
   /** @throws {RangeError} when an event is too long */
   read(piece: string): readonly StreamEvent[] {
-    this.#text += piece;
-    const events: StreamEvent[] = [];
-    let from = 0;
-    for (let end = lineEnd(this.#text, from); end !== undefined; end = lineEnd(this.#text, from)) {
-      const event = this.#take(this.#text.slice(from, end.at));
-      from = end.next;
-      if (event !== undefined) events.push(event);
-    }
-    this.#text = this.#text.slice(from);
+    // A carriage return at the end of the text may be the first half of a line end, so it does not end a line yet.
+    const lines = (this.#text + piece).split(/\r\n|\n|\r(?!$)/);
+    this.#text = lines.pop() ?? "";
+    const events = lines.flatMap((line) => this.#take(line) ?? []);
     if (this.#text.length + this.#size > EVENT_CHARACTERS_MAX) throw new RangeError("an event without an end");
     return events;
   }
@@ -69,21 +64,6 @@ export class EventReader {
     this.#size = 0;
     return isEmpty ? undefined : event;
   }
-}
-
-interface LineEnd {
-  readonly at: number;
-  readonly next: number;
-}
-
-/** Finds the end of a line. A carriage return at the end of the text may be the first half of a line end. */
-function lineEnd(text: string, from: number): LineEnd | undefined {
-  const offset = text.slice(from).search(/[\r\n]/);
-  if (offset === -1) return undefined;
-  const at = from + offset;
-  if (text[at] === "\n") return { at, next: at + 1 };
-  if (at + 1 === text.length) return undefined;
-  return { at, next: text[at + 1] === "\n" ? at + 2 : at + 1 };
 }
 
 /** Follows the service's events until the signal aborts. After a disconnect, continues from the last event. */

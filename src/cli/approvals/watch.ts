@@ -33,12 +33,10 @@ const ASK_AGAIN: ReadonlySet<string> = new Set(["approval.requested", "approval.
 /** `stc approvals watch`: shows each approval request as it arrives and sends the operator's decision. */
 export async function watchApprovals(options: ClientOptions): Promise<void> {
   if (!process.stdin.isTTY || !process.stdout.isTTY) {
-    return wrongUsage("watch is interactive: standard input and output must be a terminal");
+    wrongUsage("watch is interactive: standard input and output must be a terminal");
   }
-  const tokenFile = options.tokenFile;
-  if (tokenFile === "-") return wrongUsage("watch reads answers from standard input: put the token into a file");
+  if (options.tokenFile === "-") wrongUsage("watch reads answers from standard input: put the token into a file");
   const client = connect(options);
-  if (client === undefined) return;
   const terminal = new Terminal();
   try {
     process.exitCode = await new Watch(client, terminal).run();

@@ -4,10 +4,9 @@ import { fileURLToPath } from "node:url";
 import { StartupError } from "../../core/errors.ts";
 import { isLoopback } from "../../core/loopback.ts";
 import { type Config, type Environment, readConfig } from "../../runtime/config/config.ts";
-import { developmentCertificates } from "./certificates.ts";
+import { DEVELOPMENT_SERVER_NAME, developmentCertificates } from "./certificates.ts";
 import { startCustomerMaster } from "./customer-master.ts";
 import { developmentKeys, developmentSigningKey } from "./keys.ts";
-import { DEVELOPMENT_SERVER_NAME } from "./make-certificates.ts";
 
 export const PROJECT = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))));
 

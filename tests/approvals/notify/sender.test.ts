@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { send } from "../../../src/approvals/notify/sender.ts";
-import { makeCertificates } from "../../../src/cli/development/make-certificates.ts";
+import { makeCertificates } from "../../../src/cli/development/certificates.ts";
 import { Receiver } from "./receiver.ts";
 
 let receiver: Receiver;
