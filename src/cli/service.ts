@@ -9,8 +9,7 @@ import type { ServerOptions } from "../http/server.ts";
 import type { CallRecordLog } from "../pipeline/call-record.ts";
 import { type Hooks, type Service, wire } from "../runtime/composition/wiring.ts";
 import { type Config, pathFrom } from "../runtime/config/config.ts";
-import { causeText } from "../runtime/log/fields.ts";
-import { openLog } from "../runtime/log/log.ts";
+import { causeText, openLog } from "../runtime/log/log.ts";
 import { loadEndpoints, MODULES, type Modules } from "../runtime/modules.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { print, reportChange } from "./output.ts";
@@ -64,14 +63,11 @@ export async function startService(
   const service = await wire(config, { ...hooksOf(log, metrics), readAgain }, modules);
   detector = service.detector;
   metrics.watch({
+    ...service,
     callsInFlight: () => service.admission.inFlight(),
-    channels: () => service.channels(),
     certificates: () => service.targets().certificates(),
-    configuration: () => service.configuration(),
-    exports: () => service.exports(),
-    revocations: () => service.revocations(),
     approvals: () => service.approvals,
-    dropped: { traces: () => service.droppedSpans(), logs: () => output.dropped() },
+    dropped: { traces: service.droppedSpans, logs: () => output.dropped() },
   });
   let draining = false;
   const notReady = (): readonly NotReady[] => {
@@ -133,24 +129,13 @@ export async function startService(
 function listenerOptions(config: Config, service: Service) {
   return {
     ...config.server,
+    ...service,
     allowedHosts: [...config.server.allowedHosts, ...ownNames(config.server.host)],
     concurrentRequestsMax: () => service.limits.concurrentCallsMax * 2,
-    limits: service.limits,
-    proxy: service.proxy,
-    approvals: service.approvals,
-    clock: service.clock,
-    registry: service.registry,
-    callers: service.callers,
-    journal: (line) => service.journal(line),
     auditDir: pathFrom(config, config.audit.dir),
-    checkpointKey: service.checkpointKey,
     systems: () => service.targets().status(),
-    audit: () => service.auditHealth(),
+    audit: service.auditHealth,
     confinement: () => service.targets().confinement(),
-    configuration: () => service.configuration(),
-    reload: service.reload,
-    revocations: () => service.revocations(),
-    authorizationServers: service.authorizationServers,
   } satisfies Partial<ServerOptions>;
 }
 

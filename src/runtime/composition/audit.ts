@@ -2,16 +2,12 @@ import { createPrivateKey, type KeyObject } from "node:crypto";
 import { statSync } from "node:fs";
 import { hostname } from "node:os";
 import { type AuditLog, openAuditLog } from "../../audit/audit-log.ts";
-import type { Announced, EntryDraft } from "../../audit/entry.ts";
+import type { Announced } from "../../audit/entry.ts";
 import { type Exporters, type ExporterTarget, startExporters } from "../../audit/export/exporter.ts";
 import { intentLine } from "../../audit/journal/journal.ts";
 import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
-import { callerSource, type UnauthenticatedLimit } from "../../audit/unauthenticated.ts";
-import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../../core/digest.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
 import { Refusal, StartupError } from "../../core/errors.ts";
-import type { Receipt } from "../../core/evidence.ts";
-import { ARGUMENT_LIMITS } from "../../core/json.ts";
 import type { AdmissionOptions } from "../../pipeline/admission.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import type { Modules } from "../modules.ts";
@@ -95,41 +91,6 @@ export function auditState(audit: AuditLog): Pick<AdmissionOptions, "auditReady"
   };
 }
 
-interface Recorded {
-  readonly entry: EntryDraft;
-  readonly request: { readonly source: string };
-  /** Milliseconds since 1970. */
-  readonly now: number;
-}
-
-interface Summed {
-  readonly unauthenticated: UnauthenticatedLimit;
-  readonly callers: UnauthenticatedLimit;
-}
-
-/**
- * Records a call. Entries of unauthenticated clients that call too often are summed up, and so are entries of callers that keep
- * calling while the audit accepts no calls; every other call gets its own entry.
- */
-export function record(
-  audit: AuditLog,
-  { unauthenticated, callers }: Summed,
-  { entry, request, now }: Recorded,
-): Promise<Receipt> {
-  const { caller, error, traceId } = entry;
-  if (error === undefined) return audit.append(entry);
-  const { code } = error;
-  let receipt: Receipt | undefined;
-  if (caller.sub === "anonymous") receipt = unauthenticated.sumUp({ source: request.source, code, traceId }, now);
-  else if (isNotAdmitted(entry)) receipt = callers.sumUp({ source: callerSource(caller), code, traceId }, now);
-  return receipt === undefined ? audit.append(entry) : Promise.resolve(receipt);
-}
-
-/** Returns whether the call was refused at admission, before anything was planned or an approval was consumed. */
-function isNotAdmitted({ error, plan, approval }: EntryDraft): boolean {
-  return error?.code === "AUDIT_UNAVAILABLE" && plan === undefined && approval === undefined;
-}
-
 /** @throws {Refusal} AUDIT_UNAVAILABLE: a change does not run unless its intent is on disk */
 export async function intend(audit: AuditLog, announced: Announced): Promise<void> {
   try {
@@ -139,21 +100,6 @@ export async function intend(audit: AuditLog, announced: Announced): Promise<voi
       details: { outcome: "not_run" },
       cause,
     });
-  }
-}
-
-/** Hashes the JCS of what was sent, or the bytes when they were not JSON. */
-export function hashArgs(sent: unknown, key: Uint8Array | undefined): string {
-  const bytes = sent instanceof Uint8Array ? sent : canonical(sent);
-  return key === undefined ? sha256Hex(bytes) : hmacSha256Hex(key, bytes);
-}
-
-function canonical(sent: unknown): string {
-  try {
-    return canonicalJson(sent, ARGUMENT_LIMITS);
-  } catch (error) {
-    if (error instanceof NotJsonError) return "";
-    throw error;
   }
 }
 

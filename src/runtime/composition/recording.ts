@@ -1,6 +1,7 @@
 import type { AuditLog } from "../../audit/audit-log.ts";
 import type { EntryDraft } from "../../audit/entry.ts";
 import {
+  callerSource,
   callerSumEntry,
   createCallerLimit,
   LOW_DISK_SOURCES_MAX,
@@ -9,6 +10,9 @@ import {
   UnauthenticatedLimit,
   type UnauthenticatedSum,
 } from "../../audit/unauthenticated.ts";
+import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../../core/digest.ts";
+import type { Receipt } from "../../core/evidence.ts";
+import { ARGUMENT_LIMITS } from "../../core/json.ts";
 import {
   type CallRecordLog,
   type CallRecordOptions,
@@ -16,7 +20,6 @@ import {
   createCallRecords,
 } from "../../pipeline/call-record.ts";
 import type { Config } from "../config/config.ts";
-import { hashArgs, record } from "./audit.ts";
 
 interface RecordingParts extends Pick<CallRecordOptions, "clock" | "monotonic" | "ids" | "tracer"> {
   readonly audit: AuditLog;
@@ -120,5 +123,55 @@ export class UnauthenticatedSums {
   async #write(sum: UnauthenticatedSum): Promise<void> {
     const { limit, audit, ids, entryOf = sumEntry } = this.#parts;
     await audit.append(entryOf(sum, ids())).catch(() => limit.giveBack(sum));
+  }
+}
+
+interface Recorded {
+  readonly entry: EntryDraft;
+  readonly request: { readonly source: string };
+  /** Milliseconds since 1970. */
+  readonly now: number;
+}
+
+interface Summed {
+  readonly unauthenticated: UnauthenticatedLimit;
+  readonly callers: UnauthenticatedLimit;
+}
+
+/**
+ * Records a call. Entries of unauthenticated clients that call too often are summed up, and so are entries of callers that keep
+ * calling while the audit accepts no calls; every other call gets its own entry.
+ */
+export function record(
+  audit: AuditLog,
+  { unauthenticated, callers }: Summed,
+  { entry, request, now }: Recorded,
+): Promise<Receipt> {
+  const { caller, error, traceId } = entry;
+  if (error === undefined) return audit.append(entry);
+  const { code } = error;
+  let receipt: Receipt | undefined;
+  if (caller.sub === "anonymous") receipt = unauthenticated.sumUp({ source: request.source, code, traceId }, now);
+  else if (isNotAdmitted(entry)) receipt = callers.sumUp({ source: callerSource(caller), code, traceId }, now);
+  return receipt === undefined ? audit.append(entry) : Promise.resolve(receipt);
+}
+
+/** Returns whether the call was refused at admission, before anything was planned or an approval was consumed. */
+function isNotAdmitted({ error, plan, approval }: EntryDraft): boolean {
+  return error?.code === "AUDIT_UNAVAILABLE" && plan === undefined && approval === undefined;
+}
+
+/** Hashes the JCS of what was sent, or the bytes when they were not JSON. */
+export function hashArgs(sent: unknown, key: Uint8Array | undefined): string {
+  const bytes = sent instanceof Uint8Array ? sent : canonical(sent);
+  return key === undefined ? sha256Hex(bytes) : hmacSha256Hex(key, bytes);
+}
+
+function canonical(sent: unknown): string {
+  try {
+    return canonicalJson(sent, ARGUMENT_LIMITS);
+  } catch (error) {
+    if (error instanceof NotJsonError) return "";
+    throw error;
   }
 }

@@ -13,7 +13,7 @@ import type { CallerContext } from "../../pipeline/caller-context.ts";
 import { createExecutor } from "../../pipeline/executor.ts";
 import { createProxy, type ToolProxy } from "../../pipeline/proxy.ts";
 import type { Registry } from "../../pipeline/registry.ts";
-import { createWaitingRoom, type WaitingRoom } from "../../pipeline/waiting-room.ts";
+import { createWaitingRoom } from "../../pipeline/waiting-room.ts";
 import type { Config } from "../config/config.ts";
 import { MODULES, type Modules } from "../modules.ts";
 import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
@@ -24,10 +24,10 @@ import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts
 import { auditState, intend, openAudit, startExports } from "./audit.ts";
 import type { RevocationEvent, RevocationState } from "./identity.ts";
 import { openLimits } from "./limits.ts";
-import { openRecording, type Recording } from "./recording.ts";
+import { openRecording } from "./recording.ts";
 import { joinSnapshot, startReloading } from "./reloading.ts";
 import type { Targets } from "./targets.ts";
-import { startTracing, type Tracing } from "./telemetry.ts";
+import { startTracing } from "./telemetry.ts";
 
 export type { Parts, Reloaded };
 
@@ -146,19 +146,26 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   });
   const drain = (): void => {
     admission.drain();
+    // Calls that wait for an approver get their current answer.
     waitingRoom.releaseAll();
     reloading.stop();
   };
+  /** Gives running calls their time before the targets are closed, and closes the audit last. */
+  const closeAll = async (graceMs: number): Promise<void> => {
+    drain();
+    await idle(admission, graceMs);
+    recording.callRecords.shutDown();
+    await snapshots.close();
+    await idle(admission, graceMs);
+    await recording.stop();
+    await approvals?.close();
+    await Promise.all([exporters.stop(), tracing.close()]);
+    await audit.journal({ type: "service.stopped" }).catch(() => {});
+    await audit.close();
+  };
 
   return {
-    proxy: createProxy({
-      snapshots,
-      admission,
-      waitingRoom,
-      approvals,
-      executor,
-      callRecords: recording.callRecords,
-    }),
+    proxy: createProxy({ snapshots, admission, waitingRoom, approvals, executor, callRecords: recording.callRecords }),
     registry: currentRegistry(snapshots),
     callers: currentCallers(snapshots),
     admission,
@@ -180,14 +187,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     authorizationServers: () => snapshots.current().parts.identity.authorizationServers,
     notRegistered: parts.loaded.notRegistered,
     drain,
-    close: (graceMs) => {
-      drain();
-      const close = (): Promise<void> => snapshots.close();
-      return closeAll(
-        { close, admission, recording, waitingRoom, approvals, audit, exporters, tracing, monotonic },
-        graceMs,
-      ).finally(() => limits.close());
-    },
+    close: (graceMs) => closeAll(graceMs).finally(() => limits.close()),
   };
 }
 
@@ -196,22 +196,17 @@ function started({ registry }: Parts, fingerprint: Fingerprint | undefined): Jou
   return { type: "service.started", tools: registry.list().length, pid: process.pid, ...configuration };
 }
 
-interface Stores {
-  readonly audit: AuditLog;
-  readonly approvals: Awaited<ReturnType<typeof openStore>>;
-}
-
-interface Read extends Pick<Parts, "checkpointKey" | "receiptOf" | "webhooks"> {
+interface StoreParts extends Pick<Parts, "checkpointKey" | "receiptOf" | "webhooks"> {
   readonly stores: Modules["approvalStores"];
 }
 
-async function openStores(config: Config, hooks: Hooks, { checkpointKey, ...read }: Read): Promise<Stores> {
+/** Opens the audit and the approval store: both or none. */
+async function openStores(config: Config, hooks: Hooks, { checkpointKey, ...parts }: StoreParts) {
   const audit = openAudit(config, { clock, monotonic, ids, checkpointKey, onBatch: hooks.onBatch });
   try {
     const journal: AuditLog["journal"] = (line) => audit.journal(line);
     const log = hooks.logError ?? (() => {});
-    const approvals = await openStore(config, { ...read, clock, journal, log });
-    return { audit, approvals };
+    return { audit, approvals: await openStore(config, { ...parts, clock, journal, log }) };
   } catch (error) {
     await audit.close();
     throw error;
@@ -220,40 +215,8 @@ async function openStores(config: Config, hooks: Hooks, { checkpointKey, ...read
 
 const POLL_MS = 20;
 
-interface Closing {
-  readonly audit: AuditLog;
-  readonly approvals: Approvals | undefined;
-  readonly close: () => Promise<void>;
-  readonly monotonic: () => number;
-  readonly admission: Admission;
-  readonly waitingRoom: WaitingRoom;
-  readonly exporters: ReturnType<typeof startExports>;
-  readonly tracing: Tracing;
-  readonly recording: Recording;
-}
-
-/**
- * Closes in order: stops admitting; releases calls that wait for an approver with their current answer; gives running calls their
- * time; closes the audit last.
- */
-async function closeAll(
-  { admission, recording, waitingRoom, approvals, audit, exporters, tracing, close, monotonic }: Closing,
-  graceMs: number,
-): Promise<void> {
-  admission.drain();
-  waitingRoom.releaseAll();
-  await idle(admission, monotonic, graceMs);
-  recording.callRecords.shutDown();
-  await close();
-  await idle(admission, monotonic, graceMs);
-  await recording.stop();
-  await approvals?.close();
-  await Promise.all([exporters.stop(), tracing.close()]);
-  await audit.journal({ type: "service.stopped" }).catch(() => {});
-  await audit.close();
-}
-
-async function idle(admission: Admission, monotonic: () => number, graceMs: number): Promise<void> {
+/** Waits until no call runs, but at most this time. */
+async function idle(admission: Admission, graceMs: number): Promise<void> {
   const until = monotonic() + graceMs;
   while (admission.inFlight() > 0 && monotonic() < until) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
 }

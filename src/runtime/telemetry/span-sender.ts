@@ -1,13 +1,20 @@
 import { Agent, type ClientRequest } from "node:http";
 import { Agent as TlsAgent } from "node:https";
-import { DiagLogLevel, diag } from "@opentelemetry/api";
+import {
+  DiagLogLevel,
+  diag,
+  type HrTime,
+  type SpanContext,
+  SpanKind,
+  SpanStatusCode,
+  TraceFlags,
+} from "@opentelemetry/api";
 import { type ExportResult, ExportResultCode } from "@opentelemetry/core";
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { type Resource, resourceFromAttributes } from "@opentelemetry/resources";
 import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from "@opentelemetry/sdk-trace-base";
 import { boundInterimAnswers } from "../../core/interim-answers.ts";
 import { endedWithin } from "../../core/time-limits.ts";
-import { FinishedSpan, SCHEMA_URL } from "./finished-span.ts";
 import type { Span } from "./tracer.ts";
 
 export interface SpanSenderOptions {
@@ -76,7 +83,7 @@ export class SpanSender {
   /** Adds the spans of one call: all of them or none. */
   add(spans: readonly Span[]): void {
     if (!this.#exporter.admit(spans.length)) return;
-    for (const span of spans) this.#processor.onEnd(new FinishedSpan(span, this.#resource));
+    for (const span of spans) this.#processor.onEnd(readableSpan(span, this.#resource));
   }
 
   /** Sends the remaining spans, up to this time. */
@@ -87,6 +94,56 @@ export class SpanSender {
     this.#exporter.abandon();
     this.#processor.shutdown().catch(() => {});
   }
+}
+
+/** The attribute names are those of semantic conventions 1.41.0; for RPC the older names are sent too, as its `rpc/dup` asks. */
+const SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0";
+const KINDS = { internal: SpanKind.INTERNAL, server: SpanKind.SERVER, client: SpanKind.CLIENT } as const;
+const MICROS_PER_SECOND = 1_000_000;
+const NANOS_PER_MICRO = 1_000;
+
+/** Members that have the same value in every span. */
+const COMMON = {
+  instrumentationScope: { name: "safe-tool-call", schemaUrl: SCHEMA_URL },
+  ended: true,
+  links: [],
+  events: [],
+  droppedAttributesCount: 0,
+  droppedEventsCount: 0,
+  droppedLinksCount: 0,
+} satisfies Partial<ReadableSpan>;
+
+/** Returns a span in OpenTelemetry's format. Getters compute the values when the span is sent, after the call has ended. */
+function readableSpan(span: Span, resource: Resource): ReadableSpan {
+  const { traceId, parentSpanId, isRemoteParent = false, startMs, endMs, error } = span;
+  const context = (spanId: string): SpanContext => ({ traceId, spanId, traceFlags: TraceFlags.SAMPLED });
+  return {
+    ...COMMON,
+    ...{ name: span.name, kind: KINDS[span.kind], resource },
+    ...(parentSpanId !== undefined && {
+      parentSpanContext: { ...context(parentSpanId), isRemote: isRemoteParent },
+    }),
+    spanContext: () => context(span.spanId),
+    get startTime() {
+      return timeOf(startMs);
+    },
+    get endTime() {
+      return timeOf(endMs);
+    },
+    get duration() {
+      return timeOf(endMs - startMs);
+    },
+    get attributes() {
+      return Object.fromEntries(Object.entries(span.attributes).filter(([, value]) => value !== undefined));
+    },
+    status: error === undefined ? { code: SpanStatusCode.UNSET } : { code: SpanStatusCode.ERROR, message: error },
+  };
+}
+
+/** Returns seconds and nanoseconds, rounded to the microsecond: a single number of nanoseconds would not be exact. */
+function timeOf(ms: number): HrTime {
+  const micros = Math.max(0, Math.round(ms * 1_000));
+  return [Math.floor(micros / MICROS_PER_SECOND), (micros % MICROS_PER_SECOND) * NANOS_PER_MICRO];
 }
 
 /**
