@@ -107,7 +107,15 @@ describe("a trace collector", () => {
   const start = (timeoutMs: number): void => {
     reports.length = 0;
     const report = (text: string): void => void reports.push(text);
-    sender = new SpanSender({ url: far.url, headers: {}, resource: {}, sendEveryMs: 1, timeoutMs, report });
+    sender = new SpanSender({
+      url: far.url,
+      headers: {},
+      resource: {},
+      sendEveryMs: 1,
+      clock: performance.now,
+      timeoutMs,
+      report,
+    });
   };
   const sendOne = async (count: number): Promise<void> => {
     sender.add([span]);

@@ -2,6 +2,7 @@ import { lookup } from "node:dns/promises";
 import { type IncomingMessage, request as requestHttp } from "node:http";
 import { request as requestHttps } from "node:https";
 import { BlockList, isIP, type LookupFunction } from "node:net";
+import { errorName } from "../../core/error-text.ts";
 import { boundInterimAnswers } from "../../core/interim-answers.ts";
 import { isLoopback } from "../../core/loopback.ts";
 import type { SignatureHeaders } from "./signature.ts";
@@ -38,7 +39,7 @@ export async function send(body: string, { url, headers, nowMs, timeoutMs, signa
       nowMs,
     );
   } catch (error) {
-    return { kind: "later", reason: reasonOf(error), retryAfterMs: undefined };
+    return { kind: "later", reason: errorName(error), retryAfterMs: undefined };
   }
 }
 
@@ -126,13 +127,6 @@ export function readRetryAfter(header: string | undefined, nowMs: number): numbe
   if (/^\d{1,9}$/.test(header)) return Number(header) * SECOND_MS;
   const at = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} [\d:]{8} GMT$/.test(header) ? Date.parse(header) : Number.NaN;
   return Number.isNaN(at) ? undefined : Math.max(0, at - nowMs);
-}
-
-/** Returns the error's name and code only: the runtime's messages may quote the URL, which may be a secret. */
-function reasonOf(error: unknown): string {
-  if (!(error instanceof Error)) return "failed";
-  const code = "code" in error && typeof error.code === "string" ? error.code : undefined;
-  return code === undefined ? error.name : `${error.name} ${code}`;
 }
 
 /** Addresses that no notification may go to: link-local, cloud metadata services, unspecified, multicast and reserved. */

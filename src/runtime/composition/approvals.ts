@@ -181,17 +181,18 @@ interface KeyUse {
 function readKeyFile(path: string, { use, field }: KeyUse, context: WebhookContext): readonly WebhookKey[] | undefined {
   const text = readNamed(context.config, { path, field }, context.problems)?.toString("utf8");
   if (text === undefined) return undefined;
-  const read = readKeys(text, use);
-  if ("fault" in read) {
-    context.problems.push(`${field}: ${path} ${read.fault}`);
+  try {
+    const keys = readKeys(text, use);
+    for (const { fingerprint } of keys) {
+      const other = context.seen.get(fingerprint);
+      if (other !== undefined) context.problems.push(`${field}: ${path} contains a key that ${other} contains too`);
+      context.seen.set(fingerprint, field);
+    }
+    return keys;
+  } catch (error) {
+    context.problems.push(`${field}: ${path} ${errorText(error)}`);
     return undefined;
   }
-  for (const { fingerprint } of read.ok) {
-    const other = context.seen.get(fingerprint);
-    if (other !== undefined) context.problems.push(`${field}: ${path} contains a key that ${other} contains too`);
-    context.seen.set(fingerprint, field);
-  }
-  return read.ok;
 }
 
 function countingJournal<Line extends { readonly type: string }>(

@@ -43,7 +43,7 @@ export function readTraces(config: Config, problems: string[]): TraceTarget | un
   if (traces.headersFile === undefined) return target;
   const headers = readHeadersFile(pathFrom(config, traces.headersFile));
   if ("ok" in headers) return { ...target, headers: headers.ok };
-  problems.push(`telemetry.traces.headersFile: ${traces.headersFile}: ${headers.fault}`);
+  problems.push(`telemetry.traces.headersFile: ${traces.headersFile}: ${headers.problem}`);
   return undefined;
 }
 
@@ -62,6 +62,7 @@ export async function startTracing(
     ...target,
     resource: { "service.name": serviceName, "service.instance.id": hostname() },
     sendEveryMs: traces.sendEveryMs,
+    clock: monotonic,
     report: logError && ((message) => logError(message, undefined)),
   });
   const tracer = createTracer({

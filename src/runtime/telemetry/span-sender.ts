@@ -14,6 +14,7 @@ import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { type Resource, resourceFromAttributes } from "@opentelemetry/resources";
 import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from "@opentelemetry/sdk-trace-base";
 import { boundInterimAnswers } from "../../core/interim-answers.ts";
+import { OutageReporter } from "../../core/retry.ts";
 import { endedWithin } from "../../core/time-limits.ts";
 import type { Span } from "./tracer.ts";
 
@@ -24,6 +25,8 @@ export interface SpanSenderOptions {
   /** Attributes of the service; no others are detected. */
   readonly resource: Readonly<Record<string, string>>;
   readonly sendEveryMs: number;
+  /** Returns milliseconds; used to limit reports. */
+  readonly clock: () => number;
   /**
    * Writes to the operators' log. If undefined, the messages of OpenTelemetry's packages are ignored, because their logger
    * belongs to the embedding process.
@@ -51,7 +54,7 @@ export class SpanSender {
   readonly #processor: BatchSpanProcessor;
   readonly #resource: Resource;
 
-  constructor({ url, headers, resource, sendEveryMs, report, ...limits }: SpanSenderOptions) {
+  constructor({ url, headers, resource, sendEveryMs, clock, report, ...limits }: SpanSenderOptions) {
     const { queueSpansMax = QUEUE_SPANS_MAX, timeoutMs = TIMEOUT_MS } = limits;
     if (report !== undefined) diagnostics.listen(report);
     const inner = hidingVariables(
@@ -63,7 +66,7 @@ export class SpanSender {
         }),
     );
     this.#exporter = new CountedExporter(inner, {
-      ...{ spansMax: queueSpansMax, timeoutMs, report: report ?? (() => {}) },
+      ...{ spansMax: queueSpansMax, timeoutMs, outages: new OutageReporter(clock, report ?? (() => {})) },
       takeRejected: () => diagnostics.takeRejected(),
     });
     this.#processor = new BatchSpanProcessor(this.#exporter, {
@@ -200,8 +203,7 @@ interface CountedExporterOptions {
   readonly spansMax: number;
   /** Time limit for one batch with all attempts. */
   readonly timeoutMs: number;
-  /** Reports a failure to the operators' log: once each time failures start, and at most once a minute. */
-  readonly report: (message: string) => void;
+  readonly outages: OutageReporter;
   /** Returns how many spans of the batch that has just succeeded the collector rejected. */
   readonly takeRejected: () => number;
 }
@@ -209,8 +211,6 @@ interface CountedExporterOptions {
 type Inner = Pick<SpanExporter, "export" | "shutdown">;
 
 const REASON_CHARACTERS_MAX = 200;
-/** Minimum time between two reports: a collector may fail and recover with every batch. */
-const REPORT_EVERY_MS = 60_000;
 
 /** An exporter that counts the waiting spans, bounds them, and counts lost spans. */
 class CountedExporter implements SpanExporter {
@@ -220,8 +220,6 @@ class CountedExporter implements SpanExporter {
   /** Admitted spans whose result is not known yet. */
   #waiting = 0;
   #dropped = 0;
-  #isReported = false;
-  #isQuiet = false;
   #isEnding = false;
   #isAbandoned = false;
 
@@ -283,7 +281,7 @@ class CountedExporter implements SpanExporter {
     await new Promise((resolve) => setImmediate(resolve));
     const { promise, resolve } = Promise.withResolvers<number>();
     const fail = (reason: string): void => {
-      this.#fail(reason);
+      this.#options.outages.failed(`traces are not accepted: ${reason}`);
       resolve(spans.length);
     };
     // The exporter's own deadlines restart with every byte of a response.
@@ -293,24 +291,13 @@ class CountedExporter implements SpanExporter {
     try {
       this.#inner.export(spans, (result) => {
         if (result.code !== ExportResultCode.SUCCESS) return fail(reasonOf(result.error));
-        this.#isReported = false;
+        this.#options.outages.recovered();
         resolve(Math.min(this.#options.takeRejected(), spans.length));
       });
     } catch (error) {
       fail(reasonOf(error));
     }
     return promise.finally(() => clearTimeout(timer));
-  }
-
-  #fail(reason: string): void {
-    if (this.#isReported || this.#isQuiet) return;
-    this.#isReported = true;
-    this.#isQuiet = true;
-    const silence = setTimeout(() => {
-      this.#isQuiet = false;
-    }, REPORT_EVERY_MS);
-    silence.unref();
-    this.#options.report(`traces are not accepted: ${reason}`);
   }
 }
 
