@@ -294,13 +294,8 @@ function define(program: Parser, { name, summary, exits, run, ...declared }: Com
   for (const [key, one] of argumentsOf) parser.addArgument(argumentOf(key, one));
   for (const [key, one] of Object.entries(declared.options)) parser.addOption(optionOf(key, one));
   parser.addHelpText("after", exitsText(exits)).action(async (...given: readonly unknown[]) => {
-    const options = parser.opts();
-    for (const [key, { excludes }] of Object.entries(declared.options)) {
-      const isBoth = excludes !== undefined && options[key] !== undefined && options[excludes] !== undefined;
-      if (isBoth) parser.error(`error: ${flagOf(key)} and ${flagOf(excludes)} exclude each other`);
-    }
     const args = Object.fromEntries(argumentsOf.map(([key], at) => [key, given[at]]));
-    await run(args as never, options as never);
+    await run(args as never, parser.opts() as never);
   });
 }
 
@@ -311,7 +306,7 @@ function argumentOf(key: string, one: CommandArgument): Argument {
   return one.fallback === undefined ? parsed : parsed.default(one.fallback);
 }
 
-function optionOf(key: string, { help, kind, short, isRequired, fallback, many }: CommandOption): Option {
+function optionOf(key: string, { help, kind, short, isRequired, fallback, many, excludes }: CommandOption): Option {
   const value = kind === undefined ? "" : ` <${kind.placeholder}${many === "list" ? "..." : ""}>`;
   const parsed = new Option(`${short === undefined ? "" : `-${short}, `}${flagOf(key)}${value}`, help);
   if (kind?.choices !== undefined) parsed.choices(kind.choices);
@@ -320,7 +315,7 @@ function optionOf(key: string, { help, kind, short, isRequired, fallback, many }
     parsed.argParser((typed, before: readonly unknown[] | undefined) => [...(before ?? []), parsedBy(kind, typed)]);
   }
   if (fallback !== undefined) parsed.default(fallback, Array.isArray(fallback) ? "none" : undefined);
-  return parsed.makeOptionMandatory(isRequired === true);
+  return parsed.conflicts(excludes ?? []).makeOptionMandatory(isRequired === true);
 }
 
 function parsedBy<T>({ read, expected }: ValueKind<T>, typed: string): T {

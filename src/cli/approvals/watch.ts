@@ -75,7 +75,7 @@ class Watch {
   #changed = Promise.withResolvers<void>();
   #open: Open | undefined;
   /** Requests that are not asked again while they stay pending. */
-  #handled: ReadonlySet<string> = new Set();
+  readonly #handled = new Set<string>();
   #waiting = 0;
   #isDisconnected = false;
   #retry: ReturnType<typeof setTimeout> | undefined;
@@ -130,7 +130,7 @@ class Watch {
     const { type, data } = hint.event;
     const id = readEventSubject(data);
     // The next stage may be open now and may need a decision from the same person.
-    if (type === "approval.voted" && id !== undefined) return this.#reopen(id);
+    if (type === "approval.voted" && id !== undefined) this.#handled.delete(id);
     const isOver = type.startsWith("approval.") && !ASK_AGAIN.has(type);
     if (isOver && this.#open?.id === id) this.#open?.withdrawal.abort(`${type.slice("approval.".length)} elsewhere`);
   }
@@ -163,7 +163,7 @@ class Watch {
       return undefined;
     }
     const pending = page.approvals.filter(({ state }) => state === "pending");
-    this.#handled = new Set(pending.map(({ id }) => id).filter((id) => this.#handled.has(id)));
+    for (const id of this.#handled) if (!pending.some((one) => one.id === id)) this.#handled.delete(id);
     const open = pending.filter(({ id, decidable }) => decidable && !this.#handled.has(id));
     this.#waiting = Math.max(open.length - 1, 0);
     return open.sort((one, other) => one.decideBy - other.decideBy)[0]?.id;
@@ -179,7 +179,7 @@ class Watch {
         this.#retryLater();
         return false;
       }
-      this.#markHandled(id);
+      this.#handled.add(id);
       const approval = answer.status < 400 ? readApproval(answer.body) : undefined;
       // The decision is sent to the id that was shown, so the answer must have that id.
       if (approval?.id === id && !isViewOfDigest(approval)) print.line(`not shown: ${id}: ${OTHER_VIEW}`);
@@ -266,21 +266,13 @@ class Watch {
     const answer = await this.#client.send({ method: "POST", path, body, timeoutMs: REQUEST_TIMEOUT_MS });
     if (answer === undefined) {
       print.line(`${printable(this.#client.noAnswer())}: ${approval.id} may or may not be decided`);
-      this.#reopen(approval.id);
+      this.#handled.delete(approval.id);
       return;
     }
     if (answer.status < 400) return print.line(outcome(choice, approval, readApproval(answer.body)));
     print.line(`not decided: ${approval.id}: ${problemOf(answer)}`);
     if (answer.status === 401) this.#end(EXIT.failed);
-    if (isFixable(answer.body) || isTemporary(answer)) this.#reopen(approval.id);
-  }
-
-  #markHandled(id: string): void {
-    this.#handled = new Set([...this.#handled, id]);
-  }
-
-  #reopen(id: string): void {
-    this.#handled = new Set([...this.#handled].filter((settled) => settled !== id));
+    if (isFixable(answer.body) || isTemporary(answer)) this.#handled.delete(approval.id);
   }
 
   #get(path: string): Promise<ServiceAnswer | undefined> {

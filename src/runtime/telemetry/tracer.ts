@@ -347,27 +347,19 @@ export function createTracer(options: TracerOptions): Tracer {
       const parent = parseTraceparent(start.request.traceparent);
       const traceId = parent?.traceId ?? start.callId.replaceAll("-", "");
       const isRecorded = parent === undefined ? isInShare(traceId, sampleRatio) : parent.sampled;
-      return isRecorded ? new RecordedCall(options, { start, parent, traceId }) : new PassedCall(traceId, newSpanId);
+      return isRecorded ? new RecordedCall(options, { start, parent, traceId }) : unrecordedCall(traceId, newSpanId);
     },
   };
 }
 
-/** A call that is not recorded: its targets receive the trace id and the flag that they need not record it either. */
-class PassedCall implements CallTrace {
-  readonly traceId: string;
-  readonly spanId = undefined;
-  readonly requests = undefined;
-  readonly #newSpanId: () => string;
-
-  constructor(traceId: string, newSpanId: () => string) {
-    this.traceId = traceId;
-    this.#newSpanId = newSpanId;
-  }
-
-  get traceparent(): string {
-    return writeTraceparent({ traceId: this.traceId, spanId: this.#newSpanId(), sampled: false });
-  }
-
-  enter(): void {}
-  end(): void {}
+/** Returns a call that is not recorded: its targets receive the trace id and the flag that they need not record it either. */
+function unrecordedCall(traceId: string, newSpanId: () => string): CallTrace {
+  return {
+    ...{ traceId, spanId: undefined, requests: undefined },
+    get traceparent() {
+      return writeTraceparent({ traceId, spanId: newSpanId(), sampled: false });
+    },
+    enter() {},
+    end() {},
+  };
 }
