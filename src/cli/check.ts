@@ -105,7 +105,8 @@ interface MatrixRow {
   readonly permissions: readonly string[];
   readonly elevated: readonly string[];
   /**
-   * When a call needs an approval: always, or depending on the session's mode and grants. Operator rules can only add approvals.
+   * Whether a call needs an approval: always, never, or depending on the mode and the grants of its session. Operator rules can
+   * require further approvals.
    */
   readonly asks: "always" | "by mode" | "no";
   /** Subjects that receive the permissions, not counting elevated ones, from `jwt.issuers[].subjectPermissions`. */

@@ -206,12 +206,12 @@ function parsed(bytes: Buffer, status: number): unknown {
   }
 }
 
-/** Larger than any token, and than any service accepts in a header. */
+/** Maximum size of a token file: no service accepts a header of this size. */
 const TOKEN_BYTES_MAX = 65_536;
 const VISIBLE = /^[\x21-\x7e]+$/;
 
 interface TokenSource {
-  /** Returns the header with the current token of the file, or with the last valid token while the file holds none. */
+  /** Returns the header with the current token of the file, or with the last valid one while the file contains none. */
   header(): Readonly<Record<string, string>>;
 }
 

@@ -127,7 +127,7 @@ type ArgumentValues<A extends Arguments> = {
 
 type Exits = Readonly<Record<number, string>>;
 
-/** Options that several commands share, with the exit codes that they bring along. */
+/** Options that several commands share, with the exit codes that they add. */
 interface OptionGroup<O extends Options> {
   readonly options: O;
   readonly exits: Exits;
@@ -200,7 +200,7 @@ export function command<A extends Arguments = None, G extends Options = None, O 
   };
 }
 
-/** Declares a group of commands, whose names begin with the group's. Comes before its commands. */
+/** Declares a group of commands, such as `audit`. Declare the group before its commands. */
 export function group(name: string, summary: string): Command {
   return { name, summary, arguments: {}, options: {}, exits: {} };
 }
@@ -238,13 +238,13 @@ export async function runStc(files: readonly CommandFile[], words: readonly stri
   }
 }
 
-/** Prints any other error. Exits at once unless the configuration caused it. */
+/** Prints an error other than `CommandError`. Exits at once unless the configuration caused it. */
 async function reportError(error: unknown): Promise<void> {
   const { inspect } = await import("node:util");
   const { StartupError } = await import("../core/errors.ts");
   const { filterSecrets } = await import("../detection/sensitive.ts");
   const isMistake = error instanceof StartupError;
-  // Filters every message, whoever wrote it: addresses with passwords, headers and errors from manifests all end up here.
+  // Filters every message: it may contain an address with a password, a header, or the error of a manifest.
   print.error(filterSecrets(isMistake ? error.message : inspect(error)).text);
   if (!isMistake) process.exit(1);
   process.exitCode = EXIT.configuration;

@@ -17,7 +17,7 @@ interface FilterOptions extends ConfigurationOptions {
   readonly json?: boolean;
 }
 
-/** Larger than any tool answer may be, with room for the formatting of the file. */
+/** Maximum size of the sample: twice the largest tool answer, which leaves room for the formatting of the file. */
 const SAMPLE_BYTES_MAX = 2 * 67_108_864;
 const ANSWER_LIMITS = { depthMax: 64, nodesMax: 500_000 } as const;
 const ISSUES_MAX = 20;
@@ -135,7 +135,7 @@ function pathText(path: readonly PropertyKey[]): string {
   );
 }
 
-/** Returns the pattern that decided, and the manifest's reason when it gives one. */
+/** Returns the pattern that decided, with the reason that the manifest gives for it. */
 function by({ pattern, reason }: FilteredField): string {
   if (pattern === undefined) return "no pattern";
   return printableCell(reason === undefined ? `"${pattern}"` : `"${pattern}", because: ${reason}`);
@@ -205,7 +205,7 @@ const FIELDS_MAX = 1_000;
 const NEIGHBOUR_CHARS_MAX = 256;
 
 /**
- * Returns what an agent would get of an answer that the schema has parsed, and why, field by field.
+ * Filters an answer that the schema has parsed. Returns the result, and the reason for each field.
  *
  * @throws {Refusal} OUTPUT_TOO_LARGE
  */
@@ -337,7 +337,7 @@ function inOrder(before: readonly string[], after: readonly string[]): ReadonlyM
   return new Map(before.map((key, at) => [key, after[at] ?? key]));
 }
 
-/** Takes a name from the free ones. Keys that get the same name are numbered in their order. */
+/** Takes one of the unused names. Keys with the same name are numbered in their order. */
 function takeName(free: Set<string>, name: string, countMax: number): string {
   let taken = name;
   for (let count = 2; !free.has(taken) && count <= countMax; count += 1) taken = `${name}#${count}`;

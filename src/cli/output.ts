@@ -4,8 +4,8 @@ import { escapeJson } from "../audit/escape.ts";
 const RETRY_MS = 5;
 
 /**
- * Exit codes, those from 64 to 78 as in sysexits.h. 1: refused, failed or nothing found. `readerGone` is the exit code of a
- * command that SIGPIPE ended. Codes that a single command adds are in its declaration.
+ * Exit codes. 64 to 78 are those of sysexits.h; 1 means refused, failed or nothing found; 141 is the code of a command that
+ * SIGPIPE ended. A command declares its further codes itself.
  */
 export const EXIT = {
   failed: 1,
@@ -81,7 +81,7 @@ export function reportChange(printReport: () => void): void {
   }
 }
 
-/** Escapes everything that could control a terminal, except line ends. All printed text goes through here. */
+/** Escapes everything that could control a terminal, except line ends. All printed text passes through this function. */
 function escapeForTerminal(text: string): string {
   const visible = text.replace(/[\x00-\x09\x0b-\x1f]/g, escapeControl);
   return visible.split("\n").map(escapeJson).join("\n");

@@ -15,9 +15,9 @@ import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { print, reportChange } from "./output.ts";
 
 export interface RunningService {
-  /** `http://host:port` of the actual listener. */
+  /** URL of the listener for calls, with its actual port. */
   readonly url: string;
-  /** The same for the operators' own listener, when the configuration has one. */
+  /** URL of the operators' listener; undefined when the configuration has none. */
   readonly operatorUrl: string | undefined;
   readonly notRegistered: readonly string[];
   /**
@@ -40,14 +40,13 @@ const CERTIFICATE_LEVELS = {
   "certificates.expired": "error",
 } as const;
 
-/** Time that cut-off calls have to end. */
+/** Time for calls to end after they were cut off. */
 const ENDING_MS = 1_000;
 
 const LOG_FLUSH_MS = 1_000;
 
 /**
- * Starts the service: configuration → wiring → listen. A reload reads the changed configuration with `readAgain`. `modules` is what
- * the build contains.
+ * Starts the service. A reload reads the changed configuration with `readAgain`. `modules` lists the parts of the build.
  *
  * @throws {StartupError} with everything that prevents the start
  */
@@ -108,7 +107,7 @@ export async function startService(
     await service.close(0);
     await endedWithin(closed, ENDING_MS);
     listeners.cutOff();
-    // Closed last, so that probes see the draining state until then.
+    // Closed last, so that probes see the state `draining` until then.
     await listeners.closeOperators();
     log.info("stopped");
     await output.flush(LOG_FLUSH_MS);
@@ -174,7 +173,8 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
   // Saved because `process.exit` throws while manifests are loaded again.
   const exit: (code: number) => never = process.exit.bind(process);
   let running: RunningService | undefined;
-  // SIGHUP also reports a closed terminal: development ends then. A service keeps running, even when it cannot reload.
+  // Development ends with SIGHUP, which reports a closed terminal. A service reloads, and keeps running even when it cannot
+  // reload.
   if (options.dev !== true) process.on("SIGHUP", () => void running?.reload?.("signal"));
   const { config, readAgain, start } = await configuration(options);
   const stop = await start();
@@ -193,8 +193,7 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
     const auditDir = config.audit.dir;
     reportChange(() => print.line(welcome({ url, auditDir, hasGit: hasGit === true, hasBash: hasBash === true })));
   }
-  // A promise that a tool forgot must not end the service for everyone. A synchronous exception does end it: the state is
-  // unknown.
+  // An unhandled rejection in one tool must not end the service. An uncaught exception does, because the state is unknown then.
   process.on("unhandledRejection", service.logFault);
   let isEnding = false;
   let mayHurry = false;

@@ -8,7 +8,7 @@ import type { DeliveryOutcome, Outbox, OutboxItem, Subscription } from "./outbox
 import { send } from "./sender.ts";
 import { signMessage, type WebhookKey } from "./signature.ts";
 
-/** Receiver of a webhook, and the events that it wants. */
+/** Receiver of a webhook, and the events that are sent to it. */
 export interface WebhookTarget extends PayloadOptions {
   readonly url: string;
   readonly keys: readonly WebhookKey[];

@@ -30,7 +30,7 @@ interface ExporterOptions {
   readonly dir: string;
   readonly stream: StreamName;
   readonly target: ExporterTarget;
-  /** Returns milliseconds since 1970. */
+  /** Returns Unix milliseconds. */
   readonly clock: () => number;
   /** Returns a number of at least 0 and below 1. */
   readonly random: () => number;
@@ -263,7 +263,7 @@ export interface ExportersOptions {
   readonly targets: readonly ExporterTarget[];
   /** When `undefined`, nothing is ever deleted. */
   readonly retentionDays: number | undefined;
-  /** Returns milliseconds since 1970. */
+  /** Returns Unix milliseconds. */
   readonly clock: () => number;
   /** Returns a number of at least 0 and below 1. */
   readonly random: () => number;

@@ -23,7 +23,7 @@ export const SEE_VERIFY = "stc audit verify shows more";
 
 interface PruneOptions {
   readonly dir: string;
-  /** Milliseconds since 1970. */
+  /** Unix milliseconds. */
   readonly nowMs: number;
   /** Files of days that ended at least this many milliseconds ago may be deleted. */
   readonly keepMs: number;

@@ -16,7 +16,7 @@ import { approvalLines, columnsOf, missingText, printListing, timeLeft } from ".
 const PAGE_APPROVALS = 200;
 const PAGES_MAX = 50;
 const REASON_CHARACTERS_MAX = 500;
-/** A view that does not match its digest is never decided on, because it is not what the approver was shown. */
+/** A view that does not match its digest cannot be approved: it may not be the view that the service would run. */
 export const OTHER_VIEW = "the view does not match its digest: nothing is decided";
 export const NO_VIEW = "this token may not see the view: it cannot decide";
 
@@ -53,7 +53,7 @@ function row(approval: ShownApproval, now: number | undefined): readonly string[
   return [id, state, risk ?? "-", tool, requester?.sub ?? "-", left, summary].map(printableCell);
 }
 
-/** Adds a column when policies require more than one approval. */
+/** Adds a column with the approvals that are still missing, when there are any. */
 function withMissing(rows: readonly (readonly string[])[], missing: readonly string[]): readonly (readonly string[])[] {
   if (missing.every((text) => text === "")) return rows;
   const cells = ["MISSING", ...missing.map((text) => printableCell(text || "-"))];

@@ -46,7 +46,7 @@ export async function revokeGrant(id: string, options: ClientOptions): Promise<v
 }
 
 interface ModeOptions extends ClientOptions {
-  /** Seconds. */
+  /** Duration in seconds. */
   readonly for: number;
   readonly subject?: string;
   readonly issuer?: string;
@@ -55,7 +55,7 @@ interface ModeOptions extends ClientOptions {
 const UNKNOWN_SESSION =
   "note: for a session that has made no call yet, give --subject and --issuer of the token that will name it";
 
-/** `stc mode set <session> <mode> --for 30m`. The session's owner is required when the service has not seen the session yet. */
+/** `stc mode set <session> <mode> --for 30m`. A session that the service does not know yet needs its owner. */
 export async function setMode(session: string, mode: string, options: ModeOptions): Promise<void> {
   const { subject, issuer } = options;
   if ((subject === undefined) !== (issuer === undefined)) return wrongUsage("--subject and --issuer go together");
@@ -77,11 +77,11 @@ export async function endSession(session: string, options: ClientOptions): Promi
 interface Change {
   readonly kind: "grant" | "session";
   readonly id: string;
-  /** Report for people. */
+  /** Message for people. With `--json`, the answer is printed instead. */
   readonly done: string;
 }
 
-/** Reports a change, unless the answer describes something else than the resource that the change was requested for. */
+/** Reports a change. An answer about another resource counts as unknown. */
 function report({ body }: ServiceAnswer, { json }: ClientOptions, { kind, id, done }: Change): void {
   const resource = isTable(body) ? body[kind] : undefined;
   if (!isTable(resource) || resource["id"] !== id) unknownAnswer();

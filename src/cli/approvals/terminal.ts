@@ -18,7 +18,7 @@ interface ActivePrompt {
 }
 
 const CHECK_EVERY_MS = 100;
-/** Half a second without a key press: nobody reads and answers a request faster. */
+/** Checks without a key press before answers count: half a second, because nobody reads and answers a request faster. */
 const QUIET_CHECKS_MIN = 5;
 const LINE_CHARACTERS_MAX = 240;
 
@@ -32,9 +32,8 @@ export const HUNG_UP = 129;
 const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: HUNG_UP } as const;
 
 /**
- * A terminal that asks one approval request at a time. Keys are always read, but they count only after the request is on the
- * screen and the keyboard has been quiet: text that was typed ahead, pasted or meant for another program does not answer a
- * request.
+ * A terminal that shows one prompt at a time. Keys are always read, but they count only once the prompt is on the screen and no
+ * key was pressed for half a second: text that was typed ahead, pasted or meant for another program must not answer a request.
  */
 export class Terminal {
   /** Exit code that matches the reason why the operator left. */
@@ -44,7 +43,7 @@ export class Terminal {
   readonly #decoder = new TextDecoder();
   readonly #leaving = new AbortController();
   readonly #onKeys = (keys: Uint8Array): void => this.#onInput(keys);
-  /** End of input means a hang-up: Ctrl-D arrives as a key. */
+  /** The input ends only when the terminal is closed: Ctrl-D arrives as a key. */
   readonly #onEnd = (): void => this.#leave(HUNG_UP);
   readonly #onSignals = Object.entries(SIGNALS).map(([name, code]) => [name, () => this.#leave(code)] as const);
 
@@ -54,7 +53,7 @@ export class Terminal {
     for (const [name, leave] of this.#onSignals) process.on(name, leave);
   }
 
-  /** Aborts when the operator leaves: Ctrl-C, Ctrl-D or a hang-up. */
+  /** Aborts when the operator leaves: by Ctrl-C, Ctrl-D or a signal, or by closing the terminal. */
   get leaving(): AbortSignal {
     return this.#leaving.signal;
   }
@@ -96,14 +95,15 @@ export class Terminal {
     try {
       process.stdin.setRawMode(false);
     } catch {
-      // A terminal that hung up has no mode to reset.
+      // A closed terminal has no mode to reset.
     }
     process.stdin.pause();
     process.stdin.unref();
   }
 
   /**
-   * Checks repeatedly. A single timer would fire too early after the process was stopped: before the keys typed in the meantime.
+   * Runs every 100 ms. After the process was stopped, a single timer would fire before the keys that were typed meanwhile are
+   * read.
    */
   #checkQuiet(asked: ActivePrompt): void {
     if (asked.isArmed) return;
@@ -117,7 +117,7 @@ export class Terminal {
   #onInput(keys: Uint8Array): void {
     if (keys.includes(EXIT_KEYS.interrupt)) this.#leave(SIGNALS.SIGINT);
     if (keys.includes(EXIT_KEYS.end)) this.#leave(0);
-    // Decoded even when nothing is asked: the decoder needs every byte of a character.
+    // Decoded even without a prompt: the decoder needs every byte of a character.
     const characters = this.#decoder.decode(keys, { stream: true });
     const asked = this.#prompt;
     if (asked === undefined) return;
@@ -128,7 +128,7 @@ export class Terminal {
     }
     for (const character of characters) {
       if (character === "\r" || character === "\n") {
-        // Anything after the line end was typed before the next request was read.
+        // Ignores the keys after the line end: they were typed before the next prompt was shown.
         this.#prompt = undefined;
         asked.resolve({ kind: "line", text: asked.line });
         return;
@@ -229,7 +229,7 @@ const REASON_PROMPT: FollowUp = {
   add: (choice, text) => (text.trim() === "" ? undefined : { ...choice, reason: text.trim() }),
 };
 
-/** Returns the additional prompts, which are asked one after the other once the decision is made. */
+/** Returns the prompts that follow a decision, in order. */
 export function followUpsOf(approval: ShownApproval, { decision, reason }: Choice): readonly FollowUp[] {
   const { quorum, answer } = approval;
   const wantsReason = quorum?.reasonRequired === "always" || (quorum?.reasonRequired === "deny" && decision === "deny");

@@ -24,7 +24,7 @@ const CLOCK_GRAIN_MS = 1_000;
 const RETRY_MS = 5_000;
 const NOT_AN_ANSWER = "That is not an answer; nothing is decided.";
 const TIMER_MS_MAX = 2_147_483_647;
-/** Lines of a page that are kept free for the prompt that continues and for the line about waiting requests. */
+/** Lines of a page that stay free for the prompt and for the line about waiting requests. */
 const PAGE_ROWS_SPARE = 3;
 const PAGE_ROWS_MIN = 5;
 
@@ -42,7 +42,7 @@ export async function watchApprovals(options: ClientOptions): Promise<void> {
     process.exitCode = await new Watch(client, terminal).run();
   } catch (error) {
     if (!(error instanceof StdoutError)) throw error;
-    // The terminal is gone, and with it the operator.
+    // The terminal was closed, so nobody can answer.
     process.exit(HUNG_UP);
   } finally {
     terminal.close();
@@ -66,7 +66,10 @@ interface PromptReader<T> {
   readonly unclearText: (text: string) => string;
 }
 
-/** Decides what to ask from the list of pending approvals. Events only trigger a new look, or end the request on the screen. */
+/**
+ * Shows the pending approvals one after another. Events only cause the list of pending approvals to be read again, or withdraw
+ * the request on the screen.
+ */
 class Watch {
   readonly #client: Client;
   readonly #terminal: Terminal;
@@ -74,7 +77,7 @@ class Watch {
   #exitCode = 0;
   #changed = Promise.withResolvers<void>();
   #open: Open | undefined;
-  /** Requests that are not asked again while they stay pending. */
+  /** Ids of pending requests that are not shown again. */
   readonly #handled = new Set<string>();
   #waiting = 0;
   #isDisconnected = false;
@@ -92,7 +95,7 @@ class Watch {
     const following = this.#follow();
     while (!this.#over.signal.aborted) {
       await this.#changed.promise;
-      // Replaced before the list is read, so that events from now on trigger another look.
+      // Replaced before the list is read, so that an event during the reading causes another one.
       this.#changed = Promise.withResolvers<void>();
       for (let next = await this.#next(); next !== undefined; next = await this.#next()) {
         if (!(await this.#decide(next))) break;
@@ -206,14 +209,15 @@ class Watch {
     print.line(`withdrawn: ${open.id}: ${printable(String(withdrawal.signal.reason))}`);
   }
 
-  /** Schedules another look: requests may fail although the event stream works. */
+  /** Reads the list again later: requests may fail although the event stream works. */
   #retryLater(): undefined {
     clearTimeout(this.#retry);
     this.#retry = setTimeout(() => this.#changed.resolve(), RETRY_MS);
   }
 
   /**
-   * Shows the whole view in pages, then asks: nobody can answer without seeing the end. Returns undefined when no answer came.
+   * Shows the view page by page and then asks for a decision, so that nobody can answer without seeing the end. Returns
+   * undefined when the request was withdrawn or the operator left.
    */
   async #choose(shown: Shown): Promise<Choice | undefined> {
     const { approval, clock } = shown;
@@ -313,10 +317,7 @@ function expiry(decideBy: number, now: number | undefined, end: () => void): Ret
 }
 
 const FIXABLE: ReadonlySet<unknown> = new Set(["APPROVAL_MISMATCH", "INVALID_INPUT"]);
-/**
- * Returns whether the error is temporary and worth another try: too many requests, a server error, or a service that starts or
- * drains.
- */
+/** Returns whether to try again: there were too many requests, the server failed, or the service starts or drains. */
 function isTemporary({ status }: ServiceAnswer): boolean {
   return status === 408 || status === 429 || status >= 500;
 }

@@ -45,7 +45,7 @@ function brokenCustomer(store: CustomerStore): unknown {
   return { ...store.get(KNOWN_CUSTOMERS.johnSmith), customerId: "", status: "CUSTOMER_STATUS_UNSPECIFIED" };
 }
 
-/** Customer ids that make any method misbehave, with the misbehaviour. */
+/** Maps customer ids to the misbehaviour that they cause in every method. */
 const MISBEHAVIOURS: Readonly<Record<string, (store: CustomerStore) => unknown>> = {
   [KNOWN_CUSTOMERS.unavailable]: () => {
     throw new ServiceError(status.UNAVAILABLE, "the database is being moved");

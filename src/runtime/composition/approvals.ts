@@ -177,7 +177,7 @@ interface KeyUse {
   readonly field: string;
 }
 
-/** Reads keys and checks that each serves only one purpose in one field: a signature of one side must not be valid elsewhere. */
+/** Reads keys. A key may be used in one field only, so that a signature made for one purpose is not valid for another. */
 function readKeyFile(path: string, { use, field }: KeyUse, context: WebhookContext): readonly WebhookKey[] | undefined {
   const text = readNamed(context.config, { path, field }, context.problems)?.toString("utf8");
   if (text === undefined) return undefined;
@@ -216,7 +216,7 @@ interface WebhookParts {
   readonly log: (message: string, cause: unknown) => void;
 }
 
-/** Starts the configured notifications about the store. They run until the store is closed. */
+/** Starts the configured webhooks. They run until the store is closed. */
 function withWebhooks(opened: OpenedApprovals, { webhooks: named, tally, clock, log }: WebhookParts): WithWebhooks {
   const approvals = { ...opened, ...tally.counted(opened) };
   const report = (message: string): void => log(message, undefined);

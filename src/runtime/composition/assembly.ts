@@ -25,11 +25,10 @@ import { attempt } from "./problems.ts";
 import { type KindCapabilities, Targets } from "./targets.ts";
 import { readTraces } from "./telemetry.ts";
 
-/** Facts about earlier readings that a reading of the configuration needs. */
+/** State of the configuration in use, which is needed to read a changed one. */
 export interface InUse {
   /**
-   * Returns the names of manifest modules used by other snapshots: all other modules that a failed reading has loaded are
-   * released.
+   * Returns the manifest modules of the snapshots in use. If a reading fails, all other modules that it loaded are released.
    */
   readonly modulesInUse?: (() => ReadonlySet<string>) | undefined;
   readonly formerCallers?: CallerContext | undefined;
@@ -63,13 +62,13 @@ export interface Parts {
   readonly listeners: ReturnType<typeof readListeners>;
   readonly exports: ReturnType<typeof readExports>;
   readonly traces: ReturnType<typeof readTraces>;
-  /** Approval policies that are accepted but probably not what was meant. */
+  /** Notes on approval policies that are valid but probably not intended. */
   readonly policyNotes: readonly string[];
   close(): Promise<void>;
 }
 
 /**
- * Reads and joins everything that the configuration names, without opening the audit: what `stc check` and `stc plan` need.
+ * Reads and joins everything that the configuration names, without opening the audit. Enough for `stc check` and `stc plan`.
  *
  * @throws {StartupError} with all problems at once
  */

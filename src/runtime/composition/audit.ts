@@ -15,7 +15,7 @@ import { readNamed } from "./problems.ts";
 
 const HASH_KEY_BYTES_MIN = 16;
 
-/** Checks the audit's path and reads the key of its hashes. The directory itself is opened later. */
+/** Checks the path of the audit directory and reads the key of the argument hashes. The directory is opened later. */
 export function readHashKey(config: Config, problems: string[]): Uint8Array | undefined {
   problems.push(...auditDirProblems(config));
   if (config.audit.hashKeyFile === undefined) return undefined;
@@ -41,7 +41,7 @@ export function readCheckpointKey(config: Config, problems: string[]): KeyObject
   return undefined;
 }
 
-/** Returns why the audit directory cannot be used, as far as inspection shows. */
+/** Returns the problems of the audit directory that are visible without opening it. */
 export function auditDirProblems(config: Config): readonly string[] {
   const dir = pathFrom(config, config.audit.dir);
   try {

@@ -10,11 +10,11 @@ import { watchFiles } from "../config/watched-files.ts";
 import type { Modules } from "../modules.ts";
 import { readNamed } from "./problems.ts";
 
-/** The callers and credentials defined outside the issuers' profiles. */
+/** Parts of `jwt` that belong to no single issuer. */
 export interface IdentityParts {
   readonly callers: Pick<CallerContextOptions, "revocations" | "certificateCallers">;
   readonly revocations: RevocationFile | undefined;
-  /** OAuth servers from which agents may get tokens: the list in the protected resource's metadata. */
+  /** OAuth servers that issue tokens for agents, as listed in the protected resource's metadata. */
   readonly authorizationServers: readonly string[];
 }
 
@@ -89,7 +89,7 @@ export type RevocationEvent =
   | { readonly type: "revocations.loaded"; readonly entries: number }
   | { readonly type: "revocations.refused"; readonly reason: string };
 
-/** The current revocation list of a file: a change takes effect within a second; a broken file changes nothing. */
+/** A revocation list in a file. A change takes effect within a second; while the file is broken, the previous list applies. */
 export class RevocationFile {
   readonly #path: string;
   #bytes: Buffer;
@@ -155,7 +155,7 @@ interface Loaded {
 function load(path: string): Loaded | string {
   try {
     const found = statSync(path);
-    // Reading a pipe would block, and every call with it.
+    // Reading a pipe would block the whole process.
     if (!found.isFile()) return "is not a file";
     if (found.size > REVOCATION_BYTES_MAX) return `is over ${REVOCATION_BYTES_MAX} bytes`;
     const bytes = readFileSync(path);

@@ -14,7 +14,7 @@ const NAMED_MAX = 5;
 interface PolicyFindings {
   /** Policies that nobody could ever satisfy: the service does not start. */
   readonly problems: readonly string[];
-  /** Policies that are accepted but probably not what was meant. */
+  /** Policies that are valid but probably not intended. */
   readonly notes: readonly string[];
 }
 
@@ -76,7 +76,10 @@ function withIntegrationUsers(issuers: readonly KnownIssuer[], webhooks: readonl
 /** Any single approver: the requirement for an approval request that no policy covers. */
 const PLAIN = { name: "", distinctPeople: true, stages: [{ name: "", count: 1, deciders: { permissions: [] } }] };
 
-/** Returns notes on tools without a policy that nobody can approve. A configuration without any operators is noted elsewhere. */
+/**
+ * Returns notes on tools that no policy covers and that nobody can approve. A configuration without operators is noted
+ * elsewhere.
+ */
 function plainNotes(
   askable: readonly Tool[],
   policies: readonly Policy[],
@@ -167,8 +170,8 @@ function firstOf(names: readonly string[]): string {
 type Loaded = Pick<LoadedTools, "tools" | "notRegistered" | "problems">;
 
 /**
- * Reports rules about misspelt tools or arguments, which would never match. When tools were not registered because their target
- * is missing, or could not be read, the name may be one of theirs.
+ * Reports rules that can never match, because a tool or an argument is misspelt. Tool names are not checked while a manifest
+ * cannot be read or a target is missing: the name may be one of those tools'.
  */
 export function ruleProblems({ approvals }: Config, { tools, notRegistered, problems }: Loaded): readonly string[] {
   const { rules, problems: unread } = readOperatorRules(approvals.rules);

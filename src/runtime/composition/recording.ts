@@ -60,11 +60,11 @@ export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, .
   return { callRecords, stop: async () => void (await Promise.all(sums.map((sum) => sum.stop()))) };
 }
 
-/** How often sums are written: a crash loses what the sums have grown by since. */
+/** Interval between two rounds. A crash loses the counts since the last round. */
 const ROUND_EVERY_MS = 10_000;
-/** How many sums of the current minute are written per round; those of further sources wait for the end of the minute. */
+/** Maximum number of sums of the current minute per round. Further sums are written at the end of the minute. */
 const SUMS_PER_ROUND_MAX = 10;
-/** Maximum number of sums that wait for the disk at once: the audit's queue is for calls. */
+/** Maximum number of sums that wait for the disk at once: the rest of the audit's queue is for calls. */
 const AT_ONCE_MAX = 64;
 
 interface UnauthenticatedSumsParts {
@@ -72,7 +72,7 @@ interface UnauthenticatedSumsParts {
   readonly audit: Pick<AuditLog, "append">;
   readonly ids: () => string;
   readonly entryOf?: typeof sumEntry;
-  /** Returns milliseconds since 1970. */
+  /** Returns Unix milliseconds. */
   readonly clock: () => number;
 }
 
@@ -129,7 +129,7 @@ export class UnauthenticatedSums {
 interface Recorded {
   readonly entry: EntryDraft;
   readonly request: { readonly source: string };
-  /** Milliseconds since 1970. */
+  /** Unix milliseconds. */
   readonly now: number;
 }
 
@@ -161,7 +161,7 @@ function isNotAdmitted({ error, plan, approval }: EntryDraft): boolean {
   return error?.code === "AUDIT_UNAVAILABLE" && plan === undefined && approval === undefined;
 }
 
-/** Hashes the JCS of what was sent, or the bytes when they were not JSON. */
+/** Hashes the arguments as canonical JSON (RFC 8785), or their bytes when they are not JSON. */
 export function hashArgs(sent: unknown, key: Uint8Array | undefined): string {
   const bytes = sent instanceof Uint8Array ? sent : canonical(sent);
   return key === undefined ? sha256Hex(bytes) : hmacSha256Hex(key, bytes);

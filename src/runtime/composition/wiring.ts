@@ -50,7 +50,7 @@ export interface Hooks {
   readonly readAgain?: (() => Config | Promise<Config>) | undefined;
   /** Receives the result of a reload and the configuration that is in use after it. */
   readonly onReload?: (event: ReloadEvent, config: Config) => void;
-  /** Receives failures outside the calls. */
+  /** Receives errors that belong to no call. */
   readonly logError?: (message: string, cause: unknown) => void;
 }
 
@@ -59,7 +59,7 @@ export interface Service {
   readonly registry: Registry;
   readonly callers: CallerContext;
   readonly admission: Admission;
-  /** The current limits; every property is read at the time of access. */
+  /** The limits of the configuration in use, also after a reload. */
   readonly limits: Config["limits"];
   /** Stores approval requests; undefined when the configuration names no store. */
   readonly approvals: Approvals | undefined;
@@ -75,7 +75,7 @@ export interface Service {
   readonly channels: Targets["channels"];
   /** Returns the state of the configuration in use and of the last refusal. */
   readonly configuration: () => ConfigurationState | undefined;
-  /** Adopts changes, as a whole or not at all. Undefined when nothing can be read again. */
+  /** Applies changes, as a whole or not at all. Undefined when nothing can be read again. */
   readonly reload: ((by: ReloadRequester) => Promise<Reloaded>) | undefined;
   readonly listeners: Parts["listeners"];
   /** Returns the state of the revocation list; undefined when there is none. */
@@ -94,11 +94,13 @@ const clock = (): number => Date.now();
 const monotonic = (): number => performance.now();
 const fill = (words: BigUint64Array<ArrayBuffer>): void => void crypto.getRandomValues(words);
 const ids = (): string => Bun.randomUUIDv7();
-/** Longer than nearly every call. A call that then still runs on a replaced configuration snapshot loses its target. */
+/**
+ * Time after which the targets of a replaced snapshot are closed, even if a call still uses them. Nearly every call is shorter.
+ */
 const LINGER_MS = 900_000;
 
 /**
- * Reads and joins everything that the configuration names, without opening the audit: what `stc check` and `stc plan` need.
+ * Reads and joins everything that the configuration names, without opening the audit. Enough for `stc check` and `stc plan`.
  *
  * @throws {StartupError} with all problems at once
  */

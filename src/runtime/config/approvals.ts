@@ -139,8 +139,8 @@ interface TimeLimits {
 }
 
 /**
- * Returns an error for each time limit of a policy that is longer than the general one. A policy may only shorten a time limit:
- * what the store keeps, and how long a plan may wait, is bounded in one place.
+ * Returns an error for each time limit of a policy that is longer than the general one. The general limits bound the size of
+ * the store and the age of plans.
  */
 function longerTimeLimits({ policies: written, ...limits }: TimeLimits) {
   return written.flatMap((one, index) =>
@@ -234,7 +234,7 @@ const approvalWebhooks = z
   .superRefine(uniqueNames("appears twice: each needs its own name"))
   .default([]);
 
-/** The key `approvals.publicUrl`: what links in notifications start with. */
+/** The key `approvals.publicUrl`: the start of the links in notifications. */
 const approvalsPublicUrl = z
   .url({ protocol: /^https?$/, error: "must be a URL such as https://stc.example" })
   .max(URL_CHARACTERS_MAX)

@@ -68,10 +68,10 @@ const audit = (exporters: Modules["auditExporters"]) =>
     retentionDays: z.int().min(1).max(36_500).optional(),
   });
 
-/** One entry under `systems`: of a kind of target, with the kind's keys, or lists and settings that manifests name. */
+/** An entry under `systems`: either the settings of one kind of target, or lists and settings that manifests refer to. */
 export type SystemConfig = Readonly<Record<string, unknown>>;
 
-/** Returns the schema of `systems`: every entry is of one kind, or holds lists and settings. */
+/** Returns the schema of `systems`: every entry is of one kind, or contains lists and settings. */
 function systemsOf(kinds: readonly DeclaredKind[]) {
   const known = kinds.flatMap(({ name: kind, systems: entries }) =>
     entries?.keys === undefined ? [] : [`${kind} (${entries.keys.join(", ")})`],
@@ -116,7 +116,7 @@ interface Claim {
   readonly schema: z.ZodType;
 }
 
-/** Returns the kinds that an entry has keys of; if none, the kind that the entry's name belongs to. */
+/** Returns the kinds whose keys the entry contains; if there are none, the kind that declares the entry's name. */
 function claimsOf(system: string, entry: unknown, kinds: readonly DeclaredKind[]): readonly Claim[] {
   const has = (key: string): boolean => isTable(entry) && key in entry;
   const byKey = kinds.flatMap((kind) => {
@@ -130,12 +130,12 @@ function claimsOf(system: string, entry: unknown, kinds: readonly DeclaredKind[]
   });
 }
 
-/** Says of an unknown key to which kind the known ones belong. */
+/** Adds the name of the kind to a message about unknown keys. */
 function withKind({ code, path, message }: z.core.$ZodIssue, { name: kind }: DeclaredKind): string {
   return code !== "unrecognized_keys" || path.length > 0 ? message : message.replaceAll(/$/gm, ` (kind ${kind})`);
 }
 
-/** The kind of each entry that was read. Its keys no longer tell: defaults may have added another kind's key. */
+/** Maps each entry to its kind. The keys no longer show the kind: defaults may have added a key of another kind. */
 const kindOfEntry = new WeakMap<SystemConfig, DeclaredKind>();
 
 /** Returns the entries under `systems` that are of a kind. */
@@ -370,7 +370,7 @@ const schemaOf = (modules: Modules) =>
     }
   });
 
-/** The schema of a build without modules of its own. */
+/** The schema of a build that contains only the built-in modules. */
 export const configSchema = schemaOf(MODULES);
 
 /** The configuration, read once and frozen. `tools` holds paths; in the library, also the tools themselves. */

@@ -18,10 +18,7 @@ export interface LogOptions {
   readonly detector?: (() => Detector) | undefined;
 }
 
-/**
- * Opens the operational log: one JSON object per line. Secrets are removed from every text of every line, whatever its source,
- * and no line waits for a reader.
- */
+/** Opens the operational log: one JSON object per line. Secrets are removed from every text, and writing never blocks. */
 export function openLog({ level, sink = standardOutput(), detector = () => DETECTOR }: LogOptions): Log {
   const shown = (value: unknown): Json => loggable(value, detector());
   const logger = pino(
@@ -66,7 +63,7 @@ const UNREADABLE = "[unreadable]";
 
 type LogFields = Readonly<Record<string, Json>>;
 
-/** Returns the loggable part of a value: bounded and without secrets, whatever its source. Never throws. */
+/** Returns a value as it may be logged: limited in size and without secrets. Never throws. */
 export function loggable(value: unknown, detector: Detector = DETECTOR): Json {
   try {
     return cut(redact(plain(value, 0), { level: "secrets", detector }).value);
@@ -75,7 +72,7 @@ export function loggable(value: unknown, detector: Detector = DETECTOR): Json {
   }
 }
 
-/** Returns the text of a cause for operators: names and messages of errors, members of plain facts, no stacks. */
+/** Returns a cause as text for operators: the names and messages of errors without stacks, or the members of another object. */
 export function causeText(cause: unknown): string {
   const parts: string[] = [];
   try {

@@ -16,7 +16,7 @@ import { type LoadedTools, Sources } from "./sources.ts";
 const FILES_MAX = 10_000;
 const DEPTH_MAX = 16;
 
-/** What the kinds of targets of a build give to the manifests that are loaded for it. */
+/** Functions that the kinds of targets provide to manifests. */
 export interface Offered {
   readonly offers: Partial<Offers>;
   /** Declares the tools with these kinds. */
@@ -25,7 +25,7 @@ export interface Offered {
 
 /**
  * Loads every tool that the configuration names: each exported tool of each `*.ts` at or below the paths, and tools given as
- * values. One broken manifest does not hide problems of the next.
+ * values. A broken manifest does not prevent the others from being checked.
  */
 export async function loadTools(config: Config, { offers, define }: Offered): Promise<LoadedTools> {
   const load = new Load({ ...toolConfig(config), ...offers }, define, config);
@@ -187,7 +187,7 @@ export function manifestTree(root: string): { readonly files: readonly string[];
   return { files, folders };
 }
 
-/** Builds what manifests may ask of the configuration. The kinds of targets add what they offer. */
+/** Returns the functions with which manifests read the configuration. The kinds of targets implement the others. */
 function toolConfig(config: Config): ToolConfig {
   const names = (system: string, list: string): readonly string[] => listOf(config.systems[system], system, list);
   const notOffered = (): never => {

@@ -4,10 +4,8 @@ import { type Sources, sourceAt } from "./sources.ts";
 
 /**
  * The runtime keeps every loaded module under its path for the life of the process. A file that has changed since is therefore
- * loaded under its path and its digest, and so are its relative imports.
- *
- * Rejected: removing a module from the runtime's table to load it again, because that never finishes after a module that never
- * finished.
+ * loaded under its path and its digest, and so are its relative imports. Rejected: removing a module from the runtime's table
+ * and loading it again. If the module never finished loading, the second loading never finishes either.
  */
 const DIGEST = "?v=";
 

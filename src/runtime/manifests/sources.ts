@@ -92,8 +92,8 @@ const LIMITS = { depthMax: 256, nodesMax: 1_000_000, bytesMax: 67_108_864 } as c
 const IDENTITY_LIMITS = { depthMax: 4, nodesMax: 16, bytesMax: 65_536 } as const;
 
 /**
- * Returns the digest of everything except the plan that must not change between an approval and its run: deployment, manifest,
- * policy.
+ * Returns the digest of the deployment, the manifest and the policy of a tool, which must not change between an approval and
+ * its run.
  */
 export function identityOf(
   tool: Tool,

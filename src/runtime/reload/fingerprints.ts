@@ -51,7 +51,10 @@ export interface Fingerprint {
   readonly sha256: string;
   /** Digest of the configuration values, with defaults and overrides applied. */
   readonly configurationSha256: string;
-  /** Digest of the files that they name, without manifests and without certificates, which are replaced separately. */
+  /**
+   * Digest of the files that the configuration names, without manifests and without certificates, which are replaced
+   * separately.
+   */
   readonly filesSha256: string;
   /** One digest for each path in `tools`: its files and all their relative imports. */
   readonly manifests: readonly { readonly source: string; readonly sha256: string }[];
@@ -64,7 +67,10 @@ const DEPTH_MAX = 16;
 const FILES_MAX = 10_000;
 /** Maximum size of a file whose content is hashed; for a larger file, size and modification time are used. */
 const FILE_BYTES_MAX = 16_777_216;
-/** Files that change all the time (the audit, databases) or that are watched individually where they are used. */
+/**
+ * Keys whose files are not hashed: files that change all the time (the audit, databases) or that are watched where they are
+ * used.
+ */
 const NOT_HASHED =
   /^(?:the configuration|tools\[.*|audit\.dir|approvals\.store|server\.tls\..*|.*\.(?:rootCert|clientCert|clientKey|revocationFile|caFile|tokenFile))$/;
 const READ_AT_STARTUP = /File$/;

@@ -12,7 +12,7 @@ import type { ConfigurationState, ReloadEvent, Reloaded, ReloadRequester } from 
 export interface Watched {
   /** Returns the current files and folders. Called before every check. */
   files(): readonly string[];
-  /** Adopts changes; never rejects. A run requested during another one reads the files after that one. */
+  /** Applies changes; never rejects. A run that is requested during another one starts after it. */
   run(by: "watch"): Promise<Reloaded>;
 }
 
@@ -62,7 +62,7 @@ interface ReloadOptions<Content extends Reloadable> {
   readonly adopted: (content: Content) => void;
   /** Writes a journal line; the line is durable when the promise resolves. */
   readonly journal: (line: JournalLine) => Promise<void>;
-  /** Returns milliseconds since 1970. */
+  /** Returns Unix milliseconds. */
   readonly clock: () => number;
   readonly perMinuteMax: number;
   readonly log: (event: ReloadEvent) => void;
@@ -122,7 +122,7 @@ export class Reload<Content extends Reloadable> {
       return this.#attempt(by);
     });
     this.#waiting = next;
-    // Whatever the result, the next reload runs.
+    // A failed reload must not prevent the next one.
     this.#running = next.catch(() => {});
     return next;
   }
@@ -179,7 +179,7 @@ export class Reload<Content extends Reloadable> {
   async #adopt(content: Content, fingerprint: Fingerprint, by: ReloadRequester): Promise<Reloaded> {
     const { snapshots, adopted, journal, clock, log } = this.#options;
     const generation = snapshots.number + 1;
-    // A shutdown while the entry is written is handled below: the entry then names a snapshot that was never used.
+    // If the service shuts down while the entry is written, the entry names a snapshot that was never used.
     if (this.#isClosed) return this.#closeUnused(content);
     try {
       await journal({ type: "configuration.changed", generation, ...recordedDigests(fingerprint), by: nameOf(by) });
@@ -214,7 +214,7 @@ export class Reload<Content extends Reloadable> {
   async #refuse(by: ReloadRequester, problems: readonly string[], sha256: string | undefined): Promise<Reloaded> {
     const { snapshots, journal, clock, log } = this.#options;
     const refused = { sha256, problems };
-    // The watcher tries again and again: report a refusal only once.
+    // The watcher runs again and again: report a refusal only once.
     if (by === "watch" && Bun.deepEquals(refused, this.#refused)) return { outcome: "refused", problems };
     this.#refused = refused;
     this.#lastRefused = { at: clock(), problems: problems.length };
@@ -257,7 +257,7 @@ const MINUTE_MS = 60_000;
 /** Limits the number of reloads per minute, with a burst of the same size. */
 export class ReloadRate {
   readonly #perMinuteMax: number;
-  /** Milliseconds since 1970, oldest first. */
+  /** Times in Unix milliseconds, oldest first. */
   #taken: readonly number[] = [];
 
   constructor({ perMinuteMax }: { readonly perMinuteMax: number }) {

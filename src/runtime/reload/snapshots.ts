@@ -39,7 +39,7 @@ export interface LiveSnapshotsOptions {
 /** Maximum number of replaced snapshots with running calls: each holds its own channels and launchers. */
 export const LINGERING_MAX = 8;
 
-/** The snapshot that new calls enter, and the earlier ones that some calls have not left yet. */
+/** The current snapshot, which new calls use, and the replaced snapshots that running calls still use. */
 export class LiveSnapshots<Content extends Built> implements Snapshots {
   readonly #lingerMs: number;
   readonly #lingering = new Set<Hold<Content>>();
@@ -56,7 +56,7 @@ export class LiveSnapshots<Content extends Built> implements Snapshots {
     return this.#number;
   }
 
-  /** The number of replaced snapshots that some calls have not left. */
+  /** Number of replaced snapshots that running calls still use. */
   get lingering(): number {
     return this.#lingering.size;
   }
@@ -79,7 +79,7 @@ export class LiveSnapshots<Content extends Built> implements Snapshots {
     return hold.entered;
   }
 
-  /** Replaces the snapshot: later calls enter `next`. `ended` is called when the previous one is closed. */
+  /** Replaces the snapshot: later calls use `next`. `ended` is called when the previous one is closed. */
   exchange(next: Content, ended: () => void): void {
     const former = this.#hold;
     this.#hold = new Hold(next);
@@ -111,7 +111,7 @@ class Hold<Content extends Built> {
     this.entered = { registry, callers, policy, gate, detector, leave: () => this.#leave() };
   }
 
-  /** Calls `end` once: when the last call has left, or after `lingerMs`. */
+  /** Calls `end` once: when the last call has ended, or after `lingerMs`. */
   retire(lingerMs: number, end: () => void): void {
     this.#end = end;
     this.#timer = setTimeout(() => this.#finish(), lingerMs);

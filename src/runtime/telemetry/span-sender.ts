@@ -73,7 +73,7 @@ export class SpanSender {
       maxQueueSize: queueSpansMax,
       maxExportBatchSize: Math.min(BATCH_SPANS_MAX, queueSpansMax),
       scheduledDelayMillis: sendEveryMs,
-      // Never reached: the exporter above has ended by then.
+      // Never reached: `CountedExporter` has a shorter deadline.
       exportTimeoutMillis: timeoutMs * 2,
     });
     this.#resource = resourceFromAttributes(resource, { schemaUrl: SCHEMA_URL });
@@ -91,7 +91,8 @@ export class SpanSender {
 
   /** Sends the remaining spans, up to this time. */
   async close(timeoutMs: number): Promise<void> {
-    // Hands over the remaining spans synchronously. Its promise is not used: it does not wait for running exports.
+    // Passes the remaining spans to the exporter at once. Its promise is not used, because it does not wait for running
+    // exports.
     this.#processor.forceFlush().catch(() => {});
     await endedWithin(this.#exporter.finish(), timeoutMs);
     this.#exporter.abandon();
@@ -204,7 +205,7 @@ interface CountedExporterOptions {
   /** Time limit for one batch with all attempts. */
   readonly timeoutMs: number;
   readonly outages: OutageReporter;
-  /** Returns how many spans of the batch that has just succeeded the collector rejected. */
+  /** Returns how many spans of the last successful batch the collector rejected. */
   readonly takeRejected: () => number;
 }
 
@@ -212,7 +213,7 @@ type Inner = Pick<SpanExporter, "export" | "shutdown">;
 
 const REASON_CHARACTERS_MAX = 200;
 
-/** An exporter that counts the waiting spans, bounds them, and counts lost spans. */
+/** An exporter that limits the number of waiting spans and counts lost ones. */
 class CountedExporter implements SpanExporter {
   readonly #inner: Inner;
   readonly #options: CountedExporterOptions;
@@ -258,13 +259,13 @@ class CountedExporter implements SpanExporter {
     this.#deliveries.add(delivery);
   }
 
-  /** Stops admitting. Resolves when everything handed over by now has been sent or lost. */
+  /** Stops accepting spans. Resolves when all exports have ended. */
   async finish(): Promise<void> {
     this.#isEnding = true;
     await Promise.all(this.#deliveries);
   }
 
-  /** Counts all waiting spans as lost, whatever happens to them. */
+  /** Counts all waiting spans as lost, even if they are still sent. */
   abandon(): void {
     this.#isAbandoned = true;
     this.#dropped += this.#waiting;
@@ -277,7 +278,7 @@ class CountedExporter implements SpanExporter {
 
   /** Returns the number of lost spans. Never rejects. */
   async #deliver(spans: ReadableSpan[]): Promise<number> {
-    // The call that filled the batch does not wait for its serialization.
+    // Yields first: the call that filled the batch does not wait for its serialization.
     await new Promise((resolve) => setImmediate(resolve));
     const { promise, resolve } = Promise.withResolvers<number>();
     const fail = (reason: string): void => {
@@ -301,7 +302,7 @@ class CountedExporter implements SpanExporter {
   }
 }
 
-/** Returns the reason of a failure. The text that comes with a status is the server's, so it is omitted. */
+/** Returns the reason of a failure, without the text that the server sends with a status. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return "unknown";
   if ("code" in error && typeof error.code === "number") return `status ${error.code}`;
@@ -313,15 +314,15 @@ const TEXT_CHARACTERS_MAX = 200;
 const TEXTS_MAX = 32;
 
 /**
- * Receives the diagnostic messages of OpenTelemetry's packages. There is one logger per process, and only it learns that a
- * collector accepted a request but not all of its spans.
+ * Receives the diagnostic messages of OpenTelemetry's packages. There is one logger per process, and only the logger is
+ * notified when a collector accepts a request but rejects some of its spans.
  */
 class Diagnostics {
   #rejected = 0;
   readonly #reported = new Set<string>();
   #report: (message: string) => void = () => {};
 
-  /** Starts listening. `report` receives each warning once, without the text after a colon, which is foreign. */
+  /** Starts listening. `report` receives each warning once, without the text after a colon, which may come from the server. */
   listen(report: (message: string) => void): void {
     this.#report = report;
     const [silent, warn] = [() => {}, (...args: unknown[]) => this.#receive(args)];
@@ -331,7 +332,7 @@ class Diagnostics {
     );
   }
 
-  /** Returns how many spans the collector rejected in the request that is reported as successful next. */
+  /** Returns how many spans the collector rejected in the request that is about to be reported as successful. */
   takeRejected(): number {
     const rejected = this.#rejected;
     this.#rejected = 0;
