@@ -302,7 +302,7 @@ function define(program: Parser, { name, summary, exits, run, ...declared }: Com
 function argumentOf(key: string, one: CommandArgument): Argument {
   const parsed = new Argument(usageOf(key, one), one.help);
   if (one.kind.choices !== undefined) parsed.choices(one.kind.choices);
-  else parsed.argParser((typed) => parsedBy(one.kind, typed));
+  else parsed.argParser((typed) => parseValue(one.kind, typed));
   return one.fallback === undefined ? parsed : parsed.default(one.fallback);
 }
 
@@ -310,15 +310,15 @@ function optionOf(key: string, { help, kind, short, isRequired, fallback, many, 
   const value = kind === undefined ? "" : ` <${kind.placeholder}${many === "list" ? "..." : ""}>`;
   const parsed = new Option(`${short === undefined ? "" : `-${short}, `}${flagOf(key)}${value}`, help);
   if (kind?.choices !== undefined) parsed.choices(kind.choices);
-  else if (kind !== undefined && many === undefined) parsed.argParser((typed) => parsedBy(kind, typed));
+  else if (kind !== undefined && many === undefined) parsed.argParser((typed) => parseValue(kind, typed));
   else if (kind !== undefined) {
-    parsed.argParser((typed, before: readonly unknown[] | undefined) => [...(before ?? []), parsedBy(kind, typed)]);
+    parsed.argParser((typed, before: readonly unknown[] | undefined) => [...(before ?? []), parseValue(kind, typed)]);
   }
   if (fallback !== undefined) parsed.default(fallback, Array.isArray(fallback) ? "none" : undefined);
   return parsed.conflicts(excludes ?? []).makeOptionMandatory(isRequired === true);
 }
 
-function parsedBy<T>({ read, expected }: ValueKind<T>, typed: string): T {
+function parseValue<T>({ read, expected }: ValueKind<T>, typed: string): T {
   const value = read(typed);
   if (value === undefined) throw new InvalidArgumentError(expected);
   return value;

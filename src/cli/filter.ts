@@ -136,7 +136,7 @@ function pathText(path: readonly PropertyKey[]): string {
 }
 
 /** Returns the pattern that decided, with the reason that the manifest gives for it. */
-function by({ pattern, reason }: FilteredField): string {
+function reasonText({ pattern, reason }: FilteredField): string {
   if (pattern === undefined) return "no pattern";
   return printableCell(reason === undefined ? `"${pattern}"` : `"${pattern}", because: ${reason}`);
 }
@@ -151,7 +151,7 @@ function show(answer: ShownAnswer): void {
   const rows = fields.map((field) => [
     printableCell(field.path || "(answer)"),
     field.fate === "hidden" ? `hidden: ${field.rules.join(", ")}` : field.fate,
-    by(field),
+    reasonText(field),
     field.value === undefined ? "" : clipped(printableCell(JSON.stringify(field.value))),
   ]);
   print.line(table([["FIELD", "WHAT HAPPENS", "BY", "THE AGENT SEES"], ...rows]));
@@ -213,7 +213,7 @@ export function filterAnswer({ policy, compiled, scan }: Protection, answer: Jso
   const filtered = applyPolicy(compiled, answer);
   const redacted = redactFiltered(filtered, scan, compiled);
   const explained = explainPolicy({ policy, compiled }, answer, FIELDS_MAX);
-  const seen = new SeenAnswer(filtered.result, redacted.value, scan);
+  const seen = new VisibleAnswer(filtered.result, redacted.value, scan);
   return {
     fields: explained.fields.flatMap((field) => seen.of(field)),
     omitted: explained.omitted,
@@ -248,7 +248,7 @@ function isContainer(value: unknown): value is object {
 }
 
 /** Finds the values that a policy allowed in the answer that the agent sees. */
-class SeenAnswer {
+class VisibleAnswer {
   readonly #filtered: Json;
   readonly #seen: Json;
   readonly #scan: Search;
@@ -273,8 +273,8 @@ class SeenAnswer {
     for (const [index, step] of at.entries()) {
       const name = typeof step === "string" ? this.#nameOf(before, after, at.slice(0, index + 1)) : step;
       if (name !== step) listed.push(...this.#key(at.slice(0, index + 1), String(name), pattern));
-      before = child(before, step);
-      after = child(after, name);
+      before = childOf(before, step);
+      after = childOf(after, name);
     }
     const by = { path, pattern, ...(reason !== undefined && { reason }) };
     if (before === after) return [...listed, { ...by, fate: action ?? "allow", rules: [], value: after }];
@@ -286,7 +286,7 @@ class SeenAnswer {
     const path = `${pathText(at)} (key)`;
     if (this.#keysListed.has(path)) return [];
     this.#keysListed.add(path);
-    const rules = added(this.#found(only(at, null)), this.#found(only(at.slice(0, -1), {})));
+    const rules = increased(this.#found(structureOf(at, null)), this.#found(structureOf(at.slice(0, -1), {})));
     return [{ path, fate: rules.length > 0 ? "hidden" : "cleaned", pattern, rules, value: name }];
   }
 
@@ -307,19 +307,19 @@ class SeenAnswer {
     const [keys, names] = [Object.keys(before), Object.keys(after)];
     if (![...keys, ...names].some((key) => INDEX.test(key))) return inOrder(keys, names);
     const free = new Set(names);
-    return new Map(keys.map((key) => [key, takeName(free, this.#alone([...at, key]), names.length)]));
+    return new Map(keys.map((key) => [key, takeName(free, this.#nameWhenAlone([...at, key]), names.length)]));
   }
 
   /** Returns the name that a key would get if it were the only one. */
-  #alone(at: ValuePath): string {
-    let seen = redactOutput(only(at, null), this.#scan, []).value;
+  #nameWhenAlone(at: ValuePath): string {
+    let seen = redactOutput(structureOf(at, null), this.#scan, []).value;
     for (const _ of at.slice(0, -1)) seen = Object.values(seen ?? {})[0] ?? null;
     return Object.keys(seen ?? {})[0] ?? "";
   }
 
   /** Returns the rules that match in the value itself, not counting those that match in its surroundings. */
   #rulesAt(at: ValuePath): readonly string[] {
-    return added(this.#found(alone(this.#filtered, at)), this.#found(alone(this.#filtered, at, null)));
+    return increased(this.#found(isolated(this.#filtered, at)), this.#found(isolated(this.#filtered, at, null)));
   }
 
   #found(value: Json): Readonly<Record<string, number>> {
@@ -327,7 +327,7 @@ class SeenAnswer {
   }
 }
 
-function child(value: Json, step: string | number): Json {
+function childOf(value: Json, step: string | number): Json {
   return isContainer(value) ? ((value as Record<string | number, Json>)[step] ?? null) : null;
 }
 
@@ -346,17 +346,17 @@ function takeName(free: Set<string>, name: string, countMax: number): string {
 }
 
 /** Returns a structure that contains only this path, with the value at its end. */
-function only(at: ValuePath, value: Json): Json {
+function structureOf(at: ValuePath, value: Json): Json {
   return at.reduceRight<Json>((inner, step) => (typeof step === "number" ? [inner] : { [step]: inner }), value);
 }
 
 /**
  * Returns the value, or `instead`, at its path. Lists keep no other elements; objects keep only siblings that may name the value.
  */
-function alone(value: Json, at: ValuePath, instead?: Json): Json {
+function isolated(value: Json, at: ValuePath, instead?: Json): Json {
   const [step, ...below] = at;
   if (step === undefined) return instead === undefined ? value : instead;
-  const inner = alone(child(value, step), below, instead);
+  const inner = isolated(childOf(value, step), below, instead);
   if (typeof step === "number") return [inner];
   const siblings = Object.entries(value ?? {}).filter(([key, other]) => key !== step && isShortText(other));
   return Object.fromEntries([...siblings, [step, inner]]);
@@ -367,7 +367,10 @@ function isShortText(value: Json): boolean {
 }
 
 /** Returns the rules that have a higher count in `counts` than in `without`. */
-function added(counts: Readonly<Record<string, number>>, without: Readonly<Record<string, number>>): readonly string[] {
+function increased(
+  counts: Readonly<Record<string, number>>,
+  without: Readonly<Record<string, number>>,
+): readonly string[] {
   return Object.keys(counts)
     .filter((rule) => (counts[rule] ?? 0) > (without[rule] ?? 0))
     .sort();

@@ -25,7 +25,7 @@ export interface RunningService {
    */
   readonly reload: Service["reload"];
   /** Writes an uncaught error to the operator's log; the service keeps running. */
-  readonly logFault: (error: unknown) => void;
+  readonly logUncaught: (error: unknown) => void;
   /**
    * Shuts down in order: stop admitting calls, answer the calls in progress, close targets, close the audit. Calls that still
    * wait after `drainTimeoutMs` are cut off: a read ends as CANCELLED, with its audit line, before the platform kills the
@@ -41,7 +41,7 @@ const CERTIFICATE_LEVELS = {
 } as const;
 
 /** Time for calls to end after they were cut off. */
-const ENDING_MS = 1_000;
+const CUT_OFF_MS = 1_000;
 
 const LOG_FLUSH_MS = 1_000;
 
@@ -105,7 +105,7 @@ export async function startService(
     const closed = listeners.close();
     await endedWithin(closed, config.server.drainTimeoutMs);
     await service.close(0);
-    await endedWithin(closed, ENDING_MS);
+    await endedWithin(closed, CUT_OFF_MS);
     listeners.cutOff();
     // Closed last, so that probes see the state `draining` until then.
     await listeners.closeOperators();
@@ -117,7 +117,7 @@ export async function startService(
     operatorUrl,
     notRegistered: service.notRegistered,
     reload: service.reload,
-    logFault: (error) => log.error({ cause: causeText(error) }, "uncaught error"),
+    logUncaught: (error) => log.error({ cause: causeText(error) }, "uncaught error"),
     drain: () => {
       drained ??= drain();
       return drained;
@@ -166,7 +166,7 @@ function ownNames(host: string): readonly string[] {
  * Signals within this time count as one: a supervisor signals every process of a group, and a script runner forwards its own
  * signal.
  */
-const SAME_STOP_MS = 1_000;
+const SAME_SIGNAL_MS = 1_000;
 
 /** `stc serve`: runs until SIGTERM or SIGINT, then drains; a later signal ends the process immediately. */
 export async function serve(options: ConfigurationOptions): Promise<void> {
@@ -194,27 +194,27 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
     reportChange(() => print.line(welcome({ url, auditDir, hasGit: hasGit === true, hasBash: hasBash === true })));
   }
   // An unhandled rejection in one tool must not end the service. An uncaught exception does, because the state is unknown then.
-  process.on("unhandledRejection", service.logFault);
+  process.on("unhandledRejection", service.logUncaught);
   let isEnding = false;
-  let mayHurry = false;
+  let mayExitNow = false;
   const end = async (exitCode: number): Promise<void> => {
     isEnding = true;
     setTimeout(() => {
-      mayHurry = true;
-    }, SAME_STOP_MS).unref();
+      mayExitNow = true;
+    }, SAME_SIGNAL_MS).unref();
     await service.drain();
     await stop();
     exit(exitCode);
   };
   process.on("uncaughtException", (error) => {
-    service.logFault(error);
+    service.logUncaught(error);
     if (isEnding) exit(1);
     void end(1);
   });
-  const stopped = (): void => {
-    if (mayHurry) exit(1);
+  const onStopSignal = (): void => {
+    if (mayExitNow) exit(1);
     if (!isEnding) void end(0);
   };
-  process.on("SIGTERM", stopped);
-  process.on("SIGINT", stopped);
+  process.on("SIGTERM", onStopSignal);
+  process.on("SIGINT", onStopSignal);
 }

@@ -34,8 +34,12 @@ describe("a webhook's receiver", () => {
     ["says 100 for ever", forEver(CONTINUE), { kind: "later", reason: "InterimAnswers", retryAfterMs: undefined }],
     ["says 103 for ever", forEver(HINTS), { kind: "later", reason: "InterimAnswers", retryAfterMs: undefined }],
     ["speaks another protocol", says(SWITCH), { kind: "later", reason: "status 101", retryAfterMs: undefined }],
-    ["says 100 and 103 before its yes", says(`${CONTINUE}${HINTS}${HINTS}HTTP/1.1 204 OK\r\n\r\n`), { kind: "taken" }],
-    ["never ends its yes", forEver(`HTTP/1.1 200 OK\r\n\r\n${" ".repeat(9_999)}`), { kind: "taken" }],
+    [
+      "says 100 and 103 before its yes",
+      says(`${CONTINUE}${HINTS}${HINTS}HTTP/1.1 204 OK\r\n\r\n`),
+      { kind: "accepted" },
+    ],
+    ["never ends its yes", forEver(`HTTP/1.1 200 OK\r\n\r\n${" ".repeat(9_999)}`), { kind: "accepted" }],
   ] as const)("that %s", async (_, behaviour, outcome) => {
     far.behaviour = behaviour;
     expect(await notify()).toEqual(outcome);

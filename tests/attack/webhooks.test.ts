@@ -51,8 +51,8 @@ describe("the address of a message", () => {
     const before = new Map(names.map((name) => [name, process.env[name]]));
     try {
       for (const name of names) process.env[name] = proxy.url;
-      expect(await sendTo(receiver.url)).toEqual({ kind: "taken" });
-      expect(await sendTo(receiver.url.replace("127.0.0.1", "localhost"))).toEqual({ kind: "taken" });
+      expect(await sendTo(receiver.url)).toEqual({ kind: "accepted" });
+      expect(await sendTo(receiver.url.replace("127.0.0.1", "localhost"))).toEqual({ kind: "accepted" });
     } finally {
       for (const [name, value] of before) {
         if (value === undefined) delete process.env[name];
@@ -87,7 +87,7 @@ describe("a malicious receiver", () => {
       controller.enqueue(new Uint8Array(MEBIBYTE));
     };
     receiver.answer = () => new Response(new ReadableStream({ pull }));
-    for (let count = 0; count < 5; count += 1) expect(await sendTo(receiver.url)).toEqual({ kind: "taken" });
+    for (let count = 0; count < 5; count += 1) expect(await sendTo(receiver.url)).toEqual({ kind: "accepted" });
     expect(given).toBeLessThan(200);
   });
 

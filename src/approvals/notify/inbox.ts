@@ -15,11 +15,11 @@ export interface Inbox {
 }
 
 export function inbox({ database }: Pick<Store, "database">): Inbox {
-  return { receive: (webhook, id) => database.write((tx) => takeMessage(tx, webhook, id)) };
+  return { receive: (webhook, id) => database.write((tx) => recordMessage(tx, webhook, id)) };
 }
 
 /** Records a message. Returns false when it was recorded before. */
-export async function takeMessage({ sql, now }: WriteTransaction, webhook: string, id: string): Promise<boolean> {
+export async function recordMessage({ sql, now }: WriteTransaction, webhook: string, id: string): Promise<boolean> {
   await sql`
     DELETE FROM approval_messages WHERE (webhook, id) IN (
       SELECT webhook, id FROM approval_messages WHERE received_at <= ${now - REMEMBERED_MS}

@@ -167,7 +167,7 @@ async function settle(
   if (outcome.kind === "gone") return disable(tx, subscription, item);
   if (outcome.kind !== "later") {
     await removeDelivery(tx, subscription, item.event.seq);
-    if (outcome.kind === "taken")
+    if (outcome.kind === "accepted")
       await sql`UPDATE approval_webhooks SET failures = 0, paused_until = 0 WHERE name = ${webhook}`;
     return "done";
   }

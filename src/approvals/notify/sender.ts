@@ -8,7 +8,7 @@ import { isLoopback } from "../../core/loopback.ts";
 import type { SignatureHeaders } from "./signature.ts";
 
 export type Delivery =
-  | { readonly kind: "taken" }
+  | { readonly kind: "accepted" }
   /** The receiver permanently refuses notifications. */
   | { readonly kind: "gone" }
   | { readonly kind: "later"; readonly reason: string; readonly retryAfterMs: number | undefined };
@@ -115,7 +115,7 @@ function rejectedBy(signal: AbortSignal): Promise<never> {
 }
 
 function deliveryOf({ statusCode: status = 0, headers }: IncomingMessage, nowMs: number): Delivery {
-  if (status >= 200 && status < 300) return { kind: "taken" };
+  if (status >= 200 && status < 300) return { kind: "accepted" };
   if (status === GONE) return { kind: "gone" };
   const retryAfterMs = WAIT_STATUSES.has(status) ? readRetryAfter(headers["retry-after"], nowMs) : undefined;
   return { kind: "later", reason: `status ${status}`, retryAfterMs };

@@ -160,7 +160,7 @@ export class Webhook {
     if (isDead) this.counts.dead += 1;
     if (outcome.kind === "stale") this.counts.stale += 1;
     if (outcome.kind === "later") this.#fail(outcome.reason);
-    if (outcome.kind !== "taken") return;
+    if (outcome.kind !== "accepted") return;
     this.counts.sent += 1;
     this.#outages.recovered();
   }

@@ -17,7 +17,7 @@ const PAGE_APPROVALS = 200;
 const PAGES_MAX = 50;
 const REASON_CHARACTERS_MAX = 500;
 /** A view that does not match its digest cannot be approved: it may not be the view that the service would run. */
-export const OTHER_VIEW = "the view does not match its digest: nothing is decided";
+export const VIEW_MISMATCH = "the view does not match its digest: nothing is decided";
 export const NO_VIEW = "this token may not see the view: it cannot decide";
 
 /** `stc approvals list`: lists approvals, newest first. */
@@ -74,7 +74,7 @@ interface ApprovalAnswer {
 async function fetchApproval(id: string, options: ClientOptions): Promise<ApprovalAnswer> {
   const answer = await connectAndRequest(options, { method: "GET", path: `/approvals/${segment(id)}` });
   const approval = approvalIn(answer, id);
-  if (!isViewOfDigest(approval)) throw new CommandError(EXIT.failed, OTHER_VIEW);
+  if (!isViewOfDigest(approval)) throw new CommandError(EXIT.failed, VIEW_MISMATCH);
   return { approval, answer };
 }
 

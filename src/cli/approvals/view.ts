@@ -27,7 +27,7 @@ const DEPTH_MAX = 16;
 const EXACT: ReadonlySet<string> = new Set(["command", "workingDir", "environment", "files", "target"]);
 const ORDER = ["environment", "files", "message", "arguments", "target", "confinement"];
 /** Fields that are shown in the header, in a box or as the subject. */
-const ELSEWHERE: ReadonlySet<string> = new Set(
+const SHOWN_SEPARATELY: ReadonlySet<string> = new Set(
   "tool description classification category risk rules notes requester reason command workingDir".split(" "),
 );
 
@@ -45,12 +45,12 @@ export function approvalLines(approval: ShownApproval, options: ViewOptions): re
 /** Returns the complete approval in two parts, so that the subject is not split across pages. */
 export function approvalParts(approval: ShownApproval, options: ViewOptions): ApprovalParts {
   const view = isTable(approval.view) ? approval.view : {};
-  const { members, isOfTarget } = subjectOf(view);
-  const rest = Object.keys(view).filter((key) => !ORDER.includes(key) && !ELSEWHERE.has(key));
-  const details = isOfTarget ? withoutChange(view) : withoutMembers(view, members);
+  const { members, isInTarget } = subjectOf(view);
+  const rest = Object.keys(view).filter((key) => !ORDER.includes(key) && !SHOWN_SEPARATELY.has(key));
+  const details = isInTarget ? withoutChange(view) : withoutMembers(view, members);
   const shown = [...ORDER, ...rest].filter((key) => Object.hasOwn(details, key));
   const lines = [
-    ...head(approval, view, options),
+    ...headerLines(approval, view, options),
     ...shown.flatMap((key) => section(key, details[key] ?? null)),
     ...field("view digest", printable(approval.viewDigest ?? "(none)")),
     ...agentReason(view["reason"]),
@@ -58,7 +58,7 @@ export function approvalParts(approval: ShownApproval, options: ViewOptions): Ap
     ...(Object.hasOwn(view, "notes") ? section("notes", view["notes"] ?? null) : []),
   ];
   const subjectLines = [
-    ...Object.entries(members).flatMap(([key, value]) => section(key, value, isOfTarget || EXACT.has(key))),
+    ...Object.entries(members).flatMap(([key, value]) => section(key, value, isInTarget || EXACT.has(key))),
     ...field("risk", riskOf(approval)),
   ];
   const wrapped = (unbroken: readonly string[]) => unbroken.flatMap((line) => wrap(line, options.columns));
@@ -67,17 +67,17 @@ export function approvalParts(approval: ShownApproval, options: ViewOptions): Ap
 
 interface Subject {
   readonly members: JsonObject;
-  readonly isOfTarget: boolean;
+  readonly isInTarget: boolean;
 }
 
 /** Returns the subject: the command and its directory; otherwise the change of a file, the message or the arguments. */
 function subjectOf(view: JsonObject): Subject {
   const { target = null } = view;
   const isCommand = Object.hasOwn(view, "command") || Object.hasOwn(view, "workingDir");
-  if (isCommand) return { members: membersOf(view, ["command", "workingDir"]), isOfTarget: false };
+  if (isCommand) return { members: membersOf(view, ["command", "workingDir"]), isInTarget: false };
   if (isTable(target) && Object.hasOwn(target, "diff"))
-    return { members: membersOf(target, ["path", "diff"]), isOfTarget: true };
-  return { members: membersOf(view, [Object.hasOwn(view, "message") ? "message" : "arguments"]), isOfTarget: false };
+    return { members: membersOf(target, ["path", "diff"]), isInTarget: true };
+  return { members: membersOf(view, [Object.hasOwn(view, "message") ? "message" : "arguments"]), isInTarget: false };
 }
 
 function membersOf(table: JsonObject, keys: readonly string[]): JsonObject {
@@ -102,7 +102,7 @@ function withoutChange(view: JsonObject): JsonObject {
   return { ...view, target: shown, arguments: Object.fromEntries(others) };
 }
 
-function head(approval: ShownApproval, view: JsonObject, { now, isAsked }: ViewOptions): readonly string[] {
+function headerLines(approval: ShownApproval, view: JsonObject, { now, isAsked }: ViewOptions): readonly string[] {
   const { requester, decidedBy, scope, decisionReason, executeBy, state } = approval;
   const kind = [view["classification"], view["category"]].filter((word) => typeof word === "string").join(", ");
   return [

@@ -3,15 +3,15 @@ import { type Client, type ClientOptions, connect, problemOf, type ServiceAnswer
 import { EXIT, print, StdoutError, wrongUsage } from "../output.ts";
 import { printable } from "../printable.ts";
 import { isViewOfDigest, readApproval, readApprovalPage, readEventSubject, type ShownApproval } from "./answers.ts";
-import { NO_VIEW, OTHER_VIEW } from "./approvals.ts";
+import { NO_VIEW, VIEW_MISMATCH } from "./approvals.ts";
 import { followEvents, type StreamUpdate } from "./events.ts";
 import {
   type Choice,
   decisionPrompt,
   followUpsOf,
   HOW_TO_ANSWER,
-  HUNG_UP,
   readChoice,
+  TERMINAL_CLOSED,
   Terminal,
   unclearText,
 } from "./terminal.ts";
@@ -43,18 +43,18 @@ export async function watchApprovals(options: ClientOptions): Promise<void> {
   } catch (error) {
     if (!(error instanceof StdoutError)) throw error;
     // The terminal was closed, so nobody can answer.
-    process.exit(HUNG_UP);
+    process.exit(TERMINAL_CLOSED);
   } finally {
     terminal.close();
   }
 }
 
-interface Open {
+interface OpenRequest {
   readonly id: string;
   readonly withdrawal: AbortController;
 }
 
-interface Shown {
+interface PromptContext {
   readonly approval: ShownApproval;
   readonly signal: AbortSignal;
   /** The service's clock; undefined when the service does not report its time. */
@@ -73,10 +73,10 @@ interface PromptReader<T> {
 class Watch {
   readonly #client: Client;
   readonly #terminal: Terminal;
-  readonly #over = new AbortController();
+  readonly #stopped = new AbortController();
   #exitCode = 0;
   #changed = Promise.withResolvers<void>();
-  #open: Open | undefined;
+  #open: OpenRequest | undefined;
   /** Ids of pending requests that are not shown again. */
   readonly #handled = new Set<string>();
   #waiting = 0;
@@ -93,11 +93,11 @@ class Watch {
     print.line(`Watching ${printable(this.#client.url)}. Ctrl-C leaves without deciding.`);
     print.line(HOW_TO_ANSWER);
     const following = this.#follow();
-    while (!this.#over.signal.aborted) {
+    while (!this.#stopped.signal.aborted) {
       await this.#changed.promise;
       // Replaced before the list is read, so that an event during the reading causes another one.
       this.#changed = Promise.withResolvers<void>();
-      for (let next = await this.#next(); next !== undefined; next = await this.#next()) {
+      for (let next = await this.#nextId(); next !== undefined; next = await this.#nextId()) {
         if (!(await this.#decide(next))) break;
       }
     }
@@ -107,30 +107,30 @@ class Watch {
   }
 
   #end(exitCode: number): void {
-    if (this.#over.signal.aborted) return;
+    if (this.#stopped.signal.aborted) return;
     this.#exitCode = exitCode;
-    this.#over.abort();
+    this.#stopped.abort();
     this.#changed.resolve();
     if (!this.#terminal.leaving.aborted) this.#open?.withdrawal.abort("watching is over");
   }
 
   async #follow(): Promise<void> {
-    for await (const hint of followEvents(this.#client, this.#over.signal)) {
-      await this.#handle(hint);
-      if (hint.kind !== "event" || ASK_AGAIN.has(hint.event.type)) this.#changed.resolve();
+    for await (const update of followEvents(this.#client, this.#stopped.signal)) {
+      await this.#handle(update);
+      if (update.kind !== "event" || ASK_AGAIN.has(update.event.type)) this.#changed.resolve();
     }
   }
 
-  async #handle(hint: StreamUpdate): Promise<void> {
-    if (hint.kind === "refused") return this.#fail(problemOf(hint.answer));
-    if (hint.kind === "lost") return this.#reportDisconnect();
-    if (hint.kind === "connected") {
+  async #handle(update: StreamUpdate): Promise<void> {
+    if (update.kind === "refused") return this.#fail(problemOf(update.answer));
+    if (update.kind === "lost") return this.#reportDisconnect();
+    if (update.kind === "connected") {
       if (this.#isDisconnected && this.#open === undefined) print.line("reconnected");
       this.#isDisconnected = false;
       // The request on the screen may have ended while the connection was down.
       return this.#open === undefined ? undefined : this.#recheck(this.#open);
     }
-    const { type, data } = hint.event;
+    const { type, data } = update.event;
     const id = readEventSubject(data);
     // The next stage may be open now and may need a decision from the same person.
     if (type === "approval.voted" && id !== undefined) this.#handled.delete(id);
@@ -149,15 +149,15 @@ class Watch {
     this.#end(EXIT.failed);
   }
 
-  async #recheck(open: Open): Promise<void> {
+  async #recheck(open: OpenRequest): Promise<void> {
     const answer = await this.#get(`/approvals/${open.id}`);
     const state = answer === undefined || answer.status >= 400 ? undefined : readApproval(answer.body)?.state;
     if (state !== undefined && state !== "pending") open.withdrawal.abort(`${state} elsewhere`);
   }
 
   /** Returns the id of the pending approval that has the least time left. */
-  async #next(): Promise<string | undefined> {
-    if (this.#over.signal.aborted) return undefined;
+  async #nextId(): Promise<string | undefined> {
+    if (this.#stopped.signal.aborted) return undefined;
     const answer = await this.#get(PENDING_PATH);
     if (answer === undefined || isTemporary(answer)) return this.#retryLater();
     const page = answer.status < 400 ? readApprovalPage(answer.body) : undefined;
@@ -185,7 +185,7 @@ class Watch {
       this.#handled.add(id);
       const approval = answer.status < 400 ? readApproval(answer.body) : undefined;
       // The decision is sent to the id that was shown, so the answer must have that id.
-      if (approval?.id === id && !isViewOfDigest(approval)) print.line(`not shown: ${id}: ${OTHER_VIEW}`);
+      if (approval?.id === id && !isViewOfDigest(approval)) print.line(`not shown: ${id}: ${VIEW_MISMATCH}`);
       else if (approval?.id === id && approval.state === "pending") await this.#ask(approval, open, answer.servedAt);
       else if (approval?.id !== id) print.line(`not shown: ${id}: ${problemOf(answer)}`);
       return true;
@@ -194,7 +194,7 @@ class Watch {
     }
   }
 
-  async #ask(approval: ShownApproval, open: Open, servedAt: number | undefined): Promise<void> {
+  async #ask(approval: ShownApproval, open: OpenRequest, servedAt: number | undefined): Promise<void> {
     if (approval.viewDigest === undefined || approval.view === undefined) return this.#fail(NO_VIEW);
     const { withdrawal } = open;
     const clock = clockFrom(servedAt);
@@ -219,7 +219,7 @@ class Watch {
    * Shows the view page by page and then asks for a decision, so that nobody can answer without seeing the end. Returns
    * undefined when the request was withdrawn or the operator left.
    */
-  async #choose(shown: Shown): Promise<Choice | undefined> {
+  async #choose(shown: PromptContext): Promise<Choice | undefined> {
     const { approval, clock } = shown;
     if (!(await this.#showPages(shown))) return undefined;
     let choice = await this.#read(shown, () => decisionPrompt(approval, clock()), {
@@ -237,7 +237,7 @@ class Watch {
     return choice;
   }
 
-  async #showPages({ approval, signal, clock }: Shown): Promise<boolean> {
+  async #showPages({ approval, signal, clock }: PromptContext): Promise<boolean> {
     const shown = approvalParts(approval, { columns: this.#terminal.columns, now: clock(), isAsked: true });
     const pages = pagesOf(shown, Math.max(this.#terminal.rows - PAGE_ROWS_SPARE, PAGE_ROWS_MIN));
     print.line(this.#waiting === 0 ? "" : `\n(${this.#waiting} more after this one)`);
@@ -251,7 +251,7 @@ class Watch {
   }
 
   async #read<T>(
-    { signal }: Shown,
+    { signal }: PromptContext,
     prompt: () => string,
     { read, unclearText }: PromptReader<T>,
   ): Promise<T | undefined> {

@@ -84,7 +84,7 @@ export async function developmentEnvironment(environment: Environment, now: numb
     reload: { trigger: "watch" },
   };
   return {
-    config: readConfig(written, { folder: PROJECT, environment, origin: "development stand" }),
+    config: readConfig(written, { folder: PROJECT, environment, origin: "development environment" }),
     async start() {
       const master = await startCustomerMaster({ certificates, port: grpcPort }).catch(() => {
         throw new StartupError([

@@ -75,7 +75,7 @@ export interface Parts {
 export async function assemble(config: Config, capabilities: AssemblyCapabilities, modules: Modules): Promise<Parts> {
   const opened: Opened = { modules: new Set(), resources: [] };
   try {
-    return await join(config, { capabilities, modules }, opened);
+    return await readParts(config, { capabilities, modules }, opened);
   } catch (error) {
     await closeOpened(opened);
     if (capabilities.modulesInUse !== undefined) forgetModules(opened.modules, capabilities.modulesInUse());
@@ -92,7 +92,7 @@ async function closeOpened({ resources }: Opened): Promise<void> {
   await Promise.all(resources.map(async (close) => close()));
 }
 
-async function join(
+async function readParts(
   config: Config,
   { capabilities, modules }: { readonly capabilities: AssemblyCapabilities; readonly modules: Modules },
   opened: Opened,

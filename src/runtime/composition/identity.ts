@@ -18,13 +18,16 @@ export interface IdentityParts {
   readonly authorizationServers: readonly string[];
 }
 
-interface Listeners {
+interface RevocationListeners {
   readonly journal: AuditLog["journal"];
   readonly onRevocations?: (event: RevocationEvent) => void;
 }
 
 /** Starts watching the revocation list: from now on a change takes effect and is reported. */
-export function watchRevocations({ revocations }: IdentityParts, { journal, onRevocations }: Listeners): void {
+export function watchRevocations(
+  { revocations }: IdentityParts,
+  { journal, onRevocations }: RevocationListeners,
+): void {
   revocations?.watch((event) => {
     journal({ ...event }).catch(() => {});
     onRevocations?.(event);
@@ -97,7 +100,7 @@ export class RevocationFile {
   #problem: string | undefined;
   #watch: { close(): void } | undefined;
 
-  private constructor(path: string, { bytes, list }: Loaded) {
+  private constructor(path: string, { bytes, list }: LoadedList) {
     this.#path = path;
     this.#bytes = bytes;
     this.#list = list;
@@ -105,7 +108,7 @@ export class RevocationFile {
 
   /** Reads the file; returns a text with the reason when that fails. */
   static open(path: string): RevocationFile | string {
-    const loaded = load(path);
+    const loaded = loadList(path);
     return typeof loaded === "string" ? loaded : new RevocationFile(path, loaded);
   }
 
@@ -132,7 +135,7 @@ export class RevocationFile {
   }
 
   #reload(report: (event: RevocationEvent) => void): void {
-    const loaded = load(this.#path);
+    const loaded = loadList(this.#path);
     const before = this.#problem;
     if (typeof loaded === "string") {
       this.#problem = loaded;
@@ -147,12 +150,12 @@ export class RevocationFile {
   }
 }
 
-interface Loaded {
+interface LoadedList {
   readonly bytes: Buffer;
   readonly list: RevocationList;
 }
 
-function load(path: string): Loaded | string {
+function loadList(path: string): LoadedList | string {
   try {
     const found = statSync(path);
     // Reading a pipe would block the whole process.

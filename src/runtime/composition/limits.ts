@@ -19,7 +19,7 @@ export interface LimitParts {
 export interface Limits {
   readonly admission: Admission;
   /** The limits of the configuration in use, also after a reload. */
-  readonly inForce: Config["limits"];
+  readonly inUse: Config["limits"];
   /** Applies the limits of a new configuration; counts are kept. Never fails. */
   change(config: Config, tools: LoadedTools["tools"]): void;
   close(): Promise<void>;
@@ -83,7 +83,7 @@ export function openLimits(config: Config, { clock, monotonic, audit, log }: Lim
   return {
     admission,
     // The target is a copy: a proxy of the frozen object would have to return its original values.
-    inForce: new Proxy({ ...limits }, { get: (_first, name) => Reflect.get(limits, name) }),
+    inUse: new Proxy({ ...limits }, { get: (_first, name) => Reflect.get(limits, name) }),
     change(next, tools) {
       const wasShared = limits.shared;
       limits = next.limits;

@@ -126,14 +126,14 @@ export class UnauthenticatedSums {
   }
 }
 
-interface Recorded {
+interface NewEntry {
   readonly entry: EntryDraft;
   readonly request: { readonly source: string };
   /** Unix milliseconds. */
   readonly now: number;
 }
 
-interface Summed {
+interface SumLimits {
   readonly unauthenticated: UnauthenticatedLimit;
   readonly callers: UnauthenticatedLimit;
 }
@@ -144,8 +144,8 @@ interface Summed {
  */
 export function record(
   audit: AuditLog,
-  { unauthenticated, callers }: Summed,
-  { entry, request, now }: Recorded,
+  { unauthenticated, callers }: SumLimits,
+  { entry, request, now }: NewEntry,
 ): Promise<Receipt> {
   const { caller, error, traceId } = entry;
   if (error === undefined) return audit.append(entry);

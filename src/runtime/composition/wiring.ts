@@ -126,14 +126,14 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   const join = (read: Config, joined: Parts) => joinSnapshot(read, joined, { approvals, newId: randomUUID, ...hooks });
   const snapshots = new LiveSnapshots(join(config, parts), { lingerMs: LINGER_MS });
   const limits = openLimits(config, { clock, monotonic, audit: auditState(audit), log: hooks.logError });
-  const { admission, inForce } = limits;
+  const { admission, inUse } = limits;
   const executor = createExecutor({ intend: (announced) => intend(audit, announced) });
   const tracing = await startTracing(config, parts.traces, { clock, monotonic, fill, ...hooks });
   const { tracer } = tracing;
-  const recording = openRecording({ audit, limits: inForce, hashKey, tracer, clock, monotonic, ids, ...hooks });
+  const recording = openRecording({ audit, limits: inUse, hashKey, tracer, clock, monotonic, ids, ...hooks });
   const waitingRoom = createWaitingRoom(approvals);
   const journal: AuditLog["journal"] = (line) => audit.journal(line);
-  await journal(started(parts, fingerprint));
+  await journal(startLine(parts, fingerprint));
   const exporters = startExports(config, parts.exports, { clock, random: Math.random, journal, ...hooks });
   const reloading = startReloading(config, {
     ...{ snapshots, fingerprint, journal, clock, ...hooks },
@@ -142,8 +142,8 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
       approvals?.webhooks.change(webhooks);
     },
     build: async (read, { callers }) => {
-      const inUse = { modulesInUse: () => snapshots.modules(), formerCallers: callers };
-      return join(read, await assemble(read, { ...hooks, ...inUse }, modules));
+      const previous = { modulesInUse: () => snapshots.modules(), formerCallers: callers };
+      return join(read, await assemble(read, { ...hooks, ...previous }, modules));
     },
   });
   const drain = (): void => {
@@ -171,7 +171,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     registry: currentRegistry(snapshots),
     callers: currentCallers(snapshots),
     admission,
-    limits: inForce,
+    limits: inUse,
     approvals,
     clock,
     journal,
@@ -193,7 +193,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   };
 }
 
-function started({ registry }: Parts, fingerprint: Fingerprint | undefined): JournalLine {
+function startLine({ registry }: Parts, fingerprint: Fingerprint | undefined): JournalLine {
   const configuration = fingerprint && { configuration: fingerprint.sha256 };
   return { type: "service.started", tools: registry.list().length, pid: process.pid, ...configuration };
 }

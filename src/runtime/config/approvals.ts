@@ -164,11 +164,11 @@ const EVENTS = [
   ...(["revoked", "claimed", "executed", "failed", "in_doubt"] as const),
 ].map((name) => `approval.${name}` as const);
 
-const short = z.string().min(1).max(NAME_CHARACTERS_MAX);
+const shortText = z.string().min(1).max(NAME_CHARACTERS_MAX);
 
 const person = z.strictObject({
-  issuer: short,
-  subject: short,
+  issuer: shortText,
+  subject: shortText,
   permissions: z
     .array(z.string().regex(/^[\x21-\x7e]{1,128}$/, "must be a permission"))
     .max(PERMISSIONS_MAX)

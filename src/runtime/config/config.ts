@@ -85,20 +85,20 @@ function systemsOf(kinds: readonly DeclaredKind[]) {
     .transform((declared, context) => {
       const read: Record<string, SystemConfig> = {};
       for (const [system, value] of Object.entries(declared)) {
-        const [claim, another] = claimsOf(system, value, kinds);
-        if (claim !== undefined && another !== undefined) {
-          const message = `has keys of the kinds ${claim.kind.name} and ${another.kind.name}: a system is of one kind`;
+        const [match, secondMatch] = matchingKinds(system, value, kinds);
+        if (match !== undefined && secondMatch !== undefined) {
+          const message = `has keys of the kinds ${match.kind.name} and ${secondMatch.kind.name}: a system is of one kind`;
           context.issues.push({ code: "custom", message, input: value, path: [system] });
           continue;
         }
-        const parsed = (claim?.schema ?? lists).safeParse(value ?? {}, { error: configMessage });
+        const parsed = (match?.schema ?? lists).safeParse(value ?? {}, { error: configMessage });
         if (parsed.success) {
           const entry = parsed.data as SystemConfig;
           read[system] = entry;
-          if (claim !== undefined) kindOfEntry.set(entry, claim.kind);
+          if (match !== undefined) kindOfEntry.set(entry, match.kind);
         }
         for (const issue of parsed.error?.issues ?? []) {
-          const message = claim === undefined ? issue.message : withKind(issue, claim.kind);
+          const message = match === undefined ? issue.message : withKindName(issue, match.kind);
           context.issues.push({
             ...issue,
             message,
@@ -111,13 +111,13 @@ function systemsOf(kinds: readonly DeclaredKind[]) {
     });
 }
 
-interface Claim {
+interface MatchingKind {
   readonly kind: DeclaredKind;
   readonly schema: z.ZodType;
 }
 
 /** Returns the kinds whose keys the entry contains; if there are none, the kind that declares the entry's name. */
-function claimsOf(system: string, entry: unknown, kinds: readonly DeclaredKind[]): readonly Claim[] {
+function matchingKinds(system: string, entry: unknown, kinds: readonly DeclaredKind[]): readonly MatchingKind[] {
   const has = (key: string): boolean => isTable(entry) && key in entry;
   const byKey = kinds.flatMap((kind) => {
     const { keys = [], schema } = kind.systems ?? {};
@@ -131,7 +131,7 @@ function claimsOf(system: string, entry: unknown, kinds: readonly DeclaredKind[]
 }
 
 /** Adds the name of the kind to a message about unknown keys. */
-function withKind({ code, path, message }: z.core.$ZodIssue, { name: kind }: DeclaredKind): string {
+function withKindName({ code, path, message }: z.core.$ZodIssue, { name: kind }: DeclaredKind): string {
   return code !== "unrecognized_keys" || path.length > 0 ? message : message.replaceAll(/$/gm, ` (kind ${kind})`);
 }
 

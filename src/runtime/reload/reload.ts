@@ -5,7 +5,7 @@ import type { Json } from "../../core/types.ts";
 import type { Config } from "../config/config.ts";
 import { watchFiles } from "../config/watched-files.ts";
 import { forgetModules } from "../manifests/modules.ts";
-import { type Fingerprint, fingerprintOf, fixedProblems, restartProblems } from "./fingerprints.ts";
+import { type Fingerprint, fingerprintOf, restartProblems, startupFileProblems } from "./fingerprints.ts";
 import { type Built, LINGERING_MAX, type LiveSnapshots } from "./snapshots.ts";
 import type { ConfigurationState, ReloadEvent, Reloaded, ReloadRequester } from "./types.ts";
 
@@ -168,7 +168,10 @@ export class Reload<Content extends Reloadable> {
     // Checking is cheap and usually finds nothing, so only builds count against the rate limit.
     const retryAfterMs = by === "watch" ? this.#rate.take(clock()) : 0;
     if (retryAfterMs > 0) return { outcome: "busy", reason: "rate", retryAfterMs };
-    const problems = [...restartProblems(former.config, config), ...fixedProblems(this.#fingerprint, fingerprint)];
+    const problems = [
+      ...restartProblems(former.config, config),
+      ...startupFileProblems(this.#fingerprint, fingerprint),
+    ];
     if (problems.length > 0) throw new StartupError(problems);
     const content = await build(config, former);
     if (fingerprintOf(config).sha256 === sha256) return this.#adopt(content, fingerprint, by);

@@ -17,8 +17,8 @@ function sendTo(url: string, more: { readonly timeoutMs?: number; readonly signa
 }
 
 test.each([
-  [200, { kind: "taken" }],
-  [204, { kind: "taken" }],
+  [200, { kind: "accepted" }],
+  [204, { kind: "accepted" }],
   [410, { kind: "gone" }],
   [301, { kind: "later", reason: "status 301", retryAfterMs: undefined }],
   [400, { kind: "later", reason: "status 400", retryAfterMs: undefined }],
