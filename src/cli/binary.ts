@@ -1,9 +1,8 @@
 import { join } from "node:path";
 
 /**
- * Entry point of the single binary. Confined commands are started through our own executable, which is given the file of ours to
- * run (`targets/command/confinement/launchers.ts`). A binary cannot be given a file to run, so the name in the last argument
- * selects the entry point.
+ * Path of the launcher, which starts confined commands (`targets/command/confinement/launchers.ts`). A single binary cannot be
+ * told which file to run, so this path as the last argument selects the launcher.
  */
 const LAUNCHER = join(import.meta.dir, "launcher.ts");
 

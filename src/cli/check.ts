@@ -4,9 +4,9 @@ import { policyNotes } from "../core/policy/notes.ts";
 import { toJson } from "../core/tool-formats.ts";
 import type { Tool } from "../core/types.ts";
 import { labelOf } from "../detection/labels.ts";
-import { assemble, type Parts } from "../runtime/composition/wiring.ts";
+import type { Parts } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
-import { type ConfigurationOptions, configuration } from "./configuration.ts";
+import { type ConfigurationOptions, withParts } from "./configuration.ts";
 import { EXIT, print, table } from "./output.ts";
 
 const UNSIGNED =
@@ -21,28 +21,37 @@ interface CheckOptions extends ConfigurationOptions {
 /** `stc check`: reports everything that would prevent the service from starting, all at once. */
 export async function check(options: CheckOptions): Promise<void> {
   try {
-    const { config } = await configuration(options);
-    const parts = await assemble(config);
-    await parts.close();
-    const listed = parts.registry.list().map(({ tool }) => tool);
-    if (options.matrix === true) return showMatrix(matrixOf(listed, config), options);
-    const tools = listed.map(({ name }) => name);
-    const { notRegistered } = parts.loaded;
-    const { contracts } = parts.report;
-    const confinement = parts.targets.confinement();
-    const notes = [...notesOf(parts), ...approvalNotes(config, listed), ...parts.policyNotes];
-    if (options.json === true)
-      return print.json({ ok: true, tools, notRegistered, contracts, confinement, notes, problems: [] });
-    print.line(`ok: ${tools.length} tools`);
-    for (const { system, sha256, isPinned } of contracts) {
-      print.line(`contract ${system} sha256:${sha256}${isPinned ? " (pinned)" : ""}`);
-    }
-    for (const note of [...notRegistered, ...notes]) print.line(`note: ${note}`);
+    await withParts(options, (parts, config) => {
+      if (options.matrix === true) showMatrix(matrixOf(toolsOf(parts), config), options);
+      else showParts(parts, config, options);
+    });
   } catch (error) {
     if (!(error instanceof StartupError) || options.json !== true) throw error;
     print.json({ ok: false, ...NOTHING, problems: error.problems });
     process.exitCode = EXIT.configuration;
   }
+}
+
+function showParts(parts: Parts, config: Config, { json }: CheckOptions): void {
+  const listed = toolsOf(parts);
+  const tools = listed.map(({ name }) => name);
+  const { notRegistered } = parts.loaded;
+  const { contracts } = parts.report;
+  const confinement = parts.targets.confinement();
+  const notes = [...notesOf(parts), ...approvalNotes(config, listed), ...parts.policyNotes];
+  if (json === true) {
+    print.json({ ok: true, tools, notRegistered, contracts, confinement, notes, problems: [] });
+    return;
+  }
+  print.line(`ok: ${tools.length} tools`);
+  for (const { system, sha256, isPinned } of contracts) {
+    print.line(`contract ${system} sha256:${sha256}${isPinned ? " (pinned)" : ""}`);
+  }
+  for (const note of [...notRegistered, ...notes]) print.line(`note: ${note}`);
+}
+
+function toolsOf({ registry }: Parts): readonly Tool[] {
+  return registry.list().map(({ tool }) => tool);
 }
 
 function showMatrix(matrix: readonly MatrixRow[], { json }: CheckOptions): void {
@@ -96,7 +105,8 @@ interface MatrixRow {
   readonly permissions: readonly string[];
   readonly elevated: readonly string[];
   /**
-   * When a call needs an approval: always, or depending on the session's mode and grants. Operator rules can only add approvals.
+   * Whether a call needs an approval: always, never, or depending on the mode and the grants of its session. Operator rules can
+   * require further approvals.
    */
   readonly asks: "always" | "by mode" | "no";
   /** Subjects that receive the permissions, not counting elevated ones, from `jwt.issuers[].subjectPermissions`. */
@@ -141,18 +151,14 @@ function matrixTable(rows: readonly MatrixRow[]): string {
 
 /** `stc tools`: lists the tools that the service would offer, with the permissions that each needs. */
 export async function tools(options: ConfigurationOptions & { readonly json?: boolean }): Promise<void> {
-  const { config } = await configuration(options);
-  const parts = await assemble(config);
-  await parts.close();
-  const listed = parts.registry.list().map(({ tool }) => tool);
-  if (options.json === true)
-    return print.json({ tools: listed.map(toJson), notRegistered: parts.loaded.notRegistered });
-  const rows = listed.map((tool) => [
-    tool.name,
-    tool.classification,
-    tool.target.system,
-    tool.permissions.required.join(" "),
-  ]);
-  print.line(table([["TOOL", "CLASSIFICATION", "SYSTEM", "PERMISSIONS"], ...rows]));
-  for (const reason of parts.loaded.notRegistered) print.line(`note: ${reason}`);
+  await withParts(options, (parts) => {
+    const listed = toolsOf(parts);
+    const { notRegistered } = parts.loaded;
+    if (options.json === true) return print.json({ tools: listed.map(toJson), notRegistered });
+    const rows = listed.map(({ name, classification, target, permissions }) => [
+      ...[name, classification, target.system, permissions.required.join(" ")],
+    ]);
+    print.line(table([["TOOL", "CLASSIFICATION", "SYSTEM", "PERMISSIONS"], ...rows]));
+    for (const reason of notRegistered) print.line(`note: ${reason}`);
+  });
 }

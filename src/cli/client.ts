@@ -3,8 +3,8 @@ import { isTable } from "../core/json.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import type { CLIENT, OptionValues } from "./command.ts";
-import { addressProblem, clientTls, fetchService } from "./connection.ts";
-import { EXIT, print, wrongUsage } from "./output.ts";
+import { checkAddress, clientTls, fetchService } from "./connection.ts";
+import { CommandError, EXIT, print, wrongUsage } from "./output.ts";
 import { printable } from "./printable.ts";
 
 export type ClientOptions = OptionValues<typeof CLIENT.options>;
@@ -40,22 +40,16 @@ const ISSUES_MAX = 5;
 const OPERATOR_REQUEST_TIMEOUT_MS = 30_000;
 
 /**
- * Returns a client for the service that the options or the environment name. Returns undefined, after printing the reason, when
- * there is neither a token nor a certificate to present or the certificates are unusable.
+ * Returns a client for the service that the options or the environment name.
+ *
+ * @throws {CommandError} when there is neither a token nor a certificate to present, or the certificates are unusable
  */
-export function connect(options: ClientOptions): Client | undefined {
+export function connect(options: ClientOptions): Client {
   const environment = processEnvironment();
   const tls = clientTls(options, environment);
-  if (typeof tls === "string") {
-    wrongUsage(tls);
-    return undefined;
-  }
   const url = options.url ?? (environment["STC_URL"] || DEFAULT_URL);
-  const token = addressProblem(url) ?? tokenIn(options.tokenFile ?? environment["STC_TOKEN_FILE"], tls.hasCertificate);
-  if (typeof token === "string") {
-    wrongUsage(token);
-    return undefined;
-  }
+  checkAddress(url);
+  const token = tokenIn(options.tokenFile ?? environment["STC_TOKEN_FILE"], tls.hasCertificate);
   let failure: unknown;
   const request = (path: string, init: BunFetchRequestInit): Promise<Response> =>
     fetchService({ url, tls: tls.read() }, path, {
@@ -109,19 +103,22 @@ const UNKNOWN_EFFECT = "the request may or may not have taken effect";
 const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 
 /**
- * Sends one request. Returns undefined, after printing an error, when there was no answer; the error says when a change may still
- * have been applied.
+ * Sends one request.
+ *
+ * @throws {CommandError} when there was no answer; it says when a change may still have been applied
  */
-export async function sendOnce(client: Client, request: ServiceRequest): Promise<ServiceAnswer | undefined> {
+export async function sendOnce(client: Client, request: ServiceRequest): Promise<ServiceAnswer> {
   const isChange = request.method !== "GET";
   const signalHandlers = Object.entries(SIGNALS).map(([name, code]) => [name, () => exitOnSignal(name, code)] as const);
   if (isChange) for (const [name, handler] of signalHandlers) process.on(name, handler);
   const answer = await client.send(request);
   for (const [name, handler] of signalHandlers) process.off(name, handler);
   if (answer !== undefined) return answer;
-  print.error(isChange && client.mayHaveArrived() ? `${client.noAnswer()}: ${UNKNOWN_EFFECT}` : client.noAnswer());
-  process.exitCode = EXIT.unreachable;
-  return undefined;
+  const problem = client.noAnswer();
+  throw new CommandError(
+    EXIT.unreachable,
+    isChange && client.mayHaveArrived() ? `${problem}: ${UNKNOWN_EFFECT}` : problem,
+  );
 }
 
 function exitOnSignal(signal: string, exitCode: number): void {
@@ -130,40 +127,27 @@ function exitOnSignal(signal: string, exitCode: number): void {
 }
 
 /**
- * Sends a request for a command that prints the answer. Returns undefined, after printing the reason, when there is nothing to
- * print.
+ * Sends a request for a command of an operator.
+ *
+ * @throws {CommandError} when the service refuses the request or does not answer
  */
 export async function requestAnswer(
   client: Client,
   request: ServiceRequest,
   { json }: ClientOptions,
-): Promise<ServiceAnswer | undefined> {
+): Promise<ServiceAnswer> {
   const answer = await sendOnce(client, { timeoutMs: OPERATOR_REQUEST_TIMEOUT_MS, ...request });
-  if (answer === undefined) return undefined;
   if (answer.status < 400) return answer;
-  if (json === true) print.json(answer.body);
-  else print.error(problemOf(answer));
-  if (json !== true && answer.status === 404 && request.ifNotFound !== undefined) print.error(request.ifNotFound);
-  process.exitCode = EXIT.failed;
-  return undefined;
+  if (json === true) {
+    print.json(answer.body);
+    throw new CommandError(EXIT.failed);
+  }
+  const hint = answer.status === 404 && request.ifNotFound !== undefined ? [request.ifNotFound] : [];
+  throw new CommandError(EXIT.failed, problemOf(answer), ...hint);
 }
 
-export async function connectAndRequest(
-  options: ClientOptions,
-  request: ServiceRequest,
-): Promise<ServiceAnswer | undefined> {
-  const client = connect(options);
-  return client && (await requestAnswer(client, request, options));
-}
-
-/** Sends a request about the resource with this id; `request` gets the id as a path segment. */
-export async function requestById(
-  id: string,
-  options: ClientOptions,
-  request: (name: string) => ServiceRequest,
-): Promise<ServiceAnswer | undefined> {
-  const name = segment(id);
-  return name === undefined ? undefined : connectAndRequest(options, request(name));
+export async function connectAndRequest(options: ClientOptions, request: ServiceRequest): Promise<ServiceAnswer> {
+  return requestAnswer(connect(options), request, options);
 }
 
 export function problemOf({ status, body }: ServiceAnswer): string {
@@ -184,19 +168,19 @@ function issuesText(details: unknown): string {
 
 export const UNKNOWN_ANSWER = "this version of stc does not understand the answer of the service";
 
-export function reportUnknownAnswer(): void {
-  print.error(UNKNOWN_ANSWER);
-  process.exitCode = EXIT.failed;
+/** @throws {CommandError} always */
+export function unknownAnswer(): never {
+  throw new CommandError(EXIT.failed, UNKNOWN_ANSWER);
 }
 
 /**
- * Returns the name as one path segment. Returns undefined, after printing the reason, for a name that cannot be used: `.` and
- * `..` would change the path however they are escaped.
+ * Returns the id as one path segment.
+ *
+ * @throws {CommandError} for an unusable id: `.` and `..` would change the path even when they are escaped
  */
-function segment(name: string): string | undefined {
-  if (/^[\x21-\x7e]{1,132}$/.test(name) && name !== "." && name !== "..") return encodeURIComponent(name);
-  wrongUsage("not a valid id: expected 1 to 132 visible characters");
-  return undefined;
+export function segment(id: string): string {
+  if (/^[\x21-\x7e]{1,132}$/.test(id) && id !== "." && id !== "..") return encodeURIComponent(id);
+  return wrongUsage("not a valid id: expected 1 to 132 visible characters");
 }
 
 /** @throws {ForeignAnswer} when the body is not JSON or is larger than `bytesMax` */
@@ -222,25 +206,28 @@ function parsed(bytes: Buffer, status: number): unknown {
   }
 }
 
-/** Larger than any token, and than any service accepts in a header. */
+/** Maximum size of a token file: no service accepts a header of this size. */
 const TOKEN_BYTES_MAX = 65_536;
 const VISIBLE = /^[\x21-\x7e]+$/;
 
 interface TokenSource {
-  /** Returns the header with the current token of the file, or with the last valid token while the file holds none. */
+  /** Returns the header with the current token of the file, or with the last valid one while the file contains none. */
   header(): Readonly<Record<string, string>>;
 }
 
 /**
  * Reads the token that is presented to the service along with a certificate. The file is read again for each request: tokens are
  * short-lived, and someone who watches for hours puts fresh tokens into the file. The token is optional when a certificate
- * identifies the caller. A returned string describes the error.
+ * identifies the caller.
+ *
+ * @throws {CommandError} when there is no usable token
  */
-function tokenIn(file: string | undefined, isOptional: boolean): TokenSource | string {
-  if (!file) return isOptional ? { header: () => ({}) } : "no token: set STC_TOKEN_FILE or give --token-file";
+function tokenIn(file: string | undefined, isOptional: boolean): TokenSource {
+  if (!file && isOptional) return { header: () => ({}) };
+  if (!file) return wrongUsage("no token: set STC_TOKEN_FILE or give --token-file");
   const first = read(() => readBounded(file));
-  if (first === undefined || first === "") return `no token: ${printable(file)} is empty or cannot be read`;
-  if (!isToken(first)) return `no token: ${printable(file)} must contain one word, without "Bearer"`;
+  if (first === undefined || first === "") wrongUsage(`no token: ${printable(file)} is empty or cannot be read`);
+  if (!isToken(first)) wrongUsage(`no token: ${printable(file)} must contain one word, without "Bearer"`);
   let current = first;
   return {
     header() {

@@ -1,6 +1,6 @@
 import { Argument, InvalidArgumentError, Option, Command as Parser } from "commander";
 import { readTime, TIME_HINT } from "../audit/query/time-range.ts";
-import { EXIT, print, StdoutError } from "./output.ts";
+import { CommandError, EXIT, print, StdoutError } from "./output.ts";
 
 export interface ValueKind<T> {
   readonly placeholder: string;
@@ -127,7 +127,7 @@ type ArgumentValues<A extends Arguments> = {
 
 type Exits = Readonly<Record<number, string>>;
 
-/** Options that several commands share, with the exit codes that they bring along. */
+/** Options that several commands share, with the exit codes that they add. */
 interface OptionGroup<O extends Options> {
   readonly options: O;
   readonly exits: Exits;
@@ -200,7 +200,7 @@ export function command<A extends Arguments = None, G extends Options = None, O 
   };
 }
 
-/** Declares a group of commands, whose names begin with the group's. Comes before its commands. */
+/** Declares a group of commands, such as `audit`. Declare the group before its commands. */
 export function group(name: string, summary: string): Command {
   return { name, summary, arguments: {}, options: {}, exits: {} };
 }
@@ -232,17 +232,19 @@ export async function runStc(files: readonly CommandFile[], words: readonly stri
       if (!error.isReaderGone) print.error(error.message);
       process.exit(error.exitCode);
     }
-    await reportError(error);
+    if (!(error instanceof CommandError)) return reportError(error);
+    if (error.message !== "") print.error(error.message);
+    process.exitCode = error.exitCode;
   }
 }
 
-/** Prints an error that no command handled, and exits unless the configuration caused it. */
+/** Prints an error other than `CommandError`. Exits at once unless the configuration caused it. */
 async function reportError(error: unknown): Promise<void> {
   const { inspect } = await import("node:util");
   const { StartupError } = await import("../core/errors.ts");
   const { filterSecrets } = await import("../detection/sensitive.ts");
   const isMistake = error instanceof StartupError;
-  // Filters every message, whoever wrote it: addresses with passwords, headers and errors from manifests all end up here.
+  // Filters every message: it may contain an address with a password, a header, or the error of a manifest.
   print.error(filterSecrets(isMistake ? error.message : inspect(error)).text);
   if (!isMistake) process.exit(1);
   process.exitCode = EXIT.configuration;
@@ -292,36 +294,31 @@ function define(program: Parser, { name, summary, exits, run, ...declared }: Com
   for (const [key, one] of argumentsOf) parser.addArgument(argumentOf(key, one));
   for (const [key, one] of Object.entries(declared.options)) parser.addOption(optionOf(key, one));
   parser.addHelpText("after", exitsText(exits)).action(async (...given: readonly unknown[]) => {
-    const options = parser.opts();
-    for (const [key, { excludes }] of Object.entries(declared.options)) {
-      const isBoth = excludes !== undefined && options[key] !== undefined && options[excludes] !== undefined;
-      if (isBoth) parser.error(`error: ${flagOf(key)} and ${flagOf(excludes)} exclude each other`);
-    }
     const args = Object.fromEntries(argumentsOf.map(([key], at) => [key, given[at]]));
-    await run(args as never, options as never);
+    await run(args as never, parser.opts() as never);
   });
 }
 
 function argumentOf(key: string, one: CommandArgument): Argument {
   const parsed = new Argument(usageOf(key, one), one.help);
   if (one.kind.choices !== undefined) parsed.choices(one.kind.choices);
-  else parsed.argParser((typed) => parsedBy(one.kind, typed));
+  else parsed.argParser((typed) => parseValue(one.kind, typed));
   return one.fallback === undefined ? parsed : parsed.default(one.fallback);
 }
 
-function optionOf(key: string, { help, kind, short, isRequired, fallback, many }: CommandOption): Option {
+function optionOf(key: string, { help, kind, short, isRequired, fallback, many, excludes }: CommandOption): Option {
   const value = kind === undefined ? "" : ` <${kind.placeholder}${many === "list" ? "..." : ""}>`;
   const parsed = new Option(`${short === undefined ? "" : `-${short}, `}${flagOf(key)}${value}`, help);
   if (kind?.choices !== undefined) parsed.choices(kind.choices);
-  else if (kind !== undefined && many === undefined) parsed.argParser((typed) => parsedBy(kind, typed));
+  else if (kind !== undefined && many === undefined) parsed.argParser((typed) => parseValue(kind, typed));
   else if (kind !== undefined) {
-    parsed.argParser((typed, before: readonly unknown[] | undefined) => [...(before ?? []), parsedBy(kind, typed)]);
+    parsed.argParser((typed, before: readonly unknown[] | undefined) => [...(before ?? []), parseValue(kind, typed)]);
   }
   if (fallback !== undefined) parsed.default(fallback, Array.isArray(fallback) ? "none" : undefined);
-  return parsed.makeOptionMandatory(isRequired === true);
+  return parsed.conflicts(excludes ?? []).makeOptionMandatory(isRequired === true);
 }
 
-function parsedBy<T>({ read, expected }: ValueKind<T>, typed: string): T {
+function parseValue<T>({ read, expected }: ValueKind<T>, typed: string): T {
   const value = read(typed);
   if (value === undefined) throw new InvalidArgumentError(expected);
   return value;

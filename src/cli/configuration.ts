@@ -1,9 +1,13 @@
 import { StartupError } from "../core/errors.ts";
+import type { RegisteredTool } from "../core/evidence.ts";
+import { assemble, type Parts } from "../runtime/composition/wiring.ts";
 import type { Config, Environment } from "../runtime/config/config.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
 import { readConfigFile } from "../runtime/config/file.ts";
 import { isCompiled } from "../runtime/own-code.ts";
 import type { CONFIGURED, OptionValues } from "./command.ts";
+import { wrongUsage } from "./output.ts";
+import { printableCell } from "./printable.ts";
 
 export const NO_DEVELOPMENT = "development mode needs the repository: run stc from a clone; this is the single binary";
 
@@ -65,4 +69,28 @@ export async function configuration({ config, dev }: ConfigurationOptions): Prom
   if (!file) throw new StartupError(["no configuration: set STC_CONFIG, give --config FILE, or --dev for development"]);
   const readAgain = (): Config => readConfigFile(file, environment);
   return { config: readAgain(), readAgain, start: async () => async () => {} };
+}
+
+/**
+ * Assembles everything that the configuration names, without opening the audit, and closes it again after `use`.
+ *
+ * @throws {StartupError}
+ */
+export async function withParts<T>(
+  options: ConfigurationOptions,
+  use: (parts: Parts, config: Config) => T | Promise<T>,
+): Promise<T> {
+  const { config } = await configuration(options);
+  const parts = await assemble(config);
+  try {
+    return await use(parts, config);
+  } finally {
+    await parts.close();
+  }
+}
+
+/** @throws {CommandError} when there is no tool of this name */
+export function findTool({ registry }: Parts, name: string): RegisteredTool {
+  const found = registry.list().find(({ tool }) => tool.name === name);
+  return found ?? wrongUsage(`there is no tool ${printableCell(name)}; \`stc tools\` lists them`);
 }

@@ -5,6 +5,7 @@ import { isLoopback } from "../core/network.ts";
 import type { Environment } from "../runtime/config/config.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import type { OptionValues, TLS } from "./command.ts";
+import { CommandError, wrongUsage } from "./output.ts";
 import { printable } from "./printable.ts";
 
 const SOCKET = "unix:";
@@ -38,16 +39,19 @@ export function fetchService(
   });
 }
 
-/** Returns why the text is not a valid service address, or undefined when it is valid. Never repeats a password. */
-export function addressProblem(named: string): string | undefined {
-  const { base, unix } = routeTo(named);
+/** @throws {CommandError} when the text is not a valid service address. The message never contains a password. */
+export function checkAddress(address: string): void {
+  const { base, unix } = routeTo(address);
   const url = URL.parse(base);
   if (url !== null && (url.username !== "" || url.password !== "")) {
-    return "the address of the service contains a user name or a password: authenticate with a token, --token-file";
+    wrongUsage(
+      "the address of the service contains a user name or a password: authenticate with a token, --token-file",
+    );
   }
   const isAddress = url !== null && /^https?:$/.test(url.protocol) && url.search === "" && url.hash === "";
-  if (isAddress && unix !== "") return undefined;
-  return `"${printable(named)}" is not the address of a service: expected http://…, https://… or unix:…`;
+  if (!isAddress || unix === "") {
+    wrongUsage(`"${printable(address)}" is not the address of a service: expected http://…, https://… or unix:…`);
+  }
 }
 
 /** PEM files. Defaults: `STC_CA_FILE`, `STC_CLIENT_CERT_FILE` and `STC_CLIENT_KEY_FILE`. */
@@ -67,67 +71,74 @@ interface ClientTlsFiles {
   read(): ClientTls;
 }
 
-type Part = "ca" | "cert" | "key";
-type Read = (path: string) => Buffer;
+type Paths = Readonly<Record<"ca" | "cert" | "key", string | undefined>>;
 
-/** Reads the TLS files. A returned string describes the error. */
-export function clientTls(options: TlsFileOptions, environment: Environment): ClientTlsFiles | string {
-  const paths: Readonly<Record<Part, string | undefined>> = {
+/**
+ * Reads the TLS files.
+ *
+ * @throws {CommandError} when a file cannot be read, or when the files do not belong together
+ */
+export function clientTls(options: TlsFileOptions, environment: Environment): ClientTlsFiles {
+  const paths: Paths = {
     ca: options.caFile || environment["STC_CA_FILE"] || undefined,
     cert: options.clientCertFile || environment["STC_CLIENT_CERT_FILE"] || undefined,
     key: options.clientKeyFile || environment["STC_CLIENT_KEY_FILE"] || undefined,
   };
   // The first read uses `readFileSync`: a pipe that a shell created for this command can be read to its end only once.
-  const first = readTls(paths, readFileSync);
-  if (typeof first === "string") return first;
-  let current = first;
+  let current = readTls(paths, readFileSync);
   return {
     hasCertificate: paths.cert !== undefined,
     read() {
-      const now = readTls(paths, readPlainFile);
-      if (typeof now !== "string") current = now;
+      try {
+        current = readTls(paths, readPlainFile);
+      } catch (error) {
+        if (!(error instanceof CommandError)) throw error;
+      }
       return current;
     },
   };
 }
 
-function readTls(paths: Readonly<Record<Part, string | undefined>>, read: Read): ClientTls | string {
-  if ((paths.cert === undefined) !== (paths.key === undefined)) {
-    return "a client certificate and its key belong together: give both files (STC_CLIENT_CERT_FILE, STC_CLIENT_KEY_FILE)";
+function readTls({ ca, cert, key }: Paths, readFile: (path: string) => Buffer): ClientTls {
+  if ((cert === undefined) !== (key === undefined)) {
+    wrongUsage(
+      "a client certificate and its key belong together: give both files (STC_CLIENT_CERT_FILE, STC_CLIENT_KEY_FILE)",
+    );
   }
-  const texts: { [part in Part]?: string } = {};
-  for (const part of ["ca", "cert", "key"] as const) {
-    const path = paths[part];
-    if (path === undefined) continue;
-    try {
-      texts[part] = read(path).toString("utf8");
-    } catch (error) {
-      return `${path} cannot be read (${systemCode(error)})`;
-    }
+  const read = (path: string): string =>
+    orWrongUsage(
+      () => readFile(path).toString("utf8"),
+      (error) => `${path} cannot be read (${systemCode(error)})`,
+    );
+  const texts = {
+    ...(ca !== undefined && { ca: read(ca) }),
+    ...(cert !== undefined && { cert: read(cert) }),
+    ...(key !== undefined && { key: read(key) }),
+  };
+  if (texts.ca !== undefined) certificateIn(texts.ca, ca);
+  if (texts.cert !== undefined && texts.key !== undefined) {
+    const certificate = certificateIn(texts.cert, cert);
+    const pem = texts.key;
+    const isPair = orWrongUsage(
+      () => certificate.checkPrivateKey(createPrivateKey(pem)),
+      () => `${key} does not contain a PEM private key without a passphrase`,
+    );
+    if (!isPair) wrongUsage(`${key} is not the key of the first certificate in ${cert}`);
   }
-  return problemOf(texts, paths) ?? { rejectUnauthorized: true, ...texts };
+  return { rejectUnauthorized: true, ...texts };
 }
 
-function problemOf(
-  { ca, cert, key }: { readonly [part in Part]?: string },
-  paths: Readonly<Record<Part, string | undefined>>,
-): string | undefined {
-  if (ca !== undefined && certificateIn(ca) === undefined) return `${paths.ca} does not contain a PEM certificate`;
-  if (cert === undefined || key === undefined) return undefined;
-  const certificate = certificateIn(cert);
-  if (certificate === undefined) return `${paths.cert} does not contain a PEM certificate`;
-  try {
-    if (certificate.checkPrivateKey(createPrivateKey(key))) return undefined;
-  } catch {
-    return `${paths.key} does not contain a PEM private key without a passphrase`;
-  }
-  return `${paths.key} is not the key of the first certificate in ${paths.cert}`;
+function certificateIn(pem: string, path: string | undefined): X509Certificate {
+  return orWrongUsage(
+    () => new X509Certificate(pem),
+    () => `${path} does not contain a PEM certificate`,
+  );
 }
 
-function certificateIn(pem: string): X509Certificate | undefined {
+function orWrongUsage<T>(make: () => T, problem: (error: unknown) => string): T {
   try {
-    return new X509Certificate(pem);
-  } catch {
-    return undefined;
+    return make();
+  } catch (error) {
+    return wrongUsage(problem(error));
   }
 }

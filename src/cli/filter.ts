@@ -8,9 +8,8 @@ import type { Json, OutputPolicy } from "../core/types.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import { fit } from "../pipeline/output-filter.ts";
 import { redactFiltered, redactOutput, type Search } from "../pipeline/redactor.ts";
-import { assemble } from "../runtime/composition/wiring.ts";
-import { type ConfigurationOptions, configuration } from "./configuration.ts";
-import { EXIT, print, StdoutError, table, wrongUsage } from "./output.ts";
+import { type ConfigurationOptions, findTool, withParts } from "./configuration.ts";
+import { CommandError, EXIT, print, table } from "./output.ts";
 import { printableCell } from "./printable.ts";
 
 interface FilterOptions extends ConfigurationOptions {
@@ -18,7 +17,7 @@ interface FilterOptions extends ConfigurationOptions {
   readonly json?: boolean;
 }
 
-/** Larger than any tool answer may be, with room for the formatting of the file. */
+/** Maximum size of the sample: twice the largest tool answer, which leaves room for the formatting of the file. */
 const SAMPLE_BYTES_MAX = 2 * 67_108_864;
 const ANSWER_LIMITS = { depthMax: 64, nodesMax: 500_000 } as const;
 const ISSUES_MAX = 20;
@@ -34,8 +33,7 @@ interface Issue {
   readonly message: string;
 }
 
-class SampleError extends Error {}
-
+/** The agent would get an error instead of the answer. */
 class Withheld extends Error {
   readonly code: string;
   readonly issues: readonly Issue[];
@@ -52,22 +50,26 @@ class Withheld extends Error {
  * message as JSON, or the value that a command's parser returns. Nothing runs.
  */
 export async function filter(name: string, { sample, json, ...options }: FilterOptions): Promise<void> {
-  const { config } = await configuration(options);
-  const parts = await assemble(config);
-  try {
-    const found = parts.registry.list().find(({ tool }) => tool.name === name);
-    if (found === undefined) return wrongUsage(`there is no tool ${printableCell(name)}; \`stc tools\` lists them`);
-    const answer = filterSample(found, parts.detector, readSample(sample));
+  await withParts(options, (parts) => {
+    const found = findTool(parts, name);
+    const input = readSample(sample);
+    const answer = tried(() => filterSample(found, parts.detector, input));
+    if (answer instanceof Withheld && json === true) {
+      print.json({ tool: name, ok: false, code: answer.code, issues: answer.issues });
+      throw new CommandError(EXIT.failed);
+    }
+    if (answer instanceof Error) throw new CommandError(EXIT.failed, shownText(answer.message));
     if (json === true) print.json({ tool: name, ok: true, ...answer, uncovered: uncoveredIn(answer) });
     else show(answer);
+  });
+}
+
+/** Returns the error that `make` throws. A schema of a manifest may throw anything. */
+function tried<T>(make: () => T): T | Error {
+  try {
+    return make();
   } catch (error) {
-    if (error instanceof StdoutError) throw error;
-    process.exitCode = error instanceof SampleError ? EXIT.noInput : EXIT.failed;
-    if (json === true && error instanceof Withheld) {
-      print.json({ tool: name, ok: false, code: error.code, issues: error.issues });
-    } else print.error(error instanceof Error ? shownText(error.message) : String(error));
-  } finally {
-    await parts.close();
+    return error instanceof Error ? error : new Error(String(error));
   }
 }
 
@@ -77,7 +79,7 @@ function readSample(file: string): unknown {
     return JSON.parse(readFileSync(file, "utf8")) as unknown;
   } catch (error) {
     const why = error instanceof SyntaxError ? "is not JSON" : String(error instanceof Error ? error.message : error);
-    throw new SampleError(`${file}: ${why}`);
+    throw new CommandError(EXIT.noInput, shownText(`${file}: ${why}`));
   }
 }
 
@@ -133,8 +135,8 @@ function pathText(path: readonly PropertyKey[]): string {
   );
 }
 
-/** Returns the pattern that decided, and the manifest's reason when it gives one. */
-function by({ pattern, reason }: FilteredField): string {
+/** Returns the pattern that decided, with the reason that the manifest gives for it. */
+function reasonText({ pattern, reason }: FilteredField): string {
   if (pattern === undefined) return "no pattern";
   return printableCell(reason === undefined ? `"${pattern}"` : `"${pattern}", because: ${reason}`);
 }
@@ -149,7 +151,7 @@ function show(answer: ShownAnswer): void {
   const rows = fields.map((field) => [
     printableCell(field.path || "(answer)"),
     field.fate === "hidden" ? `hidden: ${field.rules.join(", ")}` : field.fate,
-    by(field),
+    reasonText(field),
     field.value === undefined ? "" : clipped(printableCell(JSON.stringify(field.value))),
   ]);
   print.line(table([["FIELD", "WHAT HAPPENS", "BY", "THE AGENT SEES"], ...rows]));
@@ -203,7 +205,7 @@ const FIELDS_MAX = 1_000;
 const NEIGHBOUR_CHARS_MAX = 256;
 
 /**
- * Returns what an agent would get of an answer that the schema has parsed, and why, field by field.
+ * Filters an answer that the schema has parsed. Returns the result, and the reason for each field.
  *
  * @throws {Refusal} OUTPUT_TOO_LARGE
  */
@@ -211,7 +213,7 @@ export function filterAnswer({ policy, compiled, scan }: Protection, answer: Jso
   const filtered = applyPolicy(compiled, answer);
   const redacted = redactFiltered(filtered, scan, compiled);
   const explained = explainPolicy({ policy, compiled }, answer, FIELDS_MAX);
-  const seen = new SeenAnswer(filtered.result, redacted.value, scan);
+  const seen = new VisibleAnswer(filtered.result, redacted.value, scan);
   return {
     fields: explained.fields.flatMap((field) => seen.of(field)),
     omitted: explained.omitted,
@@ -246,7 +248,7 @@ function isContainer(value: unknown): value is object {
 }
 
 /** Finds the values that a policy allowed in the answer that the agent sees. */
-class SeenAnswer {
+class VisibleAnswer {
   readonly #filtered: Json;
   readonly #seen: Json;
   readonly #scan: Search;
@@ -271,8 +273,8 @@ class SeenAnswer {
     for (const [index, step] of at.entries()) {
       const name = typeof step === "string" ? this.#nameOf(before, after, at.slice(0, index + 1)) : step;
       if (name !== step) listed.push(...this.#key(at.slice(0, index + 1), String(name), pattern));
-      before = child(before, step);
-      after = child(after, name);
+      before = childOf(before, step);
+      after = childOf(after, name);
     }
     const by = { path, pattern, ...(reason !== undefined && { reason }) };
     if (before === after) return [...listed, { ...by, fate: action ?? "allow", rules: [], value: after }];
@@ -284,7 +286,7 @@ class SeenAnswer {
     const path = `${pathText(at)} (key)`;
     if (this.#keysListed.has(path)) return [];
     this.#keysListed.add(path);
-    const rules = added(this.#found(only(at, null)), this.#found(only(at.slice(0, -1), {})));
+    const rules = increased(this.#found(structureOf(at, null)), this.#found(structureOf(at.slice(0, -1), {})));
     return [{ path, fate: rules.length > 0 ? "hidden" : "cleaned", pattern, rules, value: name }];
   }
 
@@ -305,19 +307,19 @@ class SeenAnswer {
     const [keys, names] = [Object.keys(before), Object.keys(after)];
     if (![...keys, ...names].some((key) => INDEX.test(key))) return inOrder(keys, names);
     const free = new Set(names);
-    return new Map(keys.map((key) => [key, takeName(free, this.#alone([...at, key]), names.length)]));
+    return new Map(keys.map((key) => [key, takeName(free, this.#nameWhenAlone([...at, key]), names.length)]));
   }
 
   /** Returns the name that a key would get if it were the only one. */
-  #alone(at: ValuePath): string {
-    let seen = redactOutput(only(at, null), this.#scan, []).value;
+  #nameWhenAlone(at: ValuePath): string {
+    let seen = redactOutput(structureOf(at, null), this.#scan, []).value;
     for (const _ of at.slice(0, -1)) seen = Object.values(seen ?? {})[0] ?? null;
     return Object.keys(seen ?? {})[0] ?? "";
   }
 
   /** Returns the rules that match in the value itself, not counting those that match in its surroundings. */
   #rulesAt(at: ValuePath): readonly string[] {
-    return added(this.#found(alone(this.#filtered, at)), this.#found(alone(this.#filtered, at, null)));
+    return increased(this.#found(isolated(this.#filtered, at)), this.#found(isolated(this.#filtered, at, null)));
   }
 
   #found(value: Json): Readonly<Record<string, number>> {
@@ -325,7 +327,7 @@ class SeenAnswer {
   }
 }
 
-function child(value: Json, step: string | number): Json {
+function childOf(value: Json, step: string | number): Json {
   return isContainer(value) ? ((value as Record<string | number, Json>)[step] ?? null) : null;
 }
 
@@ -335,7 +337,7 @@ function inOrder(before: readonly string[], after: readonly string[]): ReadonlyM
   return new Map(before.map((key, at) => [key, after[at] ?? key]));
 }
 
-/** Takes a name from the free ones. Keys that get the same name are numbered in their order. */
+/** Takes one of the unused names. Keys with the same name are numbered in their order. */
 function takeName(free: Set<string>, name: string, countMax: number): string {
   let taken = name;
   for (let count = 2; !free.has(taken) && count <= countMax; count += 1) taken = `${name}#${count}`;
@@ -344,17 +346,17 @@ function takeName(free: Set<string>, name: string, countMax: number): string {
 }
 
 /** Returns a structure that contains only this path, with the value at its end. */
-function only(at: ValuePath, value: Json): Json {
+function structureOf(at: ValuePath, value: Json): Json {
   return at.reduceRight<Json>((inner, step) => (typeof step === "number" ? [inner] : { [step]: inner }), value);
 }
 
 /**
  * Returns the value, or `instead`, at its path. Lists keep no other elements; objects keep only siblings that may name the value.
  */
-function alone(value: Json, at: ValuePath, instead?: Json): Json {
+function isolated(value: Json, at: ValuePath, instead?: Json): Json {
   const [step, ...below] = at;
   if (step === undefined) return instead === undefined ? value : instead;
-  const inner = alone(child(value, step), below, instead);
+  const inner = isolated(childOf(value, step), below, instead);
   if (typeof step === "number") return [inner];
   const siblings = Object.entries(value ?? {}).filter(([key, other]) => key !== step && isShortText(other));
   return Object.fromEntries([...siblings, [step, inner]]);
@@ -365,7 +367,10 @@ function isShortText(value: Json): boolean {
 }
 
 /** Returns the rules that have a higher count in `counts` than in `without`. */
-function added(counts: Readonly<Record<string, number>>, without: Readonly<Record<string, number>>): readonly string[] {
+function increased(
+  counts: Readonly<Record<string, number>>,
+  without: Readonly<Record<string, number>>,
+): readonly string[] {
   return Object.keys(counts)
     .filter((rule) => (counts[rule] ?? 0) > (without[rule] ?? 0))
     .sort();

@@ -7,8 +7,8 @@ import { processEnvironment } from "../runtime/config/environment.ts";
 import { type HealthAddress, readHealthAddress } from "../runtime/config/file.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import { noAnswer } from "./client.ts";
-import { addressProblem, type ClientTls, clientTls, fetchService, type TlsFileOptions } from "./connection.ts";
-import { EXIT, print, wrongUsage } from "./output.ts";
+import { type ClientTls, checkAddress, clientTls, fetchService, type TlsFileOptions } from "./connection.ts";
+import { CommandError, EXIT, print } from "./output.ts";
 
 const TIMEOUT_MS = 2_000;
 const PORT = "8787";
@@ -23,20 +23,15 @@ interface HealthCommandOptions extends TlsFileOptions {
 export async function health({ url, ready, config, ...files }: HealthCommandOptions): Promise<void> {
   const environment = processEnvironment();
   const tls = clientTls(files, environment);
-  if (typeof tls === "string") return wrongUsage(tls);
   const named = url ?? (environment["STC_URL"] || undefined);
   const address = named === undefined ? configuredAddress(config, environment) : { url: named };
-  const problem = addressProblem(address.url);
-  if (problem !== undefined) return wrongUsage(problem);
-  try {
-    const status = await requestStatus(address, ready === true ? "/readyz" : "/healthz", tls.read());
-    if (status >= 200 && status < 300) return;
-    print.error(`the service answered ${status}`);
-    process.exitCode = EXIT.failed;
-  } catch (error) {
-    print.error(noAnswer(address.url, error));
-    process.exitCode = EXIT.unreachable;
-  }
+  checkAddress(address.url);
+  const status = await requestStatus(address, ready === true ? "/readyz" : "/healthz", tls.read()).catch(
+    (error: unknown) => {
+      throw new CommandError(EXIT.unreachable, noAnswer(address.url, error));
+    },
+  );
+  if (status < 200 || status >= 300) throw new CommandError(EXIT.failed, `the service answered ${status}`);
 }
 
 /**

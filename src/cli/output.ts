@@ -4,8 +4,8 @@ import { escapeJson } from "../audit/escape.ts";
 const RETRY_MS = 5;
 
 /**
- * Exit codes, those from 64 to 78 as in sysexits.h. 1: refused, failed or nothing found. `readerGone` is the exit code of a
- * command that SIGPIPE ended. Codes that a single command adds are in its declaration.
+ * Exit codes. 64 to 78 are those of sysexits.h; 1 means refused, failed or nothing found; 141 is the code of a command that
+ * SIGPIPE ended. A command declares its further codes itself.
  */
 export const EXIT = {
   failed: 1,
@@ -31,6 +31,21 @@ export class StdoutError extends Error {
   }
 }
 
+/** Ends a command: `runStc` prints the problems, if the output does not show them already, and sets the exit code. */
+export class CommandError extends Error {
+  readonly exitCode: number;
+
+  constructor(exitCode: number, ...problems: readonly string[]) {
+    super(problems.join("\n"));
+    this.exitCode = exitCode;
+  }
+}
+
+/** @throws {CommandError} always */
+export function wrongUsage(...problems: readonly string[]): never {
+  throw new CommandError(EXIT.usage, ...problems);
+}
+
 /** Writes the whole text to a terminal or a pipe. Waits for a slow reader instead of losing lines. */
 function write(descriptor: number, text: string): void {
   let rest: Uint8Array = Buffer.from(text);
@@ -54,10 +69,10 @@ function writeError(text: string): void {
   }
 }
 
-/** Reports a completed change. A report that cannot be written does not undo the change. */
-export function reportChange(say: () => void): void {
+/** Prints the report of a completed change. A report that cannot be written does not undo the change. */
+export function reportChange(printReport: () => void): void {
   try {
-    say();
+    printReport();
   } catch (error) {
     if (!(error instanceof StdoutError)) throw error;
     if (error.isReaderGone) return;
@@ -66,7 +81,7 @@ export function reportChange(say: () => void): void {
   }
 }
 
-/** Escapes everything that could control a terminal, except line ends. All printed text goes through here. */
+/** Escapes everything that could control a terminal, except line ends. All printed text passes through this function. */
 function escapeForTerminal(text: string): string {
   const visible = text.replace(/[\x00-\x09\x0b-\x1f]/g, escapeControl);
   return visible.split("\n").map(escapeJson).join("\n");
@@ -108,17 +123,7 @@ export function table(rows: readonly (readonly string[])[]): string {
   const widths = (rows[0] ?? []).map((_, column) =>
     rows.reduce((width, row) => Math.max(width, row[column]?.length ?? 0), 0),
   );
-  return rows
-    .map((row) =>
-      row
-        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-        .join("  ")
-        .trimEnd(),
-    )
-    .join("\n");
-}
-
-export function wrongUsage(...problems: readonly string[]): void {
-  for (const problem of problems) print.error(problem);
-  process.exitCode = EXIT.usage;
+  const lineOf = (row: readonly string[]): string =>
+    row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join("  ");
+  return rows.map((row) => lineOf(row).trimEnd()).join("\n");
 }

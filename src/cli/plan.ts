@@ -1,11 +1,10 @@
 import { errorText } from "../core/error-text.ts";
 import { Refusal } from "../core/errors.ts";
+import type { RegisteredTool } from "../core/evidence.ts";
 import { isTable } from "../core/json.ts";
 import type { ExecutionPlan } from "../core/types.ts";
-import { assemble, type Parts } from "../runtime/composition/wiring.ts";
-import { type ConfigurationOptions, configuration } from "./configuration.ts";
-import { EXIT, print, StdoutError, wrongUsage } from "./output.ts";
-import { printable } from "./printable.ts";
+import { type ConfigurationOptions, findTool, withParts } from "./configuration.ts";
+import { CommandError, EXIT, print, wrongUsage } from "./output.ts";
 
 const PLAN_TIMEOUT_MS = 30_000;
 
@@ -21,20 +20,13 @@ export async function plan(
   const input = parsed(args);
   if (input === undefined) return wrongUsage("the arguments are not JSON");
   if (!isTable(input)) return wrongUsage("the arguments are not a JSON object");
-  const { config } = await configuration(options);
-  const parts = await assemble(config);
-  try {
-    const made = await makePlan(parts, tool, input);
-    if (made === undefined) return wrongUsage(`there is no tool ${printable(tool)}; \`stc tools\` lists them`);
-    if (options.json === true) print.json(made);
-    else print.json(made, 2);
-  } catch (error) {
-    if (error instanceof StdoutError) throw error;
-    print.error(problem(error));
-    process.exitCode = EXIT.failed;
-  } finally {
-    await parts.close();
-  }
+  await withParts(options, async (parts) => {
+    const found = findTool(parts, tool);
+    const planned = await makePlan(found, input).catch((error: unknown) => {
+      throw new CommandError(EXIT.failed, problemOf(error));
+    });
+    print.json(planned, options.json === true ? undefined : 2);
+  });
 }
 
 function parsed(args: string): unknown {
@@ -45,23 +37,18 @@ function parsed(args: string): unknown {
   }
 }
 
-async function makePlan({ registry }: Parts, name: string, args: unknown): Promise<ExecutionPlan | undefined> {
-  const found = registry.list().find(({ tool }) => tool.name === name);
-  if (found === undefined) return undefined;
-  const parsed = found.tool.input.safeParse(args);
-  if (parsed.success) {
-    const made = await found.binding.plan(parsed.data, { signal: AbortSignal.timeout(PLAN_TIMEOUT_MS) });
-    return found.binding.preview?.(made) ?? made;
+async function makePlan({ tool, binding }: RegisteredTool, args: unknown): Promise<ExecutionPlan> {
+  const { success, data, error } = tool.input.safeParse(args);
+  if (!success) {
+    const lines = error.issues.map(({ path, message }) => `${path.join(".") || "(arguments)"}: ${message}`);
+    throw new Error(lines.join("\n"));
   }
-  throw new Error(
-    parsed.error.issues.map(({ path, message }) => `${path.join(".") || "(arguments)"}: ${message}`).join("\n"),
-  );
+  const planned = await binding.plan(data, { signal: AbortSignal.timeout(PLAN_TIMEOUT_MS) });
+  return binding.preview?.(planned) ?? planned;
 }
 
-function problem(error: unknown): string {
-  if (error instanceof Refusal) {
-    const { code, message, cause } = error;
-    return cause instanceof Error ? `${code}: ${message} (${cause.message})` : `${code}: ${message}`;
-  }
-  return errorText(error);
+function problemOf(error: unknown): string {
+  if (!(error instanceof Refusal)) return errorText(error);
+  const { code, message, cause } = error;
+  return cause instanceof Error ? `${code}: ${message} (${cause.message})` : `${code}: ${message}`;
 }

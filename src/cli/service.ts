@@ -9,14 +9,15 @@ import type { ServerOptions } from "../http/server.ts";
 import type { CallRecordLog } from "../pipeline/call-record.ts";
 import { type Hooks, type Service, wire } from "../runtime/composition/wiring.ts";
 import { type Config, pathFrom } from "../runtime/config/config.ts";
-import { causeText } from "../runtime/log/fields.ts";
-import { openLog } from "../runtime/log/log.ts";
+import { causeText, openLog } from "../runtime/log/log.ts";
 import { loadEndpoints, MODULES, type Modules } from "../runtime/modules.ts";
+import { type ConfigurationOptions, configuration } from "./configuration.ts";
+import { print, reportChange } from "./output.ts";
 
 export interface RunningService {
-  /** `http://host:port` of the actual listener. */
+  /** URL of the listener for calls, with its actual port. */
   readonly url: string;
-  /** The same for the operators' own listener, when the configuration has one. */
+  /** URL of the operators' listener; undefined when the configuration has none. */
   readonly operatorUrl: string | undefined;
   readonly notRegistered: readonly string[];
   /**
@@ -24,7 +25,7 @@ export interface RunningService {
    */
   readonly reload: Service["reload"];
   /** Writes an uncaught error to the operator's log; the service keeps running. */
-  readonly logFault: (error: unknown) => void;
+  readonly logUncaught: (error: unknown) => void;
   /**
    * Shuts down in order: stop admitting calls, answer the calls in progress, close targets, close the audit. Calls that still
    * wait after `drainTimeoutMs` are cut off: a read ends as CANCELLED, with its audit line, before the platform kills the
@@ -39,14 +40,13 @@ const CERTIFICATE_LEVELS = {
   "certificates.expired": "error",
 } as const;
 
-/** Time that cut-off calls have to end. */
-const ENDING_MS = 1_000;
+/** Time for calls to end after they were cut off. */
+const CUT_OFF_MS = 1_000;
 
 const LOG_FLUSH_MS = 1_000;
 
 /**
- * Starts the service: configuration → wiring → listen. A reload reads the changed configuration with `readAgain`. `modules` is what
- * the build contains.
+ * Starts the service. A reload reads the changed configuration with `readAgain`. `modules` lists the parts of the build.
  *
  * @throws {StartupError} with everything that prevents the start
  */
@@ -62,14 +62,11 @@ export async function startService(
   const service = await wire(config, { ...hooksOf(log, metrics), readAgain }, modules);
   detector = service.detector;
   metrics.watch({
+    ...service,
     callsInFlight: () => service.admission.inFlight(),
-    channels: () => service.channels(),
     certificates: () => service.targets().certificates(),
-    configuration: () => service.configuration(),
-    exports: () => service.exports(),
-    revocations: () => service.revocations(),
     approvals: () => service.approvals,
-    dropped: { traces: () => service.droppedSpans(), logs: () => output.dropped() },
+    dropped: { traces: service.droppedSpans, logs: () => output.dropped() },
   });
   let draining = false;
   const notReady = (): readonly NotReady[] => {
@@ -108,9 +105,9 @@ export async function startService(
     const closed = listeners.close();
     await endedWithin(closed, config.server.drainTimeoutMs);
     await service.close(0);
-    await endedWithin(closed, ENDING_MS);
+    await endedWithin(closed, CUT_OFF_MS);
     listeners.cutOff();
-    // Closed last, so that probes see the draining state until then.
+    // Closed last, so that probes see the state `draining` until then.
     await listeners.closeOperators();
     log.info("stopped");
     await output.flush(LOG_FLUSH_MS);
@@ -120,7 +117,7 @@ export async function startService(
     operatorUrl,
     notRegistered: service.notRegistered,
     reload: service.reload,
-    logFault: (error) => log.error({ cause: causeText(error) }, "uncaught error"),
+    logUncaught: (error) => log.error({ cause: causeText(error) }, "uncaught error"),
     drain: () => {
       drained ??= drain();
       return drained;
@@ -131,24 +128,13 @@ export async function startService(
 function listenerOptions(config: Config, service: Service) {
   return {
     ...config.server,
+    ...service,
     allowedHosts: [...config.server.allowedHosts, ...ownNames(config.server.host)],
     concurrentRequestsMax: () => service.limits.concurrentCallsMax * 2,
-    limits: service.limits,
-    proxy: service.proxy,
-    approvals: service.approvals,
-    clock: service.clock,
-    registry: service.registry,
-    callers: service.callers,
-    journal: (line) => service.journal(line),
     auditDir: pathFrom(config, config.audit.dir),
-    checkpointKey: service.checkpointKey,
     systems: () => service.targets().status(),
-    audit: () => service.auditHealth(),
+    audit: service.auditHealth,
     confinement: () => service.targets().confinement(),
-    configuration: () => service.configuration(),
-    reload: service.reload,
-    revocations: () => service.revocations(),
-    authorizationServers: service.authorizationServers,
   } satisfies Partial<ServerOptions>;
 }
 
@@ -174,4 +160,61 @@ function hooksOf(log: Logger, metrics: Metrics): Hooks {
 /** Returns the host as an allowed name. A wildcard address is not a name: a web page can use it too. */
 function ownNames(host: string): readonly string[] {
   return host === "0.0.0.0" || host === "::" ? [] : [host.includes(":") ? `[${host}]` : host.toLowerCase()];
+}
+
+/**
+ * Signals within this time count as one: a supervisor signals every process of a group, and a script runner forwards its own
+ * signal.
+ */
+const SAME_SIGNAL_MS = 1_000;
+
+/** `stc serve`: runs until SIGTERM or SIGINT, then drains; a later signal ends the process immediately. */
+export async function serve(options: ConfigurationOptions): Promise<void> {
+  // Saved because `process.exit` throws while manifests are loaded again.
+  const exit: (code: number) => never = process.exit.bind(process);
+  let running: RunningService | undefined;
+  // Development ends with SIGHUP, which reports a closed terminal. A service reloads, and keeps running even when it cannot
+  // reload.
+  if (options.dev !== true) process.on("SIGHUP", () => void running?.reload?.("signal"));
+  const { config, readAgain, start } = await configuration(options);
+  const stop = await start();
+  let service: RunningService;
+  try {
+    service = running = await startService(config, readAgain);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  for (const reason of service.notRegistered) print.error(`note: ${reason}`);
+  if (options.dev === true) {
+    const { welcome } = await import("./development/welcome.ts");
+    const [hasGit, hasBash] = ["git", "bash"].map((name) => config.commands.allowed.includes(name));
+    const { url } = service;
+    const auditDir = config.audit.dir;
+    reportChange(() => print.line(welcome({ url, auditDir, hasGit: hasGit === true, hasBash: hasBash === true })));
+  }
+  // An unhandled rejection in one tool must not end the service. An uncaught exception does, because the state is unknown then.
+  process.on("unhandledRejection", service.logUncaught);
+  let isEnding = false;
+  let mayExitNow = false;
+  const end = async (exitCode: number): Promise<void> => {
+    isEnding = true;
+    setTimeout(() => {
+      mayExitNow = true;
+    }, SAME_SIGNAL_MS).unref();
+    await service.drain();
+    await stop();
+    exit(exitCode);
+  };
+  process.on("uncaughtException", (error) => {
+    service.logUncaught(error);
+    if (isEnding) exit(1);
+    void end(1);
+  });
+  const onStopSignal = (): void => {
+    if (mayExitNow) exit(1);
+    if (!isEnding) void end(0);
+  };
+  process.on("SIGTERM", onStopSignal);
+  process.on("SIGINT", onStopSignal);
 }

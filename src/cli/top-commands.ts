@@ -24,7 +24,7 @@ export const commands = [
     summary: "Run the service",
     uses: CONFIGURED,
     exits: { 0: "stopped by a signal", 1: "stopped by an error" },
-    run: async (_, options) => (await import("./serve.ts")).serve(options),
+    run: async (_, options) => (await import("./service.ts")).serve(options),
   }),
   command({
     name: "check",

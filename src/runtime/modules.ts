@@ -31,7 +31,7 @@ import { type GrpcContext, grpc } from "../targets/grpc/kind.ts";
 export type KindContext = GrpcContext & CommandContext & FilesContext;
 
 /**
- * What a build contains. Everything else is derived from these declarations. Endpoints and commands are imported when they are
+ * The parts of a build. Everything else is derived from these declarations. Endpoints and commands are imported when they are
  * needed: the library loads no HTTP code.
  */
 export interface Modules {

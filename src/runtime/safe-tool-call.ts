@@ -39,7 +39,7 @@ export interface SafeToolCallOptions
 }
 
 export interface CallOptions {
-  /** Ends the call when the requester has disconnected. */
+  /** Aborts when the requester has disconnected, which ends the call. */
   readonly signal?: AbortSignal;
   readonly session?: string;
   /** The model's own id of the call; recorded in the audit. */
@@ -67,7 +67,7 @@ export class SafeToolCall {
   readonly #config: Config;
   readonly #modules: Modules;
   #options: SafeToolCallOptions;
-  /** Options that the next reload adopts in place of `#options`. */
+  /** Options that the next reload applies in place of `#options`. */
   #wanted: WantedOptions | undefined;
   #starting: Promise<Service> | undefined;
   #service: Service | undefined;
@@ -148,10 +148,10 @@ export class SafeToolCall {
   }
 
   /**
-   * Adopts changed options, as a whole or not at all; without options, reads the files named by the current ones again. Running
-   * calls finish with their old snapshot, and counts are kept. Changes to settings that are read only at startup (`audit`, the
-   * store, the folder) are refused; `onToolApprove` stays as it is. Never rejects once `ready()` has resolved. Of several
-   * concurrent reloads, the options of the last one apply to all.
+   * Applies changed options, as a whole or not at all; without options, reads the files named by the current ones again.
+   * Running calls finish with their old snapshot, and counts are kept. Changes to settings that are read only at startup
+   * (`audit`, the store, the folder) are refused; `onToolApprove` stays as it is. Never rejects once `ready()` has resolved. Of
+   * several concurrent reloads, the options of the last one apply to all.
    */
   async reload(options?: Omit<SafeToolCallOptions, "onToolApprove">): Promise<Reloaded> {
     const { reload } = await this.#start();

@@ -26,7 +26,6 @@ const CAPABILITIES: readonly Capability[] = [
       "src/pipeline/identity/remote-keys.ts",
       "src/audit/export/sender.ts",
       "src/approvals/notify/sender.ts",
-      "src/approvals/notify/sender.ts",
       "src/runtime/telemetry/span-sender.ts",
       "src/cli/development/",
     ],
@@ -53,7 +52,6 @@ const CAPABILITIES: readonly Capability[] = [
         "src/runtime/config/watched-files.ts",
         "src/runtime/manifests/sources.ts",
         "src/runtime/reload/fingerprints.ts",
-        "src/runtime/manifests/loader.ts",
         "src/runtime/manifests/loader.ts",
         "src/runtime/own-code.ts",
         "src/runtime/composition/listeners.ts",
@@ -104,7 +102,6 @@ const CAPABILITIES: readonly Capability[] = [
     holders: [
       "src/runtime/composition/wiring.ts",
       "src/runtime/composition/approvals.ts",
-      "src/runtime/composition/webhooks.ts",
       "src/cli/development/",
       "src/cli/token.ts",
       "src/cli/audit/evidence.ts",

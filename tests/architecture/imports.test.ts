@@ -105,7 +105,7 @@ test("the packages of gRPC are loaded only with a system to call", () => {
 
 test("only `stc` imports the development stand, and only on demand", () => {
   const statics = sources("src").filter(
-    ({ path, code }) => !path.startsWith("src/cli/development/") && /from "\.\.?\/dev\//.test(code),
+    ({ path, code }) => !path.startsWith("src/cli/development/") && /from "\.\.?\/development\//.test(code),
   );
   expect(statics.map(({ path }) => path)).toEqual([]);
 });

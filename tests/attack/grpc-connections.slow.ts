@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from "bun:test";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
-import type { CertificateSet } from "../../src/cli/development/make-certificates.ts";
+import type { CertificateSet } from "../../src/cli/development/certificates.ts";
 import { type GrpcHandler, type GrpcSystem, grpcHandler } from "../../src/targets/grpc/handler.ts";
 import { until } from "../support/until.ts";
 import { makeAuthority } from "../targets/grpc/support/authority.ts";

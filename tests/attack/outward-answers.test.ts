@@ -34,8 +34,12 @@ describe("a webhook's receiver", () => {
     ["says 100 for ever", forEver(CONTINUE), { kind: "later", reason: "InterimAnswers", retryAfterMs: undefined }],
     ["says 103 for ever", forEver(HINTS), { kind: "later", reason: "InterimAnswers", retryAfterMs: undefined }],
     ["speaks another protocol", says(SWITCH), { kind: "later", reason: "status 101", retryAfterMs: undefined }],
-    ["says 100 and 103 before its yes", says(`${CONTINUE}${HINTS}${HINTS}HTTP/1.1 204 OK\r\n\r\n`), { kind: "taken" }],
-    ["never ends its yes", forEver(`HTTP/1.1 200 OK\r\n\r\n${" ".repeat(9_999)}`), { kind: "taken" }],
+    [
+      "says 100 and 103 before its yes",
+      says(`${CONTINUE}${HINTS}${HINTS}HTTP/1.1 204 OK\r\n\r\n`),
+      { kind: "accepted" },
+    ],
+    ["never ends its yes", forEver(`HTTP/1.1 200 OK\r\n\r\n${" ".repeat(9_999)}`), { kind: "accepted" }],
   ] as const)("that %s", async (_, behaviour, outcome) => {
     far.behaviour = behaviour;
     expect(await notify()).toEqual(outcome);
@@ -107,7 +111,15 @@ describe("a trace collector", () => {
   const start = (timeoutMs: number): void => {
     reports.length = 0;
     const report = (text: string): void => void reports.push(text);
-    sender = new SpanSender({ url: far.url, headers: {}, resource: {}, sendEveryMs: 1, timeoutMs, report });
+    sender = new SpanSender({
+      url: far.url,
+      headers: {},
+      resource: {},
+      sendEveryMs: 1,
+      clock: performance.now,
+      timeoutMs,
+      report,
+    });
   };
   const sendOne = async (count: number): Promise<void> => {
     sender.add([span]);

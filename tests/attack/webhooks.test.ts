@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { generateKeyPairSync } from "node:crypto";
 import type { OpenedApprovals } from "../../src/approvals/approvals.ts";
 import { send } from "../../src/approvals/notify/sender.ts";
-import { readKeys, signMessage, verifyMessage, type WebhookKey } from "../../src/approvals/notify/signature.ts";
+import { readKeys, signMessage, verifyMessage } from "../../src/approvals/notify/signature.ts";
 import { Webhook } from "../../src/approvals/notify/webhook.ts";
 import { Receiver } from "../approvals/notify/receiver.ts";
 import { type ApprovalWorld, askFor, createApprovalWorld, OPERATOR } from "../support/approvals.ts";
@@ -12,12 +12,6 @@ import { until } from "../support/until.ts";
 const SECRET = `whsec_${Buffer.alloc(32, 3).toString("base64")}`;
 const NOW_MS = 1_700_000_000_000;
 const MEBIBYTE = 1_048_576;
-
-function keysOf(text: string, use: "sign" | "verify" = "sign"): readonly WebhookKey[] {
-  const read = readKeys(text, use);
-  if ("fault" in read) throw new Error(read.fault);
-  return read.ok;
-}
 
 let world: ApprovalWorld;
 let receiver: Receiver;
@@ -42,7 +36,10 @@ async function started(approvals: OpenedApprovals): Promise<Webhook> {
   const target = { name: "chat", deployment: "test", detail: "summary", publicUrl: undefined } as const;
   const events = ["approval.requested", "approval.denied"] as const;
   const parts = { approvals, clock: () => world.now, random: () => 0.5, owner: "owner", report: () => {} };
-  const webhook = new Webhook({ ...target, events, url: receiver.url, keys: keysOf(SECRET) }, { ...parts, pollMs: 5 });
+  const webhook = new Webhook(
+    { ...target, events, url: receiver.url, keys: readKeys(SECRET, "sign") },
+    { ...parts, pollMs: 5 },
+  );
   running.push(webhook);
   return webhook;
 }
@@ -54,8 +51,8 @@ describe("the address of a message", () => {
     const before = new Map(names.map((name) => [name, process.env[name]]));
     try {
       for (const name of names) process.env[name] = proxy.url;
-      expect(await sendTo(receiver.url)).toEqual({ kind: "taken" });
-      expect(await sendTo(receiver.url.replace("127.0.0.1", "localhost"))).toEqual({ kind: "taken" });
+      expect(await sendTo(receiver.url)).toEqual({ kind: "accepted" });
+      expect(await sendTo(receiver.url.replace("127.0.0.1", "localhost"))).toEqual({ kind: "accepted" });
     } finally {
       for (const [name, value] of before) {
         if (value === undefined) delete process.env[name];
@@ -90,7 +87,7 @@ describe("a malicious receiver", () => {
       controller.enqueue(new Uint8Array(MEBIBYTE));
     };
     receiver.answer = () => new Response(new ReadableStream({ pull }));
-    for (let count = 0; count < 5; count += 1) expect(await sendTo(receiver.url)).toEqual({ kind: "taken" });
+    for (let count = 0; count < 5; count += 1) expect(await sendTo(receiver.url)).toEqual({ kind: "accepted" });
     expect(given).toBeLessThan(200);
   });
 
@@ -142,13 +139,15 @@ describe("APR-57: signatures", () => {
   const ID = "msg_1";
   const BODY = '{"a":1}';
   const seconds = NOW_MS / 1_000;
-  const good = signMessage({ id: ID, body: BODY }, { keys: keysOf(SECRET), nowMs: NOW_MS })["webhook-signature"];
+  const good = signMessage({ id: ID, body: BODY }, { keys: readKeys(SECRET, "sign"), nowMs: NOW_MS })[
+    "webhook-signature"
+  ];
   const [, code = ""] = good.split(",");
   const foreign = `v1,${Buffer.alloc(32, 9).toString("base64")}`;
   const verdict = (signature: unknown, timestamp: unknown = String(seconds)): string => {
     const sent = { id: ID, timestamp, signature, body: Buffer.from(BODY) };
-    const verified = verifyMessage(sent, { keys: keysOf(SECRET, "verify"), nowMs: NOW_MS });
-    return "fault" in verified ? verified.fault : "good";
+    const verified = verifyMessage(sent, { keys: readKeys(SECRET, "verify"), nowMs: NOW_MS });
+    return "problem" in verified ? verified.problem : "good";
   };
 
   test.each([
@@ -201,9 +200,9 @@ describe("APR-57: signatures", () => {
     const seed = raw("d");
     const half = Buffer.from(publicKey.export({ format: "jwk" }).x ?? "", "base64url");
     const prints = [
-      keysOf(`whsk_${seed.toString("base64")}`),
-      keysOf(`whsk_${Buffer.concat([seed, half]).toString("base64")}`),
-      keysOf(`whpk_${half.toString("base64")}`, "verify"),
+      readKeys(`whsk_${seed.toString("base64")}`, "sign"),
+      readKeys(`whsk_${Buffer.concat([seed, half]).toString("base64")}`, "sign"),
+      readKeys(`whpk_${half.toString("base64")}`, "verify"),
     ].map(([key]) => key?.fingerprint);
     expect(new Set(prints).size).toBe(1);
   });

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
-import { makeCertificates } from "../../src/cli/development/make-certificates.ts";
+import { makeCertificates } from "../../src/cli/development/certificates.ts";
 import { certificateNotes } from "../../src/targets/grpc/kind.ts";
 import { runStc } from "../support/stc.ts";
 import { openWorld, type World } from "../support/world.ts";

@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { decodeJwt, decodeProtectedHeader } from "jose";
-import { DEVELOPMENT_SERVER_NAME } from "../../src/cli/development/make-certificates.ts";
+import { DEVELOPMENT_SERVER_NAME } from "../../src/cli/development/certificates.ts";
 import { type RunningService, startService } from "../../src/cli/service.ts";
 import { readConfig } from "../../src/runtime/config/config.ts";
 import { LiveIssuers, type TokenKind } from "../support/live-tokens.ts";

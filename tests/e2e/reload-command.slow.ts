@@ -50,7 +50,7 @@ test("`stc reload` reports the result", async () => {
   const refused = await reload();
   expect([refused.code, refused.out]).toEqual([1, ""]);
   expect(refused.err).toStartWith(
-    "refused; the configuration in use stays in use:\n  tools/hello.ts: cannot be loaded",
+    "refused; the previous configuration stays in use:\n  tools/hello.ts: cannot be loaded",
   );
   world.write("tools/hello.ts", manifest({ says: "by command" }));
   const done = await reload();

@@ -32,9 +32,7 @@ const chat = () => ({
 });
 
 function signed(secret: string, body: string) {
-  const read = readKeys(secret, "sign");
-  if ("fault" in read) throw new Error(read.fault);
-  return { ...signMessage({ id: "msg_1", body }, { keys: read.ok, nowMs: Date.now() }) };
+  return { ...signMessage({ id: "msg_1", body }, { keys: readKeys(secret, "sign"), nowMs: Date.now() }) };
 }
 
 test("a notification goes out, a person's answer comes in, the call runs, and its end is notified", async () => {

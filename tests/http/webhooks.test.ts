@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { readKeys, signMessage, type WebhookKey } from "../../src/approvals/notify/signature.ts";
+import { readKeys, signMessage } from "../../src/approvals/notify/signature.ts";
 import type { Integration } from "../../src/approvals/notify/webhooks.ts";
 import type { Approval } from "../../src/approvals/types.ts";
 import { createCallerContext } from "../../src/pipeline/caller-context.ts";
@@ -14,18 +14,12 @@ const CHAT = secretOf(1);
 const OLD_CHAT = secretOf(2);
 const DESK = secretOf(3);
 
-function keysOf(text: string): readonly WebhookKey[] {
-  const read = readKeys(text, "verify");
-  if ("fault" in read) throw new Error(read.fault);
-  return read.ok;
-}
-
 const person = (subject: string) => ({ issuer: OPERATORS_ISSUER, subject, permissions: [] });
 const integrations: ReadonlyMap<string, Integration> = new Map([
   [
     "chat",
     {
-      keys: keysOf(`${CHAT}\n${OLD_CHAT}`),
+      keys: readKeys(`${CHAT}\n${OLD_CHAT}`, "verify"),
       people: new Map([
         ["U1", person("olga")],
         ["U2", person("agent-7")],
@@ -34,7 +28,7 @@ const integrations: ReadonlyMap<string, Integration> = new Map([
       ]),
     },
   ],
-  ["desk", { keys: keysOf(DESK), people: new Map([["U1", person("dora")]]) }],
+  ["desk", { keys: readKeys(DESK, "verify"), people: new Map([["U1", person("dora")]]) }],
 ]);
 
 let stand: ApprovalStand;
@@ -62,7 +56,7 @@ function send(body: unknown, options: Sending = {}): Promise<Reply> {
   const { to = "chat", secret = CHAT, id = `msg_${sent}`, laterSeconds = 0, instead, headers } = options;
   const text = typeof body === "string" ? body : JSON.stringify(body);
   const nowMs = (seconds + laterSeconds) * 1_000;
-  const signed = signMessage({ id, body: text }, { keys: keysOf(secret), nowMs });
+  const signed = signMessage({ id, body: text }, { keys: readKeys(secret, "verify"), nowMs });
   return stand.send(`POST /webhooks/${to}/decisions`, { body: instead ?? text, headers: { ...signed, ...headers } });
 }
 
@@ -202,7 +196,9 @@ describe("APR-32: the configuration says who decides, and the seen view is named
       expect((await stand.send(path, { token: bearer, body: answerTo(approval) })).status).toBe(401);
     }
     const body = JSON.stringify({ decision: "approve" });
-    const headers = { ...signMessage({ id: "msg_else", body }, { keys: keysOf(CHAT), nowMs: seconds * 1_000 }) };
+    const headers = {
+      ...signMessage({ id: "msg_else", body }, { keys: readKeys(CHAT, "verify"), nowMs: seconds * 1_000 }),
+    };
     expect((await stand.send(`POST /approvals/${approval.id}/decisions`, { body, headers })).status).toBe(401);
     expect(await stateOf(approval)).toBe("pending");
   });
@@ -432,7 +428,9 @@ test("a decision that cannot be recorded does not count, and may be sent again",
   const approval = await own.ask();
   own.failJournal();
   const body = JSON.stringify(answerTo(approval));
-  const headers = { ...signMessage({ id: "msg_1", body }, { keys: keysOf(CHAT), nowMs: NOW_SECONDS * 1_000 }) };
+  const headers = {
+    ...signMessage({ id: "msg_1", body }, { keys: readKeys(CHAT, "verify"), nowMs: NOW_SECONDS * 1_000 }),
+  };
   const reply = await own.send("POST /webhooks/chat/decisions", { body, headers });
   expect([reply.status, codeOf(reply)]).toEqual([503, "AUDIT_UNAVAILABLE"]);
   expect((await own.approvals.get(approval.id))?.state).toBe("pending");

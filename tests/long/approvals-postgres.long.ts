@@ -5,7 +5,7 @@ import fc from "fast-check";
 import type { OpenedApprovals } from "../../src/approvals/approvals.ts";
 import { POSTGRES_STEPS, SQLITE_STEPS } from "../../src/approvals/store/schema.ts";
 import type { Approvals } from "../../src/approvals/types.ts";
-import { makeCertificates } from "../../src/cli/development/make-certificates.ts";
+import { makeCertificates } from "../../src/cli/development/certificates.ts";
 import { ApprovalService } from "../support/approval-service.ts";
 import {
   AGENT,

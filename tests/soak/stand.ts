@@ -2,8 +2,7 @@ import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { stringify } from "yaml";
-import { developmentCertificates } from "../../src/cli/development/certificates.ts";
-import { DEVELOPMENT_SERVER_NAME } from "../../src/cli/development/make-certificates.ts";
+import { DEVELOPMENT_SERVER_NAME, developmentCertificates } from "../../src/cli/development/certificates.ts";
 import { journalEntries } from "../support/audit-files.ts";
 import { type JwksServer, publish, startJwksServer } from "../support/jwks-server.ts";
 import { manifest } from "../support/reload-service.ts";

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer, type Server } from "node:https";
-import { makeCertificates } from "../../src/cli/development/make-certificates.ts";
+import { makeCertificates } from "../../src/cli/development/certificates.ts";
 
 const YEAR_2000 = new Date(946_684_800_000);
 const YEAR_2100 = new Date(4_102_444_800_000);

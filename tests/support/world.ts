@@ -1,8 +1,8 @@
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DEVELOPMENT_SERVER_NAME, makeCertificates } from "../../src/cli/development/certificates.ts";
 import { type CustomerMaster, startCustomerMaster } from "../../src/cli/development/customer-master.ts";
-import { DEVELOPMENT_SERVER_NAME, makeCertificates } from "../../src/cli/development/make-certificates.ts";
 import { TestRepository } from "../tools/platform/repositories.ts";
 import { hasGit } from "./git-tests.ts";
 import { LiveIssuers } from "./live-tokens.ts";

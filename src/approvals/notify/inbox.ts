@@ -1,22 +1,25 @@
 import type { WriteTransaction } from "../store/database.ts";
 import type { Store } from "../store/store.ts";
 
-/** Longer than twice the accepted clock difference of a message. */
+/** Time for which received ids are kept: longer than twice the accepted clock difference. */
 const REMEMBERED_MS = 3_600_000;
 const FORGOTTEN_AT_ONCE_MAX = 200;
 
-/** Received messages. Each counts once across all replicas. A message with a decision is recorded in that transaction. */
+/**
+ * Received messages. Each counts once across all replicas. A message with a decision is recorded in the transaction of the
+ * decision.
+ */
 export interface Inbox {
   /** Records a message. Returns false when a message with this id was received before. */
   receive(webhook: string, id: string): Promise<boolean>;
 }
 
 export function inbox({ database }: Pick<Store, "database">): Inbox {
-  return { receive: (webhook, id) => database.write((tx) => takeMessage(tx, webhook, id)) };
+  return { receive: (webhook, id) => database.write((tx) => recordMessage(tx, webhook, id)) };
 }
 
 /** Records a message. Returns false when it was recorded before. */
-export async function takeMessage({ sql, now }: WriteTransaction, webhook: string, id: string): Promise<boolean> {
+export async function recordMessage({ sql, now }: WriteTransaction, webhook: string, id: string): Promise<boolean> {
   await sql`
     DELETE FROM approval_messages WHERE (webhook, id) IN (
       SELECT webhook, id FROM approval_messages WHERE received_at <= ${now - REMEMBERED_MS}

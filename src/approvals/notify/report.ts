@@ -219,7 +219,7 @@ function toReportRow(row: Row): ReportRow {
   };
 }
 
-/** Number of requests, all approved, from which a suggestion is made. */
+/** Minimum number of requests, all approved, for a suggestion. */
 const SAME_CALL_MIN = 3;
 const READ_TOOL_MIN = 5;
 const SESSION_WRITES_MIN = 10;
@@ -282,7 +282,7 @@ function byTool(kind: Suggestion["kind"], groups: readonly (readonly ReportRow[]
   }));
 }
 
-/** Returns a filter for groups in which every request was approved with scope `once`; pending and expired ones fail it. */
+/** Returns a filter for groups in which every request was approved with scope `once`. */
 function alwaysApproved(min: number): (rows: readonly ReportRow[]) => boolean {
   return (rows) => rows.length >= min && rows.every(({ isApproved, scope }) => isApproved && scope === "once");
 }

@@ -2,11 +2,12 @@ import { lookup } from "node:dns/promises";
 import { type IncomingMessage, request as requestHttp } from "node:http";
 import { request as requestHttps } from "node:https";
 import { BlockList, isIP, type LookupFunction } from "node:net";
+import { errorName } from "../../core/error-text.ts";
 import { boundInterimAnswers, isLoopback } from "../../core/network.ts";
 import type { SignatureHeaders } from "./signature.ts";
 
 export type Delivery =
-  | { readonly kind: "taken" }
+  | { readonly kind: "accepted" }
   /** The receiver permanently refuses notifications. */
   | { readonly kind: "gone" }
   | { readonly kind: "later"; readonly reason: string; readonly retryAfterMs: number | undefined };
@@ -37,7 +38,7 @@ export async function send(body: string, { url, headers, nowMs, timeoutMs, signa
       nowMs,
     );
   } catch (error) {
-    return { kind: "later", reason: reasonOf(error), retryAfterMs: undefined };
+    return { kind: "later", reason: errorName(error), retryAfterMs: undefined };
   }
 }
 
@@ -113,7 +114,7 @@ function rejectedBy(signal: AbortSignal): Promise<never> {
 }
 
 function deliveryOf({ statusCode: status = 0, headers }: IncomingMessage, nowMs: number): Delivery {
-  if (status >= 200 && status < 300) return { kind: "taken" };
+  if (status >= 200 && status < 300) return { kind: "accepted" };
   if (status === GONE) return { kind: "gone" };
   const retryAfterMs = WAIT_STATUSES.has(status) ? readRetryAfter(headers["retry-after"], nowMs) : undefined;
   return { kind: "later", reason: `status ${status}`, retryAfterMs };
@@ -125,13 +126,6 @@ export function readRetryAfter(header: string | undefined, nowMs: number): numbe
   if (/^\d{1,9}$/.test(header)) return Number(header) * SECOND_MS;
   const at = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} [\d:]{8} GMT$/.test(header) ? Date.parse(header) : Number.NaN;
   return Number.isNaN(at) ? undefined : Math.max(0, at - nowMs);
-}
-
-/** Returns the error's name and code only: the runtime's messages may quote the URL, which may be a secret. */
-function reasonOf(error: unknown): string {
-  if (!(error instanceof Error)) return "failed";
-  const code = "code" in error && typeof error.code === "string" ? error.code : undefined;
-  return code === undefined ? error.name : `${error.name} ${code}`;
 }
 
 /** Addresses that no notification may go to: link-local, cloud metadata services, unspecified, multicast and reserved. */

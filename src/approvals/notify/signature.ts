@@ -37,25 +37,24 @@ export interface SignatureHeaders {
   readonly "webhook-signature": string;
 }
 
-export type ReadKeys = { readonly ok: readonly WebhookKey[] } | { readonly fault: string };
-
 /**
  * Reads keys, one per line: `whsec_…` for signing and verifying, `whsk_…` for signing, `whpk_…` for verifying. The first key is
- * the newest. All keys sign and any key verifies, so that keys can be rotated. Errors name the line only: the text is secret.
+ * the newest. All keys sign and any key verifies, so that keys can be rotated.
+ *
+ * @throws {Error} that names the line only, because the text is secret
  */
-export function readKeys(text: string, use: "sign" | "verify"): ReadKeys {
+export function readKeys(text: string, use: "sign" | "verify"): readonly WebhookKey[] {
   const lines = text.split("\n").map((line) => line.trim());
   const keys: WebhookKey[] = [];
   for (const [index, line] of lines.entries()) {
     if (line === "" || line.startsWith("#")) continue;
     const key = readKey(line, use);
-    if (typeof key === "string") return { fault: `line ${index + 1} ${key}` };
+    if (typeof key === "string") throw new Error(`line ${index + 1} ${key}`);
     keys.push(key);
-    if (keys.length > KEYS_MAX) return { fault: `holds more than ${KEYS_MAX} keys` };
+    if (keys.length > KEYS_MAX) throw new Error(`holds more than ${KEYS_MAX} keys`);
   }
-  return keys.length === 0
-    ? { fault: "contains no key: write whsec_ and 24 to 64 random bytes in base64" }
-    : { ok: keys };
+  if (keys.length === 0) throw new Error("contains no key: write whsec_ and 24 to 64 random bytes in base64");
+  return keys;
 }
 
 function readKey(line: string, use: "sign" | "verify"): WebhookKey | string {
@@ -126,16 +125,16 @@ export interface ReceivedMessage {
 export function verifyMessage(
   { id, timestamp, signature, body }: ReceivedMessage,
   { keys, nowMs }: { readonly keys: readonly WebhookKey[]; readonly nowMs: number },
-): { readonly id: string } | { readonly fault: Unverified } {
+): { readonly id: string } | { readonly problem: Unverified } {
   if (typeof id !== "string" || typeof timestamp !== "string" || typeof signature !== "string")
-    return { fault: "unsigned" };
+    return { problem: "unsigned" };
   if (!ID.test(id) || !TIMESTAMP.test(timestamp) || signature.length > SIGNATURE_CHARACTERS_MAX)
-    return { fault: "unsigned" };
+    return { problem: "unsigned" };
   const signed = signedContent(id, timestamp, body);
   const candidates = signature.split(" ", SIGNATURES_MAX).flatMap(readSignature);
-  if (!keys.some((key) => hasSigned(key, candidates, signed))) return { fault: "signature" };
+  if (!keys.some((key) => hasSigned(key, candidates, signed))) return { problem: "signature" };
   const isNow = Math.abs(Number(timestamp) - nowMs / SECOND_MS) <= TOLERANCE_SECONDS;
-  return isNow ? { id } : { fault: "late" };
+  return isNow ? { id } : { problem: "late" };
 }
 
 interface Candidate {

@@ -1,13 +1,14 @@
 import { sha256Hex } from "../../core/digest.ts";
 import { errorText } from "../../core/error-text.ts";
+import { OutageReporter } from "../../core/retry.ts";
 import { endedWithin } from "../../core/time-limits.ts";
 import type { Json } from "../../core/types.ts";
 import type { Approval, ApprovalEvent, Approvals } from "../types.ts";
-import type { DeliveryOutcome, Outbox, OutboxItem, Wanted } from "./outbox.ts";
+import type { DeliveryOutcome, Outbox, OutboxItem, Subscription } from "./outbox.ts";
 import { send } from "./sender.ts";
 import { signMessage, type WebhookKey } from "./signature.ts";
 
-/** Receiver of a webhook, and the events that it wants. */
+/** Receiver of a webhook, and the events that are sent to it. */
 export interface WebhookTarget extends PayloadOptions {
   readonly url: string;
   readonly keys: readonly WebhookKey[];
@@ -47,8 +48,6 @@ export interface WebhookState {
 
 const POLL_MS = 1_000;
 const TIMEOUT_MS = 10_000;
-/** Minimum interval between failure reports: a receiver may fail and recover with every message. */
-const REPORT_EVERY_MS = 60_000;
 /** Time that `stop` waits for a store that does not respond. */
 const STOP_MS_MAX = 2_000;
 
@@ -59,14 +58,12 @@ const STOP_MS_MAX = 2_000;
 export class Webhook {
   readonly #target: WebhookTarget;
   readonly #parts: WebhookParts;
-  readonly #wanted: Wanted;
+  readonly #subscription: Subscription;
   readonly counts: WebhookCounts;
   readonly #stopping = new AbortController();
   #isRetired = false;
   #isDisabled = false;
-  /** True when the current outage was reported. */
-  #isReported = false;
-  #reportedAtMs = Number.NEGATIVE_INFINITY;
+  readonly #outages: OutageReporter;
   #isNotified = false;
   #wake: () => void = () => {};
   readonly #done: Promise<void>;
@@ -76,7 +73,8 @@ export class Webhook {
     this.#target = target;
     this.#parts = parts;
     this.counts = parts.counts ?? { sent: 0, failures: 0, dead: 0, stale: 0 };
-    this.#wanted = { webhook: target.name, types: new Set(target.events), owner: parts.owner };
+    this.#subscription = { webhook: target.name, types: new Set(target.events), owner: parts.owner };
+    this.#outages = new OutageReporter(parts.clock, (message) => this.#report(message));
     this.#done = this.#run();
   }
 
@@ -115,16 +113,16 @@ export class Webhook {
       }
     }
     stopListening();
-    await approvals.outbox.release(this.#wanted).catch(() => {});
+    await approvals.outbox.release(this.#subscription).catch(() => {});
   }
 
   /** Sends the next event. Returns whether there may be more to do immediately. */
   async #sendNext(): Promise<boolean> {
     const { outbox } = this.#parts.approvals;
-    const found = await outbox.look(this.#wanted);
+    const found = await outbox.check(this.#subscription);
     this.#isDisabled = found === "disabled";
     if (found !== "work" || this.#stopping.signal.aborted || this.#isRetired) return false;
-    const item = await outbox.begin(this.#wanted);
+    const item = await outbox.takeNext(this.#subscription);
     if (item === undefined) return true;
     if ("givenUp" in item) {
       this.counts.dead += item.givenUp;
@@ -133,7 +131,7 @@ export class Webhook {
     }
     const outcome = await this.#attempt(item);
     if (this.#stopping.signal.aborted && outcome.kind === "later") return false;
-    const settled = await outbox.settle(this.#wanted, item, { outcome, jitter: this.#parts.random() });
+    const settled = await outbox.settle(this.#subscription, item, { outcome, random: this.#parts.random() });
     this.#count(outcome, settled === "dead");
     if (settled === "disabled")
       this.#report("answered 410 Gone: nothing more is sent there until the next start or until its settings change");
@@ -162,18 +160,14 @@ export class Webhook {
     if (isDead) this.counts.dead += 1;
     if (outcome.kind === "stale") this.counts.stale += 1;
     if (outcome.kind === "later") this.#fail(outcome.reason);
-    if (outcome.kind !== "taken") return;
+    if (outcome.kind !== "accepted") return;
     this.counts.sent += 1;
-    this.#isReported = false;
+    this.#outages.recovered();
   }
 
   #fail(reason: string): void {
     this.counts.failures += 1;
-    const nowMs = this.#parts.clock();
-    if (this.#isReported || Math.abs(nowMs - this.#reportedAtMs) < REPORT_EVERY_MS) return;
-    this.#isReported = true;
-    this.#reportedAtMs = nowMs;
-    this.#report(`does not accept notifications: ${reason}`);
+    this.#outages.failed(`does not accept notifications: ${reason}`);
   }
 
   #report(what: string): void {

@@ -13,7 +13,7 @@ export interface Person extends Approver {
 
 export interface Integration {
   readonly keys: readonly WebhookKey[];
-  /** People by the integration's own names for them; nobody else can decide. */
+  /** People by the integration's own user ids; nobody else can decide. */
   readonly people: ReadonlyMap<string, Person>;
 }
 
@@ -34,7 +34,7 @@ export interface LiveWebhooks extends Webhooks {
   change(named: NamedWebhooks): void;
 }
 
-/** Approvals, along with reports, counts, and the webhooks in both directions. */
+/** Approvals, along with reports, counts, and the incoming and outgoing webhooks. */
 export interface NotifiedApprovals extends Approvals {
   readonly inbox?: Inbox | undefined;
   readonly report?: MakeReport | undefined;

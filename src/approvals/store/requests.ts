@@ -1,6 +1,6 @@
 import { answerProblem, isReadable } from "../answer.ts";
 import { type Approver, isAmongRequesters, type Requester, type Scope } from "../identities.ts";
-import { takeMessage } from "../notify/inbox.ts";
+import { recordMessage } from "../notify/inbox.ts";
 import { objectionToDenial, voteResultOf } from "../policies/quorum.ts";
 import type {
   Approval,
@@ -240,7 +240,7 @@ export function decisions(store: Store): Pick<Approvals, "decide" | "cancel" | "
 
 async function decide(tx: WriteTransaction, decision: Decision, store: Store): Promise<Decided> {
   const { relay } = decision;
-  if (relay !== undefined && !(await takeMessage(tx, relay.webhook, relay.messageId))) return { outcome: "replayed" };
+  if (relay !== undefined && !(await recordMessage(tx, relay.webhook, relay.messageId))) return { outcome: "replayed" };
   const approval = await settledView(tx, decision.id);
   if (approval === undefined) return { outcome: "not_pending", approval };
   if (relay !== undefined) noteRelay(tx, decision, { relay, approval });

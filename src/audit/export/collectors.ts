@@ -77,8 +77,8 @@ function collector<Type extends string>(protocol: Protocol<Type>): AuditExporter
     open(settings, parts) {
       const headers =
         settings.headersFile === undefined ? { ok: {} } : readHeadersFile(parts.path(settings.headersFile));
-      if ("fault" in headers) {
-        parts.problem("headersFile", `${settings.headersFile}: ${headers.fault}`);
+      if ("problem" in headers) {
+        parts.problem("headersFile", `${settings.headersFile}: ${headers.problem}`);
         return undefined;
       }
       const url = new URL(settings.url);

@@ -1,6 +1,7 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { errorText } from "../../core/error-text.ts";
+import { isReportDue, OutageReporter, retryDelayMs } from "../../core/retry.ts";
 import type { Json } from "../../core/types.ts";
 import type { StreamName } from "../chain/chain.ts";
 import { makeDirectory } from "../journal/file-operations.ts";
@@ -29,7 +30,7 @@ interface ExporterOptions {
   readonly dir: string;
   readonly stream: StreamName;
   readonly target: ExporterTarget;
-  /** Returns milliseconds since 1970. */
+  /** Returns Unix milliseconds. */
   readonly clock: () => number;
   /** Returns a number of at least 0 and below 1. */
   readonly random: () => number;
@@ -54,11 +55,11 @@ export interface ExportState {
   readonly failures: number;
 }
 
+/** Reason in a report about lines that were rejected after the previous report. */
+const REPEATED = "more of the same";
 const POLL_MS = 500;
 const BACKOFF_MS = 1_000;
 const BACKOFF_MS_MAX = 60_000;
-/** Minimum time between two reports of one kind: a receiver may fail, or refuse a line, with every batch. */
-const REPORT_EVERY_MS = 60_000;
 
 /**
  * Sends one stream of the log to one receiver, in batches, in order, at least once. The position moves only past lines
@@ -70,8 +71,7 @@ export class Exporter {
   readonly #counts = { sentLines: 0, deadLines: 0, failures: 0 };
   #position: Position | undefined;
   readonly #stopping = new AbortController();
-  #isReported = false;
-  #reportedAtMs = Number.NEGATIVE_INFINITY;
+  readonly #outages: OutageReporter;
   #rejectedUnreported = 0;
   #rejectedReportedAtMs = Number.NEGATIVE_INFINITY;
   #wake: () => void = () => {};
@@ -79,7 +79,8 @@ export class Exporter {
 
   constructor(options: ExporterOptions) {
     this.#options = options;
-    const { dir, stream, target } = options;
+    const { dir, stream, target, clock, report } = options;
+    this.#outages = new OutageReporter(clock, report);
     this.#position = readExportPosition(dir, target.name, stream).position;
     this.#done = this.#run();
   }
@@ -94,7 +95,7 @@ export class Exporter {
     this.#stopping.abort();
     this.#wake();
     await this.#done;
-    this.#reportRejected("more of the same");
+    this.#reportRejected(REPEATED);
   }
 
   #lag(): Pick<ExportState, "bytesBehind" | "secondsBehind"> {
@@ -111,7 +112,7 @@ export class Exporter {
   }
 
   async #run(): Promise<void> {
-    const { dir, stream, pollMs = POLL_MS } = this.#options;
+    const { dir, stream, clock, pollMs = POLL_MS } = this.#options;
     let failures = 0;
     while (!this.#stopping.signal.aborted) {
       try {
@@ -120,11 +121,11 @@ export class Exporter {
         else await this.#deliverWhole(batch);
         failures = 0;
       } catch (error) {
-        this.#fail(errorText(error));
-        await this.#wait(this.#pauseMs(failures, undefined));
         failures += 1;
+        this.#fail(errorText(error));
+        await this.#wait(this.#pauseMs(failures));
       }
-      if (this.#isDue(this.#rejectedReportedAtMs)) this.#reportRejected("more of the same");
+      if (isReportDue(this.#rejectedReportedAtMs, clock())) this.#reportRejected(REPEATED);
     }
   }
 
@@ -144,7 +145,7 @@ export class Exporter {
   /** Delivers a batch. Returns `false` when the exporter was stopped before everything was accepted. */
   async #deliver({ lines, next }: ExportBatch): Promise<boolean> {
     const { receiver } = this.#options.target;
-    for (let attempt = 0; !this.#stopping.signal.aborted; attempt += 1) {
+    for (let attempt = 1; !this.#stopping.signal.aborted; attempt += 1) {
       const outcome = await receiver.deliver(lines, this.#stopping.signal);
       if (outcome.kind === "later") {
         if (this.#stopping.signal.aborted) return false;
@@ -153,7 +154,7 @@ export class Exporter {
         continue;
       }
       if (outcome.kind === "refused") return this.#refused({ lines, next }, outcome.reason);
-      this.#isReported = false;
+      this.#outages.recovered();
       if (outcome.rejected > 0) this.#keepRejected(lines, `${outcome.rejected} of ${lines.length} rejected`);
       else this.#counts.sentLines += lines.length;
       this.#position = next;
@@ -180,11 +181,11 @@ export class Exporter {
   }
 
   #keepRejected(lines: readonly ExportLine[], reason: string): void {
-    const { dir, target } = this.#options;
+    const { dir, target, clock } = this.#options;
     keepDeadLetters(dir, { exporter: target.name, reason, lines });
     this.#counts.deadLines += lines.length;
     this.#rejectedUnreported += lines.length;
-    if (this.#isDue(this.#rejectedReportedAtMs)) this.#reportRejected(reason);
+    if (isReportDue(this.#rejectedReportedAtMs, clock())) this.#reportRejected(reason);
   }
 
   #reportRejected(reason: string): void {
@@ -196,26 +197,14 @@ export class Exporter {
   }
 
   #fail(reason: string): void {
-    const { report, target, stream, clock } = this.#options;
+    const { target, stream } = this.#options;
     this.#counts.failures += 1;
-    if (this.#isReported || !this.#isDue(this.#reportedAtMs)) return;
-    this.#isReported = true;
-    this.#reportedAtMs = clock();
-    report(`${target.name} does not accept the audit's ${stream}: ${reason}`);
+    this.#outages.failed(`${target.name} does not accept the audit's ${stream}: ${reason}`);
   }
 
-  /**
-   * Returns true when a report is due. Uses the absolute difference, so that a clock that was set back does not
-   * suppress reports.
-   */
-  #isDue(reportedAtMs: number): boolean {
-    return Math.abs(this.#options.clock() - reportedAtMs) >= REPORT_EVERY_MS;
-  }
-
-  #pauseMs(attempt: number, retryAfterMs: number | undefined): number {
+  #pauseMs(failures: number, retryAfterMs = 0): number {
     const { random, backoffMs = BACKOFF_MS } = this.#options;
-    const ceiling = Math.min(BACKOFF_MS_MAX, backoffMs * 2 ** Math.min(attempt, 16));
-    return Math.max(retryAfterMs ?? 0, ceiling * (0.5 + random() / 2));
+    return Math.max(retryAfterMs, retryDelayMs({ firstMs: backoffMs, maxMs: BACKOFF_MS_MAX }, failures, random()));
   }
 
   async #wait(ms: number): Promise<void> {
@@ -274,7 +263,7 @@ export interface ExportersOptions {
   readonly targets: readonly ExporterTarget[];
   /** When `undefined`, nothing is ever deleted. */
   readonly retentionDays: number | undefined;
-  /** Returns milliseconds since 1970. */
+  /** Returns Unix milliseconds. */
   readonly clock: () => number;
   /** Returns a number of at least 0 and below 1. */
   readonly random: () => number;

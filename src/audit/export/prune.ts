@@ -23,7 +23,7 @@ export const SEE_VERIFY = "stc audit verify shows more";
 
 interface PruneOptions {
   readonly dir: string;
-  /** Milliseconds since 1970. */
+  /** Unix milliseconds. */
   readonly nowMs: number;
   /** Files of days that ended at least this many milliseconds ago may be deleted. */
   readonly keepMs: number;
@@ -83,8 +83,8 @@ export async function pruneFiles(
   const pruned: Aged[] = [];
   for (const stream of STREAMS) {
     const files = aged.filter((file) => file.stream === stream);
-    const going = files.filter(({ keptBecause }) => keptBecause === undefined);
-    const days = going.map(({ day }) => day);
+    const deletable = files.filter(({ keptBecause }) => keptBecause === undefined);
+    const days = deletable.map(({ day }) => day);
     const cuts = await runWithPauses(readCuts(dir, stream, { days, before: dayOf(nowMs - keepMs) }));
     for (const file of files) {
       const { day, path, bytes } = file;
@@ -168,7 +168,7 @@ function lastSeqOf(path: string): number | undefined {
 /** State of the chain after each day's file, by day; `undefined` when no line of the stream has a link. */
 type Cuts = ReadonlyMap<string, Cut | undefined>;
 
-interface Going {
+interface DeletableDays {
   readonly days: readonly string[];
   /** Only lines of days before this one may be deleted. */
   readonly before: string;
@@ -178,17 +178,17 @@ interface Going {
  * Follows the chain through the files of these days, which are the oldest. The cuts end before the first file with a
  * problem: a line that does not follow, belongs to another day than the file, or is too recent to be deleted.
  */
-function* readCuts(dir: string, stream: StreamName, { days, before }: Going): Generator<number, Cuts> {
+function* readCuts(dir: string, stream: StreamName, { days, before }: DeletableDays): Generator<number, Cuts> {
   const files = dayFilesOf(dir, stream);
   const reader = new CutReader(walkFromStart(dir, stream, files), before);
   for (const file of days.length === 0 ? [] : files) {
-    const isGoing = days.includes(file.day);
+    const isDeletable = days.includes(file.day);
     // Only the first chained line, in whatever file it is, shows that a chain starts after lines without links.
-    if (!isGoing && reader.hasChain) break;
+    if (!isDeletable && reader.hasChain) break;
     const isSound = yield* reader.read(file);
     if (!isSound) break;
-    if (isGoing && reader.isOld) reader.cut(file.day);
-    else if (isGoing) break;
+    if (isDeletable && reader.isOld) reader.cut(file.day);
+    else if (isDeletable) break;
   }
   return reader.cuts();
 }

@@ -1,4 +1,5 @@
 import { readFileSync, statSync } from "node:fs";
+import { errorName } from "../../core/error-text.ts";
 import { endedWithin } from "../../core/time-limits.ts";
 
 export type SendOutcome =
@@ -53,15 +54,8 @@ export async function post(body: string, options: SenderOptions): Promise<SendOu
     response.body?.cancel().catch(() => {});
     return outcomeOf(response);
   } catch (error) {
-    return { kind: "later", reason: describeError(error), retryAfterMs: undefined };
+    return { kind: "later", reason: errorName(error), retryAfterMs: undefined };
   }
-}
-
-/** Describes an error without the address, which may contain a secret and which the runtime's messages may quote. */
-function describeError(error: unknown): string {
-  if (!(error instanceof Error)) return "failed";
-  const code = "code" in error && typeof error.code === "string" ? error.code : undefined;
-  return code === undefined ? error.name : `${error.name} ${code}`;
 }
 
 function outcomeOf({ ok, status, headers }: Response): SendOutcome {
@@ -111,7 +105,7 @@ const RESERVED = new Set(["content-type", "content-length", "host", "connection"
  */
 export function readHeaders(
   text: string,
-): { readonly ok: Readonly<Record<string, string>> } | { readonly fault: string } {
+): { readonly ok: Readonly<Record<string, string>> } | { readonly problem: string } {
   const headers: Record<string, string> = {};
   for (const [index, raw] of text.split("\n").entries()) {
     const line = raw.trim();
@@ -119,11 +113,11 @@ export function readHeaders(
     const colon = line.indexOf(":");
     const [name, value] = [line.slice(0, colon).trim().toLowerCase(), line.slice(colon + 1).trim()];
     if (colon === -1 || !NAME.test(name) || !VALUE.test(value))
-      return { fault: `line ${index + 1} is not Name: value` };
-    if (RESERVED.has(name)) return { fault: `line ${index + 1}: ${name} cannot be set` };
-    if (Object.hasOwn(headers, name)) return { fault: `line ${index + 1}: ${name} appears twice` };
+      return { problem: `line ${index + 1} is not Name: value` };
+    if (RESERVED.has(name)) return { problem: `line ${index + 1}: ${name} cannot be set` };
+    if (Object.hasOwn(headers, name)) return { problem: `line ${index + 1}: ${name} appears twice` };
     headers[name] = value;
-    if (Object.keys(headers).length > HEADERS_MAX) return { fault: `more than ${HEADERS_MAX} headers` };
+    if (Object.keys(headers).length > HEADERS_MAX) return { problem: `more than ${HEADERS_MAX} headers` };
   }
   return { ok: headers };
 }
@@ -131,9 +125,9 @@ export function readHeaders(
 export function readHeadersFile(path: string): ReturnType<typeof readHeaders> {
   try {
     // Reading a pipe would block the whole process.
-    if (statSync(path).isFIFO()) return { fault: "is a pipe" };
+    if (statSync(path).isFIFO()) return { problem: "is a pipe" };
     return readHeaders(readFileSync(path, "utf8"));
   } catch {
-    return { fault: "cannot be read" };
+    return { problem: "cannot be read" };
   }
 }

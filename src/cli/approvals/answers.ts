@@ -25,13 +25,13 @@ const quorum = z.object({
   missing: z.array(lacking).default([]),
 });
 
-/** Larger than any view that a service shows. */
+/** Limits for the view in an answer: larger than any view that a service sends. */
 const VIEW_LIMITS = { depthMax: 64, nodesMax: 300_000, bytesMax: 2_097_152 } as const;
 
 const view = z.unknown().transform((shown, context): Json => {
   try {
     canonicalJson(shown, VIEW_LIMITS);
-    // Not the canonical text: keeps the order in which the service shows the view.
+    // Returns the value, not its canonical text, so that the members keep the order of the service.
     return shown as Json;
   } catch (error) {
     if (!(error instanceof NotJsonError)) throw error;

@@ -2,12 +2,13 @@ import { isTable } from "../../core/json.ts";
 import {
   type ClientOptions,
   connect,
-  reportUnknownAnswer,
+  connectAndRequest,
   requestAnswer,
-  requestById,
   type ServiceAnswer,
+  segment,
+  unknownAnswer,
 } from "../client.ts";
-import { EXIT, print, reportChange, wrongUsage } from "../output.ts";
+import { CommandError, EXIT, print, reportChange, wrongUsage } from "../output.ts";
 import { printable, printableCell } from "../printable.ts";
 import { isViewOfDigest, readApproval, readApprovalPage, type ShownApproval } from "./answers.ts";
 import { approvalLines, columnsOf, missingText, printListing, timeLeft } from "./view.ts";
@@ -15,14 +16,13 @@ import { approvalLines, columnsOf, missingText, printListing, timeLeft } from ".
 const PAGE_APPROVALS = 200;
 const PAGES_MAX = 50;
 const REASON_CHARACTERS_MAX = 500;
-/** A view that does not match its digest is never decided on, because it is not what the approver was shown. */
-export const OTHER_VIEW = "the view does not match its digest: nothing is decided";
+/** A view that does not match its digest cannot be approved: it may not be the view that the service would run. */
+export const VIEW_MISMATCH = "the view does not match its digest: nothing is decided";
 export const NO_VIEW = "this token may not see the view: it cannot decide";
 
 /** `stc approvals list`: lists approvals, newest first. */
 export async function listApprovals(options: ClientOptions & { readonly state?: string }): Promise<void> {
   const client = connect(options);
-  if (client === undefined) return;
   const bodies: unknown[] = [];
   const rows: (readonly string[])[] = [];
   const missing: string[] = [];
@@ -34,9 +34,7 @@ export async function listApprovals(options: ClientOptions & { readonly state?: 
       ...(cursor !== undefined && { cursor }),
     });
     const answer = await requestAnswer(client, { method: "GET", path: `/approvals?${query}` }, options);
-    if (answer === undefined) return;
-    const page = readApprovalPage(answer.body);
-    if (page === undefined) return reportUnknownAnswer();
+    const page = readApprovalPage(answer.body) ?? unknownAnswer();
     // Programs get every member that the service sent, not only those that are printed.
     if (isTable(answer.body) && Array.isArray(answer.body["approvals"])) bodies.push(...answer.body["approvals"]);
     rows.push(...page.approvals.map((approval) => row(approval, answer.servedAt)));
@@ -55,7 +53,7 @@ function row(approval: ShownApproval, now: number | undefined): readonly string[
   return [id, state, risk ?? "-", tool, requester?.sub ?? "-", left, summary].map(printableCell);
 }
 
-/** Adds a column when policies require more than one approval. */
+/** Adds a column with the approvals that are still missing, when there are any. */
 function withMissing(rows: readonly (readonly string[])[], missing: readonly string[]): readonly (readonly string[])[] {
   if (missing.every((text) => text === "")) return rows;
   const cells = ["MISSING", ...missing.map((text) => printableCell(text || "-"))];
@@ -64,30 +62,29 @@ function withMissing(rows: readonly (readonly string[])[], missing: readonly str
 
 export async function showApproval(id: string, options: ClientOptions): Promise<void> {
   const found = await fetchApproval(id, options);
-  if (found === undefined) return;
   if (options.json === true) print.json(found.answer.body);
   else printView(found);
 }
 
-interface Found {
+interface ApprovalAnswer {
   readonly approval: ShownApproval;
   readonly answer: ServiceAnswer;
 }
 
-async function fetchApproval(id: string, options: ClientOptions): Promise<Found | undefined> {
-  const answer = await requestById(id, options, (name) => ({ method: "GET", path: `/approvals/${name}` }));
-  if (answer === undefined) return undefined;
-  const approval = readApproval(answer.body);
-  if (approval === undefined || approval.id !== id) reportUnknownAnswer();
-  else if (isViewOfDigest(approval)) return { approval, answer };
-  else {
-    print.error(OTHER_VIEW);
-    process.exitCode = EXIT.failed;
-  }
-  return undefined;
+async function fetchApproval(id: string, options: ClientOptions): Promise<ApprovalAnswer> {
+  const answer = await connectAndRequest(options, { method: "GET", path: `/approvals/${segment(id)}` });
+  const approval = approvalIn(answer, id);
+  if (!isViewOfDigest(approval)) throw new CommandError(EXIT.failed, VIEW_MISMATCH);
+  return { approval, answer };
 }
 
-function printView({ approval, answer }: Found): void {
+/** Returns the approval in an answer. An answer about another approval counts as unknown. */
+function approvalIn({ body }: ServiceAnswer, id: string): ShownApproval {
+  const approval = readApproval(body);
+  return approval?.id === id ? approval : unknownAnswer();
+}
+
+function printView({ approval, answer }: ApprovalAnswer): void {
   print.line(approvalLines(approval, { columns: columnsOf(process.stdout), now: answer.servedAt }).join("\n"));
 }
 
@@ -101,13 +98,12 @@ interface DecideOptions extends ClientOptions {
 
 /** `stc approvals approve <id>`: approves exactly one view, which is printed. */
 export async function approve(id: string, options: DecideOptions): Promise<void> {
-  if (!isReason(options.reason)) return;
+  checkReason(options.reason);
   let { viewDigest } = options;
   if (viewDigest === undefined) {
     const found = await fetchApproval(id, options);
-    if (found === undefined) return;
     viewDigest = found.approval.viewDigest;
-    if (viewDigest === undefined || found.approval.view === undefined) return wrongUsage(NO_VIEW);
+    if (viewDigest === undefined || found.approval.view === undefined) wrongUsage(NO_VIEW);
     try {
       if (options.json !== true) printView(found);
     } catch (error) {
@@ -116,47 +112,40 @@ export async function approve(id: string, options: DecideOptions): Promise<void>
     }
   }
   const scope = options.session === true ? "session" : "once";
-  await change(id, options, {
-    to: "/decisions",
-    body: { decision: "approve", scope, reason: options.reason, answer: options.answer, viewDigest },
-  });
+  const { reason, answer } = options;
+  await decide(id, options, { decision: "approve", scope, reason, answer, viewDigest });
 }
 
 export async function deny(id: string, options: DecideOptions): Promise<void> {
-  if (!isReason(options.reason)) return;
-  await change(id, options, { to: "/decisions", body: { decision: "deny", reason: options.reason } });
+  checkReason(options.reason);
+  await decide(id, options, { decision: "deny", reason: options.reason });
+}
+
+async function decide(id: string, options: ClientOptions, decision: object): Promise<void> {
+  const path = `/approvals/${segment(id)}/decisions`;
+  reportApproval(
+    id,
+    options,
+    await connectAndRequest(options, { method: "POST", path, body: JSON.stringify(decision) }),
+  );
 }
 
 /** `stc approvals revoke <id>`: revokes an approval that has not been used yet. */
 export async function revoke(id: string, options: ClientOptions): Promise<void> {
-  await change(id, options, { to: "/revoke", body: {} });
+  const path = `/approvals/${segment(id)}/revoke`;
+  reportApproval(id, options, await connectAndRequest(options, { method: "POST", path, body: "{}" }));
 }
 
-async function change(
-  id: string,
-  options: ClientOptions,
-  { to, body }: { readonly to: string; readonly body: Readonly<Record<string, unknown>> },
-): Promise<void> {
-  const answer = await requestById(id, options, (name) => ({
-    method: "POST",
-    path: `/approvals/${name}${to}`,
-    body: JSON.stringify(body),
-  }));
-  if (answer === undefined) return;
-  const approval = readApproval(answer.body);
-  if (approval === undefined || approval.id !== id) return reportUnknownAnswer();
-  if (options.json === true) return reportChange(() => print.json(answer.body));
+function reportApproval(id: string, options: ClientOptions, answer: ServiceAnswer): void {
+  const approval = approvalIn(answer, id);
   const scope = approval.scope == null ? "" : ` (${printable(approval.scope)})`;
   const missing = missingText(approval);
   const isCounted = approval.state === "pending" && missing !== "";
   const counted = `counted: ${printable(approval.id)} still needs ${missing}`;
-  reportChange(() =>
-    print.line(isCounted ? counted : `${printable(approval.state)}${scope}: ${printable(approval.id)}`),
-  );
+  const ended = `${printable(approval.state)}${scope}: ${printable(approval.id)}`;
+  reportChange(() => (options.json === true ? print.json(answer.body) : print.line(isCounted ? counted : ended)));
 }
 
-function isReason(reason: string | undefined): boolean {
-  if (reason === undefined || reason.length <= REASON_CHARACTERS_MAX) return true;
-  wrongUsage(`the reason has more than ${REASON_CHARACTERS_MAX} characters`);
-  return false;
+function checkReason(reason = ""): void {
+  if (reason.length > REASON_CHARACTERS_MAX) wrongUsage(`the reason has more than ${REASON_CHARACTERS_MAX} characters`);
 }

@@ -8,7 +8,7 @@ export interface StreamEvent {
 }
 
 export type StreamUpdate =
-  /** The stream is open; events from before that may have been missed. */
+  /** The stream is open. Events that were sent while it was closed may be missing. */
   | { readonly kind: "connected" }
   | { readonly kind: "event"; readonly event: StreamEvent }
   /** The stream broke or could not be opened; the client connects again. */
@@ -18,7 +18,7 @@ export type StreamUpdate =
 
 const EVENT_CHARACTERS_MAX = 65_536;
 const REFUSAL_BYTES_MAX = 65_536;
-/** Three heartbeat intervals of the service. */
+/** Time without data after which a connection counts as broken: three heartbeat intervals of the service. */
 const SILENCE_MS_MAX = 45_000;
 const BACKOFF_MS = { first: 500, most: 15_000 } as const;
 const EVENT_ID = /^\d{1,20}$/;
@@ -34,15 +34,10 @@ export class EventReader {
 
   /** @throws {RangeError} when an event is too long */
   read(piece: string): readonly StreamEvent[] {
-    this.#text += piece;
-    const events: StreamEvent[] = [];
-    let from = 0;
-    for (let end = lineEnd(this.#text, from); end !== undefined; end = lineEnd(this.#text, from)) {
-      const event = this.#take(this.#text.slice(from, end.at));
-      from = end.next;
-      if (event !== undefined) events.push(event);
-    }
-    this.#text = this.#text.slice(from);
+    // A carriage return at the end of the text may be the first half of a line end, so it does not end a line yet.
+    const lines = (this.#text + piece).split(/\r\n|\n|\r(?!$)/);
+    this.#text = lines.pop() ?? "";
+    const events = lines.flatMap((line) => this.#take(line) ?? []);
     if (this.#text.length + this.#size > EVENT_CHARACTERS_MAX) throw new RangeError("an event without an end");
     return events;
   }
@@ -69,21 +64,6 @@ export class EventReader {
     this.#size = 0;
     return isEmpty ? undefined : event;
   }
-}
-
-interface LineEnd {
-  readonly at: number;
-  readonly next: number;
-}
-
-/** Finds the end of a line. A carriage return at the end of the text may be the first half of a line end. */
-function lineEnd(text: string, from: number): LineEnd | undefined {
-  const offset = text.slice(from).search(/[\r\n]/);
-  if (offset === -1) return undefined;
-  const at = from + offset;
-  if (text[at] === "\n") return { at, next: at + 1 };
-  if (at + 1 === text.length) return undefined;
-  return { at, next: text[at + 1] === "\n" ? at + 2 : at + 1 };
 }
 
 /** Follows the service's events until the signal aborts. After a disconnect, continues from the last event. */
@@ -121,7 +101,7 @@ interface Connection {
   close(): void;
 }
 
-/** Opens a connection that is aborted when it stays silent for too long. */
+/** Opens a connection that is aborted when no data arrives for too long. */
 function openConnection(signal: AbortSignal): Connection {
   const controller = new AbortController();
   const abort = (): void => controller.abort();
@@ -153,11 +133,15 @@ async function* readEvents(
       yield reader.read(decoder.decode(chunk, { stream: true }));
     }
   } catch {
-    // Broken, silent for too long, or not an event stream: the next connection continues from the last complete event.
+    // The connection broke, no data arrived, or the answer is not an event stream. The next connection continues from the last
+    // complete event.
   }
 }
 
-/** Returns whether a refusal is permanent. Temporary errors: too many requests, or a service that starts or drains. */
+/**
+ * Returns whether a refusal is permanent. Refusals because of too many requests, or while the service starts or drains, are
+ * temporary.
+ */
 function isPermanent(status: number): boolean {
   return status >= 400 && status < 500 && status !== 408 && status !== 429;
 }

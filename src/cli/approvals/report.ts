@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { type ClientOptions, connectAndRequest, reportUnknownAnswer } from "../client.ts";
+import { type ClientOptions, connectAndRequest, unknownAnswer } from "../client.ts";
 import { print, table } from "../output.ts";
 import { printable, printableCell } from "../printable.ts";
 
@@ -42,11 +42,9 @@ export async function reportApprovals(options: ReportOptions): Promise<void> {
     ...(options.until !== undefined && { to: options.until }),
   });
   const found = await connectAndRequest(options, { method: "GET", path: `/approvals/report?${query}` });
-  if (found === undefined) return;
   if (options.json === true) return print.json(found.body);
-  const read = answer.safeParse(found.body);
-  if (!read.success) return reportUnknownAnswer();
-  for (const line of reportLines(read.data.report)) print.line(line);
+  const { report } = answer.safeParse(found.body).data ?? unknownAnswer();
+  for (const line of reportLines(report)) print.line(line);
 }
 
 const ALERTS: Readonly<Record<string, string>> = {
@@ -77,10 +75,7 @@ function reportLines(report: Report): readonly string[] {
 function toolLines({ tools }: Report): readonly string[] {
   if (tools.length === 0) return [];
   const rows = tools.map((one) => [printableCell(one.tool), String(one.asked), ...cells(one), String(one.expired)]);
-  return [
-    "",
-    table([["TOOL", "REQUESTS", "APPROVED", "DENIED", "RATE", "MEDIAN", "P90", "UNDER 2 S", "EXPIRED"], ...rows]),
-  ];
+  return ["", table([["TOOL", "REQUESTS", ...HEADS, "EXPIRED"], ...rows])];
 }
 
 function approverLines({ deciders }: Report): readonly string[] {
@@ -89,41 +84,24 @@ function approverLines({ deciders }: Report): readonly string[] {
     ...[printableCell(one.sub), printableCell(one.iss), ...cells(one)],
     ...[String(one.perHour), String(one.busiestHour), one.alerts.length === 0 ? "" : "ALERT"],
   ]);
-  const head = [
-    "APPROVER",
-    "ISSUER",
-    "APPROVED",
-    "DENIED",
-    "RATE",
-    "MEDIAN",
-    "P90",
-    "UNDER 2 S",
-    "PER HOUR",
-    "BUSIEST",
-    "",
-  ];
-  return ["", table([head, ...rows])];
+  return ["", table([["APPROVER", "ISSUER", ...HEADS, "PER HOUR", "BUSIEST", ""], ...rows])];
 }
 
 function suggestionLines({ suggestions }: Report): readonly string[] {
   if (suggestions.length === 0) return [];
   const lines = suggestions.map(({ kind, tool = "", prompts }) => {
-    const says = Object.hasOwn(SUGGESTIONS, kind) ? SUGGESTIONS[kind]?.(printable(tool)) : undefined;
-    return `  ${prompts} fewer: ${says ?? printable(kind)}`;
+    const advice = Object.hasOwn(SUGGESTIONS, kind) ? SUGGESTIONS[kind]?.(printable(tool)) : undefined;
+    return `  ${prompts} fewer: ${advice ?? printable(kind)}`;
   });
   return ["", "what would have avoided approval requests:", ...lines];
 }
 
-function cells({
-  approved,
-  denied,
-  approvalRate,
-  medianSeconds,
-  p90Seconds,
-  hastyShare,
-}: Decisions): readonly string[] {
-  const times = [seconds(medianSeconds), seconds(p90Seconds)];
-  return [String(approved), String(denied), percent(approvalRate), ...times, percent(hastyShare)];
+const HEADS = ["APPROVED", "DENIED", "RATE", "MEDIAN", "P90", "UNDER 2 S"];
+
+/** Returns the cells below `HEADS`. */
+function cells({ approved, denied, ...own }: Decisions): readonly string[] {
+  const times = [seconds(own.medianSeconds), seconds(own.p90Seconds)];
+  return [String(approved), String(denied), percent(own.approvalRate), ...times, percent(own.hastyShare)];
 }
 
 function percent(value: number | null): string {

@@ -1,11 +1,5 @@
 import { isTable } from "../../core/json.ts";
-import {
-  type ClientOptions,
-  connectAndRequest,
-  reportUnknownAnswer,
-  requestById,
-  type ServiceAnswer,
-} from "../client.ts";
+import { type ClientOptions, connectAndRequest, type ServiceAnswer, segment, unknownAnswer } from "../client.ts";
 import { print, reportChange, wrongUsage } from "../output.ts";
 import { printable, printableCell } from "../printable.ts";
 import { readGrants, readSessions } from "./answers.ts";
@@ -14,87 +8,82 @@ import { printListing } from "./view.ts";
 /** `stc grants list`: lists the approvals that are still valid for a session. */
 export async function listGrants(options: ClientOptions): Promise<void> {
   await list(options, "/grants", (body) => {
-    const listed = readGrants(body);
-    const rows = listed?.grants.map(({ id, subject, session, tool, summary, expiresAt }) =>
+    const { grants, truncated } = readGrants(body) ?? unknownAnswer();
+    const rows = grants.map(({ id, subject, session, tool, summary, expiresAt }) =>
       [id, subject, session, tool, new Date(expiresAt).toISOString(), summary].map(printableCell),
     );
-    return rows && { ...listed, rows: [["ID", "WHO", "SESSION", "TOOL", "UNTIL", "SUMMARY"], ...rows] };
+    return { truncated, rows: [["ID", "WHO", "SESSION", "TOOL", "UNTIL", "SUMMARY"], ...rows] };
   });
 }
 
 /** `stc mode list`: lists the sessions that the service knows, with the mode of each. */
 export async function listModes(options: ClientOptions): Promise<void> {
   await list(options, "/sessions", (body) => {
-    const listed = readSessions(body);
-    const rows = listed?.sessions.map(({ id, issuer, subject, mode, modeUntil }) =>
+    const { sessions, truncated } = readSessions(body) ?? unknownAnswer();
+    const rows = sessions.map(({ id, issuer, subject, mode, modeUntil }) =>
       [id, mode, modeUntil == null ? "-" : new Date(modeUntil).toISOString(), subject, issuer].map(printableCell),
     );
-    return rows && { ...listed, rows: [["SESSION", "MODE", "UNTIL", "WHO", "ISSUER"], ...rows] };
+    return { truncated, rows: [["SESSION", "MODE", "UNTIL", "WHO", "ISSUER"], ...rows] };
   });
 }
 
 interface Listing {
   readonly rows: readonly (readonly string[])[];
-  readonly truncated?: boolean;
+  readonly truncated: boolean;
 }
 
-async function list(options: ClientOptions, path: string, read: (body: unknown) => Listing | undefined): Promise<void> {
-  const answer = await connectAndRequest(options, { method: "GET", path });
-  if (answer === undefined) return;
-  if (options.json === true) return print.json(answer.body ?? {});
-  const listed = read(answer.body);
-  if (listed === undefined) return reportUnknownAnswer();
-  printListing(listed.rows);
-  if (listed.truncated === true) print.line(`note: there are more; these are the first ${listed.rows.length - 1}`);
+async function list(options: ClientOptions, path: string, read: (body: unknown) => Listing): Promise<void> {
+  const { body } = await connectAndRequest(options, { method: "GET", path });
+  if (options.json === true) return print.json(body ?? {});
+  const { rows, truncated } = read(body);
+  printListing(rows);
+  if (truncated) print.line(`note: there are more; these are the first ${rows.length - 1}`);
 }
 
 export async function revokeGrant(id: string, options: ClientOptions): Promise<void> {
-  const answer = await requestById(id, options, (name) => ({ method: "DELETE", path: `/grants/${name}` }));
+  const answer = await connectAndRequest(options, { method: "DELETE", path: `/grants/${segment(id)}` });
   report(answer, options, { kind: "grant", id, done: `revoked: ${printable(id)}` });
 }
 
 interface ModeOptions extends ClientOptions {
-  /** Seconds. */
+  /** Duration in seconds. */
   readonly for: number;
   readonly subject?: string;
   readonly issuer?: string;
 }
 
-const UNSEEN =
+const UNKNOWN_SESSION =
   "note: for a session that has made no call yet, give --subject and --issuer of the token that will name it";
 
-/** `stc mode set <session> <mode> --for 30m`. The session's owner is required when the service has not seen the session yet. */
+/** `stc mode set <session> <mode> --for 30m`. A session that the service does not know yet needs its owner. */
 export async function setMode(session: string, mode: string, options: ModeOptions): Promise<void> {
   const { subject, issuer } = options;
   if ((subject === undefined) !== (issuer === undefined)) return wrongUsage("--subject and --issuer go together");
   if (subject === "" || issuer === "") return wrongUsage("--subject and --issuer must not be empty");
   const body = JSON.stringify({ mode, expiresInSeconds: options.for, subject, issuer });
-  const hint = subject === undefined ? { ifNotFound: UNSEEN } : {};
-  const answer = await requestById(session, options, (name) => {
-    const path = `/sessions/${name}/mode`;
-    return { method: "PUT", path, body, ...hint };
-  });
+  const hint = subject === undefined ? { ifNotFound: UNKNOWN_SESSION } : {};
+  const path = `/sessions/${segment(session)}/mode`;
+  const answer = await connectAndRequest(options, { method: "PUT", path, body, ...hint });
   const done = `${printable(mode)} for ${options.for} s: ${printable(session)}`;
   report(answer, options, { kind: "session", id: session, done });
 }
 
 /** `stc mode end <session>`: ends the session together with its mode and its grants. */
 export async function endSession(session: string, options: ClientOptions): Promise<void> {
-  const answer = await requestById(session, options, (name) => ({ method: "DELETE", path: `/sessions/${name}` }));
+  const answer = await connectAndRequest(options, { method: "DELETE", path: `/sessions/${segment(session)}` });
   report(answer, options, { kind: "session", id: session, done: `ended: ${printable(session)}` });
 }
 
 interface Change {
   readonly kind: "grant" | "session";
   readonly id: string;
-  /** Report for people. */
+  /** Message for people. With `--json`, the answer is printed instead. */
   readonly done: string;
 }
 
-/** Reports a change, unless the answer describes something else than the resource that the change was requested for. */
-function report(answer: ServiceAnswer | undefined, { json }: ClientOptions, { kind, id, done }: Change): void {
-  if (answer === undefined) return;
-  const resource = isTable(answer.body) ? answer.body[kind] : undefined;
-  if (!isTable(resource) || resource["id"] !== id) reportUnknownAnswer();
-  else reportChange(() => (json === true ? print.json(answer.body) : print.line(done)));
+/** Reports a change. An answer about another resource counts as unknown. */
+function report({ body }: ServiceAnswer, { json }: ClientOptions, { kind, id, done }: Change): void {
+  const resource = isTable(body) ? body[kind] : undefined;
+  if (!isTable(resource) || resource["id"] !== id) unknownAnswer();
+  reportChange(() => (json === true ? print.json(body) : print.line(done)));
 }

@@ -18,7 +18,7 @@ interface ActivePrompt {
 }
 
 const CHECK_EVERY_MS = 100;
-/** Half a second without a key press: nobody reads and answers a request faster. */
+/** Checks without a key press before answers count: half a second, because nobody reads and answers a request faster. */
 const QUIET_CHECKS_MIN = 5;
 const LINE_CHARACTERS_MAX = 240;
 
@@ -26,15 +26,14 @@ const EXIT_KEYS = { interrupt: 3, end: 4 } as const;
 const KEY = { backspace: "\b", erase: "\u0015", delete: "\u007f" } as const;
 
 /** Exit code as if SIGHUP had ended the program. */
-export const HUNG_UP = 129;
+export const TERMINAL_CLOSED = 129;
 
 /** Signals that end the program. Ctrl-C sends no signal, because raw mode delivers every key. */
-const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: HUNG_UP } as const;
+const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: TERMINAL_CLOSED } as const;
 
 /**
- * A terminal that asks one approval request at a time. Keys are always read, but they count only after the request is on the
- * screen and the keyboard has been quiet: text that was typed ahead, pasted or meant for another program does not answer a
- * request.
+ * A terminal that shows one prompt at a time. Keys are always read, but they count only once the prompt is on the screen and no
+ * key was pressed for half a second: text that was typed ahead, pasted or meant for another program must not answer a request.
  */
 export class Terminal {
   /** Exit code that matches the reason why the operator left. */
@@ -44,8 +43,8 @@ export class Terminal {
   readonly #decoder = new TextDecoder();
   readonly #leaving = new AbortController();
   readonly #onKeys = (keys: Uint8Array): void => this.#onInput(keys);
-  /** End of input means a hang-up: Ctrl-D arrives as a key. */
-  readonly #onEnd = (): void => this.#leave(HUNG_UP);
+  /** The input ends only when the terminal is closed: Ctrl-D arrives as a key. */
+  readonly #onEnd = (): void => this.#leave(TERMINAL_CLOSED);
   readonly #onSignals = Object.entries(SIGNALS).map(([name, code]) => [name, () => this.#leave(code)] as const);
 
   constructor() {
@@ -54,7 +53,7 @@ export class Terminal {
     for (const [name, leave] of this.#onSignals) process.on(name, leave);
   }
 
-  /** Aborts when the operator leaves: Ctrl-C, Ctrl-D or a hang-up. */
+  /** Aborts when the operator leaves: by Ctrl-C, Ctrl-D or a signal, or by closing the terminal. */
   get leaving(): AbortSignal {
     return this.#leaving.signal;
   }
@@ -72,14 +71,14 @@ export class Terminal {
     if (this.leaving.aborted) return { kind: "left" };
     if (withdrawal.aborted) return { kind: "withdrawn" };
     const { promise, resolve } = Promise.withResolvers<Reply>();
-    const asked = { prompt, resolve, line: "", isArmed: false, quietChecks: 0, hadEarlyKeys: false };
+    const active = { prompt, resolve, line: "", isArmed: false, quietChecks: 0, hadEarlyKeys: false };
     const onLeaving = (): void => resolve({ kind: "left" });
     const onWithdrawal = (): void => resolve({ kind: "withdrawn" });
     this.leaving.addEventListener("abort", onLeaving, { once: true });
     withdrawal.addEventListener("abort", onWithdrawal, { once: true });
     this.#print(() => print.part(prompt()));
-    this.#prompt = asked;
-    this.#checks = setInterval(() => this.#checkQuiet(asked), CHECK_EVERY_MS);
+    this.#prompt = active;
+    this.#checks = setInterval(() => this.#checkQuiet(active), CHECK_EVERY_MS);
     const reply = await promise;
     clearInterval(this.#checks);
     this.#prompt = undefined;
@@ -96,44 +95,45 @@ export class Terminal {
     try {
       process.stdin.setRawMode(false);
     } catch {
-      // A terminal that hung up has no mode to reset.
+      // A closed terminal has no mode to reset.
     }
     process.stdin.pause();
     process.stdin.unref();
   }
 
   /**
-   * Checks repeatedly. A single timer would fire too early after the process was stopped: before the keys typed in the meantime.
+   * Runs every 100 ms. After the process was stopped, a single timer would fire before the keys that were typed meanwhile are
+   * read.
    */
-  #checkQuiet(asked: ActivePrompt): void {
-    if (asked.isArmed) return;
-    asked.quietChecks += 1;
-    if (asked.quietChecks < QUIET_CHECKS_MIN) return;
-    asked.isArmed = true;
+  #checkQuiet(active: ActivePrompt): void {
+    if (active.isArmed) return;
+    active.quietChecks += 1;
+    if (active.quietChecks < QUIET_CHECKS_MIN) return;
+    active.isArmed = true;
     const note = "(keys typed before the prompt was shown do not count)";
-    this.#print(() => print.part(asked.hadEarlyKeys ? `\n${note}\n${asked.prompt()} ` : " "));
+    this.#print(() => print.part(active.hadEarlyKeys ? `\n${note}\n${active.prompt()} ` : " "));
   }
 
   #onInput(keys: Uint8Array): void {
     if (keys.includes(EXIT_KEYS.interrupt)) this.#leave(SIGNALS.SIGINT);
     if (keys.includes(EXIT_KEYS.end)) this.#leave(0);
-    // Decoded even when nothing is asked: the decoder needs every byte of a character.
+    // Decoded even without a prompt: the decoder needs every byte of a character.
     const characters = this.#decoder.decode(keys, { stream: true });
-    const asked = this.#prompt;
-    if (asked === undefined) return;
-    if (!asked.isArmed) {
-      asked.quietChecks = 0;
-      asked.hadEarlyKeys = true;
+    const active = this.#prompt;
+    if (active === undefined) return;
+    if (!active.isArmed) {
+      active.quietChecks = 0;
+      active.hadEarlyKeys = true;
       return;
     }
     for (const character of characters) {
       if (character === "\r" || character === "\n") {
-        // Anything after the line end was typed before the next request was read.
+        // Ignores the keys after the line end: they were typed before the next prompt was shown.
         this.#prompt = undefined;
-        asked.resolve({ kind: "line", text: asked.line });
+        active.resolve({ kind: "line", text: active.line });
         return;
       }
-      this.#print(() => edit(asked, character));
+      this.#print(() => edit(active, character));
     }
   }
 
@@ -142,7 +142,7 @@ export class Terminal {
       say();
     } catch (error) {
       if (!(error instanceof StdoutError)) throw error;
-      this.#leave(HUNG_UP);
+      this.#leave(TERMINAL_CLOSED);
     }
   }
 
@@ -154,17 +154,17 @@ export class Terminal {
   }
 }
 
-function edit(asked: ActivePrompt, key: string): void {
-  const erased = erasedBy(asked, key);
+function edit(active: ActivePrompt, key: string): void {
+  const erased = erasedBy(active, key);
   if (erased !== undefined) {
-    asked.line = asked.line.slice(0, asked.line.length - erased.length);
+    active.line = active.line.slice(0, active.line.length - erased.length);
     print.erase(Bun.stringWidth(erased));
     return;
   }
-  if (asked.line.length >= LINE_CHARACTERS_MAX) return;
+  if (active.line.length >= LINE_CHARACTERS_MAX) return;
   // An invisible character becomes a question mark, so that the line cannot count as an approval.
   const character = isAscii(key) || printable(key) === key ? key : "?";
-  asked.line += character;
+  active.line += character;
   print.part(character);
 }
 
@@ -229,7 +229,7 @@ const REASON_PROMPT: FollowUp = {
   add: (choice, text) => (text.trim() === "" ? undefined : { ...choice, reason: text.trim() }),
 };
 
-/** Returns the additional prompts, which are asked one after the other once the decision is made. */
+/** Returns the prompts that follow a decision, in order. */
 export function followUpsOf(approval: ShownApproval, { decision, reason }: Choice): readonly FollowUp[] {
   const { quorum, answer } = approval;
   const wantsReason = quorum?.reasonRequired === "always" || (quorum?.reasonRequired === "deny" && decision === "deny");

@@ -26,8 +26,8 @@ const DEPTH_MAX = 16;
 /** Fields that must be checked character by character; their text is also printed in ASCII when it is not plain ASCII. */
 const EXACT: ReadonlySet<string> = new Set(["command", "workingDir", "environment", "files", "target"]);
 const ORDER = ["environment", "files", "message", "arguments", "target", "confinement"];
-/** Fields that are shown in the header, in their own box, or as the subject. */
-const ELSEWHERE: ReadonlySet<string> = new Set(
+/** Fields that are shown in the header, in a box or as the subject. */
+const SHOWN_SEPARATELY: ReadonlySet<string> = new Set(
   "tool description classification category risk rules notes requester reason command workingDir".split(" "),
 );
 
@@ -36,21 +36,21 @@ type JsonObject = Readonly<Record<string, Json>>;
 /** Marks a value that is already shown in the target. Compared by identity, so that no text can pose as the mark. */
 const AS_IN_TARGET: JsonObject = {};
 
-/** Returns all of an approval as lines that fit the terminal. Nothing is left out. */
+/** Returns the complete approval as lines that fit the terminal. */
 export function approvalLines(approval: ShownApproval, options: ViewOptions): readonly string[] {
   const { details, subject } = approvalParts(approval, options);
   return [...details, ...subject];
 }
 
-/** Returns the same in two parts, so that the subject before the prompt is not split across pages. */
+/** Returns the complete approval in two parts, so that the subject is not split across pages. */
 export function approvalParts(approval: ShownApproval, options: ViewOptions): ApprovalParts {
   const view = isTable(approval.view) ? approval.view : {};
-  const { members, isOfTarget } = subjectOf(view);
-  const rest = Object.keys(view).filter((key) => !ORDER.includes(key) && !ELSEWHERE.has(key));
-  const details = isOfTarget ? withoutChange(view) : withoutMembers(view, members);
+  const { members, isInTarget } = subjectOf(view);
+  const rest = Object.keys(view).filter((key) => !ORDER.includes(key) && !SHOWN_SEPARATELY.has(key));
+  const details = isInTarget ? withoutChange(view) : withoutMembers(view, members);
   const shown = [...ORDER, ...rest].filter((key) => Object.hasOwn(details, key));
   const lines = [
-    ...head(approval, view, options),
+    ...headerLines(approval, view, options),
     ...shown.flatMap((key) => section(key, details[key] ?? null)),
     ...field("view digest", printable(approval.viewDigest ?? "(none)")),
     ...agentReason(view["reason"]),
@@ -58,7 +58,7 @@ export function approvalParts(approval: ShownApproval, options: ViewOptions): Ap
     ...(Object.hasOwn(view, "notes") ? section("notes", view["notes"] ?? null) : []),
   ];
   const subjectLines = [
-    ...Object.entries(members).flatMap(([key, value]) => section(key, value, isOfTarget || EXACT.has(key))),
+    ...Object.entries(members).flatMap(([key, value]) => section(key, value, isInTarget || EXACT.has(key))),
     ...field("risk", riskOf(approval)),
   ];
   const wrapped = (unbroken: readonly string[]) => unbroken.flatMap((line) => wrap(line, options.columns));
@@ -67,17 +67,17 @@ export function approvalParts(approval: ShownApproval, options: ViewOptions): Ap
 
 interface Subject {
   readonly members: JsonObject;
-  readonly isOfTarget: boolean;
+  readonly isInTarget: boolean;
 }
 
 /** Returns the subject: the command and its directory; otherwise the change of a file, the message or the arguments. */
 function subjectOf(view: JsonObject): Subject {
   const { target = null } = view;
   const isCommand = Object.hasOwn(view, "command") || Object.hasOwn(view, "workingDir");
-  if (isCommand) return { members: membersOf(view, ["command", "workingDir"]), isOfTarget: false };
+  if (isCommand) return { members: membersOf(view, ["command", "workingDir"]), isInTarget: false };
   if (isTable(target) && Object.hasOwn(target, "diff"))
-    return { members: membersOf(target, ["path", "diff"]), isOfTarget: true };
-  return { members: membersOf(view, [Object.hasOwn(view, "message") ? "message" : "arguments"]), isOfTarget: false };
+    return { members: membersOf(target, ["path", "diff"]), isInTarget: true };
+  return { members: membersOf(view, [Object.hasOwn(view, "message") ? "message" : "arguments"]), isInTarget: false };
 }
 
 function membersOf(table: JsonObject, keys: readonly string[]): JsonObject {
@@ -102,7 +102,7 @@ function withoutChange(view: JsonObject): JsonObject {
   return { ...view, target: shown, arguments: Object.fromEntries(others) };
 }
 
-function head(approval: ShownApproval, view: JsonObject, { now, isAsked }: ViewOptions): readonly string[] {
+function headerLines(approval: ShownApproval, view: JsonObject, { now, isAsked }: ViewOptions): readonly string[] {
   const { requester, decidedBy, scope, decisionReason, executeBy, state } = approval;
   const kind = [view["classification"], view["category"]].filter((word) => typeof word === "string").join(", ");
   return [
@@ -138,7 +138,7 @@ function quorumLines({ quorum, canDecide, state }: ShownApproval): readonly stri
   ];
 }
 
-/** Returns the lines about the answer. Choices that the arguments contain are already shown there and in the prompt. */
+/** Returns the lines about the answer, without choices that the arguments already show. */
 function answerLines({ answer }: ShownApproval, { arguments: given }: JsonObject): readonly string[] {
   if (answer === undefined) return [];
   if (answer.text !== undefined) return section("answer", answer.text);
@@ -222,7 +222,7 @@ function tree(value: Json, { indent, depth, isExact }: TreeOptions): readonly st
   });
 }
 
-/** Prints a text on one line: everything between the first and the last quote is the text. */
+/** Returns a text in quotes, on one line; a text that can be misread is repeated in ASCII. */
 function stringLines(indent: string, text: string, isExact: boolean): readonly string[] {
   const isClear = isExact ? isAscii(text) : !isMisreadable(text);
   return [`${indent}${quoted(text)}`, ...(isClear ? [] : [`${indent}  in ASCII: "${printableAscii(text)}"`])];
@@ -232,7 +232,9 @@ function quoted(text: string): string {
   return `"${printable(text)}"`;
 }
 
-/** Returns a name for a field. Keys are untrusted, unlike labels: a key that could be read as more than a name is quoted. */
+/**
+ * Returns the key, in quotes unless it is a simple name. Keys are untrusted: another key could look like a field with a value.
+ */
 function name(key: string): string {
   return /^[\w. -]{1,64}$/.test(key) ? key : `"${printable(key).replaceAll('"', "\\u{22}")}"`;
 }

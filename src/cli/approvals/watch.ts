@@ -3,15 +3,15 @@ import { type Client, type ClientOptions, connect, problemOf, type ServiceAnswer
 import { EXIT, print, StdoutError, wrongUsage } from "../output.ts";
 import { printable } from "../printable.ts";
 import { isViewOfDigest, readApproval, readApprovalPage, readEventSubject, type ShownApproval } from "./answers.ts";
-import { NO_VIEW, OTHER_VIEW } from "./approvals.ts";
+import { NO_VIEW, VIEW_MISMATCH } from "./approvals.ts";
 import { followEvents, type StreamUpdate } from "./events.ts";
 import {
   type Choice,
   decisionPrompt,
   followUpsOf,
   HOW_TO_ANSWER,
-  HUNG_UP,
   readChoice,
+  TERMINAL_CLOSED,
   Terminal,
   unclearText,
 } from "./terminal.ts";
@@ -24,7 +24,7 @@ const CLOCK_GRAIN_MS = 1_000;
 const RETRY_MS = 5_000;
 const NOT_AN_ANSWER = "That is not an answer; nothing is decided.";
 const TIMER_MS_MAX = 2_147_483_647;
-/** Lines of a page that are kept free for the prompt that continues and for the line about waiting requests. */
+/** Lines of a page that stay free for the prompt and for the line about waiting requests. */
 const PAGE_ROWS_SPARE = 3;
 const PAGE_ROWS_MIN = 5;
 
@@ -33,30 +33,28 @@ const ASK_AGAIN: ReadonlySet<string> = new Set(["approval.requested", "approval.
 /** `stc approvals watch`: shows each approval request as it arrives and sends the operator's decision. */
 export async function watchApprovals(options: ClientOptions): Promise<void> {
   if (!process.stdin.isTTY || !process.stdout.isTTY) {
-    return wrongUsage("watch is interactive: standard input and output must be a terminal");
+    wrongUsage("watch is interactive: standard input and output must be a terminal");
   }
-  const tokenFile = options.tokenFile;
-  if (tokenFile === "-") return wrongUsage("watch reads answers from standard input: put the token into a file");
+  if (options.tokenFile === "-") wrongUsage("watch reads answers from standard input: put the token into a file");
   const client = connect(options);
-  if (client === undefined) return;
   const terminal = new Terminal();
   try {
     process.exitCode = await new Watch(client, terminal).run();
   } catch (error) {
     if (!(error instanceof StdoutError)) throw error;
-    // The terminal is gone, and with it the operator.
-    process.exit(HUNG_UP);
+    // The terminal was closed, so nobody can answer.
+    process.exit(TERMINAL_CLOSED);
   } finally {
     terminal.close();
   }
 }
 
-interface Open {
+interface OpenRequest {
   readonly id: string;
   readonly withdrawal: AbortController;
 }
 
-interface Shown {
+interface PromptContext {
   readonly approval: ShownApproval;
   readonly signal: AbortSignal;
   /** The service's clock; undefined when the service does not report its time. */
@@ -68,16 +66,19 @@ interface PromptReader<T> {
   readonly unclearText: (text: string) => string;
 }
 
-/** Decides what to ask from the list of pending approvals. Events only trigger a new look, or end the request on the screen. */
+/**
+ * Shows the pending approvals one after another. Events only cause the list of pending approvals to be read again, or withdraw
+ * the request on the screen.
+ */
 class Watch {
   readonly #client: Client;
   readonly #terminal: Terminal;
-  readonly #over = new AbortController();
+  readonly #stopped = new AbortController();
   #exitCode = 0;
   #changed = Promise.withResolvers<void>();
-  #open: Open | undefined;
-  /** Requests that are not asked again while they stay pending. */
-  #handled: ReadonlySet<string> = new Set();
+  #open: OpenRequest | undefined;
+  /** Ids of pending requests that are not shown again. */
+  readonly #handled = new Set<string>();
   #waiting = 0;
   #isDisconnected = false;
   #retry: ReturnType<typeof setTimeout> | undefined;
@@ -92,11 +93,11 @@ class Watch {
     print.line(`Watching ${printable(this.#client.url)}. Ctrl-C leaves without deciding.`);
     print.line(HOW_TO_ANSWER);
     const following = this.#follow();
-    while (!this.#over.signal.aborted) {
+    while (!this.#stopped.signal.aborted) {
       await this.#changed.promise;
-      // Replaced before the list is read, so that events from now on trigger another look.
+      // Replaced before the list is read, so that an event during the reading causes another one.
       this.#changed = Promise.withResolvers<void>();
-      for (let next = await this.#next(); next !== undefined; next = await this.#next()) {
+      for (let next = await this.#nextId(); next !== undefined; next = await this.#nextId()) {
         if (!(await this.#decide(next))) break;
       }
     }
@@ -106,33 +107,33 @@ class Watch {
   }
 
   #end(exitCode: number): void {
-    if (this.#over.signal.aborted) return;
+    if (this.#stopped.signal.aborted) return;
     this.#exitCode = exitCode;
-    this.#over.abort();
+    this.#stopped.abort();
     this.#changed.resolve();
     if (!this.#terminal.leaving.aborted) this.#open?.withdrawal.abort("watching is over");
   }
 
   async #follow(): Promise<void> {
-    for await (const hint of followEvents(this.#client, this.#over.signal)) {
-      await this.#handle(hint);
-      if (hint.kind !== "event" || ASK_AGAIN.has(hint.event.type)) this.#changed.resolve();
+    for await (const update of followEvents(this.#client, this.#stopped.signal)) {
+      await this.#handle(update);
+      if (update.kind !== "event" || ASK_AGAIN.has(update.event.type)) this.#changed.resolve();
     }
   }
 
-  async #handle(hint: StreamUpdate): Promise<void> {
-    if (hint.kind === "refused") return this.#fail(problemOf(hint.answer));
-    if (hint.kind === "lost") return this.#reportDisconnect();
-    if (hint.kind === "connected") {
+  async #handle(update: StreamUpdate): Promise<void> {
+    if (update.kind === "refused") return this.#fail(problemOf(update.answer));
+    if (update.kind === "lost") return this.#reportDisconnect();
+    if (update.kind === "connected") {
       if (this.#isDisconnected && this.#open === undefined) print.line("reconnected");
       this.#isDisconnected = false;
       // The request on the screen may have ended while the connection was down.
       return this.#open === undefined ? undefined : this.#recheck(this.#open);
     }
-    const { type, data } = hint.event;
+    const { type, data } = update.event;
     const id = readEventSubject(data);
     // The next stage may be open now and may need a decision from the same person.
-    if (type === "approval.voted" && id !== undefined) return this.#reopen(id);
+    if (type === "approval.voted" && id !== undefined) this.#handled.delete(id);
     const isOver = type.startsWith("approval.") && !ASK_AGAIN.has(type);
     if (isOver && this.#open?.id === id) this.#open?.withdrawal.abort(`${type.slice("approval.".length)} elsewhere`);
   }
@@ -148,15 +149,15 @@ class Watch {
     this.#end(EXIT.failed);
   }
 
-  async #recheck(open: Open): Promise<void> {
+  async #recheck(open: OpenRequest): Promise<void> {
     const answer = await this.#get(`/approvals/${open.id}`);
     const state = answer === undefined || answer.status >= 400 ? undefined : readApproval(answer.body)?.state;
     if (state !== undefined && state !== "pending") open.withdrawal.abort(`${state} elsewhere`);
   }
 
   /** Returns the id of the pending approval that has the least time left. */
-  async #next(): Promise<string | undefined> {
-    if (this.#over.signal.aborted) return undefined;
+  async #nextId(): Promise<string | undefined> {
+    if (this.#stopped.signal.aborted) return undefined;
     const answer = await this.#get(PENDING_PATH);
     if (answer === undefined || isTemporary(answer)) return this.#retryLater();
     const page = answer.status < 400 ? readApprovalPage(answer.body) : undefined;
@@ -165,7 +166,7 @@ class Watch {
       return undefined;
     }
     const pending = page.approvals.filter(({ state }) => state === "pending");
-    this.#handled = new Set(pending.map(({ id }) => id).filter((id) => this.#handled.has(id)));
+    for (const id of this.#handled) if (!pending.some((one) => one.id === id)) this.#handled.delete(id);
     const open = pending.filter(({ id, decidable }) => decidable && !this.#handled.has(id));
     this.#waiting = Math.max(open.length - 1, 0);
     return open.sort((one, other) => one.decideBy - other.decideBy)[0]?.id;
@@ -181,10 +182,10 @@ class Watch {
         this.#retryLater();
         return false;
       }
-      this.#markHandled(id);
+      this.#handled.add(id);
       const approval = answer.status < 400 ? readApproval(answer.body) : undefined;
       // The decision is sent to the id that was shown, so the answer must have that id.
-      if (approval?.id === id && !isViewOfDigest(approval)) print.line(`not shown: ${id}: ${OTHER_VIEW}`);
+      if (approval?.id === id && !isViewOfDigest(approval)) print.line(`not shown: ${id}: ${VIEW_MISMATCH}`);
       else if (approval?.id === id && approval.state === "pending") await this.#ask(approval, open, answer.servedAt);
       else if (approval?.id !== id) print.line(`not shown: ${id}: ${problemOf(answer)}`);
       return true;
@@ -193,7 +194,7 @@ class Watch {
     }
   }
 
-  async #ask(approval: ShownApproval, open: Open, servedAt: number | undefined): Promise<void> {
+  async #ask(approval: ShownApproval, open: OpenRequest, servedAt: number | undefined): Promise<void> {
     if (approval.viewDigest === undefined || approval.view === undefined) return this.#fail(NO_VIEW);
     const { withdrawal } = open;
     const clock = clockFrom(servedAt);
@@ -208,16 +209,17 @@ class Watch {
     print.line(`withdrawn: ${open.id}: ${printable(String(withdrawal.signal.reason))}`);
   }
 
-  /** Schedules another look: requests may fail although the event stream works. */
+  /** Reads the list again later: requests may fail although the event stream works. */
   #retryLater(): undefined {
     clearTimeout(this.#retry);
     this.#retry = setTimeout(() => this.#changed.resolve(), RETRY_MS);
   }
 
   /**
-   * Shows the whole view in pages, then asks: nobody can answer without seeing the end. Returns undefined when no answer came.
+   * Shows the view page by page and then asks for a decision, so that nobody can answer without seeing the end. Returns
+   * undefined when the request was withdrawn or the operator left.
    */
-  async #choose(shown: Shown): Promise<Choice | undefined> {
+  async #choose(shown: PromptContext): Promise<Choice | undefined> {
     const { approval, clock } = shown;
     if (!(await this.#showPages(shown))) return undefined;
     let choice = await this.#read(shown, () => decisionPrompt(approval, clock()), {
@@ -235,7 +237,7 @@ class Watch {
     return choice;
   }
 
-  async #showPages({ approval, signal, clock }: Shown): Promise<boolean> {
+  async #showPages({ approval, signal, clock }: PromptContext): Promise<boolean> {
     const shown = approvalParts(approval, { columns: this.#terminal.columns, now: clock(), isAsked: true });
     const pages = pagesOf(shown, Math.max(this.#terminal.rows - PAGE_ROWS_SPARE, PAGE_ROWS_MIN));
     print.line(this.#waiting === 0 ? "" : `\n(${this.#waiting} more after this one)`);
@@ -249,7 +251,7 @@ class Watch {
   }
 
   async #read<T>(
-    { signal }: Shown,
+    { signal }: PromptContext,
     prompt: () => string,
     { read, unclearText }: PromptReader<T>,
   ): Promise<T | undefined> {
@@ -268,21 +270,13 @@ class Watch {
     const answer = await this.#client.send({ method: "POST", path, body, timeoutMs: REQUEST_TIMEOUT_MS });
     if (answer === undefined) {
       print.line(`${printable(this.#client.noAnswer())}: ${approval.id} may or may not be decided`);
-      this.#reopen(approval.id);
+      this.#handled.delete(approval.id);
       return;
     }
     if (answer.status < 400) return print.line(outcome(choice, approval, readApproval(answer.body)));
     print.line(`not decided: ${approval.id}: ${problemOf(answer)}`);
     if (answer.status === 401) this.#end(EXIT.failed);
-    if (isFixable(answer.body) || isTemporary(answer)) this.#reopen(approval.id);
-  }
-
-  #markHandled(id: string): void {
-    this.#handled = new Set([...this.#handled, id]);
-  }
-
-  #reopen(id: string): void {
-    this.#handled = new Set([...this.#handled].filter((settled) => settled !== id));
+    if (isFixable(answer.body) || isTemporary(answer)) this.#handled.delete(approval.id);
   }
 
   #get(path: string): Promise<ServiceAnswer | undefined> {
@@ -323,10 +317,7 @@ function expiry(decideBy: number, now: number | undefined, end: () => void): Ret
 }
 
 const FIXABLE: ReadonlySet<unknown> = new Set(["APPROVAL_MISMATCH", "INVALID_INPUT"]);
-/**
- * Returns whether the error is temporary and worth another try: too many requests, a server error, or a service that starts or
- * drains.
- */
+/** Returns whether to try again: there were too many requests, the server failed, or the service starts or drains. */
 function isTemporary({ status }: ServiceAnswer): boolean {
   return status === 408 || status === 429 || status >= 500;
 }

@@ -1,9 +1,85 @@
-import { createPrivateKey, X509Certificate } from "node:crypto";
+import { createPrivateKey, KeyObject, X509Certificate } from "node:crypto";
 import { join } from "node:path";
+import type { JsonGeneralNames } from "@peculiar/x509";
 import { type Files, installFolder } from "./install-folder.ts";
-import { makeCertificates } from "./make-certificates.ts";
 
-export interface KeyAndCertificate {
+type X509 = typeof import("@peculiar/x509");
+
+export interface PemPair {
+  readonly cert: string;
+  readonly key: string;
+}
+
+/** PEM texts. The authority's private key is discarded after it has signed. */
+export interface CertificateSet {
+  readonly rootCert: string;
+  readonly server: PemPair;
+  readonly client: PemPair;
+}
+
+export interface ValidityDates {
+  readonly notBefore: Date;
+  readonly notAfter: Date;
+}
+
+export const DEVELOPMENT_SERVER_NAME = "customer-master-service.local";
+
+const ECDSA = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" } as const;
+
+/**
+ * Loads the polyfill first: the library looks for it during evaluation, and Bun evaluates a static import before the importing
+ * file's own code.
+ */
+async function loadX509(): Promise<X509> {
+  await import("reflect-metadata");
+  return import("@peculiar/x509");
+}
+
+function makeKeys(): Promise<CryptoKeyPair> {
+  return crypto.subtle.generateKey(ECDSA, true, ["sign", "verify"]) as Promise<CryptoKeyPair>;
+}
+
+/** Creates a new authority with one server certificate and one client certificate. */
+export async function makeCertificates(validity: ValidityDates): Promise<CertificateSet> {
+  const x509 = await loadX509();
+  const { ExtendedKeyUsage: Purpose, KeyUsageFlags: Usage } = x509;
+  const issuer = "CN=Safe Tool Call development CA";
+  const authority = await makeKeys();
+  const common = { ...validity, signingAlgorithm: ECDSA };
+  const root = await x509.X509CertificateGenerator.createSelfSigned({
+    ...{ ...common, name: issuer, keys: authority },
+    extensions: [
+      new x509.BasicConstraintsExtension(true, 0, true),
+      new x509.KeyUsagesExtension(Usage.keyCertSign | Usage.cRLSign, true),
+    ],
+  });
+  const issue = async (subject: string, purpose: string, names: JsonGeneralNames): Promise<PemPair> => {
+    const keys = await makeKeys();
+    const leaf = await x509.X509CertificateGenerator.create({
+      ...{ ...common, subject, issuer, publicKey: keys.publicKey, signingKey: authority.privateKey },
+      extensions: [
+        new x509.BasicConstraintsExtension(false, undefined, true),
+        new x509.KeyUsagesExtension(Usage.digitalSignature, true),
+        new x509.ExtendedKeyUsageExtension([purpose]),
+        new x509.SubjectAlternativeNameExtension(names),
+      ],
+    });
+    const key = KeyObject.from(keys.privateKey).export({ type: "pkcs8", format: "pem" });
+    return { cert: leaf.toString("pem"), key: key.toString() };
+  };
+  return {
+    rootCert: root.toString("pem"),
+    server: await issue(`CN=${DEVELOPMENT_SERVER_NAME}`, Purpose.serverAuth, [
+      { type: "dns", value: DEVELOPMENT_SERVER_NAME },
+      { type: "dns", value: "localhost" },
+    ]),
+    client: await issue("CN=safe-tool-call", Purpose.clientAuth, [
+      { type: "url", value: "spiffe://dev.safe-tool-call.local/proxy" },
+    ]),
+  };
+}
+
+interface KeyAndCertificate {
   readonly cert: Buffer;
   readonly key: Buffer;
 }

@@ -84,7 +84,7 @@ export function customerIdOf(number: number): string {
 }
 
 /**
- * Customer ids for trying things out. The ids from `unavailable` on are not in any list; requesting one makes the service
+ * Customer ids for examples and tests. Lists do not contain the ids from `unavailable` on; a request for one makes the service
  * misbehave.
  */
 export const KNOWN_CUSTOMERS = {

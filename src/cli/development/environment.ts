@@ -4,10 +4,9 @@ import { fileURLToPath } from "node:url";
 import { StartupError } from "../../core/errors.ts";
 import { isLoopback } from "../../core/network.ts";
 import { type Config, type Environment, readConfig } from "../../runtime/config/config.ts";
-import { developmentCertificates } from "./certificates.ts";
+import { DEVELOPMENT_SERVER_NAME, developmentCertificates } from "./certificates.ts";
 import { startCustomerMaster } from "./customer-master.ts";
 import { developmentKeys, developmentSigningKey } from "./keys.ts";
-import { DEVELOPMENT_SERVER_NAME } from "./make-certificates.ts";
 
 export const PROJECT = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))));
 
@@ -85,7 +84,7 @@ export async function developmentEnvironment(environment: Environment, now: numb
     reload: { trigger: "watch" },
   };
   return {
-    config: readConfig(written, { folder: PROJECT, environment, origin: "development stand" }),
+    config: readConfig(written, { folder: PROJECT, environment, origin: "development environment" }),
     async start() {
       const master = await startCustomerMaster({ certificates, port: grpcPort }).catch(() => {
         throw new StartupError([

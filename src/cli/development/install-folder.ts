@@ -50,8 +50,8 @@ async function renameIfFree(from: string, to: string): Promise<boolean> {
 }
 
 /**
- * Returns the value that the files of a folder contain together. Creates the files when they are missing or no longer valid. The
- * folder is moved into its final path as a whole: of two concurrent processes, one wins and the other reads the winner's files.
+ * Returns the value that the files of a folder contain together. Creates the files when they are missing or no longer valid. A
+ * new folder is renamed into place as a whole, so that concurrent processes read the same files.
  */
 export async function installFolder<Value>(options: InstallOptions<Value>): Promise<Value> {
   const { folder } = options;

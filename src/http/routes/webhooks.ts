@@ -113,9 +113,9 @@ async function readDecision(
   const nowMs = services.clock();
   const keys = integration?.keys ?? [];
   const verified = verifyMessage({ ...sent, signature: headers["webhook-signature"] }, { keys, nowMs });
-  if ("fault" in verified || integration === undefined || name === undefined) {
+  if ("problem" in verified || integration === undefined || name === undefined) {
     throw new RejectedMessage(
-      "fault" in verified ? verified.fault : "signature",
+      "problem" in verified ? verified.problem : "signature",
       new Refusal("UNAUTHENTICATED", "The message is not signed by a key of this webhook, within five minutes of now."),
     );
   }

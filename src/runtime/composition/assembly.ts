@@ -25,11 +25,10 @@ import { attempt } from "./problems.ts";
 import { type KindCapabilities, Targets } from "./targets.ts";
 import { readTraces } from "./telemetry.ts";
 
-/** Facts about earlier readings that a reading of the configuration needs. */
+/** State of the configuration in use, which is needed to read a changed one. */
 export interface InUse {
   /**
-   * Returns the names of manifest modules used by other snapshots: all other modules that a failed reading has loaded are
-   * released.
+   * Returns the manifest modules of the snapshots in use. If a reading fails, all other modules that it loaded are released.
    */
   readonly modulesInUse?: (() => ReadonlySet<string>) | undefined;
   readonly formerCallers?: CallerContext | undefined;
@@ -63,20 +62,20 @@ export interface Parts {
   readonly listeners: ReturnType<typeof readListeners>;
   readonly exports: ReturnType<typeof readExports>;
   readonly traces: ReturnType<typeof readTraces>;
-  /** Approval policies that are accepted but probably not what was meant. */
+  /** Notes on approval policies that are valid but probably not intended. */
   readonly policyNotes: readonly string[];
   close(): Promise<void>;
 }
 
 /**
- * Reads and joins everything that the configuration names, without opening the audit: what `stc check` and `stc plan` need.
+ * Reads and joins everything that the configuration names, without opening the audit. Enough for `stc check` and `stc plan`.
  *
  * @throws {StartupError} with all problems at once
  */
 export async function assemble(config: Config, capabilities: AssemblyCapabilities, modules: Modules): Promise<Parts> {
   const opened: Opened = { modules: new Set(), resources: [] };
   try {
-    return await join(config, { capabilities, modules }, opened);
+    return await readParts(config, { capabilities, modules }, opened);
   } catch (error) {
     await closeOpened(opened);
     if (capabilities.modulesInUse !== undefined) forgetModules(opened.modules, capabilities.modulesInUse());
@@ -93,7 +92,7 @@ async function closeOpened({ resources }: Opened): Promise<void> {
   await Promise.all(resources.map(async (close) => close()));
 }
 
-async function join(
+async function readParts(
   config: Config,
   { capabilities, modules }: { readonly capabilities: AssemblyCapabilities; readonly modules: Modules },
   opened: Opened,

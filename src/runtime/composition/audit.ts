@@ -2,15 +2,12 @@ import { createPrivateKey, type KeyObject } from "node:crypto";
 import { statSync } from "node:fs";
 import { hostname } from "node:os";
 import { type AuditLog, openAuditLog } from "../../audit/audit-log.ts";
-import type { Announced, EntryDraft } from "../../audit/entry.ts";
+import type { Announced } from "../../audit/entry.ts";
 import { type Exporters, type ExporterTarget, startExporters } from "../../audit/export/exporter.ts";
 import { intentLine } from "../../audit/journal/journal.ts";
 import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
-import { callerSource, type UnauthenticatedLimit } from "../../audit/unauthenticated.ts";
-import { hmacSha256Hex, sha256Hex } from "../../core/digest.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
 import { Refusal, StartupError } from "../../core/errors.ts";
-import type { Receipt } from "../../core/evidence.ts";
 import type { AdmissionOptions } from "../../pipeline/admission.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import type { Modules } from "../modules.ts";
@@ -18,7 +15,7 @@ import { readNamed } from "./problems.ts";
 
 const HASH_KEY_BYTES_MIN = 16;
 
-/** Checks the audit's path and reads the key of its hashes. The directory itself is opened later. */
+/** Checks the path of the audit directory and reads the key of the argument hashes. The directory is opened later. */
 export function readHashKey(config: Config, problems: string[]): Uint8Array | undefined {
   problems.push(...auditDirProblems(config));
   if (config.audit.hashKeyFile === undefined) return undefined;
@@ -44,7 +41,7 @@ export function readCheckpointKey(config: Config, problems: string[]): KeyObject
   return undefined;
 }
 
-/** Returns why the audit directory cannot be used, as far as inspection shows. */
+/** Returns the problems of the audit directory that are visible without opening it. */
 export function auditDirProblems(config: Config): readonly string[] {
   const dir = pathFrom(config, config.audit.dir);
   try {
@@ -94,41 +91,6 @@ export function auditState(audit: AuditLog): Pick<AdmissionOptions, "auditReady"
   };
 }
 
-interface Recorded {
-  readonly entry: EntryDraft;
-  readonly request: { readonly source: string };
-  /** Returns milliseconds since 1970. */
-  readonly clock: () => number;
-}
-
-interface Summed {
-  readonly unauthenticated: UnauthenticatedLimit;
-  readonly callers: UnauthenticatedLimit;
-}
-
-/**
- * Records a call. Entries of unauthenticated clients that call too often are summed up, and so are entries of callers that keep
- * calling while the audit accepts no calls; every other call gets its own entry.
- */
-export function record(
-  audit: AuditLog,
-  { unauthenticated, callers }: Summed,
-  { entry, request, clock }: Recorded,
-): Promise<Receipt> {
-  const { caller, error, traceId } = entry;
-  if (error === undefined) return audit.append(entry);
-  const { code } = error;
-  let receipt: Receipt | undefined;
-  if (caller.sub === "anonymous") receipt = unauthenticated.sumUp({ source: request.source, code, traceId }, clock());
-  else if (isNotAdmitted(entry)) receipt = callers.sumUp({ source: callerSource(caller), code, traceId }, clock());
-  return receipt === undefined ? audit.append(entry) : Promise.resolve(receipt);
-}
-
-/** Returns whether the call was refused at admission, before anything was planned or an approval was consumed. */
-function isNotAdmitted({ error, plan, approval }: EntryDraft): boolean {
-  return error?.code === "AUDIT_UNAVAILABLE" && plan === undefined && approval === undefined;
-}
-
 /** @throws {Refusal} AUDIT_UNAVAILABLE: a change does not run unless its intent is on disk */
 export async function intend(audit: AuditLog, announced: Announced): Promise<void> {
   try {
@@ -139,11 +101,6 @@ export async function intend(audit: AuditLog, announced: Announced): Promise<voi
       cause,
     });
   }
-}
-
-/** Hashes the canonical text of the arguments, or the bytes when they were not JSON. */
-export function hashArgs(sent: string | Uint8Array, key: Uint8Array | undefined): string {
-  return key === undefined ? sha256Hex(sent) : hmacSha256Hex(key, sent);
 }
 
 interface ExportParts {

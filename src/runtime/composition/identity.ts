@@ -10,21 +10,24 @@ import { watchFiles } from "../config/watched-files.ts";
 import type { Modules } from "../modules.ts";
 import { readNamed } from "./problems.ts";
 
-/** The callers and credentials defined outside the issuers' profiles. */
+/** Parts of `jwt` that belong to no single issuer. */
 export interface IdentityParts {
   readonly callers: Pick<CallerContextOptions, "revocations" | "certificateCallers">;
   readonly revocations: RevocationFile | undefined;
-  /** OAuth servers from which agents may get tokens: the list in the protected resource's metadata. */
+  /** OAuth servers that issue tokens for agents, as listed in the protected resource's metadata. */
   readonly authorizationServers: readonly string[];
 }
 
-interface Listeners {
+interface RevocationListeners {
   readonly journal: AuditLog["journal"];
   readonly onRevocations?: (event: RevocationEvent) => void;
 }
 
 /** Starts watching the revocation list: from now on a change takes effect and is reported. */
-export function watchRevocations({ revocations }: IdentityParts, { journal, onRevocations }: Listeners): void {
+export function watchRevocations(
+  { revocations }: IdentityParts,
+  { journal, onRevocations }: RevocationListeners,
+): void {
   revocations?.watch((event) => {
     journal({ ...event }).catch(() => {});
     onRevocations?.(event);
@@ -89,7 +92,7 @@ export type RevocationEvent =
   | { readonly type: "revocations.loaded"; readonly entries: number }
   | { readonly type: "revocations.refused"; readonly reason: string };
 
-/** The current revocation list of a file: a change takes effect within a second; a broken file changes nothing. */
+/** A revocation list in a file. A change takes effect within a second; while the file is broken, the previous list applies. */
 export class RevocationFile {
   readonly #path: string;
   #bytes: Buffer;
@@ -97,7 +100,7 @@ export class RevocationFile {
   #problem: string | undefined;
   #watch: { close(): void } | undefined;
 
-  private constructor(path: string, { bytes, list }: Loaded) {
+  private constructor(path: string, { bytes, list }: LoadedList) {
     this.#path = path;
     this.#bytes = bytes;
     this.#list = list;
@@ -105,7 +108,7 @@ export class RevocationFile {
 
   /** Reads the file; returns a text with the reason when that fails. */
   static open(path: string): RevocationFile | string {
-    const loaded = load(path);
+    const loaded = loadList(path);
     return typeof loaded === "string" ? loaded : new RevocationFile(path, loaded);
   }
 
@@ -132,7 +135,7 @@ export class RevocationFile {
   }
 
   #reload(report: (event: RevocationEvent) => void): void {
-    const loaded = load(this.#path);
+    const loaded = loadList(this.#path);
     const before = this.#problem;
     if (typeof loaded === "string") {
       this.#problem = loaded;
@@ -147,15 +150,15 @@ export class RevocationFile {
   }
 }
 
-interface Loaded {
+interface LoadedList {
   readonly bytes: Buffer;
   readonly list: RevocationList;
 }
 
-function load(path: string): Loaded | string {
+function loadList(path: string): LoadedList | string {
   try {
     const found = statSync(path);
-    // Reading a pipe would block, and every call with it.
+    // Reading a pipe would block the whole process.
     if (!found.isFile()) return "is not a file";
     if (found.size > REVOCATION_BYTES_MAX) return `is over ${REVOCATION_BYTES_MAX} bytes`;
     const bytes = readFileSync(path);

@@ -8,7 +8,7 @@ import type { LoadedTools } from "../manifests/sources.ts";
 import { storeUrl } from "./approvals.ts";
 
 export interface LimitParts {
-  /** Returns milliseconds since 1970. */
+  /** Returns Unix milliseconds. */
   readonly clock: () => number;
   /** Returns milliseconds, never decreasing. */
   readonly monotonic: () => number;
@@ -18,8 +18,8 @@ export interface LimitParts {
 
 export interface Limits {
   readonly admission: Admission;
-  /** The current limits; every property is read at the time of access. */
-  readonly inForce: Config["limits"];
+  /** The limits of the configuration in use, also after a reload. */
+  readonly inUse: Config["limits"];
   /** Applies the limits of a new configuration; counts are kept. Never fails. */
   change(config: Config, tools: LoadedTools["tools"]): void;
   close(): Promise<void>;
@@ -28,8 +28,8 @@ export interface Limits {
 type Loaded = Pick<LoadedTools, "tools" | "notRegistered">;
 
 /**
- * Reports limits that would have no effect, such as one for a misspelt tool name. When tools were not registered because their
- * target is missing, the name may be one of theirs: the same configuration also serves machines that have the target.
+ * Reports limits that have no effect, such as a limit for a misspelt tool name. Names are not checked while a tool is not
+ * registered because its target is missing: the name may be that tool's.
  */
 export function limitProblems({ limits, approvals }: Config, { tools, notRegistered }: Loaded): readonly string[] {
   const names = new Set(tools.map(({ name }) => name));
@@ -41,7 +41,7 @@ export function limitProblems({ limits, approvals }: Config, { tools, notRegiste
   ];
 }
 
-/** Returns undefined without a PostgreSQL: a build may have other stores, in which calls cannot be counted. */
+/** Returns undefined when the store is not PostgreSQL: other stores cannot count calls. */
 function postgresUrlOf(config: Config): string | undefined {
   const { storeUrlFile } = config.approvals;
   try {
@@ -83,7 +83,7 @@ export function openLimits(config: Config, { clock, monotonic, audit, log }: Lim
   return {
     admission,
     // The target is a copy: a proxy of the frozen object would have to return its original values.
-    inForce: new Proxy({ ...limits }, { get: (_first, name) => Reflect.get(limits, name) }),
+    inUse: new Proxy({ ...limits }, { get: (_first, name) => Reflect.get(limits, name) }),
     change(next, tools) {
       const wasShared = limits.shared;
       limits = next.limits;

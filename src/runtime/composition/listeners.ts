@@ -67,7 +67,7 @@ function parsed<T>(path: string, kind: string, parse: () => T): T {
   }
 }
 
-/** Returns why the socket cannot be created. Only the service can determine its owner and whether it is in use. */
+/** Returns the problems of the socket's path that are visible without opening the socket. */
 export function socketProblems(config: Config): readonly string[] {
   const { socket } = config.server;
   if (socket === undefined) return [];

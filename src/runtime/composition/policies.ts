@@ -14,11 +14,11 @@ const NAMED_MAX = 5;
 interface PolicyFindings {
   /** Policies that nobody could ever satisfy: the service does not start. */
   readonly problems: readonly string[];
-  /** Policies that are accepted but probably not what was meant. */
+  /** Policies that are valid but probably not intended. */
   readonly notes: readonly string[];
 }
 
-interface Surroundings {
+interface PolicyContext {
   readonly tools: readonly Tool[];
   /** True when the embedder of the library determines the approvers: its issuers and store are unknown here. */
   readonly isEmbedded: boolean;
@@ -27,8 +27,8 @@ interface Surroundings {
 }
 
 /** Returns whether the policies can be satisfied, as far as the configuration tells. */
-export function policyFindings({ approvals, jwt }: Config, surroundings: Surroundings): PolicyFindings {
-  const { tools, isEmbedded, hasOwnPoints = false } = surroundings;
+export function policyFindings({ approvals, jwt }: Config, context: PolicyContext): PolicyFindings {
+  const { tools, isEmbedded, hasOwnPoints = false } = context;
   const { policies, rules } = approvals;
   const issuers = withIntegrationUsers(jwt.issuers, approvals.webhooks);
   const askable = tools.filter((tool) => rules.length > 0 || hasOwnPoints || mayNeedApproval(tool));
@@ -37,14 +37,14 @@ export function policyFindings({ approvals, jwt }: Config, surroundings: Surroun
     policies.length > 0 && !hasStore && !isEmbedded
       ? ["approvals.policies: needs approvals.store, which is not set"]
       : [];
-  const notes = isEmbedded || !hasStore ? [] : [...plainNotes(askable, policies, issuers)];
+  const notes = isEmbedded || !hasStore ? [] : [...uncoveredNotes(askable, policies, issuers)];
   for (const [index, policy] of policies.entries()) {
     const field = `approvals.policies[${index}] (${policy.name})`;
     const affected = askable.filter((tool) => mayConcern(policy, tool));
     if (affected.length === 0) notes.push(`${field}: matches no tool that could need an approval`);
     notes.push(...unknownTools(policy, tools).map((name) => `${field}.when.tools: ${name} is not a registered tool`));
     if (affected.length === 0) continue;
-    const problem = certainProblem(policy, isEmbedded ? undefined : issuers);
+    const problem = unsatisfiedBecause(policy, isEmbedded ? undefined : issuers);
     if (problem !== undefined) problems.push(`${field}: nobody can approve ${namesOf(affected)}: ${problem}`);
     else if (!isEmbedded) notes.push(...requesterNotes(policy, affected, issuers).map((note) => `${field}: ${note}`));
     const unanswerable = affected.filter(({ approval }) =>
@@ -74,23 +74,30 @@ function withIntegrationUsers(issuers: readonly KnownIssuer[], webhooks: readonl
 }
 
 /** Any single approver: the requirement for an approval request that no policy covers. */
-const PLAIN = { name: "", distinctPeople: true, stages: [{ name: "", count: 1, deciders: { permissions: [] } }] };
+const ANY_APPROVER = {
+  name: "",
+  distinctPeople: true,
+  stages: [{ name: "", count: 1, deciders: { permissions: [] } }],
+};
 
-/** Returns notes on tools without a policy that nobody can approve. A configuration without any operators is noted elsewhere. */
-function plainNotes(
+/**
+ * Returns notes on tools that no policy covers and that nobody can approve. A configuration without operators is noted
+ * elsewhere.
+ */
+function uncoveredNotes(
   askable: readonly Tool[],
   policies: readonly Policy[],
   issuers: readonly KnownIssuer[],
 ): readonly string[] {
-  if (!issuers.some(({ operators }) => operators) || shortageOf(PLAIN, issuers) === undefined) return [];
-  const plain = askable.filter((tool) => !policies.some((policy) => isAlwaysAbout(policy, tool)));
-  if (plain.length === 0) return [];
+  if (!issuers.some(({ operators }) => operators) || shortageOf(ANY_APPROVER, issuers) === undefined) return [];
+  const uncovered = askable.filter((tool) => !policies.some((policy) => alwaysApplies(policy, tool)));
+  if (uncovered.length === 0) return [];
   return [
-    `approvals: nobody can approve ${namesOf(plain)}: jwt.issuers[].subjectPermissions gives no operator approvals:decide`,
+    `approvals: nobody can approve ${namesOf(uncovered)}: jwt.issuers[].subjectPermissions gives no operator approvals:decide`,
   ];
 }
 
-function isAlwaysAbout(policy: Policy, tool: Tool): boolean {
+function alwaysApplies(policy: Policy, tool: Tool): boolean {
   return mayConcern(policy, tool) && (policy.when.risk ?? "low") === "low";
 }
 
@@ -108,7 +115,7 @@ function unknownTools({ when }: Policy, tools: readonly Tool[]): readonly string
 }
 
 /** Returns why a policy can never be satisfied. Without issuers, only the people that the policy itself names count. */
-function certainProblem(policy: Policy, issuers: readonly KnownIssuer[] | undefined): string | undefined {
+function unsatisfiedBecause(policy: Policy, issuers: readonly KnownIssuer[] | undefined): string | undefined {
   const required = requiredOf(policy);
   const { stages } = required;
   const named = stages.flatMap(({ deciders }) => deciders.subjects ?? []);
@@ -167,8 +174,8 @@ function firstOf(names: readonly string[]): string {
 type Loaded = Pick<LoadedTools, "tools" | "notRegistered" | "problems">;
 
 /**
- * Reports rules about misspelt tools or arguments, which would never match. When tools were not registered because their target
- * is missing, or could not be read, the name may be one of theirs.
+ * Reports rules that can never match, because a tool or an argument is misspelt. Tool names are not checked while a manifest
+ * cannot be read or a target is missing: the name may be one of those tools'.
  */
 export function ruleProblems({ approvals }: Config, { tools, notRegistered, problems }: Loaded): readonly string[] {
   const { rules, problems: unread } = readOperatorRules(approvals.rules);

@@ -4,7 +4,9 @@ import { type Config, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
 
-/** Runs `make`. Errors are added to the list, in operators' terms, and undefined is returned. */
+/**
+ * Returns the result of `make`. When the start or a manifest is refused, adds the problems to the list and returns undefined.
+ */
 export function attempt<T>(problems: string[], make: () => T, loaded?: LoadedTools): T | undefined {
   try {
     return make();

@@ -1,6 +1,7 @@
 import type { AuditLog } from "../../audit/audit-log.ts";
 import type { EntryDraft } from "../../audit/entry.ts";
 import {
+  callerSource,
   callerSumEntry,
   createCallerLimit,
   LOW_DISK_SOURCES_MAX,
@@ -9,6 +10,8 @@ import {
   UnauthenticatedLimit,
   type UnauthenticatedSum,
 } from "../../audit/unauthenticated.ts";
+import { hmacSha256Hex, sha256Hex } from "../../core/digest.ts";
+import type { Receipt } from "../../core/evidence.ts";
 import {
   type CallRecordLog,
   type CallRecordOptions,
@@ -16,7 +19,6 @@ import {
   createCallRecords,
 } from "../../pipeline/call-record.ts";
 import type { Config } from "../config/config.ts";
-import { hashArgs, record } from "./audit.ts";
 
 interface RecordingParts extends Pick<CallRecordOptions, "clock" | "monotonic" | "ids" | "tracer"> {
   readonly audit: AuditLog;
@@ -57,11 +59,11 @@ export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, .
   return { callRecords, stop: async () => void (await Promise.all(sums.map((sum) => sum.stop()))) };
 }
 
-/** How often sums are written: a crash loses what the sums have grown by since. */
+/** Interval between two rounds. A crash loses the counts since the last round. */
 const ROUND_EVERY_MS = 10_000;
-/** How many sums of the current minute are written per round; those of further sources wait for the end of the minute. */
+/** Maximum number of sums of the current minute per round. Further sums are written at the end of the minute. */
 const SUMS_PER_ROUND_MAX = 10;
-/** Maximum number of sums that wait for the disk at once: the audit's queue is for calls. */
+/** Maximum number of sums that wait for the disk at once: the rest of the audit's queue is for calls. */
 const AT_ONCE_MAX = 64;
 
 interface UnauthenticatedSumsParts {
@@ -69,7 +71,7 @@ interface UnauthenticatedSumsParts {
   readonly audit: Pick<AuditLog, "append">;
   readonly ids: () => string;
   readonly entryOf?: typeof sumEntry;
-  /** Returns milliseconds since 1970. */
+  /** Returns Unix milliseconds. */
   readonly clock: () => number;
 }
 
@@ -121,4 +123,44 @@ export class UnauthenticatedSums {
     const { limit, audit, ids, entryOf = sumEntry } = this.#parts;
     await audit.append(entryOf(sum, ids())).catch(() => limit.giveBack(sum));
   }
+}
+
+interface NewEntry {
+  readonly entry: EntryDraft;
+  readonly request: { readonly source: string };
+  /** Returns Unix milliseconds. */
+  readonly clock: () => number;
+}
+
+interface SumLimits {
+  readonly unauthenticated: UnauthenticatedLimit;
+  readonly callers: UnauthenticatedLimit;
+}
+
+/**
+ * Records a call. Entries of unauthenticated clients that call too often are summed up, and so are entries of callers that keep
+ * calling while the audit accepts no calls; every other call gets its own entry.
+ */
+export function record(
+  audit: AuditLog,
+  { unauthenticated, callers }: SumLimits,
+  { entry, request, clock }: NewEntry,
+): Promise<Receipt> {
+  const { caller, error, traceId } = entry;
+  if (error === undefined) return audit.append(entry);
+  const { code } = error;
+  let receipt: Receipt | undefined;
+  if (caller.sub === "anonymous") receipt = unauthenticated.sumUp({ source: request.source, code, traceId }, clock());
+  else if (isNotAdmitted(entry)) receipt = callers.sumUp({ source: callerSource(caller), code, traceId }, clock());
+  return receipt === undefined ? audit.append(entry) : Promise.resolve(receipt);
+}
+
+/** Returns whether the call was refused at admission, before anything was planned or an approval was consumed. */
+function isNotAdmitted({ error, plan, approval }: EntryDraft): boolean {
+  return error?.code === "AUDIT_UNAVAILABLE" && plan === undefined && approval === undefined;
+}
+
+/** Hashes the canonical text of the arguments, or the bytes when they were not JSON. */
+export function hashArgs(sent: string | Uint8Array, key: Uint8Array | undefined): string {
+  return key === undefined ? sha256Hex(sent) : hmacSha256Hex(key, sent);
 }

@@ -46,7 +46,7 @@ export function joinSnapshot(config: Config, parts: Parts, options: JoinOptions)
 
 export interface ReloadingParts {
   readonly snapshots: LiveSnapshots<ServiceSnapshot>;
-  /** Fingerprint of the files, taken before the first reading; defined together with `readAgain`. */
+  /** Fingerprint of the files before they were first read; undefined without `readAgain`. */
   readonly fingerprint: Fingerprint | undefined;
   /** @throws {StartupError} with all problems at once */
   readonly build: (config: Config, former: ServiceSnapshot) => Promise<ServiceSnapshot>;
@@ -54,14 +54,14 @@ export interface ReloadingParts {
   readonly adopted: (content: ServiceSnapshot) => void;
   /** Writes a journal line; the line is durable when the promise resolves. */
   readonly journal: AuditLog["journal"];
-  /** Returns milliseconds since 1970. */
+  /** Returns Unix milliseconds. */
   readonly clock: () => number;
   /**
    * Reads the configuration again; undefined: no reload.
    * @throws {StartupError}
    */
   readonly readAgain?: (() => Config | Promise<Config>) | undefined;
-  /** True inside another process, which may change the shared globals at any time. */
+  /** True in the library: the embedding program may change the shared globals at any time. */
   readonly isEmbedded?: boolean | undefined;
   /** Receives the result of a reload and the configuration that is in use after it. */
   readonly onReload?: ((event: ReloadEvent, config: Config) => void) | undefined;

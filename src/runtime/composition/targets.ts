@@ -48,7 +48,7 @@ interface Opened {
 export class Targets {
   readonly #opened: Opened[] = [];
 
-  /** Opens every kind. Problems are added to the list; what was opened is closed by `close`, even after an error. */
+  /** Opens every kind. Problems are added to the list. Call `close` even after an error. */
   async open(config: Config, { targetKinds }: Modules, parts: KindCapabilities & { readonly problems: string[] }) {
     const { problems, ...capabilities } = parts;
     const contextOf = kindContexts(config, capabilities, problems);
@@ -62,7 +62,7 @@ export class Targets {
     return { offers, define: createDefineTool(this.#opened.map(({ kind }) => kind)) };
   }
 
-  /** Prepares the kinds for their tools, and returns the tools without those that may not run on this machine. */
+  /** Prepares each kind for its tools. Returns the tools without those that may not run on this machine. */
   async prepare(loaded: LoadedTools): Promise<LoadedTools> {
     const withheld = new Map<string, string>();
     for (const { kind, handler } of this.#opened) {
@@ -73,7 +73,7 @@ export class Targets {
     return { ...loaded, tools, notRegistered: [...loaded.notRegistered, ...withheld.values()] };
   }
 
-  /** Returns the tools without those whose system or program is broken, which is a problem already. */
+  /** Returns the tools whose system and program are usable. The others are reported as problems already. */
   reachable(tools: readonly Tool[]): readonly Tool[] {
     return tools.filter((tool) =>
       this.#opened.every(({ kind, handler }) => !(kind.key in tool.target) || handler.isBroken?.(tool) !== true),

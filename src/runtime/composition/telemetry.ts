@@ -5,7 +5,7 @@ import { findSensitive } from "../../detection/sensitive.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import { createTracer } from "../telemetry/tracer.ts";
 
-/** The target of traces, with the headers read. */
+/** The collector of traces, with the headers to send. */
 export interface TraceTarget {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -19,7 +19,7 @@ export interface Tracing {
 }
 
 export interface TracingParts {
-  /** Returns milliseconds since 1970. */
+  /** Returns Unix milliseconds. */
   readonly clock: () => number;
   /** Returns milliseconds, never decreasing. */
   readonly monotonic: () => number;
@@ -43,7 +43,7 @@ export function readTraces(config: Config, problems: string[]): TraceTarget | un
   if (traces.headersFile === undefined) return target;
   const headers = readHeadersFile(pathFrom(config, traces.headersFile));
   if ("ok" in headers) return { ...target, headers: headers.ok };
-  problems.push(`telemetry.traces.headersFile: ${traces.headersFile}: ${headers.fault}`);
+  problems.push(`telemetry.traces.headersFile: ${traces.headersFile}: ${headers.problem}`);
   return undefined;
 }
 
@@ -62,6 +62,7 @@ export async function startTracing(
     ...target,
     resource: { "service.name": serviceName, "service.instance.id": hostname() },
     sendEveryMs: traces.sendEveryMs,
+    clock: monotonic,
     report: logError && ((message) => logError(message, undefined)),
   });
   const tracer = createTracer({
@@ -85,7 +86,7 @@ function spanIds(fill: TracingParts["fill"]): () => string {
       }
       const word = words[next] ?? 0n;
       next += 1;
-      // All zeros means no id.
+      // An id must not be all zeros (W3C Trace Context).
       if (word !== 0n) return word.toString(16).padStart(SPAN_ID_DIGITS, "0");
     }
   };

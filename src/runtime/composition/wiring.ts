@@ -13,7 +13,7 @@ import type { CallerContext } from "../../pipeline/caller-context.ts";
 import { createExecutor } from "../../pipeline/executor.ts";
 import { createProxy, type ToolProxy } from "../../pipeline/proxy.ts";
 import type { Registry } from "../../pipeline/registry.ts";
-import { createWaitingRoom, type WaitingRoom } from "../../pipeline/waiting-room.ts";
+import { createWaitingRoom } from "../../pipeline/waiting-room.ts";
 import type { Config } from "../config/config.ts";
 import { MODULES, type Modules } from "../modules.ts";
 import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
@@ -24,10 +24,10 @@ import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts
 import { auditState, intend, openAudit, startExports } from "./audit.ts";
 import type { RevocationEvent, RevocationState } from "./identity.ts";
 import { openLimits } from "./limits.ts";
-import { openRecording, type Recording } from "./recording.ts";
+import { openRecording } from "./recording.ts";
 import { joinSnapshot, startReloading } from "./reloading.ts";
 import type { Targets } from "./targets.ts";
-import { startTracing, type Tracing } from "./telemetry.ts";
+import { startTracing } from "./telemetry.ts";
 
 export type { Parts, Reloaded };
 
@@ -50,7 +50,7 @@ export interface Hooks {
   readonly readAgain?: (() => Config | Promise<Config>) | undefined;
   /** Receives the result of a reload and the configuration that is in use after it. */
   readonly onReload?: (event: ReloadEvent, config: Config) => void;
-  /** Receives failures outside the calls. */
+  /** Receives errors that belong to no call. */
   readonly logError?: (message: string, cause: unknown) => void;
 }
 
@@ -59,7 +59,7 @@ export interface Service {
   readonly registry: Registry;
   readonly callers: CallerContext;
   readonly admission: Admission;
-  /** The current limits; every property is read at the time of access. */
+  /** The limits of the configuration in use, also after a reload. */
   readonly limits: Config["limits"];
   /** Stores approval requests; undefined when the configuration names no store. */
   readonly approvals: Approvals | undefined;
@@ -75,7 +75,7 @@ export interface Service {
   readonly channels: Targets["channels"];
   /** Returns the state of the configuration in use and of the last refusal. */
   readonly configuration: () => ConfigurationState | undefined;
-  /** Adopts changes, as a whole or not at all. Undefined when nothing can be read again. */
+  /** Applies changes, as a whole or not at all. Undefined when nothing can be read again. */
   readonly reload: ((by: ReloadRequester) => Promise<Reloaded>) | undefined;
   readonly listeners: Parts["listeners"];
   /** Returns the state of the revocation list; undefined when there is none. */
@@ -94,11 +94,13 @@ const clock = (): number => Date.now();
 const monotonic = (): number => performance.now();
 const fill = (words: BigUint64Array<ArrayBuffer>): void => void crypto.getRandomValues(words);
 const ids = (): string => Bun.randomUUIDv7();
-/** Longer than nearly every call. A call that then still runs on a replaced configuration snapshot loses its target. */
+/**
+ * Time after which the targets of a replaced snapshot are closed, even if a call still uses them. Nearly every call is shorter.
+ */
 const LINGER_MS = 900_000;
 
 /**
- * Reads and joins everything that the configuration names, without opening the audit: what `stc check` and `stc plan` need.
+ * Reads and joins everything that the configuration names, without opening the audit. Enough for `stc check` and `stc plan`.
  *
  * @throws {StartupError} with all problems at once
  */
@@ -124,14 +126,14 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   const join = (read: Config, joined: Parts) => joinSnapshot(read, joined, { approvals, newId: randomUUID, ...hooks });
   const snapshots = new LiveSnapshots(join(config, parts), { lingerMs: LINGER_MS });
   const limits = openLimits(config, { clock, monotonic, audit: auditState(audit), log: hooks.logError });
-  const { admission, inForce } = limits;
+  const { admission, inUse } = limits;
   const executor = createExecutor({ intend: (announced) => intend(audit, announced) });
   const tracing = await startTracing(config, parts.traces, { clock, monotonic, fill, ...hooks });
   const { tracer } = tracing;
-  const recording = openRecording({ audit, limits: inForce, hashKey, tracer, clock, monotonic, ids, ...hooks });
+  const recording = openRecording({ audit, limits: inUse, hashKey, tracer, clock, monotonic, ids, ...hooks });
   const waitingRoom = createWaitingRoom(approvals);
   const journal: AuditLog["journal"] = (line) => audit.journal(line);
-  await journal(started(parts, fingerprint));
+  await journal(startLine(parts, fingerprint));
   const exporters = startExports(config, parts.exports, { clock, random: Math.random, journal, ...hooks });
   const reloading = startReloading(config, {
     ...{ snapshots, fingerprint, journal, clock, ...hooks },
@@ -140,29 +142,36 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
       approvals?.webhooks.change(webhooks);
     },
     build: async (read, { callers }) => {
-      const inUse = { modulesInUse: () => snapshots.modules(), formerCallers: callers };
-      return join(read, await assemble(read, { ...hooks, ...inUse }, modules));
+      const previous = { modulesInUse: () => snapshots.modules(), formerCallers: callers };
+      return join(read, await assemble(read, { ...hooks, ...previous }, modules));
     },
   });
   const drain = (): void => {
     admission.drain();
+    // Calls that wait for an approver get their current answer.
     waitingRoom.releaseAll();
     reloading.stop();
   };
+  /** Gives running calls their time before the targets are closed, and closes the audit last. */
+  const closeAll = async (graceMs: number): Promise<void> => {
+    drain();
+    await idle(admission, graceMs);
+    recording.callRecords.shutDown();
+    await snapshots.close();
+    await idle(admission, graceMs);
+    await recording.stop();
+    await approvals?.close();
+    await Promise.all([exporters.stop(), tracing.close()]);
+    await audit.journal({ type: "service.stopped" }).catch(() => {});
+    await audit.close();
+  };
 
   return {
-    proxy: createProxy({
-      snapshots,
-      admission,
-      waitingRoom,
-      approvals,
-      executor,
-      callRecords: recording.callRecords,
-    }),
+    proxy: createProxy({ snapshots, admission, waitingRoom, approvals, executor, callRecords: recording.callRecords }),
     registry: currentRegistry(snapshots),
     callers: currentCallers(snapshots),
     admission,
-    limits: inForce,
+    limits: inUse,
     approvals,
     clock,
     journal,
@@ -180,38 +189,26 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     authorizationServers: () => snapshots.current().parts.identity.authorizationServers,
     notRegistered: parts.loaded.notRegistered,
     drain,
-    close: (graceMs) => {
-      drain();
-      const close = (): Promise<void> => snapshots.close();
-      return closeAll(
-        { close, admission, recording, waitingRoom, approvals, audit, exporters, tracing, monotonic },
-        graceMs,
-      ).finally(() => limits.close());
-    },
+    close: (graceMs) => closeAll(graceMs).finally(() => limits.close()),
   };
 }
 
-function started({ registry }: Parts, fingerprint: Fingerprint | undefined): JournalLine {
+function startLine({ registry }: Parts, fingerprint: Fingerprint | undefined): JournalLine {
   const configuration = fingerprint && { configuration: fingerprint.sha256 };
   return { type: "service.started", tools: registry.list().length, pid: process.pid, ...configuration };
 }
 
-interface Stores {
-  readonly audit: AuditLog;
-  readonly approvals: Awaited<ReturnType<typeof openStore>>;
-}
-
-interface Read extends Pick<Parts, "checkpointKey" | "receiptOf" | "webhooks"> {
+interface StoreParts extends Pick<Parts, "checkpointKey" | "receiptOf" | "webhooks"> {
   readonly stores: Modules["approvalStores"];
 }
 
-async function openStores(config: Config, hooks: Hooks, { checkpointKey, ...read }: Read): Promise<Stores> {
+/** Opens the audit and the approval store: both or none. */
+async function openStores(config: Config, hooks: Hooks, { checkpointKey, ...parts }: StoreParts) {
   const audit = openAudit(config, { clock, monotonic, ids, checkpointKey, onBatch: hooks.onBatch });
   try {
     const journal: AuditLog["journal"] = (line) => audit.journal(line);
     const log = hooks.logError ?? (() => {});
-    const approvals = await openStore(config, { ...read, clock, journal, log });
-    return { audit, approvals };
+    return { audit, approvals: await openStore(config, { ...parts, clock, journal, log }) };
   } catch (error) {
     await audit.close();
     throw error;
@@ -220,40 +217,8 @@ async function openStores(config: Config, hooks: Hooks, { checkpointKey, ...read
 
 const POLL_MS = 20;
 
-interface Closing {
-  readonly audit: AuditLog;
-  readonly approvals: Approvals | undefined;
-  readonly close: () => Promise<void>;
-  readonly monotonic: () => number;
-  readonly admission: Admission;
-  readonly waitingRoom: WaitingRoom;
-  readonly exporters: ReturnType<typeof startExports>;
-  readonly tracing: Tracing;
-  readonly recording: Recording;
-}
-
-/**
- * Closes in order: stops admitting; releases calls that wait for an approver with their current answer; gives running calls their
- * time; closes the audit last.
- */
-async function closeAll(
-  { admission, recording, waitingRoom, approvals, audit, exporters, tracing, close, monotonic }: Closing,
-  graceMs: number,
-): Promise<void> {
-  admission.drain();
-  waitingRoom.releaseAll();
-  await idle(admission, monotonic, graceMs);
-  recording.callRecords.shutDown();
-  await close();
-  await idle(admission, monotonic, graceMs);
-  await recording.stop();
-  await approvals?.close();
-  await Promise.all([exporters.stop(), tracing.close()]);
-  await audit.journal({ type: "service.stopped" }).catch(() => {});
-  await audit.close();
-}
-
-async function idle(admission: Admission, monotonic: () => number, graceMs: number): Promise<void> {
+/** Waits until no call runs, but at most this time. */
+async function idle(admission: Admission, graceMs: number): Promise<void> {
   const until = monotonic() + graceMs;
   while (admission.inFlight() > 0 && monotonic() < until) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
 }

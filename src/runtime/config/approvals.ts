@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Modules } from "../modules.ts";
-import { count, permission, repeated, text } from "./values.ts";
+import { count, permission, text, uniqueNames } from "./values.ts";
 
 const DAY_SECONDS = 86_400;
 
@@ -66,7 +66,12 @@ const required = z
     /** Number of these approvers who must approve; 1 when left out. */
     count: people.optional(),
     /** Instead of `deciders` and `count`: stages that follow each other, all of them required. */
-    stages: z.array(stage).min(1).max(STAGES_MAX).optional(),
+    stages: z
+      .array(stage)
+      .min(1)
+      .max(STAGES_MAX)
+      .superRefine(uniqueNames("is already used by an earlier stage"))
+      .optional(),
   })
   .superRefine(({ deciders: who, count, stages }, context) => {
     const add = (path: readonly PropertyKey[], message: string) =>
@@ -77,9 +82,6 @@ const required = z
     if (stages === undefined) return;
     if (who !== undefined) add(["deciders"], "cannot be combined with stages: each stage has its own");
     if (count !== undefined) add(["count"], "cannot be combined with stages: each stage has its own");
-    for (const index of repeated(stages.map(({ name }) => name))) {
-      add(["stages", index, "name"], "is already used by an earlier stage");
-    }
   });
 
 const policy = z
@@ -125,13 +127,9 @@ const policies = z
   .array(policy)
   .max(POLICIES_MAX)
   .default([])
-  .superRefine((written, context) => {
-    for (const index of repeated(written.map(({ name }) => name))) {
-      context.addIssue({ code: "custom", path: [index, "name"], message: "is already used by an earlier policy" });
-    }
-    if (JSON.stringify(written).length > CHARACTERS_MAX) {
-      context.addIssue({ code: "custom", path: [], message: `has more than ${CHARACTERS_MAX} characters in all` });
-    }
+  .superRefine(uniqueNames("is already used by an earlier policy"))
+  .refine((written) => JSON.stringify(written).length <= CHARACTERS_MAX, {
+    message: `has more than ${CHARACTERS_MAX} characters in all`,
   });
 
 interface TimeLimits {
@@ -141,8 +139,8 @@ interface TimeLimits {
 }
 
 /**
- * Returns an error for each time limit of a policy that is longer than the general one. A policy may only shorten a time limit:
- * what the store keeps, and how long a plan may wait, is bounded in one place.
+ * Returns an error for each time limit of a policy that is longer than the general one. The general limits bound the size of
+ * the store and the age of plans.
  */
 function longerTimeLimits({ policies: written, ...limits }: TimeLimits) {
   return written.flatMap((one, index) =>
@@ -166,11 +164,11 @@ const EVENTS = [
   ...(["revoked", "claimed", "executed", "failed", "in_doubt"] as const),
 ].map((name) => `approval.${name}` as const);
 
-const short = z.string().min(1).max(NAME_CHARACTERS_MAX);
+const shortText = z.string().min(1).max(NAME_CHARACTERS_MAX);
 
 const person = z.strictObject({
-  issuer: short,
-  subject: short,
+  issuer: shortText,
+  subject: shortText,
   permissions: z
     .array(z.string().regex(/^[\x21-\x7e]{1,128}$/, "must be a permission"))
     .max(PERMISSIONS_MAX)
@@ -233,14 +231,10 @@ const webhook = z
 const approvalWebhooks = z
   .array(webhook)
   .max(WEBHOOKS_MAX)
-  .superRefine((webhooks, context) => {
-    for (const index of repeated(webhooks.map(({ name }) => name))) {
-      context.addIssue({ code: "custom", path: [index, "name"], message: "appears twice: each needs its own name" });
-    }
-  })
+  .superRefine(uniqueNames("appears twice: each needs its own name"))
   .default([]);
 
-/** The key `approvals.publicUrl`: what links in notifications start with. */
+/** The key `approvals.publicUrl`: the start of the links in notifications. */
 const approvalsPublicUrl = z
   .url({ protocol: /^https?$/, error: "must be a URL such as https://stc.example" })
   .max(URL_CHARACTERS_MAX)

@@ -68,10 +68,10 @@ const audit = (exporters: Modules["auditExporters"]) =>
     retentionDays: z.int().min(1).max(36_500).optional(),
   });
 
-/** One entry under `systems`: of a kind of target, with the kind's keys, or lists and settings that manifests name. */
+/** An entry under `systems`: either the settings of one kind of target, or lists and settings that manifests refer to. */
 export type SystemConfig = Readonly<Record<string, unknown>>;
 
-/** Returns the schema of `systems`: every entry is of one kind, or holds lists and settings. */
+/** Returns the schema of `systems`: every entry is of one kind, or contains lists and settings. */
 function systemsOf(kinds: readonly DeclaredKind[]) {
   const known = kinds.flatMap(({ name: kind, systems: entries }) =>
     entries?.keys === undefined ? [] : [`${kind} (${entries.keys.join(", ")})`],
@@ -85,20 +85,20 @@ function systemsOf(kinds: readonly DeclaredKind[]) {
     .transform((declared, context) => {
       const read: Record<string, SystemConfig> = {};
       for (const [system, value] of Object.entries(declared)) {
-        const [claim, another] = claimsOf(system, value, kinds);
-        if (claim !== undefined && another !== undefined) {
-          const message = `has keys of the kinds ${claim.kind.name} and ${another.kind.name}: a system is of one kind`;
+        const [match, secondMatch] = matchingKinds(system, value, kinds);
+        if (match !== undefined && secondMatch !== undefined) {
+          const message = `has keys of the kinds ${match.kind.name} and ${secondMatch.kind.name}: a system is of one kind`;
           context.issues.push({ code: "custom", message, input: value, path: [system] });
           continue;
         }
-        const parsed = (claim?.schema ?? lists).safeParse(value ?? {}, { error: configMessage });
+        const parsed = (match?.schema ?? lists).safeParse(value ?? {}, { error: configMessage });
         if (parsed.success) {
           const entry = parsed.data as SystemConfig;
           read[system] = entry;
-          if (claim !== undefined) kindOfEntry.set(entry, claim.kind);
+          if (match !== undefined) kindOfEntry.set(entry, match.kind);
         }
         for (const issue of parsed.error?.issues ?? []) {
-          const message = claim === undefined ? issue.message : withKind(issue, claim.kind);
+          const message = match === undefined ? issue.message : withKindName(issue, match.kind);
           context.issues.push({
             ...issue,
             message,
@@ -111,13 +111,13 @@ function systemsOf(kinds: readonly DeclaredKind[]) {
     });
 }
 
-interface Claim {
+interface MatchingKind {
   readonly kind: DeclaredKind;
   readonly schema: z.ZodType;
 }
 
-/** Returns the kinds that an entry has keys of; if none, the kind that the entry's name belongs to. */
-function claimsOf(system: string, entry: unknown, kinds: readonly DeclaredKind[]): readonly Claim[] {
+/** Returns the kinds whose keys the entry contains; if there are none, the kind that declares the entry's name. */
+function matchingKinds(system: string, entry: unknown, kinds: readonly DeclaredKind[]): readonly MatchingKind[] {
   const has = (key: string): boolean => isTable(entry) && key in entry;
   const byKey = kinds.flatMap((kind) => {
     const { keys = [], schema } = kind.systems ?? {};
@@ -130,12 +130,12 @@ function claimsOf(system: string, entry: unknown, kinds: readonly DeclaredKind[]
   });
 }
 
-/** Says of an unknown key to which kind the known ones belong. */
-function withKind({ code, path, message }: z.core.$ZodIssue, { name: kind }: DeclaredKind): string {
+/** Adds the name of the kind to a message about unknown keys. */
+function withKindName({ code, path, message }: z.core.$ZodIssue, { name: kind }: DeclaredKind): string {
   return code !== "unrecognized_keys" || path.length > 0 ? message : message.replaceAll(/$/gm, ` (kind ${kind})`);
 }
 
-/** The kind of each entry that was read. Its keys no longer tell: defaults may have added another kind's key. */
+/** Maps each entry to its kind. The keys no longer show the kind: defaults may have added a key of another kind. */
 const kindOfEntry = new WeakMap<SystemConfig, DeclaredKind>();
 
 /** Returns the entries under `systems` that are of a kind. */
@@ -370,7 +370,7 @@ const schemaOf = (modules: Modules) =>
     }
   });
 
-/** The schema of a build without modules of its own. */
+/** The schema of a build that contains only the built-in modules. */
 export const configSchema = schemaOf(MODULES);
 
 /** The configuration, read once and frozen. `tools` holds paths; in the library, also the tools themselves. */

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { MODULES, Modules } from "../modules.ts";
-import { repeated } from "./values.ts";
+import { uniqueNames } from "./values.ts";
 
 const EXPORTERS_MAX = 8;
 
@@ -14,12 +14,7 @@ export function auditExport(exporters: Modules["auditExporters"]) {
   return z
     .array(exportEntry(exporters))
     .max(EXPORTERS_MAX)
-    .superRefine((entries, context) => {
-      for (const index of repeated(entries.map(({ name }) => name))) {
-        const message = "appears twice: each needs its own name";
-        context.addIssue({ code: "custom", path: [index, "name"], message });
-      }
-    })
+    .superRefine(uniqueNames("appears twice: each needs its own name"))
     .default([]);
 }
 

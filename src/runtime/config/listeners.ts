@@ -44,7 +44,7 @@ const resource = z
   .refine((url) => !hasUser(url), "must not hold a user name or a password")
   .optional();
 
-/** A `Host` header without its port, in lower case, as it is compared with a request's. */
+/** A `Host` header in lower case, without the port. */
 const hostName = z
   .string()
   .regex(
@@ -65,8 +65,8 @@ const origin = z
   );
 
 /**
- * Returns whether the text is an origin. An origin of the web's own schemes has one spelling; nothing more is known of other
- * schemes, such as those of browser extensions.
+ * Returns whether the text is an origin. An http or https origin must be normalized; other schemes, such as those of browser
+ * extensions, are only checked for their form.
  */
 function isOrigin(text: string): boolean {
   if (!/^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@\\*]+$/.test(text)) return false;

@@ -5,7 +5,7 @@ import { type Config, pathFrom } from "./config.ts";
 
 /** Configuration keys whose values are the service's own files or directories. */
 const PATH_KEY = /^(?:dir|socket|proto|descriptorSet|kubeconfig|rootCert|clientCert|clientKey|[a-zA-Z]*(?:File|Dir))$/;
-/** URLs of files: `sqlite:` with any path, every other scheme with one that begins with a slash or dots. */
+/** URLs of files: every `sqlite:` URL, and URLs of other schemes whose path begins with a slash or with dots. */
 const FILE_URL = /^(?:sqlite:(?:\/\/)?|[a-z][a-z0-9+.-]*:\/\/(?=\.{0,2}\/))/;
 
 /**
@@ -15,7 +15,7 @@ export function ownPaths(config: Config): readonly OwnPath[] {
   return namedPaths(config).map(({ field, path }) => ({ field, path: nearestRealPath(path) }));
 }
 
-/** Returns the same paths, absolute and as the configuration names them: links are not resolved. */
+/** Returns the same paths without resolving links. */
 export function namedPaths(config: Config): readonly OwnPath[] {
   const paths: OwnPath[] = [];
   const add = (field: string, path: string): void => {

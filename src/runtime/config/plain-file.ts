@@ -20,7 +20,7 @@ export function readPlainFile(path: string): Buffer {
   }
 }
 
-/** Returns whether the path is a pipe. Returns false when nothing is there: reading it reports that. */
+/** Returns whether the path is a pipe. A missing file is not: reading it reports the error. */
 export function isPipe(path: string): boolean {
   try {
     return statSync(path).isFIFO();

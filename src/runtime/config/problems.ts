@@ -58,7 +58,7 @@ function typeMessage(issue: z.core.$ZodIssueInvalidType): string {
   const { message } = issue;
   const kind = KINDS[issue.expected];
   if (ownMessage(issue) !== undefined || kind === undefined) return message;
-  // Omits the advice on quotes: nothing is written yet.
+  // Omits the advice on quotes: there is no value yet.
   if (message.endsWith("received undefined")) return `is missing; it is ${kind.split(/, without|: put/, 1)[0]}`;
   return `must be ${kind}${message.endsWith("received null") ? " (it is empty)" : ""}`;
 }

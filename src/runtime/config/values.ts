@@ -14,6 +14,15 @@ export const permission = z
 
 export const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
 
+/** Returns a refinement of a list whose entries need different names. */
+export function uniqueNames(message: string) {
+  return (entries: readonly { readonly name: string }[], context: z.core.$RefinementCtx): void => {
+    for (const index of repeated(entries.map(({ name }) => name))) {
+      context.addIssue({ code: "custom", path: [index, "name"], message });
+    }
+  };
+}
+
 /** Returns the indexes of the values that repeat an earlier one. */
 export function repeated(values: readonly unknown[]): readonly number[] {
   return values.flatMap((value, index) => (values.indexOf(value) < index ? [index] : []));

@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import { systemCode } from "../../core/error-text.ts";
 
-/** Well below one second, the time within which a change must take effect. */
+/** Below one second, the time within which a change must take effect. */
 const CHECK_EVERY_MS = 250;
 /** Minimum pause between two checks per watched file, so that checking stays cheap for any number of files. */
 const PAUSE_PER_FILE_MS = 2;
@@ -17,7 +17,7 @@ interface WatchOptions {
 /**
  * Checks files periodically and reports when one has changed. It checks paths, not open files: Kubernetes and editors replace a
  * file with another, and a watch on the old file, or on a folder that is removed and created again, would report nothing. A
- * missing file counts as changed, once. The first check also reports, because nobody knows of changes before it. The list of
+ * missing file counts as changed, once. The first check also reports, because a file may have changed before it. The list of
  * files is requested before every check.
  */
 export function watchFiles(

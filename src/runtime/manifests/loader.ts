@@ -16,7 +16,7 @@ import { type LoadedTools, Sources } from "./sources.ts";
 const FILES_MAX = 10_000;
 const DEPTH_MAX = 16;
 
-/** What the kinds of targets of a build give to the manifests that are loaded for it. */
+/** Functions that the kinds of targets provide to manifests. */
 export interface Offered {
   readonly offers: Partial<Offers>;
   /** Declares the tools with these kinds. */
@@ -25,18 +25,18 @@ export interface Offered {
 
 /**
  * Loads every tool that the configuration names: each exported tool of each `*.ts` at or below the paths, and tools given as
- * values. One broken manifest does not hide problems of the next.
+ * values. A broken manifest does not prevent the others from being checked.
  */
 export async function loadTools(config: Config, { offers, define }: Offered): Promise<LoadedTools> {
-  const load = new Load({ ...toolConfig(config), ...offers }, define, config);
+  const loader = new ManifestLoader({ ...toolConfig(config), ...offers }, define, config);
   for (const [index, source] of config.tools.entries()) {
-    if (typeof source === "string") await load.path(pathFrom(config, source), `tools[${index}]`);
-    else load.value(source, undefined, `tools[${index}]`);
+    if (typeof source === "string") await loader.path(pathFrom(config, source), `tools[${index}]`);
+    else loader.value(source, undefined, `tools[${index}]`);
   }
-  return load;
+  return loader;
 }
 
-class Load implements LoadedTools {
+class ManifestLoader implements LoadedTools {
   readonly tools: Tool[] = [];
   readonly origins = new Map<Tool, string>();
   readonly notRegistered: string[] = [];
@@ -98,7 +98,7 @@ class Load implements LoadedTools {
       else if (file === undefined) this.problems.push(`${field}: is neither a path nor made by defineTool`);
     } catch (error) {
       if (error instanceof NotRegistered) this.notRegistered.push(`${where}: ${error.message}`);
-      else this.#failed(where, error);
+      else this.#addProblems(where, error);
     }
   }
 
@@ -107,7 +107,7 @@ class Load implements LoadedTools {
     try {
       await offerImports(file);
       const { module: loading, names } = importFresh(file, this.sources);
-      const module = await this.#ended(loading).catch((error: unknown) => {
+      const module = await this.#withinTimeout(loading).catch((error: unknown) => {
         recordLoading(names, false);
         throw error;
       });
@@ -115,12 +115,12 @@ class Load implements LoadedTools {
       for (const name of names) this.modules.add(name);
       for (const [name, exported] of Object.entries(module)) this.value(exported, shown, name);
     } catch (error) {
-      this.#failed(shown, error);
+      this.#addProblems(shown, error);
     }
   }
 
   /** Limits the loading time: a module that never finishes would block everything else. */
-  #ended<T>(loading: Promise<T>): Promise<T> {
+  #withinTimeout<T>(loading: Promise<T>): Promise<T> {
     const timeoutMs = this.#timeoutMs;
     return resultWithin(loading, timeoutMs, () => new Error(`its loading did not end within ${timeoutMs} ms`));
   }
@@ -136,7 +136,7 @@ class Load implements LoadedTools {
     if (file !== undefined) this.origins.set(tool, file);
   }
 
-  #failed(where: string, error: unknown): void {
+  #addProblems(where: string, error: unknown): void {
     try {
       this.problems.push(...problemsOf(error).map((problem) => `${where}: ${problem}`));
     } catch {
@@ -187,7 +187,7 @@ export function manifestTree(root: string): { readonly files: readonly string[];
   return { files, folders };
 }
 
-/** Builds what manifests may ask of the configuration. The kinds of targets add what they offer. */
+/** Returns the functions with which manifests read the configuration. The kinds of targets implement the others. */
 function toolConfig(config: Config): ToolConfig {
   const names = (system: string, list: string): readonly string[] => listOf(config.systems[system], system, list);
   const notOffered = (): never => {

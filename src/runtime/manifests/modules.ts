@@ -4,15 +4,13 @@ import { type Sources, sourceAt } from "./sources.ts";
 
 /**
  * The runtime keeps every loaded module under its path for the life of the process. A file that has changed since is therefore
- * loaded under its path and its digest, and so are its relative imports.
- *
- * Rejected: removing a module from the runtime's table to load it again, because that never finishes after a module that never
- * finished.
+ * loaded under its path and its digest, and so are its relative imports. Rejected: removing a module from the runtime's table
+ * and loading it again. If the module never finished loading, the second loading never finishes either.
  */
 const DIGEST = "?v=";
 
 /** Maps files that were loaded under their plain path to their digest. Lives as long as the runtime's table. */
-const plain = new Map<string, string>();
+const firstDigests = new Map<string, string>();
 /** Names under which a module has loaded. */
 const loadedNames = new Set<string>();
 /**
@@ -62,7 +60,7 @@ export function forgetModules(names: Iterable<string>, used: ReadonlySet<string>
     delete require.cache[name];
     loadedNames.delete(name);
     const path = pathOf(name);
-    if (name === path) plain.delete(path);
+    if (name === path) firstDigests.delete(path);
     if (!usedPaths.has(path)) importers.delete(path);
   }
 }
@@ -73,10 +71,10 @@ export function forgetModules(names: Iterable<string>, used: ReadonlySet<string>
  */
 function assertResolvable(file: string, sources: Sources): void {
   for (const importer of sources.closure(file)) {
-    for (const { named, path } of sources.imports(importer)) {
-      if (extname(named) !== "" || nameOf(path, sources) === path) continue;
+    for (const { specifier, path } of sources.imports(importer)) {
+      if (extname(specifier) !== "" || nameOf(path, sources) === path) continue;
       throw new Error(
-        `${basename(importer)} imports "${named}", which has changed: write it with its extension, or restart`,
+        `${basename(importer)} imports "${specifier}", which has changed: write it with its extension, or restart`,
       );
     }
   }
@@ -89,8 +87,8 @@ function pathOf(name: string): string {
 
 function nameOf(path: string, sources: Sources): string {
   const digest = sources.digest(path);
-  const first = plain.get(path) ?? digest;
-  plain.set(path, first);
+  const first = firstDigests.get(path) ?? digest;
+  firstDigests.set(path, first);
   const name = first === digest ? path : `${path}${DIGEST}${digest}`;
   let unused = name;
   for (let attempt = 1; failedNames.has(unused); attempt += 1) unused = `${path}${DIGEST}${digest}-${attempt}`;

@@ -11,7 +11,7 @@ const FILES_MAX = 1_000;
 const typescript = new Bun.Transpiler({ loader: "ts" });
 
 interface Import {
-  readonly named: string;
+  readonly specifier: string;
   readonly path: string;
 }
 
@@ -60,9 +60,9 @@ export class Sources {
     const known = this.#read.get(path);
     if (known !== undefined) return known;
     const code = readPlainFile(path).toString("utf8");
-    const imports = importsOf(path, code).flatMap((named) => {
-      const found = sourceAt(join(dirname(path), named));
-      return found === undefined ? [] : [{ named, path: found }];
+    const imports = importsOf(path, code).flatMap((specifier) => {
+      const found = sourceAt(join(dirname(path), specifier));
+      return found === undefined ? [] : [{ specifier, path: found }];
     });
     const source = { sha256: sha256Hex(code), imports };
     this.#read.set(path, source);
@@ -78,7 +78,9 @@ export function sourceAt(path: string): string | undefined {
 function importsOf(path: string, code: string): readonly string[] {
   if (!/\.[cm]?[jt]sx?$/.test(path)) return [];
   try {
-    return typescript.scanImports(code).flatMap(({ path: named }) => (named.startsWith(".") ? [named] : []));
+    return typescript
+      .scanImports(code)
+      .flatMap(({ path: specifier }) => (specifier.startsWith(".") ? [specifier] : []));
   } catch {
     return [];
   }
@@ -92,8 +94,8 @@ const LIMITS = { depthMax: 256, nodesMax: 1_000_000, bytesMax: 67_108_864 } as c
 const IDENTITY_LIMITS = { depthMax: 4, nodesMax: 16, bytesMax: 65_536 } as const;
 
 /**
- * Returns the digest of everything except the plan that must not change between an approval and its run: deployment, manifest,
- * policy.
+ * Returns the digest of the deployment, the manifest and the policy of a tool, which must not change between an approval and
+ * its run.
  */
 export function identityOf(
   tool: Tool,

@@ -51,12 +51,15 @@ export interface Fingerprint {
   readonly sha256: string;
   /** Digest of the configuration values, with defaults and overrides applied. */
   readonly configurationSha256: string;
-  /** Digest of the files that they name, without manifests and without certificates, which are replaced separately. */
+  /**
+   * Digest of the files that the configuration names, without manifests and without certificates, which are replaced
+   * separately.
+   */
   readonly filesSha256: string;
   /** One digest for each path in `tools`: its files and all their relative imports. */
   readonly manifests: readonly { readonly source: string; readonly sha256: string }[];
   /** Digests of the files that are read only at startup, by configuration key. */
-  readonly fixed: ReadonlyMap<string, string>;
+  readonly startupFiles: ReadonlyMap<string, string>;
   readonly files: readonly string[];
 }
 
@@ -64,7 +67,10 @@ const DEPTH_MAX = 16;
 const FILES_MAX = 10_000;
 /** Maximum size of a file whose content is hashed; for a larger file, size and modification time are used. */
 const FILE_BYTES_MAX = 16_777_216;
-/** Files that change all the time (the audit, databases) or that are watched individually where they are used. */
+/**
+ * Keys whose files are not hashed: files that change all the time (the audit, databases) or that are watched where they are
+ * used.
+ */
 const NOT_HASHED =
   /^(?:the configuration|tools\[.*|audit\.dir|approvals\.store|server\.tls\..*|.*\.(?:rootCert|clientCert|clientKey|revocationFile|caFile|tokenFile))$/;
 const READ_AT_STARTUP = /File$/;
@@ -80,11 +86,11 @@ export function fingerprintOf(config: Config): Fingerprint {
   const filesSha256 = sha256Hex(digests.map(({ field, sha256 }) => `${field} ${sha256}`).join("\n"));
   const manifests = sets.map(({ source, sha256 }) => ({ source, sha256 }));
   const all = [configurationSha256, filesSha256, ...manifests.map(({ sha256 }) => sha256)];
-  const fixed = digests.filter(({ field }) => READ_AT_STARTUP.test(field) && !isLive(field));
+  const startupFiles = digests.filter(({ field }) => READ_AT_STARTUP.test(field) && !isLive(field));
   return {
     sha256: sha256Hex(all.join("\n")),
     ...{ configurationSha256, filesSha256, manifests },
-    fixed: new Map(fixed.map(({ field, sha256 }) => [field, sha256])),
+    startupFiles: new Map(startupFiles.map(({ field, sha256 }) => [field, sha256])),
     files: [
       ...new Set([
         ...(isAbsolute(origin) ? [origin] : []),
@@ -95,9 +101,9 @@ export function fingerprintOf(config: Config): Fingerprint {
   };
 }
 
-export function fixedProblems(before: Fingerprint, after: Fingerprint): readonly string[] {
-  return [...after.fixed].flatMap(([field, sha256]) =>
-    before.fixed.has(field) && before.fixed.get(field) !== sha256
+export function startupFileProblems(before: Fingerprint, after: Fingerprint): readonly string[] {
+  return [...after.startupFiles].flatMap(([field, sha256]) =>
+    before.startupFiles.has(field) && before.startupFiles.get(field) !== sha256
       ? [`${field}: the file has changed, which needs a restart`]
       : [],
   );

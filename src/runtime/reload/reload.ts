@@ -5,14 +5,14 @@ import type { Json } from "../../core/types.ts";
 import type { Config } from "../config/config.ts";
 import { watchFiles } from "../config/watched-files.ts";
 import { forgetModules } from "../manifests/modules.ts";
-import { type Fingerprint, fingerprintOf, fixedProblems, restartProblems } from "./fingerprints.ts";
+import { type Fingerprint, fingerprintOf, restartProblems, startupFileProblems } from "./fingerprints.ts";
 import { type Built, LINGERING_MAX, type LiveSnapshots } from "./snapshots.ts";
 import type { ConfigurationState, ReloadEvent, Reloaded, ReloadRequester } from "./types.ts";
 
 export interface Watched {
   /** Returns the current files and folders. Called before every check. */
   files(): readonly string[];
-  /** Adopts changes; never rejects. A run requested during another one reads the files after that one. */
+  /** Applies changes; never rejects. A run that is requested during another one starts after it. */
   run(by: "watch"): Promise<Reloaded>;
 }
 
@@ -62,7 +62,7 @@ interface ReloadOptions<Content extends Reloadable> {
   readonly adopted: (content: Content) => void;
   /** Writes a journal line; the line is durable when the promise resolves. */
   readonly journal: (line: JournalLine) => Promise<void>;
-  /** Returns milliseconds since 1970. */
+  /** Returns Unix milliseconds. */
   readonly clock: () => number;
   readonly perMinuteMax: number;
   readonly log: (event: ReloadEvent) => void;
@@ -122,7 +122,7 @@ export class Reload<Content extends Reloadable> {
       return this.#attempt(by);
     });
     this.#waiting = next;
-    // Whatever the result, the next reload runs.
+    // A failed reload must not prevent the next one.
     this.#running = next.catch(() => {});
     return next;
   }
@@ -168,7 +168,10 @@ export class Reload<Content extends Reloadable> {
     // Checking is cheap and usually finds nothing, so only builds count against the rate limit.
     const retryAfterMs = by === "watch" ? this.#rate.take(clock()) : 0;
     if (retryAfterMs > 0) return { outcome: "busy", reason: "rate", retryAfterMs };
-    const problems = [...restartProblems(former.config, config), ...fixedProblems(this.#fingerprint, fingerprint)];
+    const problems = [
+      ...restartProblems(former.config, config),
+      ...startupFileProblems(this.#fingerprint, fingerprint),
+    ];
     if (problems.length > 0) throw new StartupError(problems);
     const content = await build(config, former);
     if (fingerprintOf(config).sha256 === sha256) return this.#adopt(content, fingerprint, by);
@@ -179,7 +182,7 @@ export class Reload<Content extends Reloadable> {
   async #adopt(content: Content, fingerprint: Fingerprint, by: ReloadRequester): Promise<Reloaded> {
     const { snapshots, adopted, journal, clock, log } = this.#options;
     const generation = snapshots.number + 1;
-    // A shutdown while the entry is written is handled below: the entry then names a snapshot that was never used.
+    // If the service shuts down while the entry is written, the entry names a snapshot that was never used.
     if (this.#isClosed) return this.#closeUnused(content);
     try {
       await journal({ type: "configuration.changed", generation, ...recordedDigests(fingerprint), by: nameOf(by) });
@@ -214,7 +217,7 @@ export class Reload<Content extends Reloadable> {
   async #refuse(by: ReloadRequester, problems: readonly string[], sha256: string | undefined): Promise<Reloaded> {
     const { snapshots, journal, clock, log } = this.#options;
     const refused = { sha256, problems };
-    // The watcher tries again and again: report a refusal only once.
+    // The watcher runs again and again: report a refusal only once.
     if (by === "watch" && Bun.deepEquals(refused, this.#refused)) return { outcome: "refused", problems };
     this.#refused = refused;
     this.#lastRefused = { at: clock(), problems: problems.length };
@@ -257,7 +260,7 @@ const MINUTE_MS = 60_000;
 /** Limits the number of reloads per minute, with a burst of the same size. */
 export class ReloadRate {
   readonly #perMinuteMax: number;
-  /** Milliseconds since 1970, oldest first. */
+  /** Times in Unix milliseconds, oldest first. */
   #taken: readonly number[] = [];
 
   constructor({ perMinuteMax }: { readonly perMinuteMax: number }) {

@@ -39,16 +39,16 @@ export interface LiveSnapshotsOptions {
 /** Maximum number of replaced snapshots with running calls: each holds its own channels and launchers. */
 export const LINGERING_MAX = 8;
 
-/** The snapshot that new calls enter, and the earlier ones that some calls have not left yet. */
+/** The current snapshot, which new calls use, and the replaced snapshots that running calls still use. */
 export class LiveSnapshots<Content extends Built> implements Snapshots {
   readonly #lingerMs: number;
-  readonly #lingering = new Set<Hold<Content>>();
-  #hold: Hold<Content>;
+  readonly #lingering = new Set<SnapshotUse<Content>>();
+  #use: SnapshotUse<Content>;
   #number = 1;
 
   constructor(first: Content, { lingerMs }: LiveSnapshotsOptions) {
     this.#lingerMs = lingerMs;
-    this.#hold = new Hold(first);
+    this.#use = new SnapshotUse(first);
   }
 
   /** The number of the current snapshot, counted from 1 at the start. */
@@ -56,17 +56,17 @@ export class LiveSnapshots<Content extends Built> implements Snapshots {
     return this.#number;
   }
 
-  /** The number of replaced snapshots that some calls have not left. */
+  /** Number of replaced snapshots that running calls still use. */
   get lingering(): number {
     return this.#lingering.size;
   }
 
   current(): Content {
-    return this.#hold.content;
+    return this.#use.content;
   }
 
   all(): readonly Content[] {
-    return [this.#hold, ...this.#lingering].map(({ content }) => content);
+    return [this.#use, ...this.#lingering].map(({ content }) => content);
   }
 
   modules(): ReadonlySet<string> {
@@ -74,15 +74,15 @@ export class LiveSnapshots<Content extends Built> implements Snapshots {
   }
 
   enter(): Entered {
-    const hold = this.#hold;
-    hold.calls += 1;
-    return hold.entered;
+    const use = this.#use;
+    use.calls += 1;
+    return use.entered;
   }
 
-  /** Replaces the snapshot: later calls enter `next`. `ended` is called when the previous one is closed. */
+  /** Replaces the snapshot: later calls use `next`. `ended` is called when the previous one is closed. */
   exchange(next: Content, ended: () => void): void {
-    const former = this.#hold;
-    this.#hold = new Hold(next);
+    const former = this.#use;
+    this.#use = new SnapshotUse(next);
     this.#number += 1;
     this.#lingering.add(former);
     former.retire(this.#lingerMs, () => {
@@ -92,13 +92,13 @@ export class LiveSnapshots<Content extends Built> implements Snapshots {
   }
 
   async close(): Promise<void> {
-    const holds = [this.#hold, ...this.#lingering];
+    const uses = [this.#use, ...this.#lingering];
     this.#lingering.clear();
-    await Promise.all(holds.map((hold) => hold.close()));
+    await Promise.all(uses.map((use) => use.close()));
   }
 }
 
-class Hold<Content extends Built> {
+class SnapshotUse<Content extends Built> {
   readonly content: Content;
   readonly entered: Entered;
   calls = 0;
@@ -111,7 +111,7 @@ class Hold<Content extends Built> {
     this.entered = { registry, callers, policy, gate, detector, leave: () => this.#leave() };
   }
 
-  /** Calls `end` once: when the last call has left, or after `lingerMs`. */
+  /** Calls `end` once: when the last call has ended, or after `lingerMs`. */
   retire(lingerMs: number, end: () => void): void {
     this.#end = end;
     this.#timer = setTimeout(() => this.#finish(), lingerMs);

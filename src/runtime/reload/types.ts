@@ -5,10 +5,13 @@ export type Reloaded =
   | { readonly outcome: "changed" | "unchanged"; readonly generation: number; readonly sha256: string }
   /** Nothing has changed; each problem names its file or field. */
   | { readonly outcome: "refused"; readonly problems: readonly string[] }
-  /** Nothing was read or adopted. */
+  /** Nothing was read or applied. */
   | { readonly outcome: "busy"; readonly reason: BusyReason; readonly retryAfterMs: number };
 
-/** Too many reloads per minute; too many replaced snapshots with running calls; the service is shutting down. */
+/**
+ * `rate`: too many reloads per minute; `lingering`: too many replaced snapshots with running calls; `closing`: the service
+ * shuts down.
+ */
 export type BusyReason = "rate" | "lingering" | "closing";
 
 export interface ConfigurationState {

@@ -1,13 +1,21 @@
 import { Agent, type ClientRequest } from "node:http";
 import { Agent as TlsAgent } from "node:https";
-import { DiagLogLevel, diag } from "@opentelemetry/api";
+import {
+  DiagLogLevel,
+  diag,
+  type HrTime,
+  type SpanContext,
+  SpanKind,
+  SpanStatusCode,
+  TraceFlags,
+} from "@opentelemetry/api";
 import { type ExportResult, ExportResultCode } from "@opentelemetry/core";
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { type Resource, resourceFromAttributes } from "@opentelemetry/resources";
 import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from "@opentelemetry/sdk-trace-base";
 import { boundInterimAnswers } from "../../core/network.ts";
+import { OutageReporter } from "../../core/retry.ts";
 import { endedWithin } from "../../core/time-limits.ts";
-import { FinishedSpan, SCHEMA_URL } from "./finished-span.ts";
 import type { Span } from "./tracer.ts";
 
 export interface SpanSenderOptions {
@@ -17,6 +25,8 @@ export interface SpanSenderOptions {
   /** Attributes of the service; no others are detected. */
   readonly resource: Readonly<Record<string, string>>;
   readonly sendEveryMs: number;
+  /** Returns milliseconds; used to limit reports. */
+  readonly clock: () => number;
   /**
    * Writes to the operators' log. If undefined, the messages of OpenTelemetry's packages are ignored, because their logger
    * belongs to the embedding process.
@@ -44,7 +54,7 @@ export class SpanSender {
   readonly #processor: BatchSpanProcessor;
   readonly #resource: Resource;
 
-  constructor({ url, headers, resource, sendEveryMs, report, ...limits }: SpanSenderOptions) {
+  constructor({ url, headers, resource, sendEveryMs, clock, report, ...limits }: SpanSenderOptions) {
     const { queueSpansMax = QUEUE_SPANS_MAX, timeoutMs = TIMEOUT_MS } = limits;
     if (report !== undefined) diagnostics.listen(report);
     const inner = hidingVariables(
@@ -56,14 +66,14 @@ export class SpanSender {
         }),
     );
     this.#exporter = new CountedExporter(inner, {
-      ...{ spansMax: queueSpansMax, timeoutMs, report: report ?? (() => {}) },
+      ...{ spansMax: queueSpansMax, timeoutMs, outages: new OutageReporter(clock, report ?? (() => {})) },
       takeRejected: () => diagnostics.takeRejected(),
     });
     this.#processor = new BatchSpanProcessor(this.#exporter, {
       maxQueueSize: queueSpansMax,
       maxExportBatchSize: Math.min(BATCH_SPANS_MAX, queueSpansMax),
       scheduledDelayMillis: sendEveryMs,
-      // Never reached: the exporter above has ended by then.
+      // Never reached: `CountedExporter` has a shorter deadline.
       exportTimeoutMillis: timeoutMs * 2,
     });
     this.#resource = resourceFromAttributes(resource, { schemaUrl: SCHEMA_URL });
@@ -76,17 +86,68 @@ export class SpanSender {
   /** Adds the spans of one call: all of them or none. */
   add(spans: readonly Span[]): void {
     if (!this.#exporter.admit(spans.length)) return;
-    for (const span of spans) this.#processor.onEnd(new FinishedSpan(span, this.#resource));
+    for (const span of spans) this.#processor.onEnd(readableSpan(span, this.#resource));
   }
 
   /** Sends the remaining spans, up to this time. */
   async close(timeoutMs: number): Promise<void> {
-    // Hands over the remaining spans synchronously. Its promise is not used: it does not wait for running exports.
+    // Passes the remaining spans to the exporter at once. Its promise is not used, because it does not wait for running
+    // exports.
     this.#processor.forceFlush().catch(() => {});
     await endedWithin(this.#exporter.finish(), timeoutMs);
     this.#exporter.abandon();
     this.#processor.shutdown().catch(() => {});
   }
+}
+
+/** The attribute names are those of semantic conventions 1.41.0; for RPC the older names are sent too, as its `rpc/dup` asks. */
+const SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0";
+const KINDS = { internal: SpanKind.INTERNAL, server: SpanKind.SERVER, client: SpanKind.CLIENT } as const;
+const MICROS_PER_SECOND = 1_000_000;
+const NANOS_PER_MICRO = 1_000;
+
+/** Members that have the same value in every span. */
+const COMMON = {
+  instrumentationScope: { name: "safe-tool-call", schemaUrl: SCHEMA_URL },
+  ended: true,
+  links: [],
+  events: [],
+  droppedAttributesCount: 0,
+  droppedEventsCount: 0,
+  droppedLinksCount: 0,
+} satisfies Partial<ReadableSpan>;
+
+/** Returns a span in OpenTelemetry's format. Getters compute the values when the span is sent, after the call has ended. */
+function readableSpan(span: Span, resource: Resource): ReadableSpan {
+  const { traceId, parentSpanId, isRemoteParent = false, startMs, endMs, error } = span;
+  const context = (spanId: string): SpanContext => ({ traceId, spanId, traceFlags: TraceFlags.SAMPLED });
+  return {
+    ...COMMON,
+    ...{ name: span.name, kind: KINDS[span.kind], resource },
+    ...(parentSpanId !== undefined && {
+      parentSpanContext: { ...context(parentSpanId), isRemote: isRemoteParent },
+    }),
+    spanContext: () => context(span.spanId),
+    get startTime() {
+      return timeOf(startMs);
+    },
+    get endTime() {
+      return timeOf(endMs);
+    },
+    get duration() {
+      return timeOf(endMs - startMs);
+    },
+    get attributes() {
+      return Object.fromEntries(Object.entries(span.attributes).filter(([, value]) => value !== undefined));
+    },
+    status: error === undefined ? { code: SpanStatusCode.UNSET } : { code: SpanStatusCode.ERROR, message: error },
+  };
+}
+
+/** Returns seconds and nanoseconds, rounded to the microsecond: a single number of nanoseconds would not be exact. */
+function timeOf(ms: number): HrTime {
+  const micros = Math.max(0, Math.round(ms * 1_000));
+  return [Math.floor(micros / MICROS_PER_SECOND), (micros % MICROS_PER_SECOND) * NANOS_PER_MICRO];
 }
 
 /**
@@ -143,19 +204,16 @@ interface CountedExporterOptions {
   readonly spansMax: number;
   /** Time limit for one batch with all attempts. */
   readonly timeoutMs: number;
-  /** Reports a failure to the operators' log: once each time failures start, and at most once a minute. */
-  readonly report: (message: string) => void;
-  /** Returns how many spans of the batch that has just succeeded the collector rejected. */
+  readonly outages: OutageReporter;
+  /** Returns how many spans of the last successful batch the collector rejected. */
   readonly takeRejected: () => number;
 }
 
 type Inner = Pick<SpanExporter, "export" | "shutdown">;
 
 const REASON_CHARACTERS_MAX = 200;
-/** Minimum time between two reports: a collector may fail and recover with every batch. */
-const REPORT_EVERY_MS = 60_000;
 
-/** An exporter that counts the waiting spans, bounds them, and counts lost spans. */
+/** An exporter that limits the number of waiting spans and counts lost ones. */
 class CountedExporter implements SpanExporter {
   readonly #inner: Inner;
   readonly #options: CountedExporterOptions;
@@ -163,8 +221,6 @@ class CountedExporter implements SpanExporter {
   /** Admitted spans whose result is not known yet. */
   #waiting = 0;
   #dropped = 0;
-  #isReported = false;
-  #isQuiet = false;
   #isEnding = false;
   #isAbandoned = false;
 
@@ -203,13 +259,13 @@ class CountedExporter implements SpanExporter {
     this.#deliveries.add(delivery);
   }
 
-  /** Stops admitting. Resolves when everything handed over by now has been sent or lost. */
+  /** Stops accepting spans. Resolves when all exports have ended. */
   async finish(): Promise<void> {
     this.#isEnding = true;
     await Promise.all(this.#deliveries);
   }
 
-  /** Counts all waiting spans as lost, whatever happens to them. */
+  /** Counts all waiting spans as lost, even if they are still sent. */
   abandon(): void {
     this.#isAbandoned = true;
     this.#dropped += this.#waiting;
@@ -222,11 +278,11 @@ class CountedExporter implements SpanExporter {
 
   /** Returns the number of lost spans. Never rejects. */
   async #deliver(spans: ReadableSpan[]): Promise<number> {
-    // The call that filled the batch does not wait for its serialization.
+    // Yields first: the call that filled the batch does not wait for its serialization.
     await new Promise((resolve) => setImmediate(resolve));
     const { promise, resolve } = Promise.withResolvers<number>();
     const fail = (reason: string): void => {
-      this.#fail(reason);
+      this.#options.outages.failed(`traces are not accepted: ${reason}`);
       resolve(spans.length);
     };
     // The exporter's own deadlines restart with every byte of a response.
@@ -236,7 +292,7 @@ class CountedExporter implements SpanExporter {
     try {
       this.#inner.export(spans, (result) => {
         if (result.code !== ExportResultCode.SUCCESS) return fail(reasonOf(result.error));
-        this.#isReported = false;
+        this.#options.outages.recovered();
         resolve(Math.min(this.#options.takeRejected(), spans.length));
       });
     } catch (error) {
@@ -244,20 +300,9 @@ class CountedExporter implements SpanExporter {
     }
     return promise.finally(() => clearTimeout(timer));
   }
-
-  #fail(reason: string): void {
-    if (this.#isReported || this.#isQuiet) return;
-    this.#isReported = true;
-    this.#isQuiet = true;
-    const silence = setTimeout(() => {
-      this.#isQuiet = false;
-    }, REPORT_EVERY_MS);
-    silence.unref();
-    this.#options.report(`traces are not accepted: ${reason}`);
-  }
 }
 
-/** Returns the reason of a failure. The text that comes with a status is the server's, so it is omitted. */
+/** Returns the reason of a failure, without the text that the server sends with a status. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return "unknown";
   if ("code" in error && typeof error.code === "number") return `status ${error.code}`;
@@ -269,15 +314,15 @@ const TEXT_CHARACTERS_MAX = 200;
 const TEXTS_MAX = 32;
 
 /**
- * Receives the diagnostic messages of OpenTelemetry's packages. There is one logger per process, and only it learns that a
- * collector accepted a request but not all of its spans.
+ * Receives the diagnostic messages of OpenTelemetry's packages. There is one logger per process, and only the logger is
+ * notified when a collector accepts a request but rejects some of its spans.
  */
 class Diagnostics {
   #rejected = 0;
   readonly #reported = new Set<string>();
   #report: (message: string) => void = () => {};
 
-  /** Starts listening. `report` receives each warning once, without the text after a colon, which is foreign. */
+  /** Starts listening. `report` receives each warning once, without the text after a colon, which may come from the server. */
   listen(report: (message: string) => void): void {
     this.#report = report;
     const [silent, warn] = [() => {}, (...args: unknown[]) => this.#receive(args)];
@@ -287,7 +332,7 @@ class Diagnostics {
     );
   }
 
-  /** Returns how many spans the collector rejected in the request that is reported as successful next. */
+  /** Returns how many spans the collector rejected in the request that is about to be reported as successful. */
   takeRejected(): number {
     const rejected = this.#rejected;
     this.#rejected = 0;

@@ -21,15 +21,15 @@ export interface Span {
   readonly isRemoteParent?: boolean;
   readonly name: string;
   readonly kind: "internal" | "server" | "client";
-  /** Milliseconds since 1970. */
+  /** Unix milliseconds. */
   readonly startMs: number;
   readonly endMs: number;
   readonly attributes: Readonly<Record<string, AttributeValue | undefined>>;
-  /** The error, as one of our fixed terms; undefined without an error. */
+  /** A refusal code or gRPC status; undefined without an error. */
   readonly error?: string | undefined;
 }
 
-/** The digits used from a trace id's last seven bytes, which are random: as many as a number holds exactly. */
+/** Digits of the trace id that decide: 52 of its 56 random bits, as many as a number holds exactly. */
 const RANDOM_FROM = 18;
 const RANDOM_TO = 31;
 const RANDOM_RANGE = 2 ** 52;
@@ -45,9 +45,9 @@ export function isInShare(traceId: string, share: number): boolean {
 interface TracerOptions {
   /** The share of traces started here that is recorded, from 0 to 1. */
   readonly sampleRatio: number;
-  /** Returns milliseconds since 1970. */
+  /** Returns Unix milliseconds. */
   readonly clock: () => number;
-  /** The clock that times the stages, in milliseconds. */
+  /** Returns monotonic milliseconds, which time the stages. */
   readonly monotonic: () => number;
   /** Returns 16 random hex digits, not all zero. */
   readonly newSpanId: () => string;
@@ -92,7 +92,7 @@ class RecordedCall implements CallTrace, RequestTracer {
   readonly #options: TracerOptions;
   readonly #start: CallStart;
   readonly #parent: TraceContext | undefined;
-  /** Offset from the stages' clock to milliseconds since 1970. */
+  /** Offset from the monotonic clock to Unix milliseconds. */
   readonly #epochMs: number;
   readonly #steps: StepTime[] = [];
   readonly #requests: SentRequest[] = [];
@@ -224,7 +224,7 @@ interface RequestContext {
   readonly traceId: string;
   readonly spanId: string;
   readonly parentSpanId: string;
-  /** Returns milliseconds since 1970. */
+  /** Returns Unix milliseconds. */
   readonly now: () => number;
 }
 
@@ -347,27 +347,19 @@ export function createTracer(options: TracerOptions): Tracer {
       const parent = parseTraceparent(start.request.traceparent);
       const traceId = parent?.traceId ?? start.callId.replaceAll("-", "");
       const isRecorded = parent === undefined ? isInShare(traceId, sampleRatio) : parent.sampled;
-      return isRecorded ? new RecordedCall(options, { start, parent, traceId }) : new PassedCall(traceId, newSpanId);
+      return isRecorded ? new RecordedCall(options, { start, parent, traceId }) : unrecordedCall(traceId, newSpanId);
     },
   };
 }
 
-/** A call that is not recorded: its targets receive the trace id and the flag that they need not record it either. */
-class PassedCall implements CallTrace {
-  readonly traceId: string;
-  readonly spanId = undefined;
-  readonly requests = undefined;
-  readonly #newSpanId: () => string;
-
-  constructor(traceId: string, newSpanId: () => string) {
-    this.traceId = traceId;
-    this.#newSpanId = newSpanId;
-  }
-
-  get traceparent(): string {
-    return writeTraceparent({ traceId: this.traceId, spanId: this.#newSpanId(), sampled: false });
-  }
-
-  enter(): void {}
-  end(): void {}
+/** Returns a call that is not recorded: its targets receive the trace id and the flag that they need not record it either. */
+function unrecordedCall(traceId: string, newSpanId: () => string): CallTrace {
+  return {
+    ...{ traceId, spanId: undefined, requests: undefined },
+    get traceparent() {
+      return writeTraceparent({ traceId, spanId: newSpanId(), sampled: false });
+    },
+    enter() {},
+    end() {},
+  };
 }

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { send } from "../../../src/approvals/notify/sender.ts";
-import { makeCertificates } from "../../../src/cli/development/make-certificates.ts";
+import { makeCertificates } from "../../../src/cli/development/certificates.ts";
 import { Receiver } from "./receiver.ts";
 
 let receiver: Receiver;
@@ -17,8 +17,8 @@ function sendTo(url: string, more: { readonly timeoutMs?: number; readonly signa
 }
 
 test.each([
-  [200, { kind: "taken" }],
-  [204, { kind: "taken" }],
+  [200, { kind: "accepted" }],
+  [204, { kind: "accepted" }],
   [410, { kind: "gone" }],
   [301, { kind: "later", reason: "status 301", retryAfterMs: undefined }],
   [400, { kind: "later", reason: "status 400", retryAfterMs: undefined }],

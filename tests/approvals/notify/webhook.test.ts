@@ -27,16 +27,15 @@ afterEach(async () => {
   await world.end();
 });
 
-function keys() {
-  const read = readKeys(SECRET, "sign");
-  if ("fault" in read) throw new Error(read.fault);
-  return read.ok;
-}
-
 function start(approvals: OpenedApprovals, changes: Partial<WebhookTarget & WebhookParts> = {}): Webhook {
   const target = { name: "chat", deployment: "test", detail: "summary", publicUrl: "https://stc.example" } as const;
   const parts = { approvals, clock: () => world.now, random: () => 0.5, owner: `owner-${running.length}` };
-  const more = { url: receiver.url, keys: keys(), events: EVENTS, report: (line: string) => said.push(line) };
+  const more = {
+    url: receiver.url,
+    keys: readKeys(SECRET, "sign"),
+    events: EVENTS,
+    report: (line: string) => said.push(line),
+  };
   const all = { ...target, ...parts, ...more, pollMs: 5, timeoutMs: 2_000, ...changes };
   const webhook = new Webhook(all, all);
   running.push(webhook);
@@ -74,7 +73,7 @@ describe("the message", () => {
     const received = { ...first, body: Buffer.from(first?.body ?? "") };
     const verified = verifyMessage(
       { id: received.id, timestamp: received.timestamp, signature: received.signature, body: received.body },
-      { keys: keys(), nowMs: world.now },
+      { keys: readKeys(SECRET, "sign"), nowMs: world.now },
     );
     expect(verified).toEqual({ id: first?.id ?? "" });
     await until("its count", () => (webhook.state().sent === 1 ? true : undefined));
@@ -189,7 +188,7 @@ describe("a receiver that does not accept", () => {
     await store.decide({ id: second.id, by: OPERATOR, decision: "deny" });
     world.now += 7_199_000;
     const wanted = { webhook: "chat", types: new Set(["approval.denied"]), owner: "owner-0" };
-    expect(await store.outbox.look(wanted)).toBe("nothing");
+    expect(await store.outbox.check(wanted)).toBe("nothing");
     expect(receiver.arrived).toHaveLength(1);
     world.now += 2_000;
     await receiver.untilArrived(3);
@@ -329,7 +328,7 @@ test("a replica dies while sending: another takes over after its lease, with the
   const wanted = { webhook: "chat", types: new Set(EVENTS as readonly string[]), owner: "the one that dies" };
   await store.outbox.register("chat");
   const { id } = await askFor(store);
-  expect(await store.outbox.begin(wanted)).toMatchObject({ event: { id } });
+  expect(await store.outbox.takeNext(wanted)).toMatchObject({ event: { id } });
   await started(store);
   expect(receiver.arrived).toHaveLength(0);
   world.now += 61_000;
@@ -342,7 +341,7 @@ test("a replica dies while sending: another takes over after its lease, with the
     wanted,
     { event: piece.event, attempts: 0 },
     {
-      ...{ outcome: { kind: "gone" }, jitter: 0 },
+      ...{ outcome: { kind: "gone" }, random: 0 },
     },
   );
   expect(settled).toBe("lost");

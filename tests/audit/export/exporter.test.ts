@@ -365,7 +365,7 @@ describe("a file of headers", () => {
     ["host: x", "line 1: host cannot be set"],
     ["a b: x", "line 1 is not Name: value"],
     ["a: x\u0000y", "line 1 is not Name: value"],
-  ])("%p is refused", (text, fault) => {
-    expect(readHeaders(text)).toEqual({ fault });
+  ])("%p is refused", (text, problem) => {
+    expect(readHeaders(text)).toEqual({ problem });
   });
 });

@@ -33,6 +33,20 @@ class Stand implements AsyncDisposable {
     return { STC_URL: this.service.url, STC_TOKEN_FILE: join(this.#folder, "token") };
   }
 
+  /** Returns a stand whose terminal shows the first request and accepts an answer. */
+  static async asking(...questions: readonly ReturnType<typeof question>[]): Promise<Stand> {
+    const stand = new Stand(...questions);
+    await stand.watch().shows(ARMED);
+    return stand;
+  }
+
+  /** The first terminal. */
+  get terminal(): TerminalStc {
+    const [first] = this.#screens;
+    if (first === undefined) throw new Error("no terminal was opened");
+    return first;
+  }
+
   watch(options: Partial<TerminalOptions> = {}, ...more: readonly string[]): TerminalStc {
     const screen = new TerminalStc(["approvals", "watch", ...more], { env: this.env, ...options });
     this.#screens.push(screen);
@@ -76,10 +90,8 @@ onTerminal("an answer", () => {
     ["yes to a critical risk", "yes\r", { risk: "critical" }, once, "approved (once)"],
   ] as const)("%s", async (_, keys, changes, decision, said) => {
     const approval = question(changes);
-    await using stand = new Stand(approval);
-    const { service } = stand;
-    const terminal = stand.watch();
-    await terminal.shows(ARMED);
+    await using stand = await Stand.asking(approval);
+    const { service, terminal } = stand;
     terminal.type(keys);
     await terminal.shows(`${said}: ${FIRST}`);
     expect(service.decisions).toEqual([{ id: FIRST, body: { ...decision, viewDigest: approval["viewDigest"] } }]);
@@ -102,9 +114,8 @@ onTerminal("an answer", () => {
     ["y to a risk that only the view calls high", "y\r", { view: view({ risk: "high" }) }],
     ["y to a risk that nobody names", "y\r", { risk: undefined }],
   ] as const)("%s decides nothing and asks again", async (_, keys, changes) => {
-    await using stand = new Stand(question(changes));
-    const terminal = stand.watch();
-    await terminal.shows(ARMED);
+    await using stand = await Stand.asking(question(changes));
+    const { terminal } = stand;
     terminal.type(keys);
     await terminal.shows("nothing is decided");
     await terminal.shows(ARMED);
@@ -190,10 +201,8 @@ onTerminal("what is typed too early", () => {
   test("while the process is stopped answers nothing either", () => early(whileStopped));
 
   test("an answer and the keys after it answer one request", async () => {
-    await using stand = new Stand(question(), question({ id: SECOND, decideBy: in15Minutes() }));
-    const { service } = stand;
-    const terminal = stand.watch();
-    await terminal.shows(ARMED);
+    await using stand = await Stand.asking(question(), question({ id: SECOND, decideBy: in15Minutes() }));
+    const { service, terminal } = stand;
     terminal.type("y\ry\ry\r");
     await terminal.shows(`approved (once): ${FIRST}`);
     await terminal.shows(SECOND);
@@ -209,10 +218,8 @@ onTerminal("leaving decides nothing", () => {
     ["Ctrl-D", "\u0004", 0],
     ["Ctrl-D behind a yes", "yes\u0004", 0],
   ] as const)("%s", async (_, keys, code) => {
-    await using stand = new Stand(question());
-    const { service } = stand;
-    const terminal = stand.watch();
-    await terminal.shows(ARMED);
+    await using stand = await Stand.asking(question());
+    const { service, terminal } = stand;
     terminal.type(keys);
     expect(await terminal.ends()).toBe(code);
     expect(service.decisions).toEqual([]);
@@ -223,10 +230,8 @@ onTerminal("leaving decides nothing", () => {
     ["SIGINT", 130],
     ["SIGHUP", 129],
   ] as const)("%s", async (signal, code) => {
-    await using stand = new Stand(question());
-    const { service } = stand;
-    const terminal = stand.watch();
-    await terminal.shows(ARMED);
+    await using stand = await Stand.asking(question());
+    const { service, terminal } = stand;
     terminal.type("y");
     terminal.child.kill(signal);
     expect(await terminal.ends()).toBe(code);
@@ -234,10 +239,8 @@ onTerminal("leaving decides nothing", () => {
   });
 
   test("a terminal that is closed", async () => {
-    await using stand = new Stand(question());
-    const { service } = stand;
-    const terminal = stand.watch();
-    await terminal.shows(ARMED);
+    await using stand = await Stand.asking(question());
+    const { service, terminal } = stand;
     terminal.type("y");
     terminal.child.terminal?.close();
     await terminal.child.exited;
@@ -296,10 +299,8 @@ onTerminal("a question that is over", () => {
   test.each(["approved", "denied", "expired", "cancelled"])(
     "%s elsewhere withdraws the request, and the next one is shown",
     async (state) => {
-      await using stand = new Stand(question());
-      const { service } = stand;
-      const terminal = stand.watch();
-      await terminal.shows(ARMED);
+      await using stand = await Stand.asking(question());
+      const { service, terminal } = stand;
       terminal.type("y");
       service.set(FIRST, { state });
       service.tell(`approval.${state}`, FIRST);
@@ -322,10 +323,8 @@ onTerminal("a question that is over", () => {
   });
 
   test("while the events were interrupted", async () => {
-    await using stand = new Stand(question());
-    const { service } = stand;
-    const terminal = stand.watch();
-    await terminal.shows(ARMED);
+    await using stand = await Stand.asking(question());
+    const { service, terminal } = stand;
     service.set(FIRST, { state: "denied" });
     service.cutStreams();
     await terminal.shows(`withdrawn: ${FIRST}: denied elsewhere`);
@@ -333,10 +332,8 @@ onTerminal("a question that is over", () => {
   });
 
   test("other people's decisions on other requests leave it alone", async () => {
-    await using stand = new Stand(question());
-    const { service } = stand;
-    const terminal = stand.watch();
-    await terminal.shows(ARMED);
+    await using stand = await Stand.asking(question());
+    const { service, terminal } = stand;
     service.tell("approval.denied", SECOND);
     service.tell("grant.revoked", FIRST);
     service.tell("approval.requested", FIRST);
@@ -407,9 +404,8 @@ onTerminal("the service says no", () => {
   });
 
   test("to a request that may not be decided: not asked", async () => {
-    await using stand = new Stand(question({ decidable: false }), question({ id: SECOND }));
-    const terminal = stand.watch();
-    await terminal.shows(ARMED);
+    await using stand = await Stand.asking(question({ decidable: false }), question({ id: SECOND }));
+    const { terminal } = stand;
     expect(terminal.out).not.toContain(FIRST);
   });
 });
@@ -438,9 +434,8 @@ onTerminal("a question that wants an answer", () => {
     ["where numbers are the choices", { choices: ["2", "1"] }, 'one of "2" "1": ', "1\r", "1"],
     ["where one poses as two", { choices: ['no" 2) "yes', "b"] }, '1) "no\\u{22} 2) \\u{22}yes" 2) "b": ', "2\r", "b"],
   ] as const)("%s", async (_title, answer, prompt, keys, said) => {
-    await using stand = new Stand(question({ answer, options: ["cancel", "once"] }));
-    const terminal = stand.watch();
-    await terminal.shows(ARMED);
+    await using stand = await Stand.asking(question({ answer, options: ["cancel", "once"] }));
+    const { terminal } = stand;
     terminal.type("y\r");
     await terminal.shows(prompt);
     terminal.type(keys);
@@ -452,9 +447,8 @@ onTerminal("a question that wants an answer", () => {
     ["nothing", {}, "  \r", "the one\r", "the one"],
     ["what is not a choice", { choices: ["blue", "green"] }, "red\r", "1\r", "blue"],
   ] as const)("%s is not an answer, and it asks again", async (_title, answer, unclear, clear, said) => {
-    await using stand = new Stand(question({ answer, options: ["cancel", "once"] }));
-    const terminal = stand.watch();
-    await terminal.shows(ARMED);
+    await using stand = await Stand.asking(question({ answer, options: ["cancel", "once"] }));
+    const { terminal } = stand;
     terminal.type("y\r");
     await terminal.shows(/Your answer.*: $/);
     terminal.type(unclear);
@@ -467,9 +461,8 @@ onTerminal("a question that wants an answer", () => {
   });
 
   test("and a denial needs none", async () => {
-    await using stand = new Stand(question({ answer: {} }));
-    const terminal = stand.watch();
-    await terminal.shows(ARMED);
+    await using stand = await Stand.asking(question({ answer: {} }));
+    const { terminal } = stand;
     terminal.type("n\r");
     await terminal.shows(`denied: ${FIRST}`);
     expect(stand.service.decisions[0]?.body).toEqual({ decision: "deny", viewDigest: expect.any(String) });
@@ -500,9 +493,8 @@ onTerminal("APR-33: a question of several stages", () => {
   });
 
   test("asks for the reason where a policy requires one", async () => {
-    await using stand = new Stand(question({ quorum: quorumOf(0, { reasonRequired: "deny" }) }));
-    const terminal = stand.watch();
-    await terminal.shows(ARMED);
+    await using stand = await Stand.asking(question({ quorum: quorumOf(0, { reasonRequired: "deny" }) }));
+    const { terminal } = stand;
     terminal.type("n\r");
     await terminal.shows("A policy requires a reason: ");
     terminal.type("\r");

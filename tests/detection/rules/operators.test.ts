@@ -3,7 +3,7 @@ import { type OperatorRow, operatorRuleProblems, operatorRules } from "../../../
 import { DETECTOR_RULES } from "../../../src/detection/rules/rules.ts";
 import { Detector, hideFindings } from "../../../src/detection/sensitive.ts";
 import { releasableText } from "../../../src/pipeline/target-text.ts";
-import { loggable } from "../../../src/runtime/log/fields.ts";
+import { loggable } from "../../../src/runtime/log/log.ts";
 
 const ROW: OperatorRow = {
   id: "acme-key",

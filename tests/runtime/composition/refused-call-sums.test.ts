@@ -9,8 +9,7 @@ import {
   UnauthenticatedLimit as Limit,
   type UnauthenticatedLimit,
 } from "../../../src/audit/unauthenticated.ts";
-import { record } from "../../../src/runtime/composition/audit.ts";
-import { UnauthenticatedSums } from "../../../src/runtime/composition/recording.ts";
+import { record, UnauthenticatedSums } from "../../../src/runtime/composition/recording.ts";
 import { createWorld, draftOf, type World } from "../../audit/support/open.ts";
 
 const CALLS = "2026-02-16.jsonl";

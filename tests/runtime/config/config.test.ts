@@ -2,23 +2,10 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { StartupError } from "../../../src/core/errors.ts";
-import { readConfig } from "../../../src/runtime/config/config.ts";
 import { readConfigFile } from "../../../src/runtime/config/file.ts";
+import { ISSUER, problemsOf, read } from "./reading.ts";
 
-const ISSUER = { issuer: "https://idp.example", jwksUri: "https://idp.example/jwks.json" };
-const SOUND = { tools: ["./tools"], audit: { dir: "./audit-logs" }, jwt: { issuers: [ISSUER] } };
 const GRPC = { endpoint: "orders.svc:9090", proto: "./proto" };
-
-function problemsOf(changes: Record<string, unknown>, environment: Record<string, string> = {}): readonly string[] {
-  try {
-    readConfig({ ...SOUND, ...changes }, { folder: "/etc/stc", environment, origin: "config.yaml" });
-    return [];
-  } catch (error) {
-    expect(error).toBeInstanceOf(StartupError);
-    return (error as StartupError).problems;
-  }
-}
 
 const rows: readonly (readonly [string, Record<string, unknown>, string])[] = [
   ["an unknown key", { aduit: {} }, "aduit"],
@@ -74,14 +61,14 @@ const rows: readonly (readonly [string, Record<string, unknown>, string])[] = [
 test("one issuer may be written without the list, and is reported by name", () => {
   expect(problemsOf({ jwt: { issuer: "https://idp.example", publicKeyFile: "./issuer.pem" } })).toEqual([]);
   expect(problemsOf({ jwt: { publicKeyFile: "./issuer.pem" } })).toEqual([
-    "config.yaml: jwt.issuers[0].issuer: is missing: name the issuer (`iss`) of the tokens next to its key: { issuer, publicKey }",
+    "jwt.issuers[0].issuer: is missing: name the issuer (`iss`) of the tokens next to its key: { issuer, publicKey }",
   ]);
   expect(problemsOf({ jwt: { revocationFile: "./revoked.json" } })[0]).toContain("jwt.issuers: ");
 });
 
 test.each(rows)("%s is refused, with its field", (_title, changes, field) => {
   const problems = problemsOf(changes);
-  expect(problems.map((problem) => problem.split(": ")[1])).toContain(field);
+  expect(problems.map((problem) => problem.split(": ")[0])).toContain(field);
 });
 
 test("everything is reported at once", () => {
@@ -90,17 +77,13 @@ test("everything is reported at once", () => {
 });
 
 test("the environment overrides settings, and is named when it is wrong", () => {
-  const config = readConfig(SOUND, {
-    folder: "/x",
-    environment: { STC_PORT: "9000", STC_AUDIT_DIR: "/var/a" },
-    origin: "c",
-  });
+  const config = read({}, { STC_PORT: "9000", STC_AUDIT_DIR: "/var/a" });
   expect([config.server.port, config.audit.dir]).toEqual([9000, "/var/a"]);
   expect(problemsOf({}, { STC_PORT: "lots" })[0]).toContain("set by STC_PORT");
 });
 
 test("the configuration is frozen", () => {
-  const config = readConfig(SOUND, { folder: "/x", environment: {}, origin: "c" });
+  const config = read({});
   expect(Object.isFrozen(config) && Object.isFrozen(config.server) && Object.isFrozen(config.jwt.issuers[0])).toBe(
     true,
   );

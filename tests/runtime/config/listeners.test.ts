@@ -1,24 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { StartupError } from "../../../src/core/errors.ts";
-import { readConfig } from "../../../src/runtime/config/config.ts";
-
-const ISSUER = { issuer: "https://idp.test", jwksFile: "jwks.json" };
-const WRITTEN = { tools: ["./tools"], audit: { dir: "./audit" }, jwt: { issuers: [ISSUER] } };
-
-function read(more: Readonly<Record<string, unknown>>) {
-  return readConfig({ ...WRITTEN, ...more }, { folder: "/x", environment: {}, origin: "c" });
-}
-
-function problemsOf(more: Readonly<Record<string, unknown>>): readonly string[] {
-  try {
-    read(more);
-  } catch (error) {
-    if (error instanceof StartupError) return error.problems;
-    throw error;
-  }
-  return [];
-}
+import { problemsOf, read } from "./reading.ts";
 
 describe("names and origins that could never match are refused", () => {
   test.each(["stc.example", "STC.Example", "10.0.0.7", "[2001:DB8::1]", "a", "my_service", "xn--bcher-kva.example"])(
@@ -43,7 +25,7 @@ describe("names and origins that could never match are refused", () => {
     "bücher.example",
   ])("host %j", (name) => {
     const [problem = ""] = problemsOf({ server: { allowedHosts: ["fine", name] } });
-    expect(problem).toStartWith("c: server.allowedHosts[1]: must be a host's name");
+    expect(problem).toStartWith("server.allowedHosts[1]: must be a host's name");
   });
 
   test.each([
@@ -67,7 +49,7 @@ describe("names and origins that could never match are refused", () => {
     "https://u@a",
   ])("origin %j", (origin) => {
     const [problem = ""] = problemsOf({ server: { allowedOrigins: [origin] } });
-    expect(problem).toStartWith("c: server.allowedOrigins[0]: must be an origin");
+    expect(problem).toStartWith("server.allowedOrigins[0]: must be an origin");
   });
 });
 
@@ -79,7 +61,7 @@ test.each([
   ["systems.orders.endpoints[1]", { systems: { orders: { ...GRPC, endpoints: ["[::1]:1", "[::1]:99999"] } } }],
   ["systems.argocd.server", { systems: { argocd: { server: "argocd:70000" } } }],
 ])("a port that nothing listens on: %s", (field, more) => {
-  expect(problemsOf(more)).toEqual([`c: ${field}: must end in a port from 1 to 65535`]);
+  expect(problemsOf(more)).toEqual([`${field}: must end in a port from 1 to 65535`]);
 });
 
 test.each([

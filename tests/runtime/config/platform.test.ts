@@ -1,19 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { StartupError } from "../../../src/core/errors.ts";
-import { readConfig } from "../../../src/runtime/config/config.ts";
 import { loadPlatform, SYSTEMS } from "../../tools/platform/platform-stand.ts";
-
-function problemsOf(systems: Readonly<Record<string, unknown>>): readonly string[] {
-  const jwt = { issuers: [{ issuer: "https://x", jwksUri: "https://x/jwks" }] };
-  const config = { tools: ["tools"], audit: { dir: "audit" }, jwt, systems };
-  try {
-    readConfig(config, { folder: "/", environment: {}, origin: "config" });
-    return [];
-  } catch (error) {
-    if (error instanceof StartupError) return error.problems;
-    throw error;
-  }
-}
+import { problemsOf } from "./reading.ts";
 
 test.each([
   ["all of it", SYSTEMS],
@@ -24,7 +11,7 @@ test.each([
   ["a server by IPv6", { argocd: { server: "[::1]:8080" } }],
   ["a system of somebody else", { billing: { regions: ["eu"], verbose: true, place: "x" } }],
 ])("%s is valid", (_title, systems) => {
-  expect(problemsOf(systems)).toEqual([]);
+  expect(problemsOf({ systems })).toEqual([]);
 });
 
 const NO_LABELS = [
@@ -47,14 +34,14 @@ const NO_LABELS = [
 describe("names that are not RFC 1123 are named by field", () => {
   test.each(NO_LABELS)("namespace %p", (name) => {
     for (const system of ["kubernetes", "loki"]) {
-      const [problem = ""] = problemsOf({ [system]: { namespaces: ["fine", name] } });
-      expect(problem).toStartWith(`config: systems.${system}.namespaces[1]: must be a namespace`);
+      const [problem = ""] = problemsOf({ systems: { [system]: { namespaces: ["fine", name] } } });
+      expect(problem).toStartWith(`systems.${system}.namespaces[1]: must be a namespace`);
     }
   });
 
   test.each(["", "A", "argocd/app", "a..b", ".a", "-a", "a_b", "--core", "x".repeat(254)])("application %p", (name) => {
-    const [problem = ""] = problemsOf({ argocd: { applications: [name] } });
-    expect(problem).toStartWith("config: systems.argocd.applications[0]: must be an application");
+    const [problem = ""] = problemsOf({ systems: { argocd: { applications: [name] } } });
+    expect(problem).toStartWith("systems.argocd.applications[0]: must be an application");
   });
 });
 
@@ -72,7 +59,7 @@ test.each([
   ["kubernetes.namespaces", { kubernetes: { namespaces: "payments" } }],
   ["kubernetes.namespace", { kubernetes: { namespace: "payments" } }],
 ])("systems.%s is refused when it is %j", (field, systems) => {
-  const problems = problemsOf(systems);
+  const problems = problemsOf({ systems });
   expect(problems).toHaveLength(1);
   expect(problems[0]).toContain(`systems.${field}`);
   expect(problems[0]).not.toContain("secret@");

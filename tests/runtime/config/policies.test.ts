@@ -1,28 +1,7 @@
 import { expect, test } from "bun:test";
-import { StartupError } from "../../../src/core/errors.ts";
-import { readConfig } from "../../../src/runtime/config/config.ts";
+import { problemsOf, read } from "./reading.ts";
 
 const ISSUER = "https://people.example";
-
-function read(approvals: Record<string, unknown>) {
-  const written = {
-    tools: ["./tools"],
-    audit: { dir: "./audit" },
-    jwt: { issuers: [{ issuer: "https://idp.example", publicKeyFile: "./key.pem" }] },
-    approvals,
-  };
-  return readConfig(written, { folder: "/srv", environment: {}, origin: "stc.yaml" }).approvals;
-}
-
-function problemsOf(approvals: Record<string, unknown>): readonly string[] {
-  try {
-    read(approvals);
-    return [];
-  } catch (error) {
-    if (error instanceof StartupError) return error.problems.map((problem) => problem.replace(/^stc\.yaml: /, ""));
-    throw error;
-  }
-}
 
 const policy = (more: Record<string, unknown> = {}) => ({
   ...{ name: "p", when: { tools: ["deploy_*"] }, require: { count: 2 } },
@@ -30,8 +9,10 @@ const policy = (more: Record<string, unknown> = {}) => ({
 });
 
 test("settings that are left out", () => {
-  expect(read({}).policies).toEqual([]);
-  expect(read({ policies: [policy({ require: { stages: [{ name: "team" }] } })] }).policies).toEqual([
+  expect(read({}).approvals.policies).toEqual([]);
+  expect(
+    read({ approvals: { policies: [policy({ require: { stages: [{ name: "team" }] } })] } }).approvals.policies,
+  ).toEqual([
     {
       ...{ name: "p", when: { tools: ["deploy_*"] }, distinctPeople: true, reasonRequired: "never" },
       ...{ scopes: ["once", "session"], callback: false },
@@ -61,7 +42,7 @@ const ACCEPTED: readonly (readonly [title: string, more: Record<string, unknown>
 ];
 
 test.each(ACCEPTED)("accepted: %s", (_title, more) => {
-  expect(problemsOf({ policies: [policy(more)] })).toEqual([]);
+  expect(problemsOf({ approvals: { policies: [policy(more)] } })).toEqual([]);
 });
 
 const REFUSED: readonly (readonly [title: string, more: Record<string, unknown>, problem: string])[] = [
@@ -115,16 +96,18 @@ const REFUSED: readonly (readonly [title: string, more: Record<string, unknown>,
 ];
 
 test.each(REFUSED)("APR-63: refused: %s", (_title, more, problem) => {
-  const problems = problemsOf({ policies: [policy(more)] });
+  const problems = problemsOf({ approvals: { policies: [policy(more)] } });
   expect(problems).toHaveLength(1);
   expect(problems[0]).toStartWith(`approvals.policies[0].${problem}`);
 });
 
 test("two of one name, and more than an approval request may carry", () => {
-  expect(problemsOf({ policies: [policy(), policy()] })).toEqual([
+  expect(problemsOf({ approvals: { policies: [policy(), policy()] } })).toEqual([
     "approvals.policies[1].name: is already used by an earlier policy",
   ]);
   const subjects = Array.from({ length: 50 }, (_, index) => ({ issuer: "x".repeat(2_000), subject: `${index}` }));
   const many = ["a", "b"].map((name) => policy({ name, require: { deciders: { subjects } } }));
-  expect(problemsOf({ policies: many })).toEqual(["approvals.policies: has more than 131072 characters in all"]);
+  expect(problemsOf({ approvals: { policies: many } })).toEqual([
+    "approvals.policies: has more than 131072 characters in all",
+  ]);
 });

@@ -2,36 +2,21 @@ import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
-import { StartupError } from "../../../src/core/errors.ts";
-import { readConfig } from "../../../src/runtime/config/config.ts";
-
-function read(webhooks: unknown, more: Readonly<Record<string, unknown>> = {}) {
-  const written = {
-    tools: ["./tools"],
-    audit: { dir: "./audit-logs" },
-    jwt: { issuers: [{ issuer: "https://idp.test", jwksFile: "./jwks.json" }] },
-    approvals: { ...(webhooks !== undefined && { webhooks }), ...more },
-  };
-  return readConfig(written, { folder: "/srv", environment: {}, origin: "config.yaml" }).approvals;
-}
-
-function problemsOf(work: () => unknown): string {
-  try {
-    work();
-    return "";
-  } catch (error) {
-    if (error instanceof StartupError) return error.problems.join("\n");
-    throw error;
-  }
-}
+import { problemsOf, read } from "./reading.ts";
 
 const OUT = { name: "chat", url: "https://hooks.example/x", secretFile: "./key" };
 const IN = { name: "chat", decisions: { secretFile: "./key", people: { U1: { issuer: "i", subject: "s" } } } };
 
 test("nobody is notified unless configured, and then with a summary of new approval requests", () => {
-  expect(read(undefined).webhooks).toEqual([]);
-  expect(read([OUT]).webhooks).toEqual([{ ...OUT, events: ["approval.requested"], detail: "summary" }]);
-  expect(read([IN]).webhooks[0]?.decisions?.people["U1"]).toEqual({ issuer: "i", subject: "s", permissions: [] });
+  expect(read({}).approvals.webhooks).toEqual([]);
+  expect(read({ approvals: { webhooks: [OUT] } }).approvals.webhooks).toEqual([
+    { ...OUT, events: ["approval.requested"], detail: "summary" },
+  ]);
+  expect(read({ approvals: { webhooks: [IN] } }).approvals.webhooks[0]?.decisions?.people["U1"]).toEqual({
+    issuer: "i",
+    subject: "s",
+    permissions: [],
+  });
 });
 
 test.each([
@@ -39,7 +24,7 @@ test.each([
   ["https://example/tools/", "https://example/tools"],
   ["http://127.0.0.1:8787", "http://127.0.0.1:8787"],
 ])("links begin with %s", (publicUrl, want) => {
-  expect(read(undefined, { publicUrl }).publicUrl).toBe(want);
+  expect(read({ approvals: { publicUrl } }).approvals.publicUrl).toBe(want);
 });
 
 test.each([
@@ -57,7 +42,7 @@ test.each([
   [[{ ...IN, decisions: { secretFile: "./key", people: { U1: { subject: "s" } } } }], "people.U1.issuer"],
   [[{ ...IN, decisions: { secretFile: "./key", people: { "U 1": { issuer: "i", subject: "s" } } } }], "people"],
 ])("%j is refused", (webhooks, message) => {
-  expect(problemsOf(() => read(webhooks))).toContain(message);
+  expect(problemsOf({ approvals: { webhooks } }).join("\n")).toContain(message);
 });
 
 test.each([
@@ -67,14 +52,14 @@ test.each([
   "https://stc.example/?x",
   "javascript:alert(1)",
 ])("links do not begin with %s", (publicUrl) => {
-  expect(problemsOf(() => read(undefined, { publicUrl }))).toContain("approvals.publicUrl: must ");
+  expect(problemsOf({ approvals: { publicUrl } }).join("\n")).toContain("approvals.publicUrl: must ");
 });
 
 test("the examples of docs/webhooks.md are valid configurations", () => {
   const page = readFileSync(join(import.meta.dir, "../../../docs/webhooks.md"), "utf8");
   const blocks = [...page.matchAll(/^```yaml\n([\s\S]*?)^```/gm)].map(([, block = ""]) => parse(block).approvals);
   expect(blocks).toHaveLength(2);
-  const [out, answers] = blocks.map(({ webhooks, ...more }) => read(webhooks, more));
+  const [out, answers] = blocks.map((approvals) => read({ approvals }).approvals);
   expect(out?.webhooks[0]).toMatchObject({ name: "chat", events: ["approval.requested", "approval.denied"] });
   expect(out?.publicUrl).toBe("https://stc.example");
   expect(answers?.webhooks[0]?.decisions?.people["U03GHIJKL"]?.permissions).toEqual(["role:secops"]);

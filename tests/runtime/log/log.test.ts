@@ -1,8 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { Refusal } from "../../../src/core/errors.ts";
-import { causeText, loggable } from "../../../src/runtime/log/fields.ts";
-import { openLog } from "../../../src/runtime/log/log.ts";
+import { causeText, loggable, openLog } from "../../../src/runtime/log/log.ts";
 
 /** What the log writes when it is told these. */
 function written(tell: (logger: ReturnType<typeof openLog>["logger"]) => void, level = "debug"): readonly string[] {

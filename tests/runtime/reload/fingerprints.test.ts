@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { readConfig } from "../../../src/runtime/config/config.ts";
-import { type Fingerprint, fingerprintOf, fixedProblems } from "../../../src/runtime/reload/fingerprints.ts";
+import { type Fingerprint, fingerprintOf, startupFileProblems } from "../../../src/runtime/reload/fingerprints.ts";
 
 const root = mkdtempSync(join(tmpdir(), "stc-prints-"));
 let folder: string;
@@ -76,8 +76,10 @@ test("a file that is read once and has changed needs a restart; one that is newl
   const before = print();
   write("hash.key", "two");
   write("jwks.json", "two");
-  expect(fixedProblems(before, print())).toEqual(["audit.hashKeyFile: the file has changed, which needs a restart"]);
-  expect(fixedProblems(before, print({ audit: { dir: "./audit" } }))).toEqual([]);
+  expect(startupFileProblems(before, print())).toEqual([
+    "audit.hashKeyFile: the file has changed, which needs a restart",
+  ]);
+  expect(startupFileProblems(before, print({ audit: { dir: "./audit" } }))).toEqual([]);
 });
 
 test("a missing, looping or non-regular file has a fingerprint too", () => {

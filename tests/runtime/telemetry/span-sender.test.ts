@@ -53,7 +53,7 @@ function sending(answers: readonly Answer[], options: Partial<SpanSenderOptions>
   collector.answer = () => (answers[Math.min(collector.requests.length, answers.length) - 1] ?? TAKEN)();
   const sender = new SpanSender({
     ...{ url: `${collector.url}/v1/traces`, headers: { "x-key": "k" }, resource: { "service.name": "test" } },
-    ...{ sendEveryMs: 1, report: (message: string) => void reports.push(message) },
+    ...{ sendEveryMs: 1, clock: performance.now, report: (message: string) => void reports.push(message) },
     ...options,
   });
   const far = { sender, collector, reports };

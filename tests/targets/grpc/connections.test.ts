@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { type CertificateSet, makeCertificates } from "../../../src/cli/development/make-certificates.ts";
+import { type CertificateSet, makeCertificates } from "../../../src/cli/development/certificates.ts";
 import { readHealth } from "../../../src/targets/grpc/connection/health.ts";
 import { type GrpcHandler, type GrpcSystem, grpcHandler } from "../../../src/targets/grpc/handler.ts";
 import { until } from "../../support/until.ts";

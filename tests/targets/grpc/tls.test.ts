@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { createHash, X509Certificate } from "node:crypto";
 import { createServer, type Server } from "node:net";
-import { type CertificateSet, makeCertificates } from "../../../src/cli/development/make-certificates.ts";
+import { type CertificateSet, makeCertificates } from "../../../src/cli/development/certificates.ts";
 import { Refusal, StartupError } from "../../../src/core/errors.ts";
 import type { Classification } from "../../../src/core/types.ts";
 import { type GrpcSystem, grpcHandler } from "../../../src/targets/grpc/handler.ts";

@@ -1,5 +1,5 @@
+import { DEVELOPMENT_SERVER_NAME, makeCertificates } from "../../../src/cli/development/certificates.ts";
 import { CUSTOMER_MASTER_PROTO_FOLDER, startCustomerMaster } from "../../../src/cli/development/customer-master.ts";
-import { DEVELOPMENT_SERVER_NAME, makeCertificates } from "../../../src/cli/development/make-certificates.ts";
 import type { Binding, RunContext, Tool } from "../../../src/core/types.ts";
 import { grpcHandler } from "../../../src/targets/grpc/handler.ts";
 

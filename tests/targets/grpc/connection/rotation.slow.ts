@@ -12,7 +12,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { DEVELOPMENT_SERVER_NAME, type PemPair } from "../../../../src/cli/development/make-certificates.ts";
+import { DEVELOPMENT_SERVER_NAME, type PemPair } from "../../../../src/cli/development/certificates.ts";
 import type { CertificateEvent } from "../../../../src/core/target-kind.ts";
 import { type GrpcHandler, grpcHandler } from "../../../../src/targets/grpc/handler.ts";
 import { certificateFiles } from "../../../../src/targets/grpc/kind.ts";

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from "bun:test";
 import { Metadata } from "@grpc/grpc-js";
-import { makeCertificates } from "../../../../src/cli/development/make-certificates.ts";
+import { makeCertificates } from "../../../../src/cli/development/certificates.ts";
 import type { Tool } from "../../../../src/core/types.ts";
 import { resolveEndpoints } from "../../../../src/targets/grpc/connection/tls-identity.ts";
 import { Contract, type ProtoSource } from "../../../../src/targets/grpc/contract/contract.ts";

@@ -6,7 +6,7 @@ import {
   DEVELOPMENT_SERVER_NAME,
   type PemPair,
   type ValidityDates,
-} from "../../../../src/cli/development/make-certificates.ts";
+} from "../../../../src/cli/development/certificates.ts";
 
 const ECDSA = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" } as const;
 const VALID: ValidityDates = { notBefore: new Date(946_684_800_000), notAfter: new Date(4_102_444_800_000) };

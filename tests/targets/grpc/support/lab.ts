@@ -8,7 +8,7 @@ import {
   status,
 } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
-import { type CertificateSet, DEVELOPMENT_SERVER_NAME } from "../../../../src/cli/development/make-certificates.ts";
+import { type CertificateSet, DEVELOPMENT_SERVER_NAME } from "../../../../src/cli/development/certificates.ts";
 import type { GrpcSystem } from "../../../../src/targets/grpc/handler.ts";
 
 export const LAB_PROTO_FOLDER = import.meta.dir;

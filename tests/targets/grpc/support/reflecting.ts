@@ -2,7 +2,7 @@ import { Server, ServerCredentials, type ServerDuplexStream, status } from "@grp
 import { loadSync } from "@grpc/proto-loader";
 import { ReflectionService } from "@grpc/reflection";
 import protobuf from "protobufjs";
-import type { CertificateSet } from "../../../../src/cli/development/make-certificates.ts";
+import type { CertificateSet } from "../../../../src/cli/development/certificates.ts";
 import { KINDS_FOLDER } from "./kinds.ts";
 
 const { request: REQUEST, response: RESPONSE } = (() => {

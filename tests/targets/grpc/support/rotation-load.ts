@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { DEVELOPMENT_SERVER_NAME, type PemPair } from "../../../../src/cli/development/make-certificates.ts";
+import { DEVELOPMENT_SERVER_NAME, type PemPair } from "../../../../src/cli/development/certificates.ts";
 import { grpcHandler } from "../../../../src/targets/grpc/handler.ts";
 import { certificateFiles } from "../../../../src/targets/grpc/kind.ts";
 import { makeAuthority } from "./authority.ts";
