@@ -16,6 +16,8 @@ export interface Call {
   readonly args: readonly string[];
   /** Variables set for it, as `NAME=value`. */
   readonly variables: readonly string[];
+  /** Texts in the script that its variables and parameters may have as values. */
+  readonly values: ReadonlySet<string>;
   readonly opened: readonly Opened[];
   /** Programs whose output it reads through pipes, or that its words are built from. */
   readonly fedBy: readonly string[];
@@ -60,6 +62,12 @@ export function byName<Value>(rows: readonly (readonly [names: string, value: Va
 /** Returns whether the program, with or without a version at its end, is in the set. */
 export function isOne({ program, family }: Call, set: ReadonlySet<string>): boolean {
   return set.has(program) || set.has(family);
+}
+
+/** Returns the values that the variables and parameters in a call may have; empty when it has none. */
+export function possibleValues({ args, opened, values }: Call): readonly string[] {
+  const isDynamic = args.some((arg) => arg.includes(UNKNOWN)) || opened.some(({ path }) => path.includes(UNKNOWN));
+  return isDynamic ? [...values] : [];
 }
 
 /** Returns the operands by GNU's rules: options may appear anywhere before `--`. `valued` options take the next word. */

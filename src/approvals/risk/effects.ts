@@ -6,6 +6,7 @@ import {
   names,
   operandsOf,
   pathsIn,
+  possibleValues,
   type ShellDirectories,
   valuesOf,
   words,
@@ -201,7 +202,8 @@ export function readsSecrets(call: Call): boolean {
   const descends =
     DESCENDS.has(program) ||
     (/^(?:cp|mv|grep|egrep|fgrep|zgrep|diff)$/.test(program) && has(args, "-rRa --recursive --archive"));
-  return readBy(call).some(
+  const read = readBy(call);
+  return [...read, ...(read.some((path) => path.includes(UNKNOWN)) ? possibleValues(call) : [])].some(
     (path) => isSecretPath(path, directories) || (descends && isSecretFolder(path, directories)),
   );
 }

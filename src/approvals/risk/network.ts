@@ -6,6 +6,7 @@ import {
   names,
   operandsOf,
   pathsIn,
+  possibleValues,
   type ShellDirectories,
   valuesOf,
   words,
@@ -178,8 +179,9 @@ const OWN_MACHINE = /^\/dev\/(?:tcp|udp)\/(?:localhost|127\.[0-9.]{1,11}|::1)\/[
 const SOCKET_CODE = /socket|fsockopen|tcpsocket|net\.connect|tcpclient|inet/i;
 const SHELL_CODE = /\/bin\/(?:ba|da|z|k)?sh|dup2|pty\.spawn|powershell|cmd\.exe|child.process/i;
 
-function socketsOf({ args, opened }: Call): readonly string[] {
-  return [...args, ...opened.map(({ path }) => path)].filter((path) => BUILTIN_SOCKET.test(path));
+function socketsOf(call: Call): readonly string[] {
+  const { args, opened } = call;
+  return [...args, ...opened.map(({ path }) => path), ...possibleValues(call)].filter((path) => BUILTIN_SOCKET.test(path));
 }
 
 /** Returns whether a call uses the shell's own sockets, or names one to a program that may use it. */

@@ -239,6 +239,8 @@ export function isSecretPath(path: string, directories: ShellDirectories): boole
   const [last = ""] = parts.slice(-1);
   if (FOLDERS.some((folder) => isBelow(parts, folder))) return true;
   if (parts.at(-2) === ".ssh" && PUBLIC.test(last)) return false;
+  const isInUnknownFolder = parts[0] === UNKNOWN || partsOf(path, directories) === undefined;
+  if (isInUnknownFolder && SECRET_NAMES.has(last)) return true;
   return PRIVATE_KEY.test(last) || FILES.some((file) => endsWith(parts, file));
 }
 

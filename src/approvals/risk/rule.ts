@@ -1,5 +1,5 @@
 import type { Risk } from "../types.ts";
-import { type Call, has, isOne, names, operandsOf, surelyHas, words } from "./call.ts";
+import { type Call, has, isOne, names, operandsOf, possibleValues, surelyHas, words } from "./call.ts";
 import { writtenBy } from "./effects.ts";
 import { gitCall } from "./git-call.ts";
 import type { ShellScript } from "./script.ts";
@@ -140,7 +140,8 @@ export function passes(test: CallTest, { call, script, surely, isOnlyRead, reads
   const { programs, git, verbs, only } = compiled(test);
   const { directories } = call;
   if (git !== undefined && call.program !== "git") return false;
-  const { verb, args } = git === undefined ? { verb: "", args: call.args } : gitCall(call.args);
+  const all = surely ? call.args : [...call.args, ...possibleValues(call).filter((value) => value.startsWith("-"))];
+  const { verb, args } = git === undefined ? { verb: "", args: all } : gitCall(all);
   if (git?.has(verb) === false) return false;
   // `python3` is python, but a reading program without a rule of its own is not known to only read.
   const isNamed = isOnlyRead && only === undefined ? programs?.has(call.program) : programs && isOne(call, programs);

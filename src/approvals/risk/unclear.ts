@@ -174,6 +174,20 @@ export function namesSetBy(node: SyntaxNode): readonly string[] {
   }
 }
 
+/** Returns the words that a node gives to a variable: by an assignment, a loop or `${name:-word}`. */
+export function wordsSetBy(node: SyntaxNode): readonly Word[] {
+  switch (node.type) {
+    case "For":
+      return node.wordlist ?? [];
+    case "Assignment":
+      return node.value.type === "Word" ? [node.value] : node.value.elements;
+    case "ParameterExpansion":
+      return node.operation?.type === "Default" ? [node.operation.operand] : [];
+    default:
+      return [];
+  }
+}
+
 const SETS =
   /(\b[A-Za-z_]\w{0,63})\s{0,8}(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)|(?:\+\+|--)\s{0,8}([A-Za-z_]\w{0,63})/g;
 

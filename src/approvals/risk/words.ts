@@ -35,22 +35,20 @@ function isLiteralPart(part: WordPart): boolean {
   return part.type === "Literal" || part.type === "SingleQuoted" || part.type === "AnsiCQuoted";
 }
 
-/** Returns the fields of a word: one, unless an unquoted expansion of a known text or a brace produces several. */
+/** Returns the fields of a word: one, unless `$IFS` or a brace produces several. */
 export function fieldsOf(word: Word, lookup: VariableLookup): readonly string[] {
   if (word.parts === undefined) return [withHome(word.text, word.value)];
-  let open = [""];
-  let done: readonly string[] = [];
+  let open: readonly string[] = [""];
+  const done: string[] = [];
   for (const [index, part] of word.parts.entries()) {
     const choices = choicesOf(part, lookup, index === 0);
-    const [only = ""] = choices;
-    if (isUnquotedExpansion(part) && /\s/.test(only)) {
-      const [first = "", ...rest] = limited(only.split(/\s+/));
-      const closed = open.map((before) => before + first);
-      open = [rest.pop() ?? ""];
-      done = limited([...done, ...closed, ...rest].filter((field) => field !== ""));
-    } else open = [...limited(open.flatMap((before) => choices.map((choice) => limitedText(before + choice))))];
+    if (isUnquotedExpansion(part) && choices[0] === " ") {
+      done.push(...open);
+      open = [""];
+    } else open = limited(open.flatMap((before) => choices.map((choice) => limitedText(before + choice))));
   }
-  return limited(done.length === 0 ? open : [...done, ...open.filter((field) => field !== "")]);
+  const fields = [...done, ...open];
+  return limited(done.length === 0 ? fields : fields.filter((field) => field !== ""));
 }
 
 /** Returns a word as one text, as an assignment or a redirection uses it. */
@@ -127,10 +125,7 @@ function expansionOf(part: DoubleQuotedChild, lookup: VariableLookup): string {
 
 function parameterOf({ parameter, prefix, index, operation }: ParameterExpansionPart, lookup: VariableLookup): string {
   if (prefix !== undefined || index !== undefined) return UNKNOWN;
-  const value = lookup(parameter);
-  if (operation === undefined) return value;
-  if (operation.type !== "Default" || value === UNKNOWN || !/^:?[-=]$/.test(operation.operator)) return UNKNOWN;
-  return value === "" ? textOf(operation.operand, lookup) : value;
+  return operation === undefined || operation.type === "Default" ? lookup(parameter) : UNKNOWN;
 }
 
 /** An unquoted tilde is the home directory. */

@@ -16,8 +16,6 @@ export type Wrapped =
 export interface WrappedScript {
   readonly script: string;
   readonly dialect: "bash" | "other";
-  /** Its `$0`, `$1` and so on. */
-  readonly words?: readonly string[];
 }
 
 type Unwrap = (args: readonly string[], input: readonly string[]) => readonly Wrapped[];
@@ -118,7 +116,7 @@ function shell(dialect: "bash" | "other"): Unwrap {
       }
       const first = arg === "--" || arg === "-" ? at + 1 : at;
       const operand = args[first];
-      if (takesText) return operand === undefined ? [] : [{ script: operand, dialect, words: args.slice(first + 1) }];
+      if (takesText) return operand === undefined ? [] : [{ script: operand, dialect }];
       if (operand !== undefined && !/^\/dev\/(?:stdin|fd\/0)$/.test(operand)) return [];
       break;
     }
