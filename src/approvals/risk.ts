@@ -5,7 +5,7 @@ import { type ApprovalPolicy, createApprovalPolicies } from "./policies/policies
 import type { Requirement } from "./policies/requirement.ts";
 import type { ShellDirectories } from "./risk/call.ts";
 import { concerns, matchesArgs, matchesScript, type OperatorRule, readOperatorRules } from "./risk/operators.ts";
-import { assessShell, type ShellFindings, shellRulesText } from "./risk/shell.ts";
+import { SHELL_RULES, type ShellFindings, type ShellRules } from "./risk/shell.ts";
 import type { Risk } from "./types.ts";
 
 export interface RiskRequest {
@@ -46,6 +46,8 @@ export function riskRuleProblems(rules: readonly unknown[]): readonly string[] {
 export interface RiskRulesOptions {
   readonly rules: readonly unknown[];
   readonly policies?: readonly ApprovalPolicy[] | undefined;
+  /** Default: the built-in rules. */
+  readonly shell?: ShellRules | undefined;
 }
 
 /**
@@ -54,17 +56,17 @@ export interface RiskRulesOptions {
  *
  * @throws {StartupError} when a rule cannot be read, or its own examples contradict it
  */
-export function createRiskRules({ rules: written, policies = [] }: RiskRulesOptions): RiskRules {
+export function createRiskRules({ rules: written, policies = [], shell = SHELL_RULES }: RiskRulesOptions): RiskRules {
   const { rules, problems } = readOperatorRules(written);
   if (problems.length > 0) throw new StartupError(problems.map((problem) => `approvals.rules${problem}`));
   const known = new WeakMap<Tool, ToolAssessment>();
-  const version = versionOf(rules);
+  const version = versionOf(rules, shell);
   const { requirementFor, versionFor } = createApprovalPolicies(policies);
   const assessRisk = ({ tool, input, plan }: RiskRequest): RiskAssessment => {
     const { fixed, dependent } = assessmentOf(tool, { rules, known });
-    const shell = shellCommandOf(plan);
-    if (shell === undefined && dependent.length === 0) return fixed;
-    const findings = shell === undefined ? undefined : assessShell(shell, directoriesOf(plan));
+    const command = shellCommandOf(plan);
+    if (command === undefined && dependent.length === 0) return fixed;
+    const findings = command === undefined ? undefined : shell.assess(command, directoriesOf(plan));
     const matched = dependent.filter((rule) => isMatch(rule, input, findings)).map(fromOperator);
     return strictest([fixed, ...(findings === undefined ? [] : [shellAssessment(findings, plan)]), ...matched]);
   };
@@ -173,6 +175,6 @@ function directoriesOf({ cwd, environment }: ExecutionPlan): ShellDirectories {
   return { cwd: typeof cwd === "string" ? cwd : undefined, home: typeof home === "string" ? home : undefined };
 }
 
-function versionOf(rules: readonly OperatorRule[]): string {
-  return sha256Hex(canonicalJson({ t: "stc/risk/v1", table: shellRulesText(), rules }, VERSION_LIMITS));
+function versionOf(rules: readonly OperatorRule[], shell: ShellRules): string {
+  return sha256Hex(canonicalJson({ t: "stc/risk/v1", table: shell.text(), rules }, VERSION_LIMITS));
 }

@@ -181,7 +181,9 @@ const SHELL_CODE = /\/bin\/(?:ba|da|z|k)?sh|dup2|pty\.spawn|powershell|cmd\.exe|
 
 function socketsOf(call: Call): readonly string[] {
   const { args, opened } = call;
-  return [...args, ...opened.map(({ path }) => path), ...possibleValues(call)].filter((path) => BUILTIN_SOCKET.test(path));
+  return [...args, ...opened.map(({ path }) => path), ...possibleValues(call)].filter((path) =>
+    BUILTIN_SOCKET.test(path),
+  );
 }
 
 /** Returns whether a call uses the shell's own sockets, or names one to a program that may use it. */

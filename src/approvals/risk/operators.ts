@@ -3,7 +3,7 @@ import type { Tool } from "../../core/types.ts";
 import { type Call, isOne, names, operandsOf, surelyHas } from "./call.ts";
 import { globMatches } from "./paths.ts";
 import type { ShellScript } from "./script.ts";
-import { scriptOf } from "./shell.ts";
+import { SHELL_RULES } from "./shell.ts";
 
 const NAME_CHARACTERS_MAX = 128;
 const CONDITIONS_MAX = 32;
@@ -98,7 +98,7 @@ function exampleProblems(rule: OperatorRule): readonly string[] {
       if (isScript !== (rule.when.shell !== undefined))
         return [`${list}[${index}]: must be ${isScript ? "the arguments of a tool" : "a shell script"}`];
       const isMatch = isScript
-        ? matchesScript(rule, scriptOf(example, EXAMPLE_DIRECTORIES))
+        ? matchesScript(rule, SHELL_RULES.read(example, EXAMPLE_DIRECTORIES))
         : matchesArgs(rule, example);
       if (isMatch === (list === "matches")) return [];
       return [`${list}[${index}]: is ${isMatch ? "" : "not "}matched by the rule`];

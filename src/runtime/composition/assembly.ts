@@ -111,7 +111,7 @@ async function join(
   const checkpointKey = readCheckpointKey(config, problems);
   const exports = readExports(config, modules.auditExporters, problems);
   const traces = readTraces(config, problems);
-  const approvals = readApprovals(config, modules.approvalStores, problems);
+  const approvals = readApprovals(config, modules, problems);
   const policy = approvals && attempt(problems, () => createPolicy(modules.policyPoints, approvals.risk));
   const detector = readDetector(config, modules, problems);
   const found = await loadTools(config, targets.offered());
