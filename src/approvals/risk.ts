@@ -6,7 +6,7 @@ import type { Requirement } from "./policies/requirement.ts";
 import type { ShellDirectories } from "./risk/call.ts";
 import { concerns, matchesArgs, matchesScript, type OperatorRule, readOperatorRules } from "./risk/operators.ts";
 import { SHELL_RULES, type ShellFindings, type ShellRules } from "./risk/shell.ts";
-import type { Risk } from "./types.ts";
+import { RISKS, type Risk } from "./types.ts";
 
 export interface RiskRequest {
   readonly tool: Tool;
@@ -33,7 +33,6 @@ export interface RiskRules {
   assess(request: RiskRequest): RiskAssessment;
 }
 
-const RISKS: readonly Risk[] = ["low", "medium", "high", "critical"];
 const VERDICTS = ["none", "ask", "deny"] as const;
 const CLASSIFIED = { read: "low", write: "medium", destructive: "high" } as const;
 const VERSION_LIMITS = { depthMax: 64, nodesMax: 1_000_000, bytesMax: 67_108_864 } as const;

@@ -1,24 +1,23 @@
+import { APPROVAL_STATES } from "../../core/approval-states.ts";
 import type { Category, Classification, Json } from "../../core/types.ts";
 import { readAnswer, type WantedAnswer } from "../answer.ts";
 import type { Approver, Scope } from "../identities.ts";
 import { type Requirement, readRequirement, readVotes, type Vote } from "../policies/requirement.ts";
-import type { Approval, ApprovalEvent, ApprovalState, Grant, Mode, Risk, Session, StoredAnswer } from "../types.ts";
+import {
+  type Approval,
+  type ApprovalEvent,
+  EVENT_TYPES,
+  type Grant,
+  MODES,
+  RISKS,
+  type Session,
+  type StoredAnswer,
+} from "../types.ts";
 import type { Row } from "./database.ts";
 
-export const STATES = [
-  ...(["pending", "approved", "denied", "expired", "cancelled"] as const),
-  ...(["revoked", "claimed", "executed", "failed", "in_doubt"] as const),
-] satisfies readonly ApprovalState[];
 const CATEGORIES = ["read", "write", "command", "network", "ask"] as const satisfies readonly Category[];
 const CLASSIFICATIONS = ["read", "write", "destructive"] as const satisfies readonly Classification[];
-const RISKS = ["low", "medium", "high", "critical"] as const satisfies readonly Risk[];
 const SCOPES = ["once", "session"] as const satisfies readonly Scope[];
-const MODES = ["default", "autoEdit", "yolo"] as const satisfies readonly Mode[];
-const EVENTS = [
-  ...(["requested", "voted", "approved", "denied", "expired", "cancelled"] as const),
-  ...(["revoked", "claimed", "executed", "failed", "in_doubt"] as const),
-].map((name) => `approval.${name}` as const);
-const EVENT_TYPES = [...EVENTS, "grant.created", "grant.revoked", "session.mode", "session.ended"] as const;
 
 /** Returns the approval as of `now`: one past its deadline is expired, whether or not the row already says so. */
 export function toApproval(row: Row, now: number): Approval {
@@ -33,7 +32,7 @@ function storedApproval(row: Row): Approval {
   const grantKey = optionalText(row, "grant_key");
   return {
     id: text(row, "id"),
-    state: oneOf(row, "state", STATES),
+    state: oneOf(row, "state", APPROVAL_STATES),
     version: integer(row, "version"),
     requester: {
       issuer: text(row, "issuer"),
