@@ -4,6 +4,7 @@ import { writtenBy } from "./effects.ts";
 import { gitCall } from "./git-call.ts";
 import type { ShellScript } from "./script.ts";
 import { CALL_TESTS, type CallTestName, PATH_TESTS, type PathTest } from "./tests.ts";
+import { UNKNOWN } from "./words.ts";
 
 /** A row of a table of shell rules. Rows only add: the strictest of all that match counts. */
 export interface ShellRule {
@@ -55,31 +56,9 @@ export const HIGH = { verdict: "ask", risk: "high", rememberable: false } as con
 /** Only reads: nothing is written, sent or started. */
 export const READS = { verdict: "none", risk: "low", rememberable: true } as const;
 
-interface Compiled {
-  readonly programs: ReadonlySet<string> | undefined;
-  readonly git: ReadonlySet<string> | undefined;
-  readonly verbs: readonly string[] | undefined;
-  readonly only: KnownOptions | undefined;
-}
-
 interface KnownOptions {
   readonly flags: ReadonlySet<string>;
   readonly valued: readonly string[];
-}
-
-const compiledTests = new WeakMap<CallTest, Compiled>();
-
-function compiled(test: CallTest): Compiled {
-  const known = compiledTests.get(test);
-  if (known !== undefined) return known;
-  const made = {
-    programs: test.programs === undefined ? undefined : names(test.programs),
-    git: test.git === undefined ? undefined : names(test.git),
-    verbs: test.verbs?.split(", "),
-    only: test.only === undefined ? undefined : knownOptions(test.only),
-  };
-  compiledTests.set(test, made);
-  return made;
 }
 
 /** Letters follow one dash together; a word of letters with `=` or `:` is one name, as in `-name:` and `-in=`. */
@@ -130,37 +109,48 @@ function clusterEnd(arg: string, flags: ReadonlySet<string>, valued: readonly st
 interface CallFacts {
   readonly call: Call;
   readonly script: ShellScript;
-  /** True when a dynamic word is not taken for an option: nothing is denied on a guess. */
-  readonly surely: boolean;
-  readonly isOnlyRead: boolean;
+  /** Returns whether the call is known to only read. */
   readonly reads: () => boolean;
 }
 
-export function passes(test: CallTest, { call, script, surely, isOnlyRead, reads }: CallFacts): boolean {
-  const { programs, git, verbs, only } = compiled(test);
-  const { directories } = call;
-  if (git !== undefined && call.program !== "git") return false;
-  const all = surely ? call.args : [...call.args, ...possibleValues(call).filter((value) => value.startsWith("-"))];
-  const { verb, args } = git === undefined ? { verb: "", args: all } : gitCall(all);
-  if (git?.has(verb) === false) return false;
-  // `python3` is python, but a reading program without a rule of its own is not known to only read.
-  const isNamed = isOnlyRead && only === undefined ? programs?.has(call.program) : programs && isOne(call, programs);
-  if (isNamed === false) return false;
-  const operands = only === undefined ? operandsOf(args) : readKnown(args, only);
-  if (operands === undefined || (only !== undefined && args.some((arg) => arg.startsWith("\0")))) return false;
-  if (verbs !== undefined && !verbs.some((verb) => beginsWith(operands, verb))) return false;
-  const given = surely ? surelyHas : has;
-  if (test.options !== undefined && !given(args, test.options)) return false;
-  if (test.without !== undefined && has(args, test.without)) return false;
-  const { argument, never, text, operand, writes } = test;
-  if (argument !== undefined && !args.some((arg) => argument.test(arg))) return false;
-  if (never !== undefined && args.some((arg) => never.test(arg))) return false;
-  if (text !== undefined && !text.test(args.join(" "))) return false;
-  if (operand !== undefined && !operands.some((path) => PATH_TESTS[operand](path, directories))) return false;
-  if (writes !== undefined && !writtenBy(call).some((path) => PATH_TESTS[writes](path, directories))) return false;
-  if (test.changes === true && reads()) return false;
-  if (test.unless !== undefined && CALL_TESTS[test.unless](call, script)) return false;
-  return test.test === undefined || CALL_TESTS[test.test](call, script);
+/** A condition on one call, compiled for the rule that contains it. */
+export type CompiledTest = (facts: CallFacts) => boolean;
+
+export function compileTest(test: CallTest, { verdict, risk }: Pick<ShellRule, "verdict" | "risk">): CompiledTest {
+  // A dynamic word is not taken for an option that denies a call.
+  const isDenial = verdict === "deny";
+  const programs = test.programs === undefined ? undefined : names(test.programs);
+  const git = test.git === undefined ? undefined : names(test.git);
+  const verbs = test.verbs?.split(", ");
+  const only = test.only === undefined ? undefined : knownOptions(test.only);
+  // `python3` is python, but a program in a rule about reading must have exactly the name in the rule.
+  const isExact = risk === "low" && only === undefined;
+  const { options, without, argument, never, text, operand, writes, unless } = test;
+  return ({ call, script, reads }) => {
+    if (git !== undefined && call.program !== "git") return false;
+    const all = isDenial ? call.args : [...call.args, ...possibleOptions(call)];
+    const { verb, args } = git === undefined ? { verb: "", args: all } : gitCall(all);
+    if (git?.has(verb) === false) return false;
+    if (programs !== undefined && !(isExact ? programs.has(call.program) : isOne(call, programs))) return false;
+    const operands = only === undefined ? operandsOf(args) : readKnown(args, only);
+    if (operands === undefined || (only !== undefined && args.some((arg) => arg.startsWith(UNKNOWN)))) return false;
+    if (verbs !== undefined && !verbs.some((verb) => beginsWith(operands, verb))) return false;
+    if (options !== undefined && !(isDenial ? surelyHas : has)(args, options)) return false;
+    if (without !== undefined && has(args, without)) return false;
+    if (argument !== undefined && !args.some((arg) => argument.test(arg))) return false;
+    if (never !== undefined && args.some((arg) => never.test(arg))) return false;
+    if (text !== undefined && !text.test(args.join(" "))) return false;
+    if (operand !== undefined && !operands.some((path) => PATH_TESTS[operand](path, call.directories))) return false;
+    if (writes !== undefined && !writtenBy(call).some((path) => PATH_TESTS[writes](path, call.directories)))
+      return false;
+    if (test.changes === true && reads()) return false;
+    if (unless !== undefined && CALL_TESTS[unless](call, script)) return false;
+    return test.test === undefined || CALL_TESTS[test.test](call, script);
+  };
+}
+
+function possibleOptions(call: Call): readonly string[] {
+  return possibleValues(call).filter((value) => value.startsWith("-"));
 }
 
 function beginsWith(operands: readonly string[], verb: string): boolean {

@@ -3,7 +3,7 @@ import { type Call, type ShellDirectories, words } from "./call.ts";
 import { GIT } from "./git.ts";
 import { HIGH_RISK } from "./high-risk.ts";
 import { CHANGES, READ_ONLY } from "./read-only.ts";
-import { type CallTest, passes, type ShellRule } from "./rule.ts";
+import { type CallTest, type CompiledTest, compileTest, type ShellRule } from "./rule.ts";
 import { readScript, type ShellScript } from "./script.ts";
 import { CALL_TESTS, PATH_TESTS } from "./tests.ts";
 import { WRAPPER_NAMES } from "./wrappers.ts";
@@ -29,7 +29,9 @@ export interface ShellFindings {
 
 interface Entry {
   readonly rule: ShellRule;
-  readonly test: CallTest;
+  readonly matches: CompiledTest;
+  /** Programs that the test is about; empty for all. */
+  readonly programs: readonly string[];
 }
 
 /** Compares scripts with a list of rules. Each rule is evaluated every time: none can hide another. */
@@ -43,10 +45,12 @@ export class ShellRules {
 
   constructor(rules: readonly ShellRule[]) {
     this.#rules = rules;
-    const entries = rules.flatMap((rule) => rule.calls.map((test) => ({ rule, test })));
-    this.#general = entries.filter(({ test }) => programsOf(test).length === 0);
+    const entries = rules.flatMap((rule) =>
+      rule.calls.map((test) => ({ rule, matches: compileTest(test, rule), programs: programsOf(test) })),
+    );
+    this.#general = entries.filter(({ programs }) => programs.length === 0);
     this.#byProgram = Map.groupBy(
-      entries.flatMap((entry) => programsOf(entry.test).map((program) => ({ ...entry, program }))),
+      entries.flatMap((entry) => entry.programs.map((program) => ({ ...entry, program }))),
       ({ program }) => program,
     );
     this.#programs = new Set([...this.#byProgram.keys(), ...WRAPPER_NAMES, ...OTHER_PROGRAMS]);
@@ -68,16 +72,17 @@ export class ShellRules {
     const found = new Set(this.#rules.filter(({ unclear }) => unclear === true && script.unclear.size > 0));
     for (const call of script.calls) {
       const entries = this.#entriesFor(call);
-      const check = ({ rule, test }: Entry): boolean =>
-        passes(test, { call, script, surely: rule.verdict === "deny", isOnlyRead: isOnlyRead(rule), reads });
       let known: boolean | undefined;
       const reads = (): boolean => {
         known ??=
-          call.program === "" || call.isFunction || entries.some((entry) => isOnlyRead(entry.rule) && check(entry));
+          call.program === "" ||
+          call.isFunction ||
+          entries.some(({ rule, matches }) => isOnlyRead(rule) && matches(facts));
         return known;
       };
-      for (const entry of entries) {
-        if (!found.has(entry.rule) && check(entry)) found.add(entry.rule);
+      const facts = { call, script, reads };
+      for (const { rule, matches } of entries) {
+        if (!found.has(rule) && matches(facts)) found.add(rule);
       }
     }
     return this.#rules.filter((rule) => found.has(rule));
