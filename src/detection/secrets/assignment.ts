@@ -10,6 +10,7 @@ import {
   LINE_END,
   LOWER,
   NAME,
+  NextPosition,
   QUOTE,
   runEnd,
   runStart,
@@ -19,7 +20,7 @@ import {
 import { isOfSeveral, SECOND_WORDS, type SecretKind, secretKind } from "./names.ts";
 import type { Name } from "./structures.ts";
 import { type TableReader, tables } from "./tables.ts";
-import { NAME_CHARS_MAX, NextEnd, QUOTED_CHARS_MAX, type Value, valueAfter, WholeEnds } from "./value-after.ts";
+import { NAME_CHARS_MAX, QUOTED_CHARS_MAX, type Value, valueAfter, WholeEnds } from "./value-after.ts";
 import { hasDigit, isIdentifier } from "./value-shapes.ts";
 import { ASSESSED_CHARS_MAX, isSecretValue, type ValueStyle } from "./values.ts";
 
@@ -41,7 +42,7 @@ type NameRange = Pick<Name, "from" | "to">;
 class AssignmentReader {
   readonly #text: string;
   readonly #work: Work;
-  readonly #headerEnds: NextEnd;
+  readonly #headerEnds: NextPosition;
   readonly #wholeEnds: WholeEnds;
   readonly #tables: TableReader;
   readonly #kinds = new Map<string, SecretKind | "none">();
@@ -52,7 +53,7 @@ class AssignmentReader {
     this.#text = text;
     this.#work = work;
     this.#tables = tables;
-    this.#headerEnds = new NextEnd((from) => headerEnd(text, from));
+    this.#headerEnds = new NextPosition((from) => headerEnd(text, from));
     this.#wholeEnds = new WholeEnds(text);
   }
 

@@ -12,6 +12,7 @@ import {
   isOneOf,
   LINE_END,
   LOWER,
+  NextPosition,
   QUOTE,
   runEnd,
   runStart,
@@ -299,27 +300,10 @@ function lineStart(text: string, at: number): number {
   return isOneOf(text, start - 1, "+") && beginsLine(text, start - 1) ? start : -1;
 }
 
-/** Finds the end of a value. Queries in text order read a range that several values share only once. */
-export class NextEnd {
-  readonly #find: (from: number) => number;
-  #from = 0;
-  #at = -1;
-
-  constructor(find: (from: number) => number) {
-    this.#find = find;
-  }
-
-  after(from: number): number {
-    if (from < this.#from || from > this.#at) this.#at = this.#find(from);
-    this.#from = from;
-    return this.#at;
-  }
-}
-
 /** Finds the ends of values of which only the beginning was assessed. */
 export class WholeEnds {
   readonly #text: string;
-  readonly #ends = new Map<string, NextEnd>();
+  readonly #ends = new Map<string, NextPosition>();
 
   constructor(text: string) {
     this.#text = text;
@@ -339,10 +323,10 @@ export class WholeEnds {
     return this.#next(`${quote} ${isEscaped}`, (from) => quoteEnd(text, from, { quote, isEscaped })).after(end);
   }
 
-  #next(key: string, find: (from: number) => number): NextEnd {
+  #next(key: string, find: (from: number) => number): NextPosition {
     const known = this.#ends.get(key);
     if (known !== undefined) return known;
-    const made = new NextEnd(find);
+    const made = new NextPosition(find);
     this.#ends.set(key, made);
     return made;
   }

@@ -157,9 +157,10 @@ export function textBefore(text: string, at: number, chars: number): string {
   return text.slice(Math.max(0, at - chars), at);
 }
 
-/** Finds the next position in a text. Queries in text order read the text once. */
+/** Finds the next position in a text. Queries in text order read a range that several of them share only once. */
 export class NextPosition {
   readonly #find: (from: number) => number;
+  #from = 0;
   #at = -1;
 
   /** @param find - returns the first position at or after `from`; the text's length when there is none */
@@ -168,7 +169,8 @@ export class NextPosition {
   }
 
   after(from: number): number {
-    if (this.#at < from) this.#at = this.#find(from);
+    if (from < this.#from || from > this.#at) this.#at = this.#find(from);
+    this.#from = from;
     return this.#at;
   }
 }
