@@ -100,8 +100,8 @@ function assessmentOf(tool: Tool, { rules, known }: ToolAssessments): ToolAssess
   const own = rules.filter((rule) => concerns(rule, tool));
   const made = {
     fixed: strictest([
-      unruled(CLASSIFIED[tool.classification]),
-      unruled(tool.approval.risk ?? "low"),
+      withoutRules(CLASSIFIED[tool.classification]),
+      withoutRules(tool.approval.risk ?? "low"),
       ...own.filter((rule) => !readsArguments(rule)).map(fromOperator),
     ]),
     dependent: own.filter(readsArguments),
@@ -119,7 +119,7 @@ function isMatch(rule: OperatorRule, input: unknown, findings: ShellFindings | u
   return findings !== undefined && matchesScript(rule, findings.script);
 }
 
-function unruled(risk: Risk): RiskAssessment {
+function withoutRules(risk: Risk): RiskAssessment {
   return { risk, rules: [], verdict: "none", rememberable: true, notes: [] };
 }
 
@@ -152,16 +152,16 @@ function shellAssessment({ rules, notes }: ShellFindings, plan: ExecutionPlan): 
   const files = plan["files"];
   const namesFiles = typeof files === "object" && files !== null && Object.keys(files).length > 0;
   const unhashed = plan["unhashed"];
-  const blind = Array.isArray(unhashed) && unhashed.length > 0;
+  const hasUnhashed = Array.isArray(unhashed) && unhashed.length > 0;
   return strictest([
-    { ...unruled("low"), rememberable: !namesFiles && !blind },
+    { ...withoutRules("low"), rememberable: !namesFiles && !hasUnhashed },
     ...rules.map(({ id, risk, verdict, rememberable }) => ({ risk, verdict, rememberable, rules: [id], notes: [] })),
     {
-      ...unruled("low"),
+      ...withoutRules("low"),
       notes: [
         ...notes,
         ...(namesFiles ? ["Names files of the workspace: their contents are part of what is approved."] : []),
-        ...(blind
+        ...(hasUnhashed
           ? ["Names folders or large files of the workspace, whose contents are not part of what is approved."]
           : []),
       ],

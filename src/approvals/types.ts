@@ -7,7 +7,7 @@ import type { Requirement, Vote } from "./policies/requirement.ts";
 
 export type { ApprovalState, KeyUse };
 
-/** How readily calls of a session run without an approval. An operator sets the mode for one session, until a given time. */
+/** Determines which calls of a session need an approval. An operator sets the mode for one session, until a given time. */
 export type Mode = (typeof MODES)[number];
 
 export const MODES = ["default", "autoEdit", "yolo"] as const;
@@ -18,7 +18,7 @@ export type Risk = (typeof RISKS)[number];
 /** In the order of harm. */
 export const RISKS = ["low", "medium", "high", "critical"] as const;
 
-/** A new approval request of the gate. The service computed every member; only the reason in `view` is the agent's word. */
+/** A new approval request of the gate. The service computed every member; only the reason in `view` comes from the agent. */
 export interface NewApproval {
   readonly requester: Requester;
   readonly tool: string;
@@ -191,7 +191,7 @@ export type KeyEnd = "not_run" | "unknown";
 
 /** Durable approvals. One conditional SQL statement settles each transition, so that no transition can happen twice. */
 export interface Approvals {
-  ask(question: NewApproval): Promise<Asked>;
+  ask(request: NewApproval): Promise<Asked>;
   decide(decision: Decision): Promise<Decided>;
   claim(claim: Claim): Promise<Claimed>;
   /** Records the outcome of a claimed approval. Does nothing when the approval is no longer claimed. */

@@ -44,13 +44,13 @@ export class RuleSet {
   scan(text: string, level: ActiveLevel, work: Work): readonly SensitiveFinding[] {
     work.spend(text.length * STEPS_PER_CHAR);
     // Most short texts contain no anchor.
-    if (text.length <= SHORT_CHARS_MAX && this.#isSilent(text, level)) return NOTHING;
+    if (text.length <= SHORT_CHARS_MAX && this.#hasNoAnchor(text, level)) return NOTHING;
     const scan = new Scan(text, work, { rules: this.compiled, level });
     this.#anchors.scan(text, scan);
     return scan.found;
   }
 
-  #isSilent(text: string, level: ActiveLevel): boolean {
+  #hasNoAnchor(text: string, level: ActiveLevel): boolean {
     return level === "secrets" ? !this.#anchors.occursIn(text) : !this.#anchors.occursOrMarkIn(text);
   }
 }
@@ -92,7 +92,7 @@ class Scan implements AnchorVisitor, Reading {
     const rule = this.#rules[index];
     if (rule === undefined || start < (this.#nothingBefore?.get(rule.group) ?? 0)) return;
     if (rule.level !== "secrets" && CONFIDENCE[rule.level] < this.#confidenceMin) return;
-    if (!rule.remembers && this.#liesInOwnFinding(rule, start)) return;
+    if (!rule.remembers && this.#isInOwnFinding(rule, start)) return;
     this.work.spend(rule.steps);
     const matched = rule.match(this, start, end);
     if (matched !== undefined) this.#take(rule, matched);
@@ -110,7 +110,7 @@ class Scan implements AnchorVisitor, Reading {
     return code === COLON ? this.#numbers.colon(at) : this.#numbers.digit(at);
   }
 
-  #liesInOwnFinding({ group }: CompiledRule, start: number): boolean {
+  #isInOwnFinding({ group }: CompiledRule, start: number): boolean {
     const last = this.#lastFound?.get(group);
     return last !== undefined && start >= last.start && start < last.end;
   }

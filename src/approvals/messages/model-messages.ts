@@ -41,7 +41,7 @@ class Prepared {
     const staying = turn.calls.filter((call) => stays(call, answers));
     const kept = shape.keep(turn, new Set(staying));
     if (kept === turn.message || !shape.isEmpty(kept)) this.#put(kept, turn);
-    if (staying.length > 0) this.#carry(staying.flatMap((call) => answers.get(call) ?? []));
+    if (staying.length > 0) this.#addResults(staying.flatMap((call) => answers.get(call) ?? []));
   }
 
   /** Adds a message. Other content of a message with results stays together with these results. */
@@ -53,11 +53,11 @@ class Prepared {
     this.#sources = new Set();
   }
 
-  #carry(found: readonly FoundResult[]): void {
+  #addResults(found: readonly FoundResult[]): void {
     const [first] = found;
     if (first === undefined) return;
     const results = found.map(({ result }) => result);
-    this.messages.push(...this.#conversation.shape.carry(results, first.turn.message));
+    this.messages.push(...this.#conversation.shape.resultMessages(results, first.turn.message));
     this.#sources = new Set(found.map(({ turn }) => turn));
   }
 }
@@ -92,7 +92,7 @@ export function assertNoClientTools<Output extends object>(
 ): JudgedOutput<Output> {
   const shape = shapeOf(format);
   const output: unknown = copyOf(modelOutput);
-  const answers = isTable(output) ? shape.answers(output) : undefined;
+  const answers = isTable(output) ? shape.modelMessages(output) : undefined;
   if (!isTable(output) || answers === undefined) {
     throw new MessageFormatError(`this is not a model's answer in the format ${format}`);
   }
@@ -105,5 +105,5 @@ export function assertNoClientTools<Output extends object>(
     return gone.length === 0 ? message : shape.keep({ ...turn, message }, staying);
   });
   // The copy has the members of the input, except for the dropped calls.
-  return { output: shape.withAnswers(output, kept as readonly MessageMembers[]) as unknown as Output, dropped };
+  return { output: shape.withModelMessages(output, kept as readonly MessageMembers[]) as unknown as Output, dropped };
 }

@@ -26,7 +26,7 @@ export interface Call {
   /** Texts on its standard input that are known. */
   readonly input: readonly string[];
   readonly directories: ShellDirectories;
-  /** True when it surely calls a function of the script. */
+  /** True when it certainly calls a function of the script. */
   readonly isFunction: boolean;
   readonly inside: string | undefined;
   readonly background: boolean;
@@ -84,13 +84,13 @@ export function operandsOf(args: readonly string[], valued: readonly string[] = 
 
 const ABBREVIATION_MIN = 3;
 
-/** Options that a test looks for: `-rf --force` is the letters `rf` and the long name `--force`. */
+/** Options that a test searches for: `-rf --force` is the letters `rf` and the long name `--force`. */
 interface OptionSet {
   readonly letters: string;
   readonly longs: readonly string[];
 }
 
-/** Lists of options that are kept parsed; operators' rules may bring more. */
+/** Maximum number of lists that are cached: operators' rules may contain any number. */
 const OPTION_SETS_MAX = 1_024;
 const optionSets = new Map<string, OptionSet>();
 

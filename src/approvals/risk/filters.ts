@@ -1,11 +1,11 @@
 import { UNKNOWN } from "./words.ts";
 
-/** What the arguments of sed say. */
+/** The arguments of a call of sed. */
 interface SedCall {
   /** Files that it reads, or rewrites with `inPlace`. */
   readonly files: readonly string[];
   readonly inPlace: boolean;
-  /** Path of the copies, when they do not lie next to the file. */
+  /** Paths of backup copies that are written to another folder. */
   readonly copies: readonly string[];
   /** True when every command of its script only prints or edits text. */
   readonly isPlain: boolean;
@@ -49,7 +49,7 @@ export function readSed(args: readonly string[]): SedCall {
   return { files: operands, inPlace, copies: copies.filter((copy) => copy.includes("/")), isPlain };
 }
 
-/** Returns whether a sed script only uses commands that print and edit. Reads files, writes and `e` are not plain. */
+/** Returns whether a sed script only uses commands that print and edit: none that reads or writes files or starts programs. */
 function isPlainSed(script: string): boolean {
   if (script.includes(UNKNOWN)) return false;
   let at = 0;
@@ -64,7 +64,7 @@ function isPlainSed(script: string): boolean {
 /** Returns the offset after the command at `at`, or -1 when it is not plain. */
 function afterCommand(script: string, at: number): number {
   const command = script[at] ?? "";
-  if (command === "s" || command === "y") return afterExchange(script, at);
+  if (command === "s" || command === "y") return afterSubstitution(script, at);
   if (/[\s{};dDgGhHlnNpPqQxzF=]/.test(command)) return afterAll(script, at + 1, /[0-9 ]/);
   if (/[:btT]/.test(command)) return afterAll(script, afterAll(script, at + 1, /[ \t]/), /[^\s;}]/);
   const line = script.indexOf("\n", at);
@@ -79,8 +79,8 @@ function afterAll(script: string, from: number, some: RegExp): number {
   return at;
 }
 
-/** `s/pattern/text/flags` and `y/abc/xyz/`; the flags `e` and `w` are not plain. */
-function afterExchange(script: string, at: number): number {
+/** Returns the offset after `s/pattern/text/flags` or `y/abc/xyz/`, or -1 for the flags `e` and `w`. */
+function afterSubstitution(script: string, at: number): number {
   const mark = script[at + 1] ?? "";
   if (/^[\\\n]?$/.test(mark)) return -1;
   const middle = afterDelimiter(script, at + 2, mark, script[at] === "s");
@@ -88,7 +88,7 @@ function afterExchange(script: string, at: number): number {
   return middle === -1 || end === -1 || /[a-zA-Z]/.test(script[end] ?? "") ? -1 : end;
 }
 
-/** Numbers, `$`, `/pattern/`, `\cpatternc`, ranges and `!`. */
+/** Returns the offset after an address: numbers, `$`, `/pattern/`, `\cpatternc`, ranges and `!`. */
 function afterAddress(script: string, from: number): number {
   let at = from;
   for (;;) {
@@ -103,7 +103,7 @@ function afterAddress(script: string, from: number): number {
   }
 }
 
-/** Returns the offset after the next unescaped mark, or -1. In a pattern, brackets hide it. */
+/** Returns the offset after the next unescaped delimiter, or -1. Inside brackets of a pattern, the delimiter does not count. */
 function afterDelimiter(script: string, from: number, mark: string, isPattern: boolean): number {
   if (from < 0) return -1;
   for (let at = from; at < script.length; at += 1) {
@@ -140,8 +140,8 @@ const BRACKETS_MAX = 4;
 const AWK_ESCAPES = /system|getline|@|\\\n/;
 
 /**
- * Returns whether an awk program, given as text, only prints: redirections and pipes need a `print` before them, so `>` and `|`
- * count only after the first one. Text that cannot hide a quote or a pattern may have them in strings.
+ * Returns whether the arguments contain an awk program that only prints. A redirection or a pipe follows a `print`, so `>` and `|`
+ * are searched for only after the first `print`. They may be in strings when the text contains no slash or backslash.
  */
 export function awkIsPlain(args: readonly string[]): boolean {
   let at = 0;
@@ -153,7 +153,7 @@ export function awkIsPlain(args: readonly string[]): boolean {
     if (arg === "--") break;
   }
   const text = args[at] ?? "";
-  // A word that may be a glob is whatever file it finds.
+  // A word that may be a glob is replaced by the names of files.
   if (/^[^\s{}"'$]*[*?[][^\s{}"'$]*$/.test(text)) return false;
   if (text.includes(UNKNOWN) || text.startsWith("-") || AWK_ESCAPES.test(text)) return false;
   const print = text.search(/print/);
@@ -163,7 +163,7 @@ export function awkIsPlain(args: readonly string[]): boolean {
   // Without slashes and backslashes, quotes only begin and end strings.
   if (/[/\\]/.test(text)) return false;
   let rest = text.replace(/"[^"\n]*"/g, "0").replaceAll("||", "");
-  // In brackets `>` compares.
+  // Inside brackets, `>` is a comparison.
   for (let depth = 0; depth < BRACKETS_MAX; depth += 1) rest = rest.replace(/\([^()]*\)/g, "0");
   return !/["|]/.test(rest) && !/print[^;{}]*>/.test(rest);
 }

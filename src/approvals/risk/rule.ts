@@ -6,10 +6,10 @@ import type { ShellScript } from "./script.ts";
 import { CALL_TESTS, type CallTestName, PATH_TESTS, type PathTest } from "./tests.ts";
 import { UNKNOWN } from "./words.ts";
 
-/** A row of a table of shell rules. Rows only add: the strictest of all that match counts. */
+/** A row of a table of shell rules. Of all rows that match, the strictest counts. */
 export interface ShellRule {
   readonly id: string;
-  /** What a matching script does, for the approver. */
+  /** Describes to the approver what a matching script does. */
   readonly note: string;
   readonly verdict: "deny" | "ask" | "none";
   readonly risk: Risk;
@@ -30,12 +30,12 @@ export interface CallTest {
   readonly programs?: string;
   /** Verbs of git; the other conditions are about the arguments after the verb. */
   readonly git?: string;
-  /** Commands that the operands begin with, separated by commas: `ps, container ls`; `$` marks the end. */
+  /** Commands at the start of the operands, separated by commas: `ps, container ls`; after `$`, no operand may follow. */
   readonly verbs?: string;
   /** At least one of these options: `-rf --force` is the letters `r` and `f` and a long name. */
   readonly options?: string;
   readonly without?: string;
-  /** No other options than these; `=` marks those with a value: `-aq -n= --all --tail=`. */
+  /** All options that are allowed; `=` marks those with a value: `-aq -n= --all --tail=`. */
   readonly only?: string;
   readonly argument?: RegExp;
   readonly never?: RegExp;
@@ -61,7 +61,7 @@ interface KnownOptions {
   readonly valued: readonly string[];
 }
 
-/** Letters follow one dash together; a word of letters with `=` or `:` is one name, as in `-name:` and `-in=`. */
+/** Reads a list of options: `-ab` is two letters; a name after one dash ends in `:` or, with a value, in `=` (`-name:`, `-in=`). */
 function knownOptions(list: string): KnownOptions {
   const all = words(list).filter((option) => option !== "");
   const isLetters = (option: string) => /^-[^-]/.test(option) && !/[:=]$/.test(option);
@@ -75,7 +75,7 @@ function knownOptions(list: string): KnownOptions {
   };
 }
 
-/** Returns whether every option is known, and the operands without the options' values. */
+/** Returns the operands, without the values of options; undefined when an option is not known. */
 function readKnown(args: readonly string[], { flags, valued }: KnownOptions): readonly string[] | undefined {
   const operands: string[] = [];
   for (let at = 0; at < args.length; at += 1) {
@@ -95,7 +95,7 @@ function readKnown(args: readonly string[], { flags, valued }: KnownOptions): re
   return operands;
 }
 
-/** Reads `-abn5`; returns how many more words it takes, or `undefined` when a letter is not known. */
+/** Returns the number of further words that a cluster such as `-abn5` takes; undefined when a letter is not known. */
 function clusterEnd(arg: string, flags: ReadonlySet<string>, valued: readonly string[]): number | undefined {
   if (arg.startsWith("--")) return undefined;
   for (let at = 1; at < arg.length; at += 1) {

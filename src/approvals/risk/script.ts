@@ -8,7 +8,7 @@ import {
   type SyntaxNode,
 } from "unbash";
 import { type Call, type CallContext, callOf, names, type ShellDirectories } from "./call.ts";
-import { mayClimb, partsOf } from "./paths.ts";
+import { mayBeParent, partsOf } from "./paths.ts";
 import { defersCode, hidesText, namesSetBy, type Unclear, unclearNode, wordsSetBy } from "./unclear.ts";
 import {
   argumentFields,
@@ -596,7 +596,7 @@ function changed(target: string, from: Location, home: string | undefined): Move
 
 function pathOf(target: string, cwd: string | undefined, home: string | undefined): string | undefined {
   // A tilde with a name is somebody's home or another directory: unknown here.
-  if (target.includes(UNKNOWN) || target.startsWith("~") || target.split("/").some(mayClimb)) return undefined;
+  if (target.includes(UNKNOWN) || target.startsWith("~") || target.split("/").some(mayBeParent)) return undefined;
   const parts = target.length > PATH_CHARACTERS_MAX ? undefined : partsOf(target, { cwd, home });
   const path = parts === undefined ? undefined : `/${parts.join("/")}`;
   return path === undefined || path.length > PATH_CHARACTERS_MAX ? undefined : path;

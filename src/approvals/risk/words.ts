@@ -12,14 +12,14 @@ import type {
 export const UNKNOWN = "\0";
 /** Marks the home directory in an evaluated word: an unquoted `~` and `$HOME`, but not a file named `~`. */
 export const HOME = "\u0001";
-/** Marks some path below the working directory: a file that `find` meets. */
+/** Marks any path below the working directory, such as a file that `find` finds. */
 export const INSIDE = "\u0002";
 
 const FIELDS_MAX = 64;
 const FIELD_CHARACTERS_MAX = 16_384;
 /** Matches an alternative of a pattern that can mean `..`. */
-const CLIMBS = /(?:^|[|(])[.?*@+()]{0,64}\.[.?*@+()]{0,64}(?:$|[|)])/;
-/** Matches the substitution that creates a temporary file or folder. */
+const MAY_BE_PARENT = /(?:^|[|(])[.?*@+()]{0,64}\.[.?*@+()]{0,64}(?:$|[|)])/;
+/** Matches a substitution that creates a temporary file or folder. */
 const NEW_FILE = /^"?\$\(mktemp(?: -d)?\)"?$/;
 
 export type VariableLookup = (name: string) => string;
@@ -96,7 +96,7 @@ function choicesOf(part: WordPart, lookup: VariableLookup, isFirst: boolean): re
     case "Glob":
       return [part.text];
     case "ExtendedGlob":
-      return [CLIMBS.test(part.pattern) ? UNKNOWN : "*"];
+      return [MAY_BE_PARENT.test(part.pattern) ? UNKNOWN : "*"];
     case "BraceExpansion": {
       const inner = part.text.slice(1, -1);
       return !inner.includes(",") || /["'`$\\{}]/.test(inner) ? [UNKNOWN] : limited(inner.split(","));

@@ -59,7 +59,7 @@ function storedApproval(row: Row): Approval {
     decideBy: integer(row, "decide_by"),
     executeBy: optionalInteger(row, "execute_by"),
     decidedAt: optionalInteger(row, "decided_at"),
-    decidedBy: decider(row, "decided"),
+    decidedBy: approverIn(row, "decided"),
     scope: row["scope"] === null ? undefined : oneOf(row, "scope", SCOPES),
     decisionReason: optionalText(row, "decision_reason"),
   };
@@ -91,7 +91,7 @@ export function toSession(row: Row, now: number): Session {
     subject: text(row, "subject"),
     mode: isOver ? "default" : oneOf(row, "mode", MODES),
     modeUntil: isOver ? undefined : modeUntil,
-    modeSetBy: isOver ? undefined : decider(row, "mode"),
+    modeSetBy: isOver ? undefined : approverIn(row, "mode"),
     createdAt: integer(row, "created_at"),
     expiresAt: integer(row, "expires_at"),
   };
@@ -136,7 +136,7 @@ function optionalText(row: Row, column: string): string | undefined {
   return row[column] === null ? undefined : text(row, column);
 }
 
-function decider(row: Row, prefix: "decided" | "mode"): Approver | undefined {
+function approverIn(row: Row, prefix: "decided" | "mode"): Approver | undefined {
   const issuer = optionalText(row, `${prefix}_issuer`);
   return issuer === undefined ? undefined : { issuer, subject: text(row, `${prefix}_subject`) };
 }

@@ -105,7 +105,8 @@ export function findIpv6(text: string, at: number, work: Work): { readonly end: 
   }
   // Most colons do not belong to an address: `01:43:21`, `key:a`.
   if (end === limit || (!isShortened && colons < IPV6_GROUPS - 1)) return { end };
-  if (isA(text, start - 1, ALPHANUMERIC) || goesOnBefore(text, start) || isA(text, end, ALPHANUMERIC)) return { end };
+  if (isA(text, start - 1, ALPHANUMERIC) || continuesBefore(text, start) || isA(text, end, ALPHANUMERIC))
+    return { end };
   work.spend(STEPS_PER_IPV6);
   let stop = end;
   while (stop > start && isA(text, stop - 1, DOT)) stop -= 1;
@@ -115,7 +116,7 @@ export function findIpv6(text: string, at: number, work: Work): { readonly end: 
 }
 
 /** Returns whether the colon before `start` belongs to the address. A colon after a word (`host:2001:…`) does not. */
-function goesOnBefore(text: string, start: number): boolean {
+function continuesBefore(text: string, start: number): boolean {
   if (!isOneOf(text, start - 1, ":")) return false;
   const word = runStart(text, start - 1, ALPHANUMERIC, start - 6);
   return word === start - 1 || (start - 1 - word < 5 && runEnd(text, word, HEX) === start - 1);

@@ -82,7 +82,7 @@ export interface ContextRule extends Common {
   /** Is searched for in the window; every match is a finding. */
   readonly near?: string;
   /** Must occur in the window. */
-  readonly beside?: string;
+  readonly requires?: string;
   /** Must not match the text directly after the anchor. */
   readonly unless?: string;
   /** The finding is the argument of a command that starts where the group is. */
@@ -177,7 +177,7 @@ interface Patterns {
   readonly after: RE2JS | undefined;
   readonly before: RE2JS | undefined;
   readonly near: RE2JS | undefined;
-  readonly beside: RE2JS | undefined;
+  readonly requires: RE2JS | undefined;
   readonly unless: RE2JS | undefined;
 }
 
@@ -187,13 +187,13 @@ export function compilePattern(pattern: string): RE2JS {
   return library.compile(pattern);
 }
 
-function compilePatterns({ after, before, near, beside, unless }: ContextRule): Patterns {
+function compilePatterns({ after, before, near, requires, unless }: ContextRule): Patterns {
   const compiled = (pattern: string | undefined) => (pattern === undefined ? undefined : compilePattern(pattern));
   return {
     after: compiled(after),
     before: compiled(before),
     near: compiled(near),
-    beside: compiled(beside),
+    requires: compiled(requires),
     unless: compiled(unless),
   };
 }
@@ -205,7 +205,7 @@ const FINDINGS_MAX = 64;
 
 function contextMatcher(rule: ContextRule): RuleMatcher {
   let patterns: Patterns | undefined;
-  const hasPattern = [rule.after, rule.before, rule.near, rule.beside, rule.unless].some((one) => one !== undefined);
+  const hasPattern = [rule.after, rule.before, rule.near, rule.requires, rule.unless].some((one) => one !== undefined);
   return (reading, start, end) => {
     const { text, work } = reading;
     if (!admits(rule, text, { start, end })) return undefined;
@@ -221,10 +221,10 @@ function contextMatcher(rule: ContextRule): RuleMatcher {
     const found = patterns.near === undefined ? valueAt(rule, patterns, { text, start, end, window }) : undefined;
     if (patterns.near === undefined && found === undefined) return undefined;
     if (patterns.unless?.matcher(text.slice(end, window.end)).lookingAt() === true) return undefined;
-    const isSearched = patterns.near !== undefined || patterns.beside !== undefined;
+    const isSearched = patterns.near !== undefined || patterns.requires !== undefined;
     const size = Math.max(patterns.near?.programSize() ?? 0, STEPS_PER_WINDOW_CHAR * 4);
     if (isSearched) work.spend(((window.end - window.start) * size) / 4);
-    if (patterns.beside !== undefined && !patterns.beside.matcher(text.slice(window.start, window.end)).find())
+    if (patterns.requires !== undefined && !patterns.requires.matcher(text.slice(window.start, window.end)).find())
       return undefined;
     return patterns.near === undefined ? found : findAll(rule, patterns.near, { text, end, window });
   };

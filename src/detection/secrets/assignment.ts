@@ -17,7 +17,7 @@ import {
   UPPER,
   wordSet,
 } from "../views/characters.ts";
-import { isOfSeveral, SECOND_WORDS, type SecretKind, secretKind } from "./names.ts";
+import { isPlural, SECOND_WORDS, type SecretKind, secretKind } from "./names.ts";
 import type { Name } from "./structures.ts";
 import { type TableReader, tables } from "./tables.ts";
 import { NAME_CHARS_MAX, QUOTED_CHARS_MAX, type Value, valueAfter, WholeEnds } from "./value-after.ts";
@@ -70,7 +70,7 @@ class AssignmentReader {
     this.#work.spend(STEPS_PER_NAME + to - from);
     const name = text.slice(from, to);
     const known = this.#kinds.get(name) ?? (this.#kinds.size < NAMES_MAX ? this.#kindOf(name) : undefined);
-    if (known === "none" ? !LAST_WORDS.test(name) : isOfSeveral(name) && !hasOperator(text, to)) return undefined;
+    if (known === "none" ? !LAST_WORDS.test(name) : isPlural(name) && !hasOperator(text, to)) return undefined;
     return this.#assigned(name, { from, to }, known) ?? this.#tables.below(from, to);
   }
 
@@ -81,8 +81,8 @@ class AssignmentReader {
     this.#work.spend((value.end - value.start) * STEPS_PER_VALUE_CHAR);
     const own = known ?? this.#kindOf(name);
     const kind = own === "none" && LAST_WORDS.test(name) ? this.#kindOf(withQualifier(text, from, to)) : own;
-    if (kind === "none" || isNameAgain(text, name, value) || isTestResult(text, name, value)) return undefined;
-    if (value.listEnd === undefined && isOfSeveral(name)) return undefined;
+    if (kind === "none" || repeatsName(text, name, value) || isTestResult(text, name, value)) return undefined;
+    if (value.listEnd === undefined && isPlural(name)) return undefined;
     this.#work.spend(STEPS_PER_VALUE);
     if (kind !== "cookie" && kind !== "authorization") return this.#assess(kind, value);
     this.#work.spend(STEPS_PER_HEADER);
@@ -143,15 +143,15 @@ function isPartOfName(text: string, { from, to }: NameRange): boolean {
 const TEST = /^test/i;
 
 /** Returns whether the value repeats the name: `exports.hashPassword = hashPassword`, `PrivateKey = PrivateKey_1`. */
-function isNameAgain(text: string, name: string, { start, end }: Value): boolean {
-  if (end - start < NAME_AGAIN_CHARS_MIN || end - start > name.length + 2) return false;
+function repeatsName(text: string, name: string, { start, end }: Value): boolean {
+  if (end - start < REPEATED_NAME_CHARS_MIN || end - start > name.length + 2) return false;
   const value = text.slice(start, end);
   if (name.endsWith(value)) return true;
   const isIdentifier = (classesIn(name, 0, name.length) & (UPPER | LOWER)) === (UPPER | LOWER);
   return isIdentifier && /_\d$/.test(value) && name.endsWith(value.slice(0, -2));
 }
 
-const NAME_AGAIN_CHARS_MIN = 4;
+const REPEATED_NAME_CHARS_MIN = 4;
 
 /** Returns whether a named argument is a variable: `connect(password=given_password)`. */
 function isVariable(text: string, word: string, { style, end }: Value): boolean {

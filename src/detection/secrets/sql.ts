@@ -8,7 +8,6 @@ import {
   isA,
   isOneOf,
   LINE_END,
-  lineEnd,
   NAME,
   nextRow,
   QUOTE,
@@ -154,7 +153,7 @@ function elementsOf(text: string, from: number): { readonly elements: readonly T
   let at = from;
   for (; at < limit; at += 1) {
     if (isA(text, at, QUOTE)) at = stringEnd(text, at, limit);
-    else if (text.startsWith("--", at)) at = lineEnd(text, at, limit) - 1;
+    else if (text.startsWith("--", at)) at = rowEnd(text, at, limit) - 1;
     else if (isOneOf(text, at, "(")) depth += 1;
     else if (isOneOf(text, at, ",") && depth === 0) {
       elements.push({ start, end: at });
@@ -212,7 +211,7 @@ function columnKind(name: string): SecretKind | undefined {
 
 const HEAD = /^(?:if not exists )?([\w.$"'`[\]-]{1,128})\s{0,8}\(/i;
 /** Matches the name at the start of a column's definition. */
-const COLUMN_NAME = /^(?:\s|\\[nrt]|--.{0,128}[\r\n])*\\?["'`[]?([\w.$-]{1,128})/;
+const COLUMN_NAME = /^(?:\s|\\[nrt]|--.{0,128}?(?:[\r\n]|\\[nr]))*\\?["'`[]?([\w.$-]{1,128})/;
 /** First words of elements that are not columns. */
 const CONSTRAINTS = /^(?:primary|unique|foreign|constraint|key|index|check|fulltext)$/i;
 

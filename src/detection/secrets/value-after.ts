@@ -155,20 +155,20 @@ const PASSWORD = /pass|pwd|psk/i;
 /** Reads a quoted value. Backticks contain a command in shells and a name in sentences. */
 function quotedAfter(text: string, { from, to, at }: Name, { end, operator, spaced }: Separator): Value | undefined {
   const opening = afterQuote(text, end);
-  const threefold = threefoldValue(text, opening);
-  if (threefold !== undefined) return threefold;
+  const tripleQuoted = tripleQuotedValue(text, opening);
+  if (tripleQuoted !== undefined) return tripleQuoted;
   if (at === to && endsString(text, opening - 1, from)) return undefined;
   const isBacktick = isOneOf(text, opening - 1, "`");
   if (operator === " " && (isBacktick || !PASSWORD.test(text.slice(from, to))))
     return quotedValue(text, opening, "prose");
-  const isAssigned = operator === "=" && !spaced && isOfEnvironment(text, from, to);
+  const isAssigned = operator === "=" && !spaced && isEnvironmentVariable(text, from, to);
   const value = quotedValue(text, opening, isAssigned ? "assigned" : "quoted");
   const isCommand = isBacktick && isAssigned && text.slice(value.start, value.end).includes(" ");
   return isCommand ? { ...value, end: value.start } : value;
 }
 
 /** Reads `"""…"""`, which may have several lines. */
-function threefoldValue(text: string, opening: number): Value | undefined {
+function tripleQuotedValue(text: string, opening: number): Value | undefined {
   const mark = text[opening - 1] ?? "";
   if (text[opening] !== mark || text[opening + 1] !== mark || !isA(mark, 0, QUOTE)) return undefined;
   const start = runEnd(text, opening + 2, BLANK | LINE_END, opening + GAP_CHARS_MAX);
@@ -226,7 +226,7 @@ function toValue(text: string, { start, end, style }: Stated): Value {
 }
 
 /** Returns whether the name is an environment variable (`NAME=`, `export name=`): whatever follows is its value. */
-function isOfEnvironment(text: string, from: number, to: number): boolean {
+function isEnvironmentVariable(text: string, from: number, to: number): boolean {
   if (isOneOf(text, from - 1, "?&")) return false;
   const seen = classesIn(text, from, to);
   return (
@@ -255,7 +255,7 @@ function bareValue(text: string, { from, to: nameEnd }: Name, { end, operator, s
   const inBraces = isOneOf(text, from - 1, ";") ? braced(text, end) : undefined;
   if (inBraces !== undefined) return inBraces;
   const inQuery = isOneOf(text, from - 1, "?&");
-  const style = operator === "=" && !spaced && isOfEnvironment(text, from, nameEnd) ? "assigned" : "loose";
+  const style = operator === "=" && !spaced && isEnvironmentVariable(text, from, nameEnd) ? "assigned" : "loose";
   const to = bareEnd(text, end, { style, inQuery, limit: end + ASSESSED_CHARS_MAX });
   const value = { start: end, end: to, quote: "", inQuery };
   if (style === "assigned") return { ...value, style };
