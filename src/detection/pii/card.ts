@@ -105,7 +105,7 @@ function followsBlankLine(groups: DigitGroups, group: number): boolean {
   return groups.beginsLine(group) && groups.separatorBefore(group).split("\n").length > 2;
 }
 
-/** Returns whether a group of the same size is next to it, with the same separator as between its own groups. */
+/** Returns whether a group of the same size is next to the number, after the separator that is between its own groups. */
 function hasAlikeNeighbour(groups: DigitGroups, { first, last }: Window): boolean {
   const gap = groups.separatorBefore(last);
   const isBefore =

@@ -22,11 +22,11 @@ const IPV6_GROUPS = 8;
 /** Steps for reading an address that has enough colons. */
 const STEPS_PER_IPV6 = 150;
 
-/** After these words, four parts are a version. */
+/** Words before a version of four parts. */
 const VERSION_WORDS = ["version", "release", "build", "ver ", "ver:", ">= ", "=="];
 const BEFORE_CHARS_MAX = 16;
 
-/** After these words, four small parts are an address; otherwise they are more likely a version. */
+/** Words before an address. Without one of them, four small parts are more likely a version. */
 const ADDRESS_WORDS = ["ip", "client", "host", "addr", "from", "remote", "peer", "src", "dst", "forwarded", "connect"];
 
 /** Returns the address whose first digit is at `start`. */

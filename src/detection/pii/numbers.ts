@@ -20,17 +20,17 @@ import { findPhone } from "./phone.ts";
 /** Number of groups of a card number that is written digit by digit. */
 const CARD_GROUPS_MAX = 19;
 
-/** Fewer digits are never reported. */
+/** Minimum number of digits of a number that is reported. */
 const DIGITS_MIN = 7;
 
 /** Digits of telephone numbers and of ids that are recognized by their punctuation. */
 const OTHER_DIGITS_MIN = 9;
 const OTHER_DIGITS_MAX = 15;
 
-/** Fewer groups form at most one number. */
+/** Minimum number of groups that may form several numbers. */
 const PART_GROUPS_MIN = 4;
 
-/** Fewest digits of a card number. */
+/** Minimum number of digits of a card number. */
 const CARD_DIGITS_MIN = 13;
 
 /** Steps for a run of digits, a row of groups, each group, a part of the groups, an IP address, a colon, and an IBAN. */
@@ -59,7 +59,7 @@ export class NumberReader {
   readonly #text: string;
   readonly #work: Work;
   readonly #report: (found: PiiFinding) => void;
-  /** Offset where groups are read again from the middle of their line. */
+  /** Offset, in the middle of a line, from which groups are read again. */
   #midway = -1;
   /** Created on demand: most texts contain no number of several groups. */
   #made: DigitGroups | undefined;

@@ -185,7 +185,7 @@ function parameterEnd(text: string, at: number): number {
   return -1;
 }
 
-/** Styles in which a value needs more evidence to be a header's. */
+/** Styles in which more evidence is needed that a value belongs to a header. */
 const DOUBTFUL: ReadonlySet<ValueStyle> = new Set(["prose", "listed", "paired"]);
 const COOKIE = /^[\w.-]{1,64}=[^;\s]{6,}/;
 
@@ -250,7 +250,7 @@ function isCredentials(
     : hasScheme || isQuoted || isOnePiece(value);
 }
 
-/** `"Api-Token " + token` */
+/** Matches a scheme without credentials, as in `"Api-Token " + token`. */
 const SCHEME_ALONE = /^[A-Za-z][A-Za-z-]{0,40} {1,4}$/;
 
 /** Returns whether a value without a scheme and quotes can be credentials: no spaces, no call, and a digit. */

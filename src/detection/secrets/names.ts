@@ -21,7 +21,7 @@ export const FOREIGN_PASSWORDS = words(
   "密码 密碼 パスワード 비밀번호 패스워드",
 );
 
-/** Words with other meanings too, and words for tokens and keys. */
+/** Words for tokens and keys, and words for a password that also have other meanings. */
 export const FOREIGN_TOKENS = words(
   "parola clave mdp токен トークン 토큰 令牌 密钥 密鑰 秘钥 секрет シークレット 口令 暗証番号 암호",
 );

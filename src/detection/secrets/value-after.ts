@@ -54,9 +54,9 @@ const BACKSLASH = 0x5c;
 const SQUARE = 0x5d;
 const CURLY = 0x7d;
 
-/** End an unquoted value; so does a closing bracket before one of them. */
+/** Characters that end an unquoted value. A closing bracket before one of them ends it too. */
 const BARE_ENDS = BLANK | LINE_END | QUOTE | STOP;
-/** End a value of an environment variable. */
+/** Characters that end the value of an environment variable. */
 const ASSIGNED_ENDS = BLANK | LINE_END | QUOTE;
 
 /** The text after a name. */
@@ -149,7 +149,7 @@ function valueAfterColon(text: string, name: Name, separator: Separator): Value 
   return bareValue(text, name, { ...separator, end });
 }
 
-/** After other names, a quoted word is the name of the secret: `secret "web-tls" not found`. */
+/** Matches names of passwords. After other names, a quoted word is the name of a secret: `secret "web-tls" not found`. */
 const PASSWORD = /pass|pwd|psk/i;
 
 /** Reads a quoted value. Backticks contain a command in shells and a name in sentences. */
@@ -276,7 +276,7 @@ function braced(text: string, at: number): Value | undefined {
   return close < 1 ? undefined : { start: at + 1, end: at + close, style: "prose", quote: "}", inQuery: false };
 }
 
-/** Part of a regular expression, or the end of an expression. */
+/** Characters with which no value starts: parts of a regular expression, or the end of an expression. */
 const BARE_OPENINGS = "|)";
 
 /** Returns whether the value is a protobuf field number: `string password = 102;`. */
@@ -460,7 +460,7 @@ function afterDump(text: string, at: number): number {
   return at + (DUMPED.exec(text.slice(at, at + GAP_CHARS_MAX))?.[0].length ?? 0);
 }
 
-/** Other attributes of the element, up to its value. */
+/** Matches the other attributes of an element, up to its value. */
 const ATTRIBUTES = /^(?: [a-zA-Z-]{1,16}="[^"<>]{0,48}"){1,4} (?:value|content)=(?=")|^ content=(?=")/;
 const ATTRIBUTES_CHARS_MAX = 256;
 

@@ -262,7 +262,7 @@ const BRACKETS: ReadonlyMap<string, string> = new Map([
   ["(", ")"],
 ]);
 
-/** How a value is delimited: a quoted one is complete, others may be cut off. */
+/** The delimiters of a value. A quoted value is complete; others may be cut off. */
 type Closing = "quoted" | "assigned" | "bare";
 
 /** Returns whether the value refers to another: `$X`, `${X}`, `{{ x }}`, `<x>`, `%(x)s`, `%X%`, `@x`, `***`, a call or list. */

@@ -15,7 +15,7 @@ export interface DecodedText {
 const BYTE_MAX = 0xff;
 
 /**
- * Builds a view from left to right. An unchanged range takes one entry, whatever its length; so does a range that is replaced.
+ * Builds a view from left to right. Each unchanged range and each replaced range takes one entry, whatever its length.
  */
 export class ViewWriter implements DecodedText {
   readonly #original: string;
@@ -156,7 +156,7 @@ const OCTAL_DIGITS = 3;
 const POINT_MAX = 0x10ffff;
 const REPLACEMENT = 0xfffd;
 
-/** The code stands for no character. */
+/** Marks a code that represents no character. */
 export const NOTHING = -1;
 
 const ENTITIES: ReadonlyMap<string, string> = new Map([
