@@ -49,90 +49,40 @@ export function readSed(args: readonly string[]): SedCall {
   return { files: operands, inPlace, copies: copies.filter((copy) => copy.includes("/")), isPlain };
 }
 
-/** Returns whether a sed script only uses commands that print and edit: none that reads or writes files or starts programs. */
+/** Matches brackets in a pattern: a first `]` and those of `[:alpha:]` do not end them. */
+const BRACKET = String.raw`\[(?:\^?\]|\^(?!\])|(?![\^\]]))(?:\[:[a-z]+:\]|[^\]\n[]|\[(?![:.=]))*\]`;
+/** Match a pattern and a text up to the delimiter, which a group with this name matched before. */
+const patternUpTo = (mark: string) => String.raw`(?:(?!${mark})(?:\\[^]|${BRACKET}|[^\\\n[]))*${mark}`;
+const textUpTo = (mark: string) => String.raw`(?:(?!${mark})(?:\\[^]|[^\\]))*${mark}`;
+
+/** Parts of addresses: numbers, `$`, `/pattern/`, `\cpatternc`, ranges and `!`. */
+const ADDRESS = [
+  String.raw`[0-9$,~+! \n;]`,
+  String.raw`/${patternUpTo("/")}[IM]*`,
+  String.raw`\\(?<c>[^\\\n])${patternUpTo(String.raw`\k<c>`)}[IM]*`,
+].join("|");
+
+/** Commands that only print or edit: none reads or writes files or starts programs. */
+const PLAIN_COMMAND = [
+  String.raw`[\s{};dDgGhHlnNpPqQxzF=][0-9 ]*`,
+  // A label or a branch, and a comment.
+  String.raw`[:btT][ \t]*[^\s;}]*`,
+  String.raw`#[^\n]*`,
+  // The text of these commands may continue on the next line.
+  String.raw`[aic][^\n]*$`,
+  // `s/pattern/text/flags` without the flags `e` and `w`, and `y/abc/xyz/`.
+  String.raw`s(?<s>[^\\\n])${patternUpTo(String.raw`\k<s>`)}${textUpTo(String.raw`\k<s>`)}[gpiImM0-9]*(?![a-zA-Z0-9])`,
+  String.raw`y(?<y>[^\\\n])${textUpTo(String.raw`\k<y>`)}${textUpTo(String.raw`\k<y>`)}(?![a-zA-Z0-9])`,
+].join("|");
+
+/** Matches the next command of a script when it is plain. */
+const PLAIN_SED = new RegExp(`(?:${ADDRESS})*(?:${PLAIN_COMMAND})`, "y");
+
 function isPlainSed(script: string): boolean {
   if (script.includes(UNKNOWN)) return false;
-  let at = 0;
-  while (at !== -1) {
-    at = afterAddress(script, at);
-    if (at >= script.length) return true;
-    at = afterCommand(script, at);
-  }
-  return false;
-}
-
-/** Returns the offset after the command at `at`, or -1 when it is not plain. */
-function afterCommand(script: string, at: number): number {
-  const command = script[at] ?? "";
-  if (command === "s" || command === "y") return afterSubstitution(script, at);
-  if (/[\s{};dDgGhHlnNpPqQxzF=]/.test(command)) return afterAll(script, at + 1, /[0-9 ]/);
-  if (/[:btT]/.test(command)) return afterAll(script, afterAll(script, at + 1, /[ \t]/), /[^\s;}]/);
-  const line = script.indexOf("\n", at);
-  if (command === "#") return line === -1 ? script.length : line;
-  // The text of `a`, `i` and `c` may continue in the next line.
-  return /[aic]/.test(command) && line === -1 ? script.length : -1;
-}
-
-function afterAll(script: string, from: number, some: RegExp): number {
-  let at = from;
-  while (at < script.length && some.test(script[at] ?? "")) at += 1;
-  return at;
-}
-
-/** Returns the offset after `s/pattern/text/flags` or `y/abc/xyz/`, or -1 for the flags `e` and `w`. */
-function afterSubstitution(script: string, at: number): number {
-  const mark = script[at + 1] ?? "";
-  if (/^[\\\n]?$/.test(mark)) return -1;
-  const middle = afterDelimiter(script, at + 2, mark, script[at] === "s");
-  const end = middle === -1 ? -1 : afterAll(script, afterDelimiter(script, middle, mark, false), /[gpiImM0-9]/);
-  return middle === -1 || end === -1 || /[a-zA-Z]/.test(script[end] ?? "") ? -1 : end;
-}
-
-/** Returns the offset after an address: numbers, `$`, `/pattern/`, `\cpatternc`, ranges and `!`. */
-function afterAddress(script: string, from: number): number {
-  let at = from;
-  for (;;) {
-    const char = script[at] ?? "";
-    if (char === "/" || (char === "\\" && script[at + 1] !== undefined)) {
-      const skip = char === "/" ? 1 : 2;
-      const end = afterDelimiter(script, at + skip, script[at + skip - 1] ?? "", true);
-      if (end === -1) return at;
-      at = afterAll(script, end, /[IM]/);
-    } else if (char !== "" && /[0-9$,~+! \n;]/.test(char)) at += 1;
-    else return at;
-  }
-}
-
-/** Returns the offset after the next unescaped delimiter, or -1. Inside brackets of a pattern, the delimiter does not count. */
-function afterDelimiter(script: string, from: number, mark: string, isPattern: boolean): number {
-  if (from < 0) return -1;
-  for (let at = from; at < script.length; at += 1) {
-    const char = script[at];
-    if (char === "\\") at += 1;
-    else if (char === mark) return at + 1;
-    else if (isPattern && char === "\n") return -1;
-    else if (isPattern && char === "[") {
-      at = bracketEnd(script, at);
-      if (at === -1) return -1;
-    }
-  }
-  return -1;
-}
-
-/** Returns the offset of the `]` that ends a bracket: a first `]` and those of `[:alpha:]` do not. */
-function bracketEnd(script: string, from: number): number {
-  let at = from + 1;
-  if (script[at] === "^") at += 1;
-  if (script[at] === "]") at += 1;
-  for (; at < script.length && script[at] !== "\n"; at += 1) {
-    const next = script[at + 1] ?? "";
-    if (script[at] === "]") return at;
-    if (script[at] !== "[" || !/[:.=]/.test(next)) continue;
-    const end = script.indexOf(`${next}]`, at + 2);
-    if (end === -1) return -1;
-    at = end + 1;
-  }
-  return -1;
+  PLAIN_SED.lastIndex = 0;
+  while (PLAIN_SED.lastIndex < script.length) if (!PLAIN_SED.test(script)) return false;
+  return true;
 }
 
 const BRACKETS_MAX = 4;
