@@ -19,8 +19,12 @@ export {
   type RejectedDecision,
 } from "./approvals/messages/decisions.ts";
 export { type MessageFormat, MessageFormatError } from "./approvals/messages/message-format.ts";
-export { assertNoClientTools, type DroppedCall, type JudgedOutput } from "./approvals/messages/model-output.ts";
-export { prepareMessagesForLLM } from "./approvals/messages/prepare.ts";
+export {
+  assertNoClientTools,
+  type DroppedCall,
+  type JudgedOutput,
+  prepareMessagesForLLM,
+} from "./approvals/messages/model-messages.ts";
 export {
   type Resumed,
   type ResumedCall,

@@ -11,7 +11,7 @@ export interface Verdict {
 type Assessed = Pick<RiskAssessment, "risk" | "rules" | "verdict">;
 type FloorRow = (tool: Tool, assessed: Assessed) => Verdict | undefined;
 
-/** No mode, manifest, grant or callback weakens these rules. The deny rule comes first, so that deny wins. */
+/** Rules that no mode, manifest, grant or callback weakens. The rule that denies comes first, so that deny wins. */
 const FLOOR: readonly FloorRow[] = [
   (_tool, { verdict, rules }) => (verdict === "deny" ? { verdict: "deny", by: `floor:${rules.join(",")}` } : undefined),
   (_tool, { verdict, rules }) => (verdict === "ask" ? { verdict: "ask", by: `floor:${rules.join(",")}` } : undefined),

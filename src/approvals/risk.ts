@@ -5,8 +5,8 @@ import { type ApprovalPolicy, createApprovalPolicies } from "./policies/policies
 import type { Requirement } from "./policies/requirement.ts";
 import type { ShellDirectories } from "./risk/call.ts";
 import { concerns, matchesArgs, matchesScript, type OperatorRule, readOperatorRules } from "./risk/operators.ts";
-import { assessShell, type ShellFindings, shellRulesText } from "./risk/shell.ts";
-import type { Risk } from "./types.ts";
+import { SHELL_RULES, type ShellFindings, type ShellRules } from "./risk/shell.ts";
+import { RISKS, type Risk } from "./types.ts";
 
 export interface RiskRequest {
   readonly tool: Tool;
@@ -33,7 +33,6 @@ export interface RiskRules {
   assess(request: RiskRequest): RiskAssessment;
 }
 
-const RISKS: readonly Risk[] = ["low", "medium", "high", "critical"];
 const VERDICTS = ["none", "ask", "deny"] as const;
 const CLASSIFIED = { read: "low", write: "medium", destructive: "high" } as const;
 const VERSION_LIMITS = { depthMax: 64, nodesMax: 1_000_000, bytesMax: 67_108_864 } as const;
@@ -46,6 +45,8 @@ export function riskRuleProblems(rules: readonly unknown[]): readonly string[] {
 export interface RiskRulesOptions {
   readonly rules: readonly unknown[];
   readonly policies?: readonly ApprovalPolicy[] | undefined;
+  /** Default: the built-in rules. */
+  readonly shell?: ShellRules | undefined;
 }
 
 /**
@@ -54,17 +55,17 @@ export interface RiskRulesOptions {
  *
  * @throws {StartupError} when a rule cannot be read, or its own examples contradict it
  */
-export function createRiskRules({ rules: written, policies = [] }: RiskRulesOptions): RiskRules {
+export function createRiskRules({ rules: written, policies = [], shell = SHELL_RULES }: RiskRulesOptions): RiskRules {
   const { rules, problems } = readOperatorRules(written);
   if (problems.length > 0) throw new StartupError(problems.map((problem) => `approvals.rules${problem}`));
   const known = new WeakMap<Tool, ToolAssessment>();
-  const version = versionOf(rules);
+  const version = versionOf(rules, shell);
   const { requirementFor, versionFor } = createApprovalPolicies(policies);
   const assessRisk = ({ tool, input, plan }: RiskRequest): RiskAssessment => {
     const { fixed, dependent } = assessmentOf(tool, { rules, known });
-    const shell = shellCommandOf(plan);
-    if (shell === undefined && dependent.length === 0) return fixed;
-    const findings = shell === undefined ? undefined : assessShell(shell, directoriesOf(plan));
+    const command = shellCommandOf(plan);
+    if (command === undefined && dependent.length === 0) return fixed;
+    const findings = command === undefined ? undefined : shell.assess(command, directoriesOf(plan));
     const matched = dependent.filter((rule) => isMatch(rule, input, findings)).map(fromOperator);
     return strictest([fixed, ...(findings === undefined ? [] : [shellAssessment(findings, plan)]), ...matched]);
   };
@@ -99,8 +100,8 @@ function assessmentOf(tool: Tool, { rules, known }: ToolAssessments): ToolAssess
   const own = rules.filter((rule) => concerns(rule, tool));
   const made = {
     fixed: strictest([
-      unruled(CLASSIFIED[tool.classification]),
-      unruled(tool.approval.risk ?? "low"),
+      withoutRules(CLASSIFIED[tool.classification]),
+      withoutRules(tool.approval.risk ?? "low"),
       ...own.filter((rule) => !readsArguments(rule)).map(fromOperator),
     ]),
     dependent: own.filter(readsArguments),
@@ -118,7 +119,7 @@ function isMatch(rule: OperatorRule, input: unknown, findings: ShellFindings | u
   return findings !== undefined && matchesScript(rule, findings.script);
 }
 
-function unruled(risk: Risk): RiskAssessment {
+function withoutRules(risk: Risk): RiskAssessment {
   return { risk, rules: [], verdict: "none", rememberable: true, notes: [] };
 }
 
@@ -151,16 +152,16 @@ function shellAssessment({ rules, notes }: ShellFindings, plan: ExecutionPlan): 
   const files = plan["files"];
   const namesFiles = typeof files === "object" && files !== null && Object.keys(files).length > 0;
   const unhashed = plan["unhashed"];
-  const blind = Array.isArray(unhashed) && unhashed.length > 0;
+  const hasUnhashed = Array.isArray(unhashed) && unhashed.length > 0;
   return strictest([
-    { ...unruled("low"), rememberable: !namesFiles && !blind },
+    { ...withoutRules("low"), rememberable: !namesFiles && !hasUnhashed },
     ...rules.map(({ id, risk, verdict, rememberable }) => ({ risk, verdict, rememberable, rules: [id], notes: [] })),
     {
-      ...unruled("low"),
+      ...withoutRules("low"),
       notes: [
         ...notes,
         ...(namesFiles ? ["Names files of the workspace: their contents are part of what is approved."] : []),
-        ...(blind
+        ...(hasUnhashed
           ? ["Names folders or large files of the workspace, whose contents are not part of what is approved."]
           : []),
       ],
@@ -173,6 +174,6 @@ function directoriesOf({ cwd, environment }: ExecutionPlan): ShellDirectories {
   return { cwd: typeof cwd === "string" ? cwd : undefined, home: typeof home === "string" ? home : undefined };
 }
 
-function versionOf(rules: readonly OperatorRule[]): string {
-  return sha256Hex(canonicalJson({ t: "stc/risk/v1", table: shellRulesText(), rules }, VERSION_LIMITS));
+function versionOf(rules: readonly OperatorRule[], shell: ShellRules): string {
+  return sha256Hex(canonicalJson({ t: "stc/risk/v1", table: shell.text(), rules }, VERSION_LIMITS));
 }

@@ -6,13 +6,18 @@ import type { Requirement, Vote } from "./policies/requirement.ts";
 
 export type { ApprovalState, KeyUse };
 
-/** How readily calls of a session run without an approval. An operator sets the mode for one session, until a given time. */
-export type Mode = "default" | "autoEdit" | "yolo";
+/** Determines which calls of a session need an approval. An operator sets the mode for one session, until a given time. */
+export type Mode = (typeof MODES)[number];
+
+export const MODES = ["default", "autoEdit", "yolo"] as const;
 
 /** Harm that a call can do. Calls of high and critical risk always need an approval, which is never remembered. */
-export type Risk = "low" | "medium" | "high" | "critical";
+export type Risk = (typeof RISKS)[number];
 
-/** A new approval request of the gate. The service computed every member; only the reason in `view` is the agent's word. */
+/** In the order of harm. */
+export const RISKS = ["low", "medium", "high", "critical"] as const;
+
+/** A new approval request of the gate. The service computed every member; only the reason in `view` comes from the agent. */
 export interface NewApproval {
   readonly requester: Requester;
   readonly tool: string;
@@ -128,28 +133,22 @@ export interface Session {
   readonly expiresAt: number;
 }
 
+/**
+ * Types of events. Only operators see `approval.voted`, a vote after which others are still missing: requesters do not learn who
+ * reviews the call.
+ */
+export const EVENT_TYPES = [
+  ...(["approval.requested", "approval.voted", "approval.approved", "approval.denied", "approval.expired"] as const),
+  ...(["approval.cancelled", "approval.revoked", "approval.claimed", "approval.executed", "approval.failed"] as const),
+  ...(["approval.in_doubt", "grant.created", "grant.revoked", "session.mode", "session.ended"] as const),
+] as const;
+
 /** A change of an approval, grant or session. Never contains arguments. */
 export interface ApprovalEvent {
   /** Increases in commit order; used as the `id` of a server-sent event. */
   readonly seq: number;
   readonly at: number;
-  readonly type:
-    | "approval.requested"
-    /** A vote after which others are still missing. Shown to operators only: requesters do not learn who reviews the call. */
-    | "approval.voted"
-    | "approval.approved"
-    | "approval.denied"
-    | "approval.expired"
-    | "approval.cancelled"
-    | "approval.revoked"
-    | "approval.claimed"
-    | "approval.executed"
-    | "approval.failed"
-    | "approval.in_doubt"
-    | "grant.created"
-    | "grant.revoked"
-    | "session.mode"
-    | "session.ended";
+  readonly type: (typeof EVENT_TYPES)[number];
   readonly id: string;
   readonly tool: string | undefined;
   readonly summary: string | undefined;
@@ -191,7 +190,7 @@ export type KeyEnd = "not_run" | "unknown";
 
 /** Durable approvals. One conditional SQL statement settles each transition, so that no transition can happen twice. */
 export interface Approvals {
-  ask(question: NewApproval): Promise<Asked>;
+  ask(request: NewApproval): Promise<Asked>;
   decide(decision: Decision): Promise<Decided>;
   claim(claim: Claim): Promise<Claimed>;
   /** Records the outcome of a claimed approval. Does nothing when the approval is no longer claimed. */

@@ -331,8 +331,8 @@ class Script {
     this.#note(node, isValue);
     const declares = node.type === "Command" && DECLARING.includes(node.name?.value ?? "");
     forEachChild(node, (child) => {
-      const startsAnew = child.type === "CommandExpansion" || child.type === "ProcessSubstitution";
-      this.#visit(child, !startsAnew && (isValue || declares || child.type === "Assignment"), depth + 1);
+      const isSubstitution = child.type === "CommandExpansion" || child.type === "ProcessSubstitution";
+      this.#visit(child, !isSubstitution && (isValue || declares || child.type === "Assignment"), depth + 1);
     });
   }
 

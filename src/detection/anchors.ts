@@ -93,7 +93,7 @@ function tablesOf(words: readonly string[], marks: string): Tables {
     if (capital.length === 1) classes[capital.charCodeAt(0)] = index + 1;
   }
   const width = columns.length + marks.length + 1;
-  const trie = plant(words, { classes, width });
+  const trie = trieOf(words, { classes, width });
   link(trie, width);
   return { classes, marksFrom: columns.length + 1, width, ...inOrder(trie, width) };
 }
@@ -120,7 +120,7 @@ interface Trie {
   readonly ends: (readonly number[] | undefined)[];
 }
 
-function plant(words: readonly string[], { classes, width }: { classes: Uint8Array; width: number }): Trie {
+function trieOf(words: readonly string[], { classes, width }: { classes: Uint8Array; width: number }): Trie {
   const next = statesOf(countOfBeginnings(words), width);
   const ends: (readonly number[] | undefined)[] = [undefined];
   words.forEach((word, index) => {

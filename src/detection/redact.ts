@@ -139,7 +139,7 @@ class Walk {
       changed?.push([below.shown, seen]);
     }
     if (changed === undefined) return fields;
-    return Object.fromEntries(isRenamed ? apart(changed, keys) : changed);
+    return Object.fromEntries(isRenamed ? withDistinctNames(changed, keys) : changed);
   }
 
   #below(key: string, above: ValuePosition): ValuePosition {
@@ -278,7 +278,7 @@ class Walk {
  * Keeps keys distinct that have the same name after redaction, by adding a number. Each name continues from its last number,
  * however many keys share it. A key that is unchanged keeps its name.
  */
-function apart(entries: readonly [string, Json][], keys: readonly string[]): readonly [string, Json][] {
+function withDistinctNames(entries: readonly [string, Json][], keys: readonly string[]): readonly [string, Json][] {
   const taken = new Set(keys.filter((key, index) => entries[index]?.[0] === key));
   const counts = new Map<string, number>();
   return entries.map(([name, value], index) => {

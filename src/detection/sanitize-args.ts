@@ -1,6 +1,6 @@
 import type { Json } from "../core/types.ts";
 import { redact, TooLarge } from "./redact.ts";
-import { isOfSeveral, secretKind } from "./secrets/names.ts";
+import { isPlural, secretKind } from "./secrets/names.ts";
 import { REDACTED } from "./sensitive.ts";
 
 /** Arguments nested deeper are not shown. */
@@ -27,7 +27,7 @@ export function sanitizeArgs(args: unknown): Json {
  */
 export function namesSecret(name: string, value?: unknown): boolean {
   if (name.length > NAME_CHARACTERS_MAX) return false;
-  if (typeof value === "number" && isOfSeveral(name)) return false;
+  if (typeof value === "number" && isPlural(name)) return false;
   const kind = secretKind(name);
   return kind !== undefined && kind !== "key" && kind !== "basic";
 }

@@ -9,14 +9,14 @@ import { type CompiledRule, compileRules, type DetectorRule, type Reading } from
 /** Minimum confidence of personal data, by level. */
 const CONFIDENCE_MIN = { secrets: Number.POSITIVE_INFINITY, balanced: 0.5, strict: 0.2 } as const;
 
-/** Confidence of what a rule without check digits finds, by the rule's level. */
+/** Confidence of a finding by a rule without check digits, by the rule's level. */
 const CONFIDENCE = { secrets: 1, balanced: 0.9, strict: 0.3 } as const;
 
 /** Steps for reading one character, and for recording one finding. */
 const STEPS_PER_CHAR = 3;
 const STEPS_PER_FINDING = 250;
 
-/** Longer texts usually contain an anchor. UTF-16 units. */
+/** Maximum length of a text that is first searched for any anchor: longer texts usually contain one. UTF-16 units. */
 const SHORT_CHARS_MAX = 256;
 
 const NOTHING: readonly SensitiveFinding[] = [];
@@ -43,14 +43,13 @@ export class RuleSet {
   /** Finds sensitive text without decoding, in no order and with overlaps. One pass; linear for any text. */
   scan(text: string, level: ActiveLevel, work: Work): readonly SensitiveFinding[] {
     work.spend(text.length * STEPS_PER_CHAR);
-    // Most short texts contain no anchor.
-    if (text.length <= SHORT_CHARS_MAX && this.#isSilent(text, level)) return NOTHING;
+    if (text.length <= SHORT_CHARS_MAX && this.#hasNoAnchor(text, level)) return NOTHING;
     const scan = new Scan(text, work, { rules: this.compiled, level });
     this.#anchors.scan(text, scan);
     return scan.found;
   }
 
-  #isSilent(text: string, level: ActiveLevel): boolean {
+  #hasNoAnchor(text: string, level: ActiveLevel): boolean {
     return level === "secrets" ? !this.#anchors.occursIn(text) : !this.#anchors.occursOrMarkIn(text);
   }
 }
@@ -92,7 +91,7 @@ class Scan implements AnchorVisitor, Reading {
     const rule = this.#rules[index];
     if (rule === undefined || start < (this.#nothingBefore?.get(rule.group) ?? 0)) return;
     if (rule.level !== "secrets" && CONFIDENCE[rule.level] < this.#confidenceMin) return;
-    if (!rule.remembers && this.#liesInOwnFinding(rule, start)) return;
+    if (!rule.remembers && this.#isInOwnFinding(rule, start)) return;
     this.work.spend(rule.steps);
     const matched = rule.match(this, start, end);
     if (matched !== undefined) this.#take(rule, matched);
@@ -110,7 +109,7 @@ class Scan implements AnchorVisitor, Reading {
     return code === COLON ? this.#numbers.colon(at) : this.#numbers.digit(at);
   }
 
-  #liesInOwnFinding({ group }: CompiledRule, start: number): boolean {
+  #isInOwnFinding({ group }: CompiledRule, start: number): boolean {
     const last = this.#lastFound?.get(group);
     return last !== undefined && start >= last.start && start < last.end;
   }

@@ -93,6 +93,7 @@ export class ValuePosition {
     return root;
   }
 
+  /** True when this position is cached across values. */
   get lasts(): boolean {
     return this.#tree !== undefined;
   }
@@ -107,8 +108,7 @@ export class ValuePosition {
   }
 
   /**
-   * Returns the position of a key's value; `shown` is the key for display. A cached position does not cache a child that must not
-   * last.
+   * Returns the position of a key's value; `shown` is the key for display. With `lasts`, the position may be cached across values.
    */
   below(key: string, { shown, lasts }: { readonly shown: string; readonly lasts: boolean }): ValuePosition {
     this.#kept ??= new Map();

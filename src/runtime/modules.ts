@@ -1,9 +1,6 @@
 import { riskPoint } from "../approvals/floor.ts";
-import { BANS } from "../approvals/risk/bans.ts";
-import { GIT } from "../approvals/risk/git.ts";
-import { HIGH_RISK } from "../approvals/risk/high-risk.ts";
-import { CHANGES, READ_ONLY } from "../approvals/risk/read-only.ts";
 import type { ShellRule } from "../approvals/risk/rule.ts";
+import { SHELL_TABLES } from "../approvals/risk/shell.ts";
 import type { ApprovalStore } from "../approvals/store/database.ts";
 import { postgresStore } from "../approvals/store/postgres-url.ts";
 import { sqliteStore } from "../approvals/store/sqlite.ts";
@@ -63,13 +60,7 @@ export const MODULES = {
     others: [],
   },
   detectorRules: DETECTOR_RULES,
-  shellRules: {
-    Denied: BANS,
-    "High risk": HIGH_RISK,
-    Git: GIT,
-    Changes: CHANGES,
-    "Reads only": READ_ONLY,
-  },
+  shellRules: SHELL_TABLES,
   approvalStores: [sqliteStore, postgresStore],
   auditExporters: [otlpExporter, lokiExporter],
   tokenSources: [jwksUriSource, jwksFileSource, publicKeyFileSource, jwksSource, publicKeySource],

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { scriptOf } from "../../src/approvals/risk/shell.ts";
+import { SHELL_RULES } from "../../src/approvals/risk/shell.ts";
 import { levelOf, WORKSPACE } from "./shell-level.ts";
 
 /** Reads one script a line, with `\n` and `\\` escaped; `## ` begins a heading. */
@@ -48,7 +48,7 @@ test.each(["valgrind ", "find . -exec ", "xargs ", "timeout -k 1 5 ", "env -S 'x
   "programs that start programs are followed for a bounded number of words: %s",
   (wrapper) => {
     const script = wrapper.repeat(8_192 / wrapper.length);
-    const { calls } = scriptOf(script, WORKSPACE);
+    const { calls } = SHELL_RULES.read(script, WORKSPACE);
     expect(calls.reduce((words, { args }) => words + args.length, 0)).toBeLessThan(WORDS_MAX);
     expect(levelOf(script).risk).not.toBe("low");
   },

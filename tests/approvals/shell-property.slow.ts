@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { assessShell } from "../../src/approvals/risk/shell.ts";
+import { SHELL_RULES } from "../../src/approvals/risk/shell.ts";
 import { levelOf, WORKSPACE } from "./shell-level.ts";
 
 const BANNED = [
@@ -151,13 +151,13 @@ const TOKENS = [
 test("whatever is written, there is an answer", () => {
   fc.assert(
     fc.property(fc.array(fc.constantFrom(...TOKENS, " "), { maxLength: 40 }), (tokens) => {
-      expect(assessShell(tokens.join(""), WORKSPACE).rules).toBeArray();
+      expect(SHELL_RULES.assess(tokens.join(""), WORKSPACE).rules).toBeArray();
     }),
     { numRuns: 1_000 },
   );
   fc.assert(
     fc.property(fc.string({ unit: "binary", maxLength: 200 }), (text) => {
-      expect(assessShell(text, WORKSPACE).rules).toBeArray();
+      expect(SHELL_RULES.assess(text, WORKSPACE).rules).toBeArray();
     }),
     { numRuns: 500 },
   );
@@ -215,6 +215,6 @@ test.each([
 ])("8 KiB of %s are judged in time", (_title, unit) => {
   const text = unit.repeat(Math.ceil(EIGHT_KIB / unit.length)).slice(0, EIGHT_KIB);
   for (const command of [text, `rm -rf ${text}`, `sed ${text}`, `awk '${text}'`]) {
-    expect(assessShell(command, WORKSPACE).rules).toBeArray();
+    expect(SHELL_RULES.assess(command, WORKSPACE).rules).toBeArray();
   }
 });

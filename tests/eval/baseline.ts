@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { assessShell, SHELL_RULES } from "../../src/approvals/risk/shell.ts";
+import { SHELL_RULES, SHELL_TABLES } from "../../src/approvals/risk/shell.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { evasionScores, falseAlarms, scores } from "./measure.ts";
 
@@ -26,10 +26,12 @@ const texts = textsOf(files.filter((path) => DETECTION.includes(path.split("/")[
 const commands = [
   ...textsOf(files.filter((path) => SHELL.test(path))),
   ...casesOf(),
-  ...SHELL_RULES.flatMap(({ matches, misses }) => [...matches, ...misses]),
+  ...Object.values(SHELL_TABLES)
+    .flat()
+    .flatMap(({ matches, misses }) => [...matches, ...misses]),
 ];
 
-const judged = commands.map((command) => assessShell(command, DIRECTORIES));
+const judged = commands.map((command) => SHELL_RULES.assess(command, DIRECTORIES));
 const baseline = {
   detection: {
     texts: texts.length,

@@ -103,9 +103,8 @@ describe.skipIf(native === undefined)("approvals in PostgreSQL", () => {
         "notify/webhook",
         "store/decisions",
         "store/keys",
-        "store/questions",
+        "store/requests",
         "store/sessions",
-        "store/waiting",
       ];
       const run = runElsewhere(
         server,

@@ -29,8 +29,9 @@ const USUAL = {
 
 /** The real service with modules that a test adds. */
 export class ModuleWorld extends AskingService {
-  async start(modules: Modules = MODULES, sections: Readonly<Record<string, unknown>> = {}): Promise<this> {
-    await this.run({ ...USUAL, ...sections }, "", modules);
+  /** `path`: the PATH of the service. */
+  async start(modules: Modules = MODULES, sections: Readonly<Record<string, unknown>> = {}, path = ""): Promise<this> {
+    await this.run({ ...USUAL, ...sections }, path, modules);
     return this;
   }
 

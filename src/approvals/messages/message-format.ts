@@ -50,17 +50,17 @@ export interface Turn {
 export interface Shape {
   readonly modelRole: string;
   read(message: MessageMembers): Turn;
-  /** Returns the message without its results and without calls not in `staying`; the same object when nothing is removed. */
-  keep(turn: Turn, staying: ReadonlySet<CallPart>): MessageMembers;
+  /** Returns the message without its results and without calls not in `keptCalls`; the same object when nothing is removed. */
+  keep(turn: Turn, keptCalls: ReadonlySet<CallPart>): MessageMembers;
   /** Returns whether a message contains nothing for the model to read. */
   isEmpty(message: MessageMembers): boolean;
   /** Returns messages that contain these results. `like` is the message that one of them came from. */
-  carry(results: readonly ResultPart[], like: MessageMembers): readonly MessageMembers[];
+  resultMessages(results: readonly ResultPart[], like: MessageMembers): readonly MessageMembers[];
   /** Appends the rest of the results' original message; undefined when each result is a separate message. */
   join(carried: MessageMembers, rest: MessageMembers): MessageMembers | undefined;
-  /** Returns the messages of a model's output; undefined when it is not one. `withAnswers` replaces these messages. */
-  answers(output: MessageMembers): readonly MessageMembers[] | undefined;
-  withAnswers(output: MessageMembers, answers: readonly MessageMembers[]): MessageMembers;
+  /** Returns the messages of a model's output; undefined when it is not one. `withModelMessages` replaces these messages. */
+  modelMessages(output: MessageMembers): readonly MessageMembers[] | undefined;
+  withModelMessages(output: MessageMembers, modelMessages: readonly MessageMembers[]): MessageMembers;
 }
 
 /** Tool that a chat client runs to show a person the approval request. Its name fits the pattern of every provider. */

@@ -18,8 +18,8 @@ interface Blocks {
   resultOf(block: MessageMembers): ResultPart | undefined;
   /** Returns whether a message with only this block is worth sending. */
   isSubstance(block: MessageMembers): boolean;
-  answers: Shape["answers"];
-  withAnswers: Shape["withAnswers"];
+  modelMessages: Shape["modelMessages"];
+  withModelMessages: Shape["withModelMessages"];
 }
 
 /** Creates a shape for messages that are lists of blocks: one message may contain calls, results and text. */
@@ -42,8 +42,8 @@ function blockShape(blocks: Blocks): Shape {
       };
     },
 
-    keep({ message, calls }, staying) {
-      const parts = new Set(calls.filter((call) => staying.has(call)).map(({ part }) => part));
+    keep({ message, calls }, keptCalls) {
+      const parts = new Set(calls.filter((call) => keptCalls.has(call)).map(({ part }) => part));
       const held = listOf(message[list]);
       const kept = held.filter((part) => {
         const block = membersOf(part);
@@ -58,7 +58,7 @@ function blockShape(blocks: Blocks): Shape {
       return content === undefined || content === null || content === "";
     },
 
-    carry(results, like) {
+    resultMessages(results, like) {
       return results.length === 0 ? [] : [{ ...like, [list]: results.map(({ part }) => part) }];
     },
 
@@ -66,8 +66,8 @@ function blockShape(blocks: Blocks): Shape {
       return { ...rest, [list]: [...listOf(carried[list]), ...listOf(rest[list])] };
     },
 
-    answers: blocks.answers,
-    withAnswers: blocks.withAnswers,
+    modelMessages: blocks.modelMessages,
+    withModelMessages: blocks.withModelMessages,
   };
 }
 
@@ -90,10 +90,10 @@ export const anthropicShape = blockShape({
   isSubstance({ type, text }) {
     return !THOUGHTS.includes(type) && !(type === "text" && text === "");
   },
-  answers(output) {
+  modelMessages(output) {
     return Array.isArray(output["content"]) || typeof output["content"] === "string" ? [output] : undefined;
   },
-  withAnswers(output, [first = output]) {
+  withModelMessages(output, [first = output]) {
     return first;
   },
 });
@@ -117,7 +117,7 @@ export const googleShape = blockShape({
   isSubstance({ thought, text }) {
     return thought !== true && text !== "";
   },
-  answers(output) {
+  modelMessages(output) {
     const { role, candidates } = output;
     if (candidates === undefined) return Array.isArray(output["parts"]) && isModel(role) ? [output] : undefined;
     if (!Array.isArray(candidates)) return undefined;
@@ -125,13 +125,13 @@ export const googleShape = blockShape({
     const contents = candidates.map((candidate) => contentOf(membersOf(candidate)));
     return contents.every(({ role: said, parts = [] }) => Array.isArray(parts) && isModel(said)) ? contents : undefined;
   },
-  withAnswers(output, answers) {
-    const [first = output] = answers;
+  withModelMessages(output, modelMessages) {
+    const [first = output] = modelMessages;
     if (output["candidates"] === undefined) return first;
     const candidates = listOf(output["candidates"]).map((candidate, index) => {
       const members = membersOf(candidate);
-      if (isTable(members["content"])) return { ...members, content: answers[index] };
-      return Array.isArray(members["content"]) ? { ...members, content: answers[index]?.["parts"] } : candidate;
+      if (isTable(members["content"])) return { ...members, content: modelMessages[index] };
+      return Array.isArray(members["content"]) ? { ...members, content: modelMessages[index]?.["parts"] } : candidate;
     });
     return { ...output, candidates };
   },
@@ -165,11 +165,11 @@ export const openAiShape: Shape = {
     return { message, calls: callsOf(message), results: resultsOf(message) };
   },
 
-  keep({ message, calls }, staying) {
+  keep({ message, calls }, keptCalls) {
     if (isResult(message)) return { role: message["role"] };
-    if (calls.every((call) => staying.has(call)) && !isEmptyList(message["tool_calls"])) return message;
+    if (calls.every((call) => keptCalls.has(call)) && !isEmptyList(message["tool_calls"])) return message;
     const { tool_calls: _, function_call: legacy, ...rest } = message;
-    const kept = calls.filter((call) => staying.has(call)).map(({ part }) => part);
+    const kept = calls.filter((call) => keptCalls.has(call)).map(({ part }) => part);
     const tools = kept.filter((part) => part !== legacy);
     return {
       ...rest,
@@ -182,11 +182,11 @@ export const openAiShape: Shape = {
     if (isResult(message)) return true;
     const { content, refusal, audio, tool_calls: calls, function_call: call } = message;
     return (
-      [refusal, audio, calls, call].every((value) => value === undefined || value === null) && saysNothing(content)
+      [refusal, audio, calls, call].every((value) => value === undefined || value === null) && isEmptyContent(content)
     );
   },
 
-  carry(results) {
+  resultMessages(results) {
     return results.map(({ part }) => membersOf(part));
   },
 
@@ -194,7 +194,7 @@ export const openAiShape: Shape = {
     return undefined;
   },
 
-  answers(output) {
+  modelMessages(output) {
     const { role, choices } = output;
     if (role !== undefined) return role === "assistant" ? [output] : undefined;
     if (!Array.isArray(choices)) return undefined;
@@ -202,12 +202,12 @@ export const openAiShape: Shape = {
     return messages.every(isTable) ? messages : undefined;
   },
 
-  withAnswers(output, answers) {
-    const [first = output] = answers;
+  withModelMessages(output, modelMessages) {
+    const [first = output] = modelMessages;
     if (output["role"] !== undefined) return first;
     const choices = listOf(output["choices"]).map((choice, index) => ({
       ...membersOf(choice),
-      message: answers[index],
+      message: modelMessages[index],
     }));
     return { ...output, choices };
   },
@@ -242,7 +242,7 @@ function legacyId(name: unknown): string {
   return `function:${String(name)}`;
 }
 
-function saysNothing(content: unknown): boolean {
+function isEmptyContent(content: unknown): boolean {
   if (Array.isArray(content)) return content.every((part) => isEmptyText(part));
   return content === undefined || content === null || content === "";
 }

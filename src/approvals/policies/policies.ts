@@ -1,7 +1,7 @@
 import { canonicalJson, sha256Hex } from "../../core/digest.ts";
 import type { Category, Classification, Tool } from "../../core/types.ts";
 import type { Scope } from "../identities.ts";
-import type { Risk } from "../types.ts";
+import { RISKS, type Risk } from "../types.ts";
 import type { EligibleApprovers, PolicyStage, ReasonRequired, RequiredPolicy, Requirement } from "./requirement.ts";
 
 /** Conditions under which a policy applies to a request. All given conditions must hold; a list holds when one member matches. */
@@ -47,7 +47,6 @@ export interface ApprovalPolicies {
 
 /** Stage name for a policy in the short form. */
 const ONLY_STAGE = "deciders";
-const RISKS: readonly Risk[] = ["low", "medium", "high", "critical"];
 const REASONS: readonly ReasonRequired[] = ["never", "deny", "always"];
 const LIMITS = { depthMax: 16, nodesMax: 200_000, bytesMax: 4_194_304 } as const;
 

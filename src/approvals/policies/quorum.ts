@@ -142,8 +142,8 @@ function objectionTo(progress: readonly PolicyProgress[], voter: Voter, hasVoted
   for (const { policy, open = 0, lacking } of waiting) {
     // A voter who is eligible in the open stage but was not counted is reserved for a later stage.
     const [own, ...rest] = policy.stages.slice(open);
-    const isSpared = own !== undefined && isEligible(own.deciders, voter);
-    const later = rest.find(({ deciders }) => isEligible(deciders, voter)) ?? (isSpared ? rest[0] : undefined);
+    const isReserved = own !== undefined && isEligible(own.deciders, voter);
+    const later = rest.find(({ deciders }) => isEligible(deciders, voter)) ?? (isReserved ? rest[0] : undefined);
     if (later !== undefined) return { outcome: "later_stage", lacking, stage: later.name };
   }
   const [first] = waiting;

@@ -16,6 +16,8 @@ export interface Call {
   readonly args: readonly string[];
   /** Variables set for it, as `NAME=value`. */
   readonly variables: readonly string[];
+  /** Texts in the script that its variables and parameters may have as values. */
+  readonly values: ReadonlySet<string>;
   readonly opened: readonly Opened[];
   /** Programs whose output it reads through pipes, or that its words are built from. */
   readonly fedBy: readonly string[];
@@ -24,7 +26,7 @@ export interface Call {
   /** Texts on its standard input that are known. */
   readonly input: readonly string[];
   readonly directories: ShellDirectories;
-  /** True when it surely calls a function of the script. */
+  /** True when it certainly calls a function of the script. */
   readonly isFunction: boolean;
   readonly inside: string | undefined;
   readonly background: boolean;
@@ -62,6 +64,12 @@ export function isOne({ program, family }: Call, set: ReadonlySet<string>): bool
   return set.has(program) || set.has(family);
 }
 
+/** Returns the values that the variables and parameters in a call may have; empty when it has none. */
+export function possibleValues({ args, opened, values }: Call): readonly string[] {
+  const isDynamic = args.some((arg) => arg.includes(UNKNOWN)) || opened.some(({ path }) => path.includes(UNKNOWN));
+  return isDynamic ? [...values] : [];
+}
+
 /** Returns the operands by GNU's rules: options may appear anywhere before `--`. `valued` options take the next word. */
 export function operandsOf(args: readonly string[], valued: readonly string[] = []): readonly string[] {
   const operands: string[] = [];
@@ -76,13 +84,13 @@ export function operandsOf(args: readonly string[], valued: readonly string[] = 
 
 const ABBREVIATION_MIN = 3;
 
-/** Options that a test looks for: `-rf --force` is the letters `rf` and the long name `--force`. */
+/** Options that a test searches for: `-rf --force` is the letters `rf` and the long name `--force`. */
 interface OptionSet {
   readonly letters: string;
   readonly longs: readonly string[];
 }
 
-/** Lists of options that are kept parsed; operators' rules may bring more. */
+/** Maximum number of lists that are cached: operators' rules may contain any number. */
 const OPTION_SETS_MAX = 1_024;
 const optionSets = new Map<string, OptionSet>();
 

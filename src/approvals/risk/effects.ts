@@ -6,6 +6,7 @@ import {
   names,
   operandsOf,
   pathsIn,
+  possibleValues,
   type ShellDirectories,
   valuesOf,
   words,
@@ -21,7 +22,7 @@ type Written = (args: readonly string[], directories: ShellDirectories) => reado
 const TARGET_DIRECTORY = ["-t", "--target-directory"];
 const OWNERS = words("-m --mode -o --owner -g --group");
 
-/** The last operand, or the directory that an option names, and the files as they will be called in there. */
+/** Returns the target (the last operand, or the directory that an option names) and the paths of the files in it. */
 const destination: Written = (args) => {
   const operands = operandsOf(args, ["-S", "--suffix", ...OWNERS, "-e"]);
   const named = valuesOf(args, ...TARGET_DIRECTORY);
@@ -51,7 +52,7 @@ const TAR_VALUED = "bCfFgHIKLNTVX";
 export function tarOptions([first = "", ...rest]: readonly string[]): readonly (readonly [string, string])[] {
   const isOld = /^[A-Za-z]{1,32}$/.test(first);
   const args = isOld ? rest : [first, ...rest];
-  // In the old form each letter takes the next word that is left, in their order.
+  // In the old form, each letter with a value takes the next unused word.
   const options: (readonly [string, string])[] = isOld
     ? [...first].map((letter) => [letter, TAR_VALUED.includes(letter) ? (args.shift() ?? "") : ""])
     : [];
@@ -74,15 +75,15 @@ export function tarOptions([first = "", ...rest]: readonly string[]): readonly (
 const writtenByTar: Written = (args) => {
   const options = tarOptions(args);
   const has = (letters: RegExp) => options.some(([name]) => letters.test(name));
-  // With their own names, members are written to any path.
+  // With absolute names, members of the archive are written to any path.
   if (has(/P/) && has(/x/)) return [UNKNOWN];
   return options.flatMap(([name, value]) =>
     name === "C" || (name === "f" && has(/[cruAd]/) && value !== "-") ? [value] : [],
   );
 };
 
-/** A link outside leads writes there later. */
-const linked: Written = (args, directories) => {
+/** Returns the link, and its target when that is outside the workspace: later writes would follow the link. */
+const writtenByLink: Written = (args, directories) => {
   const all = operandsOf(args, [...TARGET_DIRECTORY, "-S", "--suffix"]);
   const [named] = valuesOf(args, ...TARGET_DIRECTORY);
   const leads = named === undefined ? all.slice(0, Math.max(1, all.length - 1)) : all;
@@ -110,7 +111,7 @@ const WRITES = byName<Written>([
   ["chmod chown chgrp setfacl chattr rename", afterFirst],
   ["cp rsync scp", destination],
   ["mv", (args, directories) => [...operandsOf(args), ...destination(args, directories)]],
-  ["ln link", linked],
+  ["ln link", writtenByLink],
   [
     "install",
     (args, directories) => (has(args, "-d --directory") ? operandsOf(args, OWNERS) : destination(args, directories)),
@@ -148,14 +149,14 @@ const WRITES = byName<Written>([
   ],
 ]);
 
-/** Returns the paths that a call writes, removes or changes, as its arguments and redirections tell. */
+/** Returns the paths that a call writes, removes or changes according to its arguments and redirections. */
 export function writtenBy({ program, family, args, opened, directories }: Call): readonly string[] {
   const written = WRITES.get(program) ?? WRITES.get(family);
   const named = written?.(args, directories) ?? [];
   return [...opened.flatMap(({ path, writes }) => (writes ? [path] : [])), ...named].filter((path) => path !== "");
 }
 
-/** Returns whether it is known which of its arguments a program writes. */
+/** Returns whether a program has a rule for the paths that it writes. */
 export function knowsWrites({ program, family }: Call): boolean {
   return WRITES.has(program) || WRITES.has(family);
 }
@@ -170,7 +171,7 @@ const SEARCHES = names("grep egrep fgrep zgrep rg ag ack");
 const SEARCH_VALUED = words(
   "-m -A -B -C -D -d -g -t -T -j -M --include --exclude --exclude-dir --exclude-from --glob --type --max-count --context",
 );
-/** Programs that show or take everything in a folder. */
+/** Programs that read all files of a folder. */
 const DESCENDS = names("tar gtar bsdtar zip 7z 7za 7zr 7zz rar rsync scp rg ag ack ln");
 
 function readBy(call: Call): readonly string[] {
@@ -187,7 +188,7 @@ function filesOf(call: Call): readonly string[] {
   return [...findStarts(args), ...valuesOf(args, "-files0-from")];
 }
 
-/** The first operand is the pattern, unless an option gives it. */
+/** Returns the files that a search reads. The first operand is the pattern, unless an option gives the pattern. */
 function searchedBy(args: readonly string[]): readonly string[] {
   const lists = valuesOf(args, "-f", "--file");
   const isGiven = lists.length > 0 || args.some((arg) => /^-[a-zA-Z]{0,8}e|^--(?:reg[a-z]{0,3}|files$)/.test(arg));
@@ -201,7 +202,8 @@ export function readsSecrets(call: Call): boolean {
   const descends =
     DESCENDS.has(program) ||
     (/^(?:cp|mv|grep|egrep|fgrep|zgrep|diff)$/.test(program) && has(args, "-rRa --recursive --archive"));
-  return readBy(call).some(
+  const read = readBy(call);
+  return [...read, ...(read.some((path) => path.includes(UNKNOWN)) ? possibleValues(call) : [])].some(
     (path) => isSecretPath(path, directories) || (descends && isSecretFolder(path, directories)),
   );
 }

@@ -1,11 +1,11 @@
 import { UNKNOWN } from "./words.ts";
 
-/** What the arguments of sed say. */
+/** The arguments of a call of sed. */
 interface SedCall {
   /** Files that it reads, or rewrites with `inPlace`. */
   readonly files: readonly string[];
   readonly inPlace: boolean;
-  /** Path of the copies, when they do not lie next to the file. */
+  /** Paths of backup copies that are written to another folder. */
   readonly copies: readonly string[];
   /** True when every command of its script only prints or edits text. */
   readonly isPlain: boolean;
@@ -49,90 +49,40 @@ export function readSed(args: readonly string[]): SedCall {
   return { files: operands, inPlace, copies: copies.filter((copy) => copy.includes("/")), isPlain };
 }
 
-/** Returns whether a sed script only uses commands that print and edit. Reads files, writes and `e` are not plain. */
+/** Matches brackets in a pattern: a first `]` and those of `[:alpha:]` do not end them. */
+const BRACKET = String.raw`\[(?:\^?\]|\^(?!\])|(?![\^\]]))(?:\[:[a-z]+:\]|[^\]\n[]|\[(?![:.=]))*\]`;
+/** Match a pattern and a text up to the delimiter, which a group with this name matched before. */
+const patternUpTo = (mark: string) => String.raw`(?:(?!${mark})(?:\\[^]|${BRACKET}|[^\\\n[]))*${mark}`;
+const textUpTo = (mark: string) => String.raw`(?:(?!${mark})(?:\\[^]|[^\\]))*${mark}`;
+
+/** Parts of addresses: numbers, `$`, `/pattern/`, `\cpatternc`, ranges and `!`. */
+const ADDRESS = [
+  String.raw`[0-9$,~+! \n;]`,
+  String.raw`/${patternUpTo("/")}[IM]*`,
+  String.raw`\\(?<c>[^\\\n])${patternUpTo(String.raw`\k<c>`)}[IM]*`,
+].join("|");
+
+/** Commands that only print or edit: none reads or writes files or starts programs. */
+const PLAIN_COMMAND = [
+  String.raw`[\s{};dDgGhHlnNpPqQxzF=][0-9 ]*`,
+  // A label or a branch, and a comment.
+  String.raw`[:btT][ \t]*[^\s;}]*`,
+  String.raw`#[^\n]*`,
+  // The text of these commands may continue on the next line.
+  String.raw`[aic][^\n]*$`,
+  // `s/pattern/text/flags` without the flags `e` and `w`, and `y/abc/xyz/`.
+  String.raw`s(?<s>[^\\\n])${patternUpTo(String.raw`\k<s>`)}${textUpTo(String.raw`\k<s>`)}[gpiImM0-9]*(?![a-zA-Z0-9])`,
+  String.raw`y(?<y>[^\\\n])${textUpTo(String.raw`\k<y>`)}${textUpTo(String.raw`\k<y>`)}(?![a-zA-Z0-9])`,
+].join("|");
+
+/** Matches the next command of a script when it is plain. */
+const PLAIN_SED = new RegExp(`(?:${ADDRESS})*(?:${PLAIN_COMMAND})`, "y");
+
 function isPlainSed(script: string): boolean {
   if (script.includes(UNKNOWN)) return false;
-  let at = 0;
-  while (at !== -1) {
-    at = afterAddress(script, at);
-    if (at >= script.length) return true;
-    at = afterCommand(script, at);
-  }
-  return false;
-}
-
-/** Returns the offset after the command at `at`, or -1 when it is not plain. */
-function afterCommand(script: string, at: number): number {
-  const command = script[at] ?? "";
-  if (command === "s" || command === "y") return afterExchange(script, at);
-  if (/[\s{};dDgGhHlnNpPqQxzF=]/.test(command)) return afterAll(script, at + 1, /[0-9 ]/);
-  if (/[:btT]/.test(command)) return afterAll(script, afterAll(script, at + 1, /[ \t]/), /[^\s;}]/);
-  const line = script.indexOf("\n", at);
-  if (command === "#") return line === -1 ? script.length : line;
-  // The text of `a`, `i` and `c` may continue in the next line.
-  return /[aic]/.test(command) && line === -1 ? script.length : -1;
-}
-
-function afterAll(script: string, from: number, some: RegExp): number {
-  let at = from;
-  while (at < script.length && some.test(script[at] ?? "")) at += 1;
-  return at;
-}
-
-/** `s/pattern/text/flags` and `y/abc/xyz/`; the flags `e` and `w` are not plain. */
-function afterExchange(script: string, at: number): number {
-  const mark = script[at + 1] ?? "";
-  if (/^[\\\n]?$/.test(mark)) return -1;
-  const middle = afterDelimiter(script, at + 2, mark, script[at] === "s");
-  const end = middle === -1 ? -1 : afterAll(script, afterDelimiter(script, middle, mark, false), /[gpiImM0-9]/);
-  return middle === -1 || end === -1 || /[a-zA-Z]/.test(script[end] ?? "") ? -1 : end;
-}
-
-/** Numbers, `$`, `/pattern/`, `\cpatternc`, ranges and `!`. */
-function afterAddress(script: string, from: number): number {
-  let at = from;
-  for (;;) {
-    const char = script[at] ?? "";
-    if (char === "/" || (char === "\\" && script[at + 1] !== undefined)) {
-      const skip = char === "/" ? 1 : 2;
-      const end = afterDelimiter(script, at + skip, script[at + skip - 1] ?? "", true);
-      if (end === -1) return at;
-      at = afterAll(script, end, /[IM]/);
-    } else if (char !== "" && /[0-9$,~+! \n;]/.test(char)) at += 1;
-    else return at;
-  }
-}
-
-/** Returns the offset after the next unescaped mark, or -1. In a pattern, brackets hide it. */
-function afterDelimiter(script: string, from: number, mark: string, isPattern: boolean): number {
-  if (from < 0) return -1;
-  for (let at = from; at < script.length; at += 1) {
-    const char = script[at];
-    if (char === "\\") at += 1;
-    else if (char === mark) return at + 1;
-    else if (isPattern && char === "\n") return -1;
-    else if (isPattern && char === "[") {
-      at = bracketEnd(script, at);
-      if (at === -1) return -1;
-    }
-  }
-  return -1;
-}
-
-/** Returns the offset of the `]` that ends a bracket: a first `]` and those of `[:alpha:]` do not. */
-function bracketEnd(script: string, from: number): number {
-  let at = from + 1;
-  if (script[at] === "^") at += 1;
-  if (script[at] === "]") at += 1;
-  for (; at < script.length && script[at] !== "\n"; at += 1) {
-    const next = script[at + 1] ?? "";
-    if (script[at] === "]") return at;
-    if (script[at] !== "[" || !/[:.=]/.test(next)) continue;
-    const end = script.indexOf(`${next}]`, at + 2);
-    if (end === -1) return -1;
-    at = end + 1;
-  }
-  return -1;
+  PLAIN_SED.lastIndex = 0;
+  while (PLAIN_SED.lastIndex < script.length) if (!PLAIN_SED.test(script)) return false;
+  return true;
 }
 
 const BRACKETS_MAX = 4;
@@ -140,8 +90,8 @@ const BRACKETS_MAX = 4;
 const AWK_ESCAPES = /system|getline|@|\\\n/;
 
 /**
- * Returns whether an awk program, given as text, only prints: redirections and pipes need a `print` before them, so `>` and `|`
- * count only after the first one. Text that cannot hide a quote or a pattern may have them in strings.
+ * Returns whether the arguments contain an awk program that only prints. A redirection or a pipe follows a `print`, so `>` and `|`
+ * are searched for only after the first `print`. They may be in strings when the text contains no slash or backslash.
  */
 export function awkIsPlain(args: readonly string[]): boolean {
   let at = 0;
@@ -153,7 +103,7 @@ export function awkIsPlain(args: readonly string[]): boolean {
     if (arg === "--") break;
   }
   const text = args[at] ?? "";
-  // A word that may be a glob is whatever file it finds.
+  // A word that may be a glob is replaced by the names of files.
   if (/^[^\s{}"'$]*[*?[][^\s{}"'$]*$/.test(text)) return false;
   if (text.includes(UNKNOWN) || text.startsWith("-") || AWK_ESCAPES.test(text)) return false;
   const print = text.search(/print/);
@@ -163,7 +113,7 @@ export function awkIsPlain(args: readonly string[]): boolean {
   // Without slashes and backslashes, quotes only begin and end strings.
   if (/[/\\]/.test(text)) return false;
   let rest = text.replace(/"[^"\n]*"/g, "0").replaceAll("||", "");
-  // In brackets `>` compares.
+  // Inside brackets, `>` is a comparison.
   for (let depth = 0; depth < BRACKETS_MAX; depth += 1) rest = rest.replace(/\([^()]*\)/g, "0");
   return !/["|]/.test(rest) && !/print[^;{}]*>/.test(rest);
 }

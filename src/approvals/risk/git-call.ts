@@ -65,7 +65,7 @@ function onlyShowsLfs(args: readonly string[]): boolean {
   return /^(?:ls-files|status|env|version)$/.test(args[0] ?? "");
 }
 
-/** Verbs that only read with some arguments. */
+/** Verbs that only read with certain arguments. */
 const READING_FORMS = byName<(args: readonly string[]) => boolean>([
   ["branch", (args) => listsRefs(args, "-arl", BRANCH_CHANGES)],
   ["tag", (args) => listsRefs(args, "-ln", TAG_CHANGES)],
@@ -90,13 +90,13 @@ const WRITES_OUTPUT = /^--output(?:=|$)|^--ext-diff|^--textconv|^--filters|^--lo
 export function readsOnlyGit(all: readonly string[]): boolean {
   const { globals, verb, args } = gitCall(all);
   if (verb === "") return true;
-  if (startsOthers({ globals, verb, args }) || args.some((arg) => arg.startsWith(UNKNOWN) || WRITES_OUTPUT.test(arg)))
+  if (startsPrograms({ globals, verb, args }) || args.some((arg) => arg.startsWith(UNKNOWN) || WRITES_OUTPUT.test(arg)))
     return false;
   if (args.length === 1 && args[0] === "--help") return true;
   return VERBS_THAT_READ.has(verb) || READING_FORMS.get(verb)?.(args) === true;
 }
 
-/** Settings that start nothing and contact nobody. */
+/** Settings that start no program and contact no server. */
 const PLAIN_SETTINGS = [
   /^(?:color|advice|log|column)\./i,
   /^(?:user\.(?:name|email)|init\.defaultbranch|(?:commit|tag)\.gpgsign|gc\.auto|merge\.conflictstyle)=/i,
@@ -105,7 +105,7 @@ const PLAIN_SETTINGS = [
   /^core\.(?:quotepath|autocrlf|eol|safecrlf|abbrev|ignorecase|precomposeunicode|filemode|longpaths|symlinks)=/i,
   /^core\.(?:compression|whitespace)=/i,
   /^branch\.[^=]{1,128}\.(?:merge|rebase|description)=/i,
-  // The name of a remote, not an address.
+  // A remote is given by its name, not by an address.
   /^branch\.[^=]{1,128}\.remote=(?:\.|[\w-][\w.-]{0,127})?$/i,
   /^(?:core\.pager=(?:cat)?|pager\.[a-z]+=false)$/i,
 ];
@@ -115,7 +115,7 @@ export function isPlainSetting(setting: string): boolean {
 }
 
 /** Options that name a program, each with its shortest unambiguous abbreviation. */
-const EXECUTES: readonly (readonly [shortest: string, name: string])[] = [
+const PROGRAM_OPTIONS: readonly (readonly [shortest: string, name: string])[] = [
   ["--exe", "--exec"],
   ["--upload-p", "--upload-pack"],
   ["--upload-a", "--upload-archive"],
@@ -128,20 +128,20 @@ const EXECUTES: readonly (readonly [shortest: string, name: string])[] = [
   ["--filters", "--filters"],
 ];
 
-function executes(arg: string): boolean {
+function namesProgram(arg: string): boolean {
   const [own = ""] = arg.split("=", 1);
-  return EXECUTES.some(([shortest, name]) => own.startsWith(shortest) && name.startsWith(own));
+  return PROGRAM_OPTIONS.some(([shortest, name]) => own.startsWith(shortest) && name.startsWith(own));
 }
 
 /** Options that change which repository, programs or settings git uses. */
 const OTHER_REPOSITORY = /^--(?:exec-path=|config-env|git-dir(?!=(?:\.\/)?\.git\/?$)|work-tree(?!=\.\/?$))/;
 
 /** Returns whether the arguments make git start another program. */
-export function startsOthers({ globals, verb, args }: GitCall): boolean {
+export function startsPrograms({ globals, verb, args }: GitCall): boolean {
   const settings = globals.flatMap((arg, at) => (arg === "-c" ? [globals[at + 1] ?? ""] : []));
   if (!settings.every(isPlainSetting)) return true;
   if (globals.some((arg) => OTHER_REPOSITORY.test(arg))) return true;
-  if (args.some(executes)) return true;
+  if (args.some(namesProgram)) return true;
   if (/^(?:init|clone)$/.test(verb) && has(args, "--template")) return true;
   if (verb === "grep" && args.some((arg) => /^-[acdg-ln-zEF-IPR-Z]{0,16}O/.test(arg))) return true;
   if (verb === "rebase" && has(args, "-x")) return true;

@@ -43,7 +43,7 @@ export const GIT: readonly ShellRule[] = [
   {
     ...HIGH,
     id: "git-reaches-elsewhere",
-    note: "Sends to or takes from a repository that the command itself names.",
+    note: "Pushes to or fetches from a repository whose address is in the command.",
     calls: [
       { git: "clone send-email daemon request-pull" },
       { git: "lfs", text: /^(?!(?:ls-files|status|env|version)(?: |$))/ },

@@ -64,7 +64,7 @@ export const HIGH_RISK: readonly ShellRule[] = [
   {
     ...HIGH,
     id: "changes-language",
-    note: "Gives words another meaning for what follows.",
+    note: "Changes the meaning of words in the rest of the script.",
     calls: [
       { programs: "alias", argument: /=/ },
       { programs: "enable bind complete", argument: /^/ },
@@ -99,7 +99,7 @@ export const HIGH_RISK: readonly ShellRule[] = [
       { programs: "man", argument: /^(?:-[a-zA-Z7]{0,16}[PHC]|--(?:pag|con|html))/ },
       { programs: "less", argument: /^(?:-[a-zA-Z]{0,16}k|--(?:lesskey|cmd)|\+{1,2}(?:.{0,256}[!|]|v))/ },
       {
-        // All but opening a file, at a line, in one of the plain ways.
+        // Matches all options except those that open a file in a view mode or at a line.
         programs: "vim vi nvim view vimdiff nvimdiff gvim gvimdiff rvim rview evim",
         argument: /^(?:-(?![RnNbdoOpvyZmMhV]{1,8}$|-(?:clean|version|help)?$|$|version$)|\+(?![0-9]{0,8}$))/,
       },
@@ -110,7 +110,7 @@ export const HIGH_RISK: readonly ShellRule[] = [
       { programs: "gpg gpgv", argument: /^--(?:agent-p|photo-v|dirmngr-p|exec-p|pinentry-p)/ },
       { programs: "strace ltrace", argument: /^(?:-[a-zA-Z]{0,8}o)?\s{0,4}[|!]/ },
       {
-        // A plain replacement runs nothing; the rest of the language may.
+        // A plain replacement runs no code; other expressions may.
         programs: "rename prename file-rename perl-rename",
         argument:
           /^(?:s|y|tr)[^A-Za-z0-9].{0,256}[^A-Za-z0-9][gimsx]{0,4}e|`|@\{|\$\{|\(\?\??\{|^(?!(?:s|y|tr)[/|#,!]).{0,64}[;{(]/,

@@ -6,6 +6,7 @@ import {
   names,
   operandsOf,
   pathsIn,
+  possibleValues,
   type ShellDirectories,
   valuesOf,
   words,
@@ -30,7 +31,7 @@ export const NETWORK = names(
   "snmpwalk gh glab hub svn hg bzr cvs youtube-dl yt-dlp",
 );
 
-/** Programs that print or keep what somebody on the network sends. */
+/** Programs that print or save data from the network. */
 const FETCHERS = names(
   "curl wget wget2 fetch aria2c axel lynx w3m links elinks http https xh curlie nc ncat netcat socat telnet ftp tftp ssh scp",
   "dig nslookup host drill GET websocat rclone gsutil s3cmd lftp sftp nc.traditional nc.openbsd mosquitto_sub",
@@ -52,18 +53,18 @@ export const INTERPRETERS = names(
 /** Programs that run a file like an interpreter, among other things. */
 const RUNNERS = names("bun tsx ts-node deno");
 
-/** Programs that only show their arguments. */
+/** Programs that only print or search their arguments. */
 export const PRINTERS = names("echo printf grep egrep fgrep rg ag ack sed awk gawk : true false test [");
 
 export function isShell(call: Call): boolean {
   return isOne(call, SHELLS);
 }
 
-/** What of a script comes from the network. */
+/** Files and programs of a script that hold data from the network. */
 interface Fetched {
-  /** Files that are fetched, or made from such files. */
+  /** Files that are downloaded, or made from downloaded files. */
   readonly files: ReadonlySet<string>;
-  /** Programs that print such files. */
+  /** Programs that read such files. */
   readonly carriers: ReadonlySet<string>;
 }
 
@@ -100,14 +101,14 @@ function readsFetched({ args, opened, directories }: Call, files: ReadonlySet<st
   return [...named, ...read].some((path) => isFetched(path, directories, files));
 }
 
-/** A pattern names every file that it matches. */
+/** Returns whether a path, or a file that it matches as a pattern, holds fetched data. */
 function isFetched(path: string, directories: ShellDirectories, files: ReadonlySet<string>): boolean {
   if (path === "" || files.size === 0) return false;
   const plain = plainPath(path, directories);
   return files.has(plain) || (/[*?[]/.test(path) && [...files].some((file) => globMatches(plain, file)));
 }
 
-/** Returns where a call keeps what it fetches, or what comes to it from a program that fetches. */
+/** Returns the paths to which a call saves fetched data: its own, or data that a fetching program passes to it. */
 function savedBy(call: Call, carries: boolean, isFed: boolean): readonly string[] {
   const isFetcher = FETCHERS.has(call.program);
   if (!isFetcher && !carries && !isFed) return [];
@@ -116,7 +117,7 @@ function savedBy(call: Call, carries: boolean, isFed: boolean): readonly string[
   return [...writtenBy(call), ...(isFetcher ? namedAfter(call) : []), ...unpacked];
 }
 
-/** Files with the name that they have at the other end, or that an option gives. */
+/** Returns the files that a download creates: named by an option, or by the end of the address. */
 function namedAfter({ program, args }: Call): readonly string[] {
   const own = valuesOf(args, "-o", "--output", "--output-document", "--out");
   const isSame = program !== "curl" || has(args, "-O --remote-name --remote-name-all");
@@ -155,13 +156,13 @@ export function runsWhatIsFetched(call: Call, script: ShellScript): boolean {
   if (filesRunBy(call).some((path) => isFetched(path, call.directories, files))) return true;
   const isFed = ({ fedBy }: Call) => fedBy.some((feeder) => FETCHERS.has(feeder) || carriers.has(feeder));
   if (!isFed(call)) {
-    // A text that is only a value, where a variable holds what was fetched.
+    // The script is the value of a variable, and a variable holds fetched data.
     const isValue = isShell(call) && [...args, ...call.input].some((text) => text.trim() === UNKNOWN);
     return isValue && script.calls.some((other) => other.program === "" && other.variables.length > 0 && isFed(other));
   }
   if (isShell(call)) {
     if (args.some((arg) => arg.includes(UNKNOWN) || arg.startsWith("/dev/"))) return true;
-    // With a text of its own, the input goes to the programs in it.
+    // With `-c`, the programs in the script read the input.
     return readsInput && !args.some((arg) => /^-[a-zA-Z]{0,16}c/.test(arg));
   }
   if (program.includes(UNKNOWN) && !args.some((arg) => arg.includes(UNKNOWN))) return true;
@@ -173,21 +174,24 @@ export function runsWhatIsFetched(call: Call, script: ShellScript): boolean {
 }
 
 const BUILTIN_SOCKET = /^\/dev\/(?:tcp|udp)\//;
-/** Ports of the same machine are tried to see whether a service is up. */
+/** Matches ports of the same machine, which scripts open to test whether a service is running. */
 const OWN_MACHINE = /^\/dev\/(?:tcp|udp)\/(?:localhost|127\.[0-9.]{1,11}|::1)\/[0-9]{1,5}$/;
 const SOCKET_CODE = /socket|fsockopen|tcpsocket|net\.connect|tcpclient|inet/i;
 const SHELL_CODE = /\/bin\/(?:ba|da|z|k)?sh|dup2|pty\.spawn|powershell|cmd\.exe|child.process/i;
 
-function socketsOf({ args, opened }: Call): readonly string[] {
-  return [...args, ...opened.map(({ path }) => path)].filter((path) => BUILTIN_SOCKET.test(path));
+function socketsOf(call: Call): readonly string[] {
+  const { args, opened } = call;
+  return [...args, ...opened.map(({ path }) => path), ...possibleValues(call)].filter((path) =>
+    BUILTIN_SOCKET.test(path),
+  );
 }
 
-/** Returns whether a call uses the shell's own sockets, or names one to a program that may use it. */
+/** Returns whether a call opens a socket of the shell (`/dev/tcp/…`), or passes its path to a program. */
 export function opensSocket(call: Call): boolean {
   return socketsOf(call).length > 0;
 }
 
-/** Returns whether a call hands a shell to the other end of a connection. */
+/** Returns whether a call connects a shell to a network connection. */
 export function opensReverseShell(call: Call): boolean {
   const { program, args, fedBy } = call;
   const sockets = socketsOf(call);
@@ -213,7 +217,7 @@ const METADATA_IPV6 = /^(?:fd00:ec2:+254|::ffff:(?:169\.254\.169\.254|a9fe:a9fe)
 const METADATA_TEXT = /169\.254\.169\.254|169\.254\.170\.2\b|metadata\.google\.internal|100\.100\.100\.200/;
 const HOSTS_MAX = 16;
 
-/** Returns whether a call contacts the address at which clouds hand out a machine's credentials, in any spelling. */
+/** Returns whether a call contacts a cloud's metadata service, which returns credentials, at any spelling of its address. */
 export function contactsMetadata(call: Call): boolean {
   if (isOne(call, PRINTERS)) return false;
   const targets = [...call.args, ...call.opened.map(({ path }) => path.replace(BUILTIN_SOCKET, ""))];
@@ -222,7 +226,7 @@ export function contactsMetadata(call: Call): boolean {
   return isOne(call, INTERPRETERS) && call.args.some((arg) => METADATA_TEXT.test(arg));
 }
 
-/** The host, and each of several that are joined: `--resolve name:80:address`, `{a,b}`. Full-width digits are digits. */
+/** Returns the hosts in an argument, also when several are joined: `--resolve name:80:address`, `{a,b}`. */
 function hostsOf(arg: string, takesHosts: boolean): readonly string[] {
   const url = arg.normalize("NFKC").replace(/^(https?|ftp):\/{0,3}(?=[^/])/i, "$1://");
   const host = hostOf(url, takesHosts);
@@ -231,7 +235,7 @@ function hostsOf(arg: string, takesHosts: boolean): readonly string[] {
   return [host, ...authority.split(/[,:{}@%=]/, HOSTS_MAX)];
 }
 
-/** The host of a URL, of `user@host` or `--option=URL`; plain words only for programs that take hosts. */
+/** Returns the host of a URL, of `user@host` or `--option=URL`. A plain word is a host only for programs that take hosts. */
 function hostOf(arg: string, takesHosts: boolean): string {
   const value = /^--?[A-Za-z-]+=/.test(arg) ? arg.slice(arg.indexOf("=") + 1) : arg;
   const scheme = value.indexOf("://");

@@ -3,7 +3,7 @@ import type { Tool } from "../../core/types.ts";
 import { type Call, isOne, names, operandsOf, surelyHas } from "./call.ts";
 import { globMatches } from "./paths.ts";
 import type { ShellScript } from "./script.ts";
-import { scriptOf } from "./shell.ts";
+import { SHELL_RULES } from "./shell.ts";
 
 const NAME_CHARACTERS_MAX = 128;
 const CONDITIONS_MAX = 32;
@@ -19,7 +19,7 @@ const text = z.string().min(1).max(NAME_CHARACTERS_MAX);
 
 const listOf = (item: z.ZodString) => z.array(item).min(1).max(VALUES_MAX);
 
-/** What a call inside a shell command must be: every list that is given must have one member that applies. */
+/** Conditions on a call in a shell command. One member of each given list must apply. */
 const shellCall = z.strictObject({
   programs: listOf(text.regex(/^[a-z0-9_.[+-]+$/, "must be a program's name in lower case, without a folder")),
   subcommands: listOf(text).optional(),
@@ -98,7 +98,7 @@ function exampleProblems(rule: OperatorRule): readonly string[] {
       if (isScript !== (rule.when.shell !== undefined))
         return [`${list}[${index}]: must be ${isScript ? "the arguments of a tool" : "a shell script"}`];
       const isMatch = isScript
-        ? matchesScript(rule, scriptOf(example, EXAMPLE_DIRECTORIES))
+        ? matchesScript(rule, SHELL_RULES.read(example, EXAMPLE_DIRECTORIES))
         : matchesArgs(rule, example);
       if (isMatch === (list === "matches")) return [];
       return [`${list}[${index}]: is ${isMatch ? "" : "not "}matched by the rule`];
@@ -126,7 +126,7 @@ export function matchesArgs({ when }: OperatorRule, input: unknown): boolean {
   });
 }
 
-/** Returns whether one call of a script is what the rule names. Dynamic words match no name and no pattern. */
+/** Returns whether one call of a script fulfils the conditions of the rule. Dynamic words match no name and no pattern. */
 export function matchesScript({ when: { shell } }: OperatorRule, { calls }: ShellScript): boolean {
   return shell !== undefined && calls.some((call) => isCall(call, shell));
 }
@@ -137,14 +137,14 @@ function isCall(
 ): boolean {
   if (!isOne(call, names(...programs))) return false;
   const operands = operandsOf(call.args);
-  // Options with values may come before the verb, so that it is looked for anywhere.
+  // The verb is searched for anywhere, because options with values may come before it.
   const line = ` ${operands.join(" ")} `;
   if (subcommands !== undefined && !subcommands.some((verb) => line.includes(` ${verb} `))) return false;
   if (options !== undefined && !options.some((option) => surelyHas(call.args, option))) return false;
   return patterns === undefined || patterns.some((pattern) => call.args.some((arg) => globMatches(pattern, arg)));
 }
 
-/** Returns the values of a dotted field, and of a list all elements. A key with dots in it is a field as well. */
+/** Returns the values of a dotted field: all elements of a list. A key that contains dots is a field as well. */
 function valuesAt(input: unknown, field: string): readonly unknown[] {
   const own = ownMember(input, field);
   if (own !== undefined) return Array.isArray(own) ? own : [own];

@@ -40,7 +40,7 @@ export function isCatastrophic(path: string, directories: ShellDirectories): boo
   if (parts === undefined) return false;
   if (SYSTEM.some((pattern) => matches(parts, pattern))) return true;
   const all = parts.at(-1);
-  const above = all !== undefined && isAnything(all) ? parts.slice(0, -1) : parts;
+  const above = all !== undefined && matchesEverything(all) ? parts.slice(0, -1) : parts;
   if (above !== parts && (SYSTEM.some((pattern) => matches(above, pattern)) || isHomeOf(above, directories))) {
     return !isWorkspaceGlob(path, above, directories);
   }
@@ -49,10 +49,13 @@ export function isCatastrophic(path: string, directories: ShellDirectories): boo
 
 function isHome(path: string): boolean {
   const rest = path.startsWith(HOME) ? path.slice(1) : undefined;
-  if (rest !== undefined) return rest.split("/").every((part) => part === "" || part === "." || isAnything(part));
+  if (rest !== undefined)
+    return rest.split("/").every((part) => part === "" || part === "." || matchesEverything(part));
   // Another user's home: `~name`, `~root/*`.
   const [name = "", ...below] = path.split("/");
-  return /^~[A-Za-z0-9_.+-]*$/.test(name) && name !== "~" && below.every((part) => part === "" || isAnything(part));
+  return (
+    /^~[A-Za-z0-9_.+-]*$/.test(name) && name !== "~" && below.every((part) => part === "" || matchesEverything(part))
+  );
 }
 
 function homeOf({ home }: ShellDirectories): readonly string[] | undefined {
@@ -64,7 +67,7 @@ function isHomeOf(parts: readonly string[], directories: ShellDirectories): bool
   return own !== undefined && own.length > 0 && matches(parts, own);
 }
 
-/** `rm -rf *` in the workspace asks, as builds do it. */
+/** Returns whether the path is a relative glob in the workspace: builds run `rm -rf *`, which asks instead of being denied. */
 function isWorkspaceGlob(path: string, above: readonly string[], directories: ShellDirectories): boolean {
   return !path.startsWith("/") && isHomeOf(above, directories);
 }
@@ -86,8 +89,8 @@ function matches(parts: readonly string[], pattern: readonly string[]): boolean 
   );
 }
 
-/** Returns whether a part matches everything in a directory: `*`, `.*`, `?*`, `[a-z]*`. */
-function isAnything(part: string): boolean {
+/** Returns whether a part is a glob without fixed characters, such as `*`, `.*`, `?*` or `[a-z]*`. */
+function matchesEverything(part: string): boolean {
   return part.includes("*") && !/[A-Za-z0-9_\0-]/.test(withoutBrackets(part));
 }
 
@@ -127,7 +130,7 @@ export function globMatches(glob: string, name: string): boolean {
   return at === pattern.length;
 }
 
-export function mayClimb(part: string): boolean {
+export function mayBeParent(part: string): boolean {
   return part.startsWith(".") && /[*?[]/.test(part) && globMatches(part, "..");
 }
 
@@ -175,15 +178,15 @@ const SCRATCH = /^\/(?:tmp|var\/tmp|dev\/shm|private\/tmp)\/./;
 /** Location of a path, in the order of harm. */
 export type PathLocation = "harmless" | "workspace" | "scratch" | "outside";
 
-/** Returns where a path is. What is not known to be inside counts as outside. */
+/** Returns the location of a path. A path that is not certainly inside counts as outside. */
 export function locationOf(path: string, directories: ShellDirectories): PathLocation {
   if (HARMLESS.test(path)) return "harmless";
   if (path.includes(UNKNOWN)) return "outside";
   if (/^~[A-Za-z0-9_.+-]+(?:\/|$)/.test(path)) return "outside";
   const parts = partsOf(path, directories);
   const own = homeOf(directories);
-  if (path.split("/").slice(0, -1).some(mayClimb)) return "outside";
-  // From an unknown folder it may lead anywhere.
+  if (path.split("/").slice(0, -1).some(mayBeParent)) return "outside";
+  // A relative path in an unknown folder may lead anywhere.
   if (parts === undefined && own !== undefined) return "outside";
   if (parts === undefined || own === undefined) {
     return path.startsWith("/") || path.startsWith(HOME) || path.split("/").includes("..") ? "outside" : "workspace";
@@ -211,7 +214,7 @@ const FILES = words(
   ".gem/credentials .terraform.d/credentials.tfrc.json .azure/*.json .config/gcloud/*.db .config/gcloud/*.json",
 ).map(patternOf);
 
-/** Folders with only secrets. */
+/** Folders that contain only secrets. */
 const FOLDERS = words(
   "/etc/sudoers.d /etc/ssl/private /var/run/secrets /run/secrets .gnupg .password-store /proc/*/root /proc/*/fd",
 ).map(patternOf);
@@ -239,15 +242,17 @@ export function isSecretPath(path: string, directories: ShellDirectories): boole
   const [last = ""] = parts.slice(-1);
   if (FOLDERS.some((folder) => isBelow(parts, folder))) return true;
   if (parts.at(-2) === ".ssh" && PUBLIC.test(last)) return false;
+  const isInUnknownFolder = parts[0] === UNKNOWN || partsOf(path, directories) === undefined;
+  if (isInUnknownFolder && SECRET_NAMES.has(last)) return true;
   return PRIVATE_KEY.test(last) || FILES.some((file) => endsWith(parts, file));
 }
 
-/** Names of such files, in any folder. */
+/** Names of files with keys and secrets, in any folder. */
 const SECRET_NAMES = names(
   "id_rsa id_dsa id_ecdsa id_ed25519 shadow gshadow .netrc .git-credentials .npmrc .pypirc .pgpass .vault-token credentials",
 );
 
-/** Returns whether a pattern finds one of them, but not every file. */
+/** Returns whether a pattern matches one of these names, but not every name. */
 export function findsSecret(pattern: string): boolean {
   return /[A-Za-z]/.test(pattern) && [...SECRET_NAMES].some((name) => globMatches(pattern.toLowerCase(), name));
 }
@@ -277,12 +282,12 @@ function isBelow(parts: readonly string[], { isWhole, parts: pattern }: SecretPa
   );
 }
 
-/** An unknown piece of a part may be anything; a part that is unknown as a whole matches nothing. */
+/** Replaces unknown pieces of a part by `*`. A part that is unknown as a whole stays, and matches nothing. */
 function readPart(part: string): string {
   return part === UNKNOWN ? part : part.replaceAll(UNKNOWN, "*");
 }
 
-/** Either may be a glob; one that does not begin with a dot matches no name that does. */
+/** Returns whether two parts can be the same name. Both may be globs; a glob without a leading dot matches no hidden file. */
 function partMatches(part: string, wanted: string): boolean {
   if (wanted.startsWith(".") && !part.startsWith(".")) return false;
   return wanted.includes("*") ? globMatches(wanted, part) || globMatches(part, wanted) : globMatches(part, wanted);

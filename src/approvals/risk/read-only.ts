@@ -31,7 +31,7 @@ export const READ_ONLY: readonly ShellRule[] = [
           "shopt trap help watch last lastlog",
         ),
       },
-      // What counts is the program that these start.
+      // These start another program, which is compared with the rules too.
       {
         programs: list(
           "nohup setsid builtin command exec nice ionice timeout gtimeout stdbuf env xargs gxargs taskset chrt",
@@ -202,7 +202,7 @@ export const READ_ONLY: readonly ShellRule[] = [
   },
 ];
 
-/** Every call that no row above matches, and shells, which cannot be remembered. */
+/** Every call that no row above matches; and shells, for which no approval is remembered. */
 export const CHANGES: readonly ShellRule[] = [
   {
     verdict: "none",

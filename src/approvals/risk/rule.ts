@@ -1,14 +1,15 @@
 import type { Risk } from "../types.ts";
-import { type Call, has, isOne, names, operandsOf, surelyHas, words } from "./call.ts";
+import { type Call, has, isOne, names, operandsOf, possibleValues, surelyHas, words } from "./call.ts";
 import { writtenBy } from "./effects.ts";
 import { gitCall } from "./git-call.ts";
 import type { ShellScript } from "./script.ts";
 import { CALL_TESTS, type CallTestName, PATH_TESTS, type PathTest } from "./tests.ts";
+import { UNKNOWN } from "./words.ts";
 
-/** A row of a table of shell rules. Rows only add: the strictest of all that match counts. */
+/** A row of a table of shell rules. Of all rows that match, the strictest counts. */
 export interface ShellRule {
   readonly id: string;
-  /** What a matching script does, for the approver. */
+  /** Describes to the approver what a matching script does. */
   readonly note: string;
   readonly verdict: "deny" | "ask" | "none";
   readonly risk: Risk;
@@ -29,12 +30,12 @@ export interface CallTest {
   readonly programs?: string;
   /** Verbs of git; the other conditions are about the arguments after the verb. */
   readonly git?: string;
-  /** Commands that the operands begin with, separated by commas: `ps, container ls`; `$` marks the end. */
+  /** Commands at the start of the operands, separated by commas: `ps, container ls`; after `$`, no operand may follow. */
   readonly verbs?: string;
   /** At least one of these options: `-rf --force` is the letters `r` and `f` and a long name. */
   readonly options?: string;
   readonly without?: string;
-  /** No other options than these; `=` marks those with a value: `-aq -n= --all --tail=`. */
+  /** All options that are allowed; `=` marks those with a value: `-aq -n= --all --tail=`. */
   readonly only?: string;
   readonly argument?: RegExp;
   readonly never?: RegExp;
@@ -55,34 +56,12 @@ export const HIGH = { verdict: "ask", risk: "high", rememberable: false } as con
 /** Only reads: nothing is written, sent or started. */
 export const READS = { verdict: "none", risk: "low", rememberable: true } as const;
 
-interface Compiled {
-  readonly programs: ReadonlySet<string> | undefined;
-  readonly git: ReadonlySet<string> | undefined;
-  readonly verbs: readonly string[] | undefined;
-  readonly only: KnownOptions | undefined;
-}
-
 interface KnownOptions {
   readonly flags: ReadonlySet<string>;
   readonly valued: readonly string[];
 }
 
-const compiledTests = new WeakMap<CallTest, Compiled>();
-
-function compiled(test: CallTest): Compiled {
-  const known = compiledTests.get(test);
-  if (known !== undefined) return known;
-  const made = {
-    programs: test.programs === undefined ? undefined : names(test.programs),
-    git: test.git === undefined ? undefined : names(test.git),
-    verbs: test.verbs?.split(", "),
-    only: test.only === undefined ? undefined : knownOptions(test.only),
-  };
-  compiledTests.set(test, made);
-  return made;
-}
-
-/** Letters follow one dash together; a word of letters with `=` or `:` is one name, as in `-name:` and `-in=`. */
+/** Reads a list of options: `-ab` is two letters; a name after one dash ends in `:` or, with a value, in `=` (`-name:`, `-in=`). */
 function knownOptions(list: string): KnownOptions {
   const all = words(list).filter((option) => option !== "");
   const isLetters = (option: string) => /^-[^-]/.test(option) && !/[:=]$/.test(option);
@@ -96,7 +75,7 @@ function knownOptions(list: string): KnownOptions {
   };
 }
 
-/** Returns whether every option is known, and the operands without the options' values. */
+/** Returns the operands, without the values of options; undefined when an option is not known. */
 function readKnown(args: readonly string[], { flags, valued }: KnownOptions): readonly string[] | undefined {
   const operands: string[] = [];
   for (let at = 0; at < args.length; at += 1) {
@@ -116,7 +95,7 @@ function readKnown(args: readonly string[], { flags, valued }: KnownOptions): re
   return operands;
 }
 
-/** Reads `-abn5`; returns how many more words it takes, or `undefined` when a letter is not known. */
+/** Returns the number of further words that a cluster such as `-abn5` takes; undefined when a letter is not known. */
 function clusterEnd(arg: string, flags: ReadonlySet<string>, valued: readonly string[]): number | undefined {
   if (arg.startsWith("--")) return undefined;
   for (let at = 1; at < arg.length; at += 1) {
@@ -130,36 +109,48 @@ function clusterEnd(arg: string, flags: ReadonlySet<string>, valued: readonly st
 interface CallFacts {
   readonly call: Call;
   readonly script: ShellScript;
-  /** True when a dynamic word is not taken for an option: nothing is denied on a guess. */
-  readonly surely: boolean;
-  readonly isOnlyRead: boolean;
+  /** Returns whether the call is known to only read. */
   readonly reads: () => boolean;
 }
 
-export function passes(test: CallTest, { call, script, surely, isOnlyRead, reads }: CallFacts): boolean {
-  const { programs, git, verbs, only } = compiled(test);
-  const { directories } = call;
-  if (git !== undefined && call.program !== "git") return false;
-  const { verb, args } = git === undefined ? { verb: "", args: call.args } : gitCall(call.args);
-  if (git?.has(verb) === false) return false;
-  // `python3` is python, but a reading program without a rule of its own is not known to only read.
-  const isNamed = isOnlyRead && only === undefined ? programs?.has(call.program) : programs && isOne(call, programs);
-  if (isNamed === false) return false;
-  const operands = only === undefined ? operandsOf(args) : readKnown(args, only);
-  if (operands === undefined || (only !== undefined && args.some((arg) => arg.startsWith("\0")))) return false;
-  if (verbs !== undefined && !verbs.some((verb) => beginsWith(operands, verb))) return false;
-  const given = surely ? surelyHas : has;
-  if (test.options !== undefined && !given(args, test.options)) return false;
-  if (test.without !== undefined && has(args, test.without)) return false;
-  const { argument, never, text, operand, writes } = test;
-  if (argument !== undefined && !args.some((arg) => argument.test(arg))) return false;
-  if (never !== undefined && args.some((arg) => never.test(arg))) return false;
-  if (text !== undefined && !text.test(args.join(" "))) return false;
-  if (operand !== undefined && !operands.some((path) => PATH_TESTS[operand](path, directories))) return false;
-  if (writes !== undefined && !writtenBy(call).some((path) => PATH_TESTS[writes](path, directories))) return false;
-  if (test.changes === true && reads()) return false;
-  if (test.unless !== undefined && CALL_TESTS[test.unless](call, script)) return false;
-  return test.test === undefined || CALL_TESTS[test.test](call, script);
+/** A condition on one call, compiled for the rule that contains it. */
+export type CompiledTest = (facts: CallFacts) => boolean;
+
+export function compileTest(test: CallTest, { verdict, risk }: Pick<ShellRule, "verdict" | "risk">): CompiledTest {
+  // A dynamic word is not taken for an option that denies a call.
+  const isDenial = verdict === "deny";
+  const programs = test.programs === undefined ? undefined : names(test.programs);
+  const git = test.git === undefined ? undefined : names(test.git);
+  const verbs = test.verbs?.split(", ");
+  const only = test.only === undefined ? undefined : knownOptions(test.only);
+  // `python3` is python, but a program in a rule about reading must have exactly the name in the rule.
+  const isExact = risk === "low" && only === undefined;
+  const { options, without, argument, never, text, operand, writes, unless } = test;
+  return ({ call, script, reads }) => {
+    if (git !== undefined && call.program !== "git") return false;
+    const all = isDenial ? call.args : [...call.args, ...possibleOptions(call)];
+    const { verb, args } = git === undefined ? { verb: "", args: all } : gitCall(all);
+    if (git?.has(verb) === false) return false;
+    if (programs !== undefined && !(isExact ? programs.has(call.program) : isOne(call, programs))) return false;
+    const operands = only === undefined ? operandsOf(args) : readKnown(args, only);
+    if (operands === undefined || (only !== undefined && args.some((arg) => arg.startsWith(UNKNOWN)))) return false;
+    if (verbs !== undefined && !verbs.some((verb) => beginsWith(operands, verb))) return false;
+    if (options !== undefined && !(isDenial ? surelyHas : has)(args, options)) return false;
+    if (without !== undefined && has(args, without)) return false;
+    if (argument !== undefined && !args.some((arg) => argument.test(arg))) return false;
+    if (never !== undefined && args.some((arg) => never.test(arg))) return false;
+    if (text !== undefined && !text.test(args.join(" "))) return false;
+    if (operand !== undefined && !operands.some((path) => PATH_TESTS[operand](path, call.directories))) return false;
+    if (writes !== undefined && !writtenBy(call).some((path) => PATH_TESTS[writes](path, call.directories)))
+      return false;
+    if (test.changes === true && reads()) return false;
+    if (unless !== undefined && CALL_TESTS[unless](call, script)) return false;
+    return test.test === undefined || CALL_TESTS[test.test](call, script);
+  };
+}
+
+function possibleOptions(call: Call): readonly string[] {
+  return possibleValues(call).filter((value) => value.startsWith("-"));
 }
 
 function beginsWith(operands: readonly string[], verb: string): boolean {

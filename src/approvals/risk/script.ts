@@ -1,7 +1,6 @@
 import {
   type Command,
   type CommandNode,
-  type For,
   type Function as FunctionNode,
   forEachChild,
   parse,
@@ -9,8 +8,8 @@ import {
   type SyntaxNode,
 } from "unbash";
 import { type Call, type CallContext, callOf, names, type ShellDirectories } from "./call.ts";
-import { mayClimb, partsOf } from "./paths.ts";
-import { defersCode, hidesText, namesSetBy, type Unclear, unclearNode } from "./unclear.ts";
+import { mayBeParent, partsOf } from "./paths.ts";
+import { defersCode, hidesText, namesSetBy, type Unclear, unclearNode, wordsSetBy } from "./unclear.ts";
 import {
   argumentFields,
   fieldsOf,
@@ -19,7 +18,6 @@ import {
   isLiteral,
   printedBy,
   redirectedBy,
-  textOf,
   UNKNOWN,
   type VariableLookup,
 } from "./words.ts";
@@ -37,11 +35,10 @@ const DEPTH_MAX = 12;
 const LOCATIONS_MAX = 4;
 /** Directories that `pushd` keeps. */
 const STACK_MAX = 16;
-/** Constants that refer to other constants. */
-const CONSTANTS_DEPTH_MAX = 4;
+/** Different values that variables and parameters of a script may have. */
+const VALUES_MAX = 256;
 /** Rounds of a loop that changes the directory. */
 const ROUNDS_MAX = 3;
-const LOOP_WORDS_MAX = 8;
 const DEFINITIONS_MAX = 8;
 const PATH_CHARACTERS_MAX = 4_096;
 
@@ -98,19 +95,14 @@ function isSame(one: Locations, other: Locations): boolean {
 
 /** The surroundings of a command. */
 interface Scope extends Pick<Call, "fedBy" | "readsInput" | "input" | "inside" | "background" | "pipe"> {
-  /** Returns constants and unset variables as the shell would; the plain reading takes every variable for unknown. */
-  readonly lookup: VariableLookup;
   /** Programs that write to the `>( )` of the same command. */
   readonly feeds: readonly string[];
   readonly depth: number;
-  /** `$0`, `$1` and so on; `undefined` when unknown. */
-  readonly parameters: readonly string[] | undefined;
   /** True in another shell, which does not know the functions of this one. */
   readonly isChild: boolean;
 }
 
 const OUTERMOST: Scope = {
-  lookup: () => UNKNOWN,
   fedBy: [],
   feeds: [],
   readsInput: false,
@@ -119,14 +111,8 @@ const OUTERMOST: Scope = {
   background: false,
   pipe: undefined,
   depth: 0,
-  parameters: ["bash"],
   isChild: false,
 };
-
-interface Definition {
-  readonly body: SyntaxNode;
-  readonly lookup: VariableLookup;
-}
 
 /** Builtins whose text the same shell runs. */
 const SAME_SHELL_BUILTINS = names("eval source .");
@@ -138,7 +124,7 @@ class Reader implements ShellScript {
   readonly #home: string | undefined;
   readonly #known: ReadonlySet<string>;
   #locations: Locations;
-  readonly #functions = new Map<string, readonly Definition[]>();
+  readonly #functions = new Map<string, readonly SyntaxNode[]>();
   /** Functions that are surely defined: by a statement of the outermost script. */
   readonly #certain = new Set<string>();
   readonly #topLevel = new Set<SyntaxNode>();
@@ -148,7 +134,10 @@ class Reader implements ShellScript {
   #exits: Locations = [];
   /** Above zero while a body is visited again: its calls are counted once as parts of pipelines. */
   #revisits = 0;
-  #changesParameters = false;
+  /** Known variables that the script may change. */
+  readonly #changed = new Set<string>();
+  /** Texts in the script that a variable or a parameter may have as its value. */
+  readonly #values = new Set<string>();
   #traps: { readonly text: string; readonly scope: Scope }[] = [];
   /** Number of changes of the directory that were read. */
   #moves = 0;
@@ -165,9 +154,9 @@ class Reader implements ShellScript {
 
   readAll(text: string): void {
     this.#readShell(text, OUTERMOST);
-    for (const [name, definitions] of this.#functions) {
-      const uncalled = definitions.filter(({ body }) => !this.#called.has(body));
-      if (uncalled.length > 0) this.#call(name, uncalled, { ...OUTERMOST, parameters: undefined });
+    for (const [name, bodies] of this.#functions) {
+      const uncalled = bodies.filter((body) => !this.#called.has(body));
+      if (uncalled.length > 0) this.#call(name, uncalled, OUTERMOST);
     }
   }
 
@@ -188,14 +177,16 @@ class Reader implements ShellScript {
       this.unclear.add("too large");
       return;
     }
-    this.#changesParameters ||= /\b(?:shift|getopts)\b|\bset\s+(?:--|-$|[^-+\s])/.test(text);
+    for (const [, isRead, name = "", isSet] of text.matchAll(KNOWN_VARIABLE)) {
+      if (isRead === undefined || isSet !== undefined) this.#changed.add(name);
+    }
     if (hidesText(text)) this.unclear.add("control characters");
     const tree = parse(text);
     for (const statement of scope.depth === 0 ? tree.commands : []) {
       if (statement.background !== true) this.#topLevel.add(statement.command);
     }
     if (defersCode(tree)) this.unclear.add("deferred code");
-    this.#visit(tree, { ...scope, lookup: constantsOf(tree, text, scope.lookup) });
+    this.#visit(tree, scope);
   }
 
   /** Visits a node; afterwards `#locations` are those after success and after failure. */
@@ -209,6 +200,7 @@ class Reader implements ShellScript {
     if (reason !== undefined) this.unclear.add(reason);
     const variables = namesSetBy(node).map((name) => `${name}=${UNKNOWN}`);
     if (variables.length > 0) this.#addCalls([""], { ...this.#context(scope), variables });
+    this.#addValues(wordsSetBy(node).flatMap((word) => fieldsOf(word, this.#lookup)));
     const outcome = this.#visitByType(node, scope);
     this.#locations = union(outcome.ok, outcome.failed);
     return outcome;
@@ -261,7 +253,8 @@ class Reader implements ShellScript {
           this.#visitBoth(node.kind === "while" ? ok : failed, node.body, scope);
         });
       case "For":
-        return this.#for(node, scope);
+        for (const word of node.wordlist ?? []) this.#visit(word, scope);
+        return this.#loop(() => this.#visit(node.body, scope));
       case "Select":
       case "ArithmeticFor":
         return this.#loop(() => this.#visitChildren(node, scope));
@@ -276,7 +269,7 @@ class Reader implements ShellScript {
         return bothEnds(done);
       }
       case "Function":
-        this.#define(node.name.value, node, scope);
+        this.#define(node.name.value, node);
         return this.#stay();
       case "Redirected":
         return this.#redirected(node.redirects, node.command, scope);
@@ -341,24 +334,6 @@ class Reader implements ShellScript {
     return bothEnds(union(from, this.#locations, this.#exits));
   }
 
-  #for(node: For, scope: Scope): Outcome {
-    for (const word of node.wordlist ?? []) this.#visit(word, scope);
-    const fields = (node.wordlist ?? []).flatMap((word) => fieldsOf(word, this.#resolved(scope)));
-    // The body contains only the variable: absolute paths in the list count as read.
-    const paths = fields.filter((field) => /^[/\u0001]/.test(field));
-    this.#addCalls([""], { ...this.#context(scope), opened: paths.map((path) => ({ path, writes: false })) });
-    const values = fields.length === 0 || fields.length > LOOP_WORDS_MAX ? [UNKNOWN] : fields;
-    return this.#loop(() => {
-      for (const value of values) {
-        const lookup: VariableLookup = (name) => (name === node.name.value ? value : scope.lookup(name));
-        const isConstant = scope.lookup(node.name.value) === LOOPED;
-        this.#visit(node.body, isConstant ? { ...scope, lookup } : scope);
-        if (!isConstant) break;
-        this.#revisits += 1;
-      }
-    });
-  }
-
   #pipeline(commands: readonly CommandNode[], scope: Scope): Outcome {
     this.#pipes += 1;
     const pipe = this.#pipes;
@@ -367,7 +342,7 @@ class Reader implements ShellScript {
       const inner = { ...scope, fedBy, readsInput: index > 0 || scope.readsInput, pipe, input };
       const found = this.#programsIn(() => this.#inSubshell(() => this.#visit(command, inner)));
       fedBy = [...new Set([...fedBy, ...found])];
-      input = command.type === "Command" ? printedBy(command, this.#resolved(scope)) : [];
+      input = command.type === "Command" ? printedBy(command, this.#lookup) : [];
     }
     return this.#stay();
   }
@@ -379,7 +354,7 @@ class Reader implements ShellScript {
         for (const redirect of some) this.#visit(redirect, around);
       });
     const fedBy = [...scope.fedBy, ...visit(redirects.filter(isInput), scope)];
-    const { opened, input } = this.#opened(redirects, scope);
+    const { opened, input } = this.#opened(redirects);
     const readsInput = scope.readsInput || redirects.some(isInput);
     const before = this.#locations;
     let outcome = this.#stay();
@@ -394,18 +369,17 @@ class Reader implements ShellScript {
     return outcome;
   }
 
-  #opened(redirects: readonly Redirection[], scope: Scope) {
-    const read = redirectedBy(redirects, this.#resolved(scope));
-    if (!read.isComplete) this.unclear.add("syntax");
-    const plain = redirectedBy(redirects, this.#plain(scope));
-    return { opened: [...read.opened, ...plain.opened], input: read.input };
+  #opened(redirects: readonly Redirection[]) {
+    const { opened, input, isComplete } = redirectedBy(redirects, this.#lookup);
+    if (!isComplete) this.unclear.add("syntax");
+    return { opened, input };
   }
 
-  #define(name: string, node: FunctionNode, { lookup }: Scope): void {
+  #define(name: string, node: FunctionNode): void {
     if (this.#known.has(name)) this.unclear.add("redefined program");
     const before = this.#functions.get(name) ?? [];
     if (before.length === DEFINITIONS_MAX) this.unclear.add("too large");
-    else this.#functions.set(name, [...before, { body: node.body, lookup }]);
+    else this.#functions.set(name, [...before, node.body]);
     this.bodies.set(name, this.bodies.get(name) ?? new Set());
     if (this.#topLevel.has(node)) this.#certain.add(name);
   }
@@ -414,77 +388,69 @@ class Reader implements ShellScript {
     const program = node.name?.value ?? "";
     const fed = this.#programsIn(() => this.#visitChildren(node, { ...scope, feeds: program === "" ? [] : [program] }));
     if (node.name !== undefined && !isLiteral(node.name)) this.unclear.add("program not literal");
-    const { opened, input } = this.#opened(node.redirects, scope);
+    const { opened, input } = this.#opened(node.redirects);
     const inner: Scope = {
       ...scope,
       fedBy: [...new Set([...scope.fedBy, ...fed])],
       readsInput: scope.readsInput || node.redirects.some(isInput),
       input: [...scope.input, ...input],
     };
-    const [resolved, plain] = [this.#resolved(scope), this.#plain(scope)].map((lookup) => readingOf(node, lookup));
-    if (resolved === undefined || plain === undefined) return this.#stay();
-    const isOne = JSON.stringify(resolved) === JSON.stringify(plain);
+    const { argv, variables } = readingOf(node, this.#lookup);
     const before = this.#locations;
-    const isFunction = this.#functions.has(program) && !scope.isChild && this.#certain.has(program);
-    const done = (isOne ? [plain] : [resolved, plain]).map(({ argv, variables }, index) => {
-      this.#locations = before;
-      const alone = index === 0 ? {} : { background: false, pipe: undefined };
-      this.#start(argv, { ...this.#context(inner), variables, opened, isFunction, ...alone }, inner);
-      return this.#locations;
-    });
-    this.#locations = union(...done);
-    if (plain.argv[0] === "unset") this.#certain.clear();
-    const definitions = this.#functions.get(program);
+    const bodies = this.#functions.get(program);
+    const isFunction = bodies !== undefined && !scope.isChild && this.#certain.has(program);
+    this.#start(argv, { ...this.#context(inner), variables, opened, isFunction }, inner);
+    if (argv[0] === "unset") this.#certain.clear();
     if (/^(?:break|continue|return)$/.test(program)) this.#exits = union(this.#exits, this.#locations);
     // With more than one argument `exit` fails.
-    if (program === "exit" && plain.argv.length < 3) return bothEnds([]);
-    if (definitions === undefined) return this.#move([resolved.argv, plain.argv]);
-    const called = this.#call(program, definitions, { ...inner, parameters: resolved.argv });
+    if (program === "exit" && argv.length < 3) return bothEnds([]);
+    if (program === "set" || bodies !== undefined) this.#addValues(argv);
+    if (bodies === undefined) return this.#move(argv);
+    const called = this.#call(program, bodies, inner);
     return isFunction ? called : { ok: union(called.ok, before), failed: union(called.failed, before) };
   }
 
-  #call(name: string, definitions: readonly Definition[], scope: Scope): Outcome {
+  #call(name: string, bodies: readonly SyntaxNode[], scope: Scope): Outcome {
     const before = this.#locations;
     if (scope.depth > DEPTH_MAX) {
       this.unclear.add("too large");
       return bothEnds(before);
     }
     const inner = { ...scope, background: false, pipe: undefined, feeds: [], depth: scope.depth + 1, inside: name };
-    const done = definitions.map(({ body, lookup }) => {
+    const done = bodies.map((body) => {
       // A recursive call may change to any directory.
       if (this.#running.has(body)) return union(before, [ANYWHERE]);
       this.#called.add(body);
       this.#running.add(body);
-      const locations = this.#visitBoth(before, body, { ...inner, lookup });
+      const locations = this.#visitBoth(before, body, inner);
       this.#running.delete(body);
       return locations;
     });
     return bothEnds(union(...done, this.#exits));
   }
 
-  #resolved({ lookup, parameters }: Scope): VariableLookup {
-    return (name) => {
-      if (/^[0-9]{1,2}$/.test(name)) {
-        const isKnown =
-          parameters !== undefined && !this.#changesParameters && !parameters.some((word) => word.includes(UNKNOWN));
-        return isKnown ? (parameters[Number(name)] ?? "") : UNKNOWN;
-      }
-      const value = lookup(name);
-      if (value === HERE) return this.#locations[0]?.cwd ?? UNKNOWN;
-      return value === LOOPED ? UNKNOWN : value;
-    };
+  /** Returns the values that the shell or the service sets, unless the script may change them. Other variables are unknown. */
+  readonly #lookup: VariableLookup = (name) => {
+    if (this.#changed.has(name)) return UNKNOWN;
+    switch (name) {
+      case "HOME":
+        return HOME;
+      case "PWD":
+        return this.#locations[0]?.cwd ?? UNKNOWN;
+      case "IFS":
+        return " ";
+      default:
+        return UNKNOWN;
+    }
+  };
+
+  #addValues(texts: readonly string[]): void {
+    for (const text of texts) for (const word of text.split(/\s+/)) if (!word.includes(UNKNOWN)) this.#values.add(word);
+    if (this.#values.size > VALUES_MAX) this.unclear.add("too large");
   }
 
-  /** Takes every variable for unknown, except the working directory and a home that nothing changes. */
-  #plain(scope: Scope): VariableLookup {
-    const resolved = this.#resolved(scope);
-    return (name) => (name === "PWD" || name === "HOME" ? resolved(name) : UNKNOWN);
-  }
-
-  #move(argvs: readonly (readonly string[])[]): Outcome {
-    const moves = argvs.flatMap((argv) =>
-      this.#locations.map((from) => ({ from, move: moveOf(argv, from, this.#home) })),
-    );
+  #move(argv: readonly string[]): Outcome {
+    const moves = this.#locations.map((from) => ({ from, move: moveOf(argv, from, this.#home) }));
     if (moves.every(({ move }) => move === undefined)) return this.#stay();
     this.#moves += 1;
     return {
@@ -495,7 +461,8 @@ class Reader implements ShellScript {
 
   #context({ fedBy, readsInput, input, inside, background, pipe }: Scope): CallContext {
     const own = { fedBy, readsInput, input, inside, background, pipe };
-    return { directories: { cwd: undefined, home: this.#home }, variables: [], opened: [], isFunction: false, ...own };
+    const directories = { cwd: undefined, home: this.#home };
+    return { directories, variables: [], values: this.#values, opened: [], isFunction: false, ...own };
   }
 
   #addCalls(argv: readonly string[], context: CallContext, locations = this.#locations): Call {
@@ -537,20 +504,23 @@ class Reader implements ShellScript {
       if (at === undefined) visit();
       else
         this.#inSubshell(() => {
-          this.#locations = this.#move([["cd", at]]).ok;
+          this.#locations = this.#move(["cd", at]).ok;
           visit();
         });
     } else this.#runNested(wrapped, call, scope);
   }
 
-  #runNested({ script, dialect, words = [] }: WrappedScript, call: Call, scope: Scope): void {
+  #runNested({ script, dialect }: WrappedScript, call: Call, scope: Scope): void {
     if (dialect === "other" || script.includes(UNKNOWN)) this.unclear.add("hidden script");
     // `${_}` is a value that nobody knows.
     const text = script.replaceAll(UNKNOWN, "$" + "{_}").replaceAll(HOME, "~");
     if (SAME_SHELL_BUILTINS.has(call.program)) this.#readScript(text, scope);
     else if (call.program === "trap") this.#trap(text, call, scope);
     else
-      this.#inSubshell(() => this.#readShell(text, { ...scope, inside: undefined, parameters: words, isChild: true }));
+      this.#inSubshell(() => {
+        this.#addValues(call.args);
+        this.#readShell(text, { ...scope, inside: undefined, isChild: true });
+      });
   }
 
   /** A trap for anything but the end may change the directory between any two commands. */
@@ -576,53 +546,8 @@ function readingOf({ name, prefix, suffix }: Command, lookup: VariableLookup) {
   };
 }
 
-/** Marks of values that depend on the position at which a variable is read. */
-const HERE = "\0here";
-const LOOPED = "\0looped";
-
-/** Variables that the shell or the service sets. */
-const SET_ELSEWHERE =
-  /^(?:PATH|LANG|LC_[A-Z]+|TZ|TERM|OLDPWD|SHLVL|SHELL|SHELLOPTS|UID|EUID|PPID|GROUPS|HOST(?:NAME|TYPE)|OSTYPE|MACHTYPE|S?RANDOM|SECONDS|EPOCH(?:SECONDS|REALTIME)|LINENO|REPLY|OPT(?:ARG|IND)|COLUMNS|LINES|DIRSTACK|FUNCNAME|PIPESTATUS|MAPFILE|COPROC|BASH.*|COMP_.*|STC_.*|[^A-Za-z].*|_)$/;
-
-/**
- * Returns the values of variables that the text sets once, in one plain assignment or loop, and mentions nowhere else except to
- * read them. Variables that it never sets are empty. The plain reading does not use them.
- */
-function constantsOf(tree: SyntaxNode, text: string, outer: VariableLookup): VariableLookup {
-  const mentions = new Map<string, number>();
-  for (const [, isRead, name = "", sets] of text.matchAll(/(\$\{?[#!]?)?([A-Za-z_]\w*)(:?=)?/g)) {
-    if (isRead === undefined || sets !== undefined) mentions.set(name, (mentions.get(name) ?? 0) + 1);
-  }
-  const values = new Map<string, (lookup: VariableLookup) => string>();
-  const collect = (node: SyntaxNode): void => {
-    if (node.type === "Assignment" && node.append !== true && node.index === undefined && node.value.type === "Word") {
-      const { value } = node;
-      values.set(node.name, (lookup) => textOf(value, lookup));
-    }
-    if (node.type === "For") values.set(node.name.value, () => LOOPED);
-    forEachChild(node, collect);
-  };
-  collect(tree);
-  let depth = 0;
-  const read: VariableLookup = (name) => {
-    const times = mentions.get(name) ?? 0;
-    const value = values.get(name);
-    if (times > 1 || (times === 1 && value === undefined) || depth > CONSTANTS_DEPTH_MAX) return UNKNOWN;
-    if (value !== undefined) {
-      depth += 1;
-      const found = value(read);
-      depth -= 1;
-      return found;
-    }
-    if (name === "HOME") return HOME;
-    if (name === "PWD") return HERE;
-    const inherited = outer(name);
-    if (inherited !== UNKNOWN && inherited !== "") return inherited;
-    if (name === "IFS") return " ";
-    return SET_ELSEWHERE.test(name) ? UNKNOWN : "";
-  };
-  return read;
-}
+/** Matches a variable whose value the shell or the service sets, and whether the text reads or sets it. */
+const KNOWN_VARIABLE = /(\$\{?[#!]?)?\b(HOME|PWD|IFS)\b(:?=)?/g;
 
 interface Move {
   readonly to: Location;
@@ -671,7 +596,7 @@ function changed(target: string, from: Location, home: string | undefined): Move
 
 function pathOf(target: string, cwd: string | undefined, home: string | undefined): string | undefined {
   // A tilde with a name is somebody's home or another directory: unknown here.
-  if (target.includes(UNKNOWN) || target.startsWith("~") || target.split("/").some(mayClimb)) return undefined;
+  if (target.includes(UNKNOWN) || target.startsWith("~") || target.split("/").some(mayBeParent)) return undefined;
   const parts = target.length > PATH_CHARACTERS_MAX ? undefined : partsOf(target, { cwd, home });
   const path = parts === undefined ? undefined : `/${parts.join("/")}`;
   return path === undefined || path.length > PATH_CHARACTERS_MAX ? undefined : path;

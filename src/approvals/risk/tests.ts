@@ -1,7 +1,7 @@
 import { type Call, has, isOne, list, names, operandsOf, pathsIn, type ShellDirectories, words } from "./call.ts";
 import { findsSecrets, knowsWrites, readsSecrets, tarOptions, writtenBy, XXD_VALUED } from "./effects.ts";
 import { awkIsPlain, readSed } from "./filters.ts";
-import { gitCall, isPlainSetting, readsConfig, readsOnlyGit, startsOthers, VERBS_THAT_READ } from "./git-call.ts";
+import { gitCall, isPlainSetting, readsConfig, readsOnlyGit, startsPrograms, VERBS_THAT_READ } from "./git-call.ts";
 import {
   contactsMetadata,
   INTERPRETERS,
@@ -38,7 +38,7 @@ export const CALL_TESTS = {
   "removes all that it finds in the root or a home": ({ args, directories }) => {
     const narrowed = args.some(
       (arg, at) =>
-        NARROWS.test(arg) && !/^[*.?]*$/.test(args[at + 1] ?? "") && !/^(?:!|-not)$/.test(args[at - 1] ?? ""),
+        SELECTS.test(arg) && !/^[*.?]*$/.test(args[at + 1] ?? "") && !/^(?:!|-not)$/.test(args[at - 1] ?? ""),
     );
     return removesFound(args) && !narrowed && findStarts(args).some((start) => isCatastrophic(start, directories));
   },
@@ -121,7 +121,7 @@ export const CALL_TESTS = {
   "writes an unnamed start file": (call) => unnamedTargets(call).some((path) => isStartedFrom(path, call.directories)),
   "writes files": (call) => writtenBy(call).some((path) => locationOf(path, call.directories) !== "harmless"),
   "git only reads": ({ args }) => readsOnlyGit(args),
-  "git starts programs": ({ args }) => startsOthers(gitCall(args)),
+  "git starts programs": ({ args }) => startsPrograms(gitCall(args)),
   "git names an address": ({ args }) => givesAddress(args),
   "git gets settings": ({ args }) => gitSets(args),
   "git has this verb": ({ args }) =>
@@ -130,8 +130,8 @@ export const CALL_TESTS = {
 
 export type CallTestName = keyof typeof CALL_TESTS;
 
-/** Tests of `find` that leave most of what it finds alone. */
-const NARROWS =
+/** Tests of `find` that select only some of the files. */
+const SELECTS =
   /^-(?:i?name|i?path|i?regex|i?wholename|[acm]time|[acm]min|size|newer.*|user|group|perm|empty|nouser|inum|links)$/;
 const REMOVER = /(?:^|\/)(?:rm|unlink|shred|srm|wipe)$/;
 
@@ -151,7 +151,7 @@ type Bodies = ShellScript["bodies"];
 
 const bombs = new WeakMap<Bodies, Map<string, boolean>>();
 
-/** A function that calls itself in the background, or twice in one pipeline. Recursion alone is harmless. */
+/** Returns whether a function calls itself in the background, or twice in one pipeline. Recursion alone is harmless. */
 function isBomb(name: string, bodies: Bodies): boolean {
   const known = bombs.get(bodies) ?? new Map<string, boolean>();
   bombs.set(bodies, known);
@@ -178,10 +178,10 @@ function calls(
   );
 }
 
-/** `/bin/ls`, `/usr/local/bin/git`. */
+/** Matches `/bin/ls`, `/usr/local/bin/git`. */
 const SYSTEM_PROGRAM = /^\/(?:usr\/(?:local\/)?)?s?bin\/[^/]+$|^\/opt\/homebrew\/bin\/[^/]+$/;
 
-/** `/usr/./bin/../bin/rm` is `/usr/bin/rm`. */
+/** Resolves `.` and `..`: `/usr/./bin/../bin/rm` becomes `/usr/bin/rm`. */
 function normal(path: string): string {
   const parts: string[] = [];
   for (const part of path.split("/", 64)) {
@@ -194,7 +194,7 @@ function normal(path: string): string {
 
 const TAR_STARTS = /^--(?:checkpoint-a|to-c|use-c|info-s|new-v|rsh-c|rmt-c)/;
 
-/** Returns whether an installer is only asked, by its verb or, without verbs, by its first option. */
+/** Returns whether an installer only shows information, according to its verb or its first option. */
 function queriesInstaller(program: string, args: readonly string[]): boolean {
   const [first = ""] = args;
   if (/^(?:dpkg|rpm|pacman|yay)$/.test(program))
@@ -214,7 +214,7 @@ const PACKAGE_LISTS = names(
   "ls list ll la view info show outdated audit why search freeze config root prefix bin whoami help metadata tree",
   "version versions current which index",
 );
-/** Words that another word, such as `list`, may follow. */
+/** Words before a verb such as `list`. */
 const PACKAGE_NOUNS = names(
   "toolchain component target plugin plugins python cache store env profile channel registry self pm",
 );
@@ -230,7 +230,7 @@ function installsPackages(call: Call): boolean {
   return args.some((arg) => PACKAGE_VERBS.has(arg) || arg.startsWith(UNKNOWN));
 }
 
-/** Settings of package managers name servers, shells and programs. */
+/** Returns whether a call changes a setting of a package manager: settings name servers, shells and programs. */
 function setsPackages({ program, args }: Call): boolean {
   const [verb = "", what = ""] = operandsOf(args);
   if (program === "go") return verb === "env" && has(args, "-wu");
@@ -258,12 +258,12 @@ function runsCode(call: Call): boolean {
   return !args.some((arg) => /^-[a-zA-Z]*c/.test(arg)) && !isVersion(call);
 }
 
-/** One clause of `u+x,o+w`: it lets everybody write, or runs as the owner. */
+/** Returns whether a clause of a mode (`o+w` of `u+x,o+w`) lets everybody write, or sets the setuid, setgid or sticky bit. */
 function opensToEverybody(clause: string): boolean {
   return /^[ugoa]{0,8}[+=][rwxX]{0,8}[st]|^[ugo]{0,4}[oa][ugo]{0,4}[+=][rxX]{0,4}w/.test(clause);
 }
 
-/** `rsync` between two folders of the same machine. */
+/** Returns whether `rsync` copies between two folders of this machine. */
 function copiesHere({ program, args }: Call): boolean {
   const starts = args.some((arg) => /^--(?:rsh|rsync-path|daemon|config|files-from)|^-[a-zA-Z]{0,16}[eM]/.test(arg));
   return program === "rsync" && !starts && !args.some((arg) => arg.includes(":") || arg.includes(UNKNOWN));
@@ -272,7 +272,7 @@ function copiesHere({ program, args }: Call): boolean {
 const DOT_COMMANDS = words("shell system import output once load save backup archive cd excel clone log read restore");
 const SQL_CODE = /load_extension|writefile|readfile|edit\(/i;
 
-/** Commands of SQLite, in arguments or in its input, that start programs or write files. */
+/** Returns whether SQLite gets commands, in its arguments or its input, that start programs or write files. */
 function runsDotCommands({ args, input, readsInput }: Call): boolean {
   if (args.some((arg) => /^--?(?:init$|A)/.test(arg)) || [...args, ...input].some(isDotCommand)) return true;
   const operands = operandsOf(args, words("-cmd -separator -newline -nullvalue -vfs -mmap -maxsize"));
@@ -287,13 +287,13 @@ function isDotCommand(arg: string): boolean {
   });
 }
 
-/** Arguments of a program whose writes are not known: each may be its target. */
+/** Returns the arguments of a program without a rule for its writes: it may write each of them. */
 function unnamedTargets(call: Call): readonly string[] {
   if (knowsWrites(call) || call.program === "git") return [];
   return call.args.flatMap(pathsIn).filter((word) => !/\s/.test(word));
 }
 
-/** Programs to which `-v` or `-V` alone asks for the version; to others it means verbose output: `pytest -v`. */
+/** Programs that print their version for `-v` or `-V` alone; for others it means verbose output: `pytest -v`. */
 const SHORT_VERSIONS = names(
   "node nodejs perl ruby php lua java javac deno bun npm npx pnpm yarn gem bundle rustc tsc tsx jest vitest",
   "gulp grunt make gmake",
@@ -304,7 +304,7 @@ const SHORT_VERSIONS = names(
   "ffmpeg ffprobe convert magick tmux screen cargo uv composer pip eslint prettier vim nvim bash-completion wget mocha",
 );
 const NO_SHORT_VERSION = /^(?:cargo|uv|composer|pip|wget|psql|mocha):-v$/;
-/** Programs that know the words `version` and `help`; `node help` runs a file. */
+/** Programs with the verbs `version` and `help`; `node help` runs a file. */
 const WORD_VERSIONS = names(
   "go docker podman nerdctl kubectl oc helm terraform tofu pulumi vault consul nomad npm pip pipx poetry",
   "conda gem bundle cargo",
@@ -312,7 +312,7 @@ const WORD_VERSIONS = names(
 );
 const PYTHONS = names("python pypy ipython");
 
-/** `python --version`, `go help`: asks about the program itself. */
+/** Returns whether the call only prints the version or the help of the program: `python --version`, `go help`. */
 function isVersion(call: Call): boolean {
   const [asked = "", ...rest] = call.args;
   if (call.readsInput || !rest.every((arg) => /^--(?:client|short)(?:=true)?$/.test(arg))) return false;
@@ -342,7 +342,7 @@ function givesAddress(all: readonly string[]): boolean {
   return /[/:@~\0]|\.\./.test(remote);
 }
 
-/** Settings are safe only if they are known to change only the display: too many others name programs and servers. */
+/** Returns whether `git config` changes a setting that is not known to be plain: many settings name programs and servers. */
 function gitSets(all: readonly string[]): boolean {
   const { verb, args } = gitCall(all);
   if (verb !== "config" || readsConfig(args)) return false;

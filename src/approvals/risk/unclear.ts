@@ -60,7 +60,7 @@ function quotesCode(node: SyntaxNode): boolean {
   return found;
 }
 
-/** Builtins that take a word as the name of a variable, with or without a subscript, or as arithmetic. */
+/** Builtins that read a word as the name of a variable (perhaps with a subscript) or as arithmetic. */
 const EVALUATORS = names("let declare typeset local unset read wait getopts");
 
 /**
@@ -141,7 +141,7 @@ function isEvaluator({ name, suffix }: Command): boolean {
   return [first, ...rest].some(({ value }) => value.startsWith("-v")) || (program !== "printf" && !isLiteral(first));
 }
 
-/** Returns variables that a node sets without being an assignment: loops, arithmetic, `{name}>file`, `${name:=x}`. */
+/** Returns the variables that a node other than an assignment sets: loops, arithmetic, `{name}>file`, `${name:=x}`. */
 export function namesSetBy(node: SyntaxNode): readonly string[] {
   const inIndex = (index: Word | undefined) => (index === undefined ? [] : namesSetIn(index.value));
   switch (node.type) {
@@ -169,6 +169,20 @@ export function namesSetBy(node: SyntaxNode): readonly string[] {
       const isSet = operation?.type === "Default" && operation.operator.endsWith("=");
       return [...(isSet ? [parameter] : []), ...inIndex(index)];
     }
+    default:
+      return [];
+  }
+}
+
+/** Returns the words that a node gives to a variable: by an assignment, a loop or `${name:-word}`. */
+export function wordsSetBy(node: SyntaxNode): readonly Word[] {
+  switch (node.type) {
+    case "For":
+      return node.wordlist ?? [];
+    case "Assignment":
+      return node.value.type === "Word" ? [node.value] : node.value.elements;
+    case "ParameterExpansion":
+      return node.operation?.type === "Default" ? [node.operation.operand] : [];
     default:
       return [];
   }
@@ -215,7 +229,7 @@ function targetsOf(program: string, args: readonly string[]): readonly string[] 
   }
 }
 
-/** `declare -i NAME`, `declare -n x=NAME`: attributes change what the variable, or the one that it refers to, contains. */
+/** Reads `declare -i NAME` and `declare -n x=NAME`: an attribute changes the value of the variable, or of the one that it refers to. */
 function declared(args: readonly string[]): readonly string[] {
   if (!args.some((arg) => /^-[a-zA-Z]{0,16}[aAinluc]/.test(arg))) return [];
   const isReference = args.some((arg) => /^-[a-zA-Z]{0,16}n/.test(arg));
@@ -231,7 +245,7 @@ const LOADERS = names(
   "http_proxy https_proxy all_proxy ftp_proxy no_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY FTP_PROXY",
 );
 
-/** Families of such names: `LD_PRELOAD`, `GIT_SSH_COMMAND`, `npm_config_script_shell`, `MANPAGER`, `SUDO_ASKPASS`. */
+/** Matches families of such variables: `LD_PRELOAD`, `GIT_SSH_COMMAND`, `npm_config_script_shell`, `MANPAGER`, `SUDO_ASKPASS`. */
 const LOADER_FAMILIES = [
   /^(?:LD|DYLD|GIT|NODE|BUN|NPM_CONFIG|XDG|FZF|RSYNC|CARGO|PIP|UV)_[A-Z_]+$/,
   /^npm_config_[a-z_]+$/,
@@ -240,7 +254,7 @@ const LOADER_FAMILIES = [
   /^(?:[A-Z_]*(?:PAGER|EDITOR|SQL_HISTORY)|[A-Z]+_ASKPASS)$/,
 ];
 
-/** Values that only keep programs from prompting or paging, or that change the display of output. */
+/** Matches settings that only prevent prompts and paging, or change the display of output. */
 const HARMLESS_SETTINGS = [
   /^(?:GIT_|MAN)?PAGER=(?:cat)?$/,
   /^GIT_(?:TERMINAL_PROMPT|OPTIONAL_LOCKS)=0$/,
@@ -264,7 +278,7 @@ export function choosesLoading(call: Call): boolean {
   return settings.some((setting) => isLoader(setting) && !HARMLESS_SETTINGS.some((harmless) => harmless.test(setting)));
 }
 
-/** `NAME=value`, `NAME+=value`, or `NAME[]=value`, which also sets the value of `NAME`. */
+/** Returns whether `NAME=value`, `NAME+=value` or `NAME[]=value` sets one of these variables. */
 function isLoader(setting: string): boolean {
   const end = setting.indexOf("=");
   if (end === -1) return false;

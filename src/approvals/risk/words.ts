@@ -12,14 +12,14 @@ import type {
 export const UNKNOWN = "\0";
 /** Marks the home directory in an evaluated word: an unquoted `~` and `$HOME`, but not a file named `~`. */
 export const HOME = "\u0001";
-/** Marks some path below the working directory: a file that `find` meets. */
+/** Marks any path below the working directory, such as a file that `find` finds. */
 export const INSIDE = "\u0002";
 
 const FIELDS_MAX = 64;
 const FIELD_CHARACTERS_MAX = 16_384;
 /** Matches an alternative of a pattern that can mean `..`. */
-const CLIMBS = /(?:^|[|(])[.?*@+()]{0,64}\.[.?*@+()]{0,64}(?:$|[|)])/;
-/** Matches the substitution that creates a temporary file or folder. */
+const MAY_BE_PARENT = /(?:^|[|(])[.?*@+()]{0,64}\.[.?*@+()]{0,64}(?:$|[|)])/;
+/** Matches a substitution that creates a temporary file or folder. */
 const NEW_FILE = /^"?\$\(mktemp(?: -d)?\)"?$/;
 
 export type VariableLookup = (name: string) => string;
@@ -35,22 +35,20 @@ function isLiteralPart(part: WordPart): boolean {
   return part.type === "Literal" || part.type === "SingleQuoted" || part.type === "AnsiCQuoted";
 }
 
-/** Returns the fields of a word: one, unless an unquoted expansion of a known text or a brace produces several. */
+/** Returns the fields of a word: one, unless `$IFS` or a brace produces several. */
 export function fieldsOf(word: Word, lookup: VariableLookup): readonly string[] {
   if (word.parts === undefined) return [withHome(word.text, word.value)];
-  let open = [""];
-  let done: readonly string[] = [];
+  let open: readonly string[] = [""];
+  const done: string[] = [];
   for (const [index, part] of word.parts.entries()) {
     const choices = choicesOf(part, lookup, index === 0);
-    const [only = ""] = choices;
-    if (isUnquotedExpansion(part) && /\s/.test(only)) {
-      const [first = "", ...rest] = limited(only.split(/\s+/));
-      const closed = open.map((before) => before + first);
-      open = [rest.pop() ?? ""];
-      done = limited([...done, ...closed, ...rest].filter((field) => field !== ""));
-    } else open = [...limited(open.flatMap((before) => choices.map((choice) => limitedText(before + choice))))];
+    if (isUnquotedExpansion(part) && choices[0] === " ") {
+      done.push(...open);
+      open = [""];
+    } else open = limited(open.flatMap((before) => choices.map((choice) => limitedText(before + choice))));
   }
-  return limited(done.length === 0 ? open : [...done, ...open.filter((field) => field !== "")]);
+  const fields = [...done, ...open];
+  return limited(done.length === 0 ? fields : fields.filter((field) => field !== ""));
 }
 
 /** Returns a word as one text, as an assignment or a redirection uses it. */
@@ -98,7 +96,7 @@ function choicesOf(part: WordPart, lookup: VariableLookup, isFirst: boolean): re
     case "Glob":
       return [part.text];
     case "ExtendedGlob":
-      return [CLIMBS.test(part.pattern) ? UNKNOWN : "*"];
+      return [MAY_BE_PARENT.test(part.pattern) ? UNKNOWN : "*"];
     case "BraceExpansion": {
       const inner = part.text.slice(1, -1);
       return !inner.includes(",") || /["'`$\\{}]/.test(inner) ? [UNKNOWN] : limited(inner.split(","));
@@ -127,10 +125,7 @@ function expansionOf(part: DoubleQuotedChild, lookup: VariableLookup): string {
 
 function parameterOf({ parameter, prefix, index, operation }: ParameterExpansionPart, lookup: VariableLookup): string {
   if (prefix !== undefined || index !== undefined) return UNKNOWN;
-  const value = lookup(parameter);
-  if (operation === undefined) return value;
-  if (operation.type !== "Default" || value === UNKNOWN || !/^:?[-=]$/.test(operation.operator)) return UNKNOWN;
-  return value === "" ? textOf(operation.operand, lookup) : value;
+  return operation === undefined || operation.type === "Default" ? lookup(parameter) : UNKNOWN;
 }
 
 /** An unquoted tilde is the home directory. */

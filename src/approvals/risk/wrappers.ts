@@ -3,11 +3,11 @@ import { awkIsPlain } from "./filters.ts";
 import { isPlainSetting } from "./git-call.ts";
 import { INSIDE, UNKNOWN } from "./words.ts";
 
-/** What a wrapper starts: another argv, a script, or a program that its arguments do not show. */
+/** A command that a wrapper starts: another argv, a script, or a program that its arguments do not show. */
 export type Wrapped =
   | {
       readonly argv: readonly string[];
-      /** Working directory, from that of the wrapper. */
+      /** Working directory, relative to that of the wrapper. */
       readonly at?: string;
     }
   | WrappedScript
@@ -16,8 +16,6 @@ export type Wrapped =
 export interface WrappedScript {
   readonly script: string;
   readonly dialect: "bash" | "other";
-  /** Its `$0`, `$1` and so on. */
-  readonly words?: readonly string[];
 }
 
 type Unwrap = (args: readonly string[], input: readonly string[]) => readonly Wrapped[];
@@ -26,19 +24,22 @@ function asScript(script: string): Wrapped {
   return { script, dialect: "bash" };
 }
 
-/** How a wrapper's own arguments are read. In lists, `-abc` is three letters and `--name` a long option. */
+/** The arguments of a wrapper before its program. In lists, `-abc` is three letters and `--name` a long option. */
 interface Prefix {
   /** Options that take the next word. */
   readonly valued?: string | undefined;
-  /** Options without a value. If given, any other option may take one: the script is hidden, and every word is tried. */
+  /**
+   * Options without a value. When the list is given, an option that is in neither list may take a value: the program is unknown,
+   * and every later word is tried as its start.
+   */
   readonly flags?: string | undefined;
-  /** Operands before the program. */
+  /** Number of operands before the program. */
   readonly operands?: number | undefined;
   /** True when `NAME=value` may come before the program. */
   readonly assigns?: boolean;
 }
 
-/** Words that are tried as the start of a program. */
+/** Maximum number of words that are tried as the start of a program. */
 const CANDIDATES_MAX = 16;
 const ITEM_WORDS_MAX = 64;
 const TEXTS_MAX = 32;
@@ -111,14 +112,14 @@ function shell(dialect: "bash" | "other"): Unwrap {
       if (arg.startsWith(UNKNOWN)) return [{ hidden: true }];
       if (/^[-+]./.test(arg) && arg !== "--") {
         if (/^--(?:rcfile|init-file)$/.test(arg)) at += 1;
-        // Each `o` of a cluster takes a word of its own.
+        // Each `o` in a cluster takes one more word.
         else if (!arg.startsWith("--")) at += arg.replace(/[^oO]/g, "").length;
         takesText ||= /^-[^-]*c/.test(arg);
         continue;
       }
       const first = arg === "--" || arg === "-" ? at + 1 : at;
       const operand = args[first];
-      if (takesText) return operand === undefined ? [] : [{ script: operand, dialect, words: args.slice(first + 1) }];
+      if (takesText) return operand === undefined ? [] : [{ script: operand, dialect }];
       if (operand !== undefined && !/^\/dev\/(?:stdin|fd\/0)$/.test(operand)) return [];
       break;
     }
@@ -142,7 +143,7 @@ function joined(options: Prefix): Unwrap {
   return (args, input) => skip(args, input).map((found) => ("argv" in found ? asScript(found.argv.join(" ")) : found));
 }
 
-/** `su -c text`, `script -c text`. */
+/** Reads the script after `-c`: `su -c text`, `script -c text`. */
 const commandOption: Unwrap = (args) =>
   args.flatMap((arg, at) => {
     const next = args[at + 1];
@@ -166,7 +167,7 @@ function named(pattern: RegExp, strip: RegExp = /^$/): Unwrap {
 
 const STARTS_PROGRAMS = /system|exec|spawn|popen|subprocess|shell|qx|`/i;
 
-/** In code of another language that starts programs, quoted texts may be command lines. */
+/** Reads quoted texts in code of another language that starts programs: they may be command lines. */
 const textsOfCode: Unwrap = (args, input) =>
   [...args, ...input]
     .filter((text) => STARTS_PROGRAMS.test(text))
@@ -189,7 +190,10 @@ function textsIn(code: string): readonly string[] {
   return [...texts.filter((text) => /\s/.test(text)), ...(parts.length > 1 ? [parts.join(" ")] : [])];
 }
 
-/** Starts a program for the words of its input, at the end of its arguments or in place of a placeholder; the words are usually unknown. */
+/**
+ * Reads a program that is started for the words of the input, which are usually unknown. They are appended to its arguments or
+ * replace a placeholder.
+ */
 function forEachItem(options: Prefix): Unwrap {
   const skip = prefix(options);
   const valued = optionsIn(options.valued ?? "");
@@ -236,7 +240,7 @@ const PARALLEL: Prefix = {
 };
 const isParallelStart = prefix(PARALLEL);
 
-/** Without a program, the words after `:::`, or the lines of the input, are command lines. */
+/** Reads a call of `parallel` without a program: the words after `:::`, or the lines of the input, are command lines. */
 const parallelLines: Unwrap = (args, input) => {
   const marker = args.findIndex((arg) => /^:::?:?\+?$/.test(arg));
   if (isParallelStart(marker === -1 ? args : args.slice(0, marker), []).length > 0) return [];
@@ -250,7 +254,7 @@ const readEnv = prefix({
   flags: "-0iv --block-signal --debug --default-signal --ignore-environment --ignore-signal --null",
   assigns: true,
 });
-/** `--split-string`, also abbreviated. */
+/** Matches `--split-string` and its abbreviations. */
 const SPLITS = /^--s(?:p(?:l(?:i(?:t[a-z-]{0,8})?)?)?)?(?:=|$)/;
 
 const env: Unwrap = (args, input) => {
@@ -300,7 +304,7 @@ const findActions: Unwrap = (args) => {
 /** Matches `-x`, `-X` and their long names, alone or in a cluster of `fd`. */
 export const FD_EXEC = /^(?:-[HIsigFLapul01qrvV]*[xX]|--exec(?:-batch)?(?:=|$))/;
 
-/** `fd … -x program …`: everything after the option belongs to the program. */
+/** Reads `fd … -x program …`: everything after the option belongs to the program. */
 const fdActions: Unwrap = (args) => {
   const at = args.findIndex((arg) => FD_EXEC.test(arg));
   if (at === -1) return [];
@@ -311,7 +315,7 @@ const fdActions: Unwrap = (args) => {
   );
 };
 
-/** Git runs `!text` of an alias in a shell, and programs that its settings name. */
+/** Reads aliases (`!text`), which git runs in a shell, and settings and options that name a program. */
 const git: Unwrap = (args) =>
   args.flatMap((arg, at) => {
     const before = args[at - 1] ?? "";
@@ -389,7 +393,7 @@ const PREFIXES: readonly (readonly [programs: string, valued: string, flags?: st
   ["ltrace", "-aADeFlnopsuwx", "-bcCfhiLrStTV"],
 ];
 
-/** Reads what programs start. All readers of a row are tried. */
+/** Readers of the commands that a program starts, by program. All readers of a row are used. */
 const WRAPPERS = byName<readonly Unwrap[]>([
   ...PREFIXES.map(([programs, valued, flags, operands]) => [programs, [prefix({ valued, flags, operands })]] as const),
   [
@@ -521,7 +525,7 @@ const WRAPPERS = byName<readonly Unwrap[]>([
 export const WRAPPER_NAMES: readonly string[] = [...WRAPPERS.keys()];
 
 export function wrappedBy({ program, family, args, input }: Call): readonly Wrapped[] {
-  // To bash `time` is a keyword; to other shells it is a program with these options.
+  // bash reads `time` as a keyword; other shells start a program with these options.
   if (program.startsWith("-")) return startedBy("time", [program, ...args], input);
   const found = startedBy(program, args, input);
   return found.length > 0 || family === program ? found : startedBy(family, args, input);

@@ -191,6 +191,28 @@ export interface ApprovalStore {
   open(url: string, parts: StoreParts): Promise<Dialect>;
 }
 
+/** A problem that an operator can fix; the message continues "approvals store <name>: ". */
+export class StoreProblem extends Error {
+  override readonly name = "StoreProblem";
+}
+
+/**
+ * Returns the version of the tables from the rows of `approval_schema`.
+ *
+ * @throws {StoreProblem} when it is invalid, or later than `latest`
+ */
+export function schemaVersion(
+  rows: readonly Row[],
+  { latest, ifDamaged, other }: { readonly latest: number; readonly ifDamaged: string; readonly other: string },
+): number {
+  const version = Number(rows[0]?.["version"]);
+  if (rows.length !== 1 || !Number.isSafeInteger(version) || version < 1) throw new StoreProblem(ifDamaged);
+  if (version <= latest) return version;
+  throw new StoreProblem(
+    `was written by a newer version of this service (schema ${version}, this one knows ${latest}): run that version, or name another ${other}`,
+  );
+}
+
 export interface StoreParts {
   /** Returns Unix milliseconds. */
   readonly now: () => number;

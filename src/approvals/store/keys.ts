@@ -24,14 +24,16 @@ interface Times {
 }
 
 async function begin(tx: WriteTransaction, use: KeyUse, times: Times): Promise<KeyState> {
-  const { issuer, subject, tool, keyHash } = use;
   await deleteIfExpired(tx, use);
   if ((await insert(tx, use, times)) || (await beginAgain(tx, use, times))) return { outcome: "begin" };
-  const [row] = await tx.sql`
-    SELECT * FROM approval_keys
-    WHERE issuer = ${issuer} AND subject = ${subject} AND tool = ${tool} AND key_hash = ${keyHash}`;
+  const [row] = await tx.sql`SELECT * FROM approval_keys WHERE ${isKey(tx, use)}`;
   if (row === undefined) throw new Error("an idempotency key was removed while it was read");
   return stateOf(row, use, tx.now);
+}
+
+/** Returns the condition that a row is the one of this key. */
+function isKey({ sql }: WriteTransaction, { issuer, subject, tool, keyHash }: KeyUse): unknown {
+  return sql`issuer = ${issuer} AND subject = ${subject} AND tool = ${tool} AND key_hash = ${keyHash}`;
 }
 
 function stateOf(row: Row, use: KeyUse, now: number): KeyState {
@@ -60,12 +62,10 @@ async function insert(tx: WriteTransaction, use: KeyUse, { leaseMs, keepMs }: Ti
 
 /** Starts a key again whose last use ran nothing. */
 async function beginAgain(tx: WriteTransaction, use: KeyUse, { leaseMs, keepMs }: Times): Promise<boolean> {
-  const { issuer, subject, tool, keyHash, argsHash } = use;
   const leaseUntil = tx.now + leaseMs;
   const rows = await tx.sql`
     UPDATE approval_keys SET state = 'running', lease_until = ${leaseUntil}, expires_at = ${leaseUntil + keepMs}
-    WHERE issuer = ${issuer} AND subject = ${subject} AND tool = ${tool} AND key_hash = ${keyHash}
-      AND args_hash = ${argsHash} AND state = 'not_run'
+    WHERE ${isKey(tx, use)} AND args_hash = ${use.argsHash} AND state = 'not_run'
     RETURNING key_hash`;
   return rows.length > 0;
 }
@@ -77,7 +77,6 @@ interface End {
 }
 
 async function finish(tx: WriteTransaction, use: KeyUse, { end, unkept, keepMs }: End): Promise<void> {
-  const { issuer, subject, tool, keyHash, argsHash } = use;
   const stored =
     typeof end === "string" ? end : keepable(end, unkept, Math.min(ANSWER_BYTES_MAX, await bytesLeft(tx, use)));
   const answer = typeof stored === "string" ? null : JSON.stringify(stored);
@@ -85,8 +84,7 @@ async function finish(tx: WriteTransaction, use: KeyUse, { end, unkept, keepMs }
   const rows = await tx.sql`
     UPDATE approval_keys SET state = ${typeof stored === "string" ? stored : "answered"}, answer = ${answer},
       answer_bytes = ${kept}, expires_at = ${tx.now + keepMs}
-    WHERE issuer = ${issuer} AND subject = ${subject} AND tool = ${tool} AND key_hash = ${keyHash}
-      AND args_hash = ${argsHash} AND state = 'running'
+    WHERE ${isKey(tx, use)} AND args_hash = ${use.argsHash} AND state = 'running'
     RETURNING key_hash`;
   if (rows.length > 0 && kept > 0) await addToTotals(tx, use, { keys: 0, bytes: kept });
 }
@@ -105,11 +103,8 @@ async function bytesLeft(tx: WriteTransaction, { issuer, subject }: KeyUse): Pro
 }
 
 async function deleteIfExpired(tx: WriteTransaction, use: KeyUse): Promise<void> {
-  const { issuer, subject, tool, keyHash } = use;
   const rows = await tx.sql`
-    DELETE FROM approval_keys
-    WHERE issuer = ${issuer} AND subject = ${subject} AND tool = ${tool} AND key_hash = ${keyHash}
-      AND expires_at <= ${tx.now}
+    DELETE FROM approval_keys WHERE ${isKey(tx, use)} AND expires_at <= ${tx.now}
     RETURNING issuer, subject, answer_bytes`;
   await subtract(tx, rows);
 }

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { errorText } from "../../core/error-text.ts";
 import { resultWithin } from "../../core/time-limits.ts";
-import { type Dialect, type Row, type Sql, transact } from "./database.ts";
+import { type Dialect, type Sql, StoreProblem, schemaVersion, transact } from "./database.ts";
 import { type PostgresAddress, parsePostgresUrl } from "./postgres-url.ts";
 import { integer } from "./rows.ts";
 import { POSTGRES_STEPS } from "./schema.ts";
@@ -160,17 +160,11 @@ async function versionOf(sql: Sql): Promise<number> {
     if (tables.length > 0) throw new StoreProblem("has a table `approvals` of another program: name another database");
     return 0;
   }
-  const rows: readonly Row[] = await sql`SELECT version FROM approval_schema`;
-  const version = Number(rows[0]?.["version"]);
-  if (rows.length !== 1 || !Number.isSafeInteger(version) || version < 1) {
-    throw new StoreProblem("is damaged: restore it from a backup, or drop its tables to start with no approvals");
-  }
-  if (version > POSTGRES_STEPS.length) {
-    throw new StoreProblem(
-      `was written by a newer version of this service (schema ${version}, this one knows ${POSTGRES_STEPS.length}): run that version, or name another database`,
-    );
-  }
-  return version;
+  return schemaVersion(await sql`SELECT version FROM approval_schema`, {
+    latest: POSTGRES_STEPS.length,
+    ifDamaged: "is damaged: restore it from a backup, or drop its tables to start with no approvals",
+    other: "database",
+  });
 }
 
 /** A connection that listens for notifications. The runtime reconnects it and calls back each time. */
@@ -200,10 +194,6 @@ class Listener {
     this.#closed = true;
     await this.#sql.close({ timeout: 0 }).catch(() => {});
   }
-}
-
-class StoreProblem extends Error {
-  override readonly name = "StoreProblem";
 }
 
 function explain(error: unknown): string {
@@ -245,7 +235,7 @@ class ConnectionPool {
   async run<T>(mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
     const connection = this.#free.pop() ?? (await this.#nextFree());
     if (connection === undefined || this.#closed)
-      throw new StoreAway("has no free connection: it is slow or unavailable");
+      throw new StoreUnavailable("has no free connection: it is slow or unavailable");
     try {
       return await connection.run(mode, work);
     } finally {
@@ -307,13 +297,13 @@ class PooledConnection {
   }
 
   async #once<T>(mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
-    if (this.#closed) throw new StoreAway("is closed");
+    if (this.#closed) throw new StoreUnavailable("is closed");
     this.#sql ??= this.#connect();
-    const tooLate = (): Error => new StoreAway("does not answer");
+    const tooLate = (): Error => new StoreUnavailable("does not answer");
     try {
       return await resultWithin(transact(this.#sql, mode, work), TRANSACTION_MS_MAX, tooLate);
     } catch (error) {
-      if (isFault(error)) void this.#drop();
+      if (isConnectionError(error)) void this.#drop();
       throw error;
     }
   }
@@ -327,14 +317,14 @@ class PooledConnection {
 }
 
 /** The server is unavailable or unreachable. */
-class StoreAway extends Error {
-  override readonly name = "StoreAway";
+class StoreUnavailable extends Error {
+  override readonly name = "StoreUnavailable";
 
   constructor(how: string) {
     super(`the approvals' PostgreSQL ${how}`);
   }
 }
 
-function isFault(error: unknown): boolean {
-  return error instanceof StoreAway || error instanceof Bun.SQL.SQLError;
+function isConnectionError(error: unknown): boolean {
+  return error instanceof StoreUnavailable || error instanceof Bun.SQL.SQLError;
 }

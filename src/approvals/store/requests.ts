@@ -21,14 +21,14 @@ import { integer, toApproval, toEvent } from "./rows.ts";
 import { createGrant, revokeGrantsFrom } from "./sessions.ts";
 import { type ApprovalLimits, SECOND_MS, type Store } from "./store.ts";
 import {
+  currentApproval,
   expire,
   identity,
-  moved,
   noteApproval,
+  noteTransition,
   type Owner,
   sessionIsOver,
   sessionOf,
-  settledView,
 } from "./transitions.ts";
 import { boundedReason, lackingIn, vote, voterOf } from "./votes.ts";
 
@@ -192,7 +192,7 @@ async function claimOnce(tx: WriteTransaction, claim: Claim, leaseMs: number): P
     WHERE id = ${id} AND state = 'approved' AND execute_by > ${tx.now} AND plan_digest = ${planDigest}
       AND requirement_digest = ${requirementDigest} AND issuer = ${requester.issuer} AND subject = ${requester.subject} AND session = ${sessionOf(requester)}
     RETURNING *`;
-  const approval = moved(tx, rows, { event: "approval.claimed", journal: "approval.claimed" });
+  const approval = noteTransition(tx, rows, { event: "approval.claimed", journal: "approval.claimed" });
   if (approval === undefined) return claimFailure(tx, claim);
   // An older release that runs at the same time does not know votes and accepts a single approval.
   if (lackingIn(approval).length > 0)
@@ -205,7 +205,7 @@ async function claimFailure(tx: WriteTransaction, claim: Claim): Promise<Claimed
   const [row] = await tx.sql`
     SELECT * FROM approvals WHERE id = ${id} AND issuer = ${requester.issuer} AND subject = ${requester.subject}`;
   if (row === undefined) return { outcome: "not_found" };
-  const found = (await settledView(tx, id)) ?? toApproval(row, tx.now);
+  const found = (await currentApproval(tx, id)) ?? toApproval(row, tx.now);
   return isOfThisCall(found, claim)
     ? { outcome: "not_approved", approval: found }
     : { outcome: "mismatch", approval: found };
@@ -226,7 +226,7 @@ async function settle(tx: WriteTransaction, id: string, outcome: "executed" | "f
     UPDATE approvals SET state = ${outcome}, version = version + 1, ended_at = ${tx.now}
     WHERE id = ${id} AND state = 'claimed'
     RETURNING *`;
-  moved(tx, rows, { event: `approval.${outcome}`, journal: "approval.settled", more: { outcome } });
+  noteTransition(tx, rows, { event: `approval.${outcome}`, journal: "approval.settled", more: { outcome } });
 }
 
 export function decisions(store: Store): Pick<Approvals, "decide" | "cancel" | "revoke"> {
@@ -241,7 +241,7 @@ export function decisions(store: Store): Pick<Approvals, "decide" | "cancel" | "
 async function decide(tx: WriteTransaction, decision: Decision, store: Store): Promise<Decided> {
   const { relay } = decision;
   if (relay !== undefined && !(await recordMessage(tx, relay.webhook, relay.messageId))) return { outcome: "replayed" };
-  const approval = await settledView(tx, decision.id);
+  const approval = await currentApproval(tx, decision.id);
   if (approval === undefined) return { outcome: "not_pending", approval };
   if (relay !== undefined) noteRelay(tx, decision, { relay, approval });
   const objection = await objectionTo(tx, decision, approval);
@@ -313,7 +313,7 @@ async function cancel(
     WHERE id = ${id} AND issuer = ${by.issuer} AND subject = ${by.subject}
       AND ((state = 'pending' AND decide_by > ${tx.now}) OR (state = 'approved' AND execute_by > ${tx.now}))
     RETURNING *`;
-  return moved(tx, rows, { event: "approval.cancelled", journal: "approval.cancelled" });
+  return noteTransition(tx, rows, { event: "approval.cancelled", journal: "approval.cancelled" });
 }
 
 /** Revokes an approval with its grants, so that it allows no further calls. */
@@ -322,7 +322,7 @@ async function revoke(tx: WriteTransaction, id: string, by: Approver): Promise<A
     UPDATE approvals SET state = 'revoked', version = version + 1, ended_at = ${tx.now}
     WHERE id = ${id} AND state = 'approved' AND execute_by > ${tx.now}
     RETURNING *`;
-  const revoked = moved(tx, rows, {
+  const revoked = noteTransition(tx, rows, {
     event: "approval.revoked",
     journal: "approval.revoked",
     more: { decider: identity(by) },

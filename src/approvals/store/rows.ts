@@ -1,24 +1,22 @@
-import type { Category, Classification, Json } from "../../core/types.ts";
+import { APPROVAL_STATES, type Category, type Classification, type Json } from "../../core/types.ts";
 import { readAnswer, type WantedAnswer } from "../answer.ts";
 import type { Approver, Scope } from "../identities.ts";
 import { type Requirement, readRequirement, readVotes, type Vote } from "../policies/requirement.ts";
-import type { Approval, ApprovalEvent, ApprovalState, Grant, Mode, Risk, Session, StoredAnswer } from "../types.ts";
+import {
+  type Approval,
+  type ApprovalEvent,
+  EVENT_TYPES,
+  type Grant,
+  MODES,
+  RISKS,
+  type Session,
+  type StoredAnswer,
+} from "../types.ts";
 import type { Row } from "./database.ts";
 
-export const STATES = [
-  ...(["pending", "approved", "denied", "expired", "cancelled"] as const),
-  ...(["revoked", "claimed", "executed", "failed", "in_doubt"] as const),
-] satisfies readonly ApprovalState[];
 const CATEGORIES = ["read", "write", "command", "network", "ask"] as const satisfies readonly Category[];
 const CLASSIFICATIONS = ["read", "write", "destructive"] as const satisfies readonly Classification[];
-const RISKS = ["low", "medium", "high", "critical"] as const satisfies readonly Risk[];
 const SCOPES = ["once", "session"] as const satisfies readonly Scope[];
-const MODES = ["default", "autoEdit", "yolo"] as const satisfies readonly Mode[];
-const EVENTS = [
-  ...(["requested", "voted", "approved", "denied", "expired", "cancelled"] as const),
-  ...(["revoked", "claimed", "executed", "failed", "in_doubt"] as const),
-].map((name) => `approval.${name}` as const);
-const EVENT_TYPES = [...EVENTS, "grant.created", "grant.revoked", "session.mode", "session.ended"] as const;
 
 /** Returns the approval as of `now`: one past its deadline is expired, whether or not the row already says so. */
 export function toApproval(row: Row, now: number): Approval {
@@ -33,7 +31,7 @@ function storedApproval(row: Row): Approval {
   const grantKey = optionalText(row, "grant_key");
   return {
     id: text(row, "id"),
-    state: oneOf(row, "state", STATES),
+    state: oneOf(row, "state", APPROVAL_STATES),
     version: integer(row, "version"),
     requester: {
       issuer: text(row, "issuer"),
@@ -60,7 +58,7 @@ function storedApproval(row: Row): Approval {
     decideBy: integer(row, "decide_by"),
     executeBy: optionalInteger(row, "execute_by"),
     decidedAt: optionalInteger(row, "decided_at"),
-    decidedBy: decider(row, "decided"),
+    decidedBy: approverIn(row, "decided"),
     scope: row["scope"] === null ? undefined : oneOf(row, "scope", SCOPES),
     decisionReason: optionalText(row, "decision_reason"),
   };
@@ -92,7 +90,7 @@ export function toSession(row: Row, now: number): Session {
     subject: text(row, "subject"),
     mode: isOver ? "default" : oneOf(row, "mode", MODES),
     modeUntil: isOver ? undefined : modeUntil,
-    modeSetBy: isOver ? undefined : decider(row, "mode"),
+    modeSetBy: isOver ? undefined : approverIn(row, "mode"),
     createdAt: integer(row, "created_at"),
     expiresAt: integer(row, "expires_at"),
   };
@@ -137,7 +135,7 @@ function optionalText(row: Row, column: string): string | undefined {
   return row[column] === null ? undefined : text(row, column);
 }
 
-function decider(row: Row, prefix: "decided" | "mode"): Approver | undefined {
+function approverIn(row: Row, prefix: "decided" | "mode"): Approver | undefined {
   const issuer = optionalText(row, `${prefix}_issuer`);
   return issuer === undefined ? undefined : { issuer, subject: text(row, `${prefix}_subject`) };
 }

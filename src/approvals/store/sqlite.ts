@@ -1,7 +1,15 @@
 import fs from "node:fs";
 import { dirname } from "node:path";
 import { errorText } from "../../core/error-text.ts";
-import { type ApprovalStore, type Dialect, type Row, type Sql, transact } from "./database.ts";
+import {
+  type ApprovalStore,
+  type Dialect,
+  type Row,
+  type Sql,
+  StoreProblem,
+  schemaVersion,
+  transact,
+} from "./database.ts";
 import { SQLITE_STEPS } from "./schema.ts";
 
 /** Time that SQLite itself waits for a lock, in milliseconds: it blocks the whole process meanwhile. */
@@ -40,9 +48,9 @@ async function openSqlite(path: string, now: () => number): Promise<Dialect> {
   try {
     prepareFile(path);
     const writer = await connect(path, opened);
-    await patiently(() => prepareDatabase(writer, path));
+    await whileBusy(() => prepareDatabase(writer, path));
     const reader = await connect(path, opened);
-    await patiently(() => reader.unsafe("PRAGMA query_only = ON"));
+    await whileBusy(() => reader.unsafe("PRAGMA query_only = ON"));
     return {
       begin: (kind, work) => {
         const run = (sql: Sql) => work(sql, Math.floor(now()));
@@ -106,7 +114,7 @@ async function connect(path: string, opened: Bun.SQL[]): Promise<Bun.SQL> {
   return sql;
 }
 
-/** Checks the file before it changes anything, so that a foreign file stays as it is. */
+/** Checks the file before it changes anything, so that the file of another program stays unchanged. */
 async function prepareDatabase(sql: Bun.SQL, path: string): Promise<void> {
   await versionOf(sql);
   const [mode]: readonly Row[] = await sql.unsafe("PRAGMA journal_mode = WAL");
@@ -129,22 +137,11 @@ async function versionOf(sql: Sql): Promise<number> {
   if (!tables.some((table) => table["name"] === "approval_schema")) {
     throw new StoreProblem("is a database of another program: name another path");
   }
-  const [row] = await sql`SELECT version FROM approval_schema`;
-  const version = Number(row?.["version"]);
-  if (!Number.isSafeInteger(version) || version < 1) throw new StoreProblem(DAMAGED);
-  if (version > SQLITE_STEPS.length) {
-    throw new StoreProblem(
-      `was written by a newer version of this service (schema ${version}, this one knows ${SQLITE_STEPS.length}): run that version, or name another path`,
-    );
-  }
-  return version;
+  const rows = await sql`SELECT version FROM approval_schema`;
+  return schemaVersion(rows, { latest: SQLITE_STEPS.length, ifDamaged: DAMAGED, other: "path" });
 }
 
 const DAMAGED = "is damaged: restore it from a backup, or move it away to start with no approvals";
-
-class StoreProblem extends Error {
-  override readonly name = "StoreProblem";
-}
 
 function explain(error: unknown): string {
   if (error instanceof StoreProblem) return error.message;
@@ -166,8 +163,8 @@ function isBusy(error: unknown): boolean {
   return code.startsWith("SQLITE_BUSY") || code.startsWith("SQLITE_LOCKED");
 }
 
-/** Retries while the file is busy: other processes may be opening, recovering or closing it. */
-async function patiently<T>(act: () => PromiseLike<T>): Promise<T> {
+/** Retries `act` while the file is busy: other processes may be opening, recovering or closing it. */
+async function whileBusy<T>(act: () => PromiseLike<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await act();

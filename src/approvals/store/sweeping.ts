@@ -81,45 +81,58 @@ async function endSessions(tx: WriteTransaction): Promise<readonly Row[]> {
   return rows;
 }
 
-async function deleteApprovals(tx: WriteTransaction, { limits }: Store): Promise<readonly Row[]> {
-  const before = tx.now - limits.retentionDays * DAY_MS;
-  return tx.sql`
-    DELETE FROM approvals WHERE id IN (SELECT id FROM approvals WHERE ended_at <= ${before} LIMIT ${BATCH_MAX})
-    RETURNING id`;
+function deleteApprovals(tx: WriteTransaction, store: Store): Promise<readonly Row[]> {
+  return deleteBatch(tx, {
+    table: tx.sql`approvals`,
+    key: tx.sql`id`,
+    isDue: tx.sql`ended_at <= ${before(tx, store)}`,
+  });
 }
 
-async function deleteGrants(tx: WriteTransaction, { limits }: Store): Promise<readonly Row[]> {
-  const before = tx.now - limits.retentionDays * DAY_MS;
-  return tx.sql`
-    DELETE FROM approval_grants
-    WHERE id IN (SELECT id FROM approval_grants WHERE expires_at <= ${before} LIMIT ${BATCH_MAX})
-    RETURNING id`;
+function deleteGrants(tx: WriteTransaction, store: Store): Promise<readonly Row[]> {
+  const isDue = tx.sql`expires_at <= ${before(tx, store)}`;
+  return deleteBatch(tx, { table: tx.sql`approval_grants`, key: tx.sql`id`, isDue });
 }
 
 /** Deletes sessions. The row of an ended session disables its grants; when it is deleted, all of them have expired. */
-async function deleteSessions(tx: WriteTransaction, { limits }: Store): Promise<readonly Row[]> {
-  const before = tx.now - limits.retentionDays * DAY_MS;
-  return tx.sql`
-    DELETE FROM approval_sessions WHERE (issuer, subject, id) IN (
-      SELECT issuer, subject, id FROM approval_sessions WHERE expires_at <= ${before} LIMIT ${BATCH_MAX})
-    RETURNING id`;
+function deleteSessions(tx: WriteTransaction, store: Store): Promise<readonly Row[]> {
+  const isDue = tx.sql`expires_at <= ${before(tx, store)}`;
+  return deleteBatch(tx, { table: tx.sql`approval_sessions`, key: tx.sql`issuer, subject, id`, isDue });
 }
 
 async function deleteKeys(tx: WriteTransaction): Promise<readonly Row[]> {
-  const rows = await tx.sql`
-    DELETE FROM approval_keys WHERE (issuer, subject, tool, key_hash) IN (
-      SELECT issuer, subject, tool, key_hash FROM approval_keys WHERE expires_at <= ${tx.now} LIMIT ${BATCH_MAX})
-    RETURNING issuer, subject, answer_bytes`;
+  const isDue = tx.sql`expires_at <= ${tx.now}`;
+  const key = tx.sql`issuer, subject, tool, key_hash`;
+  const returns = tx.sql`issuer, subject, answer_bytes`;
+  const rows = await deleteBatch(tx, { table: tx.sql`approval_keys`, key, isDue, returns });
   await subtract(tx, rows);
   return rows;
 }
 
-async function deleteEvents(tx: WriteTransaction, { limits }: Store): Promise<readonly Row[]> {
-  const before = tx.now - limits.retentionDays * DAY_MS;
+function deleteEvents(tx: WriteTransaction, store: Store): Promise<readonly Row[]> {
+  const isDue = tx.sql`at <= ${before(tx, store)}
+    OR seq <= (SELECT value FROM approval_counters WHERE name = 'events') - ${EVENTS_KEPT_MAX}`;
+  return deleteBatch(tx, { table: tx.sql`approval_events`, key: tx.sql`seq`, isDue });
+}
+
+/** Returns the time before which ended rows are deleted, in Unix milliseconds. */
+function before({ now }: WriteTransaction, { limits }: Store): number {
+  return now - limits.retentionDays * DAY_MS;
+}
+
+/** Parts of a statement: the table, its key columns, the condition of rows to delete, and the columns to return. */
+interface Deletion {
+  readonly table: unknown;
+  readonly key: unknown;
+  readonly isDue: unknown;
+  readonly returns?: unknown;
+}
+
+async function deleteBatch(
+  tx: WriteTransaction,
+  { table, key, isDue, returns = key }: Deletion,
+): Promise<readonly Row[]> {
   return tx.sql`
-    DELETE FROM approval_events WHERE seq IN (
-      SELECT seq FROM approval_events
-      WHERE at <= ${before} OR seq <= (SELECT value FROM approval_counters WHERE name = 'events') - ${EVENTS_KEPT_MAX}
-      LIMIT ${BATCH_MAX})
-    RETURNING seq`;
+    DELETE FROM ${table} WHERE (${key}) IN (SELECT ${key} FROM ${table} WHERE ${isDue} LIMIT ${BATCH_MAX})
+    RETURNING ${returns}`;
 }

@@ -38,7 +38,7 @@ export function noteApproval(
 }
 
 /** Notes the change and returns the updated approval, or undefined when the conditional update matched no row. */
-export function moved(tx: WriteTransaction, rows: readonly Row[], noted: Noted): Approval | undefined {
+export function noteTransition(tx: WriteTransaction, rows: readonly Row[], noted: Noted): Approval | undefined {
   const [row] = rows;
   if (row === undefined) return undefined;
   const approval = toApproval(row, tx.now);
@@ -52,11 +52,11 @@ export async function expire(tx: WriteTransaction, id: string): Promise<Approval
     UPDATE approvals SET state = 'expired', version = version + 1, ended_at = ${tx.now}
     WHERE id = ${id} AND ((state = 'pending' AND decide_by <= ${tx.now}) OR (state = 'approved' AND execute_by <= ${tx.now}))
     RETURNING *`;
-  return moved(tx, rows, { event: "approval.expired", journal: "approval.expired" });
+  return noteTransition(tx, rows, { event: "approval.expired", journal: "approval.expired" });
 }
 
 /** Returns the current approval after recording its expiry; undefined when it does not exist. */
-export async function settledView(tx: WriteTransaction, id: string): Promise<Approval | undefined> {
+export async function currentApproval(tx: WriteTransaction, id: string): Promise<Approval | undefined> {
   const expired = await expire(tx, id);
   if (expired !== undefined) return expired;
   const [row] = await tx.sql`SELECT * FROM approvals WHERE id = ${id}`;

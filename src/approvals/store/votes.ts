@@ -6,7 +6,7 @@ import type { Vote } from "../policies/requirement.ts";
 import type { Approval, Decision } from "../types.ts";
 import type { WriteTransaction } from "./database.ts";
 import { type ApprovalLimits, SECOND_MS } from "./store.ts";
-import { identity, moved } from "./transitions.ts";
+import { identity, noteTransition } from "./transitions.ts";
 
 const REASON_CHARACTERS_MAX = 500;
 
@@ -42,7 +42,7 @@ export async function vote(
     WHERE id = ${id} AND state = 'pending' AND decide_by > ${tx.now} AND view_digest = ${approval.viewDigest}
       AND version = ${approval.version}
     RETURNING *`;
-  return moved(tx, rows, {
+  return noteTransition(tx, rows, {
     event: isOver ? `approval.${state}` : "approval.voted",
     journal: "approval.voted",
     summary: isOver ? undefined : progressLine(approval, votes),

@@ -103,7 +103,7 @@ interface Word {
   readonly word: string;
 }
 
-/** Returns whether the word is separate, or may be part of a longer word. */
+/** Returns whether the word is a separate word, or one that may be part of a longer word. */
 function isPhoneWord(text: string, { start, end, word }: Word): boolean {
   return JOINED_PHONE_WORDS.has(word) || !(isA(text, start - 1, LETTER) || isA(text, end, LETTER));
 }

@@ -57,7 +57,7 @@ export function findCards(search: NumberSearch): readonly PiiFinding[] {
     cards.push({ first, last });
     first = last + 1;
   }
-  return cards === undefined ? NONE : cards.filter((card) => !isOfTable(search, card, cards)).map(found);
+  return cards === undefined ? NONE : cards.filter((card) => !isInTable(search, card, cards)).map(found);
 
   function found({ first: from, last: to }: Window): PiiFinding {
     return { rule: "CARD", start: groups.startOf(from), end: groups.endOf(to), confidence: CERTAIN };
@@ -71,7 +71,7 @@ const NONE: readonly PiiFinding[] = [];
  * similar numbers are next to it, or most lines with the same number of groups contain no card number at that position. An empty
  * line ends a table.
  */
-function isOfTable({ groups, work }: NumberSearch, { first, last }: Window, cards: readonly Window[]): boolean {
+function isInTable({ groups, work }: NumberSearch, { first, last }: Window, cards: readonly Window[]): boolean {
   if (first === last) return false;
   work.spend(groups.count * STEPS_PER_LINE_GROUP);
   // A number at the group limit, or after groups that were read before, is read again together with its other groups.
@@ -105,7 +105,7 @@ function followsBlankLine(groups: DigitGroups, group: number): boolean {
   return groups.beginsLine(group) && groups.separatorBefore(group).split("\n").length > 2;
 }
 
-/** Returns whether a group of the same size is next to it, with the same separator as between its own groups. */
+/** Returns whether a group of the same size is next to the number, after the separator that is between its own groups. */
 function hasAlikeNeighbour(groups: DigitGroups, { first, last }: Window): boolean {
   const gap = groups.separatorBefore(last);
   const isBefore =
@@ -243,8 +243,8 @@ function isGrouped(text: string, groups: DigitGroups, { first, last }: Window): 
   if (count === 2 && separators.includes(".")) return false;
   if (GROUPINGS.has(sizes.join(","))) return true;
   if (!isWhole || count === 2) return false;
-  if (lineEnds > 0) return isEven(sizes) || isPrintedAcrossLines(groups, sizes, first);
-  return isEven(sizes) && hasOneSeparator(separators, count - 1);
+  if (lineEnds > 0) return haveEqualSizes(sizes) || isPrintedAcrossLines(groups, sizes, first);
+  return haveEqualSizes(sizes) && hasOneSeparator(separators, count - 1);
 }
 
 /**
@@ -274,7 +274,7 @@ function isFraction(text: string, groups: DigitGroups, { first, last }: Window):
   return first === last && first > 0 && isOneOf(text, start - 1, ".") && start - 1 === groups.endOf(first - 1);
 }
 
-function isEven(sizes: readonly number[]): boolean {
+function haveEqualSizes(sizes: readonly number[]): boolean {
   const [first = 0] = sizes;
   return sizes.every((size, index) => size === first || (index === sizes.length - 1 && size < first));
 }

@@ -169,7 +169,7 @@ export class DigitGroups {
  * Returns whether more digits may follow those that end at `end`: a separator must follow, and after it a digit or another
  * separator.
  */
-export function mayGoOn(text: string, end: number): boolean {
+export function mayContinue(text: string, end: number): boolean {
   return isSeparator(text.charCodeAt(end)) && (isDigit(text, end + 1) || isSeparator(text.charCodeAt(end + 1)));
 }
 

@@ -122,11 +122,11 @@ function isTopLevel(text: string, from: number, to: number): boolean {
   if (to - from < 2) return false;
   if (!isA(text, from, LETTER)) return text.charCodeAt(from) > 0x7f;
   const name = text.slice(from, to).toLowerCase();
-  return name.startsWith("xn--") || (isOfLetters(name) && !NO_DOMAINS.has(name));
+  return name.startsWith("xn--") || (hasOnlyLetters(name) && !NO_DOMAINS.has(name));
 }
 
 /** Returns whether the label consists of letters, including look-alike letters of other alphabets: `cоm` with a Cyrillic `о`. */
-function isOfLetters(name: string): boolean {
+function hasOnlyLetters(name: string): boolean {
   for (let at = 0; at < name.length; at += 1) {
     const code = name.charCodeAt(at);
     if (!isA(name, at, LETTER) && !(code < UNSPACED && isForeignLetter(code))) return false;

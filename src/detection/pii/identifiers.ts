@@ -151,7 +151,7 @@ export function findIban(text: string, start: number): PiiFinding | undefined {
   for (let index = 0; index < shape.length; ) {
     if (isA(text, at, ALPHANUMERIC)) {
       if (!fits(text, at, shape[index] ?? "")) return undefined;
-      rest = appended(rest, text.charCodeAt(at));
+      rest = remainderWith(rest, text.charCodeAt(at));
       index += 1;
       at += 1;
       last = at;
@@ -161,7 +161,7 @@ export function findIban(text: string, start: number): PiiFinding | undefined {
     at += 1;
   }
   // The country code and the check digits are appended last.
-  for (let index = start; index < check; index += 1) rest = appended(rest, text.charCodeAt(index));
+  for (let index = start; index < check; index += 1) rest = remainderWith(rest, text.charCodeAt(index));
   return rest === 1 && !isA(text, last, ALPHANUMERIC)
     ? { rule: "IBAN", start, end: last, confidence: CERTAIN }
     : undefined;
@@ -181,6 +181,6 @@ const ZERO = 0x30;
 const LETTER_BITS = 31;
 
 /** Returns the remainder modulo 97 after appending one character; A counts as 10 and Z as 35. */
-function appended(rest: number, code: number): number {
+function remainderWith(rest: number, code: number): number {
   return code > NINE ? (rest * 100 + (code & LETTER_BITS) + 9) % 97 : (rest * 10 + code - ZERO) % 97;
 }

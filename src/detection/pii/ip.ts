@@ -22,11 +22,11 @@ const IPV6_GROUPS = 8;
 /** Steps for reading an address that has enough colons. */
 const STEPS_PER_IPV6 = 150;
 
-/** After these words, four parts are a version. */
+/** Words before a version of four parts. */
 const VERSION_WORDS = ["version", "release", "build", "ver ", "ver:", ">= ", "=="];
 const BEFORE_CHARS_MAX = 16;
 
-/** After these words, four small parts are an address; otherwise they are more likely a version. */
+/** Words before an address. Without one of them, four small parts are more likely a version. */
 const ADDRESS_WORDS = ["ip", "client", "host", "addr", "from", "remote", "peer", "src", "dst", "forwarded", "connect"];
 
 /** Returns the address whose first digit is at `start`. */
@@ -105,7 +105,8 @@ export function findIpv6(text: string, at: number, work: Work): { readonly end: 
   }
   // Most colons do not belong to an address: `01:43:21`, `key:a`.
   if (end === limit || (!isShortened && colons < IPV6_GROUPS - 1)) return { end };
-  if (isA(text, start - 1, ALPHANUMERIC) || goesOnBefore(text, start) || isA(text, end, ALPHANUMERIC)) return { end };
+  if (isA(text, start - 1, ALPHANUMERIC) || continuesBefore(text, start) || isA(text, end, ALPHANUMERIC))
+    return { end };
   work.spend(STEPS_PER_IPV6);
   let stop = end;
   while (stop > start && isA(text, stop - 1, DOT)) stop -= 1;
@@ -115,7 +116,7 @@ export function findIpv6(text: string, at: number, work: Work): { readonly end: 
 }
 
 /** Returns whether the colon before `start` belongs to the address. A colon after a word (`host:2001:…`) does not. */
-function goesOnBefore(text: string, start: number): boolean {
+function continuesBefore(text: string, start: number): boolean {
   if (!isOneOf(text, start - 1, ":")) return false;
   const word = runStart(text, start - 1, ALPHANUMERIC, start - 6);
   return word === start - 1 || (start - 1 - word < 5 && runEnd(text, word, HEX) === start - 1);

@@ -12,7 +12,7 @@ import {
   runEnd,
 } from "../views/characters.ts";
 import { findCards } from "./card.ts";
-import { CERTAIN, DigitGroups, digitsEnd, mayGoOn, type PiiFinding } from "./digit-groups.ts";
+import { CERTAIN, DigitGroups, digitsEnd, mayContinue, type PiiFinding } from "./digit-groups.ts";
 import { findIban, isCpf, isSocialSecurityNumber } from "./identifiers.ts";
 import { findIpv4, findIpv6 } from "./ip.ts";
 import { findPhone } from "./phone.ts";
@@ -20,17 +20,17 @@ import { findPhone } from "./phone.ts";
 /** Number of groups of a card number that is written digit by digit. */
 const CARD_GROUPS_MAX = 19;
 
-/** Fewer digits are never reported. */
+/** Minimum number of digits of a number that is reported. */
 const DIGITS_MIN = 7;
 
 /** Digits of telephone numbers and of ids that are recognized by their punctuation. */
 const OTHER_DIGITS_MIN = 9;
 const OTHER_DIGITS_MAX = 15;
 
-/** Fewer groups form at most one number. */
-const PARTED_GROUPS_MIN = 4;
+/** Minimum number of groups that may form several numbers. */
+const PART_GROUPS_MIN = 4;
 
-/** Fewest digits of a card number. */
+/** Minimum number of digits of a card number. */
 const CARD_DIGITS_MIN = 13;
 
 /** Steps for a run of digits, a row of groups, each group, a part of the groups, an IP address, a colon, and an IBAN. */
@@ -59,7 +59,7 @@ export class NumberReader {
   readonly #text: string;
   readonly #work: Work;
   readonly #report: (found: PiiFinding) => void;
-  /** Offset where groups are read again from the middle of their line. */
+  /** Offset, in the middle of a line, from which groups are read again. */
   #midway = -1;
   /** Created on demand: most texts contain no number of several groups. */
   #made: DigitGroups | undefined;
@@ -91,7 +91,7 @@ export class NumberReader {
         return ip.end;
       }
     }
-    const isAlone = end - at < CARD_DIGITS_MIN && !mayGoOn(text, end);
+    const isAlone = end - at < CARD_DIGITS_MIN && !mayContinue(text, end);
     return isAlone && (end - at < DIGITS_MIN || !hasMark(text, at)) ? end : this.#groupsFrom(at);
   }
 
@@ -154,7 +154,7 @@ export class NumberReader {
 
   /** Reads other numbers: all groups together, those of one line, or those between spaces. */
   #others(groups: DigitGroups): void {
-    if (!groups.hasTabs && ((!groups.isCut && this.#other(groups)) || groups.count < PARTED_GROUPS_MIN)) return;
+    if (!groups.hasTabs && ((!groups.isCut && this.#other(groups)) || groups.count < PART_GROUPS_MIN)) return;
     this.#parts(
       groups,
       { isCut: groups.isCut, begins: (group) => groups.beginsLine(group) || groups.beginsColumn(group) },
@@ -199,7 +199,7 @@ export class NumberReader {
   #phone(groups: DigitGroups): PiiFinding | undefined {
     const text = this.#text;
     const { start, end, count } = groups;
-    if (!hasMark(text, start) && (count < 2 || !isApart(text, start, end))) return undefined;
+    if (!hasMark(text, start) && (count < 2 || !isSeparate(text, start, end))) return undefined;
     if (isA(text, end, LETTER)) return undefined;
     return findPhone({ text, groups, work: this.#work });
   }
@@ -262,7 +262,7 @@ function findFormatted(text: string, groups: DigitGroups): PiiFinding | undefine
   const { start, end, digits, count } = groups;
   const isSsn = digits === 9 && count === 3 && groups.sizeOf(0) === 3 && groups.sizeOf(1) === 2;
   const isLikeCpf = digits === 11 && count === 4 && groups.sizeOf(0) === 3 && groups.sizeOf(3) === 2;
-  if ((!isSsn && !isLikeCpf) || !isApart(text, start, end)) return undefined;
+  if ((!isSsn && !isLikeCpf) || !isSeparate(text, start, end)) return undefined;
   const separators = groups.separators();
   const all = groups.digitsOf(0, count - 1);
   if (isSsn) {
@@ -279,7 +279,7 @@ const PARTS = "-_/.";
  * Returns whether the number is not part of a longer word. A full stop may end its sentence; a dash at the start of a line
  * belongs to a diff or a list.
  */
-function isApart(text: string, start: number, end: number): boolean {
+function isSeparate(text: string, start: number, end: number): boolean {
   const isSign = isOneOf(text, start - 1, "-") && beginsLine(text, start - 1);
   return (
     (isSign || !PARTS.includes(text[start - 1] ?? " ")) &&

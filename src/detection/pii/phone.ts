@@ -174,15 +174,15 @@ export function internationalValidity(digits: string): NumberValidity {
 }
 
 function validityIn(regions: readonly string[], national: string): NumberValidity {
-  if (regions.some((region) => isGiven(national, planOf(region)))) return "valid";
+  if (regions.some((region) => isAssigned(national, planOf(region)))) return "valid";
   const { trunk, lengths } = planOf(regions[0] ?? "");
   // `+44 (0)20 …` also contains the prefix that is dialled inside the country.
-  if (trunk !== "" && national.startsWith(trunk) && isGiven(national.slice(trunk.length), planOf(regions[0] ?? "")))
+  if (trunk !== "" && national.startsWith(trunk) && isAssigned(national.slice(trunk.length), planOf(regions[0] ?? "")))
     return "valid";
   return lengths.includes(national.length) ? "possible" : "none";
 }
 
-function isGiven(national: string, { general, types }: Plan): boolean {
+function isAssigned(national: string, { general, types }: Plan): boolean {
   return general.test(national) && types.test(national);
 }
 
@@ -191,7 +191,7 @@ export function isNationalNumber(digits: string, region: string): boolean {
   const plan = planOf(region);
   const own = withoutPrefix(digits, plan);
   // The prefix belongs to the number when the digits are valid only with it.
-  return isGiven(plan.general.test(digits) && !plan.general.test(own) ? digits : own, plan);
+  return isAssigned(plan.general.test(digits) && !plan.general.test(own) ? digits : own, plan);
 }
 
 function withoutPrefix(digits: string, { prefix, transform }: Plan): string {

@@ -54,7 +54,7 @@ const OPENINGS: readonly string[] = [
   ...[1, 2, 3, 4, 5].map((share) => `unseal key ${share}: `),
 ];
 
-/** Programs one of whose arguments is a password, by its position among the arguments that are not flags. */
+/** Programs with a password among their arguments, and the number of arguments before it that are not flags. */
 const ARGUMENTS: readonly (readonly [
   programs: readonly string[],
   position: number,
@@ -69,7 +69,7 @@ const ARGUMENTS: readonly (readonly [
   [["mc alias set "], 3, "-", "mc alias set a https://h bob «s3cretPw9»"],
 ];
 
-/** Skips flags, and so many other arguments with the flags after them. */
+/** Returns a pattern that skips flags and `position` other arguments. */
 function skipped(position: number, flags: "-" | "/-"): string {
   const flag = String.raw`(?:[${flags}]\S*[ \t]+)*`;
   return String.raw`[ \t]*${flag}(?:[^\s,;<>|${flags}]\S*[ \t]+${flag}){${position}}()[^\s,;<>|${flags}]`;
@@ -81,7 +81,7 @@ const ARGUMENT = String.raw`(?:-\w* +)*[^\s-]\S* +`;
 /** Programs that read a password from their input. */
 const READERS = "--password-stdin|passwd --stdin|sudo -S|--with-token|kinit|cryptsetup";
 
-/** Between `IDENTIFIED BY` and the password: `plugin AS `, `PASSWORD `, `VALUES `, or nothing. */
+/** Matches the text between `IDENTIFIED BY` and the password: `plugin AS `, `PASSWORD `, `VALUES `, or nothing. */
 const PLUGIN = "(?i:(?:\\w{1,48} (?:by|as|using) |[\"'\\x60]\\w{1,48}[\"'\\x60] (?:by|as) )?(?:password |values )?)";
 
 const LOGIN = { id: "login-password", argument: true } as const;

@@ -16,7 +16,7 @@ import type { BlockRule, ContextRule } from "./rule.ts";
 
 const BASE64_ANY = BASE64URL | BASE64 | EQUALS;
 
-/** Composes examples, so that no file contains what looks like a credential. */
+/** Returns text for examples, so that this file contains no text that looks like a credential. */
 function filler(length: number, alphabet = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"): string {
   return alphabet.repeat(Math.ceil(length / alphabet.length)).slice(0, length);
 }
@@ -40,7 +40,7 @@ const AZURE_MARKS: readonly (readonly [mark: string, before: number, after: numb
   ["AzFu", 44, 8],
 ];
 
-/** Starts of a number in base64, as the ids of bots begin: three digits make four characters. */
+/** First four base64 characters of the numbers from 100 to 999, with which ids of bots begin. */
 const NUMBERS_IN_BASE64 = Array.from({ length: 900 }, (_, index) =>
   Buffer.from(String(100 + index))
     .toString("base64")
@@ -104,7 +104,7 @@ const MARKED_KEYS: readonly ContextRule[] = [
     id: "azure-shared-access-signature",
     anchors: ["?sig=", "&sig=", ";sig=", " sig=", '"sig=', "'sig="],
     run: [BASE64_ANY | PERCENT, 40, 512],
-    beside: "s[vep]=",
+    requires: "s[vep]=",
     scope: "text",
     windowMax: [512, 608],
     matches: [`?sv=2024-01-01&sig=«${filler(43)}%3D»`],
@@ -246,7 +246,7 @@ const WEB: readonly ContextRule[] = [
     id: "url-signature",
     anchors: ["?signature=", "&signature="],
     run: [BASE64_ANY | PERCENT | TILDE, 24, 1_024],
-    beside: "(?i)expires=|accesskeyid=|accessid=|key-pair-id=",
+    requires: "(?i)expires=|accesskeyid=|accessid=|key-pair-id=",
     scope: "text",
     windowMax: [256, 1_280],
     value: "digit",
@@ -265,7 +265,7 @@ const WEB: readonly ContextRule[] = [
     id: "url-code",
     anchors: ["?code=", "&code="],
     run: [BASE64URL | EQUALS | PERCENT, 10, 1_024],
-    beside: "[?&]state=|redirect_uri=",
+    requires: "[?&]state=|redirect_uri=",
     scope: "text",
     windowMax: [256, 1_280],
     value: ["digit", "letter"],
@@ -635,7 +635,7 @@ const LOGINS: readonly ContextRule[] = [
 ];
 
 const WORD = String.raw`[^\s"'/]`;
-/** `ann -p password`, with another option between them; `ann,password`; `ann:password`. */
+/** Match `ann -p password`, perhaps with another option in between; `ann,password`; `ann:password`. */
 const OPTION = String.raw`["']?[^\s"'-][^\s"']{0,63}["']? (?:-[a-zA-Z] [^\s-]\S{0,63} )?-p ?["']?(${WORD}{3,128})["']?(?:\s|$)`;
 const LISTED = String.raw`["']?[^\s"',:-][^\s"',:]{0,63},([^\s"',/]{3,128})["']?(?:\s|$)`;
 const PAIR = String.raw`["']?[^\s"':/=,-][^\s"':/=,]{0,63}:([^\s"',;/]{3,128})["']?(?:[\s,;)]|$)`;
@@ -685,7 +685,7 @@ const ACCOUNTS: readonly ContextRule[] = [
 
 const DEVICE = { id: "device-secret", value: "password/assigned", windowMax: [64, 192] } as const;
 
-/** Settings of network devices and connections: a space before the secret, or a format of their own. */
+/** Settings of network devices and connections, with a space before the secret or in a special format. */
 const DEVICES: readonly ContextRule[] = [
   {
     ...DEVICE,

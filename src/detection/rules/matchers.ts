@@ -88,7 +88,7 @@ export const SQL_RULES: readonly MatcherRule[] = [
   },
 ];
 
-/** Values beside or below a name that identifies a secret. */
+/** Values next to or below a name that identifies a secret. */
 export const NAME_RULES: readonly MatcherRule[] = [
   {
     id: "assignment",

@@ -40,10 +40,11 @@ export function operatorRuleProblems(rows: readonly OperatorRow[]): readonly str
 
 function problemsOf(row: OperatorRow): readonly string[] {
   try {
-    const size = compilePattern(row.pattern).programSize();
+    const pattern = compilePattern(row.pattern);
+    const size = pattern.programSize();
     if (size > PROGRAM_SIZE_MAX)
       return [`pattern: is too large: ${size} instructions, at most ${PROGRAM_SIZE_MAX}; write shorter repetitions`];
-    if (compilePattern(row.pattern).matcher("").matches()) return ["pattern: matches the empty text"];
+    if (pattern.matcher("").matches()) return ["pattern: matches the empty text"];
   } catch (error) {
     return [`pattern: ${error instanceof Error ? error.message : String(error)} (syntax: RE2)`];
   }

@@ -37,7 +37,7 @@ interface Common {
   readonly anchors: readonly string[];
   /** The lowest level at which the rule applies. Default: `secrets`. A rule of a higher level finds personal data. */
   readonly level?: ActiveLevel;
-  /** Texts that the rule matches; `«»` are around what it finds. */
+  /** Texts that the rule matches, with `«»` around each finding. */
   readonly matches?: readonly string[];
   /** Texts in which the rule finds nothing. */
   readonly misses?: readonly string[];
@@ -61,12 +61,11 @@ export interface TokenRule extends Common {
 
 /** A value that is recognized by the text around it. Every condition that is given must hold. Patterns have RE2 syntax. */
 export interface ContextRule extends Common {
-  /**
-   * Conditions on the anchor: it begins a word, if it begins with a letter or digit; it is a command (a word before a space or
-   * tab); it has the case written here.
-   */
+  /** The anchor must begin a word, if it begins with a letter or digit. */
   readonly word?: true;
+  /** The anchor must be a command: a word before a space or tab. */
   readonly command?: true;
+  /** The anchor must have the case in which it is written here. */
   readonly cased?: true;
   /** A text that must occur in the window. */
   readonly has?: string;
@@ -79,11 +78,11 @@ export interface ContextRule extends Common {
   readonly after?: string;
   /** Matches the text directly before the anchor. A group in it starts the finding. */
   readonly before?: string;
-  /** Is searched for in the window; every match is a finding. */
+  /** Pattern that is searched for in the window; every match is a finding. */
   readonly near?: string;
-  /** Must occur in the window. */
-  readonly beside?: string;
-  /** Must not match the text directly after the anchor. */
+  /** Pattern that must occur in the window. */
+  readonly requires?: string;
+  /** Pattern that must not match the text directly after the anchor. */
   readonly unless?: string;
   /** The finding is the argument of a command that starts where the group is. */
   readonly argument?: true;
@@ -124,7 +123,7 @@ export interface CompiledRule {
   readonly level: ActiveLevel;
   readonly steps: number;
   readonly remembers: boolean;
-  /** Rules with the same number share what is known to contain no finding. */
+  /** Rules of a group share the offset before which none of them has a finding. */
   readonly group: number;
   readonly match: RuleMatcher;
 }
@@ -134,7 +133,7 @@ const PATTERN_STEPS = 1_000;
 const STEPS_PER_WINDOW_CHAR = 25;
 const STEPS_PER_CHAR_AFTER = 16;
 
-/** Returns one compiled rule for each anchor. Of rules with the same anchor, the first is applied first. */
+/** Returns one compiled rule for each anchor. Rules with the same anchor are applied in the given order. */
 export function compileRules(rules: readonly DetectorRule[]): readonly CompiledRule[] {
   const compiled: CompiledRule[] = [];
   for (const rule of rules) {
@@ -177,7 +176,7 @@ interface Patterns {
   readonly after: RE2JS | undefined;
   readonly before: RE2JS | undefined;
   readonly near: RE2JS | undefined;
-  readonly beside: RE2JS | undefined;
+  readonly requires: RE2JS | undefined;
   readonly unless: RE2JS | undefined;
 }
 
@@ -187,13 +186,13 @@ export function compilePattern(pattern: string): RE2JS {
   return library.compile(pattern);
 }
 
-function compilePatterns({ after, before, near, beside, unless }: ContextRule): Patterns {
+function compilePatterns({ after, before, near, requires, unless }: ContextRule): Patterns {
   const compiled = (pattern: string | undefined) => (pattern === undefined ? undefined : compilePattern(pattern));
   return {
     after: compiled(after),
     before: compiled(before),
     near: compiled(near),
-    beside: compiled(beside),
+    requires: compiled(requires),
     unless: compiled(unless),
   };
 }
@@ -205,7 +204,7 @@ const FINDINGS_MAX = 64;
 
 function contextMatcher(rule: ContextRule): RuleMatcher {
   let patterns: Patterns | undefined;
-  const hasPattern = [rule.after, rule.before, rule.near, rule.beside, rule.unless].some((one) => one !== undefined);
+  const hasPattern = [rule.after, rule.before, rule.near, rule.requires, rule.unless].some((one) => one !== undefined);
   return (reading, start, end) => {
     const { text, work } = reading;
     if (!admits(rule, text, { start, end })) return undefined;
@@ -221,10 +220,10 @@ function contextMatcher(rule: ContextRule): RuleMatcher {
     const found = patterns.near === undefined ? valueAt(rule, patterns, { text, start, end, window }) : undefined;
     if (patterns.near === undefined && found === undefined) return undefined;
     if (patterns.unless?.matcher(text.slice(end, window.end)).lookingAt() === true) return undefined;
-    const isSearched = patterns.near !== undefined || patterns.beside !== undefined;
+    const isSearched = patterns.near !== undefined || patterns.requires !== undefined;
     const size = Math.max(patterns.near?.programSize() ?? 0, STEPS_PER_WINDOW_CHAR * 4);
     if (isSearched) work.spend(((window.end - window.start) * size) / 4);
-    if (patterns.beside !== undefined && !patterns.beside.matcher(text.slice(window.start, window.end)).find())
+    if (patterns.requires !== undefined && !patterns.requires.matcher(text.slice(window.start, window.end)).find())
       return undefined;
     return patterns.near === undefined ? found : findAll(rule, patterns.near, { text, end, window });
   };
@@ -334,7 +333,7 @@ function findAll(rule: ContextRule, near: RE2JS, { text, end, window }: Omit<Pos
   const match = near.matcher(text.slice(window.start, window.end));
   const flags = new Set<string | null>();
   while (found.length < FINDINGS_MAX && match.find()) {
-    // Of a command's flags, the first of each kind counts: later ones belong to other commands.
+    // The first flag of each kind belongs to this command; later ones belong to other commands.
     if (rule.argument === true && flags.has(match.group())) continue;
     flags.add(match.group());
     const range = groupOf(match) ?? { start: match.start(), end: match.end() };
@@ -351,20 +350,20 @@ function findAll(rule: ContextRule, near: RE2JS, { text, end, window }: Omit<Pos
   return { found, done: isCut ? end + windowMax / 2 : window.end };
 }
 
-/** A token may be divided by this many line ends or joins of quoted strings. */
+/** Maximum number of line ends or string concatenations inside a token. */
 const BREAKS_MAX = 12;
 
-/** Maximum length of a division: line end, indentation, quotes, `+`, a backslash. UTF-16 units. */
+/** Maximum length of a division: line end, indentation, quotes, `+`, backslash. UTF-16 units. */
 const BREAK_CHARS_MAX = 48;
 
-/** A divided token has at least this many characters after the prefix, because a word at a line's end is no token. */
+/** Minimum number of characters between the prefix and the first division: a word at a line's end is not a token. */
 const FIRST_PIECE_CHARS_MIN = 4;
 
 type Token = TokenRule["token"];
 
 /**
- * Matches the token whose prefix is the anchor. A run that is too short or too plain stays so for a prefix further inside it, so
- * that each run is read once.
+ * Matches the token whose prefix is the anchor. Returns the end of a run that is too short, or that lacks needed characters: no
+ * later prefix in this run starts a token, so that each run is read once.
  */
 function tokenMatcher({ id, token }: TokenRule, prefix: string): RuleMatcher {
   const { classes, min, needs, exact, loose } = token;
@@ -413,7 +412,7 @@ function joinPieces(text: string, { classes, min, exact, needs }: Token, first: 
   return -1;
 }
 
-/** Returns the start of the next piece; `at` when nothing that joins pieces is there. */
+/** Returns the start of the next piece; `at` when neither a line end nor a string concatenation follows. */
 function pieceAfter(text: string, at: number): number {
   const limit = at + BREAK_CHARS_MAX;
   let end = at;

@@ -10,16 +10,17 @@ import {
   LINE_END,
   LOWER,
   NAME,
+  NextPosition,
   QUOTE,
   runEnd,
   runStart,
   UPPER,
   wordSet,
 } from "../views/characters.ts";
-import { isOfSeveral, SECOND_WORDS, type SecretKind, secretKind } from "./names.ts";
+import { isPlural, SECOND_WORDS, type SecretKind, secretKind } from "./names.ts";
 import type { Name } from "./structures.ts";
 import { type TableReader, tables } from "./tables.ts";
-import { NAME_CHARS_MAX, NextEnd, QUOTED_CHARS_MAX, type Value, valueAfter, WholeEnds } from "./value-after.ts";
+import { NAME_CHARS_MAX, QUOTED_CHARS_MAX, type Value, valueAfter, WholeEnds } from "./value-after.ts";
 import { hasDigit, isIdentifier } from "./value-shapes.ts";
 import { ASSESSED_CHARS_MAX, isSecretValue, type ValueStyle } from "./values.ts";
 
@@ -41,7 +42,7 @@ type NameRange = Pick<Name, "from" | "to">;
 class AssignmentReader {
   readonly #text: string;
   readonly #work: Work;
-  readonly #headerEnds: NextEnd;
+  readonly #headerEnds: NextPosition;
   readonly #wholeEnds: WholeEnds;
   readonly #tables: TableReader;
   readonly #kinds = new Map<string, SecretKind | "none">();
@@ -52,7 +53,7 @@ class AssignmentReader {
     this.#text = text;
     this.#work = work;
     this.#tables = tables;
-    this.#headerEnds = new NextEnd((from) => headerEnd(text, from));
+    this.#headerEnds = new NextPosition((from) => headerEnd(text, from));
     this.#wholeEnds = new WholeEnds(text);
   }
 
@@ -69,7 +70,7 @@ class AssignmentReader {
     this.#work.spend(STEPS_PER_NAME + to - from);
     const name = text.slice(from, to);
     const known = this.#kinds.get(name) ?? (this.#kinds.size < NAMES_MAX ? this.#kindOf(name) : undefined);
-    if (known === "none" ? !LAST_WORDS.test(name) : isOfSeveral(name) && !hasOperator(text, to)) return undefined;
+    if (known === "none" ? !LAST_WORDS.test(name) : isPlural(name) && !hasOperator(text, to)) return undefined;
     return this.#assigned(name, { from, to }, known) ?? this.#tables.below(from, to);
   }
 
@@ -80,8 +81,8 @@ class AssignmentReader {
     this.#work.spend((value.end - value.start) * STEPS_PER_VALUE_CHAR);
     const own = known ?? this.#kindOf(name);
     const kind = own === "none" && LAST_WORDS.test(name) ? this.#kindOf(withQualifier(text, from, to)) : own;
-    if (kind === "none" || isNameAgain(text, name, value) || isTestResult(text, name, value)) return undefined;
-    if (value.listEnd === undefined && isOfSeveral(name)) return undefined;
+    if (kind === "none" || repeatsName(text, name, value) || isTestResult(text, name, value)) return undefined;
+    if (value.listEnd === undefined && isPlural(name)) return undefined;
     this.#work.spend(STEPS_PER_VALUE);
     if (kind !== "cookie" && kind !== "authorization") return this.#assess(kind, value);
     this.#work.spend(STEPS_PER_HEADER);
@@ -142,15 +143,15 @@ function isPartOfName(text: string, { from, to }: NameRange): boolean {
 const TEST = /^test/i;
 
 /** Returns whether the value repeats the name: `exports.hashPassword = hashPassword`, `PrivateKey = PrivateKey_1`. */
-function isNameAgain(text: string, name: string, { start, end }: Value): boolean {
-  if (end - start < NAME_AGAIN_CHARS_MIN || end - start > name.length + 2) return false;
+function repeatsName(text: string, name: string, { start, end }: Value): boolean {
+  if (end - start < REPEATED_NAME_CHARS_MIN || end - start > name.length + 2) return false;
   const value = text.slice(start, end);
   if (name.endsWith(value)) return true;
   const isIdentifier = (classesIn(name, 0, name.length) & (UPPER | LOWER)) === (UPPER | LOWER);
   return isIdentifier && /_\d$/.test(value) && name.endsWith(value.slice(0, -2));
 }
 
-const NAME_AGAIN_CHARS_MIN = 4;
+const REPEATED_NAME_CHARS_MIN = 4;
 
 /** Returns whether a named argument is a variable: `connect(password=given_password)`. */
 function isVariable(text: string, word: string, { style, end }: Value): boolean {
@@ -184,7 +185,7 @@ function parameterEnd(text: string, at: number): number {
   return -1;
 }
 
-/** Styles in which a value needs more evidence to be a header's. */
+/** Styles in which more evidence is needed that a value belongs to a header. */
 const DOUBTFUL: ReadonlySet<ValueStyle> = new Set(["prose", "listed", "paired"]);
 const COOKIE = /^[\w.-]{1,64}=[^;\s]{6,}/;
 
@@ -249,7 +250,7 @@ function isCredentials(
     : hasScheme || isQuoted || isOnePiece(value);
 }
 
-/** `"Api-Token " + token` */
+/** Matches a scheme without credentials, as in `"Api-Token " + token`. */
 const SCHEME_ALONE = /^[A-Za-z][A-Za-z-]{0,40} {1,4}$/;
 
 /** Returns whether a value without a scheme and quotes can be credentials: no spaces, no call, and a digit. */

@@ -173,7 +173,7 @@ const VALUES_MAX = 256;
 
 /** Finds the values below `data` and `stringData` of a `kind: Secret` document, before or after its kind. */
 export const matchManifest: RuleMatcher = ({ text, work }, start, end) => {
-  if (isA(text, end, KIND_GOES_ON) || text.slice(end - SECRET.length, end) !== SECRET) return undefined;
+  if (isA(text, end, KIND_CONTINUES) || text.slice(end - SECRET.length, end) !== SECRET) return undefined;
   work.spend(MANIFEST_STEPS);
   const before = text.slice(Math.max(0, start - MANIFEST_CHARS_MAX), start);
   const after = text.slice(end, end + MANIFEST_CHARS_MAX);
@@ -185,7 +185,7 @@ export const matchManifest: RuleMatcher = ({ text, work }, start, end) => {
 };
 
 const SECRET = "Secret";
-const KIND_GOES_ON = 0xffff & ~(BLANK | LINE_END | QUOTE);
+const KIND_CONTINUES = 0xffff & ~(BLANK | LINE_END | QUOTE);
 /** Start of another document or of another object's kind. */
 const BOUNDARY = /apiVersion|^---|kind"?:/m;
 

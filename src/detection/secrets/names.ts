@@ -21,7 +21,7 @@ export const FOREIGN_PASSWORDS = words(
   "密码 密碼 パスワード 비밀번호 패스워드",
 );
 
-/** Words with other meanings too, and words for tokens and keys. */
+/** Words for tokens and keys, and words for a password that also have other meanings. */
 export const FOREIGN_TOKENS = words(
   "parola clave mdp токен トークン 토큰 令牌 密钥 密鑰 秘钥 секрет シークレット 口令 暗証番号 암호",
 );
@@ -69,7 +69,7 @@ const TOKENS = words(
 );
 
 /** Plural names. In text they announce only a list, because counts and sentences follow them too. */
-const SEVERAL = words("passwords passwds passphrases tokens secrets apikeys accesstokens refreshtokens");
+const PLURALS = words("passwords passwds passphrases tokens secrets apikeys accesstokens refreshtokens");
 
 /** Words before `key` that make it a secret. */
 const SECRET_KEYS = wordSet(
@@ -99,7 +99,7 @@ const TRAILERS = wordSet(
 
 const KINDS: ReadonlyMap<string, SecretKind> = new Map<string, SecretKind>([
   ...PASSWORDS.concat(FOREIGN_PASSWORDS).map((word) => [word, "password"] as const),
-  ...TOKENS.concat(FOREIGN_TOKENS, SEVERAL).map((word) => [word, "token"] as const),
+  ...TOKENS.concat(FOREIGN_TOKENS, PLURALS).map((word) => [word, "token"] as const),
   ["pat", "key"],
   ["cookie", "cookie"],
   ["authorization", "authorization"],
@@ -121,7 +121,7 @@ export function secretKind(name: string): SecretKind | undefined {
   if (name === "PW") return undefined;
   // A session cookie of web frameworks.
   if (SESSION.test(name)) return "key";
-  const { word: last, start } = wordWithSense(name);
+  const { word: last, start } = meaningfulWord(name);
   const before = wordBefore(name, start)?.word ?? "";
   if (last === "key" || last === "keys") return keyKind(before);
   if (HARMLESS.has(before)) return undefined;
@@ -130,13 +130,13 @@ export function secretKind(name: string): SecretKind | undefined {
 
 const SESSION = /^(?:x-session-?id|_?session_?id)$/i;
 
-export function isOfSeveral(name: string): boolean {
-  return isOneOf(name, name.length - 1, "sS") && OF_SEVERAL.test(name);
+export function isPlural(name: string): boolean {
+  return isOneOf(name, name.length - 1, "sS") && PLURAL_NAME.test(name);
 }
 
-const OF_SEVERAL = new RegExp(`(?:${SEVERAL.join("|")})$`, "i");
+const PLURAL_NAME = new RegExp(`(?:${PLURALS.join("|")})$`, "i");
 
-function wordWithSense(name: string): NameWord {
+function meaningfulWord(name: string): NameWord {
   let found = wordBefore(name, name.length);
   while (found !== undefined && TRAILERS.has(found.word)) {
     const earlier = wordBefore(name, found.start);

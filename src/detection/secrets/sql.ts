@@ -144,7 +144,7 @@ function gapEnd(text: string, from: number): number {
   return at;
 }
 
-/** Returns the parts between commas, up to the closing bracket. */
+/** Returns the parts between commas, up to the closing bracket. Skips strings and comments. */
 function elementsOf(text: string, from: number): { readonly elements: readonly TextRange[]; readonly end: number } {
   const elements: TextRange[] = [];
   const limit = Math.min(text.length, from + TUPLE_CHARS_MAX);
@@ -153,6 +153,7 @@ function elementsOf(text: string, from: number): { readonly elements: readonly T
   let at = from;
   for (; at < limit; at += 1) {
     if (isA(text, at, QUOTE)) at = stringEnd(text, at, limit);
+    else if (text.startsWith("--", at)) at = rowEnd(text, at, limit) - 1;
     else if (isOneOf(text, at, "(")) depth += 1;
     else if (isOneOf(text, at, ",") && depth === 0) {
       elements.push({ start, end: at });
@@ -193,8 +194,8 @@ function literalOf(text: string, { start, end }: TextRange, kind: SecretKind): F
 }
 
 const HEAD_CHARS_MAX = 192;
-const DEFINITION_CHARS_MAX = 8_192;
 const COLUMNS_MAX = 128;
+const COLUMN_CHARS_MAX = 256;
 /** Maximum number of tables that are cached for one text. */
 const TABLES_MAX = 512;
 
@@ -209,6 +210,8 @@ function columnKind(name: string): SecretKind | undefined {
 }
 
 const HEAD = /^(?:if not exists )?([\w.$"'`[\]-]{1,128})\s{0,8}\(/i;
+/** Matches the name at the start of a column's definition. */
+const COLUMN_NAME = /^(?:\s|\\[nrt]|--.{0,128}?(?:[\r\n]|\\[nr]))*\\?["'`[]?([\w.$-]{1,128})/;
 /** First words of elements that are not columns. */
 const CONSTRAINTS = /^(?:primary|unique|foreign|constraint|key|index|check|fulltext)$/i;
 
@@ -230,10 +233,14 @@ class CreatedTables {
     const head = HEAD.exec(this.#text.slice(end, end + HEAD_CHARS_MAX));
     if (head === null) return;
     const from = end + head[0].length;
-    const columns = columnsIn(this.#text.slice(from, from + DEFINITION_CHARS_MAX));
-    this.#done = from + columns.length;
-    this.#work.spend(columns.length * STEPS_PER_DEFINITION_CHAR + columns.names.length * STEPS_PER_COLUMN);
-    this.#kinds.set(plain(head[1] ?? ""), columns.names.map(columnKind));
+    const { elements, end: close } = elementsOf(this.#text, from);
+    const names = elements.slice(0, COLUMNS_MAX).flatMap(({ start: at }) => {
+      const name = COLUMN_NAME.exec(this.#text.slice(at, at + COLUMN_CHARS_MAX))?.[1] ?? "";
+      return CONSTRAINTS.test(name) ? [] : [name];
+    });
+    this.#done = close;
+    this.#work.spend((close - from) * STEPS_PER_DEFINITION_CHAR + names.length * STEPS_PER_COLUMN);
+    this.#kinds.set(plain(head[1] ?? ""), names.map(columnKind));
   }
 
   kindsOf(table: string): readonly (SecretKind | undefined)[] | undefined {
@@ -244,28 +251,6 @@ class CreatedTables {
 /** Returns the name of a table without its schema and quotes. */
 function plain(table: string): string {
   return (table.split(".").at(-1) ?? "").replace(/["'`[\]\\]/g, "").toLowerCase();
-}
-
-/** Returns the first word of each part between commas, up to the closing bracket. */
-function columnsIn(inside: string): { readonly names: readonly string[]; readonly length: number } {
-  const names: string[] = [];
-  let depth = 0;
-  let isNext = true;
-  let at = 0;
-  for (; at < inside.length && names.length < COLUMNS_MAX; at += 1) {
-    if (isNext && (isA(inside, at, NAME) || isA(inside, at, QUOTE) || isOneOf(inside, at, "["))) {
-      const word = /^["'`[]?([\w.$-]{1,128})/.exec(inside.slice(at, at + 132));
-      if (word !== null && !CONSTRAINTS.test(word[1] ?? "")) names.push(word[1] ?? "");
-      at += (word?.[0].length ?? 1) - 1;
-      isNext = false;
-    } else if (isOneOf(inside, at, "(")) depth += 1;
-    else if (isOneOf(inside, at, ",") && depth === 0) isNext = true;
-    else if (isOneOf(inside, at, ")")) {
-      if (depth === 0) break;
-      depth -= 1;
-    }
-  }
-  return { names, length: at };
 }
 
 const created = ({ text, work }: Reading): CreatedTables => new CreatedTables(text, work);

@@ -35,7 +35,7 @@ const CLOSERS_MAX = 2;
 
 /** Operators before a default value: `process.env.PASSWORD || "…"`. */
 const DEFAULTS = ["||", "??", "?:", "| default ", "|default "];
-/** An operator only after a bracket; elsewhere it is a word. */
+/** An operator after a bracket; elsewhere `or` is a word of a sentence. */
 const OR = "or ";
 
 /** Reads a value without `=` or `:`: `get("NAME", "…")`, `NAME ?? "…"`, `setPassword("…")`, `| NAME | … |`, `NAME is …`. */

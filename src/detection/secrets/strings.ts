@@ -84,11 +84,11 @@ export function passwordArgument(text: string, from: number, limit: number): Tex
   if (end - start < PASSWORD_CHARS_MIN) return undefined;
   // Keywords, variables, placeholders and flags are not passwords.
   if (!isQuoted && (runEnd(text, start, UPPER) === end || isOneOf(text, start, "$<{-%:"))) return undefined;
-  return isStandIn(text, { start, end }, isQuoted) ? undefined : { start, end };
+  return isPlaceholderArgument(text, { start, end }, isQuoted) ? undefined : { start, end };
 }
 
 /** Returns whether the argument is a placeholder, a reference, or follows a string that ends with the flag. */
-function isStandIn(text: string, { start, end }: TextRange, isQuoted: boolean): boolean {
+function isPlaceholderArgument(text: string, { start, end }: TextRange, isQuoted: boolean): boolean {
   const password = text.slice(start, end);
   if (password.length < LIKELY_CHARS_MIN && (classesIn(password, 0, password.length) & ALPHANUMERIC) === 0) return true;
   if (password.toLowerCase() === "password" || /^(?:\.{3}|…+)$/.test(password)) return true;

@@ -47,7 +47,7 @@ const ACCOUNTS = wordSet(
   "user username login email mail account host hostname server url uri site name id rolname usename uid domain ip",
   "address",
 );
-/** Columns next to which `pass` is a password too. */
+/** Columns that show that a column `pass` contains passwords. */
 const PEOPLE = wordSet("user username login email mail account");
 
 /** Layout of a table. */

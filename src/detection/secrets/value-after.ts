@@ -12,6 +12,7 @@ import {
   isOneOf,
   LINE_END,
   LOWER,
+  NextPosition,
   QUOTE,
   runEnd,
   runStart,
@@ -53,9 +54,9 @@ const BACKSLASH = 0x5c;
 const SQUARE = 0x5d;
 const CURLY = 0x7d;
 
-/** End an unquoted value; so does a closing bracket before one of them. */
+/** Characters that end an unquoted value. A closing bracket before one of them ends it too. */
 const BARE_ENDS = BLANK | LINE_END | QUOTE | STOP;
-/** End a value of an environment variable. */
+/** Characters that end the value of an environment variable. */
 const ASSIGNED_ENDS = BLANK | LINE_END | QUOTE;
 
 /** The text after a name. */
@@ -148,26 +149,26 @@ function valueAfterColon(text: string, name: Name, separator: Separator): Value 
   return bareValue(text, name, { ...separator, end });
 }
 
-/** After other names, a quoted word is the name of the secret: `secret "web-tls" not found`. */
+/** Matches names of passwords. After other names, a quoted word is the name of a secret: `secret "web-tls" not found`. */
 const PASSWORD = /pass|pwd|psk/i;
 
 /** Reads a quoted value. Backticks contain a command in shells and a name in sentences. */
 function quotedAfter(text: string, { from, to, at }: Name, { end, operator, spaced }: Separator): Value | undefined {
   const opening = afterQuote(text, end);
-  const threefold = threefoldValue(text, opening);
-  if (threefold !== undefined) return threefold;
+  const tripleQuoted = tripleQuotedValue(text, opening);
+  if (tripleQuoted !== undefined) return tripleQuoted;
   if (at === to && endsString(text, opening - 1, from)) return undefined;
   const isBacktick = isOneOf(text, opening - 1, "`");
   if (operator === " " && (isBacktick || !PASSWORD.test(text.slice(from, to))))
     return quotedValue(text, opening, "prose");
-  const isAssigned = operator === "=" && !spaced && isOfEnvironment(text, from, to);
+  const isAssigned = operator === "=" && !spaced && isEnvironmentVariable(text, from, to);
   const value = quotedValue(text, opening, isAssigned ? "assigned" : "quoted");
   const isCommand = isBacktick && isAssigned && text.slice(value.start, value.end).includes(" ");
   return isCommand ? { ...value, end: value.start } : value;
 }
 
 /** Reads `"""…"""`, which may have several lines. */
-function threefoldValue(text: string, opening: number): Value | undefined {
+function tripleQuotedValue(text: string, opening: number): Value | undefined {
   const mark = text[opening - 1] ?? "";
   if (text[opening] !== mark || text[opening + 1] !== mark || !isA(mark, 0, QUOTE)) return undefined;
   const start = runEnd(text, opening + 2, BLANK | LINE_END, opening + GAP_CHARS_MAX);
@@ -225,7 +226,7 @@ function toValue(text: string, { start, end, style }: Stated): Value {
 }
 
 /** Returns whether the name is an environment variable (`NAME=`, `export name=`): whatever follows is its value. */
-function isOfEnvironment(text: string, from: number, to: number): boolean {
+function isEnvironmentVariable(text: string, from: number, to: number): boolean {
   if (isOneOf(text, from - 1, "?&")) return false;
   const seen = classesIn(text, from, to);
   return (
@@ -254,7 +255,7 @@ function bareValue(text: string, { from, to: nameEnd }: Name, { end, operator, s
   const inBraces = isOneOf(text, from - 1, ";") ? braced(text, end) : undefined;
   if (inBraces !== undefined) return inBraces;
   const inQuery = isOneOf(text, from - 1, "?&");
-  const style = operator === "=" && !spaced && isOfEnvironment(text, from, nameEnd) ? "assigned" : "loose";
+  const style = operator === "=" && !spaced && isEnvironmentVariable(text, from, nameEnd) ? "assigned" : "loose";
   const to = bareEnd(text, end, { style, inQuery, limit: end + ASSESSED_CHARS_MAX });
   const value = { start: end, end: to, quote: "", inQuery };
   if (style === "assigned") return { ...value, style };
@@ -275,7 +276,7 @@ function braced(text: string, at: number): Value | undefined {
   return close < 1 ? undefined : { start: at + 1, end: at + close, style: "prose", quote: "}", inQuery: false };
 }
 
-/** Part of a regular expression, or the end of an expression. */
+/** Characters with which no value starts: parts of a regular expression, or the end of an expression. */
 const BARE_OPENINGS = "|)";
 
 /** Returns whether the value is a protobuf field number: `string password = 102;`. */
@@ -299,27 +300,10 @@ function lineStart(text: string, at: number): number {
   return isOneOf(text, start - 1, "+") && beginsLine(text, start - 1) ? start : -1;
 }
 
-/** Finds the end of a value. Queries in text order read a range that several values share only once. */
-export class NextEnd {
-  readonly #find: (from: number) => number;
-  #from = 0;
-  #at = -1;
-
-  constructor(find: (from: number) => number) {
-    this.#find = find;
-  }
-
-  after(from: number): number {
-    if (from < this.#from || from > this.#at) this.#at = this.#find(from);
-    this.#from = from;
-    return this.#at;
-  }
-}
-
 /** Finds the ends of values of which only the beginning was assessed. */
 export class WholeEnds {
   readonly #text: string;
-  readonly #ends = new Map<string, NextEnd>();
+  readonly #ends = new Map<string, NextPosition>();
 
   constructor(text: string) {
     this.#text = text;
@@ -339,10 +323,10 @@ export class WholeEnds {
     return this.#next(`${quote} ${isEscaped}`, (from) => quoteEnd(text, from, { quote, isEscaped })).after(end);
   }
 
-  #next(key: string, find: (from: number) => number): NextEnd {
+  #next(key: string, find: (from: number) => number): NextPosition {
     const known = this.#ends.get(key);
     if (known !== undefined) return known;
-    const made = new NextEnd(find);
+    const made = new NextPosition(find);
     this.#ends.set(key, made);
     return made;
   }
@@ -476,7 +460,7 @@ function afterDump(text: string, at: number): number {
   return at + (DUMPED.exec(text.slice(at, at + GAP_CHARS_MAX))?.[0].length ?? 0);
 }
 
-/** Other attributes of the element, up to its value. */
+/** Matches the other attributes of an element, up to its value. */
 const ATTRIBUTES = /^(?: [a-zA-Z-]{1,16}="[^"<>]{0,48}"){1,4} (?:value|content)=(?=")|^ content=(?=")/;
 const ATTRIBUTES_CHARS_MAX = 256;
 

@@ -262,7 +262,7 @@ const BRACKETS: ReadonlyMap<string, string> = new Map([
   ["(", ")"],
 ]);
 
-/** How a value is delimited: a quoted one is complete, others may be cut off. */
+/** The delimiters of a value. A quoted value is complete; others may be cut off. */
 type Closing = "quoted" | "assigned" | "bare";
 
 /** Returns whether the value refers to another: `$X`, `${X}`, `{{ x }}`, `<x>`, `%(x)s`, `%X%`, `@x`, `***`, a call or list. */
@@ -376,7 +376,7 @@ function isPattern(value: string): boolean {
   return atom > 0 && "+*?{".includes(value[atom] ?? " ") && ")$/|?&\\]123456789 ".includes(value[atom + 1] ?? " ");
 }
 
-const HOLES: readonly (readonly [open: string, close: string])[] = [
+const EXPRESSIONS: readonly (readonly [open: string, close: string])[] = [
   ["\x24{", "}"],
   ["{{", "}}"],
   ["#{", "}"],
@@ -390,17 +390,17 @@ export function isTemplate(value: string): boolean {
   if (!value.includes("{") && !value.includes("$(") && !value.includes("<%")) return false;
   const text = value.slice(0, TEMPLATE_CHARS_MAX);
   let rest = "";
-  let holes = 0;
+  let expressions = 0;
   for (let at = 0; at < text.length; ) {
-    const hole = HOLES.find(([open]) => text.startsWith(open, at));
-    if (hole === undefined) rest += text[at];
-    else holes += 1;
-    at = hole === undefined ? at + 1 : holeEnd(text, at, hole);
+    const expression = EXPRESSIONS.find(([open]) => text.startsWith(open, at));
+    if (expression === undefined) rest += text[at];
+    else expressions += 1;
+    at = expression === undefined ? at + 1 : expressionEnd(text, at, expression);
   }
-  return holes > 0 && rest.length <= LABEL_CHARS_MAX && isLabel(rest);
+  return expressions > 0 && rest.length <= LABEL_CHARS_MAX && isLabel(rest);
 }
 
-function holeEnd(text: string, at: number, [open, close]: readonly [string, string]): number {
+function expressionEnd(text: string, at: number, [open, close]: readonly [string, string]): number {
   const end = text.indexOf(close, at + open.length);
   return end === -1 ? at + open.length : end + close.length;
 }

@@ -43,7 +43,7 @@ import {
 } from "./value-shapes.ts";
 
 /**
- * How a value is written next to its name. `assigned`: `NAME=value`; `quoted`: in quotes, or a string of a tree;
+ * The notation of a value next to its name. `assigned`: `NAME=value`; `quoted`: in quotes, or a string of a tree;
  * `line`: the rest of a line after `name: `; `loose`: a word within text; `prose`: a word that follows the name
  * without punctuation; `listed`: after the name in a list; `paired`: in a list of two.
  */

@@ -82,7 +82,7 @@ export function isOneOf(text: string, at: number, characters: string): boolean {
 }
 
 /** Returns whether an escaped line end is at this offset: `\n` or `\r` as two characters. */
-export function isWrittenEnd(text: string, at: number): boolean {
+export function isEscapedLineEnd(text: string, at: number): boolean {
   return isOneOf(text, at, "\\") && isOneOf(text, at + 1, "nr");
 }
 
@@ -157,9 +157,10 @@ export function textBefore(text: string, at: number, chars: number): string {
   return text.slice(Math.max(0, at - chars), at);
 }
 
-/** Finds the next position in a text. Queries in text order read the text once. */
+/** Finds the next position in a text. Queries in text order read a range that several of them share only once. */
 export class NextPosition {
   readonly #find: (from: number) => number;
+  #from = 0;
   #at = -1;
 
   /** @param find - returns the first position at or after `from`; the text's length when there is none */
@@ -168,7 +169,8 @@ export class NextPosition {
   }
 
   after(from: number): number {
-    if (this.#at < from) this.#at = this.#find(from);
+    if (from < this.#from || from > this.#at) this.#at = this.#find(from);
+    this.#from = from;
     return this.#at;
   }
 }
@@ -195,7 +197,7 @@ export const ROW_CHARS_MAX = 4_096;
 export function rowEnd(text: string, from: number, limit: number = from + ROW_CHARS_MAX): number {
   const end = Math.min(text.length, limit);
   let at = from;
-  while (at < end && !isA(text, at, LINE_END) && !isWrittenEnd(text, at)) at += 1;
+  while (at < end && !isA(text, at, LINE_END) && !isEscapedLineEnd(text, at)) at += 1;
   return at;
 }
 
@@ -204,7 +206,7 @@ export function nextRow(text: string, at: number): number {
   const next = afterLineEnd(text, at);
   if (next > at) return next;
   if (text.startsWith("\\r\\n", at)) return at + 4;
-  return isWrittenEnd(text, at) ? at + 2 : at;
+  return isEscapedLineEnd(text, at) ? at + 2 : at;
 }
 
 export function words(...lines: readonly string[]): readonly string[] {

@@ -15,7 +15,7 @@ export interface DecodedText {
 const BYTE_MAX = 0xff;
 
 /**
- * Builds a view from left to right. An unchanged range takes one entry, whatever its length; so does a range that is replaced.
+ * Builds a view from left to right. Each unchanged range and each replaced range takes one entry, whatever its length.
  */
 export class ViewWriter implements DecodedText {
   readonly #original: string;
@@ -156,7 +156,7 @@ const OCTAL_DIGITS = 3;
 const POINT_MAX = 0x10ffff;
 const REPLACEMENT = 0xfffd;
 
-/** The code stands for no character. */
+/** Marks a code that represents no character. */
 export const NOTHING = -1;
 
 const ENTITIES: ReadonlyMap<string, string> = new Map([
@@ -188,7 +188,7 @@ const ESCAPES: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** ASCII codes of the characters that can start a code. */
-const BEGINS = Uint8Array.from({ length: 128 }, (_, code) =>
+const STARTS_CODE = Uint8Array.from({ length: 128 }, (_, code) =>
   [PERCENT, AMPERSAND, BACKSLASH, ESCAPE, QUOTATION, APOSTROPHE].includes(code) ? 1 : 0,
 );
 
@@ -206,7 +206,7 @@ export class CodeReader {
 
   /** Returns whether a code starts at `at`; `code` is the character code at `at`. */
   read(at: number, code: number): boolean {
-    if (BEGINS[code] !== 1) return false;
+    if (STARTS_CODE[code] !== 1) return false;
     switch (code) {
       case PERCENT:
         return this.#percent(at);
@@ -382,7 +382,7 @@ class Decoding {
     let at = first;
     while (at < text.length) {
       const code = text.charCodeAt(at);
-      const end = code > 0x7e || code < 0x20 ? this.#foreign(at, code) : this.#coded(at, code);
+      const end = code > 0x7e || code < 0x20 ? this.#nonAscii(at, code) : this.#coded(at, code);
       if (end < 0) {
         at = -end;
         continue;
@@ -401,7 +401,7 @@ class Decoding {
   }
 
   /** Handles a control or a non-ASCII character. */
-  #foreign(at: number, code: number): number {
+  #nonAscii(at: number, code: number): number {
     if (code === 0x0a || code === 0x09 || code === 0x0d) return -(at + 1);
     const unit = code > 0x7e ? plainUnit(code) : -1;
     if (unit === code) return -(at + 1);

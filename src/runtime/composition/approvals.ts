@@ -12,12 +12,13 @@ import {
   startWebhooks,
 } from "../../approvals/notify/webhooks.ts";
 import { createReceiptSigner, type ReceiptedApprovals, type ReceiptSigner } from "../../approvals/receipts/receipts.ts";
+import { SHELL_RULES, ShellRules } from "../../approvals/risk/shell.ts";
 import { createRiskRules, type RiskRules, riskRuleProblems } from "../../approvals/risk.ts";
 import { errorText } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { Json } from "../../core/types.ts";
 import { type Config, pathFrom } from "../config/config.ts";
-import type { Modules } from "../modules.ts";
+import { MODULES, type Modules } from "../modules.ts";
 import { readNamed, readNamedFile } from "./problems.ts";
 
 const SESSION_BYTES = 24;
@@ -30,7 +31,11 @@ export interface ReadRules {
 }
 
 /** Reads the risk rules (built-in and operators'), the webhooks and the receipt key. */
-export function readApprovals(config: Config, stores: Stores, problems: string[]): ReadRules | undefined {
+export function readApprovals(
+  config: Config,
+  { approvalStores: stores, shellRules }: Pick<Modules, "approvalStores" | "shellRules">,
+  problems: string[],
+): ReadRules | undefined {
   const { rules, policies, storeUrlFile } = config.approvals;
   const found = riskRuleProblems(rules).map((problem) => `approvals.rules${problem}`);
   problems.push(...found);
@@ -41,7 +46,9 @@ export function readApprovals(config: Config, stores: Stores, problems: string[]
     problems.push(`approvals.storeUrlFile: ${errorText(error)}`);
   }
   const receiptOf = readSigner(config, problems);
-  return found.length > 0 ? undefined : { risk: createRiskRules({ rules, policies }), receiptOf, webhooks };
+  if (found.length > 0) return undefined;
+  const shell = shellRules === MODULES.shellRules ? SHELL_RULES : new ShellRules(Object.values(shellRules).flat());
+  return { risk: createRiskRules({ rules, policies, shell }), receiptOf, webhooks };
 }
 
 type Stores = Modules["approvalStores"];

@@ -110,7 +110,7 @@ async function readParts(
   const checkpointKey = readCheckpointKey(config, problems);
   const exports = readExports(config, modules.auditExporters, problems);
   const traces = readTraces(config, problems);
-  const approvals = readApprovals(config, modules.approvalStores, problems);
+  const approvals = readApprovals(config, modules, problems);
   const detector = readDetector(config, modules, problems);
   const policy = approvals && attempt(problems, () => createPolicy(modules.policyPoints, approvals.risk, detector));
   const found = await loadTools(config, targets.offered());

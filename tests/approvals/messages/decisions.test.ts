@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { type DecisionVerifier, extractApprovalDecisions } from "../../../src/approvals/messages/decisions.ts";
 import { type MessageFormat, MessageFormatError } from "../../../src/approvals/messages/message-format.ts";
-import { prepareMessagesForLLM } from "../../../src/approvals/messages/prepare.ts";
+import { prepareMessagesForLLM } from "../../../src/approvals/messages/model-messages.ts";
 import { resumeFromMessages } from "../../../src/approvals/messages/resume.ts";
 import { toApprovalRequestMessage, toApprovalResultMessage } from "../../../src/approvals/messages/written.ts";
 import type { CallResult } from "../../../src/core/call-result.ts";
