@@ -65,7 +65,7 @@ const CAPABILITIES: readonly Capability[] = [
   {
     name: "databases",
     sign: /new Bun\.SQL\b|bun:sqlite/,
-    holders: ["src/approvals/store/postgres.ts", "src/approvals/store/sqlite.ts", "src/audit/query/index-lookup.ts"],
+    holders: ["src/approvals/store/postgres.ts", "src/approvals/store/sqlite.ts", "src/audit/query/line-index.ts"],
   },
   {
     name: "foreign functions",

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { readExportPositions, writeExportPosition } from "../../src/audit/export/batch.ts";
 import { startExporters } from "../../src/audit/export/exporter.ts";
 import { savedPositionPath } from "../../src/audit/journal/saved-position.ts";
-import { IndexLookup } from "../../src/audit/query/index-lookup.ts";
+import { LineIndex } from "../../src/audit/query/line-index.ts";
 import { readQuery } from "../../src/audit/query/params.ts";
 import { search } from "../../src/audit/query/query.ts";
 import { found, keys, writeLog } from "../audit/support/chained-log.ts";
@@ -185,11 +185,11 @@ describe("readers", () => {
 
   test.each(SHAPE_NAMES)("an index replaced by %s is dispensable", async (shape) => {
     turn("index.sqlite", shape);
-    const index = new IndexLookup(world.dir);
+    const index = new LineIndex(world.dir);
     for (const _bytes of index.extend()) break;
     const asked = readQuery({ traceId: "t-1-1" }, { limit: 10, limitMax: 10, nowMs: AFTER });
     if ("faults" in asked) throw new Error(asked.faults.join());
-    const page = await search({ dir: world.dir, query: asked.ok, places: index, pageBytesMax: 1e6 });
+    const page = await search({ dir: world.dir, query: asked.ok, index, pageBytesMax: 1e6 });
     expect(page.found.map(({ entry }) => entry.traceId)).toEqual(["t-1-1"]);
     index.close();
   });

@@ -8,6 +8,7 @@ import { DEVELOPMENT_SERVER_NAME, developmentCertificates } from "../../src/cli/
 import { CUSTOMER_MASTER_PROTO_FOLDER } from "../../src/cli/development/customer-master.ts";
 import { KNOWN_CUSTOMERS } from "../../src/cli/development/customers.ts";
 import { SafeToolCall } from "../../src/index.ts";
+import { auditReadingFindings } from "./audit-reading.ts";
 import { gateFindings } from "./gate.ts";
 import type { Findings, Orders } from "./load.ts";
 import { issueBenchToken } from "./token.ts";
@@ -252,6 +253,7 @@ async function main(): Promise<void> {
   const { c64, cpu, cpuAgainstBun, c1AddedUs, rssMb: rss, rssGrowth } = await http(token);
   const gate = await gateFindings(folder);
   const grpcCalls = await grpcRatios(token);
+  const reading = auditReadingFindings(folder);
   const findings = {
     http_c64_ratio: c64,
     http_cpu_ratio: cpu,
@@ -265,6 +267,10 @@ async function main(): Promise<void> {
     gate_grant_us: gate.grantUs,
     rss_mb: rss,
     rss_second_half_ratio: rssGrowth,
+    audit_stats_ratio: reading.statsRatio,
+    audit_first_stats_ratio: reading.firstStatsRatio,
+    audit_trace_ms: reading.traceMs,
+    audit_plain_trace_ms: reading.plainTraceMs,
   };
   if (process.argv.includes("--json")) {
     console.log(JSON.stringify(findings));
@@ -287,6 +293,10 @@ async function main(): Promise<void> {
     ["the gate, for a call that a session's approval covers", `${gate.grantUs.toFixed(0)} µs`, "≤ 1000 µs"],
     ["memory after 100,000 calls", `${rss.toFixed(0)} MB`, "≤ 150 MB"],
     ["memory, second half against first", rssGrowth.toFixed(2), "flat"],
+    ["audit stats over a million calls (1 GB) against DuckDB", reading.statsRatio.toFixed(2), "≤ 2"],
+    ["the same the first time, when the index is built", reading.firstStatsRatio.toFixed(2), ""],
+    ["one trace id in that day", `${reading.traceMs.toFixed(0)} ms`, "≤ 150 ms"],
+    ["the same without the index", `${reading.plainTraceMs.toFixed(0)} ms`, ""],
   ];
   for (const [what = "", figure = "", wanted = ""] of rows)
     console.log(`${what.padEnd(68)}${figure.padStart(10)}   ${wanted}`);

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { IndexLookup } from "../../src/audit/query/index-lookup.ts";
+import { LineIndex } from "../../src/audit/query/line-index.ts";
 import { type Params, readQuery } from "../../src/audit/query/params.ts";
 import { search } from "../../src/audit/query/query.ts";
 import { readStats } from "../../src/audit/stats/stats.ts";
@@ -18,14 +18,14 @@ beforeAll(() => {
   console.log(`${ENTRIES} entries, ${Math.round(statSync(join(dir, `${DAY}.jsonl`)).size / 1e6)} MB`);
 });
 
-async function timed(params: Params, index?: IndexLookup): Promise<{ readonly ms: number; readonly found: number }> {
+async function timed(params: Params, index?: LineIndex): Promise<{ readonly ms: number; readonly found: number }> {
   const query = readQuery(params, { limit: 100, limitMax: ENTRIES, nowMs: Date.parse("2026-02-17") });
   if ("faults" in query) throw new Error(query.faults.join());
   const times: number[] = [];
   let found = 0;
   for (let run = 0; run < 5; run += 1) {
     const begin = performance.now();
-    found = (await search({ dir, query: query.ok, places: index, pageBytesMax: 1e12 })).found.length;
+    found = (await search({ dir, query: query.ok, index, pageBytesMax: 1e12 })).found.length;
     times.push(performance.now() - begin);
   }
   const ms = Math.min(...times);
@@ -53,7 +53,7 @@ test.each<[Params, number]>([
 });
 
 test("with the index a lookup takes ten milliseconds", async () => {
-  const index = new IndexLookup(dir);
+  const index = new LineIndex(dir);
   const begin = performance.now();
   for (const _bytes of index.extend()) {
     // All of it.

@@ -51,8 +51,11 @@ export function generatedTraceId(index: number): string {
   return `0198d000-0000-7000-8000-${hex}`;
 }
 
-/** A day of `count` entries, spread over it: five tools, a thousand callers, one refusal in ten. */
-export function writeGeneratedDay(dir: string, day: string, count: number): void {
+/**
+ * A day of `count` entries, spread over it: five tools, a thousand callers, one refusal in ten. `finish` may change each
+ * line.
+ */
+export function writeGeneratedDay(dir: string, day: string, count: number, finish = (line: string) => line): void {
   mkdirSync(dir, { recursive: true });
   const fd = openSync(join(dir, `${day}.jsonl`), "w", 0o600);
   const from = Date.parse(`${day}T00:00:00.000Z`);
@@ -61,11 +64,11 @@ export function writeGeneratedDay(dir: string, day: string, count: number): void
   for (let index = 0; index < count; index += 1) {
     const timestamp = new Date(from + Math.floor(index * stepMs)).toISOString();
     const changes = generatedChanges(index);
-    batch.push(
+    const line =
       index % 10 === 3
         ? refusedLine(timestamp, ["PERMISSION_DENIED", "PERMISSION"], changes)
-        : entryLine(timestamp, changes),
-    );
+        : entryLine(timestamp, changes);
+    batch.push(finish(line));
     if (batch.length === 5_000 || index === count - 1) {
       writeSync(fd, `${batch.join("\n")}\n`);
       batch = [];

@@ -1,6 +1,7 @@
 import type { StreamName } from "../chain/chain.ts";
 import type { Filter, FoundLine } from "./filter.ts";
-import { type LineIndex, type SearchOptions, search } from "./query.ts";
+import type { LineIndex } from "./line-index.ts";
+import { type SearchOptions, search } from "./query.ts";
 import { DAY_MS } from "./time-range.ts";
 import { membersOf, parseLine, textOf } from "./view.ts";
 
@@ -18,7 +19,7 @@ interface HistoryOptions {
   readonly dir: string;
   /** A trace id (this service's or W3C), or the id of an approval. */
   readonly id: string;
-  readonly places?: LineIndex | undefined;
+  readonly index?: LineIndex | undefined;
   readonly mayGoOn?: SearchOptions["mayGoOn"];
 }
 
@@ -83,13 +84,13 @@ class HistoryReader {
   }
 
   async #search(stream: StreamName, filter: Filter): Promise<readonly FoundLine[]> {
-    const { dir, places, mayGoOn } = this.#options;
+    const { dir, index, mayGoOn } = this.#options;
     const page = await search({
       dir,
       stream,
       query: { filter, order: "newest", limit: LINES_MAX, cursor: undefined, digest: "" },
       pageBytesMax: PAGE_BYTES_MAX,
-      ...(stream === "calls" && { places }),
+      ...(stream === "calls" && { index }),
       ...(mayGoOn !== undefined && { mayGoOn }),
     });
     this.#isPartial ||= page.more;

@@ -1,4 +1,5 @@
 import { REFUSALS } from "../../core/errors.ts";
+import { LINE_BYTES_MAX } from "../entry.ts";
 import { escapeJson } from "../escape.ts";
 import { type Chunk, LINE_END, type Range, type RawLine, spansOf, stampAt } from "../journal/day-files.ts";
 import { withinYears } from "./time-range.ts";
@@ -119,10 +120,14 @@ export interface FoundLine extends RawLine {
   readonly entry: EntryView;
 }
 
-/** Returns the lines of the chunk that the matcher accepts, in file order. Parses only lines that can match. */
+/**
+ * Returns the lines of the chunk that the matcher accepts, in file order. Parses only lines that can match. Skips lines
+ * that are longer than the log ever writes.
+ */
 export function findIn(chunk: Chunk, matcher: Matcher): readonly FoundLine[] {
   const found: FoundLine[] = [];
   for (const { from, to } of candidates(chunk, matcher)) {
+    if (to - from > LINE_BYTES_MAX) continue;
     const line = chunk.bytes.toString("utf8", from, to);
     const members = parseLine(line);
     const entry = members && viewOf(members);

@@ -14,6 +14,7 @@ import {
 } from "../journal/day-files.ts";
 import { holdsTime } from "./day-bounds.ts";
 import { type Filter, type FoundLine, findIn, Matcher } from "./filter.ts";
+import type { LineIndex } from "./line-index.ts";
 import { type Order, type Position, type Query, writeCursor } from "./params.ts";
 import { dayOf, withinYears } from "./time-range.ts";
 
@@ -24,6 +25,7 @@ const CHUNK_BYTES_MIN = 131_072;
  */
 const CHUNK_BYTES_MAX = 1_048_576;
 const CHUNK_GROWTH = 4;
+const JOIN_BYTES_MAX = LINE_BYTES_MAX;
 /**
  * Lines of one file are ordered by timestamp. A line out of order is still found if it is at most this many bytes from
  * its proper position.
@@ -32,20 +34,12 @@ const DISORDER_BYTES = 1_048_576;
 /** A smaller file is read completely, whatever its order. */
 const SEEK_BYTES_MIN = 4 * DISORDER_BYTES;
 
-/**
- * Narrows a range to the parts of a file in which lines that match a filter can start. Keeps the parts that are not
- * indexed.
- */
-export interface LineIndex {
-  narrow(file: OpenDayFile, range: Range, matcher: Matcher): readonly Range[];
-}
-
 export interface SearchOptions {
   readonly dir: string;
   readonly stream?: StreamName;
   readonly query: Query;
-  /** Index for looking up lines; without it everything is read. */
-  readonly places?: LineIndex | undefined;
+  /** Without it, everything is read. */
+  readonly index?: LineIndex | undefined;
   /** Maximum bytes of lines in one page. The line that exceeds the limit is still included. */
   readonly pageBytesMax: number;
   /** Called after each chunk with the number of bytes read for this page. Returning `false` ends the page early. */
@@ -80,7 +74,7 @@ function* pageOf(options: SearchOptions): Generator<number, QueryPage> {
 }
 
 /** Returns the days whose files match the time range by name, or by their first and last lines. */
-function daysHolding(dir: string, filter: Filter): readonly string[] {
+export function daysHolding(dir: string, filter: Filter): readonly string[] {
   const days = daysIn(dir);
   const named = new Set(daysWithin(days, filter));
   return named.size === days.length ? days : days.filter((day) => named.has(day) || holdsTime(dir, day, filter));
@@ -101,7 +95,8 @@ function* searchDay(dir: string, day: string, page: PageBuilder): Generator<numb
   const ranges = withDay(dir, day, (file) => page.ranges(file));
   for (const range of ranges ?? []) {
     // Opened again for each chunk, so that no descriptor is held while other work runs.
-    withDay(dir, day, (file) => page.read(file, range));
+    if (range.from < range.to) withDay(dir, day, (file) => page.read(file, range));
+    else page.passedTo({ day, offset: range.to });
     yield page.bytesRead;
     if (page.isEnded) return;
   }
@@ -125,16 +120,19 @@ class PageBuilder {
     this.#position = options.query.cursor;
   }
 
-  /** Returns the ranges of the file to read, in the order of the query, each at most one chunk long. */
-  ranges(file: OpenDayFile): readonly Range[] {
-    const { query, places } = this.#options;
+  /**
+   * Returns the ranges of the file to read, in the order of the query, each at most one chunk long. An empty range says
+   * how far nothing is to be read.
+   */
+  ranges(file: OpenDayFile): Iterable<Range> {
+    const { query, index } = this.#options;
     this.#scope = afterCursor(timeRange(file, query.filter), file.day, query);
-    const narrowed = places?.narrow(file, this.#scope, this.#matcher) ?? [this.#scope];
-    return pieces(narrowed, query.order);
+    const narrowed = index?.narrow(file, this.#scope, query.filter, query.order) ?? [this.#scope];
+    return pieces(joined(narrowed), query.order);
   }
 
   read(file: OpenDayFile, range: Range): void {
-    const { query, mayGoOn = () => true } = this.#options;
+    const { query } = this.#options;
     const chunk = readChunk(file, range, this.#bufferFor(range));
     this.bytesRead += chunk.bytes.length;
     const found = findIn(chunk, this.#matcher);
@@ -148,8 +146,12 @@ class PageBuilder {
       }
     }
     const offset = query.order === "oldest" ? endOfLines(chunk, range.to, file) : range.from;
-    this.#position = { day: file.day, offset };
-    this.isEnded = !mayGoOn(this.bytesRead);
+    this.passedTo({ day: file.day, offset });
+  }
+
+  passedTo(position: Position): void {
+    this.#position = position;
+    this.isEnded = this.#options.mayGoOn?.(this.bytesRead) === false;
   }
 
   /** Moves the position past a day that was read completely, or in which the index found nothing. */
@@ -189,22 +191,36 @@ function afterCursor(range: Range, day: string, { cursor, order }: Query): Range
     : { from: Math.min(range.from, cursor.offset), to: Math.min(range.to, cursor.offset) };
 }
 
+/** Joins ranges that are close to each other, because each is read with what follows it. */
+function* joined(ranges: Iterable<Range>): Generator<Range, void> {
+  let open: Range | undefined;
+  for (const range of ranges) {
+    const both = open && { from: Math.min(open.from, range.from), to: Math.max(open.to, range.to) };
+    const isJoined = both !== undefined && range.from < range.to && gapIn(both, open, range) <= JOIN_BYTES_MAX;
+    if (open !== undefined && !isJoined) yield open;
+    open = isJoined ? both : range;
+  }
+  if (open !== undefined) yield open;
+}
+
+function gapIn(both: Range, one: Range | undefined, other: Range): number {
+  return both.to - both.from - (other.to - other.from) - (one === undefined ? 0 : one.to - one.from);
+}
+
 /** Splits ranges into pieces that grow in size: a request for the latest few lines does not wait for more. */
-function pieces(ranges: readonly Range[], order: Order): readonly Range[] {
-  const cut: Range[] = [];
+function* pieces(ranges: Iterable<Range>, order: Order): Generator<Range, void> {
   let bytes = CHUNK_BYTES_MIN;
-  for (const range of order === "oldest" ? ranges : ranges.toReversed()) {
-    let [from, to] = [range.from, range.to];
+  for (let { from, to } of ranges) {
+    if (from === to) yield { from, to };
     while (from < to) {
       const piece =
         order === "oldest" ? { from, to: Math.min(to, from + bytes) } : { from: Math.max(from, to - bytes), to };
-      cut.push(piece);
+      yield piece;
       if (order === "oldest") from = piece.to;
       else to = piece.from;
       bytes = Math.min(CHUNK_BYTES_MAX, bytes * CHUNK_GROWTH);
     }
   }
-  return cut;
 }
 
 /** Returns one page. Other work runs between its chunks. */
@@ -213,7 +229,7 @@ export function search(options: SearchOptions): Promise<QueryPage> {
 }
 
 /** Returns the range of a file outside which no line of this time range starts. */
-function timeRange(file: OpenDayFile, { fromMs, toMs }: Pick<Filter, "fromMs" | "toMs">): Range {
+export function timeRange(file: OpenDayFile, { fromMs, toMs }: Pick<Filter, "fromMs" | "toMs">): Range {
   if (file.size < SEEK_BYTES_MIN) return { from: 0, to: file.size };
   const from = fromMs === undefined ? 0 : seek(file, fromMs).from;
   const to = toMs === undefined ? file.size : seek(file, toMs).to;

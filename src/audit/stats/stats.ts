@@ -1,15 +1,27 @@
-import type { Filter } from "../query/filter.ts";
+import { runWithPauses } from "../chain/chain-walk.ts";
+import { LINE_BYTES_MAX } from "../entry.ts";
+import { type OpenDayFile, type Range, readChunk, withDay } from "../journal/day-files.ts";
+import { type Filter, findIn, Matcher } from "../query/filter.ts";
+import type { LineIndex } from "../query/line-index.ts";
+import {
+  type Column,
+  durationOf,
+  type LineRows,
+  packFound,
+  packLines,
+  rowTest,
+  SEGMENT_BYTES,
+  segmentAt,
+  unpackRows,
+} from "../query/line-rows.ts";
 import { FILTER_PARAMS, type Params, type ReadResult, readFilter, unknownParams } from "../query/params.ts";
-import { type LineIndex, type SearchOptions, search } from "../query/query.ts";
+import { daysHolding, type SearchOptions, timeRange } from "../query/query.ts";
 import { DURATION_HINT, readDuration } from "../query/time-range.ts";
-import type { EntryView } from "../query/view.ts";
 
 /** Maximum number of distinct tools, callers or codes that are counted separately; later ones are counted together. */
 const KEYS_MAX = 10_000;
 const OTHERS = "(others)";
 const NONE = "(none)";
-const PAGE_LINES = 10_000;
-const PAGE_BYTES_MAX = 16 * 1_048_576;
 
 export type Counts = readonly (readonly [name: string, calls: number])[];
 
@@ -41,81 +53,137 @@ export interface Stats {
 interface StatsOptions {
   readonly dir: string;
   readonly filter: Filter;
-  readonly places?: LineIndex | undefined;
+  readonly index?: LineIndex | undefined;
   readonly mayGoOn?: SearchOptions["mayGoOn"];
 }
 
-export async function readStats({ dir, filter, places, mayGoOn }: StatsOptions): Promise<Stats> {
-  const tally = new Tally();
-  let cursor: SearchOptions["query"]["cursor"];
-  let bytesBefore = 0;
-  for (;;) {
-    const before = bytesBefore;
-    const page = await search({
-      dir,
-      places,
-      query: { filter, order: "oldest", limit: PAGE_LINES, cursor, digest: NO_DIGEST },
-      pageBytesMax: PAGE_BYTES_MAX,
-      ...(mayGoOn !== undefined && { mayGoOn: (bytes) => mayGoOn(before + bytes) }),
-    });
-    for (const { entry } of page.found) tally.add(entry);
-    bytesBefore += page.bytesRead;
-    const isEnough = mayGoOn !== undefined && !mayGoOn(bytesBefore);
-    if (!page.more || isEnough || page.position === undefined) return tally.end(page.more);
-    cursor = { order: "oldest", digest: NO_DIGEST, fromMs: filter.fromMs, toMs: filter.toMs, ...page.position };
+/** Counts rows, one segment of a file at a time. Other work runs between two segments. */
+export function readStats(options: StatsOptions): Promise<Stats> {
+  return runWithPauses(statsOf(options));
+}
+
+function* statsOf({ dir, filter, index, mayGoOn = () => true }: StatsOptions): Generator<number, Stats> {
+  const tally = new Tally(filter);
+  const reader = new SegmentReader(filter, index);
+  let bytesRead = 0;
+  for (const day of daysHolding(dir, filter)) {
+    const scope = withDay(dir, day, (file) => timeRange(file, filter)) ?? NOTHING;
+    for (let at = Math.floor(scope.from / SEGMENT_BYTES); segmentAt(at).from < scope.to; at += 1) {
+      const rows = withDay(dir, day, (file) => reader.read(file, at));
+      if (rows === undefined) break;
+      const { from } = segmentAt(at);
+      tally.add(rows, { from: scope.from - from, to: scope.to - from });
+      bytesRead += SEGMENT_BYTES;
+      yield bytesRead;
+      if (!mayGoOn(bytesRead)) return tally.end(true);
+    }
+  }
+  return tally.end(false);
+}
+
+const NOTHING: Range = { from: 0, to: 0 };
+
+class SegmentReader {
+  readonly #buffer = Buffer.allocUnsafe(SEGMENT_BYTES + LINE_BYTES_MAX + 2);
+  readonly #index: LineIndex | undefined;
+  /** Set when rows do not suffice to compare lines with the filter. */
+  readonly #matcher: Matcher | undefined;
+
+  constructor(filter: Filter, index: LineIndex | undefined) {
+    this.#index = index;
+    this.#matcher = filter.text === undefined && filter.exact.traceId === undefined ? undefined : new Matcher(filter);
+  }
+
+  read(file: OpenDayFile, at: number): LineRows {
+    if (this.#matcher === undefined && this.#index !== undefined) return this.#index.rowsOf(file, at, this.#buffer);
+    const chunk = readChunk(file, segmentAt(at), this.#buffer);
+    const { rows } = this.#matcher === undefined ? packLines(chunk) : packFound(chunk, findIn(chunk, this.#matcher));
+    return unpackRows(rows);
   }
 }
 
-const NO_DIGEST = "";
-
 class Tally {
-  readonly #byDecision = new Map<string, number>();
-  readonly #byStage = new Map<string, number>();
-  readonly #byCode = new Map<string, number>();
-  readonly #byTool = new Map<string, number>();
-  readonly #byCaller = new Map<string, number>();
-  readonly #refusals = new Map<string, number>();
-  readonly #durations = new Map<string, Durations>();
-  readonly #allDurations = new Durations();
+  readonly #filter: Filter;
+  readonly #decisions = new Names(KEYS_MAX);
+  readonly #stages = new Names(KEYS_MAX);
+  readonly #codes = new Names(KEYS_MAX);
+  readonly #tools = new Names(KEYS_MAX);
+  readonly #subs = new Names(KEYS_MAX);
+  readonly #issuers = new Names(KEYS_MAX);
+  readonly #timedTools = new Names(TIMED_TOOLS_MAX);
+  readonly #callers = new Map<number, number>();
+  readonly #refusals = new Map<number, number>();
+  /** Calls by tool and code of the duration. */
+  readonly #durations = new Map<number, number>();
   #calls = 0;
 
-  add(entry: EntryView): void {
-    const { count, decision = NONE, stage, tool = NONE, sub = NONE, iss } = entry;
-    const code = entry.code ?? (decision === "ALLOWED" ? "OK" : NONE);
-    this.#calls += count;
-    increase(this.#byDecision, decision, count);
-    increase(this.#byCode, code, count);
-    increase(this.#byTool, tool, count);
-    increase(this.#byCaller, iss === undefined ? sub : `${sub} (${iss})`, count);
-    if (stage !== undefined) increase(this.#byStage, stage, count);
-    if (decision === "DENIED" || decision === "ERROR")
-      increase(this.#refusals, `${code} ${stage ?? NONE} ${tool}`, count);
-    if (entry.duration !== undefined && !entry.isSum) this.#time(tool, entry.duration);
+  constructor(filter: Filter) {
+    this.#filter = filter;
+  }
+
+  /** Adds the rows that match and start within the range, in bytes from the start of their segment. */
+  add(rows: LineRows, { from, to }: Range): void {
+    const isWanted = rowTest(rows, this.#filter);
+    if (isWanted === undefined) return;
+    const { size, offsets, durations, codes, values } = rows;
+    const decisionIn = this.#decisions.reader(rows, "decision");
+    const stageIn = this.#stages.reader(rows, "stage");
+    const codeIn = this.#codes.reader(rows, "code");
+    const toolIn = this.#tools.reader(rows, "tool");
+    const subIn = this.#subs.reader(rows, "sub");
+    const issuerIn = this.#issuers.reader(rows, "iss");
+    const timedToolIn = this.#timedTools.reader(rows, "tool");
+    const [ok, allowed] = [this.#codes.idOf("OK"), this.#decisions.idOf("ALLOWED")];
+    const [denied, failed] = [this.#decisions.idOf("DENIED"), this.#decisions.idOf("ERROR")];
+    for (let row = 0; row < size; row += 1) {
+      const offset = offsets[row] ?? 0;
+      if (offset < from || offset >= to || !isWanted(row)) continue;
+      const sum = codes.count[row] ?? 0;
+      const calls = sum === 0 ? 1 : Number(values.count[sum - 1]);
+      const decision = decisionIn(row);
+      const stage = stageIn(row);
+      const tool = toolIn(row);
+      const code = codes.code[row] === 0 && decision === allowed ? ok : codeIn(row);
+      this.#calls += calls;
+      this.#decisions.add(decision, calls);
+      this.#codes.add(code, calls);
+      this.#tools.add(tool, calls);
+      if (codes.stage[row] !== 0) this.#stages.add(stage, calls);
+      if (decision === denied || decision === failed)
+        increase(this.#refusals, (code * RADIX + stage) * RADIX + tool, calls);
+      increase(this.#callers, subIn(row) * RADIX + issuerIn(row), calls);
+      const duration = durations[row] ?? 0;
+      if (duration === 0) continue;
+      const key = timedToolIn(row) * RADIX + duration;
+      this.#durations.set(key, (this.#durations.get(key) ?? 0) + 1);
+    }
   }
 
   end(isPartial: boolean): Stats {
-    const tools = [...this.#durations].map(([tool, times]) => durationsOf(tool, times));
-    const all = durationsOf("(all)", this.#allDurations);
     return {
       calls: this.#calls,
-      byDecision: ranked(this.#byDecision),
-      byStage: ranked(this.#byStage),
-      byCode: ranked(this.#byCode),
-      byTool: ranked(this.#byTool),
-      byCaller: ranked(this.#byCaller),
-      refusals: ranked(this.#refusals),
-      durations: [all, ...tools.sort((one, other) => other.calls - one.calls)],
+      byDecision: ranked(this.#decisions.sums()),
+      byStage: ranked(this.#stages.sums()),
+      byCode: ranked(this.#codes.sums()),
+      byTool: ranked(this.#tools.sums()),
+      byCaller: ranked(named(this.#callers, [this.#subs, this.#issuers], callerText)),
+      refusals: ranked(named(this.#refusals, [this.#codes, this.#stages, this.#tools], refusalText)),
+      durations: this.#durationStats(),
       isPartial,
     };
   }
 
-  /** Adds the duration of a single call: a line that sums up several calls has no duration of theirs. */
-  #time(tool: string, ms: number): void {
-    this.#allDurations.add(ms);
-    const name = this.#durations.has(tool) || this.#durations.size < TIMED_TOOLS_MAX ? tool : OTHERS;
-    const durations = this.#durations.get(name) ?? new Durations();
-    this.#durations.set(name, durations);
-    durations.add(ms);
+  #durationStats(): readonly DurationStats[] {
+    const [all, tools] = [new Durations(), new Map<string, Durations>()];
+    for (const [key, calls] of this.#durations) {
+      const tool = this.#timedTools.nameOf(Math.floor(key / RADIX)) ?? NONE;
+      const durations = tools.get(tool) ?? new Durations();
+      tools.set(tool, durations);
+      durations.add(key % RADIX, calls);
+      all.add(key % RADIX, calls);
+    }
+    const rows = [...tools].map(([tool, durations]) => durationsOf(tool, durations));
+    return [durationsOf("(all)", all), ...rows.sort((one, other) => other.calls - one.calls)];
   }
 }
 
@@ -123,39 +191,113 @@ class Tally {
  * Maximum number of tools whose durations are counted separately: clients can choose the names of unknown tools freely.
  */
 const TIMED_TOOLS_MAX = 500;
+/** More than any number of a name, and any code of a duration: several of them make one key. */
+const RADIX = 16_384;
+const OTHERS_ID = 0;
+const UNKNOWN_ID = -1;
+
+/** Numbers the names of a column across segments, so that counting a row compares no text. */
+class Names {
+  readonly #ids = new Map<string | undefined, number>();
+  readonly #names: (string | undefined)[] = [OTHERS];
+  readonly #calls: Float64Array;
+  readonly #namesMax: number;
+
+  /** Names beyond the maximum share the number of `(others)`. */
+  constructor(namesMax: number) {
+    this.#namesMax = namesMax;
+    this.#calls = new Float64Array(namesMax + 1);
+  }
+
+  /** Returns a function that returns the number of a row's name; a missing name has a number, too. */
+  reader({ codes, values }: LineRows, column: Column): (row: number) => number {
+    const [code, names] = [codes[column], values[column]];
+    const ids = new Int32Array(names.length + 1).fill(UNKNOWN_ID);
+    return (row) => {
+      const at = code[row] ?? 0;
+      const known = ids[at] ?? UNKNOWN_ID;
+      if (known !== UNKNOWN_ID) return known;
+      const id = this.idOf(at === 0 ? undefined : names[at - 1]);
+      ids[at] = id;
+      return id;
+    };
+  }
+
+  idOf(name: string | undefined): number {
+    const known = this.#ids.get(name);
+    if (known !== undefined) return known;
+    if (this.#ids.size >= this.#namesMax) return OTHERS_ID;
+    const id = this.#names.push(name) - 1;
+    this.#ids.set(name, id);
+    return id;
+  }
+
+  nameOf(id: number): string | undefined {
+    return this.#names[id];
+  }
+
+  add(id: number, calls: number): void {
+    this.#calls[id] = (this.#calls[id] ?? 0) + calls;
+  }
+
+  sums(): readonly Sum[] {
+    return this.#names.map((name, id) => [name ?? NONE, this.#calls[id] ?? 0] as const);
+  }
+}
+
+type Sum = readonly [name: string, calls: number];
+
+function increase(counts: Map<number, number>, key: number, by: number): void {
+  const before = counts.get(key);
+  const at = before === undefined && counts.size >= KEYS_MAX ? OTHERS_KEY : key;
+  counts.set(at, (before ?? counts.get(at) ?? 0) + by);
+}
+
+const OTHERS_KEY = -1;
+
+/** Returns the counts by the names whose numbers make up their keys. */
+function named(
+  counts: ReadonlyMap<number, number>,
+  columns: readonly Names[],
+  textOf: (names: readonly (string | undefined)[]) => string,
+): readonly Sum[] {
+  return [...counts].map(([key, calls]) => {
+    const names = columns.map((column, at) => {
+      const id = Math.floor(key / RADIX ** (columns.length - 1 - at)) % RADIX;
+      return column.nameOf(id);
+    });
+    return [key === OTHERS_KEY ? OTHERS : textOf(names), calls] as const;
+  });
+}
+
+function callerText([sub = NONE, iss]: readonly (string | undefined)[]): string {
+  return iss === undefined ? sub : `${sub} (${iss})`;
+}
+
+function refusalText(names: readonly (string | undefined)[]): string {
+  return names.map((name) => name ?? NONE).join(" ");
+}
 
 function durationsOf(tool: string, durations: Durations): DurationStats {
   const [p50, p95, p99] = durations.percentiles([50, 95, 99]);
   return { tool, calls: durations.total, p50, p95, p99 };
 }
 
-function increase(counts: Map<string, number>, key: string, by: number): void {
-  const name = counts.has(key) || counts.size < KEYS_MAX ? key : OTHERS;
-  counts.set(name, (counts.get(name) ?? 0) + by);
-}
-
-function ranked(counts: ReadonlyMap<string, number>): Counts {
+/** Returns the sums by name, highest first; leaves out names without calls. */
+function ranked(sums: readonly Sum[]): Counts {
+  const counts = new Map<string, number>();
+  for (const [name, calls] of sums) if (calls > 0) counts.set(name, (counts.get(name) ?? 0) + calls);
   return [...counts].sort(([one, calls], [other, otherCalls]) => otherCalls - calls || (one < other ? -1 : 1));
 }
 
-/**
- * Significant digits of a duration: percentiles are accurate to half a percent, and integers below a thousand are
- * exact.
- */
-const DIGITS = 3;
-const DURATION_MS_MAX = 1e9;
-
-/**
- * Counts of durations. Rounding limits the number of distinct durations to some ten thousand, however many are added.
- */
+/** Counts of durations, by code. */
 export class Durations {
   readonly #counts = new Map<number, number>();
   total = 0;
 
-  add(ms: number): void {
-    const rounded = round(Math.min(ms, DURATION_MS_MAX));
-    this.#counts.set(rounded, (this.#counts.get(rounded) ?? 0) + 1);
-    this.total += 1;
+  add(code: number, calls = 1): void {
+    this.#counts.set(code, (this.#counts.get(code) ?? 0) + calls);
+    this.total += calls;
   }
 
   /**
@@ -167,21 +309,14 @@ export class Durations {
     const at = (percent: number): number | undefined => {
       const rank = Math.max(1, Math.ceil((percent / 100) * this.total));
       let passed = 0;
-      for (const [ms, count] of sorted) {
+      for (const [code, count] of sorted) {
         passed += count;
-        if (passed >= rank) return ms;
+        if (passed >= rank) return durationOf(code);
       }
       return undefined;
     };
     return percents.map(at) as { readonly [At in keyof P]: number | undefined };
   }
-}
-
-function round(ms: number): number {
-  if (ms < 0.001) return 0;
-  const step = 10 ** (Math.floor(Math.log10(ms)) + 1 - DIGITS);
-  // Divides by an integer where possible, because multiplying by a step such as 0.1 is not exact.
-  return step < 1 ? Math.round(ms / step) / Math.round(1 / step) : Math.round(ms / step) * step;
 }
 
 /** Number of refusals of one kind in the requested range and in the earlier one. */

@@ -3,8 +3,9 @@ import { escapeName } from "../../audit/escape.ts";
 import { readCallHistory } from "../../audit/query/call-history.ts";
 import { type Filter, type FoundLine, Matcher } from "../../audit/query/filter.ts";
 import { Follower, lastLines } from "../../audit/query/follow.ts";
+import type { LineIndex } from "../../audit/query/line-index.ts";
 import { type Cursor, type Params, type Query, readFilter, readQuery } from "../../audit/query/params.ts";
-import { type LineIndex, type QueryPage, search } from "../../audit/query/query.ts";
+import { type QueryPage, search } from "../../audit/query/query.ts";
 import { type EntryView, type LineMembers, membersOf, parseLine, textOf, viewOf } from "../../audit/query/view.ts";
 import { EXIT, print, type StyledText, table, wrongUsage } from "../output.ts";
 import {
@@ -27,17 +28,22 @@ interface SearchOptions {
   readonly json: boolean | undefined;
 }
 
+interface QueryOptions extends SearchOptions {
+  readonly withoutIndex: boolean | undefined;
+  readonly params: Params;
+}
+
 /** `stc audit query`: lists the calls that match the filters. */
-export async function auditQuery({ dir, json, params }: SearchOptions & { readonly params: Params }): Promise<void> {
+export async function auditQuery({ dir, json, withoutIndex, params }: QueryOptions): Promise<void> {
   const directory = auditDirectory(dir);
   if (directory === undefined) return;
   const query = readQuery(params, { limit: LIMIT, limitMax: LIMIT_MAX, nowMs: directory.nowMs });
   if ("faults" in query) return wrongUsage(...query.faults);
   warnOfDays(directory.dir);
-  await withIndex(directory.dir, async (places) => {
+  await withIndex(directory.dir, withoutIndex, async (index) => {
     let count = 0;
     let cursor: string | undefined;
-    for await (const page of pages({ ...directory, places }, query.ok)) {
+    for await (const page of pages({ ...directory, index }, query.ok)) {
       for (const { line, entry } of page.found) {
         if (count === 0 && json !== true) printCells(COLUMNS, undefined);
         if (json === true) print.line(line);
@@ -52,7 +58,7 @@ export async function auditQuery({ dir, json, params }: SearchOptions & { readon
 }
 
 interface SearchDirectory extends Pick<AuditDirectory, "dir"> {
-  readonly places?: LineIndex | undefined;
+  readonly index?: LineIndex | undefined;
 }
 
 export async function* pages(directory: SearchDirectory, query: Query): AsyncGenerator<QueryPage, void> {
@@ -62,7 +68,7 @@ export async function* pages(directory: SearchDirectory, query: Query): AsyncGen
     const limit = Math.min(left, PAGE_LINES);
     const page = await search({
       dir: directory.dir,
-      places: directory.places,
+      index: directory.index,
       query: { ...query, limit, cursor },
       pageBytesMax: PAGE_BYTES_MAX,
       mayGoOn: progress.count,
@@ -148,15 +154,15 @@ const ID = /^[\x21-\x7e]{1,128}$/;
 /** `stc audit show`: prints a call with its intent and its approvals in chronological order. */
 export async function auditShow(
   id: string,
-  options: { readonly dir?: string; readonly json?: boolean },
+  options: { readonly dir?: string; readonly json?: boolean; readonly withoutIndex?: boolean },
 ): Promise<void> {
   const directory = auditDirectory(options.dir);
   if (directory === undefined) return;
   if (!ID.test(id)) return wrongUsage("the id must be 1 to 128 printable characters");
   warnOfDays(directory.dir, STREAMS);
   const progress = new ProgressLine();
-  const record = await withIndex(directory.dir, async (places) => {
-    const read = await readCallHistory({ dir: directory.dir, id, places, mayGoOn: progress.count });
+  const record = await withIndex(directory.dir, options.withoutIndex, async (index) => {
+    const read = await readCallHistory({ dir: directory.dir, id, index, mayGoOn: progress.count });
     progress.end();
     return read;
   });

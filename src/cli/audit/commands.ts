@@ -47,6 +47,8 @@ const FILTERS = Object.fromEntries(
   Object.entries(HELP).map(([param, help]) => [param, option(text(PLACEHOLDERS[param] ?? "value"), help)]),
 ) as Readonly<Record<FilterParam, CommandOption<string | undefined>>>;
 
+const withoutIndex = flag("read every line instead of using index.sqlite, and write nothing");
+
 const SEARCH = {
   options: { dir, ...FILTERS, json },
   exits: { 0: "found", 1: "nothing found", 66: "the directory or a file cannot be read" },
@@ -71,8 +73,10 @@ export const commands = [
       order: defaulted(text("order"), { help: "newest or oldest first", fallback: "newest" }),
       limit: option(text("count"), "maximum number of calls (default: 50)"),
       cursor: option(text("cursor"), "continue an earlier query with the same filters"),
+      withoutIndex,
     },
-    run: (_, { dir, json, ...params }) => guarded(async () => (await calls()).auditQuery({ dir, json, params })),
+    run: (_, { dir, json, withoutIndex, ...params }) =>
+      guarded(async () => (await calls()).auditQuery({ dir, json, withoutIndex, params })),
   }),
   command({
     name: "audit tail",
@@ -90,7 +94,7 @@ export const commands = [
     name: "audit show",
     summary: "Show a call with its intent and its approvals",
     arguments: { id: argument(text("id"), "trace id, W3C trace id or id of an approval request") },
-    options: { dir, json },
+    options: { dir, json, withoutIndex },
     exits: SEARCH.exits,
     run: ({ id }, options) => guarded(async () => (await calls()).auditShow(id, options)),
   }),
@@ -98,9 +102,12 @@ export const commands = [
     name: "audit stats",
     summary: "Count calls and refusals, and measure how long they took",
     uses: SEARCH,
-    options: { compare: option(text("duration"), `compare with the same range this long before: ${DURATION_HINT}`) },
-    run: (_, { dir, json, ...params }) =>
-      guarded(async () => (await import("./stats.ts")).auditStats({ dir, json, params })),
+    options: {
+      compare: option(text("duration"), `compare with the same range this long before: ${DURATION_HINT}`),
+      withoutIndex,
+    },
+    run: (_, { dir, json, withoutIndex, ...params }) =>
+      guarded(async () => (await import("./stats.ts")).auditStats({ dir, json, withoutIndex, params })),
   }),
   command({
     name: "audit export",

@@ -2,14 +2,14 @@ import { AuditLogError } from "../../audit/audit-log-error.ts";
 import type { StreamName } from "../../audit/chain/chain.ts";
 import { isAuditDir } from "../../audit/journal/day-files.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
-import { IndexLookup } from "../../audit/query/index-lookup.ts";
+import { LineIndex } from "../../audit/query/line-index.ts";
 import { processEnvironment } from "../../runtime/config/environment.ts";
 import { EXIT, print } from "../output.ts";
 
 const PROGRESS_EVERY_MS = 250;
 const MEGABYTE = 1_000_000;
 
-/** Time that a command may spend after its answer on extending the index for the next command. */
+/** Maximum time that a command spends after its answer on the index: as long as the answer took, but no longer than this. */
 const INDEX_MS_MAX = 500;
 
 export interface AuditDirectory {
@@ -34,12 +34,22 @@ export function auditDirectory(named: string | undefined): AuditDirectory | unde
   return { dir, nowMs: Date.now(), isColoured };
 }
 
-/** Passes the look-up index of a large log to the work, and extends the index afterwards for a limited time. */
-export async function withIndex<T>(dir: string, work: (index: IndexLookup) => Promise<T>): Promise<T> {
-  const index = new IndexLookup(dir);
+/**
+ * Passes the index of a large log to the work, and extends the index afterwards for a limited time. Without an index, the
+ * work reads everything and nothing is written.
+ */
+export async function withIndex<T>(
+  dir: string,
+  withoutIndex: boolean | undefined,
+  work: (index: LineIndex | undefined) => Promise<T>,
+): Promise<T> {
+  if (withoutIndex === true) return work(undefined);
+  const index = new LineIndex(dir);
   try {
+    const beganMs = Date.now();
     const answer = await work(index);
-    const untilMs = Date.now() + INDEX_MS_MAX;
+    const answeredMs = Date.now();
+    const untilMs = answeredMs + Math.min(answeredMs - beganMs, INDEX_MS_MAX);
     for (const _bytes of index.extend()) if (Date.now() >= untilMs) break;
     return answer;
   } finally {

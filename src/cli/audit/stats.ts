@@ -9,7 +9,7 @@ import {
   type Stats,
 } from "../../audit/stats/stats.ts";
 import { EXIT, print, table, wrongUsage } from "../output.ts";
-import { auditDirectory, ProgressLine, warnOfDays } from "./directory.ts";
+import { auditDirectory, ProgressLine, warnOfDays, withIndex } from "./directory.ts";
 
 /** Rows of each table; `--json` prints all of them. */
 const ROWS_MAX = 20;
@@ -17,30 +17,33 @@ const ROWS_MAX = 20;
 interface AuditStatsOptions {
   readonly dir: string | undefined;
   readonly json: boolean | undefined;
+  readonly withoutIndex: boolean | undefined;
   readonly params: Params;
 }
 
 /** `stc audit stats`: counts calls and refusals by group, with durations; with `--compare`, prints the changes. */
-export async function auditStats({ dir, json, params }: AuditStatsOptions): Promise<void> {
+export async function auditStats({ dir, json, withoutIndex, params }: AuditStatsOptions): Promise<void> {
   const directory = auditDirectory(dir);
   if (directory === undefined) return;
   const range = readStatsRange(params, directory.nowMs);
   if ("faults" in range) return wrongUsage(...range.faults);
   warnOfDays(directory.dir);
   const { filter, earlierMs } = range.ok;
-  const progress = new ProgressLine();
-  const options = { dir: directory.dir, filter, mayGoOn: progress.count };
-  if (earlierMs === undefined) {
-    const stats = await readStats(options);
+  await withIndex(directory.dir, withoutIndex, async (index) => {
+    const progress = new ProgressLine();
+    const options = { dir: directory.dir, index, filter, mayGoOn: progress.count };
+    if (earlierMs === undefined) {
+      const stats = await readStats(options);
+      progress.end();
+      if (stats.calls === 0) process.exitCode = EXIT.failed;
+      return json === true ? print.json(stats) : printStats(stats);
+    }
+    const comparison = await compareStats({ ...options, earlierMs });
     progress.end();
-    if (stats.calls === 0) process.exitCode = EXIT.failed;
-    return json === true ? print.json(stats) : printStats(stats);
-  }
-  const comparison = await compareStats({ ...options, earlierMs });
-  progress.end();
-  const { before, now, changes } = comparison;
-  if (before.calls + now.calls === 0) process.exitCode = EXIT.failed;
-  return json === true ? print.json(comparison) : printChanges(changes, [before.calls, now.calls]);
+    const { before, now, changes } = comparison;
+    if (before.calls + now.calls === 0) process.exitCode = EXIT.failed;
+    return json === true ? print.json(comparison) : printChanges(changes, [before.calls, now.calls]);
+  });
 }
 
 function printStats({ calls, durations, ...counts }: Stats): void {

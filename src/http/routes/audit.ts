@@ -4,7 +4,7 @@ import { readCallHistory } from "../../audit/query/call-history.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
 import { Matcher } from "../../audit/query/filter.ts";
 import { type DayLine, Follower } from "../../audit/query/follow.ts";
-import { IndexLookup } from "../../audit/query/index-lookup.ts";
+import { LineIndex } from "../../audit/query/line-index.ts";
 import {
   FILTER_PARAMS,
   type Params,
@@ -62,8 +62,8 @@ export const endpoints: readonly Endpoint[] = [
     async handle({ query: params }, services) {
       const { auditDir: dir, clock } = services;
       const query = checked(readQuery(params, { limit: LIMIT, limitMax: LIMIT_MAX, nowMs: clock() }));
-      const places = indexOf(services).lend();
-      const page = await search({ dir, query, places, pageBytesMax: PAGE_BYTES_MAX, mayGoOn: budget(clock) });
+      const index = indexOf(services).lend();
+      const page = await search({ dir, query, index, pageBytesMax: PAGE_BYTES_MAX, mayGoOn: budget(clock) });
       const { found, more, cursor } = page;
       const rest = { more, cursor, ...warnings(dir) };
       return lines({ entries: found.map(({ line }) => line) }, rest, queried("query", params));
@@ -80,8 +80,8 @@ export const endpoints: readonly Endpoint[] = [
       const nowMs = clock();
       const { filter, earlierMs } = checked(readStatsRange(params, nowMs));
       const fromMs = filter.fromMs ?? Math.max(0, (filter.toMs ?? nowMs) - STATS_RANGE_MS);
-      const places = indexOf(services).lend();
-      const asked = { dir, places, filter: { ...filter, fromMs }, mayGoOn: budget(clock) };
+      const index = indexOf(services).lend();
+      const asked = { dir, index, filter: { ...filter, fromMs }, mayGoOn: budget(clock) };
       const counted = earlierMs === undefined ? await readStats(asked) : await compareStats({ ...asked, earlierMs });
       const figures = { from: new Date(fromMs).toISOString(), ...counted, ...warnings(dir) };
       return json(200, figures, queried("stats", params));
@@ -99,7 +99,7 @@ export const endpoints: readonly Endpoint[] = [
     limits: QUERIES,
     async handle({ params: { traceId: id } }, services) {
       const { auditDir: dir, clock } = services;
-      const history = await readCallHistory({ dir, id, places: indexOf(services).lend(), mayGoOn: budget(clock) });
+      const history = await readCallHistory({ dir, id, index: indexOf(services).lend(), mayGoOn: budget(clock) });
       const missing = warnings(dir, STREAMS);
       const isEmpty = history.calls.length + history.journal.length === 0;
       if (isEmpty && !history.isPartial && missing.warnings === undefined) {
@@ -196,17 +196,13 @@ function lines(
   return { ...json(200, {}, recorded), body: `{${members.join(",")},${JSON.stringify(rest).slice(1)}` };
 }
 
-/**
- * Number of steps by which one query extends the index for later queries; each takes some milliseconds, with pauses for
- * calls.
- */
-const STEPS_MAX = 8;
+/** Pause between two segments, of which each takes some milliseconds to index. */
 const PAUSE_MS = 50;
 
-/** The service's lookup index: opened by the first query, extended after each query, never in the pipeline of a call. */
+/** The service's index: opened by the first query, extended after each query, never in the pipeline of a call. */
 class AuditIndex {
   readonly #dir: string;
-  #lookup: IndexLookup | undefined;
+  #index: LineIndex | undefined;
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
@@ -214,24 +210,23 @@ class AuditIndex {
     this.#dir = dir;
   }
 
-  lend(): IndexLookup {
+  lend(): LineIndex {
     // A log that was small may have grown, and an index that was busy may be free by now: open it again.
-    if (this.#lookup?.isOpen !== true) this.#lookup = new IndexLookup(this.#dir);
-    if (this.#timer === undefined) this.#extend(this.#lookup.extend(), STEPS_MAX);
-    return this.#lookup;
+    if (this.#index?.isOpen !== true) this.#index = new LineIndex(this.#dir);
+    if (this.#timer === undefined) this.#extend(this.#index.extend());
+    return this.#index;
   }
 
   close(): void {
     this.#isClosed = true;
     clearTimeout(this.#timer);
-    this.#lookup?.close();
+    this.#index?.close();
   }
 
-  #extend(steps: Generator<number, void>, left: number): void {
+  #extend(steps: Generator<number, void>): void {
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
-      if (this.#isClosed || steps.next().done === true || left <= 1) return;
-      this.#extend(steps, left - 1);
+      if (!this.#isClosed && steps.next().done !== true) this.#extend(steps);
     }, PAUSE_MS);
     this.#timer.unref();
   }

@@ -1,0 +1,232 @@
+import { LINE_BYTES_MAX } from "../entry.ts";
+import { type Chunk, type Range, spansOf } from "../journal/day-files.ts";
+import type { Field, Filter } from "./filter.ts";
+import { type EntryView, parseLine, viewOf } from "./view.ts";
+
+/** A segment is the lines that start in this many bytes of a day file. */
+export const SEGMENT_BYTES = 1_048_576;
+
+/** The members of a row that are stored as the number of their value. */
+const COLUMNS = {
+  approval: ({ approvalId }) => approvalId,
+  sub: ({ sub }) => sub,
+  iss: ({ iss }) => iss,
+  code: ({ code }) => code,
+  tool: ({ tool }) => tool,
+  system: ({ system }) => system,
+  stage: ({ stage }) => stage,
+  classification: ({ classification }) => classification,
+  decision: ({ decision }) => decision,
+  /** Missing means 1. */
+  count: ({ count }) => (count === 1 ? undefined : String(count)),
+} as const satisfies Record<Exclude<Field, "traceId"> | "count", Cell>;
+
+type Cell = (entry: EntryView) => string | undefined;
+export type Column = keyof typeof COLUMNS;
+const COLUMN_NAMES = Object.keys(COLUMNS) as readonly Column[];
+
+/** The lines of one segment as rows: everything that filters and statistics use, except text. */
+export interface LineRows {
+  readonly size: number;
+  /** Start of each line, in bytes from the start of the segment. */
+  readonly offsets: Uint32Array;
+  /** Milliseconds since 1970. */
+  readonly times: Float64Array;
+  /** Codes of `durationCode`; 0 when the line sums up calls or has no duration. */
+  readonly durations: Uint16Array;
+  readonly codes: Readonly<Record<Column, Uint16Array>>;
+  /** The values of a column: code 1 is the first. */
+  readonly values: Readonly<Record<Column, readonly string[]>>;
+}
+
+/** The rows of a segment in bytes, as the index stores them. */
+export interface PackedRows {
+  readonly rows: Uint8Array;
+  /** Two 32-bit keys for each row: of the service's trace id, and of the W3C one. */
+  readonly traces: Uint8Array;
+}
+
+const HEAD_BYTES = 8;
+const TIME_BYTES = 8;
+const OFFSET_BYTES = 4;
+const CODE_BYTES = 2;
+const ROW_BYTES = TIME_BYTES + OFFSET_BYTES + (1 + COLUMN_NAMES.length) * CODE_BYTES;
+const SHORTEST_LINE = '{"timestamp":"1"}\n';
+/** Below 65,536, so every code fits 16 bits. */
+const ROWS_MAX = Math.ceil(SEGMENT_BYTES / SHORTEST_LINE.length);
+
+/** Collects the rows of one segment. Reused: its arrays are as long as the longest segment. */
+class RowBuilder {
+  readonly #offsets = new Uint32Array(ROWS_MAX);
+  readonly #times = new Float64Array(ROWS_MAX);
+  readonly #traces = new Uint32Array(2 * ROWS_MAX);
+  readonly #durations = new Uint16Array(ROWS_MAX);
+  readonly #columns = COLUMN_NAMES.map((column) => ({
+    cell: COLUMNS[column] as Cell,
+    codes: new Uint16Array(ROWS_MAX),
+    /** The code of each value. */
+    values: new Map<string, number>(),
+  }));
+  #size = 0;
+
+  reset(): this {
+    this.#size = 0;
+    for (const { values } of this.#columns) values.clear();
+    return this;
+  }
+
+  add(offset: number, entry: EntryView): void {
+    const row = this.#size;
+    this.#size += 1;
+    this.#offsets[row] = offset;
+    this.#times[row] = entry.timeMs;
+    this.#traces[2 * row] = traceKey(entry.traceId);
+    this.#traces[2 * row + 1] = traceKey(entry.wireTraceId);
+    const { duration, isSum } = entry;
+    this.#durations[row] = duration === undefined || isSum ? 0 : durationCode(duration);
+    for (const { cell, codes, values } of this.#columns) {
+      const value = cell(entry);
+      let code = value === undefined ? 0 : values.get(value);
+      if (code === undefined) {
+        code = values.size + 1;
+        values.set(value as string, code);
+      }
+      codes[row] = code;
+    }
+  }
+
+  pack(): PackedRows {
+    const size = this.#size;
+    const values = Buffer.from(JSON.stringify(this.#columns.map(({ values: known }) => [...known.keys()])));
+    const rows = new Uint8Array(HEAD_BYTES + size * ROW_BYTES + values.length);
+    new Uint32Array(rows.buffer, 0, 1)[0] = size;
+    let at = HEAD_BYTES;
+    const put = (bytes: Uint8Array): void => {
+      rows.set(bytes, at);
+      at += bytes.length;
+    };
+    put(bytesOf(this.#times, size));
+    put(bytesOf(this.#offsets, size));
+    put(bytesOf(this.#durations, size));
+    for (const { codes } of this.#columns) put(bytesOf(codes, size));
+    put(values);
+    return { rows, traces: bytesOf(this.#traces, 2 * size).slice() };
+  }
+}
+
+function bytesOf(array: Float64Array | Uint32Array | Uint16Array, length: number): Uint8Array {
+  return new Uint8Array(array.buffer, 0, length * array.BYTES_PER_ELEMENT);
+}
+
+const builder = new RowBuilder();
+
+/** Returns the rows of the lines that start in the chunk. A line that the log could not have written has no row. */
+export function packLines(chunk: Chunk): PackedRows {
+  builder.reset();
+  const origin = originOf(chunk);
+  for (const { from, to } of spansOf(chunk)) {
+    if (to - from > LINE_BYTES_MAX) continue;
+    const members = parseLine(chunk.bytes.toString("utf8", from, to));
+    const entry = members && viewOf(members);
+    if (entry !== undefined) builder.add(chunk.base + from - origin, entry);
+  }
+  return builder.pack();
+}
+
+/** Returns the rows of some of the chunk's lines. */
+export function packFound(chunk: Chunk, found: readonly { readonly offset: number; readonly entry: EntryView }[]) {
+  builder.reset();
+  const origin = originOf(chunk);
+  for (const { offset, entry } of found) builder.add(offset - origin, entry);
+  return builder.pack();
+}
+
+/** Returns the start of the segment that the chunk holds: a chunk begins one byte before its lines. */
+export function originOf({ base }: Chunk): number {
+  return base === 0 ? 0 : base + 1;
+}
+
+export function segmentAt(at: number): Range {
+  return { from: at * SEGMENT_BYTES, to: (at + 1) * SEGMENT_BYTES };
+}
+
+/** Reads packed rows. The bytes must be what `pack` made. */
+export function unpackRows(rows: Uint8Array): LineRows {
+  const aligned = rows.byteOffset % TIME_BYTES === 0 ? rows : rows.slice();
+  const { buffer, byteOffset } = aligned;
+  const size = new Uint32Array(buffer, byteOffset, 1)[0] ?? 0;
+  const offsetsAt = byteOffset + HEAD_BYTES + size * TIME_BYTES;
+  const durationsAt = offsetsAt + size * OFFSET_BYTES;
+  const codesAt = durationsAt + size * CODE_BYTES;
+  const values = Buffer.from(aligned.subarray(HEAD_BYTES + size * ROW_BYTES)).toString();
+  const lists = JSON.parse(values) as readonly (readonly string[])[];
+  const codes = COLUMN_NAMES.map(
+    (column, at) => [column, new Uint16Array(buffer, codesAt + at * size * CODE_BYTES, size)] as const,
+  );
+  return {
+    size,
+    times: new Float64Array(buffer, byteOffset + HEAD_BYTES, size),
+    offsets: new Uint32Array(buffer, offsetsAt, size),
+    durations: new Uint16Array(buffer, durationsAt, size),
+    codes: Object.fromEntries(codes) as LineRows["codes"],
+    values: Object.fromEntries(COLUMN_NAMES.map((column, at) => [column, lists[at] ?? []])) as LineRows["values"],
+  };
+}
+
+/** Returns a key of a trace id; two ids may share one. */
+export function traceKey(id: string | undefined): number {
+  return id === undefined ? 0 : Bun.hash.xxHash32(id);
+}
+
+/**
+ * Returns the test whether a row matches the filter, apart from `text` and `traceId`; `undefined` when no row of the
+ * segment does.
+ */
+export function rowTest(
+  { times, codes, values }: LineRows,
+  { exact, fromMs = Number.NEGATIVE_INFINITY, toMs = Number.POSITIVE_INFINITY }: Filter,
+): ((row: number) => boolean) | undefined {
+  const wanted: { readonly column: Uint16Array; readonly code: number }[] = [];
+  for (const column of COLUMN_NAMES) {
+    const value = column === "count" ? undefined : exact[column];
+    if (value === undefined) continue;
+    const code = values[column].indexOf(value) + 1;
+    if (code === 0) return undefined;
+    wanted.push({ column: codes[column], code });
+  }
+  if (wanted.length === 0 && fromMs === Number.NEGATIVE_INFINITY && toMs === Number.POSITIVE_INFINITY)
+    return () => true;
+  return (row) => {
+    const timeMs = times[row] ?? 0;
+    return timeMs >= fromMs && timeMs < toMs && wanted.every(({ column, code }) => column[row] === code);
+  };
+}
+
+const DURATION_MS_MAX = 1e9;
+const DURATION_MS_MIN = 0.001;
+/**
+ * Significant digits of a duration: percentiles are accurate to half a percent, and integers below a thousand are
+ * exact.
+ */
+const DIGITS = 3;
+const MANTISSA_MIN = 10 ** (DIGITS - 1);
+const MANTISSAS = 10 ** DIGITS - MANTISSA_MIN;
+const EXPONENT_MIN = Math.log10(DURATION_MS_MIN);
+
+/** Returns the code of a duration in milliseconds, rounded to `DIGITS`: longer durations have higher codes, from 1. */
+export function durationCode(duration: number): number {
+  const ms = Math.min(duration, DURATION_MS_MAX);
+  if (ms < DURATION_MS_MIN) return 1;
+  const exponent = Math.floor(Math.log10(ms));
+  const mantissa = Math.round(ms / 10 ** (exponent + 1 - DIGITS));
+  return 2 + (exponent - EXPONENT_MIN) * MANTISSAS + mantissa - MANTISSA_MIN;
+}
+
+/** Returns the duration of a code, in milliseconds. */
+export function durationOf(code: number): number {
+  if (code < 2) return 0;
+  const mantissa = MANTISSA_MIN + ((code - 2) % MANTISSAS);
+  const step = 10 ** (EXPONENT_MIN + Math.floor((code - 2) / MANTISSAS) + 1 - DIGITS);
+  // Divides by an integer where possible, because multiplying by a step such as 0.1 is not exact.
+  return step < 1 ? mantissa / Math.round(1 / step) : mantissa * step;
+}
