@@ -76,6 +76,7 @@ export class HttpExchange implements Exchange {
 
   closeConnection(): void {
     this.#closesConnection = true;
+    this.#listener.pending.willEndWith(this.raw);
   }
 
   /** Sends a whole answer. */
