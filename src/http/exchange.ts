@@ -76,9 +76,10 @@ export class HttpExchange implements Exchange {
 
   closeConnection(): void {
     this.#closesConnection = true;
+    this.#listener.pending.willEndWith(this.raw);
   }
 
-  /** Sends a whole answer. */
+  /** Sends a whole answer. Throws when a header cannot be sent, or when an answer has begun. */
   send({ status, headers, body }: EndpointAnswer): void {
     const { raw } = this;
     const response = this.#response;
@@ -106,12 +107,6 @@ export class HttpExchange implements Exchange {
     onceBodyEnds(raw, () => response.end(sent));
   }
 
-  /** Sends the answer of a request that failed; ends the connection when another answer has begun. */
-  refuse(answer: EndpointAnswer): void {
-    if (this.#response.headersSent) this.#response.destroy();
-    else this.send(answer);
-  }
-
   /** Sends the head, then the events. The connection ends with the stream. */
   async follow({ status, headers, stream }: EndpointAnswer): Promise<void> {
     const response = this.#response;
@@ -121,6 +116,11 @@ export class HttpExchange implements Exchange {
       // The stream holds slots until it has run.
       await stream?.(sinkOf(response));
     }
+  }
+
+  /** Ends the connection without an answer, or in the middle of one. */
+  destroy(): void {
+    this.#response.destroy();
   }
 
   #isLast(isLate: boolean): boolean {

@@ -84,6 +84,8 @@ function listener(
       // The request guard rejects a missing Host with a message; the runtime's own answer has no body.
       requireHostHeader: false,
     },
+    // Nothing reads the framework's request ids.
+    genReqId: () => "",
     requestTimeout: options.requestTimeoutMs + options.headersTimeoutMs,
     keepAliveTimeout: KEEP_ALIVE_MS,
     routerOptions: { maxParamLength: 160 },
@@ -154,7 +156,12 @@ async function serve(
   } catch (error) {
     if (!(error instanceof Refusal)) logError(error);
     const failed = new Refusal("INTERNAL", "The request failed inside the service.");
-    exchange.refuse(refusalAnswer(error instanceof Refusal ? error : failed));
+    try {
+      exchange.send(refusalAnswer(error instanceof Refusal ? error : failed));
+    } catch (unsent) {
+      logError(unsent);
+      exchange.destroy();
+    }
   }
 }
 

@@ -104,6 +104,15 @@ describe.each(["TCP", "TLS", "the Unix socket"])("over %s", (way) => {
     expect(asked).not.toContain(`after_${way.length}`);
   });
 
+  test("nothing that arrives together with a request whose body is refused unread runs", async () => {
+    const client = await open();
+    const refused = `${head("Content-Encoding: gzip", "Content-Length: 2")}{}`;
+    await client.send(`${refused}${call(`with_${way.length}`)}`);
+    expect(statusesIn(await client.read())).toEqual([415]);
+    const asked = auditEntries(join(folder, way === "TCP" ? "tcp" : "tls")).map(({ tool }) => tool.name);
+    expect(asked).not.toContain(`with_${way.length}`);
+  });
+
   test("a body that ends in garbage gets one answer", async () => {
     const client = await open();
     await client.send(head("Transfer-Encoding: chunked"));
