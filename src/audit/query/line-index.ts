@@ -5,13 +5,14 @@ import { LINE_BYTES_MAX } from "../entry.ts";
 import { type Chunk, daysIn, type OpenDayFile, type Range, readChunk, withDay } from "../journal/day-files.ts";
 import type { Filter } from "./filter.ts";
 import {
+  keysWanted,
   type LineRows,
   type PackedRows,
   packLines,
   rowTest,
   SEGMENT_BYTES,
   segmentAt,
-  traceKey,
+  traceTest,
   unpackRows,
 } from "./line-rows.ts";
 import type { Order } from "./params.ts";
@@ -293,7 +294,7 @@ function store(db: Database, file: OpenDayFile, { at, before, digest, packed }: 
       tailOf(file, indexed),
     );
     const insert = db.query("INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?)");
-    insert.run(day, at, digest, sealed(packed.traces, origin), sealed(packed.rows, origin));
+    insert.run(day, at, digest, sealed(packed.keys, origin), sealed(packed.rows, origin));
   }).immediate();
 }
 
@@ -321,23 +322,18 @@ function rowsIn(db: Database, { day, at }: SegmentKey, digest?: string): LineRow
 
 /** Returns where the matching lines of a segment start, in ascending order; `undefined` when it is not indexed. */
 function offsetsIn(db: Database, { day, at }: SegmentKey, filter: Filter): readonly number[] | undefined {
-  const { traceId } = filter.exact;
-  let hasTrace = (_row: number): boolean => true;
-  if (traceId !== undefined) {
-    const query = db.query<Stored, [string, number]>(
-      "SELECT digest, traces AS blob FROM segments WHERE day = ? AND at = ?",
-    );
-    const stored = query.get(day, at);
-    if (stored === null) return undefined;
-    const keys = keysIn(opened(stored.blob, `${day} ${at} ${stored.digest}`));
-    const key = traceKey(traceId);
-    if (!keys.includes(key)) return [];
-    hasTrace = (row) => keys[2 * row] === key || keys[2 * row + 1] === key;
-  }
+  const query = db.query<Stored, [string, number]>(
+    "SELECT digest, keys AS blob FROM segments WHERE day = ? AND at = ?",
+  );
+  const stored = query.get(day, at);
+  if (stored === null) return undefined;
+  const keys = keysIn(opened(stored.blob, `${day} ${at} ${stored.digest}`));
+  if (!keysWanted(filter).every((key) => keys.includes(key))) return [];
   const rows = rowsIn(db, { day, at });
   if (rows === undefined) return undefined;
   const isWanted = rowTest(rows, filter);
   if (isWanted === undefined) return [];
+  const hasTrace = traceTest(keys, filter);
   const offsets: number[] = [];
   for (let row = 0; row < rows.size; row += 1) {
     if (hasTrace(row) && isWanted(row)) offsets.push(rows.offsets[row] ?? 0);
@@ -345,8 +341,8 @@ function offsetsIn(db: Database, { day, at }: SegmentKey, filter: Filter): reado
   return offsets;
 }
 
-function keysIn(traces: Uint8Array): Uint32Array {
-  const { buffer, byteOffset, length } = traces.byteOffset % KEY_BYTES === 0 ? traces : traces.slice();
+function keysIn(blob: Uint8Array): Uint32Array {
+  const { buffer, byteOffset, length } = blob.byteOffset % KEY_BYTES === 0 ? blob : blob.slice();
   return new Uint32Array(buffer, byteOffset, Math.floor(length / KEY_BYTES));
 }
 
@@ -386,7 +382,7 @@ const SCHEMA = `
     indexed INTEGER NOT NULL, tail TEXT NOT NULL
   ) WITHOUT ROWID;
   CREATE TABLE IF NOT EXISTS segments (
-    day TEXT NOT NULL, at INTEGER NOT NULL, digest TEXT NOT NULL, traces BLOB NOT NULL, rows BLOB NOT NULL,
+    day TEXT NOT NULL, at INTEGER NOT NULL, digest TEXT NOT NULL, keys BLOB NOT NULL, rows BLOB NOT NULL,
     PRIMARY KEY (day, at)
   );
   PRAGMA user_version = ${VERSION};

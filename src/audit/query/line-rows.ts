@@ -42,8 +42,8 @@ export interface LineRows {
 /** The rows of a segment in bytes, as the index stores them. */
 export interface PackedRows {
   readonly rows: Uint8Array;
-  /** Two 32-bit keys for each row: of the service's trace id, and of the W3C one. */
-  readonly traces: Uint8Array;
+  /** Keys of 32 bits: two for each row, of the service's trace id and of the W3C one, then those of all other values. */
+  readonly keys: Uint8Array;
 }
 
 const HEAD_BYTES = 8;
@@ -62,6 +62,7 @@ class RowBuilder {
   readonly #traces = new Uint32Array(2 * ROWS_MAX);
   readonly #durations = new Uint16Array(ROWS_MAX);
   readonly #columns = COLUMN_NAMES.map((column) => ({
+    column,
     cell: COLUMNS[column] as Cell,
     codes: new Uint16Array(ROWS_MAX),
     /** The code of each value. */
@@ -80,8 +81,8 @@ class RowBuilder {
     this.#size += 1;
     this.#offsets[row] = offset;
     this.#times[row] = entry.timeMs;
-    this.#traces[2 * row] = traceKey(entry.traceId);
-    this.#traces[2 * row + 1] = traceKey(entry.wireTraceId);
+    this.#traces[2 * row] = keyOf("traceId", entry.traceId);
+    this.#traces[2 * row + 1] = keyOf("traceId", entry.wireTraceId);
     const { duration, isSum } = entry;
     this.#durations[row] = duration === undefined || isSum ? 0 : durationCode(duration);
     for (const { cell, codes, values } of this.#columns) {
@@ -110,7 +111,13 @@ class RowBuilder {
     put(bytesOf(this.#durations, size));
     for (const { codes } of this.#columns) put(bytesOf(codes, size));
     put(values);
-    return { rows, traces: bytesOf(this.#traces, 2 * size).slice() };
+    const keys = this.#columns.flatMap(({ column, values: known }) =>
+      [...known.keys()].map((value) => keyOf(column, value)),
+    );
+    return {
+      rows,
+      keys: Buffer.concat([bytesOf(this.#traces, 2 * size), bytesOf(Uint32Array.from(keys), keys.length)]),
+    };
   }
 }
 
@@ -173,9 +180,21 @@ export function unpackRows(rows: Uint8Array): LineRows {
   };
 }
 
-/** Returns a key of a trace id; two ids may share one. */
-export function traceKey(id: string | undefined): number {
-  return id === undefined ? 0 : Bun.hash.xxHash32(id);
+/** Returns a key of a value; two values may share one. */
+function keyOf(field: Field | Column, value: string | undefined): number {
+  return value === undefined ? 0 : Bun.hash.xxHash32(`${field} ${value}`);
+}
+
+/** Returns the keys that a segment has if one of its lines matches the filter. */
+export function keysWanted({ exact }: Filter): readonly number[] {
+  return Object.entries(exact).map(([field, value]) => keyOf(field as Field, value));
+}
+
+/** Returns the test whether a row can have the trace id of the filter, by the keys of its segment. */
+export function traceTest(keys: Uint32Array, { exact: { traceId } }: Filter): (row: number) => boolean {
+  if (traceId === undefined) return () => true;
+  const key = keyOf("traceId", traceId);
+  return (row) => keys[2 * row] === key || keys[2 * row + 1] === key;
 }
 
 /**

@@ -9,6 +9,7 @@ import { type Params, readFilter, readQuery } from "../../../src/audit/query/par
 import { search } from "../../../src/audit/query/query.ts";
 import { readStats } from "../../../src/audit/stats/stats.ts";
 import { entryLine, generatedTraceId, writeDays, writeGeneratedDay } from "../../support/audit-lines.ts";
+import { runStc } from "../../support/stc.ts";
 
 const DAY = "2026-02-16";
 const NOW = Date.parse("2026-02-17");
@@ -128,7 +129,7 @@ describe("the index is never trusted", () => {
       (dir) => {
         const db = new Database(join(dir, "index.sqlite"));
         db.run("UPDATE segments SET rows = CAST(substr(rows, 1, 40) || x'5a' || substr(rows, 42) AS BLOB)");
-        db.run("UPDATE segments SET traces = zeroblob(length(traces))");
+        db.run("UPDATE segments SET keys = zeroblob(length(keys))");
         db.close();
       },
     ],
@@ -269,6 +270,21 @@ test("a deleted day is forgotten", async () => {
   db.close();
   await expectTheSame(dir);
 });
+
+test.each(["query --sub agent-77", `show ${generatedTraceId(1_234)}`, "stats"])(
+  "stc audit %s --without-index finds the same and writes nothing",
+  async (command) => {
+    const dir = newDir();
+    const words = ["audit", ...command.split(" "), "--dir", dir, "--json"];
+    const plain = await runStc([...words, "--without-index"]);
+    expect(fs.readdirSync(dir).map((name) => [name, fs.statSync(join(dir, name)).size])).toContainEqual([
+      "index.sqlite",
+      0,
+    ]);
+    expect(await runStc(words)).toEqual(plain);
+    expect(fs.statSync(join(dir, "index.sqlite")).size).toBeGreaterThan(0);
+  },
+);
 
 test("it is accessible to us alone, and a small log has none", () => {
   const dir = newDir();
