@@ -201,7 +201,7 @@ function completeTool(manifest: AnyDefinition, kinds: readonly DeclaredKind[]): 
     examples: { accepts: manifest.examples?.accepts ?? [], rejects: manifest.examples?.rejects ?? [] },
   };
   Object.defineProperty(tool, TOOL, { value: true });
-  // The schema types meet here: from now on the input is what `tool.input` returned, which is what these functions take.
+  // The only cast: the functions take the type that `tool.input` returns, and calls pass them only that.
   return Object.freeze(tool) as unknown as Tool;
 }
 

@@ -31,7 +31,7 @@ type Named = Pick<Tool, "name" | "description">;
  */
 export function changeWord({ name, description }: Named): string | undefined {
   const word = wordOfName(name) ?? wordOfDescription(description);
-  // For `execute_query`, "Executes a read-only query", the executed thing decides.
+  // `execute_query`, "Executes a read-only query", only reads.
   return (word === "execute" || word === "exec") && /\bread[- ]only\b/i.test(description) ? undefined : word;
 }
 

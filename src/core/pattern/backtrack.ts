@@ -120,7 +120,7 @@ function repeatMatch({ body, min, max, lazy }: Node<"repeat">, direction: Direct
       const leave = (): boolean => turns >= min && follow(position, captures);
       const stay = (): boolean =>
         turns < max &&
-        // Each iteration forgets the captures of the previous one; an iteration that matched no text is not continued.
+        // Each iteration starts without the captures of the previous one. An iteration without text is the last.
         turn(attempt, position, without(captures, inside), (after, captured) =>
           turns >= min && after === position ? false : again(turns + 1, after, captured),
         );

@@ -122,7 +122,7 @@ class Compiler {
       start = this.emit(OPERATION.fork, next, next);
       this.first[start] = this.add(body, start);
     } else {
-      // Each further repetition is nested in the previous one, so that leaving takes one step from anywhere.
+      // Repetitions are nested, so that the end of each leads directly to `next`.
       for (let turn = min; turn < max; turn += 1) start = this.emit(OPERATION.fork, this.add(body, start), next);
     }
     for (let turn = 0; turn < min; turn += 1) {

@@ -90,7 +90,7 @@ function isWhitespace(cluster: string): boolean {
     : cluster.trim() === "";
 }
 
-// ASCII characters are classified without a regular expression.
+// For speed, ASCII characters are classified without a regular expression.
 function isDigit(cluster: string): boolean {
   const code = cluster.charCodeAt(0);
   return code < ASCII_CODES ? code >= 0x30 && code <= 0x39 : DIGIT.test(cluster);

@@ -33,7 +33,7 @@ export function policyNotes(tool: Described, namesSecret: NamesSecret): readonly
     ...overridden(tool, fields),
     ...sensitive(tool, fields, namesSecret),
     ...unscanned(tool, fields),
-    ...bounded(reasonedLines(tool).map(([path, reason]) => `${path} leaves, because: ${reason}`)).map(inPolicy),
+    ...bounded(reasonedLines(tool).map(([path, reason]) => `${path} is released, because: ${reason}`)).map(inPolicy),
   ];
 }
 
@@ -106,7 +106,7 @@ function sensitive(tool: Described, fields: readonly PolicyField[], namesSecret:
     const prefix = field.steps.slice(0, at + 1);
     const action = what === "is a secret" ? "redact" : "mask";
     const path = pathToWrite(tool, field, { prefix, action });
-    return `${pathOf(prefix)} ${what} by its name, and allowed; unless it must leave, write "${path}": "${action}"`;
+    return `${pathOf(prefix)} ${what} by its name, and allowed; unless it must be released, write "${path}": "${action}"`;
   });
   return bounded(messages).map(inPolicy);
 }
@@ -146,6 +146,6 @@ function unscanned({ scan }: Described, fields: readonly PolicyField[]): readonl
     })
     .map(({ path }) => path);
   if (paths.length === 0) return [];
-  const message = `off for ${listed(paths)}, where any text may stand: a secret in it leaves; write "secrets", or leave it out`;
+  const message = `off for ${listed(paths)}, which may contain any text, also a secret; write "secrets", or leave it out`;
   return [{ field: "scan", message }];
 }

@@ -41,7 +41,7 @@ function visit(walk: Walk, schema: Schema, steps: readonly Step[]): void {
   walk.visits += 1;
   if (walk.visits > VISITS_MAX) throw new RangeError(`the schema has more than ${VISITS_MAX} parts`);
   if (walk.ancestors.has(schema)) {
-    // The schema contains itself without end: `z.json()` describes nothing.
+    // A schema that contains itself, such as `z.json()`, describes nothing.
     walk.fields.push({ steps, kind: "open" });
     return;
   }
@@ -168,7 +168,7 @@ export function pathToWrite(
       const { root } = compilePolicy({ ...outputPolicy, [path]: action }, output);
       return followSteps(root, field.steps).action === action;
     } catch {
-      // No pattern can spell the key, or the line would be one pattern too many.
+      // No pattern can contain the key, or the policy would become too large.
       return false;
     }
   };

@@ -104,7 +104,7 @@ function lengthFault(maximum: number, checks: readonly Check[]): string | undefi
   if (maximum * UTF8_BYTES_MAX <= ARGUMENT_BYTES_MAX) return undefined;
   if (maximum <= ARGUMENT_BYTES_MAX && checks.some(isAscii)) return undefined;
   const most = Math.floor(ARGUMENT_BYTES_MAX / UTF8_BYTES_MAX);
-  return `may be longer than one argument of a command can, ${ARGUMENT_BYTES_MAX} bytes: write .max(${most}) at most, or .max(${ARGUMENT_BYTES_MAX}) where the pattern takes ASCII alone`;
+  return `may be longer than one argument of a command can, ${ARGUMENT_BYTES_MAX} bytes: write .max(${most}) at most, or .max(${ARGUMENT_BYTES_MAX}) if the pattern accepts only ASCII`;
 }
 
 function isAscii(check: Check): boolean {
@@ -167,7 +167,7 @@ function treeOf(pattern: RegExp): PatternNode | undefined {
 function isBoundedFormat(check: Check): boolean {
   const { check: kind, format = "", pattern, ...options } = checkDef(check);
   const known = kind === "string_format" ? BOUNDED_FORMATS.get(format) : undefined;
-  // A format of the same name may have been given a different pattern.
+  // A format with a known name may have another pattern.
   return known !== undefined && known(options as FormatOptions).source === pattern?.source;
 }
 
@@ -192,7 +192,7 @@ function charactersOf(node: PatternNode): readonly Character[] {
   if (node.kind === "character") return [node];
   if (node.kind === "sequence") return node.parts.flatMap(charactersOf);
   if (node.kind === "choice") return node.options.flatMap(charactersOf);
-  // A lookahead accepts nothing that the rest of the pattern rejects.
+  // A lookaround adds no characters to the match.
   return node.kind === "repeat" || node.kind === "group" ? charactersOf(node.body) : [];
 }
 
@@ -302,7 +302,7 @@ function visitTuple(walk: Walk, def: z.core.$ZodTupleDef, path: string): Finding
 function visitPipe(walk: Walk, def: z.core.$ZodPipeDef, path: string): Findings {
   const transforms = [def.in, def.out].some((side) => defOf(side).type === "transform") || "reverseTransform" in def;
   if (!transforms) return visit(walk, def.out, path);
-  return fault(path, `must not be transformed or preprocessed, for nothing bounds the outcome: ${REMEDY}`);
+  return fault(path, `must not be transformed or preprocessed, because the result has no limit: ${REMEDY}`);
 }
 
 function visitString(schema: Schema, path: string): Findings {

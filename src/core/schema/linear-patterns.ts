@@ -47,7 +47,7 @@ function boundOwn({ _zod }: Declared): string | undefined {
       if (!(value instanceof RegExp)) continue;
       const pattern = bounded(value);
       def[key] = pattern;
-      // A custom format made from a pattern has an `fn` that calls the original pattern.
+      // The `fn` of a custom format calls the original pattern.
       if (def["check"] === "string_format" && key === "pattern" && "fn" in def) {
         def["fn"] = (text: string) => pattern.test(text);
       }

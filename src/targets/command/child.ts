@@ -216,14 +216,14 @@ async function cleanUp(
   const isClean =
     halt.ending() === undefined && (await endedWithin(drained, PIPE_GRACE_MS)) && halt.ending() === undefined;
   const hasEnded = child.exitCode !== null || child.signalCode !== null;
-  // An ended supervisor has left no process behind, and its process id may already belong to another process.
+  // An ended supervisor leaves no processes, and its process id may belong to another process now.
   if (child.supervisor === undefined || !hasEnded) killGroup(child.pid);
   if (isClean && !mayHaveLeft(spec)) return { survivors: 0, isCut: false };
   const survivors = await (spec.sandbox === undefined
     ? killStrays(spec.marker, child.pid)
     : killSession(child.pid, hasEnded));
   if (isClean) return { survivors, isCut: false };
-  // A descendant may still hold the pipes open. If the output is needed, wait once more for its end.
+  // A killed descendant may have held the pipes open. If the output is needed, wait once more.
   const isCut = halt.ending() === undefined && !(await endedWithin(drained, PIPE_GRACE_MS));
   await endedWithin(child.exited, KILL_WAIT_MS);
   stdout.cancel();

@@ -60,8 +60,7 @@ interface Search {
  */
 export async function killSession(session: number, hasLeaderEnded: boolean): Promise<number> {
   if (!Number.isSafeInteger(session) || session <= 1) return 0;
-  // The kernel does not reuse a session's id while the session has members: when a process has this id again, the session is
-  // empty.
+  // The id is not reused while the session has members: a new process with this id means that the session is empty.
   if (hasLeaderEnded && cLibrary().getsid(session) !== -1) return 0;
   const search: Search = { session, killed: new Set(), left: 0, isOver: false };
   const timer = setTimeout(() => {

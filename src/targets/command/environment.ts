@@ -59,8 +59,7 @@ export function childEnvironment(
 
 /** Returns the errors in the variables that a manifest declares. They contain names, never values. */
 export function environmentFaults(declared: unknown): readonly Fault[] {
-  // A promise or a class instance has no entries of its own: the command would run without variables that were meant to protect
-  // it.
+  // A promise or class instance has no entries, so the command would run without its protective variables.
   if (!isTable(declared)) {
     return [{ field: "target.cli.environment", message: "must map names to strings" }];
   }

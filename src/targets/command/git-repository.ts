@@ -75,7 +75,7 @@ function inspectGitDirectory(gitDir: string, workTree: Pick<GitRepository, "work
   if (foreign !== undefined) return { fault: `${foreign} contains a symbolic link` };
   for (const [name, remedy] of BORROWING) {
     const stats = statsOf(join(gitDir, name));
-    // An empty alternates file borrows nothing, and git leaves such files behind.
+    // Git leaves empty alternates files, which have no effect.
     const borrows = stats !== undefined && (!stats.isFile() || stats.size > 0);
     if (borrows) return { fault: `${name} points to another location: ${remedy}` };
   }

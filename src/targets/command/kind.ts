@@ -92,7 +92,7 @@ function open(context: CommandContext): OpenedKind {
     },
     isBroken: ({ target }) => "cli" in target && broken.has(target.cli.command) && !commands.has(target.cli.command),
     bind(tool) {
-      if (handler === undefined) throw new Error("the tools of a kind are prepared before they are bound");
+      if (handler === undefined) throw new Error("prepare the tools before binding them");
       return handler.bind(tool);
     },
     report: (tools) => ({

@@ -206,7 +206,7 @@ function settingsOf(path: string, readFile: ReadFile): { readonly settings: Sett
   const ambiguous = AMBIGUOUS_CHARACTER.exec(source);
   if (ambiguous !== null) return { fault: ambiguousCharacterFault(source, ambiguous) };
   const document = parseDocument(source, { uniqueKeys: true });
-  // A tag that is unknown here may have a meaning for the command.
+  // A tag that is unknown here may be known to the command.
   if (document.errors.length + document.warnings.length > 0) return { fault: "is not one YAML document" };
   const fault = yamlFeatureFault(document);
   if (fault !== undefined) return { fault };

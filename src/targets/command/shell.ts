@@ -211,7 +211,7 @@ function wordsOf(script: string): { readonly words: readonly string[]; readonly 
   try {
     visit(parse(script), 0);
   } catch {
-    // A text that cannot be parsed as a script has already been split into words above.
+    // `add` above has split the text into words already.
   }
   return { words: [...words], patterns: [...patterns] };
 }

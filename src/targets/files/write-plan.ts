@@ -179,7 +179,7 @@ class Shown {
     const room = SHOWN_LINES_MAX - this.lines.length;
     for (const line of lines.slice(0, room)) this.add(mark + (line.endsWith("\n") ? line.slice(0, -1) : line));
     this.count += Math.max(0, lines.length - room);
-    // Only the last line of a text, and so of a run, may lack a newline.
+    // Only the last line of a text may lack a newline.
     if (lines.at(-1)?.endsWith("\n") === false) this.add("\\ No newline at end of file");
   }
 }

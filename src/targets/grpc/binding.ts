@@ -149,7 +149,7 @@ export class GrpcBinding implements Binding {
 
   #attempt(attempt: Attempt): Promise<Buffer | StreamedList> {
     const { link, context } = attempt;
-    // Connects before the call, so that a failure to connect is known to have changed nothing.
+    // Connects before the call: when that fails, certainly nothing has changed.
     const connecting = link.connect(context.signal);
     if (connecting === true && this.#parts.sign === undefined && !context.signal.aborted) {
       return this.#send(attempt, this.#metadata(context));
@@ -168,7 +168,7 @@ export class GrpcBinding implements Binding {
       const { name: tool } = this.#tool;
       const asserted = { system: system.name, caller, tool, method: method.path, message: bytes, traceId };
       metadata.set("x-caller-assertion", await sign(asserted));
-      // A signal that fired meanwhile would go unnoticed.
+      // The signal may have fired meanwhile.
       if (signal.aborted) throw notSent(signal);
     }
     return this.#send(attempt, metadata);
@@ -188,7 +188,7 @@ export class GrpcBinding implements Binding {
 
   #read(answer: Buffer | StreamedList, call: FailedCall): unknown {
     const isOne = Buffer.isBuffer(answer);
-    // A change may receive an answer that is too large to be read, so that its status is known.
+    // Answers of changes may be larger than the limit, because the status comes after them. They are not read.
     if (isOne && answer.length > this.#parts.system.maxMessageBytes) return new PartialAnswer(undefined);
     try {
       const { response } = this.#parts.method;

@@ -95,7 +95,7 @@ type CliTool = Tool & { readonly target: CliTarget };
 
 /** Tests the profile of every tool, and decides how the tool's children are confined. */
 export async function openConfinement(tools: readonly Tool[], options: ConfinementOptions): Promise<ChildConfinement> {
-  // The binding reports commands that are not allowed.
+  // Commands that are not allowed are reported when their tools are bound.
   const commandTools = tools.filter((tool): tool is CliTool => commandOf(tool, options) !== undefined);
   const launchers = createLaunchers(options.launchersMax);
   // Runs in the background: abandoned directories may be large, and nothing waits for their removal.
@@ -236,7 +236,7 @@ function sandbox(tool: CliTool, confined: Confined, { launchers, newId }: Parts)
       });
     },
     async release() {
-      // Files that cannot be removed stay; no other user can enter the directory.
+      // Ignores files that cannot be removed: no other user can enter the directory.
       await temporary?.remove(newId).catch(() => {});
     },
   };
@@ -258,13 +258,13 @@ const PR_SET_DUMPABLE = 4;
  * other processes of its user (except root) can neither trace it nor read its memory and environment.
  */
 export function confinementProblem(): string | undefined {
-  if (process.platform !== "linux" || process.arch !== "x64") return "it is built for Linux on x86_64";
+  if (process.platform !== "linux" || process.arch !== "x64") return "it needs Linux on x86_64";
   try {
     const c = cLibrary();
     if (!knowsLandlock(c)) return "the kernel has no Landlock of ABI 6 or later";
     c.prctl(PR_SET_DUMPABLE, 0n, 0n, 0n, 0n);
     const isDumpable = c.prctl(PR_GET_DUMPABLE, 0n, 0n, 0n, 0n) !== 0;
-    return isDumpable && c.getuid() !== 0 ? "the service can be traced by others of its user" : undefined;
+    return isDumpable && c.getuid() !== 0 ? "other processes of the user can trace the service" : undefined;
   } catch (error) {
     return error instanceof Error ? error.message : "the C library cannot be used";
   }

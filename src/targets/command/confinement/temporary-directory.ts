@@ -52,7 +52,7 @@ export async function removeAbandoned(newId: () => string): Promise<void> {
     const path = join(folder, name);
     const descriptor = lock(path);
     if (descriptor === undefined) continue;
-    // Files that cannot be removed stay, as after a call.
+    // Ignores files that cannot be removed, as after a call.
     await removeTree(path, newId).catch(() => {});
     closeSync(descriptor);
   }

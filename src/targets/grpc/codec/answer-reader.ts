@@ -153,7 +153,7 @@ export class AnswerReader {
   }
 
   #merge(message: MessageShape, mode: Mode): Merge {
-    // Looked up at the first value, because a message may contain itself.
+    // Determined at the first value, because a message may contain itself.
     let plan: Plan | undefined;
     return {
       add: (cursor, before) => {
@@ -191,7 +191,7 @@ function valueReader(value: ScalarShape | EnumShape): ReadValue {
 function heightOf(shape: MessageShape, heights: Map<MessageShape, number>): number {
   const known = heights.get(shape);
   if (known !== undefined) return known;
-  // Applies until the height is known: a message that contains itself has an infinite height.
+  // Used for a message that contains itself, until its height is known.
   heights.set(shape, Number.POSITIVE_INFINITY);
   const { fullName, fields, oneofs } = shape;
   const isOpen = STRUCTURES.has(fullName) || fullName === ANY || fields.size + oneofs.size > VOUCHED_FIELDS_MAX;
@@ -320,7 +320,7 @@ function readEntry(cursor: WireCursor, field: Field, entries: Fields): void {
   const name = String(key ?? field.key.zero);
   if (value === NO_VALUE) value = field.missing();
   else if (merge !== undefined && Array.isArray(value)) value = merge.finish(value);
-  // A number that a closed enum does not have: the whole entry counts as not sent.
+  // With an unknown number of a closed enum, the whole entry counts as unset.
   if (value === undefined) return;
   if (name === "__proto__") {
     Object.defineProperty(entries, name, { value, writable: true, enumerable: true, configurable: true });
@@ -339,7 +339,7 @@ function namedMembers({ names, collections, messages, required }: Plan, members:
   }
   for (const { slot, label } of collections) members[slot] ??= label === "map" ? {} : [];
   for (const slot of required) {
-    if (members[slot] === undefined) throw new RangeError("a message without a field that it must have");
+    if (members[slot] === undefined) throw new RangeError("a message without a required field");
   }
   const fields: Fields = {};
   for (let slot = 0; slot < members.length; slot += 1) {

@@ -34,7 +34,7 @@ export class WireCursor {
   tag(): number {
     const tag = this.#short();
     const field = tag >>> 3;
-    if (field === 0) throw new RangeError("a field of the number 0");
+    if (field === 0) throw new RangeError("a field with the number 0");
     this.wireType = tag & 7;
     return field;
   }
@@ -145,7 +145,7 @@ export class WireCursor {
     else if (wireType === WIRE.bytes) this.#step(this.#short());
     else if (wireType === WIRE.fixed32) this.#step(4);
     else if (wireType === WIRE.groupStart) this.#skipGroup(field);
-    else throw new RangeError("a wire type that does not exist");
+    else throw new RangeError("an unknown wire type");
   }
 
   #skipGroup(field: number): void {

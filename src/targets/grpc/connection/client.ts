@@ -23,7 +23,7 @@ export function makeClient(
   credentials: ChannelCredentials,
   options: ChannelOptions,
 ): Client {
-  // grpc-js prints headers that it cannot accept to stderr, with their values: nothing that a service sends may be logged.
+  // grpc-js would print invalid headers with their values; nothing from a service may be logged.
   setLogVerbosity(logVerbosity.NONE);
   const client: Client = new Client(address, new HandshakeDeadline(credentials, () => client.getChannel()), {
     "grpc.use_local_subchannel_pool": 1,

@@ -233,7 +233,7 @@ function unaryCall(channel: ChannelInterface, request: LinkRequest): Promise<Buf
       onReceiveMessage(message: Buffer) {
         if (answer === undefined) {
           answer = message;
-          // Without another read, a second message would hold back the end of the call.
+          // Without another read, a second message would delay the end of the call.
           call.startRead();
           return;
         }

@@ -258,7 +258,7 @@ function pinProblem({ system, origin, pin }: Contract, sha256: string): readonly
   if (pin === undefined || pin === sha256) return [];
   const give = origin === "proto files" ? "give" : "gives";
   return [
-    `systems.${system}.contractSha256: the contract is not the pinned one: pinned sha256:${pin}, the ${origin} now ${give} sha256:${sha256} for the tools that are registered; look at what has changed in the messages or the tools, and if it is right, pin the new hash`,
+    `systems.${system}.contractSha256: the contract is not the pinned one: pinned sha256:${pin}, the ${origin} now ${give} sha256:${sha256} for the tools that are registered; check what has changed in the messages or the tools; if it is correct, pin the new hash`,
   ];
 }
 

@@ -214,7 +214,7 @@ class Reader {
     const names = candidates(typeName, scope);
     const ofEnum = names.flatMap((name) => this.#enums.get(name) ?? [])[0];
     const ofMessage = names.flatMap((name) => this.#messages.get(name) ?? [])[0];
-    // A sender that leaves names relative may also leave out whether it means an enum or a message.
+    // With a relative name, the sender may also omit whether it is an enum or a message.
     if (ofEnum !== undefined && field.type !== "TYPE_MESSAGE") return ofEnum;
     if (ofMessage !== undefined && field.type !== "TYPE_ENUM") return { kind: "message", message: ofMessage.message };
     return `has the unknown type ${typeName}`;

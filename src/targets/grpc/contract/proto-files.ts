@@ -135,7 +135,7 @@ function nameOf(object: protobuf.ReflectionObject): string {
 }
 
 function fieldOf(field: protobuf.Field, value: ValueShape | undefined): readonly ReadField[] {
-  // Extensions are ignored, as if the message did not have them.
+  // Extensions are not supported and ignored.
   if (field.declaringField) return [];
   const named: unknown = field.getOption("json_name");
   const name = typeof named === "string" ? named : jsonNameOf(field.name);
