@@ -74,10 +74,7 @@ export interface DefinedTool<Input = unknown, Output = unknown> extends Tool {
 
 /** Creates a tool once the configuration is known. */
 export interface ToolFactory {
-  /**
-   * Creates the tool with `define`, or with the function that made the factory: another build may have other target
-   * kinds.
-   */
+  /** Creates the tool with `define` (default: its own): another build may have other kinds of targets. */
   readonly make: (config: ToolConfig, define?: DefineTool) => Tool;
 }
 
@@ -149,9 +146,7 @@ export function isToolFactory(value: unknown): value is ToolFactory {
   return typeof value === "object" && value !== null && Object.hasOwn(value, FACTORY);
 }
 
-/**
- * Creates a gRPC target. `service` is the full name `package.Service`; `stream` limits how much of a stream is read.
- */
+/** Creates a gRPC target. `service` is the full name `package.Service`; `stream` limits what is read of a stream. */
 export function grpcMethod(
   system: string,
   service: string,

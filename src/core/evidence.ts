@@ -24,9 +24,7 @@ export interface RegisteredTool {
   readonly identity: string;
 }
 
-/**
- * The name was looked up. The result is not disclosed yet: unauthenticated clients must not learn which tools exist.
- */
+/** The name was looked up. The result is still secret: unauthenticated clients must not learn which tools exist. */
 export type Found = Evidence<"found", { name: string; registered: RegisteredTool | undefined }>;
 
 /** The token is genuine, currently valid, and issued for this service. */
@@ -91,10 +89,7 @@ export type Released = Evidence<
 /** How a call ended. */
 export type CallOutcome = Released | Refusal;
 
-/**
- * The audit entry of this call is on disk, or counted in an aggregate for a flood from unauthenticated clients. No
- * answer is sent without a receipt.
- */
+/** The call's audit entry is on disk (or counted, in a flood of unauthenticated calls). Every answer needs it. */
 export type Receipt = Evidence<"receipt", { traceId: string }>;
 
 /** Creates evidence. `tests/architecture/evidence.test.ts` lists which file may create which kind. */

@@ -142,10 +142,7 @@ const INVISIBLE =
 /** An escape notation in the text itself, which must not be confused with a real escape. */
 const SPELLED_OUT = /\\u\{/g;
 
-/**
- * Makes every character visible: one that moves the cursor, changes the writing direction or shows nothing becomes
- * `\u{…}`.
- */
+/** Replaces characters that move the cursor, change the writing direction or show nothing with `\u{…}`. */
 export function visible(text: string): string {
   return text.replace(SPELLED_OUT, "\\\\u{").replace(INVISIBLE, escapeCodePoint);
 }

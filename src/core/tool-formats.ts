@@ -182,10 +182,7 @@ const UNREPRESENTABLE: Readonly<Record<string, string>> = {
     "the result of a transform has no schema: transform in the handler (or in `parse`), and write the result's schema",
 };
 
-/**
- * Returns an error for each position in a schema that has no JSON Schema or that no JSON value can match. Fields are
- * paths as in output policies, below `top`.
- */
+/** Returns an error for each position without a JSON Schema or a possible JSON value. Fields begin with `top`. */
 export function jsonSchemaFaults(top: "input" | "output", schema: z.ZodType): readonly Fault[] {
   const faults = new Map<string, Fault>();
   const override = ({ zodSchema, path }: Visit): void => {

@@ -25,10 +25,7 @@ const DETERMINERS = wordSet("a all an any each every everything its one some tha
 
 type Named = Pick<Tool, "name" | "description">;
 
-/**
- * Returns the change verb in a tool's name, or else at the start of its description. The first verb in a name counts:
- * `list_delete_requests` is read-only.
- */
+/** Returns the first verb in a tool's name, or else at the start of its description, if it indicates a change. */
 export function changeWord({ name, description }: Named): string | undefined {
   const word = wordOfName(name) ?? wordOfDescription(description);
   // `execute_query`, "Executes a read-only query", only reads.
@@ -56,9 +53,7 @@ function wordOfDescription(description: string): string | undefined {
   return verb !== undefined && (!NOUNS.has(verb) || DETERMINERS.has(next.toLowerCase())) ? verb : undefined;
 }
 
-/**
- * Returns advice for a tool classified as `read` whose words indicate a change and that does not declare its category.
- */
+/** Returns advice for a `read` tool whose words indicate a change and that declares no category. */
 export function classificationNotes(tool: Named & Pick<Tool, "classification" | "category">): readonly Fault[] {
   if (tool.classification !== "read" || tool.category === "read" || tool.category === "ask") return [];
   const word = changeWord(tool);

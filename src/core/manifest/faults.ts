@@ -258,9 +258,7 @@ const EXAMPLE_CONTEXT = Object.freeze({
   caller: Object.freeze({ issuer: "https://example", subject: "example", permissions: Object.freeze([]) }),
 });
 
-/**
- * Returns whether a predicate is asynchronous. An asynchronous predicate is called only in real calls, not on examples.
- */
+/** Returns whether a predicate is asynchronous. It is then called only in real calls, not on examples. */
 function isAsync(predicate: unknown): boolean {
   return typeof predicate === "function" && !isSynchronous(predicate);
 }

@@ -186,10 +186,7 @@ function assertionTest(node: Assertion, { isUnicode }: MatcherOptions): (text: s
   return (text) => (position) => isBoundary(text, position, isWord) !== node.negated;
 }
 
-/**
- * Maximum alternatives of a pattern for the runtime's own matcher: each costs at most the length of the expanded
- * pattern.
- */
+/** Maximum alternatives of a pattern for the runtime's own matcher. Each costs at most the expanded length. */
 const WAYS_MAX = 512;
 /** The same for patterns whose alternatives may each cost the length of the text. */
 const LONG_WAYS_MAX = 8;

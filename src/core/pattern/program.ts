@@ -157,9 +157,7 @@ class Compiler {
 const ASCII = 128;
 const UNKNOWN = 2;
 
-/**
- * Returns a test of one character that uses the runtime, so that classes, escapes and flags keep their exact meaning.
- */
+/** Returns a test of one character. It uses the runtime, so that classes, escapes and flags keep their meaning. */
 export function characterTest(source: string, flags: string): CharacterTest {
   const pattern = new RegExp(`^(?:${source})$`, flags.replace("m", ""));
   const known = new Uint8Array(ASCII).fill(UNKNOWN);

@@ -63,9 +63,7 @@ function prefixes(steps: readonly Step[]): readonly string[] {
   return steps.map((_, index) => pathOf(steps.slice(0, index + 1)));
 }
 
-/**
- * Reports patterns that protect a name everywhere, and are overridden by a more specific pattern with a milder action.
- */
+/** Reports patterns that protect a name everywhere, but lose to a more specific pattern with a milder action. */
 function overridden({ outputPolicy }: Described, fields: readonly PolicyField[]): readonly Fault[] {
   const messages = Object.entries(outputPolicy).flatMap(([text, declared]) => {
     const name = nameAnywhere(text);
@@ -117,10 +115,7 @@ interface SensitiveName {
   readonly at: number;
 }
 
-/**
- * Names that certainly indicate personal data do not occur here: `releaseFaults` refuses their release without a
- * reason.
- */
+/** Certain personal data does not occur here: `releaseFaults` refuses its release without a reason. */
 function sensitiveName({ steps, kind }: PolicyField, namesSecret: NamesSecret): SensitiveName | undefined {
   const names = namesOf(steps);
   const secret = kind === "number" ? undefined : names.find(({ name }) => namesSecret(name));

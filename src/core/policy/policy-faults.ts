@@ -57,9 +57,7 @@ function undescribed(tool: Described, fields: readonly PolicyField[]): readonly 
   });
 }
 
-/**
- * Returns errors for patterns that release everything in an undescribed part. `all` also has the unlisted positions.
- */
+/** Returns errors for patterns that release all of an undescribed part. `all` also has the unlisted positions. */
 function undescribedReleases(
   tool: Described,
   { fields, all }: Readonly<Record<"fields" | "all", readonly PolicyField[]>>,
@@ -88,9 +86,7 @@ function containersWithKeys(steps: readonly Step[]): readonly string[] {
   return steps.flatMap((step, at) => (typeof step === "string" ? [pathOf(steps.slice(0, at))] : []));
 }
 
-/**
- * Returns the path that a pattern must name to release undescribed content: up to its first undescribed key or value.
- */
+/** Returns the path that a pattern must name to release undescribed content. */
 function undescribedPath(steps: readonly Step[], isOpen: boolean): readonly Step[] {
   const first = steps.indexOf(otherKey);
   let end = isOpen || first === -1 ? steps.length : first;

@@ -4,10 +4,7 @@ import type { FieldAction, Tool } from "../types.ts";
 import { element, joinPath, otherKey, type Step } from "./field-path.ts";
 import { type CompiledPolicy, compilePolicy } from "./output-policy.ts";
 
-/**
- * The kind of value a field can hold. `text`: prose; `format`: text that is not prose; `closed`: an enum, a literal, a
- * boolean or a date; `open`: any value.
- */
+/** `text`: prose; `format`: other text; `closed`: an enum, a literal, a boolean or a date; `open`: any value. */
 export type FieldKind = "text" | "format" | "number" | "closed" | "open";
 
 /** A position at which the output can hold a scalar, or any value. */
@@ -153,10 +150,7 @@ export function followSteps(root: PolicyNode, steps: readonly Step[]): PolicyNod
   }, root);
 }
 
-/**
- * Returns the pattern to suggest: `prefix`, which ends in the name, if it would win over the existing ones, else the
- * field.
- */
+/** Returns the pattern to suggest: `prefix`, which ends in the name, if it would win; else the field. */
 export function pathToWrite(
   { outputPolicy, output }: Described,
   field: PolicyField,

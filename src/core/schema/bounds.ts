@@ -69,10 +69,7 @@ function isFreeText(check: Check): boolean {
   return checkDef(check)[FREE_TEXT] === true;
 }
 
-/**
- * Returns whether a check only rejects. `.check(fn)` and `.superRefine(fn)` may change the value; the URL format trims
- * it.
- */
+/** Returns whether a check only rejects. `.check(fn)`, `.superRefine(fn)` and the URL format may change the value. */
 function keepsValue(check: Check): boolean {
   const def = checkDef(check);
   if (def.check === "custom") return def.fn !== undefined;

@@ -9,10 +9,7 @@ export function defOf(schema: Schema): SchemaDef {
   return schema._zod.def as SchemaDef;
 }
 
-/**
- * Returns the schema inside a `z.lazy`. Always the same one, although the schema's getter may build a new one each
- * time.
- */
+/** Returns the schema inside a `z.lazy`: always the same one, although its getter may build a new one each time. */
 export function lazySchema(schema: Schema): Schema {
   return (schema as z.core.$ZodLazy)._zod.innerType;
 }
@@ -26,10 +23,7 @@ export interface SchemaNode {
   readonly keysAreData: boolean;
 }
 
-/**
- * A map of a schema's output. A step to a position without a value returns `undefined`. Scalars are nodes without
- * steps.
- */
+/** A map of a schema's output. A step to a position without a value returns `undefined`. Scalars have no steps. */
 export interface SchemaMap {
   readonly root: SchemaNode;
   /** The node of a scalar, and of every position outside the schema. */

@@ -4,13 +4,9 @@ import { systemCode } from "../../core/error-text.ts";
 import { cLibrary } from "./confinement/c-library.ts";
 import { CALL_MARKER } from "./environment.ts";
 
-/**
- * Finds and kills the processes that a program started: by process group, by session, and by the marker of the call.
- */
+/** Finds and kills a program's processes: by process group, by session, and by the marker of the call. */
 
-/**
- * Maximum rounds over the process table. Several are needed because processes that are being ended may start others.
- */
+/** Maximum rounds over the process table: processes that are being ended may start others. */
 const SESSION_ROUNDS_MAX = 8;
 const STRAY_ROUNDS_MAX = 3;
 /** Maximum scans of the newest processes in one round, and the number of consecutive scans that must find none. */
@@ -151,10 +147,7 @@ export async function killStrays(marker: string, group: number): Promise<number>
   return survivors.size;
 }
 
-/**
- * Returns whether a process has the marker. Undefined when that is unknown: a process cannot be read for a moment while
- * it becomes another program.
- */
+/** Returns whether a process has the marker; undefined while it becomes another program and cannot be read. */
 function hasMarker(pid: number, needle: Buffer): boolean | undefined {
   try {
     return Buffer.concat([Buffer.of(0), readFileSync(`/proc/${pid}/environ`)]).includes(needle);
@@ -173,10 +166,7 @@ function isOurs(pid: number): boolean {
   }
 }
 
-/**
- * Returns the state, parent and process group of a process, from `pid (name) state ppid pgrp …`; undefined when it has
- * ended. The name may contain any character.
- */
+/** Returns the state, parent and group from `pid (name) state ppid pgrp …`. The name may contain any character. */
 function statOf(pid: number): readonly string[] | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "latin1");

@@ -233,9 +233,7 @@ function privateEmptyDirectory(): string {
   return path;
 }
 
-/**
- * Returns an error for each file or directory of the service that a command could access in its granted directories.
- */
+/** Returns an error for each of the service's own paths that a command could access in its directories. */
 function overlaps(
   { ownPaths, ownCode }: CommandContext,
   { granted }: ChildConfinement,

@@ -152,10 +152,7 @@ interface Start {
   readonly newAt: number;
 }
 
-/**
- * Returns the unified diff between two texts, for a person to read. Its size is limited; the last line says how much is
- * missing.
- */
+/** Returns the unified diff between two texts for a person. When it is cut, the last line says so. */
 export function unifiedDiff(path: string, before: string | undefined, after: string): readonly string[] {
   const shown = new Shown();
   shown.add(before === undefined ? "--- (new file)" : `--- ${path}`);

@@ -94,9 +94,7 @@ function checkDirectories(
   }
 }
 
-/**
- * Returns whether a directory is a Git repository, whatever its name is. Counts the next name in the path as existing.
- */
+/** Returns whether a directory is a Git repository. Counts the next name in the path as existing. */
 function isGitDirectory({ confinement }: Mounts, directory: number, next: string): boolean {
   const has = (name: string): boolean => {
     const fd = confinement.step(directory, name, O_PATH | O_NOFOLLOW);

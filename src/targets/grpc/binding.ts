@@ -277,10 +277,7 @@ interface StreamedList {
 /** Time for a stream to end by itself after `itemsMax` messages, which shows that it is complete. */
 const END_GRACE_MS = 250;
 
-/**
- * Collects a stream into a list and cancels it at the first limit. Rejects with `AttemptFailed` when the stream ends
- * with an error before that.
- */
+/** Collects a stream into a list and cancels it at the first limit. Rejects when it ends with an error before. */
 function collect(
   stream: ClientReadableStream<Buffer>,
   {

@@ -182,10 +182,7 @@ function textFor(code: RefusalCode): string {
   return MESSAGES[code] ?? "The call failed.";
 }
 
-/**
- * Returns the refusal for a failed attempt. The agent gets the status and, if the manifest allows it, the service's
- * filtered text; the operator gets the text's length.
- */
+/** Returns the refusal for a failed attempt. The service's text is only for agents whose tool allows it. */
 export function refusalOf(failed: AttemptFailed, call: FailedCall): Refusal {
   if (!failed.sent) return call.signal.aborted ? abortedBeforeSending(call) : unreachable(call);
   const code = codeOf(failed, call);

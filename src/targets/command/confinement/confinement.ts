@@ -27,10 +27,7 @@ import { makeTemporaryDirectory, removeAbandoned, type TemporaryDirectory } from
 const CPU_SECONDS_PER_SECOND = 8;
 const CPU_SECONDS_MIN = 10;
 
-/**
- * Data limit of one process, for allocations between two memory measurements. Reserved memory counts too: Java and Bun
- * do not start with half a gibibyte.
- */
+/** Data limit of one process, with reserved memory: Java and Bun do not start with half a gibibyte. */
 const DATA_BYTES_MIN = 1_073_741_824;
 const DATA_PER_MEMORY = 2;
 
@@ -52,9 +49,7 @@ export interface ConfinementOptions {
 
 type Level = "confined" | "none";
 
-/**
- * Confinement of the tools' children. Levels are decided at start and never lowered: if one is lost later, calls fail.
- */
+/** Confinement of the tools' children. Levels are decided at start. If one is lost later, calls fail. */
 export interface ChildConfinement {
   /** Level of each tool that may run, by tool name. Does not contain tools without children. */
   readonly levels: ReadonlyMap<string, Level>;
@@ -137,10 +132,7 @@ interface Parts extends ConfinementOptions {
   readonly levels: ReadonlyMap<string, Level>;
 }
 
-/**
- * Returns whether a tool may run unconfined: a shell only if the configuration says so, others unless the mode is
- * `require`.
- */
+/** Returns whether a tool may run unconfined. A shell needs its own setting; others a mode other than `require`. */
 function mayRunUnconfined({ target }: CliTool, { mode, unconfinedShell }: ConfinementOptions): boolean {
   return target.cli.shell === undefined ? mode !== "require" : unconfinedShell;
 }
@@ -275,10 +267,7 @@ const PROBE_TIMEOUT_MS = 10_000;
 /** Discard, systat and daytime: ports on which nobody listens, and which no profile should name. */
 const UNLISTENED_PORTS = [9, 11, 13];
 
-/**
- * Applies these rules to a process that then tries what must not work. Returns the problem, or `undefined` when the
- * rules hold on this machine.
- */
+/** Lets a process under these rules try what must not work. Returns the problem, or `undefined`. */
 async function probeRules(
   launchers: Launchers,
   { grants, ports, filter }: ChildRules,

@@ -3,14 +3,9 @@
 export interface SeccompOptions {
   /** True when the child may create TCP and UDP sockets; it can create no others in any case. */
   readonly network: boolean;
-  /**
-   * True when the child may change times and modes of files through a descriptor. By path it never may: no rule can
-   * check paths.
-   */
+  /** True when the child may change times and modes of files by descriptor. By path it never may. */
   readonly writes: boolean;
-  /**
-   * True when the child may create process groups. It may never create sessions, whose processes could not be found.
-   */
+  /** True when the child may create process groups. It never may create sessions, which could not be found. */
   readonly groups: boolean;
 }
 
@@ -37,9 +32,7 @@ const IF_ANY_BIT = 0x45;
 const ALLOW = 0x7fff0000;
 const KILL_PROCESS = 0x80000000;
 const answer = (errno: number): number => 0x00050000 | errno;
-/**
- * The call succeeds without effect. Archivers, installers and git give up on an error, and no rule can check the path.
- */
+/** Succeeds without effect: archivers, installers and git give up on an error, and no rule can check paths. */
 const SUCCEED_WITHOUT_EFFECT = answer(0);
 
 /** `ifTrue` and `ifFalse` are numbers of instructions to skip. */
@@ -50,10 +43,7 @@ interface Instruction {
   readonly k: number;
 }
 
-/**
- * Calls that are always refused. They access other processes, bypass the filter or the file tree, or change the
- * machine.
- */
+/** Always refused: they access other processes, bypass the filter or the file tree, or change the machine. */
 const NEVER: readonly number[] = [
   // ptrace, process_vm_readv, process_vm_writev, kcmp, pidfd_send_signal, pidfd_getfd, process_madvise, process_mrelease
   ...[101, 310, 311, 312, 424, 438, 440, 448],
@@ -113,10 +103,7 @@ const CLONE3 = 435;
 const NEW_NAMESPACES = 0x7e020000;
 const PRCTL = 157;
 const PR_SET_PDEATHSIG = 1;
-/**
- * prlimit64, sched_setaffinity, sched_setscheduler, sched_setparam, sched_setattr: the first argument must be 0, the
- * caller.
- */
+/** prlimit64, sched_setaffinity, -scheduler, -param, -attr: the first argument must be 0, the caller. */
 const CALLER_ONLY: readonly number[] = [302, 203, 144, 142, 314];
 /** setpriority, ioprio_set: the first argument must be this value, a process; the second must be 0, the caller. */
 const PRIORITIES: Arguments = { 141: 0, 251: 1 };

@@ -141,9 +141,7 @@ function awakeThreads(): number {
   }
 }
 
-/**
- * Reads the request. Exits silently when it is missing or too long, because an error needs the token in the request.
- */
+/** Reads the request. Exits silently when it is missing or too long: an error needs the token in it. */
 function readRequest(): LaunchRequest {
   const parts: Buffer[] = [];
   let bytes = 0;

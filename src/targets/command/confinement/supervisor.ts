@@ -91,10 +91,7 @@ function release(c: CLibrary, { pid, descriptor }: ProbeProcess): void {
   c.numbers(CALL.wait4, BigInt(pid), 0n, WALL, 0n, 0n, 0n);
 }
 
-/**
- * Waits until the program and all processes that may still write have ended, or `control` ends. Returns the program's
- * status.
- */
+/** Waits until the program and all writers have ended, or `control` ends. Returns the program's status. */
 function waitForProgram(c: CLibrary, pid: number, control: number): number | undefined {
   // If `pidfd_open` fails, `poll` ignores the negative descriptor, and reaping detects the end.
   const ended = Number(c.numbers(CALL.pidfdOpen, BigInt(pid), 0n, 0n, 0n, 0n, 0n));

@@ -13,9 +13,7 @@ const ABANDONED_MAX = 1_000;
 const LOCK_EXCLUSIVE_NOW = 2 | 4;
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
 
-/**
- * Private directory of one call. It is locked until it is removed; the kernel releases the lock when the service ends.
- */
+/** Private directory of one call, locked until it is removed. The kernel ends the lock with the service. */
 export interface TemporaryDirectory {
   readonly path: string;
   /** @param newId returns names that no entry of the directory has */
@@ -40,10 +38,7 @@ export function makeTemporaryDirectory(): TemporaryDirectory {
   };
 }
 
-/**
- * Removes the directories that a killed service has left. Skips locked ones, which are in use, and those of other
- * users.
- */
+/** Removes the directories of a killed service. Skips those that are locked or belong to other users. */
 export async function removeAbandoned(newId: () => string): Promise<void> {
   const folder = realpathSync(tmpdir());
   for (const name of readdirSync(folder)
@@ -102,10 +97,7 @@ async function removeTree(top: string, newId: () => string): Promise<void> {
   await rmdir(top);
 }
 
-/**
- * Makes a directory accessible: a command may create one that not even its owner can read. Throws for a link, because
- * `chmod` would change its target.
- */
+/** Makes a directory accessible to its owner. Throws for a link, because `chmod` would change its target. */
 async function open(directory: string | Buffer): Promise<void> {
   if (!(await lstat(directory)).isDirectory()) throw new Error("not a directory");
   await chmod(directory, 0o700);

@@ -223,10 +223,7 @@ interface Field {
   readonly choice: Choice | undefined;
 }
 
-/**
- * Reads a message that a sender may write in several parts, which are merged. Until all parts are read, its members are
- * in an array.
- */
+/** Reads a message that may come in several parts. Its members are in an array until all parts are read. */
 interface Merge {
   /** `before` has the members of the earlier parts; any other value means that there is none. */
   readonly add: (cursor: WireCursor, before: unknown) => unknown[];
@@ -282,10 +279,7 @@ function readField(cursor: WireCursor, field: Field, members: unknown[]): boolea
   return true;
 }
 
-/**
- * Records the member of a oneof that was read last, and removes the earlier one. One lookup, however many members there
- * are.
- */
+/** Records the last member of a oneof, and removes the earlier one. One lookup for any number of members. */
 function setChoice({ slot, name, slots }: Choice, members: unknown[]): void {
   const before = members[slot];
   if (before === name) return;

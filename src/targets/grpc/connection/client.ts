@@ -15,9 +15,7 @@ export const asIs = (bytes: Buffer): Buffer => bytes;
 
 export const CONNECT_TIMEOUT_MS = 5_000;
 
-/**
- * Creates a client with connections of its own and a deadline for handshakes. It does not retry and uses no HTTP proxy.
- */
+/** Creates a client with its own connections and a deadline for handshakes. No retries, no HTTP proxy. */
 export function makeClient(
   { address, serverName }: ServerAddress,
   credentials: ChannelCredentials,

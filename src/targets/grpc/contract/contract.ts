@@ -236,9 +236,7 @@ export interface ContractReport extends Required<Pick<KindReport, "contracts" | 
   readonly problems: readonly string[];
 }
 
-/**
- * Reports the contracts and how well the tools fit them. Call it after all tools are bound: only what they use counts.
- */
+/** Reports the contracts and how well the tools fit them, once all tools are bound: only used parts count. */
 export function contractReport(contracts: readonly Contract[], tools: readonly Tool[]): ContractReport {
   const bySystem = new Map(contracts.map((contract) => [contract.system, contract]));
   const states = contracts.map((contract) => ({ contract, sha256: contract.sha256() }));

@@ -263,9 +263,7 @@ function setOnce<Value>(known: Map<string, Value>, fullName: string, value: Valu
   known.set(fullName, value);
 }
 
-/**
- * Returns the full names to try. A leading dot marks a full name; other names are looked up from the innermost scope.
- */
+/** Returns the full names to try: one after a leading dot; else those in each scope, from the innermost. */
 function candidates(typeName: string, scope: string): readonly string[] {
   if (typeName.startsWith(".")) return [typeName.slice(1)];
   const parts = scope === "" ? [] : scope.split(".");

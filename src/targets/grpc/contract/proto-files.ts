@@ -40,10 +40,7 @@ export function descriptorDeclarations(): Declarations {
   return declarationsOf(protobuf.Root.fromJSON(descriptorJson).resolveAll());
 }
 
-/**
- * Parses proto files: `protoFiles`, absolute or relative to one of the folders, or else every `.proto` file below them.
- * Throws an error that names the file.
- */
+/** Parses `protoFiles`, or else every `.proto` file below the folders. Errors name the file. */
 export function readProtoFiles(protoDirs: readonly string[], protoFiles?: readonly string[]): Declarations {
   const folders = protoDirs.map((folder) => resolve(folder));
   const files = protoFiles ?? folders.flatMap((folder) => filesBelow(folder));
