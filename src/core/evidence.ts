@@ -1,5 +1,4 @@
 import type { PolicyFinding, Refusal } from "./errors.ts";
-import type { CompiledInputPolicy } from "./manifest/input-policy.ts";
 import type { CompiledPolicy } from "./policy/output-policy.ts";
 import type { CompiledScan } from "./policy/scan-policy.ts";
 import type { Binding, Caller, ExecutionPlan, GivenAnswer, Json, KeyUse, Tool } from "./types.ts";
@@ -18,7 +17,7 @@ export interface RegisteredTool {
   readonly tool: Tool;
   readonly binding: Binding;
   readonly outputPolicy: CompiledPolicy;
-  readonly inputPolicy: CompiledInputPolicy;
+  readonly inputPolicy: CompiledPolicy;
   readonly scan: CompiledScan;
   /** Hex SHA-256 over everything that identifies the tool: deployment, manifest, policy. Part of every plan's digest. */
   readonly identity: string;
