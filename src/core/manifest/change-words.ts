@@ -20,7 +20,7 @@ const READS = wordSet(
   "inspect is list log logs lookup monitor notes ping plan preview query read report reports requests search show stats status",
   "summarize time times trace validate verify view watch where which who",
 );
-const JOINS = wordSet("and or then");
+const CONJUNCTIONS = wordSet("and or then");
 const DETERMINERS = wordSet("a all an any each every everything its one some that the these this those");
 
 type Named = Pick<Tool, "name" | "description">;
@@ -41,7 +41,7 @@ function wordOfName(name: string): string | undefined {
   const isRead = words.some((word) => READS.has(word));
   return words.find((word, at) => {
     if (!CHANGES.has(word)) return false;
-    return JOINS.has(words[at - 1] ?? "") || (at === first && !(NOUNS.has(word) && isRead));
+    return CONJUNCTIONS.has(words[at - 1] ?? "") || (at === first && !(NOUNS.has(word) && isRead));
   });
 }
 

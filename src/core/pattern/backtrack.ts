@@ -121,7 +121,7 @@ function repeatMatch({ body, min, max, lazy }: Node<"repeat">, direction: Direct
       const stay = (): boolean =>
         turns < max &&
         // Each iteration starts without the captures of the previous one. An iteration without text is the last.
-        turn(attempt, position, without(captures, inside), (after, captured) =>
+        turn(attempt, position, withoutCaptures(captures, inside), (after, captured) =>
           turns >= min && after === position ? false : again(turns + 1, after, captured),
         );
       return lazy ? leave() || stay() : stay() || leave();
@@ -179,7 +179,7 @@ function groupsIn(node: PatternNode): readonly number[] {
   return node.kind === "group" ? [node.index, ...groupsIn(node.body)] : groupsIn(node.body);
 }
 
-function without(captures: Captures, groups: readonly number[]): Captures {
+function withoutCaptures(captures: Captures, groups: readonly number[]): Captures {
   if (groups.every((group) => captures[group] === undefined)) return captures;
   return captures.map((held, index) => (groups.includes(index) ? undefined : held));
 }

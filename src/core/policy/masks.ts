@@ -19,7 +19,7 @@ const KEEPABLE = /^[\p{L}\p{Extended_Pictographic}\p{Regional_Indicator}]/u;
 const TLD = /^[A-Za-z]{2,}$/;
 
 /** Tags and supplementary variation selectors: invisible characters that can encode any text. */
-const SMUGGLER = /[\u{e0000}-\u{e0fff}]/u;
+const HIDDEN_TEXT = /[\u{e0000}-\u{e0fff}]/u;
 
 const ASCII_CODES = 0x80;
 
@@ -106,7 +106,7 @@ function isOtherLetterOrDigit(cluster: string): boolean {
 }
 
 function firstCharacter(cluster: string): string {
-  if (cluster.length <= GRAPHEME_CHARS_MAX && !SMUGGLER.test(cluster)) return cluster;
+  if (cluster.length <= GRAPHEME_CHARS_MAX && !HIDDEN_TEXT.test(cluster)) return cluster;
   return String.fromCodePoint(cluster.codePointAt(0) ?? 0x2a);
 }
 

@@ -81,20 +81,20 @@ function kindOf(schema: Schema): FieldKind | undefined {
   if (NUMBERS.has(type)) return "number";
   if (OPEN.has(type)) return "open";
   if (type === "transform") return "text";
-  if (type === "string" || type === "template_literal") return takesWords(schema) ? "text" : "format";
+  if (type === "string" || type === "template_literal") return acceptsProse(schema) ? "text" : "format";
   return undefined;
 }
 
 /** Sample prose: a field that accepts one of these texts can hold prose. */
-const WORDS: readonly string[] = [
+const PROSE_SAMPLES: readonly string[] = [
   "a few words",
   "a few words, many times. ".repeat(4),
   "a few words, many times. ".repeat(80),
 ];
 
-function takesWords(schema: Schema): boolean {
+function acceptsProse(schema: Schema): boolean {
   try {
-    return WORDS.some((words) => z.safeParse(schema, words).success);
+    return PROSE_SAMPLES.some((words) => z.safeParse(schema, words).success);
   } catch {
     return true;
   }

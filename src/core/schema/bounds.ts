@@ -105,11 +105,11 @@ function lengthFault(maximum: number, checks: readonly Check[]): string | undefi
 }
 
 function isAscii(check: Check): boolean {
-  const pattern = soundPattern(check);
+  const pattern = unconditionalPattern(check);
   return pattern !== undefined && leadingDashFault(pattern) === undefined && matchesOnlyAscii(pattern);
 }
 
-function soundPattern(check: Check): RegExp | undefined {
+function unconditionalPattern(check: Check): RegExp | undefined {
   const { check: kind, format, pattern, when } = checkDef(check);
   return kind === "string_format" && format === "regex" && when === undefined ? pattern : undefined;
 }
@@ -117,7 +117,7 @@ function soundPattern(check: Check): RegExp | undefined {
 /** Returns why the string may begin with `-`; `undefined` when a pattern prevents that. */
 function patternFault(checks: readonly Check[]): string | undefined {
   const faults: string[] = [];
-  for (const pattern of checks.map(soundPattern)) {
+  for (const pattern of checks.map(unconditionalPattern)) {
     if (pattern === undefined) continue;
     const fault = leadingDashFault(pattern);
     if (fault === undefined) return undefined;

@@ -110,7 +110,7 @@ export function refusalOf(tool: Tool, result: ChildResult, { exitCodes = {}, out
 /** Describes how a program ended, for the operator. The text of stderr is left out: it may contain secrets. */
 export function operatorText({ ending, stderrBytes, survivors }: ChildResult): Error {
   const how = ending.kind === "exit" ? `exit ${ending.code}` : ending.kind;
-  const outlived = survivors === 0 ? "" : `, ${survivors} processes survived the kill of its group`;
+  const survived = survivors === 0 ? "" : `, ${survivors} processes survived the kill of its group`;
   const options = ending.kind === "spawnError" ? { cause: ending.cause } : {};
-  return new Error(`${how}, ${stderrBytes} bytes on stderr${outlived}`, options);
+  return new Error(`${how}, ${stderrBytes} bytes on stderr${survived}`, options);
 }

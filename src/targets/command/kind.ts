@@ -124,12 +124,12 @@ function shownConfinement(
 
 function confinementNotes(shown: ConfinementShown | undefined): readonly string[] {
   if (shown === undefined) return [];
-  const toolsAt = (wanted: string): readonly string[] =>
+  const toolsWithLevel = (wanted: string): readonly string[] =>
     Object.entries(shown.tools).flatMap(([tool, level]) => (level === wanted ? [tool] : []));
-  const confined = toolsAt("confined");
+  const confined = toolsWithLevel("confined");
   return [
     ...(confined.length > 0 ? [`confined: ${confined.join(", ")}`] : []),
-    ...toolsAt("none").map(
+    ...toolsWithLevel("none").map(
       (tool) =>
         `tool ${tool} runs unconfined (${shown.faults[tool] ?? "the kernel cannot, or commands.confinement is off"})`,
     ),

@@ -297,9 +297,9 @@ function showHunks(shown: Shown, runs: readonly Run[]): void {
 }
 
 function showHunk(shown: Shown, { old, newAt }: Start, runs: readonly Run[]): void {
-  const linesBut = (mark: Run["mark"]): number =>
+  const linesWithout = (mark: Run["mark"]): number =>
     runs.reduce((count, run) => count + (run.mark === mark ? 0 : run.lines.length), 0);
   const range = (from: number, count: number): string => `${count === 0 ? from : from + 1},${count}`;
-  shown.add(`@@ -${range(old, linesBut("+"))} +${range(newAt, linesBut("-"))} @@`);
+  shown.add(`@@ -${range(old, linesWithout("+"))} +${range(newAt, linesWithout("-"))} @@`);
   for (const run of runs) shown.addRun(run);
 }

@@ -16,7 +16,7 @@ import type { AssertionSigner } from "./assertion.ts";
 import type { Difference } from "./codec/message-codec.ts";
 import type { Channels, SystemConnections, ToolClass } from "./connection/link.ts";
 import type { GuardedCall, Resilience } from "./connection/resilience.ts";
-import { isIdentity, type SystemEndpoints } from "./connection/tls-identity.ts";
+import { isSameIdentity, type SystemEndpoints } from "./connection/tls-identity.ts";
 import type { Method } from "./contract/contract.ts";
 import { elementsOf, fieldOf, shapesOf, takesNull } from "./contract/schema-faults.ts";
 import { metadataKeys, metadataOf } from "./metadata.ts";
@@ -123,7 +123,7 @@ export class GrpcBinding implements Binding {
     if (plan["path"] !== method.path || plan["endpoint"] !== this.#endpoint) {
       throw new Refusal("INTERNAL", "The call could not be made.", { cause: "the plan belongs to another target" });
     }
-    if (!isIdentity(plan["tls"], channels.settings(system.name).endpoints.tls)) {
+    if (!isSameIdentity(plan["tls"], channels.settings(system.name).endpoints.tls)) {
       throw new Refusal("TARGET_UNAVAILABLE", "The service's identity changed after the call was planned. Call again.");
     }
     const link = channels.link(system.name, this.#toolClass);

@@ -104,7 +104,7 @@ export async function openConfinement(tools: readonly Tool[], options: Confineme
     const fault = kernelProblem ?? faults.get(tool.name);
     if (fault === undefined) levels.set(tool.name, "confined");
     else if (mayRunUnconfined(tool, options)) levels.set(tool.name, "none");
-    else withheld.set(tool.name, withholding(tool, fault));
+    else withheld.set(tool.name, withheldText(tool, fault));
   }
   const parts: Parts = { ...options, launchers, levels };
   return {
@@ -137,7 +137,7 @@ function mayRunUnconfined({ target }: CliTool, { mode, unconfinedShell }: Confin
   return target.cli.shell === undefined ? mode !== "require" : unconfinedShell;
 }
 
-function withholding({ name, target }: CliTool, fault: string): string {
+function withheldText({ name, target }: CliTool, fault: string): string {
   const remedy =
     target.cli.shell === undefined
       ? "commands.confinement: prefer lets it run unconfined"

@@ -76,7 +76,7 @@ function lock(path: string): number | undefined {
 async function removeTree(top: string, newId: () => string): Promise<void> {
   const prefix = newId();
   let moved = 0;
-  const lift = async (path: Buffer): Promise<void> => {
+  const moveEntriesUp = async (path: Buffer): Promise<void> => {
     await open(path);
     for (const name of await readdir(path, { encoding: "buffer" })) {
       moved += 1;
@@ -91,7 +91,7 @@ async function removeTree(top: string, newId: () => string): Promise<void> {
     for (const name of names) {
       const path = below(Buffer.from(top), name);
       // `unlink` fails on a directory.
-      await unlink(path).catch(() => lift(path));
+      await unlink(path).catch(() => moveEntriesUp(path));
     }
   }
   await rmdir(top);

@@ -21,7 +21,7 @@ const VOUCHED_FIELDS_MAX = 100;
 const VOUCHED_MESSAGES_MAX = VOUCHED_LIMITS.depthMax / 2;
 
 /** A length of zero: a message without set fields, or the value zero of an enum. */
-const NOTHING = Buffer.alloc(1);
+const EMPTY_CONTENT = Buffer.alloc(1);
 
 /** Maximum number of fields in an answer, with filled-in ones: even two bytes can be a message with many fields. */
 const ANSWER_FIELDS_MAX = 2_000_000;
@@ -148,7 +148,7 @@ export class AnswerReader {
       merge,
       key: WIRE_SCALARS[key ?? "string"],
       valueWireType,
-      missing: () => (value.kind === "scalar" ? WIRE_SCALARS[value.proto].zero : read(new WireCursor(NOTHING))),
+      missing: () => (value.kind === "scalar" ? WIRE_SCALARS[value.proto].zero : read(new WireCursor(EMPTY_CONTENT))),
     };
   }
 

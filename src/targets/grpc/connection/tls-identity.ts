@@ -23,7 +23,7 @@ export interface TlsIdentity {
   readonly rootSha256: readonly string[];
 }
 
-export function isIdentity(planned: Json | undefined, tls: TlsIdentity | null): boolean {
+export function isSameIdentity(planned: Json | undefined, tls: TlsIdentity | null): boolean {
   if (tls === null || !isTable(planned)) return planned === tls;
   const { serverName, rootSha256 } = planned;
   const isSameRoots = Array.isArray(rootSha256) && rootSha256.join() === tls.rootSha256.join();

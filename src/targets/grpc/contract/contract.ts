@@ -171,7 +171,7 @@ function fieldOf({ protoDirs = [], protoFiles, descriptorSet, reflection }: Prot
 }
 
 /** Version of the hashed form. Raise it when the same contract would get another hash. */
-const FORM = "stc/grpc-contract/v1";
+const HASH_VERSION = "stc/grpc-contract/v1";
 
 interface UsedMethod {
   readonly path: string;
@@ -196,7 +196,7 @@ function contractSha256(methods: Iterable<UsedMethod>, anyTypes: readonly Messag
   }
   return sha256Hex(
     JSON.stringify([
-      FORM,
+      HASH_VERSION,
       used.map(methodForm),
       messages.sort((left, right) => compare(left.fullName, right.fullName)).map(messageForm),
       [...enums].sort(([left], [right]) => compare(left, right)).map(([name, numbers]) => [name, enumForm(numbers)]),
