@@ -58,6 +58,6 @@ export function classificationNotes(tool: Named & Pick<Tool, "classification" | 
   if (tool.classification !== "read" || tool.category === "read" || tool.category === "ask") return [];
   const word = changeWord(tool);
   if (word === undefined) return [];
-  const message = `is read, and the tool's words say "${word}": its calls ask a person, as category ${tool.category}; declare write or destructive, or category: "read" for a tool that only looks`;
+  const message = `is read, but the tool's name or description says "${word}": its calls need approval, as category ${tool.category}; declare write or destructive, or category: "read" if the tool only reads`;
   return [{ field: "classification", message }];
 }
