@@ -74,7 +74,7 @@ export interface DefinedTool<Input = unknown, Output = unknown> extends Tool {
 
 /** Creates a tool once the configuration is known. */
 export interface ToolFactory {
-  /** Creates the tool with `define` (default: its own): another build may have other kinds of targets. */
+  /** Creates the tool with `define` (default: the maker of this factory): another build may have other kinds. */
   readonly make: (config: ToolConfig, define?: DefineTool) => Tool;
 }
 

@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { isList } from "../json.ts";
-import { joinPath } from "../policy/field-path.ts";
+import { element, joinPath } from "../policy/field-path.ts";
 import { mask } from "../policy/masks.ts";
 import { type CompiledPolicy, compilePolicy } from "../policy/output-policy.ts";
-import { defOf, type Schema } from "../schema/walk.ts";
+import { defOf, type Schema, schemaParts } from "../schema/walk.ts";
 import type { InputPolicy, Json } from "../types.ts";
 
 /** Stored in place of a value that the audit must not contain. */
@@ -123,29 +123,19 @@ function collect(schema: Schema, path: string, leaves: Leaves): void {
   for (const [innerPath, part] of parts) collect(part, innerPath, leaves);
 }
 
+/** Types of schemas whose parts decide instead of the schema itself. */
+const BRANCHES: ReadonlySet<string> = new Set(
+  "optional nullable default prefault readonly nonoptional catch array union object".split(" "),
+);
+
 /** Returns the parts of a schema with their paths; `undefined` when it is a leaf. */
 function partsOf(schema: Schema, path: string): readonly (readonly [path: string, schema: Schema])[] | undefined {
-  const def = defOf(schema);
-  switch (def.type) {
-    case "optional":
-    case "nullable":
-    case "default":
-    case "prefault":
-    case "readonly":
-    case "nonoptional":
-    case "catch":
-      return [[path, def.innerType]];
-    case "array":
-      return [[`${path}[]`, def.element]];
-    case "union":
-      return def.options.map((option) => [path, option]);
-    case "object":
-      return Object.entries(def.shape)
-        .filter(([key]) => PLAIN_WORD.test(key))
-        .map(([key, part]) => [joinPath(path, key), part]);
-    default:
-      return undefined;
-  }
+  if (!BRANCHES.has(defOf(schema).type)) return undefined;
+  return schemaParts(schema).flatMap(([step, part]) => {
+    if (step === undefined) return [[path, part] as const];
+    if (step === element) return [[joinPath(path, "[]"), part] as const];
+    return typeof step === "string" && PLAIN_WORD.test(step) ? [[joinPath(path, step), part] as const] : [];
+  });
 }
 
 /** Names that a pattern can contain. Fields with other names are not logged. */

@@ -75,7 +75,7 @@ export function matchesAfter(
   pattern: FieldPattern,
   steps: readonly Step[],
   starts = [startPosition(pattern)],
-): boolean[] {
+): readonly boolean[] {
   let positions: readonly number[] = starts;
   return steps.map((step) => {
     positions = [...new Set(positions.flatMap((at) => advance(pattern, at, step)))];

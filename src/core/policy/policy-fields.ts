@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { ANYTHING, defOf, innerSchemas, type Schema } from "../schema/walk.ts";
+import { defOf, type Schema, schemaParts } from "../schema/walk.ts";
 import type { FieldAction, Tool } from "../types.ts";
 import { element, joinPath, otherKey, type Step } from "./field-path.ts";
 import { type CompiledPolicy, compilePolicy } from "./output-policy.ts";
@@ -43,31 +43,10 @@ function visit(walk: Walk, schema: Schema, steps: readonly Step[]): void {
     return;
   }
   walk.ancestors.add(schema);
-  for (const [step, inner] of partsOf(schema)) visit(walk, inner, step === undefined ? steps : [...steps, step]);
+  for (const [step, inner] of schemaParts(schema)) visit(walk, inner, step === undefined ? steps : [...steps, step]);
   walk.ancestors.delete(schema);
   const kind = kindOf(schema);
   if (kind !== undefined) walk.fields.push({ steps, kind });
-}
-
-/** Returns the schemas one step below a schema, and those inside a wrapper, without a step. */
-function partsOf(schema: Schema): readonly (readonly [Step | undefined, Schema])[] {
-  const def = defOf(schema);
-  switch (def.type) {
-    case "object":
-      return [...Object.entries(def.shape), ...(def.catchall === undefined ? [] : [[otherKey, def.catchall] as const])];
-    case "record": {
-      const names = def.keyType._zod.values;
-      const keys: readonly Step[] = names === undefined ? [otherKey] : [...names].map(String);
-      const described = keys.map((key) => [key, def.valueType] as const);
-      return def.mode === "loose" ? [...described, [otherKey, ANYTHING]] : described;
-    }
-    case "array":
-      return [[element, def.element]];
-    case "tuple":
-      return [...def.items, ...(def.rest === null ? [] : [def.rest])].map((item) => [element, item]);
-    default:
-      return (innerSchemas(schema, "out") ?? []).map((inner) => [undefined, inner]);
-  }
 }
 
 const CLOSED: ReadonlySet<string> = new Set(["boolean", "enum", "literal", "date"]);

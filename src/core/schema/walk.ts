@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { element, otherKey, type Step } from "../policy/field-path.ts";
 
 export type Schema = z.core.$ZodType;
 
@@ -35,7 +36,7 @@ export interface SchemaMap {
 }
 
 /** Schema of the values of a loose record whose keys its key schema rejects. */
-export const ANYTHING: Schema = z.unknown();
+const ANYTHING: Schema = z.unknown();
 
 const PARTS_MAX = 5_000;
 
@@ -147,6 +148,27 @@ export function innerSchemas(schema: Schema, side: PipeSide): readonly Schema[] 
       return [def.left, def.right];
     default:
       return undefined;
+  }
+}
+
+/** Returns the schemas one step below a schema, and those inside a wrapper, without a step. */
+export function schemaParts(schema: Schema): readonly (readonly [Step | undefined, Schema])[] {
+  const def = defOf(schema);
+  switch (def.type) {
+    case "object":
+      return [...Object.entries(def.shape), ...(def.catchall === undefined ? [] : [[otherKey, def.catchall] as const])];
+    case "record": {
+      const names = def.keyType._zod.values;
+      const keys: readonly Step[] = names === undefined ? [otherKey] : [...names].map(String);
+      const described = keys.map((key) => [key, def.valueType] as const);
+      return def.mode === "loose" ? [...described, [otherKey, ANYTHING]] : described;
+    }
+    case "array":
+      return [[element, def.element]];
+    case "tuple":
+      return [...def.items, ...(def.rest === null ? [] : [def.rest])].map((item) => [element, item]);
+    default:
+      return (innerSchemas(schema, "out") ?? []).map((inner) => [undefined, inner]);
   }
 }
 
