@@ -1,4 +1,4 @@
-import type { PatternNode } from "./parse.ts";
+import { childrenOf, type PatternNode } from "./parse.ts";
 import { characterAfter, characterBefore, characterTest, isBoundary, isEdge, lengthOf } from "./program.ts";
 
 /** Limits the time of a pattern with a back reference. */
@@ -24,10 +24,7 @@ interface Direction {
 
 /** Returns whether a pattern refers to the text that a group captured. */
 export function hasReference(node: PatternNode): boolean {
-  if (node.kind === "reference") return true;
-  if (node.kind === "sequence") return node.parts.some(hasReference);
-  if (node.kind === "choice") return node.options.some(hasReference);
-  return "body" in node && hasReference(node.body);
+  return node.kind === "reference" || childrenOf(node).some(hasReference);
 }
 
 /**
@@ -173,10 +170,8 @@ function lookMatch({ body, behind, negated }: Node<"look">, { isUnicode }: Direc
 }
 
 function groupsIn(node: PatternNode): readonly number[] {
-  if (node.kind === "sequence") return node.parts.flatMap(groupsIn);
-  if (node.kind === "choice") return node.options.flatMap(groupsIn);
-  if (!("body" in node)) return [];
-  return node.kind === "group" ? [node.index, ...groupsIn(node.body)] : groupsIn(node.body);
+  const inner = childrenOf(node).flatMap(groupsIn);
+  return node.kind === "group" ? [node.index, ...inner] : inner;
 }
 
 function withoutCaptures(captures: Captures, groups: readonly number[]): Captures {

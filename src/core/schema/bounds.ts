@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Fault } from "../errors.ts";
-import { type PatternNode, parsePattern, UnfitPattern } from "../pattern/parse.ts";
+import { childrenOf, type PatternNode, parsePattern, UnfitPattern } from "../pattern/parse.ts";
 import { characterTest } from "../pattern/program.ts";
 import { joinPath } from "../policy/field-path.ts";
 import { defOf, innerSchemas, type Schema } from "./walk.ts";
@@ -187,10 +187,8 @@ type Character = Extract<PatternNode, { readonly kind: "character" }>;
 
 function charactersOf(node: PatternNode): readonly Character[] {
   if (node.kind === "character") return [node];
-  if (node.kind === "sequence") return node.parts.flatMap(charactersOf);
-  if (node.kind === "choice") return node.options.flatMap(charactersOf);
   // A lookaround adds no characters to the match.
-  return node.kind === "repeat" || node.kind === "group" ? charactersOf(node.body) : [];
+  return node.kind === "look" ? [] : childrenOf(node).flatMap(charactersOf);
 }
 
 const VISITS_MAX = 10_000;
