@@ -32,10 +32,7 @@ export interface Failure {
     readonly stage: Stage;
     /** Tells how to fix the call. Never contains a path, a stack trace, a secret, or text of a target. */
     readonly message: string;
-    /**
-     * With `untrusted: true`, holds filtered text of the target: `message` (manifests with `errors: "filtered"`), or
-     * `output` that a script wrote before it timed out.
-     */
+    /** With `untrusted: true`, has filtered text of the target: `message`, or `output` of a script that timed out. */
     readonly details?: Readonly<Record<string, unknown>>;
     readonly retryable: boolean;
     readonly retryAfterMs?: number;
@@ -44,10 +41,7 @@ export interface Failure {
   readonly secretsSent?: SecretsSent;
 }
 
-/**
- * The agent's result while an approval is pending. After the approval, the agent repeats the call with `approval: { id
- * }`.
- */
+/** The agent's result while an approval is pending. After it, the agent repeats the call with `approval: { id }`. */
 export interface Pending {
   readonly status: "pending";
   readonly approval: {

@@ -74,10 +74,7 @@ export interface DefinedTool<Input = unknown, Output = unknown> extends Tool {
 
 /** Creates a tool once the configuration is known. */
 export interface ToolFactory {
-  /**
-   * Creates the tool with `define`, or with the function that made the factory: another build may have other target
-   * kinds.
-   */
+  /** Creates the tool with `define` (default: the maker of this factory): another build may have other kinds. */
   readonly make: (config: ToolConfig, define?: DefineTool) => Tool;
 }
 
@@ -149,9 +146,7 @@ export function isToolFactory(value: unknown): value is ToolFactory {
   return typeof value === "object" && value !== null && Object.hasOwn(value, FACTORY);
 }
 
-/**
- * Creates a gRPC target. `service` is the full name `package.Service`; `stream` limits how much of a stream is read.
- */
+/** Creates a gRPC target. `service` is the full name `package.Service`; `stream` limits what is read of a stream. */
 export function grpcMethod(
   system: string,
   service: string,
@@ -201,7 +196,7 @@ function completeTool(manifest: AnyDefinition, kinds: readonly DeclaredKind[]): 
     examples: { accepts: manifest.examples?.accepts ?? [], rejects: manifest.examples?.rejects ?? [] },
   };
   Object.defineProperty(tool, TOOL, { value: true });
-  // The schema types meet here: from now on the input is what `tool.input` returned, which is what these functions take.
+  // The only cast: the functions take the type that `tool.input` returns, and calls pass them only that.
   return Object.freeze(tool) as unknown as Tool;
 }
 

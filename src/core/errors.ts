@@ -85,10 +85,7 @@ export interface RefusalOptions {
   readonly outputSoFar?: PartialAnswer | undefined;
 }
 
-/**
- * The only expected way for a call to end early. `message` tells the agent how to fix the call, `cause` tells the
- * operator what happened.
- */
+/** Ends a call early. `message` tells the agent how to fix the call, `cause` tells the operator what happened. */
 export class Refusal extends Error {
   override readonly name = "Refusal";
   readonly code: RefusalCode;
@@ -150,10 +147,7 @@ export class StartupError extends Error {
   }
 }
 
-/**
- * Thrown by `ToolConfig` when the configuration lacks what a manifest needs. The tool is then not registered, which is
- * not an error.
- */
+/** Thrown by `ToolConfig` when the configuration lacks a value. The tool is not registered; this is not an error. */
 export class NotRegistered extends Error {
   override readonly name = "NotRegistered";
 

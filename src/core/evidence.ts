@@ -1,5 +1,4 @@
 import type { PolicyFinding, Refusal } from "./errors.ts";
-import type { CompiledInputPolicy } from "./manifest/input-policy.ts";
 import type { CompiledPolicy } from "./policy/output-policy.ts";
 import type { CompiledScan } from "./policy/scan-policy.ts";
 import type { Binding, Caller, ExecutionPlan, GivenAnswer, Json, KeyUse, Tool } from "./types.ts";
@@ -18,15 +17,13 @@ export interface RegisteredTool {
   readonly tool: Tool;
   readonly binding: Binding;
   readonly outputPolicy: CompiledPolicy;
-  readonly inputPolicy: CompiledInputPolicy;
+  readonly inputPolicy: CompiledPolicy;
   readonly scan: CompiledScan;
   /** Hex SHA-256 over everything that identifies the tool: deployment, manifest, policy. Part of every plan's digest. */
   readonly identity: string;
 }
 
-/**
- * The name was looked up. The result is not disclosed yet: unauthenticated clients must not learn which tools exist.
- */
+/** The name was looked up. The result is still secret: unauthenticated clients must not learn which tools exist. */
 export type Found = Evidence<"found", { name: string; registered: RegisteredTool | undefined }>;
 
 /** The token is genuine, currently valid, and issued for this service. */
@@ -91,10 +88,7 @@ export type Released = Evidence<
 /** How a call ended. */
 export type CallOutcome = Released | Refusal;
 
-/**
- * The audit entry of this call is on disk, or counted in an aggregate for a flood from unauthenticated clients. No
- * answer is sent without a receipt.
- */
+/** The call's audit entry is on disk (or counted, in a flood of unauthenticated calls). Every answer needs it. */
 export type Receipt = Evidence<"receipt", { traceId: string }>;
 
 /** Creates evidence. `tests/architecture/evidence.test.ts` lists which file may create which kind. */

@@ -21,10 +21,7 @@ const NAME_CHARS_MAX = 64;
 const ONE_TYPO_CHARS = 3;
 const TWO_TYPOS_CHARS = 10;
 
-/**
- * Returns the name that was probably meant: another spelling of the same words, or one with a typo (two in a long
- * name).
- */
+/** Returns the name that was probably meant: one with the same words, or one with a typo (two in a long name). */
 export function closestName(name: string, known: Iterable<string>): string | undefined {
   const plain = (text: string): string => text.toLowerCase().replaceAll(/[_-]/g, "");
   const names = [...known].filter((other) => other.length <= NAME_CHARS_MAX);

@@ -5,9 +5,7 @@ export const CUT_MARGIN_BYTES = 16_384;
 export interface CutText {
   /** Name of the result's field. */
   readonly field: string;
-  /**
-   * UTF-8 bytes from its start that may be released. The text after them may end in half a secret, which no rule finds.
-   */
+  /** UTF-8 bytes from its start that may be released. After them, it may end in half a secret, which no rule finds. */
   readonly bytesMax: number;
 }
 

@@ -14,10 +14,7 @@ export interface TargetKind<Context extends TargetContext = TargetContext> {
   readonly name: string;
   /** The key of a manifest's `target` that holds this kind's part. */
   readonly key: string;
-  /**
-   * Describes this kind's entries under `systems` in the configuration. Their keys have descriptions, for the
-   * reference.
-   */
+  /** Describes this kind's entries under `systems`. Their keys have descriptions, for the reference. */
   readonly systems?: SystemEntries;
   /** Checks a manifest's `target.<key>`. */
   readonly check: (part: unknown, manifest: Unchecked) => readonly Fault[];
@@ -92,15 +89,9 @@ export interface OpenedKind extends Handler {
   readonly offers?: Partial<Offers>;
   /** Facts about this machine for the log's first line. */
   readonly facts?: Readonly<Record<string, string>>;
-  /**
-   * Receives the tools of this kind before they are bound. Returns the reasons why some are not registered, by tool
-   * name.
-   */
+  /** Receives the tools of this kind before they are bound. Returns why some are not registered, by tool name. */
   prepare?(tools: readonly Tool[]): Promise<ReadonlyMap<string, string>>;
-  /**
-   * Returns whether the tool's system or program is configured but broken. This was reported already; the tool is not
-   * bound.
-   */
+  /** Returns whether the tool's system or program is broken. It has been reported; the tool is not bound. */
   isBroken?(tool: Tool): boolean;
   /** Reports on the tools of this kind, once all are bound. */
   report?(tools: readonly Tool[]): KindReport;

@@ -140,14 +140,11 @@ const INVISIBLE =
   /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}\p{Cn}\p{Default_Ignorable_Code_Point}\u2800\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]/gu;
 
 /** An escape notation in the text itself, which must not be confused with a real escape. */
-const SPELLED_OUT = /\\u\{/g;
+const ESCAPE_NOTATION = /\\u\{/g;
 
-/**
- * Makes every character visible: one that moves the cursor, changes the writing direction or shows nothing becomes
- * `\u{…}`.
- */
+/** Replaces characters that move the cursor, change the writing direction or show nothing with `\u{…}`. */
 export function visible(text: string): string {
-  return text.replace(SPELLED_OUT, "\\\\u{").replace(INVISIBLE, escapeCodePoint);
+  return text.replace(ESCAPE_NOTATION, "\\\\u{").replace(INVISIBLE, escapeCodePoint);
 }
 
 /** Returns a character's code point in the `\u{…}` notation that people and tools use. */

@@ -9,10 +9,7 @@ export async function endedWithin(work: Promise<unknown>, timeoutMs: number): Pr
   return hasEnded;
 }
 
-/**
- * Returns the result of `work`. After `timeoutMs`, throws the error from `tooLate`; `work` continues and its result is
- * ignored.
- */
+/** Returns the result of `work`. After `timeoutMs`, throws the error from `tooLate` and ignores the result. */
 export async function resultWithin<T>(work: Promise<T>, timeoutMs: number, tooLate: () => Error): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>();
   const timer = setTimeout(() => reject(tooLate()), timeoutMs);

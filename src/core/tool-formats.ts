@@ -168,24 +168,21 @@ function mapValues(source: JsonObject, change: (value: Json) => Json): JsonObjec
 const UNREPRESENTABLE: Readonly<Record<string, string>> = {
   date: "JSON has no dates: write z.iso.datetime() or z.iso.date()",
   bigint: "JSON has no bigints: write z.int(), or z.string().regex(/^-?[0-9]{1,19}$/) for 64 bits",
-  undefined: "JSON has no undefined: leave the field out, or write .optional() on what it is otherwise",
-  void: "JSON has no undefined: leave the field out, or write .optional() on what it is otherwise",
+  undefined: "JSON has no undefined: leave the field out, or write .optional() on the other schema",
+  void: "JSON has no undefined: leave the field out, or write .optional() on the other schema",
   symbol: "JSON has no symbols: write z.literal() or z.enum()",
   nan: "JSON has no NaN: write z.number().nullable()",
   map: "JSON has no maps: write z.record()",
   set: "JSON has no sets: write z.array()",
   file: "JSON has no files: write z.base64() with a maximum",
-  promise: "a promise is no value: write the schema of what it resolves to",
-  function: "a function is no value: write the schema of what it returns",
+  promise: "JSON has no promises: write the schema of the result",
+  function: "JSON has no functions: write the schema of the result",
   custom: "z.custom() and z.instanceof() say nothing about the shape: write the shape, and .refine() for the rest",
   transform:
-    "the outcome of a transform has no shape: transform in the handler (or in `parse`), and write what it gives",
+    "the result of a transform has no schema: transform in the handler (or in `parse`), and write the result's schema",
 };
 
-/**
- * Returns an error for each position in a schema that has no JSON Schema or that no JSON value can match. Fields are
- * paths as in output policies, below `top`.
- */
+/** Returns an error for each position without a JSON Schema or a possible JSON value. Fields begin with `top`. */
 export function jsonSchemaFaults(top: "input" | "output", schema: z.ZodType): readonly Fault[] {
   const faults = new Map<string, Fault>();
   const override = ({ zodSchema, path }: Visit): void => {
@@ -199,7 +196,7 @@ export function jsonSchemaFaults(top: "input" | "output", schema: z.ZodType): re
   return [...faults.values()];
 }
 
-const ASYNC_REFINEMENT = "must not wait: an async refinement has no place here; look things up in the handler";
+const ASYNC_REFINEMENT = "must be synchronous: an async refinement is not possible here; look things up in the handler";
 
 function isAsync({ _zod: { def } }: z.core.$ZodCheck): boolean {
   return "fn" in def && def.fn instanceof Function && def.fn.constructor.name === "AsyncFunction";

@@ -30,14 +30,12 @@ export type OutputPolicy = Readonly<Record<string, FieldAction | ReasonedAllow>>
  */
 export type InputPolicy = Readonly<Record<string, FieldAction>>;
 
-/**
- * The caller, from a verified token. The pair (issuer, subject) is the identity. `actors` are the `sub` values of the
- * RFC 8693 `act` chain, outermost first.
- */
+/** The caller, from a verified token. Its identity is the pair (issuer, subject). */
 export interface Caller {
   readonly issuer: string;
   readonly subject: string;
   readonly permissions: readonly string[];
+  /** The `sub` values of the RFC 8693 `act` chain, outermost first. */
   readonly actors: readonly string[];
   /** `sid:` followed by the token's `sid`: the only session name that a caller cannot choose. */
   readonly session?: string | undefined;
@@ -61,9 +59,7 @@ export interface GrpcTarget {
     readonly package: string;
     readonly service: string;
     readonly method: string;
-    /**
-     * Limits of a server-streaming method. The result is `{ items, truncated }`; the stream is cancelled at a limit.
-     */
+    /** Limits of a server stream, which is cancelled at a limit. The result is `{ items, truncated }`. */
     readonly stream?: { readonly itemsMax: number; readonly bytesMax: number };
   };
 }
@@ -74,10 +70,7 @@ export interface LookupAttempt {
   readonly answer: RegExp;
 }
 
-/**
- * Returns attempts in order; the first that exits 0 with a matching answer wins. Lookups run in declaration order;
- * `found` holds the earlier answers.
- */
+/** Returns attempts in order; the first that exits 0 with a matching answer wins. `found` has earlier answers. */
 export type Lookup<Input = never> = (input: Input, found: Readonly<Record<string, string>>) => readonly LookupAttempt[];
 
 /** gRPC status names that an exit code may be mapped to; `"OK"` counts the exit as success. */
@@ -228,10 +221,7 @@ export interface ToolApproval<Input = never> {
   readonly scopes?: readonly ("once" | "session")[];
   /** Raises the risk of every call; never lowers it. High and critical risk always need approval. */
   readonly risk?: "medium" | "high" | "critical";
-  /**
-   * For category `ask`: an approval needs an answer, which the handler receives as `context.answer`. With `choices` (at
-   * most 10), the answer must be one of them.
-   */
+  /** For category `ask`: approvals need an answer (`context.answer`), one of the at most 10 `choices` if given. */
   readonly answer?: { choices?(input: Input): readonly string[] | undefined };
 }
 
@@ -265,10 +255,7 @@ export interface Tool {
   readonly examples: { readonly accepts: readonly unknown[]; readonly rejects: readonly unknown[] };
 }
 
-/**
- * Exactly what will run. JSON and deterministic: the same input and state give the same plan, so it contains no trace
- * ID, deadline, token or timestamp.
- */
+/** Exactly what will run, as JSON. The same input and state give the same plan: no trace ID, deadline or token. */
 export interface ExecutionPlan {
   /** The name of the kind of target that runs it. */
   readonly kind: string;

@@ -105,7 +105,7 @@ describe("an invalid answer says nothing about what the service has done", () =>
 });
 
 test.each([
-  ["a field of the number 0", "0001"],
+  ["a field with the number 0", "0001"],
   ["a group that ends as another", "a306ac06"],
   ["a tag of more than 32 bits", "8a8080808001" + "00"],
 ])("an answer with %s does not match the contract", async (_title, hex) => {

@@ -104,9 +104,9 @@ describe("types that JSON cannot carry are refused with their field and the type
     ["a map", z.map(text, text), "value: JSON has no maps: write z.record()"],
     ["a set", z.set(text), "value: JSON has no sets: write z.array()"],
     ["a file", z.file(), "value: JSON has no files"],
-    ["a promise", z.promise(text), "value: a promise is no value"],
+    ["a promise", z.promise(text), "value: JSON has no promises"],
     ["a custom check", z.custom<string>(), "value: z.custom() and z.instanceof() say nothing about the shape"],
-    ["an asynchronous check", text.refine(async () => true), "value: must not wait"],
+    ["an asynchronous check", text.refine(async () => true), "value: must be synchronous"],
   ] as const)("%s", (_name, schema, want) => {
     const [asInput] = faultsOf(() => takes(schema));
     const [asOutput] = faultsOf(() => gives(schema));
@@ -130,8 +130,8 @@ describe("types that JSON cannot carry are refused with their field and the type
         examples: { accepts: [{ id: "x" }], rejects: [{ id: "y" }] },
       });
     expect(faultsOf(tool)).toEqual([
-      "examples.accepts[0]: cannot be checked: the input schema waits for something; make it synchronous",
-      "examples.rejects[0]: cannot be checked: the input schema waits for something; make it synchronous",
+      "examples.accepts[0]: cannot be checked: the input schema is asynchronous; make it synchronous",
+      "examples.rejects[0]: cannot be checked: the input schema is asynchronous; make it synchronous",
     ]);
   });
 });

@@ -349,9 +349,9 @@ describe("the command line", () => {
     const told = out.split("\n").filter((line) => line.includes(": tool "));
     expect(told.map((line) => line.replace(/^note: .*?: tool /, ""))).toEqual([
       'find_desk: outputPolicy: no pattern covers hours: stripped from every answer; write "redact" if that is meant, else "allow" or "mask"',
-      "find_desk: outputPolicy: email leaves, because: the desk's own, on its public page",
-      'find_order: outputPolicy: apiToken is a secret by its name, and allowed; unless it must leave, write "apiToken": "redact"',
-      'find_order: scan: off for note, where any text may stand: a secret in it leaves; write "secrets", or leave it out',
+      "find_desk: outputPolicy: email is released, because: the desk's own, on its public page",
+      'find_order: outputPolicy: apiToken is a secret by its name, and allowed; unless it must be released, write "apiToken": "redact"',
+      'find_order: scan: off for note, which may contain any text, also a secret; write "secrets", or leave it out',
       'raw_order: outputPolicy: no pattern covers *: stripped from every answer; write "redact" if that is meant, else "allow" or "mask"',
     ]);
   });
@@ -366,10 +366,10 @@ describe("the command line", () => {
     const { code, err } = await runStc(["check", "--config", broken]);
     expect(code).toBe(78);
     expect(err).toContain(
-      'people.ts: tool list_people: outputPolicy: people[].workEmail is personal data by its name, and leaves; write "people[].workEmail": "mask"',
+      'people.ts: tool list_people: outputPolicy: people[].workEmail is personal data by its name, and is released; write "people[].workEmail": "mask"',
     );
     expect(err).toContain(
-      'people.ts: tool list_people: outputPolicy: "people[].*": "allow" lets out whatever the target puts into people[].*, which',
+      'people.ts: tool list_people: outputPolicy: "people[].*": "allow" releases everything that the target returns in people[].*, which',
     );
   });
 });

@@ -20,18 +20,15 @@ const READS = wordSet(
   "inspect is list log logs lookup monitor notes ping plan preview query read report reports requests search show stats status",
   "summarize time times trace validate verify view watch where which who",
 );
-const JOINS = wordSet("and or then");
+const CONJUNCTIONS = wordSet("and or then");
 const DETERMINERS = wordSet("a all an any each every everything its one some that the these this those");
 
 type Named = Pick<Tool, "name" | "description">;
 
-/**
- * Returns the change verb in a tool's name, or else at the start of its description. The first verb in a name counts:
- * `list_delete_requests` is read-only.
- */
+/** Returns the first verb in a tool's name, or else at the start of its description, if it indicates a change. */
 export function changeWord({ name, description }: Named): string | undefined {
   const word = wordOfName(name) ?? wordOfDescription(description);
-  // For `execute_query`, "Executes a read-only query", the executed thing decides.
+  // `execute_query`, "Executes a read-only query", only reads.
   return (word === "execute" || word === "exec") && /\bread[- ]only\b/i.test(description) ? undefined : word;
 }
 
@@ -44,7 +41,7 @@ function wordOfName(name: string): string | undefined {
   const isRead = words.some((word) => READS.has(word));
   return words.find((word, at) => {
     if (!CHANGES.has(word)) return false;
-    return JOINS.has(words[at - 1] ?? "") || (at === first && !(NOUNS.has(word) && isRead));
+    return CONJUNCTIONS.has(words[at - 1] ?? "") || (at === first && !(NOUNS.has(word) && isRead));
   });
 }
 
@@ -56,13 +53,11 @@ function wordOfDescription(description: string): string | undefined {
   return verb !== undefined && (!NOUNS.has(verb) || DETERMINERS.has(next.toLowerCase())) ? verb : undefined;
 }
 
-/**
- * Returns advice for a tool classified as `read` whose words indicate a change and that does not declare its category.
- */
+/** Returns advice for a `read` tool whose words indicate a change and that declares no category. */
 export function classificationNotes(tool: Named & Pick<Tool, "classification" | "category">): readonly Fault[] {
   if (tool.classification !== "read" || tool.category === "read" || tool.category === "ask") return [];
   const word = changeWord(tool);
   if (word === undefined) return [];
-  const message = `is read, and the tool's words say "${word}": its calls ask a person, as category ${tool.category}; declare write or destructive, or category: "read" for a tool that only looks`;
+  const message = `is read, but the tool's name or description says "${word}": its calls need approval, as category ${tool.category}; declare write or destructive, or category: "read" if the tool only reads`;
   return [{ field: "classification", message }];
 }

@@ -60,10 +60,7 @@ export function isSchema(value: unknown): value is z.ZodType {
   return isTable(value) && isTable(value["_zod"]) && typeof (value as unknown as z.ZodType).safeParse === "function";
 }
 
-/**
- * Returns whether a value is a function that is not `async`: nothing awaits the promise of an async function, so a
- * rejection would end the process.
- */
+/** Returns whether a value is a function but not `async`: nothing would handle a rejection of its promise. */
 export function isSynchronous(value: unknown): boolean {
   return typeof value === "function" && !/^Async/.test(value.constructor.name);
 }

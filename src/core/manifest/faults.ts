@@ -45,9 +45,9 @@ export function manifestFaults(manifest: unknown, kinds: readonly DeclaredKind[]
   if (typeof manifest !== "object" || manifest === null) return [{ field: "(manifest)", message: "must be an object" }];
   const unchecked = manifest as Unchecked;
   const faults = CHECKS.flatMap((check) => check(unchecked, kinds));
-  // Schemas are visited, and examples run, only when the parts that they consist of are valid.
+  // The deep checks traverse schemas and run examples, for which all parts must be valid.
   if (faults.length > 0) return faults;
-  // Patterns come first: some of the later checks run the schemas on texts.
+  // Patterns come first, because later checks run the schemas on texts.
   const unbounded = [
     ...boundPatterns("input", unchecked["input"] as z.ZodType),
     ...boundPatterns("output", unchecked["output"] as z.ZodType),
@@ -248,7 +248,7 @@ function parse(schema: z.ZodObject, example: unknown): Parsed | Error {
     return schema.safeParse(example);
   } catch (error) {
     if (error instanceof z.core.$ZodAsyncError)
-      return new Error("the input schema waits for something; make it synchronous");
+      return new Error("the input schema is asynchronous; make it synchronous");
     return error instanceof Error ? error : new Error(String(error));
   }
 }
@@ -258,9 +258,7 @@ const EXAMPLE_CONTEXT = Object.freeze({
   caller: Object.freeze({ issuer: "https://example", subject: "example", permissions: Object.freeze([]) }),
 });
 
-/**
- * Returns whether a predicate is asynchronous. An asynchronous predicate is called only in real calls, not on examples.
- */
+/** Returns whether a predicate is asynchronous. It is then called only in real calls, not on examples. */
 function isAsync(predicate: unknown): boolean {
   return typeof predicate === "function" && !isSynchronous(predicate);
 }
@@ -269,9 +267,9 @@ function returnsBoolean(field: string, predicate: unknown, input: unknown): read
   if (typeof predicate !== "function") return [];
   try {
     const answer: unknown = predicate(input, EXAMPLE_CONTEXT);
-    // The promise is not awaited; if it were rejected, it would end the process instead of being reported here.
+    // Nothing awaits the promise: without a handler, its rejection would end the process.
     if (answer instanceof Promise) answer.catch(() => {});
-    return unless(typeof answer === "boolean", field, "must answer true or false");
+    return unless(typeof answer === "boolean", field, "must return true or false");
   } catch {
     return [{ field, message: "throws on this example" }];
   }
@@ -289,7 +287,7 @@ function exportFaults<S extends z.ZodType>(
   } catch (error) {
     const [reason = ""] = errorText(error).split("\n");
     const message = reason.startsWith("Cycle detected")
-      ? "must not be recursive: LLM APIs take no schema that contains itself; write its levels out, or z.unknown() where any JSON may stand"
+      ? "must not be recursive: LLM APIs accept no schema that contains itself; write out its levels, or use z.unknown() for any JSON"
       : `cannot be exported as JSON Schema: ${reason}`;
     return [{ field, message }];
   }
@@ -381,7 +379,7 @@ function reasonFaults(declared: Unchecked, field: string): readonly Fault[] {
     ...unless(
       isValid,
       `${field}.reason`,
-      `must say in ${REASON_CHARS.min} to ${REASON_CHARS.max} characters, on one line, why this leaves`,
+      `must say in ${REASON_CHARS.min} to ${REASON_CHARS.max} characters, on one line, why this is released`,
     ),
     ...unknownKeys(field, declared, ["action", "reason"]),
   ];

@@ -1,23 +1,16 @@
 import { z } from "zod";
 import { isList } from "../json.ts";
-import { joinPath } from "../policy/field-path.ts";
+import { element, joinPath } from "../policy/field-path.ts";
 import { mask } from "../policy/masks.ts";
 import { type CompiledPolicy, compilePolicy } from "../policy/output-policy.ts";
+import { defOf, type Schema, schemaParts } from "../schema/walk.ts";
 import type { InputPolicy, Json } from "../types.ts";
-
-/** Decides which arguments the audit may contain; compiled once per tool. */
-export interface CompiledInputPolicy {
-  readonly policy: CompiledPolicy;
-}
 
 /** Stored in place of a value that the audit must not contain. */
 export const NOT_LOGGED = "[not logged]";
 
 /** Largest size of a number range whose values are logged: such a number reveals no more than an enum value. */
 const NUMBER_RANGE_MAX = 1_000_000;
-
-/** Types of schemas that only wrap another one. */
-const WRAPPERS = new Set(["optional", "nullable", "default", "prefault", "readonly", "nonoptional", "catch"]);
 
 /** Types of schemas whose values have no parts. */
 const SCALARS = new Set(["string", "template_literal", "number", "bigint", "boolean", "enum", "literal", "null"]);
@@ -27,15 +20,15 @@ const SCALARS = new Set(["string", "template_literal", "number", "bigint", "bool
  *
  * @throws {TypeError} for a malformed pattern
  */
-export function compileInputPolicy(declared: InputPolicy, input: z.ZodType): CompiledInputPolicy {
+export function compileInputPolicy(declared: InputPolicy, input: z.ZodType): CompiledPolicy {
   const { root } = compilePolicy(declared, input);
   const defaults = Object.entries(defaultsOf(input)).filter(([path]) => nodeAt(root, path).action === undefined);
-  return { policy: compilePolicy({ ...Object.fromEntries(defaults), ...declared }, input) };
+  return compilePolicy({ ...Object.fromEntries(defaults), ...declared }, input);
 }
 
 /** Returns the arguments for the audit: every field, with its value only if a pattern or its type allows it. */
-export function sanitizeInput({ policy }: CompiledInputPolicy, input: unknown): Record<string, Json> {
-  const shown = show(policy.root, input as Json);
+export function sanitizeInput({ root }: CompiledPolicy, input: unknown): Record<string, Json> {
+  const shown = show(root, input as Json);
   return typeof shown === "object" && shown !== null && !Array.isArray(shown) ? (shown as Record<string, Json>) : {};
 }
 
@@ -114,54 +107,50 @@ function stepsAbove(path: string): readonly { readonly path: string; readonly ne
   });
 }
 
-function collect(schema: z.core.$ZodType, path: string, leaves: Leaves): void {
-  const def = schema._zod.def as Definition;
-  const inner = partsOf(def, path);
-  if (inner === undefined) {
-    leaves.isHarmless.set(path, isHarmless(schema, def) && leaves.isHarmless.get(path) !== false);
+function collect(schema: Schema, path: string, leaves: Leaves): void {
+  const def = defOf(schema);
+  const parts = partsOf(schema, path);
+  if (parts === undefined) {
+    leaves.isHarmless.set(path, isHarmless(schema) && leaves.isHarmless.get(path) !== false);
     if (!SCALARS.has(def.type)) leaves.open.set(path, new Set());
     return;
   }
   if (def.type === "object" && !isDescribed(def)) {
     const listedBefore = leaves.open.get(path);
-    const keys = Object.keys(shapeOf(def)).filter((key) => listedBefore?.has(key) !== false);
+    const keys = Object.keys(def.shape).filter((key) => listedBefore?.has(key) !== false);
     leaves.open.set(path, new Set(keys));
   }
-  for (const [innerPath, part] of inner) collect(part, innerPath, leaves);
+  for (const [innerPath, part] of parts) collect(part, innerPath, leaves);
 }
 
-type Definition = z.core.$ZodTypeDef & Readonly<Record<string, unknown>>;
+/** Types of schemas whose parts decide instead of the schema itself. */
+const BRANCHES: ReadonlySet<string> = new Set(
+  "optional nullable default prefault readonly nonoptional catch array union object".split(" "),
+);
 
-type Part = readonly [path: string, schema: z.core.$ZodType];
-
-/** Returns the parts of a schema; `undefined` when it is a leaf. */
-function partsOf(def: Definition, path: string): readonly Part[] | undefined {
-  if (WRAPPERS.has(def.type)) return [[path, def["innerType"] as z.core.$ZodType]];
-  if (def.type === "array") return [[`${path}[]`, def["element"] as z.core.$ZodType]];
-  if (def.type === "union") return (def["options"] as readonly z.core.$ZodType[]).map((option) => [path, option]);
-  if (def.type !== "object") return undefined;
-  return Object.entries(shapeOf(def))
-    .filter(([key]) => PLAIN_WORD.test(key))
-    .map(([key, part]) => [path === "" ? key : `${path}.${key}`, part]);
+/** Returns the parts of a schema with their paths; `undefined` when it is a leaf. */
+function partsOf(schema: Schema, path: string): readonly (readonly [path: string, schema: Schema])[] | undefined {
+  if (!BRANCHES.has(defOf(schema).type)) return undefined;
+  return schemaParts(schema).flatMap(([step, part]) => {
+    if (step === undefined) return [[path, part] as const];
+    if (step === element) return [[joinPath(path, "[]"), part] as const];
+    return typeof step === "string" && PLAIN_WORD.test(step) ? [[joinPath(path, step), part] as const] : [];
+  });
 }
 
 /** Names that a pattern can contain. Fields with other names are not logged. */
 const PLAIN_WORD = /^[A-Za-z_$][\w$-]*$/;
 
-function shapeOf(def: Definition): Readonly<Record<string, z.core.$ZodType>> {
-  return def["shape"] as Readonly<Record<string, z.core.$ZodType>>;
-}
-
 /** Returns whether patterns can name all keys that the object may have. */
-function isDescribed(def: Definition): boolean {
-  const catchall = def["catchall"] as z.core.$ZodType | undefined;
-  const isClosed = catchall === undefined || catchall._zod.def.type === "never";
-  return isClosed && Object.keys(shapeOf(def)).every((key) => PLAIN_WORD.test(key));
+function isDescribed({ shape, catchall }: z.core.$ZodObjectDef): boolean {
+  const isClosed = catchall === undefined || defOf(catchall).type === "never";
+  return isClosed && Object.keys(shape).every((key) => PLAIN_WORD.test(key));
 }
 
-function isHarmless(schema: z.core.$ZodType, def: Definition): boolean {
+function isHarmless(schema: Schema): boolean {
+  const def = defOf(schema);
   if (def.type === "enum" || def.type === "literal" || def.type === "boolean" || def.type === "null") return true;
-  if (def.type === "string") return def["format"] === "uuid" || def["format"] === "guid";
+  if (def.type === "string") return "format" in def && (def.format === "uuid" || def.format === "guid");
   if (def.type !== "number") return false;
   const { minimum, maximum } = z.toJSONSchema(schema) as { readonly minimum?: number; readonly maximum?: number };
   return minimum !== undefined && maximum !== undefined && maximum - minimum <= NUMBER_RANGE_MAX;

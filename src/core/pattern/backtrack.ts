@@ -1,4 +1,4 @@
-import type { PatternNode } from "./parse.ts";
+import { childrenOf, type PatternNode } from "./parse.ts";
 import { characterAfter, characterBefore, characterTest, isBoundary, isEdge, lengthOf } from "./program.ts";
 
 /** Limits the time of a pattern with a back reference. */
@@ -24,10 +24,7 @@ interface Direction {
 
 /** Returns whether a pattern refers to the text that a group captured. */
 export function hasReference(node: PatternNode): boolean {
-  if (node.kind === "reference") return true;
-  if (node.kind === "sequence") return node.parts.some(hasReference);
-  if (node.kind === "choice") return node.options.some(hasReference);
-  return "body" in node && hasReference(node.body);
+  return node.kind === "reference" || childrenOf(node).some(hasReference);
 }
 
 /**
@@ -120,8 +117,8 @@ function repeatMatch({ body, min, max, lazy }: Node<"repeat">, direction: Direct
       const leave = (): boolean => turns >= min && follow(position, captures);
       const stay = (): boolean =>
         turns < max &&
-        // Each iteration forgets the captures of the previous one; an iteration that matched no text is not continued.
-        turn(attempt, position, without(captures, inside), (after, captured) =>
+        // Each iteration starts without the captures of the previous one. An iteration without text is the last.
+        turn(attempt, position, withoutCaptures(captures, inside), (after, captured) =>
           turns >= min && after === position ? false : again(turns + 1, after, captured),
         );
       return lazy ? leave() || stay() : stay() || leave();
@@ -173,13 +170,11 @@ function lookMatch({ body, behind, negated }: Node<"look">, { isUnicode }: Direc
 }
 
 function groupsIn(node: PatternNode): readonly number[] {
-  if (node.kind === "sequence") return node.parts.flatMap(groupsIn);
-  if (node.kind === "choice") return node.options.flatMap(groupsIn);
-  if (!("body" in node)) return [];
-  return node.kind === "group" ? [node.index, ...groupsIn(node.body)] : groupsIn(node.body);
+  const inner = childrenOf(node).flatMap(groupsIn);
+  return node.kind === "group" ? [node.index, ...inner] : inner;
 }
 
-function without(captures: Captures, groups: readonly number[]): Captures {
+function withoutCaptures(captures: Captures, groups: readonly number[]): Captures {
   if (groups.every((group) => captures[group] === undefined)) return captures;
   return captures.map((held, index) => (groups.includes(index) ? undefined : held));
 }

@@ -2,7 +2,6 @@ import { backtrackingTest, hasReference } from "./backtrack.ts";
 import { type Assertion, type PatternNode, parsePattern } from "./parse.ts";
 import {
   type Automaton,
-  type CharacterTest,
   characterAfter,
   characterBefore,
   characterTest,
@@ -73,38 +72,21 @@ type Holds = (position: number) => boolean;
 class Matcher {
   readonly #program: Automaton;
   readonly #options: MatcherOptions;
-  readonly #isWord: ReadonlyMap<Assertion, CharacterTest>;
-  readonly #looks: ReadonlyMap<Assertion, Matcher>;
+  readonly #assertions: readonly ((text: string, budget: Budget) => Holds)[];
   readonly #states = new Map<string, State>();
-  readonly #seen: Uint32Array;
-  #round = 0;
   #cached = 0;
 
   constructor(tree: PatternNode, options: MatcherOptions) {
     this.#program = compile(tree, options);
     this.#options = options;
-    this.#seen = new Uint32Array(this.#program.operations.length);
-    const { assertions } = this.#program;
-    const { isUnicode } = options;
-    this.#isWord = new Map(
-      assertions.flatMap((node) => (node.kind === "boundary" ? [[node, characterTest("\\w", node.flags)]] : [])),
-    );
-    // The positions where a lookahead holds are found from the end of the text: all positions at which a match of its body
-    // begins.
-    this.#looks = new Map(
-      assertions.flatMap((node) =>
-        node.kind === "look"
-          ? [[node, new Matcher(node.body, { isUnicode, backward: !node.behind, anywhere: true })]]
-          : [],
-      ),
-    );
+    this.#assertions = this.#program.assertions.map((node) => assertionTest(node, options));
   }
 
   /** Returns the first position at which a match ends. With `everyEnd`, reports every end instead and continues. */
   run(text: string, budget: Budget, everyEnd?: (position: number) => void): number | undefined {
     const { backward, isUnicode } = this.#options;
-    const assertions = this.#program.assertions.map((node) => this.#holds(node, text, budget));
-    let state = this.#initial(budget);
+    const assertions = this.#assertions.map((test) => test(text, budget));
+    let state = this.#state([this.#program.start], budget);
     let position = backward ? text.length : 0;
     for (;;) {
       let values = 0;
@@ -121,10 +103,6 @@ class Matcher {
       position += backward ? -lengthOf(code) : lengthOf(code);
       state = reached.after.get(code) ?? this.#step(reached, code, budget);
     }
-  }
-
-  #initial(budget: Budget): State {
-    return this.#state([this.#program.start], budget);
   }
 
   #state(instructions: readonly number[], budget: Budget): State {
@@ -151,20 +129,19 @@ class Matcher {
   #reach(state: State, values: number, budget: Budget): Reached {
     const { operations, first, next } = this.#program;
     const waiting: number[] = [];
+    const visited = new Set<number>();
     const todo = state.instructions.toReversed();
     let accepts = false;
-    let visits = 0;
-    this.#newRound();
     for (let instruction = todo.pop(); instruction !== undefined; instruction = todo.pop()) {
-      if (this.#isSeen(instruction)) continue;
-      visits += 1;
+      if (visited.has(instruction)) continue;
+      visited.add(instruction);
       const operation = operations[instruction];
       if (operation === OPERATION.accept) accepts = true;
       else if (operation === OPERATION.character) waiting.push(instruction);
       else if (operation === OPERATION.fork) todo.push(next[instruction] ?? 0, first[instruction] ?? 0);
       else if ((values >> (first[instruction] ?? 0)) & 1) todo.push(next[instruction] ?? 0);
     }
-    this.#countSteps(visits, budget);
+    this.#countSteps(visited.size, budget);
     const reached = { accepts, waiting, after: new Map() };
     state.reached.set(values, reached);
     return reached;
@@ -189,38 +166,27 @@ class Matcher {
     after.set(code, state);
     return state;
   }
+}
 
-  #newRound(): void {
-    this.#round += 1;
-    if (this.#round < 0xffffffff) return;
-    this.#seen.fill(0);
-    this.#round = 1;
-  }
-
-  #isSeen(instruction: number): boolean {
-    if (this.#seen[instruction] === this.#round) return true;
-    this.#seen[instruction] = this.#round;
-    return false;
-  }
-
-  #holds(node: Assertion, text: string, budget: Budget): Holds {
-    if (node.kind === "look") {
+/** Returns a function that prepares the test of an assertion for one text. */
+function assertionTest(node: Assertion, { isUnicode }: MatcherOptions): (text: string, budget: Budget) => Holds {
+  if (node.kind === "look") {
+    // One run over the text in the opposite direction finds all positions where a lookaround holds.
+    const matcher = new Matcher(node.body, { isUnicode, backward: !node.behind, anywhere: true });
+    return (text, budget) => {
       const ends = new Uint8Array(text.length + 1);
-      this.#looks.get(node)?.run(text, budget, (position) => {
+      matcher.run(text, budget, (position) => {
         ends[position] = 1;
       });
       return (position) => (ends[position] === 1) !== node.negated;
-    }
-    if (node.kind !== "boundary") return (position) => isEdge(node, text, position);
-    const isWord = this.#isWord.get(node) ?? (() => false);
-    return (position) => isBoundary(text, position, isWord) !== node.negated;
+    };
   }
+  if (node.kind !== "boundary") return (text) => (position) => isEdge(node, text, position);
+  const isWord = characterTest("\\w", node.flags);
+  return (text) => (position) => isBoundary(text, position, isWord) !== node.negated;
 }
 
-/**
- * Maximum alternatives of a pattern for the runtime's own matcher: each costs at most the length of the expanded
- * pattern.
- */
+/** Maximum alternatives of a pattern for the runtime's own matcher. Each costs at most the expanded length. */
 const WAYS_MAX = 512;
 /** The same for patterns whose alternatives may each cost the length of the text. */
 const LONG_WAYS_MAX = 8;

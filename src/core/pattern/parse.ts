@@ -28,6 +28,12 @@ export interface Edge {
 /** The pattern is too large, or contains a construct whose matching time cannot be limited. */
 export class UnfitPattern extends Error {}
 
+export function childrenOf(node: PatternNode): readonly PatternNode[] {
+  if (node.kind === "sequence") return node.parts;
+  if (node.kind === "choice") return node.options;
+  return "body" in node ? [node.body] : [];
+}
+
 const STRINGS_IN_CLASS = /\\q\{|\\[pP]\{(?:Basic_Emoji|Emoji_Keycap_Sequence|RGI_)/;
 
 /**

@@ -122,7 +122,7 @@ class Compiler {
       start = this.emit(OPERATION.fork, next, next);
       this.first[start] = this.add(body, start);
     } else {
-      // Each further repetition is nested in the previous one, so that leaving takes one step from anywhere.
+      // Repetitions are nested, so that the end of each leads directly to `next`.
       for (let turn = min; turn < max; turn += 1) start = this.emit(OPERATION.fork, this.add(body, start), next);
     }
     for (let turn = 0; turn < min; turn += 1) {
@@ -157,9 +157,7 @@ class Compiler {
 const ASCII = 128;
 const UNKNOWN = 2;
 
-/**
- * Returns a test of one character that uses the runtime, so that classes, escapes and flags keep their exact meaning.
- */
+/** Returns a test of one character. It uses the runtime, so that classes, escapes and flags keep their meaning. */
 export function characterTest(source: string, flags: string): CharacterTest {
   const pattern = new RegExp(`^(?:${source})$`, flags.replace("m", ""));
   const known = new Uint8Array(ASCII).fill(UNKNOWN);

@@ -62,10 +62,7 @@ export function startPosition(pattern: FieldPattern): number {
   return pattern.segments[0] === wildcard && pattern.segments.length > 1 ? 1 : 0;
 }
 
-/**
- * Returns the positions after one more step; empty when the pattern does not match it. A `*` matches one step or more,
- * until the next segment matches.
- */
+/** Returns the positions after one more step. A `*` matches one step or more, until the next segment matches. */
 export function advance(pattern: FieldPattern, position: number, step: Step): readonly number[] {
   const stays = position > 0 && pattern.segments[position - 1] === wildcard;
   const segment = pattern.segments[position];
@@ -78,7 +75,7 @@ export function matchesAfter(
   pattern: FieldPattern,
   steps: readonly Step[],
   starts = [startPosition(pattern)],
-): boolean[] {
+): readonly boolean[] {
   let positions: readonly number[] = starts;
   return steps.map((step) => {
     positions = [...new Set(positions.flatMap((at) => advance(pattern, at, step)))];

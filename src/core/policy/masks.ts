@@ -19,7 +19,7 @@ const KEEPABLE = /^[\p{L}\p{Extended_Pictographic}\p{Regional_Indicator}]/u;
 const TLD = /^[A-Za-z]{2,}$/;
 
 /** Tags and supplementary variation selectors: invisible characters that can encode any text. */
-const SMUGGLER = /[\u{e0000}-\u{e0fff}]/u;
+const HIDDEN_TEXT = /[\u{e0000}-\u{e0fff}]/u;
 
 const ASCII_CODES = 0x80;
 
@@ -90,7 +90,7 @@ function isWhitespace(cluster: string): boolean {
     : cluster.trim() === "";
 }
 
-// ASCII characters are classified without a regular expression.
+// For speed, ASCII characters are classified without a regular expression.
 function isDigit(cluster: string): boolean {
   const code = cluster.charCodeAt(0);
   return code < ASCII_CODES ? code >= 0x30 && code <= 0x39 : DIGIT.test(cluster);
@@ -106,7 +106,7 @@ function isOtherLetterOrDigit(cluster: string): boolean {
 }
 
 function firstCharacter(cluster: string): string {
-  if (cluster.length <= GRAPHEME_CHARS_MAX && !SMUGGLER.test(cluster)) return cluster;
+  if (cluster.length <= GRAPHEME_CHARS_MAX && !HIDDEN_TEXT.test(cluster)) return cluster;
   return String.fromCodePoint(cluster.codePointAt(0) ?? 0x2a);
 }
 

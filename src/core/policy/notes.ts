@@ -33,7 +33,7 @@ export function policyNotes(tool: Described, namesSecret: NamesSecret): readonly
     ...overridden(tool, fields),
     ...sensitive(tool, fields, namesSecret),
     ...unscanned(tool, fields),
-    ...bounded(reasonedLines(tool).map(([path, reason]) => `${path} leaves, because: ${reason}`)).map(inPolicy),
+    ...bounded(reasonedLines(tool).map(([path, reason]) => `${path} is released, because: ${reason}`)).map(inPolicy),
   ];
 }
 
@@ -63,9 +63,7 @@ function prefixes(steps: readonly Step[]): readonly string[] {
   return steps.map((_, index) => pathOf(steps.slice(0, index + 1)));
 }
 
-/**
- * Reports patterns that protect a name everywhere, and are overridden by a more specific pattern with a milder action.
- */
+/** Reports patterns that protect a name everywhere, but lose to a more specific pattern with a milder action. */
 function overridden({ outputPolicy }: Described, fields: readonly PolicyField[]): readonly Fault[] {
   const messages = Object.entries(outputPolicy).flatMap(([text, declared]) => {
     const name = nameAnywhere(text);
@@ -106,7 +104,7 @@ function sensitive(tool: Described, fields: readonly PolicyField[], namesSecret:
     const prefix = field.steps.slice(0, at + 1);
     const action = what === "is a secret" ? "redact" : "mask";
     const path = pathToWrite(tool, field, { prefix, action });
-    return `${pathOf(prefix)} ${what} by its name, and allowed; unless it must leave, write "${path}": "${action}"`;
+    return `${pathOf(prefix)} ${what} by its name, and allowed; unless it must be released, write "${path}": "${action}"`;
   });
   return bounded(messages).map(inPolicy);
 }
@@ -117,10 +115,7 @@ interface SensitiveName {
   readonly at: number;
 }
 
-/**
- * Names that certainly indicate personal data do not occur here: `releaseFaults` refuses their release without a
- * reason.
- */
+/** Certain personal data does not occur here: `releaseFaults` refuses its release without a reason. */
 function sensitiveName({ steps, kind }: PolicyField, namesSecret: NamesSecret): SensitiveName | undefined {
   const names = namesOf(steps);
   const secret = kind === "number" ? undefined : names.find(({ name }) => namesSecret(name));
@@ -146,6 +141,6 @@ function unscanned({ scan }: Described, fields: readonly PolicyField[]): readonl
     })
     .map(({ path }) => path);
   if (paths.length === 0) return [];
-  const message = `off for ${listed(paths)}, where any text may stand: a secret in it leaves; write "secrets", or leave it out`;
+  const message = `off for ${listed(paths)}, which may contain any text, also a secret; write "secrets", or leave it out`;
   return [{ field: "scan", message }];
 }

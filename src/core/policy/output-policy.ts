@@ -24,10 +24,7 @@ export interface CompiledPolicy {
 
 export interface Filtered {
   readonly result: Json;
-  /**
-   * Sorted paths without duplicates, in pattern notation; keys that are data appear as `*`. Ends in `…` when the list
-   * was cut.
-   */
+  /** Sorted paths in pattern notation, each once; keys that are data appear as `*`. A cut list ends in `…`. */
   readonly filteredFields: readonly string[];
 }
 
@@ -258,10 +255,7 @@ function addFiltered({ listed, path }: Run, shown: string): void {
   listed.add(listed.below(path, shown));
 }
 
-/**
- * Controls, formats, lone surrogates and other invisible characters, which are removed from keys before agents read
- * them.
- */
+/** Controls, formats, lone surrogates and other invisible characters, which are removed before agents read keys. */
 const INVISIBLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
 
 /** Characters that may begin a terminal sequence; visible letters after them may be removed, too. */

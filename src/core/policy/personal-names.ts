@@ -113,18 +113,18 @@ function assess(words: readonly string[], above: readonly string[]): Indication 
     const certainty = certaintyOf(stem, { above, isNumber });
     const last = stem.at(-1) ?? "";
     if (certainty !== undefined) return { certainty, takesNumber: isNumber || WRITTEN_IN_DIGITS.has(last) };
-    if (stem.length < 2 || !TRAILERS.has(last)) return undefined;
+    if (stem.length < 2 || !KIND_WORDS.has(last)) return undefined;
     isNumber ||= NUMBER_WORDS.has(last);
     stem.pop();
   }
 }
 
-interface Around {
+interface NameContext {
   readonly above: readonly string[];
   readonly isNumber: boolean;
 }
 
-function certaintyOf(words: readonly string[], { above, isNumber }: Around): Certainty | undefined {
+function certaintyOf(words: readonly string[], { above, isNumber }: NameContext): Certainty | undefined {
   const whole = [...above, ...words];
   const last = words.at(-1) ?? "";
   const before = whole.at(-2) ?? "";
@@ -215,7 +215,7 @@ const ORGANIZATIONS: ReadonlySet<string> = listed(
 );
 
 /** Words at the end of a name that describe the kind or form of the value. */
-const TRAILERS: ReadonlySet<string> = listed(
+const KIND_WORDS: ReadonlySet<string> = listed(
   "number, no, nr, num, value, text, raw, primary, secondary, home, work, private, line, last",
 );
 
@@ -255,9 +255,9 @@ const WRAPPERS: ReadonlySet<string> = listed(
 /** Words into which a run of letters without separators may be split. */
 const VOCABULARY: ReadonlySet<string> = new Set(
   [
-    ...[CERTAIN_WORDS, LIKELY_WORDS, CERTAIN_PHRASES, LIKELY_PHRASES, NUMBERED, PERSONS, TRAILERS].flatMap((words) => [
-      ...words,
-    ]),
+    ...[CERTAIN_WORDS, LIKELY_WORDS, CERTAIN_PHRASES, LIKELY_PHRASES, NUMBERED, PERSONS, KIND_WORDS].flatMap(
+      (words) => [...words],
+    ),
     ...listed("address, name, user, client, alternate, alternative, personal, billing, emergency, main"),
   ].flatMap((words) => words.split(" ").filter((word) => word.length > 1)),
 );

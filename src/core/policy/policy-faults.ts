@@ -57,9 +57,7 @@ function undescribed(tool: Described, fields: readonly PolicyField[]): readonly 
   });
 }
 
-/**
- * Returns errors for patterns that release everything in an undescribed part. `all` also has the unlisted positions.
- */
+/** Returns errors for patterns that release all of an undescribed part. `all` also has the unlisted positions. */
 function undescribedReleases(
   tool: Described,
   { fields, all }: Readonly<Record<"fields" | "all", readonly PolicyField[]>>,
@@ -72,7 +70,7 @@ function undescribedReleases(
     if (pattern === undefined) continue;
     const { length } = undescribedPath(steps, kind === "open");
     const mixed = steps.findIndex((step, at) => step === otherKey && containers.has(pathOf(steps.slice(0, at))));
-    // Naming a container that holds both listed and unlisted keys is as broad as a glob.
+    // Naming a container with both listed and unlisted keys is as broad as a `*`.
     if (!matchesWithin(pattern, steps, mixed === -1 ? length - 1 : Math.max(mixed, length))) continue;
     byPattern.set(pattern, (byPattern.get(pattern) ?? new Set()).add(pathOf(steps)));
   }
@@ -80,7 +78,7 @@ function undescribedReleases(
     const described = alternativesTo(tool, pattern, fields);
     const alternatives = described.slice(0, ALTERNATIVES_MAX).map((path) => `"${path}": "allow"`);
     const write = alternatives.length === 0 ? "" : `, such as ${alternatives.join(", ")}`;
-    return `"${pattern}": "allow" lets out whatever the target puts into ${listed([...open])}, which the schema does not describe; write in its place the fields that may leave${write}`;
+    return `"${pattern}": "allow" releases everything that the target returns in ${listed([...open])}, which the schema does not describe; name instead the fields that may be released${write}`;
   });
 }
 
@@ -88,9 +86,7 @@ function containersWithKeys(steps: readonly Step[]): readonly string[] {
   return steps.flatMap((step, at) => (typeof step === "string" ? [pathOf(steps.slice(0, at))] : []));
 }
 
-/**
- * Returns the path that a pattern must name to release undescribed content: up to its first undescribed key or value.
- */
+/** Returns the path that a pattern must name to release undescribed content. */
 function undescribedPath(steps: readonly Step[], isOpen: boolean): readonly Step[] {
   const first = steps.indexOf(otherKey);
   let end = isOpen || first === -1 ? steps.length : first;
@@ -135,7 +131,7 @@ function personalReleases(tool: Described, fields: readonly PolicyField[]): read
     const path = pathToWrite(tool, field, { prefix, action: found.inKeys ? "redact" : "mask" });
     const protection = found.inKeys ? `"${path}": "redact"` : `"${path}": "mask" or "${path}": "redact"`;
     const what = found.inKeys ? "has personal data as its keys" : "is personal data";
-    return `${pathOf(prefix)} ${what} by its name, and leaves; write ${protection}, or if it must leave "${path}": { action: "allow", reason: "…" }`;
+    return `${pathOf(prefix)} ${what} by its name, and is released; write ${protection} or, if it must be released, "${path}": { action: "allow", reason: "…" }`;
   });
 }
 

@@ -1,13 +1,10 @@
 import { z } from "zod";
-import { ANYTHING, defOf, innerSchemas, type Schema } from "../schema/walk.ts";
+import { defOf, type Schema, schemaParts } from "../schema/walk.ts";
 import type { FieldAction, Tool } from "../types.ts";
 import { element, joinPath, otherKey, type Step } from "./field-path.ts";
 import { type CompiledPolicy, compilePolicy } from "./output-policy.ts";
 
-/**
- * The kind of value a field can hold. `text`: prose; `format`: text that is not prose; `closed`: an enum, a literal, a
- * boolean or a date; `open`: any value.
- */
+/** `text`: prose; `format`: other text; `closed`: an enum, a literal, a boolean or a date; `open`: any value. */
 export type FieldKind = "text" | "format" | "number" | "closed" | "open";
 
 /** A position at which the output can hold a scalar, or any value. */
@@ -41,36 +38,15 @@ function visit(walk: Walk, schema: Schema, steps: readonly Step[]): void {
   walk.visits += 1;
   if (walk.visits > VISITS_MAX) throw new RangeError(`the schema has more than ${VISITS_MAX} parts`);
   if (walk.ancestors.has(schema)) {
-    // The schema contains itself without end: `z.json()` describes nothing.
+    // A schema that contains itself, such as `z.json()`, describes nothing.
     walk.fields.push({ steps, kind: "open" });
     return;
   }
   walk.ancestors.add(schema);
-  for (const [step, inner] of partsOf(schema)) visit(walk, inner, step === undefined ? steps : [...steps, step]);
+  for (const [step, inner] of schemaParts(schema)) visit(walk, inner, step === undefined ? steps : [...steps, step]);
   walk.ancestors.delete(schema);
   const kind = kindOf(schema);
   if (kind !== undefined) walk.fields.push({ steps, kind });
-}
-
-/** Returns the schemas one step below a schema, and those inside a wrapper, without a step. */
-function partsOf(schema: Schema): readonly (readonly [Step | undefined, Schema])[] {
-  const def = defOf(schema);
-  switch (def.type) {
-    case "object":
-      return [...Object.entries(def.shape), ...(def.catchall === undefined ? [] : [[otherKey, def.catchall] as const])];
-    case "record": {
-      const names = def.keyType._zod.values;
-      const keys: readonly Step[] = names === undefined ? [otherKey] : [...names].map(String);
-      const described = keys.map((key) => [key, def.valueType] as const);
-      return def.mode === "loose" ? [...described, [otherKey, ANYTHING]] : described;
-    }
-    case "array":
-      return [[element, def.element]];
-    case "tuple":
-      return [...def.items, ...(def.rest === null ? [] : [def.rest])].map((item) => [element, item]);
-    default:
-      return (innerSchemas(schema, "out") ?? []).map((inner) => [undefined, inner]);
-  }
 }
 
 const CLOSED: ReadonlySet<string> = new Set(["boolean", "enum", "literal", "date"]);
@@ -84,20 +60,20 @@ function kindOf(schema: Schema): FieldKind | undefined {
   if (NUMBERS.has(type)) return "number";
   if (OPEN.has(type)) return "open";
   if (type === "transform") return "text";
-  if (type === "string" || type === "template_literal") return takesWords(schema) ? "text" : "format";
+  if (type === "string" || type === "template_literal") return acceptsProse(schema) ? "text" : "format";
   return undefined;
 }
 
 /** Sample prose: a field that accepts one of these texts can hold prose. */
-const WORDS: readonly string[] = [
+const PROSE_SAMPLES: readonly string[] = [
   "a few words",
   "a few words, many times. ".repeat(4),
   "a few words, many times. ".repeat(80),
 ];
 
-function takesWords(schema: Schema): boolean {
+function acceptsProse(schema: Schema): boolean {
   try {
-    return WORDS.some((words) => z.safeParse(schema, words).success);
+    return PROSE_SAMPLES.some((words) => z.safeParse(schema, words).success);
   } catch {
     return true;
   }
@@ -153,10 +129,7 @@ export function followSteps(root: PolicyNode, steps: readonly Step[]): PolicyNod
   }, root);
 }
 
-/**
- * Returns the pattern to suggest: `prefix`, which ends in the name, if it would win over the existing ones, else the
- * field.
- */
+/** Returns the pattern to suggest: `prefix`, which ends in the name, if it would win; else the field. */
 export function pathToWrite(
   { outputPolicy, output }: Described,
   field: PolicyField,
@@ -168,7 +141,7 @@ export function pathToWrite(
       const { root } = compilePolicy({ ...outputPolicy, [path]: action }, output);
       return followSteps(root, field.steps).action === action;
     } catch {
-      // No pattern can spell the key, or the line would be one pattern too many.
+      // No pattern can contain the key, or the policy would become too large.
       return false;
     }
   };

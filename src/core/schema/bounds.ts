@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Fault } from "../errors.ts";
-import { type PatternNode, parsePattern, UnfitPattern } from "../pattern/parse.ts";
+import { childrenOf, type PatternNode, parsePattern, UnfitPattern } from "../pattern/parse.ts";
 import { characterTest } from "../pattern/program.ts";
 import { joinPath } from "../policy/field-path.ts";
 import { defOf, innerSchemas, type Schema } from "./walk.ts";
@@ -69,10 +69,7 @@ function isFreeText(check: Check): boolean {
   return checkDef(check)[FREE_TEXT] === true;
 }
 
-/**
- * Returns whether a check only rejects. `.check(fn)` and `.superRefine(fn)` may change the value; the URL format trims
- * it.
- */
+/** Returns whether a check only rejects. `.check(fn)`, `.superRefine(fn)` and the URL format may change the value. */
 function keepsValue(check: Check): boolean {
   const def = checkDef(check);
   if (def.check === "custom") return def.fn !== undefined;
@@ -104,15 +101,15 @@ function lengthFault(maximum: number, checks: readonly Check[]): string | undefi
   if (maximum * UTF8_BYTES_MAX <= ARGUMENT_BYTES_MAX) return undefined;
   if (maximum <= ARGUMENT_BYTES_MAX && checks.some(isAscii)) return undefined;
   const most = Math.floor(ARGUMENT_BYTES_MAX / UTF8_BYTES_MAX);
-  return `may be longer than one argument of a command can, ${ARGUMENT_BYTES_MAX} bytes: write .max(${most}) at most, or .max(${ARGUMENT_BYTES_MAX}) where the pattern takes ASCII alone`;
+  return `may be longer than one argument of a command can, ${ARGUMENT_BYTES_MAX} bytes: write .max(${most}) at most, or .max(${ARGUMENT_BYTES_MAX}) if the pattern accepts only ASCII`;
 }
 
 function isAscii(check: Check): boolean {
-  const pattern = soundPattern(check);
+  const pattern = unconditionalPattern(check);
   return pattern !== undefined && leadingDashFault(pattern) === undefined && matchesOnlyAscii(pattern);
 }
 
-function soundPattern(check: Check): RegExp | undefined {
+function unconditionalPattern(check: Check): RegExp | undefined {
   const { check: kind, format, pattern, when } = checkDef(check);
   return kind === "string_format" && format === "regex" && when === undefined ? pattern : undefined;
 }
@@ -120,7 +117,7 @@ function soundPattern(check: Check): RegExp | undefined {
 /** Returns why the string may begin with `-`; `undefined` when a pattern prevents that. */
 function patternFault(checks: readonly Check[]): string | undefined {
   const faults: string[] = [];
-  for (const pattern of checks.map(soundPattern)) {
+  for (const pattern of checks.map(unconditionalPattern)) {
     if (pattern === undefined) continue;
     const fault = leadingDashFault(pattern);
     if (fault === undefined) return undefined;
@@ -167,7 +164,7 @@ function treeOf(pattern: RegExp): PatternNode | undefined {
 function isBoundedFormat(check: Check): boolean {
   const { check: kind, format = "", pattern, ...options } = checkDef(check);
   const known = kind === "string_format" ? BOUNDED_FORMATS.get(format) : undefined;
-  // A format of the same name may have been given a different pattern.
+  // A format with a known name may have another pattern.
   return known !== undefined && known(options as FormatOptions).source === pattern?.source;
 }
 
@@ -190,10 +187,8 @@ type Character = Extract<PatternNode, { readonly kind: "character" }>;
 
 function charactersOf(node: PatternNode): readonly Character[] {
   if (node.kind === "character") return [node];
-  if (node.kind === "sequence") return node.parts.flatMap(charactersOf);
-  if (node.kind === "choice") return node.options.flatMap(charactersOf);
-  // A lookahead accepts nothing that the rest of the pattern rejects.
-  return node.kind === "repeat" || node.kind === "group" ? charactersOf(node.body) : [];
+  // A lookaround adds no characters to the match.
+  return node.kind === "look" ? [] : childrenOf(node).flatMap(charactersOf);
 }
 
 const VISITS_MAX = 10_000;
@@ -302,7 +297,7 @@ function visitTuple(walk: Walk, def: z.core.$ZodTupleDef, path: string): Finding
 function visitPipe(walk: Walk, def: z.core.$ZodPipeDef, path: string): Findings {
   const transforms = [def.in, def.out].some((side) => defOf(side).type === "transform") || "reverseTransform" in def;
   if (!transforms) return visit(walk, def.out, path);
-  return fault(path, `must not be transformed or preprocessed, for nothing bounds the outcome: ${REMEDY}`);
+  return fault(path, `must not be transformed or preprocessed, because the result has no limit: ${REMEDY}`);
 }
 
 function visitString(schema: Schema, path: string): Findings {

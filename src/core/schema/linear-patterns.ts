@@ -32,7 +32,7 @@ export function boundPatterns(top: string, schema: Schema): readonly Fault[] {
     if (seen.has(node)) continue;
     if (seen.size >= VISITS_MAX) return [{ field: top, message: `the schema has more than ${VISITS_MAX} parts` }];
     seen.add(node);
-    const fault = boundOwn(node);
+    const fault = replaceOwn(node);
     if (fault !== undefined) faults.push({ field: path, message: fault });
     todo.push(...innerOf(node, path));
   }
@@ -40,19 +40,19 @@ export function boundPatterns(top: string, schema: Schema): readonly Fault[] {
 }
 
 /** Replaces the patterns of this schema or check only. Returns an error text when that is not possible. */
-function boundOwn({ _zod }: Declared): string | undefined {
+function replaceOwn({ _zod }: Declared): string | undefined {
   const { def } = _zod;
   try {
     for (const [key, value] of Object.entries(def)) {
       if (!(value instanceof RegExp)) continue;
-      const pattern = bounded(value);
+      const pattern = linearCopy(value);
       def[key] = pattern;
-      // A custom format made from a pattern has an `fn` that calls the original pattern.
+      // The `fn` of a custom format calls the original pattern.
       if (def["check"] === "string_format" && key === "pattern" && "fn" in def) {
         def["fn"] = (text: string) => pattern.test(text);
       }
     }
-    if (def["type"] === "template_literal" && _zod.pattern !== undefined) _zod.pattern = bounded(_zod.pattern);
+    if (def["type"] === "template_literal" && _zod.pattern !== undefined) _zod.pattern = linearCopy(_zod.pattern);
     return undefined;
   } catch (error) {
     return errorText(error);
@@ -64,7 +64,7 @@ function boundOwn({ _zod }: Declared): string | undefined {
  *
  * @throws {Error} naming the pattern and the problem
  */
-function bounded(pattern: RegExp): RegExp {
+function linearCopy(pattern: RegExp): RegExp {
   const known = replacements.get(pattern);
   if (known !== undefined) return known;
   let test: (text: string) => boolean;
@@ -84,7 +84,7 @@ function bounded(pattern: RegExp): RegExp {
 function innerOf(node: Declared, path: string): readonly { readonly node: Declared; readonly path: string }[] {
   const { def } = node._zod;
   if (def["type"] === "lazy") return [{ node: lazySchema(node as unknown as Schema) as unknown as Declared, path }];
-  if (def["type"] === "object") settleShape(node as unknown as Schema);
+  if (def["type"] === "object") resolveGetters(node as unknown as Schema);
   return Object.entries(def).flatMap(([key, value]) => {
     if (isDeclared(value)) return [{ node: value, path: key === "element" ? joinPath(path, "[]") : path }];
     if (typeof value !== "object" || value === null || value instanceof RegExp) return [];
@@ -98,7 +98,7 @@ function isDeclared(value: unknown): value is Declared {
 }
 
 /** Replaces getters in a shape with their results: a getter returns a new schema, with a new pattern, at every read. */
-function settleShape(schema: Schema): void {
+function resolveGetters(schema: Schema): void {
   const { shape } = defOf(schema) as z.core.$ZodObjectDef;
   for (const [key, { get }] of Object.entries(Object.getOwnPropertyDescriptors(shape))) {
     if (get !== undefined) Object.defineProperty(shape, key, { value: shape[key], enumerable: true });

@@ -132,10 +132,7 @@ function listReader(read: PlainRead | undefined, lengths: Lengths | undefined): 
   };
 }
 
-/**
- * Returns the readers of all fields; `undefined` when a field has no plain reader, or the name of a property of
- * `Object`.
- */
+/** Returns the readers of all fields; `undefined` when one has no plain reader or a name that objects inherit. */
 function fieldsOf(shape: Readonly<Record<string, Schema>>, readers: Readers): readonly Field[] | undefined {
   const fields: Field[] = [];
   if (Object.getOwnPropertySymbols(shape).length > 0) return undefined;

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { element, otherKey, type Step } from "../policy/field-path.ts";
 
 export type Schema = z.core.$ZodType;
 
@@ -9,10 +10,7 @@ export function defOf(schema: Schema): SchemaDef {
   return schema._zod.def as SchemaDef;
 }
 
-/**
- * Returns the schema inside a `z.lazy`. Always the same one, although the schema's getter may build a new one each
- * time.
- */
+/** Returns the schema inside a `z.lazy`: always the same one, although its getter may build a new one each time. */
 export function lazySchema(schema: Schema): Schema {
   return (schema as z.core.$ZodLazy)._zod.innerType;
 }
@@ -26,10 +24,7 @@ export interface SchemaNode {
   readonly keysAreData: boolean;
 }
 
-/**
- * A map of a schema's output. A step to a position without a value returns `undefined`. Scalars are nodes without
- * steps.
- */
+/** A map of a schema's output. A step to a position without a value returns `undefined`. Scalars have no steps. */
 export interface SchemaMap {
   readonly root: SchemaNode;
   /** The node of a scalar, and of every position outside the schema. */
@@ -41,7 +36,7 @@ export interface SchemaMap {
 }
 
 /** Schema of the values of a loose record whose keys its key schema rejects. */
-export const ANYTHING: Schema = z.unknown();
+const ANYTHING: Schema = z.unknown();
 
 const PARTS_MAX = 5_000;
 
@@ -153,6 +148,27 @@ export function innerSchemas(schema: Schema, side: PipeSide): readonly Schema[] 
       return [def.left, def.right];
     default:
       return undefined;
+  }
+}
+
+/** Returns the schemas one step below a schema, and those inside a wrapper, without a step. */
+export function schemaParts(schema: Schema): readonly (readonly [Step | undefined, Schema])[] {
+  const def = defOf(schema);
+  switch (def.type) {
+    case "object":
+      return [...Object.entries(def.shape), ...(def.catchall === undefined ? [] : [[otherKey, def.catchall] as const])];
+    case "record": {
+      const names = def.keyType._zod.values;
+      const keys: readonly Step[] = names === undefined ? [otherKey] : [...names].map(String);
+      const described = keys.map((key) => [key, def.valueType] as const);
+      return def.mode === "loose" ? [...described, [otherKey, ANYTHING]] : described;
+    }
+    case "array":
+      return [[element, def.element]];
+    case "tuple":
+      return [...def.items, ...(def.rest === null ? [] : [def.rest])].map((item) => [element, item]);
+    default:
+      return (innerSchemas(schema, "out") ?? []).map((inner) => [undefined, inner]);
   }
 }
 

@@ -105,7 +105,7 @@ export function isFreeTextSafe({ fields, options }: FreeText, input: unknown, bu
     });
     return Bun.deepEquals(one, other);
   };
-  // A builder may reject such texts: a rejection proves nothing.
+  // A builder may reject such texts, which does not matter.
   const isUnaffectedOrRejected = (probes: Probes): boolean => {
     try {
       return isUnaffected(probes);

@@ -26,9 +26,7 @@ const TIMER_MS_MAX = 2_147_483_647;
 const SUPERVISOR_WAIT_MS = 800;
 /** Sent to a supervisor once the output has been read. Any byte works. */
 const DRAINED = "d";
-/**
- * Attempts to raise a child's OOM score, and the pause between them. An attempt may fail just after a program's start.
- */
+/** Attempts to raise a child's OOM score, and the pause between them: just after a start, it may fail. */
 const OOM_SCORE_ATTEMPTS_MAX = 50;
 const OOM_SCORE_PAUSE_MS = 2;
 const KILL_WAIT_MS = 300;
@@ -91,9 +89,7 @@ type Child = Pick<
   Bun.ReadableSubprocess,
   "pid" | "stdout" | "stderr" | "exited" | "exitCode" | "signalCode" | "unref"
 > & {
-  /**
-   * Set when `pid` is a supervisor. It exits with the program's status, after all the program's processes have ended.
-   */
+  /** Set when `pid` is a supervisor, which exits with the program's status after all processes have ended. */
   readonly supervisor?: Supervisor | undefined;
 };
 
@@ -216,14 +212,14 @@ async function cleanUp(
   const isClean =
     halt.ending() === undefined && (await endedWithin(drained, PIPE_GRACE_MS)) && halt.ending() === undefined;
   const hasEnded = child.exitCode !== null || child.signalCode !== null;
-  // An ended supervisor has left no process behind, and its process id may already belong to another process.
+  // An ended supervisor leaves no processes, and its process id may belong to another process now.
   if (child.supervisor === undefined || !hasEnded) killGroup(child.pid);
   if (isClean && !mayHaveLeft(spec)) return { survivors: 0, isCut: false };
   const survivors = await (spec.sandbox === undefined
     ? killStrays(spec.marker, child.pid)
     : killSession(child.pid, hasEnded));
   if (isClean) return { survivors, isCut: false };
-  // A descendant may still hold the pipes open. If the output is needed, wait once more for its end.
+  // A killed descendant may have held the pipes open. If the output is needed, wait once more.
   const isCut = halt.ending() === undefined && !(await endedWithin(drained, PIPE_GRACE_MS));
   await endedWithin(child.exited, KILL_WAIT_MS);
   stdout.cancel();

@@ -274,10 +274,7 @@ function enclosingGroups(root: string): readonly GroupFolder[] {
     });
 }
 
-/**
- * Returns a group's path below the mounted group. In a container, the own group may be the top of the mount although
- * the kernel reports the path on the machine.
- */
+/** Returns a group's path below the mounted group. In a container, the kernel may report it from the machine's root. */
 function below(path: string, mountedGroup: string): string {
   if (mountedGroup === "/") return path;
   return path === mountedGroup || path.startsWith(`${mountedGroup}/`) ? path.slice(mountedGroup.length) : "";

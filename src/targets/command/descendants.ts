@@ -4,13 +4,9 @@ import { systemCode } from "../../core/error-text.ts";
 import { cLibrary } from "./confinement/c-library.ts";
 import { CALL_MARKER } from "./environment.ts";
 
-/**
- * Finds and kills the processes that a program started: by process group, by session, and by the marker of the call.
- */
+/** Finds and kills a program's processes: by process group, by session, and by the marker of the call. */
 
-/**
- * Maximum rounds over the process table. Several are needed because processes that are being ended may start others.
- */
+/** Maximum rounds over the process table: processes that are being ended may start others. */
 const SESSION_ROUNDS_MAX = 8;
 const STRAY_ROUNDS_MAX = 3;
 /** Maximum scans of the newest processes in one round, and the number of consecutive scans that must find none. */
@@ -60,8 +56,7 @@ interface Search {
  */
 export async function killSession(session: number, hasLeaderEnded: boolean): Promise<number> {
   if (!Number.isSafeInteger(session) || session <= 1) return 0;
-  // The kernel does not reuse a session's id while the session has members: when a process has this id again, the session is
-  // empty.
+  // The id is not reused while the session has members: a new process with this id means that the session is empty.
   if (hasLeaderEnded && cLibrary().getsid(session) !== -1) return 0;
   const search: Search = { session, killed: new Set(), left: 0, isOver: false };
   const timer = setTimeout(() => {
@@ -152,10 +147,7 @@ export async function killStrays(marker: string, group: number): Promise<number>
   return survivors.size;
 }
 
-/**
- * Returns whether a process has the marker. Undefined when that is unknown: a process cannot be read for a moment while
- * it becomes another program.
- */
+/** Returns whether a process has the marker; undefined while it becomes another program and cannot be read. */
 function hasMarker(pid: number, needle: Buffer): boolean | undefined {
   try {
     return Buffer.concat([Buffer.of(0), readFileSync(`/proc/${pid}/environ`)]).includes(needle);
@@ -174,10 +166,7 @@ function isOurs(pid: number): boolean {
   }
 }
 
-/**
- * Returns the state, parent and process group of a process, from `pid (name) state ppid pgrp …`; undefined when it has
- * ended. The name may contain any character.
- */
+/** Returns the state, parent and group from `pid (name) state ppid pgrp …`. The name may contain any character. */
 function statOf(pid: number): readonly string[] | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "latin1");

@@ -40,10 +40,7 @@ export function unbuildable(fault: string): Refusal {
 
 type ExitCodes = Readonly<Record<number, ExitMeaning>>;
 
-/**
- * Returns the ending for an aborted signal: the deadline if its reason is a TimeoutError, as with
- * `AbortSignal.timeout`.
- */
+/** Returns the ending for an aborted signal: the deadline if its reason is a TimeoutError, else cancelled. */
 export function endingOfAbort({ reason }: AbortSignal): Ending {
   return { kind: reason instanceof Error && reason.name === "TimeoutError" ? "deadline" : "cancelled" };
 }
@@ -64,10 +61,7 @@ interface FailureContext {
   readonly outputSoFar?: PartialAnswer | undefined;
 }
 
-/**
- * Returns the refusal for a run that did not succeed. The outcome is unknown when a change was interrupted. The message
- * contains none of the program's output.
- */
+/** Returns the refusal for a run that did not succeed. The outcome of an interrupted change is unknown. */
 export function refusalOf(tool: Tool, result: ChildResult, { exitCodes = {}, outputSoFar }: FailureContext): Refusal {
   const { ending, stderrBytes, stderrStatus, stderrTail } = result;
   const cause = operatorText(result);
@@ -113,13 +107,10 @@ export function refusalOf(tool: Tool, result: ChildResult, { exitCodes = {}, out
   }
 }
 
-/**
- * Describes how a program ended, for the operator. Of stderr it contains only the length, because the text may contain
- * secrets.
- */
+/** Describes how a program ended, for the operator. The text of stderr is left out: it may contain secrets. */
 export function operatorText({ ending, stderrBytes, survivors }: ChildResult): Error {
   const how = ending.kind === "exit" ? `exit ${ending.code}` : ending.kind;
-  const outlived = survivors === 0 ? "" : `, ${survivors} processes survived the kill of its group`;
+  const survived = survivors === 0 ? "" : `, ${survivors} processes survived the kill of its group`;
   const options = ending.kind === "spawnError" ? { cause: ending.cause } : {};
-  return new Error(`${how}, ${stderrBytes} bytes on stderr${outlived}`, options);
+  return new Error(`${how}, ${stderrBytes} bytes on stderr${survived}`, options);
 }

@@ -1,9 +1,7 @@
 import type { Fault } from "../../core/errors.ts";
 import { tokenFault } from "./argv.ts";
 
-/**
- * Variable in the environment of every child, by which descendants outside its process group are found. Not in plans.
- */
+/** Variable of every child, by which descendants outside its process group are found. Not part of plans. */
 export const CALL_MARKER = "STC_CALL_ID";
 
 const PATH_DEFAULT = "/usr/local/bin:/usr/bin:/bin";
@@ -33,9 +31,7 @@ const REFUSED_NAMES: ReadonlySet<string> = new Set([
   ...["GIT_EDITOR", "GIT_PAGER", "GIT_CONFIG"],
 ]);
 
-/**
- * Variables that may have only this value, which disables settings files or names the program that shows differences.
- */
+/** Variables with a single allowed value, which disables settings files or names the program for differences. */
 const FIXED_VALUES: ReadonlyMap<string, string> = new Map([
   ["GIT_CONFIG_GLOBAL", "/dev/null"],
   ["GIT_CONFIG_SYSTEM", "/dev/null"],
@@ -59,8 +55,7 @@ export function childEnvironment(
 
 /** Returns the errors in the variables that a manifest declares. They contain names, never values. */
 export function environmentFaults(declared: unknown): readonly Fault[] {
-  // A promise or a class instance has no entries of its own: the command would run without variables that were meant to protect
-  // it.
+  // A promise or class instance has no entries, so the command would run without its protective variables.
   if (!isTable(declared)) {
     return [{ field: "target.cli.environment", message: "must map names to strings" }];
   }

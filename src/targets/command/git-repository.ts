@@ -13,7 +13,7 @@ const COPY_OBJECTS =
   "it borrows another repository's objects (a clone with --shared or --reference); run `git repack -a -d` in it, then remove that file";
 
 /** Files that make a repository use objects, references or settings of another location, and how to fix each. */
-const BORROWING: readonly (readonly [file: string, remedy: string])[] = [
+const SHARED_PARTS: readonly (readonly [file: string, remedy: string])[] = [
   ["commondir", "it is a part of another repository; name that one"],
   ["objects/info/alternates", COPY_OBJECTS],
   ["objects/info/http-alternates", COPY_OBJECTS],
@@ -73,9 +73,9 @@ function inspectGitDirectory(gitDir: string, workTree: Pick<GitRepository, "work
   if (link !== undefined) return { fault: `${link} is a symbolic link` };
   const foreign = OBJECT_DIRECTORIES.find((name) => containsLink(join(gitDir, name)));
   if (foreign !== undefined) return { fault: `${foreign} contains a symbolic link` };
-  for (const [name, remedy] of BORROWING) {
+  for (const [name, remedy] of SHARED_PARTS) {
     const stats = statsOf(join(gitDir, name));
-    // An empty alternates file borrows nothing, and git leaves such files behind.
+    // Git leaves empty alternates files, which have no effect.
     const borrows = stats !== undefined && (!stats.isFile() || stats.size > 0);
     if (borrows) return { fault: `${name} points to another location: ${remedy}` };
   }

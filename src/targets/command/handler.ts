@@ -26,10 +26,7 @@ import { type CliTool, cliTool } from "./manifest.ts";
 import { cutTextOf, parseStdout } from "./parser.ts";
 import { hashOpenFile, realDirectory, shellAnswer, shellPlan } from "./shell.ts";
 
-/**
- * Time reserved for returning the output of a script that timed out: at most this, and at most a tenth of the time
- * left.
- */
+/** Time for returning the output of a script that timed out: at most this, or a tenth of the time left. */
 const SCRIPT_END_MS = 1_000;
 /** Longest wait for the removal of a temporary directory, which takes long when a child leaves many files. */
 const RELEASE_WAIT_MS = 500;

@@ -92,7 +92,7 @@ function open(context: CommandContext): OpenedKind {
     },
     isBroken: ({ target }) => "cli" in target && broken.has(target.cli.command) && !commands.has(target.cli.command),
     bind(tool) {
-      if (handler === undefined) throw new Error("the tools of a kind are prepared before they are bound");
+      if (handler === undefined) throw new Error("prepare the tools before binding them");
       return handler.bind(tool);
     },
     report: (tools) => ({
@@ -124,12 +124,12 @@ function shownConfinement(
 
 function confinementNotes(shown: ConfinementShown | undefined): readonly string[] {
   if (shown === undefined) return [];
-  const toolsAt = (wanted: string): readonly string[] =>
+  const toolsWithLevel = (wanted: string): readonly string[] =>
     Object.entries(shown.tools).flatMap(([tool, level]) => (level === wanted ? [tool] : []));
-  const confined = toolsAt("confined");
+  const confined = toolsWithLevel("confined");
   return [
     ...(confined.length > 0 ? [`confined: ${confined.join(", ")}`] : []),
-    ...toolsAt("none").map(
+    ...toolsWithLevel("none").map(
       (tool) =>
         `tool ${tool} runs unconfined (${shown.faults[tool] ?? "the kernel cannot, or commands.confinement is off"})`,
     ),
@@ -233,9 +233,7 @@ function privateEmptyDirectory(): string {
   return path;
 }
 
-/**
- * Returns an error for each file or directory of the service that a command could access in its granted directories.
- */
+/** Returns an error for each of the service's own paths that a command could access in its directories. */
 function overlaps(
   { ownPaths, ownCode }: CommandContext,
   { granted }: ChildConfinement,

@@ -120,10 +120,7 @@ function confinementFaults(confinement: unknown): readonly Fault[] {
 /** The only shell that a tool may run. */
 const SHELL = "bash";
 
-/**
- * Returns whether a manifest may use a shell: it declares `target.cli.shell`, and every call needs approval. The
- * configuration must allow the shell as well.
- */
+/** Returns whether a manifest may use a shell: it declares `target.cli.shell`, and every call needs approval. */
 function isDeclaredShell(cli: Unchecked, { approval, category, classification }: Unchecked): boolean {
   return (
     cli["command"] === SHELL &&

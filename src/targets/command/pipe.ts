@@ -1,9 +1,6 @@
 import type { StderrMeaning, TargetStatus } from "../../core/types.ts";
 
-/**
- * After this many bytes, a stream is read at no more than `THROTTLED_BYTES` per pause, so that a flood of output cannot
- * keep the service busy.
- */
+/** After this many bytes, at most `THROTTLED_BYTES` are read per pause, so that a flood cannot block the service. */
 const THROTTLED_FROM_BYTES = 4_194_304;
 const THROTTLED_BYTES = 262_144;
 const PAUSE_MS = 1;
@@ -97,9 +94,7 @@ export function statusOfStderr(head: Uint8Array, meanings: readonly StderrMeanin
 
 const LINE_FEED = 0x0a;
 
-/**
- * Bytes at the end of stderr that are kept: several times what is released, so that filters see the surrounding text.
- */
+/** Bytes at the end of stderr that are kept: more than is released, so that filters see the text around it. */
 const STDERR_TAIL_BYTES = 16_384;
 
 interface Tail {

@@ -9,10 +9,7 @@ import { hasPort, NO_PORT } from "../../core/network.ts";
 import type { TargetContext } from "../../core/target-kind.ts";
 import type { SystemAccess } from "./confinement/profile.ts";
 
-/**
- * The systems of the shipped platform tools: the schemas of their entries in the configuration, and checks of their
- * settings files, which run before each command.
- */
+/** The systems of the shipped platform tools: schemas of their entries, and checks of their settings files. */
 
 const LABEL_CHARACTERS_MAX = 63;
 const SUBDOMAIN_CHARACTERS_MAX = 253;
@@ -92,19 +89,13 @@ function isPlainUrl(address: string): boolean {
 const SETTINGS_BYTES_MAX = 4_194_304;
 const DEPTH_MAX = 64;
 
-/**
- * Characters that YAML readers interpret differently, such as the further line ends of YAML 1.1. What is a comment for
- * one reader must not be a setting for another.
- */
+/** Characters that YAML readers interpret differently, such as the further line ends of YAML 1.1. */
 const AMBIGUOUS_CHARACTER = /\r(?!\n)|[\u0085\u2028\u2029]|\ufeff|[^\t\n\r\P{Cc}]/u;
 
 /** Keys of a kubeconfig that name a program that creates credentials. */
 const PLUGIN_KEYS = /^(?:exec|auth-?provider)$/i;
 
-/**
- * Returns the problem of the kubeconfig, or `undefined`. The file decides which cluster is called, as which user, and
- * whether programs run, so it must be unambiguous.
- */
+/** Returns the problem of the kubeconfig, or `undefined`. It must name cluster, user and programs unambiguously. */
 export function kubeconfigFault(
   path: string,
   readFile: ReadFile,
@@ -206,7 +197,7 @@ function settingsOf(path: string, readFile: ReadFile): { readonly settings: Sett
   const ambiguous = AMBIGUOUS_CHARACTER.exec(source);
   if (ambiguous !== null) return { fault: ambiguousCharacterFault(source, ambiguous) };
   const document = parseDocument(source, { uniqueKeys: true });
-  // A tag that is unknown here may have a meaning for the command.
+  // A tag that is unknown here may be known to the command.
   if (document.errors.length + document.warnings.length > 0) return { fault: "is not one YAML document" };
   const fault = yamlFeatureFault(document);
   if (fault !== undefined) return { fault };

@@ -183,10 +183,7 @@ export function namedFiles(script: string, { workspace, cwd }: Directories): Pic
   return { files: Object.fromEntries([...files].sort(([a], [b]) => (a < b ? -1 : 1))), unhashed: [...unhashed].sort() };
 }
 
-/**
- * Returns every literal word and its parts, including those in quotes, here-documents and nested scripts. `patterns`
- * are the words that may match several names.
- */
+/** Returns every literal word, also in quotes, here-documents and nested scripts. `patterns` may match names. */
 function wordsOf(script: string): { readonly words: readonly string[]; readonly patterns: readonly string[] } {
   const words = new Set<string>();
   const patterns = new Set<string>();
@@ -211,7 +208,7 @@ function wordsOf(script: string): { readonly words: readonly string[]; readonly 
   try {
     visit(parse(script), 0);
   } catch {
-    // A text that cannot be parsed as a script has already been split into words above.
+    // `add` above has split the text into words already.
   }
   return { words: [...words], patterns: [...patterns] };
 }

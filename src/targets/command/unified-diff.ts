@@ -134,10 +134,7 @@ export function parseJsonLines(text: string): JsonLines {
   return { values, unreadableLines };
 }
 
-/**
- * Returns the text, or its start with a note on how much is missing. Keeps at most `charactersMax` UTF-16 units, and up
- * to 256 fewer to avoid splitting a word.
- */
+/** Returns the text, or its start (at most `charactersMax` UTF-16 units) with a note on how much is missing. */
 export function truncateText(text: string, charactersMax: number): string {
   if (text.length <= charactersMax) return text;
   const kept = lineWithin(text, charactersMax);

@@ -81,7 +81,7 @@ export function loadCLibrary(): FileSystemCalls | undefined {
   try {
     return load();
   } catch {
-    // The tools are not registered, and start-up reports it.
+    // The tools are then not registered, which is reported at start.
     return undefined;
   }
 }

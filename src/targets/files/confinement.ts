@@ -57,7 +57,7 @@ function walkConfinement(library: FileSystemCalls): PathConfinement {
     library,
     step(directory, name, flags, mode = 0) {
       const fd = library.openName(directory, name, { flags, mode });
-      // `openat` cannot be told to stay on one mount, and a part of the same device may be mounted, too.
+      // `openat` may enter another mount, even one of the same device.
       if (fd < 0 || isOneMount(fd, directory)) return fd;
       closeSync(fd);
       return -EXDEV;
@@ -89,7 +89,7 @@ function isUsable({ kind, step, openBeneath }: PathConfinement, probe: number): 
   if (kind === "walk") return true;
   const above = openBeneath?.(probe, "..") ?? 0;
   if (above >= 0) closeSync(above);
-  // While something on the machine is renamed, the kernel may be unable to decide, and then refuses, too.
+  // The kernel may refuse with EAGAIN while directories are renamed.
   return above === -EXDEV || above === -EAGAIN;
 }
 

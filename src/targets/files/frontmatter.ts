@@ -49,7 +49,7 @@ export function changeFrontmatter(text: string, { set = {}, unset = [] }: Frontm
   }
   const written = document.toString({ lineWidth: 0 });
   const changed = `${opening}${yaml.includes("\r\n") ? written.replaceAll("\n", "\r\n") : written}${rest}`;
-  // The written text must have the intended values, also for the next reader.
+  // Parse the written text again: it must have the intended values.
   if (!Bun.deepEquals(readFrontmatter(changed), Object.fromEntries(wanted))) {
     throw invalid("The values cannot be written as plain YAML.");
   }

@@ -8,9 +8,7 @@ const STEPS_MAX = 1_000_000;
 const ANY_DEPTH = "**";
 
 interface IgnoreRule {
-  /**
-   * Patterns for the names of the path below the file's directory; for the last name only, if the rule has no slash.
-   */
+  /** Patterns for the names of the path below the file's directory, or for its last name if not anchored. */
   readonly names: readonly (NameGlob | typeof ANY_DEPTH)[];
   readonly isAnchored: boolean;
   readonly negated: boolean;
@@ -28,10 +26,7 @@ export function readIgnoreRules(text: string): readonly IgnoreRule[] {
   return text.split("\n", RULES_MAX).flatMap((line) => readRule(withoutReturn(line)) ?? []);
 }
 
-/**
- * Returns whether the files exclude this entry. The last matching rule of the deepest file that has one decides. Rules
- * that take too long to match exclude nothing.
- */
+/** Returns whether the files exclude this entry. The last matching rule of the deepest such file decides. */
 export function isIgnored(files: readonly IgnoreFile[], names: readonly string[], isDirectory: boolean): boolean {
   const characters = names.map((name) => [...name]);
   const steps: Steps = { left: STEPS_MAX };
@@ -118,10 +113,7 @@ interface Steps {
   left: number;
 }
 
-/**
- * Returns whether a name, given as characters, matches. Only the last star is retried, so the time is at most the
- * product of both lengths.
- */
+/** Returns whether a name, given as characters, matches. Takes at most the product of both lengths as steps. */
 export function matchesName(tokens: NameGlob, name: readonly string[], steps: Steps): boolean {
   return matchesSequence(tokens, name, {
     isStar: (token) => token.kind === "star",

@@ -70,7 +70,7 @@ function bind(tool: Tool, options: FsHandlerOptions): Binding {
       run: (plan, context) => runChange(options, plan as WritePlan, context),
     };
   }
-  // A read's plan is its arguments: file access happens only in the call.
+  // The plan of a read is its arguments. Files are accessed only when it runs.
   return {
     plan: (input) => ({ kind: "fs", operation, order: input as never }),
     async run(plan, context) {

@@ -150,7 +150,7 @@ function overlaps(directories: ReadonlyMap<MountName, string>, own: readonly Own
   const withOwn = mounts.flatMap((mount) =>
     own
       .filter(({ path }) => isBelow(path, mount.path) || isBelow(mount.path, path))
-      .map(({ field, path }) => `${mount.field}: ${mount.path} and ${field}: ${path} lie one below the other`),
+      .map(({ field, path }) => `${mount.field}: ${mount.path} and ${field}: ${path} overlap`),
   );
   const withMounts = mounts.flatMap((mount) =>
     mounts

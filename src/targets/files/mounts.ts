@@ -60,7 +60,7 @@ export function openMounts({ directories, protectedPaths, confinement: only }: M
     throw error;
   }
   const confinements = mounts.map(({ fd }) => chooseConfinement(fd, only));
-  // Use the kind that works for all mounts: when one needs the walk, all use it.
+  // All mounts use the same kind: the walk, if one of them needs it.
   const confinement = confinements.find((one) => one?.kind === "walk") ?? confinements[0];
   if (confinement === undefined || confinements.includes(undefined)) {
     close();
@@ -70,7 +70,7 @@ export function openMounts({ directories, protectedPaths, confinement: only }: M
   return {
     ...{ confinement, names: [...byName.keys()], byName, protectedIds: idsOf(protectedPaths) },
     close() {
-      // The numbers of closed descriptors are reused by the next files that are opened.
+      // Later files get the numbers of closed descriptors, so these must not be found again.
       byName.clear();
       close();
     },
@@ -105,7 +105,7 @@ export function resolveMount({ names, byName }: Mounts, path: string): MountedPa
   if (path.length > PATH_CHARACTERS_MAX) throw fileRefusal("ENAMETOOLONG");
   const mount = byName.get(name);
   if (mount === undefined) throw new Refusal("TARGET_UNAVAILABLE", "The workspace is closed.");
-  // Consecutive slashes count as one, also after the mount's name: no path is ever resolved from the root of the machine.
+  // Removes slashes after the mount's name: an absolute path would be resolved from the root of the machine.
   return { mount, relative: path.slice(name.length + 2).replace(/^\/+/, "") };
 }
 

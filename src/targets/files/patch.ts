@@ -128,7 +128,7 @@ function readHunk(
   const header = HUNK.exec(first);
   if (header === null) {
     const isFileHeader = first.startsWith("--- ") || first.startsWith(GIT_HEADER);
-    throw invalid(isFileHeader ? ONE_FILE : `What follows hunk ${index} is not a hunk.`);
+    throw invalid(isFileHeader ? ONE_FILE : `The text after hunk ${index} is not a hunk.`);
   }
   const [, oldStart = "0", oldCount = "1", , newCount = "1"] = header;
   let [oldLeft, newLeft] = [Number(oldCount), Number(newCount)];
@@ -137,7 +137,7 @@ function readHunk(
   let at = start + 1;
   for (; oldLeft > 0 || newLeft > 0; at += 1) {
     const line = lines[at];
-    // An empty context line easily loses its leading space.
+    // Editors often remove the leading space of an empty context line.
     const mark = isEmptyLine(line) ? " " : line?.[0];
     const isOld = mark === " " || mark === "-";
     const isNew = mark === " " || mark === "+";

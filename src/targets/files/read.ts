@@ -48,7 +48,7 @@ export async function readFile(
   const text = hasNul ? undefined : textOf(window);
   const facts = { path, sha256, bytes };
   if (text === undefined) {
-    const hint = "The file is not UTF-8 text; only its size and hash are told.";
+    const hint = "The file is not UTF-8 text; only its size and hash are returned.";
     return { ...facts, content: "", binary: true, startLine: 0, endLine: 0, totalLines: 0, truncated: false, hint };
   }
   const shown = text === "" ? 0 : text.split("\n").length - (text.endsWith("\n") ? 1 : 0);

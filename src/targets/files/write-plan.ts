@@ -152,10 +152,7 @@ interface Start {
   readonly newAt: number;
 }
 
-/**
- * Returns the unified diff between two texts, for a person to read. Its size is limited; the last line says how much is
- * missing.
- */
+/** Returns the unified diff between two texts for a person. When it is cut, the last line says so. */
 export function unifiedDiff(path: string, before: string | undefined, after: string): readonly string[] {
   const shown = new Shown();
   shown.add(before === undefined ? "--- (new file)" : `--- ${path}`);
@@ -179,7 +176,7 @@ class Shown {
     const room = SHOWN_LINES_MAX - this.lines.length;
     for (const line of lines.slice(0, room)) this.add(mark + (line.endsWith("\n") ? line.slice(0, -1) : line));
     this.count += Math.max(0, lines.length - room);
-    // Only the last line of a text, and so of a run, may lack a newline.
+    // Only the last line of a text may lack a newline.
     if (lines.at(-1)?.endsWith("\n") === false) this.add("\\ No newline at end of file");
   }
 }
@@ -300,9 +297,9 @@ function showHunks(shown: Shown, runs: readonly Run[]): void {
 }
 
 function showHunk(shown: Shown, { old, newAt }: Start, runs: readonly Run[]): void {
-  const linesBut = (mark: Run["mark"]): number =>
+  const linesWithout = (mark: Run["mark"]): number =>
     runs.reduce((count, run) => count + (run.mark === mark ? 0 : run.lines.length), 0);
   const range = (from: number, count: number): string => `${count === 0 ? from : from + 1},${count}`;
-  shown.add(`@@ -${range(old, linesBut("+"))} +${range(newAt, linesBut("-"))} @@`);
+  shown.add(`@@ -${range(old, linesWithout("+"))} +${range(newAt, linesWithout("-"))} @@`);
   for (const run of runs) shown.addRun(run);
 }

@@ -55,7 +55,7 @@ function makeDirectories({ confinement }: Mounts, target: WriteTarget, planned: 
   if (here < 0) throw errnoRefusal(here, "open directory");
   for (const name of planned) {
     const made = library.makeDirectory(here, name);
-    // Another process may have created it: the next step reports whether it is a directory.
+    // Another process may have created it. Opening it shows whether it is a directory.
     const next = made < 0 && made !== -EEXIST ? made : step(here, name, READING | O_DIRECTORY | O_NOFOLLOW);
     closeSync(here);
     if (next < 0) throw errnoRefusal(next, "make directory");
@@ -117,7 +117,7 @@ async function replace(
     if (current !== undefined) keepOwner(fd, current);
     await syncFile(fd);
     context.signal.throwIfAborted();
-    // From here to the rename, nothing else runs in this process, and no other writer has the lock.
+    // Until the rename, nothing else runs in this process, and no other writer has the lock.
     checkUnchanged(mounts, target);
     renameInto(mounts, target, temporary);
     renamed = true;
@@ -166,7 +166,7 @@ function renameInto({ confinement }: Mounts, { directory, name, current }: Targe
   const { library } = confinement;
   const order = { from: temporary, to: name, replaces: current !== undefined };
   const done = library.rename(directory, order);
-  // Some file systems have no rename that refuses to replace; the check just before must suffice.
+  // Some file systems support only renames that replace; the check just before must suffice.
   const result = done === -EINVAL ? library.rename(directory, { ...order, replaces: true }) : done;
   if (result === -EEXIST) throw fileRefusal("E_PRECONDITION_FAILED");
   if (result < 0) throw errnoRefusal(result, "rename");

@@ -44,7 +44,7 @@ export interface WriteTarget {
  */
 export function locate(mounts: Mounts, path: string): WriteTarget {
   const { mount, relative } = resolveMount(mounts, path);
-  // Several mounts may name one directory: the strictest mount counts.
+  // When several mounts name one directory, the strictest counts.
   const same = [...mounts.byName.values()].filter(({ id }) => id === mount.id);
   const readOnly = same.find(({ writable }) => !writable);
   if (readOnly !== undefined) throw forbidden(`@${readOnly.name} is read-only.`);
@@ -94,9 +94,7 @@ function checkDirectories(
   }
 }
 
-/**
- * Returns whether a directory is a Git repository, whatever its name is. Counts the next name in the path as existing.
- */
+/** Returns whether a directory is a Git repository. Counts the next name in the path as existing. */
 function isGitDirectory({ confinement }: Mounts, directory: number, next: string): boolean {
   const has = (name: string): boolean => {
     const fd = confinement.step(directory, name, O_PATH | O_NOFOLLOW);
@@ -110,7 +108,7 @@ function checkFile(mounts: Mounts, found: FileIdentity | undefined): void {
   if (found === undefined) return;
   if (found.kind !== "file") throw notRegular();
   if (mounts.protectedIds.has(found.id)) throw forbidden(SERVICE_FILES);
-  // The file's other name may be anywhere; a change would separate the two names, and users of the other name would not notice.
+  // A write would separate the file from its other names, whose users would not notice.
   if (found.links > 1) throw forbidden("The file has several names (hard links) and cannot be written.");
 }
 

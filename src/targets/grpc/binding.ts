@@ -16,7 +16,7 @@ import type { AssertionSigner } from "./assertion.ts";
 import type { Difference } from "./codec/message-codec.ts";
 import type { Channels, SystemConnections, ToolClass } from "./connection/link.ts";
 import type { GuardedCall, Resilience } from "./connection/resilience.ts";
-import { isIdentity, type SystemEndpoints } from "./connection/tls-identity.ts";
+import { isSameIdentity, type SystemEndpoints } from "./connection/tls-identity.ts";
 import type { Method } from "./contract/contract.ts";
 import { elementsOf, fieldOf, shapesOf, takesNull } from "./contract/schema-faults.ts";
 import { metadataKeys, metadataOf } from "./metadata.ts";
@@ -123,7 +123,7 @@ export class GrpcBinding implements Binding {
     if (plan["path"] !== method.path || plan["endpoint"] !== this.#endpoint) {
       throw new Refusal("INTERNAL", "The call could not be made.", { cause: "the plan belongs to another target" });
     }
-    if (!isIdentity(plan["tls"], channels.settings(system.name).endpoints.tls)) {
+    if (!isSameIdentity(plan["tls"], channels.settings(system.name).endpoints.tls)) {
       throw new Refusal("TARGET_UNAVAILABLE", "The service's identity changed after the call was planned. Call again.");
     }
     const link = channels.link(system.name, this.#toolClass);
@@ -149,7 +149,7 @@ export class GrpcBinding implements Binding {
 
   #attempt(attempt: Attempt): Promise<Buffer | StreamedList> {
     const { link, context } = attempt;
-    // Connects before the call, so that a failure to connect is known to have changed nothing.
+    // Connects before the call: when that fails, certainly nothing has changed.
     const connecting = link.connect(context.signal);
     if (connecting === true && this.#parts.sign === undefined && !context.signal.aborted) {
       return this.#send(attempt, this.#metadata(context));
@@ -168,7 +168,7 @@ export class GrpcBinding implements Binding {
       const { name: tool } = this.#tool;
       const asserted = { system: system.name, caller, tool, method: method.path, message: bytes, traceId };
       metadata.set("x-caller-assertion", await sign(asserted));
-      // A signal that fired meanwhile would go unnoticed.
+      // The signal may have fired meanwhile.
       if (signal.aborted) throw notSent(signal);
     }
     return this.#send(attempt, metadata);
@@ -188,7 +188,7 @@ export class GrpcBinding implements Binding {
 
   #read(answer: Buffer | StreamedList, call: FailedCall): unknown {
     const isOne = Buffer.isBuffer(answer);
-    // A change may receive an answer that is too large to be read, so that its status is known.
+    // Answers of changes may be larger than the limit, because the status comes after them. They are not read.
     if (isOne && answer.length > this.#parts.system.maxMessageBytes) return new PartialAnswer(undefined);
     try {
       const { response } = this.#parts.method;
@@ -277,10 +277,7 @@ interface StreamedList {
 /** Time for a stream to end by itself after `itemsMax` messages, which shows that it is complete. */
 const END_GRACE_MS = 250;
 
-/**
- * Collects a stream into a list and cancels it at the first limit. Rejects with `AttemptFailed` when the stream ends
- * with an error before that.
- */
+/** Collects a stream into a list and cancels it at the first limit. Rejects when it ends with an error before. */
 function collect(
   stream: ClientReadableStream<Buffer>,
   {

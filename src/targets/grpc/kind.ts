@@ -142,7 +142,7 @@ const system = shape
   .refine((entry) => entry.endpoint !== undefined || entry.endpoints !== undefined, {
     path: ["endpoint"],
     message: "is missing; it is text: host:port (or endpoints, a list of them)",
-    // Checked even when a key is unknown: it may be this one, misspelt.
+    // Checked even when there is an unknown key, which may be this one with a typo.
     when: () => true,
   })
   .refine((entry) => [entry.proto, entry.descriptorSet, entry.reflection].some((source) => source !== undefined), {
@@ -158,7 +158,7 @@ export const grpc: TargetKind<GrpcContext> = {
   name: "grpc",
   key: "grpc",
   systems: {
-    // Not every key: names such as `health` and `retries` are names of lists elsewhere.
+    // Not all keys: other systems use names such as `health` and `retries` for lists.
     keys: [
       ...["descriptorSet", "reflection", "contractSha256", "anyTypes"],
       ...["endpoint", "endpoints", "proto", "tls", "plaintext", "metadata", "messageBytesMax"],

@@ -112,7 +112,7 @@ function originOf(
 ): Origin {
   const name = nameOf(error.code);
   if (text.startsWith(HTTP_STATUS_TEXT)) return "transport";
-  // The status arrived together with headers, as in a service's answer that consists only of a status.
+  // Headers came with the status: an answer that consists only of a status.
   if ((error.metadata?.get("content-type").length ?? 0) > 0) return "service";
   // grpc-js reports no status for a message with an unknown compression.
   const hasStatus = Number.isInteger(error.code);
@@ -155,9 +155,9 @@ function isOversize(name: StatusName, text: string): boolean {
 
 function codeOf({ origin, status: name, text }: AttemptFailed, call: FailedCall): RefusalCode {
   if (call.signal.aborted) return abortCode(call);
-  // A failure in our handling of the answer says nothing about what the service has done.
+  // When the proxy fails to handle the answer, the service may have made the change.
   if (origin === "local" && !call.safe) return "OUTCOME_UNKNOWN";
-  // A service uses the same status when a request is too large for it: that is the service's own failure.
+  // From a service, the same status means that the request is too large for it.
   if (origin === "local" && isOversize(name, text)) return "OUTPUT_TOO_LARGE";
   const meaning = origin === "transport" ? "unavailable" : STATUS_MEANINGS[name];
   if (meaning === "refused") return "TARGET_REFUSED";
@@ -182,10 +182,7 @@ function textFor(code: RefusalCode): string {
   return MESSAGES[code] ?? "The call failed.";
 }
 
-/**
- * Returns the refusal for a failed attempt. The agent gets the status and, if the manifest allows it, the service's
- * filtered text; the operator gets the text's length.
- */
+/** Returns the refusal for a failed attempt. The service's text is only for agents whose tool allows it. */
 export function refusalOf(failed: AttemptFailed, call: FailedCall): Refusal {
   if (!failed.sent) return call.signal.aborted ? abortedBeforeSending(call) : unreachable(call);
   const code = codeOf(failed, call);

@@ -90,7 +90,7 @@ describe("a tool of classification read whose words say change", () => {
   });
 
   test("gets a note, unless the manifest says category read", () => {
-    const said = { field: "classification", message: expect.stringMatching(/"delete".* category: "read" for a tool/) };
+    const said = { field: "classification", message: expect.stringMatching(/"delete".* category: "read" if the tool/) };
     expect(classificationNotes(define({ name: "delete_everything" }))).toEqual([said]);
     expect(classificationNotes(define({ name: "delete_everything", category: "read" }))).toEqual([]);
     expect(classificationNotes(define({ name: "find_everything" }))).toEqual([]);

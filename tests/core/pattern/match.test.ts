@@ -78,46 +78,14 @@ describe("the time grows no faster than the text", () => {
 describe("a pattern means the same as in the runtime", () => {
   const FORMATS = Object.values(z.regexes).flatMap((known) => (known instanceof RegExp ? [known] : []));
   const texts = [
-    ...[
-      "",
-      "a",
-      "A-1",
-      "ada@example.org",
-      "ada.b+c@mail.example.co",
-      "@x",
-      "a@b",
-      "2026-11-22",
-      "2024-02-30",
-      "1.2.3.4",
-    ],
-    ...[
-      "3f0c9a52-6b1e-4c77-9d3a-000000000001",
-      "example.org",
-      "-x.org",
-      "a..b",
-      "::1",
-      "fe80::1",
-      "aGk=",
-      "P1DT2H",
-      "😀",
-      "+4912345678",
-    ],
-    ...[
-      "2026-11-22T01:02:03.5Z",
-      "12:30:00",
-      "10.0.0.0/8",
-      "0123456789abcdef",
-      "DE89370400440532013000",
-      " x ",
-      "x\n",
-      "ſ",
-      "\u212a",
-      "2026/11/22",
-      "aaa",
-      "'a'",
-      "the The end",
-      "3x3y",
-    ],
+    ...["", " x ", "x\n", "the The end"],
+    ..."a A-1 ada@example.org ada.b+c@mail.example.co @x a@b 2026-11-22 2024-02-30 2026/11/22 1.2.3.4 ::1 fe80::1".split(
+      " ",
+    ),
+    ..."3f0c9a52-6b1e-4c77-9d3a-000000000001 example.org -x.org a..b aGk= P1DT2H 😀 +4912345678 12:30:00 aaa 'a'".split(
+      " ",
+    ),
+    ..."2026-11-22T01:02:03.5Z 10.0.0.0/8 0123456789abcdef DE89370400440532013000 ſ \u212a 3x3y".split(" "),
   ];
   const ORDINARY = [
     ...[
@@ -191,23 +159,7 @@ describe("a pattern means the same as in the runtime", () => {
   })).node;
 
   test("random patterns and texts", () => {
-    const characters = fc.constantFrom(
-      "a",
-      "b",
-      "A",
-      "c",
-      "1",
-      " ",
-      "\n",
-      "\u2028",
-      "é",
-      "😀",
-      "\ud83d",
-      "ſ",
-      "k",
-      "\u212a",
-      "-",
-    );
+    const characters = fc.constantFrom(...[..."abAc1 \n\u2028é😀ſk\u212a-"], "\ud83d");
     const text = fc.array(characters, { maxLength: 6 }).map((parts) => parts.join(""));
     fc.assert(
       fc.property(

@@ -81,7 +81,7 @@ describe("names that may indicate personal data", () => {
     shop: z.object({ address: z.object({ city: z.string() }), apiToken: z.string(), id: z.string() }),
   });
   const note = (path: string, what: string, line: string) =>
-    `outputPolicy: ${path} ${what} by its name, and allowed; unless it must leave, write ${line}`;
+    `outputPolicy: ${path} ${what} by its name, and allowed; unless it must be released, write ${line}`;
 
   test("are reported with the line to write", () => {
     expect(notes(customer, { "*": "allow" })).toEqual([
@@ -142,8 +142,8 @@ test("a reason is shown, and nothing else of its field", () => {
   expect(
     notes(output, { "desk.email": { action: "allow", reason }, "desk.address": { action: "allow", reason } }),
   ).toEqual([
-    `outputPolicy: desk.email leaves, because: ${reason}`,
-    `outputPolicy: desk.address leaves, because: ${reason}`,
+    `outputPolicy: desk.email is released, because: ${reason}`,
+    `outputPolicy: desk.address is released, because: ${reason}`,
   ]);
 });
 
@@ -167,7 +167,7 @@ describe("scan", () => {
     any: "allow",
   } as const;
   const off = (paths: string) =>
-    `scan: off for ${paths}, where any text may stand: a secret in it leaves; write "secrets", or leave it out`;
+    `scan: off for ${paths}, which may contain any text, also a secret; write "secrets", or leave it out`;
 
   test.each<[string, ScanPolicy, readonly string[]]>([
     ["off where text is free", { lines: "off", short: "off" }, [off("lines[], short")]],

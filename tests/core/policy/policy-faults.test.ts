@@ -11,7 +11,7 @@ const REASON = { action: "allow", reason: "the desk's own, shown on its page" } 
 
 describe("fields that the schema does not describe", () => {
   const whatever = (pattern: string, places: string, instead = "") =>
-    `"${pattern}": "allow" lets out whatever the target puts into ${places}, which the schema does not describe; write in its place the fields that may leave${instead}`;
+    `"${pattern}": "allow" releases everything that the target returns in ${places}, which the schema does not describe; name instead the fields that may be released${instead}`;
 
   test.each<[string, z.ZodType, OutputPolicy, string]>([
     [
@@ -148,7 +148,7 @@ describe("fields that the schema does not describe", () => {
 describe("personal data by its name", () => {
   const text = z.string();
   const message = (path: string, line = path) =>
-    `${path} is personal data by its name, and leaves; write "${line}": "mask" or "${line}": "redact", or if it must leave "${line}": { action: "allow", reason: "…" }`;
+    `${path} is personal data by its name, and is released; write "${line}": "mask" or "${line}": "redact" or, if it must be released, "${line}": { action: "allow", reason: "…" }`;
 
   test.each<[string, z.ZodType, OutputPolicy, string]>([
     ["its own line", z.object({ email: text }), { email: "allow" }, message("email")],
@@ -209,7 +209,7 @@ describe("personal data by its name", () => {
   ])("as keys, %s", (_title, policy) => {
     expect(faults(inKeys, policy)).toEqual([
       expect.stringContaining(
-        'usersByEmail has personal data as its keys by its name, and leaves; write "usersByEmail',
+        'usersByEmail has personal data as its keys by its name, and is released; write "usersByEmail',
       ),
     ]);
   });

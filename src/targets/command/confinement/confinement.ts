@@ -27,10 +27,7 @@ import { makeTemporaryDirectory, removeAbandoned, type TemporaryDirectory } from
 const CPU_SECONDS_PER_SECOND = 8;
 const CPU_SECONDS_MIN = 10;
 
-/**
- * Data limit of one process, for allocations between two memory measurements. Reserved memory counts too: Java and Bun
- * do not start with half a gibibyte.
- */
+/** Data limit of one process, with reserved memory: Java and Bun do not start with half a gibibyte. */
 const DATA_BYTES_MIN = 1_073_741_824;
 const DATA_PER_MEMORY = 2;
 
@@ -52,9 +49,7 @@ export interface ConfinementOptions {
 
 type Level = "confined" | "none";
 
-/**
- * Confinement of the tools' children. Levels are decided at start and never lowered: if one is lost later, calls fail.
- */
+/** Confinement of the tools' children. Levels are decided at start. If one is lost later, calls fail. */
 export interface ChildConfinement {
   /** Level of each tool that may run, by tool name. Does not contain tools without children. */
   readonly levels: ReadonlyMap<string, Level>;
@@ -95,7 +90,7 @@ type CliTool = Tool & { readonly target: CliTarget };
 
 /** Tests the profile of every tool, and decides how the tool's children are confined. */
 export async function openConfinement(tools: readonly Tool[], options: ConfinementOptions): Promise<ChildConfinement> {
-  // The binding reports commands that are not allowed.
+  // Commands that are not allowed are reported when their tools are bound.
   const commandTools = tools.filter((tool): tool is CliTool => commandOf(tool, options) !== undefined);
   const launchers = createLaunchers(options.launchersMax);
   // Runs in the background: abandoned directories may be large, and nothing waits for their removal.
@@ -109,7 +104,7 @@ export async function openConfinement(tools: readonly Tool[], options: Confineme
     const fault = kernelProblem ?? faults.get(tool.name);
     if (fault === undefined) levels.set(tool.name, "confined");
     else if (mayRunUnconfined(tool, options)) levels.set(tool.name, "none");
-    else withheld.set(tool.name, withholding(tool, fault));
+    else withheld.set(tool.name, withheldText(tool, fault));
   }
   const parts: Parts = { ...options, launchers, levels };
   return {
@@ -137,15 +132,12 @@ interface Parts extends ConfinementOptions {
   readonly levels: ReadonlyMap<string, Level>;
 }
 
-/**
- * Returns whether a tool may run unconfined: a shell only if the configuration says so, others unless the mode is
- * `require`.
- */
+/** Returns whether a tool may run unconfined. A shell needs its own setting; others a mode other than `require`. */
 function mayRunUnconfined({ target }: CliTool, { mode, unconfinedShell }: ConfinementOptions): boolean {
   return target.cli.shell === undefined ? mode !== "require" : unconfinedShell;
 }
 
-function withholding({ name, target }: CliTool, fault: string): string {
+function withheldText({ name, target }: CliTool, fault: string): string {
   const remedy =
     target.cli.shell === undefined
       ? "commands.confinement: prefer lets it run unconfined"
@@ -236,7 +228,7 @@ function sandbox(tool: CliTool, confined: Confined, { launchers, newId }: Parts)
       });
     },
     async release() {
-      // Files that cannot be removed stay; no other user can enter the directory.
+      // Ignores files that cannot be removed: no other user can enter the directory.
       await temporary?.remove(newId).catch(() => {});
     },
   };
@@ -258,13 +250,13 @@ const PR_SET_DUMPABLE = 4;
  * other processes of its user (except root) can neither trace it nor read its memory and environment.
  */
 export function confinementProblem(): string | undefined {
-  if (process.platform !== "linux" || process.arch !== "x64") return "it is built for Linux on x86_64";
+  if (process.platform !== "linux" || process.arch !== "x64") return "it needs Linux on x86_64";
   try {
     const c = cLibrary();
     if (!knowsLandlock(c)) return "the kernel has no Landlock of ABI 6 or later";
     c.prctl(PR_SET_DUMPABLE, 0n, 0n, 0n, 0n);
     const isDumpable = c.prctl(PR_GET_DUMPABLE, 0n, 0n, 0n, 0n) !== 0;
-    return isDumpable && c.getuid() !== 0 ? "the service can be traced by others of its user" : undefined;
+    return isDumpable && c.getuid() !== 0 ? "other processes of the user can trace the service" : undefined;
   } catch (error) {
     return error instanceof Error ? error.message : "the C library cannot be used";
   }
@@ -275,10 +267,7 @@ const PROBE_TIMEOUT_MS = 10_000;
 /** Discard, systat and daytime: ports on which nobody listens, and which no profile should name. */
 const UNLISTENED_PORTS = [9, 11, 13];
 
-/**
- * Applies these rules to a process that then tries what must not work. Returns the problem, or `undefined` when the
- * rules hold on this machine.
- */
+/** Lets a process under these rules try what must not work. Returns the problem, or `undefined`. */
 async function probeRules(
   launchers: Launchers,
   { grants, ports, filter }: ChildRules,

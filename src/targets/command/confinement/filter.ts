@@ -3,14 +3,9 @@
 export interface SeccompOptions {
   /** True when the child may create TCP and UDP sockets; it can create no others in any case. */
   readonly network: boolean;
-  /**
-   * True when the child may change times and modes of files through a descriptor. By path it never may: no rule can
-   * check paths.
-   */
+  /** True when the child may change times and modes of files by descriptor. By path it never may. */
   readonly writes: boolean;
-  /**
-   * True when the child may create process groups. It may never create sessions, whose processes could not be found.
-   */
+  /** True when the child may create process groups. It never may create sessions, which could not be found. */
   readonly groups: boolean;
 }
 
@@ -37,9 +32,7 @@ const IF_ANY_BIT = 0x45;
 const ALLOW = 0x7fff0000;
 const KILL_PROCESS = 0x80000000;
 const answer = (errno: number): number => 0x00050000 | errno;
-/**
- * The call succeeds without effect. Archivers, installers and git give up on an error, and no rule can check the path.
- */
+/** Succeeds without effect: archivers, installers and git give up on an error, and no rule can check paths. */
 const SUCCEED_WITHOUT_EFFECT = answer(0);
 
 /** `ifTrue` and `ifFalse` are numbers of instructions to skip. */
@@ -50,11 +43,8 @@ interface Instruction {
   readonly k: number;
 }
 
-/**
- * Calls that are always refused. They access other processes, bypass the filter or the file tree, or change the
- * machine.
- */
-const NEVER: readonly number[] = [
+/** Always refused: they access other processes, bypass the filter or the file tree, or change the machine. */
+const ALWAYS_REFUSED: readonly number[] = [
   // ptrace, process_vm_readv, process_vm_writev, kcmp, pidfd_send_signal, pidfd_getfd, process_madvise, process_mrelease
   ...[101, 310, 311, 312, 424, 438, 440, 448],
   // move_pages, migrate_pages, perf_event_open, bpf, userfaultfd, io_uring_setup, io_uring_enter, io_uring_register
@@ -91,7 +81,7 @@ type Arguments = Readonly<Record<number, number>>;
 /** The mode of chmod, fchmodat, fchmodat2. */
 const MODES_BY_PATH: Arguments = { 90: 1, 268: 2, 452: 2 };
 /** Set-id and sticky bits. Programs that set them need them, so the call fails instead of succeeding without effect. */
-const MODE_BITS_THAT_MATTER = 0o7000;
+const SPECIAL_MODE_BITS = 0o7000;
 /** Bits that give the owner's permissions to anyone who runs the file. No file may get them. */
 const SET_ID_BITS = 0o6000;
 /** The mode of creat, fchmod, mknod, mknodat. */
@@ -113,10 +103,7 @@ const CLONE3 = 435;
 const NEW_NAMESPACES = 0x7e020000;
 const PRCTL = 157;
 const PR_SET_PDEATHSIG = 1;
-/**
- * prlimit64, sched_setaffinity, sched_setscheduler, sched_setparam, sched_setattr: the first argument must be 0, the
- * caller.
- */
+/** prlimit64, sched_setaffinity, -scheduler, -param, -attr: the first argument must be 0, the caller. */
 const CALLER_ONLY: readonly number[] = [302, 203, 144, 142, 314];
 /** setpriority, ioprio_set: the first argument must be this value, a process; the second must be 0, the caller. */
 const PRIORITIES: Arguments = { 141: 0, 251: 1 };
@@ -134,12 +121,12 @@ const MSG_FASTOPEN = 0x20000000;
 /** Returns the program in the kernel's form: 8 bytes per instruction. */
 export function filterProgram(options: SeccompOptions): Uint8Array {
   const { network, writes, groups } = options;
-  const refused = [...NEVER, ...ATTRIBUTES_BY_PATH, ...(writes ? [] : ATTRIBUTES_BY_DESCRIPTOR)];
+  const refused = [...ALWAYS_REFUSED, ...ATTRIBUTES_BY_PATH, ...(writes ? [] : ATTRIBUTES_BY_DESCRIPTOR)];
   const byPath = writes ? SUCCEED_WITHOUT_EFFECT : answer(EPERM);
   const instructions = [
     ...[
       load(ARCH),
-      only(ARCH_X86_64),
+      skipTwoUnless(ARCH_X86_64),
       load(NUMBER),
       { code: IF_AT_LEAST, ifFalse: 1, k: X32_FROM },
       result(KILL_PROCESS),
@@ -182,7 +169,7 @@ function sockets(): readonly Instruction[] {
 const load = (k: number): Instruction => ({ code: LOAD, k });
 const result = (k: number): Instruction => ({ code: RETURN, k });
 /** Skips the next two instructions unless the value is equal. */
-const only = (k: number): Instruction => ({ code: IF_EQUAL, ifFalse: 2, k });
+const skipTwoUnless = (k: number): Instruction => ({ code: IF_EQUAL, ifFalse: 2, k });
 
 function refuse(call: number, errno: number): readonly Instruction[] {
   return when(call, [result(answer(errno))]);
@@ -208,7 +195,7 @@ function refuseIf(index: number, test: Instruction, errno: number): readonly Ins
 }
 
 function plainModes(index: number): readonly Instruction[] {
-  const special = anyBit(MODE_BITS_THAT_MATTER);
+  const special = anyBit(SPECIAL_MODE_BITS);
   return [load(argument(index)), special, result(answer(EPERM)), result(SUCCEED_WITHOUT_EFFECT)];
 }
 

@@ -111,10 +111,7 @@ function addPath(c: CLibrary, ruleset: number, { path, access, optional }: PathG
   c.close(descriptor);
 }
 
-/**
- * Returns the calls with which another process grants itself read access to `own`, its own `/proc` entry, and applies
- * the rules.
- */
+/** Returns the calls with which another process grants itself its `/proc` entry, `own`, and applies the rules. */
 export function restrictCalls({ descriptor }: Ruleset, own: string): readonly [SystemCall, SystemCall, SystemCall] {
   const rule = new BigUint64Array([RIGHTS.read, 0n]);
   const ruleAt = BigInt(pointerTo(rule));

@@ -88,7 +88,7 @@ function prepare(c: CLibrary): Prepared {
   limit(c, RLIMIT_NPROC, PROCESSES_MAX);
   if (c.getuid() === 0) dropCapabilities(c);
   orThrow(c.prctl(PR_SET_NO_NEW_PRIVS, 1n, 0n, 0n, 0n), c.errno, "PR_SET_NO_NEW_PRIVS");
-  // Builds and drops a ruleset only to warm up the code that the request will need.
+  // Warms up the code that the request will need.
   buildRuleset(c, [{ path: "/", access: "read" }], []).drop();
   pointerTable([""]);
   const filters = new Map<string, Uint8Array>();
@@ -141,9 +141,7 @@ function awakeThreads(): number {
   }
 }
 
-/**
- * Reads the request. Exits silently when it is missing or too long, because an error needs the token in the request.
- */
+/** Reads the request. Exits silently when it is missing or too long: an error needs the token in it. */
 function readRequest(): LaunchRequest {
   const parts: Buffer[] = [];
   let bytes = 0;
@@ -187,7 +185,7 @@ function filterFor({ filter: options }: LaunchRequest, filters: ReadonlyMap<stri
 }
 
 function limit(c: CLibrary, resource: number, value: number): void {
-  // A limit that is already lower cannot be raised, and need not be.
+  // Fails for a limit that is already lower, which is fine.
   c.setrlimit(resource, pointerTo(limitOf(value)));
 }
 
@@ -223,7 +221,7 @@ function execProgram(c: CLibrary, program: Program, dataBytes: number): never {
   for (let signal = 1; signal <= SIGNAL_LAST; signal += 1) c.signal(signal, SIG_DFL);
   c.sigprocmask(SIG_SETMASK, pointerTo(mask), null);
   c.numbers(CALL.closeRange, 3n, ALL_DESCRIPTORS, CLOSE_RANGE_CLOEXEC, 0n, 0n, 0n);
-  // Must come last: the runtime has already reserved more than the limit, and cannot reserve more after this.
+  // Must come last: the runtime has already reserved more than this limit and can allocate nothing afterwards.
   limit(c, RLIMIT_DATA, dataBytes);
   c.execve(path, tokens, variables);
   throw new Error(`execve (errno ${c.errno()})`);
@@ -235,7 +233,7 @@ function superviseProgram(
   request: LaunchRequest,
   { program, filters, priority }: Prepared & { program: Program },
 ): never {
-  // The supervisor must briefly outlive the service: the end of its standard input shows that the service has ended.
+  // The supervisor must outlive the service for a moment. The end of its standard input shows that the service has ended.
   orThrow(c.prctl(PR_SET_PDEATHSIG, 0n, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
   if (c.getppid() !== request.parent) throw new Error("the service has ended");
   const nullDevice = openNull(c);

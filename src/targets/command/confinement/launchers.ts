@@ -112,7 +112,7 @@ export function createLaunchers(waitingMax: number): Launchers {
       if (isClosed) throw new Error("the launchers are closed");
       const launcher = next();
       launcher.ref();
-      // Writing to a launcher that has already ended fails; its end is detected elsewhere.
+      // Ignores errors: the end of a launcher is detected elsewhere.
       send(launcher, request).catch(() => {});
       launcher.exited.then(refill, refill);
       return launcher;

@@ -99,10 +99,7 @@ const SYSTEM_FILES = [
   "/dev/urandom",
   "/dev/zero",
 ];
-/**
- * Public certificate authorities: npm reads its `cafile` even without network access. Only the files are granted,
- * because their directories may contain keys.
- */
+/** Public certificate authorities, which npm always reads. Their directories may contain keys. */
 const AUTHORITY_FILES = [
   ...["/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem"],
   ...["/etc/pki/tls/certs/ca-bundle.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"],

@@ -91,12 +91,9 @@ function release(c: CLibrary, { pid, descriptor }: ProbeProcess): void {
   c.numbers(CALL.wait4, BigInt(pid), 0n, WALL, 0n, 0n, 0n);
 }
 
-/**
- * Waits until the program and all processes that may still write have ended, or `control` ends. Returns the program's
- * status.
- */
+/** Waits until the program and all writers have ended, or `control` ends. Returns the program's status. */
 function waitForProgram(c: CLibrary, pid: number, control: number): number | undefined {
-  // When `pidfd_open` is refused, `poll` ignores the negative descriptor, and reaping detects the end.
+  // If `pidfd_open` fails, `poll` ignores the negative descriptor, and reaping detects the end.
   const ended = Number(c.numbers(CALL.pidfdOpen, BigInt(pid), 0n, 0n, 0n, 0n, 0n));
   const polled = new DataView(new ArrayBuffer(16));
   polled.setInt32(0, control, true);
@@ -110,7 +107,7 @@ function waitForProgram(c: CLibrary, pid: number, control: number): number | und
     polled.setInt32(8, status === undefined ? ended : -1, true);
     const waitMs = BigInt(status === undefined ? REAP_INTERVAL_MS : GRACE_TICK_MS);
     const ready = c.numbers(CALL.poll, polledAt, 2n, waitMs, 0n, 0n, 0n);
-    // A `poll` that a signal has interrupted leaves the result of the previous one.
+    // An interrupted `poll` does not change its result.
     if (ready > 0n && polled.getInt16(6, true) !== 0) {
       if (c.numbers(CALL.read, BigInt(control), byte, 1n, 0n, 0n, 0n) <= 0n) return status;
       isDrained = true;

@@ -13,9 +13,7 @@ const ABANDONED_MAX = 1_000;
 const LOCK_EXCLUSIVE_NOW = 2 | 4;
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
 
-/**
- * Private directory of one call. It is locked until it is removed; the kernel releases the lock when the service ends.
- */
+/** Private directory of one call, locked until it is removed. The kernel ends the lock with the service. */
 export interface TemporaryDirectory {
   readonly path: string;
   /** @param newId returns names that no entry of the directory has */
@@ -40,10 +38,7 @@ export function makeTemporaryDirectory(): TemporaryDirectory {
   };
 }
 
-/**
- * Removes the directories that a killed service has left. Skips locked ones, which are in use, and those of other
- * users.
- */
+/** Removes the directories of a killed service. Skips those that are locked or belong to other users. */
 export async function removeAbandoned(newId: () => string): Promise<void> {
   const folder = realpathSync(tmpdir());
   for (const name of readdirSync(folder)
@@ -52,7 +47,7 @@ export async function removeAbandoned(newId: () => string): Promise<void> {
     const path = join(folder, name);
     const descriptor = lock(path);
     if (descriptor === undefined) continue;
-    // Files that cannot be removed stay, as after a call.
+    // Ignores files that cannot be removed, as after a call.
     await removeTree(path, newId).catch(() => {});
     closeSync(descriptor);
   }
@@ -81,7 +76,7 @@ function lock(path: string): number | undefined {
 async function removeTree(top: string, newId: () => string): Promise<void> {
   const prefix = newId();
   let moved = 0;
-  const lift = async (path: Buffer): Promise<void> => {
+  const moveEntriesUp = async (path: Buffer): Promise<void> => {
     await open(path);
     for (const name of await readdir(path, { encoding: "buffer" })) {
       moved += 1;
@@ -96,16 +91,13 @@ async function removeTree(top: string, newId: () => string): Promise<void> {
     for (const name of names) {
       const path = below(Buffer.from(top), name);
       // `unlink` fails on a directory.
-      await unlink(path).catch(() => lift(path));
+      await unlink(path).catch(() => moveEntriesUp(path));
     }
   }
   await rmdir(top);
 }
 
-/**
- * Makes a directory accessible: a command may create one that not even its owner can read. Throws for a link, because
- * `chmod` would change its target.
- */
+/** Makes a directory accessible to its owner. Throws for a link, because `chmod` would change its target. */
 async function open(directory: string | Buffer): Promise<void> {
   if (!(await lstat(directory)).isDirectory()) throw new Error("not a directory");
   await chmod(directory, 0o700);

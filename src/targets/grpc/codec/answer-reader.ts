@@ -21,7 +21,7 @@ const VOUCHED_FIELDS_MAX = 100;
 const VOUCHED_MESSAGES_MAX = VOUCHED_LIMITS.depthMax / 2;
 
 /** A length of zero: a message without set fields, or the value zero of an enum. */
-const NOTHING = Buffer.alloc(1);
+const EMPTY_CONTENT = Buffer.alloc(1);
 
 /** Maximum number of fields in an answer, with filled-in ones: even two bytes can be a message with many fields. */
 const ANSWER_FIELDS_MAX = 2_000_000;
@@ -148,12 +148,12 @@ export class AnswerReader {
       merge,
       key: WIRE_SCALARS[key ?? "string"],
       valueWireType,
-      missing: () => (value.kind === "scalar" ? WIRE_SCALARS[value.proto].zero : read(new WireCursor(NOTHING))),
+      missing: () => (value.kind === "scalar" ? WIRE_SCALARS[value.proto].zero : read(new WireCursor(EMPTY_CONTENT))),
     };
   }
 
   #merge(message: MessageShape, mode: Mode): Merge {
-    // Looked up at the first value, because a message may contain itself.
+    // Determined at the first value, because a message may contain itself.
     let plan: Plan | undefined;
     return {
       add: (cursor, before) => {
@@ -191,7 +191,7 @@ function valueReader(value: ScalarShape | EnumShape): ReadValue {
 function heightOf(shape: MessageShape, heights: Map<MessageShape, number>): number {
   const known = heights.get(shape);
   if (known !== undefined) return known;
-  // Applies until the height is known: a message that contains itself has an infinite height.
+  // Used for a message that contains itself, until its height is known.
   heights.set(shape, Number.POSITIVE_INFINITY);
   const { fullName, fields, oneofs } = shape;
   const isOpen = STRUCTURES.has(fullName) || fullName === ANY || fields.size + oneofs.size > VOUCHED_FIELDS_MAX;
@@ -223,10 +223,7 @@ interface Field {
   readonly choice: Choice | undefined;
 }
 
-/**
- * Reads a message that a sender may write in several parts, which are merged. Until all parts are read, its members are
- * in an array.
- */
+/** Reads a message that may come in several parts. Its members are in an array until all parts are read. */
 interface Merge {
   /** `before` has the members of the earlier parts; any other value means that there is none. */
   readonly add: (cursor: WireCursor, before: unknown) => unknown[];
@@ -282,10 +279,7 @@ function readField(cursor: WireCursor, field: Field, members: unknown[]): boolea
   return true;
 }
 
-/**
- * Records the member of a oneof that was read last, and removes the earlier one. One lookup, however many members there
- * are.
- */
+/** Records the last member of a oneof, and removes the earlier one. One lookup for any number of members. */
 function setChoice({ slot, name, slots }: Choice, members: unknown[]): void {
   const before = members[slot];
   if (before === name) return;
@@ -320,7 +314,7 @@ function readEntry(cursor: WireCursor, field: Field, entries: Fields): void {
   const name = String(key ?? field.key.zero);
   if (value === NO_VALUE) value = field.missing();
   else if (merge !== undefined && Array.isArray(value)) value = merge.finish(value);
-  // A number that a closed enum does not have: the whole entry counts as not sent.
+  // With an unknown number of a closed enum, the whole entry counts as unset.
   if (value === undefined) return;
   if (name === "__proto__") {
     Object.defineProperty(entries, name, { value, writable: true, enumerable: true, configurable: true });
@@ -339,7 +333,7 @@ function namedMembers({ names, collections, messages, required }: Plan, members:
   }
   for (const { slot, label } of collections) members[slot] ??= label === "map" ? {} : [];
   for (const slot of required) {
-    if (members[slot] === undefined) throw new RangeError("a message without a field that it must have");
+    if (members[slot] === undefined) throw new RangeError("a message without a required field");
   }
   const fields: Fields = {};
   for (let slot = 0; slot < members.length; slot += 1) {

@@ -141,7 +141,7 @@ export class MessageCodec {
   #valueWriter(value: ValueShape, isRaw: boolean): WriteField {
     if (value.kind === "scalar") return scalarWriter(value);
     if (value.kind === "enum") return enumWriter(value);
-    // Looked up at the first value, because a message may contain itself.
+    // Determined at the first value, because a message may contain itself.
     let plan: Plan | undefined;
     return (encoding, message) => {
       plan ??= this.#planOf(value.message, isRaw);
@@ -202,7 +202,7 @@ function writeFields(encoding: Encoding, value: unknown, { shape, fields }: Plan
   }
   const message: Fields = {};
   for (const field of fields) writeField(encoding, field, { given: value, message });
-  // A oneof's name may state which member is set, if that is true.
+  // A request may name the set member under the oneof's name, if that is correct.
   for (const oneof of oneofs) {
     if (value[oneof] !== undefined && value[oneof] !== message[oneof]) fail(encoding, oneof, fullName);
   }
@@ -297,7 +297,7 @@ function writeKey(writer: WireWriter, proto: FieldShape["key"] = "string", key: 
   if (typeof zero === "number") value = Number(key);
   else if (typeof zero === "boolean") value = key === "true" || (key === "false" ? false : undefined);
   const written = write(writer, value);
-  // The service would read another key.
+  // Otherwise, the service would read another key.
   if (written === undefined || String(written) !== key) throw new MismatchError("loses a key");
 }
 

@@ -67,7 +67,7 @@ function timestampToMessage(json: unknown): unknown {
   const date = new Date(0);
   date.setUTCFullYear(Number(year), Number(month) - 1, Number(day));
   date.setUTCHours(Number(hour), Number(minute), Number(second));
-  // `Date` moves an impossible date or hour to the next possible one: such a value is refused instead.
+  // `Date` converts impossible dates and hours to possible ones, so such values do not come back unchanged.
   if (date.toISOString().slice(0, 19) !== `${year}-${month}-${day}T${hour}:${minute}:${second}`) {
     throw new MismatchError("is not a date and time that exists");
   }
@@ -91,7 +91,7 @@ function durationToMessage(json: unknown): unknown {
   const [, sign, whole, fraction] = match;
   const factor = sign === "-" ? -1 : 1;
   const seconds = integerIn(whole, DURATION_SECONDS);
-  // `|| 0`: minus zero would not equal the zero that comes back.
+  // `|| 0` turns minus zero into zero, which is what the service returns.
   return { seconds: String(seconds * factor || 0), nanos: nanosOf(fraction) * factor || 0 };
 }
 
@@ -124,7 +124,7 @@ function fieldMaskToJson(message: Fields): Json {
   if (!Array.isArray(paths)) return "";
   const camel = paths.map((path) => camelCase(String(path)));
   if (camel.some((path, index) => snakeCase(path) !== paths[index]))
-    throw new MismatchError("has a path that JSON cannot tell");
+    throw new MismatchError("has a path that JSON cannot represent");
   return camel.join(",");
 }
 
@@ -165,7 +165,7 @@ function valueToJson(message: Fields): Json {
   const { stringValue, numberValue, boolValue, structValue, listValue } = message;
   if (typeof stringValue === "string") return stringValue;
   if (typeof numberValue === "number") return numberValue;
-  // NaN and the infinities arrive as strings and would pass for strings here.
+  // The decoder returns NaN and infinities as strings.
   if (typeof numberValue === "string") throw new MismatchError("holds a number that JSON does not have");
   if (typeof boolValue === "boolean") return boolValue;
   if (isTable(structValue)) return structToJson(structValue);
@@ -252,8 +252,7 @@ export class AnyTypes {
   }
 
   #nested<Result>(act: () => Result): Result {
-    if (this.#depth >= ANY_NESTED_MAX)
-      throw new MismatchError("holds more of its kind inside each other than are followed");
+    if (this.#depth >= ANY_NESTED_MAX) throw new MismatchError("is nested too deeply");
     this.#depth += 1;
     try {
       return act();
@@ -282,6 +281,6 @@ function anyJson(typeUrl: string, content: Json, shape: MessageShape): Json {
 function contentOf(fields: Fields, shape: MessageShape): unknown {
   if (!isSpecial(shape)) return fields;
   if (Object.keys(fields).some((key) => key !== "value"))
-    throw new MismatchError("has its content under value, and nothing else");
+    throw new MismatchError("must have its content under value, and no other field");
   return fields["value"];
 }

@@ -5,9 +5,7 @@ export const WIRE = { varint: 0, fixed64: 1, bytes: 2, groupStart: 3, groupEnd: 
 /** Maximum nesting depth, the same as in protoc's own parsers. */
 export const NESTED_MAX = 100;
 
-/**
- * Up to this size, a message is decoded to one string, of which the text fields are slices; each keeps all of it alive.
- */
+/** Up to this size, a message is decoded to one string, whose slices (the text fields) keep it alive. */
 const SHARED_BYTES_MAX = 8_192;
 
 const VARINT_BYTES_MAX = 10;
@@ -34,7 +32,7 @@ export class WireCursor {
   tag(): number {
     const tag = this.#short();
     const field = tag >>> 3;
-    if (field === 0) throw new RangeError("a field of the number 0");
+    if (field === 0) throw new RangeError("a field with the number 0");
     this.wireType = tag & 7;
     return field;
   }
@@ -145,7 +143,7 @@ export class WireCursor {
     else if (wireType === WIRE.bytes) this.#step(this.#short());
     else if (wireType === WIRE.fixed32) this.#step(4);
     else if (wireType === WIRE.groupStart) this.#skipGroup(field);
-    else throw new RangeError("a wire type that does not exist");
+    else throw new RangeError("an unknown wire type");
   }
 
   #skipGroup(field: number): void {
@@ -218,9 +216,7 @@ function tooShort(): RangeError {
 
 export type ReadValue = (cursor: WireCursor) => unknown;
 
-/**
- * Writes a JSON value and returns its canonical form. Returns `undefined`, and writes nothing, when it does not fit.
- */
+/** Writes a JSON value and returns its canonical form; `undefined`, and nothing written, if it does not fit. */
 export type WriteValue = (writer: WireWriter, value: unknown) => unknown;
 
 export interface WireScalar {

@@ -15,15 +15,13 @@ export const asIs = (bytes: Buffer): Buffer => bytes;
 
 export const CONNECT_TIMEOUT_MS = 5_000;
 
-/**
- * Creates a client with connections of its own and a deadline for handshakes. It does not retry and uses no HTTP proxy.
- */
+/** Creates a client with its own connections and a deadline for handshakes. No retries, no HTTP proxy. */
 export function makeClient(
   { address, serverName }: ServerAddress,
   credentials: ChannelCredentials,
   options: ChannelOptions,
 ): Client {
-  // grpc-js prints headers that it cannot accept to stderr, with their values: nothing that a service sends may be logged.
+  // grpc-js would print invalid headers with their values; nothing from a service may be logged.
   setLogVerbosity(logVerbosity.NONE);
   const client: Client = new Client(address, new HandshakeDeadline(credentials, () => client.getChannel()), {
     "grpc.use_local_subchannel_pool": 1,

@@ -49,10 +49,7 @@ const FINAL: ReadonlySet<connectivityState> = new Set([
   connectivityState.SHUTDOWN,
 ]);
 
-/**
- * Load balancing for several endpoints: uses every resolved address. With one endpoint, the first address that answers
- * is used.
- */
+/** Load balancing for several endpoints, over all their addresses. A single endpoint uses its first address. */
 const ROUND_ROBIN = JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] });
 
 function clientOf(
@@ -101,10 +98,7 @@ export class SystemConnections {
     return this.#clients.filter((client) => stateOf(client) === connectivityState.READY).length;
   }
 
-  /**
-   * Returns true when there is a connection. Otherwise connects, until one attempt succeeds, all have failed, the
-   * connect timeout has passed or the signal fires.
-   */
+  /** Returns whether there is a connection. Connects if needed, until the connect timeout or the signal. */
   connect(signal: AbortSignal): boolean | Promise<boolean> {
     let isReady = false;
     for (const client of this.#clients) {
@@ -233,7 +227,7 @@ function unaryCall(channel: ChannelInterface, request: LinkRequest): Promise<Buf
       onReceiveMessage(message: Buffer) {
         if (answer === undefined) {
           answer = message;
-          // Without another read, a second message would hold back the end of the call.
+          // Without another read, a second message would delay the end of the call.
           call.startRead();
           return;
         }

@@ -75,7 +75,7 @@ export class Resilience {
     before: AttemptFailed | undefined,
   ): Promise<{ readonly answer: T } | { readonly failed: AttemptFailed }> {
     const entry = this.#breaker.enter();
-    // While one call probes a half-open circuit, other calls do not wait for it: with a connection, they bypass it.
+    // While one call probes a half-open circuit, other calls run if there is a connection.
     const isRejected = entry === "open" || (entry === "half-open" && !call.connected());
     if (isRejected) throw before ?? circuitOpen(call, this.#limits.circuitOpenMs);
     let ended: Origin | "answer" = "local";
@@ -125,7 +125,7 @@ class CircuitBreaker {
       if (ended === "transport") this.#open();
       else this.state = "closed";
     } else if (this.state === "closed") {
-      // An attempt that met another state says nothing about whether the circuit may close.
+      // Attempts that began in another state are ignored.
       if (ended === "transport") this.#failures += 1;
       else if (ended !== "local") this.#failures = 0;
       if (this.#failures >= this.#limits.circuitFailuresMax) this.#open();

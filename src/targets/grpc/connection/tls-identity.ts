@@ -23,7 +23,7 @@ export interface TlsIdentity {
   readonly rootSha256: readonly string[];
 }
 
-export function isIdentity(planned: Json | undefined, tls: TlsIdentity | null): boolean {
+export function isSameIdentity(planned: Json | undefined, tls: TlsIdentity | null): boolean {
   if (tls === null || !isTable(planned)) return planned === tls;
   const { serverName, rootSha256 } = planned;
   const isSameRoots = Array.isArray(rootSha256) && rootSha256.join() === tls.rootSha256.join();
@@ -72,7 +72,7 @@ function hostOf(endpoint: string): string | undefined {
   const host = address.slice(0, colon).replace(/^\[/, "").replace(/\]$/, "");
   const port = Number(address.slice(colon + 1));
   if (colon < 1 || !Number.isInteger(port) || port < 1 || port > PORT_MAX) return undefined;
-  // The resolver would not read a name with a slash or a second scheme as a host.
+  // The resolver reads names with a slash or a second scheme differently.
   if (isIP(host) === 0 && !/^[A-Za-z0-9._-]+$/.test(host)) return undefined;
   return host;
 }
@@ -147,7 +147,7 @@ function endpointsOf(options: SystemEndpointsOptions): SystemEndpoints {
     };
   }
   if (plaintext !== true) {
-    throw new Error("tls is missing; a connection in plain text must be asked for with plaintext: true");
+    throw new Error("tls is missing; a plaintext connection must be requested with plaintext: true");
   }
   return { servers, credentials: credentials.createInsecure(), tls: null, clientCertificate: null };
 }

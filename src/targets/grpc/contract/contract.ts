@@ -171,7 +171,7 @@ function fieldOf({ protoDirs = [], protoFiles, descriptorSet, reflection }: Prot
 }
 
 /** Version of the hashed form. Raise it when the same contract would get another hash. */
-const FORM = "stc/grpc-contract/v1";
+const HASH_VERSION = "stc/grpc-contract/v1";
 
 interface UsedMethod {
   readonly path: string;
@@ -196,7 +196,7 @@ function contractSha256(methods: Iterable<UsedMethod>, anyTypes: readonly Messag
   }
   return sha256Hex(
     JSON.stringify([
-      FORM,
+      HASH_VERSION,
       used.map(methodForm),
       messages.sort((left, right) => compare(left.fullName, right.fullName)).map(messageForm),
       [...enums].sort(([left], [right]) => compare(left, right)).map(([name, numbers]) => [name, enumForm(numbers)]),
@@ -236,9 +236,7 @@ export interface ContractReport extends Required<Pick<KindReport, "contracts" | 
   readonly problems: readonly string[];
 }
 
-/**
- * Reports the contracts and how well the tools fit them. Call it after all tools are bound: only what they use counts.
- */
+/** Reports the contracts and how well the tools fit them, once all tools are bound: only used parts count. */
 export function contractReport(contracts: readonly Contract[], tools: readonly Tool[]): ContractReport {
   const bySystem = new Map(contracts.map((contract) => [contract.system, contract]));
   const states = contracts.map((contract) => ({ contract, sha256: contract.sha256() }));
@@ -258,7 +256,7 @@ function pinProblem({ system, origin, pin }: Contract, sha256: string): readonly
   if (pin === undefined || pin === sha256) return [];
   const give = origin === "proto files" ? "give" : "gives";
   return [
-    `systems.${system}.contractSha256: the contract is not the pinned one: pinned sha256:${pin}, the ${origin} now ${give} sha256:${sha256} for the tools that are registered; look at what has changed in the messages or the tools, and if it is right, pin the new hash`,
+    `systems.${system}.contractSha256: the contract is not the pinned one: pinned sha256:${pin}, the ${origin} now ${give} sha256:${sha256} for the tools that are registered; check what has changed in the messages or the tools; if it is correct, pin the new hash`,
   ];
 }
 

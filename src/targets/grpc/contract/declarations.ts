@@ -89,7 +89,7 @@ export function jsonNameOf(name: string): string {
 
 /** Returns why a field cannot have this name in JSON; `undefined` when it can. */
 function nameProblem(name: string): string | undefined {
-  // Every plain object seems to have these names, so they could not be distinguished from a value.
+  // Every plain object inherits these names, so unset fields would seem to be set.
   if (name in Object.prototype) return `has the name ${name} in JSON, which every JavaScript object already has`;
   if (!PLAIN_NAME.test(name) || name.length > NAME_CHARS_MAX) return "has a JSON name that is not a plain identifier";
   return undefined;

@@ -214,7 +214,7 @@ class Reader {
     const names = candidates(typeName, scope);
     const ofEnum = names.flatMap((name) => this.#enums.get(name) ?? [])[0];
     const ofMessage = names.flatMap((name) => this.#messages.get(name) ?? [])[0];
-    // A sender that leaves names relative may also leave out whether it means an enum or a message.
+    // With a relative name, the sender may also omit whether it is an enum or a message.
     if (ofEnum !== undefined && field.type !== "TYPE_MESSAGE") return ofEnum;
     if (ofMessage !== undefined && field.type !== "TYPE_ENUM") return { kind: "message", message: ofMessage.message };
     return `has the unknown type ${typeName}`;
@@ -263,9 +263,7 @@ function setOnce<Value>(known: Map<string, Value>, fullName: string, value: Valu
   known.set(fullName, value);
 }
 
-/**
- * Returns the full names to try. A leading dot marks a full name; other names are looked up from the innermost scope.
- */
+/** Returns the full names to try: one after a leading dot; else those in each scope, from the innermost. */
 function candidates(typeName: string, scope: string): readonly string[] {
   if (typeName.startsWith(".")) return [typeName.slice(1)];
   const parts = scope === "" ? [] : scope.split(".");

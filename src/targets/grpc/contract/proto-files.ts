@@ -40,10 +40,7 @@ export function descriptorDeclarations(): Declarations {
   return declarationsOf(protobuf.Root.fromJSON(descriptorJson).resolveAll());
 }
 
-/**
- * Parses proto files: `protoFiles`, absolute or relative to one of the folders, or else every `.proto` file below them.
- * Throws an error that names the file.
- */
+/** Parses `protoFiles`, or else every `.proto` file below the folders. Errors name the file. */
 export function readProtoFiles(protoDirs: readonly string[], protoFiles?: readonly string[]): Declarations {
   const folders = protoDirs.map((folder) => resolve(folder));
   const files = protoFiles ?? folders.flatMap((folder) => filesBelow(folder));
@@ -135,7 +132,7 @@ function nameOf(object: protobuf.ReflectionObject): string {
 }
 
 function fieldOf(field: protobuf.Field, value: ValueShape | undefined): readonly ReadField[] {
-  // Extensions are ignored, as if the message did not have them.
+  // Extensions are not supported and ignored.
   if (field.declaringField) return [];
   const named: unknown = field.getOption("json_name");
   const name = typeof named === "string" ? named : jsonNameOf(field.name);

@@ -82,7 +82,7 @@ export async function reflectedFiles(options: ReflectionOptions): Promise<readon
       return await fromServer(server, options);
     } catch (error) {
       failure = error instanceof Error ? error : new Error(String(error));
-      // Another endpoint serves the same service: it is asked only when this one could not be reached.
+      // All endpoints serve the same service: try another one only when this one is unavailable.
       if (!(error instanceof ReflectionFailed) || error.code !== status.UNAVAILABLE) break;
     }
   }
@@ -164,8 +164,7 @@ class ReflectionSession {
     }
     for (const name of this.#wanted) {
       if (this.#files.has(name)) continue;
-      // Many servers lack a file that only options need; a missing file that a message needs is detected when the message is
-      // read.
+      // Many servers lack files that only options need. Missing files of messages are detected later.
       await this.#add({ fileByFilename: name });
     }
     return [...this.#files.values()];
@@ -239,7 +238,7 @@ export async function withReflection<System extends ReflectingSystem>(
       };
       return [name, { ...system, reflected: await reflectedFiles(options) }];
     } catch (error) {
-      const hint = "where it cannot be asked at a start, name a descriptorSet file instead";
+      const hint = "if it cannot be reached at a start, name a descriptorSet file instead";
       if (error instanceof StartupError) problems.push(...error.problems);
       else problems.push(`systems.${name}.reflection: the service ${errorText(error)}; ${hint}`);
       return [name, system];

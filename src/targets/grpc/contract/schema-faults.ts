@@ -85,7 +85,7 @@ class Comparison {
 
   #message(schema: Schema, message: MessageShape, { path, depth }: Position): void {
     const [shape, ...others] = this.#shapes(schema);
-    // In a choice, one member may fit while the others do not.
+    // Of a union, only one member must fit.
     if (shape === undefined || others.length > 0 || depth > DEPTH_MAX) return;
     const def = defOf(shape);
     if (isAny(message)) this.#any(shape, message, path);
@@ -107,7 +107,7 @@ class Comparison {
     message: MessageShape,
     at: { readonly path: string; readonly key: string; readonly declared: readonly string[] },
   ): void {
-    // A oneof's name may state which of its members is set.
+    // A request may name the set member under the oneof's name.
     if (message.oneofs.has(at.key) || this.#shapes(declared).length === 0) return;
     const names = [...message.fields.keys()];
     const similar = closestName(at.key, names);
@@ -187,9 +187,9 @@ class Comparison {
     const sent = [...value.names.values()];
     const missing = sent.filter((name) => !allowed.has(name) && !name.endsWith(UNSPECIFIED));
     if (!sent.some((name) => allowed.has(name))) {
-      this.#fault(path, `takes no value of ${value.fullName}, which has ${listed(names)}`);
+      this.#fault(path, `accepts no value of ${value.fullName}, which has ${listed(names)}`);
     } else if (missing.length > 0) {
-      this.#note(path, `an answer with ${listed(missing)} would be withheld: the output schema does not take it`);
+      this.#note(path, `an answer with ${listed(missing)} would be withheld: the output schema does not accept it`);
     }
   }
 
@@ -285,7 +285,7 @@ function isAny(message: MessageShape): boolean {
 /** Returns the types that a schema accepts or produces; `undefined` when they are not known. */
 function kindsOfSchema(shape: Schema, end: PipeSide): readonly Kind[] | undefined {
   const def = defOf(shape);
-  // A coercing schema accepts nearly anything, and produces the type that it is named for.
+  // A coercing schema accepts nearly anything.
   if (end === "in" && "coerce" in def && def.coerce === true) return undefined;
   if (def.type === "enum") return kindsOfValues(Object.values(def.entries));
   if (def.type === "literal") return kindsOfValues(def.values);

@@ -242,13 +242,13 @@ describe("encodings that a sender may write", () => {
     ["the end of a group that did not start", "fc7f"],
     ["the end of another group", "fb7f0801f47f"],
     ["the end of another group in a group", "fb7ff37ffc7ff47f"],
-    ["a field of the number 0", "0001"],
-    ["a field of the number 0 in a message", `${tag("oneInner", 2)}020001`],
-    ["a field of the number 0 in a map", `${tag("byInt64", 2)}020001`],
-    ["a field of the number 0 in a group", "fb7f0001fc7f"],
+    ["a field with the number 0", "0001"],
+    ["a field with the number 0 in a message", `${tag("oneInner", 2)}020001`],
+    ["a field with the number 0 in a map", `${tag("byInt64", 2)}020001`],
+    ["a field with the number 0 in a group", "fb7f0001fc7f"],
     ["a tag of more than 32 bits", "888080808001" + "01"],
     ["a length of more than 32 bits", `${tag("oneString", 2)}818080801061`],
-    ["a wire type that does not exist", `${tag("oneInt32", 6)}01`],
+    ["an unknown wire type", `${tag("oneInt32", 6)}01`],
   ])("%s: throws", (_title, bytes) => expect(() => hex(bytes)).toThrow(RangeError));
 });
 

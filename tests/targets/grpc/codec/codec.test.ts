@@ -303,7 +303,7 @@ describe("answers", () => {
   });
 
   test.each([
-    ["a wire type that does not exist", Buffer.from([0x0f])],
+    ["an unknown wire type", Buffer.from([0x0f])],
     [
       "a time out of range",
       Buffer.from([0xca, 0x01, 0x0a, 0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0]),

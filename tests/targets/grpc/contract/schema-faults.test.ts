@@ -166,7 +166,7 @@ describe("of one field", () => {
       "an enum of other values",
       { level: z.enum(["low", "high"]) },
       "level: kinds.v1.All.Level has no value low, high",
-      "level: takes no value of kinds.v1.All.Level",
+      "level: accepts no value of kinds.v1.All.Level",
     ],
     [
       "an enum by number: it may be sent, and never comes",
@@ -242,7 +242,7 @@ describe("fields of an answer that the output schema lacks", () => {
       "an enum's value",
       z.object({ ...all, state: z.literal("STATE_ON") }),
       [],
-      ["output.state: an answer with STATE_OFF would be withheld: the output schema does not take it"],
+      ["output.state: an answer with STATE_OFF would be withheld: the output schema does not accept it"],
     ],
     [
       "a field that a strict schema sometimes refuses",
