@@ -6,14 +6,10 @@ import { SharedRates } from "../../pipeline/limits/rates-shared.ts";
 import type { Config } from "../config/config.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
 import { storeUrl } from "./approvals.ts";
+import type { Capabilities, Hooks } from "./hooks.ts";
 
-export interface LimitParts {
-  /** Returns Unix milliseconds. */
-  readonly clock: () => number;
-  /** Returns milliseconds, never decreasing. */
-  readonly monotonic: () => number;
+interface LimitParts extends Pick<Capabilities, "clock" | "monotonic">, Pick<Hooks, "logError"> {
   readonly audit: Pick<AdmissionOptions, "auditReady" | "auditProblem">;
-  readonly log?: ((message: string, cause: unknown) => void) | undefined;
 }
 
 export interface Limits {
@@ -51,7 +47,7 @@ function postgresUrlOf(config: Config): string | undefined {
   }
 }
 
-export function openLimits(config: Config, { clock, monotonic, audit, log }: LimitParts): Limits {
+export function openLimits(config: Config, { clock, monotonic, audit, logError }: LimitParts): Limits {
   let { limits } = config;
   const url = postgresUrlOf(config);
   const rates = new Rates({ rules: limits.rates, now: monotonic, shared: limits.shared });
@@ -73,11 +69,11 @@ export function openLimits(config: Config, { clock, monotonic, audit, log }: Lim
   const share = (): SharedRates | undefined => {
     if (!limits.shared) return undefined;
     if (url === undefined) {
-      log?.("limits.shared has no effect: approvals.storeUrlFile names no PostgreSQL", undefined);
+      logError?.("limits.shared has no effect: approvals.storeUrlFile names no PostgreSQL", undefined);
       return undefined;
     }
     const table = openRateTable(url);
-    return new SharedRates({ rates, table, now: monotonic, log: (message, cause) => log?.(message, cause) });
+    return new SharedRates({ rates, table, now: monotonic, log: (message, cause) => logError?.(message, cause) });
   };
   let shared = share();
   return {

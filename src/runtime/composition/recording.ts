@@ -13,21 +13,15 @@ import {
 import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../../core/digest.ts";
 import type { Receipt } from "../../core/evidence.ts";
 import { ARGUMENT_LIMITS } from "../../core/json.ts";
-import {
-  type CallRecordLog,
-  type CallRecordOptions,
-  type CallRecords,
-  createCallRecords,
-} from "../../pipeline/call-record.ts";
+import { type CallRecordOptions, type CallRecords, createCallRecords } from "../../pipeline/call-record.ts";
 import type { Config } from "../config/config.ts";
+import type { Capabilities, Hooks } from "./hooks.ts";
 
-interface RecordingParts extends Pick<CallRecordOptions, "clock" | "monotonic" | "ids" | "tracer"> {
+interface RecordingParts extends Capabilities, Pick<CallRecordOptions, "tracer">, Pick<Hooks, "observe" | "log"> {
   readonly audit: AuditLog;
   readonly limits: Config["limits"];
   /** The key of the argument hashes; undefined: plain hashes. */
   readonly hashKey: Uint8Array | undefined;
-  readonly observe?: ((entry: EntryDraft) => void) | undefined;
-  readonly log?: ((line: CallRecordLog) => void) | undefined;
 }
 
 export interface Recording {
