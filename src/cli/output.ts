@@ -76,7 +76,7 @@ export function reportChange(printReport: () => void): void {
   } catch (error) {
     if (!(error instanceof StdoutError)) throw error;
     if (error.isReaderGone) return;
-    print.error(`it is done, but ${error.message}`);
+    print.error(`the change was made, but ${error.message}`);
     process.exitCode = error.exitCode;
   }
 }
