@@ -1,5 +1,5 @@
 import { postgresStore } from "../../approvals/store/postgres-url.ts";
-import { type Admission, type AdmissionOptions, createAdmission } from "../../pipeline/admission.ts";
+import { type AdmissionOptions, createAdmission } from "../../pipeline/admission.ts";
 import { Rates } from "../../pipeline/limits/rates.ts";
 import { openRateTable } from "../../pipeline/limits/rates-postgres.ts";
 import { SharedRates } from "../../pipeline/limits/rates-shared.ts";
@@ -10,15 +10,6 @@ import type { Capabilities, Hooks } from "./hooks.ts";
 
 interface LimitParts extends Pick<Capabilities, "clock" | "monotonic">, Pick<Hooks, "logError"> {
   readonly audit: Pick<AdmissionOptions, "auditReady" | "auditProblem">;
-}
-
-export interface Limits {
-  readonly admission: Admission;
-  /** The limits of the configuration in use, also after a reload. */
-  readonly inUse: Config["limits"];
-  /** Applies the limits of a new configuration; counts are kept. Never fails. */
-  change(config: Config, tools: LoadedTools["tools"]): void;
-  close(): Promise<void>;
 }
 
 type Loaded = Pick<LoadedTools, "tools" | "notRegistered">;
@@ -47,7 +38,7 @@ function postgresUrlOf(config: Config): string | undefined {
   }
 }
 
-export function openLimits(config: Config, { clock, monotonic, audit, logError }: LimitParts): Limits {
+export function openLimits(config: Config, { clock, monotonic, audit, logError }: LimitParts) {
   let { limits } = config;
   const url = postgresUrlOf(config);
   const rates = new Rates({ rules: limits.rates, now: monotonic, shared: limits.shared });
@@ -78,9 +69,13 @@ export function openLimits(config: Config, { clock, monotonic, audit, logError }
   let shared = share();
   return {
     admission,
-    // The target is a copy: a proxy of the frozen object would have to return its original values.
+    /**
+     * The limits of the configuration in use, also after a reload. The target is a copy: a proxy of the frozen object would have to
+     * return its original values.
+     */
     inUse: new Proxy({ ...limits }, { get: (_first, name) => Reflect.get(limits, name) }),
-    change(next, tools) {
+    /** Applies the limits of a new configuration; counts are kept. Never fails. */
+    change(next: Config, tools: LoadedTools["tools"]): void {
       const wasShared = limits.shared;
       limits = next.limits;
       rates.change({ rules: limits.rates, shared: limits.shared, tools: new Set(tools.map(({ name }) => name)) });
@@ -89,6 +84,6 @@ export function openLimits(config: Config, { clock, monotonic, audit, logError }
       shared?.close().catch(() => {});
       shared = share();
     },
-    close: async () => shared?.close(),
+    close: async (): Promise<void> => shared?.close(),
   };
 }

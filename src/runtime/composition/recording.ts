@@ -13,7 +13,7 @@ import {
 import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../../core/digest.ts";
 import type { Receipt } from "../../core/evidence.ts";
 import { ARGUMENT_LIMITS } from "../../core/json.ts";
-import { type CallRecordOptions, type CallRecords, createCallRecords } from "../../pipeline/call-record.ts";
+import { type CallRecordOptions, createCallRecords } from "../../pipeline/call-record.ts";
 import type { Config } from "../config/config.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 
@@ -24,13 +24,7 @@ interface RecordingParts extends Capabilities, Pick<CallRecordOptions, "tracer">
   readonly hashKey: Uint8Array | undefined;
 }
 
-export interface Recording {
-  readonly callRecords: CallRecords;
-  /** Writes the sums of unauthenticated clients and stops the timer. Never rejects. */
-  stop(): Promise<void>;
-}
-
-export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, ...parts }: RecordingParts): Recording {
+export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, ...parts }: RecordingParts) {
   const { limits, observe = () => {}, log = () => {} } = parts;
   const unauthenticated = new UnauthenticatedLimit({
     get linesPerMinuteMax() {
@@ -51,7 +45,13 @@ export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, .
     hashAlg: hashKey === undefined ? "sha256" : "hmac-sha256",
     record: (entry, request) => record(audit, { unauthenticated, callers }, { entry, request, now: clock() }),
   });
-  return { callRecords, stop: async () => void (await Promise.all(sums.map((sum) => sum.stop()))) };
+  return {
+    callRecords,
+    /** Writes the sums of unauthenticated clients and stops the timer. Never rejects. */
+    async stop(): Promise<void> {
+      await Promise.all(sums.map((sum) => sum.stop()));
+    },
+  };
 }
 
 /** Interval between two rounds. A crash loses the counts since the last round. */

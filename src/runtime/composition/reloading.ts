@@ -6,7 +6,7 @@ import { createApprovalGate } from "../../pipeline/approval-gate.ts";
 import type { Config } from "../config/config.ts";
 import { isPipe } from "../config/plain-file.ts";
 import type { Fingerprint } from "../reload/fingerprints.ts";
-import { Reload, type Reloadable, watchReload } from "../reload/reload.ts";
+import { Reload, type Reloadable } from "../reload/reload.ts";
 import { protectingGlobals } from "../reload/shared-globals.ts";
 import type { LiveSnapshots } from "../reload/snapshots.ts";
 import type { ConfigurationState, Reloaded, ReloadRequester } from "../reload/types.ts";
@@ -84,13 +84,13 @@ export function startReloading({ reload: { trigger, perMinuteMax } }: Config, pa
     },
     log: (event) => onReload?.(event, snapshots.current().config),
   });
-  const unwatch = trigger === "watch" ? watchReload(reload) : () => {};
+  const unwatch = trigger === "watch" ? reload.watch() : () => {};
   return {
     state: () => reload.state(),
     reload: trigger === "off" ? undefined : async (by) => withoutSecrets(await reload.run(by)),
     stop() {
-      unwatch();
       reload.close();
+      unwatch();
     },
   };
 }
