@@ -21,6 +21,11 @@ export function escapeJson(json: string): string {
   return isPlainAscii(json) ? json : json.replace(MISLEADING, escapeUnits);
 }
 
+/** Escapes any text to one line in the same way. JSON text contains no control characters; other text may. */
+export function escapeLine(text: string): string {
+  return escapeJson(text.replace(/[\x00-\x1f]/g, escapeUnits));
+}
+
 /**
  * Returns true when the text is plain ASCII: it then has as many bytes as characters, a test ten times faster than a
  * search. Of the ASCII controls, `JSON.stringify` leaves only DEL unescaped.

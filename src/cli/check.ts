@@ -141,7 +141,7 @@ function asks({
 
 function matrixTable(rows: readonly MatrixRow[]): string {
   const list = (names: readonly string[]): string => names.join(" ") || "-";
-  const heads = ["TOOL", "SYSTEM", "CLASSIFICATION", "CATEGORY", "ASKS", "PERMISSIONS", "ELEVATED", "SUBJECTS"];
+  const heads = ["TOOL", "SYSTEM", "CLASSIFICATION", "CATEGORY", "APPROVAL", "PERMISSIONS", "ELEVATED", "SUBJECTS"];
   const lines = rows.map((row) => [
     ...[row.tool, row.system, row.classification, row.category, row.asks],
     ...[list(row.permissions), list(row.elevated), list(row.subjects)],

@@ -1,5 +1,5 @@
 import { writeSync } from "node:fs";
-import { escapeJson } from "../audit/escape.ts";
+import { escapeLine } from "../audit/escape.ts";
 
 const RETRY_MS = 5;
 
@@ -76,19 +76,14 @@ export function reportChange(printReport: () => void): void {
   } catch (error) {
     if (!(error instanceof StdoutError)) throw error;
     if (error.isReaderGone) return;
-    print.error(`it is done, but ${error.message}`);
+    print.error(`the change was made, but ${error.message}`);
     process.exitCode = error.exitCode;
   }
 }
 
 /** Escapes everything that could control a terminal, except line ends. All printed text passes through this function. */
 function escapeForTerminal(text: string): string {
-  const visible = text.replace(/[\x00-\x09\x0b-\x1f]/g, escapeControl);
-  return visible.split("\n").map(escapeJson).join("\n");
-}
-
-function escapeControl(control: string): string {
-  return `\\u${control.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  return text.split("\n").map(escapeLine).join("\n");
 }
 
 const COLOURS = { red: 31, green: 32, yellow: 33, cyan: 36 } as const;

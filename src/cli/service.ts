@@ -14,25 +14,7 @@ import { loadEndpoints, MODULES, type Modules } from "../runtime/modules.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { print, reportChange } from "./output.ts";
 
-export interface RunningService {
-  /** URL of the listener for calls, with its actual port. */
-  readonly url: string;
-  /** URL of the operators' listener; undefined when the configuration has none. */
-  readonly operatorUrl: string | undefined;
-  readonly notRegistered: readonly string[];
-  /**
-   * Applies a changed configuration completely or not at all. Undefined when nothing can be reloaded or reloading is turned off.
-   */
-  readonly reload: Service["reload"];
-  /** Writes an uncaught error to the operator's log; the service keeps running. */
-  readonly logUncaught: (error: unknown) => void;
-  /**
-   * Shuts down in order: stop admitting calls, answer the calls in progress, close targets, close the audit. Calls that still
-   * wait after `drainTimeoutMs` are cut off: a read ends as CANCELLED, with its audit line, before the platform kills the
-   * process. May be called twice.
-   */
-  drain(): Promise<void>;
-}
+export type RunningService = Awaited<ReturnType<typeof startService>>;
 
 const CERTIFICATE_LEVELS = {
   "certificates.changed": "info",
@@ -50,11 +32,7 @@ const LOG_FLUSH_MS = 1_000;
  *
  * @throws {StartupError} with everything that prevents the start
  */
-export async function startService(
-  config: Config,
-  readAgain?: Hooks["readAgain"],
-  modules: Modules = MODULES,
-): Promise<RunningService> {
+export async function startService(config: Config, readAgain?: Hooks["readAgain"], modules: Modules = MODULES) {
   let detector: Service["detector"] | undefined;
   const output = openLog({ ...config.log, detector: () => detector?.() ?? DETECTOR });
   const log = output.logger;
@@ -113,12 +91,20 @@ export async function startService(
     await output.flush(LOG_FLUSH_MS);
   };
   return {
+    /** URL of the listener for calls, with its actual port. */
     url,
+    /** URL of the operators' listener; undefined when the configuration has none. */
     operatorUrl,
     notRegistered: service.notRegistered,
     reload: service.reload,
-    logUncaught: (error) => log.error({ cause: causeText(error) }, "uncaught error"),
-    drain: () => {
+    /** Writes an uncaught error to the operators' log; the service keeps running. */
+    logUncaught: (error: unknown): void => log.error({ cause: causeText(error) }, "uncaught error"),
+    /**
+     * Shuts down in order: stop admitting calls, answer the calls in progress, close targets, close the audit. Calls that still
+     * wait after `drainTimeoutMs` are cut off: a read ends as CANCELLED, with its audit line, before the platform kills the
+     * process. May be called twice.
+     */
+    drain(): Promise<void> {
       drained ??= drain();
       return drained;
     },

@@ -68,7 +68,7 @@ export class SafeToolCall {
   readonly #modules: Modules;
   #options: SafeToolCallOptions;
   /** Options that the next reload applies in place of `#options`. */
-  #wanted: WantedOptions | undefined;
+  #wanted: Omit<SafeToolCallOptions, "onToolApprove"> | undefined;
   #starting: Promise<Service> | undefined;
   #service: Service | undefined;
 
@@ -156,7 +156,8 @@ export class SafeToolCall {
   async reload(options?: Omit<SafeToolCallOptions, "onToolApprove">): Promise<Reloaded> {
     const { reload } = await this.#start();
     if (reload === undefined) throw new Error("there is no reload");
-    const wanted = options && { options };
+    // A copy, so that every reload has options of its own.
+    const wanted = options && { ...options };
     // A reload without options keeps the options of a concurrent reload.
     this.#wanted = wanted ?? this.#wanted;
     const reloaded = await reload("library");
@@ -186,7 +187,7 @@ export class SafeToolCall {
       onToolApprove: this.#options.onToolApprove,
       isEmbedded: true,
       readAgain: () => {
-        read = this.#wanted?.options ?? this.#options;
+        read = this.#wanted ?? this.#options;
         return configOf(read, { folder, searchPath }, this.#modules);
       },
       onReload: ({ type }) => {
@@ -195,10 +196,6 @@ export class SafeToolCall {
     };
     return wire(this.#config, hooks, this.#modules);
   }
-}
-
-interface WantedOptions {
-  readonly options: SafeToolCallOptions;
 }
 
 type Surroundings = Pick<Config, "folder" | "searchPath">;

@@ -50,7 +50,7 @@ describe.concurrent("a full disk", () => {
 
   test("a key that was created exists, though it cannot be shown", async () => {
     const { code, err } = await shell("$stc audit keys --new fresh.pem > /dev/full");
-    expect({ code, err }).toEqual({ code: 73, err: `it is done, but ${FULL}` });
+    expect({ code, err }).toEqual({ code: 73, err: `the change was made, but ${FULL}` });
     expect(statSync(join(folder, "fresh.pem")).mode & 0o777).toBe(0o600);
   });
 
@@ -101,7 +101,7 @@ describe.concurrent("a decision does not depend on whether it can be printed", (
     `approvals approve ${FIRST} --json`,
     "grants revoke 01900000-0000-7000-8000-0000000000ff",
   ])("stc %s is done and reports it", async (args) => {
-    expect(await deciding(`$stc ${args} > /dev/full`)).toMatchObject({ code: 73, err: `it is done, but ${FULL}` });
+    expect(await deciding(`$stc ${args} > /dev/full`)).toMatchObject({ code: 73, err: `the change was made, but ${FULL}` });
   });
 
   test("nor on whether anybody reads it", async () => {

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { stringify } from "yaml";
 import { makeCertificates } from "../../src/cli/development/certificates.ts";
 import { certificateNotes } from "../../src/targets/grpc/kind.ts";
 import { runStc } from "../support/stc.ts";
 import { openWorld, type World } from "../support/world.ts";
 import { KINDS_FOLDER } from "../targets/grpc/support/kinds.ts";
+import { writeKindsConfiguration } from "./kinds-configuration.ts";
 
 const DAY_MS = 86_400_000;
 const NOW = Date.UTC(2026, 0, 15);
@@ -41,23 +41,8 @@ describe("the command line", () => {
       clientCert: put("client.pem", client.cert),
       clientKey: put("client-key.pem", client.key),
     };
-    const manifest = `
-      import { defineTool, grpcMethod } from "safe-tool-call";
-      import { z } from "zod";
-      export const tool = defineTool({
-        name: "get_old", description: "Get an old thing", classification: "read", permissions: { required: ["kinds:read"] },
-        input: z.strictObject({ id: z.string().max(20) }),
-        target: grpcMethod("kinds", "kinds.v1.Kinds", "Legacy"),
-        output: z.object({ id: z.string() }), outputPolicy: { id: "allow" },
-      });`;
-    const kinds = { endpoint: "kinds.test:1", proto: KINDS_FOLDER, tls, metadata: { "x-region": "SECRET" } };
-    const config = {
-      tools: [put("tool.ts", manifest)],
-      audit: { dir: "./audit" },
-      jwt: { issuers: world.issuers.profiles() },
-      systems: { kinds },
-    };
-    return join(folder, put("stc.yaml", stringify(config)));
+    const system = { endpoint: "kinds.test:1", proto: KINDS_FOLDER, tls, metadata: { "x-region": "SECRET" } };
+    return writeKindsConfiguration(folder, { issuers: world.issuers.profiles(), system });
   }
 
   test("stc check names one that has expired, and still says ok", async () => {

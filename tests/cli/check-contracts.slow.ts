@@ -1,12 +1,12 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdtempSync } from "node:fs";
 import { join } from "node:path";
-import { stringify } from "yaml";
 import { runStc } from "../support/stc.ts";
 import { openWorld, type World } from "../support/world.ts";
 import { filesOf } from "../targets/grpc/support/descriptors.ts";
 import { KINDS_FOLDER, KINDS_SET } from "../targets/grpc/support/kinds.ts";
 import { knowing, type Reflecting, startReflecting } from "../targets/grpc/support/reflecting.ts";
+import { writeKindsConfiguration } from "./kinds-configuration.ts";
 
 let world: World;
 beforeAll(async () => {
@@ -19,28 +19,10 @@ afterEach(() => {
   for (const server of running.splice(0)) server.close();
 });
 
-const MANIFEST = `
-  import { defineTool, grpcMethod } from "safe-tool-call";
-  import { z } from "zod";
-  export const tool = defineTool({
-    name: "get_old", description: "Get an old thing", classification: "read", permissions: { required: ["kinds:read"] },
-    input: z.strictObject({ id: z.string().max(20) }),
-    target: grpcMethod("kinds", "kinds.v1.Kinds", "Legacy"),
-    output: z.object({ id: z.string(), FIELD }), outputPolicy: { id: "allow" },
-  });`;
-
-/** A configuration whose one tool calls `Legacy` of the system. */
-function configFile(system: object, field = ""): string {
+function configFile(kinds: object, field?: string): string {
   const folder = mkdtempSync(join(world.folder, "contracts-"));
-  writeFileSync(join(folder, "tool.ts"), MANIFEST.replace("FIELD", field));
-  const config = {
-    tools: ["./tool.ts"],
-    audit: { dir: "./audit" },
-    jwt: { issuers: world.issuers.profiles() },
-    systems: { kinds: { endpoint: "127.0.0.1:1", plaintext: true, ...system } },
-  };
-  writeFileSync(join(folder, "stc.yaml"), stringify(config));
-  return join(folder, "stc.yaml");
+  const system = { endpoint: "127.0.0.1:1", plaintext: true, ...kinds };
+  return writeKindsConfiguration(folder, { issuers: world.issuers.profiles(), system, field });
 }
 
 async function check(system: object, field?: string) {

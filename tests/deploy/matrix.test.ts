@@ -46,7 +46,7 @@ test("one table shows who can call what", async () => {
     .split("\n")
     .map((line) => line.split(/ {2,}/));
   expect(cells).toEqual([
-    ["TOOL", "SYSTEM", "CLASSIFICATION", "CATEGORY", "ASKS", "PERMISSIONS", "ELEVATED", "SUBJECTS"],
+    ["TOOL", "SYSTEM", "CLASSIFICATION", "CATEGORY", "APPROVAL", "PERMISSIONS", "ELEVATED", "SUBJECTS"],
     ["alter", "inline", "write", "write", "by mode", "a:write", "a:admin", "writer"],
     ["drop", "inline", "destructive", "network", "always", "a:drop", "-", "writer"],
     ["look", "inline", "read", "read", "no", "a:read b:read", "-", "reader"],

@@ -5,20 +5,17 @@ import type { Store } from "../store/store.ts";
 const REMEMBERED_MS = 3_600_000;
 const FORGOTTEN_AT_ONCE_MAX = 200;
 
-/**
- * Received messages. Each counts once across all replicas. A message with a decision is recorded in the transaction of the
- * decision.
- */
-export interface Inbox {
-  /** Records a message. Returns false when a message with this id was received before. */
-  receive(webhook: string, id: string): Promise<boolean>;
+export type Inbox = ReturnType<typeof inbox>;
+
+/** Stores received messages. Each counts once across all replicas. */
+export function inbox({ database }: Pick<Store, "database">) {
+  return {
+    /** Records a message. Returns false when a message with this id was received before. */
+    receive: (webhook: string, id: string): Promise<boolean> => database.write((tx) => recordMessage(tx, webhook, id)),
+  };
 }
 
-export function inbox({ database }: Pick<Store, "database">): Inbox {
-  return { receive: (webhook, id) => database.write((tx) => recordMessage(tx, webhook, id)) };
-}
-
-/** Records a message. Returns false when it was recorded before. */
+/** Records a message, in the transaction of its decision if it has one. Returns false when it was recorded before. */
 export async function recordMessage({ sql, now }: WriteTransaction, webhook: string, id: string): Promise<boolean> {
   await sql`
     DELETE FROM approval_messages WHERE (webhook, id) IN (

@@ -46,31 +46,21 @@ export type DeliveryOutcome = Delivery | { readonly kind: "stale" };
 /** Result of storing an outcome. `lost`: another replica has taken over meanwhile. */
 export type Settled = "done" | "again" | "dead" | "disabled" | "lost";
 
-/** Delivery state of the webhooks: one row per webhook with its position, and one per failed event that waits for a retry. */
-export interface Outbox {
-  /** Registers a webhook. A new or disabled webhook starts with the next event; a known one continues where it was. */
-  register(webhook: string): Promise<void>;
-  /** Checks for work without a write transaction. */
-  check(subscription: Subscription): Promise<"work" | "nothing" | "disabled">;
-  /** Takes the next event; this process owns the webhook for a minute. */
-  takeNext(subscription: Subscription): Promise<OutboxItem | GivenUp | undefined>;
-  /** Stores the outcome of an attempt. `random`: at least 0, below 1. */
-  settle(
-    subscription: Subscription,
-    item: OutboxItem,
-    end: { readonly outcome: DeliveryOutcome; readonly random: number },
-  ): Promise<Settled>;
-  /** Lets another process take over at once. */
-  release(subscription: Subscription): Promise<void>;
-}
+export type Outbox = ReturnType<typeof outbox>;
 
-export function outbox({ database }: Pick<Store, "database">): Outbox {
+/** Stores the delivery state: one row per webhook with its position, and one per failed event that waits for a retry. */
+export function outbox({ database }: Pick<Store, "database">) {
   return {
-    register: (webhook) => database.write((tx) => register(tx, webhook)),
-    check: (subscription) => database.read((view) => check(view, subscription)),
-    takeNext: (subscription) => database.write((tx) => takeNext(tx, subscription)),
-    settle: (subscription, item, end) => database.write((tx) => settle(tx, subscription, { item, ...end })),
-    release: ({ webhook, owner }) =>
+    /** Registers a webhook. A new or disabled webhook starts with the next event; a known one continues where it was. */
+    register: (webhook: string) => database.write((tx) => register(tx, webhook)),
+    /** Checks for work without a write transaction. */
+    check: (subscription: Subscription) => database.read((view) => check(view, subscription)),
+    /** Takes the next event; this process owns the webhook for a minute. */
+    takeNext: (subscription: Subscription) => database.write((tx) => takeNext(tx, subscription)),
+    /** Stores the outcome of an attempt. */
+    settle: (subscription: Subscription, attempt: Attempt) => database.write((tx) => settle(tx, subscription, attempt)),
+    /** Lets another process take over at once. */
+    release: ({ webhook, owner }: Subscription): Promise<void> =>
       database.write(async ({ sql }) => {
         await sql`UPDATE approval_webhooks SET lease_until = 0 WHERE name = ${webhook} AND lease_owner = ${owner}`;
       }),
@@ -149,6 +139,7 @@ async function takeNext(tx: WriteTransaction, subscription: Subscription): Promi
 interface Attempt {
   readonly item: OutboxItem;
   readonly outcome: DeliveryOutcome;
+  /** From 0 (inclusive) to 1 (exclusive); spreads the retries. */
   readonly random: number;
 }
 

@@ -151,25 +151,7 @@ interface ReportRange {
 export type MakeReport = (range: ReportRange) => Promise<ApprovalReport>;
 
 /** An approval request and its outcome, without its contents. */
-export interface ReportRow {
-  readonly tool: string;
-  readonly category: string;
-  readonly classification: string;
-  readonly risk: string;
-  /** Empty when there is no trusted session. */
-  readonly session: string;
-  readonly requester: string;
-  readonly grantKey: string | undefined;
-  readonly offersSession: boolean;
-  readonly state: string;
-  readonly isApproved: boolean;
-  readonly scope: string | undefined;
-  readonly createdAt: number;
-  readonly decidedAt: number | undefined;
-  readonly decider: { readonly issuer: string; readonly subject: string } | undefined;
-  /** All votes when a policy required several; after an approval, the last one is that of `decider`. */
-  readonly votes: readonly Pick<Vote, "issuer" | "subject" | "at">[];
-}
+export type ReportRow = ReturnType<typeof toReportRow>;
 
 export function reports({ database }: Pick<Store, "database">): MakeReport {
   return async (range) => {
@@ -200,22 +182,25 @@ async function readPage(
     ORDER BY created_at DESC, id DESC LIMIT ${PAGE_ROWS}`;
 }
 
-function toReportRow(row: Row): ReportRow {
+function toReportRow(row: Row) {
   const decidedAt = optionalInteger(row, "decided_at");
-  const scope = row["scope"] === null ? undefined : text(row, "scope");
+  const isByPerson = decidedAt !== undefined && row["decided_issuer"] !== null;
+  const votes: readonly Pick<Vote, "issuer" | "subject" | "at">[] =
+    row["votes"] === "[]" ? [] : (readVotes(JSON.parse(text(row, "votes"))) ?? []);
   return {
     ...{ tool: text(row, "tool"), category: text(row, "category"), classification: text(row, "classification") },
-    ...{ risk: text(row, "risk"), session: text(row, "session"), state: text(row, "state"), scope, decidedAt },
+    ...{ risk: text(row, "risk"), state: text(row, "state"), decidedAt },
+    scope: row["scope"] === null ? undefined : text(row, "scope"),
+    /** Empty when there is no trusted session. */
+    session: text(row, "session"),
     requester: JSON.stringify([text(row, "issuer"), text(row, "subject")]),
     grantKey: row["grant_key"] === null ? undefined : text(row, "grant_key"),
     offersSession: text(row, "scopes").includes('"session"'),
     isApproved: decidedAt !== undefined && text(row, "state") !== "denied",
     createdAt: integer(row, "created_at"),
-    decider:
-      decidedAt === undefined || row["decided_issuer"] === null
-        ? undefined
-        : { issuer: text(row, "decided_issuer"), subject: text(row, "decided_subject") },
-    votes: row["votes"] === "[]" ? [] : (readVotes(JSON.parse(text(row, "votes"))) ?? []),
+    decider: isByPerson ? { issuer: text(row, "decided_issuer"), subject: text(row, "decided_subject") } : undefined,
+    /** All votes when a policy required several; after an approval, the last one is that of `decider`. */
+    votes,
   };
 }
 

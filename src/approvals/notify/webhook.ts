@@ -32,17 +32,14 @@ export interface WebhookParts {
 export interface WebhookCounts {
   sent: number;
   failures: number;
+  /** Events that were given up. */
   dead: number;
+  /** Approval requests that ended before they were sent. */
   stale: number;
 }
 
-export interface WebhookState {
+export interface WebhookState extends Readonly<WebhookCounts> {
   readonly webhook: string;
-  readonly sent: number;
-  readonly failures: number;
-  /** Events that were given up. */
-  readonly dead: number;
-  readonly stale: number;
   readonly isDisabled: boolean;
 }
 
@@ -131,7 +128,7 @@ export class Webhook {
     }
     const outcome = await this.#attempt(item);
     if (this.#stopping.signal.aborted && outcome.kind === "later") return false;
-    const settled = await outbox.settle(this.#subscription, item, { outcome, random: this.#parts.random() });
+    const settled = await outbox.settle(this.#subscription, { item, outcome, random: this.#parts.random() });
     this.#count(outcome, settled === "dead");
     if (settled === "disabled")
       this.#report("answered 410 Gone: nothing more is sent there until the next start or until its settings change");

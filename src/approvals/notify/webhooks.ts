@@ -22,31 +22,17 @@ export interface NamedWebhooks {
   readonly integrations: ReadonlyMap<string, Integration>;
 }
 
-interface Webhooks {
-  readonly integrations: ReadonlyMap<string, Integration>;
-  states(): readonly WebhookState[];
-  stop(): Promise<void>;
-}
-
-/** Webhooks that a configuration reload replaces. */
-export interface LiveWebhooks extends Webhooks {
-  /** Switches to a new configuration; unchanged webhooks keep running. Never fails. */
-  change(named: NamedWebhooks): void;
-}
+export type LiveWebhooks = ReturnType<typeof startWebhooks>;
 
 /** Approvals, along with reports, counts, and the incoming and outgoing webhooks. */
 export interface NotifiedApprovals extends Approvals {
   readonly inbox?: Inbox | undefined;
   readonly report?: MakeReport | undefined;
   readonly tally?: Tally | undefined;
-  readonly webhooks?: Webhooks | undefined;
+  readonly webhooks?: Pick<LiveWebhooks, "integrations" | "states" | "stop"> | undefined;
 }
 
-interface WebhooksOptions extends NamedWebhooks {
-  readonly parts: WebhookParts;
-}
-
-export function startWebhooks({ parts, ...first }: WebhooksOptions): LiveWebhooks {
+export function startWebhooks({ parts, ...first }: NamedWebhooks & { readonly parts: WebhookParts }) {
   let { integrations } = first;
   const byName = new Map<string, NamedWebhook>();
   const change = (targets: readonly WebhookTarget[]): void => {
@@ -61,15 +47,16 @@ export function startWebhooks({ parts, ...first }: WebhooksOptions): LiveWebhook
   };
   change(first.targets);
   return {
-    get integrations() {
+    get integrations(): ReadonlyMap<string, Integration> {
       return integrations;
     },
-    states: () => [...byName.values()].flatMap((webhook) => webhook.states()),
-    change(named) {
+    states: (): readonly WebhookState[] => [...byName.values()].flatMap((webhook) => webhook.states()),
+    /** Switches to a new configuration; unchanged webhooks keep running. Never fails. */
+    change(named: NamedWebhooks): void {
       integrations = named.integrations;
       change(named.targets);
     },
-    async stop() {
+    async stop(): Promise<void> {
       await Promise.all([...byName.values()].map((webhook) => webhook.stop()));
     },
   };

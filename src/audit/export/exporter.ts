@@ -26,16 +26,19 @@ export interface ExporterTarget {
   readonly receiver: Receiver;
 }
 
-interface ExporterOptions {
+interface CommonOptions {
   readonly dir: string;
-  readonly stream: StreamName;
-  readonly target: ExporterTarget;
   /** Returns Unix milliseconds. */
   readonly clock: () => number;
-  /** Returns a number of at least 0 and below 1. */
+  /** Returns a number from 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
-  /** Writes a problem to the operators' log: once each time the problem starts, and at most once a minute. */
+  /** Writes a problem to the operators' log. */
   readonly report: (message: string) => void;
+}
+
+interface ExporterOptions extends CommonOptions {
+  readonly stream: StreamName;
+  readonly target: ExporterTarget;
   /**
    * `pollMs` is the pause when the log has no new lines, `backoffMs` the pause after a first failure; in milliseconds.
    */
@@ -258,30 +261,21 @@ function keepDeadLetters(dir: string, { exporter, reason, lines }: DeadLetters):
   }
 }
 
-export interface ExportersOptions {
-  readonly dir: string;
+export interface ExportersOptions extends CommonOptions {
   readonly targets: readonly ExporterTarget[];
   /** When `undefined`, nothing is ever deleted. */
   readonly retentionDays: number | undefined;
-  /** Returns Unix milliseconds. */
-  readonly clock: () => number;
-  /** Returns a number of at least 0 and below 1. */
-  readonly random: () => number;
-  readonly report: (message: string) => void;
   /** Writes a journal line; durable when resolved. */
   readonly journal: (line: { readonly type: "audit.pruned"; readonly [member: string]: Json }) => Promise<void>;
   readonly pruneEveryMs?: number;
 }
 
-/** The running exporters and the periodic deletion of old files, which work alongside the service. */
-export interface Exporters {
-  states(): readonly ExportState[];
-  stop(): Promise<void>;
-}
+export type Exporters = ReturnType<typeof startExporters>;
 
 const PRUNE_EVERY_MS = 3_600_000;
 
-export function startExporters(options: ExportersOptions): Exporters {
+/** Starts the exporters and the periodic deletion of old files. */
+export function startExporters(options: ExportersOptions) {
   const { dir, targets, clock, random, report, pruneEveryMs = PRUNE_EVERY_MS } = options;
   const exporters = targets.flatMap((target) =>
     (["calls", "journal"] as const).map((stream) => new Exporter({ dir, stream, target, clock, random, report })),
@@ -298,8 +292,8 @@ export function startExporters(options: ExportersOptions): Exporters {
   timer.unref();
   startPruning();
   return {
-    states: () => exporters.map((exporter) => exporter.state()),
-    async stop() {
+    states: (): readonly ExportState[] => exporters.map((exporter) => exporter.state()),
+    async stop(): Promise<void> {
       clearInterval(timer);
       await Promise.all([pruning, ...exporters.map((exporter) => exporter.stop())]);
     },

@@ -1,4 +1,4 @@
-import { escapeJson } from "../escape.ts";
+import { escapeJson, escapeLine } from "../escape.ts";
 import type { FoundLine } from "../query/filter.ts";
 import { type EntryView, type LineMembers, membersOf, parseLine, textOf } from "../query/view.ts";
 
@@ -47,12 +47,7 @@ function cell(value: string | number | undefined): string {
   if (value === undefined) return "";
   if (typeof value === "number") return String(value);
   const isFormula = FORMULA.test(value) || LEADING_CONTROL.test(value);
-  const visible = escapeJson(value.replace(/[\x00-\x1f]/g, escapeControl));
-  return `"${isFormula ? "'" : ""}${visible.replaceAll('"', '""')}"`;
-}
-
-function escapeControl(control: string): string {
-  return `\\u${control.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  return `"${isFormula ? "'" : ""}${escapeLine(value).replaceAll('"', '""')}"`;
 }
 
 function jsonOf(value: unknown): string | undefined {

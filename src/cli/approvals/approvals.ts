@@ -18,7 +18,7 @@ const PAGES_MAX = 50;
 const REASON_CHARACTERS_MAX = 500;
 /** A view that does not match its digest cannot be approved: it may not be the view that the service would run. */
 export const VIEW_MISMATCH = "the view does not match its digest: nothing is decided";
-export const NO_VIEW = "this token may not see the view: it cannot decide";
+export const NO_VIEW = "this token is not permitted to see the view, so it cannot decide";
 
 /** `stc approvals list`: lists approvals, newest first. */
 export async function listApprovals(options: ClientOptions & { readonly state?: string }): Promise<void> {
@@ -43,7 +43,7 @@ export async function listApprovals(options: ClientOptions & { readonly state?: 
     if (cursor === undefined) break;
   }
   if (options.json === true) return print.json({ approvals: bodies, ...(cursor !== undefined && { cursor }) });
-  printListing(withMissing([["ID", "STATE", "RISK", "TOOL", "WHO", "LEFT", "SUMMARY"], ...rows], missing));
+  printListing(withMissing([["ID", "STATE", "RISK", "TOOL", "REQUESTER", "TIME LEFT", "SUMMARY"], ...rows], missing));
   if (cursor !== undefined) print.line(`note: there are more; these are the first ${rows.length}`);
 }
 

@@ -106,17 +106,15 @@ function openConnection(signal: AbortSignal): Connection {
   const controller = new AbortController();
   const abort = (): void => controller.abort();
   let timer = setTimeout(abort, SILENCE_MS_MAX);
-  signal.addEventListener("abort", abort, { once: true });
   return {
-    signal: controller.signal,
+    signal: AbortSignal.any([signal, controller.signal]),
     received() {
       clearTimeout(timer);
       timer = setTimeout(abort, SILENCE_MS_MAX);
     },
     close() {
       clearTimeout(timer);
-      signal.removeEventListener("abort", abort);
-      controller.abort();
+      abort();
     },
   };
 }

@@ -12,7 +12,7 @@ export async function listGrants(options: ClientOptions): Promise<void> {
     const rows = grants.map(({ id, subject, session, tool, summary, expiresAt }) =>
       [id, subject, session, tool, new Date(expiresAt).toISOString(), summary].map(printableCell),
     );
-    return { truncated, rows: [["ID", "WHO", "SESSION", "TOOL", "UNTIL", "SUMMARY"], ...rows] };
+    return { truncated, rows: [["ID", "SUBJECT", "SESSION", "TOOL", "UNTIL", "SUMMARY"], ...rows] };
   });
 }
 
@@ -23,7 +23,7 @@ export async function listModes(options: ClientOptions): Promise<void> {
     const rows = sessions.map(({ id, issuer, subject, mode, modeUntil }) =>
       [id, mode, modeUntil == null ? "-" : new Date(modeUntil).toISOString(), subject, issuer].map(printableCell),
     );
-    return { truncated, rows: [["SESSION", "MODE", "UNTIL", "WHO", "ISSUER"], ...rows] };
+    return { truncated, rows: [["SESSION", "MODE", "UNTIL", "SUBJECT", "ISSUER"], ...rows] };
   });
 }
 

@@ -242,16 +242,6 @@ class CustomerStore {
     const time = this.#tick();
     const number = CREATED_FROM + this.#writes;
     const created: CustomerRecord = {
-      phone: "",
-      nationalId: "",
-      taxNumber: "",
-      dateOfBirth: "",
-      address: null,
-      annualIncome: null,
-      netWorth: null,
-      employerName: "",
-      employerAddress: null,
-      nextOfKin: null,
       ...changes,
       fullName: changes.fullName,
       email: changes.email,
@@ -306,7 +296,7 @@ class CustomerStore {
     if (taken) throw new ServiceError(status.ALREADY_EXISTS, "the e-mail address or national id is taken");
   }
 
-  #tick(): CustomerRecord["updatedAt"] {
+  #tick(): NonNullable<CustomerRecord["updatedAt"]> {
     this.#writes += 1;
     return { seconds: String(FIRST_WRITE_SECONDS + this.#writes), nanos: 0 };
   }

@@ -1,53 +1,11 @@
 /** Customer statuses of the contract, without the unspecified one. */
 export type CustomerStatus = "ACTIVE" | "PENDING" | "DORMANT" | "BLOCKED" | "OFFBOARDED";
 
-interface Address {
-  readonly line1: string;
-  readonly line2: string;
-  readonly city: string;
-  readonly region: string;
-  readonly postalCode: string;
-  readonly country: string;
-}
+type CompleteRecord = ReturnType<typeof recordOf>;
 
-interface Money {
-  readonly currency: string;
-  readonly minorUnits: string;
-}
-
-interface NextOfKin {
-  readonly fullName: string;
-  readonly relationship: string;
-  readonly phone: string;
-}
-
-interface Instant {
-  readonly seconds: string;
-  readonly nanos: number;
-}
-
-/** A customer in the wire format. Unset messages are null. */
-export interface CustomerRecord {
-  readonly customerId: string;
-  readonly legacyId: string;
-  readonly status: CustomerStatus;
-  readonly fullName: string;
-  readonly email: string;
-  readonly phone: string;
-  readonly nationalId: string;
-  readonly taxNumber: string;
-  readonly dateOfBirth: string;
-  readonly address: Address | null;
-  readonly annualIncome: Money | null;
-  readonly netWorth: Money | null;
-  readonly employerName: string;
-  readonly employerAddress: Address | null;
-  readonly nextOfKin: NextOfKin | null;
-  readonly accountIds: readonly string[];
-  readonly externalReferences: readonly { readonly system: string; readonly reference: string }[];
-  readonly createdAt: Instant;
-  readonly updatedAt: Instant;
-}
+/** A customer in the wire format. Fields that are not set are missing. */
+export type CustomerRecord = Partial<CompleteRecord> &
+  Pick<CompleteRecord, "customerId" | "status" | "fullName" | "email">;
 
 type Row = readonly [fullName: string, status: CustomerStatus, city: string, country: string, employer: string];
 
@@ -107,7 +65,7 @@ export const KNOWN_CUSTOMERS = {
 
 export const JOHN_SMITH_LEGACY_ID = "LEG-000001";
 
-function addressOf([, , city, country]: Row, number: number): Address {
+function addressOf([, , city, country]: Row, number: number) {
   return {
     line1: `${number * 7} Station Road`,
     line2: "",
@@ -128,11 +86,11 @@ function asciiSlug(name: string, number: number): string {
   return ascii === "" ? `customer${number}` : ascii;
 }
 
-function recordOf(row: Row, index: number): CustomerRecord {
+function recordOf(row: Row, index: number) {
   const number = index + 1;
   const [fullName, status, , country, employerName] = row;
   const digits = String(number).padStart(6, "0");
-  const created: Instant = { seconds: String(FIRST_CREATED_SECONDS + index * DAY_SECONDS), nanos: 0 };
+  const created = { seconds: String(FIRST_CREATED_SECONDS + index * DAY_SECONDS), nanos: 0 };
   return {
     customerId: customerIdOf(number),
     legacyId: `LEG-${digits}`,

@@ -5,12 +5,12 @@ import { type AuditLog, openAuditLog } from "../../audit/audit-log.ts";
 import type { Announced } from "../../audit/entry.ts";
 import { type Exporters, type ExporterTarget, startExporters } from "../../audit/export/exporter.ts";
 import { intentLine } from "../../audit/journal/journal.ts";
-import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
 import { Refusal, StartupError } from "../../core/errors.ts";
 import type { AdmissionOptions } from "../../pipeline/admission.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import type { Modules } from "../modules.ts";
+import type { Capabilities, Hooks } from "./hooks.ts";
 import { readNamed } from "./problems.ts";
 
 const HASH_KEY_BYTES_MIN = 16;
@@ -52,12 +52,8 @@ export function auditDirProblems(config: Config): readonly string[] {
   }
 }
 
-interface AuditParts {
-  readonly clock: () => number;
-  readonly monotonic: () => number;
-  readonly ids: () => string;
+interface AuditParts extends Pick<Capabilities, "clock" | "monotonic" | "ids">, Pick<Hooks, "onBatch"> {
   readonly checkpointKey: KeyObject | undefined;
-  readonly onBatch?: ((batch: WrittenBatch) => void) | undefined;
 }
 
 /** @throws {StartupError} when the directory cannot be written or does not verify */
@@ -103,10 +99,7 @@ export async function intend(audit: AuditLog, announced: Announced): Promise<voi
   }
 }
 
-interface ExportParts {
-  readonly clock: () => number;
-  readonly random: () => number;
-  readonly logError?: ((message: string, cause: unknown) => void) | undefined;
+interface ExportParts extends Pick<Capabilities, "clock" | "random">, Pick<Hooks, "logError"> {
   readonly journal: AuditLog["journal"];
 }
 

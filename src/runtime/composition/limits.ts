@@ -1,28 +1,15 @@
 import { postgresStore } from "../../approvals/store/postgres-url.ts";
-import { type Admission, type AdmissionOptions, createAdmission } from "../../pipeline/admission.ts";
+import { type AdmissionOptions, createAdmission } from "../../pipeline/admission.ts";
 import { Rates } from "../../pipeline/limits/rates.ts";
 import { openRateTable } from "../../pipeline/limits/rates-postgres.ts";
 import { SharedRates } from "../../pipeline/limits/rates-shared.ts";
 import type { Config } from "../config/config.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
 import { storeUrl } from "./approvals.ts";
+import type { Capabilities, Hooks } from "./hooks.ts";
 
-export interface LimitParts {
-  /** Returns Unix milliseconds. */
-  readonly clock: () => number;
-  /** Returns milliseconds, never decreasing. */
-  readonly monotonic: () => number;
+interface LimitParts extends Pick<Capabilities, "clock" | "monotonic">, Pick<Hooks, "logError"> {
   readonly audit: Pick<AdmissionOptions, "auditReady" | "auditProblem">;
-  readonly log?: ((message: string, cause: unknown) => void) | undefined;
-}
-
-export interface Limits {
-  readonly admission: Admission;
-  /** The limits of the configuration in use, also after a reload. */
-  readonly inUse: Config["limits"];
-  /** Applies the limits of a new configuration; counts are kept. Never fails. */
-  change(config: Config, tools: LoadedTools["tools"]): void;
-  close(): Promise<void>;
 }
 
 type Loaded = Pick<LoadedTools, "tools" | "notRegistered">;
@@ -51,7 +38,7 @@ function postgresUrlOf(config: Config): string | undefined {
   }
 }
 
-export function openLimits(config: Config, { clock, monotonic, audit, log }: LimitParts): Limits {
+export function openLimits(config: Config, { clock, monotonic, audit, logError }: LimitParts) {
   let { limits } = config;
   const url = postgresUrlOf(config);
   const rates = new Rates({ rules: limits.rates, now: monotonic, shared: limits.shared });
@@ -73,18 +60,22 @@ export function openLimits(config: Config, { clock, monotonic, audit, log }: Lim
   const share = (): SharedRates | undefined => {
     if (!limits.shared) return undefined;
     if (url === undefined) {
-      log?.("limits.shared has no effect: approvals.storeUrlFile names no PostgreSQL", undefined);
+      logError?.("limits.shared has no effect: approvals.storeUrlFile names no PostgreSQL", undefined);
       return undefined;
     }
     const table = openRateTable(url);
-    return new SharedRates({ rates, table, now: monotonic, log: (message, cause) => log?.(message, cause) });
+    return new SharedRates({ rates, table, now: monotonic, log: (message, cause) => logError?.(message, cause) });
   };
   let shared = share();
   return {
     admission,
-    // The target is a copy: a proxy of the frozen object would have to return its original values.
+    /**
+     * The limits of the configuration in use, also after a reload. The target is a copy: a proxy of the frozen object would have to
+     * return its original values.
+     */
     inUse: new Proxy({ ...limits }, { get: (_first, name) => Reflect.get(limits, name) }),
-    change(next, tools) {
+    /** Applies the limits of a new configuration; counts are kept. Never fails. */
+    change(next: Config, tools: LoadedTools["tools"]): void {
       const wasShared = limits.shared;
       limits = next.limits;
       rates.change({ rules: limits.rates, shared: limits.shared, tools: new Set(tools.map(({ name }) => name)) });
@@ -93,6 +84,6 @@ export function openLimits(config: Config, { clock, monotonic, audit, log }: Lim
       shared?.close().catch(() => {});
       shared = share();
     },
-    close: async () => shared?.close(),
+    close: async (): Promise<void> => shared?.close(),
   };
 }

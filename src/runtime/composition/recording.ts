@@ -12,30 +12,18 @@ import {
 } from "../../audit/unauthenticated.ts";
 import { hmacSha256Hex, sha256Hex } from "../../core/digest.ts";
 import type { Receipt } from "../../core/evidence.ts";
-import {
-  type CallRecordLog,
-  type CallRecordOptions,
-  type CallRecords,
-  createCallRecords,
-} from "../../pipeline/call-record.ts";
+import { type CallRecordOptions, createCallRecords } from "../../pipeline/call-record.ts";
 import type { Config } from "../config/config.ts";
+import type { Capabilities, Hooks } from "./hooks.ts";
 
-interface RecordingParts extends Pick<CallRecordOptions, "clock" | "monotonic" | "ids" | "tracer"> {
+interface RecordingParts extends Capabilities, Pick<CallRecordOptions, "tracer">, Pick<Hooks, "observe" | "log"> {
   readonly audit: AuditLog;
   readonly limits: Config["limits"];
   /** The key of the argument hashes; undefined: plain hashes. */
   readonly hashKey: Uint8Array | undefined;
-  readonly observe?: ((entry: EntryDraft) => void) | undefined;
-  readonly log?: ((line: CallRecordLog) => void) | undefined;
 }
 
-export interface Recording {
-  readonly callRecords: CallRecords;
-  /** Writes the sums of unauthenticated clients and stops the timer. Never rejects. */
-  stop(): Promise<void>;
-}
-
-export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, ...parts }: RecordingParts): Recording {
+export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, ...parts }: RecordingParts) {
   const { limits, observe = () => {}, log = () => {} } = parts;
   const unauthenticated = new UnauthenticatedLimit({
     get linesPerMinuteMax() {
@@ -56,7 +44,13 @@ export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, .
     hashAlg: hashKey === undefined ? "sha256" : "hmac-sha256",
     record: (entry, request) => record(audit, { unauthenticated, callers }, { entry, request, clock }),
   });
-  return { callRecords, stop: async () => void (await Promise.all(sums.map((sum) => sum.stop()))) };
+  return {
+    callRecords,
+    /** Writes the sums of unauthenticated clients and stops the timer. Never rejects. */
+    async stop(): Promise<void> {
+      await Promise.all(sums.map((sum) => sum.stop()));
+    },
+  };
 }
 
 /** Interval between two rounds. A crash loses the counts since the last round. */

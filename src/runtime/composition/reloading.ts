@@ -1,30 +1,27 @@
-import type { ApprovalCallback } from "../../approvals/callback.ts";
 import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import { StartupError } from "../../core/errors.ts";
-import type { CertificateEvent } from "../../core/target-kind.ts";
 import { filterSecrets } from "../../detection/sensitive.ts";
 import { createApprovalGate } from "../../pipeline/approval-gate.ts";
 import type { Config } from "../config/config.ts";
 import { isPipe } from "../config/plain-file.ts";
 import type { Fingerprint } from "../reload/fingerprints.ts";
-import { Reload, type Reloadable, watchReload } from "../reload/reload.ts";
+import { Reload, type Reloadable } from "../reload/reload.ts";
 import { protectingGlobals } from "../reload/shared-globals.ts";
 import type { LiveSnapshots } from "../reload/snapshots.ts";
-import type { ConfigurationState, ReloadEvent, Reloaded, ReloadRequester } from "../reload/types.ts";
+import type { ConfigurationState, Reloaded, ReloadRequester } from "../reload/types.ts";
 import type { Parts } from "./assembly.ts";
-import { type RevocationEvent, watchRevocations } from "./identity.ts";
+import type { Capabilities, Hooks } from "./hooks.ts";
+import { watchRevocations } from "./identity.ts";
 
 /** A configuration snapshot: everything that a reload replaces as a whole. */
 export interface ServiceSnapshot extends Reloadable {
   readonly parts: Parts;
 }
 
-export interface JoinOptions {
+interface JoinOptions extends Pick<Hooks, "onToolApprove" | "logError"> {
   readonly approvals: Approvals | undefined;
-  readonly onToolApprove?: ApprovalCallback | undefined;
   readonly newId: () => string;
-  readonly logError?: ((message: string, cause: unknown) => void) | undefined;
 }
 
 /** Joins the parts of one reading of the configuration with the parts that outlive a reload. */
@@ -44,7 +41,9 @@ export function joinSnapshot(config: Config, parts: Parts, options: JoinOptions)
   return { config, parts, registry, callers, policy, gate, detector, modules: loaded.modules, close };
 }
 
-export interface ReloadingParts {
+type ReloadHooks = Pick<Hooks, "readAgain" | "isEmbedded" | "onReload" | "onCertificates" | "onRevocations">;
+
+interface ReloadingParts extends ReloadHooks, Pick<Capabilities, "clock"> {
   readonly snapshots: LiveSnapshots<ServiceSnapshot>;
   /** Fingerprint of the files before they were first read; undefined without `readAgain`. */
   readonly fingerprint: Fingerprint | undefined;
@@ -54,19 +53,6 @@ export interface ReloadingParts {
   readonly adopted: (content: ServiceSnapshot) => void;
   /** Writes a journal line; the line is durable when the promise resolves. */
   readonly journal: AuditLog["journal"];
-  /** Returns Unix milliseconds. */
-  readonly clock: () => number;
-  /**
-   * Reads the configuration again; undefined: no reload.
-   * @throws {StartupError}
-   */
-  readonly readAgain?: (() => Config | Promise<Config>) | undefined;
-  /** True in the library: the embedding program may change the shared globals at any time. */
-  readonly isEmbedded?: boolean | undefined;
-  /** Receives the result of a reload and the configuration that is in use after it. */
-  readonly onReload?: ((event: ReloadEvent, config: Config) => void) | undefined;
-  readonly onCertificates?: ((event: CertificateEvent) => void) | undefined;
-  readonly onRevocations?: (event: RevocationEvent) => void;
 }
 
 export interface Reloading {
@@ -97,13 +83,13 @@ export function startReloading({ reload: { trigger, perMinuteMax } }: Config, pa
     },
     log: (event) => onReload?.(event, snapshots.current().config),
   });
-  const unwatch = trigger === "watch" ? watchReload(reload) : () => {};
+  const unwatch = trigger === "watch" ? reload.watch() : () => {};
   return {
     state: () => reload.state(),
     reload: trigger === "off" ? undefined : async (by) => withoutSecrets(await reload.run(by)),
     stop() {
-      unwatch();
       reload.close();
+      unwatch();
     },
   };
 }

@@ -4,6 +4,7 @@ import type { Tracer } from "../../core/tracing.ts";
 import { findSensitive } from "../../detection/sensitive.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import { createTracer } from "../telemetry/tracer.ts";
+import type { Capabilities, Hooks } from "./hooks.ts";
 
 /** The collector of traces, with the headers to send. */
 export interface TraceTarget {
@@ -18,14 +19,7 @@ export interface Tracing {
   close(): Promise<void>;
 }
 
-export interface TracingParts {
-  /** Returns Unix milliseconds. */
-  readonly clock: () => number;
-  /** Returns milliseconds, never decreasing. */
-  readonly monotonic: () => number;
-  readonly fill: (words: BigUint64Array<ArrayBuffer>) => void;
-  readonly logError?: ((message: string, cause: unknown) => void) | undefined;
-}
+type TracingParts = Pick<Capabilities, "clock" | "monotonic" | "fill"> & Pick<Hooks, "logError">;
 
 /** The collector's default path, when the endpoint has none. */
 const OTLP_TRACES_PATH = "/v1/traces";

@@ -1,99 +1,34 @@
-import { createPublicKey, type KeyObject, randomUUID } from "node:crypto";
-import type { ApprovalCallback } from "../../approvals/callback.ts";
-import type { Approvals } from "../../approvals/types.ts";
+import { createPublicKey, randomUUID } from "node:crypto";
 import type { AuditLog } from "../../audit/audit-log.ts";
-import type { EntryDraft } from "../../audit/entry.ts";
 import type { JournalLine } from "../../audit/journal/journal.ts";
-import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
-import type { CertificateEvent } from "../../core/target-kind.ts";
-import type { Detector } from "../../detection/sensitive.ts";
 import type { Admission } from "../../pipeline/admission.ts";
-import type { CallRecordLog } from "../../pipeline/call-record.ts";
-import type { CallerContext } from "../../pipeline/caller-context.ts";
 import { createExecutor } from "../../pipeline/executor.ts";
-import { createProxy, type ToolProxy } from "../../pipeline/proxy.ts";
-import type { Registry } from "../../pipeline/registry.ts";
+import { createProxy } from "../../pipeline/proxy.ts";
 import { createWaitingRoom } from "../../pipeline/waiting-room.ts";
 import type { Config } from "../config/config.ts";
 import { MODULES, type Modules } from "../modules.ts";
 import { type Fingerprint, fingerprintOf } from "../reload/fingerprints.ts";
 import { currentCallers, currentRegistry, LiveSnapshots } from "../reload/snapshots.ts";
-import type { ConfigurationState, ReloadEvent, Reloaded, ReloadRequester } from "../reload/types.ts";
+import type { Reloaded } from "../reload/types.ts";
 import { openStore } from "./approvals.ts";
 import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts";
 import { auditState, intend, openAudit, startExports } from "./audit.ts";
-import type { RevocationEvent, RevocationState } from "./identity.ts";
+import type { Capabilities, Hooks } from "./hooks.ts";
 import { openLimits } from "./limits.ts";
 import { openRecording } from "./recording.ts";
 import { joinSnapshot, startReloading } from "./reloading.ts";
-import type { Targets } from "./targets.ts";
 import { startTracing } from "./telemetry.ts";
 
-export type { Parts, Reloaded };
+export type { Hooks, Parts, Reloaded };
 
-/** Callbacks for the surrounding program. The library may omit all of them. */
-export interface Hooks {
-  readonly observe?: (entry: EntryDraft) => void;
-  readonly onBatch?: (batch: WrittenBatch) => void;
-  readonly log?: (line: CallRecordLog) => void;
-  readonly onCertificates?: (event: CertificateEvent) => void;
-  readonly onToolApprove?: ApprovalCallback | undefined;
-  /** True when the embedder of the library determines the approvers. */
-  readonly isEmbedded?: boolean;
-  /** Called when processes that a command left running were killed. */
-  readonly onSurvivors?: (survivors: { readonly command: string; readonly count: number }) => void;
-  readonly onRevocations?: (event: RevocationEvent) => void;
-  /**
-   * Reads the configuration again; undefined: no reload.
-   * @throws {StartupError}
-   */
-  readonly readAgain?: (() => Config | Promise<Config>) | undefined;
-  /** Receives the result of a reload and the configuration that is in use after it. */
-  readonly onReload?: (event: ReloadEvent, config: Config) => void;
-  /** Receives errors that belong to no call. */
-  readonly logError?: (message: string, cause: unknown) => void;
-}
-
-export interface Service {
-  readonly proxy: ToolProxy;
-  readonly registry: Registry;
-  readonly callers: CallerContext;
-  readonly admission: Admission;
-  /** The limits of the configuration in use, also after a reload. */
-  readonly limits: Config["limits"];
-  /** Stores approval requests; undefined when the configuration names no store. */
-  readonly approvals: Approvals | undefined;
-  readonly clock: () => number;
-  readonly detector: () => Detector;
-  readonly journal: AuditLog["journal"];
-  readonly auditHealth: AuditLog["health"];
-  readonly checkpointKey: KeyObject | undefined;
-  readonly exports: ReturnType<typeof startExports>["states"];
-  readonly droppedSpans: () => number;
-  readonly targets: () => Targets;
-  /** Returns the open connections, those of replaced configurations included. */
-  readonly channels: Targets["channels"];
-  /** Returns the state of the configuration in use and of the last refusal. */
-  readonly configuration: () => ConfigurationState | undefined;
-  /** Applies changes, as a whole or not at all. Undefined when nothing can be read again. */
-  readonly reload: ((by: ReloadRequester) => Promise<Reloaded>) | undefined;
-  readonly listeners: Parts["listeners"];
-  /** Returns the state of the revocation list; undefined when there is none. */
-  readonly revocations: () => RevocationState | undefined;
-  /** Returns the URLs from which agents may get tokens. */
-  readonly authorizationServers: () => readonly string[];
-  /** Tools whose target is not configured, with the reason. */
-  readonly notRegistered: readonly string[];
-  /** Stops admitting and reloading; calls that wait for an approver get their 202. */
-  drain(): void;
-  /** Stops admitting, waits up to `graceMs` for running calls, ends the rest and closes the audit. */
-  close(graceMs: number): Promise<void>;
-}
-
-const clock = (): number => Date.now();
-const monotonic = (): number => performance.now();
-const fill = (words: BigUint64Array<ArrayBuffer>): void => void crypto.getRandomValues(words);
-const ids = (): string => Bun.randomUUIDv7();
+const CAPABILITIES: Capabilities = {
+  clock: () => Date.now(),
+  monotonic: () => performance.now(),
+  fill: (words) => void crypto.getRandomValues(words),
+  ids: () => Bun.randomUUIDv7(),
+  random: Math.random,
+};
+const { clock, monotonic } = CAPABILITIES;
 /**
  * Time after which the targets of a replaced snapshot are closed, even if a call still uses them. Nearly every call is shorter.
  */
@@ -108,12 +43,14 @@ export function assemble(config: Config, hooks: Hooks & InUse = {}, modules: Mod
   return assembleParts(config, { now: clock, newId: randomUUID, random: Math.random, ...hooks }, modules);
 }
 
+export type Service = Awaited<ReturnType<typeof wire>>;
+
 /**
  * Builds the whole service from its configuration.
  *
  * @throws {StartupError} with all problems at once
  */
-export async function wire(config: Config, hooks: Hooks = {}, modules: Modules = MODULES): Promise<Service> {
+export async function wire(config: Config, hooks: Hooks = {}, modules: Modules = MODULES) {
   const fingerprint = hooks.readAgain === undefined ? undefined : fingerprintOf(config);
   const parts = await assemble(config, hooks, modules);
   const { hashKey } = parts;
@@ -125,16 +62,16 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   );
   const join = (read: Config, joined: Parts) => joinSnapshot(read, joined, { approvals, newId: randomUUID, ...hooks });
   const snapshots = new LiveSnapshots(join(config, parts), { lingerMs: LINGER_MS });
-  const limits = openLimits(config, { clock, monotonic, audit: auditState(audit), log: hooks.logError });
+  const limits = openLimits(config, { ...CAPABILITIES, ...hooks, audit: auditState(audit) });
   const { admission, inUse } = limits;
   const executor = createExecutor({ intend: (announced) => intend(audit, announced) });
-  const tracing = await startTracing(config, parts.traces, { clock, monotonic, fill, ...hooks });
+  const tracing = await startTracing(config, parts.traces, { ...CAPABILITIES, ...hooks });
   const { tracer } = tracing;
-  const recording = openRecording({ audit, limits: inUse, hashKey, tracer, clock, monotonic, ids, ...hooks });
+  const recording = openRecording({ ...CAPABILITIES, ...hooks, audit, limits: inUse, hashKey, tracer });
   const waitingRoom = createWaitingRoom(approvals);
   const journal: AuditLog["journal"] = (line) => audit.journal(line);
   await journal(startLine(parts, fingerprint));
-  const exporters = startExports(config, parts.exports, { clock, random: Math.random, journal, ...hooks });
+  const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, journal });
   const reloading = startReloading(config, {
     ...{ snapshots, fingerprint, journal, clock, ...hooks },
     adopted: ({ config: read, parts: { loaded, webhooks } }) => {
@@ -171,7 +108,9 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     registry: currentRegistry(snapshots),
     callers: currentCallers(snapshots),
     admission,
+    /** The limits of the configuration in use, also after a reload. */
     limits: inUse,
+    /** Stores approval requests; undefined when the configuration names no store. */
     approvals,
     clock,
     journal,
@@ -181,15 +120,22 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     droppedSpans: () => tracing.dropped(),
     detector: () => snapshots.current().detector,
     targets: () => snapshots.current().parts.targets,
+    /** Returns the open connections, including those of replaced configurations. */
     channels: () => snapshots.all().flatMap(({ parts: { targets } }) => targets.channels()),
+    /** Returns the state of the configuration in use and of the last refusal. */
     configuration: () => reloading.state(),
     reload: reloading.reload,
     listeners: parts.listeners,
+    /** Returns the state of the revocation list; undefined when there is none. */
     revocations: () => snapshots.current().parts.identity.revocations?.state(),
+    /** Returns the URLs from which agents may get tokens. */
     authorizationServers: () => snapshots.current().parts.identity.authorizationServers,
+    /** Tools whose target is not configured, with the reason. */
     notRegistered: parts.loaded.notRegistered,
+    /** Stops admitting and reloading; calls that wait for an approver get their 202. */
     drain,
-    close: (graceMs) => closeAll(graceMs).finally(() => limits.close()),
+    /** Stops admitting, waits up to `graceMs` for running calls, ends the rest and closes the audit. */
+    close: (graceMs: number): Promise<void> => closeAll(graceMs).finally(() => limits.close()),
   };
 }
 
@@ -204,7 +150,7 @@ interface StoreParts extends Pick<Parts, "checkpointKey" | "receiptOf" | "webhoo
 
 /** Opens the audit and the approval store: both or none. */
 async function openStores(config: Config, hooks: Hooks, { checkpointKey, ...parts }: StoreParts) {
-  const audit = openAudit(config, { clock, monotonic, ids, checkpointKey, onBatch: hooks.onBatch });
+  const audit = openAudit(config, { ...CAPABILITIES, ...hooks, checkpointKey });
   try {
     const journal: AuditLog["journal"] = (line) => audit.journal(line);
     const log = hooks.logError ?? (() => {});

@@ -9,37 +9,8 @@ import { type Fingerprint, fingerprintOf, restartProblems, startupFileProblems }
 import { type Built, LINGERING_MAX, type LiveSnapshots } from "./snapshots.ts";
 import type { ConfigurationState, ReloadEvent, Reloaded, ReloadRequester } from "./types.ts";
 
-export interface Watched {
-  /** Returns the current files and folders. Called before every check. */
-  files(): readonly string[];
-  /** Applies changes; never rejects. A run that is requested during another one starts after it. */
-  run(by: "watch"): Promise<Reloaded>;
-}
-
 /** Files that keep changing are read after this number of checks. */
 const UNSTABLE_CHECKS_MAX = 40;
-
-export function watchReload(watched: Watched): () => void {
-  let again: ReturnType<typeof setTimeout> | undefined;
-  let isClosed = false;
-  const run = async (): Promise<void> => {
-    const reloaded = await watched.run("watch");
-    clearTimeout(again);
-    if (reloaded.outcome !== "busy" || isClosed) return;
-    again = setTimeout(() => void run(), reloaded.retryAfterMs);
-    again.unref();
-  };
-  const watching = watchFiles(
-    () => watched.files(),
-    () => void run(),
-    { unstableChecksMax: UNSTABLE_CHECKS_MAX },
-  );
-  return () => {
-    isClosed = true;
-    clearTimeout(again);
-    watching.close();
-  };
-}
 
 export interface Reloadable extends Built {
   readonly config: Config;
@@ -107,9 +78,22 @@ export class Reload<Content extends Reloadable> {
     };
   }
 
-  /** Returns the files whose change triggers a reload: those of the configuration in use and of a refused one. */
-  files(): readonly string[] {
-    return [...new Set([...this.#fingerprint.files, ...this.#lastFiles])];
+  /** Runs a reload when a file of the configuration in use, or of a refused one, changes. Returns the function that ends this. */
+  watch(): () => void {
+    let again: ReturnType<typeof setTimeout> | undefined;
+    const run = async (): Promise<void> => {
+      const reloaded = await this.run("watch");
+      clearTimeout(again);
+      if (reloaded.outcome !== "busy" || this.#isClosed) return;
+      again = setTimeout(() => void run(), reloaded.retryAfterMs);
+      again.unref();
+    };
+    const files = (): readonly string[] => [...new Set([...this.#fingerprint.files, ...this.#lastFiles])];
+    const watching = watchFiles(files, () => void run(), { unstableChecksMax: UNSTABLE_CHECKS_MAX });
+    return () => {
+      clearTimeout(again);
+      watching.close();
+    };
   }
 
   /**

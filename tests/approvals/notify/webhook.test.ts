@@ -337,12 +337,10 @@ test("a replica dies while sending: another takes over after its lease, with the
   // It was not dead after all: what it says now counts for nothing.
   const piece = { event: (await store.eventsAfter(0, 1))[0], attempts: 0 };
   if (piece.event === undefined) throw new Error("no event");
-  const settled = await store.outbox.settle(
-    wanted,
-    { event: piece.event, attempts: 0 },
-    {
-      ...{ outcome: { kind: "gone" }, random: 0 },
-    },
-  );
+  const settled = await store.outbox.settle(wanted, {
+    item: { event: piece.event, attempts: 0 },
+    outcome: { kind: "gone" },
+    random: 0,
+  });
   expect(settled).toBe("lost");
 });

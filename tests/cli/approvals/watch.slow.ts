@@ -398,7 +398,7 @@ onTerminal("the service says no", () => {
   test("a request without a view is not shown for a decision", async () => {
     await using stand = new Stand(question({ view: undefined }));
     const terminal = stand.watch();
-    await terminal.shows("may not see the view");
+    await terminal.shows("not permitted to see the view");
     expect(await terminal.ends()).toBe(1);
     expect(stand.service.decisions).toEqual([]);
   });

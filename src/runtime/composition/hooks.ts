@@ -1,0 +1,44 @@
+import type { ApprovalCallback } from "../../approvals/callback.ts";
+import type { EntryDraft } from "../../audit/entry.ts";
+import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
+import type { CertificateEvent } from "../../core/target-kind.ts";
+import type { CallRecordLog } from "../../pipeline/call-record.ts";
+import type { Config } from "../config/config.ts";
+import type { ReloadEvent } from "../reload/types.ts";
+import type { RevocationEvent } from "./identity.ts";
+
+/** Callbacks for the surrounding program. The library may omit all of them. */
+export interface Hooks {
+  readonly observe?: (entry: EntryDraft) => void;
+  readonly onBatch?: (batch: WrittenBatch) => void;
+  readonly log?: (line: CallRecordLog) => void;
+  readonly onCertificates?: (event: CertificateEvent) => void;
+  readonly onToolApprove?: ApprovalCallback | undefined;
+  /** True in the library: the embedding program determines the approvers, and may change shared globals at any time. */
+  readonly isEmbedded?: boolean;
+  /** Called when processes that a command left running were killed. */
+  readonly onSurvivors?: (survivors: { readonly command: string; readonly count: number }) => void;
+  readonly onRevocations?: (event: RevocationEvent) => void;
+  /**
+   * Reads the configuration again; undefined: no reload.
+   * @throws {StartupError}
+   */
+  readonly readAgain?: (() => Config | Promise<Config>) | undefined;
+  /** Receives the result of a reload and the configuration that is in use after it. */
+  readonly onReload?: (event: ReloadEvent, config: Config) => void;
+  /** Receives errors that belong to no call. */
+  readonly logError?: (message: string, cause: unknown) => void;
+}
+
+/** Sources of time and randomness. */
+export interface Capabilities {
+  /** Returns Unix milliseconds. */
+  readonly clock: () => number;
+  /** Returns milliseconds, never decreasing. */
+  readonly monotonic: () => number;
+  readonly fill: (words: BigUint64Array<ArrayBuffer>) => void;
+  /** Returns a UUIDv7. */
+  readonly ids: () => string;
+  /** Returns a number from 0 (inclusive) to 1 (exclusive). */
+  readonly random: () => number;
+}
