@@ -2,7 +2,7 @@ import { z } from "zod";
 import { Refusal } from "../core/errors.ts";
 import { visible } from "../core/terminal-text.ts";
 
-/** UTF-16 units of an answer's text. */
+/** Maximum length of an answer's text, in UTF-16 units. */
 export const ANSWER_CHARACTERS_MAX = 4_000;
 const CHOICES_MAX = 10;
 const CHOICE_CHARACTERS_MAX = 200;

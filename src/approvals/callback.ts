@@ -60,18 +60,13 @@ export async function askCallback(
   signal.addEventListener("abort", onAbort, { once: true });
   if (signal.aborted) onAbort();
   try {
-    return read(await Promise.race([ask(callback, { ...use, signal: over.signal }), promise]));
+    return read(await Promise.race([Promise.try(callback, { ...use, signal: over.signal }), promise]));
   } catch (cause) {
     return { approved: false, cause };
   } finally {
     clearTimeout(timer);
     signal.removeEventListener("abort", onAbort);
   }
-}
-
-/** Is async, so that a callback that throws synchronously is handled like one that rejects. */
-async function ask(callback: ApprovalCallback, use: ToolUse): Promise<unknown> {
-  return callback(use);
 }
 
 function read(answer: unknown): CallbackAnswer {

@@ -17,8 +17,8 @@ export type Risk = (typeof RISKS)[number];
 /** In the order of harm. */
 export const RISKS = ["low", "medium", "high", "critical"] as const;
 
-/** A new approval request of the gate. The service computed every member; only the reason in `view` comes from the agent. */
-export interface NewApproval {
+/** The facts of an approval request. The service computed every member; only the reason in `view` comes from the agent. */
+interface RequestFacts {
   readonly requester: Requester;
   readonly tool: string;
   readonly category: Category;
@@ -27,11 +27,6 @@ export interface NewApproval {
   readonly rules: readonly string[];
   /** Hex SHA-256 of exactly what will run and for whom. */
   readonly planDigest: string;
-  /**
-   * Identifies the call across all sessions of the caller. After a denial, the same call is not requested again for a while in
-   * any of these sessions.
-   */
-  readonly callDigest?: string | undefined;
   /** Shown to the approver, escaped and bounded. `viewDigest` is the hex SHA-256 of its JCS together with the plan digest. */
   readonly view: Json;
   readonly viewDigest: string;
@@ -44,35 +39,28 @@ export interface NewApproval {
    */
   readonly grantKey: string | undefined;
   readonly traceId: string;
-  /** Requirement of the policies; when absent, one approver is enough. */
+  /** Requirement of the policies at the time of the request; when absent, one approver is enough. */
   readonly requirement?: Requirement | undefined;
   /** Answer that an approval must carry; when absent, no answer is expected. */
   readonly answer?: WantedAnswer | undefined;
 }
 
+/** A new approval request of the gate. */
+export interface NewApproval extends RequestFacts {
+  /**
+   * Identifies the call across all sessions of the caller. After a denial, the same call is not requested again for a while in
+   * any of these sessions.
+   */
+  readonly callDigest?: string | undefined;
+}
+
 /** An approval request and its outcome. Times are in Unix milliseconds. */
-export interface Approval {
+export interface Approval extends RequestFacts {
   readonly id: string;
   readonly state: ApprovalState;
   /** Incremented by each change of state and each vote. */
   readonly version: number;
-  readonly requester: Requester;
-  readonly tool: string;
-  readonly category: Category;
-  readonly classification: Classification;
-  readonly risk: Risk;
-  readonly rules: readonly string[];
-  readonly planDigest: string;
-  readonly view: Json;
-  readonly viewDigest: string;
-  readonly summary: string;
-  readonly scopes: readonly Scope[];
-  readonly grantKey: string | undefined;
-  readonly traceId: string;
-  /** Requirement by the policies at the time of the request; undefined when one approver is enough. */
-  readonly requirement: Requirement | undefined;
   readonly votes: readonly Vote[];
-  readonly answer?: WantedAnswer | undefined;
   readonly createdAt: number;
   readonly decideBy: number;
   readonly executeBy: number | undefined;

@@ -171,9 +171,9 @@ function withoutSecrets(text: string, { name, ...secretsOf }: Showing): string {
   return filterSecrets(line) === line || filterSecrets(name) !== name ? text : REDACTED;
 }
 
-/** Levels of nested texts that are read as possible scripts. */
+/** Maximum number of levels of nested texts that are read as possible scripts. */
 const LEVELS_MAX = 6;
-/** UTF-16 units of a script that is parsed; a longer script is cut at every operator. */
+/** Maximum length of a script that is parsed, in UTF-16 units. A longer script is cut at every operator. */
 const PARSED_CHARACTERS_MAX = 65_536;
 /** Statements nested deeper are cut at every operator, because the parser parses nested text again at each level. */
 const STATEMENTS_DEPTH_MAX = 64;

@@ -1,17 +1,7 @@
 import { expect, test } from "bun:test";
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { SHELL_RULES } from "../../src/approvals/risk/shell.ts";
 import { levelOf, WORKSPACE } from "./shell-level.ts";
-
-/** Reads one script a line, with `\n` and `\\` escaped; `## ` begins a heading. */
-function casesOf(name: string): readonly string[] {
-  const text = readFileSync(join(import.meta.dir, "shell-cases", `${name}.txt`), "utf8");
-  return text
-    .split("\n")
-    .filter((line) => line !== "" && !line.startsWith("## "))
-    .map((line) => line.replace(/\\(?:u[0-9a-f]{4}|.)/g, (escaped) => JSON.parse(`"${escaped}"`) as string));
-}
+import { casesOf } from "./shell-scripts.ts";
 
 test.each(casesOf("denied"))("denied: %j", (script) => {
   expect(levelOf(script)).toEqual({ risk: "critical", verdict: "deny", rememberable: false });

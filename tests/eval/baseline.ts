@@ -3,6 +3,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { SHELL_RULES, SHELL_TABLES } from "../../src/approvals/risk/shell.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
+import { CASE_FILES, casesOf } from "../approvals/shell-scripts.ts";
 import { evasionScores, falseAlarms, scores } from "./measure.ts";
 
 /**
@@ -25,7 +26,7 @@ const files = readdirSync(TESTS, { recursive: true, encoding: "utf8" })
 const texts = textsOf(files.filter((path) => DETECTION.includes(path.split("/")[0] ?? "")));
 const commands = [
   ...textsOf(files.filter((path) => SHELL.test(path))),
-  ...casesOf(),
+  ...CASE_FILES.flatMap(casesOf),
   ...Object.values(SHELL_TABLES)
     .flat()
     .flatMap(({ matches, misses }) => [...matches, ...misses]),
@@ -68,17 +69,6 @@ function textsOf(paths: readonly string[]): readonly string[] {
     }
   }
   return [...found];
-}
-
-/** The scripts of the shell cases, one a line. */
-function casesOf(): readonly string[] {
-  const folder = join(TESTS, "approvals/shell-cases");
-  return readdirSync(folder).flatMap((file) =>
-    readFileSync(join(folder, file), "utf8")
-      .split("\n")
-      .filter((line) => line !== "" && !line.startsWith("## "))
-      .map((line) => line.replace(/\\(?:u[0-9a-f]{4}|.)/g, (escaped) => JSON.parse(`"${escaped}"`) as string)),
-  );
 }
 
 /** JSON knows the escapes of TypeScript but for a few, whose texts are left out. */

@@ -48,7 +48,7 @@ export interface ResultMessages {
   google: GoogleResultMessage;
 }
 
-export interface WrittenCall {
+interface WrittenCall {
   readonly id: string;
   readonly name: string;
   readonly args: Record<string, unknown>;
@@ -67,36 +67,26 @@ const WRITE_CALL: { readonly [Format in MessageFormat]: (call: WrittenCall) => C
   google: ({ id, name, args }) => ({ role: "model", parts: [{ functionCall: { id, name, args } }] }),
 };
 
-export function writeCall<Format extends MessageFormat>(call: WrittenCall, format: Format): CallMessages[Format] {
-  return WRITE_CALL[format](call);
-}
-
-export interface WrittenResult {
+interface WrittenResult {
   readonly id: string;
   readonly name: string;
   readonly content: Record<string, unknown>;
-  readonly text: string;
   readonly isError: boolean;
 }
 
 const WRITE_RESULT: { readonly [Format in MessageFormat]: (result: WrittenResult) => ResultMessages[Format] } = {
-  openai: ({ id, text }) => ({ role: "tool", tool_call_id: id, content: text }),
-  anthropic: ({ id, text, isError }) => ({
+  openai: ({ id, content }) => ({ role: "tool", tool_call_id: id, content: JSON.stringify(content) }),
+  anthropic: ({ id, content, isError }) => ({
     role: "user",
-    content: [{ type: "tool_result", tool_use_id: id, content: text, ...(isError && { is_error: true }) }],
+    content: [
+      { type: "tool_result", tool_use_id: id, content: JSON.stringify(content), ...(isError && { is_error: true }) },
+    ],
   }),
   google: ({ id, name, content }) => ({
     role: "user",
     parts: [{ functionResponse: { id, name, response: content } }],
   }),
 };
-
-export function writeResult<Format extends MessageFormat>(
-  result: WrittenResult,
-  format: Format,
-): ResultMessages[Format] {
-  return WRITE_RESULT[format](result);
-}
 
 /** A call of the model, as the application read it from the model's output. */
 export interface ModelCall {
@@ -124,7 +114,7 @@ export function toToolResultMessage<Format extends MessageFormat>(
 ): ResultMessages[Format] {
   const isError = result.status !== "success";
   const content = result.status === "success" ? outputOf(result) : { error: failureOf(result) };
-  return writeResult({ id: callId, name: tool, content, text: JSON.stringify(content), isError }, format);
+  return WRITE_RESULT[format]({ id: callId, name: tool, content, isError });
 }
 
 function outputOf({ result, truncated }: Told & { readonly status: "success" }): Record<string, unknown> {
@@ -169,7 +159,7 @@ export function toApprovalRequestMessage<Format extends MessageFormat>(
     decideBy,
     statusUrl,
   };
-  return writeCall({ id: `${CALL_ID}${id}`, name: APPROVAL_TOOL, args: request }, format);
+  return WRITE_CALL[format]({ id: `${CALL_ID}${id}`, name: APPROVAL_TOOL, args: request });
 }
 
 export interface ChatAnswer {
@@ -187,7 +177,7 @@ export function toApprovalResultMessage<Format extends MessageFormat>(
 ): ResultMessages[Format] {
   const content = { decision, ...(receipt !== undefined && { receipt }), ...(reason !== undefined && { reason }) };
   const id = `${CALL_ID}${approvalId}`;
-  return writeResult({ id, name: APPROVAL_TOOL, content, text: JSON.stringify(content), isError: false }, format);
+  return WRITE_RESULT[format]({ id, name: APPROVAL_TOOL, content, isError: false });
 }
 
 /** Returns the approval id in a call id of the application, for a call whose arguments do not contain it. */

@@ -10,7 +10,7 @@ import {
   receiptAudience,
 } from "./receipts.ts";
 
-/** Far longer than any receipt of the service. */
+/** Maximum length of a receipt, in UTF-16 units: far longer than any receipt of the service. */
 const RECEIPT_CHARACTERS_MAX = 4_096;
 const KEYS_MAX = 16;
 /** Longest validity of an approval that a configuration allows. */

@@ -12,7 +12,7 @@ import {
   words,
 } from "./call.ts";
 import { readSed } from "./filters.ts";
-import { writtenByGit } from "./git-call.ts";
+import { writtenByGit } from "./git.ts";
 import { findsSecret, isForeign, isSecretFolder, isSecretPath, locationOf, partsOf } from "./paths.ts";
 import { UNKNOWN } from "./words.ts";
 import { findStarts } from "./wrappers.ts";

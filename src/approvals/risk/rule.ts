@@ -1,7 +1,7 @@
 import type { Risk } from "../types.ts";
 import { type Call, has, isOne, names, operandsOf, possibleValues, surelyHas, words } from "./call.ts";
 import { writtenBy } from "./effects.ts";
-import { gitCall } from "./git-call.ts";
+import { gitCall } from "./git.ts";
 import type { ShellScript } from "./script.ts";
 import { CALL_TESTS, type CallTestName, PATH_TESTS, type PathTest } from "./tests.ts";
 import { UNKNOWN } from "./words.ts";

@@ -23,26 +23,26 @@ import {
 } from "./words.ts";
 import { type Wrapped, type WrappedScript, wrappedBy } from "./wrappers.ts";
 
-/** UTF-16 units of a script and the scripts inside it. */
+/** Maximum length of a script and the scripts inside it, in UTF-16 units. */
 const SCRIPT_CHARACTERS_MAX = 16_384;
-/** Visited nodes of the syntax tree; those of functions and loops count once per visit. */
+/** Maximum number of visited nodes of the syntax tree. Nodes of functions and loops count once per visit. */
 const NODES_MAX = 8_192;
 const CALLS_MAX = 512;
-/** Words of all calls; those after a wrapper count again. */
+/** Maximum number of words of all calls. Words after a wrapper count again. */
 const WORDS_MAX = 12_288;
 const DEPTH_MAX = 12;
-/** Working directories that are followed; more count as anywhere. */
+/** Maximum number of working directories that are followed. With more, the script may be anywhere. */
 const LOCATIONS_MAX = 4;
-/** Directories that `pushd` keeps. */
+/** Maximum number of directories on the stack of `pushd`. */
 const STACK_MAX = 16;
-/** Different values that variables and parameters of a script may have. */
+/** Maximum number of different values of variables and parameters. */
 const VALUES_MAX = 256;
-/** Rounds of a loop that changes the directory. */
+/** Maximum number of visits of a loop that changes the directory. */
 const ROUNDS_MAX = 3;
 const DEFINITIONS_MAX = 8;
 const PATH_CHARACTERS_MAX = 4_096;
 
-/** The calls of a script, as far as its text tells. */
+/** The calls of a script, as far as its text shows them. */
 export interface ShellScript {
   readonly calls: readonly Call[];
   readonly unclear: ReadonlySet<Unclear>;
@@ -125,14 +125,14 @@ class Reader implements ShellScript {
   readonly #known: ReadonlySet<string>;
   #locations: Locations;
   readonly #functions = new Map<string, readonly SyntaxNode[]>();
-  /** Functions that are surely defined: by a statement of the outermost script. */
+  /** Functions that are certainly defined: by a statement of the outermost script. */
   readonly #certain = new Set<string>();
   readonly #topLevel = new Set<SyntaxNode>();
   readonly #running = new Set<SyntaxNode>();
   readonly #called = new Set<SyntaxNode>();
-  /** Locations at `break`, `continue` and `return`: the script may continue from them. */
+  /** Working directories at `break`, `continue` and `return`, in which the script may continue. */
   #exits: Locations = [];
-  /** Above zero while a body is visited again: its calls are counted once as parts of pipelines. */
+  /** Above zero while a body is visited again: its calls in pipelines and in the background count only once. */
   #revisits = 0;
   /** Known variables that the script may change. */
   readonly #changed = new Set<string>();
@@ -160,7 +160,10 @@ class Reader implements ShellScript {
     }
   }
 
-  /** Reads a script and then its traps, which run in the directory in which the script ends: anywhere, if it changes directories. */
+  /**
+   * Reads a script, and then its traps in the directory where the script ends. In a script that changes directories, traps may
+   * run anywhere.
+   */
   #readShell(text: string, scope: Scope): void {
     const outer = this.#traps;
     const moves = this.#moves;
@@ -402,7 +405,7 @@ class Reader implements ShellScript {
     this.#start(argv, { ...this.#context(inner), variables, opened, isFunction }, inner);
     if (argv[0] === "unset") this.#certain.clear();
     if (/^(?:break|continue|return)$/.test(program)) this.#exits = union(this.#exits, this.#locations);
-    // With more than one argument `exit` fails.
+    // With more than one argument, `exit` fails and the script continues.
     if (program === "exit" && argv.length < 3) return bothEnds([]);
     if (program === "set" || bodies !== undefined) this.#addValues(argv);
     if (bodies === undefined) return this.#move(argv);
@@ -497,7 +500,7 @@ class Reader implements ShellScript {
     if ("hidden" in wrapped) this.unclear.add("hidden script");
     else if ("argv" in wrapped) {
       const [program = ""] = wrapped.argv;
-      // A glob may be any program; `[` is one.
+      // A glob may match any program; `[` is a program.
       if (/[\0*?[]/.test(program) && !/^\[\[?$/.test(program)) this.unclear.add("program not literal");
       const { at } = wrapped;
       const visit = () => this.#start(wrapped.argv, { ...context, opened: [], isFunction: false }, scope);
@@ -512,7 +515,7 @@ class Reader implements ShellScript {
 
   #runNested({ script, dialect }: WrappedScript, call: Call, scope: Scope): void {
     if (dialect === "other" || script.includes(UNKNOWN)) this.unclear.add("hidden script");
-    // `${_}` is a value that nobody knows.
+    // `${_}` is a variable, whose value is unknown.
     const text = script.replaceAll(UNKNOWN, "$" + "{_}").replaceAll(HOME, "~");
     if (SAME_SHELL_BUILTINS.has(call.program)) this.#readScript(text, scope);
     else if (call.program === "trap") this.#trap(text, call, scope);
@@ -523,7 +526,7 @@ class Reader implements ShellScript {
       });
   }
 
-  /** A trap for anything but the end may change the directory between any two commands. */
+  /** Reads a trap. A trap for a signal other than EXIT may change the directory between any two commands. */
   #trap(text: string, { args }: Call, scope: Scope): void {
     const before = this.#locations;
     this.#traps.push({ text, scope });
@@ -595,7 +598,7 @@ function changed(target: string, from: Location, home: string | undefined): Move
 }
 
 function pathOf(target: string, cwd: string | undefined, home: string | undefined): string | undefined {
-  // A tilde with a name is somebody's home or another directory: unknown here.
+  // A tilde with a name is the home of a user or another directory, which is unknown here.
   if (target.includes(UNKNOWN) || target.startsWith("~") || target.split("/").some(mayBeParent)) return undefined;
   const parts = target.length > PATH_CHARACTERS_MAX ? undefined : partsOf(target, { cwd, home });
   const path = parts === undefined ? undefined : `/${parts.join("/")}`;

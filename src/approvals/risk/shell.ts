@@ -1,7 +1,6 @@
 import { BANS } from "./bans.ts";
 import { type Call, type ShellDirectories, words } from "./call.ts";
-import { GIT } from "./git.ts";
-import { HIGH_RISK } from "./high-risk.ts";
+import { GIT, HIGH_RISK } from "./high-risk.ts";
 import { CHANGES, READ_ONLY } from "./read-only.ts";
 import { type CallTest, type CompiledTest, compileTest, type ShellRule } from "./rule.ts";
 import { readScript, type ShellScript } from "./script.ts";

@@ -1,7 +1,7 @@
 import { type Call, has, isOne, list, names, operandsOf, pathsIn, type ShellDirectories, words } from "./call.ts";
 import { findsSecrets, knowsWrites, readsSecrets, tarOptions, writtenBy, XXD_VALUED } from "./effects.ts";
 import { awkIsPlain, readSed } from "./filters.ts";
-import { gitCall, isPlainSetting, readsConfig, readsOnlyGit, startsPrograms, VERBS_THAT_READ } from "./git-call.ts";
+import { gitCall, isPlainSetting, readsConfig, readsOnlyGit, startsPrograms, VERBS_THAT_READ } from "./git.ts";
 import {
   contactsMetadata,
   INTERPRETERS,

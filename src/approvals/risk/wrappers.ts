@@ -1,6 +1,6 @@
 import { byName, type Call, list, valuesOf, words } from "./call.ts";
 import { awkIsPlain } from "./filters.ts";
-import { isPlainSetting } from "./git-call.ts";
+import { isPlainSetting } from "./git.ts";
 import { INSIDE, UNKNOWN } from "./words.ts";
 
 /** A command that a wrapper starts: another argv, a script, or a program that its arguments do not show. */

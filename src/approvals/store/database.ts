@@ -2,7 +2,7 @@ import { endedWithin } from "../../core/time-limits.ts";
 import type { Json } from "../../core/types.ts";
 import type { ApprovalEvent } from "../types.ts";
 
-/** Running and queued write transactions; more means that the disk or the journal does not respond. */
+/** Maximum number of running and queued write transactions. When it is reached, the disk or the journal does not respond. */
 const CHANGES_MAX = 2_000;
 /** Longest delay before a transaction is retried. */
 const BUSY_RETRY_MS_MAX = 20;

@@ -3,7 +3,7 @@ import type { Row, WriteTransaction } from "./database.ts";
 import { integer, text, toAnswer } from "./rows.ts";
 import { SECOND_MS, type Store } from "./store.ts";
 
-/** UTF-8 bytes of one stored answer's JSON. The result of a larger answer is not stored. */
+/** Maximum size of a stored answer's JSON, in UTF-8 bytes. The result of a larger answer is not stored. */
 const ANSWER_BYTES_MAX = 1_048_576;
 /** Limits per caller: beyond them, new keys are refused, and answers are treated as too large. */
 const KEYS_PER_CALLER_MAX = 100_000;

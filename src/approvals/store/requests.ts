@@ -37,9 +37,9 @@ import { boundedReason, lackingIn, vote, voterOf } from "./votes.ts";
  * flood approvers by requesting and withdrawing in turns.
  */
 const WITHDRAWN_PER_PENDING = 10;
-/** UTF-16 units of the view's JSON; the gate's own limit is far lower. */
+/** Maximum length of the view's JSON, in UTF-16 units. The gate's own limit is far lower. */
 const VIEW_LENGTH_MAX = 1_048_576;
-/** UTF-16 units of the requirement's JSON; the configuration's own limit is lower. */
+/** Maximum length of the requirement's JSON, in UTF-16 units. The configuration's own limit is lower. */
 const REQUIREMENT_LENGTH_MAX = 1_048_576;
 
 export function requests(store: Store): Pick<Approvals, "ask"> {

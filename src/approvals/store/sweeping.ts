@@ -5,9 +5,9 @@ import { end, noteMode } from "./sessions.ts";
 import { DAY_MS, type Store } from "./store.ts";
 import { noteApproval } from "./transitions.ts";
 
-/** Rows that one transaction changes: keeps other writers' waits short. */
+/** Maximum number of rows that one transaction changes, so that other writers wait only briefly. */
 const BATCH_MAX = 100;
-/** Batches of one step per sweep; the next sweep continues. */
+/** Maximum number of batches of one step per sweep. The next sweep continues. */
 const BATCHES_MAX = 200;
 const EVENTS_KEPT_MAX = 100_000;
 

@@ -1,6 +1,6 @@
 import type { Work } from "../bounds.ts";
 import type { Finding } from "../finding.ts";
-import { BLANK, classOf, DASH, DIGIT, DOT, LINE_END, UNDERSCORE } from "../views/characters.ts";
+import { BLANK, classesIn, classOf, DASH, DIGIT, DOT, isA, LINE_END, runEnd, UNDERSCORE } from "../views/characters.ts";
 
 /**
  * A finding with a confidence from 0 to 1: `CERTAIN` for a checksum or a unique shape, `POSSIBLE` for a shape that other values
@@ -23,8 +23,6 @@ export interface NumberSearch {
 }
 
 const TAB = 0x09;
-const LINE_FEED = 0x0a;
-const CARRIAGE_RETURN = 0x0d;
 const SLASH = 0x2f;
 const OPENING = 0x28;
 const CLOSING = 0x29;
@@ -64,15 +62,15 @@ export class DigitGroups {
     let at = from;
     this.#lines[0] = beginsLine ? 1 : 0;
     while (this.count < GROUPS_MAX) {
-      const end = digitsEnd(text, at);
+      const end = runEnd(text, at, DIGIT);
       this.#starts[this.count] = at;
       this.#ends[this.count] = end;
       this.count += 1;
       this.digits += end - at;
       if (text.charCodeAt(end) === TAB) this.hasTabs = true;
       const next = separatorEnd(text, end);
-      if (next === end || !isDigit(text, next)) return;
-      if (this.count < GROUPS_MAX) this.#lines[this.count] = hasLineEnd(text, end, next) ? 1 : 0;
+      if (next === end || !isA(text, next, DIGIT)) return;
+      if (this.count < GROUPS_MAX) this.#lines[this.count] = (classesIn(text, end, next) & LINE_END) === 0 ? 0 : 1;
       at = next;
     }
   }
@@ -170,25 +168,11 @@ export class DigitGroups {
  * separator.
  */
 export function mayContinue(text: string, end: number): boolean {
-  return isSeparator(text.charCodeAt(end)) && (isDigit(text, end + 1) || isSeparator(text.charCodeAt(end + 1)));
-}
-
-function isDigit(text: string, at: number): boolean {
-  return (classOf(text.charCodeAt(at)) & DIGIT) !== 0;
+  return isSeparator(text.charCodeAt(end)) && (isA(text, end + 1, DIGIT) || isSeparator(text.charCodeAt(end + 1)));
 }
 
 function isSeparator(code: number): boolean {
   return (classOf(code) & (PLAIN | LINE_END)) !== 0 || code === SLASH || code === OPENING || code === CLOSING;
-}
-
-export function digitsEnd(text: string, from: number): number {
-  let at = from;
-  let code = text.charCodeAt(at);
-  while (code >= 0x30 && code <= 0x39) {
-    at += 1;
-    code = text.charCodeAt(at);
-  }
-  return at;
 }
 
 function separatorEnd(text: string, from: number): number {
@@ -201,12 +185,4 @@ function separatorEnd(text: string, from: number): number {
     at += 1;
   }
   return at;
-}
-
-function hasLineEnd(text: string, from: number, to: number): boolean {
-  for (let at = from; at < to; at += 1) {
-    const code = text.charCodeAt(at);
-    if (code === LINE_FEED || code === CARRIAGE_RETURN) return true;
-  }
-  return false;
 }

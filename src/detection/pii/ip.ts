@@ -11,11 +11,10 @@ import {
   runStart,
   textBefore,
 } from "../views/characters.ts";
-import { CERTAIN, digitsEnd, type PiiFinding, POSSIBLE } from "./digit-groups.ts";
+import { CERTAIN, type PiiFinding, POSSIBLE } from "./digit-groups.ts";
 
 const COLON = 0x3a;
 const FULL_STOP = 0x2e;
-const ZERO = 0x30;
 const IPV6_CHARS_MAX = 45;
 const IPV6_GROUPS = 8;
 
@@ -52,10 +51,9 @@ function readIpv4(text: string, start: number): Ipv4 | undefined {
   const parts: number[] = [];
   let at = start;
   while (parts.length < 4) {
-    const end = digitsEnd(text, at);
-    if (end === at || end - at > 3 || (end - at > 1 && text.charCodeAt(at) === ZERO)) return undefined;
-    let value = 0;
-    for (let digit = at; digit < end; digit += 1) value = value * 10 + text.charCodeAt(digit) - ZERO;
+    const end = runEnd(text, at, DIGIT);
+    if (end === at || end - at > 3 || (end - at > 1 && isOneOf(text, at, "0"))) return undefined;
+    const value = Number(text.slice(at, end));
     if (value > 255 || (parts.length < 3 && text.charCodeAt(end) !== FULL_STOP)) return undefined;
     parts.push(value);
     at = end + 1;

@@ -4,6 +4,7 @@ import {
   BLANK,
   beginsLine,
   classOf,
+  DIGIT,
   HEX,
   isA,
   isOneOf,
@@ -12,7 +13,7 @@ import {
   runEnd,
 } from "../views/characters.ts";
 import { findCards } from "./card.ts";
-import { CERTAIN, DigitGroups, digitsEnd, mayContinue, type PiiFinding } from "./digit-groups.ts";
+import { CERTAIN, DigitGroups, mayContinue, type PiiFinding } from "./digit-groups.ts";
 import { findIban, isCpf, isSocialSecurityNumber } from "./identifiers.ts";
 import { findIpv4, findIpv6 } from "./ip.ts";
 import { findPhone } from "./phone.ts";
@@ -48,8 +49,6 @@ const OPENING = 0x28;
 const COLON = 0x3a;
 const FULL_STOP = 0x2e;
 const BACKSLASH = 0x5c;
-const ZERO = 0x30;
-const NINE = 0x39;
 
 /**
  * Finds numbers that are recognized by their digits: cards, IBANs, IP addresses, telephone numbers, formatted ids. Must be called
@@ -79,11 +78,11 @@ export class NumberReader {
   digit(at: number): number {
     this.#work.spend(STEPS);
     const text = this.#text;
-    const end = digitsEnd(text, at);
+    const end = runEnd(text, at, DIGIT);
     if (isA(text, at - 1, LETTER)) return this.#afterLetter(at, end);
     // Skips the rest of hexadecimal text: none of its digit groups is a number.
     if (isA(text, end, LETTER)) return isA(text, end, HEX) ? runEnd(text, end, ALPHANUMERIC) : end;
-    if (end - at < 4 && text.charCodeAt(end) === FULL_STOP && isDigit(text.charCodeAt(end + 1))) {
+    if (end - at < 4 && text.charCodeAt(end) === FULL_STOP && isA(text, end + 1, DIGIT)) {
       this.#work.spend(STEPS_PER_ADDRESS);
       const ip = findIpv4(text, at);
       if (ip !== undefined) {
@@ -251,10 +250,6 @@ function startsInRow(groups: DigitGroups): (group: number) => boolean {
   let hasBracket = false;
   for (let group = 1; group < groups.count; group += 1) if (groups.opensAt(group)) hasBracket = true;
   return (group) => (hasBracket ? groups.opensAt(group) : groups.isSpacedAt(group));
-}
-
-function isDigit(code: number): boolean {
-  return code >= ZERO && code <= NINE;
 }
 
 /** Finds numbers that are recognized by their punctuation: `123-45-6789`, `123.456.789-09`. */
