@@ -41,7 +41,7 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
 
   return {
     async execute(approved, execution) {
-      const { tool, binding, plan } = approved;
+      const { tool, binding, plan, outputPolicy, inputPolicy, scan, identity } = approved;
       const { scope } = execution;
       const changes = tool.classification !== "read";
       const leave = enter(running, tool);
@@ -59,7 +59,8 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
       }
       try {
         // A handler that ignores its signal keeps its slot until it ends: work that still runs still counts.
-        return mint<Executed>({ ...approved, raw: await scope.within(work, leave) });
+        const raw = await scope.within(work, leave);
+        return mint<Executed>({ tool, binding, outputPolicy, inputPolicy, scan, identity, raw });
       } catch (error) {
         if (error instanceof Refusal) keepOutputSoFar(approved, error, execution.detector);
         throw runError(tool, error);
