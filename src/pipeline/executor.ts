@@ -35,7 +35,7 @@ const INDEFINITE: ReadonlySet<RefusalCode> = new Set([
   "INTERNAL",
 ]);
 
-/** Creates an executor that runs plans and nothing else: it passes on only the plan, and the result stays `unknown`. */
+/** Creates an executor. The target receives only the plan, not the arguments, and its result stays `unknown`. */
 export function createExecutor({ intend }: ExecutorOptions): Executor {
   const running = new Map<string, number>();
 
@@ -58,7 +58,7 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
         throw error;
       }
       try {
-        // A handler that ignores its signal keeps its slot until it ends: work that still runs still counts.
+        // A handler that ignores its signal keeps its slot until it has ended.
         const raw = await scope.within(work, leave);
         return mint<Executed>({ tool, binding, outputPolicy, inputPolicy, scan, identity, raw });
       } catch (error) {
