@@ -12,13 +12,14 @@ import { SafeToolCall } from "../../src/index.ts";
 import { gateFindings } from "./gate.ts";
 import type { Findings, Orders } from "./load.ts";
 import { issueBenchToken } from "./token.ts";
+import { echo } from "./tools/echo.ts";
 
 /**
  * What the governing costs, as ratios against the same work ungoverned, both measured in this run. Absolute figures of a
  * shared machine mean nothing; neither do single runs, so every pair alternates and the medians are compared.
  */
 const ROUNDS = 5;
-const CALLS = { c64: 20_000, c1: 3_000, memory: 100_000, grpc: 6_000, cli: 300, sync: 500 } as const;
+const CALLS = { c64: 20_000, c1: 3_000, memory: 100_000, library: 20_000, grpc: 6_000, cli: 300, sync: 500 } as const;
 
 const folder = mkdtempSync(join(tmpdir(), "stc-bench-"));
 const processes: Bun.Subprocess[] = [];
@@ -129,6 +130,32 @@ async function cpuUs<T>(work: () => Promise<T>): Promise<{ readonly done: T; rea
   return { done, us: user + system };
 }
 
+/**
+ * Processor time of a library call, in microseconds, and its ratio to what every caller of the function needs: parse the JSON of
+ * the arguments, check them and the answer with Zod, and write the answer as JSON.
+ */
+async function libraryCost(token: string): Promise<{ readonly us: number; readonly ratio: number }> {
+  const ours = await library(token, { tools: [echo] });
+  const sent = JSON.stringify({ text: "hello", count: 3 });
+  const governed = (): Promise<void> => ours.call("bench_echo", JSON.parse(sent));
+  const plain = async (): Promise<unknown> => {
+    const { text, count } = echo.input.parse(JSON.parse(sent));
+    return JSON.stringify(echo.output.parse({ text, count, email: "somebody@example.org" }));
+  };
+  const costs: number[] = [];
+  const ratios: number[] = [];
+  // The first round only warms up the code.
+  for (let round = 0; round <= ROUNDS; round += 1) {
+    const bare = await cpuUs(() => throughput(64, CALLS.library, plain));
+    const guarded = await cpuUs(() => throughput(64, CALLS.library, governed));
+    if (round === 0) continue;
+    costs.push(guarded.us / CALLS.library);
+    ratios.push(guarded.us / bare.us);
+  }
+  await ours.close();
+  return { us: median(costs), ratio: median(ratios) };
+}
+
 async function grpcRatios(token: string): Promise<{ readonly speed: number; readonly cpu: number }> {
   const { port } = await server("grpc");
   const certificates = await developmentCertificates(folder, Date.now());
@@ -209,11 +236,14 @@ async function main(): Promise<void> {
   const token = await issueBenchToken(folder);
   const { c64, c1AddedUs, rssMb: rss, rssGrowth } = await http(token);
   const gate = await gateFindings(folder);
+  const libraryCall = await libraryCost(token);
   const grpcCalls = await grpcRatios(token);
   const findings = {
     http_c64_ratio: c64,
     http_c1_added_us: c1AddedUs,
     fdatasync_us: fdatasyncUs(),
+    library_us: libraryCall.us,
+    library_ratio: libraryCall.ratio,
     grpc_ratio: grpcCalls.speed,
     grpc_cpu_ratio: grpcCalls.cpu,
     cli_added_ms: await cliAddedMs(token),
@@ -234,6 +264,8 @@ async function main(): Promise<void> {
       `≤ ${(findings.fdatasync_us + 150).toFixed(0)} µs`,
     ],
     ["one write + fdatasync here", `${findings.fdatasync_us.toFixed(0)} µs`, ""],
+    ["library call, 64 in flight: processor time of this process", `${findings.library_us.toFixed(1)} µs`, ""],
+    ["the same against JSON and Zod of the same function alone", findings.library_ratio.toFixed(1), ""],
     ["governed gRPC call against grpc-js alone, 32 in flight", findings.grpc_ratio.toFixed(2), "≥ 0.6"],
     ["the same in processor time of this process", findings.grpc_cpu_ratio.toFixed(2), ""],
     ["governed command against Bun.spawn alone, added", `${findings.cli_added_ms.toFixed(2)} ms`, "≤ 1.5 ms"],
