@@ -247,11 +247,10 @@ export function sha256Base64(content: string | Uint8Array): string {
   return Bun.SHA256.hash(content, "base64");
 }
 
-/** Returns a SHA-256 in a buffer of its own. */
-export function sha256(content: string | Uint8Array): Buffer {
-  const digest = Buffer.allocUnsafe(SHA256_BYTES);
-  Bun.SHA256.hash(content, digest);
-  return digest;
+/** Returns a SHA-256 as bytes, in `into`: by default, a new buffer. */
+export function sha256(content: string | Uint8Array, into: Buffer = Buffer.allocUnsafe(SHA256_BYTES)): Buffer {
+  Bun.SHA256.hash(content, into);
+  return into;
 }
 
 export function hmacSha256Hex(key: string | Uint8Array, text: string | Uint8Array): string {

@@ -22,7 +22,7 @@ import { deepFreeze } from "./schema-validator.ts";
 interface GateOptions {
   /** Stores approval requests. Without it and without a callback, a call that needs an approval is denied. */
   readonly approvals?: Approvals | undefined;
-  /** Of sessions for which no operator has set another mode. */
+  /** Mode of sessions for which no operator has set another one. */
   readonly mode: Mode;
   readonly onToolApprove?: ApprovalCallback | undefined;
   readonly callbackTimeoutMs: number;
@@ -187,7 +187,7 @@ function approversOf({ votes, decidedBy }: Approval): string {
   return people.map(({ issuer, subject }) => `human:${issuer}|${subject}`).join(", ");
 }
 
-/** A session grant covers only the identical plan of the same caller in that session. */
+/** Returns the key of a session grant, which covers only the same plan of the same caller in that session. */
 function grantKeyOf({ planned: { tool, digest }, assessment, findings }: Call): string | undefined {
   const isOffered = tool.approval.scopes?.includes("session") ?? true;
   const isRememberable = assessment.rememberable && findings.every(({ rememberable }) => rememberable);
@@ -355,7 +355,8 @@ function wantedAnswerOf({ tool, input }: Pick<Planned, "tool" | "input">): Wante
 
 /**
  * Returns a copy for a manifest function. The plan is sealed by now, and dates cannot be frozen: a function that changes its
- * argument changes only its own copy. An input that cannot be copied is not in the plan of any function.
+ * argument changes only its own copy. An input that cannot be copied is passed on itself: no plan of a function contains one, so
+ * changing it does not change what runs.
  */
 function ownCopy(input: unknown): unknown {
   try {

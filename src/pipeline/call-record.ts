@@ -50,7 +50,7 @@ export interface CallRecordOptions {
   readonly tracer?: Tracer | undefined;
 }
 
-/** Refusals that the caller causes: a missing file, an argument that the target rejects, a disconnect. */
+/** Refusals caused by the caller: a missing file, an argument that the target rejects, a disconnect. */
 const CAUSED_BY_CALLER: ReadonlySet<RefusalCode> = new Set(["TARGET_REFUSED", "CANCELLED"]);
 
 export interface CallRecordLog {
@@ -109,7 +109,7 @@ export class CallRecord {
   #step: Step = "REQUEST";
   #stepAt: number;
   #duration = 0;
-  /** Kept from the intent, so that the arguments of a changing call are hashed and searched for secrets only once. */
+  /** Set when the intent is written: a changing call's arguments are hashed and searched for secrets only once. */
   #requestFacts: EntryDraft["request"] | undefined;
   #argsText: string | undefined;
   readonly #scopes: CallScopes;

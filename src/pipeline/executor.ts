@@ -35,13 +35,13 @@ const INDEFINITE: ReadonlySet<RefusalCode> = new Set([
   "INTERNAL",
 ]);
 
-/** Creates an executor that runs plans and nothing else: it passes on only the plan, and the result stays `unknown`. */
+/** Creates an executor. The target receives only the plan, not the arguments, and its result stays `unknown`. */
 export function createExecutor({ intend }: ExecutorOptions): Executor {
   const running = new Map<string, number>();
 
   return {
     async execute(approved, execution) {
-      const { tool, binding, plan } = approved;
+      const { tool, binding, plan, outputPolicy, inputPolicy, scan, identity } = approved;
       const { scope } = execution;
       const changes = tool.classification !== "read";
       const leave = enter(running, tool);
@@ -58,8 +58,9 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
         throw error;
       }
       try {
-        // A handler that ignores its signal keeps its slot until it ends: work that still runs still counts.
-        return mint<Executed>({ ...approved, raw: await scope.within(work, leave) });
+        // A handler that ignores its signal keeps its slot until it has ended.
+        const raw = await scope.within(work, leave);
+        return mint<Executed>({ tool, binding, outputPolicy, inputPolicy, scan, identity, raw });
       } catch (error) {
         if (error instanceof Refusal) keepOutputSoFar(approved, error, execution.detector);
         throw runError(tool, error);

@@ -188,7 +188,7 @@ function frozenCopy(value: unknown): unknown {
   try {
     return deepFreeze(copyOf(value));
   } catch {
-    // A value that cannot be copied is in no plan but its function's own, whose points are the build's code too.
+    // Only inputs of functions hold values that cannot be copied. Policy points are code of the build, as these functions are.
     return value;
   }
 }

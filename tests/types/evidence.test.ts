@@ -48,7 +48,7 @@ export function shortCuts(
   // @ts-expect-error the caller must have been admitted
   parts.registry.known(have.found, have.known);
   // @ts-expect-error permissions come before the tool's own limits: they would tell that it exists
-  parts.admission.pace(have.known);
+  parts.admission.limitRate(have.known);
   // @ts-expect-error how often comes before the arguments are read
   parseInput(have.authorized, {});
   // @ts-expect-error elevation is assessed on parsed input
@@ -56,15 +56,15 @@ export function shortCuts(
   // @ts-expect-error what is looked up by its Idempotency-Key has been elevated
   checkRepeat(have.parsed, nothing, undefined);
   // @ts-expect-error what is planned was not run already
-  makePlan(have.elevated, nothing, undefined);
+  makePlan(have.elevated, nothing, nothing);
   // @ts-expect-error the policy points judge a plan
-  parts.policy.judge(have.fresh);
+  parts.policy.assess(have.fresh);
   // @ts-expect-error only a plan that the policy points have assessed can be approved
   parts.gate.approve(have.planned, nothing);
   // @ts-expect-error only an approved plan runs
   parts.executor.execute(have.planned, nothing);
   // @ts-expect-error only what a handler answered is released
-  release(have.approved);
+  release(have.approved, nothing);
   // @ts-expect-error no receipt, no reply
   succeeded({ traceId: "x" }, have.released, nothing);
   // @ts-expect-error no receipt, no refusal either

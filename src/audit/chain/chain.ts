@@ -1,5 +1,5 @@
 import { createHash, type Hash } from "node:crypto";
-import { sha256Hex } from "../../core/digest.ts";
+import { SHA256_BYTES, sha256, sha256Hex } from "../../core/digest.ts";
 import { leafHash, type MerkleTree } from "./merkle-tree.ts";
 
 export const STREAMS = ["calls", "journal"] as const;
@@ -135,21 +135,34 @@ export interface ChainHead {
   readonly logId: string | undefined;
 }
 
+const HEX_DIGITS = Buffer.from("0123456789abcdef");
+
+/** Seals one line after the other. Creates no strings: a string per hash would cost more than writing its digits. */
 export class LineChain {
-  #head: ChainHead;
+  #seq = 0;
+  /** Hash of the previous line, in hex digits. */
+  readonly #prev = Buffer.alloc(HEX);
+  #tree: MerkleTree;
+  #logId: string | undefined;
+  readonly #digest = Buffer.alloc(SHA256_BYTES);
 
   constructor(head: ChainHead) {
-    this.#head = { ...head, tree: head.tree.copy() };
+    this.#tree = head.tree;
+    this.rewind(head);
   }
 
   /** Returns a copy, which later lines do not change. */
   head(): ChainHead {
-    return { ...this.#head, tree: this.#head.tree.copy() };
+    const prev = this.#prev.toString("latin1");
+    return { seq: this.#seq, prev, tree: this.#tree.copy(), logId: this.#logId };
   }
 
   /** Returns to an earlier head because the lines after it were not written. */
-  rewind(head: ChainHead): void {
-    this.#head = { ...head, tree: head.tree.copy() };
+  rewind({ seq, prev, tree, logId }: ChainHead): void {
+    this.#seq = seq;
+    this.#prev.write(prev, "latin1");
+    this.#tree = tree.copy();
+    this.#logId = logId;
   }
 
   /**
@@ -158,14 +171,26 @@ export class LineChain {
    * + 1` bytes.
    */
   seal(body: string, bytes: Buffer, from: number): number {
-    const { seq, prev, tree, logId } = this.#head;
     let to = from + bytes.write(body, from, "utf8") - 1;
-    to += bytes.write(`${SEQ}${seq}${PREV}${prev}"`, to, "latin1");
-    const digest = sha256Hex(bytes.subarray(from, to));
-    to += bytes.write(`${HASH.slice(1)}${digest}${END}`, to, "latin1");
-    tree.append(leafHash(bytes, from, to));
+    to += bytes.write(`${SEQ}${this.#seq}${PREV}`, to, "latin1");
+    to += this.#prev.copy(bytes, to);
+    const quoteAt = to;
+    to += bytes.write(HASH, to, "latin1");
+    writeHex(sha256(bytes.subarray(from, quoteAt + 1), this.#digest), this.#prev);
+    to += this.#prev.copy(bytes, to);
+    to += bytes.write(END, to, "latin1");
+    this.#tree.append(leafHash(bytes, from, to, this.#digest));
     bytes[to] = LINE_END;
-    this.#head = { seq: seq + 1, prev: digest, tree, logId: logId ?? logIdOf(digest) };
+    this.#seq += 1;
+    this.#logId ??= logIdOf(this.#prev.toString("latin1"));
     return to + 1;
+  }
+}
+
+function writeHex(digest: Buffer, into: Buffer): void {
+  for (let index = 0; index < SHA256_BYTES; index += 1) {
+    const byte = digest[index] ?? 0;
+    into[2 * index] = HEX_DIGITS[byte >> 4] ?? 0;
+    into[2 * index + 1] = HEX_DIGITS[byte & 0xf] ?? 0;
   }
 }

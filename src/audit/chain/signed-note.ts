@@ -2,7 +2,7 @@ import { createHash, createPublicKey, type KeyObject, sign, verify } from "node:
 import { errorText } from "../../core/error-text.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 
-/** Format of signed notes as C2SP defines them (c2sp.org/signed-note), with Ed25519. */
+/** Algorithm number of Ed25519 in signed notes (c2sp.org/signed-note). */
 const ED25519 = 1;
 const KEY_ID_BYTES = 4;
 const KEY_BYTES = 32;

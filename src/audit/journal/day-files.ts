@@ -17,8 +17,8 @@ const DAY = /^\d{4}-\d{2}-\d{2}$/;
 const DAY_FILE = /^\d{4}-\d{2}-\d{2}\.jsonl$/;
 const DAY_CHARACTERS = "YYYY-MM-DD".length;
 /**
- * Bytes that are read at a time. The log never writes a longer line; such a line is passed on in pieces, which do not
- * fit into the chain.
+ * Bytes that are read at a time. The log never writes a longer line. A longer line from elsewhere is passed on in
+ * pieces, which do not fit into the chain.
  */
 const BLOCK_BYTES = 1_048_576;
 export const LINE_END = 0x0a;

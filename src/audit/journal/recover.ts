@@ -191,7 +191,7 @@ function isCovered({ head, note }: SavedStream, publicKey: KeyObject, hasNotes: 
   return verifyNote(checkpoint, checkpoint.origin, [publicKey]) !== "bad signature";
 }
 
-/** What is known of a log before its lines are read. */
+/** The state of a log that is known before its lines are read. */
 interface KnownLog {
   readonly dir: string;
   readonly saved: SavedPosition | undefined;

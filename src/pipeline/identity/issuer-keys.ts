@@ -23,7 +23,7 @@ const RSA_EXPONENT_MIN = 3n;
 const KEYS_MAX = 256;
 const PRIVATE_MEMBERS = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
 
-/** From a token's header. */
+/** The members of a token's header by which its key is selected. */
 export interface WantedKey {
   readonly alg: string;
   readonly kid: string | undefined;
@@ -38,7 +38,7 @@ export interface IssuerKeys {
   candidates(wanted: WantedKey): Promise<readonly CryptoKey[]>;
   /** Returns the time until which the result of `candidates` stays valid. Milliseconds since 1970. */
   freshUntilMs(): number;
-  /** For the object that replaces this one. */
+  /** Returns the keys that this object has fetched, for the object that replaces it. */
   fetched?(uri: string): FetchedKeys | undefined;
 }
 
@@ -56,14 +56,14 @@ export interface FetchedKeys {
   readonly atMs: number;
 }
 
-/** What a caller context provides for the keys of one issuer. */
+/** Settings and clock that a caller context passes to the keys of one issuer. */
 export interface KeyContext {
   readonly algorithms: readonly string[];
   /** Milliseconds since 1970. */
   readonly clock: () => number;
   /** The platform's `fetch` by default. */
   readonly fetch: Fetch | undefined;
-  /** For one fetch, body included. */
+  /** Time limit of one fetch, body included. */
   readonly timeoutMs: number;
   /** Returns keys that the replaced caller context fetched for this issuer from the same URL. */
   readonly known: (uri: string) => FetchedKeys | undefined;
@@ -71,13 +71,13 @@ export interface KeyContext {
   readonly onChange: () => void;
 }
 
-/** The keys of one issuer as its profile names them, not opened yet. */
+/** The keys that an issuer's profile names, before they are opened. */
 export interface KeySource {
   /** Opens the keys; otherwise returns the problems that make them unusable. */
   open(context: KeyContext): IssuerKeys | readonly string[];
 }
 
-/** Keys that are complete: opening them needs nothing but the algorithms. */
+/** Keys that are opened without a clock, files or the network. */
 export interface FixedKeySource extends KeySource {
   open(context: Pick<KeyContext, "algorithms">): IssuerKeys | readonly string[];
 }

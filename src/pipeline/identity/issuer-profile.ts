@@ -2,7 +2,7 @@ import { subjectProblem } from "./claims.ts";
 import { KEY_KINDS, type KeySource } from "./issuer-keys.ts";
 import { serviceAccountOf, type TokenProfile } from "./profiles.ts";
 
-/** Which tokens of one issuer are valid, and for which audience. */
+/** The rules for the tokens of one issuer: which are valid, and for which audience. */
 export interface IssuerProfile {
   readonly issuer: string;
   readonly audience: string;

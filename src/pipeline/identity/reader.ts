@@ -4,6 +4,7 @@ import { unauthenticated } from "./refusal.ts";
 export const TOKEN_LENGTH_MAX = 8192;
 
 const SCHEME = "bearer ";
+const USUAL_SCHEME = "Bearer ";
 const COMPACT_JWS = /^([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)$/;
 /** `crit` and `b64` change what is verified; `enc` means a JWE. */
 const REFUSED_HEADERS = ["crit", "b64", "enc"];
@@ -23,7 +24,7 @@ export function bearerToken(authorization: string | undefined): string {
   if (typeof authorization !== "string" || authorization === "")
     throw unauthenticated("missing", "no Authorization header");
   if (authorization.length > TOKEN_LENGTH_MAX + SCHEME.length) throw tooLong();
-  if (authorization.slice(0, SCHEME.length).toLowerCase() !== SCHEME) {
+  if (!authorization.startsWith(USUAL_SCHEME) && authorization.slice(0, SCHEME.length).toLowerCase() !== SCHEME) {
     throw unauthenticated("malformed", "the Authorization header has another scheme than Bearer");
   }
   return authorization.slice(SCHEME.length);

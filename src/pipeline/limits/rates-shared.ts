@@ -3,11 +3,11 @@ import { resultWithin } from "../../core/time-limits.ts";
 import type { RateLimiter } from "./rate-limiter.ts";
 import type { Rates } from "./rates.ts";
 
-/** How often replicas share their charges. They admit at most the calls of this interval too many, plus one call each. */
+/** How often replicas share their charges. Together they exceed a limit by at most the calls of this interval and one each. */
 const SHARE_EVERY_MS = 100;
-/** In one round; the other buckets follow in the next. */
+/** Maximum number of buckets that are shared in one round; the others follow in the next. */
 const BUCKETS_MAX = 1_000;
-/** For one answer of the table. No call waits for it. */
+/** Time limit for one answer of the table. No call waits for it. */
 const ANSWER_MS_MAX = 1_000;
 
 export interface SharedCharge {

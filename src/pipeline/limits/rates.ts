@@ -185,14 +185,14 @@ function tooManyOfCallerAndTool({ rate: { calls, seconds } }: RateLimiter, retry
   );
 }
 
-function tooManyOfTool(_pace: RateLimiter, retryAfterMs: number): Refusal {
+function tooManyOfTool(_limiter: RateLimiter, retryAfterMs: number): Refusal {
   return new Refusal("RATE_LIMITED", "This tool accepts no more calls at the moment.", {
     details: { limit: "tool" },
     retryAfterMs,
   });
 }
 
-function tooManyOfService(_pace: RateLimiter, retryAfterMs: number): Refusal {
+function tooManyOfService(_limiter: RateLimiter, retryAfterMs: number): Refusal {
   return new Refusal("RATE_LIMITED", "The service accepts no more calls at the moment.", {
     details: { limit: "service" },
     retryAfterMs,

@@ -19,11 +19,11 @@ export interface SheddingOptions {
 }
 
 /**
- * Decides whether to accept more work. Work that waits for the event loop waits unseen in the sockets; the delay of the loop
- * reveals it. While the loop is repeatedly late, calls are accepted until the next measurement is overdue, and later calls are
- * asked to retry, so that accepted calls are answered in time. Rejected: a bound on calls in flight, because a loop that takes
- * one call after the other may have few of them; failing `/readyz`, because the load of one replica would then take all replicas
- * out of service.
+ * Decides whether to accept more work. Requests that wait for the event loop are still in the sockets, where they cannot be
+ * counted; the delay of the loop shows that they exist. While the loop is repeatedly late, calls are accepted until the next
+ * measurement is overdue, and later calls are asked to retry, so that accepted calls are answered in time. Rejected: a bound on
+ * calls in flight, because a loop that takes one call after the other may have few of them; failing `/readyz`, because the load
+ * of one replica would then take all replicas out of service.
  */
 export class Shedding {
   readonly #options: SheddingOptions;

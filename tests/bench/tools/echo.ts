@@ -1,7 +1,7 @@
 import { defineTool } from "safe-tool-call";
 import { z } from "zod";
 
-/** The cheapest tool there is: what is measured is the road. */
+/** The cheapest possible tool, so that the pipeline itself is measured. */
 export const echo = defineTool({
   name: "bench_echo",
   description: "Answer what was asked",
