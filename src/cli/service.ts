@@ -131,6 +131,8 @@ export async function startService(
 function listenerOptions(config: Config, service: Service) {
   return {
     ...config.server,
+    ...(config.mcp.oauthMetadata === false && { resource: undefined }),
+    mcp: config.mcp.enabled ? config.mcp : undefined,
     allowedHosts: [...config.server.allowedHosts, ...ownNames(config.server.host)],
     concurrentRequestsMax: () => service.limits.concurrentCallsMax * 2,
     limits: service.limits,

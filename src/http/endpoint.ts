@@ -39,6 +39,13 @@ interface OptionalParts {
   readonly auditDir?: string | undefined;
   readonly reload?: ((by: ReloadRequester) => Promise<Reloaded>) | undefined;
   readonly resource?: string | undefined;
+  /** Settings of the MCP server. */
+  readonly mcp?: McpSettings | undefined;
+}
+
+export interface McpSettings {
+  readonly resultBytesMax: number;
+  readonly holdSeconds: number;
 }
 
 export type Need = keyof OptionalParts;

@@ -4,7 +4,7 @@ import { REFUSALS, Refusal, type RefusalCode, type Stage } from "../core/errors.
 import type { AnyEvidence, CallOutcome, Receipt, Verified } from "../core/evidence.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { CallTrace, TraceEnd, Tracer } from "../core/tracing.ts";
-import type { KeyUse, Tool } from "../core/types.ts";
+import type { Caller, KeyUse, Tool } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 import type { CallRequest } from "./call-request.ts";
 import { CallScope } from "./call-scope.ts";
@@ -15,6 +15,7 @@ import {
   denialFacts,
   type Facts,
   planFacts,
+  protocolFacts,
   responseFacts,
   traceFacts,
   wireTrace,
@@ -195,6 +196,11 @@ export class CallRecord {
     this.#waitedAt = this.#evidence.length;
   }
 
+  /** The caller, once its token is verified. */
+  get caller(): Caller | undefined {
+    return this.#fact("caller");
+  }
+
   get durationMs(): number {
     return this.#duration;
   }
@@ -289,6 +295,7 @@ export class CallRecord {
       caller: callerFacts(this.#fact("caller")),
       tool: this.#toolFacts(),
       request: this.#requestFacts ?? this.#requestOf(refusal),
+      protocol: protocolFacts(this.request.protocol, this.detector),
       decision: refusal === undefined ? "ALLOWED" : REFUSALS[refusal.code].decision,
       denial: refusal && denialFacts(refusal, this.stageOf(refusal), this.detector),
       decisionReasons: decisionFacts(refusal?.findings ?? this.#fact("findings")),
