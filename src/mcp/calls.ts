@@ -42,6 +42,7 @@ export class ToolCall implements CallRequest {
   tool = "unknown";
   args: unknown = {};
   approvalId: string | undefined;
+  attaches = false;
   idempotencyKey: string | undefined;
   waitMs = 0;
   hold: Hold | undefined;
@@ -86,6 +87,8 @@ export class ToolCall implements CallRequest {
     this.args = args;
     this.approvalId = approvalIn(meta, id);
     this.idempotencyKey = idempotencyKeyIn(this.exchange, meta, id);
+    // A model can only make the same call again. Another idempotency key says that it is another call.
+    this.attaches = meta[APPROVAL_META] !== "new" && this.idempotencyKey === undefined;
     if (this.traceparent !== undefined) return;
     this.traceparent = readTraceparent(textOf(meta["traceparent"]));
     this.tracestate = this.traceparent === undefined ? undefined : readTracestate(textOf(meta["tracestate"]));
