@@ -18,7 +18,16 @@ import { eventStream } from "../http/server-sent-events.ts";
 import type { Answer } from "../pipeline/answer.ts";
 import type { CallProtocol, CallRequest, Hold } from "../pipeline/call-request.ts";
 import type { ClientCertificate } from "../pipeline/identity/binding.ts";
-import { ERROR, invalid, type RequestId, RpcError, type RpcRequest, shown, type Table } from "./protocol.ts";
+import {
+  ERROR,
+  invalid,
+  type RequestId,
+  RpcError,
+  type RpcRequest,
+  shown,
+  statedVersion,
+  type Table,
+} from "./protocol.ts";
 import { errorText, refusalAsRpc, responseText, rpcError, rpcResult, toolResult } from "./replies.ts";
 import { APPROVAL_META, isListed, isPendingDeclared } from "./tools.ts";
 
@@ -48,7 +57,7 @@ export class ToolCall implements CallRequest {
   hold: Hold | undefined;
   body: Uint8Array | undefined;
   authorization: string | undefined;
-  protocol: CallProtocol | undefined;
+  protocol: CallProtocol;
   traceparent: string | undefined;
   tracestate: string | undefined;
   readonly resultBytesMax: number;
@@ -61,6 +70,7 @@ export class ToolCall implements CallRequest {
     this.certificate = certificateOf(exchange.raw);
     this.traceparent = readTraceparent(headers["traceparent"]);
     this.tracestate = this.traceparent === undefined ? undefined : readTracestate(headers["tracestate"]);
+    this.protocol = { name: "mcp", version: statedVersion(headers["mcp-protocol-version"]) };
     this.resultBytesMax = mcp.resultBytesMax;
     this.exchange = exchange;
   }

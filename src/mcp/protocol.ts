@@ -161,6 +161,11 @@ function isId(id: unknown): id is RequestId {
   return (typeof id === "string" && id.length <= ID_CHARACTERS_MAX) || Number.isSafeInteger(id);
 }
 
+/** Returns the version that a request's header names, as far as this server knows it: for requests that cannot be read. */
+export function statedVersion(header: string | string[] | undefined): string {
+  return [MODERN, ...LEGACY].find((version) => version === header) ?? "unknown";
+}
+
 interface ToldHeaders {
   readonly version: string | undefined;
   readonly method: string | undefined;
