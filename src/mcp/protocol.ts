@@ -106,12 +106,13 @@ export function readMessage(body: unknown, headers: Headers): Message {
   if (Array.isArray(body)) {
     throw new RpcError(ERROR.invalidRequest, "Batches are not accepted: send one message in each request.");
   }
-  if (!isTable(body) || body["jsonrpc"] !== "2.0") throw notRpc(null);
-  const { id, method, params } = body;
-  if (method === undefined && ("result" in body || "error" in body)) return UNANSWERED;
+  if (!isTable(body)) throw notRpc(null);
+  const { jsonrpc, id, method, params } = body;
+  if (jsonrpc === "2.0" && method === undefined && ("result" in body || "error" in body)) return UNANSWERED;
   const sent = isId(id) ? id : null;
   const isKnown = Object.keys(body).every((member) => MEMBERS.has(member));
-  if (!isKnown || typeof method !== "string" || (params !== undefined && !isTable(params))) throw notRpc(sent);
+  if (jsonrpc !== "2.0" || !isKnown || typeof method !== "string" || (params !== undefined && !isTable(params)))
+    throw notRpc(sent);
   const { _meta: written } = params ?? {};
   if (written !== undefined && !isTable(written)) throw invalid(sent, "params._meta must be an object");
   const meta: Table = written ?? {};
