@@ -112,7 +112,7 @@ interface DeclaredResponse {
 interface EndpointDeclaration {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
   readonly path: string;
-  readonly alsoAt?: (services: ServiceParts) => string | undefined;
+  readonly alsoAt?: (services: ServiceParts) => readonly string[];
   /** One sentence for `/openapi.json` and the documentation. */
   readonly summary: string;
   readonly listeners?: readonly ListenerName[];
@@ -287,7 +287,6 @@ export function routesOf(
       return listeners.includes(listener) && needs.every((part) => services[part] !== undefined);
     })
     .flatMap((endpoint) => {
-      const also = endpoint.alsoAt?.(services);
-      return [endpoint.path, ...(also === undefined ? [] : [also])].map((path) => ({ path, endpoint }));
+      return [endpoint.path, ...(endpoint.alsoAt?.(services) ?? [])].map((path) => ({ path, endpoint }));
     });
 }
