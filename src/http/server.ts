@@ -21,6 +21,7 @@ import {
   type ServiceParts,
 } from "./endpoint.ts";
 import { Guard } from "./guard.ts";
+import { checkPeerHeaders } from "./request-guard.ts";
 
 export interface ServerOptions extends ServiceParts {
   readonly headerBytesMax: number;
@@ -130,7 +131,12 @@ function listener(
     options.logError(error);
     return send(reply, refusalAnswer(new Refusal("INTERNAL", "The request failed inside the service.")));
   });
-  app.setNotFoundHandler((request, reply) => unknownRoute(reply, request.raw.url));
+  app.setNotFoundHandler((request, reply) => {
+    // Only a client that names this service may learn which methods a path has.
+    if (name === "agents" && routes.some(({ path }) => path === request.raw.url))
+      checkPeerHeaders(request.raw, options);
+    return unknownRoute(reply, request.raw.url);
+  });
   openRoutes(app, routes, parts);
   return app;
 }

@@ -28,7 +28,7 @@ import {
   statedVersion,
   type Table,
 } from "./protocol.ts";
-import { errorText, refusalAsRpc, responseText, rpcError, rpcResult, toolResult } from "./replies.ts";
+import { errorText, eventText, refusalAsRpc, responseText, rpcError, rpcResult, toolResult } from "./replies.ts";
 import { APPROVAL_META, isListed, isPendingDeclared } from "./tools.ts";
 
 export type McpServices = EndpointServices & { readonly mcp: McpSettings };
@@ -218,11 +218,6 @@ function beatText({ progressToken }: RpcRequest, seconds: number): string {
   if (progressToken === undefined) return ": waiting for an approver\n\n";
   const params = { progressToken, progress: seconds, message: "A person is asked whether this call may run." };
   return eventText(JSON.stringify({ jsonrpc: "2.0", method: "notifications/progress", params }));
-}
-
-/** JSON contains no line breaks, so the data is one line. */
-function eventText(json: string): string {
-  return `event: message\ndata: ${json}\n\n`;
 }
 
 interface Answering {

@@ -25,6 +25,7 @@ import {
   unknownMethod,
 } from "./protocol.ts";
 import { refusalAsRpc, rpcError, rpcResult, SERVER_INFO } from "./replies.ts";
+import { listen } from "./subscriptions.ts";
 import { pageOf, toolsOf } from "./tools.ts";
 
 const INSTRUCTIONS =
@@ -101,7 +102,7 @@ async function receive({ exchange, services, intake }: Received): Promise<Endpoi
       return await answerCall(call, received, services);
     const caller = await identify(exchange, services);
     if (received.kind === "unanswered") return { status: HTTP_ACCEPTED, headers: { "cache-control": "no-store" } };
-    return await answerRequest(received, caller, services);
+    return await answerRequest(received, { exchange, caller, services });
   } catch (error) {
     if (error instanceof RpcError) {
       return refuseMalformed(call, { error, mayBeCall: sketchOf(body).mayBeCall }, services);
@@ -182,14 +183,25 @@ function discardsBody({ raw }: Exchange): boolean {
   return isShort;
 }
 
+interface Admitted {
+  readonly exchange: Exchange;
+  readonly caller: Caller;
+  readonly services: McpServices;
+}
+
 /** Answers everything but calls. Lists and introductions are recorded before they are answered. */
-async function answerRequest(request: RpcRequest, caller: Caller, services: McpServices): Promise<EndpointAnswer> {
+async function answerRequest(request: RpcRequest, { exchange, caller, services }: Admitted): Promise<EndpointAnswer> {
   const { method, era } = request;
   if (method === "tools/list") return listTools(request, caller, services);
   if (era === "modern") {
+    if (method === "subscriptions/listen") {
+      await record(services, { type: "tools.followed", ...identityOf(request, caller) });
+      return listen(request, { exchange, caller }, services);
+    }
     if (method !== "server/discover") throw unknownMethod(request);
     await introduced(request, caller, services);
-    const result = { supportedVersions: [MODERN], capabilities: { tools: {} }, instructions: INSTRUCTIONS };
+    const capabilities = { tools: { listChanged: true } };
+    const result = { supportedVersions: [MODERN], capabilities, instructions: INSTRUCTIONS };
     return rpcResult(request, { ...result, ...NOT_CACHED });
   }
   if (method === "ping") return rpcResult(request, {});

@@ -38,6 +38,11 @@ export function errorText({ code, message, data, id }: Pick<RpcError, "code" | "
   return JSON.stringify({ jsonrpc: "2.0", id, error: { code, message, ...(data !== undefined && { data }) } });
 }
 
+/** JSON contains no line breaks, so the data is one line. */
+export function eventText(json: string): string {
+  return `event: message\ndata: ${json}\n\n`;
+}
+
 /** Returns a refusal with its HTTP status. The body is an error of the protocol, for clients that read it. */
 export function refusalAsRpc(refusal: Refusal, id: RequestId | null): EndpointAnswer {
   const { status, headers } = refusalAnswer(refusal);

@@ -9,16 +9,16 @@ import { ENVELOPE, McpWorld, MODERN } from "./mcp-world.ts";
  */
 
 const VERSIONS = [MODERN, "2025-11-25", "2025-06-18"];
-const CAPABILITIES = { tools: {} };
 let world: McpWorld;
 let tools: Loose[];
 
 /** The official server with the same tools; a call of the only tool that it knows returns what the service returned. */
 const official = createMcpHandler(
-  () => {
+  ({ era }) => {
+    const capabilities = { tools: era === "modern" ? { listChanged: true } : {} };
     const server = new Server(
       { name: "safe-tool-call", title: "Safe Tool Call", version: "0.1.0" },
-      { capabilities: CAPABILITIES, supportedProtocolVersions: VERSIONS },
+      { capabilities, supportedProtocolVersions: VERSIONS },
     );
     server.setRequestHandler("tools/list", () => ({ tools }));
     server.setRequestHandler("tools/call", ({ params }) => {

@@ -375,6 +375,8 @@ describe("Host, Origin, size and method", () => {
   test.each(["GET", "DELETE", "PUT"])("%s is 405: there are no sessions", async (method) => {
     const { http, headers } = await world.send(method, "/mcp", { token: await world.caller() });
     expect([http, headers.get("allow")]).toEqual([405, "POST"]);
+    const elsewhere = await world.send(method, "/mcp", { headers: { host: "evil.example" } });
+    expect([elsewhere.http, elsewhere.body.error.code]).toEqual([403, "HOST_NOT_ALLOWED"]);
   });
 });
 
