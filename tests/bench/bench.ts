@@ -47,7 +47,53 @@ function median(values: readonly number[]): number {
   return [...values].sort((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
 }
 
-async function http(token: string): Promise<{ c64: number; c1AddedUs: number; rssMb: number; rssGrowth: number }> {
+const MODERN = "2026-07-28";
+const CLIENT = { name: "bench", version: "1" };
+const CALLED = { name: "bench_echo", arguments: { text: "hello", count: 3 } };
+
+/** Requests of MCP: a call of 2026-07-28, and the three that make a session of 2025-11-25. */
+const MCP = {
+  call: {
+    method: "tools/call",
+    params: {
+      ...CALLED,
+      _meta: {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": CLIENT,
+      },
+    },
+    headers: [`MCP-Protocol-Version: ${MODERN}`, "Mcp-Method: tools/call", "Mcp-Name: bench_echo"],
+  },
+  session: [
+    { method: "initialize", params: { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: CLIENT } },
+    { method: "tools/list", params: {} },
+    { method: "tools/call", params: CALLED },
+  ].map((request) => ({ ...request, headers: ["MCP-Protocol-Version: 2025-11-25"] })),
+} as const;
+
+interface McpRequest {
+  readonly method: string;
+  readonly params: object;
+  readonly headers: readonly string[];
+}
+
+function asMcp(orders: Orders, { method, params, headers }: McpRequest): Orders {
+  return { ...orders, path: "/mcp", headers, body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }) };
+}
+
+interface HttpFindings {
+  readonly c64: number;
+  readonly c1AddedUs: number;
+  readonly mcpC64: number;
+  /** Over `POST /call`. */
+  readonly mcpAddedUs: number;
+  readonly mcpSessionsPerSecond: number;
+  readonly rssMb: number;
+  readonly rssGrowth: number;
+}
+
+async function http(token: string): Promise<HttpFindings> {
   const bare = await server("bare");
   const governed = await server("governed");
   const body = JSON.stringify({ tool: "bench_echo", args: { text: "hello", count: 3 } });
@@ -59,6 +105,9 @@ async function http(token: string): Promise<{ c64: number; c1AddedUs: number; rs
     requests,
   });
   for (const { port } of [bare, governed]) await load(orders(port, 64, 10_000));
+  await load(asMcp(orders(governed.port, 64, 10_000), MCP.call));
+  const mcpRatios: number[] = [];
+  const mcpAdded: number[] = [];
   const ratios: number[] = [];
   const added: number[] = [];
   for (let round = 0; round < ROUNDS; round += 1) {
@@ -68,12 +117,23 @@ async function http(token: string): Promise<{ c64: number; c1AddedUs: number; rs
     const plainOne = await load(orders(bare.port, 1, CALLS.c1));
     const oursOne = await load(orders(governed.port, 1, CALLS.c1));
     added.push(oursOne.medianUs - plainOne.medianUs);
+    const mcp = await load(asMcp(orders(governed.port, 64, CALLS.c64), MCP.call));
+    mcpRatios.push(mcp.perSecond / plain.perSecond);
+    const mcpOne = await load(asMcp(orders(governed.port, 1, CALLS.c1), MCP.call));
+    mcpAdded.push(mcpOne.medianUs - oursOne.medianUs);
+  }
+  let sessionSeconds = 0;
+  for (const request of MCP.session) {
+    sessionSeconds += 1 / (await load(asMcp(orders(governed.port, 64, CALLS.c64), request))).perSecond;
   }
   await load(orders(governed.port, 64, CALLS.memory / 2));
   const half = rssMb(governed.pid);
   await load(orders(governed.port, 64, CALLS.memory / 2));
   const whole = rssMb(governed.pid);
-  return { c64: median(ratios), c1AddedUs: median(added), rssMb: whole, rssGrowth: whole / half };
+  return {
+    ...{ c64: median(ratios), c1AddedUs: median(added), rssMb: whole, rssGrowth: whole / half },
+    ...{ mcpC64: median(mcpRatios), mcpAddedUs: median(mcpAdded), mcpSessionsPerSecond: 1 / sessionSeconds },
+  };
 }
 
 function rssMb(pid: number): number {
@@ -207,12 +267,15 @@ async function cliAddedMs(token: string): Promise<number> {
 
 async function main(): Promise<void> {
   const token = await issueBenchToken(folder);
-  const { c64, c1AddedUs, rssMb: rss, rssGrowth } = await http(token);
+  const { c64, c1AddedUs, mcpC64, mcpAddedUs, mcpSessionsPerSecond, rssMb: rss, rssGrowth } = await http(token);
   const gate = await gateFindings(folder);
   const grpcCalls = await grpcRatios(token);
   const findings = {
     http_c64_ratio: c64,
     http_c1_added_us: c1AddedUs,
+    mcp_c64_ratio: mcpC64,
+    mcp_added_us: mcpAddedUs,
+    mcp_sessions_per_second: mcpSessionsPerSecond,
     fdatasync_us: fdatasyncUs(),
     grpc_ratio: grpcCalls.speed,
     grpc_cpu_ratio: grpcCalls.cpu,
@@ -233,6 +296,9 @@ async function main(): Promise<void> {
       `${c1AddedUs.toFixed(0)} µs`,
       `≤ ${(findings.fdatasync_us + 150).toFixed(0)} µs`,
     ],
+    ["governed MCP tools/call against the bare route, 64 connections", mcpC64.toFixed(2), "≥ 0.4"],
+    ["MCP against POST /call at 1 connection, added at the median", `${mcpAddedUs.toFixed(0)} µs`, "≤ 60 µs"],
+    ["MCP sessions of 2025-11-25: initialize, list, call", `${mcpSessionsPerSecond.toFixed(0)}/s`, ""],
     ["one write + fdatasync here", `${findings.fdatasync_us.toFixed(0)} µs`, ""],
     ["governed gRPC call against grpc-js alone, 32 in flight", findings.grpc_ratio.toFixed(2), "≥ 0.6"],
     ["the same in processor time of this process", findings.grpc_cpu_ratio.toFixed(2), ""],
