@@ -181,6 +181,10 @@ export interface Approvals {
   ask(request: NewApproval): Promise<Asked>;
   decide(decision: Decision): Promise<Decided>;
   claim(claim: Claim): Promise<Claimed>;
+  /**
+   * Returns the newest approval of exactly this call of this caller: approved and not claimed, claimed, or ended after `sinceMs`.
+   */
+  findSame(call: Omit<Claim, "id">, sinceMs: number): Promise<Approval | undefined>;
   /** Records the outcome of a claimed approval. Does nothing when the approval is no longer claimed. */
   settle(id: string, outcome: "executed" | "failed" | "in_doubt"): Promise<void>;
   /**

@@ -47,6 +47,14 @@ export interface AuditEntry {
     /** The entry exceeded `LINE_BYTES_MAX`: `args`, and if necessary lists and strings, are incomplete. */
     readonly truncated?: true;
   };
+  /** How the call was made, when not by `POST /call` or the library. The client's words about itself are untrusted. */
+  readonly protocol?:
+    | {
+        readonly name: "mcp";
+        readonly version: string;
+        readonly client?: { readonly name: string; readonly version: string } | undefined;
+      }
+    | undefined;
   readonly decision: "ALLOWED" | "DENIED" | "ERROR" | "PENDING";
   readonly denial?: { readonly reason: string; readonly stage: Stage; readonly details?: unknown } | undefined;
   /** Decisions of policy points other than allow, at most 16; `requireApproval` also when a person has approved the call. */
@@ -118,6 +126,7 @@ export function stampEntry(draft: EntryDraft, { timestamp, instance, id, intentS
     caller: draft.caller,
     tool: draft.tool,
     request: draft.request,
+    protocol: draft.protocol,
     decision: draft.decision,
     denial: draft.denial,
     decisionReasons: draft.decisionReasons,

@@ -115,6 +115,8 @@ function listenerOptions(config: Config, service: Service) {
   return {
     ...config.server,
     ...service,
+    ...(config.mcp.oauthMetadata === false && { resource: undefined }),
+    mcp: config.mcp.enabled ? config.mcp : undefined,
     allowedHosts: [...config.server.allowedHosts, ...ownNames(config.server.host)],
     concurrentRequestsMax: () => service.limits.concurrentCallsMax * 2,
     auditDir: pathFrom(config, config.audit.dir),

@@ -63,11 +63,11 @@ export function toAnthropic({ name, description, input }: Tool): AnthropicTool {
  * @throws {Error} when the schema is recursive, has no JSON Schema (dates, bigints, transforms …), or its top level is
  * a union
  */
-export function inputJsonSchema(schema: z.ZodType): JsonObject {
-  const exported = z.toJSONSchema(schema, { io: "input", target: "draft-7", cycles: "throw", reused: "inline" });
-  const { $schema: _, definitions, ...top } = JSON.parse(JSON.stringify(exported)) as JsonObject;
+export function inputJsonSchema(schema: z.ZodType, target: "draft-7" | "draft-2020-12" = "draft-7"): JsonObject {
+  const exported = z.toJSONSchema(schema, { io: "input", target, cycles: "throw", reused: "inline" });
+  const { $schema: _, definitions, $defs, ...top } = JSON.parse(JSON.stringify(exported)) as JsonObject;
   const flat = inline(top, {
-    definitions: isTable(definitions) ? definitions : {},
+    definitions: { ...(isTable(definitions) && definitions), ...(isTable($defs) && $defs) },
     open: [],
     parts: { left: SCHEMA_PARTS_MAX },
   });
@@ -91,7 +91,7 @@ function inline(node: Json, context: Inlining): Json {
   if (!isTable(node)) return node;
   const { $ref: reference, ...others } = node;
   if (typeof reference !== "string") return mapValues(node, (part) => inline(part, context));
-  const target = context.definitions[reference.replace("#/definitions/", "")];
+  const target = context.definitions[reference.replace(/^#\/(?:definitions|\$defs)\//, "")];
   if (target === undefined || context.open.includes(reference)) throw new TypeError("the input schema is recursive");
   const replaced = inline(target, { ...context, open: [...context.open, reference] });
   return { ...(isTable(replaced) ? replaced : {}), ...mapValues(others, (part) => inline(part, context)) };

@@ -39,6 +39,13 @@ interface OptionalParts {
   readonly auditDir?: string | undefined;
   readonly reload?: ((by: ReloadRequester) => Promise<Reloaded>) | undefined;
   readonly resource?: string | undefined;
+  /** Settings of the MCP server. */
+  readonly mcp?: McpSettings | undefined;
+}
+
+export interface McpSettings {
+  readonly resultBytesMax: number;
+  readonly holdSeconds: number;
 }
 
 export type Need = keyof OptionalParts;
@@ -105,7 +112,7 @@ interface DeclaredResponse {
 interface EndpointDeclaration {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
   readonly path: string;
-  readonly alsoAt?: (services: ServiceParts) => string | undefined;
+  readonly alsoAt?: (services: ServiceParts) => readonly string[];
   /** One sentence for `/openapi.json` and the documentation. */
   readonly summary: string;
   readonly listeners?: readonly ListenerName[];
@@ -280,7 +287,6 @@ export function routesOf(
       return listeners.includes(listener) && needs.every((part) => services[part] !== undefined);
     })
     .flatMap((endpoint) => {
-      const also = endpoint.alsoAt?.(services);
-      return [endpoint.path, ...(also === undefined ? [] : [also])].map((path) => ({ path, endpoint }));
+      return [endpoint.path, ...(endpoint.alsoAt?.(services) ?? [])].map((path) => ({ path, endpoint }));
     });
 }

@@ -55,6 +55,21 @@ export function createMetrics(): Metrics {
       }
     },
   });
+  /** Protocol and version → decision → number of calls. Versions come from the closed list of the protocol's adapter. */
+  const protocols = new Map<string, Map<string, number>>();
+  new Counter({
+    name: "stc_protocol_calls_total",
+    help: "Calls over a protocol other than POST /call, by protocol, version and decision",
+    labelNames: ["protocol", "version", "decision"],
+    registers,
+    collect() {
+      this.reset();
+      for (const [name, decisions] of protocols) {
+        const [protocol = "", version = ""] = name.split(" ");
+        for (const [decision, count] of decisions) this.inc({ protocol, version, decision }, count);
+      }
+    },
+  });
   const stages = new StageTimes();
   register.registerMetric(countedElsewhere(STAGE_SECONDS, () => stages.histograms()));
   const batchEntries = new Histogram({
@@ -86,10 +101,14 @@ export function createMetrics(): Metrics {
     contentType: register.contentType,
     load: createLoadMetrics(registers),
     text: () => register.metrics(),
-    observeCall({ tool, decision, request, error, stages: times = {}, count = 1 }) {
+    observeCall({ tool, decision, request, protocol, error, stages: times = {}, count = 1 }) {
       const name = tool.classification === "unknown" ? "unknown" : tool.name;
       const ends = ofKey(calls, name, () => new Map());
       ofKey(ends, error?.code ?? "OK", () => ({ decision, count: 0 })).count += count;
+      if (protocol !== undefined) {
+        const decisions = ofKey(protocols, `${protocol.name} ${protocol.version}`, () => new Map<string, number>());
+        decisions.set(decision, (decisions.get(decision) ?? 0) + count);
+      }
       if (request.secrets !== undefined) secretsSent.inc({ tool: name });
       for (const stage in times) stages.observe(stage, times[stage] ?? 0);
     },

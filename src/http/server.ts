@@ -18,6 +18,7 @@ import {
 } from "./endpoint.ts";
 import { type ExchangeListener, HttpExchange } from "./exchange.ts";
 import { Guard } from "./guard.ts";
+import { checkPeerHeaders } from "./request-guard.ts";
 
 export interface ServerOptions extends ServiceParts {
   readonly headerBytesMax: number;
@@ -109,7 +110,17 @@ function listener(
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_request, _payload, done) => done(null));
   app.setErrorHandler((_error, request, reply) => unknownRoute(request, reply, request.raw.url));
-  app.setNotFoundHandler((request, reply) => unknownRoute(request, reply, request.raw.url));
+  app.setNotFoundHandler((request, reply) => {
+    const answer = async (): Promise<EndpointAnswer> => {
+      // Only a client that names this service may learn which methods a path has.
+      if (name === "agents" && routes.some(({ path }) => path === request.raw.url)) {
+        checkPeerHeaders(request.raw, options);
+      }
+      counted.unknownRoute();
+      return unknownAnswer(routes, request.raw.url);
+    };
+    void serve(new HttpExchange(request, reply, shared), answer, options.logError);
+  });
   openRoutes(app, { routes, parts, shared });
   return app;
 }

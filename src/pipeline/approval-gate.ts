@@ -86,15 +86,21 @@ async function consider(options: GateOptions, call: Call): Promise<Approved> {
   const session = await guarded(() => sessionOf(options, call));
   const requester = { ...identity(planned), session: session.id };
   // A call that names an approval claims that approval, even if another rule would allow the call.
-  if (request.approvalId !== undefined) return claim(options, call, requester);
+  if (request.approvalId !== undefined) {
+    return claim(options, call, { requester, id: request.approvalId });
+  }
   const requiring = findings.map(ruleOf);
   const verdict = requiring.length > 0 ? undefined : await stepVerdict(call, { mode: session.mode, manifest });
   if (verdict?.verdict === "allow") return pass(planned, { by: verdict.by });
   const grant = await guarded(() => grantFor(options, call, requester));
   if (grant !== undefined) return pass(planned, { by: `grant:${grant.id}` });
   if (mayUseCallback(options, call.assessment)) return decideByCallback(options, call, requester);
+  const same = await sameCall(options, call, requester);
+  if (same?.state === "approved") {
+    return claim(options, call, { requester, id: same.id }).catch(asInProgress);
+  }
   return requestApproval(options, call, {
-    requester,
+    ...{ requester, ran: same },
     rules: verdict === undefined ? [...new Set(requiring)] : [verdict.by],
   });
 }
@@ -161,10 +167,14 @@ function identity({ caller }: Planned): Omit<Requester, "session"> {
   return { issuer: caller.issuer, subject: caller.subject, actors: caller.actors };
 }
 
-async function claim({ approvals }: GateOptions, call: Call, requester: Requester): Promise<Approved> {
-  const { planned, request } = call;
+interface ClaimOrder {
+  readonly requester: Requester;
+  readonly id: string;
+}
+
+async function claim({ approvals }: GateOptions, call: Call, { requester, id }: ClaimOrder): Promise<Approved> {
+  const { planned } = call;
   const { tool, digest: planDigest } = planned;
-  const id = request.approvalId ?? "";
   if (approvals === undefined) throw claimRefusal({ outcome: "not_found" }, tool);
   // A disconnected caller consumes no approval.
   call.scope.assertOpen();
@@ -229,10 +239,48 @@ async function decideByCallback(options: GateOptions, call: Call, requester: Req
   return pass(amended, { by: "callback:amended", answer: answerFrom(answer, amended, scope) });
 }
 
+/** Time after a run in which a request for the identical call tells its approvers about it. */
+const RAN_RECENTLY_MS = 600_000;
+
+const IN_PROGRESS_RETRY_MS = 1_000;
+
+/**
+ * Finds the approval of the identical call: while it runs, another is refused; one that nobody has used yet is claimed.
+ *
+ * @throws {Refusal} CALL_IN_PROGRESS
+ */
+async function sameCall({ approvals }: GateOptions, call: Call, requester: Requester): Promise<Approval | undefined> {
+  const { planned, request, assessment, scope } = call;
+  if (approvals === undefined || request.attaches !== true) return undefined;
+  const requirementDigest = assessment.requirement?.digest;
+  const same = { requester, planDigest: planned.digest, requirementDigest };
+  const found = await guarded(() => approvals.findSame(same, scope.now() - RAN_RECENTLY_MS));
+  if (found?.state === "claimed") throw inProgress();
+  return found;
+}
+
+/** Of concurrent identical calls, one claims the approval. */
+function asInProgress(error: unknown): never {
+  throw error instanceof Refusal && error.code === "APPROVAL_CONSUMED" ? inProgress() : error;
+}
+
+function inProgress(): Refusal {
+  return new Refusal("CALL_IN_PROGRESS", "The same call is running, with the approval that was requested for it.", {
+    retryAfterMs: IN_PROGRESS_RETRY_MS,
+  });
+}
+
+interface ApprovalOrder {
+  readonly requester: Requester;
+  readonly rules: readonly string[];
+  /** The identical call that ended a short time ago. */
+  readonly ran: Approval | undefined;
+}
+
 async function requestApproval(
   options: GateOptions,
   call: Call,
-  { requester, rules: requiring }: { readonly requester: Requester; readonly rules: readonly string[] },
+  { requester, rules: requiring, ran }: ApprovalOrder,
 ): Promise<never> {
   const { approvals, detector } = options;
   const { planned, assessment, request, traceId } = call;
@@ -244,7 +292,11 @@ async function requestApproval(
   }
   const { risk, requirement } = assessment;
   const rules = [...requiring, ...assessment.rules];
-  const notes = [...assessment.notes, ...call.findings.filter(({ point }) => point !== "risk").map(noteOf)];
+  const notes = [
+    ...ranNote(ran),
+    ...assessment.notes,
+    ...call.findings.filter(({ point }) => point !== "risk").map(noteOf),
+  ];
   const { plan, input, binding } = planned;
   const { reason } = request;
   const secrets = {
@@ -277,6 +329,13 @@ async function requestApproval(
     details: { limit: "pendingApprovals", pendingApprovalsMax: asked.limit },
     retryAfterMs,
   });
+}
+
+function ranNote(ran: Approval | undefined): readonly string[] {
+  if (ran === undefined) return [];
+  const { decidedAt = 0, state } = ran;
+  const outcome = state === "executed" ? "" : `, and its outcome is ${state === "failed" ? "a failure" : "unknown"}`;
+  return [`The same call was approved at ${new Date(decidedAt).toISOString()} and has run${outcome}.`];
 }
 
 function noteOf({ point, reason }: PolicyFinding): string {

@@ -6,7 +6,7 @@ import type { AnyEvidence, CallOutcome, Receipt, Verified } from "../core/eviden
 import { ARGUMENT_LIMITS } from "../core/json.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { CallTrace, TraceEnd, Tracer } from "../core/tracing.ts";
-import type { KeyUse, Tool } from "../core/types.ts";
+import type { Caller, KeyUse, Tool } from "../core/types.ts";
 import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 import type { CallRequest } from "./call-request.ts";
 import { type CallScope, CallScopes } from "./call-scope.ts";
@@ -17,6 +17,7 @@ import {
   denialFacts,
   type Facts,
   planFacts,
+  protocolFacts,
   responseFacts,
   traceFacts,
   wireTrace,
@@ -212,6 +213,11 @@ export class CallRecord {
     this.#facts.keyUse = undefined;
   }
 
+  /** The caller, once its token is verified. */
+  get caller(): Caller | undefined {
+    return this.#facts.caller;
+  }
+
   get durationMs(): number {
     return this.#duration;
   }
@@ -325,6 +331,7 @@ export class CallRecord {
       caller: callerFacts(this.#facts.caller),
       tool: this.#toolFacts(),
       request: this.#requestFacts ?? this.#requestOf(refusal),
+      protocol: protocolFacts(this.request.protocol, this.detector),
       decision: refusal === undefined ? "ALLOWED" : REFUSALS[refusal.code].decision,
       denial: refusal && denialFacts(refusal, this.stageOf(refusal), this.detector),
       decisionReasons: decisionFacts(refusal?.findings ?? this.#facts.findings),

@@ -1,4 +1,5 @@
 import type { HttpRequestFacts } from "../core/tracing.ts";
+import type { Caller } from "../core/types.ts";
 import type { Disconnect } from "./call-scope.ts";
 import type { ClientCertificate } from "./identity/binding.ts";
 
@@ -16,9 +17,17 @@ export interface CallRequest {
   readonly callId?: string | undefined;
   readonly reason?: string | undefined;
   readonly approvalId?: string | undefined;
+  /** Whether a call without `approvalId` uses the approval of the identical call that the caller made before. */
+  readonly attaches?: boolean | undefined;
   /** Milliseconds that the caller waits for an approver's answer. */
   readonly waitMs?: number | undefined;
+  /** Decides whether and how long the call may wait; without it, the call waits for `waitMs`. */
+  readonly hold?: Hold | undefined;
   readonly idempotencyKey?: string | undefined;
+  /** Maximum bytes of the result's JSON, if less than the tool's own limit. */
+  readonly resultBytesMax?: number | undefined;
+  /** The protocol in which the call was made; undefined for `POST /call` and the library. */
+  readonly protocol?: CallProtocol | undefined;
   /** W3C trace context, syntactically valid. */
   readonly traceparent?: string | undefined;
   readonly tracestate?: string | undefined;
@@ -28,4 +37,17 @@ export interface CallRequest {
   /** The body as received; hashed when the request is not a call. */
   readonly body?: Uint8Array | undefined;
   readonly disconnect?: Disconnect | undefined;
+}
+
+/** A protocol that calls tools in its own words. The client's name and version are what it says of itself: untrusted. */
+export interface CallProtocol {
+  readonly name: "mcp";
+  readonly version: string;
+  readonly client?: { readonly name: string; readonly version: string } | undefined;
+}
+
+/** A caller that waits while an approver is asked. */
+export interface Hold {
+  /** Called when the wait would begin. Undefined: this caller may not wait now. `end` is called when the wait has ended. */
+  begin(caller: Caller): { readonly waitMs: number; readonly end: () => void } | undefined;
 }

@@ -1,9 +1,11 @@
 import type { AuditEntry } from "../audit/entry.ts";
+import { escapeName } from "../audit/escape.ts";
 import { type PolicyFinding, Refusal, type Stage } from "../core/errors.ts";
 import type { CallOutcome, RegisteredTool } from "../core/evidence.ts";
 import type { CallTrace } from "../core/tracing.ts";
 import type { Caller, ExecutionPlan, KeyUse } from "../core/types.ts";
 import type { Detector } from "../detection/sensitive.ts";
+import type { CallProtocol } from "./call-request.ts";
 import { outputReleasedWith } from "./output-filter.ts";
 import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 
@@ -56,6 +58,16 @@ export function planFacts(digest: string | undefined, plan: ExecutionPlan | unde
   const confinement = plan?.["confinement"];
   const isConfined = typeof confinement === "object" && confinement !== null && "level" in confinement;
   return isConfined ? { digest, confinement: String(confinement["level"]) } : { digest };
+}
+
+const CLIENT_CHARACTERS_MAX = 128;
+
+/** Returns the protocol, with what the client says of itself bounded, escaped and without secrets. */
+export function protocolFacts(protocol: CallProtocol | undefined, detector: Detector): AuditEntry["protocol"] {
+  if (protocol === undefined) return undefined;
+  const { name, version, client } = protocol;
+  const shown = (text: string): string => textWithoutSecrets(escapeName(text, CLIENT_CHARACTERS_MAX), detector) ?? "";
+  return { name, version, client: client && { name: shown(client.name), version: shown(client.version) } };
 }
 
 /** Caches the facts of each caller: they are the same in all entries of that caller. */

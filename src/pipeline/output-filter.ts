@@ -17,13 +17,13 @@ const CUT_FROM_BYTES_MAX = 33_554_432;
 
 /**
  * Releases what the policy permits: answer → plain JSON → tool's bound → output schema → output policy → redaction → cut texts.
- * The raw answer is not used after that.
+ * The raw answer is not used after that. `bytesMax` is a bound of the caller's protocol, in addition to the tool's.
  *
  * @throws {Refusal} OUTPUT_TOO_LARGE for a tool that reads, INVALID_OUTPUT
  */
-export function release(executed: Executed, detector: Detector): Released {
+export function release(executed: Executed, detector: Detector, bytesMax?: number): Released {
   try {
-    return mint<Released>(filtered(executed, executed.raw, detector));
+    return mint<Released>(filtered(executed, executed.raw, { detector, bytesMax }));
   } catch (error) {
     const isTooLarge = error instanceof Refusal && error.code === "OUTPUT_TOO_LARGE";
     if (!isTooLarge || executed.tool.classification === "read") throw error;
@@ -39,7 +39,7 @@ export function releaseOutputSoFar(
   detector: Detector,
 ): Released | undefined {
   try {
-    return mint<Released>(filtered(registered, soFar, detector));
+    return mint<Released>(filtered(registered, soFar, { detector, bytesMax: undefined }));
   } catch (error) {
     if (error instanceof Refusal) return undefined;
     throw error;
@@ -50,14 +50,22 @@ type Filtered = Parameters<typeof mint<Released>>[0];
 
 const WITHHELD: Filtered = { result: null, filteredFields: ["*"], truncated: true, outputHash: sha256Hex("null") };
 
-function filtered(registered: RegisteredTool, raw: unknown, detector: Detector): Filtered {
+interface FilterOptions {
+  readonly detector: Detector;
+  readonly bytesMax: number | undefined;
+}
+
+function filtered(registered: RegisteredTool, raw: unknown, { detector, bytesMax }: FilterOptions): Filtered {
   const { tool, outputPolicy } = registered;
   const partial = PartialAnswer.is(raw) ? raw : undefined;
   if (partial !== undefined && partial.kept === undefined) throw tooLarge(tool);
   const { text, value } = asJson(tool, partial === undefined ? raw : partial.kept);
   const outputHash = sha256Hex(text);
   const redacted = (parsed: unknown) => applyPolicyAndRedact(registered, parsed, detector);
-  const fitted = fit(value, text, { bytesMax: tool.limits.outputBytesMax, cutText: partial?.cutText });
+  const fitted = fit(value, text, {
+    bytesMax: Math.min(tool.limits.outputBytesMax, bytesMax ?? Number.POSITIVE_INFINITY),
+    cutText: partial?.cutText,
+  });
   if (fitted === undefined) throw tooLarge(tool);
   if (partial === undefined && !fitted.isCut)
     return { ...redacted(parseOutput(tool, value, outputPolicy)), outputHash };

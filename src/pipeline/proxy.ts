@@ -83,7 +83,7 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
   const assessed = assessing instanceof Promise ? record.keep(await assessing) : assessing;
   const approved = record.keep(await record.at("APPROVAL", () => gate.approve(assessed, context)));
   const executed = await record.at("EXECUTION", () => executor.execute(approved, record.execution(scope)));
-  return record.at("OUTPUT", () => release(executed, detector));
+  return record.at("OUTPUT", () => release(executed, detector, request.resultBytesMax));
 }
 
 /** Verifies the token. Most tokens are already in the cache. */
@@ -116,7 +116,7 @@ async function afterApproval(parts: ProxyParts, record: CallRecord, outcome: Cal
   if (!(outcome instanceof Refusal) || outcome.code !== "APPROVAL_REQUIRED") return outcome;
   await reportOutcome(parts.approvals, record, outcome);
   record.releaseCapacity();
-  const claim = await parts.waitingRoom.untilAnswered(outcome, record.request);
+  const claim = await parts.waitingRoom.untilAnswered(outcome, record);
   if (claim === undefined) return outcome;
   const claimed = await decide(parts, claim, record).catch(asRefusal);
   const isOverload = claimed instanceof Refusal && OVERLOAD.has(claimed.code);

@@ -67,6 +67,7 @@ export const MODULES = {
   endpoints: [
     () => import("../http/routes/service.ts"),
     () => import("../http/routes/call.ts"),
+    () => import("../mcp/endpoint.ts"),
     () => import("../http/routes/tools.ts"),
     () => import("../http/routes/approvals.ts"),
     () => import("../http/routes/sessions.ts"),

@@ -15,7 +15,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   pipeline: ["core", "approvals", "audit", "detection"],
   // The list of what a build contains. `http` and `cli` are upwards: endpoints and commands are loaded by `import(…)` when needed.
   "runtime/modules.ts": [
-    ...["core", "approvals", "audit", "detection", "pipeline", "http", "cli"],
+    ...["core", "approvals", "audit", "detection", "pipeline", "http", "mcp", "cli"],
     ...["targets/command", "targets/files", "targets/grpc", "targets/function"],
   ],
   "runtime/own-code.ts": [],
@@ -33,6 +33,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...["core", "approvals", "detection", "pipeline", "runtime/composition", "runtime/config", "runtime/modules.ts"],
   ],
   http: ["core", "pipeline", "approvals", "audit", "runtime/reload"],
+  mcp: ["core", "pipeline", "http"],
   cli: [
     ...["core", "approvals", "audit", "detection", "http", "pipeline", "targets/command", "cli/development"],
     ...["runtime/composition", "runtime/config", "runtime/log", "runtime/modules.ts", "runtime/own-code.ts"],
@@ -55,6 +56,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "targets/files": ["re2js", "yaml", "zod"],
   pipeline: ["zod", "jose"],
   http: ["zod", "fastify", "prom-client"],
+  mcp: ["zod"],
   audit: ["zod"],
   cli: ["commander", "fastify", "pino", "zod"],
   "cli/development": ["@grpc/grpc-js", "@grpc/proto-loader", "@peculiar/x509", "reflect-metadata", "jose"],

@@ -40,6 +40,7 @@ describe("stampEntry", () => {
   test("every field of a draft is in the entry, the time first, and its own stamp is ignored", () => {
     const draft = draftOf("t-1", {
       denial: { reason: "no", stage: "AUTH" },
+      protocol: { name: "mcp", version: "2026-07-28", client: { name: "c", version: "1" } },
       decisionReasons: [{ point: "permissions", verdict: "deny", reason: "a:b" }],
       error: { code: "UNAUTHENTICATED" },
       approval: { by: "rule" },

@@ -65,8 +65,47 @@ interface HttpFindings {
   readonly cpu: number;
   readonly cpuAgainstBun: number;
   readonly c1AddedUs: number;
+  readonly mcpC64: number;
+  /** Over `POST /call`. */
+  readonly mcpAddedUs: number;
+  readonly mcpSessionsPerSecond: number;
   readonly rssMb: number;
   readonly rssGrowth: number;
+}
+
+const MODERN = "2026-07-28";
+const CLIENT = { name: "bench", version: "1" };
+const CALLED = { name: "bench_echo", arguments: { text: "hello", count: 3 } };
+
+/** Requests of MCP: a call of 2026-07-28, and the three that make a session of 2025-11-25. */
+const MCP = {
+  call: {
+    method: "tools/call",
+    params: {
+      ...CALLED,
+      _meta: {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": CLIENT,
+      },
+    },
+    headers: [`MCP-Protocol-Version: ${MODERN}`, "Mcp-Method: tools/call", "Mcp-Name: bench_echo"],
+  },
+  session: [
+    { method: "initialize", params: { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: CLIENT } },
+    { method: "tools/list", params: {} },
+    { method: "tools/call", params: CALLED },
+  ].map((request) => ({ ...request, headers: ["MCP-Protocol-Version: 2025-11-25"] })),
+} as const;
+
+interface McpRequest {
+  readonly method: string;
+  readonly params: object;
+  readonly headers: readonly string[];
+}
+
+function asMcp(orders: Orders, { method, params, headers }: McpRequest): Orders {
+  return { ...orders, path: "/mcp", headers, body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }) };
 }
 
 async function http(token: string): Promise<HttpFindings> {
@@ -87,6 +126,9 @@ async function http(token: string): Promise<HttpFindings> {
     const { perSecond } = await load(orders(port, 64, CALLS.c64));
     return { perSecond, cpuMs: cpuMs(pid) - before };
   };
+  await load(asMcp(orders(governed.port, 64, CALLS.warmup), MCP.call));
+  const mcpRatios: number[] = [];
+  const mcpAdded: number[] = [];
   const ratios: number[] = [];
   const costs: number[] = [];
   const costsAgainstBun: number[] = [];
@@ -101,6 +143,14 @@ async function http(token: string): Promise<HttpFindings> {
     const plainOne = await load(orders(bare.port, 1, CALLS.c1));
     const oursOne = await load(orders(governed.port, 1, CALLS.c1));
     added.push(oursOne.medianUs - plainOne.medianUs);
+    const mcp = await load(asMcp(orders(governed.port, 64, CALLS.c64), MCP.call));
+    mcpRatios.push(mcp.perSecond / plain.perSecond);
+    const mcpOne = await load(asMcp(orders(governed.port, 1, CALLS.c1), MCP.call));
+    mcpAdded.push(mcpOne.medianUs - oursOne.medianUs);
+  }
+  let sessionSeconds = 0;
+  for (const request of MCP.session) {
+    sessionSeconds += 1 / (await load(asMcp(orders(governed.port, 64, CALLS.c64), request))).perSecond;
   }
   await load(orders(governed.port, 64, CALLS.memory / 2));
   const half = rssMb(governed.pid);
@@ -113,6 +163,7 @@ async function http(token: string): Promise<HttpFindings> {
     c1AddedUs: median(added),
     rssMb: whole,
     rssGrowth: whole / half,
+    ...{ mcpC64: median(mcpRatios), mcpAddedUs: median(mcpAdded), mcpSessionsPerSecond: 1 / sessionSeconds },
   };
 }
 
@@ -314,6 +365,9 @@ async function main(): Promise<void> {
       `≤ ${(sync + 120).toFixed(0)} µs`,
       "µs",
     ),
+    figure("mcp_c64_ratio", calls.mcpC64, "governed MCP tools/call against the bare route, 64 connections", "≥ 0.40"),
+    figure("mcp_added_us", calls.mcpAddedUs, "MCP against POST /call at 1 connection, at the median", "≤ 60 µs", "µs"),
+    figure("mcp_sessions_per_second", calls.mcpSessionsPerSecond, "MCP sessions of 2025-11-25: initialize, list, call"),
     figure("fdatasync_us", sync, "one write + fdatasync here", "", "µs"),
     figure("library_us", libraryCall.us, "library call, 64 in flight: processor time of this process", "≤ 12 µs", "µs"),
     figure("library_ratio", libraryCall.ratio, "the same against JSON and Zod of the same function alone"),

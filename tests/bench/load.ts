@@ -6,6 +6,10 @@ export interface Orders {
   readonly port: number;
   readonly token: string;
   readonly body: string;
+  /** `/call` unless it is named. */
+  readonly path?: string;
+  /** More header lines. */
+  readonly headers?: readonly string[];
   readonly connections: number;
   readonly requests: number;
 }
@@ -16,9 +20,17 @@ export interface Findings {
   readonly failed: number;
 }
 
-async function run({ port, token, body, connections, requests }: Orders): Promise<Findings> {
+async function run({
+  port,
+  token,
+  body,
+  path = "/call",
+  headers = [],
+  connections,
+  requests,
+}: Orders): Promise<Findings> {
   const request = Buffer.from(
-    `POST /call HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+    `POST ${path} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n${headers.map((line) => `${line}\r\n`).join("")}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
   );
   const latencies = new Float64Array(requests);
   let sent = 0;

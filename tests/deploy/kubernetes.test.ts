@@ -266,7 +266,7 @@ describe.each(workloads.map((workload) => [workload.base, workload] as const))("
     const label = deployment.spec?.template.metadata?.labels?.["app.kubernetes.io/name"] ?? "";
     expect(monitor?.spec.selector.matchExpressions[0]?.values).toContain(label);
     const people = config.jwt.issuers.find(({ operators }) => operators);
-    expect(endpoint?.oauth2.endpointParams["audience"]).toBe(people?.audience ?? "");
+    expect(endpoint?.oauth2.endpointParams["audience"]).toBe(String(people?.audience));
     expect(endpoint?.oauth2.scopes).toEqual(["metrics:read"]);
   });
 });
@@ -292,7 +292,7 @@ describe("sidecar", () => {
     const [agent] = pod.containers;
     const [issuer] = config.jwt.issuers;
     const volume = pod.volumes?.find(({ name }) => name === "token")?.projected?.sources?.[0]?.serviceAccountToken;
-    expect(volume?.audience).toBe(issuer?.audience ?? "");
+    expect(volume?.audience).toBe(String(issuer?.audience));
     expect(volume?.expirationSeconds).toBeLessThanOrEqual(issuer?.maxLifetimeSeconds ?? 3_600);
     const mount = agent?.volumeMounts?.find(({ name }) => name === "token")?.mountPath;
     expect(agent?.env?.find(({ name }) => name === "STC_TOKEN_FILE")?.value).toBe(`${mount}/${volume?.path}`);

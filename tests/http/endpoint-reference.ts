@@ -15,7 +15,8 @@ const WITH: Readonly<Partial<Record<Need, string>>> = {
   approvals: "`approvals`",
   webhooks: "`approvals.webhooks`",
   reload: '`reload.trigger` other than `"off"`',
-  resource: "`server.resource`",
+  resource: "`server.resource`, unless `mcp.oauthMetadata` is off",
+  mcp: "`mcp.enabled`",
 };
 
 function endpointReference(): string {

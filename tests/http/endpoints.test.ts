@@ -21,7 +21,8 @@ const unusedFunction = (): never => {
 const parts = serverParts({
   callers: createCallerContext({ issuers: [agentsProfile([makeSigningKey("ES256", "agents-1")])], clock }),
   ...{ clock, journal: unusedFunction, approvals: unused, auditDir: "/nowhere", reload: unusedFunction },
-  ...{ resource: "https://tools.example/", notReady: (): readonly NotReady[] => [] },
+  ...{ resource: "https://tools.example/", mcp: { resultBytesMax: 65_536, holdSeconds: 200 } },
+  notReady: (): readonly NotReady[] => [],
 });
 const agents = createServer(parts, ENDPOINTS);
 const operators = createOperatorServer(parts, ENDPOINTS);
@@ -67,7 +68,8 @@ test.each(guarded.filter((endpoint) => "receive" in endpoint).map((endpoint) => 
       const headers = { "content-type": "application/json", ...(authorization && { authorization }) };
       const answer = await fetch(stand.service.url + path, { method, headers, body: CALL });
       expect(answer.status).toBe(401);
-      expect(await answer.json()).toMatchObject({ error: { code: "UNAUTHENTICATED" } });
+      const code = path === "/mcp" ? { data: { code: "UNAUTHENTICATED" } } : { code: "UNAUTHENTICATED" };
+      expect(await answer.json()).toMatchObject({ error: code });
     }
     await stand.close();
   },
@@ -84,6 +86,7 @@ test("every named segment of a path has a schema, and no schema is without its s
 test("only calls and signed messages judge their requests themselves", () => {
   const own = ENDPOINTS.filter((endpoint) => "receive" in endpoint);
   expect(own.map(({ audience, audited }) => [audience, audited])).toEqual([
+    ["agents", "call"],
     ["agents", "call"],
     ["signers", "change"],
   ]);
@@ -109,7 +112,7 @@ test("the listener for operators has probes and metrics only", () => {
 });
 
 test("what needs a part of the service that there is not does not exist", async () => {
-  const { approvals: _approvals, auditDir: _dir, reload: _reload, resource: _resource, ...bare } = parts;
+  const { approvals: _approvals, auditDir: _dir, reload: _reload, resource: _resource, mcp: _mcp, ...bare } = parts;
   const app = createServer(bare, ENDPOINTS);
   for (const endpoint of ENDPOINTS) {
     const answer = await app.inject({ method: endpoint.method, url: urlOf(endpoint) });

@@ -177,11 +177,28 @@ function offered({ scopes, requester, grantKey, risk, requirement }: NewApproval
   );
 }
 
-export function claims({ database, limits }: Store): Pick<Approvals, "claim" | "settle"> {
+export function claims({ database, limits }: Store): Pick<Approvals, "claim" | "findSame" | "settle"> {
   return {
+    findSame: (call, sinceMs) => database.read((view) => findSame(view, call, sinceMs)),
     claim: (claim) => database.write((tx) => claimOnce(tx, claim, limits.claimLeaseSeconds * SECOND_MS)),
     settle: (id, outcome) => database.write((tx) => settle(tx, id, outcome)),
   };
+}
+
+async function findSame(
+  { sql, now }: ReadTransaction,
+  { requester, planDigest, requirementDigest = "" }: Omit<Claim, "id">,
+  sinceMs: number,
+): Promise<Approval | undefined> {
+  const [row] = await sql`
+    SELECT * FROM approvals
+    WHERE issuer = ${requester.issuer} AND subject = ${requester.subject} AND session = ${sessionOf(requester)}
+      AND actors = ${JSON.stringify(requester.actors)} AND plan_digest = ${planDigest}
+      AND ((state = 'approved' AND execute_by > ${now} AND requirement_digest = ${requirementDigest})
+        OR state = 'claimed'
+        OR (state IN ('executed', 'failed', 'in_doubt') AND ended_at > ${sinceMs}))
+    ORDER BY CASE state WHEN 'claimed' THEN 0 WHEN 'approved' THEN 1 ELSE 2 END, decided_at DESC LIMIT 1`;
+  return row === undefined ? undefined : toApproval(row, now);
 }
 
 /** Claims the approval in one conditional statement. The queries after a miss only find the reason. */

@@ -37,6 +37,7 @@ export const FIELDS = {
     values: ["read", "write", "destructive", "unknown"],
     is: ({ classification }, value) => classification === value,
   },
+  client: { is: ({ client }, value) => client === value },
   iss: { is: ({ iss }, value) => iss === value },
   decision: { values: ["ALLOWED", "DENIED", "ERROR", "PENDING"], is: ({ decision }, value) => decision === value },
 } as const satisfies Record<string, FieldRow>;

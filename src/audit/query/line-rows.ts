@@ -11,6 +11,7 @@ const COLUMNS = {
   approval: ({ approvalId }) => approvalId,
   sub: ({ sub }) => sub,
   iss: ({ iss }) => iss,
+  client: ({ client }) => client,
   code: ({ code }) => code,
   tool: ({ tool }) => tool,
   system: ({ system }) => system,

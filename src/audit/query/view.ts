@@ -24,6 +24,8 @@ export interface EntryView {
   readonly duration: number | undefined;
   readonly isSum: boolean;
   readonly count: number;
+  /** What an MCP client calls itself. */
+  readonly client: string | undefined;
   readonly approvalId: string | undefined;
   readonly approvedBy: string | undefined;
 }
@@ -74,6 +76,7 @@ export function viewOf(line: LineMembers): EntryView | undefined {
     duration: numberOf(line["duration"]),
     isSum: line["count"] !== undefined,
     count: countOf(line["count"]),
+    client: textOf(membersOf(membersOf(line["protocol"])?.["client"])?.["name"]),
     approvalId: textOf(approval?.["id"]),
     approvedBy: textOf(approval?.["by"]),
   };

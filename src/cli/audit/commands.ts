@@ -26,6 +26,7 @@ const HELP: Readonly<Record<FilterParam, string>> = {
   approval: "id of an approval request",
   sub: "subject of the caller",
   iss: "issuer of the caller's token",
+  client: "name that the MCP client gives itself: a hint, not proven",
   code: "refusal code, such as PERMISSION_DENIED",
   tool: "name of the tool",
   system: "system that the tool uses",

@@ -41,11 +41,11 @@ const envelope = z.strictObject({
 
 type Envelope = z.output<typeof envelope>;
 
-const intakeOf = perListener(
+export const intakeOf = perListener(
   (services): Intake => ({ readers: new BodyReaders(services.concurrentRequestsMax), running: 0 }),
 );
 
-interface Intake {
+export interface Intake {
   readonly readers: BodyReaders;
   running: number;
 }
@@ -82,7 +82,7 @@ const call = selfGuarded({
 export const endpoints: readonly Endpoint[] = [call];
 
 /** Decides whether to shed this call. Health, metrics and approvals are separate routes and are never shed. */
-function overload(
+export function overload(
   { concurrentRequestsMax, shedding, metrics }: EndpointServices,
   running: number,
 ): Refusal | undefined {
@@ -221,7 +221,7 @@ const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
  *
  * @throws {Refusal} MALFORMED_REQUEST
  */
-function readIdempotencyKey({ "idempotency-key": header }: IncomingHttpHeaders): string | undefined {
+export function readIdempotencyKey({ "idempotency-key": header }: IncomingHttpHeaders): string | undefined {
   if (header === undefined) return undefined;
   if (typeof header === "string" && IDEMPOTENCY_KEY.test(header)) return header;
   throw new Refusal("MALFORMED_REQUEST", "Idempotency-Key must have 1 to 255 visible ASCII characters.");
@@ -261,7 +261,7 @@ function isPlainEnvelope(body: unknown): body is Envelope {
 const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$/;
 
 /** Reads the W3C trace context; ignores a malformed one, as its specification requires. */
-function readTraceparent(header: string | string[] | undefined): string | undefined {
+export function readTraceparent(header: string | string[] | undefined): string | undefined {
   if (typeof header !== "string") return undefined;
   const [, version, traceId, parentId] = TRACEPARENT.exec(header) ?? [];
   if (version === undefined || version === "ff" || /^0+$/.test(traceId ?? "") || /^0+$/.test(parentId ?? ""))
@@ -269,6 +269,6 @@ function readTraceparent(header: string | string[] | undefined): string | undefi
   return header;
 }
 
-function readTracestate(header: string | string[] | undefined): string | undefined {
+export function readTracestate(header: string | string[] | undefined): string | undefined {
   return typeof header === "string" ? parseTracestate(header) : undefined;
 }

@@ -111,7 +111,7 @@ const documents: readonly Endpoint[] = [
   endpoint({
     method: "GET",
     path: RESOURCE_METADATA,
-    alsoAt: ({ resource = "" }) => belowWellKnown(resource),
+    alsoAt: ({ resource = "", mcp }) => belowWellKnown(resource, mcp === undefined ? [] : ["/mcp"]),
     summary: "Who issues tokens (RFC 9728).",
     audience: "anybody",
     anyHost: true,
@@ -135,10 +135,15 @@ function published(type: string, body: string): EndpointAnswer {
   return { status: 200, headers: { "content-type": type, "cache-control": "public, max-age=300" }, body };
 }
 
-/** Returns the path that RFC 9728 derives from the resource's own, if it is literal: the router would read others as patterns. */
-function belowWellKnown(resource: string): string | undefined {
+/**
+ * Returns the paths that RFC 9728 derives from the resource's own and from those of endpoints below it, if they are literal: the
+ * router would read others as patterns.
+ */
+function belowWellKnown(resource: string, endpointPaths: readonly string[]): readonly string[] {
   const path = resourcePath(resource);
-  return path === "" || /[:*()]/.test(path) ? undefined : `${RESOURCE_METADATA}${path}`;
+  const paths = [path, ...endpointPaths, ...endpointPaths.map((endpointPath) => `${path}${endpointPath}`)];
+  const literal = paths.filter((each) => each !== "" && !/[:*()]/.test(each));
+  return [...new Set(literal)].map((each) => `${RESOURCE_METADATA}${each}`);
 }
 
 export const endpoints: readonly Endpoint[] = [...documents, ...state];

@@ -27,7 +27,8 @@ const RESERVED_SUBJECT = "anonymous";
 /** The rules for one issuer's tokens, without keys. */
 export interface ClaimRules {
   readonly issuer: string;
-  readonly audience: string;
+  /** A token must be for one of these. */
+  readonly audience: string | readonly string[];
   readonly profile: TokenProfile;
   /** Replaces the types that the profile accepts. */
   readonly typ: string | undefined;
@@ -80,13 +81,14 @@ function fullType(typ: string): string {
   return lower.includes("/") ? lower : `application/${lower}`;
 }
 
-function assertAudience(aud: unknown, ours: string): void {
+function assertAudience(aud: unknown, ours: string | readonly string[]): void {
   const audiences: readonly unknown[] = Array.isArray(aud) ? aud : [aud];
   if (audiences.length > AUDIENCES_MAX) throw invalid("aud: too many members");
   if (!audiences.every((audience) => typeof audience === "string")) {
     throw invalid("aud: neither a string nor an array of strings");
   }
-  if (!audiences.includes(ours)) throw unauthenticated("wrongAudience", "aud: our audience is not in it");
+  const isOurs = typeof ours === "string" ? audiences.includes(ours) : ours.some((one) => audiences.includes(one));
+  if (!isOurs) throw unauthenticated("wrongAudience", "aud: our audience is not in it");
 }
 
 /** Checks `exp`, `iat` and `nbf`; returns `exp`. Times in milliseconds fail these checks: they are far in the future. */

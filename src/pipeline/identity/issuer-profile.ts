@@ -5,7 +5,7 @@ import { serviceAccountOf, type TokenProfile } from "./profiles.ts";
 /** The rules for the tokens of one issuer: which are valid, and for which audience. */
 export interface IssuerProfile {
   readonly issuer: string;
-  readonly audience: string;
+  readonly audience: string | readonly string[];
   /** Asymmetric JWS algorithms. */
   readonly algorithms: readonly string[];
   /** True when the tokens are valid only for operators; false when they are valid only for agents. */
@@ -51,7 +51,7 @@ function textProblems(at: string, profile: IssuerProfile): string[] {
     permissionsClaim: profile.permissionsClaim ?? "permissions",
   };
   return Object.entries(texts)
-    .filter(([, text]) => typeof text !== "string" || text === "")
+    .filter(([, text]) => [text].flat().some((one) => typeof one !== "string" || one === ""))
     .map(([field]) => `${at}.${field}: must be a non-empty text`);
 }
 

@@ -188,6 +188,29 @@ const redaction = z
   })
   .prefault({});
 
+const HOLD_SECONDS_MAX = 3_600;
+
+/** The section `mcp`: the MCP server on the listener for calls. */
+const mcp = z
+  .strictObject({
+    /** Whether `POST /mcp` exists. */
+    enabled: z.boolean().default(true),
+    /** Largest result of a call over MCP, as JSON, where the tool's own limit is not lower. What is over it is cut. */
+    resultBytesMax: count(65_536, 16_777_216),
+    /**
+     * How long a call over MCP is held while an approver is asked, when the client asked for progress; other clients wait for at
+     * most 50 s. 0: a call is never held.
+     */
+    holdSeconds: z.int().min(0).max(HOLD_SECONDS_MAX).default(200),
+    /**
+     * Whether `/.well-known/oauth-protected-resource` and the challenge of a 401 lead clients to an authorization server. Without
+     * this key: exactly when `server.resource` is set. Turn it off where agents have configured tokens, because some clients drop
+     * those when the metadata answers.
+     */
+    oauthMetadata: z.boolean().optional(),
+  })
+  .prefault({});
+
 const log = z
   .strictObject({ level: z.enum(["debug", "info", "warn", "error", "silent"]).default("info") })
   .prefault({});
@@ -340,6 +363,7 @@ const sections = (modules: Modules) =>
     approvals: approvals(modules.approvalStores),
     assertion: assertion.optional(),
     limits,
+    mcp,
     redaction,
     log,
     telemetry,
@@ -351,24 +375,30 @@ const sections = (modules: Modules) =>
  * the two need different issuers and types.
  */
 const schemaOf = (modules: Modules) =>
-  sections(modules).superRefine(({ assertion: own, jwt: { issuers } }, context) => {
-    for (const [index, { issuer: name, typ }] of issuers.entries()) {
-      if (name === own?.issuer) {
-        context.addIssue({
-          code: "custom",
-          path: ["assertion", "issuer"],
-          message: "is also an issuer of callers' tokens",
-        });
+  sections(modules).superRefine(
+    ({ assertion: own, jwt: { issuers }, mcp: { oauthMetadata }, server: { resource } }, context) => {
+      if (oauthMetadata === true && resource === undefined) {
+        const message = "describes server.resource, which is missing";
+        context.addIssue({ code: "custom", path: ["mcp", "oauthMetadata"], message });
       }
-      if (typ !== undefined && /^(?:application\/)?stc-assertion\+jwt$/i.test(typ)) {
-        context.addIssue({
-          code: "custom",
-          path: ["jwt", "issuers", index, "typ"],
-          message: "is the type of our own caller assertions, which no endpoint accepts",
-        });
+      for (const [index, { issuer: name, typ }] of issuers.entries()) {
+        if (name === own?.issuer) {
+          context.addIssue({
+            code: "custom",
+            path: ["assertion", "issuer"],
+            message: "is also an issuer of callers' tokens",
+          });
+        }
+        if (typ !== undefined && /^(?:application\/)?stc-assertion\+jwt$/i.test(typ)) {
+          context.addIssue({
+            code: "custom",
+            path: ["jwt", "issuers", index, "typ"],
+            message: "is the type of our own caller assertions, which no endpoint accepts",
+          });
+        }
       }
-    }
-  });
+    },
+  );
 
 /** The schema of a build that contains only the built-in modules. */
 export const configSchema = schemaOf(MODULES);

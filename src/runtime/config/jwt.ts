@@ -12,12 +12,14 @@ const ALGORITHMS = [
   ...(["PS256", "PS384", "PS512", "EdDSA", "Ed25519"] as const),
 ] as const;
 
+const AUDIENCES_MAX = 8;
+
 /** Error for a key without an issuer: a key alone does not say whose tokens it signs. */
 const ISSUER_MISSING = "is missing: name the issuer (`iss`) of the tokens next to its key: { issuer, publicKey }";
 
 const issuer = z.strictObject({
   issuer: z.string({ error: ({ input }) => (input === undefined ? ISSUER_MISSING : undefined) }).min(1),
-  audience: text.default("safe-tool-call"),
+  audience: z.union([text, z.array(text).min(1).max(AUDIENCES_MAX)]).default("safe-tool-call"),
   /**
    * Kind of the tokens of the issuer: `rfc9068` checks the claims of an OAuth access token, `kubernetes` those of a bound
    * service-account token.
@@ -113,9 +115,9 @@ export const jwt = (sources: Sources) =>
     for (const index of repeated(issuers.map((profile) => profile.issuer))) {
       add(["issuers", index, "issuer"], "appears twice: an issuer has one profile");
     }
-    const audiences = new Set(issuers.filter((profile) => profile.operators).map((profile) => profile.audience));
+    const audiences = new Set(issuers.filter((profile) => profile.operators).flatMap((profile) => profile.audience));
     for (const [index, profile] of issuers.entries()) {
-      if (!profile.operators && audiences.has(profile.audience)) {
+      if (!profile.operators && [profile.audience].flat().some((audience) => audiences.has(audience))) {
         add(["issuers", index, "audience"], "is also an operators' audience: agents and operators need different ones");
       }
     }

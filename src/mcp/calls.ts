@@ -1,0 +1,268 @@
+import { REFUSALS, Refusal } from "../core/errors.ts";
+import type { RegisteredTool } from "../core/evidence.ts";
+import { isTable } from "../core/json.ts";
+import type { HttpRequestFacts } from "../core/tracing.ts";
+import type { Caller } from "../core/types.ts";
+import { certificateOf } from "../http/connections/listening-tls.ts";
+import { ConcurrencyLimit } from "../http/connections/request-limits.ts";
+import {
+  type EndpointAnswer,
+  type EndpointServices,
+  type EventSink,
+  type Exchange,
+  type McpSettings,
+  perListener,
+} from "../http/endpoint.ts";
+import { readIdempotencyKey, readTraceparent, readTracestate } from "../http/routes/call.ts";
+import { eventStream } from "../http/server-sent-events.ts";
+import type { Answer } from "../pipeline/answer.ts";
+import type { CallProtocol, CallRequest, Hold } from "../pipeline/call-request.ts";
+import type { ClientCertificate } from "../pipeline/identity/binding.ts";
+import {
+  ERROR,
+  invalid,
+  type RequestId,
+  RpcError,
+  type RpcRequest,
+  shown,
+  statedVersion,
+  type Table,
+} from "./protocol.ts";
+import { errorText, eventText, refusalAsRpc, responseText, rpcError, rpcResult, toolResult } from "./replies.ts";
+import { APPROVAL_META, isListed, isPendingDeclared } from "./tools.ts";
+
+export type McpServices = EndpointServices & { readonly mcp: McpSettings };
+
+/** Names that MCP clients accept. The dotted aliases of `POST /call` are none. */
+const TOOL_NAME = /^[A-Za-z0-9_-]{1,64}$/;
+const ID = /^[\x21-\x7e]{1,128}$/;
+const IDEMPOTENCY_META = "safe-tool-call/idempotencyKey";
+
+/** A client that asked for no progress gives up after about a minute. */
+const QUIET_HOLD_MS = 50_000;
+const BEAT_MS = 15_000;
+/** Held calls; beyond these, a call that waits for an approver is answered at once. */
+const HELD = { totalMax: 512, perCallerMax: 32 } as const;
+
+const heldCalls = perListener(() => new ConcurrencyLimit(HELD));
+
+/** A call as it arrives: first its headers, then its body, then its parameters. */
+export class ToolCall implements CallRequest {
+  tool = "unknown";
+  args: unknown = {};
+  approvalId: string | undefined;
+  attaches = false;
+  idempotencyKey: string | undefined;
+  waitMs = 0;
+  hold: Hold | undefined;
+  body: Uint8Array | undefined;
+  authorization: string | undefined;
+  protocol: CallProtocol;
+  traceparent: string | undefined;
+  tracestate: string | undefined;
+  readonly resultBytesMax: number;
+  readonly certificate: ClientCertificate | undefined;
+  readonly exchange: Exchange;
+
+  constructor(exchange: Exchange, { mcp }: McpServices) {
+    const { headers } = exchange.raw;
+    this.authorization = headers.authorization;
+    this.certificate = certificateOf(exchange.raw);
+    this.traceparent = readTraceparent(headers["traceparent"]);
+    this.tracestate = this.traceparent === undefined ? undefined : readTracestate(headers["tracestate"]);
+    this.protocol = { name: "mcp", version: statedVersion(headers["mcp-protocol-version"]) };
+    this.resultBytesMax = mcp.resultBytesMax;
+    this.exchange = exchange;
+  }
+
+  get disconnect(): Exchange {
+    return this.exchange;
+  }
+
+  get http(): HttpRequestFacts {
+    return { route: "/mcp", scheme: this.exchange.scheme };
+  }
+
+  get source(): string {
+    return this.exchange.source;
+  }
+
+  /** @throws {RpcError} for malformed parameters; the requested tool name is kept even then */
+  fill({ id, params, meta, version, client }: RpcRequest): void {
+    this.protocol = { name: "mcp", version, client };
+    const { name, arguments: args = {} } = params;
+    if (typeof name === "string") this.tool = name;
+    if (typeof name !== "string" || name === "") throw invalid(id, "name must be the name of a tool");
+    if (!isTable(args)) throw invalid(id, "arguments must be an object");
+    this.args = args;
+    this.approvalId = approvalIn(meta, id);
+    this.idempotencyKey = idempotencyKeyIn(this.exchange, meta, id);
+    // A model can only make the same call again. Another idempotency key says that it is another call.
+    this.attaches = meta[APPROVAL_META] !== "new" && this.idempotencyKey === undefined;
+    if (this.traceparent !== undefined) return;
+    this.traceparent = readTraceparent(textOf(meta["traceparent"]));
+    this.tracestate = this.traceparent === undefined ? undefined : readTracestate(textOf(meta["tracestate"]));
+  }
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}
+
+function approvalIn({ [APPROVAL_META]: approval }: Table, id: RequestId): string | undefined {
+  if (approval === undefined || approval === "new") return undefined;
+  const named = isTable(approval) && Object.keys(approval).length === 1 ? approval["id"] : undefined;
+  if (typeof named === "string" && ID.test(named)) return named;
+  throw invalid(id, `_meta["${APPROVAL_META}"] must be {id} or "new"`);
+}
+
+function idempotencyKeyIn({ raw }: Exchange, { [IDEMPOTENCY_META]: key }: Table, id: RequestId): string | undefined {
+  const { "idempotency-key": header } = raw.headers;
+  if (header !== undefined && key !== undefined && header !== key) {
+    throw invalid(id, `_meta["${IDEMPOTENCY_META}"] and the header Idempotency-Key differ`);
+  }
+  try {
+    return readIdempotencyKey({ "idempotency-key": header ?? (key as string | undefined) });
+  } catch {
+    throw invalid(id, `_meta["${IDEMPOTENCY_META}"] must have 1 to 255 visible ASCII characters`);
+  }
+}
+
+/** @throws {RpcError} for malformed parameters */
+export async function answerCall(call: ToolCall, request: RpcRequest, services: McpServices): Promise<EndpointAnswer> {
+  call.fill(request);
+  const found = services.registry.find(call.tool).registered;
+  if (!TOOL_NAME.test(call.tool) || (found !== undefined && found.tool.name !== call.tool)) {
+    return answerTo(request, await unknownTool(call, services), { services, call });
+  }
+  const isHeld = services.approvals !== undefined && services.mcp.holdSeconds > 0;
+  if (!isHeld) return answerTo(request, await services.proxy.call(call), { services, call });
+  return new Promise((resolve, reject) => {
+    const held = (): void => resolve(eventStream((client) => follow(client, { request, running, services, call })));
+    allowHold(call, request, { services, held });
+    const running = services.proxy.call(call);
+    running.then((ended) => resolve(answerTo(request, ended, { services, call })), reject);
+  });
+}
+
+/** Refuses a name that no tool can have here, as the pipeline does: the token comes first. */
+async function unknownTool(call: ToolCall, { proxy, callers }: McpServices): Promise<Answer> {
+  const { authorization, certificate } = call;
+  const refusal = await callers.verify(authorization, "agents", certificate).then(
+    () => new Refusal("TOOL_NOT_FOUND", "There is no tool of this name."),
+    (error: unknown) => error,
+  );
+  if (!(refusal instanceof Refusal)) throw refusal;
+  return proxy.rejectRequest(call, refusal);
+}
+
+interface Holding {
+  readonly services: McpServices;
+  /** Called when the call begins to wait, if its client reads events. */
+  readonly held: () => void;
+}
+
+/** Lets the call wait for an approver, within the limits of its caller, and until its token expires. */
+function allowHold(call: ToolCall, { progressToken }: RpcRequest, { services, held }: Holding): void {
+  const readsEvents = (call.exchange.raw.headers.accept ?? "").includes("text/event-stream");
+  const longestMs = services.mcp.holdSeconds * 1_000;
+  call.waitMs = readsEvents && progressToken !== undefined ? longestMs : Math.min(longestMs, QUIET_HOLD_MS);
+  call.hold = {
+    begin(caller) {
+      const end = slotFor(caller, services);
+      if (end === undefined) return undefined;
+      if (readsEvents) held();
+      return { waitMs: Math.min(call.waitMs, caller.expiresAt * 1_000 - services.clock()), end };
+    },
+  };
+}
+
+function slotFor(caller: Caller, services: McpServices): (() => void) | undefined {
+  try {
+    return heldCalls(services).take(caller);
+  } catch (error) {
+    if (error instanceof Refusal) return undefined;
+    throw error;
+  }
+}
+
+interface Following extends Answering {
+  readonly request: RpcRequest;
+  readonly running: Promise<Answer>;
+}
+
+/** Sends a sign of life every 15 s, as progress where it was asked for, then the response. */
+async function follow(client: EventSink, { request, running, services, call }: Following): Promise<void> {
+  const startedAt = services.clock();
+  let isGone = false;
+  client.onDisconnect(() => {
+    isGone = true;
+  });
+  const beat = (): void => {
+    if (!isGone) client.write(beatText(request, Math.floor((services.clock() - startedAt) / 1_000)));
+  };
+  const beating = setInterval(beat, BEAT_MS);
+  try {
+    beat();
+    const text = answerText(request, await running, { services, call });
+    if (!isGone) client.write(eventText(text));
+  } catch (error) {
+    services.logError(error);
+  } finally {
+    clearInterval(beating);
+    client.end();
+  }
+}
+
+function beatText({ progressToken }: RpcRequest, seconds: number): string {
+  if (progressToken === undefined) return ": waiting for an approver\n\n";
+  const params = { progressToken, progress: seconds, message: "A person is asked whether this call may run." };
+  return eventText(JSON.stringify({ jsonrpc: "2.0", method: "notifications/progress", params }));
+}
+
+interface Answering {
+  readonly services: McpServices;
+  readonly call: ToolCall;
+}
+
+function answerTo(request: RpcRequest, { result }: Answer, { services, call }: Answering): EndpointAnswer {
+  if (result.status === "denied" || result.status === "error") {
+    const { code, message, details, retryAfterMs } = result.error;
+    if (REFUSALS[code].stage === "AUTH") {
+      return refusalAsRpc(new Refusal(code, message, { details, retryAfterMs }), request.id);
+    }
+    const unknown = unknownToolError(request, code, { services, call });
+    if (unknown !== undefined) return rpcError(unknown);
+  }
+  return rpcResult(request, toolResult(result, { era: request.era, mayBePending: isDeclared(call, services) }));
+}
+
+/** Returns the response of a call whose HTTP answer has begun. */
+function answerText(request: RpcRequest, { result }: Answer, { services, call }: Answering): string {
+  if (result.status === "denied" || result.status === "error") {
+    const unknown = unknownToolError(request, result.error.code, { services, call });
+    if (unknown !== undefined) return errorText(unknown);
+  }
+  return responseText(request, toolResult(result, { era: request.era, mayBePending: isDeclared(call, services) }));
+}
+
+/** A tool that the caller may not use gets the same answer as a tool that does not exist; only the audit tells them apart. */
+function unknownToolError({ id }: RpcRequest, code: string, { services, call }: Answering): RpcError | undefined {
+  if (code === "PERMISSION_DENIED") {
+    const caller = services.callers.recall(call.authorization, "agents", call.certificate)?.caller;
+    const tool = registeredFor(call, services)?.tool;
+    if (caller !== undefined && tool !== undefined && isListed(tool, caller)) return undefined;
+  } else if (code !== "TOOL_NOT_FOUND") return undefined;
+  return new RpcError(ERROR.invalidParams, `Unknown tool: ${shown(call.tool)}`, { id, http: HTTP_OK });
+}
+
+const HTTP_OK = 200;
+
+function registeredFor(call: ToolCall, { registry }: McpServices): RegisteredTool | undefined {
+  return registry.find(call.tool).registered;
+}
+
+function isDeclared(call: ToolCall, services: McpServices): boolean {
+  const registered = registeredFor(call, services);
+  return registered !== undefined && isPendingDeclared(registered.tool, services.approvals !== undefined);
+}

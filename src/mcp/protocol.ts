@@ -1,0 +1,354 @@
+import { isTable } from "../core/json.ts";
+
+/**
+ * Reads one JSON-RPC message of MCP over Streamable HTTP. Since 2026-07-28 every request names its protocol version and its client
+ * in `params._meta` (the modern era); before, a client negotiated once with `initialize` (the legacy era).
+ */
+
+export const MODERN = "2026-07-28";
+/** Newest first. */
+export const LEGACY: readonly string[] = ["2025-11-25", "2025-06-18"];
+/** The version of a request that names none (2025-06-18, Streamable HTTP). */
+const UNSTATED = "2025-03-26";
+
+export const META = {
+  version: "io.modelcontextprotocol/protocolVersion",
+  capabilities: "io.modelcontextprotocol/clientCapabilities",
+  client: "io.modelcontextprotocol/clientInfo",
+  server: "io.modelcontextprotocol/serverInfo",
+  subscription: "io.modelcontextprotocol/subscriptionId",
+} as const;
+
+export const ERROR = {
+  parse: -32_700,
+  invalidRequest: -32_600,
+  methodNotFound: -32_601,
+  invalidParams: -32_602,
+  internal: -32_603,
+  /** Any refusal that has no code of the protocol's own. */
+  refused: -32_000,
+  headerMismatch: -32_020,
+  unsupportedVersion: -32_022,
+} as const;
+
+const HTTP_BAD_REQUEST = 400;
+const HTTP_NOT_FOUND = 404;
+const HTTP_OK = 200;
+
+type Headers = Readonly<Record<string, string | string[] | undefined>>;
+
+export type Table = Readonly<Record<string, unknown>>;
+export type RequestId = string | number;
+export type Era = "modern" | "legacy";
+
+/** An error of the protocol, with its HTTP status. */
+export class RpcError extends Error {
+  override readonly name = "RpcError";
+  readonly code: number;
+  readonly http: number;
+  readonly data: Table | undefined;
+  readonly id: RequestId | null;
+
+  constructor(code: number, message: string, options: Partial<Pick<RpcError, "http" | "data" | "id">> = {}) {
+    super(message);
+    const { http = HTTP_BAD_REQUEST, data, id = null } = options;
+    this.code = code;
+    this.http = http;
+    this.data = data;
+    this.id = id;
+  }
+}
+
+/** What a client says of itself: untrusted. */
+export interface ClientInfo {
+  readonly name: string;
+  readonly version: string;
+}
+
+export interface RpcRequest {
+  readonly kind: "request";
+  readonly id: RequestId;
+  readonly method: string;
+  readonly params: Table;
+  readonly meta: Table;
+  readonly era: Era;
+  readonly version: string;
+  readonly client: ClientInfo | undefined;
+  readonly progressToken: RequestId | undefined;
+}
+
+/** A notification, or a response to a request that this server never sends: neither gets an answer. */
+interface Unanswered {
+  readonly kind: "unanswered";
+}
+
+export type Message = RpcRequest | Unanswered;
+
+/** What can be said of a body that is not a message of the protocol: the method it names, and whether it may be a call. */
+export interface Sketch {
+  readonly id: RequestId | null;
+  readonly mayBeCall: boolean;
+}
+
+const UNANSWERED: Unanswered = { kind: "unanswered" };
+const MEMBERS: ReadonlySet<string> = new Set(["jsonrpc", "id", "method", "params"]);
+const ID_CHARACTERS_MAX = 256;
+const TOKEN_CHARACTERS_MAX = 256;
+
+export function sketchOf(body: unknown): Sketch {
+  if (!isTable(body)) return { id: null, mayBeCall: true };
+  const { id, method } = body;
+  return { id: isId(id) ? id : null, mayBeCall: typeof method !== "string" || method === "tools/call" };
+}
+
+/** @throws {RpcError} */
+export function readMessage(body: unknown, headers: Headers): Message {
+  if (Array.isArray(body)) {
+    throw new RpcError(ERROR.invalidRequest, "Batches are not accepted: send one message in each request.");
+  }
+  if (!isTable(body)) throw notRpc(null);
+  const { jsonrpc, id, method, params } = body;
+  if (jsonrpc === "2.0" && method === undefined && ("result" in body || "error" in body)) return UNANSWERED;
+  const sent = isId(id) ? id : null;
+  const isKnown = Object.keys(body).every((member) => MEMBERS.has(member));
+  if (jsonrpc !== "2.0" || !isKnown || typeof method !== "string" || (params !== undefined && !isTable(params)))
+    throw notRpc(sent);
+  const { _meta: written } = params ?? {};
+  if (written !== undefined && !isTable(written)) throw invalid(sent, "params._meta must be an object");
+  const meta: Table = written ?? {};
+  const told = headersOf(headers);
+  if (!("id" in body)) {
+    checkAgreement({ method, meta, told, id: null });
+    return UNANSWERED;
+  }
+  if (sent === null) throw notRpc(null);
+  const message = { kind: "request", id: sent, method, params: params ?? {}, meta } as const;
+  const version = versionOf(message, told);
+  const era = version === MODERN ? "modern" : "legacy";
+  const progressToken = progressTokenOf(meta, sent);
+  if (era === "modern") return { ...message, era, version, client: readClient(meta[META.client]), progressToken };
+  const hint = method === "initialize" ? undefined : readHint(headers["mcp-session-id"]);
+  const client = method === "initialize" ? readClient(message.params["clientInfo"]) : hint?.client;
+  return {
+    ...message,
+    era,
+    version: version === UNSTATED ? (hint?.version ?? version) : version,
+    client,
+    progressToken,
+  };
+}
+
+function notRpc(id: RequestId | null): RpcError {
+  return new RpcError(
+    ERROR.invalidRequest,
+    "The body is not one JSON-RPC 2.0 message {jsonrpc, id?, method, params?}.",
+    {
+      id,
+    },
+  );
+}
+
+/** Returns an error of the parameters. In the legacy era, and for a request that was understood, it is an answer like others. */
+export function invalid(id: RequestId | null, problem: string, http: number = HTTP_OK): RpcError {
+  return new RpcError(ERROR.invalidParams, `Invalid params: ${problem}.`, { id, http });
+}
+
+export function unknownMethod({ id, era }: Pick<RpcRequest, "id" | "era">): RpcError {
+  const http = era === "modern" ? HTTP_NOT_FOUND : HTTP_OK;
+  return new RpcError(ERROR.methodNotFound, "Method not found", { id, http });
+}
+
+function isId(id: unknown): id is RequestId {
+  return (typeof id === "string" && id.length <= ID_CHARACTERS_MAX) || Number.isSafeInteger(id);
+}
+
+/** Returns the version that a request's header names, as far as this server knows it: for requests that cannot be read. */
+export function statedVersion(header: string | string[] | undefined): string {
+  return [MODERN, ...LEGACY].find((version) => version === header) ?? "unknown";
+}
+
+interface ToldHeaders {
+  readonly version: string | undefined;
+  readonly method: string | undefined;
+  readonly name: string | undefined;
+}
+
+function headersOf(headers: Headers): ToldHeaders {
+  const read = (name: string): string | undefined => {
+    const value = headers[name];
+    return typeof value === "string" ? value.trim() : undefined;
+  };
+  return { version: read("mcp-protocol-version"), method: read("mcp-method"), name: read("mcp-name") };
+}
+
+interface Compared {
+  readonly id: RequestId | null;
+  readonly method: string;
+  readonly meta: Table;
+  readonly told: ToldHeaders;
+}
+
+/**
+ * Checks what headers and body both say: two readers must not see two different requests.
+ *
+ * @throws {RpcError}
+ */
+function checkAgreement({ id, method, meta, told }: Compared): void {
+  const { [META.version]: claimed } = meta;
+  if (claimed !== undefined && typeof claimed !== "string") throw envelope(id, `${META.version}: must be a string`);
+  if (claimed !== undefined && told.version !== undefined && told.version !== claimed) {
+    throw mismatch(id, `the body names protocol version ${shown(claimed)}, MCP-Protocol-Version another`);
+  }
+  const isModern = claimed !== undefined || told.version === MODERN;
+  if (isModern && told.method !== undefined && told.method !== method) {
+    throw mismatch(id, `the body names method ${shown(method)}, Mcp-Method another`);
+  }
+}
+
+function versionOf(
+  { id, method, params, meta }: Omit<RpcRequest, "era" | "version" | "client" | "progressToken">,
+  told: ToldHeaders,
+) {
+  const claimed = meta[META.version];
+  if (claimed === undefined) return legacyVersion({ id, method, params }, told);
+  if (method === "initialize" && claimed !== MODERN) return legacyVersion({ id, method, params }, told);
+  checkEnvelope(id, meta);
+  checkAgreement({ id, method, meta, told });
+  if (claimed !== MODERN) throw unsupported(id, String(claimed));
+  checkModernHeaders({ id, method, params }, told);
+  return MODERN;
+}
+
+function legacyVersion(
+  { id, method, params }: Pick<RpcRequest, "id" | "method" | "params">,
+  { version }: ToldHeaders,
+): string {
+  if (method === "initialize") {
+    if (version === MODERN)
+      throw mismatch(id, "initialize belongs to earlier versions than MCP-Protocol-Version names");
+    const asked = params["protocolVersion"];
+    return LEGACY.find((each) => each === asked) ?? LEGACY[0] ?? UNSTATED;
+  }
+  if (version === MODERN) throw envelope(id, `${META.version}: missing`);
+  if (version === undefined || LEGACY.includes(version)) return version ?? UNSTATED;
+  const supported = [MODERN, ...LEGACY].join(", ");
+  throw new RpcError(ERROR.refused, `Unsupported protocol version: ${shown(version)} (supported: ${supported})`, {
+    id,
+  });
+}
+
+/** @throws {RpcError} */
+function checkEnvelope(id: RequestId, meta: Table): void {
+  const { [META.version]: version, [META.capabilities]: capabilities, [META.client]: client } = meta;
+  if (typeof version !== "string") throw envelope(id, `${META.version}: must be a string`);
+  if (capabilities === undefined) throw envelope(id, `${META.capabilities}: missing`);
+  if (!isTable(capabilities)) throw envelope(id, `${META.capabilities}: must be an object`);
+  if (client !== undefined && readClient(client) === undefined) {
+    throw envelope(id, `${META.client}: must have a name and a version`);
+  }
+}
+
+/** Every request repeats its version and method in headers, a call also its tool, for proxies that do not read bodies. */
+function checkModernHeaders(
+  { id, method, params }: Pick<RpcRequest, "id" | "method" | "params">,
+  told: ToldHeaders,
+): void {
+  if (told.version === undefined) throw mismatch(id, "the header MCP-Protocol-Version is missing");
+  if (told.method === undefined) throw mismatch(id, "the header Mcp-Method is missing");
+  const { name } = params;
+  if (method !== "tools/call") return;
+  if (told.name === undefined) {
+    if (typeof name === "string") throw mismatch(id, "the header Mcp-Name is missing");
+    return;
+  }
+  const decoded = decodedName(told.name);
+  if (decoded === undefined) throw mismatch(id, "the header Mcp-Name is not valid Base64");
+  if (typeof name === "string" && decoded !== name) throw mismatch(id, "the body names another tool than Mcp-Name");
+}
+
+const ENCODED = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/;
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** Decodes a header value that may be Base64 (`=?base64?…?=`); undefined when the encoding is not canonical or not UTF-8. */
+function decodedName(value: string): string | undefined {
+  if (!value.startsWith("=?base64?") || !value.endsWith("?=")) return value;
+  const [, encoded] = ENCODED.exec(value) ?? [];
+  if (encoded === undefined) return undefined;
+  const bytes = Buffer.from(encoded, "base64");
+  if (bytes.toString("base64") !== encoded) return undefined;
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+function mismatch(id: RequestId | null, problem: string): RpcError {
+  return new RpcError(ERROR.headerMismatch, `Bad Request: the headers and the body disagree: ${problem}`, { id });
+}
+
+function envelope(id: RequestId | null, problem: string): RpcError {
+  return new RpcError(ERROR.invalidParams, `Invalid params: _meta of protocol version ${MODERN}: ${problem}`, { id });
+}
+
+function unsupported(id: RequestId, requested: string): RpcError {
+  const data = { supported: [MODERN], requested: requested.slice(0, SHOWN_CHARACTERS_MAX) };
+  return new RpcError(ERROR.unsupportedVersion, `Unsupported protocol version: ${shown(requested)}`, { id, data });
+}
+
+const SHOWN_CHARACTERS_MAX = 64;
+
+/** Returns a client's text for an error message: bounded, printable ASCII. */
+export function shown(text: string): string {
+  return text.slice(0, SHOWN_CHARACTERS_MAX).replace(/[^\x20-\x7e]/g, "?");
+}
+
+/** @throws {RpcError} */
+function progressTokenOf(meta: Table, id: RequestId): RequestId | undefined {
+  const { progressToken: token } = meta;
+  if (token === undefined) return undefined;
+  const isShort = typeof token === "string" && token.length <= TOKEN_CHARACTERS_MAX;
+  if (isShort || Number.isSafeInteger(token)) return token as RequestId;
+  throw invalid(
+    id,
+    `_meta.progressToken must be a string of at most ${TOKEN_CHARACTERS_MAX} characters, or an integer`,
+  );
+}
+
+export function readClient(told: unknown): ClientInfo | undefined {
+  if (!isTable(told)) return undefined;
+  const { name, version } = told;
+  return typeof name === "string" && typeof version === "string" ? { name, version } : undefined;
+}
+
+const HINT_CHARACTERS_MAX = 1_024;
+const HINT_TEXT_CHARACTERS_MAX = 128;
+
+/**
+ * Returns the session id of a legacy client. It holds no state and grants nothing: it repeats what the client said of itself in
+ * `initialize`, so that its calls can be audited with its name. A forged one is a client that lies about its name.
+ */
+export function sessionIdOf(version: string, client: ClientInfo | undefined): string {
+  const text = (value = ""): string => value.slice(0, HINT_TEXT_CHARACTERS_MAX);
+  const hint = JSON.stringify([version, text(client?.name), text(client?.version)]);
+  return Buffer.from(hint, "utf8").toString("base64url").slice(0, HINT_CHARACTERS_MAX);
+}
+
+function readHint(header: string | string[] | undefined) {
+  if (typeof header !== "string" || header.length > HINT_CHARACTERS_MAX) return undefined;
+  try {
+    const hint: unknown = JSON.parse(Buffer.from(header, "base64url").toString("utf8"));
+    if (!Array.isArray(hint) || hint.length !== HINT_MEMBERS || !hint.every(isShortText)) return undefined;
+    const [version = "", name = "", clientVersion = ""] = hint as readonly string[];
+    const client = name === "" ? undefined : { name, version: clientVersion };
+    return { version: LEGACY.find((each) => each === version), client };
+  } catch {
+    return undefined;
+  }
+}
+
+const HINT_MEMBERS = 3;
+
+function isShortText(value: unknown): value is string {
+  return typeof value === "string" && value.length <= HINT_TEXT_CHARACTERS_MAX;
+}

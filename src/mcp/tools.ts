@@ -1,0 +1,219 @@
+import { z } from "zod";
+import type { RegisteredTool } from "../core/evidence.ts";
+import { isList, isTable } from "../core/json.ts";
+import { edgeOf } from "../core/policy/output-policy.ts";
+import { inputJsonSchema } from "../core/tool-formats.ts";
+import type { Caller, Json, Tool } from "../core/types.ts";
+import { couldUse } from "../pipeline/permission-engine.ts";
+import { type Era, invalid, type RequestId, type Table } from "./protocol.ts";
+
+/** Largest number of tools in one answer of `tools/list`. */
+const PAGE_TOOLS = 100;
+const CURSOR_CHARACTERS_MAX = 256;
+
+export const APPROVAL_META = "safe-tool-call/approval";
+/** The member of a result that says that an approver is asked; a tool's own field of this name hides it. */
+export const PENDING_MEMBER = "pendingApproval";
+
+const PENDING_SCHEMA = {
+  type: "object",
+  description: "Present instead of a result while a person is asked whether the call may run.",
+  properties: { id: { type: "string" }, decideBy: { type: "string" }, message: { type: "string" } },
+} as const;
+
+interface Listing {
+  readonly tools: readonly RegisteredTool[];
+  readonly hasApprovals: boolean;
+}
+
+/** Returns the tools that this caller can call, by name. */
+export function toolsOf(registered: readonly RegisteredTool[], caller: Caller): readonly RegisteredTool[] {
+  return registered
+    .filter(({ tool }) => isListed(tool, caller))
+    .toSorted((one, other) => (one.tool.name < other.tool.name ? -1 : 1));
+}
+
+export function isListed({ permissions: { required } }: Tool, { permissions }: Caller): boolean {
+  return couldUse(permissions, required);
+}
+
+/** Returns one page of the list. The cursor is the name after which it begins. */
+export function pageOf(
+  { tools, hasApprovals }: Listing,
+  { id, params, era }: { readonly id: RequestId; readonly params: Table; readonly era: Era },
+): { readonly tools: readonly Json[]; readonly nextCursor?: string } {
+  const after = readCursor(params["cursor"], id);
+  const rest = after === undefined ? tools : tools.filter(({ tool }) => tool.name > after);
+  const page = rest.slice(0, PAGE_TOOLS);
+  const last = page.at(-1);
+  const more = rest.length > page.length && last !== undefined && { nextCursor: encodeCursor(last.tool.name) };
+  return { tools: page.map((each) => described(each, { era, hasApprovals })), ...more };
+}
+
+function encodeCursor(name: string): string {
+  return Buffer.from(name, "utf8").toString("base64url");
+}
+
+function readCursor(cursor: unknown, id: RequestId): string | undefined {
+  if (cursor === undefined) return undefined;
+  if (typeof cursor === "string" && cursor.length <= CURSOR_CHARACTERS_MAX && /^[A-Za-z0-9_-]+$/.test(cursor)) {
+    return Buffer.from(cursor, "base64url").toString("utf8");
+  }
+  throw invalid(id, "cursor is not one that this server returned");
+}
+
+interface Described {
+  readonly era: Era;
+  readonly hasApprovals: boolean;
+}
+
+/** Descriptions never change while their tool is registered. */
+const descriptions = new WeakMap<RegisteredTool, Map<string, Json>>();
+
+function described(registered: RegisteredTool, { era, hasApprovals }: Described): Json {
+  const known = descriptions.get(registered) ?? new Map<string, Json>();
+  descriptions.set(registered, known);
+  const key = `${era} ${hasApprovals}`;
+  const description = known.get(key) ?? describe(registered, { era, hasApprovals });
+  known.set(key, description);
+  return description;
+}
+
+function describe(registered: RegisteredTool, { hasApprovals }: Described): Json {
+  const { tool } = registered;
+  const outputSchema = releasedSchema(registered, { mayBePending: isPendingDeclared(tool, hasApprovals) });
+  return {
+    name: tool.name,
+    title: titleOf(tool.name),
+    description: tool.description,
+    inputSchema: inputJsonSchema(tool.input, "draft-2020-12"),
+    ...(outputSchema !== undefined && { outputSchema }),
+    annotations: {
+      readOnlyHint: tool.classification === "read",
+      destructiveHint: tool.classification === "destructive",
+      idempotentHint: tool.classification === "read" || tool.idempotent,
+      openWorldHint: tool.category === "network" || tool.category === "command",
+    },
+    _meta: { [APPROVAL_META]: { category: tool.category, asks: asksOf(tool) } },
+  };
+}
+
+/** Returns whether the tool's output schema declares the result of a call that waits for an approver. */
+export function isPendingDeclared(tool: Tool, hasApprovals: boolean): boolean {
+  return hasApprovals && asksOf(tool) !== "never";
+}
+
+/** Returns whether calls of the tool wait for a person: in every mode, depending on the call and the mode, or by no rule of its own. */
+function asksOf({ approval, category }: Tool): "always" | "sometimes" | "never" {
+  if (approval.required === true) return "always";
+  return category === "read" && approval.risk === undefined ? "never" : "sometimes";
+}
+
+function titleOf(name: string): string {
+  const words = name.replaceAll("_", " ").trim();
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+type PolicyNode = RegisteredTool["outputPolicy"]["root"];
+type JsonObject = { readonly [key: string]: Json };
+
+/**
+ * Returns the JSON Schema of what the tool's results look like when they leave: the output schema without what the policy strips,
+ * and without what masks, redaction and cuts may break. Undefined when the result is not an object, which older versions of the
+ * protocol require.
+ */
+function releasedSchema(
+  { tool, outputPolicy, scan }: RegisteredTool,
+  { mayBePending }: { readonly mayBePending: boolean },
+): JsonObject | undefined {
+  const { $schema: _, ...whole } = exported(tool.output);
+  const released = whole["type"] === "object" ? releasedPart(whole, { node: outputPolicy.root, scan }) : undefined;
+  if (!isTable(released)) return undefined;
+  // The result of a change may be withheld, and then nothing of it is left.
+  const isOpen = mayBePending || tool.classification !== "read";
+  const { required, properties, ...rest } = released as JsonObject;
+  return {
+    ...rest,
+    properties: { ...(mayBePending && { [PENDING_MEMBER]: PENDING_SCHEMA }), ...(isTable(properties) && properties) },
+    ...(!isOpen && required !== undefined && { required }),
+  };
+}
+
+function exported(schema: z.ZodType): JsonObject {
+  try {
+    const options = { io: "output", target: "draft-2020-12", unrepresentable: "any", reused: "inline" } as const;
+    return JSON.parse(JSON.stringify(z.toJSONSchema(schema, options))) as JsonObject;
+  } catch {
+    return {};
+  }
+}
+
+/** Keywords that say nothing that a mask, a redaction or a cut could break. */
+const KEPT = ["title", "description", "deprecated"] as const;
+
+/** A place in the output, and how closely released text is searched. */
+interface Place {
+  readonly node: PolicyNode;
+  readonly scan: RegisteredTool["scan"];
+}
+
+/** Returns what is released of a value; undefined when nothing is. */
+function releasedPart(schema: Json | undefined, place: Place): JsonObject | undefined {
+  const { node } = place;
+  if (node.releasesNothing) return undefined;
+  if (!isTable(schema) || "$ref" in schema || "allOf" in schema || "not" in schema) return {};
+  const words = Object.fromEntries(KEPT.flatMap((key) => (key in schema ? [[key, schema[key]]] : []))) as JsonObject;
+  const choices = schema["anyOf"] ?? schema["oneOf"];
+  if (isList(choices)) {
+    const released = choices.flatMap((choice) => releasedPart(choice as Json, place) ?? []);
+    return released.length === 0 ? undefined : { ...words, anyOf: released };
+  }
+  if (schema["type"] === "object") return { ...words, ...releasedObject(schema as JsonObject, place) };
+  if (schema["type"] === "array") {
+    const items = isTable(schema["items"])
+      ? releasedPart(schema["items"] as Json, { ...place, node: node.element.node })
+      : {};
+    return { ...words, type: "array", ...(items !== undefined && { items }) };
+  }
+  if (node.action === "allow") return { ...words, ...scalar(schema as JsonObject, place) };
+  return node.action === "mask" ? { ...words, type: ["string", "null"] } : undefined;
+}
+
+function releasedObject(schema: JsonObject, place: Place): JsonObject {
+  const { properties, additionalProperties: more, required } = schema;
+  const kept = Object.entries(isTable(properties) ? properties : {}).flatMap(([name, part]) => {
+    const { node } = edgeOf(place.node, name);
+    const released = releasedPart(part as Json, { ...place, node });
+    return released === undefined ? [] : [{ name, released, stays: staysIn(part as Json, node) }];
+  });
+  const names = isList(required) ? kept.filter(({ name, stays }) => stays && required.includes(name)) : [];
+  const rest = restOf(more, place);
+  return {
+    type: "object",
+    properties: Object.fromEntries(kept.map(({ name, released }) => [name, released])),
+    ...(names.length > 0 && { required: names.map(({ name }) => name) }),
+    ...(rest !== undefined && { additionalProperties: rest }),
+  };
+}
+
+/** Returns what is released of members that the schema does not name. */
+function restOf(more: Json | undefined, place: Place): Json | undefined {
+  if (more === false) return false;
+  return isTable(more) ? releasedPart(more as Json, { ...place, node: place.node.other.node }) : {};
+}
+
+/** Returns whether a field is always there: a container may be removed with its content. */
+function staysIn(schema: Json, { keepsEmpty, action }: PolicyNode): boolean {
+  const isScalar =
+    isTable(schema) && ["string", "number", "integer", "boolean", "null"].includes(String(schema["type"]));
+  return isScalar ? action === "allow" || action === "mask" : keepsEmpty;
+}
+
+/** A cut or redacted text fits no format; closed lists stay as they are. Personal data is also hidden in numbers, as text. */
+function scalar(schema: JsonObject, { scan }: Place): JsonObject {
+  const { type } = schema;
+  if ("enum" in schema || "const" in schema) return schema;
+  const isNumber = type === "integer" || type === "number";
+  if (isNumber && scan !== "secrets" && scan !== "off") return { type: [type, "string"] };
+  return type === undefined ? {} : { type };
+}

@@ -1,0 +1,211 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { Client } from "@modelcontextprotocol/client";
+import { until } from "../support/until.ts";
+import { McpWorld } from "./mcp-world.ts";
+
+let world: McpWorld;
+/** A service that holds no call. */
+let hasty: McpWorld;
+beforeAll(async () => {
+  world = await new McpWorld().start();
+  hasty = await new McpWorld().start({ mcp: { holdSeconds: 0 } });
+});
+afterAll(() => Promise.all([world.end(), hasty.end()]));
+
+const VERSIONS = ["2026-07-28", "2025-11-25", "2025-06-18"];
+let cents = 100;
+
+/** Arguments of a call that nobody has made. */
+function refund() {
+  cents += 1;
+  return { name: "orders_refund", arguments: { order: "ord_1", cents } };
+}
+
+async function pendingId(): Promise<string | undefined> {
+  const { body } = await world.send("GET", "/approvals?state=pending", { token: await world.person() });
+  return body.approvals[0]?.id;
+}
+
+function askedFor(): Promise<string> {
+  return until("an approval request", pendingId);
+}
+
+/** Makes the call with progress, so that it is held. */
+function heldCall(client: Client, call: ReturnType<typeof refund>, seen: unknown[] = []) {
+  return client.callTool(call, { onprogress: (progress) => seen.push(progress) });
+}
+
+describe.each(VERSIONS)("protocol version %s", (version) => {
+  test("a call is held with progress while a person is asked, and runs when approved", async () => {
+    const client = await world.client(version);
+    const call = refund();
+    const seen: { readonly message?: string }[] = [];
+    const answer = heldCall(client, call, seen);
+    const id = await askedFor();
+    expect((await world.decide(id, "approve")).http).toBe(200);
+    const { structuredContent, isError } = await answer;
+    expect([isError, structuredContent]).toEqual([undefined, { refunded: call.arguments.cents }]);
+    expect(seen[0]?.message).toBe("A person is asked whether this call may run.");
+    expect(world.last()).toMatchObject({ decision: "ALLOWED", approval: { id }, protocol: { name: "mcp", version } });
+  });
+
+  test("a held call that is denied says so, and the same call is not asked again", async () => {
+    const client = await world.client(version);
+    const call = refund();
+    const answer = heldCall(client, call);
+    await world.decide(await askedFor(), "deny", { reason: "wrong order" });
+    const denied = await answer;
+    expect([denied.isError, denied._meta?.["safe-tool-call/refusal"]]).toMatchObject([
+      true,
+      { code: "APPROVAL_DENIED" },
+    ]);
+    expect(JSON.stringify(denied.content)).toContain("APPROVAL_DENIED: Denied by user: wrong order.");
+    expect(world.last()).toMatchObject({ decision: "DENIED", error: { code: "APPROVAL_DENIED" } });
+    const again = await client.callTool(call);
+    expect(again._meta?.["safe-tool-call/refusal"]).toMatchObject({ code: "APPROVAL_DENIED" });
+    expect(await pendingId()).toBeUndefined();
+  });
+});
+
+describe("a call that is not held", () => {
+  test("has a result that says what is pending; once approved, the same call runs, and one approval is one run", async () => {
+    const call = refund();
+    const pending = await hasty.call(call.name, call.arguments);
+    const { id } = pending.body.result._meta["safe-tool-call/approval"];
+    expect(pending.body.result).toMatchObject({
+      resultType: "complete",
+      structuredContent: { pendingApproval: { id } },
+      _meta: { "safe-tool-call/approval": { state: "pending" } },
+    });
+    expect(pending.body.result.isError).toBeUndefined();
+    expect(pending.body.result.content[0].text).toStartWith(
+      "APPROVAL_REQUIRED: A person is asked whether this call may run",
+    );
+    expect(hasty.last()).toMatchObject({ decision: "PENDING", approval: { by: "APPROVAL_REQUIRED", id } });
+    const still = await hasty.call(call.name, call.arguments);
+    expect(still.body.result._meta["safe-tool-call/approval"].id).toBe(id);
+    await hasty.decide(id, "approve");
+    const done = await hasty.call(call.name, call.arguments);
+    expect(done.body.result.structuredContent).toEqual({ refunded: call.arguments.cents });
+    expect(hasty.last()).toMatchObject({ decision: "ALLOWED", approval: { id } });
+    const again = await hasty.call(call.name, call.arguments);
+    const other = again.body.result._meta["safe-tool-call/approval"].id;
+    expect(other).not.toBe(id);
+    const shown = await hasty.send("GET", `/approvals/${other}`, { token: await hasty.person() });
+    expect(JSON.stringify(shown.body)).toMatch(/The same call was approved at [^"]* and has run\./);
+  });
+
+  test("with another caller, another token's session or `new`, does not use the approval", async () => {
+    const call = refund();
+    const first = await hasty.call(call.name, call.arguments);
+    const { id } = first.body.result._meta["safe-tool-call/approval"];
+    await hasty.decide(id, "approve");
+    const others = [
+      { token: await hasty.caller({ sub: "agent-8" }) },
+      { token: await hasty.caller({ claims: { sid: "s-1" } }) },
+      { token: await hasty.caller({ claims: { act: { sub: "somebody" } } }) },
+      { _meta: { "safe-tool-call/approval": "new" } },
+      { _meta: { "safe-tool-call/idempotencyKey": "another" } },
+    ];
+    for (const other of others) {
+      const { body } = await hasty.call(call.name, call.arguments, other);
+      expect(body.result._meta["safe-tool-call/approval"].state).toBe("pending");
+      expect(body.result._meta["safe-tool-call/approval"].id).not.toBe(id);
+    }
+    const named = { _meta: { "safe-tool-call/approval": { id } } };
+    const { body } = await hasty.call(call.name, call.arguments, named);
+    expect(body.result.structuredContent).toEqual({ refunded: call.arguments.cents });
+  });
+
+  test("is claimed once by many identical calls at the same time", async () => {
+    const call = refund();
+    const { body } = await hasty.call(call.name, call.arguments);
+    await hasty.decide(body.result._meta["safe-tool-call/approval"].id, "approve");
+    const answers = await Promise.all(Array.from({ length: 12 }, () => hasty.call(call.name, call.arguments)));
+    const runs = answers.filter(({ body }) => body.result.structuredContent?.refunded !== undefined);
+    expect(runs.length).toBe(1);
+  });
+
+  test("repeats the first answer for the same idempotency key", async () => {
+    const call = refund();
+    const key = { _meta: { "safe-tool-call/idempotencyKey": `key-${call.arguments.cents}` } };
+    const { body } = await hasty.call(call.name, call.arguments, key);
+    const { id } = body.result._meta["safe-tool-call/approval"];
+    await hasty.decide(id, "approve");
+    const claimed = { _meta: { ...key._meta, "safe-tool-call/approval": { id } } };
+    const first = await hasty.call(call.name, call.arguments, claimed);
+    const second = await hasty.call(call.name, call.arguments, {
+      headers: { "idempotency-key": `key-${call.arguments.cents}` },
+    });
+    expect(second.body.result.structuredContent).toEqual(first.body.result.structuredContent);
+    expect(hasty.last()).toMatchObject({ decision: "ALLOWED", approval: { by: "idempotency-key" } });
+  });
+});
+
+describe("a held call", () => {
+  const EVENTS = { accept: "application/json, text/event-stream" };
+
+  test("whose client disconnects runs nothing", async () => {
+    const call = refund();
+    const controller = new AbortController();
+    const sent = world
+      .call(call.name, call.arguments, { headers: EVENTS, signal: controller.signal })
+      .catch(() => undefined);
+    const id = await askedFor();
+    controller.abort();
+    await sent;
+    const entry = await until("the audit entry", () => world.entries().find(({ approval }) => approval?.id === id));
+    expect(entry).toMatchObject({ decision: "PENDING", error: { code: "APPROVAL_REQUIRED" } });
+    await world.decide(id, "approve");
+    expect(world.entries().filter(({ approval }) => approval?.id === id).length).toBe(1);
+    // The approval stays for the same call.
+    const later = await world.call(call.name, call.arguments);
+    expect(later.body.result.structuredContent).toEqual({ refunded: call.arguments.cents });
+  });
+
+  test("gets its current answer when the service drains", async () => {
+    const closing = await new McpWorld().start();
+    const call = refund();
+    const answer = closing.call(call.name, call.arguments);
+    await until("the request", async () => {
+      const { body } = await closing.send("GET", "/approvals?state=pending", { token: await closing.person() });
+      return body.approvals[0];
+    });
+    const stopped = closing.stop();
+    const { body } = await answer;
+    expect(body.result.structuredContent.pendingApproval.message).toStartWith("APPROVAL_REQUIRED");
+    await stopped;
+    expect(closing.last()).toMatchObject({ decision: "PENDING" });
+    await closing.end();
+  });
+
+  test("ends with its caller's token", async () => {
+    const call = refund();
+    const token = await world.caller({ lifetime: "2 seconds" });
+    const { body } = await world.call(call.name, call.arguments, { token });
+    expect(body.result._meta["safe-tool-call/approval"].state).toBe("pending");
+  });
+
+  test("takes one of a limited number of slots: beyond it, calls are answered at once and others are unaffected", async () => {
+    const crowd = await new McpWorld().start({
+      approvals: { store: "sqlite://./approvals.sqlite", pendingPerCallerMax: 100, pendingPerSessionMax: 100 },
+    });
+    const token = await crowd.caller();
+    const controller = new AbortController();
+    const calls = Array.from({ length: 40 }, refund);
+    let answered = 0;
+    const sent = calls.map((call) =>
+      crowd.call(call.name, call.arguments, { token, signal: controller.signal }).then(
+        () => (answered += 1),
+        () => undefined,
+      ),
+    );
+    await until("the calls beyond the limit", () => (answered >= 8 ? answered : undefined));
+    expect(answered).toBe(8);
+    const read = await crowd.call("orders_find", { order: "ord_1" }, { token });
+    expect(read.body.result.isError).toBeUndefined();
+    controller.abort();
+    await Promise.all(sent);
+    await crowd.end();
+  });
+});
