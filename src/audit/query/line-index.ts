@@ -21,7 +21,6 @@ import type { Order } from "./params.ts";
 const LARGE_BYTES_MIN = 67_108_864;
 const TAIL_BYTES = 512;
 const CHECK_BYTES = 8;
-const KEY_BYTES = 4;
 
 /**
  * Keeps the rows of the log's lines, one for each line, in `index.sqlite`. It is derived from the log alone and never
@@ -245,18 +244,12 @@ function knownDay(db: Database, day: string): KnownDay | undefined {
 function isKnown(db: Database, file: OpenDayFile): boolean {
   const known = knownDay(db, file.day);
   if (known === undefined) return false;
+  const { ino, size, changed, indexed, tail } = known;
   const isSame =
-    known.ino === file.ino && (known.size === file.size ? isUnchanged(known, file) : isLonger(known, file));
-  if (!isSame) db.query("DELETE FROM days WHERE day = ?").run(file.day);
-  return isSame;
-}
-
-function isUnchanged({ changed }: KnownDay, file: OpenDayFile): boolean {
-  return changed === stateOf(file).changed;
-}
-
-function isLonger({ indexed, tail }: KnownDay, file: OpenDayFile): boolean {
-  return indexed <= file.size && tailOf(file, indexed) === tail;
+    size === file.size ? changed === stateOf(file).changed : indexed <= file.size && tailOf(file, indexed) === tail;
+  if (ino === file.ino && isSame) return true;
+  db.query("DELETE FROM days WHERE day = ?").run(file.day);
+  return false;
 }
 
 function tailOf(file: OpenDayFile, end: number): string {
@@ -307,65 +300,52 @@ function forget(db: Database, day: string): void {
 
 interface Stored {
   readonly digest: string;
-  readonly blob: Uint8Array;
+  readonly bytes: Uint8Array;
+}
+
+/** @throws when the bytes are not those that were stored: SQLite does not notice every damage. */
+function storedIn(db: Database, column: "keys" | "rows", { day, at }: SegmentKey): Stored | undefined {
+  const sql = `SELECT digest, ${column} AS bytes FROM segments WHERE day = ? AND at = ?`;
+  const stored = db.query<Stored, [string, number]>(sql).get(day, at);
+  if (stored === null) return undefined;
+  const { digest } = stored;
+  const bytes = stored.bytes.slice(0, -CHECK_BYTES);
+  const check = stored.bytes.subarray(bytes.length);
+  if (checkOf(bytes, `${day} ${at} ${digest}`).compare(check) !== 0) throw new Error("the index is damaged");
+  return { digest, bytes };
 }
 
 /** Returns the rows of a segment, `undefined` when it is not indexed or was indexed from other bytes. */
-function rowsIn(db: Database, { day, at }: SegmentKey, digest?: string): LineRows | undefined {
-  const query = db.query<Stored, [string, number]>(
-    "SELECT digest, rows AS blob FROM segments WHERE day = ? AND at = ?",
-  );
-  const stored = query.get(day, at);
-  if (stored === null || (digest !== undefined && stored.digest !== digest)) return undefined;
-  return unpackRows(opened(stored.blob, `${day} ${at} ${stored.digest}`));
+function rowsIn(db: Database, key: SegmentKey, digest: string): LineRows | undefined {
+  const stored = storedIn(db, "rows", key);
+  return stored?.digest === digest ? unpackRows(stored.bytes) : undefined;
 }
 
 /** Returns where the matching lines of a segment start, in ascending order; `undefined` when it is not indexed. */
-function offsetsIn(db: Database, { day, at }: SegmentKey, filter: Filter): readonly number[] | undefined {
-  const query = db.query<Stored, [string, number]>(
-    "SELECT digest, keys AS blob FROM segments WHERE day = ? AND at = ?",
-  );
-  const stored = query.get(day, at);
-  if (stored === null) return undefined;
-  const keys = keysIn(opened(stored.blob, `${day} ${at} ${stored.digest}`));
-  if (!keysWanted(filter).every((key) => keys.includes(key))) return [];
-  const rows = rowsIn(db, { day, at });
+function offsetsIn(db: Database, key: SegmentKey, filter: Filter): readonly number[] | undefined {
+  const stored = storedIn(db, "keys", key);
+  if (stored === undefined) return undefined;
+  const keys = new Uint32Array(stored.bytes.buffer);
+  if (!keysWanted(filter).every((wanted) => keys.includes(wanted))) return [];
+  const rows = rowsIn(db, key, stored.digest);
   if (rows === undefined) return undefined;
-  const isWanted = rowTest(rows, filter);
-  if (isWanted === undefined) return [];
-  const hasTrace = traceTest(keys, filter);
+  const [isWanted, hasTrace] = [rowTest(rows, filter), traceTest(keys, filter)];
   const offsets: number[] = [];
-  for (let row = 0; row < rows.size; row += 1) {
+  for (let row = 0; isWanted !== undefined && row < rows.size; row += 1) {
     if (hasTrace(row) && isWanted(row)) offsets.push(rows.offsets[row] ?? 0);
   }
   return offsets;
 }
 
-function keysIn(blob: Uint8Array): Uint32Array {
-  const { buffer, byteOffset, length } = blob.byteOffset % KEY_BYTES === 0 ? blob : blob.slice();
-  return new Uint32Array(buffer, byteOffset, Math.floor(length / KEY_BYTES));
-}
-
-/** Appends a hash of the bytes and of what they belong to: SQLite does not notice every damage. */
+/** Returns the bytes with a hash of them and of what they belong to. */
 function sealed(bytes: Uint8Array, origin: string): Uint8Array {
-  const blob = new Uint8Array(bytes.length + CHECK_BYTES);
-  blob.set(bytes);
-  new DataView(blob.buffer).setBigUint64(bytes.length, checkOf(bytes, origin));
-  return blob;
+  return Buffer.concat([bytes, checkOf(bytes, origin)]);
 }
 
-/** @throws when the blob is not what `sealed` made. */
-function opened(blob: Uint8Array, origin: string): Uint8Array {
-  const bytes = blob.subarray(0, Math.max(0, blob.length - CHECK_BYTES));
-  const view = new DataView(blob.buffer, blob.byteOffset, blob.length);
-  if (blob.length < CHECK_BYTES || view.getBigUint64(bytes.length) !== checkOf(bytes, origin)) {
-    throw new Error("the index is damaged");
-  }
-  return bytes;
-}
-
-function checkOf(bytes: Uint8Array, origin: string): bigint {
-  return Bun.hash.xxHash3(bytes, BigInt(Bun.hash.xxHash32(origin)));
+function checkOf(bytes: Uint8Array, origin: string): Buffer {
+  const check = Buffer.alloc(CHECK_BYTES);
+  check.writeBigUInt64BE(Bun.hash.xxHash3(bytes, BigInt(Bun.hash.xxHash32(origin))));
+  return check;
 }
 
 /** Name of the index file in the audit directory. It is derived from the log alone: deleting it only costs time. */

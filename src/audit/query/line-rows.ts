@@ -1,6 +1,6 @@
 import { LINE_BYTES_MAX } from "../entry.ts";
 import { type Chunk, type Range, spansOf } from "../journal/day-files.ts";
-import type { Field, Filter } from "./filter.ts";
+import { type Field, type Filter, type FoundLine, findIn, type Matcher } from "./filter.ts";
 import { type EntryView, parseLine, viewOf } from "./view.ts";
 
 /** A segment is the lines that start in this many bytes of a day file. */
@@ -128,25 +128,25 @@ function bytesOf(array: Float64Array | Uint32Array | Uint16Array, length: number
 
 const builder = new RowBuilder();
 
-/** Returns the rows of the lines that start in the chunk. A line that the log could not have written has no row. */
-export function packLines(chunk: Chunk): PackedRows {
+/**
+ * Returns the rows of the lines that start in the chunk; with a matcher, only of those that it accepts. Lines that the
+ * log could not have written have no row.
+ */
+export function packLines(chunk: Chunk, matcher?: Matcher): PackedRows {
   builder.reset();
   const origin = originOf(chunk);
-  for (const { from, to } of spansOf(chunk)) {
-    if (to - from > LINE_BYTES_MAX) continue;
-    const members = parseLine(chunk.bytes.toString("utf8", from, to));
-    const entry = members && viewOf(members);
-    if (entry !== undefined) builder.add(chunk.base + from - origin, entry);
+  for (const { offset, entry } of matcher === undefined ? entriesIn(chunk) : findIn(chunk, matcher)) {
+    builder.add(offset - origin, entry);
   }
   return builder.pack();
 }
 
-/** Returns the rows of some of the chunk's lines. */
-export function packFound(chunk: Chunk, found: readonly { readonly offset: number; readonly entry: EntryView }[]) {
-  builder.reset();
-  const origin = originOf(chunk);
-  for (const { offset, entry } of found) builder.add(offset - origin, entry);
-  return builder.pack();
+function* entriesIn(chunk: Chunk): Generator<Pick<FoundLine, "offset" | "entry">, void> {
+  for (const { from, to } of spansOf(chunk)) {
+    const members = to - from > LINE_BYTES_MAX ? undefined : parseLine(chunk.bytes.toString("utf8", from, to));
+    const entry = members && viewOf(members);
+    if (entry !== undefined) yield { offset: chunk.base + from, entry };
+  }
 }
 
 /** Returns the start of the segment that the chunk holds: a chunk begins one byte before its lines. */
@@ -158,22 +158,19 @@ export function segmentAt(at: number): Range {
   return { from: at * SEGMENT_BYTES, to: (at + 1) * SEGMENT_BYTES };
 }
 
-/** Reads packed rows. The bytes must be what `pack` made. */
-export function unpackRows(rows: Uint8Array): LineRows {
-  const aligned = rows.byteOffset % TIME_BYTES === 0 ? rows : rows.slice();
-  const { buffer, byteOffset } = aligned;
-  const size = new Uint32Array(buffer, byteOffset, 1)[0] ?? 0;
-  const offsetsAt = byteOffset + HEAD_BYTES + size * TIME_BYTES;
+/** Reads packed rows, which must be what `packLines` made, in a buffer of their own. */
+export function unpackRows({ buffer }: Uint8Array): LineRows {
+  const size = new Uint32Array(buffer, 0, 1)[0] ?? 0;
+  const offsetsAt = HEAD_BYTES + size * TIME_BYTES;
   const durationsAt = offsetsAt + size * OFFSET_BYTES;
-  const codesAt = durationsAt + size * CODE_BYTES;
-  const values = Buffer.from(aligned.subarray(HEAD_BYTES + size * ROW_BYTES)).toString();
-  const lists = JSON.parse(values) as readonly (readonly string[])[];
-  const codes = COLUMN_NAMES.map(
-    (column, at) => [column, new Uint16Array(buffer, codesAt + at * size * CODE_BYTES, size)] as const,
+  const codesAt = (column: number): number => durationsAt + (1 + column) * size * CODE_BYTES;
+  const lists: readonly (readonly string[])[] = JSON.parse(
+    Buffer.from(buffer, codesAt(COLUMN_NAMES.length)).toString(),
   );
+  const codes = COLUMN_NAMES.map((column, at) => [column, new Uint16Array(buffer, codesAt(at), size)] as const);
   return {
     size,
-    times: new Float64Array(buffer, byteOffset + HEAD_BYTES, size),
+    times: new Float64Array(buffer, HEAD_BYTES, size),
     offsets: new Uint32Array(buffer, offsetsAt, size),
     durations: new Uint16Array(buffer, durationsAt, size),
     codes: Object.fromEntries(codes) as LineRows["codes"],

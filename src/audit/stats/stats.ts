@@ -1,13 +1,12 @@
 import { runWithPauses } from "../chain/chain-walk.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
 import { type OpenDayFile, type Range, readChunk, withDay } from "../journal/day-files.ts";
-import { type Filter, findIn, Matcher } from "../query/filter.ts";
+import { type Filter, Matcher } from "../query/filter.ts";
 import type { LineIndex } from "../query/line-index.ts";
 import {
   type Column,
   durationOf,
   type LineRows,
-  packFound,
   packLines,
   rowTest,
   SEGMENT_BYTES,
@@ -96,9 +95,7 @@ class SegmentReader {
 
   read(file: OpenDayFile, at: number): LineRows {
     if (this.#matcher === undefined && this.#index !== undefined) return this.#index.rowsOf(file, at, this.#buffer);
-    const chunk = readChunk(file, segmentAt(at), this.#buffer);
-    const { rows } = this.#matcher === undefined ? packLines(chunk) : packFound(chunk, findIn(chunk, this.#matcher));
-    return unpackRows(rows);
+    return unpackRows(packLines(readChunk(file, segmentAt(at), this.#buffer), this.#matcher).rows);
   }
 }
 
