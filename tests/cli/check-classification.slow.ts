@@ -23,7 +23,8 @@ const jwt = { issuers: new LiveIssuers().profiles() };
 writeFileSync(join(folder, "tools.ts"), MANIFEST);
 writeFileSync(path, stringify({ server: { port: 0 }, tools: ["./tools.ts"], audit: { dir: "./audit" }, jwt }));
 
-const SAID = /classification: is read, but the tool's name or description says .{1,3}delete.{1,3}: its calls need approval/;
+const SAID =
+  /classification: is read, but the tool's name or description says .{1,3}delete.{1,3}: its calls need approval/;
 
 test("stc check notes a tool of classification read whose name indicates a change", async () => {
   const { code, out } = await runStc(["check", "--config", path]);
