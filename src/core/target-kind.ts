@@ -3,7 +3,7 @@ import type { Fault } from "./errors.ts";
 import { isTable } from "./json.ts";
 import { isText, type Unchecked, unknownKeys, unless } from "./manifest/checks.ts";
 import { hint } from "./nearest.ts";
-import type { Category, Handler, Tool, ToolConfig } from "./types.ts";
+import type { Category, EpochMs, Handler, Tool, ToolConfig } from "./types.ts";
 
 /**
  * The declaration of a kind of target. `runtime/modules.ts` lists the kinds of a build; registry, configuration, `stc
@@ -73,8 +73,7 @@ export interface TargetContext {
   readonly readFile: (path: string) => Buffer;
   /** Calls `changed` when one of the files has changed, and once at the start. Returns a function that stops this. */
   readonly watchFiles: (paths: readonly string[], changed: () => void) => () => void;
-  /** Milliseconds since 1970. */
-  readonly now: () => number;
+  readonly now: () => EpochMs;
   /** Returns unguessable ids: `[A-Za-z0-9-]+`. */
   readonly newId: () => string;
   /** Returns a number from 0 to 1. */
@@ -115,13 +114,11 @@ export interface Channel {
 /** Expiry of the service's own certificate for one system. */
 export interface CertificateExpiry {
   readonly system: string;
-  /** Milliseconds since 1970. */
-  readonly notAfter: number;
+  readonly notAfter: EpochMs;
 }
 
 export interface WatchOptions {
-  /** Milliseconds since 1970. */
-  readonly now: () => number;
+  readonly now: () => EpochMs;
   readonly report: (event: CertificateEvent) => void;
 }
 

@@ -1,6 +1,9 @@
 import type { z } from "zod";
 import type { ScanPolicy } from "./policy/scan-policy.ts";
 
+/** Milliseconds since 1970-01-01T00:00:00Z. */
+export type EpochMs = number;
+
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
 /** How far a tool can change state. Decides whether an intent is written first, and how the approval gate starts. */
@@ -141,8 +144,7 @@ export interface CliTarget<Input = never, Names extends string = string> {
 /** The answer of the person who was asked. It comes after planning and is never part of a plan. */
 export interface GivenAnswer {
   readonly text: string;
-  /** Milliseconds since the Unix epoch. */
-  readonly at: number;
+  readonly at: EpochMs;
 }
 
 export interface InlineContext {
@@ -268,8 +270,7 @@ export interface PlanContext {
 
 export interface RunContext {
   readonly signal: AbortSignal;
-  /** Milliseconds since the Unix epoch. */
-  readonly deadline: number;
+  readonly deadline: EpochMs;
   readonly traceId: string;
   /** W3C trace context to send with requests to the target. */
   readonly traceparent?: string | undefined;

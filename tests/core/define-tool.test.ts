@@ -24,7 +24,7 @@ const SOUND = {
 const ID = "3f0c9a52-6b1e-4c77-9d3a-000000000001";
 const CLI = { system: "git", cli: { command: "git", options: ["--no-pager"], argsBuilder: () => ["log"] } };
 
-/** Defines whatever it is given: the type checker's word does not reach hand-written JavaScript. */
+/** Defines any value, as hand-written JavaScript can, without the type checker. */
 function define(changes: Record<string, unknown>): Tool {
   return defineTool({ ...SOUND, ...changes } as never) as unknown as Tool;
 }

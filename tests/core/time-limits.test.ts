@@ -26,7 +26,7 @@ describe("resultWithin", () => {
   test("the replacement error, and a later failure is ignored", async () => {
     const work = Promise.withResolvers<never>();
     expect(await resultWithin(work.promise, 1, tooLate).catch((error: unknown) => error)).toBeInstanceOf(RangeError);
-    // Unhandled, it would fail this test.
+    // If nothing handled the rejection, this test would fail.
     work.reject(new Error("later"));
     await Bun.sleep(0);
     expect(await resultWithin(never, 1, tooLate).catch(String)).toBe("RangeError: too late");

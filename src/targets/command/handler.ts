@@ -6,6 +6,7 @@ import { CUT_MARGIN_BYTES, PartialAnswer } from "../../core/partial-answer.ts";
 import { endedWithin } from "../../core/time-limits.ts";
 import type {
   Binding,
+  EpochMs,
   ExecutionPlan,
   Handler,
   Json,
@@ -44,8 +45,8 @@ export interface CliHandlerOptions {
   readonly confinement?: ChildConfinement;
   /** Bytes that all processes of one command may use together; by default half of the memory left in the service's cgroup. */
   readonly memoryBytesMax?: number | undefined;
-  /** Returns the milliseconds since 1970, on the clock of `RunContext.deadline`. */
-  readonly now: () => number;
+  /** Reads the clock of `RunContext.deadline`. */
+  readonly now: () => EpochMs;
   /** Returns a fresh, unguessable id for each child: `[A-Za-z0-9-]+`. */
   readonly newId: () => string;
   /** Receives the number of descendants that had left a child's process group, for the operator. */

@@ -3,6 +3,7 @@ import { PartialAnswer } from "../../core/partial-answer.ts";
 import type {
   Binding,
   Caller,
+  EpochMs,
   ExecutionPlan,
   FsTarget,
   Handler,
@@ -44,8 +45,8 @@ interface FsHandlerOptions {
   readonly mounts: Mounts;
   readonly limits: FsLimits;
   readonly workflow: WorkflowRules;
-  /** Epoch milliseconds, on the clock of `RunContext.deadline`. */
-  readonly now: () => number;
+  /** Reads the clock of `RunContext.deadline`. */
+  readonly now: () => EpochMs;
   /** Returns a fresh, unguessable id: `[A-Za-z0-9-]+`. */
   readonly newId: () => string;
 }

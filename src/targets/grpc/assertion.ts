@@ -1,7 +1,7 @@
 import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
 import { calculateJwkThumbprint, type JWK, SignJWT } from "jose";
 import { sha256Hex } from "../../core/digest.ts";
-import type { Caller } from "../../core/types.ts";
+import type { Caller, EpochMs } from "../../core/types.ts";
 
 /** The `typ` of a caller assertion; no listener of the proxy accepts such a token. */
 export const ASSERTION_TYPE = "stc-assertion+jwt";
@@ -25,8 +25,7 @@ interface AssertionOptions {
   readonly issuer: string;
   /** PEM of a private key: P-256 signs ES256, Ed25519 signs EdDSA. */
   readonly privateKey: string | Buffer;
-  /** Returns epoch milliseconds. */
-  readonly now: () => number;
+  readonly now: () => EpochMs;
   readonly newId: () => string;
 }
 

@@ -7,7 +7,7 @@ import { isTable } from "../../core/json.ts";
 import { isText, unknownKeys, unless, wholeNumber } from "../../core/manifest/checks.ts";
 import { hasPort, NO_PORT } from "../../core/network.ts";
 import type { CertificateExpiry, OpenedKind, TargetContext, TargetKind } from "../../core/target-kind.ts";
-import type { Tool } from "../../core/types.ts";
+import type { EpochMs, Tool } from "../../core/types.ts";
 import { type AssertionSigner, assertionSigner } from "./assertion.ts";
 import type { CertificateSource } from "./connection/rotation.ts";
 import type { ProtoSource } from "./contract/contract.ts";
@@ -360,8 +360,8 @@ function readNamed({ readFile, problems }: GrpcContext, path: string, field: str
 
 const EXPIRES_SOON_MS = 14 * 86_400_000;
 
-/** Returns notes about client certificates that have expired or expire soon. `now` is in epoch milliseconds. */
-export function certificateNotes(certificates: readonly CertificateExpiry[], now: number): readonly string[] {
+/** Returns notes about client certificates that have expired or expire soon. */
+export function certificateNotes(certificates: readonly CertificateExpiry[], now: EpochMs): readonly string[] {
   return certificates.flatMap(({ system: name, notAfter }) => {
     if (notAfter - now > EXPIRES_SOON_MS) return [];
     const at = new Date(notAfter).toISOString();

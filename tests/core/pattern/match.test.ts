@@ -4,9 +4,9 @@ import { z } from "zod";
 import { linearTest } from "../../../src/core/pattern/match.ts";
 
 const LONG = 20_000;
-/** Not a literal: the compiler takes it for a back reference. */
+/** Not a literal, which the compiler would read as a back reference. */
 const OCTAL = "\\103|\\9";
-/** Far beyond what a linear run needs on a busy machine, and far below what a quadratic one takes. */
+/** Much more than linear time on a busy machine, and much less than quadratic time. */
 const SLOW_MS = 15_000;
 
 function elapsedMs(work: () => void): number {
@@ -15,7 +15,7 @@ function elapsedMs(work: () => void): number {
   return performance.now() - begun;
 }
 
-/** No answer is an answer, too: the value is refused. */
+/** Returns the result; undefined for a RangeError, with which the value is refused. */
 function answer(matches: (text: string) => boolean, text: string): boolean | undefined {
   try {
     return matches(text);
@@ -25,7 +25,7 @@ function answer(matches: (text: string) => boolean, text: string): boolean | und
   }
 }
 
-/** A reference to no group is an error where code points count. */
+/** Returns undefined for a pattern that is an error, such as a reference to a missing group with the flag u. */
 function valid(source: string, flags: string): RegExp | undefined {
   try {
     return new RegExp(source, flags);

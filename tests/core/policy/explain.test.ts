@@ -155,7 +155,7 @@ describe("compared with the policy", () => {
           if (decided === undefined || action === undefined) continue;
           expect(rules[decided]).toBe(action);
           const alone = explain({ [decided]: action }, value).fields.find((field) => field.path === path);
-          // A container that stays only because another rule leads through it is no field without that rule.
+          // Without the other rule, an emptied container is not a field.
           if (alone !== undefined) expect(alone.action).toBe(action);
         }
       }),
@@ -163,7 +163,7 @@ describe("compared with the policy", () => {
     );
   });
 
-  /** By the paths that people read; of two values with one path, neither. */
+  /** By display path. Values that share a path are left out. */
   function originals(value: Json): ReadonlyMap<string, Json> {
     const found = new Map<string, Json | undefined>();
     const visit = (inner: Json, path: string): void => {

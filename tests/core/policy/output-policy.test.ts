@@ -9,7 +9,7 @@ function filter(policy: OutputPolicy, value: Json, schema: z.ZodType = z.unknown
   return applyPolicy(compilePolicy(policy, schema), value);
 }
 
-/** A schema that spells out the keys of a sample. */
+/** A schema that lists the keys of a sample. */
 function schemaOf(sample: Json): z.ZodType {
   if (Array.isArray(sample)) return z.array(sample.length === 0 ? z.unknown() : z.union(sample.map(schemaOf)));
   if (typeof sample !== "object" || sample === null) return z.unknown();

@@ -137,7 +137,7 @@ test("any name is read in little time", () => {
       personalName(names);
     }),
   );
-  // A search that were not linear in the runs would not come back from here.
+  // A search that is not linear would not end here.
   for (let count = 0; count < 200; count += 1) {
     personalName(["no".repeat(48), "nameaddress".repeat(8), "email".repeat(19)]);
   }

@@ -84,7 +84,7 @@ describe("compared with a plain reading of the rules", () => {
   });
 });
 
-/** The strongest claim of all patterns, each matched against the path and every path above it. */
+/** The most specific of all patterns that match the path or a path above it. */
 function expectedAt(declared: ScanPolicy, path: readonly string[]): ScanLevel {
   const claims = Object.entries(declared).flatMap(([text, level]) => {
     const parts = text

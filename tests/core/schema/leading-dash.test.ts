@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { leadingDashFault } from "../../../src/core/schema/bounds.ts";
 
-/** For patterns that may not stand in a source file. */
+/** For patterns that source files must not contain. */
 function compiled(source: string, flags = ""): RegExp {
   return new RegExp(source, flags);
 }

@@ -7,7 +7,7 @@ import type { Tool } from "../../../src/core/types.ts";
 import { defineTool } from "../../../src/index.ts";
 import { parseInput, parseOutput } from "../../../src/pipeline/schema-validator.ts";
 
-/** This runtime's own matcher would look at this for longer than anybody waits. */
+/** A text for which this runtime's own matcher takes practically forever. */
 const HOSTILE = `${"a".repeat(5_000)}!`;
 
 function tool(schema: z.ZodType): Tool {

@@ -75,7 +75,7 @@ const { value } = fc.letrec<{ value: Json }>((tie) => ({
   ),
 }));
 
-/** A value that mostly fits, so that more than refusals are compared. */
+/** A value that usually fits the schema, so that not only refusals are compared. */
 function fitting(of: z.ZodType): fc.Arbitrary<Json> {
   const def = (of as z.ZodAny)._zod.def as z.core.$ZodTypes["_zod"]["def"];
   if (def.type === "nullable" || def.type === "optional") {
@@ -87,7 +87,7 @@ function fitting(of: z.ZodType): fc.Arbitrary<Json> {
   return fc.record<Record<string, Json>>(Object.fromEntries(shape), { noNullPrototype: true });
 }
 
-/** With the order of keys, and what is absent apart from what is undefined. */
+/** Compares the order of keys too, and distinguishes absent from undefined. */
 const spelled = (read: unknown): string => JSON.stringify(read);
 
 test("accepts what the schema accepts, and nothing that it refuses", () => {

@@ -6,7 +6,7 @@ import type { ConfinementKind } from "../../../src/targets/files/confinement.ts"
 import { fsStand } from "./stand.ts";
 
 const SECRET = "SECRET";
-/** A write waits for the disk, a read does not. */
+/** Writes wait for the disk; reads do not. */
 const READS_IN_A_ROUND = 15;
 
 export interface StormFindings {

@@ -116,7 +116,7 @@ describe("is never accepted by our own endpoints", () => {
   test.each(["agents", "operators"] as const)("%s", async (listener) => {
     const { "x-caller-assertion": token = "" } = await headers("ES256");
     expect(decodeProtectedHeader(token).typ).toBe("stc-assertion+jwt");
-    // Even when its issuer, audience and key are those that the listener trusts.
+    // Even with an issuer, audience and key that the listener trusts.
     const callers = createCallerContext({
       clock: now,
       issuers: [

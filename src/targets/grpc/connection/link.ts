@@ -7,6 +7,7 @@ import {
   status,
 } from "@grpc/grpc-js";
 import { Refusal } from "../../../core/errors.ts";
+import type { EpochMs } from "../../../core/types.ts";
 import { attemptFailed, headersFrom, notOneAnswer, type ReceivedHeaders } from "../status.ts";
 import { asIs, CONNECT_TIMEOUT_MS, makeClient } from "./client.ts";
 import type { ServerAddress, SystemEndpoints } from "./tls-identity.ts";
@@ -202,8 +203,8 @@ interface LinkRequest {
   readonly path: string;
   readonly bytes: Buffer;
   readonly metadata?: Metadata;
-  /** Epoch milliseconds, or infinity. */
-  readonly deadline: number;
+  /** Infinity for none. */
+  readonly deadline: EpochMs;
   readonly signal: AbortSignal;
 }
 

@@ -4,7 +4,7 @@ import { type ChannelCredentials, credentials } from "@grpc/grpc-js";
 import { errorText } from "../../../core/error-text.ts";
 import { StartupError } from "../../../core/errors.ts";
 import { isTable } from "../../../core/json.ts";
-import type { Json } from "../../../core/types.ts";
+import type { EpochMs, Json } from "../../../core/types.ts";
 
 /** The trusted roots of the service and the proxy's own certificate, as PEM. */
 export interface GrpcTls {
@@ -44,10 +44,9 @@ export interface SystemEndpoints {
   readonly clientCertificate: CertificateValidity | null;
 }
 
-/** Epoch milliseconds. */
 export interface CertificateValidity {
-  readonly notBefore: number;
-  readonly notAfter: number;
+  readonly notBefore: EpochMs;
+  readonly notAfter: EpochMs;
 }
 
 /** Needs exactly one of `endpoint` and `endpoints`, and one of `tls` and `plaintext: true`. */

@@ -6,7 +6,7 @@ export const KINDS_FOLDER = join(import.meta.dir, "..", "kinds");
 const SET = join(KINDS_FOLDER, "kinds.binpb");
 
 export const KINDS_PROTO: ProtoSource = { protoDirs: [KINDS_FOLDER] };
-/** Made by buf from the same files. */
+/** A descriptor set that buf has built from the same files. */
 export const KINDS_SET: ProtoSource = { descriptorSet: { bytes: readFileSync(SET), path: SET } };
 
 export function kindsTarget(method: string, service = "Kinds") {
