@@ -5,7 +5,7 @@ import type { ExportLine } from "./batch.ts";
 import { post, readHeadersFile, type Send, type SendOutcome } from "./sender.ts";
 
 /** How a receiver answered a request with audit lines. */
-export type ReceiverOutcome =
+type ReceiverOutcome =
   /** The lines were accepted, except for `rejected` of them, which must not be sent again. */
   { readonly kind: "taken"; readonly rejected: number } | Exclude<SendOutcome, { readonly kind: "taken" }>;
 
@@ -15,7 +15,7 @@ export interface Receiver {
   deliver(lines: readonly ExportLine[], signal: AbortSignal): Promise<ReceiverOutcome>;
 }
 
-export interface ReceiverParts {
+interface ReceiverParts {
   /** Returns the absolute path of a path in the configuration. */
   readonly path: (path: string) => string;
   /** Reports a problem with a setting of the entry. */

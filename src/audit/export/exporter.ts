@@ -261,7 +261,7 @@ function keepDeadLetters(dir: string, { exporter, reason, lines }: DeadLetters):
   }
 }
 
-export interface ExportersOptions extends CommonOptions {
+interface ExportersOptions extends CommonOptions {
   readonly targets: readonly ExporterTarget[];
   /** When `undefined`, nothing is ever deleted. */
   readonly retentionDays: number | undefined;

@@ -193,7 +193,7 @@ const decisions = z.strictObject({
 const webhook = z
   .strictObject({
     /** Name of the webhook in metrics, in the journal and in `POST /webhooks/:name/decisions`. */
-    name: z.string().regex(/^[a-z0-9][a-z0-9-]{0,63}$/, "must consist of small letters, digits and dashes"),
+    name: z.string().regex(/^[a-z0-9][a-z0-9-]{0,63}$/, "must consist of lowercase letters, digits and dashes"),
     /**
      * Address that notifications are sent to: https, or http on loopback. Redirects are not followed. Without an address, nothing
      * is sent.
