@@ -10,7 +10,7 @@ import { auditExport } from "./export.ts";
 import { jwt, withIssuerList } from "./jwt.ts";
 import { checkListeners, listenerKeys } from "./listeners.ts";
 import { configMessage, configProblems, fieldOf } from "./problems.ts";
-import { count, name, text } from "./values.ts";
+import { count, name, problemAdder, text } from "./values.ts";
 import { commands, workspace } from "./workspace.ts";
 
 /**
@@ -230,9 +230,7 @@ const traces = z
     sendEveryMs: z.int().min(10).max(60_000).default(1_000),
   })
   .superRefine(({ endpoint, headersFile }, context) => {
-    for (const message of collectorProblems(endpoint, headersFile)) {
-      context.addIssue({ code: "custom", path: ["endpoint"], message });
-    }
+    for (const message of collectorProblems(endpoint, headersFile)) problemAdder(context)("endpoint", message);
   });
 
 /** The section `telemetry`. Nothing is sent unless it is configured here. */
@@ -352,20 +350,11 @@ const sections = (modules: Modules) =>
  */
 const schemaOf = (modules: Modules) =>
   sections(modules).superRefine(({ assertion: own, jwt: { issuers } }, context) => {
+    const add = problemAdder(context);
     for (const [index, { issuer: name, typ }] of issuers.entries()) {
-      if (name === own?.issuer) {
-        context.addIssue({
-          code: "custom",
-          path: ["assertion", "issuer"],
-          message: "is also an issuer of callers' tokens",
-        });
-      }
+      if (name === own?.issuer) add("assertion.issuer", "is also an issuer of callers' tokens");
       if (typ !== undefined && /^(?:application\/)?stc-assertion\+jwt$/i.test(typ)) {
-        context.addIssue({
-          code: "custom",
-          path: ["jwt", "issuers", index, "typ"],
-          message: "is the type of our own caller assertions, which no endpoint accepts",
-        });
+        add(["jwt", "issuers", index, "typ"], "is the type of our own caller assertions, which no endpoint accepts");
       }
     }
   });
