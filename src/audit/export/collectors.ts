@@ -11,7 +11,7 @@ type ReceiverOutcome =
 
 /** The receiver of one entry of `audit.export`. */
 export interface Receiver {
-  /** Delivers lines, oldest first; aborts when the signal does. Never rejects. */
+  /** Delivers lines, oldest first, unless the signal aborts. Never rejects. */
   deliver(lines: readonly ExportLine[], signal: AbortSignal): Promise<ReceiverOutcome>;
 }
 
