@@ -1,8 +1,8 @@
 import { join } from "node:path";
 
 /**
- * Path of the launcher, which starts confined commands (`targets/command/confinement/launchers.ts`). A single binary cannot be
- * told which file to run, so this path as the last argument selects the launcher.
+ * Path of the launcher, which starts confined commands (`targets/command/confinement/launchers.ts`). A single binary cannot run
+ * another file, so this path as the last argument selects the launcher.
  */
 const LAUNCHER = join(import.meta.dir, "launcher.ts");
 

@@ -121,7 +121,7 @@ function matrixOf(tools: readonly Tool[], { jwt }: Pick<Config, "jwt">): readonl
     ...{ tool: name, system: target.system, classification, category },
     permissions: permissions.required,
     elevated: permissions.elevatedIf?.required ?? [],
-    asks: asks({ classification, category, approval }),
+    asks: approvalNeed({ classification, category, approval }),
     subjects: known
       .filter(([, held]) => permissions.required.every((permission) => held.includes(permission)))
       .map(([subject]) => subject)
@@ -130,7 +130,7 @@ function matrixOf(tools: readonly Tool[], { jwt }: Pick<Config, "jwt">): readonl
   return rows.sort((a, b) => (a.tool < b.tool ? -1 : 1));
 }
 
-function asks({
+function approvalNeed({
   classification,
   category,
   approval,

@@ -2,7 +2,7 @@ import { Argument, InvalidArgumentError, Option, Command as Parser } from "comma
 import { readTime, TIME_HINT } from "../audit/query/time-range.ts";
 import { CommandError, EXIT, print, StdoutError } from "./output.ts";
 
-export interface ValueKind<T> {
+interface ValueKind<T> {
   readonly placeholder: string;
   /** Returns undefined for a text that is not such a value. */
   readonly read: (text: string) => T | undefined;
@@ -97,7 +97,7 @@ export function list<T>(kind: ValueKind<T>, help: string): CommandOption<readonl
   return { kind, help, many: "list" };
 }
 
-export interface CommandArgument<T = unknown> {
+interface CommandArgument<T = unknown> {
   readonly kind: ValueKind<T>;
   readonly help: string;
   readonly fallback?: T;

@@ -14,7 +14,7 @@ type Signatures = Readonly<Record<string, FFIFunction>>;
 type Bound<S extends Signatures> = ReturnType<typeof dlopen<S>>["symbols"];
 
 /** Functions of the C library that the runtime does not offer. */
-export interface CFunctions<S extends Signatures> {
+interface CFunctions<S extends Signatures> {
   readonly functions: Bound<S>;
   /** Binds further signatures: a variadic function such as `syscall` needs one binding for each. */
   bind<T extends Signatures>(signatures: T): Bound<T>;

@@ -44,7 +44,7 @@ interface GivenUp {
 export type DeliveryOutcome = Delivery | { readonly kind: "stale" };
 
 /** Result of storing an outcome. `lost`: another replica has taken over meanwhile. */
-export type Settled = "done" | "again" | "dead" | "disabled" | "lost";
+type Settled = "done" | "again" | "dead" | "disabled" | "lost";
 
 export type Outbox = ReturnType<typeof outbox>;
 

@@ -74,7 +74,7 @@ export function reportOf(rows: readonly ReportRow[], { from, to, isWhole }: Repo
       ...{ tool, asked: own.length, expired: unanswered(own) },
       ...decisionsOf(own),
     })),
-    deciders: deciderReports(rows),
+    deciders: approverReports(rows),
     suggestions: suggestionsOf(rows),
   };
 }
@@ -83,22 +83,22 @@ function unanswered(rows: readonly ReportRow[]): number {
   return rows.filter(({ state, decidedAt }) => state === "expired" && decidedAt === undefined).length;
 }
 
-function deciderReports(rows: readonly ReportRow[]): readonly ApproverReport[] {
+function approverReports(rows: readonly ReportRow[]): readonly ApproverReport[] {
   const decided = rows.flatMap(decisionsIn);
-  const byPerson = Map.groupBy(decided, ({ decider }) => JSON.stringify([decider?.issuer, decider?.subject]));
+  const byPerson = Map.groupBy(decided, ({ approver }) => JSON.stringify([approver?.issuer, approver?.subject]));
   return largest(byPerson).flatMap(([, own]) => {
-    const decider = own[0]?.decider;
-    if (decider === undefined) return [];
+    const approver = own[0]?.approver;
+    if (approver === undefined) return [];
     const hours = Map.groupBy(own, ({ decidedAt = 0 }) => Math.floor(decidedAt / HOUR_MS));
     const busiestHour = Math.max(...[...hours.values()].map((hour) => hour.length));
-    return [{ ...decider, ...decisionsOf(own), perHour: rounded(own.length / hours.size), busiestHour }];
+    return [{ ...approver, ...decisionsOf(own), perHour: rounded(own.length / hours.size), busiestHour }];
   });
 }
 
 /** Returns every person's decision: the votes, and the final decision when it is not one of the votes. */
 function decisionsIn(row: ReportRow): readonly ReportRow[] {
-  const approvals = row.votes.map(({ at, ...decider }) => ({ ...row, decider, decidedAt: at, isApproved: true }));
-  const isVote = row.decider === undefined || (row.isApproved && approvals.length > 0);
+  const approvals = row.votes.map(({ at, ...approver }) => ({ ...row, approver, decidedAt: at, isApproved: true }));
+  const isVote = row.approver === undefined || (row.isApproved && approvals.length > 0);
   return isVote ? approvals : [...approvals, row];
 }
 
@@ -198,8 +198,8 @@ function toReportRow(row: Row) {
     offersSession: text(row, "scopes").includes('"session"'),
     isApproved: decidedAt !== undefined && text(row, "state") !== "denied",
     createdAt: integer(row, "created_at"),
-    decider: isByPerson ? { issuer: text(row, "decided_issuer"), subject: text(row, "decided_subject") } : undefined,
-    /** All votes when a policy required several; after an approval, the last one is that of `decider`. */
+    approver: isByPerson ? { issuer: text(row, "decided_issuer"), subject: text(row, "decided_subject") } : undefined,
+    /** All votes when a policy required several; after an approval, the last one is that of `approver`. */
     votes,
   };
 }

@@ -12,7 +12,7 @@ export type Delivery =
   | { readonly kind: "gone" }
   | { readonly kind: "later"; readonly reason: string; readonly retryAfterMs: number | undefined };
 
-export interface SendOptions {
+interface SendOptions {
   readonly url: string;
   readonly headers: SignatureHeaders;
   /** Unix milliseconds. */
@@ -179,7 +179,7 @@ function innerAddress(address: string): string | undefined {
 }
 
 /** Returns the host of a URL as an address, without brackets; undefined when it is a name. */
-export function literalAddress(hostname: string): string | undefined {
+function literalAddress(hostname: string): string | undefined {
   const bare = hostname.startsWith("[") ? hostname.slice(1, -1) : hostname;
   return isIP(bare) === 0 ? undefined : bare;
 }

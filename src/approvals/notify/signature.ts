@@ -114,7 +114,7 @@ export function signMessage(
 
 export type Unverified = "unsigned" | "late" | "signature";
 
-export interface ReceivedMessage {
+interface ReceivedMessage {
   readonly id: unknown;
   readonly timestamp: unknown;
   readonly signature: unknown;

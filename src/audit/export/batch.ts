@@ -93,14 +93,14 @@ function readLines(
     }
     if (lines.length > 0) checkDay(day, chunk);
     if (lines.length > 0) return { lines, next: { day, offset: end } };
-    // The next line is longer than the log ever writes, or is still being written.
+    // The next line is not complete yet, or is longer than any line that the log writes.
     if (to + LINE_BYTES_MAX >= file.size) break;
     at = to;
   }
   return { lines: [], next: { day, offset: from } };
 }
 
-/** Rejects a misnamed file: it would move the position to a day after which the lines of earlier days are not read. */
+/** Rejects a file whose lines belong to another day: after it, the exporter would skip the lines of earlier days. */
 function checkDay(day: string, { bytes, first }: Chunk): void {
   const to = bytes.indexOf(LINE_END, first);
   if (isOfOtherDay(day, bytes, [first, to])) {
@@ -166,7 +166,7 @@ export function writeExportPosition(dir: string, { exporter, stream, position }:
   const path = join(folder, `${exporter}.${stream}.json`);
   const fd = fs.openSync(`${path}.new`, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0o600);
   try {
-    // Unlike `writeSync`, this goes on after a short write.
+    // Unlike `writeSync`, this continues after a short write.
     fs.writeFileSync(fd, `${JSON.stringify(position)}\n`);
     fs.fsyncSync(fd);
   } finally {

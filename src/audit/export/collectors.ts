@@ -5,17 +5,17 @@ import type { ExportLine } from "./batch.ts";
 import { post, readHeadersFile, type Send, type SendOutcome } from "./sender.ts";
 
 /** How a receiver answered a request with audit lines. */
-export type ReceiverOutcome =
+type ReceiverOutcome =
   /** The lines were accepted, except for `rejected` of them, which must not be sent again. */
   { readonly kind: "taken"; readonly rejected: number } | Exclude<SendOutcome, { readonly kind: "taken" }>;
 
 /** The receiver of one entry of `audit.export`. */
 export interface Receiver {
-  /** Delivers lines, oldest first; aborts when the signal does. Never rejects. */
+  /** Delivers lines, oldest first, unless the signal aborts. Never rejects. */
   deliver(lines: readonly ExportLine[], signal: AbortSignal): Promise<ReceiverOutcome>;
 }
 
-export interface ReceiverParts {
+interface ReceiverParts {
   /** Returns the absolute path of a path in the configuration. */
   readonly path: (path: string) => string;
   /** Reports a problem with a setting of the entry. */

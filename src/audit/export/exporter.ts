@@ -65,9 +65,9 @@ const BACKOFF_MS = 1_000;
 const BACKOFF_MS_MAX = 60_000;
 
 /**
- * Sends one stream of the log to one receiver, in batches, in order, at least once. The position moves only past lines
- * that were accepted, or that are kept as dead letters because they never will be accepted. The exporter reads files
- * and is independent of the call pipeline.
+ * Sends one stream of the log to one receiver, in batches, in order, at least once. The position moves past a line only when
+ * the receiver has accepted it, or when it is kept as a dead letter. The exporter reads files and is independent of the call
+ * pipeline.
  */
 export class Exporter {
   readonly #options: ExporterOptions;
@@ -261,7 +261,7 @@ function keepDeadLetters(dir: string, { exporter, reason, lines }: DeadLetters):
   }
 }
 
-export interface ExportersOptions extends CommonOptions {
+interface ExportersOptions extends CommonOptions {
   readonly targets: readonly ExporterTarget[];
   /** When `undefined`, nothing is ever deleted. */
   readonly retentionDays: number | undefined;

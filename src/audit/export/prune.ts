@@ -28,8 +28,8 @@ interface PruneOptions {
   /** Files of days that ended at least this many milliseconds ago may be deleted. */
   readonly keepMs: number;
   /**
-   * Exporters that must have passed a file before it is deleted, even if they never ran. Exporters that have ever run
-   * must always have passed it.
+   * Exporters that must have sent a file before it is deleted, even if they never ran. Exporters that ran before must always
+   * have sent it.
    */
   readonly exporters?: readonly string[];
 }
@@ -44,8 +44,8 @@ export interface Aged {
 }
 
 /**
- * Returns the files beyond the retention time, oldest first. A stream is only cut from its start: after a file that is
- * kept, all later files are kept too.
+ * Returns the files beyond the retention time, oldest first. Files are deleted only from the start of a stream: after a file
+ * that is kept, all later files are kept too.
  */
 export function agedFiles(options: PruneOptions): readonly Aged[] {
   const before = dayOf(options.nowMs - options.keepMs);
@@ -95,8 +95,7 @@ export async function pruneFiles(
       await announce?.(file);
       recordPruned(dir, { timestamp: new Date(nowMs).toISOString(), stream, day, bytes, cut: cuts.get(day) });
       fs.unlinkSync(path);
-      // Makes each deletion durable before the next one: deletions that became durable in a different order would leave
-      // a gap.
+      // Makes each deletion durable before the next one: if only the later one were durable, the stream would have a gap.
       syncDirectory(dirname(path));
       pruned.push(file);
     }
@@ -119,10 +118,7 @@ function newestOf(dir: string, days: readonly string[]): string | undefined {
   return newest?.day;
 }
 
-/**
- * Returns the reason to keep a file because of its lines: the age of a file is that of its lines, whatever its name
- * says.
- */
+/** Returns the reason to keep a file because of the days of its lines, which its name may not show. */
 function youngLines(dir: string, day: string, before: string): string | undefined {
   const bounds = boundsOf(dir, day);
   const otherDay = otherDayOf(bounds);
@@ -141,7 +137,7 @@ function rulesOf({ dir, exporters = [] }: PruneOptions, stream: StreamName): Rul
   const covered = coveredLines(dir, stream);
   return (day, path, bytes) => {
     const behind = [...positions, ...missing].find((position) => !hasPassed(position, day, bytes));
-    if (behind !== undefined) return `the exporter ${behind.exporter} has not passed it`;
+    if (behind !== undefined) return `the exporter ${behind.exporter} has not sent it yet`;
     if (covered === undefined) return undefined;
     const seq = lastSeqOf(path);
     return seq !== undefined && seq >= covered ? "no checkpoint covers it" : undefined;
@@ -165,7 +161,7 @@ function lastSeqOf(path: string): number | undefined {
   return Number.isSafeInteger(seq) ? (seq as number) : undefined;
 }
 
-/** State of the chain after each day's file, by day; `undefined` when no line of the stream has a link. */
+/** State of the chain after each day's file, by day; `undefined` when the lines have no hash chain. */
 type Cuts = ReadonlyMap<string, Cut | undefined>;
 
 interface DeletableDays {
@@ -175,15 +171,15 @@ interface DeletableDays {
 }
 
 /**
- * Follows the chain through the files of these days, which are the oldest. The cuts end before the first file with a
- * problem: a line that does not follow, belongs to another day than the file, or is too recent to be deleted.
+ * Follows the chain through the files of these days, which are the oldest. The cuts end before the first file with a problem: a
+ * line that does not continue the chain, belongs to another day than the file, or is too recent to be deleted.
  */
 function* readCuts(dir: string, stream: StreamName, { days, before }: DeletableDays): Generator<number, Cuts> {
   const files = dayFilesOf(dir, stream);
   const reader = new CutReader(walkFromStart(dir, stream, files), before);
   for (const file of days.length === 0 ? [] : files) {
     const isDeletable = days.includes(file.day);
-    // Only the first chained line, in whatever file it is, shows that a chain starts after lines without links.
+    // Without a chained line so far, reads on: only the first one shows that a chain starts after lines without hashes.
     if (!isDeletable && reader.hasChain) break;
     const isSound = yield* reader.read(file);
     if (!isSound) break;

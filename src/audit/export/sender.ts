@@ -11,7 +11,7 @@ export type SendOutcome =
 
 export type Send = (url: string, init: BunFetchRequestInit) => Promise<Response>;
 
-export interface SenderOptions {
+interface SenderOptions {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   /** Limit for the whole request until the response status, in milliseconds. */

@@ -2,7 +2,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { type Client, readAnswer, type ServiceAnswer } from "../client.ts";
 
 /** One event of a stream in the server-sent events format of the HTML standard. */
-export interface StreamEvent {
+interface StreamEvent {
   readonly type: string;
   readonly data: string;
 }

@@ -5,7 +5,7 @@ import { print, table } from "../output.ts";
 import { isAscii, isMisreadable, printable, printableAscii, wrap } from "../printable.ts";
 import type { ShownApproval } from "./answers.ts";
 
-export interface ViewOptions {
+interface ViewOptions {
   /** Width of the terminal; Infinity means that lines are not wrapped. */
   readonly columns: number;
   /** The service's clock, in milliseconds since the Unix epoch. */

@@ -20,7 +20,7 @@ import {
   KNOWN_CUSTOMERS,
 } from "./customers.ts";
 
-export interface CustomerMasterOptions {
+interface CustomerMasterOptions {
   readonly certificates: Pick<DevelopmentCertificates, "rootCert" | "server">;
   readonly port: number;
 }
@@ -88,8 +88,8 @@ function unary(store: CustomerStore, method: Method): handleUnaryCall<Request, u
       const misbehave = Object.hasOwn(MISBEHAVIOURS, customerId) ? MISBEHAVIOURS[customerId] : undefined;
       callback(null, misbehave === undefined ? method(store, request) : misbehave(store));
     } catch (error) {
-      const fault = error instanceof ServiceError ? error : new ServiceError(status.INTERNAL, "unexpected");
-      callback({ code: fault.code, details: fault.message });
+      const failure = error instanceof ServiceError ? error : new ServiceError(status.INTERNAL, "unexpected");
+      callback({ code: failure.code, details: failure.message });
     }
   };
 }

@@ -3,7 +3,7 @@ import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { StartupError } from "../../core/errors.ts";
 import { isLoopback } from "../../core/network.ts";
-import { type Config, type Environment, readConfig } from "../../runtime/config/config.ts";
+import { type Environment, readConfig } from "../../runtime/config/config.ts";
 import { DEVELOPMENT_SERVER_NAME, developmentCertificates } from "./certificates.ts";
 import { startCustomerMaster } from "./customer-master.ts";
 import { developmentKeys, developmentSigningKey } from "./keys.ts";
@@ -17,18 +17,13 @@ const GIT_TOOLS = ["diff-branches", "log", "show-file"].map((name) => join(PROJE
 
 const PORT = 8787;
 
-export interface DevelopmentEnvironment {
-  readonly config: Config;
-  start(): Promise<() => Promise<void>>;
-}
-
 /**
  * Returns a development environment that needs no set-up: missing keys and certificates are created, this repository is the git
  * repository `self`, and a stand-in for the customer master service answers over mutual TLS. Loopback only.
  *
- * @throws {StartupError} when the environment asks for features of production only
+ * @throws {StartupError} when the environment variables select production features
  */
-export async function developmentEnvironment(environment: Environment, now: number): Promise<DevelopmentEnvironment> {
+export async function developmentEnvironment(environment: Environment, now: number) {
   if (environment["STC_CONFIG"]) {
     throw new StartupError(["STC_CONFIG is set: development (--dev) and production configuration exclude each other"]);
   }
@@ -85,7 +80,7 @@ export async function developmentEnvironment(environment: Environment, now: numb
   };
   return {
     config: readConfig(written, { folder: PROJECT, environment, origin: "development environment" }),
-    async start() {
+    async start(): Promise<() => Promise<void>> {
       const master = await startCustomerMaster({ certificates, port: grpcPort }).catch(() => {
         throw new StartupError([
           `127.0.0.1:${grpcPort} is in use: the development gRPC service listens on the port after server.port; set STC_PORT to another port`,

@@ -3,7 +3,7 @@ import { basename, dirname, join } from "node:path";
 
 export type Files = Readonly<Record<string, string>>;
 
-export interface InstallOptions<Value> {
+interface InstallOptions<Value> {
   readonly folder: string;
   readonly fileNames: readonly string[];
   /** Returns the value that these files contain, or undefined when they must be created again. */

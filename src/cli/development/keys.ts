@@ -3,19 +3,7 @@ import { join } from "node:path";
 import { calculateJwkThumbprint, importJWK, type JWK, SignJWT } from "jose";
 import { type Files, installFolder } from "./install-folder.ts";
 
-export interface DevelopmentIssuer {
-  readonly issuer: string;
-  readonly audience: string;
-  /** Path of the public keys, for `jwksFile` of the configuration. */
-  readonly jwksFile: string;
-}
-
-export interface DevelopmentKeys {
-  readonly agents: DevelopmentIssuer;
-  readonly operators: DevelopmentIssuer;
-}
-
-export interface DevelopmentTokenOptions {
+interface DevelopmentTokenOptions {
   readonly directory: string;
   /** True for a token of the operators' endpoints, which is not valid for the agents' endpoints. */
   readonly operator: boolean;
@@ -77,12 +65,9 @@ function privateJwkOf(directory: string, name: IssuerName): Promise<JWK & { read
 /**
  * Returns the development issuers. Their key pairs are in `<directory>/issuers`, mode 0600; created on first use and then kept.
  */
-export async function developmentKeys(directory: string): Promise<DevelopmentKeys> {
+export async function developmentKeys(directory: string) {
   await Promise.all([privateJwkOf(directory, "agents"), privateJwkOf(directory, "operators")]);
-  const issuer = (name: IssuerName): DevelopmentIssuer => ({
-    ...ISSUERS[name],
-    jwksFile: join(folderOf(directory, name), PUBLIC_FILE),
-  });
+  const issuer = (name: IssuerName) => ({ ...ISSUERS[name], jwksFile: join(folderOf(directory, name), PUBLIC_FILE) });
   return { agents: issuer("agents"), operators: issuer("operators") };
 }
 

@@ -9,7 +9,7 @@ export interface Sample {
 const PERMISSIONS = ["customer-data:read", "platform:git:read", "workspace:fs:read", "workspace:bash"];
 
 /** First calls for a new user: one with masked data, one plain, one refused by permission, one refused by validation. */
-export const SAMPLES: readonly Sample[] = [
+const SAMPLES: readonly Sample[] = [
   {
     shows: "allowed: the policy masks the name and removes the other personal data",
     tool: "get_customer",
@@ -30,7 +30,7 @@ export const SAMPLES: readonly Sample[] = [
 
 const STC = "npx -y bun@1.4.5 run --silent stc";
 
-export interface WelcomeOptions {
+interface WelcomeOptions {
   readonly url: string;
   readonly auditDir: string;
   /** True when this folder is a git repository that the service offers; otherwise samples that use git are left out. */

@@ -13,7 +13,7 @@ import {
 } from "../../approvals/notify/webhooks.ts";
 import { createReceiptSigner, type ReceiptedApprovals, type ReceiptSigner } from "../../approvals/receipts/receipts.ts";
 import { SHELL_RULES, ShellRules } from "../../approvals/risk/shell.ts";
-import { createRiskRules, type RiskRules, riskRuleProblems } from "../../approvals/risk.ts";
+import { createRiskRules, riskRuleProblems } from "../../approvals/risk.ts";
 import { errorText } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { Json } from "../../core/types.ts";
@@ -23,19 +23,12 @@ import { readNamed, readNamedFile } from "./problems.ts";
 
 const SESSION_BYTES = 24;
 
-export interface ReadRules {
-  readonly risk: RiskRules;
-  /** Signs the receipts of decisions; without a key there are no receipts. */
-  readonly receiptOf: ReceiptSigner | undefined;
-  readonly webhooks: NamedWebhooks;
-}
-
 /** Reads the risk rules (built-in and operators'), the webhooks and the receipt key. */
 export function readApprovals(
   config: Config,
   { approvalStores: stores, shellRules }: Pick<Modules, "approvalStores" | "shellRules">,
   problems: string[],
-): ReadRules | undefined {
+) {
   const { rules, policies, storeUrlFile } = config.approvals;
   const found = riskRuleProblems(rules).map((problem) => `approvals.rules${problem}`);
   problems.push(...found);
@@ -53,7 +46,7 @@ export function readApprovals(
 
 type Stores = Modules["approvalStores"];
 
-export interface OpenStoreParts {
+interface OpenStoreParts {
   readonly stores: Stores;
   readonly receiptOf?: ReceiptSigner | undefined;
   readonly webhooks: NamedWebhooks;

@@ -80,7 +80,7 @@ function authorizationServers({ jwt }: Config): readonly string[] {
     .map(({ issuer }) => issuer);
 }
 
-export interface RevocationState {
+interface RevocationState {
   /** `stale`: the file is broken or missing, and the previous list applies. */
   readonly status: "ok" | "stale";
   readonly entries: number;
@@ -93,7 +93,7 @@ export type RevocationEvent =
   | { readonly type: "revocations.refused"; readonly reason: string };
 
 /** A revocation list in a file. A change takes effect within a second; while the file is broken, the previous list applies. */
-export class RevocationFile {
+class RevocationFile {
   readonly #path: string;
   #bytes: Buffer;
   #list: RevocationList;

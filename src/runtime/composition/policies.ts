@@ -148,7 +148,7 @@ function requesterNotes(policy: Policy, tools: readonly Tool[], issuers: readonl
     );
     if (unanswerable.length === 0) return [];
     return [
-      `nobody can approve ${tool.name} when ${firstOf(unanswerable)} asks: requesters cannot decide their own requests`,
+      `nobody can approve ${tool.name} when ${firstOf(unanswerable)} requests it: requesters cannot decide their own requests`,
     ];
   });
 }

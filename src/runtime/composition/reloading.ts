@@ -15,7 +15,7 @@ import type { Capabilities, Hooks } from "./hooks.ts";
 import { watchRevocations } from "./identity.ts";
 
 /** A configuration snapshot: everything that a reload replaces as a whole. */
-export interface ServiceSnapshot extends Reloadable {
+interface ServiceSnapshot extends Reloadable {
   readonly parts: Parts;
 }
 
@@ -55,7 +55,7 @@ interface ReloadingParts extends ReloadHooks, Pick<Capabilities, "clock"> {
   readonly journal: AuditLog["journal"];
 }
 
-export interface Reloading {
+interface Reloading {
   /** Returns the state; undefined when the configuration has no source to read again. */
   state(): ConfigurationState | undefined;
   /** Runs a reload. Undefined when the configuration has no source to read again, or reloading is turned off. */

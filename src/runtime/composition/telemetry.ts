@@ -7,12 +7,12 @@ import { createTracer } from "../telemetry/tracer.ts";
 import type { Capabilities, Hooks } from "./hooks.ts";
 
 /** The collector of traces, with the headers to send. */
-export interface TraceTarget {
+interface TraceTarget {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
 }
 
-export interface Tracing {
+interface Tracing {
   readonly tracer: Tracer | undefined;
   dropped(): number;
   /** Sends the remaining spans, up to a time limit. */

@@ -29,9 +29,7 @@ const CAPABILITIES: Capabilities = {
   random: Math.random,
 };
 const { clock, monotonic } = CAPABILITIES;
-/**
- * Time after which the targets of a replaced snapshot are closed, even if a call still uses them. Nearly every call is shorter.
- */
+/** Nearly every call is shorter. */
 const LINGER_MS = 900_000;
 
 /**
@@ -61,7 +59,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     },
   );
   const join = (read: Config, joined: Parts) => joinSnapshot(read, joined, { approvals, newId: randomUUID, ...hooks });
-  const snapshots = new LiveSnapshots(join(config, parts), { lingerMs: LINGER_MS });
+  const snapshots = new LiveSnapshots(join(config, parts), LINGER_MS);
   const limits = openLimits(config, { ...CAPABILITIES, ...hooks, audit: auditState(audit) });
   const { admission, inUse } = limits;
   const executor = createExecutor({ intend: (announced) => intend(audit, announced) });

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Modules } from "../modules.ts";
-import { count, permission, text, uniqueNames } from "./values.ts";
+import { count, permission, problemAdder, text, uniqueNames } from "./values.ts";
 
 const DAY_SECONDS = 86_400;
 
@@ -74,14 +74,13 @@ const required = z
       .optional(),
   })
   .superRefine(({ deciders: who, count, stages }, context) => {
-    const add = (path: readonly PropertyKey[], message: string) =>
-      context.addIssue({ code: "custom", path: [...path], message });
+    const add = problemAdder(context);
     if (stages === undefined && who === undefined && count === undefined) {
       add([], "must say who approves: deciders, count, or both; or stages");
     }
     if (stages === undefined) return;
-    if (who !== undefined) add(["deciders"], "cannot be combined with stages: each stage has its own");
-    if (count !== undefined) add(["count"], "cannot be combined with stages: each stage has its own");
+    if (who !== undefined) add("deciders", "cannot be combined with stages: each stage has its own");
+    if (count !== undefined) add("count", "cannot be combined with stages: each stage has its own");
   });
 
 const policy = z
@@ -112,14 +111,9 @@ const policy = z
     callback: z.boolean().default(false),
   })
   .superRefine(({ callback, require: { deciders: who, count = 1, stages } }, context) => {
-    const asksForMore = stages !== undefined || count > 1 || (who?.permissions?.length ?? 0) > 0 || who?.subjects;
-    if (callback && asksForMore) {
-      context.addIssue({
-        code: "custom",
-        path: ["callback"],
-        message: "cannot be true with more than one approver, stages, permissions or subjects",
-      });
-    }
+    const requiresMore = stages !== undefined || count > 1 || (who?.permissions?.length ?? 0) > 0 || who?.subjects;
+    const message = "cannot be true with more than one approver, stages, permissions or subjects";
+    if (callback && requiresMore) problemAdder(context)("callback", message);
   });
 
 /** Policies that say who decides which approval requests. */
@@ -138,19 +132,15 @@ interface TimeLimits {
   readonly policies: z.output<typeof policies>;
 }
 
-/**
- * Returns an error for each time limit of a policy that is longer than the general one. The general limits bound the size of
- * the store and the age of plans.
- */
-function longerTimeLimits({ policies: written, ...limits }: TimeLimits) {
-  return written.flatMap((one, index) =>
-    (["decideBySeconds", "executeBySeconds"] as const)
-      .filter((key) => (one[key] ?? 0) > limits[key])
-      .map((key) => ({
-        path: ["policies", index, key],
-        message: `must not be longer than approvals.${key}, which is ${limits[key]}`,
-      })),
-  );
+/** Policies may only shorten the general time limits, which bound the size of the store and the age of plans. */
+function checkTimeLimits({ policies: written, ...limits }: TimeLimits, context: z.core.$RefinementCtx): void {
+  const add = problemAdder(context);
+  for (const [index, own] of written.entries()) {
+    for (const key of ["decideBySeconds", "executeBySeconds"] as const) {
+      if ((own[key] ?? 0) <= limits[key]) continue;
+      add(["policies", index, key], `must not be longer than approvals.${key}, which is ${limits[key]}`);
+    }
+  }
 }
 
 const WEBHOOKS_MAX = 16;
@@ -193,7 +183,7 @@ const decisions = z.strictObject({
 const webhook = z
   .strictObject({
     /** Name of the webhook in metrics, in the journal and in `POST /webhooks/:name/decisions`. */
-    name: z.string().regex(/^[a-z0-9][a-z0-9-]{0,63}$/, "must consist of small letters, digits and dashes"),
+    name: z.string().regex(/^[a-z0-9][a-z0-9-]{0,63}$/, "must consist of lowercase letters, digits and dashes"),
     /**
      * Address that notifications are sent to: https, or http on loopback. Redirects are not followed. Without an address, nothing
      * is sent.
@@ -216,9 +206,7 @@ const webhook = z
     decisions: decisions.optional(),
   })
   .superRefine(({ url, urlFile, secretFile, decisions: inbound }, context) => {
-    const add = (path: string, message: string): void => {
-      context.addIssue({ code: "custom", path: [path], message });
-    };
+    const add = problemAdder(context);
     const sends = url !== undefined || urlFile !== undefined;
     if (url !== undefined && urlFile !== undefined)
       add("urlFile", "cannot be set together with url: there is one address");
@@ -313,7 +301,5 @@ export const approvals = (stores: Modules["approvalStores"]) =>
       path: ["storeUrlFile"],
       message: "cannot be set together with approvals.store: there is one store",
     })
-    .superRefine((section, context) => {
-      for (const problem of longerTimeLimits(section)) context.addIssue({ code: "custom", ...problem });
-    })
+    .superRefine(checkTimeLimits)
     .prefault({});

@@ -10,7 +10,7 @@ import { auditExport } from "./export.ts";
 import { jwt, withIssuerList } from "./jwt.ts";
 import { checkListeners, listenerKeys } from "./listeners.ts";
 import { configMessage, configProblems, fieldOf } from "./problems.ts";
-import { count, name, text } from "./values.ts";
+import { count, name, problemAdder, text } from "./values.ts";
 import { commands, workspace } from "./workspace.ts";
 
 /**
@@ -253,9 +253,7 @@ const traces = z
     sendEveryMs: z.int().min(10).max(60_000).default(1_000),
   })
   .superRefine(({ endpoint, headersFile }, context) => {
-    for (const message of collectorProblems(endpoint, headersFile)) {
-      context.addIssue({ code: "custom", path: ["endpoint"], message });
-    }
+    for (const message of collectorProblems(endpoint, headersFile)) problemAdder(context)("endpoint", message);
   });
 
 /** The section `telemetry`. Nothing is sent unless it is configured here. */
@@ -375,30 +373,19 @@ const sections = (modules: Modules) =>
  * the two need different issuers and types.
  */
 const schemaOf = (modules: Modules) =>
-  sections(modules).superRefine(
-    ({ assertion: own, jwt: { issuers }, mcp: { oauthMetadata }, server: { resource } }, context) => {
-      if (oauthMetadata === true && resource === undefined) {
-        const message = "describes server.resource, which is missing";
-        context.addIssue({ code: "custom", path: ["mcp", "oauthMetadata"], message });
+  sections(modules).superRefine((config, context) => {
+    const { assertion: own, jwt, mcp, server } = config;
+    const add = problemAdder(context);
+    if (mcp.oauthMetadata === true && server.resource === undefined) {
+      add("mcp.oauthMetadata", "describes server.resource, which is missing");
+    }
+    for (const [index, { issuer: name, typ }] of jwt.issuers.entries()) {
+      if (name === own?.issuer) add("assertion.issuer", "is also an issuer of callers' tokens");
+      if (typ !== undefined && /^(?:application\/)?stc-assertion\+jwt$/i.test(typ)) {
+        add(["jwt", "issuers", index, "typ"], "is the type of our own caller assertions, which no endpoint accepts");
       }
-      for (const [index, { issuer: name, typ }] of issuers.entries()) {
-        if (name === own?.issuer) {
-          context.addIssue({
-            code: "custom",
-            path: ["assertion", "issuer"],
-            message: "is also an issuer of callers' tokens",
-          });
-        }
-        if (typ !== undefined && /^(?:application\/)?stc-assertion\+jwt$/i.test(typ)) {
-          context.addIssue({
-            code: "custom",
-            path: ["jwt", "issuers", index, "typ"],
-            message: "is the type of our own caller assertions, which no endpoint accepts",
-          });
-        }
-      }
-    },
-  );
+    }
+  });
 
 /** The schema of a build that contains only the built-in modules. */
 export const configSchema = schemaOf(MODULES);

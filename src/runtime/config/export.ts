@@ -34,7 +34,7 @@ function exportEntry(exporters: Modules["auditExporters"]): z.ZodType<ReadExport
       type: z.enum(exporters.map(({ type }) => type) as [string, ...string[]]),
       name: z
         .string()
-        .regex(/^[a-z0-9][a-z0-9-]{0,63}$/, "must consist of small letters, digits and dashes")
+        .regex(/^[a-z0-9][a-z0-9-]{0,63}$/, "must consist of lowercase letters, digits and dashes")
         .optional()
         .describe("Name of the exporter in its files and metrics; the type when left out."),
       ...shared,

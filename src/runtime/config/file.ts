@@ -5,7 +5,7 @@ import { systemCode } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import { type Config, type Environment, readConfig, readServer } from "./config.ts";
 
-/** Address at which a service on this machine can be asked for its health. */
+/** Address for health checks of a service on this machine. */
 export interface HealthAddress {
   /** `http://…`, `https://…` or `unix:<path>`. */
   readonly url: string;
@@ -28,8 +28,8 @@ export function readConfigFile(
 }
 
 /**
- * Returns the address at which the running service can be asked for its health. Reads the section `server` alone: an error
- * elsewhere belongs to a file that is being changed and is not in use yet. Paths are absolute.
+ * Returns the address for health checks of the running service. Reads the section `server` alone: an error elsewhere belongs to
+ * a file that is being changed and is not in use yet. Paths are absolute.
  *
  * @throws {StartupError}
  */
@@ -41,7 +41,7 @@ export function readHealthAddress(path: string, environment: Environment): Healt
   );
 }
 
-/** Loopback addresses on which to reach a service that listens on all addresses. */
+/** Loopback addresses of a service that listens on all addresses. */
 const LOOPBACK_OF: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "::": "::1" };
 
 /** Returns the address of the simplest listener, or undefined when the system chose the port. */

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { isTable } from "../../core/json.ts";
 import type { MODULES, Modules } from "../modules.ts";
-import { permission, repeated, text } from "./values.ts";
+import { permission, problemAdder, repeated, text } from "./values.ts";
 
 /** Declares whose tokens are accepted: every key and default of the section `jwt`. */
 
@@ -48,13 +48,14 @@ function issuerSchema(sources: Sources) {
   const all = Object.assign({}, ...sources.map(({ settings }) => settings)) as Readonly<Record<string, z.ZodType>>;
   const optional = Object.fromEntries(Object.entries(all).map(([key, schema]) => [key, optionalOf(schema)]));
   return issuer.extend(optional as unknown as SourceSettings).superRefine((profile, context) => {
+    const add = problemAdder(context);
     const isSet = (key: string): boolean => (profile as Readonly<Record<string, unknown>>)[key] !== undefined;
     const given = sources.filter(({ key }) => isSet(key));
-    if (given.length !== 1) context.addIssue({ code: "custom", message: wantedKeys(sources) });
+    if (given.length !== 1) add([], wantedKeys(sources));
     for (const { key, settings } of sources) {
       for (const own of Object.keys(settings)) {
         if (own === key || !isSet(own) || isSet(key)) continue;
-        context.addIssue({ code: "custom", path: [own], message: `is for the server of ${key}, and there is none` });
+        add([own], `is for the server of ${key}, and there is none`);
       }
     }
   });
@@ -101,9 +102,7 @@ const section = (sources: Sources) =>
 /** The section `jwt`. */
 export const jwt = (sources: Sources) =>
   section(sources).superRefine(({ issuers, clientCertificates }, context) => {
-    const add = (path: readonly (string | number)[], message: string): void => {
-      context.addIssue({ code: "custom", path: [...path], message });
-    };
+    const add = problemAdder(context);
     const repeatedIds = repeated(clientCertificates.map(({ spiffeId }) => spiffeId));
     for (const [index, { issuer: name }] of clientCertificates.entries()) {
       const path = ["clientCertificates", index];

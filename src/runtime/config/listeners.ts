@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { isLoopback } from "../../core/network.ts";
-import { text } from "./values.ts";
+import { problemAdder, text } from "./values.ts";
 
 /**
  * Declares how the service listens, apart from a plain port: every key and default of `server.socket*`, `server.tls` and
@@ -117,9 +117,7 @@ interface ListenerSettings {
 
 /** Reports keys of the section `server` that contradict each other. */
 export function checkListeners(server: ListenerSettings, context: z.core.$RefinementCtx): void {
-  const add = (key: string, message: string): void => {
-    context.addIssue({ code: "custom", path: key.split("."), message });
-  };
+  const add = problemAdder(context);
   if (server.port === "off" && server.socket === undefined) add("port", "is off, and there is no socket either");
   if (server.port === "off" && server.tls !== undefined) add("tls", "is for the port, which is off");
   if (server.tls?.clientCertificates === "require" && server.tls.clientCaFile === undefined) {

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import { hint } from "../../core/nearest.ts";
 
-export interface ConfigProblem {
+interface ConfigProblem {
   readonly path: readonly PropertyKey[];
   readonly message: string;
 }

@@ -14,12 +14,18 @@ export const permission = z
 
 export const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
 
+/** Returns a function that reports a problem of the value being refined. A text is a path with dots. */
+export function problemAdder(context: z.core.$RefinementCtx) {
+  return (path: string | readonly PropertyKey[], message: string): void => {
+    context.addIssue({ code: "custom", path: typeof path === "string" ? path.split(".") : [...path], message });
+  };
+}
+
 /** Returns a refinement of a list whose entries need different names. */
 export function uniqueNames(message: string) {
   return (entries: readonly { readonly name: string }[], context: z.core.$RefinementCtx): void => {
-    for (const index of repeated(entries.map(({ name }) => name))) {
-      context.addIssue({ code: "custom", path: [index, "name"], message });
-    }
+    const add = problemAdder(context);
+    for (const index of repeated(entries.map(({ name }) => name))) add([index, "name"], message);
   };
 }
 

@@ -11,7 +11,7 @@ export interface Log extends Pick<Sink, "flush"> {
   dropped(): number;
 }
 
-export interface LogOptions {
+interface LogOptions {
   readonly level: string;
   readonly sink?: Sink | undefined;
   /** Returns the detector in use. Default: the one with the built-in rules. */

@@ -8,7 +8,7 @@ export interface Sink {
   flush(timeoutMs: number): Promise<void>;
 }
 
-export interface SinkOptions {
+interface SinkOptions {
   readonly queueBytesMax?: number;
   readonly retryEveryMs?: number;
   readonly gap: (dropped: number) => string;

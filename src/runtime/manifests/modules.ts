@@ -22,7 +22,7 @@ const failedNames = new Set<string>();
 const importers = new Map<string, Sources>();
 let hasResolver = false;
 
-export interface FreshImport {
+interface FreshImport {
   readonly module: Promise<Record<string, unknown>>;
   /**
    * Names of all its modules, for `forgetModules`. Do not use the names of a module that failed to load: they are taken forever.

@@ -31,11 +31,6 @@ export interface Built extends Snapshot {
   close(): Promise<void>;
 }
 
-export interface LiveSnapshotsOptions {
-  /** Maximum time for the last call of a replaced snapshot to end; then its targets are closed anyway. */
-  readonly lingerMs: number;
-}
-
 /** Maximum number of replaced snapshots with running calls: each holds its own channels and launchers. */
 export const LINGERING_MAX = 8;
 
@@ -46,7 +41,8 @@ export class LiveSnapshots<Content extends Built> implements Snapshots {
   #use: SnapshotUse<Content>;
   #number = 1;
 
-  constructor(first: Content, { lingerMs }: LiveSnapshotsOptions) {
+  /** After `lingerMs`, the targets of a replaced snapshot are closed even if a call still uses them. */
+  constructor(first: Content, lingerMs: number) {
     this.#lingerMs = lingerMs;
     this.#use = new SnapshotUse(first);
   }

@@ -100,7 +100,9 @@ export class SpanSender {
   }
 }
 
-/** The attribute names are those of semantic conventions 1.41.0; for RPC the older names are sent too, as its `rpc/dup` asks. */
+/**
+ * The attribute names are those of semantic conventions 1.41.0. For RPC, the older names are sent too, as `rpc/dup` requires.
+ */
 const SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0";
 const KINDS = { internal: SpanKind.INTERNAL, server: SpanKind.SERVER, client: SpanKind.CLIENT } as const;
 const MICROS_PER_SECOND = 1_000_000;

@@ -180,7 +180,7 @@ test("the lists of a report are limited", () => {
   const rows: readonly ReportRow[] = Array.from({ length: 500 }, (_, index) => ({
     ...{ tool: `tool-${index}`, category: "write", classification: "read", risk: "low", session: `s-${index}` },
     ...{ requester: "[]", grantKey: "k", offersSession: true, state: "approved", isApproved: true, scope: "once" },
-    ...{ createdAt: index, decidedAt: index + 1, decider: { issuer: "i", subject: `p-${index}` }, votes: [] },
+    ...{ createdAt: index, decidedAt: index + 1, approver: { issuer: "i", subject: `p-${index}` }, votes: [] },
   }));
   const report = reportOf(rows, { from: 0, to: 1_000, isWhole: true });
   expect([report.tools.length, report.deciders.length]).toEqual([100, 100]);

@@ -84,13 +84,13 @@ test("a dry run deletes nothing", () => {
 test("files that an exporter has not passed stay, and so do later ones", async () => {
   const size = statSync(join(dir, "2026-01-02.jsonl")).size;
   passed("2026-01-02", size - 1);
-  expect(reasons(30)).toEqual([undefined, "the exporter loki has not passed it", "an older file stays"]);
+  expect(reasons(30)).toEqual([undefined, "the exporter loki has not sent it yet", "an older file stays"]);
   passed("2026-01-02", size);
   expect(await prune(30)).toEqual(["calls 2026-01-01", "calls 2026-01-02"]);
 });
 
 test("an exporter that never ran here has passed nothing", () => {
-  expect(reasons(30, ["otlp"])[0]).toBe("the exporter otlp has not passed it");
+  expect(reasons(30, ["otlp"])[0]).toBe("the exporter otlp has not sent it yet");
 });
 
 test("an exporter whose position cannot be read has passed nothing", async () => {

@@ -212,7 +212,7 @@ const ROWS: readonly (readonly [
       policy: { require: { deciders: named("Anna") } },
     },
     [],
-    [`${FIELD}: nobody can approve deploy when anna asks: requesters cannot decide their own requests`],
+    [`${FIELD}: nobody can approve deploy when anna requests it: requesters cannot decide their own requests`],
   ],
   [
     "embedded: whoever it says may decide",

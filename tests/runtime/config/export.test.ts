@@ -29,7 +29,7 @@ test.each([
   [[{ type: "otlp", url: "file:///etc/passwd" }], "must be a URL that begins with https://"],
   [[{ type: "otlp", url: "https://user:key@a.example" }], "holds credentials: put them into headersFile"],
   [[{ type: "otlp", url: "http://a.example", headersFile: "./h" }], "must be https where headersFile is set"],
-  [[{ type: "otlp", url: "https://a.example", name: "../x" }], "must consist of small letters, digits and dashes"],
+  [[{ type: "otlp", url: "https://a.example", name: "../x" }], "must consist of lowercase letters, digits and dashes"],
   [[{ type: "otlp", url: "https://a.example", token: "x" }], "token"],
   [
     [

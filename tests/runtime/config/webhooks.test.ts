@@ -28,7 +28,7 @@ test.each([
 });
 
 test.each([
-  [[{ ...OUT, name: "../x" }], "webhooks[0].name: must consist of small letters, digits and dashes"],
+  [[{ ...OUT, name: "../x" }], "webhooks[0].name: must consist of lowercase letters, digits and dashes"],
   [[{ ...OUT, url: undefined }], "webhooks[0].secretFile: signs messages: set url or urlFile too"],
   [[{ ...OUT, urlFile: "./u" }], "webhooks[0].urlFile: cannot be set together with url"],
   [[{ ...OUT, secretFile: undefined }], "webhooks[0].secretFile: is missing: messages are signed"],

@@ -12,7 +12,7 @@ function generation(name: string, closed: string[]): Built {
 test("a replaced configuration snapshot is closed when its last call has ended, and not before", async () => {
   const closed: string[] = [];
   const ended: string[] = [];
-  const live = new LiveSnapshots(generation("a", closed), { lingerMs: LONG_MS });
+  const live = new LiveSnapshots(generation("a", closed), LONG_MS);
   const [first, second] = [live.enter(), live.enter()];
   live.exchange(generation("b", closed), () => void ended.push("a"));
   expect([live.number, live.lingering, [...live.modules()].sort()]).toEqual([2, 1, ["a", "b"]]);
@@ -29,7 +29,7 @@ test("a replaced configuration snapshot is closed when its last call has ended, 
 
 test("an unused snapshot is closed at once; the current one stays when its calls end", async () => {
   const closed: string[] = [];
-  const live = new LiveSnapshots(generation("a", closed), { lingerMs: LONG_MS });
+  const live = new LiveSnapshots(generation("a", closed), LONG_MS);
   live.enter().leave();
   expect(closed).toEqual([]);
   live.exchange(generation("b", closed), () => {});
@@ -38,7 +38,7 @@ test("an unused snapshot is closed at once; the current one stays when its calls
 
 test("a call that never ends does not keep its snapshot open forever, and its end changes nothing more", async () => {
   const closed: string[] = [];
-  const live = new LiveSnapshots(generation("a", closed), { lingerMs: 1 });
+  const live = new LiveSnapshots(generation("a", closed), 1);
   const stuck = live.enter();
   live.exchange(generation("b", closed), () => {});
   await until("the end of its patience", () => (closed.length > 0 ? true : undefined));
@@ -49,7 +49,7 @@ test("a call that never ends does not keep its snapshot open forever, and its en
 
 test("closing ends all of them, each once", async () => {
   const closed: string[] = [];
-  const live = new LiveSnapshots(generation("a", closed), { lingerMs: LONG_MS });
+  const live = new LiveSnapshots(generation("a", closed), LONG_MS);
   const call = live.enter();
   live.exchange(generation("b", closed), () => {});
   await live.close();
