@@ -11,7 +11,7 @@ import {
   PRINTERS,
   runsWhatIsFetched,
 } from "./network.ts";
-import { isCatastrophic, isDisk, isForeign, isProtected, isStartedFrom, locationOf } from "./paths.ts";
+import { isCatastrophic, isDisk, isForeign, isProtected, isStartedFrom, locationOf, plainPath } from "./paths.ts";
 import type { ShellScript } from "./script.ts";
 import { choosesLoading, DECLARERS } from "./unclear.ts";
 import { INSIDE, UNKNOWN } from "./words.ts";
@@ -67,7 +67,7 @@ export const CALL_TESTS = {
   "contacts the metadata service": contactsMetadata,
   "opens a socket": opensSocket,
   "chooses what is loaded": choosesLoading,
-  "is a file": ({ spelled }) => spelled.includes("/") && !SYSTEM_PROGRAM.test(normal(spelled)),
+  "is a file": ({ spelled }) => spelled.includes("/") && !SYSTEM_PROGRAM.test(plainPath(spelled, NOWHERE)),
   "starts programs in its script": ({ program, args }) =>
     /^g?sed$/.test(program) ? !readSed(args).isPlain : !awkIsPlain(args),
   "is plain": ({ program, args }) =>
@@ -178,19 +178,11 @@ function calls(
   );
 }
 
+/** Makes only absolute paths known. */
+const NOWHERE: ShellDirectories = { cwd: undefined, home: undefined };
+
 /** Matches `/bin/ls`, `/usr/local/bin/git`. */
 const SYSTEM_PROGRAM = /^\/(?:usr\/(?:local\/)?)?s?bin\/[^/]+$|^\/opt\/homebrew\/bin\/[^/]+$/;
-
-/** Resolves `.` and `..`: `/usr/./bin/../bin/rm` becomes `/usr/bin/rm`. */
-function normal(path: string): string {
-  const parts: string[] = [];
-  for (const part of path.split("/", 64)) {
-    if (part === "" || part === ".") continue;
-    if (part === ".." && parts.length > 0) parts.pop();
-    else parts.push(part);
-  }
-  return path.startsWith("/") ? `/${parts.join("/")}` : parts.join("/");
-}
 
 const TAR_STARTS = /^--(?:checkpoint-a|to-c|use-c|info-s|new-v|rsh-c|rmt-c)/;
 
