@@ -70,7 +70,8 @@ export class Connections {
     connection.pendingAnswers += 1;
     connection.pendingBytes += bytes;
     this.#pendingBytes += bytes;
-    if (connection.pendingAnswers > 1 && connection.pendingBytes > PENDING_BYTES_PER_CONNECTION_MAX) this.#end(socket);
+    if (connection.pendingAnswers > 1 && connection.pendingBytes > PENDING_BYTES_PER_CONNECTION_MAX)
+      this.#end(socket, connection);
     return () => this.#answered(socket, connection, bytes);
   }
 
@@ -83,7 +84,7 @@ export class Connections {
       const { response } = connection;
       const isStalled = response?.writableEnded === true && !response.writableFinished;
       connection.stalledSweeps = isStalled ? connection.stalledSweeps + 1 : 0;
-      if (connection.stalledSweeps * SWEEP_EVERY_MS > this.#limits.answerTimeoutMs) this.#end(socket);
+      if (connection.stalledSweeps * SWEEP_EVERY_MS > this.#limits.answerTimeoutMs) this.#end(socket, connection);
     }
     if (this.#pendingBytes > PENDING_BYTES_MAX) this.#endStalled();
   }
@@ -91,23 +92,28 @@ export class Connections {
   #endStalled(): void {
     const stalled = [...this.#open].filter(([, { stalledSweeps }]) => stalledSweeps > 0);
     stalled.sort(([, one], [, other]) => other.pendingBytes - one.pendingBytes);
-    let left = this.#pendingBytes;
-    for (const [socket, { pendingBytes }] of stalled) {
-      if (left <= PENDING_BYTES_MAX) return;
-      left -= pendingBytes;
-      this.#end(socket);
+    for (const [socket, connection] of stalled) {
+      if (this.#pendingBytes <= PENDING_BYTES_MAX) return;
+      this.#end(socket, connection);
     }
   }
 
-  #end(socket: Socket): void {
+  #end(socket: Socket, connection: Connection): void {
     if (socket.destroyed) return;
     this.#ended("slow_reader");
+    // At once, because the socket may close later than the next sweep, which would then end others for the same bytes.
+    this.#forgetBytes(connection);
     socket.destroy();
   }
 
+  #forgetBytes(connection: Connection): void {
+    this.#pendingBytes -= connection.pendingBytes;
+    connection.pendingBytes = 0;
+  }
+
   #answered(socket: Socket, connection: Connection, bytes: number): void {
-    // The bytes of a closed connection are no longer counted.
-    if (!this.#open.has(socket)) return;
+    // The bytes of a destroyed connection are forgotten together, when it is ended or closed.
+    if (socket.destroyed) return;
     connection.pendingAnswers -= 1;
     connection.pendingBytes -= bytes;
     this.#pendingBytes -= bytes;
@@ -126,7 +132,7 @@ export class Connections {
     socket.once("close", () => {
       if (!this.#open.delete(socket)) return;
       this.#bySource.leave(source);
-      this.#pendingBytes -= connection.pendingBytes;
+      this.#forgetBytes(connection);
     });
   }
 
