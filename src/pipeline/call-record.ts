@@ -28,7 +28,7 @@ import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 type Step = Stage | "PLAN";
 
 /** Stages that only look into memory. They have no time of their own: the clock is read when a later stage ends. */
-const INSTANT: Readonly<Partial<Record<Step, true>>> = { REGISTRY: true, LIMIT: true };
+const INSTANT: Readonly<Partial<Record<Step, true>>> = { REQUEST: true, REGISTRY: true, LIMIT: true };
 
 type Latest<Record> = { -readonly [Name in keyof Record]: Record[Name] | undefined };
 
