@@ -57,13 +57,12 @@ function filtered(registered: RegisteredTool, raw: unknown, detector: Detector):
   const { text, value } = asJson(tool, partial === undefined ? raw : partial.kept);
   const outputHash = sha256Hex(text);
   const redacted = (parsed: unknown) => applyPolicyAndRedact(registered, parsed, detector);
-  const bytesMax = tool.limits.outputBytesMax;
-  if (partial === undefined && Buffer.byteLength(text) <= bytesMax) {
+  const fitted = fit(value, text, { bytesMax: tool.limits.outputBytesMax, cutText: partial?.cutText });
+  if (fitted === undefined) throw tooLarge(tool);
+  if (partial === undefined && !fitted.isCut) {
     const { result, filteredFields, redactions } = redacted(parseOutput(tool, value, outputPolicy));
     return { result, filteredFields, redactions, outputHash };
   }
-  const fitted = fit(value, text, { bytesMax, cutText: partial?.cutText });
-  if (fitted === undefined) throw tooLarge(tool);
   const { result, ...hidden } = redacted(parsePart(registered, fitted, fitted.value));
   const truncated = true;
   // Only lists were cut.
