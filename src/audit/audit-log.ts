@@ -69,8 +69,11 @@ export interface AuditLog {
   journal(line: JournalLine): Promise<void>;
   /** Returns the health for operators and the readiness check: the reason names files. */
   health(): AuditHealth;
-  /** Returns true when a call that starts now can rely on its lines being accepted. */
-  hasRoom(): boolean;
+  /**
+   * Returns true when a call that starts now can rely on its lines being accepted. `now` is the monotonic time, if the
+   * caller knows it.
+   */
+  hasRoom(now?: number): boolean;
   /** Returns true when the disk is nearly full but lines are still written. */
   isDiskLow(): boolean;
   /**
@@ -116,6 +119,7 @@ interface NewLine {
 
 class JsonLogger implements AuditLog {
   readonly #instance: string;
+  readonly #monotonic: () => number;
   readonly #ids: () => string | undefined;
   readonly #lock: DirectoryLock;
   readonly #stamps: StampClock;
@@ -135,6 +139,7 @@ class JsonLogger implements AuditLog {
     const { dir, clock, durability, files = diskFiles, monotonic = clock, ids } = options;
     const { lastMs, tornTails, positions, notes, intents } = recover(dir, options.checkpointKey, clock());
     this.#instance = options.instance;
+    this.#monotonic = monotonic;
     this.#ids = ids ?? (() => undefined);
     this.#lock = lock;
     this.#stamps = new StampClock(clock, lastMs);
@@ -248,10 +253,10 @@ class JsonLogger implements AuditLog {
     return reason === "" ? health : { status: "failing", reason };
   }
 
-  hasRoom(): boolean {
+  hasRoom(now: number = this.#monotonic()): boolean {
     this.#resumeWhenFree();
-    const isReady = this.#writer.hasRoom() && !this.#isResuming;
-    return isReady && this.#keeper.failure === undefined && !this.#reserve.isLow();
+    const isReady = this.#writer.hasRoom(now) && !this.#isResuming;
+    return isReady && this.#keeper.failure === undefined && !this.#reserve.isLow(now);
   }
 
   isDiskLow(): boolean {

@@ -10,7 +10,7 @@ export interface AdmissionOptions {
   /** Per issuer and subject. */
   readonly concurrentCallsPerCallerMax: number;
   /** Returns whether the audit can record another call; otherwise no call runs. */
-  readonly auditReady: () => boolean;
+  readonly auditReady: (now: number | undefined) => boolean;
   /** Returns why the audit cannot record a call, for operators. */
   readonly auditProblem?: (() => string | undefined) | undefined;
   /** Limits how often one caller may start a call and disconnect. Undefined: no limit. */
@@ -18,14 +18,15 @@ export interface AdmissionOptions {
   readonly rates?: Rates | undefined;
 }
 
+/** `now` is the monotonic time, if the caller knows it; otherwise the clock is read. */
 export interface Admission {
   /** @throws {Refusal} SHUTTING_DOWN, AUDIT_UNAVAILABLE, OVERLOADED, RATE_LIMITED */
-  admit(verified: Verified): Admitted;
+  admit(verified: Verified, now?: number): Admitted;
   /**
    * Applies the rate limit of the tool. Comes after the check that the caller may know the tool.
    * @throws {Refusal} RATE_LIMITED
    */
-  limitRate(authorized: Authorized): WithinRate;
+  limitRate(authorized: Authorized, now?: number): WithinRate;
   /** Releases the slot. Every admitted call leaves exactly once. `abandoned`: its client disconnected before the answer. */
   leave(admitted: Admitted, abandoned?: boolean): void;
   drain(): void;
@@ -42,11 +43,11 @@ export function createAdmission(options: AdmissionOptions): Admission {
   let draining = false;
 
   return {
-    admit({ caller }) {
+    admit({ caller }, now) {
       if (draining) {
         throw new Refusal("SHUTTING_DOWN", "The service is shutting down.", { retryAfterMs: RETRY_AFTER_MS });
       }
-      if (!options.auditReady()) {
+      if (!options.auditReady(now)) {
         throw new Refusal("AUDIT_UNAVAILABLE", "The call was not run: it could not be recorded.", {
           details: { outcome: "not_run" },
           retryAfterMs: RETRY_AFTER_MS,
@@ -75,13 +76,13 @@ export function createAdmission(options: AdmissionOptions): Admission {
         });
       }
       // This comes last: a call that is refused for another reason does not count against the rate limit.
-      options.rates?.takeCall(caller);
+      options.rates?.takeCall(caller, now);
       perCaller.set(caller.issuer, bySubject.set(caller.subject, own + 1));
       total += 1;
       return mint<Admitted>({ caller });
     },
-    limitRate(authorized) {
-      options.rates?.takeTool(authorized.caller, authorized.tool.name);
+    limitRate(authorized, now) {
+      options.rates?.takeTool(authorized.caller, authorized.tool.name, now);
       return mint<WithinRate>(authorized);
     },
     leave({ caller }, abandoned = false) {

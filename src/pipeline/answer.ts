@@ -14,11 +14,14 @@ export interface Answer {
 export function succeeded({ traceId }: Receipt, released: Released, record: CallRecord): Answer {
   const { result, filteredFields, truncated } = released;
   const { durationMs } = record;
-  const answered = { status: "success", tool: record.request.tool, untrusted: true, result, filteredFields } as const;
-  // Nearly every answer is complete and warns of nothing. Spreads would take longer than the rest of this function.
+  const { tool } = record.request;
   if (truncated === undefined && record.secretsSent === undefined) {
-    return { http: 200, result: { ...answered, traceId, durationMs } };
+    return {
+      http: 200,
+      result: { status: "success", tool, untrusted: true, result, filteredFields, traceId, durationMs },
+    };
   }
+  const answered = { status: "success", tool, untrusted: true, result, filteredFields } as const;
   return {
     http: 200,
     result: { ...answered, ...(truncated && { truncated }), traceId, durationMs, ...warned(record) },

@@ -29,7 +29,7 @@ import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 type Step = Stage | "PLAN";
 
 /** Stages that only look into memory. They have no time of their own: the clock is read when a later stage ends. */
-const INSTANT: Readonly<Partial<Record<Step, true>>> = { REGISTRY: true, LIMIT: true };
+const INSTANT: Readonly<Partial<Record<Step, true>>> = { REQUEST: true, REGISTRY: true, LIMIT: true };
 
 type Latest<Record> = { -readonly [Name in keyof Record]: Record[Name] | undefined };
 
@@ -113,6 +113,7 @@ export class CallRecord {
   /** Set when the intent is written: a changing call's arguments are hashed and searched for secrets only once. */
   #requestFacts: EntryDraft["request"] | undefined;
   #argsText: string | undefined;
+  #recorded: EntryDraft | undefined;
   readonly #scopes: CallScopes;
   readonly #trace: CallTrace | undefined;
 
@@ -126,10 +127,10 @@ export class CallRecord {
     this.#trace = options.tracer?.begin({ callId: this.traceId, request, at: this.#startedAt });
   }
 
-  /** Runs one stage and keeps its evidence. */
-  at<E extends AnyEvidence | Promise<AnyEvidence>>(step: Step, run: () => E): E {
+  /** Runs one stage and keeps its evidence. `run` gets the monotonic time, in milliseconds. */
+  at<E extends AnyEvidence | Promise<AnyEvidence>>(step: Step, run: (now: number) => E): E {
     this.#enter(step);
-    const evidence = run();
+    const evidence = run(this.#stepAt);
     if (!(evidence instanceof Promise)) this.keep(evidence);
     return evidence;
   }
@@ -228,7 +229,7 @@ export class CallRecord {
   }
 
   /** Writes the audit entry. Resolves when it is on disk. */
-  async close(outcome: CallOutcome): Promise<Receipt> {
+  close(outcome: CallOutcome): Promise<Receipt> {
     const step = this.#step;
     this.#enter("AUDIT");
     this.#step = step;
@@ -238,11 +239,15 @@ export class CallRecord {
     if (outcome instanceof Refusal && outcome.cause !== undefined) {
       this.#log(this.#levelOf(outcome), outcome.code, outcome.cause);
     }
+    this.#recorded = entry;
     const recording = this.#options.record(entry, this.request);
     const { monotonic } = this.#options;
-    const receipt = await (this.#trace ? endTrace(this.#trace, { entry, recording, monotonic }) : recording);
-    this.#options.observe(entry);
-    return receipt;
+    return this.#trace === undefined ? recording : endTrace(this.#trace, { entry, recording, monotonic });
+  }
+
+  /** Reports the entry, once it is on disk. */
+  report(): void {
+    if (this.#recorded !== undefined) this.#options.observe(this.#recorded);
   }
 
   #levelOf({ code }: Refusal): CallRecordLog["level"] {

@@ -67,8 +67,10 @@ function filtered(registered: RegisteredTool, raw: unknown, { detector, bytesMax
     cutText: partial?.cutText,
   });
   if (fitted === undefined) throw tooLarge(tool);
-  if (partial === undefined && !fitted.isCut)
-    return { ...redacted(parseOutput(tool, value, outputPolicy)), outputHash };
+  if (partial === undefined && !fitted.isCut) {
+    const { result, filteredFields, redactions } = redacted(parseOutput(tool, value, outputPolicy));
+    return { result, filteredFields, redactions, outputHash };
+  }
   const { result, ...hidden } = redacted(parsePart(registered, fitted, fitted.value));
   const truncated = true;
   // Only lists were cut.

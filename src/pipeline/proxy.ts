@@ -63,12 +63,12 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
 
   const found = record.at("REGISTRY", () => registry.find(request.tool));
   const verified = record.keep(await record.at("AUTH", () => verifyCaller(callers, request)));
-  const admitted = record.at("LIMIT", () => admission.admit(verified));
+  const admitted = record.at("LIMIT", (now) => admission.admit(verified, now));
   record.atEnd(() => admission.leave(admitted, request.disconnect?.disconnected === true));
   const known = record.at("REGISTRY", () => registry.known(found, admitted));
   const permitted = record.at("PERMISSION", () => policy.permit(known));
   const authorized = permitted instanceof Promise ? record.keep(await permitted) : permitted;
-  const limited = record.at("LIMIT", () => admission.limitRate(authorized));
+  const limited = record.at("LIMIT", (now) => admission.limitRate(authorized, now));
   const parsed = record.at("VALIDATION", () => parseInput(limited, request.args));
   const raised = record.at("PERMISSION", () => policy.elevate(parsed));
   const elevated = raised instanceof Promise ? record.keep(await raised) : raised;
@@ -134,6 +134,7 @@ async function conclude(parts: ProxyParts, record: CallRecord, outcome: CallOutc
   let receipt: Receipt;
   try {
     receipt = await record.close(outcome);
+    record.report();
   } catch (error) {
     await reportOutcome(parts.approvals, record, "unrecorded");
     return unrecorded(record, error);

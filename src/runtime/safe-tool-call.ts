@@ -109,7 +109,7 @@ export class SafeToolCall {
     // Copied before the first await: the owner of the arguments may still change them.
     const copy = readArguments(args);
     const { accepted, problem } = options === undefined ? NO_OPTIONS : readOptions(options);
-    const { proxy } = this.#service ?? (await this.#start());
+    const { proxy } = await this.#start();
     const request: CallRequest = {
       ...accepted,
       disconnect: options?.signal && disconnectOf(options.signal),

@@ -18,6 +18,9 @@ const world = new AskingWorld({
         throw new Error("in the middle of it");
       },
     }),
+    recordingTool("unplannable_deed", deeds, z.strictObject({ what: z.string().transform((text) => new URL(text)) }), {
+      approval: { needsApproval: () => false },
+    }),
     recordingTool("large_read", deeds, input, {
       ...{ classification: "read", category: "read" },
       output: z.object({ text: z.string() }),
@@ -97,6 +100,12 @@ describe("Idempotency-Key", () => {
       expect(codeOf(await world.call("free_deed", { what: "forbidden" }, other))).toBe("POLICY_DENIED");
     }
     expect(deeds).toHaveLength(before + 1);
+  });
+
+  test("a call that cannot be planned does not use it up", async () => {
+    const agent = await newAgent();
+    const attempt = async () => codeOf(await world.call("unplannable_deed", { what: "https://example.org/" }, agent));
+    expect([await attempt(), await attempt()]).toEqual(["INTERNAL", "INTERNAL"]);
   });
 
   test("accompanies an approval request until its answer, and is not an approval", async () => {

@@ -43,8 +43,7 @@ export class DiskReserve {
   }
 
   /** Returns true when new calls must be refused. Queries the disk at most once a second. */
-  isLow(): boolean {
-    const now = this.#options.monotonic();
+  isLow(now: number = this.#options.monotonic()): boolean {
     if (Math.abs(now - this.#checkedAt) >= CHECK_INTERVAL_MS) {
       this.#checkedAt = now;
       this.#isLow = this.#check();

@@ -99,8 +99,8 @@ export class LineWriter {
     if (this.isFull) this.#failure = undefined;
   }
 
-  hasRoom(): boolean {
-    return this.#refusal() === undefined && !this.#isStalled();
+  hasRoom(now: number): boolean {
+    return this.#refusal() === undefined && !this.#isStalled(now);
   }
 
   health(): AuditHealth {
@@ -110,7 +110,7 @@ export class LineWriter {
     if (this.#isClosed) {
       return { status: "failing", reason: "the audit log is closed" };
     }
-    if (this.#isStalled()) {
+    if (this.#isStalled(this.#options.monotonic())) {
       return { status: "failing", reason: `the disk did not accept a batch for more than ${BATCH_MS_MAX} ms` };
     }
     return { status: "ok" };
@@ -139,8 +139,8 @@ export class LineWriter {
     return undefined;
   }
 
-  #isStalled(): boolean {
-    return this.#batchStartedAt !== undefined && this.#options.monotonic() - this.#batchStartedAt > BATCH_MS_MAX;
+  #isStalled(now: number): boolean {
+    return this.#batchStartedAt !== undefined && now - this.#batchStartedAt > BATCH_MS_MAX;
   }
 
   async #run(): Promise<void> {

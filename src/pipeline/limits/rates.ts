@@ -71,12 +71,11 @@ export class Rates {
    *
    * @throws {Refusal} RATE_LIMITED
    */
-  takeCall(caller: Caller): void {
+  takeCall(caller: Caller, now: number = this.#now()): void {
     const own = this.#caller;
     const shared = this.#service;
     if (own === undefined && shared === undefined) return;
     const key = this.#keyOf(caller);
-    const now = this.#now();
     assertCapacity(own, key, { now, refuse: tooManyOfCaller });
     assertCapacity(shared, EVERYBODY, { now, refuse: tooManyOfService });
     own?.charge(key, now);
@@ -88,11 +87,10 @@ export class Rates {
    *
    * @throws {Refusal} RATE_LIMITED
    */
-  takeTool(caller: Caller, tool: string): void {
+  takeTool(caller: Caller, tool: string, now: number = this.#now()): void {
     const { callerAndTool: own, tool: shared } = this.#tools.get(tool) ?? this.#setToolLimiters(tool);
     if (own === undefined && shared === undefined) return;
     const key = this.#keyOf(caller);
-    const now = this.#now();
     assertCapacity(own, key, { now, refuse: tooManyOfCallerAndTool });
     assertCapacity(shared, EVERYBODY, { now, refuse: tooManyOfTool });
     own?.charge(key, now);

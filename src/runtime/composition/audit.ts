@@ -79,7 +79,7 @@ export function openAudit(config: Config, { clock, monotonic, ids, checkpointKey
 /** Returns functions that say whether the audit accepts an entry, and why not. */
 export function auditState(audit: AuditLog): Pick<AdmissionOptions, "auditReady" | "auditProblem"> {
   return {
-    auditReady: () => audit.hasRoom(),
+    auditReady: (now) => audit.hasRoom(now),
     auditProblem: () => {
       const health = audit.health();
       return health.status === "failing" ? health.reason : undefined;
