@@ -101,7 +101,10 @@ describe.concurrent("a decision does not depend on whether it can be printed", (
     `approvals approve ${FIRST} --json`,
     "grants revoke 01900000-0000-7000-8000-0000000000ff",
   ])("stc %s is done and reports it", async (args) => {
-    expect(await deciding(`$stc ${args} > /dev/full`)).toMatchObject({ code: 73, err: `the change was made, but ${FULL}` });
+    expect(await deciding(`$stc ${args} > /dev/full`)).toMatchObject({
+      code: 73,
+      err: `the change was made, but ${FULL}`,
+    });
   });
 
   test("nor on whether anybody reads it", async () => {
