@@ -70,6 +70,18 @@ export function possibleValues({ args, opened, values }: Call): readonly string[
   return isDynamic ? [...values] : [];
 }
 
+const FILLED_MAX = 1_024;
+
+/** Returns the text with every combination of these values in place of its unknown parts; undefined when they are too many. */
+export function filledWith(text: string, values: ReadonlySet<string>): readonly string[] | undefined {
+  const [first = "", ...rest] = text.split(UNKNOWN);
+  if (values.size ** rest.length > FILLED_MAX) return undefined;
+  return rest.reduce<readonly string[]>(
+    (texts, part) => texts.flatMap((before) => [...values].map((value) => before + value + part)),
+    [first],
+  );
+}
+
 /** Returns the operands by GNU's rules: options may appear anywhere before `--`. `valued` options take the next word. */
 export function operandsOf(args: readonly string[], valued: readonly string[] = []): readonly string[] {
   const operands: string[] = [];

@@ -1,12 +1,12 @@
 import {
   byName,
   type Call,
+  filledWith,
   has,
   isOne,
   names,
   operandsOf,
   pathsIn,
-  possibleValues,
   type ShellDirectories,
   valuesOf,
   words,
@@ -203,8 +203,10 @@ export function readsSecrets(call: Call): boolean {
     DESCENDS.has(program) ||
     (/^(?:cp|mv|grep|egrep|fgrep|zgrep|diff)$/.test(program) && has(args, "-rRa --recursive --archive"));
   const read = readBy(call);
-  return [...read, ...(read.some((path) => path.includes(UNKNOWN)) ? possibleValues(call) : [])].some(
-    (path) => isSecretPath(path, directories) || (descends && isSecretFolder(path, directories)),
+  const isSecret = (path: string): boolean =>
+    isSecretPath(path, directories) || (descends && isSecretFolder(path, directories));
+  return read.some(
+    (path) => isSecret(path) || (path.includes(UNKNOWN) && (filledWith(path, call.values)?.some(isSecret) ?? true)),
   );
 }
 
