@@ -205,7 +205,8 @@ function allowHold(call: ToolCall, { progressToken }: RpcRequest, { services, he
       const end = slotFor(caller, services);
       if (end === undefined) return undefined;
       if (readsEvents) held();
-      return { waitMs: Math.min(call.waitMs, caller.expiresAt * 1_000 - services.clock()), end };
+      const tokenLeftMs = Math.max(0, caller.expiresAt * 1_000 - services.clock());
+      return { waitMs: Math.min(call.waitMs, tokenLeftMs), end };
     },
   };
 }

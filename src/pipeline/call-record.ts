@@ -282,6 +282,7 @@ export class CallRecord {
       caller: callerFacts(this.#fact("caller")),
       tool: this.#toolFacts(),
       request: this.#requestFacts,
+      protocol: protocolFacts(this.request.protocol, this.detector),
       approval: approvalFacts(undefined, this.#fact("by"), this.#fact("approvalId")),
       plan: planFacts(this.#fact("digest"), this.#fact("plan")),
       trace: traceFacts(this.request.traceparent, this.#trace),
