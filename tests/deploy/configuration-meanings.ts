@@ -25,7 +25,8 @@ export const MEANINGS: Readonly<Record<string, string>> = {
   "audit.export[].type": "Protocol of the receiver.",
   "audit.retentionDays": "Days to keep files that every exporter has passed. Without it, files are never deleted.",
   "jwt.issuers[].issuer": "Exact value of `iss`.",
-  "jwt.issuers[].audience": "Value that `aud` must contain, or a list of which it must contain one, such as the URL of `server.resource`. Operators' tokens need another audience than agents'.",
+  "jwt.issuers[].audience":
+    "Value that `aud` must contain, or a list of which it must contain one, such as the URL of `server.resource`. Operators' tokens need another audience than agents'.",
   "jwt.issuers[].algorithms": "Accepted signature algorithms; asymmetric ones only.",
   "jwt.issuers[].typ": "Required `typ` of generic tokens. Without it, `typ` may be absent, `JWT` or `at+jwt`.",
   "jwt.issuers[].permissionsClaim":
