@@ -110,7 +110,10 @@ type LinkMember = "seq" | "prev" | "hash";
 export type EntryDraft = Omit<AuditEntry, keyof EntryStamp | LinkMember>;
 
 /** The part of a draft that is known before the call runs. */
-export type Announced = Pick<EntryDraft, "traceId" | "caller" | "tool" | "request" | "approval" | "plan" | "trace">;
+export type Announced = Pick<
+  EntryDraft,
+  "traceId" | "caller" | "tool" | "request" | "protocol" | "approval" | "plan" | "trace"
+>;
 
 type Members = { readonly [Member in keyof Omit<Required<AuditEntry>, LinkMember>]: AuditEntry[Member] };
 

@@ -49,8 +49,8 @@ function headersOf({ code, details, retryAfterMs }: Failure["error"]): Record<st
 }
 
 function scopesMissing(missing: unknown): string {
-  const scope = Array.isArray(missing) ? missing.join(" ") : "";
-  return `Bearer error="insufficient_scope", scope="${scope.replace(/["\\]/g, "")}"`;
+  const scope = Array.isArray(missing) ? missing.join(" ").replace(/["\\]/g, "") : "";
+  return `Bearer error="insufficient_scope"${scope === "" ? "" : `, scope="${scope}"`}`;
 }
 
 const REALM = 'realm="safe-tool-call"';

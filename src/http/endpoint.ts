@@ -46,6 +46,8 @@ interface OptionalParts {
 export interface McpSettings {
   readonly resultBytesMax: number;
   readonly holdSeconds: number;
+  /** Number of tools above which a caller's list holds a search instead. */
+  readonly searchAbove: number | "off";
 }
 
 export type Need = keyof OptionalParts;

@@ -13,6 +13,7 @@ import {
   type McpSettings,
   perListener,
 } from "../http/endpoint.ts";
+import { record } from "../http/guard.ts";
 import { readIdempotencyKey, readTraceparent, readTracestate } from "../http/routes/call.ts";
 import { eventStream } from "../http/server-sent-events.ts";
 import type { Answer } from "../pipeline/answer.ts";
@@ -29,7 +30,8 @@ import {
   type Table,
 } from "./protocol.ts";
 import { errorText, eventText, refusalAsRpc, responseText, rpcError, rpcResult, toolResult } from "./replies.ts";
-import { APPROVAL_META, isListed, isPendingDeclared } from "./tools.ts";
+import { CALL_TOOL, FIND_TOOLS, findTools, innerCall, isSearchedFor } from "./search.ts";
+import { APPROVAL_META, described, isListed, isPendingDeclared, toolsOf } from "./tools.ts";
 
 export type McpServices = EndpointServices & { readonly mcp: McpSettings };
 
@@ -129,7 +131,11 @@ function idempotencyKeyIn({ raw }: Exchange, { [IDEMPOTENCY_META]: key }: Table,
 }
 
 /** @throws {RpcError} for malformed parameters */
-export async function answerCall(call: ToolCall, request: RpcRequest, services: McpServices): Promise<EndpointAnswer> {
+export async function answerCall(call: ToolCall, sent: RpcRequest, services: McpServices): Promise<EndpointAnswer> {
+  const { name } = sent.params;
+  const searcher = name === FIND_TOOLS || name === CALL_TOOL ? await searcherFor(call, services) : undefined;
+  if (searcher !== undefined && name === FIND_TOOLS) return answerSearch(sent, searcher, services);
+  const request = searcher === undefined ? sent : { ...sent, params: innerCall(sent.params["arguments"], sent.id) };
   call.fill(request);
   const found = services.registry.find(call.tool).registered;
   if (!TOOL_NAME.test(call.tool) || (found !== undefined && found.tool.name !== call.tool)) {
@@ -142,6 +148,33 @@ export async function answerCall(call: ToolCall, request: RpcRequest, services: 
     allowHold(call, request, { services, held });
     const running = services.proxy.call(call);
     running.then((ended) => resolve(answerTo(request, ended, { services, call })), reject);
+  });
+}
+
+/** Returns the caller if its list holds a search. For every other caller these are names of tools like others. */
+async function searcherFor(call: ToolCall, services: McpServices): Promise<Caller | undefined> {
+  const { authorization, certificate } = call;
+  try {
+    const { caller } = await services.callers.verify(authorization, "agents", certificate);
+    return isSearchedFor(services, caller) ? caller : undefined;
+  } catch (error) {
+    if (error instanceof Refusal) return undefined;
+    throw error;
+  }
+}
+
+/** Answers `find_tools`, which is a list: recorded as one, and limited as one. */
+async function answerSearch(request: RpcRequest, caller: Caller, services: McpServices): Promise<EndpointAnswer> {
+  const { id, era, params, version } = request;
+  services.requestRate?.take(caller);
+  const { arguments: args } = params;
+  const found = findTools(toolsOf(services.registry.list(), caller), isTable(args) ? args : {}, id);
+  const { subject: sub, issuer: iss } = caller;
+  await record(services, { type: "tools.listed", sub, iss, protocol: { name: "mcp", version } });
+  const tools = found.map((each) => described(each, { era, hasApprovals: services.approvals !== undefined }));
+  return rpcResult(request, {
+    content: [{ type: "text", text: JSON.stringify({ tools }) }],
+    structuredContent: { tools },
   });
 }
 
@@ -172,7 +205,8 @@ function allowHold(call: ToolCall, { progressToken }: RpcRequest, { services, he
       const end = slotFor(caller, services);
       if (end === undefined) return undefined;
       if (readsEvents) held();
-      return { waitMs: Math.min(call.waitMs, caller.expiresAt * 1_000 - services.clock()), end };
+      const tokenLeftMs = Math.max(0, caller.expiresAt * 1_000 - services.clock());
+      return { waitMs: Math.min(call.waitMs, tokenLeftMs), end };
     },
   };
 }

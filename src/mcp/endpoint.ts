@@ -25,6 +25,7 @@ import {
   unknownMethod,
 } from "./protocol.ts";
 import { refusalAsRpc, rpcError, rpcResult, SERVER_INFO } from "./replies.ts";
+import { isSearched, SEARCH_TOOLS } from "./search.ts";
 import { listen } from "./subscriptions.ts";
 import { pageOf, toolsOf } from "./tools.ts";
 
@@ -230,7 +231,9 @@ async function listTools(request: RpcRequest, caller: Caller, services: McpServi
       details: { missingPermissions: services.resourceScopes ?? [] },
     });
   }
-  const page = pageOf({ tools, hasApprovals: services.approvals !== undefined }, request);
+  const page = isSearched(services, tools)
+    ? { tools: SEARCH_TOOLS }
+    : pageOf({ tools, hasApprovals: services.approvals !== undefined }, request);
   await record(services, { type: "tools.listed", ...identityOf(request, caller) });
   return rpcResult(request, { ...page, ...(request.era === "modern" && NOT_CACHED) });
 }

@@ -70,7 +70,7 @@ interface Described {
 /** Descriptions never change while their tool is registered. */
 const descriptions = new WeakMap<RegisteredTool, Map<string, Json>>();
 
-function described(registered: RegisteredTool, { era, hasApprovals }: Described): Json {
+export function described(registered: RegisteredTool, { era, hasApprovals }: Described): Json {
   const known = descriptions.get(registered) ?? new Map<string, Json>();
   descriptions.set(registered, known);
   const key = `${era} ${hasApprovals}`;

@@ -323,6 +323,7 @@ export class CallRecord {
       caller: callerFacts(this.#facts.caller),
       tool: this.#toolFacts(),
       request: this.#requestFacts,
+      protocol: protocolFacts(this.request.protocol, this.detector),
       approval: approvalFacts(undefined, this.#facts.by, this.#facts.approvalId),
       plan: planFacts(this.#facts.digest, this.#facts.plan),
       trace: traceFacts(this.request.traceparent, this.#trace),

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { McpWorld } from "./mcp-world.ts";
+import { McpWorld, TOOLS } from "./mcp-world.ts";
 
 let world: McpWorld;
 beforeAll(async () => {
@@ -52,4 +52,27 @@ describe.each(["2026-07-28", "2025-11-25", "2025-06-18"])("the official client, 
     const corrected = await client.callTool({ name: "orders_find", arguments: { order: "ord_1" } });
     expect(corrected.isError).toBeUndefined();
   });
+});
+
+test.each([
+  [[]],
+  [["orders:read"]],
+  [["orders:refund"]],
+  [["orders:refund-large"]],
+  [["orders:read", "orders:refund"]],
+  [["orders:rea"]],
+  [["*"]],
+])("with the permissions %j, what is listed is what can be called, in both eras", async (permissions) => {
+  const token = await world.caller({ permissions });
+  const callable: string[] = [];
+  for (const { name } of TOOLS) {
+    const { body } = await world.call(name, {}, { token });
+    if (body.error === undefined) callable.push(name);
+  }
+  const list = { jsonrpc: "2.0", id: 1, method: "tools/list" };
+  for (const answer of [await world.modern("tools/list", {}, { token }), await world.post(list, { token })]) {
+    const listed = answer.body.result?.tools.map(({ name }: { readonly name: string }) => name) ?? [];
+    expect(listed).toEqual(callable.toSorted());
+    expect(answer.http).toBe(callable.length > 0 ? 200 : 403);
+  }
 });

@@ -350,7 +350,7 @@ describe("the token", () => {
     const token = await world.caller({ permissions: ["something:else"] });
     const { http, headers } = await world.post(LIST, { token });
     expect(http).toBe(403);
-    expect(headers.get("www-authenticate")).toContain('error="insufficient_scope"');
+    expect(headers.get("www-authenticate")).toStartWith('Bearer error="insufficient_scope", resource_metadata=');
   });
 });
 

@@ -97,7 +97,16 @@ export class OpenIntents {
  * hold, in case the process ends before the entry is written. Members are flat, because a line that exceeds its maximum
  * length loses its large members (`serializeJournalLine`).
  */
-export function intentLine({ traceId, caller, tool, request, approval, plan, trace }: Announced): JournalLine {
+export function intentLine({
+  traceId,
+  caller,
+  tool,
+  request,
+  protocol,
+  approval,
+  plan,
+  trace,
+}: Announced): JournalLine {
   const { args, argsHash, hashAlg, session, callId, reason, secrets } = request;
   return {
     type: "intent",
@@ -115,6 +124,7 @@ export function intentLine({ traceId, caller, tool, request, approval, plan, tra
     approvedBy: approval?.by,
     ...{ argsHash, hashAlg, session, callId, reason, secrets },
     args: args as Json,
+    protocol: protocol as Json | undefined,
     trace,
   };
 }
@@ -159,6 +169,7 @@ export function unknownOutcome({ traceId, facts }: Intent): EntryDraft {
       secrets: textsOf(facts["secrets"]),
       ...(facts["truncated"] === true && { truncated: true }),
     },
+    protocol: protocolOf(facts["protocol"]),
     decision,
     denial: {
       reason: "The service ended before the call's outcome was known; it may or may not have happened.",
@@ -175,6 +186,14 @@ export function unknownOutcome({ traceId, facts }: Intent): EntryDraft {
 /** Returns the approval. A long list of approvers may be missing from the journal line. */
 function approvalOf(by: string | undefined, id: string | undefined): EntryDraft["approval"] {
   return by === undefined && id === undefined ? undefined : { by: by ?? "unknown", id };
+}
+
+function protocolOf(value: unknown): EntryDraft["protocol"] {
+  const { name, version, client } = isTable(value) ? value : {};
+  if (name !== "mcp" || typeof version !== "string") return undefined;
+  const { name: clientName, version: clientVersion } = isTable(client) ? client : {};
+  const isNamed = typeof clientName === "string" && typeof clientVersion === "string";
+  return { name, version, ...(isNamed && { client: { name: clientName, version: clientVersion } }) };
 }
 
 function traceOf(value: unknown): EntryDraft["trace"] {

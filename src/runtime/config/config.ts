@@ -203,6 +203,13 @@ const mcp = z
      */
     holdSeconds: z.int().min(0).max(HOLD_SECONDS_MAX).default(200),
     /**
+     * Number of tools above which a caller's list over MCP holds two tools, `find_tools` and `call_tool`, instead of its own;
+     * `off`: the list is always whole.
+     */
+    searchAbove: z
+      .union([z.literal("off"), z.int().min(1).max(10_000)], "must be a number of tools, or off")
+      .default(64),
+    /**
      * Whether `/.well-known/oauth-protected-resource` and the challenge of a 401 lead clients to an authorization server. Without
      * this key: exactly when `server.resource` is set. Turn it off where agents have configured tokens, because some clients drop
      * those when the metadata answers.

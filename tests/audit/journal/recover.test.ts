@@ -265,6 +265,18 @@ describe("calls that a crash cut off", () => {
     await after.end();
   });
 
+  test("over MCP keep the protocol and what the client called itself", async () => {
+    const log = world.open();
+    const { caller, tool, request } = draftOf("t-a");
+    const protocol = { name: "mcp", version: "2026-07-28", client: { name: "c", version: "1" } } as const;
+    await log.journal(intentLine({ traceId: "t-a", caller, tool, request, protocol }));
+    const after = crash();
+    after.open();
+    await after.stop();
+    expect(after.lines(LAST).at(-1)).toMatchObject({ error: { code: "OUTCOME_UNKNOWN" }, protocol });
+    await after.end();
+  });
+
   test("are found in the saved state as well", async () => {
     const log = world.open({ checkpointKey });
     await log.journal(intent("t-a"));
