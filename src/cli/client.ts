@@ -30,8 +30,13 @@ export interface Client {
   noAnswer(): string;
   /** Returns whether the latest request may have reached the service although it got no answer. */
   mayHaveArrived(): boolean;
+  /**
+   * Sends a request; the path is below the service's URL.
+   *
+   * @throws what `fetch` throws; `mayHaveArrived` and `noAnswer` explain it
+   */
+  open(path: string, init: BunFetchRequestInit): Promise<Response>;
   send(request: ServiceRequest): Promise<ServiceAnswer | undefined>;
-  stream(path: string, headers: Readonly<Record<string, string>>, signal: AbortSignal): Promise<Response | undefined>;
 }
 
 const DEFAULT_URL = "http://127.0.0.1:8787";
@@ -41,9 +46,10 @@ const OPERATOR_REQUEST_TIMEOUT_MS = 30_000;
 
 /**
  * Returns a client for the service that the options or the environment name. Returns undefined, after printing the reason, when
- * there is neither a token nor a certificate to present or the certificates are unusable.
+ * there is neither a token nor a certificate to present or the certificates are unusable. With `sign`, each request presents a
+ * token that `sign` returns instead of the token in the file.
  */
-export function connect(options: ClientOptions): Client | undefined {
+export function connect(options: ClientOptions, sign?: () => Promise<string>): Client | undefined {
   const environment = processEnvironment();
   const tls = clientTls(options, environment);
   if (typeof tls === "string") {
@@ -51,36 +57,32 @@ export function connect(options: ClientOptions): Client | undefined {
     return undefined;
   }
   const url = options.url ?? (environment["STC_URL"] || DEFAULT_URL);
-  const token = addressProblem(url) ?? tokenIn(options.tokenFile ?? environment["STC_TOKEN_FILE"], tls.hasCertificate);
+  const file = options.tokenFile ?? environment["STC_TOKEN_FILE"];
+  const signed = sign && { header: async () => bearer(await sign()) };
+  const token = addressProblem(url) ?? signed ?? tokenIn(file, tls.hasCertificate);
   if (typeof token === "string") {
     wrongUsage(token);
     return undefined;
   }
   let failure: unknown;
-  const request = (path: string, init: BunFetchRequestInit): Promise<Response> =>
-    fetchService({ url, tls: tls.read() }, path, {
-      ...init,
-      headers: { ...(init.headers as Record<string, string>), ...token.header() },
-    });
+  const open = async (path: string, init: BunFetchRequestInit): Promise<Response> => {
+    const headers = new Headers(init.headers);
+    for (const [name, value] of Object.entries(await token.header())) headers.set(name, value);
+    return fetchService({ url, tls: tls.read() }, path, { ...init, headers });
+  };
   return {
     url,
     noAnswer: () => noAnswer(url, failure),
-    mayHaveArrived: () => !NOT_SENT.test(codeOf(failure) ?? ""),
+    mayHaveArrived: () => mayHaveArrived(failure),
+    open,
     async send({ method, path, body, timeoutMs }) {
       try {
         const headers: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
         const signal = timeoutMs === undefined ? null : AbortSignal.timeout(timeoutMs);
-        const response = await request(path, { method, headers, body: body ?? null, signal });
+        const response = await open(path, { method, headers, body: body ?? null, signal });
         return await readAnswer(response);
       } catch (error) {
         failure = error;
-        return undefined;
-      }
-    },
-    async stream(path, headers, signal) {
-      try {
-        return await request(path, { headers: { ...headers }, signal });
-      } catch {
         return undefined;
       }
     },
@@ -93,6 +95,11 @@ class ForeignAnswer extends Error {}
 /** Error codes of `fetch` that mean nothing was sent. */
 const NOT_SENT =
   /^(?:ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|EPROTO|.*(?:CERT|SSL|TLS|SIGNATURE).*)$/;
+
+/** Returns whether a request that failed with this error may have reached the service. */
+export function mayHaveArrived(failure: unknown): boolean {
+  return !NOT_SENT.test(codeOf(failure) ?? "");
+}
 
 export function noAnswer(url: string, failure: unknown): string {
   if (failure instanceof ForeignAnswer) return `the server at ${url} is not this service: ${failure.message}`;
@@ -200,7 +207,12 @@ function segment(name: string): string | undefined {
 }
 
 /** @throws {ForeignAnswer} when the body is not JSON or is larger than `bytesMax` */
-export async function readAnswer(response: Response, bytesMax: number = ANSWER_BYTES_MAX): Promise<ServiceAnswer> {
+export async function readAnswer(response: Response, bytesMax?: number): Promise<ServiceAnswer> {
+  return answerOf(response, await readText(response, bytesMax));
+}
+
+/** @throws {ForeignAnswer} when the body is larger than `bytesMax` */
+export async function readText(response: Response, bytesMax: number = ANSWER_BYTES_MAX): Promise<string> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of response.body ?? []) {
@@ -208,15 +220,19 @@ export async function readAnswer(response: Response, bytesMax: number = ANSWER_B
     if (bytes > bytesMax) throw new ForeignAnswer(`more than ${bytesMax} bytes`);
     chunks.push(chunk);
   }
-  const { status } = response;
-  const servedAt = Date.parse(response.headers.get("date") ?? "");
-  const body = bytes === 0 && response.ok ? undefined : parsed(Buffer.concat(chunks), status);
+  return Buffer.concat(chunks).toString("utf8");
+}
+
+/** @throws {ForeignAnswer} when the text is not JSON */
+export function answerOf({ status, ok, headers }: Response, text: string): ServiceAnswer {
+  const servedAt = Date.parse(headers.get("date") ?? "");
+  const body = text === "" && ok ? undefined : parsed(text, status);
   return { status, body, servedAt: Number.isNaN(servedAt) ? undefined : servedAt };
 }
 
-function parsed(bytes: Buffer, status: number): unknown {
+function parsed(text: string, status: number): unknown {
   try {
-    return JSON.parse(bytes.toString("utf8"));
+    return JSON.parse(text);
   } catch {
     throw new ForeignAnswer(`${status}, not JSON`);
   }
@@ -226,9 +242,15 @@ function parsed(bytes: Buffer, status: number): unknown {
 const TOKEN_BYTES_MAX = 65_536;
 const VISIBLE = /^[\x21-\x7e]+$/;
 
+type Authorization = Readonly<Record<string, string>>;
+
+function bearer(token: string): Authorization {
+  return { authorization: `Bearer ${token}` };
+}
+
 interface TokenSource {
   /** Returns the header with the current token of the file, or with the last valid token while the file holds none. */
-  header(): Readonly<Record<string, string>>;
+  header(): Authorization | Promise<Authorization>;
 }
 
 /**
@@ -247,7 +269,7 @@ function tokenIn(file: string | undefined, isOptional: boolean): TokenSource | s
       // A pipe that a shell created for this command has already been read to its end.
       const now = file === "-" ? undefined : read(() => readPlainFile(file));
       if (now !== undefined && isToken(now)) current = now;
-      return { authorization: `Bearer ${current}` };
+      return bearer(current);
     },
   };
 }

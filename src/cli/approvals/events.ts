@@ -31,6 +31,11 @@ export class EventReader {
   #type = "";
   #id: string | undefined;
   #size = 0;
+  readonly #charactersMax: number;
+
+  constructor(charactersMax: number = EVENT_CHARACTERS_MAX) {
+    this.#charactersMax = charactersMax;
+  }
 
   /** @throws {RangeError} when an event is too long */
   read(piece: string): readonly StreamEvent[] {
@@ -43,7 +48,7 @@ export class EventReader {
       if (event !== undefined) events.push(event);
     }
     this.#text = this.#text.slice(from);
-    if (this.#text.length + this.#size > EVENT_CHARACTERS_MAX) throw new RangeError("an event without an end");
+    if (this.#text.length + this.#size > this.#charactersMax) throw new RangeError("an event without an end");
     return events;
   }
 
@@ -87,13 +92,16 @@ function lineEnd(text: string, from: number): LineEnd | undefined {
 }
 
 /** Follows the service's events until the signal aborts. After a disconnect, continues from the last event. */
-export async function* followEvents(client: Client, signal: AbortSignal): AsyncGenerator<StreamUpdate, void> {
+export async function* followEvents(
+  client: Pick<Client, "open">,
+  signal: AbortSignal,
+): AsyncGenerator<StreamUpdate, void> {
   let backoffMs: number = BACKOFF_MS.first;
   let lastId: string | undefined;
   while (!signal.aborted) {
     const connection = openConnection(signal);
     const headers = { accept: "text/event-stream", ...(lastId !== undefined && { "last-event-id": lastId }) };
-    const response = await client.stream("/events", headers, connection.signal);
+    const response = await client.open("/events", { headers, signal: connection.signal }).catch(() => undefined);
     if (response?.ok && response.body !== null) {
       yield { kind: "connected" };
       const reader = new EventReader();
