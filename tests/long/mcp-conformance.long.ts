@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, spyOn, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { parse, stringify } from "yaml";
 import { z } from "zod";
 import { defineTool } from "../../src/index.ts";
@@ -9,10 +10,9 @@ import { McpWorld } from "../mcp/mcp-world.ts";
 import type { Loose } from "../support/asking-service.ts";
 import { environmentOf } from "../support/stc.ts";
 import { TokenProxy } from "../support/token-proxy.ts";
-import { PROJECT } from "../support/world.ts";
 
 /** The protocol's official conformance suite against the real service, with the tools that it asks for. */
-const SUITE = join(PROJECT, "node_modules/@modelcontextprotocol/conformance");
+const SUITE = dirname(fileURLToPath(import.meta.resolve("@modelcontextprotocol/conformance/package.json")));
 
 const simple = {
   description: "A tool of the conformance suite",
