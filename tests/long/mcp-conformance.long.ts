@@ -4,41 +4,27 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parse, stringify } from "yaml";
-import { z } from "zod";
-import { defineTool } from "../../src/index.ts";
-import { McpWorld } from "../mcp/mcp-world.ts";
 import type { Loose } from "../support/asking-service.ts";
+import { manifest, ReloadService } from "../support/reload-service.ts";
 import { environmentOf } from "../support/stc.ts";
 import { TokenProxy } from "../support/token-proxy.ts";
 
 /** The protocol's official conformance suite against the real service, with the tools that it asks for. */
 const SUITE = dirname(fileURLToPath(import.meta.resolve("@modelcontextprotocol/conformance/package.json")));
 
-const simple = {
-  description: "A tool of the conformance suite",
-  classification: "read",
-  permissions: { required: ["conformance"] },
-  input: z.strictObject({}),
-  output: z.object({ text: z.string() }),
-  outputPolicy: { text: "allow" },
-  handler: () => ({ text: "This is a simple text response for testing." }),
-} as const;
+const TRIGGER = "test_trigger_tool_change";
 
-const TOOLS = [
-  defineTool({ ...simple, name: "test_simple_text" }),
-  defineTool({
-    ...simple,
-    name: "test_error_handling",
-    handler: (): { text: string } => {
-      throw new Error("This tool intentionally returns an error for testing");
-    },
-  }),
-  // Reports progress while an approver is asked.
-  defineTool({ ...simple, name: "test_tool_with_progress", classification: "write", category: "write" }),
+/** Bodies of the tools' handlers, by name. */
+const TOOLS: Readonly<Record<string, string>> = {
+  test_simple_text: 'return { said: "This is a simple text response for testing." };',
+  test_error_handling: 'throw new Error("This tool intentionally returns an error for testing");',
+  test_tool_with_progress: 'return { said: "done" };',
   // The suite checks what these do not send: log messages, and requests to the client.
-  defineTool({ ...simple, name: "test_logging_tool" }),
-  defineTool({ ...simple, name: "test_streaming_elicitation" }),
-];
+  test_logging_tool: 'return { said: "nothing is logged" };',
+  test_streaming_elicitation: 'return { said: "nothing is asked" };',
+  // The list changes when it is called, by a reload.
+  [TRIGGER]: 'return { said: "changed" };',
+};
 
 /** Reasons for failures, with the scenarios (or single checks of a scenario) that must fail for them. */
 const MISSING: Readonly<Record<string, readonly string[]>> = {
@@ -78,30 +64,48 @@ const REVISIONS = ["2026-07-28", "2025-11-25"] as const;
 type Revision = (typeof REVISIONS)[number];
 
 const proxies = new Map<Revision, TokenProxy>();
-let world: McpWorld;
+let service: ReloadService;
 
 beforeAll(async () => {
-  world = new McpWorld();
   for (const revision of REVISIONS) {
     let progress = 0;
-    const onText = (text: string): void => {
+    const onAnswer = (text: string): void => {
       if (!text.includes("notifications/progress")) return;
       progress += 1;
       if (progress === PROGRESS_MIN) void approveAll(revision);
     };
-    const token = () => world.agent({ sub: revision, permissions: ["conformance"] });
-    proxies.set(revision, new TokenProxy({ token, onText }));
+    const token = () => service.issuers.token({ kind: "good", sub: revision, permissions: ["hello:say"] });
+    proxies.set(revision, new TokenProxy({ token, onAnswer, onRequest: changeTools }));
   }
-  const origins = [...proxies.values()].map(({ url }) => url);
-  await world.start({ tools: TOOLS, server: { port: 0, allowedOrigins: origins } });
-  for (const proxy of proxies.values()) proxy.target = world.url;
+  const allowedOrigins = [...proxies.values()].map(({ url }) => url);
+  service = new ReloadService({
+    server: { port: 0, allowedOrigins },
+    approvals: { store: "sqlite://./approvals.sqlite" },
+  });
+  for (const [name, body] of Object.entries(TOOLS)) {
+    // A change asks an approver, and progress is reported while it waits.
+    const classification = name === "test_tool_with_progress" ? "write" : "read";
+    service.write(`tools/${name}.ts`, manifest({ name, body, classification }));
+  }
+  await service.start();
+  for (const proxy of proxies.values()) proxy.target = service.running.url;
 });
 afterAll(async () => {
   intervals.mockRestore();
   for (const proxy of proxies.values()) await proxy.close();
-  await world.end();
+  await service.end();
   rmSync(folder, { recursive: true, force: true });
 });
+
+let added = 0;
+
+/** Adds a tool before the call that asks for it is sent on. */
+async function changeTools(request: string): Promise<void> {
+  if (!request.includes(`"${TRIGGER}"`)) return;
+  added += 1;
+  service.write(`tools/added_${added}.ts`, manifest({ name: `added_${added}` }));
+  await service.reload();
+}
 
 /** The suite wants this many notifications of progress. */
 const PROGRESS_MIN = 3;
@@ -112,9 +116,12 @@ const intervals = spyOn(globalThis, "setInterval").mockImplementation(((run: () 
   setRealInterval(run, ms / 100)) as typeof setInterval);
 
 async function approveAll(subject: string): Promise<void> {
-  const { body } = await world.send("GET", "/approvals", { token: await world.person() });
+  const token = await service.operator();
+  const { body } = await service.send("GET", "/approvals", { token });
   const open = body.approvals.filter(({ state, requester }: Loose) => state === "pending" && requester.sub === subject);
-  for (const { id } of open) await world.decide(id, "approve");
+  for (const { id } of open) {
+    await service.send("POST", `/approvals/${id}/decisions`, { token, body: { decision: "approve" } });
+  }
 }
 
 interface Requirements {
@@ -154,7 +161,7 @@ async function conform(
 }
 
 test.concurrent.each<readonly [Revision, number]>([
-  ["2026-07-28", 73],
+  ["2026-07-28", 77],
   ["2025-11-25", 39],
 ])("the service conforms to %s, except for what it does not offer", async (revision, passed) => {
   const ended = await conform(revision);

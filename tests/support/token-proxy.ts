@@ -4,7 +4,7 @@ export class TokenProxy {
   target = "";
   readonly #server: Bun.Server<undefined>;
 
-  constructor({ token, onText = () => {} }: TokenProxyOptions) {
+  constructor({ token, onRequest = async () => {}, onAnswer = () => {} }: TokenProxyOptions) {
     this.#server = Bun.serve({
       hostname: "127.0.0.1",
       port: 0,
@@ -14,12 +14,13 @@ export class TokenProxy {
         const headers = new Headers(request.headers);
         headers.set("authorization", `Bearer ${await token()}`);
         const { method, signal } = request;
-        const body = method === "POST" ? await request.arrayBuffer() : null;
+        const body = method === "POST" ? await request.text() : null;
+        if (body !== null) await onRequest(body);
         const answer = await fetch(`${this.target}${pathname}${search}`, { method, headers, body, signal });
         const decoder = new TextDecoder();
         const observed = new TransformStream<Uint8Array, Uint8Array>({
           transform(chunk, controller) {
-            onText(decoder.decode(chunk, { stream: true }));
+            onAnswer(decoder.decode(chunk, { stream: true }));
             controller.enqueue(chunk);
           },
         });
@@ -40,6 +41,8 @@ export class TokenProxy {
 interface TokenProxyOptions {
   /** Returns the token of the next request. */
   readonly token: () => Promise<string>;
+  /** Gets the body of each request before it is sent on. */
+  readonly onRequest?: (body: string) => Promise<void>;
   /** Gets the text of answers, in the pieces in which it arrives. */
-  readonly onText?: (text: string) => void;
+  readonly onAnswer?: (text: string) => void;
 }
