@@ -10,6 +10,8 @@ import { developmentKeys } from "../../src/cli/development/keys.ts";
 import { defineTool } from "../../src/index.ts";
 import { ENVELOPE, McpWorld, MODERN, TOOLS } from "../mcp/mcp-world.ts";
 import type { Loose } from "../support/asking-service.ts";
+import { blocksOf } from "../support/documented.ts";
+import { manifest, ReloadService } from "../support/reload-service.ts";
 import { environmentOf, runStc, STC } from "../support/stc.ts";
 import { StdioClient } from "../support/stdio-client.ts";
 import { Authority } from "../support/tls-files.ts";
@@ -377,6 +379,22 @@ test("a service that does not come back: the call was not sent, and the client l
   expect(result.content[0].text).toMatch(/^SERVICE_UNREACHABLE: .*was not sent/);
 });
 
+test("a client that listens is notified of a changed list, and still ends at once", async () => {
+  const service = await new ReloadService().start();
+  writeFileSync(tokenFile, await service.agent());
+  const client = bridge(service.running.url);
+  const params = { notifications: { toolsListChanged: true }, _meta: ENVELOPE };
+  client.send({ jsonrpc: "2.0", id: "l", method: "subscriptions/listen", params });
+  const notified = (method: string) => until(method, () => client.messages().find((each) => each.method === method));
+  await notified("notifications/subscriptions/acknowledged");
+  service.write("tools/bye.ts", manifest({ name: "bye" }));
+  expect((await service.reload()).http).toBe(200);
+  await notified("notifications/tools/list_changed");
+  expect(await client.end()).toBe(0);
+  await service.end();
+  writeFileSync(tokenFile, await world.caller());
+});
+
 describe("standard input", () => {
   test("that ends, ends the process after the answers", async () => {
     const client = bridge();
@@ -393,6 +411,30 @@ describe("standard input", () => {
     expect(await client.end()).toBe(0);
     await world.decide(id, "deny");
   });
+});
+
+/** The program and arguments that a block of the guide, which contains this text, gives a client. */
+const DOCUMENTED: readonly (readonly [string, (text: string) => readonly string[]])[] = [
+  ["claude mcp add", (text) => text.split(" -- ")[1]?.trim().split(" ") ?? []],
+  ['"mcpServers"', (text) => commandIn(JSON.parse(text).mcpServers)],
+  ['"servers"', (text) => commandIn(JSON.parse(text).servers)],
+  ["[mcp_servers", (text) => commandIn((Bun.TOML.parse(text) as Loose).mcp_servers)],
+];
+
+function commandIn({ "safe-tool-call": { command, args } }: Loose): readonly string[] {
+  return [command, ...args];
+}
+
+test.each(DOCUMENTED)("the guide's configuration with %s connects a client", async (part, read) => {
+  const [{ text } = { text: "" }, ...more] = blocksOf("docs/mcp.md").filter((block) => block.text.includes(part));
+  expect(more).toEqual([]);
+  const [program, ...args] = read(text);
+  expect(program).toBe("/usr/local/bin/stc");
+  const own = args.map((word) => word.replace("https://tools.example", world.url).replace(/^\/run\/.*/, tokenFile));
+  const client = new StdioClient(own, { command: STC });
+  started.push(client);
+  const { result } = await client.request(1, "tools/list");
+  expect(result.tools.map(({ name }: Loose) => name)).toContain("orders_find");
 });
 
 test("a service behind TLS and one behind a socket are reached", async () => {

@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createMCPClient } from "@ai-sdk/mcp";
 import { MultiServerMCPClient } from "@langchain/mcp-adapters";
@@ -8,8 +10,10 @@ import { generateText, isStepCount } from "ai";
 import { MockLanguageModelV4 } from "ai/test";
 import { McpWorld, MODERN } from "../mcp/mcp-world.ts";
 import type { Loose } from "../support/asking-service.ts";
+import { blockNamed } from "../support/documented.ts";
 import { environmentOf } from "../support/stc.ts";
 import { until } from "../support/until.ts";
+import { PROJECT } from "../support/world.ts";
 
 /** Each client as its users run it; where it belongs to an agent, a scripted model makes the calls. */
 interface ConnectedClient {
@@ -294,4 +298,33 @@ describe.each(CLIENTS)("%s", (title, connect) => {
     expect(text).toContain("The result was too long");
     expect(text.length).toBeLessThan(70_000);
   });
+});
+
+/** The guide's programs, each with its export. */
+const PROGRAMS: Readonly<Record<string, (exported: Loose) => Promise<readonly string[]>>> = {
+  "docs/mcp.md: import { Agent, MCPServerStreamableHttp }": async ({ agent }) => {
+    const names = (await agent.mcpServers[0].listTools()).map(({ name }: Loose) => name);
+    await agent.mcpServers[0].close();
+    return names;
+  },
+  "docs/mcp.md: import { MultiServerMCPClient }": async ({ tools }) => tools.map(({ name }: Loose) => name),
+  "docs/mcp.md: import { createMCPClient }": async ({ tools }) => Object.keys(tools),
+};
+
+test.each(Object.entries(PROGRAMS))("the guide's program connects: %s", async (begin, listed) => {
+  mkdirSync(join(PROJECT, "var"), { recursive: true });
+  // Below the project's folder, so that packages are found.
+  const folder = mkdtempSync(join(PROJECT, "var", "mcp-guide-"));
+  const file = join(folder, "program.ts");
+  const token = await world.caller();
+  const text = blockNamed(begin)
+    .text.replaceAll("https://tools.example", world.url)
+    // The package that `@openai/agents` passes on.
+    .replace('"@openai/agents"', '"@openai/agents-core"');
+  writeFileSync(file, `const token = ${JSON.stringify(token)};\n${text}`);
+  try {
+    expect([...(await listed(await import(file)))].sort()).toEqual(["orders_find", "orders_refund", "reports_read"]);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 });
