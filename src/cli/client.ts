@@ -30,8 +30,13 @@ export interface Client {
   noAnswer(): string;
   /** Returns whether the latest request may have reached the service although it got no answer. */
   mayHaveArrived(): boolean;
+  /**
+   * Sends a request; the path is below the service's URL.
+   *
+   * @throws what `fetch` throws; `mayHaveArrived` and `noAnswer` explain it
+   */
+  open(path: string, init: BunFetchRequestInit): Promise<Response>;
   send(request: ServiceRequest): Promise<ServiceAnswer | undefined>;
-  stream(path: string, headers: Readonly<Record<string, string>>, signal: AbortSignal): Promise<Response | undefined>;
 }
 
 const DEFAULT_URL = "http://127.0.0.1:8787";
@@ -40,41 +45,39 @@ const ISSUES_MAX = 5;
 const OPERATOR_REQUEST_TIMEOUT_MS = 30_000;
 
 /**
- * Returns a client for the service that the options or the environment name.
+ * Returns a client for the service that the options or the environment name. With `sign`, each request presents a token that
+ * `sign` returns instead of the token in the file.
  *
  * @throws {CommandError} when there is neither a token nor a certificate to present, or the certificates are unusable
  */
-export function connect(options: ClientOptions): Client {
+export function connect(options: ClientOptions, sign?: () => Promise<string>): Client {
   const environment = processEnvironment();
   const tls = clientTls(options, environment);
   const url = options.url ?? (environment["STC_URL"] || DEFAULT_URL);
   checkAddress(url);
-  const token = tokenIn(options.tokenFile ?? environment["STC_TOKEN_FILE"], tls.hasCertificate);
+  const token =
+    sign === undefined
+      ? tokenIn(options.tokenFile ?? environment["STC_TOKEN_FILE"], tls.hasCertificate)
+      : { header: async () => bearer(await sign()) };
   let failure: unknown;
-  const request = (path: string, init: BunFetchRequestInit): Promise<Response> =>
-    fetchService({ url, tls: tls.read() }, path, {
-      ...init,
-      headers: { ...(init.headers as Record<string, string>), ...token.header() },
-    });
+  const open = async (path: string, init: BunFetchRequestInit): Promise<Response> => {
+    const headers = new Headers(init.headers);
+    for (const [name, value] of Object.entries(await token.header())) headers.set(name, value);
+    return fetchService({ url, tls: tls.read() }, path, { ...init, headers });
+  };
   return {
     url,
     noAnswer: () => noAnswer(url, failure),
-    mayHaveArrived: () => !NOT_SENT.test(codeOf(failure) ?? ""),
+    mayHaveArrived: () => mayHaveArrived(failure),
+    open,
     async send({ method, path, body, timeoutMs }) {
       try {
         const headers: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
         const signal = timeoutMs === undefined ? null : AbortSignal.timeout(timeoutMs);
-        const response = await request(path, { method, headers, body: body ?? null, signal });
+        const response = await open(path, { method, headers, body: body ?? null, signal });
         return await readAnswer(response);
       } catch (error) {
         failure = error;
-        return undefined;
-      }
-    },
-    async stream(path, headers, signal) {
-      try {
-        return await request(path, { headers: { ...headers }, signal });
-      } catch {
         return undefined;
       }
     },
@@ -87,6 +90,11 @@ class ForeignAnswer extends Error {}
 /** Error codes of `fetch` that mean nothing was sent. */
 const NOT_SENT =
   /^(?:ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|EPROTO|.*(?:CERT|SSL|TLS|SIGNATURE).*)$/;
+
+/** Returns whether a request that failed with this error may have reached the service. */
+export function mayHaveArrived(failure: unknown): boolean {
+  return !NOT_SENT.test(codeOf(failure) ?? "");
+}
 
 export function noAnswer(url: string, failure: unknown): string {
   if (failure instanceof ForeignAnswer) return `the server at ${url} is not this service: ${failure.message}`;
@@ -184,7 +192,12 @@ export function segment(id: string): string {
 }
 
 /** @throws {ForeignAnswer} when the body is not JSON or is larger than `bytesMax` */
-export async function readAnswer(response: Response, bytesMax: number = ANSWER_BYTES_MAX): Promise<ServiceAnswer> {
+export async function readAnswer(response: Response, bytesMax?: number): Promise<ServiceAnswer> {
+  return answerOf(response, await readText(response, bytesMax));
+}
+
+/** @throws {ForeignAnswer} when the body is larger than `bytesMax` */
+export async function readText(response: Response, bytesMax: number = ANSWER_BYTES_MAX): Promise<string> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of response.body ?? []) {
@@ -192,15 +205,19 @@ export async function readAnswer(response: Response, bytesMax: number = ANSWER_B
     if (bytes > bytesMax) throw new ForeignAnswer(`more than ${bytesMax} bytes`);
     chunks.push(chunk);
   }
-  const { status } = response;
-  const servedAt = Date.parse(response.headers.get("date") ?? "");
-  const body = bytes === 0 && response.ok ? undefined : parsed(Buffer.concat(chunks), status);
+  return Buffer.concat(chunks).toString("utf8");
+}
+
+/** @throws {ForeignAnswer} when the text is not JSON */
+export function answerOf({ status, ok, headers }: Response, text: string): ServiceAnswer {
+  const servedAt = Date.parse(headers.get("date") ?? "");
+  const body = text === "" && ok ? undefined : parsed(text, status);
   return { status, body, servedAt: Number.isNaN(servedAt) ? undefined : servedAt };
 }
 
-function parsed(bytes: Buffer, status: number): unknown {
+function parsed(text: string, status: number): unknown {
   try {
-    return JSON.parse(bytes.toString("utf8"));
+    return JSON.parse(text);
   } catch {
     throw new ForeignAnswer(`${status}, not JSON`);
   }
@@ -210,9 +227,15 @@ function parsed(bytes: Buffer, status: number): unknown {
 const TOKEN_BYTES_MAX = 65_536;
 const VISIBLE = /^[\x21-\x7e]+$/;
 
+type Authorization = Readonly<Record<string, string>>;
+
+function bearer(token: string): Authorization {
+  return { authorization: `Bearer ${token}` };
+}
+
 interface TokenSource {
   /** Returns the header with the current token of the file, or with the last valid one while the file contains none. */
-  header(): Readonly<Record<string, string>>;
+  header(): Authorization | Promise<Authorization>;
 }
 
 /**
@@ -234,7 +257,7 @@ function tokenIn(file: string | undefined, isOptional: boolean): TokenSource {
       // A pipe that a shell created for this command has already been read to its end.
       const now = file === "-" ? undefined : read(() => readPlainFile(file));
       if (now !== undefined && isToken(now)) current = now;
-      return { authorization: `Bearer ${current}` };
+      return bearer(current);
     },
   };
 }

@@ -15,6 +15,9 @@ interface TokenOptions {
 
 const OPERATOR_PERMISSIONS = ["approvals:decide", "grants:manage", "modes:manage", "audit:read"] as const;
 
+/** A call that waits for an approval ends with its token. */
+const DEVELOPMENT_TOKEN_SECONDS = 3_600;
+
 const VISIBLE = /^[\x21-\x7e]{1,128}$/;
 
 /** `stc token`: prints a token of the development issuers and nothing else. Never uses other keys. */
@@ -43,4 +46,21 @@ export async function token({ sub, permission, operator, session, ttl }: TokenOp
       nowMs: Date.now(),
     }),
   );
+}
+
+/**
+ * Returns a function that signs a token for the agent of the development stand's examples; the tokens share one session. Returns
+ * undefined, after printing the reason, in the single binary.
+ */
+export async function developmentTokens(): Promise<(() => Promise<string>) | undefined> {
+  if (isCompiled()) {
+    wrongUsage(NO_DEVELOPMENT);
+    return undefined;
+  }
+  const { DEVELOPMENT_DIRECTORY } = await import("./development/environment.ts");
+  const { signDevelopmentToken } = await import("./development/keys.ts");
+  const { DEMO_AGENT } = await import("./development/welcome.ts");
+  const session = randomUUID();
+  const agent = { directory: DEVELOPMENT_DIRECTORY, operator: false, ...DEMO_AGENT, session } as const;
+  return () => signDevelopmentToken({ ...agent, ttlSeconds: DEVELOPMENT_TOKEN_SECONDS, nowMs: Date.now() });
 }

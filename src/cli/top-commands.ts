@@ -12,6 +12,7 @@ import {
   required,
   TLS,
   text,
+  URL_OPTION,
 } from "./command.ts";
 
 /** The longest token lifetime that a service accepts by default. */
@@ -119,5 +120,17 @@ export const commands = [
     uses: CLIENT,
     options: { approval: option(text("id"), "id of the approval of exactly this call") },
     run: async ({ tool, args }, options) => (await import("./call.ts")).call(tool, args, options),
+  }),
+  command({
+    name: "mcp",
+    summary: "Connect an MCP client on standard input and output to a running service",
+    options: {
+      url: URL_OPTION,
+      tokenFile: option(text("file"), "file that contains the token, read at each request (default: STC_TOKEN_FILE)"),
+      ...TLS,
+      dev: flag("present tokens of the development issuers", { excludes: "tokenFile" }),
+    },
+    exits: { 0: "standard input has ended" },
+    run: async (_, options) => (await import("./mcp.ts")).mcp(options),
   }),
 ];

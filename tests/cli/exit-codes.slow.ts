@@ -83,6 +83,11 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   ["health --url http://127.0.0.1:1", 2, "no answer"],
   ["health --url {url}", 1, "401"],
 
+  ["mcp", 64, "no token"],
+  ["mcp --dev --token-file {folder}/token", 64, "--dev and --token-file exclude each other"],
+  ["mcp --token-file -", 64, "standard input carries the protocol"],
+  ["mcp --token-file {folder}/token --url http://198.51.100.7:8787", 64, "sends the token unprotected"],
+
   ["call", 64, "missing required argument 'tool'"],
   [`call t { ${GOOD}`, 64, "not a JSON object"],
   [`call t [] ${GOOD}`, 64, "not a JSON object"],

@@ -3,10 +3,12 @@ import { existsSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { AuditEntry } from "../../src/audit/entry.ts";
+import { KNOWN_CUSTOMERS } from "../../src/cli/development/customers.ts";
 import type { CallResult } from "../../src/core/call-result.ts";
 import { auditEntries, parseLines } from "../support/audit-files.ts";
 import { hasGit } from "../support/git-tests.ts";
 import { freePortPair, RunningStc, run, runStc } from "../support/stc.ts";
+import { StdioClient } from "../support/stdio-client.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
 
@@ -96,6 +98,18 @@ describe.skipIf(!canPaste)("the commands that the welcome prints", () => {
     ]);
     expect(tail.map((line) => line.split(" ").at(-1) ?? "")).toEqual(answers.map(({ traceId }) => traceId));
   });
+});
+
+test("the .mcp.json that the welcome prints connects a client, which needs no token", async () => {
+  const line = stc.out.split("\n").find((each) => each.startsWith('  {"mcpServers"')) ?? "";
+  const { command, args } = JSON.parse(line).mcpServers["safe-tool-call"];
+  expect(args.join(" ")).not.toMatch(/eyJ|token/);
+  const client = new StdioClient(args, { command: [command] });
+  const { result } = await client.request(1, "tools/list");
+  expect(result.tools.map(({ name }: { readonly name: string }) => name)).toContain("get_customer");
+  const called = await client.call(2, "get_customer", { customerId: KNOWN_CUSTOMERS.johnSmith });
+  expect(called.result.structuredContent).toMatchObject({ customer: { fullName: "J*** S****" } });
+  expect(await client.end()).toBe(0);
 });
 
 describe("a second start", () => {

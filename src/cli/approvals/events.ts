@@ -31,6 +31,11 @@ export class EventReader {
   #type = "";
   #id: string | undefined;
   #size = 0;
+  readonly #charactersMax: number;
+
+  constructor(charactersMax: number = EVENT_CHARACTERS_MAX) {
+    this.#charactersMax = charactersMax;
+  }
 
   /** @throws {RangeError} when an event is too long */
   read(piece: string): readonly StreamEvent[] {
@@ -38,7 +43,7 @@ export class EventReader {
     const lines = (this.#text + piece).split(/\r\n|\n|\r(?!$)/);
     this.#text = lines.pop() ?? "";
     const events = lines.flatMap((line) => this.#take(line) ?? []);
-    if (this.#text.length + this.#size > EVENT_CHARACTERS_MAX) throw new RangeError("an event without an end");
+    if (this.#text.length + this.#size > this.#charactersMax) throw new RangeError("an event without an end");
     return events;
   }
 
@@ -67,13 +72,16 @@ export class EventReader {
 }
 
 /** Follows the service's events until the signal aborts. After a disconnect, continues from the last event. */
-export async function* followEvents(client: Client, signal: AbortSignal): AsyncGenerator<StreamUpdate, void> {
+export async function* followEvents(
+  client: Pick<Client, "open">,
+  signal: AbortSignal,
+): AsyncGenerator<StreamUpdate, void> {
   let backoffMs: number = BACKOFF_MS.first;
   let lastId: string | undefined;
   while (!signal.aborted) {
     const connection = openConnection(signal);
     const headers = { accept: "text/event-stream", ...(lastId !== undefined && { "last-event-id": lastId }) };
-    const response = await client.stream("/events", headers, connection.signal);
+    const response = await client.open("/events", { headers, signal: connection.signal }).catch(() => undefined);
     if (response?.ok && response.body !== null) {
       yield { kind: "connected" };
       const reader = new EventReader();

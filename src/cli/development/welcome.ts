@@ -1,4 +1,6 @@
+import { join } from "node:path";
 import { KNOWN_CUSTOMERS } from "./customers.ts";
+import { PROJECT } from "./environment.ts";
 
 export interface Sample {
   readonly shows: string;
@@ -6,7 +8,11 @@ export interface Sample {
   readonly args: Readonly<Record<string, unknown>>;
 }
 
-const PERMISSIONS = ["customer-data:read", "platform:git:read", "workspace:fs:read", "workspace:bash"];
+/** The agent of the examples. */
+export const DEMO_AGENT = {
+  sub: "demo-agent",
+  permissions: ["customer-data:read", "platform:git:read", "workspace:fs:read", "workspace:bash"],
+} as const;
 
 /** First calls for a new user: one with masked data, one plain, one refused by permission, one refused by validation. */
 const SAMPLES: readonly Sample[] = [
@@ -41,9 +47,8 @@ interface WelcomeOptions {
 /** Returns the text that `stc serve --dev` prints once it listens. */
 export function welcome({ url, auditDir, hasGit, hasBash }: WelcomeOptions): string {
   const samples = SAMPLES.filter(({ tool }) => hasGit || !tool.startsWith("git_"));
-  const token = [STC, "token --sub demo-agent", ...PERMISSIONS.map((permission) => `--permission ${permission}`)].join(
-    " ",
-  );
+  const { sub, permissions } = DEMO_AGENT;
+  const token = [STC, `token --sub ${sub}`, ...permissions.map((name) => `--permission ${name}`)].join(" ");
   return [
     "",
     `Safe Tool Call is ready on ${url} (development mode, loopback only).`,
@@ -57,6 +62,10 @@ export function welcome({ url, auditDir, hasGit, hasBash }: WelcomeOptions): str
     "",
     `  ${STC} audit tail`,
     ...(hasBash ? approvalSteps(url) : []),
+    "",
+    "An MCP client (Claude Code, Cursor, VS Code) calls the same tools with this .mcp.json, and needs no token:",
+    "",
+    `  ${mcpJson(url)}`,
     "",
     `The audit is in ${auditDir}. Ctrl-C stops the service.`,
     "",
@@ -76,6 +85,13 @@ function approvalSteps(url: string): readonly string[] {
     "",
     `    ${curl(url, { tool: "bash", args: { command: "ls -la" } })} -H "Prefer: wait=50"`,
   ];
+}
+
+/** Returns the client configuration that starts `stc mcp`. Absolute paths: clients start programs in folders of their own. */
+function mcpJson(url: string): string {
+  const flags = ["--no-env-file", `--config=${join(PROJECT, "bunfig.toml")}`, "--no-install"];
+  const args = [...flags, join(PROJECT, "src/cli/main.ts"), "mcp", "--dev", "--url", url];
+  return JSON.stringify({ mcpServers: { "safe-tool-call": { command: process.execPath, args } } });
 }
 
 function curl(url: string, body: unknown): string {

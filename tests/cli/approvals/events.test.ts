@@ -72,14 +72,12 @@ async function follow(
   want: number,
 ): Promise<{ hints: StreamUpdate[]; resumed: string[] }> {
   const resumed: string[] = [];
-  const client: Client = {
-    url: "http://127.0.0.1",
-    noAnswer: () => "no answer",
-    mayHaveArrived: () => true,
-    send: async () => undefined,
-    stream: async (_, headers) => {
-      resumed.push(headers["last-event-id"] ?? "-");
-      return answers[resumed.length - 1]?.();
+  const client: Pick<Client, "open"> = {
+    open: async (_, { headers }) => {
+      resumed.push(new Headers(headers).get("last-event-id") ?? "-");
+      const answer = answers[resumed.length - 1];
+      if (answer === undefined) throw new Error("no answer");
+      return answer();
     },
   };
   const leaving = new AbortController();

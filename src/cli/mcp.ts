@@ -1,0 +1,333 @@
+import { setTimeout as pause } from "node:timers/promises";
+import { isTable } from "../core/json.ts";
+import { isLoopback } from "../core/network.ts";
+import { EventReader } from "./approvals/events.ts";
+import {
+  answerOf,
+  type Client,
+  type ClientOptions,
+  connect,
+  mayHaveArrived,
+  noAnswer,
+  problemOf,
+  readText,
+} from "./client.ts";
+import { print, StdoutError, wrongUsage } from "./output.ts";
+
+interface McpOptions extends ClientOptions {
+  readonly dev?: boolean;
+}
+
+/** `stc mcp`: relays between an MCP client on standard input and output and a running service, until standard input ends. */
+export async function mcp({ dev, ...options }: McpOptions): Promise<void> {
+  if (dev !== true && options.tokenFile === "-")
+    return wrongUsage("standard input carries the protocol, not the token");
+  const sign = dev === true ? await (await import("./token.ts")).developmentTokens() : undefined;
+  if (dev === true && sign === undefined) return;
+  const client = connect(options, sign);
+  if (client === undefined) return;
+  if (isExposed(client.url)) {
+    return wrongUsage(`"${client.url}" sends the token unprotected: expected https://…, unix:… or a loopback address`);
+  }
+  await new Bridge(client).serve(Bun.stdin.stream());
+}
+
+function isExposed(url: string): boolean {
+  const { protocol, hostname } = new URL(url);
+  return protocol === "http:" && !isLoopback(hostname);
+}
+
+/** Larger than any request that a service accepts by default, so that the service is the one that refuses. */
+const LINE_BYTES_MAX = 4_194_304;
+const MESSAGE_CHARACTERS_MAX = 67_108_864;
+const REQUESTS_MAX = 64;
+/** Requests that have not been sent are tried again for ten seconds: a restart takes less. */
+const ATTEMPTS = { max: 20, pauseMs: 500 } as const;
+/** Time that running requests have to end after standard input has ended. Clients kill a server that takes longer. */
+const ENDING_MS = 1_500;
+
+/** Errors of JSON-RPC 2.0, and `failed`, which the MCP libraries use for a lost connection. */
+const CODES = { parse: -32_700, invalid: -32_600, failed: -32_000 } as const;
+const PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion";
+/** The parameter that the header `Mcp-Name` repeats, by method. */
+const NAMES: ReadonlyMap<unknown, string> = new Map([
+  ["tools/call", "name"],
+  ["prompts/get", "name"],
+  ["resources/read", "uri"],
+  ["tasks/get", "taskId"],
+  ["tasks/update", "taskId"],
+  ["tasks/cancel", "taskId"],
+]);
+const LISTEN = "subscriptions/listen";
+
+type Id = string | number;
+type Message = Readonly<Record<string, unknown>>;
+
+interface Session {
+  readonly id?: string | undefined;
+  readonly version?: string | undefined;
+}
+
+interface Request {
+  readonly id: Id;
+  readonly method: string;
+  readonly params: Message;
+}
+
+/**
+ * Relays messages as they are. Reads only what the HTTP transport puts into headers (protocol version, method, name) and what
+ * matches answers and cancellations to requests (ids). Each message is one HTTP request on a connection of its own. A request is
+ * repeated only if it was not sent.
+ */
+class Bridge {
+  readonly #client: Client;
+  readonly #running = new Map<string, { readonly abort: AbortController; readonly method: string }>();
+  #notifying = 0;
+  /** What the answer to `initialize` says about later requests. Since 2026-07-28 each request is complete in itself. */
+  #session: Session = {};
+
+  constructor(client: Client) {
+    this.#client = client;
+  }
+
+  async serve(input: AsyncIterable<Uint8Array>): Promise<void> {
+    const tasks = new Set<Promise<void>>();
+    for await (const line of linesOf(input)) {
+      const task = this.#receive(line).finally(() => tasks.delete(task));
+      tasks.add(task);
+    }
+    for (const { abort, method } of this.#running.values()) if (method === LISTEN) abort.abort();
+    await Promise.race([Promise.all(tasks), pause(ENDING_MS, undefined, { ref: false })]);
+    for (const { abort } of this.#running.values()) abort.abort();
+  }
+
+  async #receive(line: string | undefined): Promise<void> {
+    if (line?.trim() === "") return;
+    const message = line === undefined ? undefined : parsed(line);
+    if (line === undefined || message === undefined) {
+      const problem = line === undefined ? `a line may have ${LINE_BYTES_MAX} bytes` : "the line is not JSON";
+      return write(errorOf(null, CODES.parse, problem));
+    }
+    if (!isTable(message)) return write(errorOf(null, CODES.invalid, "one message per line: a batch is not accepted"));
+    const { id, method } = message;
+    const isRequest = typeof method === "string" && id !== undefined;
+    if (isRequest && !isId(id)) return write(errorOf(null, CODES.invalid, "an id is a string or a number"));
+    const params = isTable(message["params"]) ? message["params"] : {};
+    if (isRequest && isId(id)) return this.#relay({ id, method, params }, line);
+    if (method === "notifications/cancelled") return this.#cancel(params["requestId"]);
+    if (this.#notifying >= REQUESTS_MAX) return print.error("stc mcp: too many notifications: one was dropped");
+    this.#notifying += 1;
+    await this.#notify(line, params);
+    this.#notifying -= 1;
+  }
+
+  /** Closing the connection cancels: the service cannot match a notification to a request of another connection. */
+  #cancel(id: unknown): void {
+    const key = JSON.stringify(id);
+    this.#running.get(key)?.abort.abort();
+    this.#running.delete(key);
+  }
+
+  /** Sends a notification, or the client's answer to a request of the service. */
+  async #notify(body: string, params: Message): Promise<void> {
+    try {
+      const headers = headersOf("", params, this.#session);
+      const response = await this.#client.open("/mcp", { ...POST, headers, body });
+      await response.body?.cancel();
+      if (!response.ok) print.error(`stc mcp: the service answered ${response.status} to a notification`);
+    } catch (error) {
+      print.error(`stc mcp: ${noAnswer(this.#client.url, error)}`);
+    }
+  }
+
+  async #relay(request: Request, body: string): Promise<void> {
+    const key = JSON.stringify(request.id);
+    if (this.#running.has(key)) return write(errorOf(null, CODES.invalid, "a request with this id is running"));
+    if (this.#running.size >= REQUESTS_MAX) {
+      return write(
+        failureOf(request, `OVERLOADED: ${REQUESTS_MAX} requests are running. Try again when one has ended.`),
+      );
+    }
+    const abort = new AbortController();
+    this.#running.set(key, { abort, method: request.method });
+    try {
+      const response = await this.#send(request, body, abort.signal);
+      const answer = await this.#answer(request, response);
+      if (!abort.signal.aborted) write(answer);
+    } catch (error) {
+      if (abort.signal.aborted) return;
+      const problem = noAnswer(this.#client.url, error);
+      print.error(`stc mcp: ${request.method}: ${problem}`);
+      write(failureOf(request, unanswered(request, problem, mayHaveArrived(error))));
+    } finally {
+      if (this.#running.get(key)?.abort === abort) this.#running.delete(key);
+      // Closes the connection of an answer that has not been read to its end.
+      abort.abort();
+    }
+  }
+
+  async #send({ method, params }: Request, body: string, signal: AbortSignal): Promise<Response> {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await this.#client.open("/mcp", {
+          ...POST,
+          headers: headersOf(method, params, this.#session),
+          body,
+          signal,
+        });
+      } catch (error) {
+        if (mayHaveArrived(error) || attempt === ATTEMPTS.max || signal.aborted) throw error;
+        await pause(ATTEMPTS.pauseMs, undefined, { signal });
+      }
+    }
+  }
+
+  /** Returns the answer to the request; relays the messages of a stream that precede it. */
+  async #answer(request: Request, response: Response): Promise<string> {
+    if (response.headers.get("content-type")?.startsWith("text/event-stream") === true) {
+      const answer = await this.#relayEvents(request, response);
+      if (answer !== undefined) return answer;
+      throw Object.assign(new Error("the stream ended without an answer"), { code: "ECONNRESET" });
+    }
+    const text = await readText(response);
+    const answer = answerOf(response, text);
+    const { body } = answer;
+    if (isTable(body) && body["jsonrpc"] === "2.0" && ("result" in body || "error" in body)) {
+      this.#remember(request, response, body);
+      // The service answers without an id when it could not read the request.
+      return body["id"] === request.id ? text : JSON.stringify({ ...body, id: request.id });
+    }
+    print.error(`stc mcp: ${request.method}: ${problemOf(answer)}`);
+    return failureOf(request, problemOf(answer));
+  }
+
+  async #relayEvents(request: Request, response: Response): Promise<string | undefined> {
+    const reader = new EventReader(MESSAGE_CHARACTERS_MAX);
+    const decoder = new TextDecoder();
+    for await (const chunk of response.body ?? []) {
+      for (const { data } of reader.read(decoder.decode(chunk, { stream: true }))) {
+        const message = parsed(data);
+        if (!isTable(message)) continue;
+        const isAnswer = message["method"] === undefined && message["id"] === request.id;
+        if (isAnswer) this.#remember(request, response, message);
+        if (isAnswer) return data;
+        if (this.#running.has(JSON.stringify(request.id))) write(data);
+      }
+    }
+    return undefined;
+  }
+
+  #remember({ method }: Request, { headers }: Response, { result }: Message): void {
+    if (method !== "initialize" || !isTable(result)) return;
+    const { protocolVersion: version } = result;
+    this.#session = { id: headers.get("mcp-session-id") ?? undefined, version: textOf(version) };
+  }
+}
+
+/**
+ * No kept connections: after a restart they are closed, and it would be unknown whether a request was sent. No timeout: a listening
+ * client waits for hours, and clients cancel what takes them too long.
+ */
+const POST = { method: "POST", keepalive: false, timeout: false } as const;
+
+function headersOf(method: string, params: Message, session: Session): Headers {
+  const headers = new Headers({ "content-type": "application/json", accept: "application/json, text/event-stream" });
+  const meta = params["_meta"];
+  const version = isTable(meta) ? textOf(meta[PROTOCOL_VERSION]) : undefined;
+  const name = textOf(params[NAMES.get(method) ?? ""]);
+  const values =
+    version === undefined
+      ? legacyHeaders(session)
+      : { "mcp-protocol-version": version, "mcp-method": method, "mcp-name": name };
+  for (const [header, value] of Object.entries(values)) if (value) headers.set(header, headerText(value));
+  return headers;
+}
+
+function legacyHeaders({ id, version }: Session) {
+  return { "mcp-protocol-version": version, "mcp-session-id": id };
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}
+
+/** Encodes a text that a header cannot carry as MCP says: `=?base64?…?=`. */
+function headerText(text: string): string {
+  const isPlain = /^[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?$/.test(text) && !/^=\?base64\?.*\?=$/.test(text);
+  return isPlain ? text : `=?base64?${Buffer.from(text).toString("base64")}?=`;
+}
+
+function unanswered({ method }: Request, problem: string, wasSent: boolean): string {
+  if (!wasSent) return `SERVICE_UNREACHABLE: ${problem}. The request was not sent: try again later.`;
+  const advice =
+    method === "tools/call" ? "may have taken effect. Check whether it did before you call again" : "got no answer";
+  return `OUTCOME_UNKNOWN: ${problem}. The request was sent and ${advice}.`;
+}
+
+/**
+ * Returns the answer to a request that got none from the service: for a call, a result that the model can read. The text begins
+ * with a code, as in the service's own refusals.
+ */
+function failureOf({ id, method, params }: Request, text: string): string {
+  if (method !== "tools/call") return errorOf(id, CODES.failed, text);
+  const meta = params["_meta"];
+  const isLatest = isTable(meta) && PROTOCOL_VERSION in meta;
+  const result = { content: [{ type: "text", text }], isError: true, ...(isLatest && { resultType: "complete" }) };
+  return JSON.stringify({ jsonrpc: "2.0", id, result });
+}
+
+function errorOf(id: Id | null, code: number, message: string): string {
+  return JSON.stringify({ jsonrpc: "2.0", id, error: { code, message } });
+}
+
+function isId(id: unknown): id is Id {
+  return typeof id === "string" || typeof id === "number";
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Writes one message of JSON as one line. Ends the process when nobody reads it. */
+function write(message: string): void {
+  try {
+    // A line end in JSON is whitespace: inside a string it is escaped.
+    print.line(message.replace(/[\r\n]/g, " "));
+  } catch (error) {
+    if (!(error instanceof StdoutError)) throw error;
+    process.exit(error.exitCode);
+  }
+}
+
+/** Splits bytes into lines. Yields undefined for a line that is too long. */
+async function* linesOf(input: AsyncIterable<Uint8Array>): AsyncGenerator<string | undefined, void> {
+  let pieces: Uint8Array[] = [];
+  let bytes = 0;
+  const take = (piece: Uint8Array): void => {
+    bytes += piece.length;
+    if (bytes <= LINE_BYTES_MAX) pieces.push(piece);
+    else pieces = [];
+  };
+  const end = (): string | undefined => {
+    const line = bytes <= LINE_BYTES_MAX ? Buffer.concat(pieces).toString("utf8") : undefined;
+    pieces = [];
+    bytes = 0;
+    return line;
+  };
+  for await (const chunk of input) {
+    let from = 0;
+    for (let at = chunk.indexOf(LINE_END); at !== -1; at = chunk.indexOf(LINE_END, from)) {
+      take(chunk.subarray(from, at));
+      yield end();
+      from = at + 1;
+    }
+    take(chunk.slice(from));
+  }
+  if (bytes > 0) yield end();
+}
+
+const LINE_END = 0x0a;
