@@ -25,7 +25,6 @@ export async function mcp({ dev, ...options }: McpOptions): Promise<void> {
   const sign = dev === true ? await (await import("./token.ts")).developmentTokens() : undefined;
   if (dev === true && sign === undefined) return;
   const client = connect(options, sign);
-  if (client === undefined) return;
   if (isExposed(client.url)) {
     return wrongUsage(`"${client.url}" sends the token unprotected: expected https://…, unix:… or a loopback address`);
   }

@@ -123,6 +123,8 @@ interface EndpointDeclaration {
   readonly permission?: string;
   /** Answers under any Host, without checking Host and Origin: for probes and public documents. */
   readonly anyHost?: true;
+  /** Checks Host and Origin of requests with another method, too, before 405; otherwise anybody learns the methods of a path. */
+  readonly hidesMethods?: true;
   /** Records an agent's token as a forgery (403); otherwise it is not a token for this endpoint (401). */
   readonly recordsForgeries?: true;
   readonly needs?: readonly Need[];

@@ -112,8 +112,7 @@ function listener(
   app.setErrorHandler((_error, request, reply) => unknownRoute(request, reply, request.raw.url));
   app.setNotFoundHandler((request, reply) => {
     const answer = async (): Promise<EndpointAnswer> => {
-      // Only a client that names this service may learn which methods a path has.
-      if (name === "agents" && routes.some(({ path }) => path === request.raw.url)) {
+      if (routes.some(({ path, endpoint }) => endpoint.hidesMethods === true && path === request.raw.url)) {
         checkPeerHeaders(request.raw, options);
       }
       counted.unknownRoute();

@@ -49,6 +49,7 @@ const mcp = selfGuarded({
   summary: "MCP (Streamable HTTP): list and call tools.",
   audience: "agents",
   needs: ["mcp"],
+  hidesMethods: true,
   headers: z.object({ "MCP-Protocol-Version": text, "Mcp-Method": text, "Mcp-Name": text, "Idempotency-Key": text }),
   bytes: message,
   responses: { 200: {}, 202: { description: "A notification was accepted.", type: "none" } },
