@@ -84,7 +84,7 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   ["health --url {url}", 1, "401"],
 
   ["mcp", 64, "no token"],
-  ["mcp --dev --token-file {folder}/token", 64, "--dev and --token-file exclude each other"],
+  ["mcp --dev --token-file {folder}/token", 64, "option '--dev' cannot be used with option '--token-file <file>'"],
   ["mcp --token-file -", 64, "standard input carries the protocol"],
   ["mcp --token-file {folder}/token --url http://198.51.100.7:8787", 64, "sends the token unprotected"],
 

@@ -46,6 +46,9 @@ test("every TypeScript block type-checks under the strictest settings", async ()
     ["cancel-order.ts", "docs/first-service.md: import { defineTool, grpcMethod } "],
   ] as const;
   for (const [name, begin] of manifests) writeFileSync(join(folder, "tools", name), blockNamed(begin).text);
+  // The readers' own token, and a package whose only content is another one.
+  const given = `declare const token: string;\ndeclare module "@openai/agents" { export * from "@openai/agents-core"; }\n`;
+  writeFileSync(join(folder, "given.d.ts"), given);
   const settings = { extends: join(PROJECT, "tsconfig.json"), include: ["./**/*.ts"], exclude: [] };
   writeFileSync(join(folder, "tsconfig.json"), JSON.stringify(settings));
   const { code, out } = await run(
