@@ -220,7 +220,10 @@ function shownLines(text: string, secretsOf: SecretsOf): string {
   );
 }
 
-/** Returns the offsets at which a secret is cut, and whether the shell certainly runs the text from there. */
+/**
+ * Returns the offsets at which a secret is split into parts that are redacted separately. The value tells whether the shell
+ * certainly runs the text from that offset on.
+ */
 type Cuts = (secret: Stretch) => ReadonlyMap<number, boolean>;
 
 function shownSecrets(text: string, { findSecrets, filterSecrets }: SecretsOf, cutsIn: Cuts): string {
@@ -253,14 +256,14 @@ class Scripts {
     this.#text = text;
   }
 
-  /** Returns the offsets at which a secret in this range is cut, and whether the shell certainly runs the text from there. */
+  /** Returns the offsets at which the secret in this range is split; see `Cuts`. */
   cutsIn({ start, end }: Stretch): ReadonlyMap<number, boolean> {
     const cuts = new Map<number, boolean>();
     let whole: Stretch | undefined = { start: 0, end: this.#text.length };
     for (let level = 0; whole !== undefined && level < LEVELS_MAX; level += 1) {
       const from: number = whole.start;
       const script = this.#scriptIn(whole, level === 0);
-      // A quoted text may start with a value: hide its first part.
+      // A nested text may start with the secret itself, not with a command: do not split at its start.
       const first = level === 0 ? start : Math.max(start, from + 1);
       for (const cut of between(script.words, start + 1 - from, end - from)) cuts.set(from + cut, false);
       for (const cut of between(script.starts, first - from, end - from))
@@ -302,7 +305,7 @@ class Script {
   readonly words: number[] = [];
   /** Quoted texts and here-documents, which may be scripts. */
   readonly texts: Stretch[] = [];
-  /** False for nested texts: they may not be scripts, so that whitespace does not separate words in them. */
+  /** False for nested texts: they may not be scripts, so whitespace in them may not separate words. */
   readonly #isOutermost: boolean;
   readonly #text: string;
 
@@ -353,7 +356,7 @@ class Script {
         this.starts.push(node.pos, node.end);
         break;
       case "Word":
-        // Do not cut a value off its name: only the name shows that it is a secret.
+        // Do not cut between a variable's name and its value: only the name shows that the value is a secret.
         if (isValue) break;
         if (this.#isOutermost) this.words.push(node.pos, node.end);
         this.#cutAt(ESCAPED_OPERATOR, node.text, node.pos);

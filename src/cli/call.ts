@@ -19,9 +19,9 @@ export async function call(
 
 function envelope(tool: string, args: string, approval: string | undefined): string {
   if (!isJsonObject(args)) wrongUsage("the arguments are not a JSON object");
-  const claim = approval === undefined ? "" : `,"approval":{"id":${JSON.stringify(approval)}}`;
+  const approvalMember = approval === undefined ? "" : `,"approval":{"id":${JSON.stringify(approval)}}`;
   // Sent as typed: input that the service rejects (a duplicate key, a number that is too large) must arrive unchanged.
-  return `{"tool":${JSON.stringify(tool)},"args":${args}${claim}}`;
+  return `{"tool":${JSON.stringify(tool)},"args":${args}${approvalMember}}`;
 }
 
 function isJsonObject(text: string): boolean {

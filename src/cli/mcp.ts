@@ -82,7 +82,7 @@ class Bridge {
   readonly #client: Client;
   readonly #running = new Map<string, { readonly abort: AbortController; readonly method: string }>();
   #notifying = 0;
-  /** What the answer to `initialize` says about later requests. Since 2026-07-28 each request is complete in itself. */
+  /** Session id and version from the answer to `initialize`, for later requests. Requests since 2026-07-28 need neither. */
   #session: Session = {};
 
   constructor(client: Client) {

@@ -75,7 +75,7 @@ export interface RefusalOptions {
   /** Details for the agent: the fields, permissions or status concerned. Never a target's text, a path or a secret. */
   readonly details?: Readonly<Record<string, unknown>> | undefined;
   readonly retryAfterMs?: number | undefined;
-  /** For the audit. */
+  /** Reasons of the policy points, for the audit only. */
   readonly findings?: readonly PolicyFinding[] | undefined;
   /** Cause for the operator: written to the log, never sent to the client. */
   readonly cause?: unknown;

@@ -52,7 +52,7 @@ export function redact(value: Json, options: RedactOptions): Redacted {
   return { value: walk.visit(value, ValuePosition.rootOf(options.level, options.detector)), findings: walk.findings };
 }
 
-/** Steps for a value or key, for a key that is not cached, and for a text that is scanned. */
+/** Work that is counted for a value or key, for a key that is not cached, and for a scanned text. */
 const STEPS_PER_NODE = 50;
 const STEPS_PER_POSITION = 700;
 const STEPS_PER_TEXT = 250;
@@ -144,13 +144,13 @@ class Walk {
 
   #below(key: string, above: ValuePosition): ValuePosition {
     this.#count(key.length);
-    const kept = above.kept(key) ?? (above.lasts ? this.#temporary?.get(above)?.get(key) : undefined);
+    const cached = above.cachedBelow(key) ?? (above.isCached ? this.#temporary?.get(above)?.get(key) : undefined);
     // A key with a finding is scanned and counted each time it occurs.
-    if (kept !== undefined && kept.shown === key) return kept;
+    if (cached !== undefined && cached.shown === key) return cached;
     this.#work.spend(STEPS_PER_POSITION);
     const level = above.levelBelow(key, this.#options.level);
-    const position = above.below(key, { shown: this.#key(key, level, above), lasts: this.#mayLast(key, level) });
-    if (above.lasts && !position.lasts) this.#cacheForValue(key, above, position);
+    const position = above.below(key, { shown: this.#key(key, level, above), mayCache: this.#mayCache(key, level) });
+    if (above.isCached && !position.isCached) this.#cacheForValue(key, above, position);
     return position;
   }
 
@@ -184,7 +184,7 @@ class Walk {
   }
 
   /** Returns whether the key and its position may be cached across values. */
-  #mayLast(key: string, level: RedactionLevel): boolean {
+  #mayCache(key: string, level: RedactionLevel): boolean {
     return key.length <= HARMLESS_KEY_CHARS_MAX && this.#isHarmless(key, level);
   }
 

@@ -15,7 +15,7 @@ export type LevelOf = RedactionLevel | ((path: RedactionPath) => RedactionLevel)
 export const CACHED_POSITIONS_MAX = 256;
 
 /** Maximum number of positions that one root caches across values. A full root is replaced by a new one. */
-const LASTING_MAX = 2_048;
+const CACHED_PER_ROOT_MAX = 2_048;
 
 /** Maximum length of a reported path (UTF-16 units): keys may be data, and each of many findings reports its path. */
 const PATH_CHARS_MAX = 512;
@@ -31,7 +31,7 @@ interface Tree {
 }
 
 function hasRoom(tree: Tree | undefined): tree is Tree {
-  return tree !== undefined && tree.count < LASTING_MAX;
+  return tree !== undefined && tree.count < CACHED_PER_ROOT_MAX;
 }
 
 interface PositionFacts {
@@ -64,7 +64,7 @@ export class ValuePosition {
   #level: RedactionLevel | undefined;
   #path: string | undefined;
   #elements: ValuePosition | undefined;
-  #kept: Map<string, ValuePosition> | undefined;
+  #cached: Map<string, ValuePosition> | undefined;
 
   private constructor(above: ValuePosition | undefined, step: string, facts: PositionFacts) {
     this.#above = above;
@@ -94,7 +94,7 @@ export class ValuePosition {
   }
 
   /** True when this position is cached across values. */
-  get lasts(): boolean {
+  get isCached(): boolean {
     return this.#tree !== undefined;
   }
 
@@ -103,21 +103,23 @@ export class ValuePosition {
     return this.#elements;
   }
 
-  kept(key: string): ValuePosition | undefined {
-    return this.#kept?.get(key);
+  cachedBelow(key: string): ValuePosition | undefined {
+    return this.#cached?.get(key);
   }
 
   /**
-   * Returns the position of a key's value; `shown` is the key for display. With `lasts`, the position may be cached across values.
+   * Returns the position of a key's value; `shown` is the key for display. With `mayCache`, the position may be cached across
+   * values.
    */
-  below(key: string, { shown, lasts }: { readonly shown: string; readonly lasts: boolean }): ValuePosition {
-    this.#kept ??= new Map();
-    const tree = lasts && hasRoom(this.#tree) ? this.#tree : undefined;
+  below(key: string, { shown, mayCache }: { readonly shown: string; readonly mayCache: boolean }): ValuePosition {
+    this.#cached ??= new Map();
+    const tree = mayCache && hasRoom(this.#tree) ? this.#tree : undefined;
     const name = plainName(key);
     const isNamedElsewhere = VALUE_KEY.test(name) || PRIVATE_MEMBERS.has(name);
     const label = this.#holdsSecrets ? SECRET : labelOf(name);
     const position = new ValuePosition(this, stepOf(key), { shown, label, tree, isNamedElsewhere });
-    if (position.lasts || (!this.lasts && this.#kept.size < CACHED_POSITIONS_MAX)) this.#kept.set(key, position);
+    if (position.isCached || (!this.isCached && this.#cached.size < CACHED_POSITIONS_MAX))
+      this.#cached.set(key, position);
     return position;
   }
 
@@ -209,8 +211,8 @@ export class Neighbours {
   }
 
   /**
-   * Returns the position of a field whose name may not be its key: the name is part of the key, or is in a sibling field or the
-   * parent key.
+   * Returns the position of a field whose key alone may not name its value: the name may be a part of the key, or in a sibling
+   * field or the parent key.
    */
   positionOf(
     written: string,

@@ -6,7 +6,7 @@ import type { LoadGuards } from "./connections/load.ts";
 import type { PendingAnswers } from "./connections/raw-answer.ts";
 import type { EndpointAnswer, EventSink, Exchange } from "./endpoint.ts";
 
-/** What the exchanges of one listener share. */
+/** State and settings that the exchanges of one listener share. */
 export interface ExchangeListener {
   readonly pending: PendingAnswers;
   readonly load: LoadGuards | undefined;

@@ -71,7 +71,7 @@ export function createMetrics(): Metrics {
     },
   });
   const stages = new StageTimes();
-  register.registerMetric(countedElsewhere(STAGE_SECONDS, () => stages.histograms()));
+  register.registerMetric(histogramOfCounts(STAGE_SECONDS, () => stages.histograms()));
   const batchEntries = new Histogram({
     name: "stc_audit_batch_entries",
     help: "Audit lines that shared one sync",
@@ -246,7 +246,7 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
 
 interface CountedHistogram {
   readonly labels: Readonly<Record<string, string>>;
-  /** Observations per bucket, not cumulated; the last is for everything above the upper bounds. */
+  /** Observations per bucket, not cumulative; the last is for everything above the upper bounds. */
   readonly counts: ArrayLike<number>;
   readonly sumSeconds: number;
 }
@@ -259,7 +259,7 @@ interface HistogramKind {
   readonly buckets: readonly number[];
 }
 
-function countedElsewhere(kind: HistogramKind, read: () => readonly CountedHistogram[]): Histogram {
+function histogramOfCounts(kind: HistogramKind, read: () => readonly CountedHistogram[]): Histogram {
   const { name, help, buckets } = kind;
   const metric = new Histogram({ ...kind, buckets: [...buckets], registers: [] });
   const samples = ({ labels, counts, sumSeconds }: CountedHistogram) => {
@@ -315,7 +315,7 @@ function decisionTimes({ approvals }: MetricSources): Histogram {
     ...{ name: "stc_approval_decision_seconds", help: "Time from the approval request to the decision" },
     ...{ labelNames: [], buckets: DECISION_SECONDS },
   };
-  return countedElsewhere(kind, () => {
+  return histogramOfCounts(kind, () => {
     const { decisionCounts = [], decisionSecondsSum = 0 } = approvals?.()?.tally ?? {};
     return [{ labels: {}, counts: decisionCounts, sumSeconds: decisionSecondsSum }];
   });

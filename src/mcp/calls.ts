@@ -35,25 +35,25 @@ import { APPROVAL_META, described, isListed, isPendingDeclared, toolsOf } from "
 
 export type McpServices = EndpointServices & { readonly mcp: McpSettings };
 
-/** Names that MCP clients accept. The dotted aliases of `POST /call` are none. */
+/** Tool names that MCP clients accept. Aliases with a dot work only at `POST /call`. */
 const TOOL_NAME = /^[A-Za-z0-9_-]{1,64}$/;
 const ID = /^[\x21-\x7e]{1,128}$/;
 const IDEMPOTENCY_META = "safe-tool-call/idempotencyKey";
 
-/** A client that asked for no progress gives up after about a minute. */
+/** Maximum hold for a client that did not ask for progress: such clients give up after about a minute. */
 const QUIET_HOLD_MS = 50_000;
-const BEAT_MS = 15_000;
-/** Held calls; beyond these, a call that waits for an approver is answered at once. */
+const HEARTBEAT_MS = 15_000;
+/** Maximum numbers of held calls. Beyond them, a call that needs an approver gets its pending result immediately. */
 const HELD = { totalMax: 512, perCallerMax: 32 } as const;
 
 const heldCalls = perListener(() => new ConcurrencyLimit(HELD));
 
-/** A call as it arrives: first its headers, then its body, then its parameters. */
+/** A call whose fields are set while its request is read: the headers first, then the body, then the parameters. */
 export class ToolCall implements CallRequest {
   tool = "unknown";
   args: unknown = {};
   approvalId: string | undefined;
-  attaches = false;
+  reusesApproval = false;
   idempotencyKey: string | undefined;
   waitMs = 0;
   hold: Hold | undefined;
@@ -99,8 +99,8 @@ export class ToolCall implements CallRequest {
     this.args = args;
     this.approvalId = approvalIn(meta, id);
     this.idempotencyKey = idempotencyKeyIn(this.exchange, meta, id);
-    // A model can only make the same call again. Another idempotency key says that it is another call.
-    this.attaches = meta[APPROVAL_META] !== "new" && this.idempotencyKey === undefined;
+    // A model cannot repeat an approval's id, only the call. An idempotency key marks the call as a separate one.
+    this.reusesApproval = meta[APPROVAL_META] !== "new" && this.idempotencyKey === undefined;
     if (this.traceparent !== undefined) return;
     this.traceparent = readTraceparent(textOf(meta["traceparent"]));
     this.tracestate = this.traceparent === undefined ? undefined : readTracestate(textOf(meta["tracestate"]));
@@ -144,14 +144,14 @@ export async function answerCall(call: ToolCall, sent: RpcRequest, services: Mcp
   const isHeld = services.approvals !== undefined && services.mcp.holdSeconds > 0;
   if (!isHeld) return answerTo(request, await services.proxy.call(call), { services, call });
   return new Promise((resolve, reject) => {
-    const held = (): void => resolve(eventStream((client) => follow(client, { request, running, services, call })));
-    allowHold(call, request, { services, held });
+    const onHold = (): void => resolve(eventStream((client) => follow(client, { request, running, services, call })));
+    allowHold(call, request, { services, onHold });
     const running = services.proxy.call(call);
     running.then((ended) => resolve(answerTo(request, ended, { services, call })), reject);
   });
 }
 
-/** Returns the caller if its list holds a search. For every other caller these are names of tools like others. */
+/** Returns the caller if its tool list has `find_tools` and `call_tool`. For other callers, these are ordinary names. */
 async function searcherFor(call: ToolCall, services: McpServices): Promise<Caller | undefined> {
   const { authorization, certificate } = call;
   try {
@@ -163,7 +163,7 @@ async function searcherFor(call: ToolCall, services: McpServices): Promise<Calle
   }
 }
 
-/** Answers `find_tools`, which is a list: recorded as one, and limited as one. */
+/** Answers `find_tools`. Records and rate-limits it like `tools/list`, because it lists tools. */
 async function answerSearch(request: RpcRequest, caller: Caller, services: McpServices): Promise<EndpointAnswer> {
   const { id, era, params, version } = request;
   services.requestRate?.take(caller);
@@ -178,7 +178,7 @@ async function answerSearch(request: RpcRequest, caller: Caller, services: McpSe
   });
 }
 
-/** Refuses a name that no tool can have here, as the pipeline does: the token comes first. */
+/** Refuses a name that no tool can have here. Verifies the token first, like the pipeline. */
 async function unknownTool(call: ToolCall, { proxy, callers }: McpServices): Promise<Answer> {
   const { authorization, certificate } = call;
   const refusal = await callers.verify(authorization, "agents", certificate).then(
@@ -191,12 +191,12 @@ async function unknownTool(call: ToolCall, { proxy, callers }: McpServices): Pro
 
 interface Holding {
   readonly services: McpServices;
-  /** Called when the call begins to wait, if its client reads events. */
-  readonly held: () => void;
+  /** Called when the call starts to wait for an approver, if its client reads events. */
+  readonly onHold: () => void;
 }
 
-/** Lets the call wait for an approver, within the limits of its caller, and until its token expires. */
-function allowHold(call: ToolCall, { progressToken }: RpcRequest, { services, held }: Holding): void {
+/** Allows the call to wait for an approver until its token expires, if its caller does not hold too many calls. */
+function allowHold(call: ToolCall, { progressToken }: RpcRequest, { services, onHold }: Holding): void {
   const readsEvents = (call.exchange.raw.headers.accept ?? "").includes("text/event-stream");
   const longestMs = services.mcp.holdSeconds * 1_000;
   call.waitMs = readsEvents && progressToken !== undefined ? longestMs : Math.min(longestMs, QUIET_HOLD_MS);
@@ -204,7 +204,7 @@ function allowHold(call: ToolCall, { progressToken }: RpcRequest, { services, he
     begin(caller) {
       const end = slotFor(caller, services);
       if (end === undefined) return undefined;
-      if (readsEvents) held();
+      if (readsEvents) onHold();
       const tokenLeftMs = Math.max(0, caller.expiresAt * 1_000 - services.clock());
       return { waitMs: Math.min(call.waitMs, tokenLeftMs), end };
     },
@@ -225,30 +225,30 @@ interface Following extends Answering {
   readonly running: Promise<Answer>;
 }
 
-/** Sends a sign of life every 15 s, as progress where it was asked for, then the response. */
+/** Sends a heartbeat every 15 s, as a progress notification if the client asked for progress; then sends the response. */
 async function follow(client: EventSink, { request, running, services, call }: Following): Promise<void> {
   const startedAt = services.clock();
-  let isGone = false;
+  let isDisconnected = false;
   client.onDisconnect(() => {
-    isGone = true;
+    isDisconnected = true;
   });
-  const beat = (): void => {
-    if (!isGone) client.write(beatText(request, Math.floor((services.clock() - startedAt) / 1_000)));
+  const sendHeartbeat = (): void => {
+    if (!isDisconnected) client.write(heartbeatText(request, Math.floor((services.clock() - startedAt) / 1_000)));
   };
-  const beating = setInterval(beat, BEAT_MS);
+  const heartbeat = setInterval(sendHeartbeat, HEARTBEAT_MS);
   try {
-    beat();
+    sendHeartbeat();
     const text = answerText(request, await running, { services, call });
-    if (!isGone) client.write(eventText(text));
+    if (!isDisconnected) client.write(eventText(text));
   } catch (error) {
     services.logError(error);
   } finally {
-    clearInterval(beating);
+    clearInterval(heartbeat);
     client.end();
   }
 }
 
-function beatText({ progressToken }: RpcRequest, seconds: number): string {
+function heartbeatText({ progressToken }: RpcRequest, seconds: number): string {
   if (progressToken === undefined) return ": waiting for an approver\n\n";
   const params = { progressToken, progress: seconds, message: "A person is asked whether this call may run." };
   return eventText(JSON.stringify({ jsonrpc: "2.0", method: "notifications/progress", params }));
@@ -271,7 +271,7 @@ function answerTo(request: RpcRequest, { result }: Answer, { services, call }: A
   return rpcResult(request, toolResult(result, { era: request.era, mayBePending: isDeclared(call, services) }));
 }
 
-/** Returns the response of a call whose HTTP answer has begun. */
+/** Returns the response as text, for a call whose event stream has already started. */
 function answerText(request: RpcRequest, { result }: Answer, { services, call }: Answering): string {
   if (result.status === "denied" || result.status === "error") {
     const unknown = unknownToolError(request, result.error.code, { services, call });

@@ -19,9 +19,9 @@ import {
   MODERN,
   RpcError,
   type RpcRequest,
+  readInvalidMessage,
   readMessage,
   sessionIdOf,
-  sketchOf,
   unknownMethod,
 } from "./protocol.ts";
 import { refusalAsRpc, rpcError, rpcResult, SERVER_INFO } from "./replies.ts";
@@ -107,9 +107,9 @@ async function receive({ exchange, services, intake }: Received): Promise<Endpoi
     return await answerRequest(received, { exchange, caller, services });
   } catch (error) {
     if (error instanceof RpcError) {
-      return refuseMalformed(call, { error, mayBeCall: sketchOf(body).mayBeCall }, services);
+      return refuseMalformed(call, { error, mayBeCall: readInvalidMessage(body).mayBeCall }, services);
     }
-    if (error instanceof Refusal) return refusalAsRpc(error, sketchOf(body).id);
+    if (error instanceof Refusal) return refusalAsRpc(error, readInvalidMessage(body).id);
     throw error;
   }
 }
@@ -119,7 +119,7 @@ interface Malformed {
   readonly mayBeCall: boolean;
 }
 
-/** Answers an error of the protocol. The token comes first; what may be a call is audited as a malformed one. */
+/** Answers with a protocol error, after verifying the token. A message that may be a call is audited as a malformed call. */
 async function refuseMalformed(
   call: ToolCall,
   { error, mayBeCall }: Malformed,
@@ -140,7 +140,10 @@ async function refuseMalformed(
   return rpcError(error);
 }
 
-/** Verifies the token for the audit entry, which costs as much as refusing it, so it counts as much against the source. */
+/**
+ * Refuses the request. Verifies its token for the audit entry, and counts this against the source like a wrong token, because
+ * it costs as much.
+ */
 async function refuse(
   call: ToolCall,
   refusal: Refusal,
@@ -191,7 +194,7 @@ interface Admitted {
   readonly services: McpServices;
 }
 
-/** Answers everything but calls. Lists and introductions are recorded before they are answered. */
+/** Answers all methods except `tools/call`. Journals each request, except `ping`, before it answers it. */
 async function answerRequest(request: RpcRequest, { exchange, caller, services }: Admitted): Promise<EndpointAnswer> {
   const { method, era } = request;
   if (method === "tools/list") return listTools(request, caller, services);

@@ -6,7 +6,7 @@ import { isTable } from "../core/json.ts";
  */
 
 export const MODERN = "2026-07-28";
-/** Newest first. */
+/** Supported versions of the legacy era, newest first. */
 export const LEGACY: readonly string[] = ["2025-11-25", "2025-06-18"];
 /** The version of a request that names none (2025-06-18, Streamable HTTP). */
 const UNSTATED = "2025-03-26";
@@ -25,7 +25,7 @@ export const ERROR = {
   methodNotFound: -32_601,
   invalidParams: -32_602,
   internal: -32_603,
-  /** Any refusal that has no code of the protocol's own. */
+  /** A refusal for which the protocol defines no code. */
   refused: -32_000,
   headerMismatch: -32_020,
   unsupportedVersion: -32_022,
@@ -59,7 +59,7 @@ export class RpcError extends Error {
   }
 }
 
-/** What a client says of itself: untrusted. */
+/** Name and version that a client reports about itself: untrusted. */
 export interface ClientInfo {
   readonly name: string;
   readonly version: string;
@@ -84,8 +84,8 @@ interface Unanswered {
 
 export type Message = RpcRequest | Unanswered;
 
-/** What can be said of a body that is not a message of the protocol: the method it names, and whether it may be a call. */
-export interface Sketch {
+/** The recognizable parts of a body that is not a valid message: its id, and whether it may be a call. */
+export interface InvalidMessage {
   readonly id: RequestId | null;
   readonly mayBeCall: boolean;
 }
@@ -95,7 +95,7 @@ const MEMBERS: ReadonlySet<string> = new Set(["jsonrpc", "id", "method", "params
 const ID_CHARACTERS_MAX = 256;
 const TOKEN_CHARACTERS_MAX = 256;
 
-export function sketchOf(body: unknown): Sketch {
+export function readInvalidMessage(body: unknown): InvalidMessage {
   if (!isTable(body)) return { id: null, mayBeCall: true };
   const { id, method } = body;
   return { id: isId(id) ? id : null, mayBeCall: typeof method !== "string" || method === "tools/call" };
@@ -116,14 +116,14 @@ export function readMessage(body: unknown, headers: Headers): Message {
   const { _meta: written } = params ?? {};
   if (written !== undefined && !isTable(written)) throw invalid(sent, "params._meta must be an object");
   const meta: Table = written ?? {};
-  const told = headersOf(headers);
+  const headerValues = headersOf(headers);
   if (!("id" in body)) {
-    checkAgreement({ method, meta, told, id: null });
+    checkAgreement({ method, meta, headerValues, id: null });
     return UNANSWERED;
   }
   if (sent === null) throw notRpc(null);
   const message = { kind: "request", id: sent, method, params: params ?? {}, meta } as const;
-  const version = versionOf(message, told);
+  const version = versionOf(message, headerValues);
   const era = version === MODERN ? "modern" : "legacy";
   const progressToken = progressTokenOf(meta, sent);
   if (era === "modern") return { ...message, era, version, client: readClient(meta[META.client]), progressToken };
@@ -148,7 +148,7 @@ function notRpc(id: RequestId | null): RpcError {
   );
 }
 
-/** Returns an error of the parameters. In the legacy era, and for a request that was understood, it is an answer like others. */
+/** Returns an "Invalid params" error, with HTTP status 200 by default: the request itself was understood. */
 export function invalid(id: RequestId | null, problem: string, http: number = HTTP_OK): RpcError {
   return new RpcError(ERROR.invalidParams, `Invalid params: ${problem}.`, { id, http });
 }
@@ -162,18 +162,18 @@ function isId(id: unknown): id is RequestId {
   return (typeof id === "string" && id.length <= ID_CHARACTERS_MAX) || Number.isSafeInteger(id);
 }
 
-/** Returns the version that a request's header names, as far as this server knows it: for requests that cannot be read. */
+/** Returns the version in the header of a request whose body cannot be read; `unknown` for a version without support here. */
 export function statedVersion(header: string | string[] | undefined): string {
   return [MODERN, ...LEGACY].find((version) => version === header) ?? "unknown";
 }
 
-interface ToldHeaders {
+interface ProtocolHeaders {
   readonly version: string | undefined;
   readonly method: string | undefined;
   readonly name: string | undefined;
 }
 
-function headersOf(headers: Headers): ToldHeaders {
+function headersOf(headers: Headers): ProtocolHeaders {
   const read = (name: string): string | undefined => {
     const value = headers[name];
     return typeof value === "string" ? value.trim() : undefined;
@@ -185,43 +185,43 @@ interface Compared {
   readonly id: RequestId | null;
   readonly method: string;
   readonly meta: Table;
-  readonly told: ToldHeaders;
+  readonly headerValues: ProtocolHeaders;
 }
 
 /**
- * Checks what headers and body both say: two readers must not see two different requests.
+ * Checks that headers and body agree: a proxy that reads only the headers must see the same request.
  *
  * @throws {RpcError}
  */
-function checkAgreement({ id, method, meta, told }: Compared): void {
+function checkAgreement({ id, method, meta, headerValues }: Compared): void {
   const { [META.version]: claimed } = meta;
   if (claimed !== undefined && typeof claimed !== "string") throw envelope(id, `${META.version}: must be a string`);
-  if (claimed !== undefined && told.version !== undefined && told.version !== claimed) {
+  if (claimed !== undefined && headerValues.version !== undefined && headerValues.version !== claimed) {
     throw mismatch(id, `the body names protocol version ${shown(claimed)}, MCP-Protocol-Version another`);
   }
-  const isModern = claimed !== undefined || told.version === MODERN;
-  if (isModern && told.method !== undefined && told.method !== method) {
+  const isModern = claimed !== undefined || headerValues.version === MODERN;
+  if (isModern && headerValues.method !== undefined && headerValues.method !== method) {
     throw mismatch(id, `the body names method ${shown(method)}, Mcp-Method another`);
   }
 }
 
 function versionOf(
   { id, method, params, meta }: Omit<RpcRequest, "era" | "version" | "client" | "progressToken">,
-  told: ToldHeaders,
+  headerValues: ProtocolHeaders,
 ) {
   const claimed = meta[META.version];
-  if (claimed === undefined) return legacyVersion({ id, method, params }, told);
-  if (method === "initialize" && claimed !== MODERN) return legacyVersion({ id, method, params }, told);
+  if (claimed === undefined) return legacyVersion({ id, method, params }, headerValues);
+  if (method === "initialize" && claimed !== MODERN) return legacyVersion({ id, method, params }, headerValues);
   checkEnvelope(id, meta);
-  checkAgreement({ id, method, meta, told });
+  checkAgreement({ id, method, meta, headerValues });
   if (claimed !== MODERN) throw unsupported(id, String(claimed));
-  checkModernHeaders({ id, method, params }, told);
+  checkModernHeaders({ id, method, params }, headerValues);
   return MODERN;
 }
 
 function legacyVersion(
   { id, method, params }: Pick<RpcRequest, "id" | "method" | "params">,
-  { version }: ToldHeaders,
+  { version }: ProtocolHeaders,
 ): string {
   if (method === "initialize") {
     if (version === MODERN)
@@ -248,20 +248,20 @@ function checkEnvelope(id: RequestId, meta: Table): void {
   }
 }
 
-/** Every request repeats its version and method in headers, a call also its tool, for proxies that do not read bodies. */
+/** Requires the headers that repeat the version, the method and the tool of a call for proxies that do not read bodies. */
 function checkModernHeaders(
   { id, method, params }: Pick<RpcRequest, "id" | "method" | "params">,
-  told: ToldHeaders,
+  headerValues: ProtocolHeaders,
 ): void {
-  if (told.version === undefined) throw mismatch(id, "the header MCP-Protocol-Version is missing");
-  if (told.method === undefined) throw mismatch(id, "the header Mcp-Method is missing");
+  if (headerValues.version === undefined) throw mismatch(id, "the header MCP-Protocol-Version is missing");
+  if (headerValues.method === undefined) throw mismatch(id, "the header Mcp-Method is missing");
   const { name } = params;
   if (method !== "tools/call") return;
-  if (told.name === undefined) {
+  if (headerValues.name === undefined) {
     if (typeof name === "string") throw mismatch(id, "the header Mcp-Name is missing");
     return;
   }
-  const decoded = decodedName(told.name);
+  const decoded = decodedName(headerValues.name);
   if (decoded === undefined) throw mismatch(id, "the header Mcp-Name is not valid Base64");
   if (typeof name === "string" && decoded !== name) throw mismatch(id, "the body names another tool than Mcp-Name");
 }
@@ -315,9 +315,9 @@ function progressTokenOf(meta: Table, id: RequestId): RequestId | undefined {
   );
 }
 
-export function readClient(told: unknown): ClientInfo | undefined {
-  if (!isTable(told)) return undefined;
-  const { name, version } = told;
+export function readClient(value: unknown): ClientInfo | undefined {
+  if (!isTable(value)) return undefined;
+  const { name, version } = value;
   return typeof name === "string" && typeof version === "string" ? { name, version } : undefined;
 }
 
@@ -325,7 +325,7 @@ const HINT_CHARACTERS_MAX = 1_024;
 const HINT_TEXT_CHARACTERS_MAX = 128;
 
 /**
- * Returns the session id of a legacy client. It holds no state and grants nothing: it repeats what the client said of itself in
+ * Returns the session id of a legacy client. It refers to no state and grants nothing: it repeats the client information from
  * `initialize`, so that its calls can be audited with its name. A forged one is a client that lies about its name.
  */
 export function sessionIdOf(version: string, client: ClientInfo | undefined): string {

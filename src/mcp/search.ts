@@ -18,10 +18,10 @@ const QUERY_CHARACTERS_MAX = 256;
 const WORDS_MAX = 16;
 const FOUND_DEFAULT = 10;
 const FOUND_MAX = 25;
-/** A word in a name says more than one in a description. */
+/** Score of a query word in a tool's name; a word in the description scores 1. */
 const NAME_SCORE = 3;
 
-/** The list of a caller with many tools. */
+/** The tool list of a caller with more than `searchAbove` tools. */
 export const SEARCH_TOOLS: readonly Json[] = [
   {
     name: FIND_TOOLS,
@@ -61,7 +61,10 @@ interface Searchable {
   readonly mcp: McpSettings;
 }
 
-/** Returns whether this caller's list holds the two tools instead of its own. A tool of the service keeps its name. */
+/**
+ * Returns whether the search tools replace the caller's own tools in its list. False when the service has a tool with one of
+ * their names.
+ */
 export function isSearched({ registry, mcp: { searchAbove } }: Searchable, tools: readonly RegisteredTool[]): boolean {
   if (searchAbove === "off" || tools.length <= searchAbove) return false;
   return [FIND_TOOLS, CALL_TOOL].every((name) => registry.find(name).registered === undefined);
@@ -72,7 +75,7 @@ export function isSearchedFor(services: Searchable, caller: Caller): boolean {
 }
 
 /**
- * Returns the tools that fit the query best, by name where they fit equally.
+ * Returns the tools that match the query best; equal matches are ordered by name.
  *
  * @throws {RpcError} invalid params
  */

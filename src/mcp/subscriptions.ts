@@ -9,7 +9,7 @@ import { invalid, META, type RpcRequest } from "./protocol.ts";
 import { eventText, responseText } from "./replies.ts";
 import { toolsOf } from "./tools.ts";
 
-/** Open streams; a client needs one. */
+/** Maximum numbers of open streams; a client needs one. */
 const STREAMS = { totalMax: 512, perCallerMax: 8 } as const;
 const LOOK_EVERY_MS = 1_000;
 
@@ -21,8 +21,8 @@ interface Subscriber {
 }
 
 /**
- * Answers `subscriptions/listen`: notifies the client when its list of tools has changed. The stream ends with the token, the
- * client or the service.
+ * Answers `subscriptions/listen`: notifies the client when its list of tools has changed. The stream ends when the token
+ * expires, the client disconnects or the service stops.
  *
  * @throws {RpcError} invalid params
  * @throws {Refusal} RATE_LIMITED
@@ -81,7 +81,7 @@ class ToolSubscription {
     await this.#notify("notifications/subscriptions/acknowledged", { notifications: this.#options.honored });
   }
 
-  /** A reload replaces the registry's list; what this caller can call, and how, may be the same. */
+  /** Returns whether this caller's tools or their identities have changed: a reload replaces the list even without changes. */
   #hasChanged(): boolean {
     const { services, caller } = this.#options;
     const registered = services.registry.list();

@@ -103,7 +103,10 @@ export function isPendingDeclared(tool: Tool, hasApprovals: boolean): boolean {
   return hasApprovals && asksOf(tool) !== "never";
 }
 
-/** Returns whether calls of the tool wait for a person: in every mode, depending on the call and the mode, or by no rule of its own. */
+/**
+ * Returns whether calls of the tool need approval: in every mode, depending on the call and the mode, or never by the tool's own
+ * rules.
+ */
 function asksOf({ approval, category }: Tool): "always" | "sometimes" | "never" {
   if (approval.required === true) return "always";
   return category === "read" && approval.risk === undefined ? "never" : "sometimes";
@@ -148,17 +151,17 @@ function exported(schema: z.ZodType): JsonObject {
   }
 }
 
-/** Keywords that say nothing that a mask, a redaction or a cut could break. */
+/** Keywords that stay true after masking, redaction or truncation. */
 const KEPT = ["title", "description", "deprecated"] as const;
 
-/** A place in the output, and how closely released text is searched. */
-interface Place {
+/** A position in the output, and the redaction level of its text. */
+interface OutputPosition {
   readonly node: PolicyNode;
   readonly scan: RegisteredTool["scan"];
 }
 
-/** Returns what is released of a value; undefined when nothing is. */
-function releasedPart(schema: Json | undefined, place: Place): JsonObject | undefined {
+/** Returns the schema of the released part of a value; undefined when nothing is released. */
+function releasedPart(schema: Json | undefined, place: OutputPosition): JsonObject | undefined {
   const { node } = place;
   if (node.releasesNothing) return undefined;
   if (!isTable(schema) || "$ref" in schema || "allOf" in schema || "not" in schema) return {};
@@ -179,7 +182,7 @@ function releasedPart(schema: Json | undefined, place: Place): JsonObject | unde
   return node.action === "mask" ? { ...words, type: ["string", "null"] } : undefined;
 }
 
-function releasedObject(schema: JsonObject, place: Place): JsonObject {
+function releasedObject(schema: JsonObject, place: OutputPosition): JsonObject {
   const { properties, additionalProperties: more, required } = schema;
   const kept = Object.entries(isTable(properties) ? properties : {}).flatMap(([name, part]) => {
     const { node } = edgeOf(place.node, name);
@@ -196,21 +199,24 @@ function releasedObject(schema: JsonObject, place: Place): JsonObject {
   };
 }
 
-/** Returns what is released of members that the schema does not name. */
-function restOf(more: Json | undefined, place: Place): Json | undefined {
+/** Returns the schema of the released part of members that the schema does not name. */
+function restOf(more: Json | undefined, place: OutputPosition): Json | undefined {
   if (more === false) return false;
   return isTable(more) ? releasedPart(more as Json, { ...place, node: place.node.other.node }) : {};
 }
 
-/** Returns whether a field is always there: a container may be removed with its content. */
+/** Returns whether a field is always present: a container without released content may be removed. */
 function staysIn(schema: Json, { keepsEmpty, action }: PolicyNode): boolean {
   const isScalar =
     isTable(schema) && ["string", "number", "integer", "boolean", "null"].includes(String(schema["type"]));
   return isScalar ? action === "allow" || action === "mask" : keepsEmpty;
 }
 
-/** A cut or redacted text fits no format; closed lists stay as they are. Personal data is also hidden in numbers, as text. */
-function scalar(schema: JsonObject, { scan }: Place): JsonObject {
+/**
+ * Returns the schema of a released scalar. Enums stay unchanged. Text loses its format, because it may be cut or redacted. A
+ * number may become text, because personal data is also redacted in numbers.
+ */
+function scalar(schema: JsonObject, { scan }: OutputPosition): JsonObject {
   const { type } = schema;
   if ("enum" in schema || "const" in schema) return schema;
   const isNumber = type === "integer" || type === "number";

@@ -5,9 +5,9 @@ import { monotonic } from "./limits/monotonic-clock.ts";
 import type { Rates } from "./limits/rates.ts";
 
 export interface AdmissionOptions {
-  /** Over all callers. */
+  /** Limit for all callers together. */
   readonly concurrentCallsMax: number;
-  /** Per issuer and subject. */
+  /** Limit per caller, which is an issuer and a subject. */
   readonly concurrentCallsPerCallerMax: number;
   /** Returns whether the audit can record another call; otherwise no call runs. */
   readonly auditReady: (now: number | undefined) => boolean;

@@ -31,7 +31,7 @@ interface GateOptions {
   readonly newId: () => string;
 }
 
-/** A call, in addition to its plan. */
+/** Facts about a call that its plan does not contain. */
 export interface GateContext {
   readonly request: CallRequest;
   readonly traceId: string;
@@ -80,9 +80,10 @@ const NONE: readonly PolicyFinding[] = [];
 async function consider(options: GateOptions, call: Call): Promise<Approved> {
   const { planned, request, findings } = call;
   const isOptional = findings.length === 0 && request.approvalId === undefined;
-  // A call that the manifest passes in every mode needs no mode, so it does not depend on a slow or unavailable store.
-  const manifest = isOptional && namedSession(options, call) ? await doesManifestPassInAnyMode(planned) : undefined;
-  if (manifest === true) return pass(planned, { by: "needsApproval" });
+  // If the manifest allows the call in every mode, the mode is not read: the store may be slow or unavailable.
+  const manifestPasses =
+    isOptional && namedSession(options, call) ? await doesManifestPassInAnyMode(planned) : undefined;
+  if (manifestPasses === true) return pass(planned, { by: "needsApproval" });
   const session = await guarded(() => sessionOf(options, call));
   const requester = { ...identity(planned), session: session.id };
   // A call that names an approval claims that approval, even if another rule would allow the call.
@@ -90,7 +91,7 @@ async function consider(options: GateOptions, call: Call): Promise<Approved> {
     return claim(options, call, { requester, id: request.approvalId });
   }
   const requiring = findings.map(ruleOf);
-  const verdict = requiring.length > 0 ? undefined : await stepVerdict(call, { mode: session.mode, manifest });
+  const verdict = requiring.length > 0 ? undefined : await stepVerdict(call, { mode: session.mode, manifestPasses });
   if (verdict?.verdict === "allow") return pass(planned, { by: verdict.by });
   const grant = await guarded(() => grantFor(options, call, requester));
   if (grant !== undefined) return pass(planned, { by: `grant:${grant.id}` });
@@ -100,7 +101,7 @@ async function consider(options: GateOptions, call: Call): Promise<Approved> {
     return claim(options, call, { requester, id: same.id }).catch(asInProgress);
   }
   return requestApproval(options, call, {
-    ...{ requester, ran: same },
+    ...{ requester, recentRun: same },
     rules: verdict === undefined ? [...new Set(requiring)] : [verdict.by],
   });
 }
@@ -128,16 +129,16 @@ function verdictAfterManifest({ category }: Tool, mode: Mode): Verdict | undefin
 
 interface ModeAndManifest {
   readonly mode: Mode;
-  /** Whether the manifest passes the call, if it was asked already. */
-  readonly manifest: boolean | undefined;
+  /** Whether the manifest allows the call without approval; undefined when its function was not called yet. */
+  readonly manifestPasses: boolean | undefined;
 }
 
 /** Runs steps 1 to 4 of the approval rules. */
-async function stepVerdict({ planned }: Call, { mode, manifest }: ModeAndManifest): Promise<Verdict> {
+async function stepVerdict({ planned }: Call, { mode, manifestPasses }: ModeAndManifest): Promise<Verdict> {
   const { tool } = planned;
   const before = verdictBeforeManifest(tool, mode);
   if (before !== undefined) return before;
-  if (manifest ?? (await doesManifestPass(planned, { mode, onModeRead: () => {} })))
+  if (manifestPasses ?? (await doesManifestPass(planned, { mode, onModeRead: () => {} })))
     return { verdict: "allow", by: "needsApproval" };
   return verdictAfterManifest(tool, mode) ?? { verdict: "ask", by: "default" };
 }
@@ -239,7 +240,7 @@ async function decideByCallback(options: GateOptions, call: Call, requester: Req
   return pass(amended, { by: "callback:amended", answer: answerFrom(answer, amended, scope) });
 }
 
-/** Time after a run in which a request for the identical call tells its approvers about it. */
+/** For this long after a run, approvers of an identical call are shown that it has already run. */
 const RAN_RECENTLY_MS = 600_000;
 
 const IN_PROGRESS_RETRY_MS = 1_000;
@@ -251,7 +252,7 @@ const IN_PROGRESS_RETRY_MS = 1_000;
  */
 async function sameCall({ approvals }: GateOptions, call: Call, requester: Requester): Promise<Approval | undefined> {
   const { planned, request, assessment, scope } = call;
-  if (approvals === undefined || request.attaches !== true) return undefined;
+  if (approvals === undefined || request.reusesApproval !== true) return undefined;
   const requirementDigest = assessment.requirement?.digest;
   const same = { requester, planDigest: planned.digest, requirementDigest };
   const found = await guarded(() => approvals.findSame(same, scope.now() - RAN_RECENTLY_MS));
@@ -259,7 +260,7 @@ async function sameCall({ approvals }: GateOptions, call: Call, requester: Reque
   return found;
 }
 
-/** Of concurrent identical calls, one claims the approval. */
+/** Reports CALL_IN_PROGRESS when a concurrent identical call has claimed the approval first. */
 function asInProgress(error: unknown): never {
   throw error instanceof Refusal && error.code === "APPROVAL_CONSUMED" ? inProgress() : error;
 }
@@ -273,14 +274,14 @@ function inProgress(): Refusal {
 interface ApprovalOrder {
   readonly requester: Requester;
   readonly rules: readonly string[];
-  /** The identical call that ended a short time ago. */
-  readonly ran: Approval | undefined;
+  /** The approval of the identical call that ended a short time ago. */
+  readonly recentRun: Approval | undefined;
 }
 
 async function requestApproval(
   options: GateOptions,
   call: Call,
-  { requester, rules: requiring, ran }: ApprovalOrder,
+  { requester, rules: requiring, recentRun }: ApprovalOrder,
 ): Promise<never> {
   const { approvals, detector } = options;
   const { planned, assessment, request, traceId } = call;
@@ -293,7 +294,7 @@ async function requestApproval(
   const { risk, requirement } = assessment;
   const rules = [...requiring, ...assessment.rules];
   const notes = [
-    ...ranNote(ran),
+    ...recentRunNote(recentRun),
     ...assessment.notes,
     ...call.findings.filter(({ point }) => point !== "risk").map(noteOf),
   ];
@@ -331,9 +332,9 @@ async function requestApproval(
   });
 }
 
-function ranNote(ran: Approval | undefined): readonly string[] {
-  if (ran === undefined) return [];
-  const { decidedAt = 0, state } = ran;
+function recentRunNote(recentRun: Approval | undefined): readonly string[] {
+  if (recentRun === undefined) return [];
+  const { decidedAt = 0, state } = recentRun;
   const outcome = state === "executed" ? "" : `, and its outcome is ${state === "failed" ? "a failure" : "unknown"}`;
   return [`The same call was approved at ${new Date(decidedAt).toISOString()} and has run${outcome}.`];
 }

@@ -28,7 +28,7 @@ import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 /** The stages that are timed. PLAN counts as EXECUTION when it refuses. */
 type Step = Stage | "PLAN";
 
-/** Stages that only look into memory. They have no time of their own: the clock is read when a later stage ends. */
+/** Stages that only read memory. Their time counts as zero: it is added to the next stage, which saves reading the clock. */
 const INSTANT: Readonly<Partial<Record<Step, true>>> = { REQUEST: true, REGISTRY: true, LIMIT: true };
 
 type Latest<Record> = { -readonly [Name in keyof Record]: Record[Name] | undefined };
@@ -38,7 +38,7 @@ export interface CallRecordOptions {
   readonly clock: () => number;
   /** Milliseconds from an arbitrary origin, never decreasing. */
   readonly monotonic: () => number;
-  /** UUIDv7s. */
+  /** Returns a new UUIDv7. */
   readonly ids: () => string;
   /** Hashes the canonical text of the arguments, or the body of a request that is not a call. */
   readonly hashArgs: (sent: string | Uint8Array) => string;
@@ -268,7 +268,7 @@ export class CallRecord {
     this.#options.log({ level, traceId: this.traceId, trace, tool: this.#tool?.name ?? "unknown", code, cause });
   }
 
-  /** Two parts of one stage count as one. */
+  /** Starts timing a step. Consecutive runs of the same step are timed as one. */
   #enter(step: Step): void {
     if (step === this.#step) return;
     const isInstant = INSTANT[this.#step] === true && step !== "AUDIT";

@@ -18,7 +18,7 @@ export interface CallRequest {
   readonly reason?: string | undefined;
   readonly approvalId?: string | undefined;
   /** Whether a call without `approvalId` uses the approval of the identical call that the caller made before. */
-  readonly attaches?: boolean | undefined;
+  readonly reusesApproval?: boolean | undefined;
   /** Milliseconds that the caller waits for an approver's answer. */
   readonly waitMs?: number | undefined;
   /** Decides whether and how long the call may wait; without it, the call waits for `waitMs`. */

@@ -170,15 +170,15 @@ test("keys that are data, always new, leave room for recurring ones", () => {
   const levels = levelsAnew();
   for (let at = 0; at < 10_000; at += 1) redact({ users: { [`user${at}`]: 1 }, [`top${at}`]: 1 }, { level: levels });
   for (const _ of [1, 2]) redact({ late: { field: "x" } }, { level: levels });
-  expect(ValuePosition.rootOf(levels).kept("late")?.kept("field")?.lasts).toBe(true);
+  expect(ValuePosition.rootOf(levels).cachedBelow("late")?.cachedBelow("field")?.isCached).toBe(true);
 });
 
 test("a long key is not cached, at any level", () => {
   for (const level of ["off", "secrets"] as const) {
     const levels = () => level;
     redact({ ["k ".repeat(40)]: 1, short: 1 }, { level: levels });
-    expect(ValuePosition.rootOf(levels).kept("k ".repeat(40))).toBeUndefined();
-    expect(ValuePosition.rootOf(levels).kept("short")?.lasts).toBe(true);
+    expect(ValuePosition.rootOf(levels).cachedBelow("k ".repeat(40))).toBeUndefined();
+    expect(ValuePosition.rootOf(levels).cachedBelow("short")?.isCached).toBe(true);
   }
 });
 

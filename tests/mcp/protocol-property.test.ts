@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { META, MODERN, RpcError, readMessage, sessionIdOf, sketchOf } from "../../src/mcp/protocol.ts";
+import { META, MODERN, RpcError, readInvalidMessage, readMessage, sessionIdOf } from "../../src/mcp/protocol.ts";
 
 const CODES = [-32_000, -32_020, -32_022, -32_600, -32_602];
 const VERSIONS = [MODERN, "2025-11-25", "2025-06-18", "2025-03-26"];
@@ -62,7 +62,7 @@ describe("any body and any headers", () => {
           expect(read.era === "modern").toBe(read.version === MODERN);
           expect(["string", "undefined"]).toContain(typeof read.client?.name);
         }
-        expect(typeof sketchOf(body).mayBeCall).toBe("boolean");
+        expect(typeof readInvalidMessage(body).mayBeCall).toBe("boolean");
       }),
       { numRuns: 2_000 },
     );

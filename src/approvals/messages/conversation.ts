@@ -71,8 +71,8 @@ export function readConversation(messages: readonly unknown[], format: MessageFo
 function pair(turns: readonly Turn[]): ReadonlyMap<CallPart, FoundResult> {
   const answers = new Map<CallPart, FoundResult>();
   const byId = new Map<string, CallPart>();
-  const byName = new Queues();
-  const withoutId = new Queues();
+  const byName = new CallQueues();
+  const withoutId = new CallQueues();
   for (const turn of turns) {
     for (const result of turn.results) {
       const { id, name } = result;
@@ -92,17 +92,19 @@ function pair(turns: readonly Turn[]): ReadonlyMap<CallPart, FoundResult> {
   return answers;
 }
 
-class Queues {
-  readonly #queues = new Map<string, { readonly calls: CallPart[]; at: number }>();
+/** Calls that may still get a result, by name, in the order in which they were made. */
+class CallQueues {
+  readonly #byName = new Map<string, { readonly calls: CallPart[]; at: number }>();
 
   add(name: string, call: CallPart): void {
-    const queue = this.#queues.get(name) ?? { calls: [], at: 0 };
+    const queue = this.#byName.get(name) ?? { calls: [], at: 0 };
     queue.calls.push(call);
-    this.#queues.set(name, queue);
+    this.#byName.set(name, queue);
   }
 
+  /** Returns the oldest call of this name without an answer. */
   next(name: string, answers: ReadonlyMap<CallPart, FoundResult>): CallPart | undefined {
-    const queue = this.#queues.get(name);
+    const queue = this.#byName.get(name);
     if (queue === undefined) return undefined;
     for (let call = queue.calls[queue.at]; call !== undefined; call = queue.calls[queue.at]) {
       if (!answers.has(call)) return call;

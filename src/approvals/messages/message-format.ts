@@ -78,7 +78,7 @@ const APPROVAL_LETTERS = "clientrequestapproval";
 /** Returns whether only the application may call this tool, never the model. */
 export function isClientTool(name: string): boolean {
   const plain = plainName(name);
-  return plain.startsWith(NAMESPACE) || lettersOf(plain) === APPROVAL_LETTERS;
+  return plain.startsWith(NAMESPACE) || lettersAndDigitsOf(plain) === APPROVAL_LETTERS;
 }
 
 /** Returns whether the name is one that the application itself writes. */
@@ -92,6 +92,6 @@ function plainName(name: string): string {
   return wrapper === undefined ? folded : folded.slice(wrapper.length);
 }
 
-function lettersOf(name: string): string {
+function lettersAndDigitsOf(name: string): string {
   return name.replace(/[^a-z0-9]/g, "");
 }

@@ -199,7 +199,7 @@ function toReportRow(row: Row) {
     isApproved: decidedAt !== undefined && text(row, "state") !== "denied",
     createdAt: integer(row, "created_at"),
     approver: isByPerson ? { issuer: text(row, "decided_issuer"), subject: text(row, "decided_subject") } : undefined,
-    /** All votes when a policy required several; after an approval, the last one is that of `approver`. */
+    /** All votes; empty unless a policy required several. The last vote of an approved request is that of `approver`. */
     votes,
   };
 }

@@ -36,12 +36,12 @@ export function shortageOf(
     const supply = supplyOf(deciders, issuers);
     return supply === "anybody" ? undefined : [...supply].filter((person) => !asking.has(person));
   });
-  const assignments = new Map<string, number>();
+  const stageByPerson = new Map<string, number>();
   for (const [at, { name, count }] of stages.entries()) {
     if (supplies[at] === undefined) continue;
-    if (!distinctPeople) assignments.clear();
+    if (!distinctPeople) stageByPerson.clear();
     let available = 0;
-    while (available < count && assignOne(at, { supplies, assignments, tried: new Set() })) available += 1;
+    while (available < count && assignOne(at, { supplies, stageByPerson, tried: new Set() })) available += 1;
     if (available < count) return { stage: name, needed: count, available };
   }
   return undefined;
@@ -50,19 +50,21 @@ export function shortageOf(
 interface Assignment {
   /** Possible approvers of each stage; undefined when they are not known. */
   readonly supplies: readonly (readonly string[] | undefined)[];
-  readonly assignments: Map<string, number>;
+  /** Maps a person to the index of the stage that counts this person's vote. */
+  readonly stageByPerson: Map<string, number>;
+  /** People who were considered in this attempt. */
   readonly tried: Set<string>;
 }
 
 /** Assigns one more person to the stage: an unassigned one, or one whom another person can replace (augmenting path). */
 function assignOne(at: number, assignment: Assignment): boolean {
-  const { supplies, assignments, tried } = assignment;
+  const { supplies, stageByPerson, tried } = assignment;
   for (const person of supplies[at] ?? []) {
     if (tried.has(person)) continue;
     tried.add(person);
-    const assigned = assignments.get(person);
+    const assigned = stageByPerson.get(person);
     if (assigned !== undefined && !assignOne(assigned, assignment)) continue;
-    assignments.set(person, at);
+    stageByPerson.set(person, at);
     return true;
   }
   return false;

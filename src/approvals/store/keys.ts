@@ -26,13 +26,13 @@ interface Times {
 async function begin(tx: WriteTransaction, use: KeyUse, times: Times): Promise<KeyState> {
   await deleteIfExpired(tx, use);
   if ((await insert(tx, use, times)) || (await beginAgain(tx, use, times))) return { outcome: "begin" };
-  const [row] = await tx.sql`SELECT * FROM approval_keys WHERE ${isKey(tx, use)}`;
+  const [row] = await tx.sql`SELECT * FROM approval_keys WHERE ${keyCondition(tx, use)}`;
   if (row === undefined) throw new Error("an idempotency key was removed while it was read");
   return stateOf(row, use, tx.now);
 }
 
-/** Returns the condition that a row is the one of this key. */
-function isKey({ sql }: WriteTransaction, { issuer, subject, tool, keyHash }: KeyUse): unknown {
+/** Returns the SQL condition that selects the row of this key. */
+function keyCondition({ sql }: WriteTransaction, { issuer, subject, tool, keyHash }: KeyUse): unknown {
   return sql`issuer = ${issuer} AND subject = ${subject} AND tool = ${tool} AND key_hash = ${keyHash}`;
 }
 
@@ -65,7 +65,7 @@ async function beginAgain(tx: WriteTransaction, use: KeyUse, { leaseMs, keepMs }
   const leaseUntil = tx.now + leaseMs;
   const rows = await tx.sql`
     UPDATE approval_keys SET state = 'running', lease_until = ${leaseUntil}, expires_at = ${leaseUntil + keepMs}
-    WHERE ${isKey(tx, use)} AND args_hash = ${use.argsHash} AND state = 'not_run'
+    WHERE ${keyCondition(tx, use)} AND args_hash = ${use.argsHash} AND state = 'not_run'
     RETURNING key_hash`;
   return rows.length > 0;
 }
@@ -84,7 +84,7 @@ async function finish(tx: WriteTransaction, use: KeyUse, { end, unkept, keepMs }
   const rows = await tx.sql`
     UPDATE approval_keys SET state = ${typeof stored === "string" ? stored : "answered"}, answer = ${answer},
       answer_bytes = ${kept}, expires_at = ${tx.now + keepMs}
-    WHERE ${isKey(tx, use)} AND args_hash = ${use.argsHash} AND state = 'running'
+    WHERE ${keyCondition(tx, use)} AND args_hash = ${use.argsHash} AND state = 'running'
     RETURNING key_hash`;
   if (rows.length > 0 && kept > 0) await addToTotals(tx, use, { keys: 0, bytes: kept });
 }
@@ -104,7 +104,7 @@ async function bytesLeft(tx: WriteTransaction, { issuer, subject }: KeyUse): Pro
 
 async function deleteIfExpired(tx: WriteTransaction, use: KeyUse): Promise<void> {
   const rows = await tx.sql`
-    DELETE FROM approval_keys WHERE ${isKey(tx, use)} AND expires_at <= ${tx.now}
+    DELETE FROM approval_keys WHERE ${keyCondition(tx, use)} AND expires_at <= ${tx.now}
     RETURNING issuer, subject, answer_bytes`;
   await subtract(tx, rows);
 }

@@ -11,8 +11,8 @@ import {
 import { holdsOwnDay } from "./day-bounds.ts";
 import type { Position } from "./params.ts";
 
-/** Maximum bytes that one look reads from one file: the next look reads the rest. */
-const LOOK_BYTES_MAX = 1_048_576;
+/** Maximum bytes that `readNewLines` reads from one file: its next call reads the rest. */
+const READ_BYTES_MAX = 1_048_576;
 const BACK_BYTES = 131_072;
 
 export interface DayLine extends RawLine {
@@ -31,7 +31,7 @@ interface Seen {
 export class Follower {
   readonly #dir: string;
   readonly #seen = new Map<string, Seen>();
-  /** Files of earlier days have been read to their end. */
+  /** Day of the oldest file that is still read: files of earlier days have been read to their end. */
   #oldestDay: string;
   /** Day of the newest line that was read: a file's name alone does not show that the log continues in it. */
   #newestDay: string;
@@ -43,7 +43,7 @@ export class Follower {
     this.#oldestDay = from?.day ?? days.findLast((day) => holdsOwnDay(dir, day)) ?? "";
     this.#newestDay = this.#oldestDay;
     for (const day of days) {
-      withDay(dir, day, (file) => this.#seen.set(day, { ino: file.ino, offset: beginOf(file, from) }));
+      withDay(dir, day, (file) => this.#seen.set(day, { ino: file.ino, offset: startOf(file, from) }));
     }
   }
 
@@ -52,8 +52,8 @@ export class Follower {
     return new Map([...this.#seen].map(([day, { offset }]) => [day, offset]));
   }
 
-  /** Returns the complete lines written since the last look, in order, at most about two megabytes. */
-  look(): readonly DayLine[] {
+  /** Returns the complete lines written since the previous call, in order, at most about two megabytes. */
+  readNewLines(): readonly DayLine[] {
     const days = daysIn(this.#dir).filter((day) => day >= this.#oldestDay);
     const lines: DayLine[] = [];
     for (const day of days) {
@@ -66,12 +66,12 @@ export class Follower {
     return lines;
   }
 
-  /** Returns true when the file has more data than one look reads. */
+  /** Appends the file's new lines to `lines`. Returns true when the file has further data to read. */
   #read(file: OpenDayFile, lines: DayLine[]): boolean {
     const { day, ino, size } = file;
     const seen = this.#seen.get(day);
     const from = seen === undefined || seen.ino !== ino || seen.offset > size ? 0 : seen.offset;
-    const to = from + LOOK_BYTES_MAX;
+    const to = from + READ_BYTES_MAX;
     let offset = from;
     if (size > from) {
       const chunk = readChunk(file, { from, to });
@@ -83,7 +83,7 @@ export class Follower {
   }
 }
 
-function beginOf(file: OpenDayFile, from: Position | undefined): number {
+function startOf(file: OpenDayFile, from: Position | undefined): number {
   if (from === undefined || file.day < from.day) return endOf(file);
   return file.day === from.day ? Math.min(from.offset, endOf(file)) : 0;
 }
@@ -92,7 +92,7 @@ function endOf({ fd, size }: OpenDayFile): number {
   return lastLineEnd(fd, 0, size) ?? 0;
 }
 
-/** Returns the last lines before these ends, oldest first, whatever their content. */
+/** Returns the last `count` lines before these offsets, by day, oldest first. Does not parse or filter them. */
 export function lastLines(dir: string, ends: ReadonlyMap<string, number>, count: number): readonly string[] {
   const days: (readonly string[])[] = [];
   let left = count;

@@ -48,8 +48,8 @@ export class LineIndex {
   }
 
   /**
-   * Returns the parts of a range in which lines that match the filter can start, in the order of the query. A part
-   * without bytes says how far the range contains no such line.
+   * Returns the parts of a range in which lines that match the filter can start, in the order of the query. An empty
+   * part means that, in this order, no line up to its offset can match.
    */
   narrow(file: OpenDayFile, range: Range, filter: Filter, order: Order): Iterable<Range> {
     const isNarrowed = Object.keys(filter.exact).length > 0;
@@ -209,12 +209,12 @@ function isWhole({ size }: OpenDayFile, at: number): boolean {
   return segmentAt(at).to + LINE_BYTES_MAX < size;
 }
 
-/** Returns a hash of everything that was read for a segment. It shows changes, not forgeries: those are `verify`'s. */
+/** Returns a hash of all bytes read for a segment. It detects accidental changes; `stc audit verify` detects forgeries. */
 function digestOf({ bytes }: Chunk): string {
   return Bun.hash.xxHash3(bytes).toString(36);
 }
 
-/** What shows that a day file is the indexed one. */
+/** Facts that identify a day file and its state, to detect that it is not the indexed one. */
 interface FileState {
   readonly ino: number;
   readonly size: number;
@@ -276,15 +276,15 @@ function store(db: Database, file: OpenDayFile, { at, before, digest, packed }: 
   const origin = `${day} ${at} ${digest}`;
   db.transaction(() => {
     if (!isKnown(db, file)) forget(db, day);
-    const indexed = Math.max(segmentAt(at).to, knownDay(db, day)?.indexed ?? 0);
+    const indexedEnd = Math.max(segmentAt(at).to, knownDay(db, day)?.indexed ?? 0);
     const { ino, size, changed } = before;
     db.query("INSERT OR REPLACE INTO days VALUES (?, ?, ?, ?, ?, ?)").run(
       day,
       ino,
       size,
       changed,
-      indexed,
-      tailOf(file, indexed),
+      indexedEnd,
+      tailOf(file, indexedEnd),
     );
     const insert = db.query("INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?)");
     insert.run(day, at, digest, sealed(packed.keys, origin), sealed(packed.rows, origin));
@@ -337,7 +337,7 @@ function offsetsIn(db: Database, key: SegmentKey, filter: Filter): readonly numb
   return offsets;
 }
 
-/** Returns the bytes with a hash of them and of what they belong to. */
+/** Appends a hash of the bytes and of their origin, which is the day, the segment and its digest. */
 function sealed(bytes: Uint8Array, origin: string): Uint8Array {
   return Buffer.concat([bytes, checkOf(bytes, origin)]);
 }

@@ -38,7 +38,7 @@ export interface SearchOptions {
   readonly dir: string;
   readonly stream?: StreamName;
   readonly query: Query;
-  /** Without it, everything is read. */
+  /** Narrows the search. Without it, all lines of the time range are read. */
   readonly index?: LineIndex | undefined;
   /** Maximum bytes of lines in one page. The line that exceeds the limit is still included. */
   readonly pageBytesMax: number;
@@ -55,7 +55,7 @@ export interface QueryPage {
   readonly cursor: string | undefined;
   /** The same position, for callers within the service. */
   readonly position: Position | undefined;
-  /** True when not everything was read. */
+  /** True when the search has not read all lines that may match. */
   readonly more: boolean;
   readonly bytesRead: number;
 }
@@ -121,8 +121,8 @@ class PageBuilder {
   }
 
   /**
-   * Returns the ranges of the file to read, in the order of the query, each at most one chunk long. An empty range says
-   * how far nothing is to be read.
+   * Returns the ranges of the file to read, in the order of the query, each at most one chunk long. An empty range
+   * means that, in this order, no line up to its offset can match.
    */
   ranges(file: OpenDayFile): Iterable<Range> {
     const { query, index } = this.#options;
@@ -191,7 +191,7 @@ function afterCursor(range: Range, day: string, { cursor, order }: Query): Range
     : { from: Math.min(range.from, cursor.offset), to: Math.min(range.to, cursor.offset) };
 }
 
-/** Joins ranges that are close to each other, because each is read with what follows it. */
+/** Joins ranges that are close to each other, because reading a range also reads the bytes after it. */
 function* joined(ranges: Iterable<Range>): Generator<Range, void> {
   let open: Range | undefined;
   for (const range of ranges) {
@@ -255,7 +255,7 @@ function seek(file: OpenDayFile, ms: number): Range {
 
 function firstStamp(file: OpenDayFile, at: number): string | undefined {
   const { bytes, first, last } = readChunk(file, { from: at, to: at + 1 });
-  // The start of the next line, wherever it is.
+  // No line starts in the range: use the start of the next line, however far away it is.
   const begin = first < last ? first : bytes.indexOf(LINE_END) + 1;
   return begin === 0 && at > 0 ? undefined : stampAt(bytes, begin);
 }

@@ -24,7 +24,7 @@ export interface EntryView {
   readonly duration: number | undefined;
   readonly isSum: boolean;
   readonly count: number;
-  /** What an MCP client calls itself. */
+  /** Name that an MCP client reports about itself: untrusted. */
   readonly client: string | undefined;
   readonly approvalId: string | undefined;
   readonly approvedBy: string | undefined;

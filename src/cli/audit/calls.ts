@@ -115,7 +115,7 @@ export async function auditTail({ dir, json, lines, follow, filters }: TailOptio
     return;
   }
   for (;;) {
-    for (const { line } of follower.look()) if (matches?.(line) ?? true) show(line);
+    for (const { line } of follower.readNewLines()) if (matches?.(line) ?? true) show(line);
     await new Promise((resolve) => setTimeout(resolve, FOLLOW_EVERY_MS));
   }
 }

@@ -84,7 +84,7 @@ export function matchesAfter(
 }
 
 /** Joins a displayed path and a step: `items` and `[]` give `items[]`, `items[]` and `email` give `items[].email`. */
-export function joinPath(path: string, shown: string): string {
-  if (path === "" || shown === "[]") return path + shown;
-  return `${path}.${shown}`;
+export function joinPath(path: string, segment: string): string {
+  if (path === "" || segment === "[]") return path + segment;
+  return `${path}.${segment}`;
 }

@@ -151,7 +151,7 @@ export function innerSchemas(schema: Schema, side: PipeSide): readonly Schema[] 
   }
 }
 
-/** Returns the schemas one step below a schema, and those inside a wrapper, without a step. */
+/** Returns the schemas directly inside a schema, each with its step; the schema inside a wrapper has no step. */
 export function schemaParts(schema: Schema): readonly (readonly [Step | undefined, Schema])[] {
   const def = defOf(schema);
   switch (def.type) {

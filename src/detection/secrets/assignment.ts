@@ -185,7 +185,7 @@ function parameterEnd(text: string, at: number): number {
   return -1;
 }
 
-/** Styles in which more evidence is needed that a value belongs to a header. */
+/** Styles in which text after a header's name is often not a header's value, so that the value must look more like one. */
 const DOUBTFUL: ReadonlySet<ValueStyle> = new Set(["prose", "listed", "paired"]);
 const COOKIE = /^[\w.-]{1,64}=[^;\s]{6,}/;
 

@@ -175,7 +175,7 @@ function directive(text: string, { from, to, at }: Name): Stated | undefined {
 const DEVICE = /(?:^|[\r\n]) {0,4}(?:enable|username [^\s]{1,32}(?: privilege \d{1,2})?)$/;
 const DEVICE_CHARS_MAX = 64;
 
-/** Returns whether only dashes, or the start of a device's setting, come before in the line. */
+/** Returns whether the line has nothing before this offset but dashes or the start of a device's setting. */
 function beginsSetting(text: string, from: number): boolean {
   const line = runStart(text, from, BLANK | DASH, from - USER_CHARS_MAX);
   return line < 0 || beginsLine(text, line) || DEVICE.test(textBefore(text, line, DEVICE_CHARS_MAX));

@@ -38,7 +38,7 @@ const CHECK_EVERY_MS = 200;
 const ISSUES_MAX = 10;
 const MESSAGE_CHARACTERS_MAX = 300;
 
-/** What the endpoints have in common. Every query is recorded before it is answered. */
+/** Members that all endpoints here declare. Every query is recorded before it is answered. */
 const auditors = {
   method: "GET",
   audience: "operators",
@@ -83,8 +83,8 @@ export const endpoints: readonly Endpoint[] = [
       const index = indexOf(services).lend();
       const asked = { dir, index, filter: { ...filter, fromMs }, mayGoOn: budget(clock) };
       const counted = earlierMs === undefined ? await readStats(asked) : await compareStats({ ...asked, earlierMs });
-      const figures = { from: new Date(fromMs).toISOString(), ...counted, ...warnings(dir) };
-      return json(200, figures, queried("stats", params));
+      const statistics = { from: new Date(fromMs).toISOString(), ...counted, ...warnings(dir) };
+      return json(200, statistics, queried("stats", params));
     },
   }),
   endpoint({
@@ -252,7 +252,7 @@ function positionOf(seen: string | undefined, nowMs: number): Position | undefin
 
 /** Sends the next lines. Reads on only after the client has received the previous lines, so nothing accumulates. */
 async function sendLines(events: ServerSentEvents, follower: Follower, matcher: Matcher): Promise<void> {
-  const lines = follower.look();
+  const lines = follower.readNewLines();
   if (lines.length === 0) return events.pause(CHECK_EVERY_MS);
   await events.send(lines.map((line) => eventText(line, matcher)).join(""));
   // The client may be far behind, with a filter that matches nothing, so that no read ever waits: yield, so that others can

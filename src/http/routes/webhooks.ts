@@ -49,9 +49,9 @@ const decisionMessage = z.strictObject({
 type Message = z.output<typeof decisionMessage>;
 
 /**
- * What people decided in another program, which signs the message. The configuration's table, not the message, says who these
- * people are; a digest names what they saw; each message counts once. An approver's own token is not accepted here: with a
- * token, use `POST /approvals/:id/decisions`.
+ * Accepts decisions that people made in another program, which signs the message. The configuration's table, not the message, says
+ * who these people are; a digest identifies what they saw; each message counts once. An approver's own token is not accepted here:
+ * with a token, use `POST /approvals/:id/decisions`.
  */
 const decisions = selfGuarded({
   method: "POST",

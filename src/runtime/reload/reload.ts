@@ -54,7 +54,7 @@ export class Reload<Content extends Reloadable> {
   #lastRefused: { readonly at: number; readonly problems: number } | undefined;
   #lastFiles: readonly string[];
   /** The fingerprint of the last refused configuration, as far as it could be read, and the problems. */
-  #refused: { readonly sha256: string | undefined; readonly problems: readonly string[] } | undefined;
+  #refusedConfiguration: { readonly sha256: string | undefined; readonly problems: readonly string[] } | undefined;
   #running: Promise<unknown> = Promise.resolve();
   #waiting: Promise<Reloaded> | undefined;
   #isClosed = false;
@@ -148,7 +148,8 @@ export class Reload<Content extends Reloadable> {
     const { sha256 } = fingerprint;
     this.#lastFiles = fingerprint.files;
     if (by === "watch" && sha256 === this.#fingerprint.sha256) return this.#unchanged();
-    if (by === "watch" && sha256 === this.#refused?.sha256) throw new StartupError(this.#refused.problems);
+    if (by === "watch" && sha256 === this.#refusedConfiguration?.sha256)
+      throw new StartupError(this.#refusedConfiguration.problems);
     // Checking is cheap and usually finds nothing, so only builds count against the rate limit.
     const retryAfterMs = by === "watch" ? this.#rate.take(clock()) : 0;
     if (retryAfterMs > 0) return { outcome: "busy", reason: "rate", retryAfterMs };
@@ -180,7 +181,7 @@ export class Reload<Content extends Reloadable> {
     this.#fingerprint = fingerprint;
     this.#since = clock();
     this.#lastRefused = undefined;
-    this.#refused = undefined;
+    this.#refusedConfiguration = undefined;
     adopted(content);
     log({ type: "configuration.changed", by: nameOf(by), generation });
     return { outcome: "changed", generation, sha256: fingerprint.sha256 };
@@ -194,7 +195,7 @@ export class Reload<Content extends Reloadable> {
   #unchanged(): Reloaded {
     // The refused change has been reverted.
     this.#lastRefused = undefined;
-    this.#refused = undefined;
+    this.#refusedConfiguration = undefined;
     return { outcome: "unchanged", generation: this.#options.snapshots.number, sha256: this.#fingerprint.sha256 };
   }
 
@@ -202,8 +203,8 @@ export class Reload<Content extends Reloadable> {
     const { snapshots, journal, clock, log } = this.#options;
     const refused = { sha256, problems };
     // The watcher runs again and again: report a refusal only once.
-    if (by === "watch" && Bun.deepEquals(refused, this.#refused)) return { outcome: "refused", problems };
-    this.#refused = refused;
+    if (by === "watch" && Bun.deepEquals(refused, this.#refusedConfiguration)) return { outcome: "refused", problems };
+    this.#refusedConfiguration = refused;
     this.#lastRefused = { at: clock(), problems: problems.length };
     log({ type: "configuration.refused", by: nameOf(by), generation: snapshots.number, problems });
     const line = { type: "configuration.refused", problems: problems.length, sha256: sha256 ?? null, by: nameOf(by) };

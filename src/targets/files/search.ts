@@ -43,7 +43,7 @@ const DIRECTORY_ENTRIES_MAX = 50_000;
 const IGNORE_BYTES_MAX = 65_536;
 const LINE_CHARACTERS_SHOWN = 500;
 /** Maximum characters of all returned lines and their paths. */
-const SHOWN_CHARACTERS_MAX = 200_000;
+const RESULT_CHARACTERS_MAX = 200_000;
 const SNIFFED_BYTES = 8_192;
 const SLICE_MS = 8;
 
@@ -90,10 +90,10 @@ class Search {
   readonly #startedAt: number;
   readonly #buffer: Buffer;
   #sliceStartedAt: number;
-  #shown = 0;
-  #files = 0;
-  #bytes = 0;
-  #skipped = 0;
+  #resultCharacters = 0;
+  #filesSearched = 0;
+  #bytesRead = 0;
+  #filesSkipped = 0;
   #stop: Stop | undefined;
 
   constructor(mounts: Mounts, request: SearchRequest, context: SearchContext) {
@@ -109,7 +109,13 @@ class Search {
     const { path } = this.#request;
     const truncated = this.#stop !== undefined;
     return {
-      ...{ path, matches: this.#matches, truncated, filesSearched: this.#files, filesSkipped: this.#skipped },
+      ...{
+        path,
+        matches: this.#matches,
+        truncated,
+        filesSearched: this.#filesSearched,
+        filesSkipped: this.#filesSkipped,
+      },
       ...(this.#stop !== undefined && { hint: HINTS[this.#stop] }),
     };
   }
@@ -199,14 +205,14 @@ class Search {
     names: readonly string[],
   ): Promise<void> {
     const { limits } = this.#context;
-    if (this.#files >= limits.filesMax) return this.#end("files");
+    if (this.#filesSearched >= limits.filesMax) return this.#end("files");
     const length = this.#read(fd, Math.min(size, limits.fileBytesMax) + 1);
     if (length > limits.fileBytesMax) return this.#skip();
-    this.#bytes += length;
-    if (this.#bytes > limits.bytesMax) return this.#end("bytes");
+    this.#bytesRead += length;
+    if (this.#bytesRead > limits.bytesMax) return this.#end("bytes");
     const bytes = this.#buffer.subarray(0, length);
     if (bytes.subarray(0, SNIFFED_BYTES).includes(0)) return this.#skip();
-    this.#files += 1;
+    this.#filesSearched += 1;
     const { literal } = this.#pattern;
     if (literal === undefined || bytes.includes(literal)) {
       await this.#searchText(bytes.toString("utf8"), mountPath(mount.name, names));
@@ -226,8 +232,8 @@ class Search {
           before: lines.slice(Math.max(0, at - before), at).map(shown),
           after: lines.slice(at + 1, at + 1 + after).map(shown),
         };
-        this.#shown += path.length + match.text.length + [...match.before, ...match.after].join("").length;
-        if (this.#shown > SHOWN_CHARACTERS_MAX) return this.#end("size");
+        this.#resultCharacters += path.length + match.text.length + [...match.before, ...match.after].join("").length;
+        if (this.#resultCharacters > RESULT_CHARACTERS_MAX) return this.#end("size");
         this.#matches.push(match);
       }
       if (this.#context.now() - this.#sliceStartedAt > SLICE_MS) await this.#yieldIfDue();
@@ -260,7 +266,7 @@ class Search {
   }
 
   #skip(): void {
-    this.#skipped += 1;
+    this.#filesSkipped += 1;
   }
 
   #end(stop: Stop): void {

@@ -9,7 +9,7 @@ const folder = mkdtempSync(join(tmpdir(), "stc-follow-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const newDir = (): string => mkdtempSync(join(folder, "audit-"));
-const seen = (follower: Follower): readonly string[] => follower.look().map(({ line }) => line);
+const seen = (follower: Follower): readonly string[] => follower.readNewLines().map(({ line }) => line);
 
 describe("following", () => {
   test("begins after the existing lines, reads whole lines only, continues at midnight", () => {

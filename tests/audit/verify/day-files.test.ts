@@ -175,13 +175,13 @@ test.each<readonly [string, () => void]>([
 ])("%s file of the future does not block a follower", (_name, harm) => {
   harm();
   const follower = new Follower(dir);
-  follower.look();
+  follower.readNewLines();
   fs.appendFileSync(join(dir, LAST), '{"new":1}\n');
-  expect(follower.look().map(({ line }) => line)).toEqual(['{"new":1}']);
+  expect(follower.readNewLines().map(({ line }) => line)).toEqual(['{"new":1}']);
   writeLines(join(dir, "2026-02-20.jsonl"), ['{"new":2}']);
-  expect(follower.look().map(({ line }) => line)).toEqual(['{"new":2}']);
+  expect(follower.readNewLines().map(({ line }) => line)).toEqual(['{"new":2}']);
   fs.appendFileSync(join(dir, "2026-02-20.jsonl"), '{"new":3}\n');
-  expect(follower.look().map(({ line }) => line)).toEqual(['{"new":3}']);
+  expect(follower.readNewLines().map(({ line }) => line)).toEqual(['{"new":3}']);
 });
 
 test("a call over midnight, a clock that is set back and a recovery write lines to their file's day", async () => {

@@ -27,7 +27,7 @@ import { makeTemporaryDirectory, removeAbandoned, type TemporaryDirectory } from
 const CPU_SECONDS_PER_SECOND = 8;
 const CPU_SECONDS_MIN = 10;
 
-/** Data limit of one process, with reserved memory: Java and Bun do not start with half a gibibyte. */
+/** Minimum RLIMIT_DATA of one process. It counts reserved memory, too: with half a gibibyte, Java and Bun do not start. */
 const DATA_BYTES_MIN = 1_073_741_824;
 const DATA_PER_MEMORY = 2;
 

@@ -3,9 +3,9 @@
 export interface SeccompOptions {
   /** True when the child may create TCP and UDP sockets; it can create no others in any case. */
   readonly network: boolean;
-  /** True when the child may change times and modes of files by descriptor. By path it never may. */
+  /** True when the child may change times and modes of files through a descriptor. Changes by path never have an effect. */
   readonly writes: boolean;
-  /** True when the child may create process groups. It never may create sessions, which could not be found. */
+  /** True when the child may create process groups. New sessions are always refused: their processes could not be found. */
   readonly groups: boolean;
 }
 
@@ -75,17 +75,17 @@ const OWNERS_AND_TIMES_BY_PATH: readonly number[] = [92, 94, 260, 132, 235, 261]
 /** fchmod, fchown, fsetxattr, fremovexattr. Refused without `writes`, because read-only files can be opened, too. */
 const ATTRIBUTES_BY_DESCRIPTOR: readonly number[] = [91, 93, 190, 199];
 
-/** Indexes of an argument by the number of the call. */
-type Arguments = Readonly<Record<number, number>>;
+/** Maps the number of a system call to the index of one of its arguments. */
+type ArgumentIndexes = Readonly<Record<number, number>>;
 
-/** The mode of chmod, fchmodat, fchmodat2. */
-const MODES_BY_PATH: Arguments = { 90: 1, 268: 2, 452: 2 };
+/** Index of the mode in chmod, fchmodat, fchmodat2. */
+const MODES_BY_PATH: ArgumentIndexes = { 90: 1, 268: 2, 452: 2 };
 /** Set-id and sticky bits. Programs that set them need them, so the call fails instead of succeeding without effect. */
 const SPECIAL_MODE_BITS = 0o7000;
 /** Bits that give the owner's permissions to anyone who runs the file. No file may get them. */
 const SET_ID_BITS = 0o6000;
-/** The mode of creat, fchmod, mknod, mknodat. */
-const MODES: Arguments = { 85: 1, 91: 1, 133: 1, 259: 2 };
+/** Index of the mode in creat, fchmod, mknod, mknodat. */
+const MODES: ArgumentIndexes = { 85: 1, 91: 1, 133: 1, 259: 2 };
 /** open, openat. The mode matters only when the flags create a file. */
 const OPENS = [
   { call: 2, flags: 1, mode: 2 },
@@ -106,16 +106,16 @@ const PR_SET_PDEATHSIG = 1;
 /** prlimit64, sched_setaffinity, -scheduler, -param, -attr: the first argument must be 0, the caller. */
 const CALLER_ONLY: readonly number[] = [302, 203, 144, 142, 314];
 /** setpriority, ioprio_set: the first argument must be this value, a process; the second must be 0, the caller. */
-const PRIORITIES: Arguments = { 141: 0, 251: 1 };
+const PRIORITIES: ArgumentIndexes = { 141: 0, 251: 1 };
 const SOCKET = 41;
 const AF_INET = 2;
 const AF_INET6 = 10;
 const SOCKET_TYPE_BITS = 0xf;
 /** IPPROTO_IP (the default of the socket type), TCP and UDP. Not MPTCP, which Landlock does not restrict. */
 const PROTOCOLS = [0, 6, 17];
-/** The flags of sendto, sendmsg, sendmmsg. */
-const SENDS: Arguments = { 44: 3, 46: 2, 307: 3 };
-/** Connects while sending, which Landlock does not check. */
+/** Index of the flags in sendto, sendmsg, sendmmsg. */
+const SENDS: ArgumentIndexes = { 44: 3, 46: 2, 307: 3 };
+/** Flag that opens a connection while sending, which Landlock does not check. */
 const MSG_FASTOPEN = 0x20000000;
 
 /** Returns the program in the kernel's form: 8 bytes per instruction. */
@@ -180,7 +180,7 @@ function when(call: number, then: readonly Instruction[]): readonly Instruction[
   return [{ code: IF_EQUAL, ifFalse: then.length, k: call }, ...then];
 }
 
-function each(calls: Arguments, then: (argument: number) => readonly Instruction[]): readonly Instruction[] {
+function each(calls: ArgumentIndexes, then: (argument: number) => readonly Instruction[]): readonly Instruction[] {
   return Object.entries(calls).flatMap(([call, index]) => when(Number(call), then(index)));
 }
 

@@ -52,7 +52,7 @@ const OWN_PROCESS = "/proc/self";
 
 const CAPABILITY_VERSION_3 = 0x20080522;
 const CAPABILITY_LAST = 63;
-/** Kept for root, so that files of other users stay accessible within the granted paths. All others are dropped. */
+/** The only capability that root keeps: without it, files of other users in the granted paths would be inaccessible. */
 const CAP_DAC_OVERRIDE = 1;
 
 const SIGSTOP = 19n;

@@ -85,7 +85,7 @@ class Comparison {
 
   #message(schema: Schema, message: MessageShape, { path, depth }: Position): void {
     const [shape, ...others] = this.#shapes(schema);
-    // Of a union, only one member must fit.
+    // One fitting member of a union is enough.
     if (shape === undefined || others.length > 0 || depth > DEPTH_MAX) return;
     const def = defOf(shape);
     if (isAny(message)) this.#any(shape, message, path);
@@ -141,7 +141,9 @@ class Comparison {
     }
   }
 
-  /** Returns true when some member of the schema's union has a type of the contract's value. */
+  /**
+   * Returns true when the schema, or a member of its union, has a JSON type of the contract's value. Otherwise adds a fault.
+   */
   #fits(
     declared: Schema,
     at: { readonly kinds: readonly string[] | undefined; readonly field: FieldShape; readonly path: string },
@@ -183,7 +185,7 @@ class Comparison {
       this.#fault(path, `${value.fullName} has no value ${undeclared.map(String).join(", ")}; ${hint}`);
     }
     if (this.#side === "input") return;
-    // For several names of one number, the service sends the first.
+    // When an enum number has several names, the service sends the first.
     const sent = [...value.names.values()];
     const missing = sent.filter((name) => !allowed.has(name) && !name.endsWith(UNSPECIFIED));
     if (!sent.some((name) => allowed.has(name))) {
