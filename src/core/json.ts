@@ -23,7 +23,7 @@ export function copyOf(value: unknown): unknown {
  * hold instances of classes.
  */
 export function isSameJson(one: unknown, other: unknown, depthMax: number): boolean {
-  if (one === other) return true;
+  if (typeof one !== "object" || one === null) return one === other;
   if (!isContainer(one) || !isContainer(other) || depthMax === 0) return false;
   if (Array.isArray(one) !== Array.isArray(other) || one["length"] !== other["length"]) return false;
   const keys = Object.keys(one);

@@ -107,9 +107,10 @@ export class HttpExchange implements Exchange {
     onceBodyEnds(raw, () => response.end(sent));
   }
 
-  /** Sends the head, then the events. The connection ends with the stream. */
+  /** Sends the head, then the events. The connection ends with the stream: requests that follow on it are ignored. */
   async follow({ status, headers, stream }: EndpointAnswer): Promise<void> {
     const response = this.#response;
+    this.#listener.pending.willEndWith(this.raw);
     try {
       response.writeHead(status, { ...headers, "x-content-type-options": "nosniff", connection: "close" });
     } finally {

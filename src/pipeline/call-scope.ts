@@ -170,14 +170,15 @@ export class CallScope implements PlanContext {
    */
   async hold<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const { clock, monotonic } = this.#scopes;
-    const left = this.#deadline - clock();
+    // Not by the clock of the deadline, which may be set while the call is under way.
+    const left = this.#endsAt - monotonic();
     this.#endsAt = Number.POSITIVE_INFINITY;
     try {
       return await work(this.signal);
     } finally {
-      this.#deadline = clock() + left;
       if (this.#ended === undefined) {
         const now = monotonic();
+        this.#deadline = clock() + left;
         this.#endsAt = now + left;
         this.#scopes.expect(this.#endsAt, now);
       }

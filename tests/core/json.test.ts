@@ -36,9 +36,16 @@ describe("two values are not the same JSON", () => {
     expect(isSameJson(other, one, 8)).toBe(false);
   });
 
+  test("an instance of a class is not even the same as itself", () => {
+    const date = new Date(0);
+    expect(isSameJson({ date }, { date }, 8)).toBe(false);
+  });
+
   test("values that nest deeper than the limit", () => {
     const nested = (): unknown => ({ a: { b: { c: 1 } } });
     expect(isSameJson(nested(), nested(), 3)).toBe(true);
     expect(isSameJson(nested(), nested(), 2)).toBe(false);
+    const shared = nested();
+    expect(isSameJson(shared, shared, 2)).toBe(false);
   });
 });

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
+import { connect } from "node:net";
 import { AGENTS_ISSUER, NOW_SECONDS } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
 import { ApprovalStand, agentToken, operatorToken } from "./approval-stand.ts";
@@ -111,6 +112,24 @@ test("an id of another store's future means from now", async () => {
 test.each([["x"], ["-1"], ["1.5"], ["1e3"], ["1, 2"], ["9".repeat(16)]])("%s is not the id of an event", async (id) => {
   const { response } = await EventClient.open(url, olga, id);
   expect(response.status).toBe(400);
+});
+
+test("a request that follows a stream on its connection does not run", async () => {
+  const { id } = await stand.ask();
+  const head = (line: string): string =>
+    `${line} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${agent}\r\n\r\n`;
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  let received = "";
+  socket.on("data", (bytes) => {
+    received += bytes.toString();
+  });
+  socket.write(head("GET /events"));
+  await until("an open stream", () => (received.includes(": open") ? true : undefined));
+  socket.write(head(`DELETE /approvals/${id}`));
+  await Bun.sleep(200);
+  expect((await stand.approvals.get(id))?.state).toBe("pending");
+  socket.destroy();
 });
 
 test("only approvers and requesters can follow", async () => {

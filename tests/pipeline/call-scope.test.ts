@@ -59,6 +59,19 @@ describe("deadlines", () => {
     expect(await ending(scope, "call", [])).toBe("DEADLINE_EXCEEDED");
   });
 
+  test("a clock that is set meanwhile neither shortens nor lengthens what is left of a paused deadline", async () => {
+    for (const setTo of [-3_600_000, 3_600_000]) {
+      let clock = 1_000;
+      const scope = new CallScopes({ clock: () => clock, monotonic: () => performance.now() }).open({ timeoutMs: 200 });
+      clock = setTo;
+      await scope.hold(async () => {});
+      expect(() => scope.assertOpen()).not.toThrow();
+      expect(scope.deadline - clock).toBeGreaterThan(0);
+      expect(scope.deadline - clock).toBeLessThanOrEqual(200);
+      scope.close();
+    }
+  });
+
   test("the signal reports the deadline", async () => {
     const { signal } = scopes().open({ timeoutMs: 5 });
     await new Promise((resolve) => signal.addEventListener("abort", resolve));

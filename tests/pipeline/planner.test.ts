@@ -85,6 +85,12 @@ test("a digest is the same as in earlier versions, so that their approvals still
   expect(digest).toBe("0984b523ff5055aa9f6163ae0f02aa5f50087fc094ce883cdd17a286120e593a");
 });
 
+test("arguments that nest too deeply for a plan are refused, even if the schema passes on the same object", () => {
+  const nested = JSON.parse(`${"[".repeat(80)}${"]".repeat(80)}`);
+  expect(() => digestOf({ input: { nested } })).toThrow("could not be planned");
+  expect(() => digestOf({ input: { nested }, args: { nested } })).toThrow("could not be planned");
+});
+
 test("arguments whose text is too long to be reused give the same digest", () => {
   const input = { list: Array.from({ length: 30_000 }, (_unused, index) => index) };
   expect(digestOf({ input, args: structuredClone(input) })).toBe(digestOf({ input }));

@@ -70,14 +70,18 @@ export function possibleValues({ args, opened, values }: Call): readonly string[
   return isDynamic ? [...values] : [];
 }
 
-const FILLED_MAX = 1_024;
+const FILLED_MAX = 2_048;
 
-/** Returns the text with every combination of these values in place of its unknown parts; undefined when they are too many. */
+/**
+ * Returns the text with every combination of these values in place of its unknown parts; undefined when they are too many. A part
+ * may also stay unknown, or be empty like a variable that is not set.
+ */
 export function filledWith(text: string, values: ReadonlySet<string>): readonly string[] | undefined {
   const [first = "", ...rest] = text.split(UNKNOWN);
-  if (values.size ** rest.length > FILLED_MAX) return undefined;
+  const possible = [...new Set([...values, UNKNOWN, ""])];
+  if (possible.length ** rest.length > FILLED_MAX) return undefined;
   return rest.reduce<readonly string[]>(
-    (texts, part) => texts.flatMap((before) => [...values].map((value) => before + value + part)),
+    (texts, part) => texts.flatMap((before) => possible.map((value) => before + value + part)),
     [first],
   );
 }

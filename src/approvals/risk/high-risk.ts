@@ -167,7 +167,10 @@ export const HIGH_RISK: readonly ShellRule[] = [
       { programs: "gpg", argument: /^--(?:export-secret|decrypt|delete-secret)|^-[a-z]{0,4}d[a-z]{0,4}$/ },
       { programs: "git", text: /^credential(?: |$)/ },
     ],
-    matches: ["cat /etc/shadow", "cat /proc/self/environ", "cp ~/.ssh/id_ed25519 x", "tar cf x ~/.aws/credentials"],
+    matches: [
+      ...["cat /etc/shadow", "cat /proc/self/environ", "cp ~/.ssh/id_ed25519 x", "tar cf x ~/.aws/credentials"],
+      ...["x=shadow; cat /etc$unset/$x", "cat /etc/$unset/shadow"],
+    ],
     misses: ["ls -l /etc/shadow", "grep -rn /etc/shadow docs", "cat *.md", "ls /etc", "cat /etc/hosts", "echo shadow"],
   },
   {

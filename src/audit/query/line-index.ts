@@ -229,8 +229,10 @@ interface KnownDay extends FileState {
   readonly tail: string;
 }
 
-function stateOf({ fd, ino, size }: OpenDayFile): FileState {
-  return { ino, size, changed: String(fstatSync(fd, { bigint: true }).ctimeNs) };
+/** Returns the current state: lines may have been added since the file was opened. */
+function stateOf({ fd, ino }: OpenDayFile): FileState {
+  const { size, ctimeNs } = fstatSync(fd, { bigint: true });
+  return { ino, size: Number(size), changed: String(ctimeNs) };
 }
 
 function knownDay(db: Database, day: string): KnownDay | undefined {
@@ -245,8 +247,8 @@ function isKnown(db: Database, file: OpenDayFile): boolean {
   const known = knownDay(db, file.day);
   if (known === undefined) return false;
   const { ino, size, changed, indexed, tail } = known;
-  const isSame =
-    size === file.size ? changed === stateOf(file).changed : indexed <= file.size && tailOf(file, indexed) === tail;
+  const now = stateOf(file);
+  const isSame = size === now.size ? changed === now.changed : indexed <= file.size && tailOf(file, indexed) === tail;
   if (ino === file.ino && isSame) return true;
   db.query("DELETE FROM days WHERE day = ?").run(file.day);
   return false;

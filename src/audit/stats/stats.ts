@@ -72,7 +72,7 @@ function* statsOf({ dir, filter, index, mayGoOn = () => true }: StatsOptions): G
       if (rows === undefined) break;
       const { from } = segmentAt(at);
       tally.add(rows, { from: scope.from - from, to: scope.to - from });
-      bytesRead += SEGMENT_BYTES;
+      bytesRead += Math.min(SEGMENT_BYTES, scope.to - from);
       yield bytesRead;
       if (!mayGoOn(bytesRead)) return tally.end(true);
     }

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { durationCode } from "../../../src/audit/query/line-rows.ts";
@@ -73,6 +73,14 @@ describe("counts", () => {
   test("with filters", async () => {
     const stats = await readStats({ dir, filter: { ...DAY, exact: { decision: "ALLOWED" } } });
     expect([stats.calls, stats.refusals.length]).toEqual([4, 0]);
+  });
+
+  test("a day counts as read with the bytes of its file, however short", async () => {
+    const bytes: number[] = [];
+    const filter = { exact: {}, fromMs: NOW - 2 * 86_400_000, toMs: NOW };
+    await readStats({ dir, filter, mayGoOn: (read) => bytes.push(read) > 0 });
+    const sizes = ["2026-02-15", "2026-02-16"].map((day) => statSync(join(dir, `${day}.jsonl`)).size);
+    expect(bytes).toEqual([sizes[0] ?? 0, (sizes[0] ?? 0) + (sizes[1] ?? 0)]);
   });
 
   test("unread lines are reported", async () => {
