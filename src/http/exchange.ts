@@ -140,6 +140,8 @@ export function sinkOf(response: ServerResponse): EventSink {
       return () => response.removeListener("drain", listener);
     },
     onDisconnect(listener) {
+      // A client may have disconnected before its stream began.
+      if (response.destroyed) return listener();
       response.once("close", listener);
       // Writing after the client disconnected raises an error.
       response.on("error", listener);
