@@ -117,6 +117,19 @@ describe("a call that is not held", () => {
     expect(body.result.structuredContent).toEqual({ refunded: call.arguments.cents });
   });
 
+  test("does not use an approval that is older than a denial of the same call", async () => {
+    const call = refund();
+    const first = await hasty.call(call.name, call.arguments);
+    const { id } = first.body.result._meta["safe-tool-call/approval"];
+    await hasty.decide(id, "approve");
+    const second = await hasty.call(call.name, call.arguments, { _meta: { "safe-tool-call/approval": "new" } });
+    await hasty.decide(second.body.result._meta["safe-tool-call/approval"].id, "deny");
+    const again = await hasty.call(call.name, call.arguments);
+    expect(again.body.result._meta["safe-tool-call/refusal"]).toMatchObject({ code: "APPROVAL_DENIED" });
+    const named = await hasty.call(call.name, call.arguments, { _meta: { "safe-tool-call/approval": { id } } });
+    expect(named.body.result.structuredContent).toEqual({ refunded: call.arguments.cents });
+  });
+
   test("is claimed once by many identical calls at the same time", async () => {
     const call = refund();
     const { body } = await hasty.call(call.name, call.arguments);
@@ -184,6 +197,27 @@ describe("a held call", () => {
     const token = await world.caller({ lifetime: "2 seconds" });
     const { body } = await world.call(call.name, call.arguments, { token });
     expect(body.result._meta["safe-tool-call/approval"].state).toBe("pending");
+  });
+
+  test("does not count as a running request, also when its client reads no events", async () => {
+    const small = await new McpWorld().start({ limits: { concurrentCallsMax: 2 } });
+    const token = await small.caller();
+    const controller = new AbortController();
+    const sent: Promise<unknown>[] = [];
+    for (const held of [1, 2, 3, 4]) {
+      const call = refund();
+      const { signal } = controller;
+      sent.push(small.call(call.name, call.arguments, { token, signal }).catch(() => undefined));
+      await until("the request", async () => {
+        const { body } = await small.send("GET", "/approvals?state=pending", { token: await small.person() });
+        return body.approvals.length === held ? true : undefined;
+      });
+    }
+    const read = await small.call("orders_find", { order: "ord_1" }, { token });
+    expect(read.body.result?.structuredContent).toBeDefined();
+    controller.abort();
+    await Promise.all(sent);
+    await small.end();
   });
 
   test("takes one of a limited number of slots: beyond it, calls are answered at once and others are unaffected", async () => {
