@@ -1,5 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { connect } from "node:net";
 import type { Client } from "@modelcontextprotocol/client";
+import { defineTool } from "safe-tool-call";
+import { z } from "zod";
 import { until } from "../support/until.ts";
 import { McpWorld } from "./mcp-world.ts";
 
@@ -218,6 +221,53 @@ describe("a held call", () => {
     controller.abort();
     await Promise.all(sent);
     await small.end();
+  });
+
+  test("whose client does not read its answer is disconnected", async () => {
+    const large = defineTool({
+      name: "reports_make",
+      description: "Makes a report",
+      classification: "write",
+      category: "write",
+      permissions: { required: ["orders:refund"] },
+      input: z.strictObject({}),
+      output: z.object({ text: z.string() }),
+      outputPolicy: { text: "allow" },
+      limits: { outputBytesMax: 8_000_000 },
+      handler: () => ({ text: "x ".repeat(3_000_000) }),
+    });
+    const slow = await new McpWorld().start({
+      tools: [large],
+      mcp: { resultBytesMax: 8_000_000 },
+      limits: { answerTimeoutMs: 1 },
+    });
+    const { port, hostname, host } = new URL(slow.url);
+    const params = { name: "reports_make", arguments: {} };
+    const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params });
+    const head = [
+      "POST /mcp HTTP/1.1",
+      `Host: ${host}`,
+      `Authorization: Bearer ${await slow.caller()}`,
+      "Content-Type: application/json",
+      "Accept: text/event-stream",
+      `Content-Length: ${body.length}`,
+    ];
+    const socket = connect(Number(port), hostname);
+    socket.on("error", () => {});
+    socket.pause();
+    socket.write(`${head.join("\r\n")}\r\n\r\n${body}`);
+    const id = await until("an approval request", async () => {
+      const asked = await slow.send("GET", "/approvals?state=pending", { token: await slow.person() });
+      return asked.body.approvals[0]?.id;
+    });
+    await slow.decide(id, "approve");
+    const authorization = `Bearer ${await slow.person({ permissions: ["metrics:read"] })}`;
+    await until("the end of the connection", async () => {
+      const text = await (await fetch(`${slow.url}/metrics`, { headers: { authorization } })).text();
+      return text.includes('stc_connections_ended_total{reason="slow_reader"} 1') ? true : undefined;
+    });
+    socket.destroy();
+    await slow.end();
   });
 
   test("takes one of a limited number of slots: beyond it, calls are answered at once and others are unaffected", async () => {
