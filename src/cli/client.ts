@@ -87,9 +87,12 @@ export function connect(options: ClientOptions, sign?: () => Promise<string>): C
 /** The answer did not come from this service. */
 class ForeignAnswer extends Error {}
 
-/** Error codes of `fetch` that mean nothing was sent. */
+/**
+ * Error codes of `fetch` that mean nothing was sent. EPROTO is none: a connection that is disturbed after the request was sent has
+ * this code too.
+ */
 const NOT_SENT =
-  /^(?:ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|EPROTO|.*(?:CERT|SSL|TLS|SIGNATURE).*)$/;
+  /^(?:ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|(?!ERR_SSL_).*(?:CERT|SIGNATURE).*)$/;
 
 /** Returns whether a request that failed with this error may have reached the service. */
 export function mayHaveArrived(failure: unknown): boolean {

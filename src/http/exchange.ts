@@ -109,13 +109,16 @@ export class HttpExchange implements Exchange {
 
   /** Sends the head, then the events. The connection ends with the stream: requests that follow on it are ignored. */
   async follow({ status, headers, stream }: EndpointAnswer): Promise<void> {
+    const { raw } = this;
     const response = this.#response;
     this.#listener.pending.willEndWith(this.raw);
     try {
       response.writeHead(status, { ...headers, "x-content-type-options": "nosniff", connection: "close" });
     } finally {
+      // What is left of a stream that has ended must be read in time, like any answer.
+      const sent = this.#listener.load?.answering(raw, response, 0);
       // The stream holds slots until it has run.
-      await stream?.(sinkOf(response));
+      await stream?.(sinkOf(response, sent));
     }
   }
 
@@ -132,7 +135,7 @@ export class HttpExchange implements Exchange {
   }
 }
 
-export function sinkOf(response: ServerResponse): EventSink {
+export function sinkOf(response: ServerResponse, sent?: () => void): EventSink {
   return {
     write: (text) => response.write(text),
     onceDrained(listener) {
@@ -140,11 +143,13 @@ export function sinkOf(response: ServerResponse): EventSink {
       return () => response.removeListener("drain", listener);
     },
     onDisconnect(listener) {
+      // A client may have disconnected before its stream began.
+      if (response.destroyed) return listener();
       response.once("close", listener);
       // Writing after the client disconnected raises an error.
       response.on("error", listener);
     },
-    end: () => void response.end(),
+    end: () => void response.end(sent),
     destroy: () => void response.destroy(),
   };
 }

@@ -14,7 +14,7 @@ import {
   perListener,
 } from "../http/endpoint.ts";
 import { record } from "../http/guard.ts";
-import { readIdempotencyKey, readTraceparent, readTracestate } from "../http/routes/call.ts";
+import { intakeOf, readIdempotencyKey, readTraceparent, readTracestate } from "../http/routes/call.ts";
 import { eventStream } from "../http/server-sent-events.ts";
 import type { Answer } from "../pipeline/answer.ts";
 import type { CallProtocol, CallRequest, Hold } from "../pipeline/call-request.ts";
@@ -204,9 +204,20 @@ function allowHold(call: ToolCall, { progressToken }: RpcRequest, { services, on
     begin(caller) {
       const end = slotFor(caller, services);
       if (end === undefined) return undefined;
-      if (readsEvents) onHold();
       const tokenLeftMs = Math.max(0, caller.expiresAt * 1_000 - services.clock());
-      return { waitMs: Math.min(call.waitMs, tokenLeftMs), end };
+      const waitMs = Math.min(call.waitMs, tokenLeftMs);
+      if (readsEvents) {
+        onHold();
+        return { waitMs, end };
+      }
+      // A call on hold takes the place of no other request.
+      const intake = intakeOf(services);
+      intake.running -= 1;
+      const resume = (): void => {
+        intake.running += 1;
+        end();
+      };
+      return { waitMs, end: resume };
     },
   };
 }

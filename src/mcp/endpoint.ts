@@ -13,6 +13,7 @@ import {
 import { record } from "../http/guard.ts";
 import { checkBodyHeaders, checkPeerHeaders, parseBody } from "../http/request-guard.ts";
 import { type Intake, intakeOf, overload } from "../http/routes/call.ts";
+import { protocolFacts } from "../pipeline/entry-facts.ts";
 import { answerCall, type McpServices, ToolCall } from "./calls.ts";
 import {
   ERROR,
@@ -246,10 +247,8 @@ function introduced(request: RpcRequest, caller: Caller, services: McpServices):
   return record(services, { type: "mcp.introduced", ...identityOf(request, caller) });
 }
 
-const CLIENT_CHARACTERS_MAX = 128;
-
+/** What the client says of itself is recorded as in the entry of a call: bounded, escaped and without secrets. */
 function identityOf({ version, client }: RpcRequest, { subject, issuer }: Caller) {
-  const bounded = (value: string): string => value.slice(0, CLIENT_CHARACTERS_MAX).toWellFormed();
-  const named = client && { client: { name: bounded(client.name), version: bounded(client.version) } };
-  return { sub: subject, iss: issuer, protocol: { name: "mcp", version, ...named } };
+  const { client: named } = protocolFacts({ name: "mcp", version, client }) ?? {};
+  return { sub: subject, iss: issuer, protocol: { name: "mcp", version, ...(named && { client: named }) } };
 }

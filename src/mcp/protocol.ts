@@ -118,6 +118,8 @@ export function readMessage(body: unknown, headers: Headers): Message {
   const meta: Table = written ?? {};
   const headerValues = headersOf(headers);
   if (!("id" in body)) {
+    if (method === "tools/call")
+      throw new RpcError(ERROR.invalidRequest, "A call needs an id: without one, nothing runs.");
     checkAgreement({ method, meta, headerValues, id: null });
     return UNANSWERED;
   }
@@ -199,10 +201,21 @@ function checkAgreement({ id, method, meta, headerValues }: Compared): void {
   if (claimed !== undefined && headerValues.version !== undefined && headerValues.version !== claimed) {
     throw mismatch(id, `the body names protocol version ${shown(claimed)}, MCP-Protocol-Version another`);
   }
-  const isModern = claimed !== undefined || headerValues.version === MODERN;
-  if (isModern && headerValues.method !== undefined && headerValues.method !== method) {
-    throw mismatch(id, `the body names method ${shown(method)}, Mcp-Method another`);
-  }
+  checkMethod({ id, method, headerValues });
+}
+
+/** Earlier versions do not know this header, but a proxy may believe it whatever the version. */
+function checkMethod({ id, method, headerValues }: Omit<Compared, "meta">): void {
+  if (headerValues.method === undefined || headerValues.method === method) return;
+  throw mismatch(id, `the body names method ${shown(method)}, Mcp-Method another`);
+}
+
+/** @throws {RpcError} when the header names another tool than the body */
+function checkName(id: RequestId, { name }: Table, headerValues: ProtocolHeaders): void {
+  if (headerValues.name === undefined) return;
+  const decoded = decodedName(headerValues.name);
+  if (decoded === undefined) throw mismatch(id, "the header Mcp-Name is not valid Base64");
+  if (typeof name === "string" && decoded !== name) throw mismatch(id, "the body names another tool than Mcp-Name");
 }
 
 function versionOf(
@@ -221,8 +234,11 @@ function versionOf(
 
 function legacyVersion(
   { id, method, params }: Pick<RpcRequest, "id" | "method" | "params">,
-  { version }: ProtocolHeaders,
+  headerValues: ProtocolHeaders,
 ): string {
+  const { version } = headerValues;
+  if (version !== MODERN) checkMethod({ id, method, headerValues });
+  if (version !== MODERN && method === "tools/call") checkName(id, params, headerValues);
   if (method === "initialize") {
     if (version === MODERN)
       throw mismatch(id, "initialize belongs to earlier versions than MCP-Protocol-Version names");
@@ -257,13 +273,8 @@ function checkModernHeaders(
   if (headerValues.method === undefined) throw mismatch(id, "the header Mcp-Method is missing");
   const { name } = params;
   if (method !== "tools/call") return;
-  if (headerValues.name === undefined) {
-    if (typeof name === "string") throw mismatch(id, "the header Mcp-Name is missing");
-    return;
-  }
-  const decoded = decodedName(headerValues.name);
-  if (decoded === undefined) throw mismatch(id, "the header Mcp-Name is not valid Base64");
-  if (typeof name === "string" && decoded !== name) throw mismatch(id, "the body names another tool than Mcp-Name");
+  if (headerValues.name === undefined && typeof name === "string") throw mismatch(id, "the header Mcp-Name is missing");
+  checkName(id, params, headerValues);
 }
 
 const ENCODED = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/;
@@ -321,7 +332,7 @@ export function readClient(value: unknown): ClientInfo | undefined {
   return typeof name === "string" && typeof version === "string" ? { name, version } : undefined;
 }
 
-const HINT_CHARACTERS_MAX = 1_024;
+const HINT_CHARACTERS_MAX = 2_048;
 const HINT_TEXT_CHARACTERS_MAX = 128;
 
 /**
@@ -329,10 +340,13 @@ const HINT_TEXT_CHARACTERS_MAX = 128;
  * `initialize`, so that its calls can be audited with its name. A forged one is a client that lies about its name.
  */
 export function sessionIdOf(version: string, client: ClientInfo | undefined): string {
-  const text = (value = ""): string => value.slice(0, HINT_TEXT_CHARACTERS_MAX);
+  const text = (value = ""): string => value.slice(0, HINT_TEXT_CHARACTERS_MAX).replace(CONTROLS, "?").toWellFormed();
   const hint = JSON.stringify([version, text(client?.name), text(client?.version)]);
-  return Buffer.from(hint, "utf8").toString("base64url").slice(0, HINT_CHARACTERS_MAX);
+  return Buffer.from(hint, "utf8").toString("base64url");
 }
+
+/** JSON takes six characters for each of these. */
+const CONTROLS = /[\u0000-\u001f]/g;
 
 function readHint(header: string | string[] | undefined) {
   if (typeof header !== "string" || header.length > HINT_CHARACTERS_MAX) return undefined;

@@ -38,9 +38,13 @@ export function errorText({ code, message, data, id }: Pick<RpcError, "code" | "
   return JSON.stringify({ jsonrpc: "2.0", id, error: { code, message, ...(data !== undefined && { data }) } });
 }
 
-/** JSON contains no line breaks, so the data is one line. */
+/** Some clients end lines also at these characters, with which a result could then forge a message. */
+const LINE_ENDS = /[\u0085\u2028\u2029]/g;
+
+/** JSON contains no other line breaks, so the data is one line for every client. */
 export function eventText(json: string): string {
-  return `event: message\ndata: ${json}\n\n`;
+  const line = json.replace(LINE_ENDS, (end) => `\\u${end.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return `event: message\ndata: ${line}\n\n`;
 }
 
 /** Returns a refusal with its HTTP status. The body is an error of the protocol, for clients that read it. */

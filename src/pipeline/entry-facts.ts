@@ -4,7 +4,7 @@ import { type PolicyFinding, Refusal, type Stage } from "../core/errors.ts";
 import type { CallOutcome, RegisteredTool } from "../core/evidence.ts";
 import type { CallTrace } from "../core/tracing.ts";
 import type { Caller, ExecutionPlan, KeyUse } from "../core/types.ts";
-import type { Detector } from "../detection/sensitive.ts";
+import { DETECTOR, type Detector } from "../detection/sensitive.ts";
 import type { CallProtocol } from "./call-request.ts";
 import { outputReleasedWith } from "./output-filter.ts";
 import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
@@ -63,7 +63,10 @@ export function planFacts(digest: string | undefined, plan: ExecutionPlan | unde
 const CLIENT_CHARACTERS_MAX = 128;
 
 /** Returns the protocol, with what the client says of itself bounded, escaped and without secrets. */
-export function protocolFacts(protocol: CallProtocol | undefined, detector: Detector): AuditEntry["protocol"] {
+export function protocolFacts(
+  protocol: CallProtocol | undefined,
+  detector: Detector = DETECTOR,
+): AuditEntry["protocol"] {
   if (protocol === undefined) return undefined;
   const { name, version, client } = protocol;
   const shown = (text: string): string => textWithoutSecrets(escapeName(text, CLIENT_CHARACTERS_MAX), detector) ?? "";

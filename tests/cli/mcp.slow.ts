@@ -1,5 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, setSystemTime, test } from "bun:test";
+import { once } from "node:events";
 import { mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { type AddressInfo, connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client } from "@modelcontextprotocol/client";
@@ -435,6 +437,51 @@ test.each(DOCUMENTED)("the guide's configuration with %s connects a client", asy
   started.push(client);
   const { result } = await client.request(1, "tools/list");
   expect(result.tools.map(({ name }: Loose) => name)).toContain("orders_find");
+});
+
+test("a call over TLS whose connection is disturbed after it was sent is not repeated", async () => {
+  const authority = await Authority.create("servers");
+  writeFileSync(join(folder, "disturbed-ca.pem"), authority.pem);
+  let calls = 0;
+  const server = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    tls: await authority.issue("server"),
+    async fetch(request) {
+      await request.text();
+      calls += 1;
+      return Response.json({});
+    },
+  });
+  const between = createServer((down) => {
+    const up = connect(server.port ?? 0, "127.0.0.1");
+    down.pipe(up);
+    // A TLS alert that anybody on the way can send.
+    up.on("data", (bytes) => down.write(calls === 0 ? bytes : Buffer.from([0x15, 3, 3, 0, 2, 2, 40])));
+    down.on("close", () => up.destroy());
+    for (const socket of [up, down]) socket.on("error", () => {});
+  });
+  between.listen(0, "127.0.0.1");
+  await once(between, "listening");
+  const { port } = between.address() as AddressInfo;
+  const client = bridge(`https://127.0.0.1:${port}`, ["--ca-file", join(folder, "disturbed-ca.pem")]);
+  const { result } = await client.call(1, "count", {});
+  expect(result.content[0].text).toMatch(/^OUTCOME_UNKNOWN: .*Check whether it did before you call again/);
+  expect(calls).toBe(1);
+  between.close();
+  await server.stop(true);
+});
+
+test("a message is one line also for clients that end lines at other characters", async () => {
+  const server = Bun.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    fetch: () => Response.json({ jsonrpc: "2.0", id: 1, result: { text: "a\u2028b\u2029c\u0085d" } }),
+  });
+  const client = bridge(`http://127.0.0.1:${server.port}`);
+  expect((await client.request(1, "ping")).result).toEqual({ text: "a\u2028b\u2029c\u0085d" });
+  expect(client.lines.join("")).not.toMatch(/[\u0085\u2028\u2029]/);
+  await server.stop(true);
 });
 
 test("a service behind TLS and one behind a socket are reached", async () => {

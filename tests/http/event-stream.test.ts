@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
+import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { sinkOf } from "../../src/http/exchange.ts";
@@ -73,6 +74,22 @@ async function flood(): Promise<void> {
     await stand.approvals.cancel(id, requester);
   }
 }
+
+test("a client that has disconnected before its stream begins ends it", async () => {
+  const ended = Promise.withResolvers<void>();
+  const listening = createServer(async (_request, response) => {
+    await once(response, "close");
+    sinkOf(response).onDisconnect(ended.resolve);
+  });
+  server = listening;
+  listening.listen(0, "127.0.0.1");
+  await once(listening, "listening");
+  socket = connect((listening.address() as AddressInfo).port, "127.0.0.1");
+  socket.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  await once(listening, "request");
+  socket.destroy();
+  await ended.promise;
+});
 
 test("a heartbeat is a comment", async () => {
   const { received } = await follow({ heartbeatMs: 5 });

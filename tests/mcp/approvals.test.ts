@@ -1,5 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { connect } from "node:net";
 import type { Client } from "@modelcontextprotocol/client";
+import { defineTool } from "safe-tool-call";
+import { z } from "zod";
 import { until } from "../support/until.ts";
 import { McpWorld } from "./mcp-world.ts";
 
@@ -117,6 +120,19 @@ describe("a call that is not held", () => {
     expect(body.result.structuredContent).toEqual({ refunded: call.arguments.cents });
   });
 
+  test("does not use an approval that is older than a denial of the same call", async () => {
+    const call = refund();
+    const first = await hasty.call(call.name, call.arguments);
+    const { id } = first.body.result._meta["safe-tool-call/approval"];
+    await hasty.decide(id, "approve");
+    const second = await hasty.call(call.name, call.arguments, { _meta: { "safe-tool-call/approval": "new" } });
+    await hasty.decide(second.body.result._meta["safe-tool-call/approval"].id, "deny");
+    const again = await hasty.call(call.name, call.arguments);
+    expect(again.body.result._meta["safe-tool-call/refusal"]).toMatchObject({ code: "APPROVAL_DENIED" });
+    const named = await hasty.call(call.name, call.arguments, { _meta: { "safe-tool-call/approval": { id } } });
+    expect(named.body.result.structuredContent).toEqual({ refunded: call.arguments.cents });
+  });
+
   test("is claimed once by many identical calls at the same time", async () => {
     const call = refund();
     const { body } = await hasty.call(call.name, call.arguments);
@@ -184,6 +200,74 @@ describe("a held call", () => {
     const token = await world.caller({ lifetime: "2 seconds" });
     const { body } = await world.call(call.name, call.arguments, { token });
     expect(body.result._meta["safe-tool-call/approval"].state).toBe("pending");
+  });
+
+  test("does not count as a running request, also when its client reads no events", async () => {
+    const small = await new McpWorld().start({ limits: { concurrentCallsMax: 2 } });
+    const token = await small.caller();
+    const controller = new AbortController();
+    const sent: Promise<unknown>[] = [];
+    for (const held of [1, 2, 3, 4]) {
+      const call = refund();
+      const { signal } = controller;
+      sent.push(small.call(call.name, call.arguments, { token, signal }).catch(() => undefined));
+      await until("the request", async () => {
+        const { body } = await small.send("GET", "/approvals?state=pending", { token: await small.person() });
+        return body.approvals.length === held ? true : undefined;
+      });
+    }
+    const read = await small.call("orders_find", { order: "ord_1" }, { token });
+    expect(read.body.result?.structuredContent).toBeDefined();
+    controller.abort();
+    await Promise.all(sent);
+    await small.end();
+  });
+
+  test("whose client does not read its answer is disconnected", async () => {
+    const large = defineTool({
+      name: "reports_make",
+      description: "Makes a report",
+      classification: "write",
+      category: "write",
+      permissions: { required: ["orders:refund"] },
+      input: z.strictObject({}),
+      output: z.object({ text: z.string() }),
+      outputPolicy: { text: "allow" },
+      limits: { outputBytesMax: 8_000_000 },
+      handler: () => ({ text: "x ".repeat(3_000_000) }),
+    });
+    const slow = await new McpWorld().start({
+      tools: [large],
+      mcp: { resultBytesMax: 8_000_000 },
+      limits: { answerTimeoutMs: 1 },
+    });
+    const { port, hostname, host } = new URL(slow.url);
+    const params = { name: "reports_make", arguments: {} };
+    const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params });
+    const head = [
+      "POST /mcp HTTP/1.1",
+      `Host: ${host}`,
+      `Authorization: Bearer ${await slow.caller()}`,
+      "Content-Type: application/json",
+      "Accept: text/event-stream",
+      `Content-Length: ${body.length}`,
+    ];
+    const socket = connect(Number(port), hostname);
+    socket.on("error", () => {});
+    socket.pause();
+    socket.write(`${head.join("\r\n")}\r\n\r\n${body}`);
+    const id = await until("an approval request", async () => {
+      const asked = await slow.send("GET", "/approvals?state=pending", { token: await slow.person() });
+      return asked.body.approvals[0]?.id;
+    });
+    await slow.decide(id, "approve");
+    const authorization = `Bearer ${await slow.person({ permissions: ["metrics:read"] })}`;
+    await until("the end of the connection", async () => {
+      const text = await (await fetch(`${slow.url}/metrics`, { headers: { authorization } })).text();
+      return text.includes('stc_connections_ended_total{reason="slow_reader"} 1') ? true : undefined;
+    });
+    socket.destroy();
+    await slow.end();
   });
 
   test("takes one of a limited number of slots: beyond it, calls are answered at once and others are unaffected", async () => {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { META, MODERN, RpcError, readInvalidMessage, readMessage, sessionIdOf } from "../../src/mcp/protocol.ts";
+import { eventText } from "../../src/mcp/replies.ts";
 
 const CODES = [-32_000, -32_020, -32_022, -32_600, -32_602];
 const VERSIONS = [MODERN, "2025-11-25", "2025-06-18", "2025-03-26"];
@@ -38,6 +39,16 @@ const headers = fc.record({
   "mcp-name": header("a_tool"),
   "mcp-session-id": fc.oneof(fc.string(), fc.base64String(), fc.constant(undefined)),
 });
+
+/** Texts with characters that take most room, or that end lines somewhere. */
+const text = fc
+  .array(
+    fc.oneof(
+      fc.string({ maxLength: 4 }),
+      fc.constantFrom("\u0000", "\n", "\u001c", "\u0085", "\u2028", "\u2029", "\ud800", "中".repeat(30)),
+    ),
+  )
+  .map((parts) => parts.join("").slice(0, 128));
 
 function readOrError(body: unknown, sent: Parameters<typeof readMessage>[1]) {
   try {
@@ -85,14 +96,25 @@ describe("any body and any headers", () => {
 
   test("a session id repeats what the client said, and nothing else", () => {
     fc.assert(
-      fc.property(fc.string({ maxLength: 100 }), fc.string({ maxLength: 100 }), (name, version) => {
+      fc.property(text, text, (name, version) => {
         const id = sessionIdOf("2025-11-25", { name, version });
-        expect(id).toMatch(/^[A-Za-z0-9_-]{1,1024}$/);
+        expect(id).toMatch(/^[A-Za-z0-9_-]{1,1100}$/);
         const read = readMessage({ jsonrpc: "2.0", id: 1, method: "ping" }, { "mcp-session-id": id });
         if (read.kind !== "request") throw new Error("a request was sent");
-        expect(read.client).toEqual(
-          name === "" ? undefined : { name: name.toWellFormed(), version: version.toWellFormed() },
+        const told = (said: string) => said.replace(/[\u0000-\u001f]/g, "?").toWellFormed();
+        expect(read.client).toEqual(name === "" ? undefined : { name: told(name), version: told(version) });
+      }),
+    );
+  });
+
+  test("become one line of a stream for every client, with the same content", () => {
+    fc.assert(
+      fc.property(text, (said) => {
+        const [, data = "", ...rest] = eventText(JSON.stringify(said)).split(
+          /[\n\v\f\r\u001c-\u001e\u0085\u2028\u2029]/,
         );
+        expect(rest).toEqual(["", ""]);
+        expect(JSON.parse(data.slice("data: ".length))).toBe(said);
       }),
     );
   });

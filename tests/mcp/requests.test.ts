@@ -83,6 +83,13 @@ const MALFORMED: readonly Row[] = [
     says: "JSON-RPC",
   },
   { title: "params that are a list", body: { ...CALL, params: [] }, http: 400, code: -32_600, says: "JSON-RPC" },
+  {
+    title: "no id",
+    body: { jsonrpc: "2.0", method: "tools/call", params: CALL.params },
+    http: 400,
+    code: -32_600,
+    says: "needs an id",
+  },
   { title: "no tool name", body: { ...CALL, params: {} }, http: 200, code: -32_602, says: "name must be" },
   {
     title: "a tool name that is a number",
@@ -189,6 +196,22 @@ const MALFORMED: readonly Row[] = [
     says: "tool",
   },
   {
+    title: "another method in the header than in the body of an earlier version",
+    body: CALL,
+    headers: { "mcp-method": "tools/list" },
+    http: 400,
+    code: -32_020,
+    says: "method",
+  },
+  {
+    title: "another tool in the header than in the body of an earlier version",
+    body: CALL,
+    headers: { "mcp-protocol-version": "2025-11-25", "mcp-name": "reports_read" },
+    http: 400,
+    code: -32_020,
+    says: "tool",
+  },
+  {
     title: "a tool in the header that is not canonical Base64",
     body: modernCall(),
     headers: { ...MODERN_HEADERS, "mcp-name": "=?base64?b3JkZXJzX2ZpbmR?=" },
@@ -287,7 +310,6 @@ describe("requests that are no calls", () => {
     for (const body of [
       { jsonrpc: "2.0", method: "notifications/initialized" },
       { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: 7 } },
-      { jsonrpc: "2.0", method: "tools/call", params: CALL.params },
       { jsonrpc: "2.0", id: 3, result: {} },
     ]) {
       const before = world.entries().length;
@@ -295,6 +317,16 @@ describe("requests that are no calls", () => {
       expect([http, answer]).toEqual([202, undefined]);
       expect(world.entries().length).toBe(before);
     }
+  });
+
+  test("what a client says of itself is journaled without secrets and in plain ASCII", async () => {
+    const clientInfo = { name: `ghp_${"a1B2c3D4e5F6".repeat(3)}`, version: "1\n\u202e\u2028" };
+    const initialize = { ...LIST, method: "initialize", params: { clientInfo, protocolVersion: "2025-11-25" } };
+    expect((await world.post(initialize)).http).toBe(200);
+    expect(world.journal().at(-1)).toMatchObject({
+      type: "mcp.introduced",
+      protocol: { client: { name: "[REDACTED]", version: "1\\u000a\\u202e\\u2028" } },
+    });
   });
 
   test("lists and introductions are journal lines with the client's name", async () => {

@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { connect } from "node:net";
+import { setTimeout as pause } from "node:timers/promises";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import type { Loose } from "../support/asking-service.ts";
 import { manifest, ReloadService } from "../support/reload-service.ts";
@@ -81,6 +83,35 @@ test("one caller has a limited number of streams", async () => {
   expect(refused.length).toBe(1);
   expect(await refused[0]?.json()).toMatchObject({ error: { data: { code: "RATE_LIMITED" } } });
   for (const stream of opened) if (stream.status === 200) await stream.body?.cancel();
+});
+
+test("a client that disconnects before its stream begins takes no stream from others", async () => {
+  const token = await service.agent();
+  const { port, hostname, host } = new URL(service.running.url);
+  const params = { notifications: { toolsListChanged: true }, _meta: ENVELOPE };
+  const body = JSON.stringify({ jsonrpc: "2.0", id: 5, method: "subscriptions/listen", params });
+  const head = [
+    "POST /mcp HTTP/1.1",
+    `Host: ${host}`,
+    `Authorization: Bearer ${token}`,
+    "Content-Type: application/json",
+    `MCP-Protocol-Version: ${MODERN}`,
+    "Mcp-Method: subscriptions/listen",
+    `Content-Length: ${Buffer.byteLength(body)}`,
+  ];
+  const before = service.journal("tools.followed").length;
+  for (let client = 0; client < 12; client += 1) {
+    const socket = connect(Number(port), hostname);
+    socket.write(`${head.join("\r\n")}\r\n\r\n${body}`);
+    await pause(client % 6);
+    socket.destroy();
+  }
+  await until("the requests", () => (service.journal("tools.followed").length >= before + 8 ? true : undefined));
+  const stream = await until("a free stream", async () => {
+    const next = await post({ notifications: { toolsListChanged: true } }, token);
+    return next.status === 200 ? next : undefined;
+  });
+  await stream.body?.cancel();
 });
 
 test("a drain ends the streams with their result", async () => {

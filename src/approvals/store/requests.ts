@@ -185,6 +185,7 @@ export function claims({ database, limits }: Store): Pick<Approvals, "claim" | "
   };
 }
 
+/** A denial after an approval of the identical call is the latest word: that approval is used only by a call that names it. */
 async function findSame(
   { sql, now }: ReadTransaction,
   { requester, planDigest, requirementDigest = "" }: Omit<Claim, "id">,
@@ -194,7 +195,11 @@ async function findSame(
     SELECT * FROM approvals
     WHERE issuer = ${requester.issuer} AND subject = ${requester.subject} AND session = ${sessionOf(requester)}
       AND actors = ${JSON.stringify(requester.actors)} AND plan_digest = ${planDigest}
-      AND ((state = 'approved' AND execute_by > ${now} AND requirement_digest = ${requirementDigest})
+      AND ((state = 'approved' AND execute_by > ${now} AND requirement_digest = ${requirementDigest} AND NOT EXISTS (
+          SELECT 1 FROM approvals AS later
+          WHERE later.issuer = approvals.issuer AND later.subject = approvals.subject
+            AND later.plan_digest = approvals.plan_digest AND later.state = 'denied'
+            AND later.decided_at >= approvals.decided_at))
         OR state = 'claimed'
         OR (state IN ('executed', 'failed', 'in_doubt') AND ended_at > ${sinceMs}))
     ORDER BY CASE state WHEN 'claimed' THEN 0 WHEN 'approved' THEN 1 ELSE 2 END, decided_at DESC LIMIT 1`;
