@@ -1,5 +1,6 @@
 import { Argument, InvalidArgumentError, Option, Command as Parser } from "commander";
 import { readTime, TIME_HINT } from "../audit/query/time-range.ts";
+import { VERSION } from "../core/version.ts";
 import { CommandError, EXIT, print, StdoutError } from "./output.ts";
 
 interface ValueKind<T> {
@@ -261,7 +262,7 @@ const COMMON_EXITS: Exits = {
 function parserOf(commands: readonly Command[]): Parser {
   const program = new Parser("stc")
     .description("Safe Tool Call: the governed tool-call proxy")
-    .version("0.1.0")
+    .version(VERSION)
     .showHelpAfterError()
     .addHelpText("after", `${exitsText(COMMON_EXITS)}\nThe help of a command lists its other exit codes.`)
     .configureOutput({ writeOut: print.part, writeErr: print.errorPart })

@@ -195,7 +195,7 @@ export interface ToolConfig {
 export type TargetStatus = "NOT_FOUND" | "ALREADY_EXISTS" | "INVALID_ARGUMENT" | "FAILED_PRECONDITION" | "OUT_OF_RANGE";
 
 /**
- * What happens to the error text of a target (gRPC status message, end of stderr). `withheld`: it is discarded.
+ * Rule for the error text of a target (gRPC status message, end of stderr). `withheld`: it is discarded.
  * `filtered`: the agent gets it as `error.details.message`, scanned at level `strict`, without local paths and
  * addresses.
  */

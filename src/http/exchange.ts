@@ -115,7 +115,7 @@ export class HttpExchange implements Exchange {
     try {
       response.writeHead(status, { ...headers, "x-content-type-options": "nosniff", connection: "close" });
     } finally {
-      // What is left of a stream that has ended must be read in time, like any answer.
+      // The client must read the rest of an ended stream in time, like any answer.
       const sent = this.#listener.load?.answering(raw, response, 0);
       // The stream holds slots until it has run.
       await stream?.(sinkOf(response, sent));

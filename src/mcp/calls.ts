@@ -1,9 +1,7 @@
 import { REFUSALS, Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { isTable } from "../core/json.ts";
-import type { HttpRequestFacts } from "../core/tracing.ts";
 import type { Caller } from "../core/types.ts";
-import { certificateOf } from "../http/connections/listening-tls.ts";
 import { ConcurrencyLimit } from "../http/connections/request-limits.ts";
 import {
   type EndpointAnswer,
@@ -14,11 +12,10 @@ import {
   perListener,
 } from "../http/endpoint.ts";
 import { record } from "../http/guard.ts";
-import { intakeOf, readIdempotencyKey, readTraceparent, readTracestate } from "../http/routes/call.ts";
+import { HttpCall, intakeOf, readIdempotencyKey, readTraceparent, readTracestate } from "../http/routes/call.ts";
 import { eventStream } from "../http/server-sent-events.ts";
 import type { Answer } from "../pipeline/answer.ts";
-import type { CallProtocol, CallRequest, Hold } from "../pipeline/call-request.ts";
-import type { ClientCertificate } from "../pipeline/identity/binding.ts";
+import type { CallProtocol, Hold } from "../pipeline/call-request.ts";
 import {
   ERROR,
   invalid,
@@ -48,45 +45,17 @@ const HELD = { totalMax: 512, perCallerMax: 32 } as const;
 
 const heldCalls = perListener(() => new ConcurrencyLimit(HELD));
 
-/** A call whose fields are set while its request is read: the headers first, then the body, then the parameters. */
-export class ToolCall implements CallRequest {
-  tool = "unknown";
-  args: unknown = {};
-  approvalId: string | undefined;
+/** A call over MCP. Its protocol version and client are known once the message is read. */
+export class ToolCall extends HttpCall {
   reusesApproval = false;
-  idempotencyKey: string | undefined;
-  waitMs = 0;
   hold: Hold | undefined;
-  body: Uint8Array | undefined;
-  authorization: string | undefined;
   protocol: CallProtocol;
-  traceparent: string | undefined;
-  tracestate: string | undefined;
   readonly resultBytesMax: number;
-  readonly certificate: ClientCertificate | undefined;
-  readonly exchange: Exchange;
 
   constructor(exchange: Exchange, { mcp }: McpServices) {
-    const { headers } = exchange.raw;
-    this.authorization = headers.authorization;
-    this.certificate = certificateOf(exchange.raw);
-    this.traceparent = readTraceparent(headers["traceparent"]);
-    this.tracestate = this.traceparent === undefined ? undefined : readTracestate(headers["tracestate"]);
-    this.protocol = { name: "mcp", version: statedVersion(headers["mcp-protocol-version"]) };
+    super(exchange, "/mcp");
+    this.protocol = { name: "mcp", version: statedVersion(exchange.raw.headers["mcp-protocol-version"]) };
     this.resultBytesMax = mcp.resultBytesMax;
-    this.exchange = exchange;
-  }
-
-  get disconnect(): Exchange {
-    return this.exchange;
-  }
-
-  get http(): HttpRequestFacts {
-    return { route: "/mcp", scheme: this.exchange.scheme };
-  }
-
-  get source(): string {
-    return this.exchange.source;
   }
 
   /** @throws {RpcError} for malformed parameters; the requested tool name is kept even then */
@@ -165,13 +134,13 @@ async function searcherFor(call: ToolCall, services: McpServices): Promise<Calle
 
 /** Answers `find_tools`. Records and rate-limits it like `tools/list`, because it lists tools. */
 async function answerSearch(request: RpcRequest, caller: Caller, services: McpServices): Promise<EndpointAnswer> {
-  const { id, era, params, version } = request;
+  const { id, params, version } = request;
   services.requestRate?.take(caller);
   const { arguments: args } = params;
   const found = findTools(toolsOf(services.registry.list(), caller), isTable(args) ? args : {}, id);
   const { subject: sub, issuer: iss } = caller;
   await record(services, { type: "tools.listed", sub, iss, protocol: { name: "mcp", version } });
-  const tools = found.map((each) => described(each, { era, hasApprovals: services.approvals !== undefined }));
+  const tools = found.map((each) => described(each, services.approvals !== undefined));
   return rpcResult(request, {
     content: [{ type: "text", text: JSON.stringify({ tools }) }],
     structuredContent: { tools },
@@ -270,25 +239,27 @@ interface Answering {
   readonly call: ToolCall;
 }
 
-function answerTo(request: RpcRequest, { result }: Answer, { services, call }: Answering): EndpointAnswer {
-  if (result.status === "denied" || result.status === "error") {
+function answerTo(request: RpcRequest, answer: Answer, answering: Answering): EndpointAnswer {
+  const { result } = answer;
+  if ((result.status === "denied" || result.status === "error") && REFUSALS[result.error.code].stage === "AUTH") {
     const { code, message, details, retryAfterMs } = result.error;
-    if (REFUSALS[code].stage === "AUTH") {
-      return refusalAsRpc(new Refusal(code, message, { details, retryAfterMs }), request.id);
-    }
-    const unknown = unknownToolError(request, code, { services, call });
-    if (unknown !== undefined) return rpcError(unknown);
+    return refusalAsRpc(new Refusal(code, message, { details, retryAfterMs }), request.id);
   }
-  return rpcResult(request, toolResult(result, { era: request.era, mayBePending: isDeclared(call, services) }));
+  const outcome = outcomeOf(request, answer, answering);
+  return outcome instanceof RpcError ? rpcError(outcome) : rpcResult(request, outcome);
 }
 
 /** Returns the response as text, for a call whose event stream has already started. */
-function answerText(request: RpcRequest, { result }: Answer, { services, call }: Answering): string {
-  if (result.status === "denied" || result.status === "error") {
-    const unknown = unknownToolError(request, result.error.code, { services, call });
-    if (unknown !== undefined) return errorText(unknown);
-  }
-  return responseText(request, toolResult(result, { era: request.era, mayBePending: isDeclared(call, services) }));
+function answerText(request: RpcRequest, answer: Answer, answering: Answering): string {
+  const outcome = outcomeOf(request, answer, answering);
+  return outcome instanceof RpcError ? errorText(outcome) : responseText(request, outcome);
+}
+
+/** Returns the result of `tools/call`, or the error for a tool that is unknown to the caller. */
+function outcomeOf(request: RpcRequest, { result }: Answer, { services, call }: Answering) {
+  const isRefused = result.status === "denied" || result.status === "error";
+  const unknown = isRefused ? unknownToolError(request, result.error.code, { services, call }) : undefined;
+  return unknown ?? toolResult(result, { era: request.era, mayBePending: isDeclared(call, services) });
 }
 
 /** A tool that the caller may not use gets the same answer as a tool that does not exist; only the audit tells them apart. */

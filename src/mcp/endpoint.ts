@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { Refusal } from "../core/errors.ts";
 import type { Caller } from "../core/types.ts";
-import { DISCARDED_BYTES_MAX } from "../http/body-readers.ts";
 import { certificateOf } from "../http/connections/listening-tls.ts";
 import {
   type Endpoint,
@@ -12,7 +11,15 @@ import {
 } from "../http/endpoint.ts";
 import { record } from "../http/guard.ts";
 import { checkBodyHeaders, checkPeerHeaders, parseBody } from "../http/request-guard.ts";
-import { type Intake, intakeOf, overload } from "../http/routes/call.ts";
+import {
+  asReadRefusal,
+  discardsBody,
+  endConnection,
+  type Intake,
+  intakeOf,
+  overload,
+  refuse,
+} from "../http/routes/call.ts";
 import { protocolFacts } from "../pipeline/entry-facts.ts";
 import { answerCall, type McpServices, ToolCall } from "./calls.ts";
 import {
@@ -80,7 +87,7 @@ async function receive({ exchange, services, intake }: Received): Promise<Endpoi
   const call = new ToolCall(exchange, services);
   const shedding = overload(services, intake.running);
   if (shedding !== undefined) {
-    const answer = await refuse(call, shedding, services);
+    const answer = await refuseRequest(call, shedding, services);
     if (!discardsBody(exchange)) endConnection(exchange);
     return answer;
   }
@@ -91,7 +98,7 @@ async function receive({ exchange, services, intake }: Received): Promise<Endpoi
   } catch (error) {
     // Two readers might disagree on where the next request starts: read nothing more from this connection.
     exchange.closeConnection();
-    return refuse(call, asRefusal(error), services);
+    return refuseRequest(call, asReadRefusal(error), services);
   }
   let body: unknown;
   try {
@@ -130,7 +137,7 @@ async function refuseMalformed(
     await identify(call.exchange, services);
   } catch (refusal) {
     if (!(refusal instanceof Refusal)) throw refusal;
-    return mayBeCall ? refuse(call, refusal, services) : refusalAsRpc(refusal, error.id);
+    return mayBeCall ? refuseRequest(call, refusal, services) : refusalAsRpc(refusal, error.id);
   }
   if (mayBeCall) {
     const { result } = await services.proxy.rejectRequest(call, new Refusal("MALFORMED_REQUEST", error.message));
@@ -141,19 +148,8 @@ async function refuseMalformed(
   return rpcError(error);
 }
 
-/**
- * Refuses the request. Verifies its token for the audit entry, and counts this against the source like a wrong token, because
- * it costs as much.
- */
-async function refuse(
-  call: ToolCall,
-  refusal: Refusal,
-  { proxy, wrongTokens }: EndpointServices,
-): Promise<EndpointAnswer> {
-  const { raw } = call.exchange;
-  if ((wrongTokens?.waitMs(raw) ?? 0) > 0) call.authorization = undefined;
-  await proxy.rejectRequest(call, refusal);
-  if (call.authorization !== undefined && refusal.code !== "UNAUTHENTICATED") wrongTokens?.countUnverified(raw);
+async function refuseRequest(call: ToolCall, refusal: Refusal, services: EndpointServices): Promise<EndpointAnswer> {
+  await refuse(call, refusal, services);
   endConnection(call.exchange);
   return refusalAsRpc(refusal, null);
 }
@@ -171,22 +167,6 @@ async function identify({ raw }: Exchange, { callers, requestRate }: EndpointSer
 function parseError(error: unknown): RpcError {
   if (!(error instanceof Refusal)) throw error;
   return new RpcError(ERROR.parse, error.message);
-}
-
-function asRefusal(error: unknown): Refusal {
-  return error instanceof Refusal ? error : new Refusal("INTERNAL", "The request could not be read.", { cause: error });
-}
-
-/** Closes the connection after the answer when the rest of a refused body is not read. */
-function endConnection(exchange: Exchange): void {
-  if (!exchange.raw.complete) exchange.closeConnection();
-}
-
-/** Discards a short body, so that the connection can stay open. */
-function discardsBody({ raw }: Exchange): boolean {
-  const isShort = Number(raw.headers["content-length"]) <= DISCARDED_BYTES_MAX;
-  if (isShort) raw.resume();
-  return isShort;
 }
 
 interface Admitted {
@@ -247,7 +227,7 @@ function introduced(request: RpcRequest, caller: Caller, services: McpServices):
   return record(services, { type: "mcp.introduced", ...identityOf(request, caller) });
 }
 
-/** What the client says of itself is recorded as in the entry of a call: bounded, escaped and without secrets. */
+/** Returns who sent the request. The client's name is bounded, escaped and without secrets, as in the audit entry of a call. */
 function identityOf({ version, client }: RpcRequest, { subject, issuer }: Caller) {
   const { client: named } = protocolFacts({ name: "mcp", version, client }) ?? {};
   return { sub: subject, iss: issuer, protocol: { name: "mcp", version, ...(named && { client: named }) } };

@@ -2,12 +2,13 @@ import type { CallResult, Failure, Pending, Success } from "../core/call-result.
 import type { Refusal } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
 import type { Json } from "../core/types.ts";
+import { VERSION } from "../core/version.ts";
 import { refusalAnswer } from "../http/answers.ts";
 import type { EndpointAnswer } from "../http/endpoint.ts";
 import { ERROR, type Era, META, type RequestId, type RpcError, type RpcRequest } from "./protocol.ts";
 import { APPROVAL_META, PENDING_MEMBER } from "./tools.ts";
 
-export const SERVER_INFO = { name: "safe-tool-call", title: "Safe Tool Call", version: "0.1.0" } as const;
+export const SERVER_INFO = { name: "safe-tool-call", title: "Safe Tool Call", version: VERSION } as const;
 
 const JSON_HEADERS = { "content-type": "application/json", "cache-control": "no-store" } as const;
 const HTTP_OK = 200;

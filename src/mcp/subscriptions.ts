@@ -11,7 +11,7 @@ import { toolsOf } from "./tools.ts";
 
 /** Maximum numbers of open streams; a client needs one. */
 const STREAMS = { totalMax: 512, perCallerMax: 8 } as const;
-const LOOK_EVERY_MS = 1_000;
+const CHECK_EVERY_MS = 1_000;
 
 const limitOf = perListener(() => new ConcurrencyLimit(STREAMS));
 
@@ -69,7 +69,7 @@ class ToolSubscription {
     if (this.#names === undefined) await this.#acknowledge();
     else if (this.#hasChanged()) await this.#notify("notifications/tools/list_changed", {});
     if (honored.toolsListChanged === true && !services.notReady().includes("draining")) {
-      await stream.pause(LOOK_EVERY_MS);
+      await stream.pause(CHECK_EVERY_MS);
       return;
     }
     await stream.send(eventText(responseText(this.#options.request, this.#mark())));

@@ -5,7 +5,7 @@ import { edgeOf } from "../core/policy/output-policy.ts";
 import { inputJsonSchema } from "../core/tool-formats.ts";
 import type { Caller, Json, Tool } from "../core/types.ts";
 import { couldUse } from "../pipeline/permission-engine.ts";
-import { type Era, invalid, type RequestId, type Table } from "./protocol.ts";
+import { invalid, type RequestId, type Table } from "./protocol.ts";
 
 /** Largest number of tools in one answer of `tools/list`. */
 const PAGE_TOOLS = 100;
@@ -40,14 +40,14 @@ export function isListed({ permissions: { required } }: Tool, { permissions }: C
 /** Returns one page of the list. The cursor is the name after which it begins. */
 export function pageOf(
   { tools, hasApprovals }: Listing,
-  { id, params, era }: { readonly id: RequestId; readonly params: Table; readonly era: Era },
+  { id, params }: { readonly id: RequestId; readonly params: Table },
 ): { readonly tools: readonly Json[]; readonly nextCursor?: string } {
   const after = readCursor(params["cursor"], id);
   const rest = after === undefined ? tools : tools.filter(({ tool }) => tool.name > after);
   const page = rest.slice(0, PAGE_TOOLS);
   const last = page.at(-1);
   const more = rest.length > page.length && last !== undefined && { nextCursor: encodeCursor(last.tool.name) };
-  return { tools: page.map((each) => described(each, { era, hasApprovals })), ...more };
+  return { tools: page.map((each) => described(each, hasApprovals)), ...more };
 }
 
 function encodeCursor(name: string): string {
@@ -62,24 +62,18 @@ function readCursor(cursor: unknown, id: RequestId): string | undefined {
   throw invalid(id, "cursor is not one that this server returned");
 }
 
-interface Described {
-  readonly era: Era;
-  readonly hasApprovals: boolean;
-}
-
 /** Descriptions never change while their tool is registered. */
-const descriptions = new WeakMap<RegisteredTool, Map<string, Json>>();
+const descriptions = new WeakMap<RegisteredTool, Json>();
 
-export function described(registered: RegisteredTool, { era, hasApprovals }: Described): Json {
-  const known = descriptions.get(registered) ?? new Map<string, Json>();
-  descriptions.set(registered, known);
-  const key = `${era} ${hasApprovals}`;
-  const description = known.get(key) ?? describe(registered, { era, hasApprovals });
-  known.set(key, description);
+export function described(registered: RegisteredTool, hasApprovals: boolean): Json {
+  const known = descriptions.get(registered);
+  if (known !== undefined) return known;
+  const description = describe(registered, hasApprovals);
+  descriptions.set(registered, description);
   return description;
 }
 
-function describe(registered: RegisteredTool, { hasApprovals }: Described): Json {
+function describe(registered: RegisteredTool, hasApprovals: boolean): Json {
   const { tool } = registered;
   const outputSchema = releasedSchema(registered, { mayBePending: isPendingDeclared(tool, hasApprovals) });
   return {
@@ -121,8 +115,8 @@ type PolicyNode = RegisteredTool["outputPolicy"]["root"];
 type JsonObject = { readonly [key: string]: Json };
 
 /**
- * Returns the JSON Schema of what the tool's results look like when they leave: the output schema without what the policy strips,
- * and without what masks, redaction and cuts may break. Undefined when the result is not an object, which older versions of the
+ * Returns the JSON Schema of the tool's released results: the output schema without the fields that the policy strips, and
+ * without the constraints that masks, redaction and cuts may break. Undefined when the result is not an object, which older versions of the
  * protocol require.
  */
 function releasedSchema(
@@ -161,36 +155,36 @@ interface OutputPosition {
 }
 
 /** Returns the schema of the released part of a value; undefined when nothing is released. */
-function releasedPart(schema: Json | undefined, place: OutputPosition): JsonObject | undefined {
-  const { node } = place;
+function releasedPart(schema: Json | undefined, position: OutputPosition): JsonObject | undefined {
+  const { node } = position;
   if (node.releasesNothing) return undefined;
   if (!isTable(schema) || "$ref" in schema || "allOf" in schema || "not" in schema) return {};
   const words = Object.fromEntries(KEPT.flatMap((key) => (key in schema ? [[key, schema[key]]] : []))) as JsonObject;
   const choices = schema["anyOf"] ?? schema["oneOf"];
   if (isList(choices)) {
-    const released = choices.flatMap((choice) => releasedPart(choice as Json, place) ?? []);
+    const released = choices.flatMap((choice) => releasedPart(choice as Json, position) ?? []);
     return released.length === 0 ? undefined : { ...words, anyOf: released };
   }
-  if (schema["type"] === "object") return { ...words, ...releasedObject(schema as JsonObject, place) };
+  if (schema["type"] === "object") return { ...words, ...releasedObject(schema as JsonObject, position) };
   if (schema["type"] === "array") {
     const items = isTable(schema["items"])
-      ? releasedPart(schema["items"] as Json, { ...place, node: node.element.node })
+      ? releasedPart(schema["items"] as Json, { ...position, node: node.element.node })
       : {};
     return { ...words, type: "array", ...(items !== undefined && { items }) };
   }
-  if (node.action === "allow") return { ...words, ...scalar(schema as JsonObject, place) };
+  if (node.action === "allow") return { ...words, ...scalar(schema as JsonObject, position) };
   return node.action === "mask" ? { ...words, type: ["string", "null"] } : undefined;
 }
 
-function releasedObject(schema: JsonObject, place: OutputPosition): JsonObject {
+function releasedObject(schema: JsonObject, position: OutputPosition): JsonObject {
   const { properties, additionalProperties: more, required } = schema;
   const kept = Object.entries(isTable(properties) ? properties : {}).flatMap(([name, part]) => {
-    const { node } = edgeOf(place.node, name);
-    const released = releasedPart(part as Json, { ...place, node });
+    const { node } = edgeOf(position.node, name);
+    const released = releasedPart(part as Json, { ...position, node });
     return released === undefined ? [] : [{ name, released, stays: staysIn(part as Json, node) }];
   });
   const names = isList(required) ? kept.filter(({ name, stays }) => stays && required.includes(name)) : [];
-  const rest = restOf(more, place);
+  const rest = restOf(more, position);
   return {
     type: "object",
     properties: Object.fromEntries(kept.map(({ name, released }) => [name, released])),
@@ -200,9 +194,9 @@ function releasedObject(schema: JsonObject, place: OutputPosition): JsonObject {
 }
 
 /** Returns the schema of the released part of members that the schema does not name. */
-function restOf(more: Json | undefined, place: OutputPosition): Json | undefined {
+function restOf(more: Json | undefined, position: OutputPosition): Json | undefined {
   if (more === false) return false;
-  return isTable(more) ? releasedPart(more as Json, { ...place, node: place.node.other.node }) : {};
+  return isTable(more) ? releasedPart(more as Json, { ...position, node: position.node.other.node }) : {};
 }
 
 /** Returns whether a field is always present: a container without released content may be removed. */

@@ -23,7 +23,7 @@ const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-mcp-")));
 const tokenFile = join(folder, "token");
 const FIND = { order: "ord_1" };
 
-/** What the tool `count` has counted. */
+/** Number of runs of the tool `count`. */
 let counted = 0;
 const COUNT = defineTool({
   name: "count",

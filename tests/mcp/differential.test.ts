@@ -180,7 +180,7 @@ async function officially(body: unknown, more: Readonly<Record<string, string>>)
   return { http: response.status, body: data === "" ? undefined : JSON.parse(data) };
 }
 
-/** What both must agree on. */
+/** The part of a reply that must be the same for both servers. */
 function compared({ http, body }: Reply): unknown {
   if (body === undefined) return { http };
   const { jsonrpc, id, error, result } = body;

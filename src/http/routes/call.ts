@@ -72,7 +72,7 @@ const call = selfGuarded({
   responses: { 200: { schema: SUCCESS }, 202: { description: "The call waits for an approval.", schema: PENDING } },
   audited: "call",
   receive(exchange, services) {
-    const received = { call: new IncomingCall(exchange), intake: intakeOf(services), services };
+    const received = { call: new IncomingCall(exchange, "/call"), intake: intakeOf(services), services };
     received.intake.running += 1;
     const refusal = overload(services, received.intake.running);
     return refusal === undefined ? run(received) : shed(received, refusal);
@@ -128,19 +128,24 @@ async function run({ call, intake, services }: ReceivedCall): Promise<EndpointAn
 async function refuseRead({ call, services }: ReceivedCall, error: unknown): Promise<EndpointAnswer> {
   // Two readers might disagree on where the next request starts: read nothing more from this connection.
   if (call.body === undefined) call.exchange.closeConnection();
-  const refusal =
-    error instanceof Refusal ? error : new Refusal("INTERNAL", "The request could not be read.", { cause: error });
-  const answer = await refuse(call, refusal, services);
+  const answer = await refuse(call, asReadRefusal(error), services);
   endConnection(call.exchange);
   return answerOf(call, answer);
 }
 
-/** Verifies the token for the audit entry, which costs as much as refusing it, so it counts as much against the source. */
-async function refuse(call: IncomingCall, refusal: Refusal, { proxy, wrongTokens }: EndpointServices): Promise<Answer> {
+/**
+ * Refuses a call before the pipeline. Verifies its token for the audit entry, which costs as much as refusing a wrong one, so it
+ * counts as much against the source; a token that was already refused was already counted.
+ */
+export async function refuse(
+  call: HttpCall,
+  refusal: Refusal,
+  { proxy, wrongTokens }: EndpointServices,
+): Promise<Answer> {
   const { raw } = call.exchange;
   if ((wrongTokens?.waitMs(raw) ?? 0) > 0) call.authorization = undefined;
   const answer = await proxy.rejectRequest(call, refusal);
-  if (call.authorization !== undefined) wrongTokens?.countUnverified(raw);
+  if (call.authorization !== undefined && refusal.code !== "UNAUTHENTICATED") wrongTokens?.countUnverified(raw);
   return answer;
 }
 
@@ -149,36 +154,38 @@ function answerOf({ waitMs }: IncomingCall, answer: Answer): EndpointAnswer {
   return waitMs > 0 ? { ...answered, headers: { ...answered.headers, "preference-applied": "wait" } } : answered;
 }
 
+export function asReadRefusal(error: unknown): Refusal {
+  return error instanceof Refusal ? error : new Refusal("INTERNAL", "The request could not be read.", { cause: error });
+}
+
 /** Closes the connection after the answer when the rest of a refused body is not read. */
-function endConnection(exchange: Exchange): void {
+export function endConnection(exchange: Exchange): void {
   if (!exchange.raw.complete) exchange.closeConnection();
 }
 
 /** Discards a short body, so that the connection can stay open: a new connection would cost both sides more. */
-function discardsBody({ raw }: Exchange): boolean {
+export function discardsBody({ raw }: Exchange): boolean {
   const isShort = Number(raw.headers["content-length"]) <= DISCARDED_BYTES_MAX;
   if (isShort) raw.resume();
   return isShort;
 }
 
-/** A call as it arrives: first its headers, then its body, then the body's fields. */
-class IncomingCall implements CallRequest {
+/** A call as it arrives over HTTP: first its headers, then its body, then the body's fields, which each protocol reads itself. */
+export abstract class HttpCall implements CallRequest {
   tool = "unknown";
   args: unknown = {};
-  session: string | undefined;
-  callId: string | undefined;
-  reason: string | undefined;
   approvalId: string | undefined;
   idempotencyKey: string | undefined;
   waitMs = 0;
   body: Uint8Array | undefined;
   authorization: string | undefined;
+  traceparent: string | undefined;
+  tracestate: string | undefined;
   readonly certificate: ClientCertificate | undefined;
-  readonly traceparent: string | undefined;
-  readonly tracestate: string | undefined;
   readonly exchange: Exchange;
+  readonly #route: string;
 
-  constructor(exchange: Exchange) {
+  constructor(exchange: Exchange, route: string) {
     const { raw } = exchange;
     const { headers } = raw;
     this.authorization = headers.authorization;
@@ -187,6 +194,7 @@ class IncomingCall implements CallRequest {
     // `tracestate` means nothing without its `traceparent`. `baggage` is not forwarded: its content is not specified.
     this.tracestate = this.traceparent === undefined ? undefined : readTracestate(headers["tracestate"]);
     this.exchange = exchange;
+    this.#route = route;
   }
 
   get disconnect(): Exchange {
@@ -194,12 +202,18 @@ class IncomingCall implements CallRequest {
   }
 
   get http(): HttpRequestFacts {
-    return { route: "/call", scheme: this.exchange.scheme };
+    return { route: this.#route, scheme: this.exchange.scheme };
   }
 
   get source(): string {
     return this.exchange.source;
   }
+}
+
+class IncomingCall extends HttpCall {
+  session: string | undefined;
+  callId: string | undefined;
+  reason: string | undefined;
 
   /** @throws {Refusal} MALFORMED_REQUEST; the requested tool name is kept even then */
   fill(parsed: unknown): void {

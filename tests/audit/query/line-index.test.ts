@@ -212,7 +212,7 @@ describe("the index is never trusted", () => {
   });
 });
 
-/** What may happen to the file of a day, at a place between its start (0) and its end (1). */
+/** A change to the file of a day, at a position between its start (0) and its end (1). */
 const DAMAGES: Readonly<Record<string, (path: string, place: number) => void>> = {
   "lines are added": (path, place) => {
     const lines = Array.from({ length: 1 + Math.floor(place * 2_000) }, (_, at) =>
