@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import { join } from "node:path";
 import { Refusal } from "../../src/core/errors.ts";
 import { type CallScope, CallScopes } from "../../src/pipeline/call-scope.ts";
 
@@ -88,7 +89,7 @@ test("a shutdown ends all calls, and their deadlines no longer matter", async ()
 });
 
 test("no timer keeps the process running when no call is under way", () => {
-  const module = JSON.stringify(new URL("../../src/pipeline/call-scope.ts", import.meta.url).pathname);
+  const module = JSON.stringify(join(import.meta.dir, "../../src/pipeline/call-scope.ts"));
   const script = `
     const { CallScopes } = await import(${module});
     const scopes = new CallScopes({ clock: Date.now, monotonic: () => performance.now() });

@@ -30,7 +30,7 @@ async function survivorsOf(how: "scoped" | "unscoped"): Promise<string> {
   const alive = `for who in bystander left stayed; do [ -d /proc/$(cat $who) ] && ! grep -q '^State:.Z' /proc/$(cat $who)/status && echo $who; done`;
   const script = `sleep 300 & echo $! > bystander
     mkfifo control
-    ${process.execPath} ${SUPERVISOR} ${how} "$1" < control & supervisor=$!
+    '${process.execPath}' '${SUPERVISOR}' ${how} "$1" < control & supervisor=$!
     exec 3> control
     until [ -s left ] && [ -s stayed ]; do sleep 0.01; done
     exec 3>&-
