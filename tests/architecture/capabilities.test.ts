@@ -25,7 +25,7 @@ const CAPABILITIES: readonly Capability[] = [
       "src/cli/health.ts",
       "src/pipeline/identity/remote-keys.ts",
       "src/audit/export/sender.ts",
-      "src/approvals/notify/sender.ts",
+      "src/egress/",
       "src/runtime/telemetry/span-sender.ts",
       "src/cli/development/",
     ],

@@ -4,15 +4,16 @@ import { importsOf, sources } from "./sources.ts";
 /** Which module may import which, inside `src`. A module is a folder, or a file in `src` or `src/runtime`. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   core: [],
+  egress: ["core"],
   detection: ["core"],
-  approvals: ["core"],
+  approvals: ["core", "egress"],
   "approvals/messages": ["core", "detection"],
-  audit: ["core", "runtime/c-library.ts"],
+  audit: ["core", "egress", "runtime/c-library.ts"],
   "targets/command": ["core", "runtime/c-library.ts"],
-  "targets/grpc": ["core"],
+  "targets/grpc": ["core", "egress"],
   "targets/files": ["core", "runtime/c-library.ts"],
   "targets/function": ["core"],
-  pipeline: ["core", "approvals", "audit", "detection"],
+  pipeline: ["core", "egress", "approvals", "audit", "detection"],
   // The list of what a build contains. `http` and `cli` are upwards: endpoints and commands are loaded by `import(…)` when needed.
   "runtime/modules.ts": [
     ...["core", "approvals", "audit", "detection", "pipeline", "http", "mcp", "cli"],
@@ -22,7 +23,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "runtime/c-library.ts": ["core"],
   "runtime/config": ["core", "runtime/modules.ts"],
   "runtime/manifests": ["core", "runtime/config", "index.ts"],
-  "runtime/telemetry": ["core"],
+  "runtime/telemetry": ["core", "egress"],
   "runtime/log": ["core", "detection", "audit"],
   "runtime/reload": ["core", "audit", "pipeline", "runtime/config", "runtime/manifests", "runtime/composition"],
   "runtime/composition": [

@@ -1,6 +1,11 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { isForbiddenAddress, readRetryAfter, urlProblem } from "../../../src/approvals/notify/sender.ts";
+import { readRetryAfter, urlProblem } from "../../../src/approvals/notify/sender.ts";
+import { addressProblem, RECEIVER_ADDRESSES } from "../../../src/egress/addresses.ts";
+
+function isForbiddenAddress(address: string): boolean {
+  return addressProblem(address, RECEIVER_ADDRESSES) !== undefined;
+}
 
 test.each([
   ..."169.254.169.254 169.254.0.1 0.0.0.0 224.0.0.1 255.255.255.255 100.100.100.200 192.0.0.192".split(" "),
