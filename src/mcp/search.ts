@@ -18,7 +18,7 @@ const QUERY_CHARACTERS_MAX = 256;
 const WORDS_MAX = 16;
 const FOUND_DEFAULT = 10;
 const FOUND_MAX = 25;
-/** Score of a query word in a tool's name; a word in the description scores 1. */
+/** Score of a query word in a tool's name or title; a word in the description scores 1. */
 const NAME_SCORE = 3;
 
 /** The tool list of a caller with more than `searchAbove` tools. */
@@ -100,10 +100,11 @@ export function findTools(tools: readonly RegisteredTool[], args: Table, id: Req
     .map(({ registered }) => registered);
 }
 
-function scoreOf({ tool: { name, description } }: RegisteredTool, words: readonly string[]): number {
+function scoreOf({ tool: { name, title, description } }: RegisteredTool, words: readonly string[]): number {
+  const named = `${name} ${title.toLowerCase()}`;
   const described = description.toLowerCase();
   return words.reduce((score, word) => {
-    return score + (name.includes(word) ? NAME_SCORE : 0) + (described.includes(word) ? 1 : 0);
+    return score + (named.includes(word) ? NAME_SCORE : 0) + (described.includes(word) ? 1 : 0);
   }, 0);
 }
 

@@ -14,8 +14,8 @@ let tools: Loose[];
 
 /** The official server with the same tools; a call of the only tool that it knows returns what the service returned. */
 const official = createMcpHandler(
-  ({ era }) => {
-    const capabilities = { tools: era === "modern" ? { listChanged: true } : {} };
+  () => {
+    const capabilities = { tools: { listChanged: true } };
     const server = new Server(
       { name: "safe-tool-call", title: "Safe Tool Call", version: "0.1.0" },
       { capabilities, supportedProtocolVersions: VERSIONS },

@@ -70,8 +70,15 @@ test("a tool that the caller may not use is unknown to the search and to the cal
 
 test("a search is recorded as a list, and a search that is malformed as a malformed call", async () => {
   const before = world.entries().length;
-  await find("pallets");
-  expect(world.journal().at(-1)).toMatchObject({ type: "tools.listed", sub: "agent-7", protocol: { name: "mcp" } });
+  const { tools } = (await find("pallets ghp_0123456789abcdefghijABCDEFGHIJ012345")).body.result.structuredContent;
+  const line = world.journal().at(-1);
+  expect(line).toMatchObject({
+    ...{ type: "tools.listed", sub: "agent-7", found: tools.length },
+    protocol: { name: "mcp", version: "2026-07-28", client: { name: "hand", version: "1" } },
+  });
+  expect(line?.["iss"]).toBeString();
+  // The words may be anything that a person said to the model.
+  expect(JSON.stringify(line)).not.toMatch(/pallets|ghp_/);
   expect(world.entries().length).toBe(before);
   for (const args of [
     {},
