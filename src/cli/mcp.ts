@@ -1,7 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { isTable } from "../core/json.ts";
 import { isLoopback } from "../core/network.ts";
-import { EventReader } from "./approvals/events.ts";
+import { EventReader, followEvents } from "./approvals/events.ts";
 import {
   answerOf,
   type Client,
@@ -38,7 +38,12 @@ function isExposed(url: string): boolean {
 
 /** Larger than any request that a service accepts by default, so that the service is the one that refuses. */
 const LINE_BYTES_MAX = 4_194_304;
-const MESSAGE_CHARACTERS_MAX = 67_108_864;
+/**
+ * The largest answer of a service: a result of 16 MiB (the highest `mcp.resultBytesMax`) once as JSON and once as text, where
+ * quotation marks take two characters. Notifications are short.
+ */
+const ANSWER_CHARACTERS_MAX = 51_380_224;
+const NOTIFICATION_CHARACTERS_MAX = 65_536;
 const REQUESTS_MAX = 64;
 /** Requests that have not been sent are tried again for ten seconds: a restart takes less. */
 const ATTEMPTS = { max: 20, pauseMs: 500 } as const;
@@ -58,6 +63,8 @@ const NAMES: ReadonlyMap<unknown, string> = new Map([
   ["tasks/cancel", "taskId"],
 ]);
 const LISTEN = "subscriptions/listen";
+/** The service offers no stream, or not to this client. Refused tokens are no reason to give up: the file gets another one. */
+const NO_STREAM: ReadonlySet<number> = new Set([400, 403, 404, 405]);
 
 type Id = string | number;
 type Message = Readonly<Record<string, unknown>>;
@@ -82,6 +89,8 @@ class Bridge {
   readonly #client: Client;
   readonly #running = new Map<string, { readonly abort: AbortController; readonly method: string }>();
   #notifying = 0;
+  /** Ends the stream of a client before 2026-07-28. */
+  #following = new AbortController();
   /** Session id and version from the answer to `initialize`, for later requests. Requests since 2026-07-28 need neither. */
   #session: Session = {};
 
@@ -95,6 +104,7 @@ class Bridge {
       const task = this.#receive(line).finally(() => tasks.delete(task));
       tasks.add(task);
     }
+    this.#following.abort();
     for (const { abort, method } of this.#running.values()) if (method === LISTEN) abort.abort();
     await Promise.race([Promise.all(tasks), pause(ENDING_MS, undefined, { ref: false })]);
     for (const { abort } of this.#running.values()) abort.abort();
@@ -118,6 +128,7 @@ class Bridge {
     this.#notifying += 1;
     await this.#notify(line, params);
     this.#notifying -= 1;
+    if (method === "notifications/initialized" && this.#session.version !== undefined) void this.#follow();
   }
 
   /** Closing the connection cancels: the service cannot match a notification to a request of another connection. */
@@ -136,6 +147,21 @@ class Bridge {
       if (!response.ok) print.error(`stc mcp: the service answered ${response.status} to a notification`);
     } catch (error) {
       print.error(`stc mcp: ${noAnswer(this.#client.url, error)}`);
+    }
+  }
+
+  /** Relays the notifications that the service sends to clients before 2026-07-28 on a stream of their own. */
+  async #follow(): Promise<void> {
+    this.#following.abort();
+    this.#following = new AbortController();
+    const { version = "", id = "" } = this.#session;
+    const headers = { "mcp-protocol-version": version, ...(id !== "" && { "mcp-session-id": id }) };
+    const stream = { path: "/mcp", headers, isPermanent: (status: number) => NO_STREAM.has(status) };
+    for await (const update of followEvents(this.#client, this.#following.signal, stream)) {
+      const message = update.kind === "event" ? parsed(update.event.data) : undefined;
+      if (isTable(message) && typeof message["method"] === "string" && message["id"] === undefined) {
+        write(JSON.stringify(message));
+      }
     }
   }
 
@@ -188,7 +214,7 @@ class Bridge {
       if (answer !== undefined) return answer;
       throw Object.assign(new Error("the stream ended without an answer"), { code: "ECONNRESET" });
     }
-    const text = await readText(response);
+    const text = await readText(response, ANSWER_CHARACTERS_MAX);
     const answer = answerOf(response, text);
     const { body } = answer;
     if (isTable(body) && body["jsonrpc"] === "2.0" && ("result" in body || "error" in body)) {
@@ -201,7 +227,7 @@ class Bridge {
   }
 
   async #relayEvents(request: Request, response: Response): Promise<string | undefined> {
-    const reader = new EventReader(MESSAGE_CHARACTERS_MAX);
+    const reader = new EventReader(ANSWER_CHARACTERS_MAX);
     const decoder = new TextDecoder();
     for await (const chunk of response.body ?? []) {
       for (const { data } of reader.read(decoder.decode(chunk, { stream: true }))) {
@@ -210,6 +236,7 @@ class Bridge {
         const isAnswer = message["method"] === undefined && message["id"] === request.id;
         if (isAnswer) this.#remember(request, response, message);
         if (isAnswer) return data;
+        if (data.length > NOTIFICATION_CHARACTERS_MAX) throw new RangeError("a notification is too long");
         if (this.#running.has(JSON.stringify(request.id))) write(data);
       }
     }
