@@ -63,6 +63,10 @@ const NAMES: ReadonlyMap<unknown, string> = new Map([
   ["tasks/cancel", "taskId"],
 ]);
 const LISTEN = "subscriptions/listen";
+const ACKNOWLEDGED = "notifications/subscriptions/acknowledged";
+const LIST_CHANGED = "notifications/tools/list_changed";
+/** Time after which a subscription that the service has ended is opened again. */
+const REOPEN_MS = 5_000;
 /** The service offers no stream, or not to this client. Refused tokens are no reason to give up: the file gets another one. */
 const NO_STREAM: ReadonlySet<number> = new Set([400, 403, 404, 405]);
 
@@ -73,6 +77,8 @@ interface Session {
   readonly id?: string | undefined;
   readonly version?: string | undefined;
 }
+
+type Relay = (message: Message, data: string) => void;
 
 interface Request {
   readonly id: Id;
@@ -176,8 +182,11 @@ class Bridge {
     const abort = new AbortController();
     this.#running.set(key, { abort, method: request.method });
     try {
-      const response = await this.#send(request, body, abort.signal);
-      const answer = await this.#answer(request, response);
+      const { signal } = abort;
+      const answer =
+        request.method === LISTEN
+          ? await this.#listen(request, body, signal)
+          : await this.#answer(request, await this.#send(request, body, signal));
       if (!abort.signal.aborted) write(answer);
     } catch (error) {
       if (abort.signal.aborted) return;
@@ -188,6 +197,29 @@ class Bridge {
       if (this.#running.get(key)?.abort === abort) this.#running.delete(key);
       // Closes the connection of an answer that has not been read to its end.
       abort.abort();
+    }
+  }
+
+  /**
+   * Answers a subscription only when the service refuses it. When the service ends one that it has accepted, as at a restart, the
+   * same request is sent again; the list of tools may have changed meanwhile.
+   */
+  async #listen(request: Request, body: string, signal: AbortSignal): Promise<string> {
+    let isAccepted = false;
+    for (;;) {
+      const isRepeated = isAccepted;
+      const relay = (message: Message, data: string): void => {
+        const accepted = acceptedIn(message);
+        isAccepted ||= accepted !== undefined;
+        write(isRepeated && accepted !== undefined ? listChanged(accepted) : data);
+      };
+      try {
+        const answer = await this.#answer(request, await this.#send(request, body, signal), relay);
+        if (!isAccepted || isFinal(answer)) return answer;
+      } catch (error) {
+        if (!isAccepted || signal.aborted) throw error;
+      }
+      await pause(REOPEN_MS, undefined, { signal });
     }
   }
 
@@ -208,9 +240,9 @@ class Bridge {
   }
 
   /** Returns the answer to the request; relays the messages of a stream that precede it. */
-  async #answer(request: Request, response: Response): Promise<string> {
+  async #answer(request: Request, response: Response, relay = writeAsIs): Promise<string> {
     if (response.headers.get("content-type")?.startsWith("text/event-stream") === true) {
-      const answer = await this.#relayEvents(request, response);
+      const answer = await this.#relayEvents(request, response, relay);
       if (answer !== undefined) return answer;
       throw Object.assign(new Error("the stream ended without an answer"), { code: "ECONNRESET" });
     }
@@ -226,7 +258,7 @@ class Bridge {
     return failureOf(request, problemOf(answer));
   }
 
-  async #relayEvents(request: Request, response: Response): Promise<string | undefined> {
+  async #relayEvents(request: Request, response: Response, relay: Relay): Promise<string | undefined> {
     const reader = new EventReader(ANSWER_CHARACTERS_MAX);
     const decoder = new TextDecoder();
     for await (const chunk of response.body ?? []) {
@@ -237,7 +269,7 @@ class Bridge {
         if (isAnswer) this.#remember(request, response, message);
         if (isAnswer) return data;
         if (data.length > NOTIFICATION_CHARACTERS_MAX) throw new RangeError("a notification is too long");
-        if (this.#running.has(JSON.stringify(request.id))) write(data);
+        if (this.#running.has(JSON.stringify(request.id))) relay(message, data);
       }
     }
     return undefined;
@@ -302,6 +334,23 @@ function failureOf({ id, method, params }: Request, text: string): string {
   return JSON.stringify({ jsonrpc: "2.0", id, result });
 }
 
+/** Returns the parameters of a message with which the service accepts a subscription to changes of the list. */
+function acceptedIn({ method, params }: Message): Message | undefined {
+  const notifications = method === ACKNOWLEDGED && isTable(params) ? params["notifications"] : undefined;
+  return isTable(notifications) && notifications["toolsListChanged"] === true ? (params as Message) : undefined;
+}
+
+function listChanged({ _meta }: Message): string {
+  return JSON.stringify({ jsonrpc: "2.0", method: LIST_CHANGED, params: { _meta } });
+}
+
+/** Returns whether the service refuses a subscription for good, and not because of a token, a limit or a restart. */
+function isFinal(answer: string): boolean {
+  const message = parsed(answer);
+  const error = isTable(message) ? message["error"] : undefined;
+  return isTable(error) && error["code"] !== CODES.failed;
+}
+
 function errorOf(id: Id | null, code: number, message: string): string {
   return JSON.stringify({ jsonrpc: "2.0", id, error: { code, message } });
 }
@@ -327,6 +376,10 @@ function write(message: string): void {
     if (!(error instanceof StdoutError)) throw error;
     process.exit(error.exitCode);
   }
+}
+
+function writeAsIs(_: Message, data: string): void {
+  write(data);
 }
 
 /** Splits bytes into lines. Yields undefined for a line that is too long. */

@@ -397,6 +397,43 @@ test("a client that listens is notified of a changed list, and still ends at onc
   writeFileSync(tokenFile, await world.caller());
 });
 
+test("the subscription of a client of 2026-07-28 outlives a restart of the service: the client is notified, and lists again", async () => {
+  const service = await new ReloadService().start();
+  writeFileSync(tokenFile, await service.agent());
+  const lists: (readonly string[])[] = [];
+  const client = new Client(
+    { name: "desktop", version: "1" },
+    {
+      versionNegotiation: { mode: { pin: MODERN } },
+      listChanged: { tools: { onChanged: (_, tools) => void lists.push((tools ?? []).map(({ name }) => name)) } },
+    },
+  );
+  const [command, ...args] = [...STC, "mcp", "--url", service.running.url, "--token-file", tokenFile];
+  await client.connect(new StdioClientTransport({ command, args, env: environmentOf({}), stderr: "ignore" }));
+  await until("the stream", () => service.journal("tools.followed")[0]);
+  const { port } = new URL(service.running.url);
+  await service.running.drain();
+  service.write("tools/later.ts", manifest({ name: "later" }));
+  service.configure({ server: { port: Number(port) } });
+  await service.start();
+  expect(await until("the notification", () => lists[0])).toEqual(["hello", "later"]);
+  service.remove("tools/later.ts");
+  expect((await service.reload()).http).toBe(200);
+  expect(await until("the next notification", () => lists[1])).toEqual(["hello"]);
+  await client.close();
+  await service.end();
+  writeFileSync(tokenFile, await world.caller());
+});
+
+test("a subscription for nothing, and one that is refused, end with the service's answer", async () => {
+  const client = bridge();
+  const listen = (id: string, notifications: unknown) =>
+    client.request(id, "subscriptions/listen", { notifications, _meta: ENVELOPE });
+  expect((await listen("nothing", {})).result.resultType).toBe("complete");
+  expect((await listen("refused", 7)).error.code).toBe(-32_602);
+  expect(await client.end()).toBe(0);
+});
+
 describe("a client before 2026-07-28", () => {
   const notified = (client: StdioClient, times: number) =>
     until(`${times} notifications`, () => {
