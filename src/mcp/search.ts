@@ -37,7 +37,7 @@ export const SEARCH_TOOLS: readonly Json[] = [
       required: ["query"],
       additionalProperties: false,
     },
-    annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false },
+    annotations: hints("Find tools", { readOnly: true }),
   },
   {
     name: CALL_TOOL,
@@ -52,9 +52,14 @@ export const SEARCH_TOOLS: readonly Json[] = [
       required: ["name"],
       additionalProperties: false,
     },
-    annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true },
+    annotations: hints("Call a tool", { readOnly: false }),
   },
 ];
+
+function hints(title: string, { readOnly }: { readonly readOnly: boolean }) {
+  const change = !readOnly;
+  return { title, readOnlyHint: readOnly, destructiveHint: change, idempotentHint: readOnly, openWorldHint: change };
+}
 
 interface Searchable {
   readonly registry: Registry;
