@@ -1,7 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { isTable } from "../core/json.ts";
 import { isLoopback } from "../core/network.ts";
-import { EventReader } from "./approvals/events.ts";
+import { EventReader, followEvents } from "./approvals/events.ts";
 import {
   answerOf,
   type Client,
@@ -38,7 +38,12 @@ function isExposed(url: string): boolean {
 
 /** Larger than any request that a service accepts by default, so that the service is the one that refuses. */
 const LINE_BYTES_MAX = 4_194_304;
-const MESSAGE_CHARACTERS_MAX = 67_108_864;
+/**
+ * The largest answer of a service: a result of 16 MiB (the highest `mcp.resultBytesMax`) once as JSON and once as text, where
+ * quotation marks take two characters. Notifications are short.
+ */
+const ANSWER_CHARACTERS_MAX = 51_380_224;
+const NOTIFICATION_CHARACTERS_MAX = 65_536;
 const REQUESTS_MAX = 64;
 /** Requests that have not been sent are tried again for ten seconds: a restart takes less. */
 const ATTEMPTS = { max: 20, pauseMs: 500 } as const;
@@ -58,6 +63,12 @@ const NAMES: ReadonlyMap<unknown, string> = new Map([
   ["tasks/cancel", "taskId"],
 ]);
 const LISTEN = "subscriptions/listen";
+const ACKNOWLEDGED = "notifications/subscriptions/acknowledged";
+const LIST_CHANGED = "notifications/tools/list_changed";
+/** Time after which a subscription that the service has ended is opened again. */
+const REOPEN_MS = 5_000;
+/** The service offers no stream, or not to this client. Refused tokens are no reason to give up: the file gets another one. */
+const NO_STREAM: ReadonlySet<number> = new Set([400, 403, 404, 405]);
 
 type Id = string | number;
 type Message = Readonly<Record<string, unknown>>;
@@ -66,6 +77,8 @@ interface Session {
   readonly id?: string | undefined;
   readonly version?: string | undefined;
 }
+
+type Relay = (message: Message, data: string) => void;
 
 interface Request {
   readonly id: Id;
@@ -82,6 +95,8 @@ class Bridge {
   readonly #client: Client;
   readonly #running = new Map<string, { readonly abort: AbortController; readonly method: string }>();
   #notifying = 0;
+  /** Ends the stream of a client before 2026-07-28. */
+  #following = new AbortController();
   /** Session id and version from the answer to `initialize`, for later requests. Requests since 2026-07-28 need neither. */
   #session: Session = {};
 
@@ -95,6 +110,7 @@ class Bridge {
       const task = this.#receive(line).finally(() => tasks.delete(task));
       tasks.add(task);
     }
+    this.#following.abort();
     for (const { abort, method } of this.#running.values()) if (method === LISTEN) abort.abort();
     await Promise.race([Promise.all(tasks), pause(ENDING_MS, undefined, { ref: false })]);
     for (const { abort } of this.#running.values()) abort.abort();
@@ -118,6 +134,7 @@ class Bridge {
     this.#notifying += 1;
     await this.#notify(line, params);
     this.#notifying -= 1;
+    if (method === "notifications/initialized" && this.#session.version !== undefined) void this.#follow();
   }
 
   /** Closing the connection cancels: the service cannot match a notification to a request of another connection. */
@@ -139,6 +156,21 @@ class Bridge {
     }
   }
 
+  /** Relays the notifications that the service sends to clients before 2026-07-28 on a stream of their own. */
+  async #follow(): Promise<void> {
+    this.#following.abort();
+    this.#following = new AbortController();
+    const { version = "", id = "" } = this.#session;
+    const headers = { "mcp-protocol-version": version, ...(id !== "" && { "mcp-session-id": id }) };
+    const stream = { path: "/mcp", headers, isPermanent: (status: number) => NO_STREAM.has(status) };
+    for await (const update of followEvents(this.#client, this.#following.signal, stream)) {
+      const message = update.kind === "event" ? parsed(update.event.data) : undefined;
+      if (isTable(message) && typeof message["method"] === "string" && message["id"] === undefined) {
+        write(JSON.stringify(message));
+      }
+    }
+  }
+
   async #relay(request: Request, body: string): Promise<void> {
     const key = JSON.stringify(request.id);
     if (this.#running.has(key)) return write(errorOf(null, CODES.invalid, "a request with this id is running"));
@@ -150,8 +182,11 @@ class Bridge {
     const abort = new AbortController();
     this.#running.set(key, { abort, method: request.method });
     try {
-      const response = await this.#send(request, body, abort.signal);
-      const answer = await this.#answer(request, response);
+      const { signal } = abort;
+      const answer =
+        request.method === LISTEN
+          ? await this.#listen(request, body, signal)
+          : await this.#answer(request, await this.#send(request, body, signal));
       if (!abort.signal.aborted) write(answer);
     } catch (error) {
       if (abort.signal.aborted) return;
@@ -162,6 +197,29 @@ class Bridge {
       if (this.#running.get(key)?.abort === abort) this.#running.delete(key);
       // Closes the connection of an answer that has not been read to its end.
       abort.abort();
+    }
+  }
+
+  /**
+   * Answers a subscription only when the service refuses it. When the service ends one that it has accepted, as at a restart, the
+   * same request is sent again; the list of tools may have changed meanwhile.
+   */
+  async #listen(request: Request, body: string, signal: AbortSignal): Promise<string> {
+    let isAccepted = false;
+    for (;;) {
+      const isRepeated = isAccepted;
+      const relay = (message: Message, data: string): void => {
+        const accepted = acceptedIn(message);
+        isAccepted ||= accepted !== undefined;
+        write(isRepeated && accepted !== undefined ? listChanged(accepted) : data);
+      };
+      try {
+        const answer = await this.#answer(request, await this.#send(request, body, signal), relay);
+        if (!isAccepted || isFinal(answer)) return answer;
+      } catch (error) {
+        if (!isAccepted || signal.aborted) throw error;
+      }
+      await pause(REOPEN_MS, undefined, { signal });
     }
   }
 
@@ -182,13 +240,13 @@ class Bridge {
   }
 
   /** Returns the answer to the request; relays the messages of a stream that precede it. */
-  async #answer(request: Request, response: Response): Promise<string> {
+  async #answer(request: Request, response: Response, relay = writeAsIs): Promise<string> {
     if (response.headers.get("content-type")?.startsWith("text/event-stream") === true) {
-      const answer = await this.#relayEvents(request, response);
+      const answer = await this.#relayEvents(request, response, relay);
       if (answer !== undefined) return answer;
       throw Object.assign(new Error("the stream ended without an answer"), { code: "ECONNRESET" });
     }
-    const text = await readText(response);
+    const text = await readText(response, ANSWER_CHARACTERS_MAX);
     const answer = answerOf(response, text);
     const { body } = answer;
     if (isTable(body) && body["jsonrpc"] === "2.0" && ("result" in body || "error" in body)) {
@@ -200,8 +258,8 @@ class Bridge {
     return failureOf(request, problemOf(answer));
   }
 
-  async #relayEvents(request: Request, response: Response): Promise<string | undefined> {
-    const reader = new EventReader(MESSAGE_CHARACTERS_MAX);
+  async #relayEvents(request: Request, response: Response, relay: Relay): Promise<string | undefined> {
+    const reader = new EventReader(ANSWER_CHARACTERS_MAX);
     const decoder = new TextDecoder();
     for await (const chunk of response.body ?? []) {
       for (const { data } of reader.read(decoder.decode(chunk, { stream: true }))) {
@@ -210,7 +268,8 @@ class Bridge {
         const isAnswer = message["method"] === undefined && message["id"] === request.id;
         if (isAnswer) this.#remember(request, response, message);
         if (isAnswer) return data;
-        if (this.#running.has(JSON.stringify(request.id))) write(data);
+        if (data.length > NOTIFICATION_CHARACTERS_MAX) throw new RangeError("a notification is too long");
+        if (this.#running.has(JSON.stringify(request.id))) relay(message, data);
       }
     }
     return undefined;
@@ -275,6 +334,23 @@ function failureOf({ id, method, params }: Request, text: string): string {
   return JSON.stringify({ jsonrpc: "2.0", id, result });
 }
 
+/** Returns the parameters of a message with which the service accepts a subscription to changes of the list. */
+function acceptedIn({ method, params }: Message): Message | undefined {
+  const notifications = method === ACKNOWLEDGED && isTable(params) ? params["notifications"] : undefined;
+  return isTable(notifications) && notifications["toolsListChanged"] === true ? (params as Message) : undefined;
+}
+
+function listChanged({ _meta }: Message): string {
+  return JSON.stringify({ jsonrpc: "2.0", method: LIST_CHANGED, params: { _meta } });
+}
+
+/** Returns whether the service refuses a subscription for good, and not because of a token, a limit or a restart. */
+function isFinal(answer: string): boolean {
+  const message = parsed(answer);
+  const error = isTable(message) ? message["error"] : undefined;
+  return isTable(error) && error["code"] !== CODES.failed;
+}
+
 function errorOf(id: Id | null, code: number, message: string): string {
   return JSON.stringify({ jsonrpc: "2.0", id, error: { code, message } });
 }
@@ -300,6 +376,10 @@ function write(message: string): void {
     if (!(error instanceof StdoutError)) throw error;
     process.exit(error.exitCode);
   }
+}
+
+function writeAsIs(_: Message, data: string): void {
+  write(data);
 }
 
 /** Splits bytes into lines. Yields undefined for a line that is too long. */

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import { ManifestError } from "./errors.ts";
 import { changeWord } from "./manifest/change-words.ts";
-import { manifestFaults } from "./manifest/faults.ts";
+import { DEFAULT_LIMITS, manifestFaults } from "./manifest/faults.ts";
 import type { ScanPolicy } from "./policy/scan-policy.ts";
 import { type DeclaredKind, declaredTarget } from "./target-kind.ts";
 import type {
@@ -26,6 +26,8 @@ import type {
 export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodType, N extends string = string> {
   /** `[a-z][a-z0-9_]{0,63}` */
   readonly name: string;
+  /** Name for people, on one line of at most 128 characters; default: the name in words. */
+  readonly title?: string;
   readonly description: string;
   readonly version?: string;
   readonly classification: Classification;
@@ -166,7 +168,7 @@ export function cliCommand<Input, Names extends string = never>(
   return { system, cli };
 }
 
-const DEFAULTS = { timeoutMs: 30_000, outputBytesMax: 1_048_576, concurrentCallsMax: 64 } as const;
+const TIMEOUT_MS = 30_000;
 
 function completeTool(manifest: AnyDefinition, kinds: readonly DeclaredKind[]): Tool {
   const faults = manifestFaults(manifest, kinds);
@@ -174,6 +176,7 @@ function completeTool(manifest: AnyDefinition, kinds: readonly DeclaredKind[]): 
   const target = targetOf(manifest);
   const tool = {
     name: manifest.name,
+    title: manifest.title ?? inWords(manifest.name),
     description: manifest.description,
     version: manifest.version ?? "1",
     classification: manifest.classification,
@@ -187,17 +190,24 @@ function completeTool(manifest: AnyDefinition, kinds: readonly DeclaredKind[]): 
     approval: Object.freeze({ ...manifest.approval }),
     target: deepFreeze(target),
     errors: manifest.errors ?? "withheld",
-    timeoutMs: manifest.timeoutMs ?? DEFAULTS.timeoutMs,
-    limits: Object.freeze({
-      outputBytesMax: manifest.limits?.outputBytesMax ?? DEFAULTS.outputBytesMax,
-      concurrentCallsMax: manifest.limits?.concurrentCallsMax ?? DEFAULTS.concurrentCallsMax,
-    }),
+    timeoutMs: manifest.timeoutMs ?? TIMEOUT_MS,
+    limits: Object.freeze({ ...DEFAULT_LIMITS, ...definedIn(manifest.limits) }),
     idempotent: manifest.idempotent ?? false,
     examples: { accepts: manifest.examples?.accepts ?? [], rejects: manifest.examples?.rejects ?? [] },
   };
   Object.defineProperty(tool, TOOL, { value: true });
   // The only cast: the functions take the type that `tool.input` returns, and calls pass them only that.
   return Object.freeze(tool) as unknown as Tool;
+}
+
+/** Returns the limits that are set: an explicit `undefined` means the default. */
+function definedIn(limits: ToolLimits = {}): ToolLimits {
+  return Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined));
+}
+
+function inWords(name: string): string {
+  const words = name.replaceAll("_", " ").trim();
+  return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 function nameOf(manifest: { readonly name?: unknown }): string {

@@ -24,6 +24,7 @@ const PLAIN_KEYWORDS: ReadonlySet<string> = new Set(
 /** A tool as `GET /tools` returns it: callers who may see a tool also see its classification and its full input schema. */
 export interface JsonTool {
   readonly name: string;
+  readonly title: string;
   readonly description: string;
   readonly version: string;
   readonly classification: Tool["classification"];
@@ -45,8 +46,8 @@ export interface AnthropicTool {
 }
 
 export function toJson(tool: Tool): JsonTool {
-  const { name, description, version, classification, category } = tool;
-  return { name, description, version, classification, category, inputSchema: inputJsonSchema(tool.input) };
+  const { name, title, description, version, classification, category } = tool;
+  return { name, title, description, version, classification, category, inputSchema: inputJsonSchema(tool.input) };
 }
 
 export function toOpenAi({ name, description, input }: Tool): OpenAiTool {

@@ -204,6 +204,8 @@ export type TargetErrors = "withheld" | "filtered";
 export interface ToolLimits {
   /** Bytes of the result, or of stdout. Longer lists and texts are cut; other results are OUTPUT_TOO_LARGE. */
   readonly outputBytesMax?: number;
+  /** Bytes of the result over MCP, instead of the configuration's `mcp.resultBytesMax`; at most `outputBytesMax`. */
+  readonly resultBytesMax?: number;
   readonly concurrentCallsMax?: number;
 }
 
@@ -238,6 +240,8 @@ export type ApprovalState = (typeof APPROVAL_STATES)[number];
 /** A tool returned by `defineTool`: validated, completed with defaults, frozen. */
 export interface Tool {
   readonly name: string;
+  /** The manifest's title, or the name in words. */
+  readonly title: string;
   readonly description: string;
   readonly version: string;
   readonly classification: Classification;
@@ -252,7 +256,7 @@ export interface Tool {
   readonly target: GrpcTarget | CliTarget | FsTarget | InlineTarget;
   readonly errors: TargetErrors;
   readonly timeoutMs: number;
-  readonly limits: Required<ToolLimits>;
+  readonly limits: ToolLimits & Required<Omit<ToolLimits, "resultBytesMax">>;
   readonly idempotent: boolean;
   readonly examples: { readonly accepts: readonly unknown[]; readonly rejects: readonly unknown[] };
 }

@@ -112,11 +112,12 @@ function listener(
   app.setErrorHandler((_error, request, reply) => unknownRoute(request, reply, request.raw.url));
   app.setNotFoundHandler((request, reply) => {
     const answer = async (): Promise<EndpointAnswer> => {
-      if (routes.some(({ path, endpoint }) => endpoint.hidesMethods === true && path === request.raw.url)) {
+      const { url } = request.raw;
+      if (routesAt(routes, url).some(({ endpoint }) => endpoint.hidesMethods === true)) {
         checkPeerHeaders(request.raw, options);
       }
       counted.unknownRoute();
-      return unknownAnswer(routes, request.raw.url);
+      return unknownAnswer(routes, url);
     };
     void serve(new HttpExchange(request, reply, shared), answer, options.logError);
   });
@@ -181,9 +182,7 @@ function neverCalled(): never {
 
 /** Distinguishes an unknown route from a wrong method (RFC 9110, 15.5.6). An undefined target is not a valid path. */
 function unknownAnswer(routes: readonly Route[], target: string | undefined): EndpointAnswer {
-  const segments = target === undefined ? undefined : segmentsOf(target);
-  const found = segments === undefined ? [] : routes.filter(({ path }) => matches(path, segments));
-  const allow = [...new Set(found.flatMap(({ endpoint }) => methodsOf(endpoint)))].sort().join(", ");
+  const allow = [...new Set(routesAt(routes, target).flatMap(({ endpoint }) => methodsOf(endpoint)))].sort().join(", ");
   if (allow === "") {
     const isListed = routes.some(({ path }) => path === "/openapi.json");
     const where = isListed ? ": GET /openapi.json lists them" : "";
@@ -191,6 +190,11 @@ function unknownAnswer(routes: readonly Route[], target: string | undefined): En
   }
   const answer = deniedAnswer(405, "METHOD_NOT_ALLOWED", `This route takes ${allow}.`);
   return { ...answer, headers: { ...answer.headers, allow } };
+}
+
+function routesAt(routes: readonly Route[], target: string | undefined): readonly Route[] {
+  const segments = target === undefined ? undefined : segmentsOf(target);
+  return segments === undefined ? [] : routes.filter(({ path }) => matches(path, segments));
 }
 
 /** Returns the decoded segments of the path: without query, and without scheme and host when the target is a whole URL. */

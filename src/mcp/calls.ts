@@ -16,6 +16,7 @@ import { HttpCall, intakeOf, readIdempotencyKey, readTraceparent, readTracestate
 import { eventStream } from "../http/server-sent-events.ts";
 import type { Answer } from "../pipeline/answer.ts";
 import type { CallProtocol, Hold } from "../pipeline/call-request.ts";
+import { protocolFacts } from "../pipeline/entry-facts.ts";
 import {
   ERROR,
   invalid,
@@ -50,7 +51,7 @@ export class ToolCall extends HttpCall {
   reusesApproval = false;
   hold: Hold | undefined;
   protocol: CallProtocol;
-  readonly resultBytesMax: number;
+  resultBytesMax: number;
 
   constructor(exchange: Exchange, { mcp }: McpServices) {
     super(exchange, "/mcp");
@@ -110,6 +111,7 @@ export async function answerCall(call: ToolCall, sent: RpcRequest, services: Mcp
   if (!TOOL_NAME.test(call.tool) || (found !== undefined && found.tool.name !== call.tool)) {
     return answerTo(request, await unknownTool(call, services), { services, call });
   }
+  call.resultBytesMax = found?.tool.limits.resultBytesMax ?? services.mcp.resultBytesMax;
   const isHeld = services.approvals !== undefined && services.mcp.holdSeconds > 0;
   if (!isHeld) return answerTo(request, await services.proxy.call(call), { services, call });
   return new Promise((resolve, reject) => {
@@ -134,17 +136,22 @@ async function searcherFor(call: ToolCall, services: McpServices): Promise<Calle
 
 /** Answers `find_tools`. Records and rate-limits it like `tools/list`, because it lists tools. */
 async function answerSearch(request: RpcRequest, caller: Caller, services: McpServices): Promise<EndpointAnswer> {
-  const { id, params, version } = request;
+  const { id, params } = request;
   services.requestRate?.take(caller);
   const { arguments: args } = params;
   const found = findTools(toolsOf(services.registry.list(), caller), isTable(args) ? args : {}, id);
-  const { subject: sub, issuer: iss } = caller;
-  await record(services, { type: "tools.listed", sub, iss, protocol: { name: "mcp", version } });
+  await record(services, { type: "tools.listed", found: found.length, ...identityOf(request, caller) });
   const tools = found.map((each) => described(each, services.approvals !== undefined));
   return rpcResult(request, {
     content: [{ type: "text", text: JSON.stringify({ tools }) }],
     structuredContent: { tools },
   });
+}
+
+/** Returns who sent the request. The client's name is bounded, escaped and without secrets, as in the audit entry of a call. */
+export function identityOf({ version, client }: Pick<RpcRequest, "version" | "client">, { subject, issuer }: Caller) {
+  const { client: named } = protocolFacts({ name: "mcp", version, client }) ?? {};
+  return { sub: subject, iss: issuer, protocol: { name: "mcp", version, ...(named && { client: named }) } };
 }
 
 /** Refuses a name that no tool can have here. Verifies the token first, like the pipeline. */

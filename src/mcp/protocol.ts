@@ -169,6 +169,18 @@ export function statedVersion(header: string | string[] | undefined): string {
   return [MODERN, ...LEGACY].find((version) => version === header) ?? "unknown";
 }
 
+/**
+ * Returns who asks for the stream of notifications; undefined for any other GET. Versions before 2025-06-18 send no version: some
+ * of their clients expect another transport at this method.
+ */
+export function readStreamRequest(headers: Headers): Pick<RpcRequest, "version" | "client"> | undefined {
+  const { version = "" } = headersOf(headers);
+  const { accept } = headers;
+  const readsEvents = typeof accept === "string" && accept.includes("text/event-stream");
+  if (!LEGACY.includes(version) || !readsEvents) return undefined;
+  return { version, client: readHint(headers["mcp-session-id"])?.client };
+}
+
 interface ProtocolHeaders {
   readonly version: string | undefined;
   readonly method: string | undefined;

@@ -18,7 +18,7 @@ const QUERY_CHARACTERS_MAX = 256;
 const WORDS_MAX = 16;
 const FOUND_DEFAULT = 10;
 const FOUND_MAX = 25;
-/** Score of a query word in a tool's name; a word in the description scores 1. */
+/** Score of a query word in a tool's name or title; a word in the description scores 1. */
 const NAME_SCORE = 3;
 
 /** The tool list of a caller with more than `searchAbove` tools. */
@@ -37,7 +37,7 @@ export const SEARCH_TOOLS: readonly Json[] = [
       required: ["query"],
       additionalProperties: false,
     },
-    annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false },
+    annotations: hints("Find tools", { readOnly: true }),
   },
   {
     name: CALL_TOOL,
@@ -52,9 +52,14 @@ export const SEARCH_TOOLS: readonly Json[] = [
       required: ["name"],
       additionalProperties: false,
     },
-    annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true },
+    annotations: hints("Call a tool", { readOnly: false }),
   },
 ];
+
+function hints(title: string, { readOnly }: { readonly readOnly: boolean }) {
+  const change = !readOnly;
+  return { title, readOnlyHint: readOnly, destructiveHint: change, idempotentHint: readOnly, openWorldHint: change };
+}
 
 interface Searchable {
   readonly registry: Registry;
@@ -100,10 +105,11 @@ export function findTools(tools: readonly RegisteredTool[], args: Table, id: Req
     .map(({ registered }) => registered);
 }
 
-function scoreOf({ tool: { name, description } }: RegisteredTool, words: readonly string[]): number {
+function scoreOf({ tool: { name, title, description } }: RegisteredTool, words: readonly string[]): number {
+  const named = `${name} ${title.toLowerCase()}`;
   const described = description.toLowerCase();
   return words.reduce((score, word) => {
-    return score + (name.includes(word) ? NAME_SCORE : 0) + (described.includes(word) ? 1 : 0);
+    return score + (named.includes(word) ? NAME_SCORE : 0) + (described.includes(word) ? 1 : 0);
   }, 0);
 }
 

@@ -1,3 +1,5 @@
+import { createHash } from "node:crypto";
+import { Refusal } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
 import type { Caller } from "../core/types.ts";
 import { certificateOf } from "../http/connections/listening-tls.ts";
@@ -9,9 +11,13 @@ import { invalid, META, type RpcRequest } from "./protocol.ts";
 import { eventText, responseText } from "./replies.ts";
 import { toolsOf } from "./tools.ts";
 
-/** Maximum numbers of open streams; a client needs one. */
+/** Maximum numbers of open streams, those of both protocol eras together; a client needs one. */
 const STREAMS = { totalMax: 512, perCallerMax: 8 } as const;
 const CHECK_EVERY_MS = 1_000;
+/** Time after which legacy clients connect again. They try twice, so that a restart may take twice as long. */
+const RETRY_MS = 5_000;
+
+const LIST_CHANGED = "notifications/tools/list_changed";
 
 const limitOf = perListener(() => new ConcurrencyLimit(STREAMS));
 
@@ -27,78 +33,109 @@ interface Subscriber {
  * @throws {RpcError} invalid params
  * @throws {Refusal} RATE_LIMITED
  */
-export function listen(request: RpcRequest, { exchange, caller }: Subscriber, services: McpServices): EndpointAnswer {
+export function listen(request: RpcRequest, subscriber: Subscriber, services: McpServices): EndpointAnswer {
   const { notifications: asked } = request.params;
   if (!isTable(asked)) throw invalid(request.id, "notifications must be an object");
-  const honored = asked["toolsListChanged"] === true ? { toolsListChanged: true } : {};
+  const isHonored = asked["toolsListChanged"] === true;
+  const _meta = { [META.subscription]: request.id };
+  const notification = (method: string, params: object): string =>
+    eventText(JSON.stringify({ jsonrpc: "2.0", method, params: { ...params, _meta } }));
+  return openStream(subscriber, services, (stream) => {
+    const tools = new CallersTools(subscriber.caller, services);
+    const notifications = isHonored ? { toolsListChanged: true } : {};
+    let opening: string | undefined = notification("notifications/subscriptions/acknowledged", { notifications });
+    return async () => {
+      const hasChanged = tools.hasChanged();
+      if (opening !== undefined) await stream.send(opening);
+      else if (hasChanged) await stream.send(notification(LIST_CHANGED, {}));
+      opening = undefined;
+      if (isHonored && !isDraining(services)) return stream.pause(CHECK_EVERY_MS);
+      await stream.send(eventText(responseText(request, { _meta })));
+      return stream.end();
+    };
+  });
+}
+
+/**
+ * Answers `GET /mcp`, the stream on which clients before 2026-07-28 are notified; undefined when too many are open. Each event's
+ * id identifies the caller's list of tools: a client that connects again, to any process, is notified if its list has changed
+ * meanwhile.
+ *
+ * @throws {Refusal} SHUTTING_DOWN
+ */
+export function follow(subscriber: Subscriber, services: McpServices): EndpointAnswer | undefined {
+  if (isDraining(services)) throw new Refusal("SHUTTING_DOWN", "The service is shutting down: connect again.");
+  const { "last-event-id": lastId } = subscriber.exchange.raw.headers;
+  const changed = eventText(JSON.stringify({ jsonrpc: "2.0", method: LIST_CHANGED }));
+  try {
+    return openStream(subscriber, services, (stream) => {
+      const tools = new CallersTools(subscriber.caller, services);
+      let isOpen = false;
+      return async () => {
+        const hasChanged = tools.hasChanged();
+        if (!isOpen) await stream.send(`retry: ${RETRY_MS}\nid: ${tools.id}\ndata:\n\n`);
+        const wasMissed = !isOpen && lastId !== undefined && lastId !== tools.id;
+        if (wasMissed || (isOpen && hasChanged)) await stream.send(`id: ${tools.id}\n${changed}`);
+        isOpen = true;
+        if (isDraining(services)) return stream.end();
+        return stream.pause(CHECK_EVERY_MS);
+      };
+    });
+  } catch (error) {
+    if (error instanceof Refusal && error.code === "RATE_LIMITED") return undefined;
+    throw error;
+  }
+}
+
+function isDraining(services: McpServices): boolean {
+  return services.notReady().includes("draining");
+}
+
+/** @throws {Refusal} RATE_LIMITED when too many streams are open */
+function openStream(
+  { exchange: { raw }, caller }: Subscriber,
+  services: McpServices,
+  stepsOn: (stream: ServerSentEvents) => () => Promise<void>,
+): EndpointAnswer {
   const leave = limitOf(services).take(caller);
   return eventStream(async (client) => {
     const stream = new ServerSentEvents({
       client,
       tokenLeftMs: () => Math.max(0, caller.expiresAt * 1_000 - services.clock()),
       async verifyAgain() {
-        const { raw } = exchange;
         await services.callers.verify(raw.headers.authorization, "agents", certificateOf(raw));
       },
     });
-    const subscription = new ToolSubscription({ request, caller, services, stream, honored });
-    await stream.run(() => subscription.step()).finally(leave);
+    await stream.run(stepsOn(stream)).finally(leave);
   });
 }
 
-interface SubscriptionOptions {
-  readonly request: RpcRequest;
-  readonly caller: Caller;
-  readonly services: McpServices;
-  readonly stream: ServerSentEvents;
-  readonly honored: { readonly toolsListChanged?: boolean };
-}
-
-class ToolSubscription {
-  readonly #options: SubscriptionOptions;
+/** The caller's list of tools, as a stream follows it. */
+class CallersTools {
+  readonly #caller: Caller;
+  readonly #services: McpServices;
   #registered: unknown;
-  /** The caller's tools as last notified; undefined before the acknowledgement. */
-  #names: string | undefined;
+  #id = "";
 
-  constructor(options: SubscriptionOptions) {
-    this.#options = options;
+  constructor(caller: Caller, services: McpServices) {
+    this.#caller = caller;
+    this.#services = services;
   }
 
-  async step(): Promise<void> {
-    const { services, stream, honored } = this.#options;
-    if (this.#names === undefined) await this.#acknowledge();
-    else if (this.#hasChanged()) await this.#notify("notifications/tools/list_changed", {});
-    if (honored.toolsListChanged === true && !services.notReady().includes("draining")) {
-      await stream.pause(CHECK_EVERY_MS);
-      return;
-    }
-    await stream.send(eventText(responseText(this.#options.request, this.#mark())));
-    stream.end();
+  /** Identifies the tools and what they do, as a decimal number; the same in every process with the same configuration. */
+  get id(): string {
+    return this.#id;
   }
 
-  async #acknowledge(): Promise<void> {
-    this.#hasChanged();
-    await this.#notify("notifications/subscriptions/acknowledged", { notifications: this.#options.honored });
-  }
-
-  /** Returns whether this caller's tools or their identities have changed: a reload replaces the list even without changes. */
-  #hasChanged(): boolean {
-    const { services, caller } = this.#options;
-    const registered = services.registry.list();
+  /** Returns whether the tools have changed since the last call: a reload replaces the list even without changes. */
+  hasChanged(): boolean {
+    const registered = this.#services.registry.list();
     if (registered === this.#registered) return false;
     this.#registered = registered;
-    const names = JSON.stringify(toolsOf(registered, caller).map(({ tool, identity }) => [tool.name, identity]));
-    const hasChanged = names !== this.#names;
-    this.#names = names;
+    const tools = toolsOf(registered, this.#caller).map(({ tool, identity }) => [tool.name, identity]);
+    const id = createHash("sha256").update(JSON.stringify(tools)).digest().readBigUInt64BE().toString();
+    const hasChanged = id !== this.#id;
+    this.#id = id;
     return hasChanged;
-  }
-
-  #notify(method: string, params: { readonly notifications?: object }): Promise<void> {
-    const text = JSON.stringify({ jsonrpc: "2.0", method, params: { ...params, ...this.#mark() } });
-    return this.#options.stream.send(eventText(text));
-  }
-
-  #mark() {
-    return { _meta: { [META.subscription]: this.#options.request.id } };
   }
 }

@@ -78,18 +78,31 @@ function describe(registered: RegisteredTool, hasApprovals: boolean): Json {
   const outputSchema = releasedSchema(registered, { mayBePending: isPendingDeclared(tool, hasApprovals) });
   return {
     name: tool.name,
-    title: titleOf(tool.name),
+    title: tool.title,
     description: tool.description,
     inputSchema: inputJsonSchema(tool.input, "draft-2020-12"),
     ...(outputSchema !== undefined && { outputSchema }),
     annotations: {
+      title: tool.title,
       readOnlyHint: tool.classification === "read",
       destructiveHint: tool.classification === "destructive",
       idempotentHint: tool.classification === "read" || tool.idempotent,
       openWorldHint: tool.category === "network" || tool.category === "command",
     },
-    _meta: { [APPROVAL_META]: { category: tool.category, asks: asksOf(tool) } },
+    _meta: { [APPROVAL_META]: { category: tool.category, asks: asksOf(tool) }, ...sizeMeta(tool) },
   };
+}
+
+/** Member with which Claude Code shows long results to its model instead of saving them to a file, and its largest value. */
+const SIZE_META = "anthropic/maxResultSizeChars";
+const SIZE_META_MAX = 500_000;
+/** Room for the sentence that a result was cut. */
+const CUT_NOTE_CHARACTERS = 128;
+
+/** Announces the size that a manifest sets for its own results. The general limit fits every client already. */
+function sizeMeta({ limits: { resultBytesMax } }: Tool): JsonObject {
+  if (resultBytesMax === undefined) return {};
+  return { [SIZE_META]: Math.min(resultBytesMax + CUT_NOTE_CHARACTERS, SIZE_META_MAX) };
 }
 
 /** Returns whether the tool's output schema declares the result of a call that waits for an approver. */
@@ -104,11 +117,6 @@ export function isPendingDeclared(tool: Tool, hasApprovals: boolean): boolean {
 function asksOf({ approval, category }: Tool): "always" | "sometimes" | "never" {
   if (approval.required === true) return "always";
   return category === "read" && approval.risk === undefined ? "never" : "sometimes";
-}
-
-function titleOf(name: string): string {
-  const words = name.replaceAll("_", " ").trim();
-  return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 type PolicyNode = RegisteredTool["outputPolicy"]["root"];

@@ -397,6 +397,183 @@ test("a client that listens is notified of a changed list, and still ends at onc
   writeFileSync(tokenFile, await world.caller());
 });
 
+test("the subscription of a client of 2026-07-28 outlives a restart of the service: the client is notified, and lists again", async () => {
+  const service = await new ReloadService().start();
+  writeFileSync(tokenFile, await service.agent());
+  const lists: (readonly string[])[] = [];
+  const client = new Client(
+    { name: "desktop", version: "1" },
+    {
+      versionNegotiation: { mode: { pin: MODERN } },
+      listChanged: { tools: { onChanged: (_, tools) => void lists.push((tools ?? []).map(({ name }) => name)) } },
+    },
+  );
+  const [command, ...args] = [...STC, "mcp", "--url", service.running.url, "--token-file", tokenFile];
+  await client.connect(new StdioClientTransport({ command, args, env: environmentOf({}), stderr: "ignore" }));
+  await until("the stream", () => service.journal("tools.followed")[0]);
+  const { port } = new URL(service.running.url);
+  await service.running.drain();
+  service.write("tools/later.ts", manifest({ name: "later" }));
+  service.configure({ server: { port: Number(port) } });
+  await service.start();
+  expect(await until("the notification", () => lists[0])).toEqual(["hello", "later"]);
+  service.remove("tools/later.ts");
+  expect((await service.reload()).http).toBe(200);
+  expect(await until("the next notification", () => lists[1])).toEqual(["hello"]);
+  await client.close();
+  await service.end();
+  writeFileSync(tokenFile, await world.caller());
+});
+
+test("a subscription for nothing, and one that is refused, end with the service's answer", async () => {
+  const client = bridge();
+  const listen = (id: string, notifications: unknown) =>
+    client.request(id, "subscriptions/listen", { notifications, _meta: ENVELOPE });
+  expect((await listen("nothing", {})).result.resultType).toBe("complete");
+  expect((await listen("refused", 7)).error.code).toBe(-32_602);
+  expect(await client.end()).toBe(0);
+});
+
+describe("a client before 2026-07-28", () => {
+  const notified = (client: StdioClient, times: number) =>
+    until(`${times} notifications`, () => {
+      const changes = client.messages().filter(({ method }) => method === "notifications/tools/list_changed");
+      return changes.length >= times ? changes : undefined;
+    });
+  const introduce = async (client: StdioClient, version: string): Promise<Loose> => {
+    const answer = await client.request("i", "initialize", { ...CLIENT_INFO, protocolVersion: version });
+    client.send({ jsonrpc: "2.0", method: "notifications/initialized" });
+    return answer.result;
+  };
+
+  test.each(["2025-11-25", "2025-06-18"])(
+    "of %s is notified of a changed list, also of a change while the service restarts, and still ends at once",
+    async (version) => {
+      const service = await new ReloadService().start();
+      writeFileSync(tokenFile, await service.agent());
+      const client = bridge(service.running.url);
+      expect((await introduce(client, version)).capabilities).toEqual({ tools: { listChanged: true } });
+      const line = await until("the stream", () => service.journal("tools.followed")[0]);
+      expect(line["protocol"]).toEqual({ name: "mcp", version, client: CLIENT_INFO.clientInfo });
+      service.write("tools/bye.ts", manifest({ name: "bye" }));
+      expect((await service.reload()).http).toBe(200);
+      expect(await notified(client, 1)).toEqual([{ jsonrpc: "2.0", method: "notifications/tools/list_changed" }]);
+      const { port } = new URL(service.running.url);
+      await service.running.drain();
+      service.write("tools/later.ts", manifest({ name: "later" }));
+      service.configure({ server: { port: Number(port) } });
+      await service.start();
+      await notified(client, 2);
+      expect(await client.end()).toBe(0);
+      await service.end();
+      writeFileSync(tokenFile, await world.caller());
+    },
+  );
+
+  test("goes on without a stream where the service has none, and relays nothing but notifications", async () => {
+    const messages = [
+      { jsonrpc: "2.0", id: 1, method: "sampling/createMessage", params: {} },
+      { jsonrpc: "2.0", id: 2, result: {} },
+      { jsonrpc: "2.0", method: "notifications/tools/list_changed" },
+    ];
+    const events = messages.map((message) => `data: ${JSON.stringify(message)}\n\n`).join("");
+    const asked: string[] = [];
+    const server = Bun.serve({
+      port: 0,
+      hostname: "127.0.0.1",
+      async fetch(request) {
+        asked.push(request.method);
+        const stream = { headers: { "content-type": "text/event-stream" } };
+        if (request.method === "GET") {
+          const isFirst = asked.filter((method) => method === "GET").length === 1;
+          return isFirst
+            ? new Response(`: open\n\ndata: nonsense\n\n${events}`, stream)
+            : new Response("", { status: 405 });
+        }
+        const { id } = (await request.json()) as Loose;
+        if (id === undefined) return new Response(null, { status: 202 });
+        return Response.json({ jsonrpc: "2.0", id, result: { protocolVersion: "2025-11-25" } });
+      },
+    });
+    const client = bridge(`http://127.0.0.1:${server.port}`);
+    await introduce(client, "2025-11-25");
+    await notified(client, 1);
+    await until("the second GET", () => (asked.filter((method) => method === "GET").length === 2 ? true : undefined));
+    expect(client.messages().filter(({ id }) => id !== "i")).toEqual([messages[2]]);
+    expect((await client.request("last", "ping")).result).toBeDefined();
+    expect(await client.end()).toBe(0);
+    expect(asked.filter((method) => method === "GET")).toHaveLength(2);
+    await server.stop(true);
+  });
+});
+
+describe("a service that sends more than any service may", () => {
+  const serve = (stream: () => ReadableStream<Uint8Array>) =>
+    Bun.serve({
+      port: 0,
+      hostname: "127.0.0.1",
+      fetch: () => new Response(stream(), { headers: { "content-type": "text/event-stream" } }),
+    });
+
+  test("one event without an end: it is given up, and the model learns that the outcome is unknown", async () => {
+    let sent = 0;
+    const piece = Buffer.from("x".repeat(1_048_576));
+    const server = serve(
+      () =>
+        new ReadableStream({
+          pull(controller) {
+            controller.enqueue(sent === 0 ? Buffer.from("data: ") : piece);
+            sent += 1;
+          },
+        }),
+    );
+    const client = bridge(`http://127.0.0.1:${server.port}`);
+    const { result } = await client.call(1, "count", {});
+    expect([result.isError, result.content[0].text]).toEqual([true, expect.stringMatching(/^OUTCOME_UNKNOWN: /)]);
+    expect(sent).toBeLessThan(80);
+    await server.stop(true);
+  });
+
+  test("a long notification: the request ends without an answer, and the next one works", async () => {
+    const long = { jsonrpc: "2.0", method: "notifications/progress", params: { message: "x".repeat(70_000) } };
+    const answer = { jsonrpc: "2.0", id: 1, result: {} };
+    let requests = 0;
+    const server = Bun.serve({
+      port: 0,
+      hostname: "127.0.0.1",
+      fetch() {
+        requests += 1;
+        if (requests > 1) return Response.json({ jsonrpc: "2.0", id: 2, result: {} });
+        const events = [long, answer].map((message) => `data: ${JSON.stringify(message)}\n\n`);
+        return new Response(events.join(""), { headers: { "content-type": "text/event-stream" } });
+      },
+    });
+    const client = bridge(`http://127.0.0.1:${server.port}`);
+    expect(await client.request(1, "ping")).toMatchObject({ id: 1, error: { code: -32_000 } });
+    expect((await client.request(2, "ping")).result).toEqual({});
+    expect(client.lines.join("").length).toBeLessThan(1_000);
+    await server.stop(true);
+  });
+
+  test("the longest answer that a service may send arrives whole", async () => {
+    const text = '"'.repeat(8_388_608);
+    const server = Bun.serve({
+      port: 0,
+      hostname: "127.0.0.1",
+      fetch: () => {
+        const result = { content: [{ type: "text", text: JSON.stringify({ text }) }], structuredContent: { text } };
+        return new Response(`data: ${JSON.stringify({ jsonrpc: "2.0", id: 1, result })}\n\n`, {
+          headers: { "content-type": "text/event-stream" },
+        });
+      },
+    });
+    const client = bridge(`http://127.0.0.1:${server.port}`);
+    const { result } = await client.call(1, "count", {});
+    expect(result.structuredContent.text.length).toBe(text.length);
+    await server.stop(true);
+  });
+});
+
 describe("standard input", () => {
   test("that ends, ends the process after the answers", async () => {
     const client = bridge();

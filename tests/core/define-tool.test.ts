@@ -66,6 +66,25 @@ describe("a manifest that contradicts itself does not load", () => {
     ["a name with capitals", { name: "LookUp" }, "name"],
     ["a name of 65 characters", { name: "a".repeat(65) }, "name"],
     ["no description", { description: "  " }, "description"],
+    ["a title that is a number", { title: 7 }, "title"],
+    ["an empty title", { title: " " }, "title"],
+    ["a title of 129 characters", { title: "x".repeat(129) }, "title"],
+    ["a title of two lines", { title: "Look up\nand more" }, "title"],
+    ["a title with an escape sequence", { title: "Look \u001b[31mup" }, "title"],
+    ["a title that runs the other way", { title: "Look \u202epu" }, "title"],
+    ["a title with half a character", { title: "Look \ud83d" }, "title"],
+    ["a result over MCP of no bytes", { limits: { resultBytesMax: 0 } }, "limits.resultBytesMax"],
+    ["a result over MCP of 17 MB", { limits: { resultBytesMax: 17_000_000 } }, "limits.resultBytesMax"],
+    [
+      "a result over MCP that is larger than any result",
+      { limits: { resultBytesMax: 2_000, outputBytesMax: 1_000 } },
+      "limits.resultBytesMax",
+    ],
+    [
+      "a result over MCP above the default of results",
+      { limits: { resultBytesMax: 1_048_577 } },
+      "limits.resultBytesMax",
+    ],
     ["no classification", { classification: undefined }, "classification"],
     ["an unknown classification", { classification: "safe" }, "classification"],
     ["an unknown field", { permission: ["x"] }, "permission"],
@@ -224,6 +243,9 @@ describe("a manifest that contradicts itself does not load", () => {
 describe("a valid manifest", () => {
   test.each([
     ["as it is", {}],
+    ["with a title", { title: "Produkt nachschlagen – \u5546\u54c1\u3092\u63a2\u3059 \u{1f50d}" }],
+    ["with a limit of results over MCP", { limits: { resultBytesMax: 1_048_576 } }],
+    ["with explicit defaults", { limits: { resultBytesMax: undefined, outputBytesMax: undefined }, title: undefined }],
     ["with a plain object input", { input: z.object({ id: z.string() }) }],
     ["with elevation", { permissions: { required: ["a:b"], elevatedIf: { when: () => false, required: ["c:d"] } } }],
     ["that writes", { classification: "write", category: "write" }],
@@ -239,6 +261,12 @@ describe("a valid manifest", () => {
     const tool = define({});
     expect(isTool(tool)).toBe(true);
     expect(tool).toMatchObject({ category: "read", timeoutMs: 30_000, idempotent: false, version: "1" });
+    expect([tool.title, define({ title: "Search" }).title]).toEqual(["Look up", "Search"]);
+    expect(tool.limits).toEqual({ outputBytesMax: 1_048_576, concurrentCallsMax: 64 });
+    expect(define({ limits: { outputBytesMax: undefined, resultBytesMax: 5 } }).limits).toEqual({
+      ...tool.limits,
+      resultBytesMax: 5,
+    });
     expect(
       Object.isFrozen(tool) && Object.isFrozen(tool.permissions.required) && Object.isFrozen(tool.outputPolicy),
     ).toBe(true);

@@ -6,6 +6,7 @@ import type { Tool } from "../../src/core/types.ts";
 function toolOf(input: z.ZodObject): Tool {
   return {
     name: "find_orders",
+    title: "Find my orders",
     description: "Find orders",
     version: "1.2.0",
     classification: "read",
@@ -49,6 +50,7 @@ test("the three formats", () => {
   expect(toAnthropic(tool)).toEqual({ name: "find_orders", description: "Find orders", input_schema: schema });
   expect(toJson(tool)).toEqual({
     name: "find_orders",
+    title: "Find my orders",
     description: "Find orders",
     version: "1.2.0",
     classification: "read",

@@ -65,8 +65,17 @@ test.each(guarded.filter((endpoint) => "receive" in endpoint).map((endpoint) => 
   async (_name, { method, path }) => {
     const stand = await startIdentityService({});
     for (const authorization of [undefined, "Bearer x.y.z"]) {
-      const headers = { "content-type": "application/json", ...(authorization && { authorization }) };
-      const answer = await fetch(stand.service.url + path, { method, headers, body: CALL });
+      // Before the token, a GET must ask for a stream that there is.
+      const asked: Record<string, string> =
+        method === "GET"
+          ? { accept: "text/event-stream", "mcp-protocol-version": "2025-11-25" }
+          : { "content-type": "application/json" };
+      const headers = { ...asked, ...(authorization && { authorization }) };
+      const answer = await fetch(stand.service.url + path, {
+        method,
+        headers,
+        ...(method !== "GET" && { body: CALL }),
+      });
       expect(answer.status).toBe(401);
       const code = path === "/mcp" ? { data: { code: "UNAUTHENTICATED" } } : { code: "UNAUTHENTICATED" };
       expect(await answer.json()).toMatchObject({ error: code });
@@ -83,11 +92,12 @@ test("every named segment of a path has a schema, and no schema is without its s
   expect(wrong.map(nameOf)).toEqual([]);
 });
 
-test("only calls and signed messages judge their requests themselves", () => {
+test("only calls, signed messages and the stream of MCP judge their requests themselves", () => {
   const own = ENDPOINTS.filter((endpoint) => "receive" in endpoint);
   expect(own.map(({ audience, audited }) => [audience, audited])).toEqual([
     ["agents", "call"],
     ["agents", "call"],
+    ["agents", "tools.followed"],
     ["signers", "change"],
   ]);
 });

@@ -8,7 +8,9 @@ import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/cli
 import { Agent, MCPServerStreamableHttp, type Model, Runner, setTracingDisabled, Usage } from "@openai/agents-core";
 import { generateText, isStepCount } from "ai";
 import { MockLanguageModelV4 } from "ai/test";
-import { McpWorld, MODERN } from "../mcp/mcp-world.ts";
+import { z } from "zod";
+import { defineTool } from "../../src/index.ts";
+import { McpWorld, MODERN, TOOLS } from "../mcp/mcp-world.ts";
 import type { Loose } from "../support/asking-service.ts";
 import { blockNamed } from "../support/documented.ts";
 import { environmentOf } from "../support/stc.ts";
@@ -299,6 +301,82 @@ describe.each(CLIENTS)("%s", (title, connect) => {
     expect(text.length).toBeLessThan(70_000);
   });
 });
+
+/** Calls of the tool below wait here until a test lets them end. */
+let started: PromiseWithResolvers<void>;
+let finish: PromiseWithResolvers<void>;
+
+const SLOW = defineTool({
+  name: "orders_ship",
+  description: "Ships an order",
+  classification: "write",
+  category: "write",
+  permissions: { required: ["orders:refund"] },
+  input: z.strictObject({ order: z.string() }),
+  output: z.object({ shipped: z.string() }),
+  outputPolicy: { shipped: "allow" },
+  async handler({ order }) {
+    started.resolve();
+    await finish.promise;
+    return { shipped: order };
+  },
+});
+
+/** Clients that open the stream of notifications; the others do without, or are of 2026-07-28. */
+const FOLLOWERS = ["the official client, 2025-11-25", "the official client, 2025-06-18", "LangChain"];
+
+/** This agent lists the tools before its model sees an answer: a run that the restart interrupts there ends with that error. */
+const LISTS_FIRST = "OpenAI Agents SDK";
+
+/** Returns the answer to a call during a restart, or the client's own error. */
+function endOf(call: Promise<string>): Promise<string> {
+  return call.catch(String);
+}
+
+function isTold(title: string, end: string, answer: string): boolean {
+  return end.includes(answer) || (title === LISTS_FIRST && end.includes("Unable to connect"));
+}
+
+test.each(CLIENTS)(
+  "%s: a drain loses no answer and repeats no change, and the client goes on with the next process",
+  async (title, connect) => {
+    started = Promise.withResolvers();
+    finish = Promise.withResolvers();
+    const tools = [...TOOLS, SLOW];
+    const own = await new McpWorld().start({ tools });
+    try {
+      const port = Number(new URL(own.url).port);
+      const client = await connect({ url: `${own.url}/mcp`, token: await own.caller({ sub: title }) });
+      const streams = () => own.journal().filter(({ type }) => type === "tools.followed").length;
+      if (FOLLOWERS.includes(title)) await until("the stream", () => (streams() === 1 ? true : undefined));
+
+      const running = endOf(client.call("orders_ship", { order: "ord_1" }));
+      await own.decide(await openApproval(own, title), "approve");
+      await started.promise;
+      const held = endOf(client.call("orders_refund", { order: "ord_2", cents: 2 }));
+      const id = await openApproval(own, title);
+
+      const stopped = own.stop();
+      const pending = `APPROVAL_REQUIRED: A person is asked whether this call may run (approval ${id}`;
+      expect(isTold(title, await held, pending), await held).toBe(true);
+      finish.resolve();
+      expect(isTold(title, await running, JSON.stringify({ shipped: "ord_1" })), await running).toBe(true);
+      await stopped;
+
+      await own.start({ tools, server: { port } });
+      await own.decide(id, "approve");
+      const again = await client.call("orders_refund", { order: "ord_2", cents: 2 });
+      expect(JSON.parse(again)).toEqual({ refunded: 2 });
+      const ran = own.entries().filter(({ decision }) => decision === "ALLOWED");
+      expect(ran.map(({ tool }) => tool?.name)).toEqual(["orders_ship", "orders_refund"]);
+      if (FOLLOWERS.includes(title)) await until("the next stream", () => (streams() === 2 ? true : undefined));
+      await client.close();
+    } finally {
+      finish.resolve();
+      await own.end();
+    }
+  },
+);
 
 /** The guide's programs, each with its export. */
 const PROGRAMS: Readonly<Record<string, (exported: Loose) => Promise<readonly string[]>>> = {

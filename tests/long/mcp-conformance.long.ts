@@ -56,6 +56,7 @@ const MISSING: Readonly<Record<string, readonly string[]>> = {
     "input-required-result-ignore-extra-params:sep-2322-ignore-unexpected-params",
   ],
   "results other than JSON": ["tools-call-image", "tools-call-audio", "tools-call-mixed-content"],
+  // Deprecated since 2026-07-28 (SEP-2577). Before, the level is set once and remembered, and the service keeps no sessions.
   "log messages to the client": ["logging-set-level", "tools-call-with-logging"],
 };
 

@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { defineTool } from "safe-tool-call";
+import { z } from "zod";
 import { McpWorld, TOOLS } from "./mcp-world.ts";
 
 let world: McpWorld;
@@ -75,4 +77,89 @@ test.each([
     expect(listed).toEqual(callable.toSorted());
     expect(answer.http).toBe(callable.length > 0 ? 200 : 403);
   }
+});
+
+/** Lists `items` numbers. */
+function numbers(name: string, limits: { readonly resultBytesMax?: number; readonly outputBytesMax?: number }) {
+  return defineTool({
+    name,
+    description: "Lists numbers",
+    classification: "read",
+    permissions: { required: ["orders:read"] },
+    input: z.strictObject({ items: z.int() }),
+    output: z.object({ items: z.array(z.int()) }),
+    outputPolicy: { "items[]": "allow" },
+    limits,
+    handler: ({ items }) => ({ items: Array.from({ length: items }, (_, index) => 100_000 + index) }),
+  });
+}
+
+describe("a tool's own limit of results", () => {
+  const tools = [
+    numbers("plain", {}),
+    numbers("lower", { resultBytesMax: 1_000 }),
+    numbers("higher", { resultBytesMax: 200_000 }),
+    numbers("highest", { resultBytesMax: 600_000, outputBytesMax: 600_000 }),
+  ];
+  const TRUNCATED = "safe-tool-call/call";
+  let own: McpWorld;
+  beforeAll(async () => {
+    own = await new McpWorld().start({ tools });
+  });
+  afterAll(() => own.end());
+
+  test.each([
+    ["plain", 65_536],
+    ["lower", 1_000],
+    ["higher", 200_000],
+  ])("%s: what is longer than %i bytes is cut, in both eras", async (name, bytesMax) => {
+    for (const version of ["2026-07-28", "2025-11-25"]) {
+      const client = await own.client(version);
+      const whole = await client.callTool({ name, arguments: { items: 100 } });
+      expect(whole._meta?.[TRUNCATED]).not.toHaveProperty("truncated");
+      const cut = await client.callTool({ name, arguments: { items: 50_000 } });
+      expect(cut._meta?.[TRUNCATED]).toMatchObject({ truncated: true });
+      const [{ text = "" } = {}] = cut.content as readonly { readonly text?: string }[];
+      // Lists are cut at elements; the object around them is not counted.
+      expect(Math.abs(text.length - bytesMax)).toBeLessThan(20);
+    }
+  });
+
+  test("does not apply to /call, where the limit of outputs does", async () => {
+    const { body } = await own.send("POST", "/call", {
+      token: await own.caller(),
+      body: { tool: "lower", args: { items: 1_000 } },
+    });
+    expect([body.result.items.length, body.truncated]).toEqual([1_000, undefined]);
+  });
+
+  test("is announced to Claude Code where a manifest sets it, up to the largest value that it takes", async () => {
+    const { body } = await own.modern("tools/list");
+    const sizes = body.result.tools.map(({ name, _meta }: { readonly name: string; readonly _meta: object }) => [
+      name,
+      (_meta as Readonly<Record<string, unknown>>)["anthropic/maxResultSizeChars"],
+    ]);
+    expect(sizes).toEqual([
+      ["higher", 200_128],
+      ["highest", 500_000],
+      ["lower", 1_128],
+      ["plain", undefined],
+    ]);
+  });
+});
+
+test("a tool is listed with the title of its manifest, or its name in words, in both eras and at GET /tools", async () => {
+  const titles = [
+    ["orders_find", "Find an order by its id"],
+    ["orders_refund", "Orders refund"],
+    ["reports_read", "Reports read"],
+  ] as const;
+  for (const version of ["2026-07-28", "2025-11-25"]) {
+    const { tools } = await (await world.client(version)).listTools();
+    expect(tools.map(({ name, title = "" }) => [name, title])).toEqual(titles.map((pair) => [...pair]));
+    expect(tools.map(({ name, annotations }) => [name, annotations?.title])).toEqual(titles.map((pair) => [...pair]));
+  }
+  const { body } = await world.send("GET", "/tools", { token: await world.caller() });
+  const listed = body.tools.map(({ name, title }: { readonly name: string; readonly title: string }) => [name, title]);
+  expect(listed.toSorted()).toEqual(titles.map((pair) => [...pair]));
 });

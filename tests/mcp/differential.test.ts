@@ -14,8 +14,8 @@ let tools: Loose[];
 
 /** The official server with the same tools; a call of the only tool that it knows returns what the service returned. */
 const official = createMcpHandler(
-  ({ era }) => {
-    const capabilities = { tools: era === "modern" ? { listChanged: true } : {} };
+  () => {
+    const capabilities = { tools: { listChanged: true } };
     const server = new Server(
       { name: "safe-tool-call", title: "Safe Tool Call", version: "0.1.0" },
       { capabilities, supportedProtocolVersions: VERSIONS },
@@ -206,6 +206,32 @@ test.each(ROWS)("%s", async (title, body, more = {}) => {
   const own = OURS[title];
   if (own === undefined) expect(compared(ours)).toEqual(want);
   else expect([compared(ours)]).toMatchObject([own]);
+});
+
+const STREAM = { accept: "text/event-stream" };
+const OTHER_METHODS: readonly (readonly [string, string, Readonly<Record<string, string>>])[] = [
+  ["GET without a version", "GET", STREAM],
+  ["GET of 2026-07-28", "GET", { ...STREAM, "mcp-protocol-version": MODERN }],
+  ["GET that wants JSON", "GET", { accept: "application/json", "mcp-protocol-version": "2025-11-25" }],
+  ["DELETE", "DELETE", { "mcp-protocol-version": "2025-11-25" }],
+  ["PUT", "PUT", {}],
+];
+
+test.each(OTHER_METHODS)("%s", async (_, method, sent) => {
+  const ours = await world.send(method, "/mcp", { token: await world.caller(), headers: sent });
+  const theirs = await official.fetch(new Request("http://127.0.0.1/mcp", { method, headers: sent }));
+  expect([ours.http, theirs.status]).toEqual([405, 405]);
+});
+
+test("the stream of clients before 2026-07-28, which the official server has only with sessions, notifies them as announced", async () => {
+  const sent = { ...STREAM, "mcp-protocol-version": "2025-11-25" };
+  expect((await official.fetch(new Request("http://127.0.0.1/mcp", { headers: sent }))).status).toBe(405);
+  const authorization = `Bearer ${await world.caller()}`;
+  const stream = await fetch(`${world.url}/mcp`, { headers: { ...sent, authorization } });
+  expect([stream.status, stream.headers.get("content-type")]).toEqual([200, "text/event-stream; charset=utf-8"]);
+  await stream.body?.cancel();
+  const { body } = await world.post(initialize("2025-11-25"));
+  expect(body.result.capabilities).toEqual({ tools: { listChanged: true } });
 });
 
 test("a batch of legacy calls, which the official server runs, is refused", async () => {

@@ -12,6 +12,7 @@ const order = { order: z.string().regex(/^ord_\d+$/) };
 export const TOOLS = [
   defineTool({
     name: "orders_find",
+    title: "Find an order by its id",
     description: "Finds an order",
     classification: "read",
     permissions: { required: ["orders:read"] },

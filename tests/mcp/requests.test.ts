@@ -404,11 +404,43 @@ describe("Host, Origin, size and method", () => {
     expect(world.last()?.error?.code).toBe("UNSUPPORTED_MEDIA_TYPE");
   });
 
-  test.each(["GET", "DELETE", "PUT"])("%s is 405: there are no sessions", async (method) => {
-    const { http, headers } = await world.send(method, "/mcp", { token: await world.caller() });
-    expect([http, headers.get("allow")]).toEqual([405, "POST"]);
-    const elsewhere = await world.send(method, "/mcp", { headers: { host: "evil.example" } });
-    expect([elsewhere.http, elsewhere.body.error.code]).toEqual([403, "HOST_NOT_ALLOWED"]);
+  test.each(["DELETE", "PUT"])("%s is 405: there are no sessions", async (method) => {
+    for (const path of ["/mcp", "/mcp?x=1", "/%6dcp"]) {
+      const { http, headers } = await world.send(method, path, { token: await world.caller() });
+      expect([http, headers.get("allow")]).toEqual([405, "GET, POST"]);
+      const elsewhere = await world.send(method, path, { headers: { host: "evil.example" } });
+      expect([elsewhere.http, elsewhere.body.error.code]).toEqual([403, "HOST_NOT_ALLOWED"]);
+    }
+  });
+
+  const STREAM = { accept: "text/event-stream", "mcp-protocol-version": "2025-11-25" };
+  const NO_STREAMS: readonly (readonly [string, Readonly<Record<string, string>>])[] = [
+    ["without a version", { accept: "text/event-stream" }],
+    ["of 2026-07-28", { ...STREAM, "mcp-protocol-version": MODERN }],
+    ["of an unknown version", { ...STREAM, "mcp-protocol-version": "2024-11-05" }],
+    ["that does not read events", { ...STREAM, accept: "application/json" }],
+    ["without an Accept", { "mcp-protocol-version": "2025-06-18", accept: "" }],
+  ];
+
+  test.each(NO_STREAMS)("GET %s is 405, before the token is looked at and after Host and Origin", async (_, asked) => {
+    for (const path of ["/mcp", "/mcp?x=1", "/%6dcp"]) {
+      const { http, headers, body } = await world.send("GET", path, { headers: asked });
+      expect([http, headers.get("allow"), body.error.code]).toEqual([405, "POST", "METHOD_NOT_ALLOWED"]);
+      for (const from of [{ host: "evil.example" }, { origin: "https://evil.example" }]) {
+        const elsewhere = await world.send("GET", path, { headers: { ...asked, ...from } });
+        expect([elsewhere.http, elsewhere.body.error.data.code]).toEqual([403, "HOST_NOT_ALLOWED"]);
+      }
+    }
+  });
+
+  test("GET for a stream is 401 without a valid token", async () => {
+    for (const token of [undefined, "x.y.z", await world.person()]) {
+      const { http, headers, body } = await world.send("GET", "/mcp", { ...(token && { token }), headers: STREAM });
+      expect([http, body.error.data.code]).toEqual([401, "UNAUTHENTICATED"]);
+      expect(headers.get("www-authenticate")).toStartWith("Bearer ");
+    }
+    const forged = await world.send("GET", "/mcp", { headers: { ...STREAM, host: "evil.example" } });
+    expect([forged.http, forged.body.error.data.code]).toEqual([403, "HOST_NOT_ALLOWED"]);
   });
 });
 

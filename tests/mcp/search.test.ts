@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { defineTool } from "safe-tool-call";
 import { z } from "zod";
+import type { Loose } from "../support/asking-service.ts";
 import { McpWorld, TOOLS } from "./mcp-world.ts";
 
 const MANY = Array.from({ length: 70 }, (_, index) =>
@@ -33,6 +34,22 @@ const namesIn = (tools: readonly { readonly name: string }[]) => tools.map(({ na
 test("a caller with more tools than mcp.searchAbove gets two, every other caller the whole list", async () => {
   const many = await world.modern("tools/list", {}, { token });
   expect(namesIn(many.body.result.tools)).toEqual(["find_tools", "call_tool"]);
+  expect(many.body.result.tools.map(({ title, annotations }: Loose) => [title, annotations])).toEqual([
+    [
+      "Find tools",
+      {
+        ...{ title: "Find tools", readOnlyHint: true, destructiveHint: false },
+        ...{ idempotentHint: true, openWorldHint: false },
+      },
+    ],
+    [
+      "Call a tool",
+      {
+        ...{ title: "Call a tool", readOnlyHint: false, destructiveHint: true },
+        ...{ idempotentHint: false, openWorldHint: true },
+      },
+    ],
+  ]);
   const few = await world.modern("tools/list", {}, { token: await world.caller({ permissions: ["stock:audit"] }) });
   expect(namesIn(few.body.result.tools)).toEqual(["warehouse_66", "warehouse_67", "warehouse_68", "warehouse_69"]);
 });
@@ -57,6 +74,12 @@ test("what is found is what can be called: the same permissions, with the same d
   }
 });
 
+test("a tool is found by the words of its title", async () => {
+  const reader = await world.caller({ permissions: ["stock:read", "orders:read"] });
+  const { body } = await world.call("find_tools", { query: "its" }, { token: reader });
+  expect(namesIn(body.result.structuredContent.tools)).toEqual(["orders_find"]);
+});
+
 test("a tool that the caller may not use is unknown to the search and to the call", async () => {
   expect(namesIn((await find("warehouse_67")).body.result.structuredContent.tools)).not.toContain("warehouse_67");
   const hidden = await world.call("call_tool", { name: "warehouse_67" }, { token });
@@ -70,8 +93,15 @@ test("a tool that the caller may not use is unknown to the search and to the cal
 
 test("a search is recorded as a list, and a search that is malformed as a malformed call", async () => {
   const before = world.entries().length;
-  await find("pallets");
-  expect(world.journal().at(-1)).toMatchObject({ type: "tools.listed", sub: "agent-7", protocol: { name: "mcp" } });
+  const { tools } = (await find("pallets ghp_0123456789abcdefghijABCDEFGHIJ012345")).body.result.structuredContent;
+  const line = world.journal().at(-1);
+  expect(line).toMatchObject({
+    ...{ type: "tools.listed", sub: "agent-7", found: tools.length },
+    protocol: { name: "mcp", version: "2026-07-28", client: { name: "hand", version: "1" } },
+  });
+  expect(line?.["iss"]).toBeString();
+  // The words may be anything that a person said to the model.
+  expect(JSON.stringify(line)).not.toMatch(/pallets|ghp_/);
   expect(world.entries().length).toBe(before);
   for (const args of [
     {},

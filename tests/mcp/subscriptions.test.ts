@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { setTimeout as pause } from "node:timers/promises";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
@@ -28,6 +28,45 @@ async function post(params: Loose, token?: string): Promise<Response> {
       params: { ...params, _meta: ENVELOPE },
     }),
   });
+}
+
+const LEGACY = "2025-11-25";
+
+interface Followed {
+  readonly token?: string;
+  readonly lastId?: string;
+  readonly version?: string;
+  readonly signal?: AbortSignal;
+}
+
+/** Opens the stream of a client of an earlier version. */
+async function follow({ token, lastId, version = LEGACY, signal }: Followed = {}, of = service): Promise<Response> {
+  return fetch(`${of.running.url}/mcp`, {
+    headers: {
+      authorization: `Bearer ${token ?? (await of.agent())}`,
+      accept: "text/event-stream",
+      "mcp-protocol-version": version,
+      ...(lastId !== undefined && { "last-event-id": lastId }),
+    },
+    ...(signal && { signal }),
+  });
+}
+
+/** Reads a stream until its text matches, and closes it. */
+async function readUntil(response: Response, pattern: RegExp): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const chunk of response.body ?? []) {
+    text += decoder.decode(chunk, { stream: true });
+    if (pattern.test(text)) return text;
+  }
+  throw new Error(`the stream ended: ${text}`);
+}
+
+const OPENED = /id: (\d{1,20})\ndata:\n\n/;
+
+async function listIdOf(response: Response): Promise<string> {
+  return OPENED.exec(await readUntil(response, OPENED))?.[1] ?? "";
 }
 
 function messagesIn(text: string): readonly Loose[] {
@@ -112,6 +151,112 @@ test("a client that disconnects before its stream begins takes no stream from ot
     return next.status === 200 ? next : undefined;
   });
   await stream.body?.cancel();
+});
+
+describe("the stream of clients before 2026-07-28", () => {
+  test.each(["2025-11-25", "2025-06-18"])(
+    "notifies the official client of %s when a reload has changed its tools",
+    async (version) => {
+      const notified: string[] = [];
+      const client = new Client(
+        { name: "old-listener", version: "1" },
+        {
+          versionNegotiation: { mode: "legacy" },
+          supportedProtocolVersions: [version],
+          listChanged: { tools: { onChanged: () => notified.push("changed"), autoRefresh: false } },
+        },
+      );
+      const headers = { authorization: `Bearer ${await service.agent()}` };
+      await client.connect(
+        new StreamableHTTPClientTransport(new URL(`${service.running.url}/mcp`), { requestInit: { headers } }),
+      );
+      const followed = () =>
+        service
+          .journal("tools.followed")
+          .find(
+            ({ protocol }) =>
+              (protocol as Loose).version === version && (protocol as Loose).client.name === "old-listener",
+          );
+      await until("the journal line", followed);
+      service.write(
+        `tools/since_${version.replaceAll("-", "_")}.ts`,
+        manifest({ name: `since_${version.replaceAll("-", "_")}` }),
+      );
+      expect((await service.reload()).http).toBe(200);
+      await until("the notification", () => notified[0]);
+      await client.close();
+    },
+  );
+
+  test("says when to connect again, and repeats no change that the client knows", async () => {
+    const opened = await readUntil(await follow(), OPENED);
+    expect(opened).toContain("retry: 5000\n");
+    const id = OPENED.exec(opened)?.[1] ?? "";
+    const leaving = new AbortController();
+    const again = await follow({ lastId: id, signal: leaving.signal });
+    expect(await readUntil(again, OPENED)).not.toContain("list_changed");
+    // A reload that adds a tool for others changes nothing for this caller.
+    service.write("tools/hidden.ts", manifest({ name: "hidden", permission: "others:only" }));
+    expect((await service.reload()).http).toBe(200);
+    expect(await listIdOf(await follow())).toBe(id);
+  });
+
+  test("notifies a client that connects again after its list has changed, once, with the id of the new list", async () => {
+    const before = await listIdOf(await follow());
+    service.write("tools/later.ts", manifest({ name: "later" }));
+    expect((await service.reload()).http).toBe(200);
+    const text = await readUntil(await follow({ lastId: before }), /list_changed"\}\n\n/);
+    const [message, ...more] = messagesIn(text);
+    expect([message, more]).toEqual([{ jsonrpc: "2.0", method: "notifications/tools/list_changed" }, []]);
+    const after = await listIdOf(await follow());
+    expect(after).not.toBe(before);
+    expect(text).toEndWith(`id: ${after}\nevent: message\ndata: ${JSON.stringify(message)}\n\n`);
+  });
+
+  test("is 405 for the ninth of one caller, so that its client goes on without, and shares this limit with subscriptions", async () => {
+    const token = await service.agent(["hello:say", "others:only"]);
+    const subscribed = await post({ notifications: { toolsListChanged: true } }, token);
+    const opened: Response[] = [subscribed];
+    for (let stream = 1; stream < 8; stream += 1) opened.push(await follow({ token }));
+    expect(opened.map(({ status }) => status)).toEqual(Array.from({ length: 8 }, () => 200));
+    const refused = await follow({ token });
+    expect([refused.status, refused.headers.get("allow")]).toEqual([405, "POST"]);
+    await Promise.all(opened.map(({ body }) => body?.cancel()));
+    const free = await until("a free stream", async () => {
+      const next = await follow({ token });
+      return next.status === 200 ? next : undefined;
+    });
+    await free.body?.cancel();
+  });
+
+  test("ends with the token", async () => {
+    const token = await service.issuers.token({
+      ...({ kind: "good", sub: "agent-7" } as const),
+      ...{ permissions: ["hello:say"], lifetime: "2 seconds" },
+    });
+    const stream = await follow({ token });
+    expect(stream.status).toBe(200);
+    expect(await stream.text()).toMatch(OPENED);
+  });
+
+  test("ends at a drain, and a client that connects again learns whether the new process has another list", async () => {
+    const own = await new ReloadService().start();
+    const stream = await follow({}, own);
+    const text = stream.text();
+    const drained = own.running.drain();
+    const ended = await text;
+    await drained;
+    const id = OPENED.exec(ended)?.[1] ?? "";
+    expect(messagesIn(ended.replace(OPENED, ""))).toEqual([]);
+    await own.start();
+    const same = await follow({ lastId: id }, own);
+    expect(await listIdOf(same)).toBe(id);
+    await own.running.drain();
+    own.write("tools/bye.ts", manifest({ name: "bye" }));
+    await own.start();
+    expect(await readUntil(await follow({ lastId: id }, own), /list_changed/)).toContain("list_changed");
+    await own.end();
+  });
 });
 
 test("a drain ends the streams with their result", async () => {

@@ -23,10 +23,13 @@ const SILENCE_MS_MAX = 45_000;
 const BACKOFF_MS = { first: 500, most: 15_000 } as const;
 const EVENT_ID = /^\d{1,20}$/;
 
-/** Parses events from text that arrives in arbitrary pieces. */
+/** Parses events from text that arrives in arbitrary pieces. Each character is read once. */
 export class EventReader {
   lastId: string | undefined;
-  #text = "";
+  /** The beginning of a line. */
+  #line = "";
+  /** The text so far ends with a carriage return: a line feed that follows belongs to the same line end. */
+  #isAfterReturn = false;
   #data: string[] = [];
   #type = "";
   #id: string | undefined;
@@ -39,12 +42,24 @@ export class EventReader {
 
   /** @throws {RangeError} when an event is too long */
   read(piece: string): readonly StreamEvent[] {
-    // A carriage return at the end of the text may be the first half of a line end, so it does not end a line yet.
-    const lines = (this.#text + piece).split(/\r\n|\n|\r(?!$)/);
-    this.#text = lines.pop() ?? "";
-    const events = lines.flatMap((line) => this.#take(line) ?? []);
-    if (this.#text.length + this.#size > this.#charactersMax) throw new RangeError("an event without an end");
+    const events: StreamEvent[] = [];
+    const text = this.#isAfterReturn && piece.startsWith("\n") ? piece.slice(1) : piece;
+    if (piece !== "") this.#isAfterReturn = piece.endsWith("\r");
+    let from = 0;
+    for (const { index, 0: end } of text.matchAll(/\r\n|\n|\r/g)) {
+      const event = this.#take(this.#grown(text.slice(from, index)));
+      this.#line = "";
+      from = index + end.length;
+      if (event !== undefined) events.push(event);
+    }
+    this.#grown(text.slice(from));
     return events;
+  }
+
+  #grown(part: string): string {
+    this.#line += part;
+    if (this.#line.length + this.#size > this.#charactersMax) throw new RangeError("an event is too long");
+    return this.#line;
   }
 
   #take(line: string): StreamEvent | undefined {
@@ -71,17 +86,33 @@ export class EventReader {
   }
 }
 
-/** Follows the service's events until the signal aborts. After a disconnect, continues from the last event. */
+interface Followed {
+  readonly path: string;
+  /** Headers in addition to those of every event stream. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Returns whether an answer with this status refuses the stream for good. */
+  readonly isPermanent: (status: number) => boolean;
+}
+
+const APPROVAL_EVENTS: Followed = { path: "/events", isPermanent };
+
+/** Follows a stream of the service until the signal aborts. After a disconnect, continues from the last event. */
 export async function* followEvents(
   client: Pick<Client, "open">,
   signal: AbortSignal,
+  followed: Followed = APPROVAL_EVENTS,
 ): AsyncGenerator<StreamUpdate, void> {
   let backoffMs: number = BACKOFF_MS.first;
   let lastId: string | undefined;
   while (!signal.aborted) {
     const connection = openConnection(signal);
-    const headers = { accept: "text/event-stream", ...(lastId !== undefined && { "last-event-id": lastId }) };
-    const response = await client.open("/events", { headers, signal: connection.signal }).catch(() => undefined);
+    const headers = {
+      ...followed.headers,
+      accept: "text/event-stream",
+      ...(lastId !== undefined && { "last-event-id": lastId }),
+    };
+    const init = { headers, signal: connection.signal };
+    const response = await client.open(followed.path, init).catch(() => undefined);
     if (response?.ok && response.body !== null) {
       yield { kind: "connected" };
       const reader = new EventReader();
@@ -90,7 +121,7 @@ export async function* followEvents(
         lastId = reader.lastId ?? lastId;
         for (const event of events) yield { kind: "event", event };
       }
-    } else if (response !== undefined && isPermanent(response.status)) {
+    } else if (response !== undefined && followed.isPermanent(response.status)) {
       yield { kind: "refused", answer: await readRefusal(response) };
       connection.close();
       return;

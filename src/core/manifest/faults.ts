@@ -9,7 +9,7 @@ import { SCAN_LEVELS } from "../policy/scan-policy.ts";
 import { boundPatterns } from "../schema/linear-patterns.ts";
 import { type DeclaredKind, declaredTarget, targetFaults } from "../target-kind.ts";
 import { inputJsonSchema, jsonSchemaFaults } from "../tool-formats.ts";
-import type { OutputPolicy } from "../types.ts";
+import type { OutputPolicy, ToolLimits } from "../types.ts";
 import {
   isBoolean,
   isFunction,
@@ -34,8 +34,14 @@ const PERMISSION = /^[\x21-\x7e]{1,128}$/;
 const CLASSIFICATIONS = ["read", "write", "destructive"];
 const CATEGORIES = ["read", "write", "command", "network", "ask"];
 const TIMEOUT_MS_MAX = 600_000;
-const LIMITS = { outputBytesMax: 67_108_864, concurrentCallsMax: 10_000 } as const;
+/** Limits of a tool whose manifest sets none. */
+export const DEFAULT_LIMITS = { outputBytesMax: 1_048_576, concurrentCallsMax: 64 } as const;
+const LIMITS = { outputBytesMax: 67_108_864, resultBytesMax: 16_777_216, concurrentCallsMax: 10_000 } as const;
+const TITLE_CHARACTERS_MAX = 128;
 const DESCRIPTION_CHARACTERS_MAX = 4_096;
+
+/** Characters that a title or a reason must not contain, because it is shown as one line on terminals. */
+const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
 
 /** Permissions for operators only: a tool that required one would make operators grant it to agents. */
 const OPERATOR_PERMISSIONS = /^(approvals|audit|modes|grants|metrics|service):/;
@@ -56,7 +62,7 @@ export function manifestFaults(manifest: unknown, kinds: readonly DeclaredKind[]
 }
 
 const KEYS = new Set(
-  "name description version classification category permissions input output outputPolicy inputPolicy scan approval errors target handler timeoutMs limits idempotent examples".split(
+  "name title description version classification category permissions input output outputPolicy inputPolicy scan approval errors target handler timeoutMs limits idempotent examples".split(
     " ",
   ),
 );
@@ -83,6 +89,11 @@ const CHECKS: readonly Check[] = [
 const IDENTITY_CHECKS: readonly KeyCheck[] = [
   ["name", (name) => isText(name) && NAME.test(name), "must match [a-z][a-z0-9_]{0,63}"],
   [
+    "title",
+    optional((text) => isText(text) && isTitle(text)),
+    `must be one line of 1 to ${TITLE_CHARACTERS_MAX} characters, without control or bidirectional characters`,
+  ],
+  [
     "description",
     (text) => isText(text) && text.trim() !== "" && text.length <= DESCRIPTION_CHARACTERS_MAX,
     `must say in 1 to ${DESCRIPTION_CHARACTERS_MAX} characters what the tool does`,
@@ -91,6 +102,10 @@ const IDENTITY_CHECKS: readonly KeyCheck[] = [
   ["classification", oneOf(CLASSIFICATIONS), "must be read, write or destructive"],
   ["output", isSchema, "must be a Zod schema"],
 ];
+
+function isTitle(text: string): boolean {
+  return text.trim() !== "" && text.length <= TITLE_CHARACTERS_MAX && !CONTROLS.test(text);
+}
 
 const RUN_CHECKS: readonly KeyCheck[] = [
   ["timeoutMs", optional(wholeNumber(TIMEOUT_MS_MAX)), `must be a whole number from 1 to ${TIMEOUT_MS_MAX}`],
@@ -192,8 +207,8 @@ function inputShape(input: unknown): readonly Fault[] {
 
 function limits({ limits: declared }: Unchecked): readonly Fault[] {
   if (declared === undefined) return [];
-  if (!isTable(declared)) return [{ field: "limits", message: "must be { outputBytesMax?, concurrentCallsMax? }" }];
-  return [
+  if (!isTable(declared)) return [{ field: "limits", message: `must be { ${Object.keys(LIMITS).join("?, ")}? }` }];
+  const faults = [
     ...unknownKeys("limits", declared, Object.keys(LIMITS)),
     ...keyFaults(
       "limits",
@@ -205,6 +220,13 @@ function limits({ limits: declared }: Unchecked): readonly Fault[] {
       ]),
     ),
   ];
+  const { resultBytesMax, outputBytesMax = DEFAULT_LIMITS.outputBytesMax } = declared as ToolLimits;
+  if (faults.length > 0 || resultBytesMax === undefined) return faults;
+  return unless(
+    resultBytesMax <= outputBytesMax,
+    "limits.resultBytesMax",
+    `is over limits.outputBytesMax, ${outputBytesMax}`,
+  );
 }
 
 function examples({ examples: declared, input, permissions: needs, approval: gate }: Unchecked): readonly Fault[] {
@@ -335,8 +357,6 @@ function answerFaults(answer: unknown, takesAnswer: boolean): readonly Fault[] {
 const ACTIONS = ["allow", "mask", "redact"];
 /** Length limits of the reason for an `allow` (UTF-16 units). */
 const REASON_CHARS = { min: 10, max: 300 } as const;
-/** Characters that a reason must not contain, because it is shown as one line on terminals. */
-const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
 
 function outputPolicyShape({ outputPolicy }: Unchecked): readonly Fault[] {
   return policyShape("outputPolicy", outputPolicy, (declared, field) =>

@@ -44,6 +44,16 @@ describe("a stream of events", () => {
     expect(new EventReader().read(":\n".repeat(50_000))).toEqual([]);
   });
 
+  test("a long event is read once, however small its pieces are", () => {
+    const reader = new EventReader(4_000_000);
+    const piece = "x".repeat(64);
+    reader.read("data: ");
+    // Quadratic work on these would take minutes.
+    for (let count = 0; count < 50_000; count += 1) expect(reader.read(piece).length).toBe(0);
+    expect(reader.read("\n\n")).toEqual([{ type: "message", data: piece.repeat(50_000) }]);
+    expect(() => new EventReader(10).read("data: longer\n\n")).toThrow(RangeError);
+  });
+
   test("pieces make no difference", () => {
     const line = fc.constantFrom("data: x", "data", "event: e", "id: 5", ": c", "", "", "a:b", "data: é");
     const text = fc

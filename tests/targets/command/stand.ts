@@ -56,6 +56,7 @@ export function standTool(
 ): Tool {
   return {
     name: "stand_tool",
+    title: "Stand tool",
     description: "a tool of the tests",
     version: "1",
     classification,

@@ -20,6 +20,7 @@ export function labTool(options: ToolOptions): Tool {
   const { classification = "read", service = "Lab", system = "lab" } = options;
   return {
     name: "lab_tool",
+    title: "Lab tool",
     description: "A tool of the lab",
     version: "1",
     classification,
