@@ -47,7 +47,6 @@ const heldCalls = perListener(() => new ConcurrencyLimit(HELD));
 
 /** A call over MCP. Its protocol version and client are known once the message is read. */
 export class ToolCall extends HttpCall {
-  reusesApproval = false;
   hold: Hold | undefined;
   protocol: CallProtocol;
   readonly resultBytesMax: number;
@@ -68,8 +67,7 @@ export class ToolCall extends HttpCall {
     this.args = args;
     this.approvalId = approvalIn(meta, id);
     this.idempotencyKey = idempotencyKeyIn(this.exchange, meta, id);
-    // A model cannot repeat an approval's id, only the call. An idempotency key marks the call as a separate one.
-    this.reusesApproval = meta[APPROVAL_META] !== "new" && this.idempotencyKey === undefined;
+    this.newApproval = meta[APPROVAL_META] === "new";
     if (this.traceparent !== undefined) return;
     this.traceparent = readTraceparent(textOf(meta["traceparent"]));
     this.tracestate = this.traceparent === undefined ? undefined : readTracestate(textOf(meta["tracestate"]));

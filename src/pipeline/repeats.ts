@@ -2,7 +2,7 @@ import type { Approvals, KeyUse } from "../approvals/types.ts";
 import { sha256Hex } from "../core/digest.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import { type CallOutcome, type Elevated, type Fresh, mint, type Released } from "../core/evidence.ts";
-import { approvalsUnavailable } from "./approval-refusals.ts";
+import { approvalIdOf, approvalsUnavailable } from "./approval-refusals.ts";
 import type { CallRecord, Consumed } from "./call-record.ts";
 
 const RETRY_AFTER_MS = 1_000;
@@ -34,15 +34,15 @@ export function checkRepeat(
 }
 
 /** Returns the same call with the approver's arguments. */
-export function amended({ keyUse }: Fresh, elevated: Elevated): Fresh {
-  return mint<Fresh>({ ...elevated, keyUse });
+export function amended({ keyUse, keyApprovalId }: Fresh, elevated: Elevated): Fresh {
+  return mint<Fresh>({ ...elevated, keyUse, keyApprovalId });
 }
 
 async function recall(elevated: Elevated, approvals: Approvals, keyUse: KeyUse): Promise<Fresh | Released> {
   const known = await approvals.beginKey(keyUse).catch((error: unknown) => {
     throw approvalsUnavailable(error);
   });
-  if (known.outcome === "begin") return mint<Fresh>({ ...elevated, keyUse });
+  if (known.outcome === "begin") return mint<Fresh>({ ...elevated, keyUse, keyApprovalId: known.approvalId });
   if (known.outcome === "answered") return mint<Released>({ ...known.answer, by: "idempotency-key" });
   if (known.outcome === "unknown") {
     throw new Refusal(
@@ -92,12 +92,14 @@ async function report(
 ): Promise<void> {
   const end = endOf(record, outcome);
   const answer = end === "done" && isReleased(outcome) ? storedAnswer(outcome) : undefined;
+  const askedId = outcome === "unrecorded" ? undefined : approvalIdOf(outcome);
+  const asked = askedId === undefined ? undefined : { approvalId: askedId };
   const reports = [
     approvalId !== undefined && approvals.settle(approvalId, approvalOutcome(outcome, end)),
     keyUse !== undefined &&
       approvals.endKey(
         keyUse,
-        answer ?? (end === "not_run" ? end : "unknown"),
+        answer ?? asked ?? (end === "not_run" ? end : "unknown"),
         record.safeToRepeat ? "not_run" : "unknown",
       ),
   ];

@@ -158,6 +158,7 @@ export class MomentsRoad {
 
   #gate(approvals: Approvals): ApprovalGate {
     return createApprovalGate({
+      attaches: true,
       approvals,
       ...{ mode: "default", callbackTimeoutMs: 1_000, newId: () => crypto.randomUUID() },
       detector: DETECTOR,

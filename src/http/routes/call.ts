@@ -36,7 +36,13 @@ const envelope = z.strictObject({
     .regex(/^[\x21-\x7e]{1,128}$/)
     .optional(),
   reason: z.string().max(1_000).optional(),
-  approval: z.strictObject({ id: z.string().regex(/^[\x21-\x7e]{1,128}$/) }).optional(),
+  /** Names the approval that this call uses; `new`: a person is asked again, even if the same call was approved. */
+  approval: z
+    .union(
+      [z.strictObject({ id: z.string().regex(/^[\x21-\x7e]{1,128}$/) }), z.literal("new")],
+      'must be {"id": "…"} or "new"',
+    )
+    .optional(),
 });
 
 type Envelope = z.output<typeof envelope>;
@@ -175,6 +181,7 @@ export abstract class HttpCall implements CallRequest {
   tool = "unknown";
   args: unknown = {};
   approvalId: string | undefined;
+  newApproval = false;
   idempotencyKey: string | undefined;
   waitMs = 0;
   body: Uint8Array | undefined;
@@ -224,7 +231,8 @@ class IncomingCall extends HttpCall {
     this.session = session;
     this.callId = callId;
     this.reason = reason;
-    this.approvalId = approval?.id;
+    this.newApproval = approval === "new";
+    this.approvalId = approval === "new" ? undefined : approval?.id;
   }
 }
 
