@@ -181,7 +181,7 @@ async function answerRequest(request: RpcRequest, { exchange, caller, services }
   if (method === "tools/list") return listTools(request, caller, services);
   if (era === "modern") {
     if (method === "subscriptions/listen") {
-      await record(services, { type: "tools.followed", ...identityOf(request, caller) });
+      await record(services, { type: "tools.followed", ...identityOf(request, caller, services) });
       return listen(request, { exchange, caller }, services);
     }
     if (method !== "server/discover") throw unknownMethod(request);
@@ -219,16 +219,16 @@ async function listTools(request: RpcRequest, caller: Caller, services: McpServi
   const page = isSearched(services, tools)
     ? { tools: SEARCH_TOOLS }
     : pageOf({ tools, hasApprovals: services.approvals !== undefined }, request);
-  await record(services, { type: "tools.listed", ...identityOf(request, caller) });
+  await record(services, { type: "tools.listed", ...identityOf(request, caller, services) });
   return rpcResult(request, { ...page, ...(request.era === "modern" && NOT_CACHED) });
 }
 
 function introduced(request: RpcRequest, caller: Caller, services: McpServices): Promise<void> {
-  return record(services, { type: "mcp.introduced", ...identityOf(request, caller) });
+  return record(services, { type: "mcp.introduced", ...identityOf(request, caller, services) });
 }
 
 /** Returns who sent the request. The client's name is bounded, escaped and without secrets, as in the audit entry of a call. */
-function identityOf({ version, client }: RpcRequest, { subject, issuer }: Caller) {
-  const { client: named } = protocolFacts({ name: "mcp", version, client }) ?? {};
+function identityOf({ version, client }: RpcRequest, { subject, issuer }: Caller, { detector }: McpServices) {
+  const { client: named } = protocolFacts({ name: "mcp", version, client }, detector()) ?? {};
   return { sub: subject, iss: issuer, protocol: { name: "mcp", version, ...(named && { client: named }) } };
 }

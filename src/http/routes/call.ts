@@ -3,12 +3,14 @@ import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { type HttpRequestFacts, parseTracestate } from "../../core/tracing.ts";
+import type { Caller } from "../../core/types.ts";
 import type { Answer } from "../../pipeline/answer.ts";
-import type { CallRequest } from "../../pipeline/call-request.ts";
+import type { CallRequest, Hold } from "../../pipeline/call-request.ts";
 import type { ClientCertificate } from "../../pipeline/identity/binding.ts";
 import { callAnswer } from "../answers.ts";
 import { BodyReaders, DISCARDED_BYTES_MAX } from "../body-readers.ts";
 import { certificateOf } from "../connections/listening-tls.ts";
+import { ConcurrencyLimit } from "../connections/request-limits.ts";
 import {
   type Endpoint,
   type EndpointAnswer,
@@ -54,6 +56,36 @@ export const intakeOf = perListener(
 export interface Intake {
   readonly readers: BodyReaders;
   running: number;
+}
+
+/** Maximum numbers of calls that wait for an approver. Beyond them, a call is told immediately that it is pending. */
+const HELD = { totalMax: 512, perCallerMax: 32 } as const;
+
+const heldCalls = perListener(() => new ConcurrencyLimit(HELD));
+
+/**
+ * Begins the wait of a call for an approver. Returns a function that ends it; undefined when the caller, or everybody together,
+ * has too many waiting calls. A request that stays open meanwhile takes the place of no other one.
+ */
+export function beginHold(
+  services: EndpointServices,
+  caller: Caller,
+  { keepsRequest }: { readonly keepsRequest: boolean },
+): (() => void) | undefined {
+  let leave: () => void;
+  try {
+    leave = heldCalls(services).take(caller);
+  } catch (error) {
+    if (error instanceof Refusal) return undefined;
+    throw error;
+  }
+  if (!keepsRequest) return leave;
+  const intake = intakeOf(services);
+  intake.running -= 1;
+  return () => {
+    intake.running += 1;
+    leave();
+  };
 }
 
 interface ReceivedCall {
@@ -120,6 +152,12 @@ async function run({ call, intake, services }: ReceivedCall): Promise<EndpointAn
       checkBodyHeaders(raw.headers, services);
       call.idempotencyKey = readIdempotencyKey(raw.headers);
       call.waitMs = services.approvals === undefined ? 0 : readWaitMs(raw.headers);
+      call.hold = {
+        begin(caller) {
+          const end = beginHold(services, caller, { keepsRequest: true });
+          return end && { waitMs: call.waitMs, end };
+        },
+      };
       call.body = await intake.readers.read(exchange, services);
       call.fill(parseBody(call.body, services));
     } catch (error) {
@@ -182,6 +220,7 @@ export abstract class HttpCall implements CallRequest {
   args: unknown = {};
   approvalId: string | undefined;
   newApproval = false;
+  hold: Hold | undefined;
   idempotencyKey: string | undefined;
   waitMs = 0;
   body: Uint8Array | undefined;
