@@ -1,7 +1,10 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { z } from "zod";
+import { OPERATOR } from "../support/approvals.ts";
+import { AGENTS_ISSUER } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
 import { AskingWorld, codeOf, recordingTool } from "./asking-world.ts";
+import { type Moment, MomentsRoad, nameOf } from "./moments-road.ts";
 
 const deeds: unknown[] = [];
 const input = z.strictObject({ what: z.string().max(100) });
@@ -265,4 +268,91 @@ test("with approvals.attach: off, an approval is used only by a call that names 
   expect((await separate.call("deed", args, { approval: { id } })).http).toBe(200);
   expect(separate.deeds).toHaveLength(1);
   await separate.end();
+});
+
+describe("when its approvals change while a call looks at them", () => {
+  let road: MomentsRoad;
+  afterEach(() => road.close());
+
+  /** Makes the call, and does something when it comes to the moment for the first time. */
+  async function callWith(moment: Moment, act: () => Promise<unknown>): Promise<string> {
+    road.stall = async (now) => {
+      if (now !== moment) return;
+      road.stall = undefined;
+      await act();
+    };
+    return nameOf(await road.call());
+  }
+
+  async function shown(id: string): Promise<string> {
+    return JSON.stringify((await road.approvals.get(id))?.view);
+  }
+
+  test("an approval that the same call claims first is in use", async () => {
+    road = await MomentsRoad.open();
+    await road.approved();
+    expect(await callWith("before claim", () => road.call())).toBe("CALL_IN_PROGRESS");
+    expect(road.deeds).toEqual(["a"]);
+  });
+
+  test.each(["revoke", "cancel"] as const)(
+    "an approval that is taken back (%s) is not used: a person is asked",
+    async (act) => {
+      road = await MomentsRoad.open();
+      const id = await road.approved();
+      const takeBack = () =>
+        act === "revoke"
+          ? road.approvals.revoke(id, OPERATOR)
+          : road.approvals.cancel(id, { issuer: AGENTS_ISSUER, subject: "agent-7" });
+      expect(await callWith("before claim", takeBack)).toBe("pending");
+      expect(await road.pending()).not.toBe(id);
+      expect(road.deeds).toEqual([]);
+    },
+  );
+
+  test("an approval that is given is used, and nobody is asked again", async () => {
+    road = await MomentsRoad.open();
+    await road.call();
+    const id = await road.pending();
+    expect(await callWith("before ask", () => road.approve(id))).toBe("success");
+    expect((await road.approvals.list({ limit: 10 })).approvals.map(({ state }) => state)).toEqual(["executed"]);
+  });
+
+  test("a run that ends is told to the next approver", async () => {
+    road = await MomentsRoad.open();
+    expect(
+      await callWith("before ask", async () => {
+        await road.approved();
+        expect(nameOf(await road.call())).toBe("success");
+      }),
+    ).toBe("pending");
+    expect(await shown(await road.pending())).toContain("and has run.");
+  });
+
+  test("a run in doubt is told however long ago it was", async () => {
+    road = await MomentsRoad.open();
+    await road.approved();
+    road.at = (moment) => {
+      if (moment === "before settle") throw new Error("injected");
+    };
+    await road.call();
+    road.at = () => {};
+    road.world.now += 900_000;
+    await road.approvals.sweep();
+    road.world.now += 7_200_000;
+    await road.call();
+    expect(await shown(await road.pending())).toContain("and has run, and its outcome is unknown.");
+  });
+
+  test.each([
+    [599_000, true],
+    [601_000, false],
+  ])("a run is told for ten minutes: after %d ms %p", async (laterMs, isTold) => {
+    road = await MomentsRoad.open();
+    await road.approved();
+    expect(nameOf(await road.call())).toBe("success");
+    road.world.now += laterMs;
+    await road.call();
+    expect((await shown(await road.pending())).includes("and has run.")).toBe(isTold);
+  });
 });
