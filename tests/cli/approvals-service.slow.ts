@@ -52,6 +52,19 @@ test("requested, listed, shown, approved and claimed, all by stc", async () => {
   expect(again).toMatchObject({ code: 1, err: expect.stringContaining("APPROVAL_CONSUMED") });
 });
 
+test("a call runs with its approval, and with --approval new asks again", async () => {
+  const id = await ask("e");
+  await decide("approvals", "approve", id);
+  const call = ["call", "do_write", '{"what":"e"}', "--json"];
+  const other = JSON.parse((await runStc([...call, "--approval", "new"], { env: agent })).out);
+  expect([other.status, other.approval.id === id]).toEqual(["pending", false]);
+  expect(JSON.parse((await runStc(call, { env: agent })).out)).toMatchObject({
+    status: "success",
+    result: { done: "e" },
+  });
+  await decide("approvals", "deny", other.approval.id);
+});
+
 test("the audit says who asked, who voted, who revoked and on whose behalf it ran", async () => {
   const ran = await ask("b");
   await decide("approvals", "approve", ran);
