@@ -53,14 +53,14 @@ test("requested, listed, shown, approved and claimed, all by stc", async () => {
 });
 
 test("a call runs with its approval, and with --approval new asks again", async () => {
-  const id = await ask("e");
+  const id = await ask("a", "do_network");
   await decide("approvals", "approve", id);
-  const call = ["call", "do_write", '{"what":"e"}', "--json"];
+  const call = ["call", "do_network", '{"what":"a"}', "--json"];
   const other = JSON.parse((await runStc([...call, "--approval", "new"], { env: agent })).out);
   expect([other.status, other.approval.id === id]).toEqual(["pending", false]);
   expect(JSON.parse((await runStc(call, { env: agent })).out)).toMatchObject({
     status: "success",
-    result: { done: "e" },
+    result: { done: "a" },
   });
   await decide("approvals", "deny", other.approval.id);
 });
