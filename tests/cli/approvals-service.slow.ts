@@ -62,7 +62,8 @@ test("a call runs with its approval, and with --approval new asks again", async 
     status: "success",
     result: { done: "a" },
   });
-  await decide("approvals", "deny", other.approval.id);
+  await decide("approvals", "approve", other.approval.id);
+  expect((await runStc(call, { env: agent })).code).toBe(0);
 });
 
 test("the audit says who asked, who voted, who revoked and on whose behalf it ran", async () => {
