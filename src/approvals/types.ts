@@ -52,6 +52,21 @@ export interface NewApproval extends RequestFacts {
    * any of these sessions.
    */
   readonly callDigest?: string | undefined;
+  /** Approvals that this call may use, if one was given since `priorOf` was read. */
+  readonly attach?: Attachable | undefined;
+  /** The approval of the call that the view tells of (`Prior.latest`). Undefined: the caller of `ask` has not looked for one. */
+  readonly told?: Approval | "none" | undefined;
+}
+
+/** Which approvals a call may use that names none: any of the same call, or only the one with this id. */
+export type Attachable = "any" | { readonly id: string };
+
+/** The approvals of a call that were given before. */
+export interface Prior {
+  /** Of exactly this call in this session: approved and not claimed, or claimed by a run that is under way. */
+  readonly usable: Approval | undefined;
+  /** The latest of the call in any session, if a run with it is possible, under way, recent, or has an unknown outcome. */
+  readonly latest: Approval | undefined;
 }
 
 /** An approval request and its outcome. Times are in Unix milliseconds. */
@@ -74,6 +89,8 @@ export interface Approval extends RequestFacts {
 export type Asked =
   /** A new approval request, or the identical one that is already pending. */
   | { readonly outcome: "asked"; readonly approval: Approval; readonly joined: boolean }
+  /** An approval that the call may use was given meanwhile, or the view is out of date: read `priorOf` again. */
+  | { readonly outcome: "outdated" }
   | { readonly outcome: "denied_before"; readonly approval: Approval; readonly retryAfterMs: number }
   /** Too many requests of this caller or session are pending, or the caller has withdrawn too many. */
   | { readonly outcome: "backlog"; readonly limit: number; readonly retryAfterMs: number };
@@ -84,6 +101,12 @@ export interface Claim {
   readonly planDigest: string;
   /** Digest of what the current policies require of the call; empty when no policy applies. */
   readonly requirementDigest?: string | undefined;
+}
+
+/** A call whose earlier approvals are searched. */
+export interface PriorCall extends Omit<Claim, "id"> {
+  readonly callDigest: string;
+  readonly attach: Attachable | undefined;
 }
 
 export type Claimed =
@@ -167,8 +190,8 @@ export interface StoredAnswer {
 }
 
 export type KeyState =
-  /** First use of the key, or nothing ran in the previous use: the call may run. */
-  | { readonly outcome: "begin" }
+  /** First use of the key, or nothing ran in the previous use: the call may run. `approvalId` is the request that it made then. */
+  | { readonly outcome: "begin"; readonly approvalId?: string }
   | { readonly outcome: "answered"; readonly answer: StoredAnswer }
   | { readonly outcome: "other_args" }
   | { readonly outcome: "running" }
@@ -176,15 +199,17 @@ export type KeyState =
 
 export type KeyEnd = "not_run" | "unknown";
 
+/** Nothing ran: a person is asked. The key remembers the request, and the call with this key finds it again. */
+export interface KeyAsked {
+  readonly approvalId: string;
+}
+
 /** Durable approvals. One conditional SQL statement settles each transition, so that no transition can happen twice. */
 export interface Approvals {
   ask(request: NewApproval): Promise<Asked>;
   decide(decision: Decision): Promise<Decided>;
   claim(claim: Claim): Promise<Claimed>;
-  /**
-   * Returns the newest approval of exactly this call of this caller: approved and not claimed, claimed, or ended after `sinceMs`.
-   */
-  findSame(call: Omit<Claim, "id">, sinceMs: number): Promise<Approval | undefined>;
+  priorOf(call: PriorCall): Promise<Prior>;
   /** Records the outcome of a claimed approval. Does nothing when the approval is no longer claimed. */
   settle(id: string, outcome: "executed" | "failed" | "in_doubt"): Promise<void>;
   /**
@@ -228,7 +253,7 @@ export interface Approvals {
    * Records the end of a use that `beginKey` started: an answer, `not_run` or `unknown`. Of an answer that is too large to keep,
    * the store records only that it exists, and a repeated call gets no result; with `unkept: "not_run"` the call runs again.
    */
-  endKey(use: KeyUse, end: StoredAnswer | KeyEnd, unkept?: KeyEnd): Promise<void>;
+  endKey(use: KeyUse, end: StoredAnswer | KeyEnd | KeyAsked, unkept?: KeyEnd): Promise<void>;
 
   /** Returns at most `limit` events after `seq`, oldest first. */
   eventsAfter(seq: number, limit: number): Promise<readonly ApprovalEvent[]>;

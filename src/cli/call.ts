@@ -19,7 +19,8 @@ export async function call(
 
 function envelope(tool: string, args: string, approval: string | undefined): string {
   if (!isJsonObject(args)) wrongUsage("the arguments are not a JSON object");
-  const approvalMember = approval === undefined ? "" : `,"approval":{"id":${JSON.stringify(approval)}}`;
+  const value = approval === "new" ? '"new"' : `{"id":${JSON.stringify(approval)}}`;
+  const approvalMember = approval === undefined ? "" : `,"approval":${value}`;
   // Sent as typed: input that the service rejects (a duplicate key, a number that is too large) must arrive unchanged.
   return `{"tool":${JSON.stringify(tool)},"args":${args}${approvalMember}}`;
 }

@@ -118,7 +118,7 @@ export const commands = [
     summary: "Call a tool of a running service",
     arguments: { tool: argument(text("tool")), args: argument(text("args"), "arguments as JSON", "{}") },
     uses: CLIENT,
-    options: { approval: option(text("id"), "id of the approval of exactly this call") },
+    options: { approval: option(text("id"), "id of the approval of exactly this call; new: ask a person again") },
     run: async ({ tool, args }, options) => (await import("./call.ts")).call(tool, args, options),
   }),
   command({

@@ -50,11 +50,17 @@ export type Parsed = Evidence<"parsed", Permitted & { input: unknown }>;
 /** No policy point of the stage `elevation` denies it: the caller also holds the permissions that these arguments require. */
 export type Elevated = Evidence<"elevated", Permitted & { input: unknown }>;
 
-/** The call has not run before; `keyUse` holds the `Idempotency-Key` use that identifies a repetition. */
-export type Fresh = Evidence<"fresh", Permitted & { input: unknown; keyUse?: KeyUse | undefined }>;
+/** The use of an `Idempotency-Key` that identifies a repetition, and the approval request that its last use made. */
+interface Keyed {
+  readonly keyUse?: KeyUse | undefined;
+  readonly keyApprovalId?: string | undefined;
+}
+
+/** The call has not run before. */
+export type Fresh = Evidence<"fresh", Permitted & Keyed & { input: unknown }>;
 
 /** The plan is final; `digest` is the hex SHA-256 that seals it. */
-export type Planned = Evidence<"planned", Permitted & { input: unknown; plan: ExecutionPlan; digest: string }>;
+export type Planned = Evidence<"planned", Permitted & Keyed & { input: unknown; plan: ExecutionPlan; digest: string }>;
 
 interface Passed {
   readonly by: string;

@@ -8,7 +8,7 @@ import type { Caller, Json } from "../core/types.ts";
 import type { Disconnect } from "../pipeline/call-scope.ts";
 import type { Audience, CallerContext } from "../pipeline/caller-context.ts";
 import type { Shedding } from "../pipeline/limits/shedding.ts";
-import type { ToolProxy } from "../pipeline/proxy.ts";
+import type { Snapshot, ToolProxy } from "../pipeline/proxy.ts";
 import type { Registry } from "../pipeline/registry.ts";
 import type { Reloaded, ReloadRequester } from "../runtime/reload/types.ts";
 import type { ConcurrencyLimitOptions, RequestRateLimiter } from "./connections/request-limits.ts";
@@ -62,6 +62,8 @@ export interface ServiceParts extends OptionalParts, BodyLimits, PeerLimits {
   /** Resolves when the line is durable. */
   readonly journal: (line: JournalLine) => Promise<void>;
   readonly logError: (error: unknown) => void;
+  /** Returns what finds secrets by the rules of the configuration in use. */
+  readonly detector: () => Snapshot["detector"];
   readonly concurrentRequestsMax: () => number;
   /** Public key that verifies the audit's checkpoints. Without it, their signatures are not verified. */
   readonly checkpointKey?: KeyObject | undefined;

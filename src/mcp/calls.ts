@@ -2,20 +2,12 @@ import { REFUSALS, Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { isTable } from "../core/json.ts";
 import type { Caller } from "../core/types.ts";
-import { ConcurrencyLimit } from "../http/connections/request-limits.ts";
-import {
-  type EndpointAnswer,
-  type EndpointServices,
-  type EventSink,
-  type Exchange,
-  type McpSettings,
-  perListener,
-} from "../http/endpoint.ts";
+import type { EndpointAnswer, EndpointServices, EventSink, Exchange, McpSettings } from "../http/endpoint.ts";
 import { record } from "../http/guard.ts";
-import { HttpCall, intakeOf, readIdempotencyKey, readTraceparent, readTracestate } from "../http/routes/call.ts";
+import { beginHold, HttpCall, readIdempotencyKey, readTraceparent, readTracestate } from "../http/routes/call.ts";
 import { eventStream } from "../http/server-sent-events.ts";
 import type { Answer } from "../pipeline/answer.ts";
-import type { CallProtocol, Hold } from "../pipeline/call-request.ts";
+import type { CallProtocol } from "../pipeline/call-request.ts";
 import { protocolFacts } from "../pipeline/entry-facts.ts";
 import {
   ERROR,
@@ -41,15 +33,8 @@ const IDEMPOTENCY_META = "safe-tool-call/idempotencyKey";
 /** Maximum hold for a client that did not ask for progress: such clients give up after about a minute. */
 const QUIET_HOLD_MS = 50_000;
 const HEARTBEAT_MS = 15_000;
-/** Maximum numbers of held calls. Beyond them, a call that needs an approver gets its pending result immediately. */
-const HELD = { totalMax: 512, perCallerMax: 32 } as const;
-
-const heldCalls = perListener(() => new ConcurrencyLimit(HELD));
-
 /** A call over MCP. Its protocol version and client are known once the message is read. */
 export class ToolCall extends HttpCall {
-  reusesApproval = false;
-  hold: Hold | undefined;
   protocol: CallProtocol;
   resultBytesMax: number;
 
@@ -69,8 +54,7 @@ export class ToolCall extends HttpCall {
     this.args = args;
     this.approvalId = approvalIn(meta, id);
     this.idempotencyKey = idempotencyKeyIn(this.exchange, meta, id);
-    // A model cannot repeat an approval's id, only the call. An idempotency key marks the call as a separate one.
-    this.reusesApproval = meta[APPROVAL_META] !== "new" && this.idempotencyKey === undefined;
+    this.newApproval = meta[APPROVAL_META] === "new";
     if (this.traceparent !== undefined) return;
     this.traceparent = readTraceparent(textOf(meta["traceparent"]));
     this.tracestate = this.traceparent === undefined ? undefined : readTracestate(textOf(meta["tracestate"]));
@@ -140,7 +124,7 @@ async function answerSearch(request: RpcRequest, caller: Caller, services: McpSe
   services.requestRate?.take(caller);
   const { arguments: args } = params;
   const found = findTools(toolsOf(services.registry.list(), caller), isTable(args) ? args : {}, id);
-  await record(services, { type: "tools.listed", found: found.length, ...identityOf(request, caller) });
+  await record(services, { type: "tools.listed", found: found.length, ...identityOf(request, caller, services) });
   const tools = found.map((each) => described(each, services.approvals !== undefined));
   return rpcResult(request, {
     content: [{ type: "text", text: JSON.stringify({ tools }) }],
@@ -149,8 +133,12 @@ async function answerSearch(request: RpcRequest, caller: Caller, services: McpSe
 }
 
 /** Returns who sent the request. The client's name is bounded, escaped and without secrets, as in the audit entry of a call. */
-export function identityOf({ version, client }: Pick<RpcRequest, "version" | "client">, { subject, issuer }: Caller) {
-  const { client: named } = protocolFacts({ name: "mcp", version, client }) ?? {};
+export function identityOf(
+  { version, client }: Pick<RpcRequest, "version" | "client">,
+  { subject, issuer }: Caller,
+  { detector }: McpServices,
+) {
+  const { client: named } = protocolFacts({ name: "mcp", version, client }, detector()) ?? {};
   return { sub: subject, iss: issuer, protocol: { name: "mcp", version, ...(named && { client: named }) } };
 }
 
@@ -178,33 +166,14 @@ function allowHold(call: ToolCall, { progressToken }: RpcRequest, { services, on
   call.waitMs = readsEvents && progressToken !== undefined ? longestMs : Math.min(longestMs, QUIET_HOLD_MS);
   call.hold = {
     begin(caller) {
-      const end = slotFor(caller, services);
+      const end = beginHold(services, caller, { keepsRequest: !readsEvents });
       if (end === undefined) return undefined;
       const tokenLeftMs = Math.max(0, caller.expiresAt * 1_000 - services.clock());
-      const waitMs = Math.min(call.waitMs, tokenLeftMs);
-      if (readsEvents) {
-        onHold();
-        return { waitMs, end };
-      }
-      // A call on hold takes the place of no other request.
-      const intake = intakeOf(services);
-      intake.running -= 1;
-      const resume = (): void => {
-        intake.running += 1;
-        end();
-      };
-      return { waitMs, end: resume };
+      // The request ends here for a client that reads events: its answer is a stream.
+      if (readsEvents) onHold();
+      return { waitMs: Math.min(call.waitMs, tokenLeftMs), end };
     },
   };
-}
-
-function slotFor(caller: Caller, services: McpServices): (() => void) | undefined {
-  try {
-    return heldCalls(services).take(caller);
-  } catch (error) {
-    if (error instanceof Refusal) return undefined;
-    throw error;
-  }
 }
 
 interface Following extends Answering {

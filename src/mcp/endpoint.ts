@@ -98,7 +98,7 @@ async function openStream(exchange: Exchange, services: McpServices): Promise<En
     const asked = readStreamRequest(exchange.raw.headers);
     if (asked === undefined) return NO_STREAM;
     const caller = await identify(exchange, services);
-    await record(services, { type: "tools.followed", ...identityOf(asked, caller) });
+    await record(services, { type: "tools.followed", ...identityOf(asked, caller, services) });
     return follow({ exchange, caller }, services) ?? NO_STREAM;
   } catch (error) {
     if (error instanceof Refusal) return refusalAsRpc(error, null);
@@ -215,7 +215,7 @@ async function answerRequest(request: RpcRequest, { exchange, caller, services }
   if (method === "tools/list") return listTools(request, caller, services);
   if (era === "modern") {
     if (method === "subscriptions/listen") {
-      await record(services, { type: "tools.followed", ...identityOf(request, caller) });
+      await record(services, { type: "tools.followed", ...identityOf(request, caller, services) });
       return listen(request, { exchange, caller }, services);
     }
     if (method !== "server/discover") throw unknownMethod(request);
@@ -252,10 +252,10 @@ async function listTools(request: RpcRequest, caller: Caller, services: McpServi
   const page = isSearched(services, tools)
     ? { tools: SEARCH_TOOLS }
     : pageOf({ tools, hasApprovals: services.approvals !== undefined }, request);
-  await record(services, { type: "tools.listed", ...identityOf(request, caller) });
+  await record(services, { type: "tools.listed", ...identityOf(request, caller, services) });
   return rpcResult(request, { ...page, ...(request.era === "modern" && NOT_CACHED) });
 }
 
 function introduced(request: RpcRequest, caller: Caller, services: McpServices): Promise<void> {
-  return record(services, { type: "mcp.introduced", ...identityOf(request, caller) });
+  return record(services, { type: "mcp.introduced", ...identityOf(request, caller, services) });
 }

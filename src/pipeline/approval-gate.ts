@@ -3,15 +3,22 @@ import { type ApprovalCallback, askCallback } from "../approvals/callback.ts";
 import type { Verdict } from "../approvals/floor.ts";
 import type { Requester } from "../approvals/identities.ts";
 import type { RiskAssessment } from "../approvals/risk.ts";
-import type { Approval, Approvals, Grant, Mode } from "../approvals/types.ts";
+import type { Approval, Approvals, Attachable, Grant, Mode } from "../approvals/types.ts";
 import { renderView } from "../approvals/view.ts";
-import { type PolicyFinding, Refusal } from "../core/errors.ts";
+import { type PolicyFinding, Refusal, type RefusalCode } from "../core/errors.ts";
 import { type Approved, mint, type Planned } from "../core/evidence.ts";
 import { copyOf } from "../core/json.ts";
 import type { GivenAnswer, Tool } from "../core/types.ts";
 import { namesSecret } from "../detection/sanitize-args.ts";
 import type { Detector } from "../detection/sensitive.ts";
-import { approvalsUnavailable, claimRefusal, deniedRefusal, pendingRefusal, unanswered } from "./approval-refusals.ts";
+import {
+  approvalsUnavailable,
+  claimRefusal,
+  deniedRefusal,
+  inProgress,
+  pendingRefusal,
+  unanswered,
+} from "./approval-refusals.ts";
 import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
 import { SID } from "./identity/claims.ts";
@@ -24,6 +31,8 @@ interface GateOptions {
   readonly approvals?: Approvals | undefined;
   /** Mode of sessions for which no operator has set another one. */
   readonly mode: Mode;
+  /** Whether the same call again uses the approval that was given for it. */
+  readonly attaches: boolean;
   readonly onToolApprove?: ApprovalCallback | undefined;
   readonly callbackTimeoutMs: number;
   /** Hides secrets in what an approver sees. */
@@ -96,12 +105,8 @@ async function consider(options: GateOptions, call: Call): Promise<Approved> {
   const grant = await guarded(() => grantFor(options, call, requester));
   if (grant !== undefined) return pass(planned, { by: `grant:${grant.id}` });
   if (mayUseCallback(options, call.assessment)) return decideByCallback(options, call, requester);
-  const same = await sameCall(options, call, requester);
-  if (same?.state === "approved") {
-    return claim(options, call, { requester, id: same.id }).catch(asInProgress);
-  }
-  return requestApproval(options, call, {
-    ...{ requester, recentRun: same },
+  return useOrRequest(options, call, {
+    requester,
     rules: verdict === undefined ? [...new Set(requiring)] : [verdict.by],
   });
 }
@@ -240,61 +245,91 @@ async function decideByCallback(options: GateOptions, call: Call, requester: Req
   return pass(amended, { by: "callback:amended", answer: answerFrom(answer, amended, scope) });
 }
 
-/** For this long after a run, approvers of an identical call are shown that it has already run. */
-const RAN_RECENTLY_MS = 600_000;
-
-const IN_PROGRESS_RETRY_MS = 1_000;
-
-/**
- * Finds the approval of the identical call: while it runs, another is refused; one that nobody has used yet is claimed.
- *
- * @throws {Refusal} CALL_IN_PROGRESS
- */
-async function sameCall({ approvals }: GateOptions, call: Call, requester: Requester): Promise<Approval | undefined> {
-  const { planned, request, assessment, scope } = call;
-  if (approvals === undefined || request.reusesApproval !== true) return undefined;
-  const requirementDigest = assessment.requirement?.digest;
-  const same = { requester, planDigest: planned.digest, requirementDigest };
-  const found = await guarded(() => approvals.findSame(same, scope.now() - RAN_RECENTLY_MS));
-  if (found?.state === "claimed") throw inProgress();
-  return found;
-}
-
-/** Reports CALL_IN_PROGRESS when a concurrent identical call has claimed the approval first. */
-function asInProgress(error: unknown): never {
-  throw error instanceof Refusal && error.code === "APPROVAL_CONSUMED" ? inProgress() : error;
-}
-
-function inProgress(): Refusal {
-  return new Refusal("CALL_IN_PROGRESS", "The same call is running, with the approval that was requested for it.", {
-    retryAfterMs: IN_PROGRESS_RETRY_MS,
-  });
-}
-
 interface ApprovalOrder {
   readonly requester: Requester;
   readonly rules: readonly string[];
-  /** The approval of the identical call that ended a short time ago. */
-  readonly recentRun: Approval | undefined;
 }
 
-async function requestApproval(
-  options: GateOptions,
-  call: Call,
-  { requester, rules: requiring, recentRun }: ApprovalOrder,
-): Promise<never> {
-  const { approvals, detector } = options;
-  const { planned, assessment, request, traceId } = call;
-  const { tool, digest: planDigest } = planned;
+/** Beyond this number of changes of the call's approvals while it looks at them, the call is refused. */
+const LOOKS_MAX = 8;
+
+/**
+ * Uses the approval that was given for the same call before, or requests one.
+ *
+ * @throws {Refusal} CALL_IN_PROGRESS while the same call runs
+ */
+async function useOrRequest(options: GateOptions, call: Call, order: ApprovalOrder): Promise<Approved> {
+  const { approvals } = options;
   if (approvals === undefined) {
     throw new Refusal("APPROVAL_DENIED", "This call needs a person's approval, and no approver is configured.", {
-      details: { rule: requiring[0] },
+      details: { rule: order.rules[0] },
     });
   }
+  const attach = attachableBy(options, call);
+  const { planned, assessment } = call;
+  const { requester } = order;
+  const same = { requester, planDigest: planned.digest, requirementDigest: assessment.requirement?.digest };
+  const prior = { ...same, callDigest: digestInAnySession(planned), attach };
+  for (let looks = 0; looks < LOOKS_MAX; looks += 1) {
+    const { usable, latest } = await guarded(() => approvals.priorOf(prior));
+    if (usable === undefined) {
+      const { callDigest } = prior;
+      const asked = await requestApproval({ ...options, approvals }, call, { ...order, callDigest, attach, latest });
+      if (asked !== "outdated") throw asked;
+    } else {
+      if (usable.state === "claimed") throw inProgress(usable.id);
+      const used = await claimAttached(options, call, { requester, id: usable.id });
+      if (used !== undefined) return used;
+    }
+  }
+  throw approvalsUnavailable(new Error("the approvals of a call changed each time it looked at them"));
+}
+
+/** Returns which approvals the call may use that names none. An idempotency key uses only the one that was requested with it. */
+function attachableBy({ attaches }: GateOptions, { planned, request }: Call): Attachable | undefined {
+  if (!attaches || request.newApproval === true) return undefined;
+  if (planned.keyUse === undefined) return "any";
+  return planned.keyApprovalId === undefined ? undefined : { id: planned.keyApprovalId };
+}
+
+/**
+ * Claims an approval that the call does not name. Returns undefined when the approval has expired or was taken back meanwhile.
+ *
+ * @throws {Refusal} CALL_IN_PROGRESS when a concurrent identical call has claimed it first
+ */
+async function claimAttached(options: GateOptions, call: Call, order: ClaimOrder): Promise<Approved | undefined> {
+  try {
+    return await claim(options, call, order);
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    if (error.code === "APPROVAL_CONSUMED") throw inProgress(order.id);
+    if (ENDED_UNUSED.has(error.code)) return undefined;
+    throw error;
+  }
+}
+
+const ENDED_UNUSED: ReadonlySet<RefusalCode> = new Set(["APPROVAL_EXPIRED", "APPROVAL_CANCELLED", "APPROVAL_REVOKED"]);
+
+interface RequestOrder extends ApprovalOrder {
+  readonly callDigest: string;
+  readonly attach: Attachable | undefined;
+  readonly latest: Approval | undefined;
+}
+
+type GateWithStore = GateOptions & { readonly approvals: Approvals };
+
+/** Returns the refusal that tells of the request; "outdated" when approvals of the call have changed since `latest` was read. */
+async function requestApproval(
+  { approvals, detector }: GateWithStore,
+  call: Call,
+  { requester, rules: requiring, callDigest, attach, latest }: RequestOrder,
+): Promise<Refusal | "outdated"> {
+  const { planned, assessment, request, traceId } = call;
+  const { tool, digest: planDigest } = planned;
   const { risk, requirement } = assessment;
   const rules = [...requiring, ...assessment.rules];
   const notes = [
-    ...recentRunNote(recentRun),
+    ...(latest === undefined ? [] : [priorNote(latest)]),
     ...assessment.notes,
     ...call.findings.filter(({ point }) => point !== "risk").map(noteOf),
   ];
@@ -308,36 +343,52 @@ async function requestApproval(
   const facts = { tool, plan, planDigest, binding, input, requester, reason, risk, rules, notes };
   const rendered = renderView({ ...facts, ...secrets });
   if (rendered === undefined) {
-    throw new Refusal("APPROVAL_DENIED", "This call is too large to show to an approver. Send less at once.");
+    return new Refusal("APPROVAL_DENIED", "This call is too large to show to an approver. Send less at once.");
   }
   const grantKey = requester.session === undefined ? undefined : grantKeyOf(call);
   const asked = await guarded(() =>
     approvals.ask({
       ...{ requester, tool: tool.name, category: tool.category, classification: tool.classification },
-      ...{ risk, rules, planDigest, callDigest: digestInAnySession(planned) },
+      ...{ risk, rules, planDigest, callDigest, attach, told: latest ?? "none" },
       ...rendered,
       scopes: grantKey === undefined ? ["once"] : (tool.approval.scopes ?? ["once", "session"]),
       ...{ grantKey, traceId, requirement, answer: wantedAnswerOf(planned) },
     }),
   );
-  if (asked.outcome === "asked") throw pendingRefusal(asked.approval);
+  if (asked.outcome === "outdated") return "outdated";
+  if (asked.outcome === "asked") return pendingRefusal(asked.approval);
   const { retryAfterMs } = asked;
   if (asked.outcome === "denied_before") {
     const { id, decisionReason } = asked.approval;
-    throw deniedRefusal(tool, { reason: decisionReason, details: { approval: { id, state: "denied" } }, retryAfterMs });
+    return deniedRefusal(tool, {
+      reason: decisionReason,
+      details: { approval: { id, state: "denied" } },
+      retryAfterMs,
+    });
   }
-  throw new Refusal("RATE_LIMITED", "Too many of your approval requests are pending. Wait for their decisions first.", {
-    details: { limit: "pendingApprovals", pendingApprovalsMax: asked.limit },
-    retryAfterMs,
-  });
+  return new Refusal(
+    "RATE_LIMITED",
+    "Too many of your approval requests are pending. Wait for their decisions first.",
+    {
+      details: { limit: "pendingApprovals", pendingApprovalsMax: asked.limit },
+      retryAfterMs,
+    },
+  );
 }
 
-function recentRunNote(recentRun: Approval | undefined): readonly string[] {
-  if (recentRun === undefined) return [];
-  const { decidedAt = 0, state } = recentRun;
-  const outcome = state === "executed" ? "" : `, and its outcome is ${state === "failed" ? "a failure" : "unknown"}`;
-  return [`The same call was approved at ${new Date(decidedAt).toISOString()} and has run${outcome}.`];
+/** Returns what the approver is told of the latest approval of the same call. */
+function priorNote({ decidedAt = 0, state, scope }: Approval): string {
+  const at = new Date(decidedAt).toISOString();
+  if (state === "approved" && scope === "session") return `The same call was approved at ${at} for the session.`;
+  return `The same call was approved at ${at} and ${PRIOR[state] ?? "has run"}.`;
 }
+
+const PRIOR: Partial<Record<Approval["state"], string>> = {
+  approved: "has not run yet",
+  claimed: "is running",
+  failed: "has run, and its outcome is a failure",
+  in_doubt: "has run, and its outcome is unknown",
+};
 
 function noteOf({ point, reason }: PolicyFinding): string {
   return `The policy ${point} requires an approval: ${reason}`;

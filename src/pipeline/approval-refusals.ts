@@ -1,5 +1,6 @@
 import type { Approval, Claimed } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
+import type { CallOutcome } from "../core/evidence.ts";
 import type { Tool } from "../core/types.ts";
 
 const POLL_AFTER_MS = 2_000;
@@ -30,6 +31,14 @@ export function pendingRefusal(approval: Approval): Refusal {
   });
 }
 
+/** Returns the id of the approval request that a call waits for; undefined when it waits for none. */
+export function approvalIdOf(outcome: CallOutcome): string | undefined {
+  if (!(outcome instanceof Refusal) || outcome.code !== "APPROVAL_REQUIRED") return undefined;
+  const approval = outcome.details?.["approval"];
+  const id = typeof approval === "object" && approval !== null && "id" in approval ? approval.id : undefined;
+  return typeof id === "string" ? id : undefined;
+}
+
 const NEXT_STEPS =
   "Poll statusUrl until its state is approved, then make the same call again with approval.id. Do not repeat the call meanwhile.";
 
@@ -56,6 +65,16 @@ export function stateRefusal(approval: Approval, tool: Pick<Tool, "category">): 
   // The reason given with an approval does not explain why the approval ended.
   const [code, message] = STATES[state];
   return new Refusal(code, message, { details });
+}
+
+const IN_PROGRESS_RETRY_MS = 1_000;
+
+/** Another call of the same caller has claimed the approval of this call, which does not name it. */
+export function inProgress(id: string): Refusal {
+  return new Refusal("CALL_IN_PROGRESS", "The same call is running, with the approval that was requested for it.", {
+    details: { approval: { id } },
+    retryAfterMs: IN_PROGRESS_RETRY_MS,
+  });
 }
 
 interface Denial {

@@ -17,8 +17,8 @@ export interface CallRequest {
   readonly callId?: string | undefined;
   readonly reason?: string | undefined;
   readonly approvalId?: string | undefined;
-  /** Whether a call without `approvalId` uses the approval of the identical call that the caller made before. */
-  readonly reusesApproval?: boolean | undefined;
+  /** Whether the call wants an approval of its own, and uses none that was given for the same call before. */
+  readonly newApproval?: boolean | undefined;
   /** Milliseconds that the caller waits for an approver's answer. */
   readonly waitMs?: number | undefined;
   /** Decides whether and how long the call may wait; without it, the call waits for `waitMs`. */

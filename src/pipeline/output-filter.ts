@@ -32,6 +32,31 @@ export function release(executed: Executed, detector: Detector, bytesMax?: numbe
   }
 }
 
+type Kept = Pick<Filtered, "result" | "filteredFields" | "truncated" | "outputHash">;
+
+/**
+ * Cuts an answer that was released before to the caller's bound, as `release` does. Its texts are already redacted.
+ *
+ * @throws {Refusal} OUTPUT_TOO_LARGE for a tool that reads
+ */
+export function cutAgain(tool: Tool, kept: Kept, bytesMax: number): Kept {
+  const fitted = fit(kept.result, JSON.stringify(kept.result), { bytesMax });
+  if (fitted?.isCut === false) return kept;
+  const cut = fitted && { ...kept, result: marked(tool, fitted.value), truncated: true as const };
+  // A filtered answer need not fit the output schema. One that does must fit it after the cut, too.
+  if (cut !== undefined && (fits(tool, cut.result) || !fits(tool, kept.result))) return cut;
+  if (tool.classification === "read") throw tooLarge(tool);
+  return { ...WITHHELD, outputHash: kept.outputHash };
+}
+
+function fits({ output }: Tool, result: Json): boolean {
+  try {
+    return output.safeParse(result).success;
+  } catch {
+    return false;
+  }
+}
+
 /** Returns what may be released of the output of a run that was cut off; undefined when nothing may. */
 export function releaseOutputSoFar(
   registered: RegisteredTool,

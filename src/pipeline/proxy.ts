@@ -6,6 +6,7 @@ import type { Detector } from "../detection/sensitive.ts";
 import type { Admission } from "./admission.ts";
 import { type Answer, refused, succeeded, unrecorded } from "./answer.ts";
 import type { ApprovalGate } from "./approval-gate.ts";
+import { inProgress } from "./approval-refusals.ts";
 import type { CallRecord, CallRecords } from "./call-record.ts";
 import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
@@ -113,15 +114,19 @@ async function amend({ record, policy, limited, fresh, scope }: RunningCall, arg
 
 /** Waits up to the caller's `waitMs` for an approver, then runs the whole pipeline again, token and permissions included. */
 async function afterApproval(parts: ProxyParts, record: CallRecord, outcome: CallOutcome): Promise<CallOutcome> {
+  const { request } = record;
   if (!(outcome instanceof Refusal) || outcome.code !== "APPROVAL_REQUIRED") return outcome;
   await reportOutcome(parts.approvals, record, outcome);
   record.releaseCapacity();
   const claim = await parts.waitingRoom.untilAnswered(outcome, record);
   if (claim === undefined) return outcome;
   const claimed = await decide(parts, claim, record).catch(asRefusal);
-  const isOverload = claimed instanceof Refusal && OVERLOAD.has(claimed.code);
+  if (!(claimed instanceof Refusal)) return claimed;
+  // The call waited without naming the approval, and the same call was faster.
+  if (claimed.code === "APPROVAL_CONSUMED" && request.approvalId === undefined)
+    return inProgress(claim.approvalId ?? "");
   // No capacity now: the caller must learn of its approval request, because it can claim the approval later.
-  return isOverload && record.consumed()?.approvalId === undefined ? outcome : claimed;
+  return OVERLOAD.has(claimed.code) && record.consumed()?.approvalId === undefined ? outcome : claimed;
 }
 
 const OVERLOAD: ReadonlySet<RefusalCode> = new Set(["RATE_LIMITED", "OVERLOADED", "SHUTTING_DOWN"]);

@@ -2,8 +2,9 @@ import type { Approvals, KeyUse } from "../approvals/types.ts";
 import { sha256Hex } from "../core/digest.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import { type CallOutcome, type Elevated, type Fresh, mint, type Released } from "../core/evidence.ts";
-import { approvalsUnavailable } from "./approval-refusals.ts";
+import { approvalIdOf, approvalsUnavailable } from "./approval-refusals.ts";
 import type { CallRecord, Consumed } from "./call-record.ts";
+import { cutAgain } from "./output-filter.ts";
 
 const RETRY_AFTER_MS = 1_000;
 
@@ -11,39 +12,50 @@ const RETRY_AFTER_MS = 1_000;
  * Runs a call with an `Idempotency-Key` only once: the same call again gets the first answer, as it was released then.
  *
  * @throws {Refusal} IDEMPOTENCY_CONFLICT for other arguments, CALL_IN_PROGRESS, OUTCOME_UNKNOWN when the result of the first call
- * is unknown, MALFORMED_REQUEST without a store
+ * is unknown, MALFORMED_REQUEST without a store, OUTPUT_TOO_LARGE when the first answer cannot be cut to the caller's bound
  */
 export function checkRepeat(
   elevated: Elevated,
   record: Pick<CallRecord, "request" | "argsText">,
   approvals: Approvals | undefined,
 ): Fresh | Promise<Fresh | Released> {
-  const { idempotencyKey } = record.request;
+  const { idempotencyKey, resultBytesMax } = record.request;
   if (idempotencyKey === undefined) return mint<Fresh>(elevated);
   if (approvals === undefined) {
     throw new Refusal("MALFORMED_REQUEST", "Idempotency-Key is not supported here: send the call without it.");
   }
   const { tool, caller } = elevated;
-  return recall(elevated, approvals, {
+  const keyUse = {
     issuer: caller.issuer,
     subject: caller.subject,
     tool: tool.name,
     keyHash: sha256Hex(idempotencyKey),
     argsHash: sha256Hex(record.argsText),
-  });
+  };
+  return recall(elevated, approvals, { keyUse, bytesMax: resultBytesMax ?? Number.POSITIVE_INFINITY });
 }
 
 /** Returns the same call with the approver's arguments. */
-export function amended({ keyUse }: Fresh, elevated: Elevated): Fresh {
-  return mint<Fresh>({ ...elevated, keyUse });
+export function amended({ keyUse, keyApprovalId }: Fresh, elevated: Elevated): Fresh {
+  return mint<Fresh>({ ...elevated, keyUse, keyApprovalId });
 }
 
-async function recall(elevated: Elevated, approvals: Approvals, keyUse: KeyUse): Promise<Fresh | Released> {
+interface Recalled {
+  readonly keyUse: KeyUse;
+  readonly bytesMax: number;
+}
+
+async function recall(
+  elevated: Elevated,
+  approvals: Approvals,
+  { keyUse, bytesMax }: Recalled,
+): Promise<Fresh | Released> {
   const known = await approvals.beginKey(keyUse).catch((error: unknown) => {
     throw approvalsUnavailable(error);
   });
-  if (known.outcome === "begin") return mint<Fresh>({ ...elevated, keyUse });
-  if (known.outcome === "answered") return mint<Released>({ ...known.answer, by: "idempotency-key" });
+  if (known.outcome === "begin") return mint<Fresh>({ ...elevated, keyUse, keyApprovalId: known.approvalId });
+  if (known.outcome === "answered")
+    return mint<Released>({ ...cutAgain(elevated.tool, known.answer, bytesMax), by: "idempotency-key" });
   if (known.outcome === "unknown") {
     throw new Refusal(
       "OUTCOME_UNKNOWN",
@@ -92,12 +104,14 @@ async function report(
 ): Promise<void> {
   const end = endOf(record, outcome);
   const answer = end === "done" && isReleased(outcome) ? storedAnswer(outcome) : undefined;
+  const askedId = outcome === "unrecorded" ? undefined : approvalIdOf(outcome);
+  const asked = askedId === undefined ? undefined : { approvalId: askedId };
   const reports = [
     approvalId !== undefined && approvals.settle(approvalId, approvalOutcome(outcome, end)),
     keyUse !== undefined &&
       approvals.endKey(
         keyUse,
-        answer ?? (end === "not_run" ? end : "unknown"),
+        answer ?? asked ?? (end === "not_run" ? end : "unknown"),
         record.safeToRepeat ? "not_run" : "unknown",
       ),
   ];

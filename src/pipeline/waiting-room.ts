@@ -1,7 +1,7 @@
 import type { Approvals } from "../approvals/types.ts";
-import { Refusal } from "../core/errors.ts";
 import type { CallOutcome } from "../core/evidence.ts";
 import type { Caller } from "../core/types.ts";
+import { approvalIdOf } from "./approval-refusals.ts";
 import type { CallRequest } from "./call-request.ts";
 
 /** Maximum number of calls held open for an approver's answer (`Prefer: wait`). Beyond it, a call gets its 202 immediately. */
@@ -64,13 +64,6 @@ export function createWaitingRoom(approvals: Approvals | undefined): WaitingRoom
     },
     releaseAll: () => closing.abort(),
   };
-}
-
-function approvalIdOf(outcome: CallOutcome): string | undefined {
-  if (!(outcome instanceof Refusal) || outcome.code !== "APPROVAL_REQUIRED") return undefined;
-  const approval = outcome.details?.["approval"];
-  const id = typeof approval === "object" && approval !== null && "id" in approval ? approval.id : undefined;
-  return typeof id === "string" ? id : undefined;
 }
 
 /** Copies members by name: a request may be an object with lazy getters. */

@@ -46,6 +46,8 @@ export interface CallOptions {
   readonly callId?: string;
   /** Identifies the approval request that was approved (`approvals.store`). */
   readonly approvalId?: string;
+  /** `new`: asks a person again, even if the same call was approved before. */
+  readonly approval?: "new";
   /** A repetition with the same key and arguments is the same call and gets its answer. Needs `approvals.store`. */
   readonly idempotencyKey?: string;
   /** How long to wait for an approver's answer before the result is `pending`. */
@@ -241,9 +243,9 @@ function readArguments(args: unknown): Canonical | Refusal | undefined {
 
 type RequestOptions = Pick<
   CallRequest,
-  "session" | "callId" | "reason" | "traceparent" | "approvalId" | "idempotencyKey" | "waitMs"
+  "session" | "callId" | "reason" | "traceparent" | "approvalId" | "idempotencyKey" | "waitMs" | "newApproval"
 >;
-type TextOption = Exclude<keyof RequestOptions, "waitMs">;
+type TextOption = Exclude<keyof RequestOptions, "waitMs" | "newApproval">;
 
 /** The formats that `POST /call` accepts. */
 const TEXT_FORMATS = {
@@ -276,11 +278,15 @@ function readOptions(options: CallOptions): ReadOptions {
       problem ??= new Refusal("MALFORMED_REQUEST", `options.${name} does not have the form that POST /call takes.`);
     }
   }
-  const { waitMs } = options;
+  const { waitMs, approval } = options;
+  if (approval !== undefined && approval !== "new") {
+    problem ??= new Refusal("MALFORMED_REQUEST", 'options.approval must be "new".');
+  }
   if (waitMs !== undefined && !(Number.isInteger(waitMs) && waitMs >= 0 && waitMs <= WAIT_MS_MAX)) {
     problem ??= new Refusal("MALFORMED_REQUEST", `options.waitMs must be a whole number from 0 to ${WAIT_MS_MAX}.`);
   }
-  return problem === undefined ? { accepted: { ...accepted, waitMs } } : { accepted, problem };
+  const newApproval = approval === "new";
+  return problem === undefined ? { accepted: { ...accepted, waitMs, newApproval } } : { accepted, problem };
 }
 
 function disconnectOf(signal: AbortSignal): Disconnect {

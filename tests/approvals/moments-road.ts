@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { createRiskRules } from "../../src/approvals/risk.ts";
 import type { Approvals } from "../../src/approvals/types.ts";
-import type { EntryDraft } from "../../src/audit/entry.ts";
+import type { Announced, EntryDraft } from "../../src/audit/entry.ts";
 import { Refusal } from "../../src/core/errors.ts";
 import { mint, type Receipt } from "../../src/core/evidence.ts";
 import type { Classification } from "../../src/core/types.ts";
@@ -28,8 +28,11 @@ import { until } from "../support/until.ts";
 /** Where on the road something can happen. Of the store: when it is asked, and when it has answered. */
 export type Moment = "verify" | "admit" | "intent" | "handler" | "record" | `before ${StoreAct}` | `after ${StoreAct}`;
 
-const STORE_ACTS = ["beginKey", "findSession", "ask", "wait", "claim", "settle", "endKey"] as const;
+const STORE_ACTS = ["beginKey", "findSession", "priorOf", "ask", "wait", "claim", "settle", "endKey"] as const;
 type StoreAct = (typeof STORE_ACTS)[number];
+
+/** Of all roads: replicas write one journal. */
+let traces = 0;
 
 const key = makeSigningKey("ES256", "agents-1");
 
@@ -49,23 +52,38 @@ export class Client implements Disconnect {
   }
 }
 
+interface RoadOptions {
+  readonly classification?: Classification;
+  readonly world?: ApprovalWorld;
+}
+
+function newWorld(): ApprovalWorld {
+  const world = createApprovalWorld();
+  world.now = NOW_SECONDS * 1_000;
+  return world;
+}
+
 /** The real road over a real store, on which a test makes something happen at any moment. */
 export class MomentsRoad {
   readonly world: ApprovalWorld;
   readonly entries: EntryDraft[] = [];
   readonly logged: string[] = [];
+  readonly intents: Announced[] = [];
   readonly deeds: unknown[] = [];
+  /** How long a run takes after its deed is done. */
+  during: (() => Promise<void>) | undefined;
   /** In milliseconds since 1970; the tokens' clock. */
   now = NOW_SECONDS * 1_000;
   /** Told of each moment that comes; what it throws fails there. */
   at: (moment: Moment) => void = () => {};
+  /** How long the store takes at a moment. */
+  stall: ((moment: Moment) => Promise<void>) | undefined;
   readonly approvals: Approvals;
   readonly room: WaitingRoom;
   readonly #proxy: ToolProxy;
 
-  static async open({ classification = "write" }: { readonly classification?: Classification } = {}) {
-    const world = createApprovalWorld();
-    world.now = NOW_SECONDS * 1_000;
+  /** With `world`, another replica over the same store. */
+  static async open({ classification = "write", world = newWorld() }: RoadOptions = {}) {
     return new MomentsRoad(world, await world.open(), classification);
   }
 
@@ -107,7 +125,12 @@ export class MomentsRoad {
       admission,
       waitingRoom: this.room,
       approvals: store,
-      executor: createExecutor({ intend: async () => this.at("intent") }),
+      executor: createExecutor({
+        intend: async (announced) => {
+          this.at("intent");
+          this.intents.push(announced);
+        },
+      }),
       callRecords: this.#callRecords(),
     });
   }
@@ -148,8 +171,10 @@ export class MomentsRoad {
       const real = store[act] as (...args: unknown[]) => Promise<unknown>;
       watched[act] = async (...args: unknown[]) => {
         this.at(`before ${act}`);
+        await this.stall?.(`before ${act}`);
         const answer = await real(...args);
         this.at(`after ${act}`);
+        await this.stall?.(`after ${act}`);
         return answer;
       };
     }
@@ -158,6 +183,7 @@ export class MomentsRoad {
 
   #gate(approvals: Approvals): ApprovalGate {
     return createApprovalGate({
+      attaches: true,
       approvals,
       ...{ mode: "default", callbackTimeoutMs: 1_000, newId: () => crypto.randomUUID() },
       detector: DETECTOR,
@@ -165,13 +191,12 @@ export class MomentsRoad {
   }
 
   #callRecords() {
-    let ids = 0;
     return createCallRecords({
       clock: () => this.now,
       monotonic: () => 0,
       ids: () => {
-        ids += 1;
-        return `trace-${ids}`;
+        traces += 1;
+        return `trace-${traces}`;
       },
       ...{ hashArgs: () => "hash", hashAlg: "sha256" },
       record: async (entry) => {
@@ -195,7 +220,7 @@ export class MomentsRoad {
       handler: ({ what }) => {
         this.at("handler");
         this.deeds.push(what);
-        return { done: what };
+        return this.during === undefined ? { done: what } : this.during().then(() => ({ done: what }));
       },
     });
   }

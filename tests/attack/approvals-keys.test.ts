@@ -108,18 +108,20 @@ describe("Idempotency-Key", () => {
     expect([await attempt(), await attempt()]).toEqual(["INTERNAL", "INTERNAL"]);
   });
 
-  test("accompanies an approval request until its answer, and is not an approval", async () => {
+  test("accompanies an approval request until its run, and uses no approval that was requested without it", async () => {
     const agent = await newAgent();
     const before = deeds.length;
     const id = await world.ask("deed", { what: "a" }, agent);
     expect(await world.ask("deed", { what: "a" }, agent)).toBe(id);
     expect(codeOf(await world.call("deed", { what: "b" }, agent))).toBe("IDEMPOTENCY_CONFLICT");
     await world.decide(id, "approve");
-    expect(codeOf(await world.call("deed", { what: "a" }, agent))).toBe("PENDING");
+    const otherKey = { ...agent, headers: { "idempotency-key": crypto.randomUUID() } };
+    expect(codeOf(await world.call("deed", { what: "a" }, otherKey))).toBe("PENDING");
     expect(codeOf(await world.call("deed", { what: "b" }, { ...agent, approval: { id } }))).toBe(
       "IDEMPOTENCY_CONFLICT",
     );
-    expect((await world.call("deed", { what: "a" }, { ...agent, approval: { id } })).http).toBe(200);
+    expect((await world.call("deed", { what: "a" }, agent)).http).toBe(200);
+    expect(world.entries().at(-1)?.approval?.id).toBe(id);
     for (const approval of [{ id }, { id: crypto.randomUUID() }, undefined]) {
       const again = await world.call("deed", { what: "a" }, { ...agent, ...(approval && { approval }) });
       expect(again.http).toBe(200);

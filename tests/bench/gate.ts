@@ -39,6 +39,7 @@ export async function gateFindings(folder: string): Promise<GateFindings> {
   });
   const policy = createPolicy(MODULES.policyPoints, createRiskRules({ rules: [] }), DETECTOR);
   const gate = createApprovalGate({
+    attaches: true,
     approvals: store,
     mode: "default",
     callbackTimeoutMs: 1_000,

@@ -52,6 +52,20 @@ test("requested, listed, shown, approved and claimed, all by stc", async () => {
   expect(again).toMatchObject({ code: 1, err: expect.stringContaining("APPROVAL_CONSUMED") });
 });
 
+test("a call runs with its approval, and with --approval new asks again", async () => {
+  const id = await ask("a", "do_network");
+  await decide("approvals", "approve", id);
+  const call = ["call", "do_network", '{"what":"a"}', "--json"];
+  const other = JSON.parse((await runStc([...call, "--approval", "new"], { env: agent })).out);
+  expect([other.status, other.approval.id === id]).toEqual(["pending", false]);
+  expect(JSON.parse((await runStc(call, { env: agent })).out)).toMatchObject({
+    status: "success",
+    result: { done: "a" },
+  });
+  await decide("approvals", "approve", other.approval.id);
+  expect((await runStc(call, { env: agent })).code).toBe(0);
+});
+
 test("the audit says who asked, who voted, who revoked and on whose behalf it ran", async () => {
   const ran = await ask("b");
   await decide("approvals", "approve", ran);

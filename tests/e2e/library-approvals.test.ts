@@ -274,6 +274,27 @@ describe("its own store", () => {
     expect(deeds).toEqual([5]);
   });
 
+  test("the same call again runs with its approval, and a call with approval: new asks again", async () => {
+    const { call, stc } = await world(undefined, { store: "sqlite://./again.sqlite" });
+    const by = { issuer: "https://people.test", subject: "alice" };
+    const approve = async (): Promise<unknown> => {
+      const [pending] = await stc.pendingApprovals();
+      return stc.decide({ id: pending?.id ?? "", by, decision: "approve" });
+    };
+    await call("send", { amount: 7 });
+    await approve();
+    expect(codeOf(await call("send", { amount: 7 }, { approval: "new" }))).toBe("pending");
+    await approve();
+    const again = [
+      await call("send", { amount: 7 }),
+      await call("send", { amount: 7 }),
+      await call("send", { amount: 7 }),
+    ];
+    expect(again.map(codeOf)).toEqual(["success", "success", "pending"]);
+    expect(codeOf(await call("send", { amount: 7 }, { approval: "other" as "new" }))).toBe("MALFORMED_REQUEST");
+    expect(deeds).toEqual([7, 7]);
+  });
+
   test("the error for a missing approval shows no secret", async () => {
     const { call } = await world(undefined, { store: "sqlite://./shown.sqlite" });
     const asked = await call("login", { user: "ann", password: "hunter2" });

@@ -1,3 +1,4 @@
+import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { createMetrics } from "../../src/http/metrics.ts";
 import type { ServerOptions } from "../../src/http/server.ts";
 import type { CallerContext } from "../../src/pipeline/caller-context.ts";
@@ -27,6 +28,7 @@ export function serverParts(given: Given): ServerOptions {
     registry: createRegistry([], {} as never, () => ""),
     ...{ notReady: () => [], systems: async () => [], draining: () => false },
     logError: () => {},
+    detector: () => DETECTOR,
     ...given,
   };
 }

@@ -97,6 +97,7 @@ describe.skipIf(native === undefined)("approvals in PostgreSQL", () => {
     () => {
       const names = [
         "faults",
+        "attach-model",
         "store/votes",
         "notify/inbox",
         "notify/report",

@@ -202,15 +202,21 @@ describe("a held call", () => {
     expect(body.result._meta["safe-tool-call/approval"].state).toBe("pending");
   });
 
-  test("does not count as a running request, also when its client reads no events", async () => {
+  test.each(["MCP", "POST /call"])("over %s does not count as a running request", async (protocol) => {
     const small = await new McpWorld().start({ limits: { concurrentCallsMax: 2 } });
     const token = await small.caller();
     const controller = new AbortController();
+    const { signal } = controller;
+    const hold = (call: ReturnType<typeof refund>): Promise<unknown> =>
+      protocol === "MCP"
+        ? small.call(call.name, call.arguments, { token, signal })
+        : small.send("POST", "/call", {
+            ...{ token, signal, headers: { prefer: "wait=50" } },
+            body: { tool: call.name, args: call.arguments },
+          });
     const sent: Promise<unknown>[] = [];
     for (const held of [1, 2, 3, 4]) {
-      const call = refund();
-      const { signal } = controller;
-      sent.push(small.call(call.name, call.arguments, { token, signal }).catch(() => undefined));
+      sent.push(hold(refund()).catch(() => undefined));
       await until("the request", async () => {
         const { body } = await small.send("GET", "/approvals?state=pending", { token: await small.person() });
         return body.approvals.length === held ? true : undefined;
@@ -221,6 +227,27 @@ describe("a held call", () => {
     controller.abort();
     await Promise.all(sent);
     await small.end();
+  });
+
+  test("is one of 32 of its caller over both protocols together; another is told at once that it is pending", async () => {
+    const call = refund();
+    const token = await world.caller({ sub: "agent-32" });
+    let answered = 0;
+    const sent = Array.from({ length: 33 }, async (_, turn) => {
+      const reply =
+        turn % 2 === 0
+          ? await world.call(call.name, call.arguments, { token })
+          : await world.send("POST", "/call", {
+              ...{ token, headers: { prefer: "wait=50" } },
+              body: { tool: call.name, args: call.arguments },
+            });
+      answered += 1;
+      return JSON.stringify(reply.body);
+    });
+    await until("the answer of one", () => answered > 0 || undefined);
+    await world.decide(await askedFor(), "deny");
+    const replies = await Promise.all(sent);
+    expect(replies.filter((text) => text.includes("APPROVAL_DENIED"))).toHaveLength(32);
   });
 
   test("whose client does not read its answer is disconnected", async () => {

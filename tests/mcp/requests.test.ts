@@ -329,6 +329,17 @@ describe("requests that are no calls", () => {
     });
   });
 
+  test("a client's name is journaled without what the operators' own rules find", async () => {
+    const rule = { id: "EMPLOYEE", anchors: ["emp-"], pattern: "EMP-[0-9]{6}", matches: ["EMP-123456"] };
+    const strict = await new McpWorld().start({ redaction: { rules: [rule] } });
+    const clientInfo = { name: "agent of EMP-123456", version: "1" };
+    const initialize = { ...LIST, method: "initialize", params: { clientInfo, protocolVersion: "2025-11-25" } };
+    expect((await strict.post(initialize)).http).toBe(200);
+    const name = { protocol: { client: { name: "agent of [REDACTED]" } } };
+    expect(strict.journal().at(-1)).toMatchObject({ type: "mcp.introduced", ...name });
+    await strict.end();
+  });
+
   test("lists and introductions are journal lines with the client's name", async () => {
     const client = await world.client("2025-11-25");
     await client.listTools();
@@ -542,6 +553,19 @@ describe("long results", () => {
     expect(note.text).toStartWith("The result was too long");
     expect(body.result._meta["safe-tool-call/call"].truncated).toBe(true);
     expect(world.last()).toMatchObject({ decision: "ALLOWED", response: { truncated: true } });
+  });
+
+  test("are cut when an answer at POST /call is repeated for its idempotency key", async () => {
+    const token = await world.caller();
+    const headers = { "idempotency-key": "long-result" };
+    const args = { characters: 200_000 };
+    const sent = { token, headers, body: { tool: "reports_read", args } };
+    expect((await world.send("POST", "/call", sent)).body.result.text.length).toBe(200_000);
+    const { body } = await world.call("reports_read", args, { token, headers });
+    expect(body.result.structuredContent.text.length).toBe(65_536);
+    expect(body.result._meta["safe-tool-call/call"].truncated).toBe(true);
+    expect(world.last()).toMatchObject({ approval: { by: "idempotency-key" }, response: { truncated: true } });
+    expect((await world.send("POST", "/call", sent)).body.result.text.length).toBe(200_000);
   });
 
   test("are not cut for POST /call", async () => {

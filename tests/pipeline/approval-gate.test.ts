@@ -22,6 +22,7 @@ const HARMLESS: RiskAssessment = { risk: "low", rules: [], verdict: "none", reme
 
 async function outcome({ approval = {}, mode = "default", found, session, ...tool }: Given): Promise<string> {
   const gate = createApprovalGate({
+    attaches: true,
     approvals: session && storeOf(session),
     mode,
     callbackTimeoutMs: 1_000,

@@ -6,7 +6,7 @@ import { compileScan } from "../../src/core/policy/scan-policy.ts";
 import type { Tool } from "../../src/core/types.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { defineTool } from "../../src/index.ts";
-import { release } from "../../src/pipeline/output-filter.ts";
+import { cutAgain, release } from "../../src/pipeline/output-filter.ts";
 
 const PLANTED = "planted-secret-text";
 
@@ -195,5 +195,46 @@ describe("a value that does not fit the schema is named for the operator, withou
       expect(message).toBe("The target's answer does not have the declared shape and was withheld.");
       expect((cause as Error).message).toBe(`output schema of listing: ${says}`);
     }
+  });
+});
+
+describe("an answer that was released before is cut to the caller's bound", () => {
+  const kept = (result: unknown) => ({ result: result as never, filteredFields: ["note"], outputHash: "hash" });
+  const textTool = (output: z.ZodType, classification: "read" | "write" = "read") =>
+    ({ ...tool, output, classification }) as unknown as Tool;
+  const long = { text: "x".repeat(100_000) };
+
+  test("texts are cut, and the answer says so", () => {
+    const cut = cutAgain(
+      textTool(z.object({ text: z.string(), truncated: z.boolean().optional() })),
+      kept(long),
+      10_000,
+    );
+    expect(JSON.stringify(cut.result).length).toBeLessThanOrEqual(10_100);
+    expect(cut).toMatchObject({
+      result: { truncated: true },
+      filteredFields: ["note"],
+      truncated: true,
+      outputHash: "hash",
+    });
+  });
+
+  test("an answer within the bound stays as it is, also when it was cut before", () => {
+    const small = { ...kept({ text: "x" }), truncated: true as const };
+    expect(cutAgain(tool, small, 10_000)).toBe(small);
+  });
+
+  test("a filtered answer, which does not fit its schema, is cut", () => {
+    const { result } = cutAgain(textTool(z.object({ text: z.string(), hidden: z.string() })), kept(long), 10_000);
+    expect(JSON.stringify(result).length).toBeLessThan(10_100);
+  });
+
+  const whole = z.object({ text: z.string().length(100_000) });
+
+  test("an answer that does not fit its schema after the cut is refused for a read and withheld for a change", () => {
+    expect(() => cutAgain(textTool(whole), kept(long), 10_000)).toThrow("over the tool's limit");
+    expect(cutAgain(textTool(whole, "write"), kept(long), 10_000)).toEqual({
+      ...{ result: null, filteredFields: ["*"], truncated: true, outputHash: "hash" },
+    });
   });
 });

@@ -21,7 +21,7 @@ export interface Reply {
 export interface CallExtras {
   readonly token?: string;
   readonly session?: string;
-  readonly approval?: { readonly id: string };
+  readonly approval?: { readonly id: string } | "new";
   readonly reason?: string;
   readonly callId?: string;
   readonly headers?: Readonly<Record<string, string>>;

@@ -1,4 +1,4 @@
-import type { Approvals, KeyEnd, KeyState, KeyUse, StoredAnswer } from "../types.ts";
+import type { Approvals, KeyAsked, KeyEnd, KeyState, KeyUse, StoredAnswer } from "../types.ts";
 import type { Row, WriteTransaction } from "./database.ts";
 import { integer, text, toAnswer } from "./rows.ts";
 import { SECOND_MS, type Store } from "./store.ts";
@@ -25,7 +25,11 @@ interface Times {
 
 async function begin(tx: WriteTransaction, use: KeyUse, times: Times): Promise<KeyState> {
   await deleteIfExpired(tx, use);
-  if ((await insert(tx, use, times)) || (await beginAgain(tx, use, times))) return { outcome: "begin" };
+  if (await insert(tx, use, times)) return { outcome: "begin" };
+  const again = await beginAgain(tx, use, times);
+  if (again !== undefined) {
+    return { outcome: "begin", ...(again["answer"] !== null && { approvalId: text(again, "answer") }) };
+  }
   const [row] = await tx.sql`SELECT * FROM approval_keys WHERE ${keyCondition(tx, use)}`;
   if (row === undefined) throw new Error("an idempotency key was removed while it was read");
   return stateOf(row, use, tx.now);
@@ -60,33 +64,44 @@ async function insert(tx: WriteTransaction, use: KeyUse, { leaseMs, keepMs }: Ti
   return true;
 }
 
-/** Starts a key again whose last use ran nothing. */
-async function beginAgain(tx: WriteTransaction, use: KeyUse, { leaseMs, keepMs }: Times): Promise<boolean> {
+/** Starts a key again whose last use ran nothing. Its `answer` is the approval request that a use has made, if any. */
+async function beginAgain(tx: WriteTransaction, use: KeyUse, { leaseMs, keepMs }: Times): Promise<Row | undefined> {
   const leaseUntil = tx.now + leaseMs;
   const rows = await tx.sql`
     UPDATE approval_keys SET state = 'running', lease_until = ${leaseUntil}, expires_at = ${leaseUntil + keepMs}
     WHERE ${keyCondition(tx, use)} AND args_hash = ${use.argsHash} AND state = 'not_run'
-    RETURNING key_hash`;
-  return rows.length > 0;
+    RETURNING answer`;
+  return rows[0];
 }
 
 interface End {
-  readonly end: StoredAnswer | KeyEnd;
+  readonly end: StoredAnswer | KeyEnd | KeyAsked;
   readonly unkept: KeyEnd;
   readonly keepMs: number;
 }
 
 async function finish(tx: WriteTransaction, use: KeyUse, { end, unkept, keepMs }: End): Promise<void> {
+  if (typeof end === "object" && "approvalId" in end) return finishAsked(tx, use, { keepMs, ...end });
   const stored =
     typeof end === "string" ? end : keepable(end, unkept, Math.min(ANSWER_BYTES_MAX, await bytesLeft(tx, use)));
   const answer = typeof stored === "string" ? null : JSON.stringify(stored);
   const kept = answer === null ? 0 : Buffer.byteLength(answer);
   const rows = await tx.sql`
-    UPDATE approval_keys SET state = ${typeof stored === "string" ? stored : "answered"}, answer = ${answer},
-      answer_bytes = ${kept}, expires_at = ${tx.now + keepMs}
+    UPDATE approval_keys SET state = ${typeof stored === "string" ? stored : "answered"},
+      answer = COALESCE(${answer}, answer), answer_bytes = ${kept}, expires_at = ${tx.now + keepMs}
     WHERE ${keyCondition(tx, use)} AND args_hash = ${use.argsHash} AND state = 'running'
     RETURNING key_hash`;
   if (rows.length > 0 && kept > 0) await addToTotals(tx, use, { keys: 0, bytes: kept });
+}
+
+async function finishAsked(
+  tx: WriteTransaction,
+  use: KeyUse,
+  { approvalId, keepMs }: KeyAsked & Pick<Times, "keepMs">,
+): Promise<void> {
+  await tx.sql`
+    UPDATE approval_keys SET state = 'not_run', answer = ${approvalId}, expires_at = ${tx.now + keepMs}
+    WHERE ${keyCondition(tx, use)} AND args_hash = ${use.argsHash} AND state = 'running'`;
 }
 
 /** Returns what to store. For an answer that is too large: only that the call was made, or `not_run` when it may run again. */

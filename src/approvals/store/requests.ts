@@ -9,11 +9,14 @@ import type {
   ApprovalPage,
   Approvals,
   Asked,
+  Attachable,
   Claim,
   Claimed,
   Decided,
   Decision,
   NewApproval,
+  Prior,
+  PriorCall,
   Relay,
 } from "../types.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
@@ -48,12 +51,15 @@ export function requests(store: Store): Pick<Approvals, "ask"> {
 
 async function ask(tx: WriteTransaction, request: NewApproval, store: Store): Promise<Asked> {
   const { limits } = store;
+  const { latest, usable } = request.told === undefined ? NO_PRIOR : await priorOf(tx, priorCallOf(request));
+  if (usable !== undefined) return { outcome: "outdated" };
   const denied = await findDenied(tx, request, limits.coolDownSeconds * SECOND_MS);
   if (denied !== undefined) return denied;
   const pending = await findPending(tx, request);
   if (pending?.state === "pending") return { outcome: "asked", approval: pending, joined: true };
   // Past its deadline, but still in the unique index of pending requests.
   if (pending !== undefined) await expire(tx, pending.id);
+  if (request.told !== undefined && !isTold(latest, request.told)) return { outcome: "outdated" };
   const backlog = await backlogOf(tx, request, store);
   if (backlog !== undefined) return backlog;
   const approval = await insert(tx, request, store);
@@ -66,6 +72,14 @@ async function ask(tx: WriteTransaction, request: NewApproval, store: Store): Pr
   const more = { category, classification, risk, traceId, viewDigest, decideBy, ...asked };
   noteApproval(tx, approval, { event: "approval.requested", journal: "approval.asked", more });
   return { outcome: "asked", approval, joined: false };
+}
+
+function priorCallOf({ requester, planDigest, requirement, callDigest = "", attach }: NewApproval): PriorCall {
+  return { requester, planDigest, requirementDigest: requirement?.digest, callDigest, attach };
+}
+
+function isTold(latest: Approval | undefined, told: Approval | "none"): boolean {
+  return told === "none" ? latest === undefined : latest?.id === told.id && latest.state === told.state;
 }
 
 async function findDenied(
@@ -177,32 +191,60 @@ function offered({ scopes, requester, grantKey, risk, requirement }: NewApproval
   );
 }
 
-export function claims({ database, limits }: Store): Pick<Approvals, "claim" | "findSame" | "settle"> {
+export function claims({ database, limits }: Store): Pick<Approvals, "claim" | "priorOf" | "settle"> {
   return {
-    findSame: (call, sinceMs) => database.read((view) => findSame(view, call, sinceMs)),
+    priorOf: (call) => database.read((view) => priorOf(view, call)),
     claim: (claim) => database.write((tx) => claimOnce(tx, claim, limits.claimLeaseSeconds * SECOND_MS)),
     settle: (id, outcome) => database.write((tx) => settle(tx, id, outcome)),
   };
 }
 
-/** A denial after an approval of the identical call is the latest word: that approval is used only by a call that names it. */
-async function findSame(
+/** For this long after a run, approvers of the same call are shown that it has already run. */
+const RAN_RECENTLY_MS = 600_000;
+
+const NO_PRIOR: Prior = { usable: undefined, latest: undefined };
+
+async function priorOf(view: ReadTransaction, call: PriorCall): Promise<Prior> {
+  const usable = call.attach === undefined ? undefined : await findUsable(view, call, call.attach);
+  return { usable, latest: await findLatest(view, call) };
+}
+
+/**
+ * Finds the approval that this call may use, a claimed one first. An approval before a later denial is used only by a call that
+ * names it, and so is one for the session: its grant covers this call, unless the grant was revoked.
+ */
+async function findUsable(
   { sql, now }: ReadTransaction,
-  { requester, planDigest, requirementDigest = "" }: Omit<Claim, "id">,
-  sinceMs: number,
+  { requester, planDigest, requirementDigest = "" }: PriorCall,
+  attach: Attachable,
 ): Promise<Approval | undefined> {
   const [row] = await sql`
     SELECT * FROM approvals
     WHERE issuer = ${requester.issuer} AND subject = ${requester.subject} AND session = ${sessionOf(requester)}
       AND actors = ${JSON.stringify(requester.actors)} AND plan_digest = ${planDigest}
-      AND ((state = 'approved' AND execute_by > ${now} AND requirement_digest = ${requirementDigest} AND NOT EXISTS (
+      AND ${attach === "any" ? sql`1 = 1` : sql`id = ${attach.id}`}
+      AND ((state = 'approved' AND scope = 'once' AND execute_by > ${now} AND requirement_digest = ${requirementDigest} AND NOT EXISTS (
           SELECT 1 FROM approvals AS later
           WHERE later.issuer = approvals.issuer AND later.subject = approvals.subject
             AND later.plan_digest = approvals.plan_digest AND later.state = 'denied'
             AND later.decided_at >= approvals.decided_at))
-        OR state = 'claimed'
-        OR (state IN ('executed', 'failed', 'in_doubt') AND ended_at > ${sinceMs}))
-    ORDER BY CASE state WHEN 'claimed' THEN 0 WHEN 'approved' THEN 1 ELSE 2 END, decided_at DESC LIMIT 1`;
+        OR state = 'claimed')
+    ORDER BY CASE state WHEN 'claimed' THEN 0 ELSE 1 END, decided_at DESC LIMIT 1`;
+  return row === undefined ? undefined : toApproval(row, now);
+}
+
+/** Ignores the session, which an agent may choose: no choice hides an earlier run from the approver. */
+async function findLatest(
+  { sql, now }: ReadTransaction,
+  { requester, planDigest, callDigest }: PriorCall,
+): Promise<Approval | undefined> {
+  const [row] = await sql`
+    SELECT * FROM approvals
+    WHERE issuer = ${requester.issuer} AND subject = ${requester.subject}
+      AND (plan_digest = ${planDigest} OR call_digest = ${callDigest})
+      AND ((state = 'approved' AND execute_by > ${now}) OR state IN ('claimed', 'in_doubt')
+        OR (state IN ('executed', 'failed') AND ended_at > ${now - RAN_RECENTLY_MS}))
+    ORDER BY decided_at DESC, id DESC LIMIT 1`;
   return row === undefined ? undefined : toApproval(row, now);
 }
 

@@ -3,12 +3,14 @@ import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { type HttpRequestFacts, parseTracestate } from "../../core/tracing.ts";
+import type { Caller } from "../../core/types.ts";
 import type { Answer } from "../../pipeline/answer.ts";
-import type { CallRequest } from "../../pipeline/call-request.ts";
+import type { CallRequest, Hold } from "../../pipeline/call-request.ts";
 import type { ClientCertificate } from "../../pipeline/identity/binding.ts";
 import { callAnswer } from "../answers.ts";
 import { BodyReaders, DISCARDED_BYTES_MAX } from "../body-readers.ts";
 import { certificateOf } from "../connections/listening-tls.ts";
+import { ConcurrencyLimit } from "../connections/request-limits.ts";
 import {
   type Endpoint,
   type EndpointAnswer,
@@ -36,7 +38,13 @@ const envelope = z.strictObject({
     .regex(/^[\x21-\x7e]{1,128}$/)
     .optional(),
   reason: z.string().max(1_000).optional(),
-  approval: z.strictObject({ id: z.string().regex(/^[\x21-\x7e]{1,128}$/) }).optional(),
+  /** Names the approval that this call uses; `new`: a person is asked again, even if the same call was approved. */
+  approval: z
+    .union(
+      [z.strictObject({ id: z.string().regex(/^[\x21-\x7e]{1,128}$/) }), z.literal("new")],
+      'must be {"id": "…"} or "new"',
+    )
+    .optional(),
 });
 
 type Envelope = z.output<typeof envelope>;
@@ -48,6 +56,36 @@ export const intakeOf = perListener(
 export interface Intake {
   readonly readers: BodyReaders;
   running: number;
+}
+
+/** Maximum numbers of calls that wait for an approver. Beyond them, a call is told immediately that it is pending. */
+const HELD = { totalMax: 512, perCallerMax: 32 } as const;
+
+const heldCalls = perListener(() => new ConcurrencyLimit(HELD));
+
+/**
+ * Begins the wait of a call for an approver. Returns a function that ends it; undefined when the caller, or everybody together,
+ * has too many waiting calls. A request that stays open meanwhile takes the place of no other one.
+ */
+export function beginHold(
+  services: EndpointServices,
+  caller: Caller,
+  { keepsRequest }: { readonly keepsRequest: boolean },
+): (() => void) | undefined {
+  let leave: () => void;
+  try {
+    leave = heldCalls(services).take(caller);
+  } catch (error) {
+    if (error instanceof Refusal) return undefined;
+    throw error;
+  }
+  if (!keepsRequest) return leave;
+  const intake = intakeOf(services);
+  intake.running -= 1;
+  return () => {
+    intake.running += 1;
+    leave();
+  };
 }
 
 interface ReceivedCall {
@@ -114,6 +152,12 @@ async function run({ call, intake, services }: ReceivedCall): Promise<EndpointAn
       checkBodyHeaders(raw.headers, services);
       call.idempotencyKey = readIdempotencyKey(raw.headers);
       call.waitMs = services.approvals === undefined ? 0 : readWaitMs(raw.headers);
+      call.hold = {
+        begin(caller) {
+          const end = beginHold(services, caller, { keepsRequest: true });
+          return end && { waitMs: call.waitMs, end };
+        },
+      };
       call.body = await intake.readers.read(exchange, services);
       call.fill(parseBody(call.body, services));
     } catch (error) {
@@ -175,6 +219,8 @@ export abstract class HttpCall implements CallRequest {
   tool = "unknown";
   args: unknown = {};
   approvalId: string | undefined;
+  newApproval = false;
+  hold: Hold | undefined;
   idempotencyKey: string | undefined;
   waitMs = 0;
   body: Uint8Array | undefined;
@@ -224,7 +270,8 @@ class IncomingCall extends HttpCall {
     this.session = session;
     this.callId = callId;
     this.reason = reason;
-    this.approvalId = approval?.id;
+    this.newApproval = approval === "new";
+    this.approvalId = approval === "new" ? undefined : approval?.id;
   }
 }
 

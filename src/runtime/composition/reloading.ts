@@ -31,6 +31,7 @@ export function joinSnapshot(config: Config, parts: Parts, options: JoinOptions)
   const gate = createApprovalGate({
     approvals,
     mode: config.approvals.mode,
+    attaches: config.approvals.attach === "on",
     onToolApprove,
     callbackTimeoutMs: config.approvals.callbackTimeoutMs,
     detector,

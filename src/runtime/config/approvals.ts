@@ -267,6 +267,11 @@ export const approvals = (stores: Modules["approvalStores"]) =>
        * receipts.
        */
       receiptKeyFile: z.string().min(1).optional(),
+      /**
+       * Whether the same call again uses the approval that was given for it. `off`: only a call that names its approval
+       * (`approval.id`) uses one.
+       */
+      attach: z.enum(["on", "off"]).default("on"),
       /** Your own rules. They can only require approval of a call or forbid it. */
       rules: z.array(z.unknown()).max(1_000).default([]),
       policies,

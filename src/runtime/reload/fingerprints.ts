@@ -17,6 +17,7 @@ export const LIVE_KEYS = [
   "workspace",
   "assertion",
   "approvals.mode",
+  "approvals.attach",
   "approvals.rules",
   "approvals.policies",
   "approvals.callbackTimeoutMs",
