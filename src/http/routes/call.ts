@@ -197,7 +197,7 @@ export abstract class HttpCall implements CallRequest {
     this.#route = route;
   }
 
-  get disconnect(): Exchange {
+  get disconnect(): Exchange | undefined {
     return this.exchange;
   }
 
