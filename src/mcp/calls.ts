@@ -172,7 +172,7 @@ async function answerOrTask(call: ToolCall, request: RpcRequest, services: McpSe
   return answerTo(request, { answer, instead: task }, { services, call });
 }
 
-/** What `tasks/get` needs to know about its caller, and how it makes a call: with the token of this request. */
+/** Returns who polls a task, and how its call is made: with the token of this request. */
 export function taskRequester(
   request: RpcRequest,
   { exchange, caller }: { readonly exchange: Exchange; readonly caller: Caller },
@@ -227,9 +227,8 @@ async function reply({ call, request, round, held }: Asking, services: McpServic
   if (round === "earlier") return { answer, instead: pageError(result, approvalPage, request) };
   // A call that was not held would be sent again at once.
   if (held?.hasRunOut !== true) return { answer };
-  const approval = await services.approvals?.get(result.approval.id);
-  const ageMs = services.clock() - (approval?.createdAt ?? 0);
-  return { answer, instead: ageMs < holdSeconds * 1_000 ? waitRequest() : undefined };
+  const askedAt = (await createdAtOf(result.approval.id, services)) ?? 0;
+  return { answer, instead: services.clock() - askedAt < holdSeconds * 1_000 ? waitRequest() : undefined };
 }
 
 /** Returns the caller if its tool list has `find_tools` and `call_tool`. For other callers, these are ordinary names. */
@@ -293,7 +292,8 @@ function allowHold(call: ToolCall, { progressToken }: RpcRequest, { services, ro
   call.hold = {
     async begin(caller, approvalId) {
       // A client that does not know the page yet gets its URL first.
-      if (round === "earlier" && (await isNewer(approvalId, startedAt, services))) return undefined;
+      if (round === "earlier" && ((await createdAtOf(approvalId, services)) ?? startedAt) >= startedAt)
+        return undefined;
       const leave = slotFor(caller, services);
       if (leave === undefined) return undefined;
       const tokenLeftMs = Math.max(0, caller.expiresAt * 1_000 - services.clock());
@@ -322,9 +322,14 @@ function allowHold(call: ToolCall, { progressToken }: RpcRequest, { services, ro
   return held;
 }
 
-async function isNewer(approvalId: string, startedAt: number, { approvals }: McpServices): Promise<boolean> {
-  const approval = await approvals?.get(approvalId);
-  return approval === undefined || approval.createdAt >= startedAt;
+/** Returns undefined when the store fails. */
+async function createdAtOf(approvalId: string, { approvals, logError }: McpServices): Promise<number | undefined> {
+  try {
+    return (await approvals?.get(approvalId))?.createdAt;
+  } catch (error) {
+    logError(error);
+    return undefined;
+  }
 }
 
 function slotFor(caller: Caller, services: McpServices): (() => void) | undefined {

@@ -5,6 +5,7 @@ import { REFUSALS, Refusal } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
 import { endedWithin } from "../core/time-limits.ts";
 import type { Caller, Json } from "../core/types.ts";
+import { inStore } from "../http/approval-json.ts";
 import { type EndpointAnswer, type EndpointServices, perListener } from "../http/endpoint.ts";
 import { ERROR, invalid, type RequestId, RpcError, type RpcRequest, unknownMethod } from "./protocol.ts";
 import { CALL_META, type JsonObject, rpcResult } from "./replies.ts";
@@ -22,7 +23,7 @@ export const TASK_METHODS: ReadonlySet<string> = new Set(["tasks/get", "tasks/up
 const POLL_MS = 2_000;
 const TASK_ID = /^[A-Za-z0-9_-]{22,64}$/;
 
-/** Returns whether the request's client declares tasks. A client of 2026-07-28 does so in each request; earlier tasks differ. */
+/** Returns whether the client declares tasks, as each request of 2026-07-28 does. The tasks of earlier versions differ. */
 export function declaresTasks({
   era,
   capabilities: { extensions },
@@ -38,7 +39,7 @@ export function requireTasks(request: RpcRequest): void {
   throw new RpcError(ERROR.missingCapability, message, { id: request.id, data });
 }
 
-/** Returns whether a subscription names tasks. None is sent: polls are what runs them. */
+/** Returns whether a subscription names tasks. It gets no notifications about them: nothing runs while nobody polls. */
 export function asksForTasks({ params: { notifications } }: RpcRequest): boolean {
   return isTable(notifications) && notifications["taskIds"] !== undefined;
 }
@@ -98,7 +99,7 @@ export type DueTask = Extract<Task, { readonly state: "due" }>;
  * Answers `tasks/get`, `tasks/update` and `tasks/cancel`.
  *
  * @throws {RpcError} for an unknown task, such as a task of another caller, chain of actors or session
- * @throws {Refusal} when the token is not valid any more when the call is made
+ * @throws {Refusal} APPROVAL_UNAVAILABLE; UNAUTHENTICATED when the token is not valid any more when the call is made
  */
 export async function answerTask(
   request: RpcRequest,
@@ -114,16 +115,16 @@ export async function answerTask(
   if (!TASK_ID.test(taskId)) throw unknownTask(id);
   const owner = requesterOf(requester.caller);
   if (method === "tasks/cancel") {
-    if (!(await approvals.cancelTask(taskId, owner))) throw unknownTask(id);
+    if (!(await inStore(services, () => approvals.cancelTask(taskId, owner)))) throw unknownTask(id);
     return rpcResult(request, {});
   }
   if (method === "tasks/update") {
     if (!isTable(inputResponses)) throw invalid(id, "inputResponses must be an object");
     // A task asks its client for nothing, so there is nothing that the responses could answer.
-    if (!(await approvals.hasTask(taskId, owner))) throw unknownTask(id);
+    if (!(await inStore(services, () => approvals.hasTask(taskId, owner)))) throw unknownTask(id);
     return rpcResult(request, {});
   }
-  const task = await approvals.readTask(taskId, owner);
+  const task = await inStore(services, () => approvals.readTask(taskId, owner));
   if (task === undefined || !mayRead(task, requester)) throw unknownTask(id);
   return rpcResult(request, task.state === "due" ? await runTask(task, requester, services) : detailsOf(task));
 }

@@ -600,6 +600,23 @@ describe("the store", () => {
     await kept.end();
   });
 
+  test("that fails refuses polls, and a call is answered as pending", async () => {
+    const broken = await new TaskWorld().start();
+    const { taskId } = await broken.created();
+    const database = new Database(join(broken.folder, "approvals.sqlite"));
+    database.run("ALTER TABLE approval_tasks RENAME TO lost");
+    for (const method of ["get", "update", "cancel"]) {
+      const { http, body } = await broken.task(method, taskId, { params: { inputResponses: {} } });
+      expect([http, body.error.data]).toEqual([503, { code: "APPROVAL_UNAVAILABLE" }]);
+    }
+    const { body } = await broken.call("orders_refund", refund(), { _meta: DECLARED });
+    expect(body.result).toMatchObject({ resultType: "complete", structuredContent: { pendingApproval: {} } });
+    database.run("ALTER TABLE lost RENAME TO approval_tasks");
+    database.close();
+    expect((await broken.get(taskId)).status).toBe("working");
+    await broken.end();
+  });
+
   test("keeps a limited number of tasks for each caller: beyond it, a call is answered as pending", async () => {
     const full = await new TaskWorld().start();
     const { approvalId } = await full.created();
