@@ -331,6 +331,38 @@ describe("a call that waits for an approver", () => {
     await restarted.end();
   });
 
+  test("is polled at any replica, and one of them runs it", async () => {
+    const one = await new TaskWorld().start();
+    const other = await new TaskWorld({ issuers: one.issuers, folder: one.folder, audit: "audit-2" }).start();
+    const { taskId, approvalId } = await one.created({ name: "notes_write", args: { text: "replicas" } });
+    expect((await other.get(taskId)).status).toBe("working");
+    await other.decide(approvalId, "approve");
+    const polls = await Promise.all(Array.from({ length: 10 }, (_, index) => (index % 2 ? one : other).get(taskId)));
+    expect(polls.filter(({ status }) => status === "completed")).not.toEqual([]);
+    const [seen, seenToo] = [await one.get(taskId), await other.get(taskId)];
+    expect([seen.status, seenToo.result]).toEqual(["completed", seen.result]);
+    expect(runs.filter((text) => text === "replicas")).toHaveLength(1);
+    expect([...one.entries(), ...other.entries()].map(({ decision }) => decision).toSorted()).toEqual([
+      "ALLOWED",
+      "PENDING",
+    ]);
+    await other.stop();
+    await one.end();
+  });
+
+  test("through call_tool is a task of the tool that it names", async () => {
+    const searched = await new TaskWorld().start({ mcp: { searchAbove: 1 } });
+    const args = refund();
+    const { taskId, approvalId } = await searched.created({
+      name: "call_tool",
+      args: { name: "orders_refund", arguments: args },
+    });
+    await searched.decide(approvalId, "approve");
+    expect((await searched.get(taskId)).result.structuredContent).toEqual({ refunded: args.cents });
+    expect(searched.last()).toMatchObject({ tool: { name: "orders_refund" }, decision: "ALLOWED" });
+    await searched.end();
+  });
+
   test("that runs while the service drains is waited for", async () => {
     const draining = await new TaskWorld().start();
     const open = gate("drain");
