@@ -14,6 +14,7 @@ import { claims, decisions, events, eventsAfter, get, lastSeq, listing, requests
 import { grants, sessions } from "./store/sessions.ts";
 import { type ApprovalLimits, SECOND_MS, type Store } from "./store/store.ts";
 import { sweep } from "./store/sweeping.ts";
+import { tasks } from "./store/tasks.ts";
 import { waiting } from "./store/waiting.ts";
 import type { Approvals } from "./types.ts";
 
@@ -78,6 +79,7 @@ export async function openApprovals(options: ApprovalsOptions): Promise<OpenedAp
     ...grants(store),
     ...sessions(store),
     ...keys(store),
+    ...tasks(store),
     ...events(store),
     outbox: outbox(store),
     inbox: inbox(store),

@@ -204,6 +204,48 @@ export interface KeyAsked {
   readonly approvalId: string;
 }
 
+/** A call to make when its approval request is decided. The store encrypts it: its arguments may contain secrets. */
+export interface TaskCall {
+  readonly tool: string;
+  readonly args: Json;
+  readonly idempotencyKey?: string;
+}
+
+export interface NewTask {
+  readonly requester: Requester;
+  readonly approvalId: string;
+  readonly call: TaskCall;
+}
+
+export type TaskState =
+  /** Approvers are asked until `decideBy`. */
+  | { readonly state: "pending"; readonly decideBy: number }
+  /** The request is decided: whoever has read this makes the call, and reports its end with `endTask`. */
+  | { readonly state: "due"; readonly call: TaskCall }
+  | { readonly state: "running" }
+  | { readonly state: "answered"; readonly answer: Json }
+  | { readonly state: "cancelled" };
+
+/** A call of which its requester asks for the outcome later. Times are in Unix milliseconds. */
+export type Task = TaskState & {
+  /** Unguessable, known to the requester only. */
+  readonly id: string;
+  readonly tool: string;
+  readonly approvalId: string;
+  readonly createdAt: number;
+  readonly updatedAt: number;
+  readonly expiresAt: number;
+};
+
+/** The end of a task's run. */
+export interface TaskEnd {
+  readonly answer: Json;
+  /** Kept instead of an answer that is too large. */
+  readonly short: Json;
+  /** Set for a temporary refusal: the task runs again at its next reading, unless its approval was used. */
+  readonly mayRunLater: boolean;
+}
+
 /** Durable approvals. One conditional SQL statement settles each transition, so that no transition can happen twice. */
 export interface Approvals {
   ask(request: NewApproval): Promise<Asked>;
@@ -254,6 +296,17 @@ export interface Approvals {
    * the store records only that it exists, and a repeated call gets no result; with `unkept: "not_run"` the call runs again.
    */
   endKey(use: KeyUse, end: StoredAnswer | KeyEnd | KeyAsked, unkept?: KeyEnd): Promise<void>;
+
+  /** Returns undefined when the caller has too many tasks, or no such approval. */
+  createTask(task: NewTask): Promise<Task | undefined>;
+  /** Returns undefined for an unknown or expired id, and for a task of another caller, chain of actors or session. */
+  readTask(id: string, requester: Requester): Promise<Task | undefined>;
+  /** Like `readTask`, without starting a run. */
+  hasTask(id: string, requester: Requester): Promise<boolean>;
+  /** Returns whether the answer is kept: it is not after a refusal that is temporary, and when the task was cancelled. */
+  endTask(id: string, end: TaskEnd): Promise<boolean>;
+  /** Cancels a task that does not run yet, with its approval request. Returns false when `readTask` would not find it. */
+  cancelTask(id: string, requester: Requester): Promise<boolean>;
 
   /** Returns at most `limit` events after `seq`, oldest first. */
   eventsAfter(seq: number, limit: number): Promise<readonly ApprovalEvent[]>;

@@ -48,6 +48,8 @@ export interface McpSettings {
   readonly holdSeconds: number;
   /** Number of tools above which a caller's list holds a search instead. */
   readonly searchAbove: number | "off";
+  /** URL of the page with an approval request, whose id replaces `{id}`. */
+  readonly approvalPage?: string | undefined;
 }
 
 export type Need = keyof OptionalParts;

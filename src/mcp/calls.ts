@@ -1,7 +1,8 @@
+import type { CallResult } from "../core/call-result.ts";
 import { REFUSALS, Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { isTable } from "../core/json.ts";
-import type { Caller } from "../core/types.ts";
+import type { Caller, Json } from "../core/types.ts";
 import type { EndpointAnswer, EndpointServices, EventSink, Exchange, McpSettings } from "../http/endpoint.ts";
 import { record } from "../http/guard.ts";
 import { beginHold, HttpCall, readIdempotencyKey, readTraceparent, readTracestate } from "../http/routes/call.ts";
@@ -9,6 +10,7 @@ import { eventStream } from "../http/server-sent-events.ts";
 import type { Answer } from "../pipeline/answer.ts";
 import type { CallProtocol } from "../pipeline/call-request.ts";
 import { protocolFacts } from "../pipeline/entry-facts.ts";
+import { type PageRound, pageError, pageRequest, pageRoundOf, waitRequest } from "./elicitation.ts";
 import {
   ERROR,
   invalid,
@@ -19,8 +21,20 @@ import {
   statedVersion,
   type Table,
 } from "./protocol.ts";
-import { errorText, eventText, refusalAsRpc, responseText, rpcError, rpcResult, toolResult } from "./replies.ts";
+import {
+  completed,
+  errorOf,
+  errorText,
+  eventText,
+  type JsonObject,
+  refusalAsRpc,
+  responseText,
+  rpcError,
+  rpcResult,
+  toolResult,
+} from "./replies.ts";
 import { CALL_TOOL, FIND_TOOLS, findTools, innerCall, isSearchedFor } from "./search.ts";
+import { createTask, type DueTask, declaresTasks, type TaskRun } from "./tasks.ts";
 import { APPROVAL_META, described, isListed, isPendingDeclared, toolsOf } from "./tools.ts";
 
 export type McpServices = EndpointServices & { readonly mcp: McpSettings };
@@ -33,8 +47,12 @@ const IDEMPOTENCY_META = "safe-tool-call/idempotencyKey";
 /** Maximum hold for a client that did not ask for progress: such clients give up after about a minute. */
 const QUIET_HOLD_MS = 50_000;
 const HEARTBEAT_MS = 15_000;
+
+type Resumed = DueTask["call"] & Pick<DueTask, "approvalId">;
+
 /** A call over MCP. Its protocol version and client are known once the message is read. */
 export class ToolCall extends HttpCall {
+  #isTask = false;
   protocol: CallProtocol;
   resultBytesMax: number;
 
@@ -42,6 +60,21 @@ export class ToolCall extends HttpCall {
     super(exchange, "/mcp");
     this.protocol = { name: "mcp", version: statedVersion(exchange.raw.headers["mcp-protocol-version"]) };
     this.resultBytesMax = mcp.resultBytesMax;
+  }
+
+  /** A task's call goes on when the client of its poll disconnects: a later poll gets the answer. */
+  override get disconnect(): Exchange | undefined {
+    return this.#isTask ? undefined : this.exchange;
+  }
+
+  /** Becomes the call that a task keeps. */
+  resume({ version, client }: RpcRequest, { tool, args, idempotencyKey, approvalId }: Resumed): void {
+    this.protocol = { name: "mcp", version, client };
+    this.tool = tool;
+    this.args = args;
+    this.idempotencyKey = idempotencyKey;
+    this.approvalId = approvalId;
+    this.#isTask = true;
   }
 
   /** @throws {RpcError} for malformed parameters; the requested tool name is kept even then */
@@ -59,6 +92,10 @@ export class ToolCall extends HttpCall {
     this.traceparent = readTraceparent(textOf(meta["traceparent"]));
     this.tracestate = this.traceparent === undefined ? undefined : readTracestate(textOf(meta["tracestate"]));
   }
+}
+
+function verified({ authorization, certificate }: ToolCall, { callers }: McpServices) {
+  return callers.recall(authorization, "agents", certificate) ?? callers.verify(authorization, "agents", certificate);
 }
 
 function textOf(value: unknown): string | undefined {
@@ -93,17 +130,99 @@ export async function answerCall(call: ToolCall, sent: RpcRequest, services: Mcp
   call.fill(request);
   const found = services.registry.find(call.tool).registered;
   if (!TOOL_NAME.test(call.tool) || (found !== undefined && found.tool.name !== call.tool)) {
-    return answerTo(request, await unknownTool(call, services), { services, call });
+    return answerTo(request, { answer: await unknownTool(call, services) }, { services, call });
   }
-  call.resultBytesMax = found?.tool.limits.resultBytesMax ?? services.mcp.resultBytesMax;
+  boundResult(call, services);
+  if (services.approvals !== undefined && declaresTasks(request)) return answerOrTask(call, request, services);
   const isHeld = services.approvals !== undefined && services.mcp.holdSeconds > 0;
-  if (!isHeld) return answerTo(request, await services.proxy.call(call), { services, call });
+  const round = services.approvals && pageRoundOf(request, services.mcp);
+  if (!isHeld || round === "first" || round === "declined") {
+    return answerTo(request, await reply({ call, request, round }, services), { services, call });
+  }
   return new Promise((resolve, reject) => {
     const onHold = (): void => resolve(eventStream((client) => follow(client, { request, running, services, call })));
-    allowHold(call, request, { services, onHold });
-    const running = services.proxy.call(call);
+    const held = allowHold(call, request, { services, round, onHold });
+    const running = reply({ call, request, round, held }, services);
     running.then((ended) => resolve(answerTo(request, ended, { services, call })), reject);
   });
+}
+
+/** Gives the call its tool's own bound for results. */
+function boundResult(call: ToolCall, services: McpServices): void {
+  const { resultBytesMax } = registeredFor(call, services)?.tool.limits ?? {};
+  if (resultBytesMax !== undefined) call.resultBytesMax = resultBytesMax;
+}
+
+/** Answers with a task when the call waits for an approver. */
+async function answerOrTask(call: ToolCall, request: RpcRequest, services: McpServices): Promise<EndpointAnswer> {
+  const answer = await services.proxy.call(call);
+  const { result } = answer;
+  if (result.status !== "pending") return answerTo(request, { answer }, { services, call });
+  const { caller } = await verified(call, services);
+  const { tool, args, idempotencyKey } = call;
+  const made = { tool, args: args as Json, ...(idempotencyKey !== undefined && { idempotencyKey }) };
+  const task = await createTask({ caller, call: made, pending: result }, services);
+  return answerTo(request, { answer, instead: task }, { services, call });
+}
+
+/** Returns who polls a task, and how its call is made: with the token of this request. */
+export function taskRequester(
+  request: RpcRequest,
+  { exchange, caller }: { readonly exchange: Exchange; readonly caller: Caller },
+  services: McpServices,
+) {
+  return {
+    caller,
+    mayUse(name: string): boolean {
+      const { registered } = services.registry.find(name);
+      return registered !== undefined && isListed(registered.tool, caller);
+    },
+    async run({ approvalId, call: made }: Pick<DueTask, "approvalId" | "call">): Promise<TaskRun> {
+      const call = new ToolCall(exchange, services);
+      call.resume(request, { approvalId, ...made });
+      boundResult(call, services);
+      const { result } = await services.proxy.call(call);
+      const outcome = outcomeOf(request, { answer: { result } }, { services, call });
+      const answer = outcome instanceof RpcError ? { error: errorOf(outcome) } : { result: completed(outcome) };
+      return { answer, refusal: temporaryRefusal(result) };
+    },
+  };
+}
+
+/** Returns the refusal after which the task's call may be made again if it did not use the approval. */
+function temporaryRefusal(result: CallResult): Refusal | undefined {
+  if (result.status === "success") return undefined;
+  if (result.status === "pending") return new Refusal("APPROVAL_REQUIRED", result.approval.message);
+  const { code, message, retryable, retryAfterMs } = result.error;
+  const isTemporary = retryable || code === "UNAUTHENTICATED" || code === "APPROVAL_CONSUMED";
+  return isTemporary ? new Refusal(code, message, { retryAfterMs }) : undefined;
+}
+
+interface Replied {
+  readonly answer: Pick<Answer, "result">;
+  /** Sent instead of the pending result. */
+  readonly instead?: JsonObject | RpcError | undefined;
+}
+
+interface Asking {
+  readonly call: ToolCall;
+  readonly request: RpcRequest;
+  readonly round: PageRound | undefined;
+  readonly held?: Held;
+}
+
+/** Makes the call. One that waits for an approver asks a client that opens pages to open the page of its request. */
+async function reply({ call, request, round, held }: Asking, services: McpServices): Promise<Replied> {
+  const answer = await services.proxy.call(call);
+  const { result } = answer;
+  const { approvalPage = "", holdSeconds } = services.mcp;
+  if (result.status !== "pending" || round === undefined || round === "declined") return { answer };
+  if (round === "first") return { answer, instead: pageRequest(result, approvalPage) };
+  if (round === "earlier") return { answer, instead: pageError(result, approvalPage, request) };
+  // A call that was not held would be sent again at once.
+  if (held?.hasRunOut !== true) return { answer };
+  const askedAt = (await createdAtOf(result.approval.id, services)) ?? 0;
+  return { answer, instead: services.clock() - askedAt < holdSeconds * 1_000 ? waitRequest() : undefined };
 }
 
 /** Returns the caller if its tool list has `find_tools` and `call_tool`. For other callers, these are ordinary names. */
@@ -155,30 +274,61 @@ async function unknownTool(call: ToolCall, { proxy, callers }: McpServices): Pro
 
 interface Holding {
   readonly services: McpServices;
+  readonly round: PageRound | undefined;
   /** Called when the call starts to wait for an approver, if its client reads events. */
   readonly onHold: () => void;
 }
 
+interface Held {
+  /** Whether the whole time has passed without a decision. */
+  hasRunOut: boolean;
+}
+
 /** Allows the call to wait for an approver until its token expires, if its caller does not hold too many calls. */
-function allowHold(call: ToolCall, { progressToken }: RpcRequest, { services, onHold }: Holding): void {
+function allowHold(call: ToolCall, { progressToken }: RpcRequest, { services, round, onHold }: Holding): Held {
+  const held: Held = { hasRunOut: false };
+  const startedAt = services.clock();
   const readsEvents = (call.exchange.raw.headers.accept ?? "").includes("text/event-stream");
   const longestMs = services.mcp.holdSeconds * 1_000;
-  call.waitMs = readsEvents && progressToken !== undefined ? longestMs : Math.min(longestMs, QUIET_HOLD_MS);
+  const isLong = readsEvents && progressToken !== undefined && round === undefined;
+  call.waitMs = isLong ? longestMs : Math.min(longestMs, QUIET_HOLD_MS);
   call.hold = {
-    begin(caller) {
-      const end = beginHold(services, caller, { keepsRequest: !readsEvents });
-      if (end === undefined) return undefined;
+    async begin(caller, approvalId) {
+      // A client that does not know the page yet gets its URL first.
+      if (round === "earlier" && ((await createdAtOf(approvalId, services)) ?? startedAt) >= startedAt)
+        return undefined;
+      const leave = beginHold(services, caller, { keepsRequest: !readsEvents });
+      if (leave === undefined) return undefined;
       const tokenLeftMs = Math.max(0, caller.expiresAt * 1_000 - services.clock());
+      const waitMs = Math.min(call.waitMs, tokenLeftMs);
+      const timer = setTimeout(() => {
+        held.hasRunOut = tokenLeftMs > call.waitMs;
+      }, waitMs);
       // The request ends here for a client that reads events: its answer is a stream.
       if (readsEvents) onHold();
-      return { waitMs: Math.min(call.waitMs, tokenLeftMs), end };
+      const end = (): void => {
+        clearTimeout(timer);
+        leave();
+      };
+      return { waitMs, end };
     },
   };
+  return held;
+}
+
+/** Returns undefined when the store fails. */
+async function createdAtOf(approvalId: string, { approvals, logError }: McpServices): Promise<number | undefined> {
+  try {
+    return (await approvals?.get(approvalId))?.createdAt;
+  } catch (error) {
+    logError(error);
+    return undefined;
+  }
 }
 
 interface Following extends Answering {
   readonly request: RpcRequest;
-  readonly running: Promise<Answer>;
+  readonly running: Promise<Replied>;
 }
 
 /** Sends a heartbeat every 15 s, as a progress notification if the client asked for progress; then sends the response. */
@@ -215,24 +365,25 @@ interface Answering {
   readonly call: ToolCall;
 }
 
-function answerTo(request: RpcRequest, answer: Answer, answering: Answering): EndpointAnswer {
-  const { result } = answer;
+function answerTo(request: RpcRequest, replied: Replied, answering: Answering): EndpointAnswer {
+  const { result } = replied.answer;
   if ((result.status === "denied" || result.status === "error") && REFUSALS[result.error.code].stage === "AUTH") {
     const { code, message, details, retryAfterMs } = result.error;
     return refusalAsRpc(new Refusal(code, message, { details, retryAfterMs }), request.id);
   }
-  const outcome = outcomeOf(request, answer, answering);
+  const outcome = outcomeOf(request, replied, answering);
   return outcome instanceof RpcError ? rpcError(outcome) : rpcResult(request, outcome);
 }
 
 /** Returns the response as text, for a call whose event stream has already started. */
-function answerText(request: RpcRequest, answer: Answer, answering: Answering): string {
-  const outcome = outcomeOf(request, answer, answering);
+function answerText(request: RpcRequest, replied: Replied, answering: Answering): string {
+  const outcome = outcomeOf(request, replied, answering);
   return outcome instanceof RpcError ? errorText(outcome) : responseText(request, outcome);
 }
 
 /** Returns the result of `tools/call`, or the error for a tool that is unknown to the caller. */
-function outcomeOf(request: RpcRequest, { result }: Answer, { services, call }: Answering) {
+function outcomeOf(request: RpcRequest, { answer: { result }, instead }: Replied, { services, call }: Answering) {
+  if (instead !== undefined) return instead;
   const isRefused = result.status === "denied" || result.status === "error";
   const unknown = isRefused ? unknownToolError(request, result.error.code, { services, call }) : undefined;
   return unknown ?? toolResult(result, { era: request.era, mayBePending: isDeclared(call, services) });

@@ -21,7 +21,7 @@ import {
   overload,
   refuse,
 } from "../http/routes/call.ts";
-import { answerCall, identityOf, type McpServices, ToolCall } from "./calls.ts";
+import { answerCall, identityOf, type McpServices, ToolCall, taskRequester } from "./calls.ts";
 import {
   ERROR,
   MODERN,
@@ -36,6 +36,7 @@ import {
 import { refusalAsRpc, rpcError, rpcResult, SERVER_INFO } from "./replies.ts";
 import { isSearched, SEARCH_TOOLS } from "./search.ts";
 import { follow, listen } from "./subscriptions.ts";
+import { answerTask, asksForTasks, requireTasks, TASK_METHODS, TASKS_EXTENSION } from "./tasks.ts";
 import { pageOf, toolsOf } from "./tools.ts";
 
 const INSTRUCTIONS =
@@ -214,13 +215,18 @@ async function answerRequest(request: RpcRequest, { exchange, caller, services }
   const { method, era } = request;
   if (method === "tools/list") return listTools(request, caller, services);
   if (era === "modern") {
+    if (TASK_METHODS.has(method))
+      return answerTask(request, taskRequester(request, { exchange, caller }, services), services);
     if (method === "subscriptions/listen") {
+      if (asksForTasks(request)) requireTasks(request);
       await record(services, { type: "tools.followed", ...identityOf(request, caller, services) });
       return listen(request, { exchange, caller }, services);
     }
     if (method !== "server/discover") throw unknownMethod(request);
     await introduced(request, caller, services);
-    const result = { supportedVersions: [MODERN], capabilities: CAPABILITIES, instructions: INSTRUCTIONS };
+    const extensions = services.approvals !== undefined && { extensions: { [TASKS_EXTENSION]: {} } };
+    const capabilities = { ...CAPABILITIES, ...extensions };
+    const result = { supportedVersions: [MODERN], capabilities, instructions: INSTRUCTIONS };
     return rpcResult(request, { ...result, ...NOT_CACHED });
   }
   if (method === "ping") return rpcResult(request, {});
@@ -235,7 +241,7 @@ async function answerRequest(request: RpcRequest, { exchange, caller, services }
   const answered = rpcResult(request, result);
   return {
     ...answered,
-    headers: { ...answered.headers, "mcp-session-id": sessionIdOf(request.version, request.client) },
+    headers: { ...answered.headers, "mcp-session-id": sessionIdOf(request) },
   };
 }
 

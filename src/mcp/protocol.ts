@@ -28,6 +28,8 @@ export const ERROR = {
   /** A refusal for which the protocol defines no code. */
   refused: -32_000,
   headerMismatch: -32_020,
+  missingCapability: -32_021,
+  urlElicitationRequired: -32_042,
   unsupportedVersion: -32_022,
 } as const;
 
@@ -74,6 +76,8 @@ export interface RpcRequest {
   readonly era: Era;
   readonly version: string;
   readonly client: ClientInfo | undefined;
+  /** What the client says that it can do. */
+  readonly capabilities: Table;
   readonly progressToken: RequestId | undefined;
 }
 
@@ -128,16 +132,32 @@ export function readMessage(body: unknown, headers: Headers): Message {
   const version = versionOf(message, headerValues);
   const era = version === MODERN ? "modern" : "legacy";
   const progressToken = progressTokenOf(meta, sent);
-  if (era === "modern") return { ...message, era, version, client: readClient(meta[META.client]), progressToken };
-  const hint = method === "initialize" ? undefined : readHint(headers["mcp-session-id"]);
-  const client = method === "initialize" ? readClient(message.params["clientInfo"]) : hint?.client;
-  return {
-    ...message,
-    era,
-    version: version === UNSTATED ? (hint?.version ?? version) : version,
-    client,
-    progressToken,
-  };
+  if (era === "modern") {
+    const { [META.client]: client, [META.capabilities]: capabilities } = meta;
+    return { ...message, era, version, client: readClient(client), capabilities: tableOf(capabilities), progressToken };
+  }
+  if (method === "initialize") {
+    const { clientInfo, capabilities } = message.params;
+    return {
+      ...message,
+      era,
+      version,
+      client: readClient(clientInfo),
+      capabilities: tableOf(capabilities),
+      progressToken,
+    };
+  }
+  const { version: hinted = version, client, capabilities = {} } = readHint(headers["mcp-session-id"]) ?? {};
+  return { ...message, era, version: version === UNSTATED ? hinted : version, client, capabilities, progressToken };
+}
+
+function tableOf(value: unknown): Table {
+  return isTable(value) ? value : {};
+}
+
+/** Returns whether the client can ask its user to open a page. */
+export function opensPages({ capabilities: { elicitation } }: Pick<RpcRequest, "capabilities">): boolean {
+  return isTable(elicitation) && isTable(elicitation["url"]);
 }
 
 function notRpc(id: RequestId | null): RpcError {
@@ -222,16 +242,34 @@ function checkMethod({ id, method, headerValues }: Omit<Compared, "meta">): void
   throw mismatch(id, `the body names method ${shown(method)}, Mcp-Method another`);
 }
 
-/** @throws {RpcError} when the header names another tool than the body */
-function checkName(id: RequestId, { name }: Table, headerValues: ProtocolHeaders): void {
-  if (headerValues.name === undefined) return;
-  const decoded = decodedName(headerValues.name);
+/** The parameter that the header `Mcp-Name` repeats, by method, and what it names. */
+const NAMES: ReadonlyMap<string, readonly [parameter: string, named: string]> = new Map<
+  string,
+  readonly [string, string]
+>([
+  ["tools/call", ["name", "tool"]],
+  ["tasks/get", ["taskId", "task"]],
+  ["tasks/update", ["taskId", "task"]],
+  ["tasks/cancel", ["taskId", "task"]],
+]);
+
+interface Naming {
+  readonly id: RequestId;
+  readonly headerName: string | undefined;
+  readonly name: unknown;
+  readonly named: string;
+}
+
+/** @throws {RpcError} when the header names another tool or task than the body */
+function checkName({ id, headerName, name, named }: Naming): void {
+  if (headerName === undefined) return;
+  const decoded = decodedName(headerName);
   if (decoded === undefined) throw mismatch(id, "the header Mcp-Name is not valid Base64");
-  if (typeof name === "string" && decoded !== name) throw mismatch(id, "the body names another tool than Mcp-Name");
+  if (typeof name === "string" && decoded !== name) throw mismatch(id, `the body names another ${named} than Mcp-Name`);
 }
 
 function versionOf(
-  { id, method, params, meta }: Omit<RpcRequest, "era" | "version" | "client" | "progressToken">,
+  { id, method, params, meta }: Pick<RpcRequest, "id" | "method" | "params" | "meta">,
   headerValues: ProtocolHeaders,
 ) {
   const claimed = meta[META.version];
@@ -250,7 +288,9 @@ function legacyVersion(
 ): string {
   const { version } = headerValues;
   if (version !== MODERN) checkMethod({ id, method, headerValues });
-  if (version !== MODERN && method === "tools/call") checkName(id, params, headerValues);
+  if (version !== MODERN && method === "tools/call") {
+    checkName({ id, headerName: headerValues.name, name: params["name"], named: "tool" });
+  }
   if (method === "initialize") {
     if (version === MODERN)
       throw mismatch(id, "initialize belongs to earlier versions than MCP-Protocol-Version names");
@@ -276,17 +316,20 @@ function checkEnvelope(id: RequestId, meta: Table): void {
   }
 }
 
-/** Requires the headers that repeat the version, the method and the tool of a call for proxies that do not read bodies. */
+/** Requires the headers that repeat the version, the method and the tool or task for proxies that do not read bodies. */
 function checkModernHeaders(
   { id, method, params }: Pick<RpcRequest, "id" | "method" | "params">,
   headerValues: ProtocolHeaders,
 ): void {
   if (headerValues.version === undefined) throw mismatch(id, "the header MCP-Protocol-Version is missing");
   if (headerValues.method === undefined) throw mismatch(id, "the header Mcp-Method is missing");
-  const { name } = params;
-  if (method !== "tools/call") return;
-  if (headerValues.name === undefined && typeof name === "string") throw mismatch(id, "the header Mcp-Name is missing");
-  checkName(id, params, headerValues);
+  const naming = NAMES.get(method);
+  if (naming === undefined) return;
+  const [parameter, named] = naming;
+  const { [parameter]: name } = params;
+  const { name: headerName } = headerValues;
+  if (headerName === undefined && typeof name === "string") throw mismatch(id, "the header Mcp-Name is missing");
+  checkName({ id, headerName, name, named });
 }
 
 const ENCODED = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/;
@@ -348,14 +391,18 @@ const HINT_CHARACTERS_MAX = 2_048;
 const HINT_TEXT_CHARACTERS_MAX = 128;
 
 /**
- * Returns the session id of a legacy client. It refers to no state and grants nothing: it repeats the client information from
- * `initialize`, so that its calls can be audited with its name. A forged one is a client that lies about its name.
+ * Returns the session id of a legacy client. It refers to no state and grants nothing: it repeats from `initialize` the client
+ * information, so that its calls can be audited with its name, and whether the client opens pages. A forged one is a client that
+ * lies about itself.
  */
-export function sessionIdOf(version: string, client: ClientInfo | undefined): string {
+export function sessionIdOf(request: Pick<RpcRequest, "version" | "client" | "capabilities">): string {
+  const { version, client } = request;
   const text = (value = ""): string => value.slice(0, HINT_TEXT_CHARACTERS_MAX).replace(CONTROLS, "?").toWellFormed();
-  const hint = JSON.stringify([version, text(client?.name), text(client?.version)]);
-  return Buffer.from(hint, "utf8").toString("base64url");
+  const hint = [version, text(client?.name), text(client?.version), ...(opensPages(request) ? [OPENS_PAGES] : [])];
+  return Buffer.from(JSON.stringify(hint), "utf8").toString("base64url");
 }
+
+const OPENS_PAGES = "elicitation.url";
 
 /** JSON takes six characters for each of these. */
 const CONTROLS = /[\u0000-\u001f]/g;
@@ -364,16 +411,17 @@ function readHint(header: string | string[] | undefined) {
   if (typeof header !== "string" || header.length > HINT_CHARACTERS_MAX) return undefined;
   try {
     const hint: unknown = JSON.parse(Buffer.from(header, "base64url").toString("utf8"));
-    if (!Array.isArray(hint) || hint.length !== HINT_MEMBERS || !hint.every(isShortText)) return undefined;
-    const [version = "", name = "", clientVersion = ""] = hint as readonly string[];
+    if (!Array.isArray(hint) || !HINT_MEMBERS.includes(hint.length) || !hint.every(isShortText)) return undefined;
+    const [version = "", name = "", clientVersion = "", opened] = hint as readonly string[];
     const client = name === "" ? undefined : { name, version: clientVersion };
-    return { version: LEGACY.find((each) => each === version), client };
+    const capabilities: Table = opened === OPENS_PAGES ? { elicitation: { url: {} } } : {};
+    return { version: LEGACY.find((each) => each === version), client, capabilities };
   } catch {
     return undefined;
   }
 }
 
-const HINT_MEMBERS = 3;
+const HINT_MEMBERS: readonly number[] = [3, 4];
 
 function isShortText(value: unknown): value is string {
   return typeof value === "string" && value.length <= HINT_TEXT_CHARACTERS_MAX;

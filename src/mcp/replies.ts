@@ -13,15 +13,15 @@ export const SERVER_INFO = { name: "safe-tool-call", title: "Safe Tool Call", ve
 const JSON_HEADERS = { "content-type": "application/json", "cache-control": "no-store" } as const;
 const HTTP_OK = 200;
 
-type JsonObject = { readonly [key: string]: Json };
+export type JsonObject = { readonly [key: string]: Json };
 
-/** Returns the text of a response. In the modern era every result says that it is complete, and from whom it is. */
+/** Returns the text of a response. In the modern era every result says from whom it is, and that it is complete unless it says otherwise. */
 export function responseText({ id, era }: Pick<RpcRequest, "id" | "era">, result: JsonObject): string {
   if (era === "legacy") return JSON.stringify({ jsonrpc: "2.0", id, result });
   const { _meta: meta } = result;
   const stamped = {
-    ...result,
     resultType: "complete",
+    ...result,
     _meta: { ...(isTable(meta) && meta), [META.server]: SERVER_INFO },
   };
   return JSON.stringify({ jsonrpc: "2.0", id, result: stamped });
@@ -35,8 +35,17 @@ export function rpcError(error: RpcError): EndpointAnswer {
   return { status: error.http, headers: JSON_HEADERS, body: errorText(error) };
 }
 
-export function errorText({ code, message, data, id }: Pick<RpcError, "code" | "message" | "data" | "id">): string {
-  return JSON.stringify({ jsonrpc: "2.0", id, error: { code, message, ...(data !== undefined && { data }) } });
+export function errorText(error: Pick<RpcError, "code" | "message" | "data" | "id">): string {
+  return JSON.stringify({ jsonrpc: "2.0", id: error.id, error: errorOf(error) });
+}
+
+export function errorOf({ code, message, data }: Pick<RpcError, "code" | "message" | "data">): JsonObject {
+  return { code, message, ...(data !== undefined && { data: data as JsonObject }) };
+}
+
+/** Returns the result of a call as a task has it. */
+export function completed(result: JsonObject): JsonObject {
+  return { resultType: "complete", ...result };
 }
 
 /** Some clients end lines also at these characters, with which a result could then forge a message. */
@@ -56,7 +65,7 @@ export function refusalAsRpc(refusal: Refusal, id: RequestId | null): EndpointAn
 }
 
 const REFUSAL_META = "safe-tool-call/refusal";
-const CALL_META = "safe-tool-call/call";
+export const CALL_META = "safe-tool-call/call";
 
 const ISSUES_SHOWN_MAX = 10;
 const TARGET_TEXT_CHARACTERS_MAX = 4_096;

@@ -49,5 +49,7 @@ export interface CallProtocol {
 /** A caller that waits while an approver is asked. */
 export interface Hold {
   /** Called when the wait would begin. Undefined: this caller may not wait now. `end` is called when the wait has ended. */
-  begin(caller: Caller): { readonly waitMs: number; readonly end: () => void } | undefined;
+  begin(caller: Caller, approvalId: string): Begun | Promise<Begun>;
 }
+
+type Begun = { readonly waitMs: number; readonly end: () => void } | undefined;

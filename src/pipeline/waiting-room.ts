@@ -53,7 +53,8 @@ export function createWaitingRoom(approvals: Approvals | undefined): WaitingRoom
       const id = approvalIdOf(outcome);
       const { waitMs, disconnect } = request;
       if (approvals === undefined || id === undefined || !waitMs || waiting >= WAITERS_MAX) return undefined;
-      const held = request.hold === undefined || caller === undefined ? { waitMs } : request.hold.begin(caller);
+      const held =
+        request.hold === undefined || caller === undefined ? { waitMs } : await request.hold.begin(caller, id);
       if (held === undefined) return undefined;
       try {
         const isAnswered = await hold(approvals, id, { waitMs: held.waitMs, disconnect });

@@ -106,6 +106,7 @@ describe.skipIf(native === undefined)("approvals in PostgreSQL", () => {
         "store/keys",
         "store/requests",
         "store/sessions",
+        "store/tasks",
       ];
       const run = runElsewhere(
         server,

@@ -8,17 +8,18 @@ import { ENVELOPE, McpWorld, MODERN } from "./mcp-world.ts";
  * defines. Texts of errors are each server's own.
  */
 
+const TASKS = { extensions: { "io.modelcontextprotocol/tasks": {} } };
 const VERSIONS = [MODERN, "2025-11-25", "2025-06-18"];
 let world: McpWorld;
 let tools: Loose[];
 
 /** The official server with the same tools; a call of the only tool that it knows returns what the service returned. */
 const official = createMcpHandler(
-  () => {
+  ({ era }) => {
     const capabilities = { tools: { listChanged: true } };
     const server = new Server(
       { name: "safe-tool-call", title: "Safe Tool Call", version: "0.1.0" },
-      { capabilities, supportedProtocolVersions: VERSIONS },
+      { capabilities: { ...capabilities, ...(era === "modern" && TASKS) }, supportedProtocolVersions: VERSIONS },
     );
     server.setRequestHandler("tools/list", () => ({ tools }));
     server.setRequestHandler("tools/call", ({ params }) => {

@@ -74,10 +74,11 @@ export class McpWorld extends AskingService {
   }
 
   /** A connected client of the official package. */
-  async client(version: string, token?: string): Promise<Client> {
+  async client(version: string, token?: string, capabilities: Loose = {}): Promise<Client> {
     const client = new Client(
       { name: "test-client", version: "1.2.3" },
       {
+        capabilities,
         versionNegotiation: version === MODERN ? { mode: { pin: MODERN } } : { mode: "legacy" },
         ...(version !== MODERN && { supportedProtocolVersions: [version] }),
       },

@@ -96,13 +96,15 @@ describe("any body and any headers", () => {
 
   test("a session id repeats what the client said, and nothing else", () => {
     fc.assert(
-      fc.property(text, text, (name, version) => {
-        const id = sessionIdOf("2025-11-25", { name, version });
+      fc.property(text, text, fc.boolean(), (name, version, hasPages) => {
+        const capabilities = hasPages ? { elicitation: { url: {} } } : {};
+        const id = sessionIdOf({ version: "2025-11-25", client: { name, version }, capabilities });
         expect(id).toMatch(/^[A-Za-z0-9_-]{1,1100}$/);
         const read = readMessage({ jsonrpc: "2.0", id: 1, method: "ping" }, { "mcp-session-id": id });
         if (read.kind !== "request") throw new Error("a request was sent");
         const told = (said: string) => said.replace(/[\u0000-\u001f]/g, "?").toWellFormed();
         expect(read.client).toEqual(name === "" ? undefined : { name: told(name), version: told(version) });
+        expect(read.capabilities).toEqual(capabilities);
       }),
     );
   });

@@ -367,7 +367,7 @@ async function offeredNow(tx: WriteTransaction, { scopes, requester }: Approval)
   return scopes.filter((scope) => scope !== "session");
 }
 
-async function cancel(
+export async function cancel(
   tx: WriteTransaction,
   id: string,
   by: Pick<Requester, "issuer" | "subject">,

@@ -161,14 +161,40 @@ CREATE TABLE approval_messages (
 CREATE INDEX approval_messages_age ON approval_messages (received_at);
 `;
 
+/** Calls whose requesters ask for the outcome later. */
+const TASKS = `
+CREATE TABLE approval_tasks (
+  id_hash TEXT PRIMARY KEY,
+  issuer TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  actors TEXT NOT NULL,
+  session TEXT NOT NULL,
+  tool TEXT NOT NULL,
+  approval_id TEXT NOT NULL,
+  sealed_call TEXT NOT NULL,
+  sealed_answer TEXT,
+  bytes INTEGER NOT NULL,
+  noted TEXT NOT NULL,
+  started_at INTEGER,
+  cancelled_at INTEGER,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX approval_tasks_by_caller ON approval_tasks (issuer, subject, bytes);
+CREATE INDEX approval_tasks_by_approval ON approval_tasks (approval_id);
+CREATE INDEX approval_tasks_expiry ON approval_tasks (expires_at);
+`;
+
 export const SQLITE_STEPS: readonly string[] = [
   firstTables(false),
   `\nALTER TABLE approvals ADD COLUMN call_digest TEXT;\n${BY_CALL}`,
   REQUIREMENTS,
   WEBHOOKS,
+  TASKS,
 ];
 
-export const POSTGRES_STEPS: readonly string[] = [firstTables(true), REQUIREMENTS, WEBHOOKS].map((step) =>
+export const POSTGRES_STEPS: readonly string[] = [firstTables(true), REQUIREMENTS, WEBHOOKS, TASKS].map((step) =>
   step
     .replace(/\bTEXT\b/g, 'TEXT COLLATE "C"')
     .replaceAll("INTEGER", "BIGINT")

@@ -15,7 +15,7 @@ type Step = (tx: WriteTransaction, store: Store) => Promise<readonly Row[]>;
 
 const STEPS: readonly Step[] = [
   ...[expirePending, expireApproved, doubtLostLeases, endModes, endSessions],
-  ...[deleteApprovals, deleteGrants, deleteSessions, deleteKeys, deleteEvents],
+  ...[deleteApprovals, deleteGrants, deleteSessions, deleteKeys, deleteTasks, deleteEvents],
 ];
 
 /** Records expirations and deletes old rows. Any process may run it at any time. */
@@ -107,6 +107,11 @@ async function deleteKeys(tx: WriteTransaction): Promise<readonly Row[]> {
   const rows = await deleteBatch(tx, { table: tx.sql`approval_keys`, key, isDue, returns });
   await subtract(tx, rows);
   return rows;
+}
+
+function deleteTasks(tx: WriteTransaction): Promise<readonly Row[]> {
+  const isDue = tx.sql`expires_at <= ${tx.now}`;
+  return deleteBatch(tx, { table: tx.sql`approval_tasks`, key: tx.sql`id_hash`, isDue });
 }
 
 function deleteEvents(tx: WriteTransaction, store: Store): Promise<readonly Row[]> {

@@ -243,7 +243,7 @@ export abstract class HttpCall implements CallRequest {
     this.#route = route;
   }
 
-  get disconnect(): Exchange {
+  get disconnect(): Exchange | undefined {
     return this.exchange;
   }
 

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { isLoopback } from "../../core/network.ts";
 import type { Modules } from "../modules.ts";
 import { count, permission, problemAdder, text, uniqueNames } from "./values.ts";
 
@@ -232,6 +233,19 @@ const approvalsPublicUrl = z
   .transform((text) => text.replace(/\/$/, ""))
   .optional();
 
+/** The key `approvals.pageUrl`: the page that MCP clients ask their users to open. */
+const approvalsPageUrl = z
+  .url({ protocol: /^https?$/, error: "must be a URL such as https://stc.example/approvals/{id}/page" })
+  .max(URL_CHARACTERS_MAX)
+  .refine((text) => !isUnprotected(text), "must be https, or http on loopback")
+  .refine((text) => URL.canParse(text) && new URL(text).username === "", { message: "must hold no credentials" })
+  .optional();
+
+function isUnprotected(text: string): boolean {
+  const { protocol, hostname } = URL.parse(text) ?? {};
+  return protocol === "http:" && !isLoopback(hostname ?? "");
+}
+
 function inline(stores: Modules["approvalStores"]): Modules["approvalStores"] {
   return stores.filter(({ setting }) => setting === "store");
 }
@@ -281,6 +295,11 @@ export const approvals = (stores: Modules["approvalStores"]) =>
        * links are paths.
        */
       publicUrl: approvalsPublicUrl,
+      /**
+       * URL of the page where approvers see a request, such as https://stc.example/approvals/{id}/page; the request's id replaces
+       * `{id}`. MCP clients that can ask their user to open a page get it while a call waits. Opening it decides nothing.
+       */
+      pageUrl: approvalsPageUrl,
       /** Time from the approval request to its expiry. */
       decideBySeconds: count(600, DAY_SECONDS),
       /** Time from the approval within which the call must run. */

@@ -55,6 +55,23 @@ test.each([
   expect(problemsOf({ approvals: { publicUrl } }).join("\n")).toContain("approvals.publicUrl: must ");
 });
 
+test.each([
+  "https://stc.example/approvals/{id}/page",
+  "http://127.0.0.1:8787/approvals/{id}/page",
+  "https://people.example/?request={id}#open",
+])("the page that MCP clients open may be %s", (pageUrl) => {
+  expect(read({ approvals: { pageUrl } }).approvals.pageUrl).toBe(pageUrl);
+});
+
+test.each([
+  ["http://people.example/{id}", "must be https, or http on loopback"],
+  ["https://ann:word@people.example/{id}", "must hold no credentials"],
+  ["javascript:alert(1)", "must be a URL such as https://stc.example/approvals/{id}/page"],
+  ["/approvals/{id}/page", "must be a URL such as https://stc.example/approvals/{id}/page"],
+])("the page that MCP clients open may not be %s", (pageUrl, problem) => {
+  expect(problemsOf({ approvals: { pageUrl } }).join("\n")).toContain(`approvals.pageUrl: ${problem}`);
+});
+
 test("the examples of docs/webhooks.md are valid configurations", () => {
   const page = readFileSync(join(import.meta.dir, "../../../docs/webhooks.md"), "utf8");
   const blocks = [...page.matchAll(/^```yaml\n([\s\S]*?)^```/gm)].map(([, block = ""]) => parse(block).approvals);
