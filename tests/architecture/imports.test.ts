@@ -62,7 +62,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   cli: ["commander", "fastify", "pino", "zod"],
   "cli/development": ["@grpc/grpc-js", "@grpc/proto-loader", "@peculiar/x509", "reflect-metadata", "jose"],
   "runtime/config": ["yaml", "zod"],
-  "runtime/manifests": ["zod"],
+  "runtime/manifests": ["yaml", "zod"],
   "runtime/telemetry": ["api", "core", "exporter-trace-otlp-http", "resources", "sdk-trace-base"].map(
     (name) => `@opentelemetry/${name}`,
   ),

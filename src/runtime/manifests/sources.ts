@@ -8,6 +8,7 @@ import type { Config } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 
 const FILES_MAX = 1_000;
+const CODE = /\.[cm]?[jt]sx?$/;
 const typescript = new Bun.Transpiler({ loader: "ts" });
 
 interface Import {
@@ -17,6 +18,8 @@ interface Import {
 
 interface Source {
   readonly sha256: string;
+  /** Undefined for code, which the runtime reads itself. */
+  readonly text: string | undefined;
   readonly imports: readonly Import[];
 }
 
@@ -56,6 +59,11 @@ export class Sources {
     return this.#source(file).imports;
   }
 
+  /** Returns the text of a file that is not code: the one that `digest` covers. */
+  text(file: string): string {
+    return this.#source(file).text ?? "";
+  }
+
   #source(path: string): Source {
     const known = this.#read.get(path);
     if (known !== undefined) return known;
@@ -64,7 +72,7 @@ export class Sources {
       const found = sourceAt(join(dirname(path), specifier));
       return found === undefined ? [] : [{ specifier, path: found }];
     });
-    const source = { sha256: sha256Hex(code), imports };
+    const source = { sha256: sha256Hex(code), text: CODE.test(path) ? undefined : code, imports };
     this.#read.set(path, source);
     return source;
   }
@@ -76,7 +84,7 @@ export function sourceAt(path: string): string | undefined {
 
 /** Returns the relative imports of a file. Invalid code has none here: loading it reports the problem. */
 function importsOf(path: string, code: string): readonly string[] {
-  if (!/\.[cm]?[jt]sx?$/.test(path)) return [];
+  if (!CODE.test(path)) return [];
   try {
     return typescript
       .scanImports(code)
