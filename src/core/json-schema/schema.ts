@@ -443,3 +443,36 @@ const EXPECTED: Readonly<Record<SimpleForm | "dropped", string>> = {
   boolean: "true or false",
   dropped: "JSON",
 };
+
+/** Returns the keywords that schemas may have as JSON Schema, for editors. `self` refers to the description of a schema. */
+export function keywordsDescribed(self: Json): Readonly<Record<string, Json>> {
+  const names: Json = { type: "array", items: { type: "string" }, uniqueItems: true };
+  const described: Readonly<Record<Exclude<Form, readonly [string]>, Json>> = {
+    ...{ schema: self, schemas: { type: "array", items: self, minItems: 1 } },
+    ...{
+      members: { type: "object", additionalProperties: self },
+      patterns: { type: "object", additionalProperties: self },
+    },
+    ...{ lists: { type: "object", additionalProperties: names }, names, values: { type: "array", minItems: 1 } },
+    types: {
+      anyOf: [{ enum: TYPE_NAMES }, { type: "array", items: { enum: TYPE_NAMES }, minItems: 1, uniqueItems: true }],
+    },
+    ...{
+      any: {},
+      note: {},
+      dropped: {},
+      text: { type: "string", maxLength: TEXT_CHARACTERS_MAX },
+      pattern: { type: "string" },
+    },
+    ...{ format: { enum: FORMATS }, count: { type: "integer", minimum: 0 }, number: { type: "number" } },
+    ...{ positive: { type: "number", exclusiveMinimum: 0 }, boolean: { type: "boolean" } },
+  };
+  const supported = Object.entries(KEYWORDS).flatMap(([keyword, form]) =>
+    typeof form === "object" ? [] : [[keyword, described[form]] as const],
+  );
+  return {
+    ...Object.fromEntries(supported),
+    $ref: { type: "string", pattern: "^#/\\$defs/" },
+    $defs: { type: "object", additionalProperties: self },
+  };
+}

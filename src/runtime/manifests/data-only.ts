@@ -35,7 +35,13 @@ interface Build {
 }
 
 /** A tool, or everything that keeps the file from being one, in operators' terms. */
-export type DataOnlyTool = { readonly tool: Tool } | { readonly problems: readonly string[] };
+type DataOnlyTool = Located | { readonly problems: readonly string[] };
+
+interface Located {
+  readonly tool: Tool;
+  /** Returns the line of an error that is found later, such as one in the service's contract. */
+  readonly lineOf: (fault: Fault) => number | undefined;
+}
 
 /** Reads a manifest that is a YAML file. Nothing in it is run; its schemas are JSON Schemas. */
 export function readDataOnly(source: string, build: Build): DataOnlyTool {
@@ -47,7 +53,8 @@ export function readDataOnly(source: string, build: Build): DataOnlyTool {
   const manifest: unknown = document.toJS();
   if (!isTable(manifest)) return { problems: ["must be a table: name, description, …"] };
   try {
-    return { tool: toolOf(manifest, build) };
+    const tool = toolOf(manifest, build);
+    return { tool, lineOf: (fault) => lineIn(source, fault) };
   } catch (error) {
     if (!(error instanceof ManifestError)) throw error;
     const problems = error.faults.map((fault) => {
@@ -105,13 +112,13 @@ function parse(source: string, lines: LineCounter): Document | Error {
   const document = parseDocument(source, {
     ...{ version: "1.2", schema: "core", merge: false, strict: true, uniqueKeys: true, stringKeys: true },
     lineCounter: lines,
-    logLevel: "silent",
+    logLevel: "error",
   });
   // Only the first error: later ones mostly follow from it.
   const [problem] = document.errors;
   if (problem === undefined) return document as Document;
   const line = problem.linePos?.[0].line;
-  const [text = ""] = problem.message.split("\n");
+  const [text = ""] = problem.message.replace(/^Maximum call stack.*$/, "is nested too deeply").split("\n");
   return new Error(`${line === undefined ? "" : `line ${line}: `}${text.replace(/ at line \d+.*$/, "")}`);
 }
 
@@ -163,6 +170,12 @@ function isExact(value: number): boolean {
 function isData(path: readonly unknown[]): boolean {
   const top = path.find((step) => isTable(step) && "key" in step && "value" in step);
   return isTable(top) && isScalar(top["key"]) && DATA_FIELDS.includes(top["key"].value);
+}
+
+function lineIn(source: string, fault: Fault): number | undefined {
+  const lines = new LineCounter();
+  const document = parse(source, lines);
+  return document instanceof Error ? undefined : lineOf(document, fault, lines);
 }
 
 /** Returns the line of a fault's field, or of the part of the file nearest to it. */

@@ -4,7 +4,7 @@ import * as zod from "zod";
 import { z } from "zod";
 import { type DefineTool, definedInFile, isTool, isToolFactory, refusedManifest } from "../../core/define-tool.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
-import { ManifestError, NotRegistered } from "../../core/errors.ts";
+import { type Fault, ManifestError, NotRegistered } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import type { DeclaredKind, Offers } from "../../core/target-kind.ts";
 import { resultWithin } from "../../core/time-limits.ts";
@@ -40,6 +40,7 @@ export async function loadTools(config: Config, offered: Offered): Promise<Loade
 class ManifestLoader implements LoadedTools {
   readonly tools: Tool[] = [];
   readonly origins = new Map<Tool, string>();
+  readonly lines = new Map<Tool, (fault: Fault) => number | undefined>();
   readonly notRegistered: string[] = [];
   readonly problems: string[] = [];
   readonly sources = new Sources();
@@ -125,8 +126,10 @@ class ManifestLoader implements LoadedTools {
     const { readDataOnly } = await import("./data-only.ts");
     this.#found += 1;
     const read = readDataOnly(this.sources.text(file), this.#offered);
-    if ("tool" in read) this.#add(read.tool, shown, shown);
-    else this.problems.push(...read.problems.map((problem) => `${shown}: ${problem}`));
+    if ("tool" in read) {
+      this.#add(read.tool, shown, shown);
+      this.lines.set(read.tool, read.lineOf);
+    } else this.problems.push(...read.problems.map((problem) => `${shown}: ${problem}`));
   }
 
   /** Limits the loading time: a module that never finishes would block everything else. */

@@ -1,6 +1,7 @@
 import { statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { canonicalJson, sha256Hex } from "../../core/digest.ts";
+import type { Fault } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { toJson } from "../../core/tool-formats.ts";
 import type { Tool } from "../../core/types.ts";
@@ -137,6 +138,8 @@ export interface LoadedTools {
   readonly tools: readonly Tool[];
   /** Maps a tool to its file, for messages. Tools given as values are missing. */
   readonly origins: ReadonlyMap<Tool, string>;
+  /** Maps a tool without code to the function that returns the line of an error in its file. */
+  readonly lines: ReadonlyMap<Tool, (fault: Fault) => number | undefined>;
   /** Tools whose target is not configured, with the reason. */
   readonly notRegistered: readonly string[];
   /** All problems, each with file, tool and field. */

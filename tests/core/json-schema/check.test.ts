@@ -80,7 +80,7 @@ describe("a value that a schema makes expensive", () => {
   });
 
   test("is compared in linear time, and its patterns are matched in linear time", () => {
-    const elements = Array.from({ length: 200_000 }, (_, at) => ({ at }));
+    const elements = Array.from({ length: 100_000 }, (_, at) => ({ at }));
     expect(checked({ uniqueItems: true }, elements)).toEqual([]);
     expect(checked({ uniqueItems: true }, [...elements, { at: 7 }])).toHaveLength(1);
     expect(checked({ pattern: "^(a+)+$" }, `${"a".repeat(100_000)}b`)).toHaveLength(1);
