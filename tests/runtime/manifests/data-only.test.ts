@@ -6,6 +6,7 @@ import { createDefineTool } from "../../../src/core/define-tool.ts";
 import { readConfig } from "../../../src/runtime/config/config.ts";
 import { readDataOnly } from "../../../src/runtime/manifests/data-only.ts";
 import { MODULES } from "../../../src/runtime/modules.ts";
+import { blocksOf } from "../../support/documented.ts";
 import { loadFor } from "../../support/kinds.ts";
 
 const BUILD = { kinds: MODULES.targetKinds, define: createDefineTool(MODULES.targetKinds) };
@@ -48,6 +49,15 @@ const changed = (from: string, to: string): string => {
   expect(MANIFEST).toContain(from);
   return MANIFEST.replace(from, to);
 };
+
+test("the guide's manifest is a tool", () => {
+  const [example] = blocksOf("docs/manifests.md").filter(({ language }) => language === "yaml");
+  const source = (example?.text ?? "").replaceAll(/^ {3}/gm, "");
+  expect(problemsOf(source)).toEqual([]);
+  const misspelt = source.replace("account.owner: mask", "account.ownr: mask");
+  const [shown] = blocksOf("docs/manifests.md").filter(({ language }) => language === "text");
+  expect(shown?.text.trim()).toBe(`tools/get-account.tool.yaml: ${problemsOf(misspelt)[0]}`);
+});
 
 test("a manifest is a tool with the defaults of every tool", () => {
   const read = readDataOnly(MANIFEST, BUILD);
