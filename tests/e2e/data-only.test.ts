@@ -105,6 +105,24 @@ describe("the same tools as TypeScript and as YAML", () => {
     expect(fromData).toEqual(fromCode);
     expect(JSON.stringify(fromCode)).toContain("update_customer");
   });
+
+  test("tools/list over MCP: the same names, inputs and released fields", async () => {
+    const [fromCode, fromData] = await both(async (service, token) => {
+      const response = await fetch(`${service.running.url}/mcp`, {
+        method: "POST",
+        headers: {
+          authorization: `Bearer ${token}`,
+          "content-type": "application/json",
+          accept: "application/json, text/event-stream",
+          "mcp-protocol-version": "2025-11-25",
+        },
+        body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/list" }),
+      });
+      return (await response.json()) as object;
+    });
+    expect(fromData).toEqual(fromCode);
+    expect(JSON.stringify(fromCode)).toContain("outputSchema");
+  });
 });
 
 function fileOf({ name }: Tool): string {

@@ -159,9 +159,10 @@ class Compiler {
     }
     if (first.length > 0 || rest !== undefined) {
       checks.push((list, run) => {
-        for (const [index, element] of list.entries()) {
-          const check = first[index] ?? rest;
-          if (check !== undefined) runAt(run, index, () => check(element, run));
+        for (let index = 0; index < list.length; index += 1) {
+          run.path.push(index);
+          (first[index] ?? rest)?.(list[index], run);
+          run.path.pop();
         }
       });
     }
@@ -217,7 +218,7 @@ class Compiler {
     const names = propertyNames === undefined ? undefined : this.check(propertyNames);
     if (members.size === 0 && patterns.length === 0 && other === undefined && names === undefined) return undefined;
     return (table, run) => {
-      const unknown: string[] = [];
+      let unknown: string[] | undefined;
       for (const key of Object.keys(table)) {
         spendOnText(run, key);
         const value = table[key];
@@ -230,13 +231,15 @@ class Compiler {
           isKnown = true;
           below(value, run);
         }
-        if (!isKnown && additionalProperties === false) unknown.push(key);
-        else if (!isKnown) other?.(value, run);
+        if (!isKnown && additionalProperties === false) {
+          unknown ??= [];
+          unknown.push(key);
+        } else if (!isKnown) other?.(value, run);
         if (names !== undefined && !accepts(names, key, run))
           add(run, value, { code: "invalid_key", origin: "record", issues: [] });
         run.path.pop();
       }
-      if (unknown.length > 0) add(run, table, { code: "unrecognized_keys", keys: unknown });
+      if (unknown !== undefined) add(run, table, { code: "unrecognized_keys", keys: unknown });
     };
   }
 
@@ -287,13 +290,12 @@ class Compiler {
     return (value, run) => {
       const type = typeOf(value);
       const candidates = options.filter(({ types }) => type === undefined || types.has(type));
-      const found = candidates.map(({ check }) => violationsOf(check, value, run));
-      const accepting = found.filter(({ length }) => length === 0).length;
-      if (accepting === 1 || (accepting > 1 && !isExactlyOne)) return;
-      const [only, another] = found;
-      if (accepting > 1) add(run, value, { code: "invalid_union", errors: [], inclusive: false });
-      else if (only !== undefined && another === undefined) run.violations.push(...only);
-      else add(run, value, { code: "invalid_union", errors: [] });
+      const [only, another] = candidates;
+      if (only !== undefined && another === undefined) return only.check(value, run);
+      const isAccepted = ({ check }: (typeof options)[number]): boolean => accepts(check, value, run);
+      const accepting = isExactlyOne ? candidates.filter(isAccepted).length : Number(candidates.some(isAccepted));
+      if (accepting === 0) add(run, value, { code: "invalid_union", errors: [] });
+      else if (accepting > 1) add(run, value, { code: "invalid_union", errors: [], inclusive: false });
     };
   }
 }
@@ -333,10 +335,11 @@ function valuesCheck(values: readonly Json[]): Check {
 
 function typeCheck(names: readonly string[]): Check {
   const [expected, another] = names.filter((name) => name !== "null");
+  const types: ReadonlySet<string | undefined> = new Set(names);
   return (value, run) => {
     const type = typeOf(value);
-    if (type !== undefined && names.includes(type)) return;
-    if (type === "number" && names.includes("integer")) {
+    if (types.has(type)) return;
+    if (type === "number" && types.has("integer")) {
       if (Number.isInteger(value)) return;
       if (another === undefined) return add(run, value, { code: "invalid_type", expected: "int", format: "safeint" });
     }

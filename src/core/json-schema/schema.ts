@@ -133,9 +133,11 @@ export function schemasInPlace(schema: JsonSchema): readonly SchemaTable[] {
 }
 
 export function typeOf(value: unknown): JsonType | undefined {
+  const type = typeof value;
+  if (type === "string" || type === "number" || type === "boolean") return type;
   if (value === null) return "null";
-  if (Array.isArray(value)) return "array";
-  return JSON_TYPES.find((type) => type === typeof value);
+  if (type !== "object") return undefined;
+  return Array.isArray(value) ? "array" : "object";
 }
 
 /** Returns the types that a schema may accept. */

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { Fault } from "../errors.ts";
 import { unless } from "../manifest/checks.ts";
+import { plainReader, unread } from "../schema/plain-reader.ts";
 import type { Json } from "../types.ts";
 import { checkerOf } from "./check.ts";
 import {
@@ -36,9 +37,13 @@ export function zodFromJson(side: SchemaSide, declared: unknown): ZodFromJson {
   const schema = new Skeleton(side).of([json]);
   const violations = checkerOf(json);
   const parse = schema._zod.run;
+  const readPlain = plainReader(schema);
   schema._zod.run = (payload, context) => {
     const found = violations(payload.value);
-    if (found.length === 0) return parse(payload, context);
+    if (found.length === 0) {
+      const value = readPlain?.(payload.value as Json) ?? unread;
+      return value === unread ? parse(payload, context) : Object.assign(payload, { value });
+    }
     payload.issues.push(...found.map((violation) => ({ ...violation, inst: schema })));
     return payload;
   };
@@ -164,9 +169,11 @@ function pureChoices(schema: SchemaTable): readonly JsonSchema[] | undefined {
 }
 
 function unionOf(schemas: readonly z.ZodType[]): z.ZodType {
-  const [only, another] = schemas;
-  if (only === undefined) return z.never();
-  return another === undefined ? only : z.union(schemas);
+  const others = schemas.filter((schema) => !(schema instanceof z.ZodNull));
+  const [only, another] = others;
+  if (only === undefined) return schemas[0] ?? z.never();
+  const union = another === undefined ? only : z.union(others);
+  return others.length === schemas.length ? union : union.nullable();
 }
 
 function valuesSchema(values: readonly Json[]): z.ZodType {

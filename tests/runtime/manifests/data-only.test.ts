@@ -2,6 +2,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import fc from "fast-check";
 import { createDefineTool } from "../../../src/core/define-tool.ts";
 import { readConfig } from "../../../src/runtime/config/config.ts";
 import { readDataOnly } from "../../../src/runtime/manifests/data-only.ts";
@@ -283,6 +284,60 @@ describe("YAML that is more than JSON", () => {
     const read = readDataOnly(changed("  owner: mask\n  iban: redact\n", "  # owner: mask\n"), BUILD);
     expect("tool" in read && read.tool.outputPolicy).toEqual({});
   });
+});
+
+test("whatever is written into a manifest, it is a tool or has problems, and nothing runs", () => {
+  const lines = MANIFEST.split("\n");
+  const piece = fc.oneof(
+    fc.constantFrom(
+      "*a",
+      "&a ",
+      "!!x ",
+      "<<: ",
+      "---",
+      "%YAML 1.1",
+      "? ",
+      "- ",
+      "{",
+      "[",
+      "'",
+      '"',
+      "|",
+      ">",
+      "#",
+      "\t",
+      "\u2028",
+    ),
+    fc.constantFrom(
+      "__proto__: 1",
+      "constructor: {}",
+      "$(globalThis.ran = 1)",
+      "!!js/function 'globalThis.ran = 1'",
+      "0x1F",
+      ".nan",
+    ),
+    fc.string({ maxLength: 8, unit: "binary" }),
+  );
+  const change = fc.record({
+    line: fc.nat({ max: lines.length - 1 }),
+    column: fc.nat({ max: 40 }),
+    piece,
+    cut: fc.nat({ max: 6 }),
+  });
+  fc.assert(
+    fc.property(fc.array(change, { minLength: 1, maxLength: 3 }), (changes) => {
+      const written = [...lines];
+      for (const { line, column, piece: text, cut } of changes) {
+        const before = written[line] ?? "";
+        written[line] = before.slice(0, column) + text + before.slice(column + cut);
+      }
+      const read = readDataOnly(written.join("\n"), BUILD);
+      if ("problems" in read) expect(read.problems.length).toBeGreaterThan(0);
+      else expect(read.tool.name).toMatch(/^[a-z][a-z0-9_]*$/);
+      expect("ran" in globalThis).toBe(false);
+    }),
+    { seed: Number(process.env["STC_TEST_SEED"] ?? 1), numRuns: 1_500 },
+  );
 });
 
 describe("the loader", () => {
