@@ -6,6 +6,7 @@ import {
   defaulted,
   duration,
   flag,
+  group,
   JSON_FLAG,
   list,
   option,
@@ -132,5 +133,15 @@ export const commands = [
     },
     exits: { 0: "standard input has ended" },
     run: async (_, options) => (await import("./mcp.ts")).mcp(options),
+  }),
+  group("schema", "Print what editors check files with"),
+  command({
+    name: "schema tool",
+    summary: "Print the JSON Schema of tools in YAML",
+    run: async () => {
+      const { editorSchema } = await import("../runtime/manifests/editor-schema.ts");
+      const { MODULES } = await import("../runtime/modules.ts");
+      (await import("./output.ts")).print.json(editorSchema(MODULES.targetKinds), 2);
+    },
   }),
 ];

@@ -16,6 +16,11 @@ export interface TargetKind<Context extends TargetContext = TargetContext> {
   readonly key: string;
   /** Describes this kind's entries under `systems`. Their keys have descriptions, for the reference. */
   readonly systems?: SystemEntries;
+  /**
+   * Describes `target.<key>` in data-only manifests, for editors; `check` decides. Left out: any table. False: a target of this
+   * kind needs code.
+   */
+  readonly data?: z.ZodType | false;
   /** Checks a manifest's `target.<key>`. */
   readonly check: (part: unknown, manifest: Unchecked) => readonly Fault[];
   /** Returns the errors in the input schema, once everything else in the manifest is valid. */

@@ -75,7 +75,21 @@ export function inputJsonSchema(schema: z.ZodType, target: "draft-7" | "draft-20
   if (!isTable(flat) || flat["type"] !== "object" || ["anyOf", "oneOf", "allOf"].some((choice) => choice in flat)) {
     throw new TypeError("the input must be z.object or z.strictObject: LLM APIs refuse a choice at the top");
   }
-  return flat;
+  return target === "draft-7" ? (inDraft7(flat) as JsonObject) : flat;
+}
+
+/** Writes positional elements as draft 7 does. Data-only manifests are written in draft 2020-12. */
+function inDraft7(node: Json): Json {
+  if (isList(node)) return node.map(inDraft7);
+  if (!isTable(node)) return node;
+  const { prefixItems, items: rest, ...others } = mapValues(node as JsonObject, inDraft7);
+  const named: JsonObject = {
+    ...others,
+    ...(prefixItems !== undefined && { prefixItems }),
+    ...(rest !== undefined && { items: rest }),
+  };
+  if (!isList(prefixItems)) return named;
+  return { ...others, items: prefixItems, ...(rest !== undefined && { additionalItems: rest }) };
 }
 
 interface Inlining {

@@ -38,6 +38,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   cli: [
     ...["core", "approvals", "audit", "detection", "http", "pipeline", "targets/command", "cli/development"],
     ...["runtime/composition", "runtime/config", "runtime/log", "runtime/modules.ts", "runtime/own-code.ts"],
+    "runtime/manifests",
   ],
   "cli/development": ["core", "runtime/config"],
   "index.ts": [
@@ -62,7 +63,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   cli: ["commander", "fastify", "pino", "zod"],
   "cli/development": ["@grpc/grpc-js", "@grpc/proto-loader", "@peculiar/x509", "reflect-metadata", "jose"],
   "runtime/config": ["yaml", "zod"],
-  "runtime/manifests": ["zod"],
+  "runtime/manifests": ["yaml", "zod"],
   "runtime/telemetry": ["api", "core", "exporter-trace-otlp-http", "resources", "sdk-trace-base"].map(
     (name) => `@opentelemetry/${name}`,
   ),

@@ -41,6 +41,8 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   ["approvals", 64, "Usage: stc approvals"],
   ["grants nonsense", 64, "unknown command"],
   ["mode nonsense", 64, "unknown command"],
+  ["schema", 64, "Usage: stc schema"],
+  ["schema tool extra", 64, "too many arguments"],
 
   ["serve extra", 64, "too many arguments"],
   ["serve --config", 64, "argument missing"],

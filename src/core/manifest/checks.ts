@@ -2,6 +2,7 @@ import type { z } from "zod";
 import type { Fault } from "../errors.ts";
 import { isTable } from "../json.ts";
 import { hint } from "../nearest.ts";
+import { defOf, innerSchemas } from "../schema/walk.ts";
 
 /** A manifest, or a table in it, before validation: TypeScript does not check hand-written JavaScript. */
 export type Unchecked = Readonly<Record<string, unknown>>;
@@ -63,4 +64,21 @@ export function isSchema(value: unknown): value is z.ZodType {
 /** Returns whether a value is a function but not `async`: nothing would handle a rejection of its promise. */
 export function isSynchronous(value: unknown): boolean {
   return typeof value === "function" && !/^Async/.test(value.constructor.name);
+}
+
+/** Returns the errors in a part of a manifest that a schema describes. */
+export function schemaFaults(field: string, schema: z.ZodObject, part: unknown): readonly Fault[] {
+  return (schema.safeParse(part).error?.issues ?? []).flatMap((issue) => {
+    const path = [field, ...issue.path.map(String)].join(".");
+    if (issue.code !== "unrecognized_keys") return [{ field: path, message: issue.message }];
+    const known = Object.keys(issue.path.reduce(shapeBelow, schema.shape));
+    return issue.keys.map((key) => ({ field: `${path}.${key}`, message: `is unknown${hint(key, known)}` }));
+  });
+}
+
+function shapeBelow(shape: z.core.$ZodShape, key: PropertyKey): z.core.$ZodShape {
+  const schema = shape[String(key)];
+  const [inner = schema] = (schema && innerSchemas(schema, "out")) ?? [];
+  const def = inner && defOf(inner);
+  return def?.type === "object" ? def.shape : {};
 }

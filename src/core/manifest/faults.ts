@@ -413,3 +413,17 @@ function isLongEnough({ length }: string): boolean {
 function policyFaults(field: string, policy: unknown, schema: unknown): readonly Fault[] {
   return unmatchedPatterns(policy as Record<string, never>, schema as z.ZodType).map((message) => ({ field, message }));
 }
+
+/** The fields of a manifest and their limits, for the description that editors read. */
+export const FIELD_RULES = {
+  ...{ fields: KEYS, name: NAME, permission: PERMISSION, classifications: CLASSIFICATIONS, categories: CATEGORIES },
+  ...{ descriptionCharactersMax: DESCRIPTION_CHARACTERS_MAX, messageCharactersMax: MESSAGE_CHARACTERS_MAX },
+  ...{
+    timeoutMsMax: TIMEOUT_MS_MAX,
+    limits: LIMITS,
+    scopes: SCOPES,
+    risks: RISKS,
+    actions: ACTIONS,
+    reason: REASON_CHARS,
+  },
+} as const;

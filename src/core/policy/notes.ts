@@ -29,6 +29,7 @@ export function policyNotes(tool: Described, namesSecret: NamesSecret): readonly
   const fields = policyFields(tool);
   if (fields.some(({ steps }) => steps.length === 0)) return [BARE_VALUE];
   return [
+    ...(fields.length > 0 && fields.every(({ node }) => node.releasesNothing) ? [inPolicy(RELEASES_NOTHING)] : []),
     ...uncovered(fields),
     ...overridden(tool, fields),
     ...sensitive(tool, fields, namesSecret),
@@ -41,6 +42,9 @@ const BARE_VALUE: Fault = {
   field: "output",
   message: "may be a bare value, which no pattern can name: it becomes null; write z.object({ … }) around it",
 };
+
+const RELEASES_NOTHING =
+  'releases nothing, so every answer is empty: write "allow" or "mask" for the fields that agents need';
 
 function inPolicy(message: string): Fault {
   return { field: "outputPolicy", message };

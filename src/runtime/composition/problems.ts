@@ -23,9 +23,12 @@ function manifestProblems(error: unknown, loaded: LoadedTools | undefined): read
   if (!(error instanceof ManifestError)) return [errorText(error)];
   const tool = loaded?.tools.find(({ name }) => name === error.tool);
   const file = tool === undefined ? undefined : loaded?.origins.get(tool);
-  return error.faults.map(
-    ({ field, message }) => `${file === undefined ? "" : `${file}: `}tool ${error.tool}: ${field}: ${message}`,
-  );
+  const lineOf = tool === undefined ? undefined : loaded?.lines.get(tool);
+  return error.faults.map((fault) => {
+    const line = lineOf?.(fault);
+    const at = `${file === undefined ? "" : `${file}: `}${line === undefined ? "" : `line ${line}: `}`;
+    return `${at}tool ${error.tool}: ${fault.field}: ${fault.message}`;
+  });
 }
 
 interface NamedFile {

@@ -59,7 +59,8 @@ export class Targets {
 
   offered(): Offered {
     const offers: Partial<Offers> = Object.assign({}, ...this.#opened.map(({ handler }) => handler.offers));
-    return { offers, define: createDefineTool(this.#opened.map(({ kind }) => kind)) };
+    const kinds = this.#opened.map(({ kind }) => kind);
+    return { offers, kinds, define: createDefineTool(kinds) };
   }
 
   /** Prepares each kind for its tools. Returns the tools without those that may not run on this machine. */

@@ -4,9 +4,9 @@ import * as zod from "zod";
 import { z } from "zod";
 import { type DefineTool, definedInFile, isTool, isToolFactory, refusedManifest } from "../../core/define-tool.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
-import { ManifestError, NotRegistered } from "../../core/errors.ts";
+import { type Fault, ManifestError, NotRegistered } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
-import type { Offers } from "../../core/target-kind.ts";
+import type { DeclaredKind, Offers } from "../../core/target-kind.ts";
 import { resultWithin } from "../../core/time-limits.ts";
 import type { Tool, ToolConfig } from "../../core/types.ts";
 import { type Config, pathFrom, type SystemConfig } from "../config/config.ts";
@@ -19,16 +19,17 @@ const DEPTH_MAX = 16;
 /** Functions that the kinds of targets provide to manifests. */
 export interface Offered {
   readonly offers: Partial<Offers>;
+  readonly kinds: readonly DeclaredKind[];
   /** Declares the tools with these kinds. */
   readonly define: DefineTool;
 }
 
 /**
- * Loads every tool that the configuration names: each exported tool of each `*.ts` at or below the paths, and tools given as
- * values. A broken manifest does not prevent the others from being checked.
+ * Loads every tool that the configuration names: each exported tool of each `*.ts` at or below the paths, the tool of each
+ * `*.tool.yaml`, and tools given as values. A broken manifest does not prevent the others from being checked.
  */
-export async function loadTools(config: Config, { offers, define }: Offered): Promise<LoadedTools> {
-  const loader = new ManifestLoader({ ...toolConfig(config), ...offers }, define, config);
+export async function loadTools(config: Config, offered: Offered): Promise<LoadedTools> {
+  const loader = new ManifestLoader(config, offered);
   for (const [index, source] of config.tools.entries()) {
     if (typeof source === "string") await loader.path(pathFrom(config, source), `tools[${index}]`);
     else loader.value(source, undefined, `tools[${index}]`);
@@ -39,6 +40,7 @@ export async function loadTools(config: Config, { offers, define }: Offered): Pr
 class ManifestLoader implements LoadedTools {
   readonly tools: Tool[] = [];
   readonly origins = new Map<Tool, string>();
+  readonly lines = new Map<Tool, (fault: Fault) => number | undefined>();
   readonly notRegistered: string[] = [];
   readonly problems: string[] = [];
   readonly sources = new Sources();
@@ -48,15 +50,15 @@ class ManifestLoader implements LoadedTools {
   #found = 0;
   readonly #names = new Map<string, string>();
   readonly #toolConfig: ToolConfig;
-  readonly #define: DefineTool;
+  readonly #offered: Offered;
   readonly #folder: string;
   readonly #timeoutMs: number;
 
-  constructor(offered: ToolConfig, define: DefineTool, { folder, reload }: Config) {
-    this.#toolConfig = offered;
-    this.#define = define;
-    this.#folder = folder;
-    this.#timeoutMs = reload.importTimeoutMs;
+  constructor(config: Config, offered: Offered) {
+    this.#toolConfig = { ...toolConfig(config), ...offered.offers };
+    this.#offered = offered;
+    this.#folder = config.folder;
+    this.#timeoutMs = config.reload.importTimeoutMs;
   }
 
   async path(path: string, field: string): Promise<void> {
@@ -92,9 +94,9 @@ class ManifestLoader implements LoadedTools {
     this.#seen.add(value);
     const where = file ?? field;
     try {
-      if (manifest !== undefined) this.#add(this.#define(manifest), where, file);
+      if (manifest !== undefined) this.#add(this.#offered.define(manifest), where, file);
       else if (isTool(value)) this.#add(value, where, file);
-      else if (isToolFactory(value)) this.#add(value.make(this.#toolConfig, this.#define), where, file);
+      else if (isToolFactory(value)) this.#add(value.make(this.#toolConfig, this.#offered.define), where, file);
       else if (file === undefined) this.problems.push(`${field}: is neither a path nor made by defineTool`);
     } catch (error) {
       if (error instanceof NotRegistered) this.notRegistered.push(`${where}: ${error.message}`);
@@ -105,6 +107,7 @@ class ManifestLoader implements LoadedTools {
   async #file(file: string): Promise<void> {
     const shown = relative(this.#folder, file) || file;
     try {
+      if (DATA_ONLY.test(file)) return await this.#dataOnly(file, shown);
       await offerImports(file);
       const { module: loading, names } = importFresh(file, this.sources);
       const module = await this.#withinTimeout(loading).catch((error: unknown) => {
@@ -117,6 +120,16 @@ class ManifestLoader implements LoadedTools {
     } catch (error) {
       this.#addProblems(shown, error);
     }
+  }
+
+  async #dataOnly(file: string, shown: string): Promise<void> {
+    const { readDataOnly } = await import("./data-only.ts");
+    this.#found += 1;
+    const read = readDataOnly(this.sources.text(file), this.#offered);
+    if ("tool" in read) {
+      this.#add(read.tool, shown, shown);
+      this.lines.set(read.tool, read.lineOf);
+    } else this.problems.push(...read.problems.map((problem) => `${shown}: ${problem}`));
   }
 
   /** Limits the loading time: a module that never finishes would block everything else. */
@@ -168,6 +181,13 @@ function isManifestError(error: unknown): error is ManifestError {
   );
 }
 
+/** Manifests without code. */
+const DATA_ONLY = /\.tool\.ya?ml$/;
+
+function isManifest(name: string): boolean {
+  return DATA_ONLY.test(name) || (/\.ts$/.test(name) && !/\.(d|test|spec)\.ts$/.test(name));
+}
+
 /** Returns every manifest file at or below a folder, in a fixed order, and the folders that may contain one. */
 export function manifestTree(root: string): { readonly files: readonly string[]; readonly folders: readonly string[] } {
   const files: string[] = [];
@@ -179,8 +199,7 @@ export function manifestTree(root: string): { readonly files: readonly string[];
       if (entry.name.startsWith(".") || entry.name === "node_modules") continue;
       const path = join(folder, entry.name);
       if (entry.isDirectory() && depth < DEPTH_MAX) visit(path, depth + 1);
-      else if (/\.ts$/.test(entry.name) && !/\.(d|test|spec)\.ts$/.test(entry.name) && files.length < FILES_MAX)
-        files.push(path);
+      else if (isManifest(entry.name) && files.length < FILES_MAX) files.push(path);
     }
   };
   visit(root, 0);

@@ -1,6 +1,7 @@
 import { statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { canonicalJson, sha256Hex } from "../../core/digest.ts";
+import type { Fault } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { toJson } from "../../core/tool-formats.ts";
 import type { Tool } from "../../core/types.ts";
@@ -8,6 +9,7 @@ import type { Config } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 
 const FILES_MAX = 1_000;
+const CODE = /\.[cm]?[jt]sx?$/;
 const typescript = new Bun.Transpiler({ loader: "ts" });
 
 interface Import {
@@ -17,6 +19,8 @@ interface Import {
 
 interface Source {
   readonly sha256: string;
+  /** Undefined for code, which the runtime reads itself. */
+  readonly text: string | undefined;
   readonly imports: readonly Import[];
 }
 
@@ -56,6 +60,11 @@ export class Sources {
     return this.#source(file).imports;
   }
 
+  /** Returns the text of a file that is not code: the one that `digest` covers. */
+  text(file: string): string {
+    return this.#source(file).text ?? "";
+  }
+
   #source(path: string): Source {
     const known = this.#read.get(path);
     if (known !== undefined) return known;
@@ -64,7 +73,7 @@ export class Sources {
       const found = sourceAt(join(dirname(path), specifier));
       return found === undefined ? [] : [{ specifier, path: found }];
     });
-    const source = { sha256: sha256Hex(code), imports };
+    const source = { sha256: sha256Hex(code), text: CODE.test(path) ? undefined : code, imports };
     this.#read.set(path, source);
     return source;
   }
@@ -76,7 +85,7 @@ export function sourceAt(path: string): string | undefined {
 
 /** Returns the relative imports of a file. Invalid code has none here: loading it reports the problem. */
 function importsOf(path: string, code: string): readonly string[] {
-  if (!/\.[cm]?[jt]sx?$/.test(path)) return [];
+  if (!CODE.test(path)) return [];
   try {
     return typescript
       .scanImports(code)
@@ -129,6 +138,8 @@ export interface LoadedTools {
   readonly tools: readonly Tool[];
   /** Maps a tool to its file, for messages. Tools given as values are missing. */
   readonly origins: ReadonlyMap<Tool, string>;
+  /** Maps a tool without code to the function that returns the line of an error in its file. */
+  readonly lines: ReadonlyMap<Tool, (fault: Fault) => number | undefined>;
   /** Tools whose target is not configured, with the reason. */
   readonly notRegistered: readonly string[];
   /** All problems, each with file, tool and field. */

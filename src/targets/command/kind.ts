@@ -48,6 +48,7 @@ export const command: TargetKind<CommandContext> = {
   name: "cli",
   key: "cli",
   systems: { named: PLATFORM_SYSTEMS },
+  data: false,
   check: cliFaults,
   checkInput: (input) =>
     unboundedStrings(input).map(({ field, message }) => ({

@@ -27,6 +27,7 @@ const OPERATIONS = ["list", "read", "search", ...WRITES];
 export const files: TargetKind<FilesContext> = {
   name: "fs",
   key: "fs",
+  data: false,
   check: (part, { classification }) => {
     if (!isTable(part)) return [{ field: "target.fs", message: "must be { operation }" }];
     const { operation } = part;

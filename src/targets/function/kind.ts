@@ -8,6 +8,7 @@ import type { Binding, Handler, InlineContext, InlineTarget, Json, RunContext, T
 export const inline: TargetKind = {
   name: "inline",
   key: "handler",
+  data: false,
   check: (handler) => unless(typeof handler === "function", "target.handler", "must be a function"),
   category: (isRead) => (isRead ? "network" : undefined),
   open: () => inlineHandler,

@@ -2,9 +2,8 @@ import { statSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { errorText, systemCode } from "../../core/error-text.ts";
-import { type Fault, ManifestError, StartupError } from "../../core/errors.ts";
-import { isTable } from "../../core/json.ts";
-import { isText, unknownKeys, unless, wholeNumber } from "../../core/manifest/checks.ts";
+import { ManifestError, StartupError } from "../../core/errors.ts";
+import { schemaFaults } from "../../core/manifest/checks.ts";
 import { hasPort, NO_PORT } from "../../core/network.ts";
 import type { CertificateExpiry, OpenedKind, TargetContext, TargetKind } from "../../core/target-kind.ts";
 import type { EpochMs, Tool } from "../../core/types.ts";
@@ -153,6 +152,32 @@ const system = shape
   .superRefine(checkContractSource)
   .superRefine(checkTransport);
 
+const name = (means: string) => z.string("must be a name").min(1, "must be a name").describe(means);
+
+function limit(max: number, means: string) {
+  const message = `must be a whole number from 1 to ${max}`;
+  return z.int(message).min(1, message).max(max, message).describe(means);
+}
+
+const STREAM = z.strictObject(
+  {
+    itemsMax: limit(100_000, "Messages after which the stream is cancelled."),
+    bytesMax: limit(67_108_864, "Bytes after which the stream is cancelled."),
+  },
+  { error: ({ code }) => (code === "invalid_type" ? "must be { itemsMax, bytesMax }" : undefined) },
+);
+
+/** A manifest's `target.grpc`. */
+const method = z.strictObject(
+  {
+    package: name("Package of the service, such as `bank.accounts.v1`."),
+    service: name("Name of the service, without its package."),
+    method: name("Name of the method."),
+    stream: STREAM.optional().describe("Limits of a server stream, whose messages become a list."),
+  },
+  { error: ({ code }) => (code === "invalid_type" ? "must be { package, service, method }" : undefined) },
+);
+
 /** Methods of gRPC services. The gRPC packages are loaded only when a system is configured. */
 export const grpc: TargetKind<GrpcContext> = {
   name: "grpc",
@@ -165,34 +190,12 @@ export const grpc: TargetKind<GrpcContext> = {
     ],
     schema: system,
   },
-  check: (method) => {
-    if (!isTable(method)) return [{ field: "target.grpc", message: "must be { package, service, method }" }];
-    return [
-      ...["package", "service", "method"].flatMap((key) =>
-        unless(isText(method[key]) && method[key] !== "", `target.grpc.${key}`, "must be a name"),
-      ),
-      ...streamFaults(method["stream"]),
-      ...unknownKeys("target.grpc", method, ["package", "service", "method", "stream"]),
-    ];
-  },
+  data: method,
+  check: (part) => schemaFaults("target.grpc", method, part),
   hasErrorText: () => true,
   category: () => "network",
   open,
 };
-
-const STREAM_LIMITS = { itemsMax: 100_000, bytesMax: 67_108_864 } as const;
-
-function streamFaults(stream: unknown): readonly Fault[] {
-  if (stream === undefined) return [];
-  const field = "target.grpc.stream";
-  if (!isTable(stream)) return [{ field, message: "must be { itemsMax, bytesMax }" }];
-  return [
-    ...Object.entries(STREAM_LIMITS).flatMap(([key, max]) =>
-      unless(wholeNumber(max)(stream[key]), `${field}.${key}`, `must be a whole number from 1 to ${max}`),
-    ),
-    ...unknownKeys(field, stream, Object.keys(STREAM_LIMITS)),
-  ];
-}
 
 function open(context: GrpcContext): OpenedKind {
   const systems = readSystems(context);

@@ -61,7 +61,7 @@ describe("fields that no pattern covers", () => {
 
   test("many are counted", () => {
     const output = z.object(Object.fromEntries(Array.from({ length: 15 }, (_, at) => [`f${at}`, z.int()])));
-    expect(notes(output, {})).toEqual([expect.stringContaining("f8, f9 and 5 more: stripped")]);
+    expect(notes(output, { f14: "allow" })).toEqual([expect.stringContaining("f8, f9 and 4 more: stripped")]);
   });
 
   test.each([["text"], ["choice"]])("a bare value: %s", (kind) => {
@@ -207,4 +207,12 @@ test("of a schema with many fields few are named, and one with too many is refus
   expect(found).toHaveLength(11);
   expect(found.at(-1)).toMatch(/^outputPolicy: and \d+ more of that kind$/);
   expect(() => notes(grown(12), { "*": "allow" })).toThrow(new RangeError("the schema has more than 50000 parts"));
+});
+
+test("a policy that releases nothing is reported", () => {
+  const says = "outputPolicy: releases nothing, so every answer is empty";
+  expect(notes(order, {})[0]).toStartWith(says);
+  expect(notes(order, { number: "redact", buyer: "redact" })[0]).toStartWith(says);
+  expect(notes(order, { number: "mask" }).join()).not.toContain(says);
+  expect(notes(z.object({}), {})).toEqual([]);
 });

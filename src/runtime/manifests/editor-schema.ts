@@ -1,0 +1,127 @@
+import { z } from "zod";
+import { keywordsDescribed } from "../../core/json-schema/schema.ts";
+import { FIELD_RULES } from "../../core/manifest/faults.ts";
+import { SCAN_LEVELS } from "../../core/policy/scan-policy.ts";
+import type { DeclaredKind } from "../../core/target-kind.ts";
+import type { Json } from "../../core/types.ts";
+
+const text = z.string();
+const schemaReference = { $ref: "#/definitions/schema" } as const;
+
+const FIELDS = z.strictObject({
+  name: text.regex(FIELD_RULES.name).describe("Name under which agents call the tool."),
+  description: text
+    .min(1)
+    .max(FIELD_RULES.descriptionCharactersMax)
+    .describe("What the tool does, for the model that chooses it. The first word should be a verb."),
+  version: text.optional().describe("Version of the manifest."),
+  classification: z
+    .enum(FIELD_RULES.classifications)
+    .describe("How far the tool can change state: `read`, `write`, or `destructive`, which always asks a person."),
+  category: z.enum(FIELD_RULES.categories).optional().describe("Kind of action, for the approval gate."),
+  permissions: z
+    .strictObject({ required: z.array(text.regex(FIELD_RULES.permission)).min(1) })
+    .describe("A caller needs all of the required permissions."),
+  target: z.unknown(),
+  input: z.unknown(),
+  output: z.unknown(),
+  outputPolicy: z
+    .record(
+      text,
+      z.union([
+        z.enum(FIELD_RULES.actions),
+        z.strictObject({
+          action: z.literal("allow"),
+          reason: text.min(FIELD_RULES.reason.min).max(FIELD_RULES.reason.max),
+        }),
+      ]),
+    )
+    .nullable()
+    .describe("What agents get of each field, by path: `customer.email`, `items[].name`. Other fields are left out."),
+  inputPolicy: z
+    .record(text, z.enum(FIELD_RULES.actions))
+    .optional()
+    .describe("What the audit may contain of each argument, by path."),
+  scan: z
+    .record(text, z.enum(SCAN_LEVELS))
+    .optional()
+    .describe("How strictly released text is scanned for secrets and personal data, by path."),
+  approval: z
+    .strictObject({
+      required: z.boolean().optional().describe("Every call needs a person's approval."),
+      message: text.min(1).max(FIELD_RULES.messageCharactersMax).optional().describe("Text for the approver."),
+      scopes: z.array(z.enum(FIELD_RULES.scopes)).optional().describe("Scopes that an approval may have."),
+      risk: z.enum(FIELD_RULES.risks).optional().describe("Raises the risk of every call."),
+    })
+    .optional(),
+  errors: z
+    .enum(["withheld", "filtered"])
+    .optional()
+    .describe("Whether agents get the filtered text of the target's failures."),
+  timeoutMs: z.int().min(1).max(FIELD_RULES.timeoutMsMax).optional().describe("Milliseconds for a call."),
+  limits: z
+    .strictObject({
+      outputBytesMax: z.int().min(1).max(FIELD_RULES.limits.outputBytesMax).optional(),
+      concurrentCallsMax: z.int().min(1).max(FIELD_RULES.limits.concurrentCallsMax).optional(),
+    })
+    .optional(),
+  idempotent: z.boolean().optional().describe("True when repeating the same call does no harm."),
+  examples: z
+    .strictObject({ accepts: z.array(z.unknown()).optional(), rejects: z.array(z.unknown()).optional() })
+    .optional()
+    .describe("Arguments that the input must accept and reject, checked when the tool is loaded."),
+});
+
+/** Returns the JSON Schema (draft 7) of data-only manifests, for editors. It is derived from what the loader checks. */
+export function editorSchema(kinds: readonly DeclaredKind[]): Json {
+  const { properties, ...top } = jsonSchemaOf(FIELDS);
+  const targets = kinds.flatMap(({ key, data }) => {
+    if (data === false) return [];
+    const part = data === undefined ? { type: "object" } : jsonSchemaOf(data);
+    const system = { type: "string", description: "Name of the system in the configuration." };
+    const target = { type: "object", properties: { system, [key]: part }, required: ["system", key] };
+    return [{ ...target, additionalProperties: false }];
+  });
+  const described: Readonly<Record<string, Json>> = {
+    target: { description: "What the tool reaches.", oneOf: targets },
+    input: {
+      ...schemaReference,
+      description: "JSON Schema of the arguments. Arguments that it does not name are refused.",
+    },
+    output: {
+      ...schemaReference,
+      description: "JSON Schema of the target's answer. Fields that it does not name are left out.",
+    },
+  };
+  const others = [...FIELD_RULES.fields].filter((field) => field !== "handler" && !(field in FIELDS.shape));
+  return {
+    $schema: "http://json-schema.org/draft-07/schema#",
+    title: "Tool of Safe Tool Call",
+    ...top,
+    properties: { ...properties, ...described, ...Object.fromEntries(others.map((field) => [field, {}])) },
+    definitions: {
+      schema: {
+        anyOf: [
+          { type: "boolean" },
+          {
+            type: "object",
+            properties: keywordsDescribed(schemaReference),
+            patternProperties: { "^x-": {} },
+            additionalProperties: false,
+          },
+        ],
+      },
+    },
+  };
+}
+
+function jsonSchemaOf(
+  schema: z.ZodType,
+): Readonly<Record<string, Json>> & { readonly properties: Readonly<Record<string, Json>> } {
+  const { $schema: _, ...exported } = z.toJSONSchema(schema, {
+    io: "input",
+    target: "draft-7",
+    unrepresentable: "any",
+  });
+  return exported as ReturnType<typeof jsonSchemaOf>;
+}
