@@ -9,8 +9,14 @@ import {
 import { request as requestHttps, Agent as TlsAgent } from "node:https";
 import type { LookupFunction, Socket } from "node:net";
 import { brotliDecompressSync, gunzipSync, inflateSync } from "node:zlib";
-import { boundInterimAnswers, InterimAnswers } from "../core/network.ts";
-import { type AddressClass, type AddressRules, addressProblem, literalAddress } from "./addresses.ts";
+import { errorName } from "../core/error-text.ts";
+import {
+  type AddressClass,
+  type AddressRules,
+  addressProblem,
+  literalAddress,
+  OPERATED_ADDRESSES,
+} from "./addresses.ts";
 
 /** Returns the addresses of a name. */
 export type Resolve = (hostname: string) => Promise<readonly string[]>;
@@ -107,6 +113,12 @@ export class EgressError extends Error {
     this.sent = facts.sent;
     this.status = facts.status;
   }
+}
+
+/** Returns the reason of a failed request, without a text that may hold a URL: the name and code of its cause. */
+export function egressReason(error: unknown): string {
+  if (!(error instanceof EgressError)) return errorName(error);
+  return error.cause === undefined ? error.failure : errorName(error.cause);
 }
 
 class ForbiddenAddress extends Error {
@@ -461,3 +473,61 @@ const DECOMPRESSORS: ReadonlyMap<string, (bytes: Buffer, bounds: { readonly maxO
     ["deflate", inflateSync],
     ["br", brotliDecompressSync],
   ]);
+
+/** Maximum interim responses (1xx) per request: each takes processor time, and the runtime does not limit them. */
+const INTERIM_ANSWERS_MAX = 16;
+
+class InterimAnswers extends Error {
+  override readonly name = "InterimAnswers";
+
+  constructor() {
+    super("too many interim answers");
+  }
+}
+
+/** Aborts a request whose server keeps sending interim responses and never the final one. */
+function boundInterimAnswers(request: ClientRequest): void {
+  let count = 0;
+  request.on("information", () => {
+    count += 1;
+    if (count === INTERIM_ANSWERS_MAX) request.destroy(new InterimAnswers());
+  });
+}
+
+declare module "node:http" {
+  interface Agent {
+    /** Called for every request that uses the agent. */
+    addRequest(request: ClientRequest, options: object): void;
+  }
+}
+
+/**
+ * Returns an agent for a library that sends its requests itself: to servers of the operator, and ending in time whatever the
+ * server does.
+ */
+export function libraryAgent(protocol: string, timeoutMs: number): Agent {
+  const lookup = checkedLookup(OPERATED_ADDRESSES, systemResolve);
+  const common = { keepAlive: true, lookup, family: 0 };
+  const agent = protocol === "https:" ? new TlsAgent({ ...common, ...tlsOptions(undefined) }) : new Agent(common);
+  const add = agent.addRequest.bind(agent);
+  agent.addRequest = (request, target) => {
+    boundRequest(request, timeoutMs);
+    const literal = literalAddress(request.host);
+    const problem = literal === undefined ? undefined : addressProblem(literal, OPERATED_ADDRESSES);
+    if (problem === undefined) add(request, target);
+    else request.destroy(new ForbiddenAddress(problem));
+  };
+  return agent;
+}
+
+function boundRequest(request: ClientRequest, timeoutMs: number): void {
+  boundInterimAnswers(request);
+  // An upgrade is never requested, and the runtime reports no error for it.
+  request.on("upgrade", (_response, socket) => {
+    socket.destroy();
+    request.emit("error", new Error("another protocol"));
+  });
+  const deadline = setTimeout(() => request.destroy(new Error(`no complete answer within ${timeoutMs} ms`)), timeoutMs);
+  deadline.unref();
+  request.once("close", () => clearTimeout(deadline));
+}
