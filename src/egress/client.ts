@@ -24,7 +24,7 @@ export type Resolve = (hostname: string) => Promise<readonly string[]>;
 /** The trusted roots and the own certificate of a connection, as PEM. */
 export interface EgressTls {
   /** Default: the platform's roots. */
-  readonly rootCert?: Buffer | string | undefined;
+  readonly rootCert?: Buffer | undefined;
   readonly clientCert?: Buffer | undefined;
   readonly clientKey?: Buffer | undefined;
   /** Name in the server's certificate, when it is not the URL's host. */

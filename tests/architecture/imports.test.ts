@@ -16,7 +16,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   pipeline: ["core", "egress", "approvals", "audit", "detection"],
   // The list of what a build contains. `http` and `cli` are upwards: endpoints and commands are loaded by `import(…)` when needed.
   "runtime/modules.ts": [
-    ...["core", "approvals", "audit", "detection", "pipeline", "http", "mcp", "cli"],
+    ...["core", "egress", "approvals", "audit", "detection", "pipeline", "http", "mcp", "cli"],
     ...["targets/command", "targets/files", "targets/grpc", "targets/function"],
   ],
   "runtime/own-code.ts": [],
@@ -53,7 +53,8 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   approvals: ["jose", "unbash", "zod"],
   "approvals/messages": ["zod"],
   "targets/command": ["unbash", "yaml", "zod"],
-  "targets/grpc": ["@grpc/grpc-js", "protobufjs", "jose", "zod"],
+  egress: ["jose"],
+  "targets/grpc": ["@grpc/grpc-js", "protobufjs", "zod"],
   "targets/files": ["re2js", "yaml", "zod"],
   pipeline: ["zod", "jose"],
   http: ["zod", "fastify", "prom-client"],

@@ -167,7 +167,7 @@ async function fetchJson({ uri, credentials, timeoutMs }: RemoteKeysOptions): Pr
   // A kept connection would be minutes old and closed.
   const client = new EgressClient({
     ...{ addresses: OPERATED_ADDRESSES, keepsConnections: false },
-    ...(ca !== undefined && { tls: { rootCert: ca } }),
+    ...(ca !== undefined && { tls: { rootCert: Buffer.from(ca) } }),
   });
   const { status, body } = await client.send({
     ...{ method: "GET", url: new URL(uri), timeoutMs, bodyBytesMax: BODY_BYTES_MAX },
