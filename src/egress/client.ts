@@ -8,6 +8,7 @@ import {
 } from "node:http";
 import { request as requestHttps, Agent as TlsAgent } from "node:https";
 import type { LookupFunction, Socket } from "node:net";
+import { connect } from "node:tls";
 import { brotliDecompressSync, gunzipSync, inflateSync } from "node:zlib";
 import { errorName } from "../core/error-text.ts";
 import {
@@ -173,6 +174,35 @@ export class EgressClient {
     return new Promise((resolve, reject) => {
       new Exchange(this.#agent(request), this.#options.addresses, { request, reject }).streamed(resolve);
     });
+  }
+
+  /** Returns whether a connection with TLS can be made. Sends no request. */
+  async canConnect(url: URL, timeoutMs: number): Promise<boolean> {
+    const { addresses, tls } = this.#options;
+    const literal = literalAddress(url.hostname);
+    if (literal !== undefined && addressProblem(literal, addresses) !== undefined) return false;
+    const host = literal ?? url.hostname;
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const name = literal === undefined ? { servername: host } : {};
+    const socket = connect({
+      ...{ host, port: Number(url.port || 443), lookup: this.#lookup },
+      ...{ ...name, ...tlsOptions(tls) },
+    });
+    socket.once("secureConnect", () => resolve(true));
+    socket.once("error", () => resolve(false));
+    const timer = setTimeout(() => resolve(false), timeoutMs);
+    return promise.finally(() => {
+      clearTimeout(timer);
+      socket.destroy();
+    });
+  }
+
+  /** Closes idle connections now, and those in use after their answers. */
+  retire(): void {
+    for (const agent of this.#agents.values()) {
+      agent.keepSocketAlive = () => false;
+      for (const socket of Object.values(agent.freeSockets).flatMap((sockets) => sockets ?? [])) socket.destroy();
+    }
   }
 
   /** Closes all connections. */

@@ -25,6 +25,7 @@ import { type CommandContext, command } from "../targets/command/kind.ts";
 import { type FilesContext, files } from "../targets/files/kind.ts";
 import { inline } from "../targets/function/kind.ts";
 import { grpc } from "../targets/grpc/kind.ts";
+import { httpKind } from "../targets/http/kind.ts";
 
 export type KindContext = AssertionContext & CommandContext & FilesContext;
 
@@ -50,6 +51,7 @@ export interface Modules {
 export const MODULES = {
   targetKinds: [
     grpc, //
+    httpKind,
     command,
     files,
     inline,

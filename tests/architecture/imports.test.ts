@@ -11,13 +11,14 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   audit: ["core", "egress", "runtime/c-library.ts"],
   "targets/command": ["core", "runtime/c-library.ts"],
   "targets/grpc": ["core", "egress"],
+  "targets/http": ["core", "egress"],
   "targets/files": ["core", "runtime/c-library.ts"],
   "targets/function": ["core"],
   pipeline: ["core", "egress", "approvals", "audit", "detection"],
   // The list of what a build contains. `http` and `cli` are upwards: endpoints and commands are loaded by `import(…)` when needed.
   "runtime/modules.ts": [
     ...["core", "egress", "approvals", "audit", "detection", "pipeline", "http", "mcp", "cli"],
-    ...["targets/command", "targets/files", "targets/grpc", "targets/function"],
+    ...["targets/command", "targets/files", "targets/grpc", "targets/http", "targets/function"],
   ],
   "runtime/own-code.ts": [],
   "runtime/c-library.ts": ["core"],
@@ -55,6 +56,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "targets/command": ["unbash", "yaml", "zod"],
   egress: ["jose"],
   "targets/grpc": ["@grpc/grpc-js", "protobufjs", "zod"],
+  "targets/http": ["zod"],
   "targets/files": ["re2js", "yaml", "zod"],
   pipeline: ["zod", "jose"],
   http: ["zod", "fastify", "prom-client"],
