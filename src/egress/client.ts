@@ -137,6 +137,8 @@ const FRESH_MS = 1_000;
 /** Maximum age of a connection: later ones go to the addresses that the name has then. */
 const CONNECTION_AGE_MAX_MS = 300_000;
 const IDLE_CONNECTIONS_MAX = 256;
+/** With TLS 1.3, a server refuses a client certificate after the client's side of the handshake has ended. */
+const REFUSAL_GRACE_MS = 250;
 const USER_AGENT = "safe-tool-call";
 
 /**
@@ -188,11 +190,16 @@ export class EgressClient {
       ...{ host, port: Number(url.port || 443), lookup: this.#lookup },
       ...{ ...name, ...tlsOptions(tls) },
     });
-    socket.once("secureConnect", () => resolve(true));
-    socket.once("error", () => resolve(false));
+    let grace: ReturnType<typeof setTimeout> | undefined;
+    socket.once("secureConnect", () => {
+      grace = setTimeout(() => resolve(true), REFUSAL_GRACE_MS);
+    });
+    for (const event of ["error", "close"]) socket.once(event, () => resolve(false));
     const timer = setTimeout(() => resolve(false), timeoutMs);
     return promise.finally(() => {
       clearTimeout(timer);
+      clearTimeout(grace);
+      socket.on("error", () => {});
       socket.destroy();
     });
   }

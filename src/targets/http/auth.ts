@@ -77,7 +77,7 @@ const LIFETIME_DEFAULT_SECONDS = 60;
 const LIFETIME_MAX_SECONDS = 86_400;
 /** A token is renewed after this part of its lifetime. */
 const RENEW_AFTER = 0.8;
-/** Minimum time between two tokens after the service has refused one. */
+/** Minimum time between two tokens that replace refused ones: a service may refuse every token. */
 const RENEWAL_COOLDOWN_MS = 2_000;
 
 /** Tokens of OAuth client credentials (RFC 6749, 4.4): cached, fetched once for all waiting calls, and renewed before they expire. */
@@ -87,7 +87,7 @@ export class ClientCredentials implements Credentials {
   readonly #now: () => number;
   #token: Token | undefined;
   #pending: Promise<Token> | undefined;
-  #fetchedAtMs = Number.NEGATIVE_INFINITY;
+  #renewedAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(endpoint: TokenEndpoint, client: EgressClient, now: () => number) {
     this.#endpoint = endpoint;
@@ -102,8 +102,11 @@ export class ClientCredentials implements Credentials {
 
   async renew({ authorization }: CredentialHeader, signal: AbortSignal): Promise<boolean> {
     const isCurrent = this.#token !== undefined && `Bearer ${this.#token.value}` === authorization;
-    if (isCurrent && Math.abs(this.#now() - this.#fetchedAtMs) < RENEWAL_COOLDOWN_MS) return false;
-    if (isCurrent) this.#token = undefined;
+    if (isCurrent && Math.abs(this.#now() - this.#renewedAtMs) < RENEWAL_COOLDOWN_MS) return false;
+    if (isCurrent) {
+      this.#token = undefined;
+      this.#renewedAtMs = this.#now();
+    }
     return (await this.header(signal))["authorization"] !== authorization;
   }
 
@@ -158,7 +161,6 @@ export class ClientCredentials implements Credentials {
       });
       if (status !== 200) throw new Error(`the token endpoint answered with status ${status}`);
       this.#token = tokenIn(body, this.#now());
-      this.#fetchedAtMs = this.#now();
       return this.#token;
     } catch (error) {
       throw unavailable("no token could be obtained", error);

@@ -1,4 +1,5 @@
-import { ManifestError, Refusal } from "../../core/errors.ts";
+import { errorText } from "../../core/error-text.ts";
+import { ManifestError, Refusal, StartupError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { PartialAnswer } from "../../core/partial-answer.ts";
 import { onlyStringField } from "../../core/schema/walk.ts";
@@ -113,10 +114,10 @@ class OpenedSystem {
 /**
  * Creates the handler for HTTP APIs. Connects at the first call.
  *
- * @throws {Error} when the certificates of a system do not fit together
+ * @throws {StartupError} with all problems
  */
 export function httpHandler(options: HttpHandlerOptions): HttpHandler {
-  const systems = new Map([...options.systems].map(([name, each]) => [name, new OpenedSystem(name, each, options)]));
+  const systems = openAll(options);
   const rotations: CertificateRotation<Connections>[] = [];
   return {
     bind: (tool) => new HttpBinding(tool, systems, options.sign),
@@ -136,6 +137,20 @@ export function httpHandler(options: HttpHandlerOptions): HttpHandler {
       for (const { current } of systems.values()) current.client.close();
     },
   };
+}
+
+function openAll(options: HttpHandlerOptions): ReadonlyMap<string, OpenedSystem> {
+  const systems = new Map<string, OpenedSystem>();
+  const problems: string[] = [];
+  for (const [name, system] of options.systems) {
+    try {
+      systems.set(name, new OpenedSystem(name, system, options));
+    } catch (error) {
+      problems.push(`systems.${name}.http: ${errorText(error)}`);
+    }
+  }
+  if (problems.length > 0) throw new StartupError(problems);
+  return systems;
 }
 
 function statusOf({ resilience, current: { client, clientCertificate } }: OpenedSystem): SystemStatus {

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { errorText } from "../../core/error-text.ts";
-import { ManifestError } from "../../core/errors.ts";
+import { ManifestError, StartupError } from "../../core/errors.ts";
 import { isLoopback } from "../../core/network.ts";
 import type { OpenedKind, TargetKind } from "../../core/target-kind.ts";
 import { type AddressRules, addressProblem, literalAddress, readAddressRules } from "../../egress/addresses.ts";
@@ -168,7 +168,7 @@ function checkTransport({ baseUrl, plaintext, tls: files }: HttpEntry, context: 
 function checkAddress(entry: HttpEntry, context: z.RefinementCtx): void {
   const { auth: credentials } = entry;
   const issue = (path: readonly string[], address: string): void => {
-    const message = `is a ${address} address, which addresses does not allow`;
+    const message = `its address is ${address}, which addresses does not allow`;
     context.addIssue({ code: "custom", path: [...path], message });
   };
   const api = refusedLiteral(entry.baseUrl, entry.addresses);
@@ -237,7 +237,8 @@ async function openHandler(
   try {
     return httpHandler({ systems, sign, random: context.random });
   } catch (error) {
-    context.problems.push(`systems: ${errorText(error)}`);
+    if (!(error instanceof StartupError)) throw error;
+    context.problems.push(...error.problems);
     return undefined;
   }
 }
