@@ -10,6 +10,7 @@ import type {
   CliTarget,
   FsTarget,
   GrpcTarget,
+  HttpTarget,
   InlineContext,
   InlineTarget,
   InputPolicy,
@@ -31,7 +32,7 @@ export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodType, N ex
   readonly description: string;
   readonly version?: string;
   readonly classification: Classification;
-  /** Default by classification and target: `read`, `command` (cli), `write` (fs), `network` (grpc). */
+  /** Default by classification and target: `read`, `command` (cli), `write` (fs), `network` (grpc, http). */
   readonly category?: Category;
   readonly permissions: ToolPermissions<z.output<I>>;
   readonly input: I;
@@ -45,10 +46,11 @@ export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodType, N ex
    */
   readonly scan?: ScanPolicy;
   readonly approval?: ToolApproval<z.output<I>>;
-  /** Controls whether an agent receives the text of a gRPC or CLI target's own failure; default `withheld`. */
+  /** Controls whether an agent receives the text of a gRPC, HTTP or CLI target's own failure; default `withheld`. */
   readonly errors?: TargetErrors;
   readonly target?:
     | GrpcTarget
+    | HttpTarget
     | CliTarget<z.output<I>, N>
     | FsTarget
     | InlineTarget<z.output<I>>
@@ -158,6 +160,11 @@ export function grpcMethod(
   const dot = service.lastIndexOf(".");
   const names = { package: service.slice(0, Math.max(dot, 0)), service: service.slice(dot + 1), method };
   return { system, grpc: { ...names, ...options } };
+}
+
+/** Creates an HTTP target: a request below the `baseUrl` of the system. */
+export function httpRequest(system: string, request: HttpTarget["http"]): HttpTarget {
+  return { system, http: request };
 }
 
 /** Creates a command target; the system defaults to the command's name. */

@@ -67,6 +67,28 @@ export interface GrpcTarget {
   };
 }
 
+export type HttpMethod = "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE";
+
+/** A request to an HTTP API. In its texts, `{name}` stands for the argument `name`. */
+export interface HttpTarget {
+  readonly system: string;
+  readonly http: {
+    readonly method: HttpMethod;
+    /** Path below the system's `baseUrl`. An argument is one segment or a part of one. */
+    readonly path: string;
+    /** Parameters by name. One that consists of an argument alone is left out without it; a list repeats it. */
+    readonly query?: Readonly<Record<string, string>>;
+    /** Headers by lower-case name. One that consists of an argument alone is left out without it. */
+    readonly headers?: Readonly<Record<string, string>>;
+    /** JSON whose texts may hold arguments. `"{name}"` alone is the argument's value, `"{*}"` all arguments used nowhere else. */
+    readonly body?: Json;
+    /** Media type of the body: JSON (default `application/json`), `application/x-www-form-urlencoded` or `text/plain`. */
+    readonly contentType?: string;
+    /** Meaning of statuses: `OK` for 2xx and 4xx, a status of a refusal for 4xx. */
+    readonly means?: Readonly<Record<number, "OK" | TargetStatus>>;
+  };
+}
+
 /** One run of the command that looks up a fact while planning. The whole trimmed stdout must match `answer`. */
 export interface LookupAttempt {
   readonly args: readonly string[];
@@ -253,7 +275,7 @@ export interface Tool {
   readonly inputPolicy: InputPolicy;
   readonly scan: ScanPolicy;
   readonly approval: ToolApproval;
-  readonly target: GrpcTarget | CliTarget | FsTarget | InlineTarget;
+  readonly target: GrpcTarget | HttpTarget | CliTarget | FsTarget | InlineTarget;
   readonly errors: TargetErrors;
   readonly timeoutMs: number;
   readonly limits: ToolLimits & Required<Omit<ToolLimits, "resultBytesMax">>;
@@ -327,7 +349,9 @@ export interface RequestTracer {
 }
 
 export interface TargetRequest {
-  /** `/package.Service/Method`. */
+  /** Method of an HTTP request; undefined for gRPC. */
+  readonly method?: string;
+  /** `/package.Service/Method`, or the path of an HTTP request with the names of its parameters. */
   readonly path: string;
   /** The server's address, as the configuration names it. */
   readonly server: string;
@@ -336,6 +360,6 @@ export interface TargetRequest {
 export interface RequestSpan {
   /** The `traceparent` header to send with the request. */
   readonly traceparent: string;
-  /** `status`: the name of a gRPC status. */
+  /** `status`: the name of a gRPC status, or the digits of an HTTP status. */
   end(status: string): void;
 }

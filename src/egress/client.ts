@@ -8,9 +8,16 @@ import {
 } from "node:http";
 import { request as requestHttps, Agent as TlsAgent } from "node:https";
 import type { LookupFunction, Socket } from "node:net";
+import { connect } from "node:tls";
 import { brotliDecompressSync, gunzipSync, inflateSync } from "node:zlib";
-import { boundInterimAnswers, InterimAnswers } from "../core/network.ts";
-import { type AddressClass, type AddressRules, addressProblem, literalAddress } from "./addresses.ts";
+import { errorName } from "../core/error-text.ts";
+import {
+  type AddressClass,
+  type AddressRules,
+  addressProblem,
+  literalAddress,
+  OPERATED_ADDRESSES,
+} from "./addresses.ts";
 
 /** Returns the addresses of a name. */
 export type Resolve = (hostname: string) => Promise<readonly string[]>;
@@ -18,7 +25,7 @@ export type Resolve = (hostname: string) => Promise<readonly string[]>;
 /** The trusted roots and the own certificate of a connection, as PEM. */
 export interface EgressTls {
   /** Default: the platform's roots. */
-  readonly rootCert?: Buffer | string | undefined;
+  readonly rootCert?: Buffer | undefined;
   readonly clientCert?: Buffer | undefined;
   readonly clientKey?: Buffer | undefined;
   /** Name in the server's certificate, when it is not the URL's host. */
@@ -109,6 +116,12 @@ export class EgressError extends Error {
   }
 }
 
+/** Returns the reason of a failed request, without a text that may hold a URL: the name and code of its cause. */
+export function egressReason(error: unknown): string {
+  if (!(error instanceof EgressError)) return errorName(error);
+  return error.cause === undefined ? error.failure : errorName(error.cause);
+}
+
 class ForbiddenAddress extends Error {
   override readonly name = "ForbiddenAddress";
 
@@ -124,6 +137,8 @@ const FRESH_MS = 1_000;
 /** Maximum age of a connection: later ones go to the addresses that the name has then. */
 const CONNECTION_AGE_MAX_MS = 300_000;
 const IDLE_CONNECTIONS_MAX = 256;
+/** With TLS 1.3, a server refuses a client certificate after the client's side of the handshake has ended. */
+const REFUSAL_GRACE_MS = 250;
 const USER_AGENT = "safe-tool-call";
 
 /**
@@ -161,6 +176,40 @@ export class EgressClient {
     return new Promise((resolve, reject) => {
       new Exchange(this.#agent(request), this.#options.addresses, { request, reject }).streamed(resolve);
     });
+  }
+
+  /** Returns whether a connection with TLS can be made. Sends no request. */
+  async canConnect(url: URL, timeoutMs: number): Promise<boolean> {
+    const { addresses, tls } = this.#options;
+    const literal = literalAddress(url.hostname);
+    if (literal !== undefined && addressProblem(literal, addresses) !== undefined) return false;
+    const host = literal ?? url.hostname;
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const name = literal === undefined ? { servername: host } : {};
+    const socket = connect({
+      ...{ host, port: Number(url.port || 443), lookup: this.#lookup },
+      ...{ ...name, ...tlsOptions(tls) },
+    });
+    let grace: ReturnType<typeof setTimeout> | undefined;
+    socket.once("secureConnect", () => {
+      grace = setTimeout(() => resolve(true), REFUSAL_GRACE_MS);
+    });
+    for (const event of ["error", "close"]) socket.once(event, () => resolve(false));
+    const timer = setTimeout(() => resolve(false), timeoutMs);
+    return promise.finally(() => {
+      clearTimeout(timer);
+      clearTimeout(grace);
+      socket.on("error", () => {});
+      socket.destroy();
+    });
+  }
+
+  /** Closes idle connections now, and those in use after their answers. */
+  retire(): void {
+    for (const agent of this.#agents.values()) {
+      agent.keepSocketAlive = () => false;
+      for (const socket of Object.values(agent.freeSockets).flatMap((sockets) => sockets ?? [])) socket.destroy();
+    }
   }
 
   /** Closes all connections. */
@@ -461,3 +510,61 @@ const DECOMPRESSORS: ReadonlyMap<string, (bytes: Buffer, bounds: { readonly maxO
     ["deflate", inflateSync],
     ["br", brotliDecompressSync],
   ]);
+
+/** Maximum interim responses (1xx) per request: each takes processor time, and the runtime does not limit them. */
+const INTERIM_ANSWERS_MAX = 16;
+
+class InterimAnswers extends Error {
+  override readonly name = "InterimAnswers";
+
+  constructor() {
+    super("too many interim answers");
+  }
+}
+
+/** Aborts a request whose server keeps sending interim responses and never the final one. */
+function boundInterimAnswers(request: ClientRequest): void {
+  let count = 0;
+  request.on("information", () => {
+    count += 1;
+    if (count === INTERIM_ANSWERS_MAX) request.destroy(new InterimAnswers());
+  });
+}
+
+declare module "node:http" {
+  interface Agent {
+    /** Called for every request that uses the agent. */
+    addRequest(request: ClientRequest, options: object): void;
+  }
+}
+
+/**
+ * Returns an agent for a library that sends its requests itself: to servers of the operator, and ending in time whatever the
+ * server does.
+ */
+export function libraryAgent(protocol: string, timeoutMs: number): Agent {
+  const lookup = checkedLookup(OPERATED_ADDRESSES, systemResolve);
+  const common = { keepAlive: true, lookup, family: 0 };
+  const agent = protocol === "https:" ? new TlsAgent({ ...common, ...tlsOptions(undefined) }) : new Agent(common);
+  const add = agent.addRequest.bind(agent);
+  agent.addRequest = (request, target) => {
+    boundRequest(request, timeoutMs);
+    const literal = literalAddress(request.host);
+    const problem = literal === undefined ? undefined : addressProblem(literal, OPERATED_ADDRESSES);
+    if (problem === undefined) add(request, target);
+    else request.destroy(new ForbiddenAddress(problem));
+  };
+  return agent;
+}
+
+function boundRequest(request: ClientRequest, timeoutMs: number): void {
+  boundInterimAnswers(request);
+  // An upgrade is never requested, and the runtime reports no error for it.
+  request.on("upgrade", (_response, socket) => {
+    socket.destroy();
+    request.emit("error", new Error("another protocol"));
+  });
+  const deadline = setTimeout(() => request.destroy(new Error(`no complete answer within ${timeoutMs} ms`)), timeoutMs);
+  deadline.unref();
+  request.once("close", () => clearTimeout(deadline));
+}

@@ -2,8 +2,8 @@ import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import type { z } from "zod";
 import { Refusal } from "../core/errors.ts";
 import { isLoopback } from "../core/network.ts";
+import { parseStrictJson, StrictJsonError } from "../core/strict-json.ts";
 import type { WrongTokens } from "./connections/request-limits.ts";
-import { parseStrictJson, StrictJsonError } from "./strict-json.ts";
 
 export interface BodyLimits {
   readonly bodyBytesMax: number;

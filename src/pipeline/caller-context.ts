@@ -11,7 +11,7 @@ import {
 } from "./identity/binding.ts";
 import { digestOf, digestsOf, TokenCache } from "./identity/cache.ts";
 import { type ClaimRules, readBinding, readCaller, readOrigin } from "./identity/claims.ts";
-import type { Fetch, FetchedKeys, IssuerKeys } from "./identity/issuer-keys.ts";
+import type { FetchedKeys, IssuerKeys } from "./identity/issuer-keys.ts";
 import { type IssuerProfile, profileProblems } from "./identity/issuer-profile.ts";
 import { PROFILE_RULES } from "./identity/profiles.ts";
 import { assertTokenLength, bearerToken, type ReadToken, readToken } from "./identity/reader.ts";
@@ -34,7 +34,6 @@ export interface CallerContextOptions {
   /** Milliseconds since 1970. */
   readonly clock: () => number;
   readonly cacheEntriesMax?: number;
-  readonly fetch?: Fetch;
   /** Body included. */
   readonly keysTimeoutMs?: number;
   /** Called with the issuer whose JWKS URL delivered changed keys. */
@@ -272,9 +271,9 @@ class TokenVerifier implements CallerContext {
   }
 
   #keysOf(profile: IssuerProfile, former: CallerContextOptions["former"]): IssuerKeys | readonly string[] {
-    const { clock, fetch, keysTimeoutMs = DEFAULT_KEYS_TIMEOUT_MS, onKeysChanged } = this.#options;
+    const { clock, keysTimeoutMs = DEFAULT_KEYS_TIMEOUT_MS, onKeysChanged } = this.#options;
     return profile.keys.open({
-      ...{ algorithms: profile.algorithms, clock, fetch, timeoutMs: keysTimeoutMs },
+      ...{ algorithms: profile.algorithms, clock, timeoutMs: keysTimeoutMs },
       known: (uri) => former?.fetchedKeys(profile.issuer, uri),
       onChange: () => {
         this.clear();

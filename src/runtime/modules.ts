@@ -9,6 +9,7 @@ import { COMMANDS } from "../cli/commands.ts";
 import type { TargetKind } from "../core/target-kind.ts";
 import type { DetectorRule } from "../detection/rules/rule.ts";
 import { DETECTOR_RULES } from "../detection/rules/rules.ts";
+import type { AssertionContext } from "../egress/assertion.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import {
   jwksFileSource,
@@ -23,9 +24,10 @@ import type { PolicyPoints } from "../pipeline/policy.ts";
 import { type CommandContext, command } from "../targets/command/kind.ts";
 import { type FilesContext, files } from "../targets/files/kind.ts";
 import { inline } from "../targets/function/kind.ts";
-import { type GrpcContext, grpc } from "../targets/grpc/kind.ts";
+import { grpc } from "../targets/grpc/kind.ts";
+import { httpKind } from "../targets/http/kind.ts";
 
-export type KindContext = GrpcContext & CommandContext & FilesContext;
+export type KindContext = AssertionContext & CommandContext & FilesContext;
 
 /**
  * The parts of a build. Everything else is derived from these declarations. Endpoints and commands are imported when they are
@@ -49,6 +51,7 @@ export interface Modules {
 export const MODULES = {
   targetKinds: [
     grpc, //
+    httpKind,
     command,
     files,
     inline,

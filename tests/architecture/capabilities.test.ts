@@ -23,12 +23,15 @@ const CAPABILITIES: readonly Capability[] = [
       "src/http/",
       "src/cli/connection.ts",
       "src/cli/health.ts",
-      "src/pipeline/identity/remote-keys.ts",
-      "src/audit/export/sender.ts",
       "src/egress/",
-      "src/runtime/telemetry/span-sender.ts",
       "src/cli/development/",
     ],
+  },
+  {
+    name: "outgoing HTTP",
+    sign: /import (?!type)\{[^}]*\b(?:request|get|Agent)\b[^}]*\} from "node:https?"|\bfetch\(|[=?] fetch\b/,
+    // The files of `stc` call only the service itself.
+    holders: ["src/egress/client.ts", "src/cli/connection.ts", "src/cli/health.ts"],
   },
   {
     name: "files",

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { makeCertificates } from "../../src/cli/development/certificates.ts";
-import { certificateNotes } from "../../src/targets/grpc/kind.ts";
+import { certificateNotes } from "../../src/egress/certificates.ts";
 import { runStc } from "../support/stc.ts";
 import { openWorld, type World } from "../support/world.ts";
 import { KINDS_FOLDER } from "../targets/grpc/support/kinds.ts";

@@ -25,6 +25,8 @@ test("every key has a meaning, and no meaning is left over", () => {
   expect(Object.keys(MEANINGS).filter((key) => !known.has(key))).toEqual([]);
 });
 
+const TOKENS = { tokenUrl: "https://x", clientId: "x", clientSecretFile: "x" };
+
 test("the defaults in it are the service's defaults", () => {
   const written = {
     tools: ["."],
@@ -37,7 +39,13 @@ test("the defaults in it are the service's defaults", () => {
       webhooks: [{ name: "x", url: "https://x", secretFile: "x" }],
       policies: [{ name: "x", when: { risk: "high" }, require: { stages: [{ name: "x" }] } }],
     },
-    systems: { grpc: { endpoint: "x:1", plaintext: true, proto: "x" }, kubernetes: {}, loki: {}, argocd: {} },
+    systems: {
+      grpc: { endpoint: "x:1", plaintext: true, proto: "x" },
+      http: { http: { baseUrl: "https://x", auth: { clientCredentials: TOKENS } } },
+      kubernetes: {},
+      loki: {},
+      argocd: {},
+    },
     server: { operator: {}, tls: { certFile: "x", keyFile: "x", clientCaFile: "x" } },
     telemetry: { traces: { endpoint: "http://localhost:4318" } },
     redaction: { rules: [{ id: "X", anchors: ["xyz"], pattern: "xyz", matches: ["xyz"] }] },
@@ -45,7 +53,7 @@ test("the defaults in it are the service's defaults", () => {
   const config = readConfig(written, { folder: "/", environment: {}, origin: "test" });
   const shown = rows.filter(({ fallback }) => fallback.startsWith("`"));
   const wrong = shown.flatMap(({ key, fallback }) => {
-    const path = key.replace("<grpc>", "grpc").replaceAll("[]", ".0").split(".");
+    const path = key.replace("<grpc>", "grpc").replace("<http>", "http").replaceAll("[]", ".0").split(".");
     const real = path.reduce<unknown>((at, part) => (at as Record<string, unknown> | undefined)?.[part], config);
     return JSON.stringify(real) === fallback.slice(1, -1)
       ? []

@@ -116,7 +116,6 @@ describe("the addresses of a configuration", () => {
         const rules = readAddressRules(list);
         return "problem" in rules || addressProblem(address, rules) !== undefined;
       }),
-      { seed: 7 },
     );
   });
 });

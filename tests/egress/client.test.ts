@@ -305,7 +305,12 @@ describe("TLS", () => {
     process.env["NODE_TLS_REJECT_UNAUTHORIZED"] = "0";
     try {
       const clientCert = Buffer.from(identity.cert);
-      const tls = { rootCert, clientCert, clientKey: Buffer.from(identity.key), serverName: "localhost" };
+      const tls = {
+        rootCert: Buffer.from(rootCert),
+        clientCert,
+        clientKey: Buffer.from(identity.key),
+        serverName: "localhost",
+      };
       const url = new URL(`https://service.test:${secured.port}/`);
       client = clientOf({ tls });
       expect((await client.send(requestOf({ url }))).status).toBe(200);
@@ -314,7 +319,7 @@ describe("TLS", () => {
         { ...tls, serverName: undefined },
         { ...tls, serverName: "other.example" },
         { ...tls, rootCert: undefined },
-        { rootCert: (await makeCertificates(validity)).rootCert, serverName: "localhost" },
+        { rootCert: Buffer.from((await makeCertificates(validity)).rootCert), serverName: "localhost" },
       ];
       for (const each of refused) {
         client = clientOf({ tls: each });
@@ -322,7 +327,7 @@ describe("TLS", () => {
         client.close();
       }
       // TLS 1.3 reports a missing client certificate after the handshake.
-      client = clientOf({ tls: { rootCert, serverName: "localhost" } });
+      client = clientOf({ tls: { rootCert: tls.rootCert, serverName: "localhost" } });
       expect(["unreachable", "lost"]).toContain((await failureOf({ url })).failure);
       expect(secured.requests).toHaveLength(1);
     } finally {

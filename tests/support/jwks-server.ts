@@ -39,7 +39,7 @@ export async function startJwksServer(...keys: readonly SigningKey[]): Promise<J
 
 /** The keys of an issuer whose JWKS is at this URL, at the time 0. */
 export function keysAt(url: string, timeoutMs: number): IssuerKeys {
-  const context = { algorithms: ["ES256"], clock: () => 0, fetch: undefined, timeoutMs };
+  const context = { algorithms: ["ES256"], clock: () => 0, timeoutMs };
   const keys = jwksUrl(url).open({ ...context, known: () => undefined, onChange: () => {} });
   if (!("candidates" in keys)) throw new Error(keys.join("\n"));
   return keys;

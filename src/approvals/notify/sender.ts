@@ -1,7 +1,6 @@
-import { errorName } from "../../core/error-text.ts";
 import { isLoopback } from "../../core/network.ts";
 import { addressProblem, literalAddress, RECEIVER_ADDRESSES } from "../../egress/addresses.ts";
-import { EgressClient, EgressError, type EgressStream } from "../../egress/client.ts";
+import { EgressClient, type EgressStream, egressReason } from "../../egress/client.ts";
 import type { SignatureHeaders } from "./signature.ts";
 
 export type Delivery =
@@ -38,16 +37,11 @@ export async function send(body: string, { url, headers, nowMs, timeoutMs, signa
     answer.close();
     return deliveryOf(answer, nowMs);
   } catch (error) {
-    return { kind: "later", reason: reasonOf(error), retryAfterMs: undefined };
+    return { kind: "later", reason: egressReason(error), retryAfterMs: undefined };
   }
 }
 
 const client = new EgressClient({ addresses: RECEIVER_ADDRESSES, keepsConnections: false });
-
-function reasonOf(error: unknown): string {
-  if (!(error instanceof EgressError)) return errorName(error);
-  return error.cause === undefined ? error.failure : errorName(error.cause);
-}
 
 function deliveryOf({ status, headers }: EgressStream, nowMs: number): Delivery {
   if (status >= 200 && status < 300) return { kind: "accepted" };

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { collectorProblems } from "../../core/network.ts";
 import { textOf } from "../query/view.ts";
 import type { ExportLine } from "./batch.ts";
-import { post, readHeadersFile, type Send, type SendOutcome } from "./sender.ts";
+import { post, readHeadersFile, type SendOutcome } from "./sender.ts";
 
 /** How a receiver answered a request with audit lines. */
 type ReceiverOutcome =
@@ -20,8 +20,6 @@ interface ReceiverParts {
   readonly path: (path: string) => string;
   /** Reports a problem with a setting of the entry. */
   readonly problem: (setting: string, message: string) => void;
-  /** Default: the platform's `fetch`. */
-  readonly send?: Send | undefined;
 }
 
 /** A kind of export. The configuration's schema and its reference are derived from these declarations. */
@@ -84,7 +82,7 @@ function collector<Type extends string>(protocol: Protocol<Type>): AuditExporter
       const url = new URL(settings.url);
       if (url.pathname === "/") url.pathname = path;
       const request = {
-        ...{ url: url.href, headers: headers.ok, timeoutMs: TIMEOUT_MS, send: parts.send },
+        ...{ url: url.href, headers: headers.ok, timeoutMs: TIMEOUT_MS },
         readsAnswer: rejected !== undefined,
       };
       return {

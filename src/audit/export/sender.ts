@@ -1,6 +1,7 @@
 import { readFileSync, statSync } from "node:fs";
-import { errorName } from "../../core/error-text.ts";
 import { endedWithin } from "../../core/time-limits.ts";
+import { OPERATED_ADDRESSES } from "../../egress/addresses.ts";
+import { EgressClient, type EgressStream, egressReason } from "../../egress/client.ts";
 
 export type SendOutcome =
   | { readonly kind: "taken"; readonly answer: string }
@@ -8,8 +9,6 @@ export type SendOutcome =
   | { readonly kind: "refused"; readonly reason: string }
   /** The receiver may accept the body later, or after an operator has fixed its credentials or address. */
   | { readonly kind: "later"; readonly reason: string; readonly retryAfterMs: number | undefined };
-
-export type Send = (url: string, init: BunFetchRequestInit) => Promise<Response>;
 
 interface SenderOptions {
   readonly url: string;
@@ -20,8 +19,6 @@ interface SenderOptions {
   readonly readsAnswer: boolean;
   /** Aborts a running request. */
   readonly signal: AbortSignal;
-  /** Default: the platform's `fetch`. */
-  readonly send?: Send | undefined;
 }
 
 const ANSWER_BYTES_MAX = 65_536;
@@ -31,65 +28,58 @@ const RETRY_AFTER_SECONDS_MAX = 300;
 /** 4xx statuses that are not about the body: credentials, address, time, rate. */
 const LATER_STATUSES = new Set([401, 403, 404, 405, 407, 408, 421, 425, 429]);
 
+/** Collectors are the operator's own. */
+const client = new EgressClient({ addresses: OPERATED_ADDRESSES });
+
 /**
  * Sends one POST request with a JSON body. Never rejects. Does not follow redirects: credentials are sent only to the
  * configured address.
  */
 export async function post(body: string, options: SenderOptions): Promise<SendOutcome> {
-  const { url, headers, timeoutMs, readsAnswer, signal, send } = options;
-  const sendTo = send ?? fetch;
+  const { url, headers, timeoutMs, readsAnswer, signal } = options;
   try {
-    const response = await sendTo(url, {
-      method: "POST",
-      headers: { ...headers, "content-type": "application/json", "accept-encoding": "identity" },
-      // A small response could decompress to gigabytes before its size is checked.
-      decompress: false,
-      body,
-      redirect: "manual",
-      signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
-      // Set explicitly, because an environment variable could disable the check.
-      tls: { rejectUnauthorized: true },
+    const answer = await client.open({
+      ...{ method: "POST", url: new URL(url), body, signal, timeoutMs },
+      headers: { ...headers, "content-type": "application/json" },
+      ...{ bodyBytesMax: ANSWER_BYTES_MAX, isRepeatable: false, acceptsUnboundedBody: true },
     });
-    if (response.ok && readsAnswer) return { kind: "taken", answer: await readBounded(response) };
-    response.body?.cancel().catch(() => {});
-    return outcomeOf(response);
+    const { status } = answer;
+    const isTaken = status >= 200 && status < 300;
+    if (isTaken && readsAnswer) return { kind: "taken", answer: await readInTime(answer) };
+    answer.close();
+    return outcomeOf(answer);
   } catch (error) {
-    return { kind: "later", reason: errorName(error), retryAfterMs: undefined };
+    return { kind: "later", reason: egressReason(error), retryAfterMs: undefined };
   }
 }
 
-function outcomeOf({ ok, status, headers }: Response): SendOutcome {
-  if (ok) return { kind: "taken", answer: "" };
+function outcomeOf({ status, headers }: EgressStream): SendOutcome {
+  if (status >= 200 && status < 300) return { kind: "taken", answer: "" };
   const reason = `status ${status}`;
   const isFinal = status >= 400 && status < 500 && !LATER_STATUSES.has(status);
   if (isFinal) return { kind: "refused", reason };
-  return { kind: "later", reason, retryAfterMs: retryAfterOf(headers.get("retry-after")) };
+  return { kind: "later", reason, retryAfterMs: retryAfterOf(headers["retry-after"]) };
 }
 
-function retryAfterOf(header: string | null): number | undefined {
-  if (header === null || !/^\d{1,9}$/.test(header)) return undefined;
+function retryAfterOf(header: string | undefined): number | undefined {
+  if (header === undefined || !/^\d{1,9}$/.test(header)) return undefined;
   return Math.min(Number(header), RETRY_AFTER_SECONDS_MAX) * 1_000;
 }
 
 /**
  * Reads the part of the body that arrives in time. Never rejects: the lines were accepted, whatever happens to the rest
- * of the response.
+ * of the answer.
  */
-async function readBounded({ body }: Response): Promise<string> {
-  if (body === null) return "";
-  const reader = body.getReader();
-  const chunks: Uint8Array[] = [];
+async function readInTime({ body, close }: EgressStream): Promise<string> {
+  const chunks: Buffer[] = [];
   const reading = async (): Promise<void> => {
-    for (let length = 0; ; ) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      length += value.byteLength;
-      if (length > ANSWER_BYTES_MAX) return;
-      chunks.push(value);
-    }
+    for await (const chunk of body) chunks.push(chunk);
   };
-  await endedWithin(reading(), ANSWER_TIMEOUT_MS);
-  reader.cancel().catch(() => {});
+  const isRead = await endedWithin(
+    reading().catch(() => {}),
+    ANSWER_TIMEOUT_MS,
+  );
+  if (!isRead) close();
   return Buffer.concat(chunks).toString("utf8");
 }
 

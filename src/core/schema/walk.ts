@@ -208,3 +208,16 @@ function readRecord({ keyType, valueType, mode }: z.core.$ZodRecordDef): Contain
   const keys = new Map([...names].map((name) => [String(name), valueType]));
   return mode === "loose" ? { ...NO_STEPS, keys, otherKey: ANYTHING, keysAreData: true } : { ...NO_STEPS, keys };
 }
+
+/**
+ * Returns the name of the output schema's only field if it is a string: the field for a target's text.
+ * Checks the schema's shape, not its class: a manifest may have its own copy of zod.
+ */
+export function onlyStringField(output: z.ZodType): string | undefined {
+  const { def } = output._zod;
+  if (def.type !== "object") return undefined;
+  const fields = Object.entries((def as z.core.$ZodObjectDef).shape);
+  const [field] = fields;
+  if (field === undefined || fields.length !== 1) return undefined;
+  return field[1]._zod.def.type === "string" ? field[0] : undefined;
+}

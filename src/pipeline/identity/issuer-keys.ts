@@ -48,8 +48,6 @@ export interface KeySet {
   select(wanted: WantedKey): Promise<readonly CryptoKey[]>;
 }
 
-export type Fetch = (url: string, init: BunFetchRequestInit) => Promise<Response>;
-
 /** The keys that a URL published. `atMs` is the time of the fetch in milliseconds since 1970. */
 export interface FetchedKeys {
   readonly set: KeySet;
@@ -61,8 +59,6 @@ export interface KeyContext {
   readonly algorithms: readonly string[];
   /** Milliseconds since 1970. */
   readonly clock: () => number;
-  /** The platform's `fetch` by default. */
-  readonly fetch: Fetch | undefined;
   /** Time limit of one fetch, body included. */
   readonly timeoutMs: number;
   /** Returns keys that the replaced caller context fetched for this issuer from the same URL. */

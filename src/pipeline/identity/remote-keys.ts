@@ -1,6 +1,7 @@
-import { gunzipSync } from "node:zlib";
 import type { CryptoKey } from "jose";
 import { isLoopback } from "../../core/network.ts";
+import { OPERATED_ADDRESSES } from "../../egress/addresses.ts";
+import { EgressClient } from "../../egress/client.ts";
 import {
   type FetchedKeys,
   type IssuerKeys,
@@ -161,43 +162,21 @@ function addressOf(uri: string): string {
   return `${origin}${pathname}`;
 }
 
-async function fetchJson(options: RemoteKeysOptions): Promise<unknown> {
-  const fetchUrl = options.fetch ?? fetch;
-  const { ca, token } = options.credentials?.() ?? {};
-  const accept = "application/jwk-set+json, application/json";
-  const response = await fetchUrl(options.uri, {
+async function fetchJson({ uri, credentials, timeoutMs }: RemoteKeysOptions): Promise<unknown> {
+  const { ca, token } = credentials?.() ?? {};
+  // A kept connection would be minutes old and closed.
+  const client = new EgressClient({
+    ...{ addresses: OPERATED_ADDRESSES, keepsConnections: false },
+    ...(ca !== undefined && { tls: { rootCert: Buffer.from(ca) } }),
+  });
+  const { status, body } = await client.send({
+    ...{ method: "GET", url: new URL(uri), timeoutMs, bodyBytesMax: BODY_BYTES_MAX },
     headers: {
-      accept,
-      "accept-encoding": "identity",
+      accept: "application/jwk-set+json, application/json",
       ...(token !== undefined && { authorization: `Bearer ${token}` }),
     },
-    // A small response may inflate to gigabytes before its size is checked.
-    decompress: false,
-    // A pooled connection would be minutes old and closed.
-    keepalive: false,
-    redirect: "manual",
-    signal: AbortSignal.timeout(options.timeoutMs),
-    // Set explicitly, because an environment variable could disable it.
-    tls: { rejectUnauthorized: true, ...(ca !== undefined && { ca }) },
+    ...{ isRepeatable: true, acceptsUnboundedBody: true },
   });
-  if (response.status !== 200) {
-    await response.body?.cancel();
-    throw new Error(`the JWKS URL answered with status ${response.status}`);
-  }
-  const read = await readBounded(response);
-  const isPacked = response.headers.get("content-encoding")?.toLowerCase() === "gzip";
-  const bytes = isPacked ? gunzipSync(read, { maxOutputLength: BODY_BYTES_MAX }) : read;
-  return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
-}
-
-async function readBounded(response: Response): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = [];
-  let length = 0;
-  for await (const chunk of response.body ?? []) {
-    length += chunk.byteLength;
-    // Leaving the loop cancels the body.
-    if (length > BODY_BYTES_MAX) throw new Error(`the JWKS URL answered with more than ${BODY_BYTES_MAX} bytes`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks);
+  if (status !== 200) throw new Error(`the JWKS URL answered with status ${status}`);
+  return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
 }

@@ -1,5 +1,3 @@
-import { Agent, type ClientRequest } from "node:http";
-import { Agent as TlsAgent } from "node:https";
 import {
   DiagLogLevel,
   diag,
@@ -13,9 +11,9 @@ import { type ExportResult, ExportResultCode } from "@opentelemetry/core";
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { type Resource, resourceFromAttributes } from "@opentelemetry/resources";
 import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from "@opentelemetry/sdk-trace-base";
-import { boundInterimAnswers } from "../../core/network.ts";
 import { OutageReporter } from "../../core/retry.ts";
 import { endedWithin } from "../../core/time-limits.ts";
+import { libraryAgent } from "../../egress/client.ts";
 import type { Span } from "./tracer.ts";
 
 export interface SpanSenderOptions {
@@ -62,7 +60,7 @@ export class SpanSender {
       () =>
         new OTLPTraceExporter({
           ...{ url, headers: { ...headers }, timeoutMillis: timeoutMs, concurrencyLimit: REQUESTS_MAX },
-          httpAgentOptions: (protocol) => boundedAgent(protocol, timeoutMs),
+          httpAgentOptions: (protocol) => libraryAgent(protocol, timeoutMs),
         }),
     );
     this.#exporter = new CountedExporter(inner, {
@@ -165,41 +163,6 @@ function hidingVariables<T>(prefix: string, make: () => T): T {
   } finally {
     Object.assign(process.env, Object.fromEntries(hidden));
   }
-}
-
-declare module "node:http" {
-  interface Agent {
-    /** Called for every request that uses the agent. */
-    addRequest(request: ClientRequest, options: object): void;
-  }
-}
-
-/**
- * Returns an agent whose requests end in time, whatever the server does: the exporter's own deadline restarts with every byte,
- * and a request that never ends would occupy a slot forever.
- */
-function boundedAgent(protocol: string, timeoutMs: number): Agent {
-  // Set explicitly, because an environment variable could disable it.
-  const options = { keepAlive: true, rejectUnauthorized: true };
-  const agent = protocol === "https:" ? new TlsAgent(options) : new Agent(options);
-  const add = agent.addRequest.bind(agent);
-  agent.addRequest = (request, target) => {
-    bound(request, timeoutMs);
-    add(request, target);
-  };
-  return agent;
-}
-
-function bound(request: ClientRequest, timeoutMs: number): void {
-  boundInterimAnswers(request);
-  // An upgrade is never requested, and the runtime reports no error for it.
-  request.on("upgrade", (_response, socket) => {
-    socket.destroy();
-    request.emit("error", new Error("another protocol"));
-  });
-  const deadline = setTimeout(() => request.destroy(new Error(`no complete answer within ${timeoutMs} ms`)), timeoutMs);
-  deadline.unref();
-  request.once("close", () => clearTimeout(deadline));
 }
 
 interface CountedExporterOptions {

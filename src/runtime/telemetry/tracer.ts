@@ -251,19 +251,24 @@ class SentRequest implements RequestSpan {
   /** Returns the span of the request. A request still running when its call has ended counts as cancelled. */
   span(callEndMs: number): Span {
     const { traceId, spanId, parentSpanId } = this.#context;
+    const { method, path } = this.#request;
     const { ms, status } = this.#ended ?? { ms: callEndMs, status: "CANCELLED" };
     return {
       traceId,
       spanId,
       parentSpanId,
-      name: this.#request.path.slice(1),
+      name: method === undefined ? path.slice(1) : `${method} ${path}`,
       kind: "client",
       startMs: this.#startMs,
       endMs: Math.max(ms, this.#startMs),
       attributes: clientAttributes(this.#request, status),
-      error: status === "OK" ? undefined : status,
+      error: hasFailed(status) ? status : undefined,
     };
   }
+}
+
+function hasFailed(status: string): boolean {
+  return /^\d{3}$/.test(status) ? Number(status) >= 400 : status !== "OK";
 }
 
 type Attributes = Readonly<Record<string, AttributeValue | undefined>>;
@@ -316,7 +321,16 @@ function serverAttributes({ call, http }: TraceEnd, { route, scheme }: HttpReque
 }
 
 /** Returns the current attribute names and those from before 1.38, which some backends still query. */
-function clientAttributes({ path, server }: TargetRequest, status: string): Attributes {
+function clientAttributes({ method, path, server }: TargetRequest, status: string): Attributes {
+  if (method !== undefined) {
+    return {
+      "http.request.method": method,
+      "http.response.status_code": /^\d{3}$/.test(status) ? Number(status) : undefined,
+      "url.template": path,
+      ...addressOf(server),
+      "error.type": hasFailed(status) ? status : undefined,
+    };
+  }
   const [, service = ""] = path.split("/");
   return {
     "rpc.system.name": "grpc",

@@ -13,10 +13,10 @@ import {
   unknownKeys,
   unless,
 } from "../../core/manifest/checks.ts";
+import { onlyStringField } from "../../core/schema/walk.ts";
 import type { CliTarget, StdoutParser, Tool } from "../../core/types.ts";
 import { exampleFaults, type FreeText, freeTextOf, tokenFault } from "./argv.ts";
 import { environmentFaults } from "./environment.ts";
-import { onlyStringField } from "./parser.ts";
 
 const COMMAND = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$/;
 

@@ -1,4 +1,3 @@
-import type { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { CUT_MARGIN_BYTES, type CutText } from "../../core/partial-answer.ts";
 import { plainText } from "../../core/terminal-text.ts";
@@ -16,19 +15,6 @@ export function decode(bytes: Uint8Array): string {
 export function cutTextOf({ stdout }: Pick<ChildResult, "stdout">, field: string): CutText {
   const beginning = plainText(decode(stdout.subarray(0, -CUT_MARGIN_BYTES)));
   return { field, bytesMax: Buffer.byteLength(beginning) };
-}
-
-/**
- * Returns the name of the output schema's only field if it is a string: the field for stdout with `parse: "text"`.
- * Checks the schema's shape, not its class: a manifest may have its own copy of zod.
- */
-export function onlyStringField(output: z.ZodType): string | undefined {
-  const { def } = output._zod;
-  if (def.type !== "object") return undefined;
-  const fields = Object.entries((def as z.core.$ZodObjectDef).shape);
-  const [field] = fields;
-  if (field === undefined || fields.length !== 1) return undefined;
-  return field[1]._zod.def.type === "string" ? field[0] : undefined;
 }
 
 export interface StdoutReading {

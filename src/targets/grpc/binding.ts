@@ -12,11 +12,12 @@ import type {
   TargetRequest,
   Tool,
 } from "../../core/types.ts";
-import type { AssertionSigner } from "./assertion.ts";
+import type { AssertionSigner } from "../../egress/assertion.ts";
+import { isSameIdentity } from "../../egress/certificates.ts";
+import type { GuardedCall, Resilience } from "../../egress/resilience.ts";
 import type { Difference } from "./codec/message-codec.ts";
 import type { Channels, SystemConnections, ToolClass } from "./connection/link.ts";
-import type { GuardedCall, Resilience } from "./connection/resilience.ts";
-import { isSameIdentity, type SystemEndpoints } from "./connection/tls-identity.ts";
+import type { SystemEndpoints } from "./connection/tls-identity.ts";
 import type { Method } from "./contract/contract.ts";
 import { elementsOf, fieldOf, shapesOf, takesNull } from "./contract/schema-faults.ts";
 import { metadataKeys, metadataOf } from "./metadata.ts";
@@ -129,7 +130,7 @@ export class GrpcBinding implements Binding {
     const link = channels.link(system.name, this.#toolClass);
     const bytes = this.#encoded.get(plan) ?? method.request.bytes(plan["message"] as Json);
     const attempt: Attempt = { link, bytes, context };
-    const call: GuardedCall<Buffer | StreamedList> = {
+    const call: GuardedCall<Buffer | StreamedList> & FailedCall = {
       system: system.name,
       path: method.path,
       safe: this.#safe,

@@ -1,7 +1,10 @@
 import { type Fault, ManifestError, StartupError } from "../../core/errors.ts";
 import type { OpenedKind, WatchOptions } from "../../core/target-kind.ts";
 import type { GrpcTarget, Tool } from "../../core/types.ts";
-import type { AssertionSigner } from "./assertion.ts";
+import type { AssertionSigner } from "../../egress/assertion.ts";
+import type { EgressTls } from "../../egress/client.ts";
+import { type Circuit, RESILIENCE_DEFAULTS, Resilience, type ResilienceLimits } from "../../egress/resilience.ts";
+import { CertificateRotation, type CertificateSource } from "../../egress/rotation.ts";
 import { type BoundSystem, GrpcBinding } from "./binding.ts";
 import { type HealthCheck, HealthProbe, type TargetHealth } from "./connection/health.ts";
 import {
@@ -12,14 +15,7 @@ import {
   type Keepalive,
   type SystemChannelState,
 } from "./connection/link.ts";
-import { type Circuit, RESILIENCE_DEFAULTS, Resilience, type ResilienceLimits } from "./connection/resilience.ts";
-import { CertificateRotation, type CertificateSource } from "./connection/rotation.ts";
-import {
-  type GrpcTls,
-  resolveEndpoints,
-  type SystemEndpoints,
-  type SystemEndpointsOptions,
-} from "./connection/tls-identity.ts";
+import { resolveEndpoints, type SystemEndpoints, type SystemEndpointsOptions } from "./connection/tls-identity.ts";
 import { Contract, type ContractReport, contractReport, type Method, type ProtoSource } from "./contract/contract.ts";
 import { elementsOf, fieldOf, inputSchemaFaults, outputSchemaFaults, shapesOf } from "./contract/schema-faults.ts";
 import { systemMetadata } from "./metadata.ts";
@@ -63,7 +59,11 @@ interface PreparedSystem extends BoundSystem {
   readonly health: HealthProbe | undefined;
   settings(endpoints: SystemEndpoints): ConnectionSettings;
   readonly rotation:
-    | { readonly tls: GrpcTls; readonly source: CertificateSource; readonly read: (tls: GrpcTls) => SystemEndpoints }
+    | {
+        readonly tls: EgressTls;
+        readonly source: CertificateSource;
+        readonly read: (tls: EgressTls) => SystemEndpoints;
+      }
     | undefined;
 }
 
@@ -72,7 +72,7 @@ function prepare(name: string, system: GrpcSystem, random: () => number): Prepar
   if (!Number.isSafeInteger(maxMessageBytes) || maxMessageBytes < 1) {
     throw new StartupError([`systems.${name}.messageBytesMax: must be a positive integer`]);
   }
-  const read = (renewed: GrpcTls): SystemEndpoints => resolveEndpoints(name, { ...system, tls: renewed });
+  const read = (renewed: EgressTls): SystemEndpoints => resolveEndpoints(name, { ...system, tls: renewed });
   return {
     name,
     maxMessageBytes,
@@ -195,7 +195,7 @@ export function grpcHandler({ systems: declared, sign, random = () => 0.5 }: Grp
   const channels = new Channels(
     new Map([...systems].map(([name, system]) => [name, system.settings(system.endpoints)])),
   );
-  const rotations: CertificateRotation[] = [];
+  const rotations: CertificateRotation<SystemEndpoints>[] = [];
   return {
     bind(tool) {
       const target = grpcTarget(tool);
@@ -246,7 +246,7 @@ function rotationOf(
   { name: system, rotation, endpoints, settings }: PreparedSystem,
   channels: Channels,
   { now, report }: WatchOptions,
-): readonly CertificateRotation[] {
+): readonly CertificateRotation<SystemEndpoints>[] {
   if (rotation === undefined) return [];
   const { tls, source, read } = rotation;
   const adopt = (renewed: typeof endpoints) => channels.replace(system, settings(renewed));

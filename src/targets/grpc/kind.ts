@@ -1,22 +1,16 @@
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { errorText, systemCode } from "../../core/error-text.ts";
 import { ManifestError, StartupError } from "../../core/errors.ts";
 import { schemaFaults } from "../../core/manifest/checks.ts";
 import { hasPort, NO_PORT } from "../../core/network.ts";
-import type { CertificateExpiry, OpenedKind, TargetContext, TargetKind } from "../../core/target-kind.ts";
-import type { EpochMs, Tool } from "../../core/types.ts";
-import { type AssertionSigner, assertionSigner } from "./assertion.ts";
-import type { CertificateSource } from "./connection/rotation.ts";
+import type { OpenedKind, TargetKind } from "../../core/target-kind.ts";
+import type { Tool } from "../../core/types.ts";
+import { type AssertionContext, type AssertionSigner, readSigner } from "../../egress/assertion.ts";
+import { certificateNotes, readNamed } from "../../egress/certificates.ts";
+import { certificateFiles } from "../../egress/rotation.ts";
 import type { ProtoSource } from "./contract/contract.ts";
 import type { GrpcHandler, GrpcSystem } from "./handler.ts";
-
-export interface GrpcContext extends TargetContext {
-  readonly config: {
-    readonly assertion?: { readonly issuer: string; readonly keyFile: string } | undefined;
-  };
-}
 
 const ENDPOINTS_MAX = 16;
 const ANY_TYPES_MAX = 256;
@@ -179,7 +173,7 @@ const method = z.strictObject(
 );
 
 /** Methods of gRPC services. The gRPC packages are loaded only when a system is configured. */
-export const grpc: TargetKind<GrpcContext> = {
+export const grpc: TargetKind<AssertionContext> = {
   name: "grpc",
   key: "grpc",
   systems: {
@@ -197,7 +191,7 @@ export const grpc: TargetKind<GrpcContext> = {
   open,
 };
 
-function open(context: GrpcContext): OpenedKind {
+function open(context: AssertionContext): OpenedKind {
   const systems = readSystems(context);
   const sign = readSigner(context);
   let handler: GrpcHandler | undefined;
@@ -235,7 +229,7 @@ function open(context: GrpcContext): OpenedKind {
 }
 
 async function openHandler(
-  { random, problems }: GrpcContext,
+  { random, problems }: AssertionContext,
   {
     systems,
     tools,
@@ -260,21 +254,7 @@ async function openHandler(
   }
 }
 
-function readSigner(context: GrpcContext): AssertionSigner | undefined {
-  const { config, problems, now, newId } = context;
-  if (config.assertion === undefined) return undefined;
-  const { issuer, keyFile } = config.assertion;
-  const privateKey = readNamed(context, keyFile, "assertion.keyFile");
-  if (privateKey === undefined) return undefined;
-  try {
-    return assertionSigner({ issuer, privateKey, now, newId });
-  } catch (error) {
-    problems.push(`assertion.keyFile: ${errorText(error)}`);
-    return undefined;
-  }
-}
-
-function readSystems(context: GrpcContext): ReadonlyMap<string, GrpcSystem> {
+function readSystems(context: AssertionContext): ReadonlyMap<string, GrpcSystem> {
   const systems = new Map<string, GrpcSystem>();
   for (const [name, entry] of context.systems as ReadonlyMap<string, SystemEntry>) {
     const { endpoint: address, endpoints, plaintext, metadata, keepalive: pings, health } = entry;
@@ -298,7 +278,7 @@ function readSystems(context: GrpcContext): ReadonlyMap<string, GrpcSystem> {
 
 /** Returns undefined when the root certificates cannot be read. */
 function readTls(
-  context: GrpcContext,
+  context: AssertionContext,
   name: string,
   files: SystemEntry["tls"],
 ): Pick<GrpcSystem, "tls" | "certificates"> | undefined {
@@ -311,24 +291,7 @@ function readTls(
   return { tls, certificates: certificateFiles(files, context) };
 }
 
-/** Returns a source that reads the files at each use, because a mounted secret may change at any time. */
-export function certificateFiles(
-  { rootCert, clientCert, clientKey, serverName }: NonNullable<SystemEntry["tls"]>,
-  { readFile, watchFiles, pathOf }: Pick<TargetContext, "readFile" | "watchFiles" | "pathOf">,
-): CertificateSource {
-  const paths = [rootCert, clientCert, clientKey].flatMap((path) => (path === undefined ? [] : [pathOf(path)]));
-  return {
-    read: () => ({
-      rootCert: readFile(rootCert),
-      clientCert: clientCert === undefined ? undefined : readFile(clientCert),
-      clientKey: clientKey === undefined ? undefined : readFile(clientKey),
-      serverName,
-    }),
-    watch: (changed) => watchFiles(paths, changed),
-  };
-}
-
-function contractSource(context: GrpcContext, name: string, entry: SystemEntry): ProtoSource | undefined {
+function contractSource(context: AssertionContext, name: string, entry: SystemEntry): ProtoSource | undefined {
   const { proto, descriptorSet, reflection, contractSha256, anyTypes } = entry;
   const pinned = { anyTypes, contractSha256 };
   if (proto !== undefined) {
@@ -349,26 +312,4 @@ function isFile(path: string): boolean {
   } catch {
     return false;
   }
-}
-
-/** Reads a configured file; adds a problem when that fails. */
-function readNamed({ readFile, problems }: GrpcContext, path: string, field: string): Buffer | undefined {
-  try {
-    return readFile(path);
-  } catch (error) {
-    problems.push(`${field}: ${path} cannot be read (${systemCode(error)})`);
-    return undefined;
-  }
-}
-
-const EXPIRES_SOON_MS = 14 * 86_400_000;
-
-/** Returns notes about client certificates that have expired or expire soon. */
-export function certificateNotes(certificates: readonly CertificateExpiry[], now: EpochMs): readonly string[] {
-  return certificates.flatMap(({ system: name, notAfter }) => {
-    if (notAfter - now > EXPIRES_SOON_MS) return [];
-    const at = new Date(notAfter).toISOString();
-    const what = notAfter <= now ? `expired at ${at}` : `expires soon, at ${at}`;
-    return [`systems.${name}: its client certificate ${what}`];
-  });
 }

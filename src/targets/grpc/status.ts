@@ -1,13 +1,9 @@
 import { status } from "@grpc/grpc-js";
 import { Refusal, type RefusalCode } from "../../core/errors.ts";
 import type { TargetErrors } from "../../core/types.ts";
+import { FailedAttempt, type Origin, type OutgoingCall, UNAVAILABLE } from "../../egress/resilience.ts";
 
-export interface FailedCall {
-  readonly system: string;
-  readonly path: string;
-  /** True when repeating the call is harmless: the tool reads, or is declared idempotent. */
-  readonly safe: boolean;
-  readonly signal: AbortSignal;
+export interface FailedCall extends OutgoingCall {
   /** Decides whether the agent may see the service's error text, filtered. */
   readonly errors?: TargetErrors | undefined;
 }
@@ -17,29 +13,18 @@ export type StatusName = keyof typeof status;
 /** The meaning of a status for the call. */
 type Meaning = "refused" | "failed" | "unavailable" | "late" | "cancelled";
 
-/**
- * The party that ended an attempt: the service with a status of its own, the connection, or the proxy itself (deadline,
- * disconnect, invalid answer). grpc-js reports connection errors with statuses that services also use.
- */
-export type Origin = "service" | "transport" | "local";
-
-export class AttemptFailed extends Error {
+/** A failed attempt. grpc-js reports connection errors with statuses that services also use; `origin` tells them apart. */
+export class AttemptFailed extends FailedAttempt {
   override readonly name = "AttemptFailed";
-  readonly origin: Origin;
   readonly status: StatusName;
   /** The service's error text. By default, only its origin and length are recorded, and it is not passed on. */
   readonly text: string;
-  /** True when a part of an answer was received. Such an attempt is not repeated. */
-  readonly answerStarted: boolean;
-  readonly sent: boolean;
 
   constructor(facts: Pick<AttemptFailed, "origin" | "status" | "answerStarted" | "sent"> & { readonly text?: string }) {
-    super(`${facts.origin} ${facts.status}`);
-    this.origin = facts.origin;
-    this.status = facts.status;
+    const { origin, status: name } = facts;
+    super(`${origin} ${name}`, { ...facts, isUnavailable: origin === "transport" || name === "UNAVAILABLE" });
+    this.status = name;
     this.text = facts.text ?? "";
-    this.answerStarted = facts.answerStarted;
-    this.sent = facts.sent;
   }
 }
 
@@ -66,7 +51,7 @@ export const STATUS_MEANINGS = {
 const MESSAGES: Readonly<Partial<Record<RefusalCode, string>>> = {
   TARGET_REFUSED: "The service refused these arguments; details.status says why.",
   TARGET_FAILED: "The service failed on this call; details.status says how.",
-  TARGET_UNAVAILABLE: "The service is unavailable now.",
+  TARGET_UNAVAILABLE: UNAVAILABLE,
   DEADLINE_EXCEEDED: "The service did not answer in time.",
   CANCELLED: "The call was cancelled.",
   OUTCOME_UNKNOWN:
@@ -192,23 +177,6 @@ export function refusalOf(failed: AttemptFailed, call: FailedCall): Refusal {
     details: { status: name },
     targetText: isOwn && call.errors === "filtered" ? text : undefined,
     cause: { system: call.system, path: call.path, status: name, origin, textLength: text.length },
-  });
-}
-
-/** Returns the refusal of an open circuit, after many failed calls. Nothing was sent. */
-export function circuitOpen(call: FailedCall, retryAfterMs: number): Refusal {
-  return new Refusal("TARGET_UNAVAILABLE", textFor("TARGET_UNAVAILABLE"), {
-    details: { status: "UNAVAILABLE" },
-    retryAfterMs,
-    cause: { system: call.system, path: call.path, hint: "the system's circuit is open: its last calls all failed" },
-  });
-}
-
-/** Returns the refusal for more concurrent calls than the system's limit. Nothing was sent. */
-export function systemBusy(call: FailedCall, retryAfterMs: number): Refusal {
-  return new Refusal("OVERLOADED", "Too many calls to this tool's service are in progress.", {
-    retryAfterMs,
-    cause: { system: call.system, path: call.path },
   });
 }
 

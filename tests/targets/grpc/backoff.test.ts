@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { credentials } from "@grpc/grpc-js";
+import { RESILIENCE_DEFAULTS, Resilience } from "../../../src/egress/resilience.ts";
 import { KEEPALIVE_DEFAULTS, SystemConnections } from "../../../src/targets/grpc/connection/link.ts";
-import { RESILIENCE_DEFAULTS, Resilience } from "../../../src/targets/grpc/connection/resilience.ts";
 import { notSent } from "../../../src/targets/grpc/status.ts";
 import { until } from "../../support/until.ts";
 

@@ -1,34 +1,10 @@
-import { createHash, createPrivateKey, X509Certificate } from "node:crypto";
 import { isIP } from "node:net";
 import { type ChannelCredentials, credentials } from "@grpc/grpc-js";
 import { errorText } from "../../../core/error-text.ts";
 import { StartupError } from "../../../core/errors.ts";
-import { isTable } from "../../../core/json.ts";
-import type { EpochMs, Json } from "../../../core/types.ts";
-
-/** The trusted roots of the service and the proxy's own certificate, as PEM. */
-export interface GrpcTls {
-  readonly rootCert: Buffer;
-  readonly clientCert?: Buffer | undefined;
-  readonly clientKey?: Buffer | undefined;
-  /** Name in the service's certificate, when it is not the endpoint's host. */
-  readonly serverName?: string | undefined;
-}
-
-/** Identifies the service in an approval: its name and its trusted root certificates. */
-export interface TlsIdentity {
-  /** Name in its certificate; names of several endpoints are joined by commas. */
-  readonly serverName: string;
-  /** Hex SHA-256 of each root certificate (DER), sorted. */
-  readonly rootSha256: readonly string[];
-}
-
-export function isSameIdentity(planned: Json | undefined, tls: TlsIdentity | null): boolean {
-  if (tls === null || !isTable(planned)) return planned === tls;
-  const { serverName, rootSha256 } = planned;
-  const isSameRoots = Array.isArray(rootSha256) && rootSha256.join() === tls.rootSha256.join();
-  return serverName === tls.serverName && isSameRoots;
-}
+import { clientValidity, readRoots } from "../../../egress/certificates.ts";
+import type { EgressTls } from "../../../egress/client.ts";
+import type { SecuredConnections } from "../../../egress/rotation.ts";
 
 export interface ServerAddress {
   readonly address: string;
@@ -36,17 +12,10 @@ export interface ServerAddress {
   readonly serverName?: string;
 }
 
-export interface SystemEndpoints {
+/** `tls` is null on a plaintext connection, which must be configured explicitly. */
+export interface SystemEndpoints extends SecuredConnections {
   readonly servers: readonly ServerAddress[];
   readonly credentials: ChannelCredentials;
-  /** Null on a plaintext connection, which must be configured explicitly. */
-  readonly tls: TlsIdentity | null;
-  readonly clientCertificate: CertificateValidity | null;
-}
-
-export interface CertificateValidity {
-  readonly notBefore: EpochMs;
-  readonly notAfter: EpochMs;
 }
 
 /** Needs exactly one of `endpoint` and `endpoints`, and one of `tls` and `plaintext: true`. */
@@ -55,14 +24,12 @@ export interface SystemEndpointsOptions {
   readonly endpoint?: string | undefined;
   /** Several endpoints of the same form: calls use each in turn. */
   readonly endpoints?: readonly string[] | undefined;
-  readonly tls?: GrpcTls | undefined;
+  readonly tls?: EgressTls | undefined;
   readonly plaintext?: boolean | undefined;
 }
 
 const PORT_MAX = 65_535;
 const ENDPOINTS_MAX = 16;
-const PEM_BEGIN = "-----BEGIN CERTIFICATE-----";
-const PEM_END = "-----END CERTIFICATE-----";
 
 /** Returns undefined when the endpoint is not `host:port`. */
 function hostOf(endpoint: string): string | undefined {
@@ -76,40 +43,7 @@ function hostOf(endpoint: string): string | undefined {
   return host;
 }
 
-function certificatesOf(pem: Buffer): readonly X509Certificate[] {
-  const blocks = pem.toString("latin1").split(PEM_BEGIN).slice(1);
-  return blocks.map((block) => new X509Certificate(`${PEM_BEGIN}${block.split(PEM_END)[0] ?? ""}${PEM_END}\n`));
-}
-
-/** Reads root certificates and serializes them again: grpc-js needs line breaks between them. */
-function readRoots(pem: Buffer): { readonly pem: Buffer; readonly sha256: readonly string[] } {
-  const roots = certificatesOf(pem);
-  if (roots.length === 0) throw new Error("tls.rootCert holds no PEM certificate");
-  return {
-    pem: Buffer.from(roots.map((root) => root.toString()).join("\n")),
-    sha256: roots.map((root) => createHash("sha256").update(root.raw).digest("hex")).sort(),
-  };
-}
-
-/** Returns the shortest validity in the client's chain, which is unusable once one of its certificates expires. */
-function clientValidity({ clientCert, clientKey }: GrpcTls): CertificateValidity | null {
-  if (clientCert === undefined && clientKey === undefined) return null;
-  if (clientCert === undefined || clientKey === undefined) {
-    throw new Error("tls.clientCert and tls.clientKey belong together; one is missing");
-  }
-  const chain = certificatesOf(clientCert);
-  const [leaf] = chain;
-  if (leaf === undefined) throw new Error("tls.clientCert holds no PEM certificate");
-  if (!leaf.checkPrivateKey(createPrivateKey(clientKey))) {
-    throw new Error("tls.clientKey is not the key of tls.clientCert");
-  }
-  return {
-    notBefore: Math.max(...chain.map(({ validFrom }) => Date.parse(validFrom))),
-    notAfter: Math.min(...chain.map(({ validTo }) => Date.parse(validTo))),
-  };
-}
-
-function serverOf(endpoint: string, tls: GrpcTls | undefined): ServerAddress {
+function serverOf(endpoint: string, tls: EgressTls | undefined): ServerAddress {
   const host = hostOf(endpoint);
   if (host === undefined) throw new Error(`endpoint must be host:port, got ${JSON.stringify(endpoint)}`);
   if (tls === undefined) return { address: endpoint };
@@ -135,6 +69,7 @@ function endpointsOf(options: SystemEndpointsOptions): SystemEndpoints {
   const servers = serversOf(options);
   if (tls !== undefined && plaintext === true) throw new Error("tls and plaintext exclude each other");
   if (tls !== undefined) {
+    if (tls.rootCert === undefined) throw new Error("tls.rootCert is missing");
     const roots = readRoots(tls.rootCert);
     const clientCertificate = clientValidity(tls);
     const names = new Set(servers.map(({ serverName = "" }) => serverName));

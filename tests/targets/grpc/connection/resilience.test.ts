@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test
 import { status } from "@grpc/grpc-js";
 import { z } from "zod";
 import type { Classification } from "../../../../src/core/types.ts";
-import type { ResilienceLimits } from "../../../../src/targets/grpc/connection/resilience.ts";
+import type { ResilienceLimits } from "../../../../src/egress/resilience.ts";
 import { type GrpcHandler, grpcHandler } from "../../../../src/targets/grpc/handler.ts";
 import { until } from "../../../support/until.ts";
 import { type Break, type BrokenServer, startBrokenServer } from "../support/broken-server.ts";

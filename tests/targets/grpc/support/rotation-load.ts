@@ -2,8 +2,8 @@ import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DEVELOPMENT_SERVER_NAME, type PemPair } from "../../../../src/cli/development/certificates.ts";
+import { certificateFiles } from "../../../../src/egress/rotation.ts";
 import { grpcHandler } from "../../../../src/targets/grpc/handler.ts";
-import { certificateFiles } from "../../../../src/targets/grpc/kind.ts";
 import { makeAuthority } from "./authority.ts";
 import { call } from "./calls.ts";
 import { FILES } from "./files.ts";

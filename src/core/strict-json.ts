@@ -1,4 +1,4 @@
-import type { Json } from "../core/types.ts";
+import type { Json } from "./types.ts";
 
 export interface StrictJsonLimits {
   /** Nesting depth of arrays and objects; the outermost counts as 1. At most `DEPTH_CEILING`. */

@@ -1,7 +1,10 @@
 import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
 import { calculateJwkThumbprint, type JWK, SignJWT } from "jose";
-import { sha256Hex } from "../../core/digest.ts";
-import type { Caller, EpochMs } from "../../core/types.ts";
+import { sha256Hex } from "../core/digest.ts";
+import { errorText } from "../core/error-text.ts";
+import type { TargetContext } from "../core/target-kind.ts";
+import type { Caller, EpochMs } from "../core/types.ts";
+import { readNamed } from "./certificates.ts";
 
 /** The `typ` of a caller assertion; no listener of the proxy accepts such a token. */
 export const ASSERTION_TYPE = "stc-assertion+jwt";
@@ -13,7 +16,7 @@ interface AssertedCall {
   readonly system: string;
   readonly caller: Caller;
   readonly tool: string;
-  /** The HTTP/2 path: `/package.Service/Method`. */
+  /** `/package.Service/Method` of gRPC; method and path of HTTP: `POST /orders?dry=1`. */
   readonly method: string;
   readonly message: Uint8Array;
   readonly traceId: string;
@@ -82,4 +85,26 @@ export function assertionSigner({ issuer, privateKey, now, newId }: AssertionOpt
       .setExpirationTime(issuedAt + LIFETIME_SECONDS)
       .sign(key);
   };
+}
+
+/** The context of kinds whose systems get caller assertions. */
+export interface AssertionContext extends TargetContext {
+  readonly config: {
+    readonly assertion?: { readonly issuer: string; readonly keyFile: string } | undefined;
+  };
+}
+
+/** Returns the configured signer; undefined without one, or after a problem. */
+export function readSigner(context: AssertionContext): AssertionSigner | undefined {
+  const { config, problems, now, newId } = context;
+  if (config.assertion === undefined) return undefined;
+  const { issuer, keyFile } = config.assertion;
+  const privateKey = readNamed(context, keyFile, "assertion.keyFile");
+  if (privateKey === undefined) return undefined;
+  try {
+    return assertionSigner({ issuer, privateKey, now, newId });
+  } catch (error) {
+    problems.push(`assertion.keyFile: ${errorText(error)}`);
+    return undefined;
+  }
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { parseStrictJson, StrictJsonError, type StrictJsonLimits } from "../../src/http/strict-json.ts";
+import { parseStrictJson, StrictJsonError, type StrictJsonLimits } from "../../src/core/strict-json.ts";
 
 /** Whether a value that JSON.parse gave belongs to a refused class (duplicate keys cannot be seen in the value). */
 function isRefusedValue(value: unknown): boolean {

@@ -1,24 +1,57 @@
 import { createHash } from "node:crypto";
-import { errorText, systemCode } from "../../../core/error-text.ts";
-import { StartupError } from "../../../core/errors.ts";
-import type { CertificateEvent } from "../../../core/target-kind.ts";
-import type { GrpcTls, SystemEndpoints } from "./tls-identity.ts";
+import { errorText, systemCode } from "../core/error-text.ts";
+import { StartupError } from "../core/errors.ts";
+import type { CertificateEvent, TargetContext } from "../core/target-kind.ts";
+import type { CertificateValidity, TlsIdentity } from "./certificates.ts";
+import type { EgressTls } from "./client.ts";
+
+/** What a set of certificates makes of a system's connections. */
+export interface SecuredConnections {
+  readonly tls: TlsIdentity | null;
+  readonly clientCertificate: CertificateValidity | null;
+}
 
 export interface CertificateSource {
   /** Reads the current certificates synchronously. Throws when one cannot be read. */
-  read(): GrpcTls;
+  read(): EgressTls;
   /** Calls `changed` at each change, and once at the start. Returns a function that stops this. */
   watch(changed: () => void): () => void;
 }
 
-interface RotationOptions {
+/** Paths of certificate files, as the configuration names them. */
+export interface TlsFiles {
+  readonly rootCert?: string | undefined;
+  readonly clientCert?: string | undefined;
+  readonly clientKey?: string | undefined;
+  readonly serverName?: string | undefined;
+}
+
+/** Returns a source that reads the files at each use, because a mounted secret may change at any time. */
+export function certificateFiles(
+  { rootCert, clientCert, clientKey, serverName }: TlsFiles,
+  { readFile, watchFiles, pathOf }: Pick<TargetContext, "readFile" | "watchFiles" | "pathOf">,
+): CertificateSource {
+  const read = (path: string | undefined) => (path === undefined ? undefined : readFile(path));
+  const paths = [rootCert, clientCert, clientKey].flatMap((path) => (path === undefined ? [] : [pathOf(path)]));
+  return {
+    read: () => ({
+      rootCert: read(rootCert),
+      clientCert: read(clientCert),
+      clientKey: read(clientKey),
+      serverName,
+    }),
+    watch: (changed) => watchFiles(paths, changed),
+  };
+}
+
+interface RotationOptions<Secured extends SecuredConnections> {
   readonly system: string;
   readonly source: CertificateSource;
-  readonly current: { readonly tls: GrpcTls; readonly endpoints: SystemEndpoints };
+  readonly current: { readonly tls: EgressTls; readonly endpoints: Secured };
   /** Builds endpoints from these certificates. Throws when they do not fit together. */
-  readonly read: (tls: GrpcTls) => SystemEndpoints;
+  readonly read: (tls: EgressTls) => Secured;
   /** Connects with the new set and starts using it; false when it cannot connect. */
-  readonly adopt: (endpoints: SystemEndpoints) => Promise<boolean>;
+  readonly adopt: (endpoints: Secured) => Promise<boolean>;
   readonly now: () => number;
   readonly report: (event: CertificateEvent) => void;
 }
@@ -34,20 +67,20 @@ const RETRY_DELAY_MS = 5_000;
  * Keeps the certificates of one system up to date with their files. A set that is expired, inconsistent or cannot
  * connect is refused and reported once; the current set stays in use.
  */
-export class CertificateRotation {
-  readonly #options: RotationOptions;
+export class CertificateRotation<Secured extends SecuredConnections> {
+  readonly #options: RotationOptions<Secured>;
   readonly #unwatch: () => void;
   readonly #checkTimer: ReturnType<typeof setInterval>;
   #pendingCheck: ReturnType<typeof setTimeout> | undefined;
   #retryTimer: ReturnType<typeof setTimeout> | undefined;
   #isChecking = false;
   #isClosed = false;
-  #inUse: { readonly fingerprint: string; readonly endpoints: SystemEndpoints };
+  #inUse: { readonly fingerprint: string; readonly endpoints: Secured };
   #isExpiryReported = false;
   /** The last refused set, and whether it was reported. The first time it may be only partly replaced. */
   #refused: { readonly fingerprint: string; readonly reported: boolean } | undefined;
 
-  constructor(options: RotationOptions) {
+  constructor(options: RotationOptions<Secured>) {
     this.#options = options;
     const { tls, endpoints } = options.current;
     this.#inUse = { fingerprint: fingerprintOf(tls), endpoints };
@@ -115,7 +148,7 @@ export class CertificateRotation {
     this.#report("certificates.changed", endpoints);
   }
 
-  #readFiles(): GrpcTls | undefined {
+  #readFiles(): EgressTls | undefined {
     try {
       return this.#options.source.read();
     } catch (error) {
@@ -124,7 +157,7 @@ export class CertificateRotation {
     }
   }
 
-  #validated(tls: GrpcTls, fingerprint: string): SystemEndpoints | undefined {
+  #validated(tls: EgressTls, fingerprint: string): Secured | undefined {
     try {
       const endpoints = this.#options.read(tls);
       const problem = validityProblem(endpoints, this.#options.now());
@@ -137,7 +170,7 @@ export class CertificateRotation {
   }
 
   /** Reports a refused set the second time it is seen, and only then. */
-  #refuse(fingerprint: string, reason: string, endpoints?: SystemEndpoints): void {
+  #refuse(fingerprint: string, reason: string, endpoints?: Secured): void {
     if (this.#refused?.fingerprint !== fingerprint) {
       this.#refused = { fingerprint, reported: false };
       this.#scheduleCheck();
@@ -147,7 +180,7 @@ export class CertificateRotation {
     }
   }
 
-  #report(type: CertificateEvent["type"], endpoints: SystemEndpoints | undefined, reason?: string): void {
+  #report(type: CertificateEvent["type"], endpoints: Secured | undefined, reason?: string): void {
     const end = endpoints?.clientCertificate?.notAfter;
     this.#options.report({
       type,
@@ -159,7 +192,7 @@ export class CertificateRotation {
   }
 }
 
-function validityProblem({ clientCertificate }: SystemEndpoints, now: number): string | undefined {
+function validityProblem({ clientCertificate }: SecuredConnections, now: number): string | undefined {
   if (clientCertificate === null) return undefined;
   if (now >= clientCertificate.notAfter) return "the client certificate has expired";
   return now < clientCertificate.notBefore ? "the client certificate is not valid yet" : undefined;
@@ -169,7 +202,7 @@ function reasonOf(error: unknown): string {
   return error instanceof StartupError ? error.problems.join("; ") : errorText(error);
 }
 
-function fingerprintOf({ rootCert, clientCert, clientKey }: GrpcTls): string {
+function fingerprintOf({ rootCert, clientCert, clientKey }: EgressTls): string {
   const hash = createHash("sha256");
   for (const part of [rootCert, clientCert, clientKey]) {
     hash.update(`${part?.length ?? -1} `);

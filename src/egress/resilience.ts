@@ -1,4 +1,4 @@
-import { AttemptFailed, circuitOpen, type FailedCall, type Origin, systemBusy } from "../status.ts";
+import { Refusal } from "../core/errors.ts";
 
 export interface ResilienceLimits {
   readonly concurrentCallsMax: number;
@@ -24,10 +24,69 @@ const BUSY_RETRY_AFTER_MS = 1_000;
 const BUDGET_TOKENS_MAX = 10;
 const BUDGET_TOKENS_PER_CALL = 0.1;
 
-export interface GuardedCall<T> extends FailedCall {
-  /** Makes one attempt. Rejects with `AttemptFailed` when there is no answer. */
+/** A call of one system. */
+export interface OutgoingCall {
+  readonly system: string;
+  /** Path of the call, for operators. */
+  readonly path: string;
+  /** True when repeating the call is harmless: the tool reads, or is declared idempotent. */
+  readonly safe: boolean;
+  readonly signal: AbortSignal;
+}
+
+export interface GuardedCall<T> extends OutgoingCall {
+  /** Makes one attempt. Rejects with `FailedAttempt` when there is no answer. */
   attempt(): Promise<T>;
   connected(): boolean;
+}
+
+/**
+ * The party that ended an attempt: the service with a status of its own, the connection, or the proxy itself (deadline,
+ * disconnect, invalid answer).
+ */
+export type Origin = "service" | "transport" | "local";
+
+export class FailedAttempt extends Error {
+  readonly origin: Origin;
+  /** True when the same attempt may succeed soon. */
+  readonly isUnavailable: boolean;
+  /** True when a part of an answer was received that was not a status. Such an attempt is not repeated. */
+  readonly answerStarted: boolean;
+  /** Whether the service may have received the request. */
+  readonly sent: boolean;
+  /** Time that the service asks to wait before the next attempt. */
+  readonly waitMs: number;
+
+  constructor(
+    message: string,
+    facts: Pick<FailedAttempt, "origin" | "isUnavailable" | "answerStarted" | "sent"> & { readonly waitMs?: number },
+  ) {
+    super(message);
+    this.origin = facts.origin;
+    this.isUnavailable = facts.isUnavailable;
+    this.answerStarted = facts.answerStarted;
+    this.sent = facts.sent;
+    this.waitMs = facts.waitMs ?? 0;
+  }
+}
+
+export const UNAVAILABLE = "The service is unavailable now.";
+
+/** Returns the refusal of an open circuit, after many failed calls. Nothing was sent. */
+function circuitOpen(call: OutgoingCall, retryAfterMs: number): Refusal {
+  return new Refusal("TARGET_UNAVAILABLE", UNAVAILABLE, {
+    details: { status: "UNAVAILABLE" },
+    retryAfterMs,
+    cause: { system: call.system, path: call.path, hint: "the system's circuit is open: its last calls all failed" },
+  });
+}
+
+/** Returns the refusal for more concurrent calls than the system's limit. Nothing was sent. */
+function systemBusy(call: OutgoingCall, retryAfterMs: number): Refusal {
+  return new Refusal("OVERLOADED", "Too many calls to this tool's service are in progress.", {
+    retryAfterMs,
+    cause: { system: call.system, path: call.path },
+  });
 }
 
 /** Concurrency limit, circuit breaker and retry budget of one system. */
@@ -48,20 +107,20 @@ export class Resilience {
     return this.#breaker.state;
   }
 
-  /** Returns the answer. Rejects with the last `AttemptFailed`, or with a `Refusal` when nothing was sent. */
+  /** Returns the answer. Rejects with the last `FailedAttempt`, or with a `Refusal` when nothing was sent. */
   async run<T>(call: GuardedCall<T>): Promise<T> {
     if (this.#underWay >= this.#limits.concurrentCallsMax) throw systemBusy(call, BUSY_RETRY_AFTER_MS);
     this.#underWay += 1;
     this.#tokens = Math.min(BUDGET_TOKENS_MAX, this.#tokens + BUDGET_TOKENS_PER_CALL);
     try {
-      let last: AttemptFailed | undefined;
+      let last: FailedAttempt | undefined;
       for (let retries = 0; ; retries += 1) {
         const outcome = await this.#attempt(call, last);
         if ("answer" in outcome) return outcome.answer;
         last = outcome.failed;
         if (!this.#mayRepeat(call, last, retries)) throw last;
         const jitter = 0.5 + this.#random() / 2;
-        await pause(BACKOFF_FIRST_MS * BACKOFF_FACTOR ** retries * jitter, call.signal);
+        await pause(Math.max(last.waitMs, BACKOFF_FIRST_MS * BACKOFF_FACTOR ** retries * jitter), call.signal);
         if (call.signal.aborted) throw last;
       }
     } finally {
@@ -72,8 +131,8 @@ export class Resilience {
   /** Makes one attempt. Throws the previous failure when the circuit rejects a retry. */
   async #attempt<T>(
     call: GuardedCall<T>,
-    before: AttemptFailed | undefined,
-  ): Promise<{ readonly answer: T } | { readonly failed: AttemptFailed }> {
+    before: FailedAttempt | undefined,
+  ): Promise<{ readonly answer: T } | { readonly failed: FailedAttempt }> {
     const entry = this.#breaker.enter();
     // While one call probes a half-open circuit, other calls run if there is a connection.
     const isRejected = entry === "open" || (entry === "half-open" && !call.connected());
@@ -84,7 +143,7 @@ export class Resilience {
       ended = "answer";
       return { answer };
     } catch (error) {
-      if (!(error instanceof AttemptFailed)) throw error;
+      if (!(error instanceof FailedAttempt)) throw error;
       ended = error.origin;
       return { failed: error };
     } finally {
@@ -92,8 +151,8 @@ export class Resilience {
     }
   }
 
-  #mayRepeat({ safe, signal }: FailedCall, { origin, status, answerStarted }: AttemptFailed, retries: number): boolean {
-    const isUnavailable = origin === "transport" || status === "UNAVAILABLE";
+  #mayRepeat({ safe, signal }: OutgoingCall, failed: FailedAttempt, retries: number): boolean {
+    const { isUnavailable, answerStarted } = failed;
     if (!safe || signal.aborted || answerStarted || !isUnavailable || retries >= this.#limits.retriesMax) return false;
     if (this.#tokens < 1) return false;
     this.#tokens -= 1;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { parseStrictJson, StrictJsonError, type StrictJsonLimits } from "../../src/http/strict-json.ts";
+import { parseStrictJson, StrictJsonError, type StrictJsonLimits } from "../../src/core/strict-json.ts";
 
 const LIMITS: StrictJsonLimits = { depthMax: 32, keysMax: 1000, elementsMax: 1000 };
 

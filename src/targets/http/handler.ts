@@ -1,0 +1,360 @@
+import { errorText } from "../../core/error-text.ts";
+import { ManifestError, Refusal, StartupError } from "../../core/errors.ts";
+import { isTable } from "../../core/json.ts";
+import { PartialAnswer } from "../../core/partial-answer.ts";
+import { onlyStringField } from "../../core/schema/walk.ts";
+import type { OpenedKind, WatchOptions } from "../../core/target-kind.ts";
+import { parseTracestate } from "../../core/tracing.ts";
+import type { Binding, ExecutionPlan, HttpTarget, RunContext, Tool } from "../../core/types.ts";
+import type { AddressRules } from "../../egress/addresses.ts";
+import type { AssertionSigner } from "../../egress/assertion.ts";
+import { clientValidity, isSameIdentity, readRoots } from "../../egress/certificates.ts";
+import { type EgressAnswer, EgressClient, EgressError, type EgressTls, type Resolve } from "../../egress/client.ts";
+import { type Circuit, Resilience, type ResilienceLimits } from "../../egress/resilience.ts";
+import { CertificateRotation, type CertificateSource, type SecuredConnections } from "../../egress/rotation.ts";
+import { type ApiCall, failureOf, failureOfRequest, HttpFailure, isSuccess, refusalOf, resultOf } from "./answer.ts";
+import type { Credentials } from "./auth.ts";
+import { fieldsOf, patternsOf } from "./manifest.ts";
+import { type BodyForm, bodyFormOf, bodyText, JSON_TYPE, RequestBuilder } from "./request.ts";
+
+/** A configured system, before it is opened. */
+export interface HttpSystem {
+  readonly baseUrl: URL;
+  readonly addresses: AddressRules;
+  /** Present for https. */
+  readonly tls: EgressTls | undefined;
+  readonly certificates?: CertificateSource | undefined;
+  readonly credentials?: Credentials | undefined;
+  /** Headers of every request, by lower-case name. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly answerBytesMax: number;
+  readonly resilience: ResilienceLimits;
+  /** Whether caller assertions are sent. */
+  readonly isAsserted: boolean;
+}
+
+interface HttpHandlerOptions {
+  readonly systems: ReadonlyMap<string, HttpSystem>;
+  readonly sign?: AssertionSigner | undefined;
+  readonly random: () => number;
+  /** Default: the system's resolver. */
+  readonly resolve?: Resolve | undefined;
+}
+
+interface SystemStatus {
+  readonly circuit: Circuit;
+  readonly connections: number;
+  /** Expiry of the proxy's own certificate for this system, in ISO 8601; null without one. */
+  readonly certificateExpiresAt: string | null;
+}
+
+/** The members of the kind that need a configured system. */
+export interface HttpHandler extends Required<Pick<OpenedKind, "bind" | "certificates" | "watch" | "close">> {
+  status(): Readonly<Record<string, SystemStatus>>;
+}
+
+const PROBE_TIMEOUT_MS = 10_000;
+
+/** Connections of a system with one set of certificates. */
+interface Connections extends SecuredConnections {
+  readonly client: EgressClient;
+}
+
+/** The connections, credentials and limits of one system. */
+class OpenedSystem {
+  readonly name: string;
+  readonly system: HttpSystem;
+  readonly resilience: Resilience;
+  readonly #resolve: Resolve | undefined;
+  #current: Connections;
+
+  constructor(name: string, system: HttpSystem, { random, resolve }: HttpHandlerOptions) {
+    this.name = name;
+    this.system = system;
+    this.resilience = new Resilience(system.resilience, random);
+    this.#resolve = resolve;
+    this.#current = this.#connections(system.tls);
+  }
+
+  get current(): Connections {
+    return this.#current;
+  }
+
+  rotation({ now, report }: WatchOptions): CertificateRotation<Connections> | undefined {
+    const { tls, certificates } = this.system;
+    if (tls === undefined || certificates === undefined) return undefined;
+    return new CertificateRotation({
+      ...{ system: this.name, source: certificates, current: { tls, endpoints: this.#current }, now, report },
+      read: (renewed) => this.#connections(renewed),
+      adopt: (connections) => this.#adopt(connections),
+    });
+  }
+
+  async #adopt(connections: Connections): Promise<boolean> {
+    if (!(await connections.client.canConnect(this.system.baseUrl, PROBE_TIMEOUT_MS))) return false;
+    this.#current.client.retire();
+    this.#current = connections;
+    return true;
+  }
+
+  /** @throws {Error} when the certificates do not fit together */
+  #connections(tls: EgressTls | undefined): Connections {
+    const { baseUrl, addresses, resilience } = this.system;
+    const options = { addresses, resolve: this.#resolve, connectionsMax: resilience.concurrentCallsMax };
+    if (tls === undefined) return { client: new EgressClient(options), tls: null, clientCertificate: null };
+    const roots = tls.rootCert === undefined ? undefined : readRoots(tls.rootCert);
+    return {
+      client: new EgressClient({ ...options, tls: { ...tls, rootCert: roots?.pem } }),
+      tls: { serverName: tls.serverName ?? baseUrl.hostname, rootSha256: roots?.sha256 ?? [] },
+      clientCertificate: clientValidity(tls),
+    };
+  }
+}
+
+/**
+ * Creates the handler for HTTP APIs. Connects at the first call.
+ *
+ * @throws {StartupError} with all problems
+ */
+export function httpHandler(options: HttpHandlerOptions): HttpHandler {
+  const systems = openAll(options);
+  const rotations: CertificateRotation<Connections>[] = [];
+  return {
+    bind: (tool) => new HttpBinding(tool, systems, options.sign),
+    certificates: () =>
+      [...systems.values()].flatMap(({ name: system, current: { clientCertificate } }) =>
+        clientCertificate === null ? [] : [{ system, notAfter: clientCertificate.notAfter }],
+      ),
+    status: () => Object.fromEntries([...systems.values()].map((system) => [system.name, statusOf(system)])),
+    watch(watching) {
+      for (const system of systems.values()) {
+        const rotation = system.rotation(watching);
+        if (rotation !== undefined) rotations.push(rotation);
+      }
+    },
+    async close() {
+      for (const rotation of rotations) rotation.close();
+      for (const { current } of systems.values()) current.client.close();
+    },
+  };
+}
+
+function openAll(options: HttpHandlerOptions): ReadonlyMap<string, OpenedSystem> {
+  const systems = new Map<string, OpenedSystem>();
+  const problems: string[] = [];
+  for (const [name, system] of options.systems) {
+    try {
+      systems.set(name, new OpenedSystem(name, system, options));
+    } catch (error) {
+      problems.push(`systems.${name}.http: ${errorText(error)}`);
+    }
+  }
+  if (problems.length > 0) throw new StartupError(problems);
+  return systems;
+}
+
+function statusOf({ resilience, current: { client, clientCertificate } }: OpenedSystem): SystemStatus {
+  return {
+    circuit: resilience.circuit,
+    connections: client.connections,
+    certificateExpiresAt: clientCertificate === null ? null : new Date(clientCertificate.notAfter).toISOString(),
+  };
+}
+
+function httpTarget({ name, target }: Tool): HttpTarget {
+  if ("http" in target) return target;
+  throw new ManifestError(name, [{ field: "target", message: "is not an HTTP target" }]);
+}
+
+const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
+const ACCEPT = "application/json, text/*;q=0.5";
+
+/** One attempt: the request of a plan, and what is added to it when it runs. */
+interface Sending {
+  readonly request: PlannedRequest;
+  readonly body: string | undefined;
+  readonly context: RunContext;
+  readonly call: ApiCall;
+}
+
+interface PlannedRequest {
+  readonly method: string;
+  readonly url: URL;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+class HttpBinding implements Binding {
+  readonly #tool: Tool;
+  readonly #system: OpenedSystem;
+  readonly #http: HttpTarget["http"];
+  readonly #builder: RequestBuilder;
+  readonly #sign: AssertionSigner | undefined;
+  readonly #form: BodyForm;
+  readonly #contentType: string;
+  readonly #safe: boolean;
+  readonly #textField: string | undefined;
+  readonly #spanTarget: { readonly method: string; readonly path: string; readonly server: string };
+
+  constructor(tool: Tool, systems: ReadonlyMap<string, OpenedSystem>, sign: AssertionSigner | undefined) {
+    const { system: name, http } = httpTarget(tool);
+    const system = systems.get(name);
+    if (system === undefined) {
+      const known = [...systems.keys()].join(", ") || "none";
+      const message = `no HTTP system ${name} is configured; configured: ${known}`;
+      throw new ManifestError(tool.name, [{ field: "target.system", message }]);
+    }
+    const fixed = Object.keys(http.headers ?? {}).filter((header) => Object.hasOwn(system.system.headers, header));
+    if (fixed.length > 0) {
+      const message = `is set by systems.${name}.http.headers`;
+      throw new ManifestError(
+        tool.name,
+        fixed.map((header) => ({ field: `target.http.headers.${header}`, message })),
+      );
+    }
+    const { baseUrl } = system.system;
+    const fields = fieldsOf(tool.input);
+    const patterns = new Map(Object.entries(fields).map(([field, schema]) => [field, patternsOf(schema)]));
+    this.#tool = tool;
+    this.#system = system;
+    this.#http = http;
+    this.#builder = new RequestBuilder({ baseUrl, http, patternsOf: (field) => patterns.get(field) ?? [] });
+    this.#sign = system.system.isAsserted ? sign : undefined;
+    this.#contentType = http.contentType ?? JSON_TYPE;
+    this.#form = bodyFormOf(this.#contentType) ?? "json";
+    this.#safe = tool.classification === "read" || tool.idempotent;
+    this.#textField = onlyStringField(tool.output);
+    const server = `${baseUrl.hostname}:${baseUrl.port || (baseUrl.protocol === "https:" ? 443 : 80)}`;
+    this.#spanTarget = { method: http.method, path: http.path, server };
+  }
+
+  plan(input: unknown): ExecutionPlan {
+    const { url, headers, body } = this.#builder.build(input);
+    const { tls } = this.#system.current;
+    const all = {
+      accept: ACCEPT,
+      ...(body !== undefined && { "content-type": this.#contentType }),
+      ...this.#system.system.headers,
+      ...headers,
+    };
+    return {
+      ...{ kind: "http", system: this.#system.name, method: this.#http.method, url },
+      headers: Object.fromEntries(Object.entries(all).sort(([a], [b]) => (a < b ? -1 : 1))),
+      ...(body !== undefined && { body }),
+      tls: tls === null ? null : { rootSha256: tls.rootSha256, serverName: tls.serverName },
+    };
+  }
+
+  /** Adds the sorted names of the headers that are added when the request is sent. */
+  preview(plan: ExecutionPlan): ExecutionPlan {
+    const { credentials } = this.#system.system;
+    return {
+      ...plan,
+      addedHeaders: [
+        ...(credentials === undefined ? [] : ["(credentials)"]),
+        ...(this.#isChange() ? ["idempotency-key"] : []),
+        ...(this.#sign === undefined ? [] : ["x-caller-assertion"]),
+        ...["traceparent?", "tracestate?"],
+      ],
+    };
+  }
+
+  async run(plan: ExecutionPlan, context: RunContext): Promise<unknown> {
+    const request = this.#planned(plan);
+    if (!isSameIdentity(plan["tls"], this.#system.current.tls)) {
+      throw new Refusal("TARGET_UNAVAILABLE", "The service's identity changed after the call was planned. Call again.");
+    }
+    const body = plan["body"] === undefined ? undefined : bodyText(plan["body"], this.#form);
+    const call: ApiCall = {
+      ...{ system: this.#system.name, path: this.#http.path, safe: this.#safe, signal: context.signal },
+      ...{ means: this.#http.means ?? {}, errors: this.#tool.errors },
+    };
+    try {
+      const answer = await this.#system.resilience.run({
+        ...call,
+        attempt: () => this.#attempt({ request, body, context, call }),
+        connected: () => this.#system.current.client.connections > 0,
+      });
+      return answer instanceof PartialAnswer ? answer : resultOf(answer, this.#textField);
+    } catch (error) {
+      throw error instanceof HttpFailure ? refusalOf(error, call) : error;
+    }
+  }
+
+  #isChange(): boolean {
+    return this.#tool.classification !== "read";
+  }
+
+  /** Reads the plan again: exactly what was planned is sent. */
+  #planned({ method, url, headers }: ExecutionPlan): PlannedRequest {
+    const { baseUrl } = this.#system.system;
+    const target = URL.parse(String(url));
+    if (method !== this.#http.method || target?.origin !== baseUrl.origin || target.href !== url) {
+      throw new Refusal("INTERNAL", "The call could not be made.", { cause: "the plan belongs to another target" });
+    }
+    const texts = Object.entries(isTable(headers) ? headers : {}).map(
+      ([name, value]) => [name, String(value)] as const,
+    );
+    return { method, url: target, headers: Object.fromEntries(texts) };
+  }
+
+  /** Sends the request, and once more with other credentials when the service refuses them: a 401 is a definite refusal. */
+  async #attempt(sending: Sending): Promise<EgressAnswer | PartialAnswer> {
+    const { credentials } = this.#system.system;
+    const { signal } = sending.context;
+    try {
+      const held = (await credentials?.header(signal)) ?? {};
+      const answer = await this.#send(sending, held);
+      const isRefused = answer.status === 401 && credentials !== undefined;
+      const isRenewed = isRefused && (await credentials.renew(held, signal).catch(() => false));
+      const last = isRenewed ? await this.#send(sending, await credentials.header(signal)) : answer;
+      if (isSuccess(last.status, sending.call)) return last;
+      throw failureOf(last, sending.call);
+    } catch (error) {
+      if (!(error instanceof EgressError)) throw error;
+      const failure = failureOfRequest(error, sending.call);
+      if (failure instanceof PartialAnswer) return failure;
+      throw failure;
+    }
+  }
+
+  async #send(
+    { request, body, context }: Sending,
+    credentials: Readonly<Record<string, string>>,
+  ): Promise<EgressAnswer> {
+    const { traceId, traceparent, tracestate, requests, signal } = context;
+    const { method, url } = request;
+    const state = parseTracestate(tracestate);
+    const span = requests?.begin(this.#spanTarget);
+    const parent = span?.traceparent ?? (TRACEPARENT.test(traceparent ?? "") ? traceparent : undefined);
+    const added: Record<string, string> = {
+      ...(this.#isChange() && { "idempotency-key": traceId }),
+      ...(parent !== undefined && { traceparent: parent }),
+      ...(parent !== undefined && state !== undefined && { tracestate: state }),
+      ...(await this.#assertion(request, body, context)),
+      ...credentials,
+    };
+    try {
+      const answer = await this.#system.current.client.send({
+        ...{ method, url, body, signal, headers: { ...request.headers, ...added } },
+        ...{ bodyBytesMax: this.#system.system.answerBytesMax, isRepeatable: this.#safe },
+      });
+      span?.end(String(answer.status));
+      return answer;
+    } catch (error) {
+      span?.end(error instanceof EgressError ? String(error.status ?? error.failure) : "UNKNOWN");
+      throw error;
+    }
+  }
+
+  async #assertion(
+    { method, url }: PlannedRequest,
+    body: string | undefined,
+    { caller, traceId }: RunContext,
+  ): Promise<Readonly<Record<string, string>>> {
+    if (this.#sign === undefined) return {};
+    const message = Buffer.from(body ?? "");
+    const target = `${method} ${url.pathname}${url.search}`;
+    const asserted = { system: this.#system.name, caller, tool: this.#tool.name, method: target, message, traceId };
+    return { "x-caller-assertion": await this.#sign(asserted) };
+  }
+}

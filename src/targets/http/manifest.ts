@@ -1,0 +1,245 @@
+import type { z } from "zod";
+import type { Fault } from "../../core/errors.ts";
+import { isTable } from "../../core/json.ts";
+import { isSchema, isText, oneOf, type Unchecked, unknownKeys, unless } from "../../core/manifest/checks.ts";
+import { hint } from "../../core/nearest.ts";
+import { defOf, innerSchemas, type Schema } from "../../core/schema/walk.ts";
+import { type BodyForm, bodyFormOf, HEADER_VALUE, JSON_TYPE, namesIn, OTHER_ARGUMENTS, templateOf } from "./request.ts";
+
+const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] as const;
+const BODY_METHODS = ["POST", "PUT", "PATCH"] as const;
+/** Methods that only change something. A search may be a POST. */
+const CHANGING_METHODS = ["PUT", "PATCH", "DELETE"] as const;
+const KEYS = ["method", "path", "query", "headers", "body", "contentType", "means"] as const;
+const MEANINGS = [
+  ...(["OK", "NOT_FOUND", "ALREADY_EXISTS", "INVALID_ARGUMENT"] as const),
+  ...(["FAILED_PRECONDITION", "OUT_OF_RANGE"] as const),
+] as const;
+const PATH_CHARACTERS_MAX = 1_024;
+/** Longest text that is put into a path. */
+const PARAMETER_CHARACTERS_MAX = 1_024;
+const PARAMETERS_MAX = 64;
+const BODY_DEPTH_MAX = 16;
+
+/** Literal text of a path: unreserved characters, and the delimiters that separate nothing. */
+const PATH_TEXT = /^[A-Za-z0-9._~!$&()*+,=:@/-]*$/;
+const HEADER_NAME = /^[a-z0-9!#$%&'*+.^_`|~-]{1,64}$/;
+
+/** Headers that carry meaning for the transport, for intermediaries, or for the proxy itself. */
+const OWN_HEADERS = new Set([
+  ..."authorization cookie set-cookie host content-length transfer-encoding connection keep-alive te trailer upgrade".split(
+    " ",
+  ),
+  ..."expect forwarded via idempotency-key traceparent tracestate content-type content-encoding accept-encoding".split(
+    " ",
+  ),
+  ..."x-caller-assertion x-http-method x-http-method-override x-method-override x-original-url x-rewrite-url x-real-ip".split(
+    " ",
+  ),
+]);
+const OWN_PREFIXES = ["proxy-", "x-forwarded-", "sec-", "x-caller-"] as const;
+
+/** Returns why a header cannot be set by manifests and configurations. */
+export function headerNameProblem(name: string): string | undefined {
+  if (!HEADER_NAME.test(name)) return "must be a lower-case header name";
+  const isOwn = OWN_HEADERS.has(name) || OWN_PREFIXES.some((prefix) => name.startsWith(prefix));
+  return isOwn ? "is set by the proxy itself, or means something to servers on the way" : undefined;
+}
+
+/** Returns the errors in a manifest's `target.http`. */
+export function httpFaults(part: unknown, manifest: Unchecked): readonly Fault[] {
+  const field = "target.http";
+  if (!isTable(part)) return [{ field, message: "must be { method, path, query, headers, body, contentType, means }" }];
+  const { method } = part;
+  const isRead = manifest["classification"] === "read";
+  return [
+    ...unless(oneOf(METHODS)(method), `${field}.method`, `must be one of ${METHODS.join(", ")}`),
+    ...unless(
+      !(isRead && oneOf(CHANGING_METHODS)(method)),
+      `${field}.method`,
+      `${String(method)} is not a read: classify the tool as write or destructive`,
+    ),
+    ...pathFaults(part["path"]),
+    ...parameterFaults(`${field}.query`, part["query"], () => undefined),
+    ...parameterFaults(`${field}.headers`, part["headers"], headerProblem),
+    ...bodyFaults(part),
+    ...meansFaults(part["means"]),
+    ...unknownKeys(field, part, KEYS),
+    ...argumentFaults(part, manifest["input"]),
+  ];
+}
+
+function pathFaults(path: unknown): readonly Fault[] {
+  const field = "target.http.path";
+  if (!isText(path) || !path.startsWith("/") || path.length > PATH_CHARACTERS_MAX) {
+    return [{ field, message: `must be text of at most ${PATH_CHARACTERS_MAX} characters that begins with /` }];
+  }
+  const parts = templateOf(path);
+  if (parts === undefined) return [{ field, message: "has braces that do not enclose the name of an argument" }];
+  if (/[?#]/.test(path)) return [{ field, message: "must not contain ? or #: write parameters under query" }];
+  const literal = parts.filter((part) => typeof part === "string").join("");
+  if (!PATH_TEXT.test(literal))
+    return [{ field, message: "has characters that must be encoded or mean something else" }];
+  const segments = path.slice(1).split("/");
+  if (segments.slice(0, -1).includes("")) return [{ field, message: "must not contain //" }];
+  return unless(
+    !segments.some((segment) => segment === "." || segment === ".."),
+    field,
+    "must not contain . or .. as a segment",
+  );
+}
+
+function headerProblem(name: string, value: string): string | undefined {
+  const problem = headerNameProblem(name);
+  if (problem !== undefined) return problem;
+  const literal = (templateOf(value) ?? []).map((part) => (typeof part === "string" ? part : "x")).join("");
+  return HEADER_VALUE.test(literal) ? undefined : "must be visible ASCII";
+}
+
+function parameterFaults(
+  field: string,
+  parameters: unknown,
+  problemOf: (name: string, value: string) => string | undefined,
+): readonly Fault[] {
+  if (parameters === undefined) return [];
+  if (!isTable(parameters)) return [{ field, message: 'must be a table of texts, such as { limit: "{limit}" }' }];
+  const names = Object.keys(parameters);
+  if (names.length > PARAMETERS_MAX) return [{ field, message: `must have at most ${PARAMETERS_MAX} members` }];
+  return names.flatMap((name) => {
+    const value = parameters[name];
+    const at = `${field}.${name}`;
+    if (!isText(value) || templateOf(value) === undefined) {
+      return [{ field: at, message: "must be text, in which {name} stands for an argument" }];
+    }
+    const problem = problemOf(name, value);
+    return problem === undefined ? [] : [{ field: at, message: problem }];
+  });
+}
+
+function bodyFaults({ method, body, contentType }: Unchecked): readonly Fault[] {
+  const [field, typeField] = ["target.http.body", "target.http.contentType"];
+  if (body === undefined) return unless(contentType === undefined, typeField, "is only for a request with a body");
+  if (!oneOf(BODY_METHODS)(method)) return [{ field, message: `a ${String(method)} request has no body` }];
+  const type = contentType ?? JSON_TYPE;
+  const form = isText(type) ? bodyFormOf(type) : undefined;
+  if (form === undefined) {
+    return [{ field: typeField, message: "must be a JSON type, application/x-www-form-urlencoded or text/plain" }];
+  }
+  if (!isJson(body, 0)) {
+    return [{ field, message: "must be JSON, in whose texts {name} stands for an argument" }];
+  }
+  return formFaults(field, body, form);
+}
+
+function formFaults(field: string, body: unknown, form: BodyForm): readonly Fault[] {
+  if (form === "text") return unless(isText(body), field, "must be one text for text/plain");
+  if (form === "json" || body === `{${OTHER_ARGUMENTS}}`) return [];
+  const isFlat = isTable(body) && Object.values(body).every((value) => typeof value !== "object");
+  return unless(isFlat, field, "must be a table of texts for a form");
+}
+
+function isJson(value: unknown, depth: number): boolean {
+  if (typeof value === "string") return templateOf(value) !== undefined;
+  if (value === null || typeof value === "boolean" || Number.isFinite(value)) return true;
+  if (typeof value !== "object" || depth > BODY_DEPTH_MAX) return false;
+  return Object.values(value).every((inner) => isJson(inner, depth + 1));
+}
+
+function meansFaults(means: unknown): readonly Fault[] {
+  const field = "target.http.means";
+  if (means === undefined) return [];
+  if (!isTable(means)) return [{ field, message: 'must be a table such as { 404: "NOT_FOUND" }' }];
+  return Object.entries(means).flatMap(([status, meaning]) => {
+    const at = `${field}.${status}`;
+    if (!oneOf(MEANINGS)(meaning)) return [{ field: at, message: `must be one of ${MEANINGS.join(", ")}` }];
+    if (/^2\d\d$/.test(status)) return unless(meaning === "OK", at, "is a success: it can only mean OK");
+    if (status === "401") return [{ field: at, message: "concerns the proxy's own credentials" }];
+    return unless(/^4\d\d$/.test(status), at, "must be a status from 200 to 299 or from 400 to 499");
+  });
+}
+
+/** Returns the errors in the use of arguments, once the parts can be read. */
+function argumentFaults(part: Unchecked, input: unknown): readonly Fault[] {
+  if (!isSchema(input) || defOf(input).type !== "object") return [];
+  const fields = fieldsOf(input);
+  const known = Object.keys(fields);
+  const places = ["path", "query", "headers", "body"] as const;
+  const unknown = places.flatMap((place) =>
+    namesIn(part[place])
+      .filter((name) => !Object.hasOwn(fields, name) && !(place === "body" && name === OTHER_ARGUMENTS))
+      .map((name) => ({ field: `target.http.${place}`, message: `names no argument: {${name}}${hint(name, known)}` })),
+  );
+  const inPath = namesIn(part["path"]).flatMap((name) => {
+    const schema = fields[name];
+    const message = schema === undefined ? undefined : pathProblem(schema);
+    return message === undefined ? [] : [{ field: `input.${name}`, message }];
+  });
+  return [...unknown, ...inPath];
+}
+
+/** Returns the arguments of an input schema by name. */
+export function fieldsOf(input: Schema): Readonly<Record<string, Schema>> {
+  const def = defOf(input);
+  return def.type === "object" ? def.shape : {};
+}
+
+function pathProblem(schema: Schema): string | undefined {
+  if (schema._zod.optout === "optional") return "is part of the path: it must not be optional";
+  const kinds = [...leavesOf(schema)];
+  if (kinds.some((leaf) => ["object", "array", "record", "map", "set", "tuple"].includes(defOf(leaf).type))) {
+    return "is part of the path: it must be text, a number, or true or false";
+  }
+  const isUnbounded = kinds.some((leaf) => !isBounded(leaf));
+  return isUnbounded
+    ? `is part of the path: write an enum, a bounded format such as z.uuid(), or .max(n) with n up to ${PARAMETER_CHARACTERS_MAX}`
+    : undefined;
+}
+
+/** Returns the patterns that a schema declares for its texts. */
+export function patternsOf(schema: Schema): readonly RegExp[] {
+  return [...leavesOf(schema)]
+    .flatMap(checksOf)
+    .flatMap(({ format, pattern }) => (format === "regex" && pattern !== undefined ? [pattern] : []));
+}
+
+/** The properties of a check's definition that are read here. */
+interface CheckDef {
+  readonly check?: string;
+  readonly format?: string;
+  readonly pattern?: RegExp;
+  readonly maximum?: number;
+  readonly length?: number;
+}
+
+/** Returns the checks of a text. A format such as `z.uuid()` is itself one. */
+function checksOf(schema: Schema): readonly CheckDef[] {
+  const def = schema._zod.def as CheckDef & z.core.$ZodTypeDef;
+  return [def, ...(def.checks ?? []).map((check) => check._zod.def as CheckDef)];
+}
+
+const BOUNDED_FORMATS = new Set(
+  "uuid guid date datetime time ipv4 ipv6 cidrv4 cidrv6 cuid ulid xid ksuid e164".split(" "),
+);
+const SCALARS = new Set(["number", "int", "boolean", "bigint", "enum", "literal", "null", "template_literal"]);
+
+function isBounded(leaf: Schema): boolean {
+  const { type } = defOf(leaf);
+  if (SCALARS.has(type)) return true;
+  if (type !== "string") return false;
+  return checksOf(leaf).some(({ check, format, maximum, length }) => {
+    if (check === "max_length") return (maximum ?? Number.POSITIVE_INFINITY) <= PARAMETER_CHARACTERS_MAX;
+    if (check === "length_equals") return (length ?? Number.POSITIVE_INFINITY) <= PARAMETER_CHARACTERS_MAX;
+    return check === "string_format" && BOUNDED_FORMATS.has(format ?? "");
+  });
+}
+
+/** Returns the schemas without parts of their own inside a schema. */
+function leavesOf(schema: Schema, seen = new Set<Schema>()): ReadonlySet<Schema> {
+  const leaves = new Set<Schema>();
+  if (seen.has(schema)) return leaves;
+  seen.add(schema);
+  const inner = innerSchemas(schema, "out");
+  if (inner === undefined) leaves.add(schema);
+  for (const each of inner ?? []) for (const leaf of leavesOf(each, seen)) leaves.add(leaf);
+  return leaves;
+}

@@ -1,0 +1,162 @@
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { EgressClient } from "../../../src/egress/client.ts";
+import { ClientCredentials, readBasic, readSecret, type TokenEndpoint } from "../../../src/targets/http/auth.ts";
+import { RawServer } from "../../support/raw-server.ts";
+import { until } from "../../support/until.ts";
+import { answer, apiTool, call, handlerOf, httpSystem, json, refusal, runContext } from "./support.ts";
+
+let tokens: RawServer;
+let api: RawServer;
+let client: EgressClient;
+let now: number;
+beforeEach(async () => {
+  [tokens, api] = await Promise.all([RawServer.start(), RawServer.start()]);
+  client = new EgressClient({ addresses: { classes: ["loopback"] }, resolve: async () => ["127.0.0.1"] });
+  now = 1_000_000;
+  tokens.answer = () => json({ access_token: `t${tokens.requests.length}`, token_type: "Bearer", expires_in: 100 });
+  api.answer = () => json({});
+});
+afterEach(() => {
+  client.close();
+  tokens.close();
+  api.close();
+});
+
+function credentials(more: Partial<TokenEndpoint> = {}): ClientCredentials {
+  const endpoint: TokenEndpoint = {
+    url: new URL(`http://idp.test:${tokens.port}/token`),
+    clientId: "stc client",
+    readSecret: () => "s:e+c",
+    clientAuthentication: "basic",
+    timeoutMs: 5_000,
+    ...more,
+  };
+  return new ClientCredentials(endpoint, client, () => now);
+}
+
+const signal = () => AbortSignal.timeout(10_000);
+const bearer = async (of: ClientCredentials): Promise<string | undefined> =>
+  (await of.header(signal()))["authorization"];
+
+describe("tokens of client credentials", () => {
+  test("are requested as RFC 6749 says", async () => {
+    expect(await bearer(credentials({ scope: "a b", audience: "api", resource: "https://api" }))).toBe("Bearer t1");
+    await bearer(credentials({ clientAuthentication: "post" }));
+    const [[first = "", body], [second = "", posted]] = tokens.requests.map(({ text }) => text.split("\r\n\r\n")) as [
+      string[],
+      string[],
+    ];
+    expect(first).toContain("POST /token HTTP/1.1");
+    expect(first).toContain(`authorization: Basic ${Buffer.from("stc+client:s%3Ae%2Bc").toString("base64")}`);
+    expect(body).toBe("grant_type=client_credentials&scope=a+b&audience=api&resource=https%3A%2F%2Fapi");
+    expect(second).not.toContain("authorization");
+    expect(posted).toBe("grant_type=client_credentials&client_id=stc+client&client_secret=s%3Ae%2Bc");
+  });
+
+  test("are fetched once for all waiting calls, kept, and renewed before they expire", async () => {
+    const held = credentials();
+    expect(new Set(await Promise.all([1, 2, 3, 4].map(() => bearer(held))))).toEqual(new Set(["Bearer t1"]));
+    now += 79_000;
+    expect(await bearer(held)).toBe("Bearer t1");
+    now += 2_000;
+    // Still valid: the next one is fetched meanwhile.
+    expect(await bearer(held)).toBe("Bearer t1");
+    await until("the next token", async () => ((await bearer(held)) === "Bearer t2" ? true : undefined));
+    now += 200_000;
+    expect(await bearer(held)).toBe("Bearer t3");
+    expect(tokens.requests).toHaveLength(3);
+  });
+
+  test("a call that ends does not wait for a token, and others get it", async () => {
+    let release = (): void => {};
+    tokens.answer = ({ socket }) => {
+      release = () => void socket.write(json({ access_token: "late", token_type: "bearer" }));
+    };
+    const held = credentials();
+    const controller = new AbortController();
+    const ended = held.header(controller.signal).catch((error: unknown) => error);
+    const waiting = bearer(held);
+    await until("the request", () => (tokens.requests.length === 1 ? true : undefined));
+    controller.abort(new DOMException("late", "TimeoutError"));
+    expect(await ended).toMatchObject({ failure: "aborted", sent: false });
+    release();
+    expect(await waiting).toBe("Bearer late");
+  });
+
+  test.each([
+    ["a refusal", answer(401, '{"error":"invalid_client"}')],
+    ["a redirect", answer(302, "", { location: "http://elsewhere/" })],
+    ["no JSON", answer(200, "t")],
+    ["no token", json({ token_type: "Bearer" })],
+    ["another kind of token", json({ access_token: "t", token_type: "mac" })],
+    ["a token that breaks a header", json({ access_token: "t\r\nx: y", token_type: "Bearer" })],
+    ["an answer without end", answer(200, "x".repeat(70_000))],
+  ])("%s: TARGET_UNAVAILABLE, and the API gets nothing", async (_title, text) => {
+    tokens.answer = () => text;
+    const handler = handlerOf(httpSystem(api.port, { credentials: credentials() }));
+    const binding = handler.bind(apiTool({ method: "POST", classification: "write" }));
+    const got = await refusal(() => call(binding));
+    expect([got.code, got.details, api.requests.length]).toEqual(["TARGET_UNAVAILABLE", { status: "UNAVAILABLE" }, 0]);
+    expect(JSON.stringify([got.message, got.details, got.cause])).not.toMatch(/s:e\+c|invalid_client|x: y/);
+    await handler.close();
+  });
+
+  test("a 401 gets one new token for all calls, and a change is sent once more", async () => {
+    api.answer = ({ text }) => (text.includes("Bearer t1") ? answer(401) : json({}));
+    const handler = handlerOf(httpSystem(api.port, { credentials: credentials() }));
+    const binding = handler.bind(apiTool({ method: "POST", classification: "write" }));
+    await Promise.all([call(binding), call(binding), call(binding)]);
+    expect([tokens.requests.length, api.requests.length]).toEqual([2, 6]);
+    await handler.close();
+  });
+
+  test("a token that the service refuses is replaced once, not at every call", async () => {
+    api.answer = () => answer(401);
+    const handler = handlerOf(httpSystem(api.port, { credentials: credentials() }));
+    const binding = handler.bind(apiTool());
+    const attempt = async () => (await refusal(() => call(binding))).details;
+    expect(await attempt()).toEqual({ status: "UNAUTHENTICATED", httpStatus: 401 });
+    expect([tokens.requests.length, api.requests.length]).toEqual([2, 2]);
+    await attempt();
+    expect([tokens.requests.length, api.requests.length]).toEqual([2, 3]);
+    now += 10_000;
+    await attempt();
+    expect([tokens.requests.length, api.requests.length]).toEqual([3, 5]);
+    await handler.close();
+  });
+});
+
+test("a deadline during the token request: nothing was sent, also for a change", async () => {
+  tokens.answer = () => undefined;
+  const handler = handlerOf(httpSystem(api.port, { credentials: credentials() }));
+  const late = () => runContext({ signal: AbortSignal.timeout(50) });
+  expect((await refusal(() => call(handler.bind(apiTool()), {}, late()))).code).toBe("DEADLINE_EXCEEDED");
+  const change = apiTool({ method: "POST", classification: "write" });
+  expect((await refusal(() => call(handler.bind(change), {}, late()))).code).toBe("TARGET_UNAVAILABLE");
+  expect(api.requests).toHaveLength(0);
+  await handler.close();
+});
+
+test.each([
+  ["secret\n", "secret"],
+  ["a b", undefined],
+  ["a\nb", undefined],
+  ["é", undefined],
+  ["", undefined],
+])("a secret file with %j", (text, secret) => {
+  const read = () => readSecret(Buffer.from(text));
+  if (secret === undefined) expect(read).toThrow("must hold one line of visible ASCII");
+  else expect(read()).toBe(secret);
+});
+
+test.each([
+  ["ann:pass:word\n", `Basic ${Buffer.from("ann:pass:word").toString("base64")}`],
+  ["ann:", undefined],
+  [":x", undefined],
+  ["ann", undefined],
+  ["a\nb:c", undefined],
+])("a file for basic authentication with %j", (text, header) => {
+  const read = () => readBasic(Buffer.from(text));
+  if (header === undefined) expect(read).toThrow("must hold one line, user:password");
+  else expect(read()).toBe(header);
+});

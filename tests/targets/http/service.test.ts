@@ -1,0 +1,153 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { parse } from "yaml";
+import { makeCertificates } from "../../../src/cli/development/certificates.ts";
+import { AskingService, type CallExtras, type Reply } from "../../support/asking-service.ts";
+import { blocksOf } from "../../support/documented.ts";
+
+interface Seen {
+  readonly method: string;
+  readonly target: string;
+  readonly headers: Headers;
+  readonly body: string;
+}
+
+/** The service of the guide, with a real API behind it over TLS. */
+class GuideService extends AskingService {
+  readonly seen: Seen[] = [];
+  answer: (request: Request) => Response = () => new Response(null, { status: 500 });
+  #api: Bun.Server<undefined> | undefined;
+
+  async start(): Promise<void> {
+    const certificates = await makeCertificates({ notBefore: new Date(0), notAfter: new Date("2099-01-01") });
+    this.#api = Bun.serve({
+      ...{ hostname: "127.0.0.1", port: 0, tls: certificates.server },
+      fetch: async (request) => {
+        const { pathname, search } = new URL(request.url);
+        const { method, headers } = request;
+        this.seen.push({ method, target: `${pathname}${search}`, headers, body: await request.text() });
+        return this.answer(request);
+      },
+    });
+    for (const folder of ["tools", "certs", "secrets"]) mkdirSync(join(this.folder, folder));
+    writeFileSync(join(this.folder, "certs/internal-ca.pem"), certificates.rootCert);
+    writeFileSync(join(this.folder, "secrets/orders-token"), "first-token\n");
+    const blocks = blocksOf("docs/http.md");
+    const manifests = blocks.filter(({ language }) => language === "ts");
+    for (const [index, { text }] of manifests.entries()) {
+      writeFileSync(join(this.folder, `tools/order-${index}.ts`), text);
+    }
+    const settings = blocks.find(({ language }) => language === "yaml")?.text ?? "";
+    const { systems } = parse(settings);
+    expect(systems.orders.http.baseUrl).toBe("https://orders.internal:8443/api");
+    // The guide's API is in an internal network; this one is on this host.
+    systems.orders.http.baseUrl = `https://localhost:${this.#api.port}/api`;
+    systems.orders.http.addresses = ["loopback"];
+    await this.run({ tools: ["tools"], systems, approvals: { store: "sqlite://approvals.sqlite" } });
+  }
+
+  async call(tool: string, args: unknown, { approval }: CallExtras = {}): Promise<Reply> {
+    const token = await this.agent({ permissions: ["orders:read", "orders:write"] });
+    return this.send("POST", "/call", { token, body: { tool, args, ...(approval && { approval }) } });
+  }
+
+  override async end(): Promise<void> {
+    await super.end();
+    await this.#api?.stop(true);
+  }
+}
+
+describe("the guide's service", () => {
+  const service = new GuideService();
+  beforeAll(() => service.start());
+  afterAll(() => service.end());
+
+  test("reads: the answer is filtered, the request carries the credentials", async () => {
+    service.answer = () => Response.json({ state: "open", email: "ann@example.com", totalCents: 1250, internal: "x" });
+    const { http, body } = await service.call("order_get", { order: "A-7" });
+    expect([http, body.result.state, body.result.totalCents]).toEqual([200, "open", 1250]);
+    expect(JSON.stringify(body)).not.toMatch(/ann@example|internal/);
+    const last = service.seen.at(-1);
+    expect([last?.method, last?.target, last?.headers.get("authorization")]).toEqual([
+      ...["GET", "/api/orders/A-7", "Bearer first-token"],
+    ]);
+    expect(service.entry(body.traceId)).toMatchObject({
+      decision: "ALLOWED",
+      tool: { name: "order_get", classification: "read", targetSystem: "orders" },
+    });
+  });
+
+  test("a change asks a person, who sees the exact request, and then sends it once", async () => {
+    service.answer = () => Response.json({ state: "cancelled" }, { status: 201 });
+    const before = service.seen.length;
+    const args = { order: "A-7", reason: "stock", notify: false };
+    const asked = await service.call("order_cancel", args);
+    expect([asked.http, service.seen.length]).toEqual([202, before]);
+    const { id } = asked.body.approval;
+    const shown = await service.send("GET", `/approvals/${id}`, { token: await service.person() });
+    expect(shown.body.approval.view.target).toMatchObject({
+      ...{ system: "orders", kind: "http", method: "POST" },
+      url: expect.stringMatching(/^https:\/\/localhost:\d+\/api\/orders\/A-7\/cancellation\?notify=false$/),
+      body: { reason: "stock", source: "agent" },
+      tls: { serverName: "localhost" },
+    });
+    expect(JSON.stringify(shown.body)).not.toContain("first-token");
+    await service.decide(id, "approve");
+    const done = await service.call("order_cancel", args, { approval: { id } });
+    expect(done).toMatchObject({ http: 200, body: { result: { state: "cancelled" } } });
+    const last = service.seen.at(-1);
+    expect([service.seen.length, last?.body]).toEqual([before + 1, '{"reason":"stock","source":"agent"}']);
+    expect(last?.headers.get("idempotency-key")).toBe(done.body.traceId);
+    expect(service.entry(done.body.traceId)).toMatchObject({ decision: "ALLOWED", approval: { id } });
+  });
+
+  test.each([
+    [404, "TARGET_REFUSED", "NOT_FOUND"],
+    [403, "TARGET_FAILED", "PERMISSION_DENIED"],
+    [302, "TARGET_FAILED", "UNKNOWN"],
+    [503, "TARGET_UNAVAILABLE", "UNAVAILABLE"],
+  ])("status %d is %s, in the answer and in the audit", async (status, code, name) => {
+    service.answer = () => new Response("secret-detail", { status, headers: { location: "/elsewhere" } });
+    const { body } = await service.call("order_get", { order: "B-1" });
+    expect(body.error).toMatchObject({ code, stage: "EXECUTION", details: { status: name, httpStatus: status } });
+    expect(service.entry(body.traceId)).toMatchObject({ decision: "ERROR", error: { code } });
+    expect(JSON.stringify([body, service.entry(body.traceId)])).not.toContain("secret-detail");
+  });
+
+  test("an argument that would leave the path is refused before anything is sent", async () => {
+    const before = service.seen.length;
+    const { body } = await service.call("order_get", { order: "../admin" });
+    expect(body.error).toMatchObject({ code: "INVALID_INPUT", stage: "VALIDATION" });
+    expect(service.entry(body.traceId)).toMatchObject({ decision: "DENIED" });
+    expect(service.seen).toHaveLength(before);
+  });
+
+  test("a replaced token file is used at once, after a 401 in the same call", async () => {
+    service.answer = ({ headers }) => {
+      writeFileSync(join(service.folder, "secrets/orders-token"), "second-token\n");
+      const isNew = headers.get("authorization") === "Bearer second-token";
+      return isNew
+        ? Response.json({ state: "open", email: "a@b.test", totalCents: 1 })
+        : new Response(null, { status: 401 });
+    };
+    const before = service.seen.length;
+    expect((await service.call("order_get", { order: "A-8" })).http).toBe(200);
+    expect(service.seen).toHaveLength(before + 2);
+    service.answer = () => new Response(null, { status: 401 });
+    expect((await service.call("order_get", { order: "A-8" })).body.error).toMatchObject({
+      ...{ code: "TARGET_FAILED", details: { status: "UNAUTHENTICATED", httpStatus: 401 } },
+    });
+    expect(service.seen).toHaveLength(before + 3);
+  });
+
+  test("is among the systems of /readyz", async () => {
+    const token = await service.person({ permissions: ["metrics:read"] });
+    const { body } = await service.send("GET", "/readyz", { token });
+    expect(body.systems.orders).toEqual({
+      circuit: "closed",
+      connections: expect.any(Number),
+      certificateExpiresAt: null,
+    });
+  });
+});
