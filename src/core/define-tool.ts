@@ -13,6 +13,7 @@ import type {
   InlineContext,
   InlineTarget,
   InputPolicy,
+  McpTarget,
   OutputPolicy,
   TargetErrors,
   Tool,
@@ -51,6 +52,7 @@ export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodType, N ex
     | GrpcTarget
     | CliTarget<z.output<I>, N>
     | FsTarget
+    | McpTarget
     | InlineTarget<z.output<I>>
     | { readonly system: string };
   /** Shorthand for an inline tool: the same as `target: { system: "inline", handler }`. */
@@ -158,6 +160,11 @@ export function grpcMethod(
   const dot = service.lastIndexOf(".");
   const names = { package: service.slice(0, Math.max(dot, 0)), service: service.slice(dot + 1), method };
   return { system, grpc: { ...names, ...options } };
+}
+
+/** Creates a target for a tool of an MCP server; `tool` is its name on the server. */
+export function mcpTool(system: string, tool: string, options: Omit<McpTarget["mcp"], "tool"> = {}): McpTarget {
+  return { system, mcp: { tool, ...options } };
 }
 
 /** Creates a command target; the system defaults to the command's name. */

@@ -134,6 +134,17 @@ export interface CertificateEvent {
   readonly reason?: string;
 }
 
+/** An event of an MCP server, for the operators' log. Texts of the server are bounded and escaped. */
+export interface UpstreamEvent {
+  /** `output`: something that the server wrote, or that was refused to it. */
+  readonly type: "quarantined" | "restored" | "failed" | "output";
+  readonly system: string;
+  readonly tool?: string;
+  readonly reason: string;
+  /** What changed in the tool's definition. */
+  readonly changes?: readonly string[];
+}
+
 export interface ConfinementShown {
   readonly mode: "require" | "prefer" | "off";
   /** Maps each tool to `confined` or `none`. */

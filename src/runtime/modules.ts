@@ -24,8 +24,9 @@ import { type CommandContext, command } from "../targets/command/kind.ts";
 import { type FilesContext, files } from "../targets/files/kind.ts";
 import { inline } from "../targets/function/kind.ts";
 import { type GrpcContext, grpc } from "../targets/grpc/kind.ts";
+import { type McpContext, mcp } from "../targets/mcp/kind.ts";
 
-export type KindContext = GrpcContext & CommandContext & FilesContext;
+export type KindContext = GrpcContext & CommandContext & FilesContext & McpContext;
 
 /**
  * The parts of a build. Everything else is derived from these declarations. Endpoints and commands are imported when they are
@@ -51,6 +52,12 @@ export const MODULES = {
     grpc, //
     command,
     files,
+    mcp({
+      processes: async (options) => {
+        const { serverProcesses } = await import("../targets/command/confinement/server-process.ts");
+        return serverProcesses(options);
+      },
+    }),
     inline,
   ],
   policyPoints: {

@@ -13,11 +13,12 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "targets/grpc": ["core", "egress"],
   "targets/files": ["core", "runtime/c-library.ts"],
   "targets/function": ["core"],
+  "targets/mcp": ["core", "egress"],
   pipeline: ["core", "egress", "approvals", "audit", "detection"],
   // The list of what a build contains. `http` and `cli` are upwards: endpoints and commands are loaded by `import(…)` when needed.
   "runtime/modules.ts": [
     ...["core", "approvals", "audit", "detection", "pipeline", "http", "mcp", "cli"],
-    ...["targets/command", "targets/files", "targets/grpc", "targets/function"],
+    ...["targets/command", "targets/files", "targets/grpc", "targets/function", "targets/mcp"],
   ],
   "runtime/own-code.ts": [],
   "runtime/c-library.ts": ["core"],
@@ -55,6 +56,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "targets/command": ["unbash", "yaml", "zod"],
   "targets/grpc": ["@grpc/grpc-js", "protobufjs", "jose", "zod"],
   "targets/files": ["re2js", "yaml", "zod"],
+  "targets/mcp": ["zod"],
   pipeline: ["zod", "jose"],
   http: ["zod", "fastify", "prom-client"],
   mcp: ["zod"],
@@ -104,6 +106,16 @@ test("the packages of gRPC are loaded only with a system to call", () => {
   for (const file of reached) for (const name of files.get(file) ?? []) reached.add(name);
   expect(reached.has("src/targets/grpc/kind.ts")).toBe(true);
   expect([...reached].filter((name) => /^(?:@grpc\/|protobufjs|cockatiel)/.test(name))).toEqual([]);
+});
+
+test("the code of MCP servers is loaded only with a server that a tool uses", () => {
+  const statics = sources("src").filter(
+    ({ path, code }) =>
+      /^(?!src\/targets\/mcp\/).*/.test(path) && /^(?!import type).*from "[^"]*targets\/mcp\/(?!kind\.ts)/m.test(code),
+  );
+  expect(statics.map(({ path }) => path)).toEqual([]);
+  const kind = sources("src/targets/mcp").find(({ path }) => path.endsWith("/kind.ts"));
+  expect(kind?.code.match(/^import \{[^}]*\} from "\.\/[^"]*"/gm) ?? []).toEqual([]);
 });
 
 test("only `stc` imports the development stand, and only on demand", () => {

@@ -20,7 +20,7 @@ import type { LoadedTools } from "../manifests/sources.ts";
 import type { KindContext, Modules } from "../modules.ts";
 import { ownCode } from "../own-code.ts";
 
-export type KindCapabilities = Pick<KindContext, "now" | "newId" | "random" | "onSurvivors">;
+export type KindCapabilities = Pick<KindContext, "now" | "newId" | "random" | "onSurvivors" | "onUpstream">;
 
 export function kindContexts(
   config: Config,

@@ -1,0 +1,79 @@
+import { mkdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { z } from "zod";
+import { defineTool, type McpTarget, mcpTool } from "../../../src/index.ts";
+import { AskingService, type CallExtras, type Reply } from "../../support/asking-service.ts";
+
+const SERVER = join(import.meta.dir, "hostile-server.ts");
+
+interface Offered extends Partial<McpTarget["mcp"]> {
+  readonly change?: boolean;
+  readonly filtered?: boolean;
+  readonly timeoutMs?: number;
+}
+
+/** A tool named `<tool>` of the hostile server. */
+export function hostileTool(tool: string, { change = false, filtered = false, timeoutMs, ...mcp }: Offered = {}) {
+  return defineTool({
+    name: change ? `change_${tool}` : tool,
+    description: "Reaches a tool of a server",
+    classification: change ? "write" : "read",
+    category: change ? "network" : "read",
+    permissions: { required: ["deeds:do"] },
+    approval: { needsApproval: () => false },
+    input: z.strictObject({ text: z.string().max(1_000) }),
+    output: z.record(z.string(), z.unknown()),
+    outputPolicy: { text: "allow", name: "allow" },
+    errors: filtered ? "filtered" : "withheld",
+    timeoutMs: timeoutMs ?? 20_000,
+    target: mcpTool("hostile", tool, mcp),
+  });
+}
+
+/** A real service whose tools are those of a server that misbehaves. */
+export class HostileWorld extends AskingService {
+  /** The server reads this folder. */
+  readonly control: string;
+
+  constructor() {
+    super();
+    this.control = join(realpathSync(this.folder), "control");
+    mkdirSync(this.control);
+  }
+
+  serverEntry(more: Readonly<Record<string, unknown>> = {}): Readonly<Record<string, unknown>> {
+    return {
+      command: process.execPath,
+      args: ["--no-env-file", "--config=/dev/null", "--no-install", SERVER, this.control],
+      reads: [dirname(SERVER), this.control],
+      messageBytesMax: 1_000_000,
+      ...more,
+    };
+  }
+
+  async start(tools: readonly unknown[], more: Readonly<Record<string, unknown>> = {}, sections = {}): Promise<this> {
+    const approvals = { store: "sqlite://./approvals.sqlite", mode: "yolo" };
+    const systems = { hostile: { mcp: this.serverEntry(more) } };
+    await this.run({ tools, systems, approvals, commands: { confinement: "prefer", launchers: 0 }, ...sections });
+    return this;
+  }
+
+  /** Calls a tool of the hostile server. */
+  async call(tool: string, words = "hello", { token, approval }: CallExtras = {}): Promise<Reply> {
+    const body = { tool, args: { text: words }, ...(approval && { approval }) };
+    return this.send("POST", "/call", { token: token ?? (await this.agent()), body });
+  }
+
+  /** Changes what the server does from its next message on. */
+  tell(name: string, content: unknown): void {
+    writeFileSync(join(this.control, name), typeof content === "string" ? content : JSON.stringify(content));
+  }
+
+  untell(name: string): void {
+    rmSync(join(this.control, name), { force: true });
+  }
+
+  async health(): Promise<Reply> {
+    return this.send("GET", "/readyz", { token: await this.person({ permissions: ["metrics:read"] }) });
+  }
+}
