@@ -37,7 +37,11 @@ test("the defaults in it are the service's defaults", () => {
       webhooks: [{ name: "x", url: "https://x", secretFile: "x" }],
       policies: [{ name: "x", when: { risk: "high" }, require: { stages: [{ name: "x" }] } }],
     },
-    systems: { grpc: { endpoint: "x:1", plaintext: true, proto: "x" }, kubernetes: {}, loki: {}, argocd: {} },
+    systems: {
+      grpc: { endpoint: "x:1", plaintext: true, proto: "x" },
+      mcp: { mcp: { command: "x" } },
+      ...{ kubernetes: {}, loki: {}, argocd: {} },
+    },
     server: { operator: {}, tls: { certFile: "x", keyFile: "x", clientCaFile: "x" } },
     telemetry: { traces: { endpoint: "http://localhost:4318" } },
     redaction: { rules: [{ id: "X", anchors: ["xyz"], pattern: "xyz", matches: ["xyz"] }] },
@@ -45,7 +49,7 @@ test("the defaults in it are the service's defaults", () => {
   const config = readConfig(written, { folder: "/", environment: {}, origin: "test" });
   const shown = rows.filter(({ fallback }) => fallback.startsWith("`"));
   const wrong = shown.flatMap(({ key, fallback }) => {
-    const path = key.replace("<grpc>", "grpc").replaceAll("[]", ".0").split(".");
+    const path = key.replace(/<(grpc|mcp)>/, "$1").replaceAll("[]", ".0").split(".");
     const real = path.reduce<unknown>((at, part) => (at as Record<string, unknown> | undefined)?.[part], config);
     return JSON.stringify(real) === fallback.slice(1, -1)
       ? []
