@@ -26,7 +26,7 @@ const DEFINITIONS: readonly Table[] = [
       "who",
       "looks_around",
     ],
-    ...["announces", "neither", "late", "hides", "deep", "forever", "spawns"],
+    ...["announces", "neither", "late", "hides", "deep", "forever", "spawns", "json"],
   ].map((name) => ({
     name,
     description: `Does ${name}`,
@@ -146,8 +146,14 @@ const TOOLS: Readonly<Record<string, (id: unknown, words: string) => void>> = {
         return "refused";
       }
     });
-    send({ id, result: text(JSON.stringify({ tried, names: Object.keys(process.env).sort(), first })) });
+    send({
+      id,
+      result: text(
+        JSON.stringify({ tried, names: Object.keys(process.env).sort(), first, token: process.env["TOKEN"] ?? "" }),
+      ),
+    });
   },
+  json: (id, words) => send({ id, result: text(words) }),
   spawns: (id) => {
     const child = Bun.spawn({ cmd: ["/bin/sleep", "1000"], stdin: "ignore", stdout: "ignore", stderr: "ignore" });
     send({ id, result: text(`${child.pid}`) });

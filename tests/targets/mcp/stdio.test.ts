@@ -218,6 +218,41 @@ describe("limits of a server", () => {
     await world.stop();
   });
 
+  test("a server that no longer reads or answers is ended after a late call", async () => {
+    await world.start([hostileTool("who"), hostileTool("forever", { timeoutMs: 300 })]);
+    const pid = Number(textOf(await world.call("who")));
+    expect(codeOf(await world.call("forever"))).toBe("DEADLINE_EXCEEDED");
+    await ended(pid);
+    expect(textOf(await world.call("who"))).not.toBe(`${pid}`);
+    await world.stop();
+  });
+
+  test("the program gets the value of a variable from its file", async () => {
+    writeFileSync(join(world.folder, "token"), "the-value\n");
+    await world.start([hostileTool("looks_around")], { secretEnv: [{ name: "TOKEN", valueFile: "token" }] });
+    const seen = JSON.parse(textOf(await world.call("looks_around")));
+    expect(seen.names).toContain("TOKEN");
+    expect(seen.token).toBe("the-value");
+    await world.stop();
+  });
+
+  test("a tool's error text is released only where the manifest says so, filtered", async () => {
+    await world.start([hostileTool("is_error", { filtered: true })]);
+    const { error } = (await world.call("is_error")).body;
+    expect(error).toMatchObject({ code: "TARGET_FAILED", details: { untrusted: true } });
+    expect(error.details.message).toContain("no such order");
+    expect(error.details.message).not.toMatch(/passwd|hunter2/);
+    await world.stop();
+  });
+
+  test("text that is JSON can be governed field by field", async () => {
+    await world.start([hostileTool("json", { result: "json" })]);
+    const reply = await world.call("json", '{"name":"Ann","iban":"x"}');
+    expect(reply.body.result).toEqual({ name: "Ann" });
+    expect(codeOf(await world.call("json", "no JSON"))).toBe("INVALID_OUTPUT");
+    await world.stop();
+  });
+
   test("a session without calls ends", async () => {
     await world.start([hostileTool("who")], { idleSeconds: 1 });
     await ended(Number(textOf(await world.call("who"))));

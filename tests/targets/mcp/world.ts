@@ -2,6 +2,8 @@ import { mkdirSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { z } from "zod";
 import { defineTool, type McpTarget, mcpTool } from "../../../src/index.ts";
+import { assemble } from "../../../src/runtime/composition/wiring.ts";
+import { readConfig } from "../../../src/runtime/config/config.ts";
 import { AskingService, type CallExtras, type Reply } from "../../support/asking-service.ts";
 
 const SERVER = join(import.meta.dir, "hostile-server.ts");
@@ -10,23 +12,27 @@ interface Offered extends Partial<McpTarget["mcp"]> {
   readonly change?: boolean;
   readonly filtered?: boolean;
   readonly timeoutMs?: number;
+  /** True when every call needs an approval. */
+  readonly gated?: boolean;
+  readonly system?: string;
 }
 
 /** A tool named `<tool>` of the hostile server. */
-export function hostileTool(tool: string, { change = false, filtered = false, timeoutMs, ...mcp }: Offered = {}) {
+export function hostileTool(tool: string, offered: Offered = {}) {
+  const { change = false, filtered = false, gated = false, system = "hostile", timeoutMs, ...mcp } = offered;
   return defineTool({
     name: change ? `change_${tool}` : tool,
     description: "Reaches a tool of a server",
     classification: change ? "write" : "read",
     category: change ? "network" : "read",
     permissions: { required: ["deeds:do"] },
-    approval: { needsApproval: () => false },
+    approval: gated ? { required: true } : { needsApproval: () => false },
     input: z.strictObject({ text: z.string().max(1_000) }),
     output: z.record(z.string(), z.unknown()),
     outputPolicy: { text: "allow", name: "allow" },
     errors: filtered ? "filtered" : "withheld",
     timeoutMs: timeoutMs ?? 20_000,
-    target: mcpTool("hostile", tool, mcp),
+    target: mcpTool(system, tool, mcp),
   });
 }
 
@@ -76,4 +82,26 @@ export class HostileWorld extends AskingService {
   async health(): Promise<Reply> {
     return this.send("GET", "/readyz", { token: await this.person({ permissions: ["metrics:read"] }) });
   }
+}
+
+/** What `stc check` would say about the tools, with the hash of each definition that is not pinned. */
+export async function checked(
+  world: HostileWorld,
+  tools: readonly unknown[],
+  more: Readonly<Record<string, unknown>> = {},
+) {
+  const written = {
+    ...{ tools, systems: { hostile: { mcp: world.serverEntry(more) } }, commands: { launchers: 0 } },
+    ...{ audit: { dir: "checked" }, jwt: { issuers: world.issuers.profiles() } },
+  };
+  const parts = await assemble(
+    readConfig(written, { folder: world.folder, environment: { PATH: "" }, origin: "test" }),
+  );
+  const { notes, toolNotes } = parts.report;
+  await parts.close();
+  const hashes = toolNotes.flatMap(({ tool, message }) => {
+    const [, sha256] = /definitionSha256: "([0-9a-f]{64})"/.exec(message) ?? [];
+    return sha256 === undefined ? [] : [[tool, sha256] as const];
+  });
+  return { notes, toolNotes, pins: Object.fromEntries(hashes) as Readonly<Record<string, string>> };
 }
