@@ -24,7 +24,8 @@ import { type CommandContext, command } from "../targets/command/kind.ts";
 import { type FilesContext, files } from "../targets/files/kind.ts";
 import { inline } from "../targets/function/kind.ts";
 import { type GrpcContext, grpc } from "../targets/grpc/kind.ts";
-import { type McpContext, mcp } from "../targets/mcp/kind.ts";
+import { mcp } from "../targets/mcp/kind.ts";
+import type { McpContext } from "../targets/mcp/settings.ts";
 
 export type KindContext = GrpcContext & CommandContext & FilesContext & McpContext;
 

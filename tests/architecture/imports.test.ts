@@ -109,13 +109,16 @@ test("the packages of gRPC are loaded only with a system to call", () => {
 });
 
 test("the code of MCP servers is loaded only with a server that a tool uses", () => {
-  const statics = sources("src").filter(
-    ({ path, code }) =>
-      /^(?!src\/targets\/mcp\/).*/.test(path) && /^(?!import type).*from "[^"]*targets\/mcp\/(?!kind\.ts)/m.test(code),
-  );
-  expect(statics.map(({ path }) => path)).toEqual([]);
-  const kind = sources("src/targets/mcp").find(({ path }) => path.endsWith("/kind.ts"));
-  expect(kind?.code.match(/^import \{[^}]*\} from "\.\/[^"]*"/gm) ?? []).toEqual([]);
+  const loaded = sources("src").flatMap(({ path, code }) => {
+    const names = [...code.matchAll(/^import (?!type)[^;]*? from "([^"]+)"/gm)].map(([, name = ""]) => name);
+    const isOutside = !path.startsWith("src/targets/mcp/") || path.endsWith("/kind.ts");
+    return isOutside
+      ? names
+          .filter((name) => /(?:targets\/mcp\/|^\.\/(?:servers|upstream|handler|http|stdio)\.ts)/.test(name))
+          .map((name) => `${path} ${name}`)
+      : [];
+  });
+  expect(loaded.filter((line) => line.includes("mcp/"))).toEqual(["src/runtime/modules.ts ../targets/mcp/kind.ts"]);
 });
 
 test("only `stc` imports the development stand, and only on demand", () => {

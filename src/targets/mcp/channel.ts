@@ -5,11 +5,14 @@ export interface McpChannel {
   /** Resolves with the reason when the connection has ended. */
   readonly ended: Promise<string>;
   /**
-   * Sends one message. Resolves when the server has taken it.
+   * Sends one message. Resolves when the server has taken it, or earlier: then `MessageReceiver.lost` reports a failure.
    *
-   * @throws {NotSent} when no byte of it was sent
+   * @param signal ends a request that is still waiting for its answer
+   * @throws {UpstreamError} `notSent` when no byte of it was sent
    */
-  send(message: OutgoingMessage): Promise<void>;
+  send(message: OutgoingMessage, signal?: AbortSignal): Promise<void>;
+  /** Called with the version of the protocol that the server chose. */
+  negotiated?(version: string): void;
   /** Ends the connection and everything that belongs to it. */
   close(): Promise<void>;
 }
@@ -26,6 +29,8 @@ export interface OutgoingMessage {
 export interface MessageReceiver {
   /** Receives one parsed JSON value. Returns false when it is not a message. */
   message(value: unknown): boolean;
+  /** Returns whether a request still waits for its answer. */
+  isWaiting(id: number): boolean;
   /** Receives the reason why the answer to one request does not come. */
   lost(id: number, error: UpstreamError): void;
   /** Called when a message over the limit arrived, before the channel ends. */

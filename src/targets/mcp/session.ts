@@ -64,6 +64,7 @@ export class McpSession {
     this.#options = options;
     this.#channel = options.open({
       message: (value) => this.#receive(value),
+      isWaiting: (id) => this.#pending.has(id),
       lost: (id, error) => this.#settle(id, (pending) => pending.reject(error)),
       tooLarge: () => this.#rejectAll(this.#pending.size === 1 ? "tooLarge" : "lost", "a message was too large"),
       log: (what, text) => options.log(what, text),
@@ -157,6 +158,7 @@ export class McpSession {
     }
     const { name, version } = isTable(serverInfo) ? serverInfo : {};
     this.#server = { name: shortText(name), version: shortText(version) };
+    this.#channel.negotiated?.(protocolVersion);
     await this.#channel.send({ method: "notifications/initialized" });
   }
 
@@ -204,7 +206,7 @@ export class McpSession {
       if (method !== "initialize") this.#notify({ method: "notifications/cancelled", params: { requestId: id } });
     };
     signal.addEventListener("abort", cancel, { once: true });
-    this.#channel.send({ id, method, params }).catch((error: unknown) => {
+    this.#channel.send({ id, method, params }, signal).catch((error: unknown) => {
       const lost = error instanceof UpstreamError ? error : new UpstreamError("lost", textOf(error));
       this.#settle(id, (pending) => pending.reject(lost));
     });

@@ -159,31 +159,48 @@ export class Upstream {
    * @throws {UpstreamError}
    */
   async use<T>(call: UpstreamCall, run: (session: McpSession, definition: Definition) => Promise<T>): Promise<T> {
-    const { tool, caller, sha256, signal } = call;
     if (this.#calls >= this.#options.limits.concurrentCallsMax) throw this.#busy();
     this.#calls += 1;
     try {
-      const lease = await this.#lease(caller, signal);
+      const lease = await this.#lease(call.caller, call.signal);
       try {
-        const { definitions, unusable } = await lease.session.definitions(signal);
-        const pin = this.#pins.get(tool);
-        const definition = definitions.get(tool);
-        if (pin?.quarantine !== undefined) throw this.#quarantineRefusal(tool, pin.quarantine.reason);
-        if (definition === undefined) {
-          throw this.#quarantineRefusal(tool, unusable.get(tool) ?? "the server does not offer it");
-        }
-        if (definition.sha256 !== pin?.sha256) throw this.#quarantineRefusal(tool, CHANGED);
-        if (definition.sha256 !== sha256) {
-          const message = "The tool's definition changed after the call was planned. Call again.";
-          throw new Refusal("TARGET_UNAVAILABLE", message, { cause: { system: this.system, tool } });
-        }
-        return await run(lease.session, definition);
+        return await this.#useSession(lease.session, call, run);
+      } catch (error) {
+        // Nothing was sent to a session that had ended before: a new one is as good.
+        const isStale = error instanceof UpstreamError && error.failure === "notSent" && !lease.session.isOpen;
+        if (!isStale || call.signal.aborted) throw error;
       } finally {
         lease.release();
+      }
+      const fresh = await this.#lease(call.caller, call.signal);
+      try {
+        return await this.#useSession(fresh.session, call, run);
+      } finally {
+        fresh.release();
       }
     } finally {
       this.#calls -= 1;
     }
+  }
+
+  async #useSession<T>(
+    session: McpSession,
+    { tool, sha256, signal }: UpstreamCall,
+    run: (session: McpSession, definition: Definition) => Promise<T>,
+  ): Promise<T> {
+    const { definitions, unusable } = await session.definitions(signal);
+    const pin = this.#pins.get(tool);
+    const definition = definitions.get(tool);
+    if (pin?.quarantine !== undefined) throw this.#quarantineRefusal(tool, pin.quarantine.reason);
+    if (definition === undefined) {
+      throw this.#quarantineRefusal(tool, unusable.get(tool) ?? "the server does not offer it");
+    }
+    if (definition.sha256 !== pin?.sha256) throw this.#quarantineRefusal(tool, CHANGED);
+    if (definition.sha256 !== sha256) {
+      const message = "The tool's definition changed after the call was planned. Call again.";
+      throw new Refusal("TARGET_UNAVAILABLE", message, { cause: { system: this.system, tool } });
+    }
+    return await run(session, definition);
   }
 
   async close(): Promise<void> {

@@ -25,7 +25,7 @@ const PIPE_GRACE_MS = 200;
 const FIRST_LINE_BYTES_MAX = 4_096;
 const LINE_FEED = 0x0a;
 
-export interface ServerProgram {
+export interface ServedProgram {
   /** Absolute path. */
   readonly command: string;
   readonly argv: readonly string[];
@@ -52,25 +52,25 @@ export interface ServerProcess {
   kill(): Promise<void>;
 }
 
-export interface ServerProcesses {
+export interface ProcessHost {
   /** Returns the absolute path of a program; undefined when there is none that may be executed. */
   find(command: string, searchPath: string): string | undefined;
   /** Returns the own paths that a program could access through its `reads` and `writes`. */
-  overlapping(program: ServerProgram, ownPaths: readonly OwnPath[]): readonly OwnPath[];
+  overlapping(program: ServedProgram, ownPaths: readonly OwnPath[]): readonly OwnPath[];
   /** Returns why such a program cannot be confined on this machine; undefined when it can. */
-  problem(program: ServerProgram): Promise<string | undefined>;
+  problem(program: ServedProgram): Promise<string | undefined>;
   /** Starts a program in a private directory, which is also its home. Throws when no process can be started. */
-  start(program: ServerProgram, isConfined: boolean, output: ServerOutput): ServerProcess;
+  start(program: ServedProgram, isConfined: boolean, output: ServerOutput): ServerProcess;
   close(): Promise<void>;
 }
 
-export interface ServerProcessesOptions {
+export interface ProcessHostOptions {
   readonly memoryBytesMax?: number | undefined;
   /** Returns unguessable ids: `[A-Za-z0-9-]+`. */
   readonly newId: () => string;
 }
 
-export function serverProcesses({ memoryBytesMax, newId }: ServerProcessesOptions): ServerProcesses {
+export function serverProcesses({ memoryBytesMax, newId }: ProcessHostOptions): ProcessHost {
   const launchers = createLaunchers(0);
   const memory = commandMemory(memoryBytesMax);
   const running = new Set<ServerProcess>();
@@ -141,7 +141,7 @@ function realPathOf(path: string): string | undefined {
   }
 }
 
-function rulesOf({ command, reads, writes, network }: ServerProgram, temporary: string | undefined): ChildRules {
+function rulesOf({ command, reads, writes, network }: ServedProgram, temporary: string | undefined): ChildRules {
   const confined: Confined = {
     ...{ level: "confined", reads, writes, network, runs: "system" },
     temporaryDirectory: temporary !== undefined,
@@ -159,7 +159,7 @@ function plainDirectory(): TemporaryDirectory {
 }
 
 function spawnUnconfined(
-  { command, argv }: ServerProgram,
+  { command, argv }: ServedProgram,
   cwd: string,
   env: Readonly<Record<string, string>>,
 ): Launched {
