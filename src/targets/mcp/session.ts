@@ -10,6 +10,17 @@ import { bounded, type Definition, definitionOf, type ServerIdentity } from "./d
 
 /** Versions of the protocol with `initialize`; the first is offered. */
 const VERSIONS: readonly string[] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+/** The version in which every request names the version, the client and its capabilities instead: none of them. */
+const WITHOUT_INITIALIZE = "2026-07-28";
+const META = "io.modelcontextprotocol/";
+const CLIENT = { name: "safe-tool-call", version: VERSION } as const;
+const ENVELOPE = {
+  [`${META}protocolVersion`]: WITHOUT_INITIALIZE,
+  [`${META}clientCapabilities`]: {},
+  [`${META}clientInfo`]: CLIENT,
+} as const;
+/** HTTP statuses that no other version changes. */
+const REFUSED: ReadonlySet<number> = new Set([401, 403]);
 const METHOD_NOT_FOUND = -32_601;
 /** Messages that nobody asked for, between two answers, after which a server is ended. */
 const UNSOLICITED_MAX = 10_000;
@@ -54,6 +65,8 @@ export class McpSession {
   #unsolicited = 0;
   #endReason: string | undefined;
   #server = { name: "", version: "" };
+  /** Members of `_meta` of every request. */
+  #envelope: Readonly<Record<string, unknown>> | undefined;
   #listed: Listed | undefined;
   #listing: Promise<Listed> | undefined;
   /** True after the server announced other definitions that have not been read. */
@@ -147,19 +160,37 @@ export class McpSession {
     }
   }
 
+  /** Agrees on a version of the protocol: first with `initialize`, then, if that is refused, without it. */
   async #introduce(signal: AbortSignal): Promise<void> {
     await unlessAborted(this.#channel.ready, signal);
-    const clientInfo = { name: "safe-tool-call", version: VERSION };
-    const params = { protocolVersion: VERSIONS[0], capabilities: {}, clientInfo };
-    const result = await this.#request("initialize", params, signal);
-    const { protocolVersion, serverInfo } = isTable(result) ? result : {};
-    if (typeof protocolVersion !== "string" || !VERSIONS.includes(protocolVersion)) {
-      throw new UpstreamError("invalid", `it speaks no version of the protocol that is known here`);
+    let result: unknown;
+    try {
+      const params = { protocolVersion: VERSIONS[0], capabilities: {}, clientInfo: CLIENT };
+      result = await this.#request("initialize", params, signal);
+    } catch (error) {
+      if (!(error instanceof UpstreamError) || error.failure !== "error" || REFUSED.has(error.code ?? 0)) throw error;
+      await this.#discover(signal);
+      return;
     }
-    const { name, version } = isTable(serverInfo) ? serverInfo : {};
-    this.#server = { name: shortText(name), version: shortText(version) };
+    const { protocolVersion, serverInfo } = isTable(result) ? result : {};
+    if (typeof protocolVersion !== "string" || !VERSIONS.includes(protocolVersion)) throw unknownVersion();
+    this.#identify(serverInfo);
     this.#channel.negotiated?.(protocolVersion);
     await this.#channel.send({ method: "notifications/initialized" });
+  }
+
+  async #discover(signal: AbortSignal): Promise<void> {
+    this.#envelope = ENVELOPE;
+    this.#channel.negotiated?.(WITHOUT_INITIALIZE);
+    const result = await this.#request("server/discover", {}, signal);
+    const { supportedVersions, serverInfo, _meta: meta } = isTable(result) ? result : {};
+    if (!Array.isArray(supportedVersions) || !supportedVersions.includes(WITHOUT_INITIALIZE)) throw unknownVersion();
+    this.#identify(serverInfo ?? (isTable(meta) ? meta[`${META}serverInfo`] : undefined));
+  }
+
+  #identify(serverInfo: unknown): void {
+    const { name, version } = isTable(serverInfo) ? serverInfo : {};
+    this.#server = { name: shortText(name), version: shortText(version) };
   }
 
   async #list(signal: AbortSignal): Promise<Listed> {
@@ -186,7 +217,8 @@ export class McpSession {
       if (!Array.isArray(tools)) throw new UpstreamError("invalid", "its list of tools is not a list");
       count += tools.length;
       if (count > TOOLS_MAX) throw new UpstreamError("invalid", `it lists more than ${TOOLS_MAX} tools`);
-      for (const tool of tools) readDefinition(tool, { identity, definitions, unusable });
+      const isNew = this.#envelope !== undefined;
+      for (const tool of tools) readDefinition(tool, { identity, definitions, unusable, isNew });
       cursor = cursorOf(nextCursor);
     }
     this.#listed = { server: this.#server, definitions, unusable };
@@ -206,7 +238,12 @@ export class McpSession {
       if (method !== "initialize") this.#notify({ method: "notifications/cancelled", params: { requestId: id } });
     };
     signal.addEventListener("abort", cancel, { once: true });
-    this.#channel.send({ id, method, params }, signal).catch((error: unknown) => {
+    const envelope = this.#envelope;
+    const sent =
+      envelope === undefined
+        ? params
+        : { ...params, _meta: { ...(isTable(params["_meta"]) && params["_meta"]), ...envelope } };
+    this.#channel.send({ id, method, params: sent }, signal).catch((error: unknown) => {
       const lost = error instanceof UpstreamError ? error : new UpstreamError("lost", textOf(error));
       this.#settle(id, (pending) => pending.reject(lost));
     });
@@ -323,9 +360,15 @@ interface Reading {
   readonly identity: ServerIdentity;
   readonly definitions: Map<string, Definition>;
   readonly unusable: Map<string, string>;
+  /** True for the version in which a schema may ask for arguments in headers. */
+  readonly isNew: boolean;
 }
 
-function readDefinition(tool: unknown, { identity, definitions, unusable }: Reading): void {
+function unknownVersion(): UpstreamError {
+  return new UpstreamError("invalid", "it speaks no version of the protocol that is known here");
+}
+
+function readDefinition(tool: unknown, { identity, definitions, unusable, isNew }: Reading): void {
   const name = isTable(tool) ? tool["name"] : undefined;
   // Nothing can name such a tool.
   if (!isTable(tool) || typeof name !== "string" || name === "" || name.length > NAME_CHARACTERS_MAX) return;
@@ -335,7 +378,10 @@ function readDefinition(tool: unknown, { identity, definitions, unusable }: Read
     return;
   }
   try {
-    definitions.set(name, definitionOf(tool, identity));
+    const definition = definitionOf(tool, identity);
+    const asksForHeaders = isNew && JSON.stringify(definition.pinned["inputSchema"] ?? null).includes('"x-mcp-header"');
+    if (asksForHeaders) unusable.set(name, "it asks for arguments in headers, which is not supported");
+    else definitions.set(name, definition);
   } catch (error) {
     unusable.set(name, `its definition cannot be used: ${textOf(error)}`);
   }

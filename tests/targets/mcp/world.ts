@@ -57,10 +57,17 @@ export class HostileWorld extends AskingService {
     };
   }
 
-  async start(tools: readonly unknown[], more: Readonly<Record<string, unknown>> = {}, sections = {}): Promise<this> {
+  /** With the server as a process. */
+  async start(tools: readonly unknown[], more: Readonly<Record<string, unknown>> = {}): Promise<this> {
+    return await this.startWith(tools, this.serverEntry(more));
+  }
+
+  /** With any entry for the server. */
+  async startWith(tools: readonly unknown[], mcp: Readonly<Record<string, unknown>>): Promise<this> {
     const approvals = { store: "sqlite://./approvals.sqlite", mode: "yolo" };
-    const systems = { hostile: { mcp: this.serverEntry(more) } };
-    await this.run({ tools, systems, approvals, commands: { confinement: "prefer", launchers: 0 }, ...sections });
+    const entry = { messageBytesMax: 1_000_000, ...mcp };
+    const commands = { confinement: "prefer", launchers: 0 };
+    await this.run({ tools, systems: { hostile: { mcp: entry } }, approvals, commands });
     return this;
   }
 
