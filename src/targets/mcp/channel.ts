@@ -13,8 +13,8 @@ export interface McpChannel {
   send(message: OutgoingMessage, signal?: AbortSignal): Promise<void>;
   /** Called with the version of the protocol that the server chose. */
   negotiated?(version: string): void;
-  /** Ends the connection and everything that belongs to it. */
-  close(): Promise<void>;
+  /** Ends the connection and everything that belongs to it; at once when the server misbehaves. */
+  close(isAtOnce?: boolean): Promise<void>;
 }
 
 export interface OutgoingMessage {

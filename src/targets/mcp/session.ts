@@ -288,7 +288,7 @@ export class McpSession {
     this.#endReason = reason;
     this.#options.log("ended", reason);
     this.#rejectAll("lost", reason);
-    void this.#channel.close();
+    void this.#channel.close(true);
   }
 
   #receive(value: unknown): boolean {

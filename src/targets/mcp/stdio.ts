@@ -19,6 +19,8 @@ export interface StdioProcess {
   readonly ready: Promise<void>;
   readonly ended: Promise<string>;
   write(bytes: Uint8Array): Promise<void>;
+  /** Lets it end by itself, for a moment. */
+  stop(): Promise<void>;
   kill(): Promise<void>;
 }
 
@@ -73,8 +75,8 @@ class StdioChannel implements McpChannel {
     }
   }
 
-  close(): Promise<void> {
-    return this.#process.kill();
+  close(isAtOnce = false): Promise<void> {
+    return isAtOnce ? this.#process.kill() : this.#process.stop();
   }
 }
 

@@ -2,10 +2,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createMcpHandler, Server } from "@modelcontextprotocol/server";
-import type { Loose, Reply } from "../../support/asking-service.ts";
-import { HostileWorld, hostileTool } from "./world.ts";
+import type { Loose } from "../../support/asking-service.ts";
+import { codeOf, HostileWorld, hostileTool } from "./world.ts";
 
-const codeOf = ({ body }: Reply): unknown => body.error?.code;
 const INPUT = { type: "object" as const, properties: { text: { type: "string" } }, required: ["text"] };
 const definition = (name: string) => ({ name, description: `Does ${name}`, inputSchema: INPUT });
 

@@ -63,10 +63,14 @@ export class HostileWorld extends AskingService {
   }
 
   /** With any entry for the server. */
-  async startWith(tools: readonly unknown[], mcp: Readonly<Record<string, unknown>>): Promise<this> {
+  async startWith(
+    tools: readonly unknown[],
+    mcp: Readonly<Record<string, unknown>>,
+    { confinement = "prefer" } = {},
+  ): Promise<this> {
     const approvals = { store: "sqlite://./approvals.sqlite", mode: "yolo" };
     const entry = { messageBytesMax: 1_000_000, ...mcp };
-    const commands = { confinement: "prefer", launchers: 0 };
+    const commands = { confinement, launchers: 0 };
     await this.run({ tools, systems: { hostile: { mcp: entry } }, approvals, commands });
     return this;
   }
@@ -90,6 +94,23 @@ export class HostileWorld extends AskingService {
     return this.send("GET", "/readyz", { token: await this.person({ permissions: ["metrics:read"] }) });
   }
 }
+
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Resolves when a process has ended. */
+export async function ended(pid: number): Promise<void> {
+  while (isAlive(pid)) await Bun.sleep(20);
+}
+
+export const codeOf = ({ body }: Reply): unknown => body.error?.code;
+export const textOf = ({ body }: Reply): string => body.result?.text;
 
 /** What `stc check` would say about the tools, with the hash of each definition that is not pinned. */
 export async function checked(

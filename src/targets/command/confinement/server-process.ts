@@ -20,6 +20,8 @@ const CPU_SECONDS = 86_400;
 const DATA_BYTES_MIN = 1_073_741_824;
 const DATA_PER_MEMORY = 2;
 const KILL_WAIT_MS = 1_000;
+/** Time for a program to end by itself after its input was closed. */
+const STOP_WAIT_MS = 1_000;
 const PIPE_GRACE_MS = 200;
 /** Bytes of the launcher's first line on standard error. */
 const FIRST_LINE_BYTES_MAX = 4_096;
@@ -48,6 +50,8 @@ export interface ServerProcess {
   readonly ended: Promise<string>;
   /** Resolves when the program has taken the bytes. Rejects when it has ended. */
   write(bytes: Uint8Array): Promise<void>;
+  /** Closes the program's input, and kills it if it does not end soon. */
+  stop(): Promise<void>;
   /** Kills the program with everything that it started, and removes its directory. */
   kill(): Promise<void>;
 }
@@ -120,14 +124,18 @@ export function serverProcesses({ memoryBytesMax, newId }: ProcessHostOptions): 
         // Ignores files that cannot be removed: no other user can enter the directory.
         await directory.remove(newId).catch(() => {});
       });
-      const server: ServerProcess = { ...started, kill: killed };
+      const stop = async (): Promise<void> => {
+        if (!hasEnded(child)) await endedWithin(Promise.all([closeInput(child), child.exited]), STOP_WAIT_MS);
+        await killed();
+      };
+      const server: ServerProcess = { ...started, stop, kill: killed };
       running.add(server);
       // What a server leaves running when it ends by itself is ended with it.
       void child.exited.then(killed, killed);
       return server;
     },
     async close() {
-      await Promise.all([...running].map((server) => server.kill()));
+      await Promise.all([...running].map((server) => server.stop()));
       launchers.close();
     },
   };
@@ -175,7 +183,7 @@ interface Started {
   readonly output: ServerOutput;
 }
 
-function withPipes(child: Launched, { token, isConfined, output }: Started): Omit<ServerProcess, "kill"> {
+function withPipes(child: Launched, { token, isConfined, output }: Started): Omit<ServerProcess, "kill" | "stop"> {
   const { promise: ready, resolve, reject } = Promise.withResolvers<void>();
   // The caller may give up before it awaits this.
   ready.catch(() => {});
@@ -214,6 +222,10 @@ function withPipes(child: Launched, { token, isConfined, output }: Started): Omi
       await child.stdin.flush();
     },
   };
+}
+
+async function closeInput({ stdin }: Launched): Promise<void> {
+  await stdin.end();
 }
 
 function hasEnded({ exitCode, signalCode }: Launched): boolean {
