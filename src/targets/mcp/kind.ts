@@ -57,6 +57,17 @@ function open(context: McpContext, parts: McpParts): OpenedKind {
       throw new ManifestError(tool.name, [{ field: "target.system", message }]);
     },
     report: (tools) => servers?.report(tools) ?? {},
+    async drafts(system) {
+      const entry = entries.get(system);
+      if (entry === undefined) return undefined;
+      const { openServers } = await import("./servers.ts");
+      const opened = await openServers(context, parts, new Map([[system, entry]]));
+      try {
+        return await opened.drafts(system);
+      } finally {
+        await opened.close();
+      }
+    },
     status: async () => (await servers?.status()) ?? {},
     close: async () => servers?.close(),
   };

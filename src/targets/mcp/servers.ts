@@ -1,5 +1,5 @@
 import { errorText, systemCode } from "../../core/error-text.ts";
-import type { OpenedKind } from "../../core/target-kind.ts";
+import type { OpenedKind, ToolDraft } from "../../core/target-kind.ts";
 import type { AddressRules } from "../../egress/addresses.ts";
 import type { EgressClient as Client } from "../../egress/client.ts";
 import { bindTool, toolNotes } from "./handler.ts";
@@ -13,6 +13,8 @@ const FORMER_CLIENT_MS = 300_000;
 /** The servers in use, and what the kind does with them. */
 export interface Servers extends Required<Pick<OpenedKind, "bind" | "report" | "status" | "close">> {
   has(system: string): boolean;
+  /** Returns drafts of manifests for a server's tools; a text when they cannot be read. */
+  drafts(system: string): Promise<readonly ToolDraft[] | string>;
 }
 
 /** Opens the servers and reads their definitions. Adds problems with their configuration to `context.problems`. */
@@ -54,6 +56,12 @@ function serversOf(upstreams: ReadonlyMap<string, Upstream>, { notes, closers, p
   return {
     has: (system) => upstreams.has(system),
     bind: (tool) => bindTool(tool, upstreams),
+    async drafts(system) {
+      const upstream = upstreams.get(system);
+      const { draftOf } = await import("./drafts.ts");
+      if (upstream?.listed === undefined) return upstream?.failure ?? "its server is not usable";
+      return [...upstream.listed.definitions.values()].map(draftOf);
+    },
     report(tools) {
       const failures = all.flatMap(({ system, failure }) =>
         failure === undefined ? [] : [`systems.${system}: its MCP server cannot be used now: ${failure}`],
