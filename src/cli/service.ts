@@ -126,6 +126,8 @@ function listenerOptions(config: Config, service: Service) {
   } satisfies Partial<ServerOptions>;
 }
 
+const UPSTREAM_LEVELS = { quarantined: "error", restored: "info", failed: "warn", output: "info" } as const;
+
 function hooksOf(log: Logger, metrics: Metrics): Hooks {
   return {
     observe: (entry) => metrics.observeCall(entry),
@@ -139,6 +141,7 @@ function hooksOf(log: Logger, metrics: Metrics): Hooks {
       log[type === "configuration.refused" ? "error" : "info"](event, type);
       log.level = inUse.log.level;
     },
+    onUpstream: ({ type, ...event }) => log[UPSTREAM_LEVELS[type]](event, `upstream.${type}`),
     onRevocations: ({ type, ...event }) => log[type === "revocations.refused" ? "error" : "info"](event, type),
     onCertificates: ({ type, ...event }) => log[CERTIFICATE_LEVELS[type]](event, type),
     log: ({ level, cause, ...line }: CallRecordLog) => log[level]({ ...line, cause: causeText(cause) }, "call refused"),

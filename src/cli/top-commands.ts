@@ -45,6 +45,20 @@ export const commands = [
     options: { json: JSON_FLAG },
     run: async (_, options) => (await import("./check.ts")).tools(options),
   }),
+  group("import", "Write manifests for the tools of a system"),
+  command({
+    name: "import mcp",
+    summary: "Write data-only manifests for the tools of an MCP server, which release nothing yet",
+    arguments: { system: argument(text("system")) },
+    uses: CONFIGURED,
+    options: {
+      out: required(text("directory"), "where the manifests are written; existing files are left as they are"),
+      tool: list(text("tool"), "only this tool of the server; may be repeated"),
+      json: JSON_FLAG,
+    },
+    exits: { 2: "the server cannot be reached", 64: "wrong usage, or an unknown system or tool" },
+    run: async ({ system }, options) => (await import("./import.ts")).importTools(system, options),
+  }),
   command({
     name: "plan",
     summary: "Show exactly what a call would run, and run nothing",

@@ -14,6 +14,7 @@ import type {
   InlineContext,
   InlineTarget,
   InputPolicy,
+  McpTarget,
   OutputPolicy,
   TargetErrors,
   Tool,
@@ -53,6 +54,7 @@ export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodType, N ex
     | HttpTarget
     | CliTarget<z.output<I>, N>
     | FsTarget
+    | McpTarget
     | InlineTarget<z.output<I>>
     | { readonly system: string };
   /** Shorthand for an inline tool: the same as `target: { system: "inline", handler }`. */
@@ -165,6 +167,11 @@ export function grpcMethod(
 /** Creates an HTTP target: a request below the `baseUrl` of the system. */
 export function httpRequest(system: string, request: HttpTarget["http"]): HttpTarget {
   return { system, http: request };
+}
+
+/** Creates a target for a tool of an MCP server; `tool` is its name on the server. */
+export function mcpTool(system: string, tool: string, options: Omit<McpTarget["mcp"], "tool"> = {}): McpTarget {
+  return { system, mcp: { tool, ...options } };
 }
 
 /** Creates a command target; the system defaults to the command's name. */

@@ -75,6 +75,8 @@ export interface RefusalOptions {
   /** Details for the agent: the fields, permissions or status concerned. Never a target's text, a path or a secret. */
   readonly details?: Readonly<Record<string, unknown>> | undefined;
   readonly retryAfterMs?: number | undefined;
+  /** True when the same call fails until an operator acts, although the code can mean a passing state. */
+  readonly isLasting?: boolean | undefined;
   /** Reasons of the policy points, for the audit only. */
   readonly findings?: readonly PolicyFinding[] | undefined;
   /** Cause for the operator: written to the log, never sent to the client. */
@@ -91,6 +93,7 @@ export class Refusal extends Error {
   readonly code: RefusalCode;
   readonly details: Readonly<Record<string, unknown>> | undefined;
   readonly retryAfterMs: number | undefined;
+  readonly isLasting: boolean;
   readonly findings: readonly PolicyFinding[] | undefined;
   /** Private so that code that serializes or logs the error does not include it. */
   readonly #targetText: string | undefined;
@@ -101,6 +104,7 @@ export class Refusal extends Error {
     this.code = code;
     this.details = options.details;
     this.retryAfterMs = options.retryAfterMs;
+    this.isLasting = options.isLasting === true;
     this.findings = options.findings;
     this.#targetText = options.targetText;
     this.#outputSoFar = options.outputSoFar;

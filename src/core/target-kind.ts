@@ -3,7 +3,7 @@ import type { Fault } from "./errors.ts";
 import { isTable } from "./json.ts";
 import { isText, type Unchecked, unknownKeys, unless } from "./manifest/checks.ts";
 import { hint } from "./nearest.ts";
-import type { Category, EpochMs, Handler, Tool, ToolConfig } from "./types.ts";
+import type { Category, Classification, EpochMs, Handler, Json, Tool, ToolConfig } from "./types.ts";
 
 /**
  * The declaration of a kind of target. `runtime/modules.ts` lists the kinds of a build; registry, configuration, `stc
@@ -105,10 +105,31 @@ export interface OpenedKind extends Handler {
   channels?(): readonly Channel[];
   /** Returns when the service's own certificates expire, for metrics and `stc check`. */
   certificates?(): readonly CertificateExpiry[];
+  /**
+   * Returns drafts of manifests for the tools of a system; a text when they cannot be read, undefined for a system of another kind.
+   */
+  drafts?(system: string): Promise<readonly ToolDraft[] | string | undefined>;
   /** Starts watching the files that may change without a reload. */
   watch?(options: WatchOptions): void;
   /** Returns how the tools' processes are confined; undefined when there are none. */
   confinement?(): ConfinementShown | undefined;
+}
+
+/** A tool that a system offers, as the draft of a data-only manifest. Its texts are the system's: untrusted, and only data. */
+export interface ToolDraft {
+  /** The name on the system. */
+  readonly name: string;
+  readonly description: string;
+  readonly classification: Classification;
+  /** The member of `target` next to `system`. */
+  readonly target: { readonly [key: string]: Json };
+  /** JSON Schemas. */
+  readonly input: Json;
+  readonly output: Json;
+  /** Comments for the manifest, in our own words. */
+  readonly hints: readonly string[];
+  /** What the author should know about the draft. */
+  readonly notes: readonly string[];
 }
 
 export interface Channel {
@@ -137,6 +158,17 @@ export interface CertificateEvent {
   readonly rootSha256: readonly string[];
   /** Why the new set is not used. */
   readonly reason?: string;
+}
+
+/** An event of an MCP server, for the operators' log. Texts of the server are bounded and escaped. */
+export interface UpstreamEvent {
+  /** `output`: something that the server wrote, or that was refused to it. */
+  readonly type: "quarantined" | "restored" | "failed" | "output";
+  readonly system: string;
+  readonly tool?: string;
+  readonly reason: string;
+  /** What changed in the tool's definition. */
+  readonly changes?: readonly string[];
 }
 
 export interface ConfinementShown {

@@ -191,6 +191,27 @@ export interface FsTarget {
   readonly fs: { readonly operation: FsOperation };
 }
 
+/** A tool of a configured MCP server. */
+export interface McpTarget {
+  readonly system: string;
+  readonly mcp: {
+    /** The tool's name on the server. */
+    readonly tool: string;
+    /**
+     * Pins the tool's definition: the hash that `stc check` shows. A tool with another definition is not called. Without a pin,
+     * the first definition that the service reads is kept until the service restarts.
+     */
+    readonly definitionSha256?: string | undefined;
+    /** The pinned definition, with which `stc check` explains a change. Its hash must be `definitionSha256`. */
+    readonly definition?: Json | undefined;
+    /**
+     * The part of the answer that becomes the tool's result. `structured`: `structuredContent`. `json`: the text, parsed as JSON.
+     * `text`: `{ text }`. Default: `structured` when the definition has an `outputSchema`, otherwise `text`.
+     */
+    readonly result?: "structured" | "json" | "text" | undefined;
+  };
+}
+
 /** Configuration values that manifests may depend on: closed lists, settings, and paths by configured names. */
 export interface ToolConfig {
   /** Returns an enum of the names in `systems.<system>.<list>`. Without such names, the tool is not registered. */
@@ -275,7 +296,7 @@ export interface Tool {
   readonly inputPolicy: InputPolicy;
   readonly scan: ScanPolicy;
   readonly approval: ToolApproval;
-  readonly target: GrpcTarget | HttpTarget | CliTarget | FsTarget | InlineTarget;
+  readonly target: GrpcTarget | HttpTarget | CliTarget | FsTarget | InlineTarget | McpTarget;
   readonly errors: TargetErrors;
   readonly timeoutMs: number;
   readonly limits: ToolLimits & Required<Omit<ToolLimits, "resultBytesMax">>;

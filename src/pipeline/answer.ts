@@ -85,11 +85,15 @@ function failure(refusal: Refusal, record: CallRecord, { traceId }: Receipt): An
         stage: record.stageOf(refusal),
         message,
         ...(details !== undefined && { details }),
-        retryable:
-          row.retryable === "if-safe" ? record.safeToRepeat : row.retryable || details?.["outcome"] === "not_run",
+        retryable: !refusal.isLasting && isRetryable(refusal, record),
         ...(retryAfterMs !== undefined && { retryAfterMs }),
       },
       traceId,
     },
   };
+}
+
+function isRetryable({ code, details }: Refusal, { safeToRepeat }: CallRecord): boolean {
+  const { retryable } = REFUSALS[code];
+  return retryable === "if-safe" ? safeToRepeat : retryable || details?.["outcome"] === "not_run";
 }

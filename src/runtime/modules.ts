@@ -26,8 +26,10 @@ import { type FilesContext, files } from "../targets/files/kind.ts";
 import { inline } from "../targets/function/kind.ts";
 import { grpc } from "../targets/grpc/kind.ts";
 import { httpKind } from "../targets/http/kind.ts";
+import { mcp } from "../targets/mcp/kind.ts";
+import type { McpContext } from "../targets/mcp/settings.ts";
 
-export type KindContext = AssertionContext & CommandContext & FilesContext;
+export type KindContext = AssertionContext & CommandContext & FilesContext & McpContext;
 
 /**
  * The parts of a build. Everything else is derived from these declarations. Endpoints and commands are imported when they are
@@ -54,6 +56,12 @@ export const MODULES = {
     httpKind,
     command,
     files,
+    mcp({
+      processes: async (options) => {
+        const { serverProcesses } = await import("../targets/command/confinement/server-process.ts");
+        return serverProcesses(options);
+      },
+    }),
     inline,
   ],
   policyPoints: {

@@ -13,7 +13,11 @@ const CAPABILITIES: readonly Capability[] = [
   {
     name: "spawning",
     sign: /Bun\.spawn|child_process|\bnode:worker_threads|new Worker\(/,
-    holders: ["src/targets/command/child.ts", "src/targets/command/confinement/launchers.ts"],
+    holders: [
+      "src/targets/command/child.ts",
+      "src/targets/command/confinement/launchers.ts",
+      "src/targets/command/confinement/server-process.ts",
+    ],
   },
   {
     name: "sockets",

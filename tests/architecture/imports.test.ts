@@ -14,11 +14,12 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "targets/http": ["core", "egress"],
   "targets/files": ["core", "runtime/c-library.ts"],
   "targets/function": ["core"],
+  "targets/mcp": ["core", "egress"],
   pipeline: ["core", "egress", "approvals", "audit", "detection"],
   // The list of what a build contains. `http` and `cli` are upwards: endpoints and commands are loaded by `import(…)` when needed.
   "runtime/modules.ts": [
     ...["core", "egress", "approvals", "audit", "detection", "pipeline", "http", "mcp", "cli"],
-    ...["targets/command", "targets/files", "targets/grpc", "targets/http", "targets/function"],
+    ...["targets/command", "targets/files", "targets/grpc", "targets/http", "targets/function", "targets/mcp"],
   ],
   "runtime/own-code.ts": [],
   "runtime/c-library.ts": ["core"],
@@ -59,6 +60,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "targets/grpc": ["@grpc/grpc-js", "protobufjs", "zod"],
   "targets/http": ["zod"],
   "targets/files": ["re2js", "yaml", "zod"],
+  "targets/mcp": ["zod"],
   pipeline: ["zod", "jose"],
   http: ["zod", "fastify", "prom-client"],
   mcp: ["zod"],
@@ -108,6 +110,19 @@ test("the packages of gRPC are loaded only with a system to call", () => {
   for (const file of reached) for (const name of files.get(file) ?? []) reached.add(name);
   expect(reached.has("src/targets/grpc/kind.ts")).toBe(true);
   expect([...reached].filter((name) => /^(?:@grpc\/|protobufjs|cockatiel)/.test(name))).toEqual([]);
+});
+
+test("the code of MCP servers is loaded only with a server that a tool uses", () => {
+  const loaded = sources("src").flatMap(({ path, code }) => {
+    const names = [...code.matchAll(/^import (?!type)[^;]*? from "([^"]+)"/gm)].map(([, name = ""]) => name);
+    const isOutside = !path.startsWith("src/targets/mcp/") || path.endsWith("/kind.ts");
+    return isOutside
+      ? names
+          .filter((name) => /(?:targets\/mcp\/|^\.\/(?:servers|upstream|handler|http|stdio)\.ts)/.test(name))
+          .map((name) => `${path} ${name}`)
+      : [];
+  });
+  expect(loaded.filter((line) => line.includes("mcp/"))).toEqual(["src/runtime/modules.ts ../targets/mcp/kind.ts"]);
 });
 
 test("only `stc` imports the development stand, and only on demand", () => {

@@ -42,9 +42,8 @@ test("the defaults in it are the service's defaults", () => {
     systems: {
       grpc: { endpoint: "x:1", plaintext: true, proto: "x" },
       http: { http: { baseUrl: "https://x", auth: { clientCredentials: TOKENS } } },
-      kubernetes: {},
-      loki: {},
-      argocd: {},
+      mcp: { mcp: { command: "x" } },
+      ...{ kubernetes: {}, loki: {}, argocd: {} },
     },
     server: { operator: {}, tls: { certFile: "x", keyFile: "x", clientCaFile: "x" } },
     telemetry: { traces: { endpoint: "http://localhost:4318" } },
@@ -53,7 +52,10 @@ test("the defaults in it are the service's defaults", () => {
   const config = readConfig(written, { folder: "/", environment: {}, origin: "test" });
   const shown = rows.filter(({ fallback }) => fallback.startsWith("`"));
   const wrong = shown.flatMap(({ key, fallback }) => {
-    const path = key.replace("<grpc>", "grpc").replace("<http>", "http").replaceAll("[]", ".0").split(".");
+    const path = key
+      .replace(/<(grpc|http|mcp)>/, "$1")
+      .replaceAll("[]", ".0")
+      .split(".");
     const real = path.reduce<unknown>((at, part) => (at as Record<string, unknown> | undefined)?.[part], config);
     return JSON.stringify(real) === fallback.slice(1, -1)
       ? []

@@ -52,6 +52,9 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/mcp.md: import { Agent, MCPServerStreamableHttp }": "tests/long/mcp-clients.long.ts",
   "docs/mcp.md: import { MultiServerMCPClient }": "tests/long/mcp-clients.long.ts",
   "docs/mcp.md: import { createMCPClient }": "tests/long/mcp-clients.long.ts",
+  "docs/mcp-upstreams.md: import { defineTool, mcpTool }": "tests/e2e/mcp-upstreams-documented.test.ts",
+  "docs/mcp-upstreams.md: note: tool read_note": "tests/e2e/mcp-upstreams-documented.test.ts",
+  "docs/mcp-upstreams.md: target: mcpTool(": "tests/e2e/mcp-upstreams-documented.test.ts",
   "docs/messages.md: openssl ": "tests/e2e/keys-documented.slow.ts",
   'docs/webhooks.md: echo "whsec_': "tests/e2e/keys-documented.slow.ts",
   "docs/redaction.md: stc filter": "tests/e2e/redaction.test.ts",
@@ -69,6 +72,8 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   "docs/audit.md: STC_CRASH_ROUNDS=64": "is a test itself, which runs for minutes: a part of test:long",
   "docs/audit.md: safe-tool-call/audit/calls/":
     "shows a file's form, shortened; tests/audit/verify/independent-verifier.ts is written from it",
+  "docs/mcp-upstreams.md: npm install":
+    "installs a package; tests/e2e/mcp-upstreams-documented.test.ts runs it from node_modules",
   "docs/operating.md: docker run":
     "wants a container runtime and the image; tests/deploy/image.test.ts reads the image's file",
   "docs/operating.md: kubectl create namespace": "wants a cluster; tests/deploy/kubernetes.test.ts reads the manifests",

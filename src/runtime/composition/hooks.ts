@@ -1,7 +1,7 @@
 import type { ApprovalCallback } from "../../approvals/callback.ts";
 import type { EntryDraft } from "../../audit/entry.ts";
 import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
-import type { CertificateEvent } from "../../core/target-kind.ts";
+import type { CertificateEvent, UpstreamEvent } from "../../core/target-kind.ts";
 import type { CallRecordLog } from "../../pipeline/call-record.ts";
 import type { Config } from "../config/config.ts";
 import type { ReloadEvent } from "../reload/types.ts";
@@ -18,6 +18,8 @@ export interface Hooks {
   readonly isEmbedded?: boolean;
   /** Called when processes that a command left running were killed. */
   readonly onSurvivors?: (survivors: { readonly command: string; readonly count: number }) => void;
+  /** Called when the tools of an MCP server were quarantined or restored, when it failed, and with what it prints. */
+  readonly onUpstream?: (event: UpstreamEvent) => void;
   readonly onRevocations?: (event: RevocationEvent) => void;
   /**
    * Reads the configuration again; undefined: no reload.

@@ -7,6 +7,7 @@ import type {
   Offers,
   OpenedKind,
   TargetKind,
+  ToolDraft,
   WatchOptions,
 } from "../../core/target-kind.ts";
 import type { Tool } from "../../core/types.ts";
@@ -20,7 +21,7 @@ import type { LoadedTools } from "../manifests/sources.ts";
 import type { KindContext, Modules } from "../modules.ts";
 import { ownCode } from "../own-code.ts";
 
-export type KindCapabilities = Pick<KindContext, "now" | "newId" | "random" | "onSurvivors">;
+export type KindCapabilities = Pick<KindContext, "now" | "newId" | "random" | "onSurvivors" | "onUpstream">;
 
 export function kindContexts(
   config: Config,
@@ -113,6 +114,12 @@ export class Targets {
 
   confinement(): ConfinementShown | undefined {
     return this.#opened.map(({ handler }) => handler.confinement?.()).find((shown) => shown !== undefined);
+  }
+
+  /** Returns drafts of manifests for the tools of a system; a text when they cannot be read, undefined when no kind can. */
+  async drafts(system: string): Promise<readonly ToolDraft[] | string | undefined> {
+    const found = await Promise.all(this.#opened.map(({ handler }) => handler.drafts?.(system)));
+    return found.find((drafts) => drafts !== undefined);
   }
 
   /** Starts to follow the files that may change without a reload. */

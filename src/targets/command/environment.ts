@@ -1,3 +1,5 @@
+import { accessSync, constants, statSync } from "node:fs";
+import { delimiter, isAbsolute, join } from "node:path";
 import type { Fault } from "../../core/errors.ts";
 import { tokenFault } from "./argv.ts";
 
@@ -93,4 +95,20 @@ function valueFault(name: string, value: unknown): string | undefined {
   if (fault !== undefined) return fault;
   const fixed = FIXED_VALUES.get(name.toUpperCase());
   return fixed !== undefined && value !== fixed ? `may only be ${fixed}` : undefined;
+}
+
+/** Returns the absolute path of a program, by its path or by its name on a search path; undefined when it may not be executed. */
+export function findProgram(command: string, searchPath: string): string | undefined {
+  const folders = searchPath.split(delimiter).filter((folder) => isAbsolute(folder));
+  const candidates = isAbsolute(command) ? [command] : folders.map((folder) => join(folder, command));
+  return candidates.find(isExecutable);
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
 }

@@ -1,6 +1,6 @@
-import { accessSync, constants, lstatSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, statSync } from "node:fs";
+import { lstatSync, mkdirSync, mkdtempSync, readdirSync, realpathSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, delimiter, isAbsolute, join } from "node:path";
+import { basename, isAbsolute, join } from "node:path";
 import { NotRegistered } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { unboundedStrings } from "../../core/schema/bounds.ts";
@@ -16,6 +16,7 @@ import {
 import type { Handler, Tool } from "../../core/types.ts";
 import { type ChildConfinement, openConfinement } from "./confinement/confinement.ts";
 import { SYSTEM_DIRECTORIES } from "./confinement/profile.ts";
+import { findProgram } from "./environment.ts";
 import { inspectRepository, repositoryFault } from "./git-repository.ts";
 import { cliHandler, type Survivors } from "./handler.ts";
 import { cliFaults } from "./manifest.ts";
@@ -153,12 +154,6 @@ export function resolveCommands({ config, problems }: Pick<CommandContext, "conf
     problems.push(problem);
   };
   for (const [index, allowed] of settings.allowed.entries()) {
-    const candidates = isAbsolute(allowed)
-      ? [allowed]
-      : searchPath
-          .split(delimiter)
-          .filter((folder) => isAbsolute(folder))
-          .map((folder) => join(folder, allowed));
     const field = `commands.allowed[${index}]`;
     if (!isAbsolute(allowed) && /[\s/]/.test(allowed)) {
       report(allowed, `${field}: ${allowed} must be a plain program name such as git, or an absolute path`);
@@ -166,21 +161,12 @@ export function resolveCommands({ config, problems }: Pick<CommandContext, "conf
     }
     // A shell without confinement runs only if the configuration explicitly permits it.
     if (basename(allowed) === "bash" && settings.confinement === "off" && !settings.unconfinedBash) continue;
-    const binary = candidates.find(isExecutable);
+    const binary = findProgram(allowed, searchPath);
     const searched = isAbsolute(allowed) ? "" : " on the service's PATH";
     if (binary !== undefined) commands.set(basename(allowed), binary);
     else report(allowed, `${field}: no program ${allowed} was found${searched}`);
   }
   return { commands, broken };
-}
-
-function isExecutable(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK);
-    return statSync(path).isFile();
-  } catch {
-    return false;
-  }
 }
 
 /** Reads `systems.git.repositories` and inspects each repository. */

@@ -268,7 +268,7 @@ const PROBE_TIMEOUT_MS = 10_000;
 const UNLISTENED_PORTS = [9, 11, 13];
 
 /** Lets a process under these rules try what must not work. Returns the problem, or `undefined`. */
-async function probeRules(
+export async function probeRules(
   launchers: Launchers,
   { grants, ports, filter }: ChildRules,
   token: string,

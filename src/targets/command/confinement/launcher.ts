@@ -13,7 +13,7 @@ import {
 import type { SystemCall } from "./call-list.ts";
 import { filterProgram, type SeccompOptions } from "./filter.ts";
 import { buildRuleset, enterSignalScope, restrictCalls } from "./landlock.ts";
-import type { LaunchRequest, Program } from "./launchers.ts";
+import { type LaunchRequest, type Program, READING } from "./launchers.ts";
 import { PRIORITY, raiseOomScore } from "./priority.ts";
 import { report } from "./probe.ts";
 import { supervise } from "./supervisor.ts";
@@ -162,7 +162,8 @@ function readRequest(): LaunchRequest {
 function confine(c: CLibrary, request: LaunchRequest, { filters, priority }: Prepared): void {
   if (c.getppid() !== request.parent) throw new Error("the service has ended");
   c.numbers(CALL.setpriority, 0n, 0n, BigInt(priority), 0n, 0n, 0n);
-  orThrow(c.dup2(openNull(c), 0), c.errno, "dup2");
+  if (request.keepsInput === true) writeSync(2, `${request.token} ${READING}\n`);
+  else orThrow(c.dup2(openNull(c), 0), c.errno, "dup2");
   limit(c, RLIMIT_CPU, request.cpuSeconds);
   const ruleset = buildRuleset(c, request.grants, request.ports);
   const filter = filterFor(request, filters);

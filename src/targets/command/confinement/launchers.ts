@@ -50,6 +50,11 @@ export interface LaunchRequest extends ChildRules {
   readonly dataBytes: number;
   /** True when the launcher stays as the program's supervisor (`supervisor.ts`). */
   readonly isSupervised?: boolean;
+  /**
+   * True when the program keeps the launcher's standard input. The launcher then writes a line with the token and `READING` to
+   * standard error; the program's input may be written only after it.
+   */
+  readonly keepsInput?: boolean;
   readonly task: ({ readonly kind: "program" } & Program) | ({ readonly kind: "probe" } & Probe);
 }
 
@@ -124,10 +129,13 @@ export function createLaunchers(waitingMax: number): Launchers {
   };
 }
 
-/** Writes the request. The input of a supervised launcher stays open, to control the supervisor. */
+/** Second word of the line on standard error that ends the launcher's own reading. */
+export const READING = "reading";
+
+/** Writes the request. The input stays open for a program that keeps it, and to control a supervisor. */
 async function send({ stdin }: Launched, request: LaunchRequest): Promise<void> {
   const written = stdin.write(`${JSON.stringify(request)}\n`);
-  const ended = request.isSupervised === true ? stdin.flush() : stdin.end();
+  const ended = request.isSupervised === true || request.keepsInput === true ? stdin.flush() : stdin.end();
   await Promise.all([written, ended]);
 }
 

@@ -1,0 +1,241 @@
+import { mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { isBelow, type OwnPath } from "../../../core/target-kind.ts";
+import { endedWithin } from "../../../core/time-limits.ts";
+import { COMMAND_BYTES_MAX, commandMemory } from "../command-memory.ts";
+import { killGroup, killSession, killStrays } from "../descendants.ts";
+import { CALL_MARKER, childEnvironment, findProgram } from "../environment.ts";
+import { readPipe } from "../pipe.ts";
+import { confinementProblem, probeRules } from "./confinement.ts";
+import { type ChildRules, createLaunchers, type Launched, READING } from "./launchers.ts";
+import { lowerPriority } from "./priority.ts";
+import { type Confined, grantsOf, portsOf } from "./profile.ts";
+import { makeTemporaryDirectory, type TemporaryDirectory } from "./temporary-directory.ts";
+
+/** Processes that serve many calls over standard input and output, confined as commands are. */
+
+/** CPU seconds of one process, over all its threads. A server that has used them is ended and started again. */
+const CPU_SECONDS = 86_400;
+const DATA_BYTES_MIN = 1_073_741_824;
+const DATA_PER_MEMORY = 2;
+const KILL_WAIT_MS = 1_000;
+/** Time for a program to end by itself after its input was closed. */
+const STOP_WAIT_MS = 1_000;
+const PIPE_GRACE_MS = 200;
+/** Bytes of the launcher's first line on standard error. */
+const FIRST_LINE_BYTES_MAX = 4_096;
+const LINE_FEED = 0x0a;
+
+export interface ServedProgram {
+  /** Absolute path. */
+  readonly command: string;
+  readonly argv: readonly string[];
+  readonly environment: Readonly<Record<string, string>>;
+  readonly reads: readonly string[];
+  readonly writes: readonly string[];
+  /** TCP ports; `null` for no network at all. */
+  readonly network: readonly number[] | null;
+}
+
+export interface ServerOutput {
+  readonly stdout: (chunk: Uint8Array) => void;
+  readonly stderr: (chunk: Uint8Array) => void;
+}
+
+export interface ServerProcess {
+  /** Resolves when the program may be written to. Rejects when it cannot be started. */
+  readonly ready: Promise<void>;
+  /** Resolves, after all output has been read, with the way in which the program ended. */
+  readonly ended: Promise<string>;
+  /** Resolves when the program has taken the bytes. Rejects when it has ended. */
+  write(bytes: Uint8Array): Promise<void>;
+  /** Closes the program's input, and kills it if it does not end soon. */
+  stop(): Promise<void>;
+  /** Kills the program with everything that it started, and removes its directory. */
+  kill(): Promise<void>;
+}
+
+export interface ProcessHost {
+  /** Returns the absolute path of a program; undefined when there is none that may be executed. */
+  find(command: string, searchPath: string): string | undefined;
+  /** Returns the own paths that a program could access through its `reads` and `writes`. */
+  overlapping(program: ServedProgram, ownPaths: readonly OwnPath[]): readonly OwnPath[];
+  /** Returns why such a program cannot be confined on this machine; undefined when it can. */
+  problem(program: ServedProgram): Promise<string | undefined>;
+  /** Starts a program in a private directory, which is also its home. Throws when no process can be started. */
+  start(program: ServedProgram, isConfined: boolean, output: ServerOutput): ServerProcess;
+  close(): Promise<void>;
+}
+
+export interface ProcessHostOptions {
+  readonly memoryBytesMax?: number | undefined;
+  /** Returns unguessable ids: `[A-Za-z0-9-]+`. */
+  readonly newId: () => string;
+}
+
+export function serverProcesses({ memoryBytesMax, newId }: ProcessHostOptions): ProcessHost {
+  const launchers = createLaunchers(0);
+  const memory = commandMemory(memoryBytesMax);
+  const running = new Set<ServerProcess>();
+
+  return {
+    find: findProgram,
+    overlapping({ reads, writes }, ownPaths) {
+      const granted = [...reads, ...writes].flatMap((path) => realPathOf(path) ?? []);
+      return ownPaths.filter(({ path: own }) => granted.some((path) => isBelow(own, path) || isBelow(path, own)));
+    },
+    async problem(program) {
+      return confinementProblem() ?? (await probeRules(launchers, rulesOf(program, undefined), newId()));
+    },
+    start(program, isConfined, output) {
+      const bytesMax = memory.bytesMax();
+      const token = newId();
+      const directory = isConfined ? makeTemporaryDirectory() : plainDirectory();
+      const { path } = directory;
+      const environment = {
+        ...childEnvironment({ emptyDirectory: path }, { TMPDIR: path, ...program.environment }),
+        [CALL_MARKER]: token,
+      };
+      let child: Launched;
+      try {
+        child = isConfined
+          ? launchers.launch({
+              ...rulesOf(program, path),
+              ...{ token, parent: process.pid, keepsInput: true, cpuSeconds: CPU_SECONDS },
+              dataBytes: Math.max(DATA_BYTES_MIN, DATA_PER_MEMORY * bytesMax),
+              task: { kind: "program", command: program.command, argv: program.argv, cwd: path, environment },
+            })
+          : spawnUnconfined(program, path, environment);
+      } catch (error) {
+        void directory.remove(newId).catch(() => {});
+        throw error;
+      }
+      const watched = { session: child.pid, isLeaderCounted: true, bytesMax: Math.min(bytesMax, COMMAND_BYTES_MAX) };
+      const unwatch = memory.watch(watched, () => killGroup(child.pid));
+      const started = withPipes(child, { token, isConfined, output });
+      const killed = once(async () => {
+        unwatch();
+        killGroup(child.pid);
+        await (isConfined ? killSession(child.pid, hasEnded(child)) : killStrays(token, child.pid));
+        await endedWithin(child.exited, KILL_WAIT_MS);
+        child.unref();
+        running.delete(server);
+        // Ignores files that cannot be removed: no other user can enter the directory.
+        await directory.remove(newId).catch(() => {});
+      });
+      const stop = async (): Promise<void> => {
+        if (!hasEnded(child)) await endedWithin(Promise.all([closeInput(child), child.exited]), STOP_WAIT_MS);
+        await killed();
+      };
+      const server: ServerProcess = { ...started, stop, kill: killed };
+      running.add(server);
+      // What a server leaves running when it ends by itself is ended with it.
+      void child.exited.then(killed, killed);
+      return server;
+    },
+    async close() {
+      await Promise.all([...running].map((server) => server.stop()));
+      launchers.close();
+    },
+  };
+}
+
+function realPathOf(path: string): string | undefined {
+  try {
+    return realpathSync(path);
+  } catch {
+    return undefined;
+  }
+}
+
+function rulesOf({ command, reads, writes, network }: ServedProgram, temporary: string | undefined): ChildRules {
+  const confined: Confined = {
+    ...{ level: "confined", reads, writes, network, runs: "system" },
+    temporaryDirectory: temporary !== undefined,
+  };
+  return {
+    grants: grantsOf(confined, { command, temporary }),
+    ports: portsOf(confined),
+    filter: { network: network !== null, writes: true, groups: false },
+  };
+}
+
+function plainDirectory(): TemporaryDirectory {
+  const path = mkdtempSync(join(realpathSync(tmpdir()), "safe-tool-call-server-"));
+  return { path, remove: async () => rmSync(path, { recursive: true, force: true }) };
+}
+
+function spawnUnconfined(
+  { command, argv }: ServedProgram,
+  cwd: string,
+  env: Readonly<Record<string, string>>,
+): Launched {
+  const options = { cwd, env, stdin: "pipe", stdout: "pipe", stderr: "pipe", detached: true } as const;
+  const child = Bun.spawn({ cmd: [command, ...argv], ...options });
+  lowerPriority(child.pid);
+  return child;
+}
+
+interface Started {
+  readonly token: string;
+  readonly isConfined: boolean;
+  readonly output: ServerOutput;
+}
+
+function withPipes(child: Launched, { token, isConfined, output }: Started): Omit<ServerProcess, "kill" | "stop"> {
+  const { promise: ready, resolve, reject } = Promise.withResolvers<void>();
+  // The caller may give up before it awaits this.
+  ready.catch(() => {});
+  const onError = (): void => killGroup(child.pid);
+  const stdout = readPipe(child.stdout, output.stdout, onError);
+  const first: Uint8Array[] = [];
+  let isReady = !isConfined;
+  if (isReady) resolve();
+  const readFirstLine = (chunk: Uint8Array): void => {
+    first.push(chunk);
+    const bytes = Buffer.concat(first);
+    const end = bytes.indexOf(LINE_FEED);
+    if (end === -1 && bytes.length < FIRST_LINE_BYTES_MAX) return;
+    isReady = true;
+    const line = bytes.subarray(0, Math.max(end, 0)).toString("utf8");
+    if (line === `${token} ${READING}`) resolve();
+    else reject(new Error("the launcher gave no sign"));
+    if (bytes.length > end + 1) output.stderr(bytes.subarray(end + 1));
+  };
+  const stderr = readPipe(child.stderr, (chunk) => (isReady ? output.stderr(chunk) : readFirstLine(chunk)), onError);
+  const ended = child.exited.then(async () => {
+    const isDrained = await endedWithin(Promise.all([stdout.ended, stderr.ended]), PIPE_GRACE_MS);
+    if (!isDrained) killGroup(child.pid);
+    stdout.cancel();
+    stderr.cancel();
+    const text = Buffer.concat(first).toString("utf8").replace(`${token} `, "");
+    if (!isReady) reject(new Error(text.trim() || "it ended before it began"));
+    return child.signalCode === null ? `exit ${child.exitCode ?? -1}` : `signal ${child.signalCode}`;
+  });
+  return {
+    ready,
+    ended,
+    async write(bytes) {
+      if (hasEnded(child)) throw new Error("the program has ended");
+      child.stdin.write(bytes);
+      await child.stdin.flush();
+    },
+  };
+}
+
+async function closeInput({ stdin }: Launched): Promise<void> {
+  await stdin.end();
+}
+
+function hasEnded({ exitCode, signalCode }: Launched): boolean {
+  return exitCode !== null || signalCode !== null;
+}
+
+function once(work: () => Promise<void>): () => Promise<void> {
+  let done: Promise<void> | undefined;
+  return () => {
+    done ??= work();
+    return done;
+  };
+}

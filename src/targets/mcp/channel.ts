@@ -1,0 +1,83 @@
+/** One connection to an MCP server, whatever carries it. Messages from the server are untrusted. */
+export interface McpChannel {
+  /** Resolves when the server may be written to. Rejects when it cannot be reached. */
+  readonly ready: Promise<void>;
+  /** Resolves with the reason when the connection has ended. */
+  readonly ended: Promise<string>;
+  /**
+   * Sends one message. Resolves when the server has taken it, or earlier: then `MessageReceiver.lost` reports a failure.
+   *
+   * @param signal ends a request that is still waiting for its answer
+   * @throws {UpstreamError} `notSent` when no byte of it was sent
+   */
+  send(message: OutgoingMessage, signal?: AbortSignal): Promise<void>;
+  /** Called with the version of the protocol that the server chose. */
+  negotiated?(version: string): void;
+  /** Ends the connection and everything that belongs to it; at once when the server misbehaves. */
+  close(isAtOnce?: boolean): Promise<void>;
+}
+
+export interface OutgoingMessage {
+  readonly method?: string;
+  readonly id?: number | string;
+  readonly params?: Readonly<Record<string, unknown>>;
+  readonly result?: unknown;
+  readonly error?: { readonly code: number; readonly message: string };
+}
+
+/** Receives what a channel reads. */
+export interface MessageReceiver {
+  /** Receives one parsed JSON value. Returns false when it is not a message. */
+  message(value: unknown): boolean;
+  /** Returns whether a request still waits for its answer. */
+  isWaiting(id: number): boolean;
+  /** Receives the reason why the answer to one request does not come. */
+  lost(id: number, error: UpstreamError): void;
+  /** Called when a message over the limit arrived, before the channel ends. */
+  tooLarge(): void;
+  /** Receives what the operators' log should contain. */
+  log(what: string, text: string): void;
+}
+
+export type OpenMcpChannel = (receiver: MessageReceiver) => McpChannel;
+
+/** The reason why a request to an upstream server has no usable result. */
+export type UpstreamFailure =
+  /** Nothing was sent. */
+  | "notSent"
+  /** The request was sent, and no answer came. */
+  | "lost"
+  /** An answer came that does not follow the protocol. */
+  | "invalid"
+  | "tooLarge"
+  /** The server answered with an error of the protocol. */
+  | "error";
+
+export class UpstreamError extends Error {
+  override readonly name = "UpstreamError";
+  readonly failure: UpstreamFailure;
+  /** Code of the server's error. */
+  readonly code: number | undefined;
+  /** The server's own text, untrusted. */
+  readonly text: string;
+
+  constructor(
+    failure: UpstreamFailure,
+    reason: string,
+    answered: { readonly code?: number; readonly text?: string } = {},
+  ) {
+    super(reason);
+    this.failure = failure;
+    this.code = answered.code;
+    this.text = answered.text ?? "";
+  }
+}
+
+/** Settles like `work`, but rejects when the signal fires first: nothing of a call was sent then. */
+export function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const abort = (): void => reject(new UpstreamError("notSent", "the call ended before the server was ready"));
+  if (signal.aborted) abort();
+  signal.addEventListener("abort", abort, { once: true });
+  return Promise.race([work, promise]).finally(() => signal.removeEventListener("abort", abort));
+}

@@ -1,0 +1,125 @@
+import { canonical, canonicalJson, sha256Hex } from "../../core/digest.ts";
+import { isList, isTable, type JsonLimits } from "../../core/json.ts";
+import { visible } from "../../core/terminal-text.ts";
+import type { Json } from "../../core/types.ts";
+
+/** Tool definitions of MCP servers: their pins, and what changed. The texts come from a server and are untrusted. */
+
+export const DEFINITION_LIMITS: JsonLimits = { depthMax: 48, nodesMax: 50_000, bytesMax: 524_288 };
+
+/** Members of a definition that the pin covers, besides `x-…`. Icons and `_meta` may change. */
+const PINNED: ReadonlySet<string> = new Set([
+  ...["name", "title", "description", "inputSchema", "outputSchema", "annotations", "execution"],
+]);
+
+/** Keywords of JSON Schema whose values are data: a `required` in them is not a set. */
+const DATA: ReadonlySet<string> = new Set(["const", "default", "enum", "example", "examples"]);
+/** Keywords whose members are schemas by name: a member named `required` is a schema. */
+const NAMED: ReadonlySet<string> = new Set(
+  ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"], //
+);
+
+/** What identifies a server. Its version is not part of it. */
+export interface ServerIdentity {
+  /** The configured URL, or command and arguments. */
+  readonly address: Json;
+  /** Identity of the TLS connection; null without TLS. */
+  readonly tls: Json;
+  /** The name that the server states. */
+  readonly name: string;
+}
+
+export interface Definition {
+  readonly name: string;
+  /** The pinned part, in its canonical order. */
+  readonly pinned: Readonly<Record<string, Json>>;
+  readonly sha256: string;
+}
+
+/**
+ * Reads a definition as a server lists it.
+ *
+ * @throws {NotJsonError} when it exceeds `DEFINITION_LIMITS`
+ */
+export function definitionOf(listed: Readonly<Record<string, unknown>>, identity: ServerIdentity): Definition {
+  const members = Object.entries(listed).filter(([key]) => PINNED.has(key) || key.startsWith("x-"));
+  const { value } = canonical(Object.fromEntries(members), DEFINITION_LIMITS);
+  const pinned = Object.fromEntries(
+    Object.entries(value as Readonly<Record<string, Json>>).map(([key, inner]) => [
+      key,
+      key === "inputSchema" || key === "outputSchema" ? orderedSchema(inner) : inner,
+    ]),
+  );
+  return { name: String(listed["name"]), pinned, sha256: definitionSha256(pinned, identity) };
+}
+
+/** Returns the hash that pins a definition, in hex. */
+function definitionSha256(pinned: Readonly<Record<string, Json>>, { address, tls, name }: ServerIdentity): string {
+  const covered = { server: { address, tls, name }, definition: pinned };
+  return sha256Hex(canonicalJson(covered, { ...DEFINITION_LIMITS, depthMax: DEFINITION_LIMITS.depthMax + 2 }));
+}
+
+/** Returns a schema with every `required` as a sorted set. All other lists keep their order. */
+function orderedSchema(schema: Json): Json {
+  if (isList(schema)) return schema.map(orderedSchema);
+  if (!isTable(schema)) return schema;
+  const members = Object.entries(schema as Readonly<Record<string, Json>>).map(([key, inner]): [string, Json] => {
+    if (DATA.has(key)) return [key, inner];
+    if (key === "required" && isList(inner)) return [key, sortedSet(inner)];
+    if (!NAMED.has(key) || !isTable(inner)) return [key, orderedSchema(inner)];
+    const named = Object.entries(inner as Readonly<Record<string, Json>>);
+    return [key, Object.fromEntries(named.map(([name, each]) => [name, orderedSchema(each)]))];
+  });
+  return Object.fromEntries(members);
+}
+
+function sortedSet(names: readonly Json[]): Json {
+  const byText = new Map(names.map((name) => [JSON.stringify(name), name]));
+  return [...byText].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, name]) => name);
+}
+
+const DIFFERENCES_MAX = 16;
+const SHOWN_CHARACTERS_MAX = 160;
+
+/** Returns what differs between two definitions, one text for each position, with invisible characters escaped. */
+export function differences(before: Json | undefined, after: Json | undefined): readonly string[] {
+  const found: string[] = [];
+  compare({ before, after, path: "" }, found);
+  if (found.length <= DIFFERENCES_MAX) return found;
+  return [...found.slice(0, DIFFERENCES_MAX), `and ${found.length - DIFFERENCES_MAX} more`];
+}
+
+interface Compared {
+  readonly before: Json | undefined;
+  readonly after: Json | undefined;
+  readonly path: string;
+}
+
+function compare({ before, after, path }: Compared, found: string[]): void {
+  if (isTable(before) && isTable(after)) {
+    const [one, other] = [before, after] as readonly Readonly<Record<string, Json>>[];
+    const keys = new Set([...Object.keys(one ?? {}), ...Object.keys(other ?? {})]);
+    for (const key of [...keys].sort()) {
+      const inner = { before: own(one, key), after: own(other, key) };
+      compare({ ...inner, path: path === "" ? key : `${path}.${key}` }, found);
+    }
+    return;
+  }
+  const [was, is] = [shown(before), shown(after)];
+  const isSame = JSON.stringify(before) === JSON.stringify(after);
+  if (!isSame) found.push(`${bounded(path || "(definition)")}: ${was} → ${is}`);
+}
+
+function own(table: Readonly<Record<string, Json>> | undefined, key: string): Json | undefined {
+  return table !== undefined && Object.hasOwn(table, key) ? table[key] : undefined;
+}
+
+function shown(value: Json | undefined): string {
+  return value === undefined ? "(absent)" : bounded(JSON.stringify(value));
+}
+
+/** Returns a server's text for a message: bounded, on one line, with invisible characters escaped. */
+export function bounded(text: string, charactersMax = SHOWN_CHARACTERS_MAX): string {
+  const cut = text.length > charactersMax ? `${text.slice(0, charactersMax).toWellFormed()}…` : text;
+  return visible(cut);
+}

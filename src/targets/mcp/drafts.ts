@@ -1,0 +1,109 @@
+import { isList, isTable } from "../../core/json.ts";
+import type { ToolDraft } from "../../core/target-kind.ts";
+import { visible } from "../../core/terminal-text.ts";
+import type { Json } from "../../core/types.ts";
+import { bounded, type Definition } from "./definitions.ts";
+
+/** Drafts of manifests from the definitions of an untrusted server. */
+
+const DESCRIPTION_CHARACTERS_MAX = 1_024;
+const DESCRIPTION_IN_SCHEMA_CHARACTERS_MAX = 512;
+/** Larger definitions are not repeated in the manifest. */
+const DEFINITION_BYTES_MAX = 65_536;
+
+/** Keywords of JSON Schema that a draft keeps. The others restrict nothing, or the loader does not know them. */
+const KEPT: ReadonlySet<string> = new Set([
+  ...["type", "enum", "const", "minLength", "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum"],
+  ...["exclusiveMaximum", "multipleOf", "prefixItems", "items", "contains", "minContains", "maxContains", "minItems"],
+  ...[
+    "maxItems",
+    "uniqueItems",
+    "properties",
+    "patternProperties",
+    "additionalProperties",
+    "propertyNames",
+    "required",
+  ],
+  ...["dependentRequired", "dependentSchemas", "minProperties", "maxProperties", "allOf", "anyOf", "oneOf", "not"],
+  ...["if", "then", "else", "description", "$ref", "$defs"],
+]);
+/** Keywords whose values are data. */
+const DATA: ReadonlySet<string> = new Set([
+  "enum",
+  "const",
+  "required",
+  "dependentRequired",
+  "type",
+  "pattern",
+  "format",
+]);
+/** Keywords that may be left out without a note. */
+const SILENT: ReadonlySet<string> = new Set(["$schema", "$id", "$comment", "title", "default", "examples", "example"]);
+/** Keywords whose members are schemas by name. */
+const NAMED: ReadonlySet<string> = new Set(["properties", "patternProperties", "$defs", "dependentSchemas"]);
+
+/** What a server answers without structured content. */
+const TEXT: Json = { type: "object", properties: { text: { type: "string" } }, required: ["text"] };
+const NO_INPUT: Json = { type: "object", properties: {} };
+
+export function draftOf({ name, pinned, sha256 }: Definition): ToolDraft {
+  const { description, inputSchema, outputSchema, annotations } = pinned;
+  const notes: string[] = [];
+  const hinted = isTable(annotations) ? annotations : {};
+  const isVisible = visible(JSON.stringify(pinned)) === JSON.stringify(pinned);
+  const isSmall = JSON.stringify(pinned).length <= DEFINITION_BYTES_MAX;
+  if (!isVisible) notes.push("its definition has invisible characters: read the description before you use it");
+  const definition = isVisible && isSmall ? { definition: pinned as Json } : {};
+  return {
+    name,
+    description: shortText(description, DESCRIPTION_CHARACTERS_MAX) || `Calls ${bounded(name)}`,
+    // What a server says about its tools can only raise the classification.
+    classification: hinted["destructiveHint"] === true ? "destructive" : "write",
+    hints:
+      hinted["readOnlyHint"] === true
+        ? ["The server says that this tool only reads. If you trust it in this: classification: read"]
+        : [],
+    target: { mcp: { tool: name, definitionSha256: sha256, ...definition } },
+    input: isTable(inputSchema) ? cleaned(inputSchema as Json, { path: "input", notes }) : NO_INPUT,
+    output: isTable(outputSchema) ? cleaned(outputSchema as Json, { path: "output", notes }) : TEXT,
+    notes,
+  };
+}
+
+function shortText(text: Json | undefined, charactersMax: number): string {
+  if (typeof text !== "string") return "";
+  const line = text.trim().replace(/\s+/g, " ");
+  return bounded(line, charactersMax);
+}
+
+interface Cleaning {
+  readonly path: string;
+  readonly notes: string[];
+}
+
+/** Returns a schema as the loader accepts it: known keywords, and references to `$defs`. */
+function cleaned(schema: Json, at: Cleaning): Json {
+  if (isList(schema)) return schema.map((each) => cleaned(each, at));
+  if (!isTable(schema)) return schema;
+  const members = Object.entries(schema as Readonly<Record<string, Json>>).flatMap(
+    ([written, value]): [string, Json][] => {
+      const key = written === "definitions" ? "$defs" : written;
+      if (!KEPT.has(key)) {
+        const isKnown = SILENT.has(key) || key.startsWith("x-");
+        if (!isKnown) at.notes.push(`${at.path}: the keyword ${bounded(key, 32)} is left out`);
+        return [];
+      }
+      if (key === "description") return [[key, shortText(value, DESCRIPTION_IN_SCHEMA_CHARACTERS_MAX)]];
+      if (key === "$ref")
+        return [[key, typeof value === "string" ? value.replace(/^#\/definitions\//, "#/$defs/") : value]];
+      if (DATA.has(key)) return [[key, value]];
+      if (!NAMED.has(key) || !isTable(value)) return [[key, cleaned(value, at)]];
+      const named = Object.entries(value as Readonly<Record<string, Json>>).map(([name, each]) => [
+        name,
+        cleaned(each, at),
+      ]);
+      return [[key, Object.fromEntries(named)]];
+    },
+  );
+  return Object.fromEntries(members);
+}

@@ -1,0 +1,128 @@
+import { canonicalJson } from "../../core/digest.ts";
+import { ManifestError, Refusal } from "../../core/errors.ts";
+import { ARGUMENT_LIMITS } from "../../core/json.ts";
+import type { ToolNote } from "../../core/target-kind.ts";
+import type {
+  Binding,
+  Caller,
+  ExecutionPlan,
+  Json,
+  McpTarget,
+  PlanContext,
+  RunContext,
+  Tool,
+} from "../../core/types.ts";
+import { refusalOf, resultOf } from "./answers.ts";
+import { bounded } from "./definitions.ts";
+import type { Upstream } from "./upstream.ts";
+
+/** The complete call. An approval is bound to it, and to the definition that its tool had. */
+type McpPlan = ExecutionPlan & {
+  readonly kind: "mcp";
+  readonly system: string;
+  readonly tool: string;
+  readonly definitionSha256: string;
+  readonly arguments: Json;
+};
+
+/**
+ * Binds a tool to its server.
+ *
+ * @throws {ManifestError} when no such server is configured
+ */
+export function bindTool(tool: Tool, upstreams: ReadonlyMap<string, Upstream>): Binding {
+  const target = mcpTarget(tool);
+  const upstream = upstreams.get(target.system);
+  if (upstream === undefined) {
+    const known = [...upstreams.keys()].join(", ") || "none";
+    const message = `no MCP server ${target.system} is configured; configured: ${known}`;
+    throw new ManifestError(tool.name, [{ field: "target.system", message }]);
+  }
+  const { tool: name, definitionSha256, definition } = target.mcp;
+  const clash = upstream.pin(name, definitionSha256, definition);
+  if (clash !== undefined)
+    throw new ManifestError(tool.name, [{ field: "target.mcp.definitionSha256", message: clash }]);
+  return new McpBinding(tool, target, upstream);
+}
+
+class McpBinding implements Binding {
+  readonly #tool: Tool;
+  readonly #target: McpTarget;
+  readonly #upstream: Upstream;
+
+  constructor(tool: Tool, target: McpTarget, upstream: Upstream) {
+    this.#tool = tool;
+    this.#target = target;
+    this.#upstream = upstream;
+  }
+
+  async plan(input: unknown, { signal }: PlanContext): Promise<McpPlan> {
+    const { system, mcp } = this.#target;
+    try {
+      const definitionSha256 = await this.#upstream.planned(mcp.tool, signal);
+      return { kind: "mcp", system, tool: mcp.tool, definitionSha256, arguments: input as Json };
+    } catch (error) {
+      // Planning only reads.
+      throw refusalOf(error, { tool: { ...this.#tool, classification: "read" }, target: this.#target }, signal);
+    }
+  }
+
+  async run(sealed: ExecutionPlan, { signal, caller, traceparent, tracestate }: RunContext): Promise<unknown> {
+    const plan = sealed as McpPlan;
+    const target = this.#target;
+    const tool = this.#tool;
+    if (plan.kind !== "mcp" || plan.system !== target.system || plan.tool !== target.mcp.tool) {
+      throw new Refusal("INTERNAL", "The call could not be made.", { cause: "the plan belongs to another target" });
+    }
+    const call = { tool: plan.tool, caller: callerKey(caller), sha256: plan.definitionSha256, signal };
+    const trace = Object.entries({ traceparent, tracestate }).filter(
+      (each): each is [string, string] => each[1] !== undefined,
+    );
+    const meta = trace.length === 0 ? undefined : Object.fromEntries(trace);
+    try {
+      return await this.#upstream.use(call, async (session, definition) => {
+        const answer = await session.call(plan.tool, plan.arguments, { signal, meta });
+        return resultOf(answer, { tool, target, definition });
+      });
+    } catch (error) {
+      throw refusalOf(error, { tool, target }, signal);
+    }
+  }
+}
+
+function mcpTarget(tool: Tool): McpTarget {
+  if ("mcp" in tool.target) return tool.target;
+  throw new ManifestError(tool.name, [{ field: "target", message: "is not a tool of an MCP server" }]);
+}
+
+/** Returns the key of a caller's own session. */
+function callerKey({ issuer, subject, actors }: Caller): string {
+  return canonicalJson([issuer, subject, actors], ARGUMENT_LIMITS);
+}
+
+/** Returns what operators should know about the tools, for `stc check`. */
+export function toolNotes(tools: readonly Tool[], upstreams: ReadonlyMap<string, Upstream>): readonly ToolNote[] {
+  return tools.flatMap((tool): readonly ToolNote[] => {
+    const { system, mcp } = mcpTarget(tool);
+    const upstream = upstreams.get(system);
+    const pin = upstream?.pinOf(mcp.tool);
+    if (upstream === undefined || pin === undefined) return [];
+    const note = (message: string): ToolNote => ({ tool: tool.name, field: "target.mcp", message });
+    const { quarantine, sha256, isDeclared } = pin;
+    if (quarantine !== undefined) {
+      const changes = quarantine.changes.map((change) => `\n    ${change}`).join("");
+      return [note(`is quarantined: ${bounded(mcp.tool)}: ${quarantine.reason}${changes}`)];
+    }
+    if (isDeclared) return [];
+    if (sha256 !== undefined) return [note(`is not pinned: set definitionSha256: "${sha256}"`)];
+    const isListed = upstream.listed !== undefined;
+    return isListed ? [note(`the server does not offer ${bounded(mcp.tool)}${offered(upstream)}`)] : [];
+  });
+}
+
+const OFFERED_MAX = 20;
+
+function offered({ listed }: Upstream): string {
+  const names = [...(listed?.definitions.keys() ?? [])].slice(0, OFFERED_MAX).map((name) => bounded(name));
+  return names.length === 0 ? "" : `; it offers ${names.join(", ")}`;
+}

@@ -1,0 +1,291 @@
+import { errorText } from "../../core/error-text.ts";
+import { type EgressClient, EgressError, type EgressStream } from "../../egress/client.ts";
+import {
+  type McpChannel,
+  type MessageReceiver,
+  type OpenMcpChannel,
+  type OutgoingMessage,
+  UpstreamError,
+} from "./channel.ts";
+import { Lines, messageReader } from "./lines.ts";
+
+/** Messages over Streamable HTTP: each is one POST, whose answer is one message or a stream of events. */
+
+const JSON_TYPE = "application/json";
+const EVENTS_TYPE = "text/event-stream";
+const SESSION_ID_CHARACTERS_MAX = 1_024;
+/** Bytes of one stream of events, as a multiple of the largest message. */
+const STREAM_MESSAGES = 16;
+/** Pause before the stream of a server's own messages is opened again. */
+const REOPEN_MS = 5_000;
+const CLOSE_TIMEOUT_MS = 2_000;
+/** Time for a stream to end by itself after the answer, so that its connection can be used again. */
+const END_GRACE_MS = 1_000;
+/** Largest answer to a message that needs none. */
+const IGNORED_BYTES_MAX = 65_536;
+const ACCEPTED = 202;
+const NOT_FOUND = 404;
+const TOO_MANY_REQUESTS = 429;
+const SERVER_ERRORS_FROM = 500;
+
+export interface HttpOptions {
+  readonly url: URL;
+  /** Returns the client in use: another one after a change of certificates. */
+  readonly client: () => EgressClient;
+  /** Returns the headers with the service's own credentials, read again for each request. */
+  readonly credentials: () => Readonly<Record<string, string>>;
+  readonly messageBytesMax: number;
+}
+
+export function httpChannel(options: HttpOptions): OpenMcpChannel {
+  return (receiver) => new HttpChannel(options, receiver);
+}
+
+class HttpChannel implements McpChannel {
+  readonly ready = Promise.resolve();
+  readonly ended: Promise<string>;
+  readonly #options: HttpOptions;
+  readonly #receiver: MessageReceiver;
+  readonly #closing = new AbortController();
+  readonly #read: (text: Uint8Array) => void;
+  #end: (reason: string) => void;
+  #sessionId: string | undefined;
+  #version: string | undefined;
+  #reopening: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(options: HttpOptions, receiver: MessageReceiver) {
+    const { promise, resolve } = Promise.withResolvers<string>();
+    this.ended = promise;
+    this.#end = (reason) => {
+      clearTimeout(this.#reopening);
+      this.#closing.abort();
+      resolve(reason);
+    };
+    this.#options = options;
+    this.#receiver = receiver;
+    this.#read = messageReader(receiver, this.#end);
+  }
+
+  negotiated(version: string): void {
+    this.#version = version;
+  }
+
+  async send(message: OutgoingMessage, signal?: AbortSignal): Promise<void> {
+    const { id, method } = message;
+    if (method !== undefined && typeof id === "number") {
+      void this.#exchange(message, id, signal);
+      return;
+    }
+    await this.#deliver(message);
+    // The session exists from here on, with messages of the server's own.
+    if (method === "notifications/initialized") void this.#listen();
+  }
+
+  async close(): Promise<void> {
+    const id = this.#sessionId;
+    this.#sessionId = undefined;
+    this.#end("closed");
+    if (id === undefined) return;
+    const { url, client } = this.#options;
+    try {
+      const headers = { ...this.#headers(), "mcp-session-id": id };
+      const common = { timeoutMs: CLOSE_TIMEOUT_MS, bodyBytesMax: IGNORED_BYTES_MAX, isRepeatable: true };
+      await client().send({ ...common, method: "DELETE", url, headers });
+    } catch {
+      // The server forgets the session by itself.
+    }
+  }
+
+  #headers(message?: OutgoingMessage): Readonly<Record<string, string>> {
+    const { method, params } = message ?? {};
+    const name = params?.["name"];
+    return {
+      ...this.#options.credentials(),
+      ...(message !== undefined && { "content-type": JSON_TYPE, accept: `${JSON_TYPE}, ${EVENTS_TYPE}` }),
+      ...(method !== undefined && { "mcp-method": method }),
+      ...(method === "tools/call" && typeof name === "string" && { "mcp-name": headerText(name) }),
+      ...(this.#version !== undefined && { "mcp-protocol-version": this.#version }),
+      ...(this.#sessionId !== undefined && { "mcp-session-id": this.#sessionId }),
+    };
+  }
+
+  /** Sends a message that has no answer. A server that cannot be reached is noticed by the next request. */
+  async #deliver(message: OutgoingMessage): Promise<void> {
+    const { url, client } = this.#options;
+    const body = JSON.stringify({ jsonrpc: "2.0", ...message });
+    const { signal } = this.#closing;
+    const common = { bodyBytesMax: IGNORED_BYTES_MAX, isRepeatable: true, timeoutMs: CLOSE_TIMEOUT_MS };
+    await client()
+      .send({ ...common, method: "POST", url, headers: this.#headers(message), body, signal })
+      .catch(() => {});
+  }
+
+  async #exchange(message: OutgoingMessage, id: number, signal: AbortSignal | undefined): Promise<void> {
+    const controller = new AbortController();
+    const abort = (): void => controller.abort();
+    const signals = [this.#closing.signal, ...(signal === undefined ? [] : [signal])];
+    for (const each of signals) each.addEventListener("abort", abort, { once: true });
+    try {
+      await this.#post(message, id, controller.signal);
+      this.#receiver.lost(id, new UpstreamError("invalid", "its answer holds no answer to the request"));
+    } catch (error) {
+      const failed = upstreamError(error);
+      if (failed.failure === "tooLarge") this.#receiver.log("ended", failed.message);
+      this.#receiver.lost(id, failed);
+    } finally {
+      for (const each of signals) each.removeEventListener("abort", abort);
+    }
+  }
+
+  async #post(message: OutgoingMessage, id: number, signal: AbortSignal): Promise<void> {
+    const { url, client, messageBytesMax } = this.#options;
+    const stream = await client().open({
+      ...{ method: "POST", url, headers: this.#headers(message), signal },
+      body: JSON.stringify({ jsonrpc: "2.0", ...message }),
+      bodyBytesMax: STREAM_MESSAGES * messageBytesMax,
+      isRepeatable: message.method !== "tools/call",
+    });
+    try {
+      await this.#answer(stream, message, id);
+    } catch (error) {
+      stream.close();
+      throw error;
+    }
+  }
+
+  async #answer(stream: EgressStream, message: OutgoingMessage, id: number): Promise<void> {
+    const { status, headers } = stream;
+    const encoding = headers["content-encoding"];
+    if (encoding !== undefined && encoding !== "identity") {
+      throw new UpstreamError("invalid", "its answer has an encoding that was not asked for");
+    }
+    const type = headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase();
+    if (status === 200 && message.method === "initialize") this.#sessionId = sessionIdOf(headers["mcp-session-id"]);
+    if (status === 200 && type === EVENTS_TYPE) {
+      await this.#events(stream, id);
+      return;
+    }
+    if (type === JSON_TYPE) this.#message(await this.#whole(stream));
+    if (!this.#receiver.isWaiting(id)) return;
+    if (status === NOT_FOUND && this.#sessionId !== undefined) {
+      this.#sessionId = undefined;
+      this.#receiver.lost(id, new UpstreamError("notSent", "its session has ended"));
+      this.#end("the server ended the session");
+    }
+    throw statusError(status);
+  }
+
+  #message(body: Uint8Array): void {
+    if (body.byteLength > 0) this.#read(body);
+  }
+
+  async #whole(stream: EgressStream): Promise<Buffer> {
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    for await (const chunk of stream.body) {
+      bytes += chunk.length;
+      if (bytes > this.#options.messageBytesMax) throw new UpstreamError("tooLarge", "its answer is too large");
+      chunks.push(chunk);
+    }
+    return Buffer.concat(chunks);
+  }
+
+  /** Reads events until the stream ends, or until shortly after the answer to the request `id`: it should end then. */
+  async #events(stream: EgressStream, id?: number): Promise<void> {
+    const { messageBytesMax } = this.#options;
+    let data: Uint8Array[] = [];
+    let bytes = 0;
+    let isTooLarge = false;
+    const onLine = (line: Uint8Array): void => {
+      if (line.byteLength === 0) {
+        const event = data;
+        data = [];
+        bytes = 0;
+        if (event.length > 0) this.#message(Buffer.concat(event));
+        return;
+      }
+      if (!startsWithData(line)) return;
+      const from = line[DATA.length] === SPACE ? DATA.length + 1 : DATA.length;
+      bytes += line.byteLength;
+      isTooLarge ||= bytes > messageBytesMax;
+      // A copy: the reader uses its buffer again.
+      if (!isTooLarge) data.push(...(data.length > 0 ? [LINE_END] : []), line.slice(from));
+    };
+    const onTooLong = (): void => {
+      isTooLarge = true;
+    };
+    const lines = new Lines({ bytesMax: messageBytesMax, onLine, onTooLong });
+    let grace: ReturnType<typeof setTimeout> | undefined;
+    try {
+      for await (const chunk of stream.body) {
+        lines.add(chunk);
+        if (isTooLarge) throw new UpstreamError("tooLarge", "its answer is too large");
+        const isAnswered = id !== undefined && !this.#receiver.isWaiting(id);
+        if (isAnswered) grace ??= setTimeout(() => stream.close(), END_GRACE_MS);
+      }
+    } finally {
+      clearTimeout(grace);
+    }
+  }
+
+  /** Reads what the server sends by itself, such as the news of other definitions, as long as it offers that. */
+  async #listen(): Promise<void> {
+    const { url, client, messageBytesMax } = this.#options;
+    const { signal } = this.#closing;
+    try {
+      const stream = await client().open({
+        ...{ method: "GET", url, headers: { ...this.#headers(), accept: EVENTS_TYPE }, signal },
+        ...{ bodyBytesMax: STREAM_MESSAGES * messageBytesMax, isRepeatable: true },
+      });
+      if (stream.status !== 200 || stream.headers["content-type"]?.startsWith(EVENTS_TYPE) !== true) {
+        stream.close();
+        return;
+      }
+      await this.#events(stream);
+    } catch {
+      // A server that cannot be reached is noticed by the next call.
+    }
+    if (signal.aborted) return;
+    this.#reopening = setTimeout(() => void this.#listen(), REOPEN_MS);
+    this.#reopening.unref();
+  }
+}
+
+const DATA = Buffer.from("data:");
+const SPACE = 0x20;
+const LINE_END = Buffer.from("\n");
+
+function startsWithData(line: Uint8Array): boolean {
+  return line.byteLength >= DATA.length && DATA.every((byte, index) => line[index] === byte);
+}
+
+function sessionIdOf(header: string | string[] | undefined): string | undefined {
+  if (header === undefined) return undefined;
+  const isValid = typeof header === "string" && /^[\x21-\x7e]+$/.test(header);
+  if (isValid && header.length <= SESSION_ID_CHARACTERS_MAX) return header;
+  throw new UpstreamError("invalid", "its session id is not valid");
+}
+
+/** Returns a name as a header's value: other characters than visible ASCII in Base64, as the protocol says. */
+function headerText(name: string): string {
+  const isPlain = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/.test(name) && !name.startsWith("=?");
+  return isPlain ? name : `=?base64?${Buffer.from(name, "utf8").toString("base64")}?=`;
+}
+
+/** Returns the failure for a status without a message in the body. */
+function statusError(status: number): UpstreamError {
+  const reason = `it answered with HTTP status ${status}`;
+  if (status === TOO_MANY_REQUESTS) return new UpstreamError("notSent", reason);
+  if (status >= SERVER_ERRORS_FROM) return new UpstreamError("lost", reason);
+  if (status === ACCEPTED || (status >= 200 && status < 300)) return new UpstreamError("invalid", reason);
+  return new UpstreamError("error", reason, { code: status });
+}
+
+function upstreamError(error: unknown): UpstreamError {
+  if (error instanceof UpstreamError) return error;
+  if (!(error instanceof EgressError)) return new UpstreamError("notSent", errorText(error));
+  const { failure, sent, message } = error;
+  if (!sent) return new UpstreamError("notSent", message);
+  if (failure === "too-large") return new UpstreamError("tooLarge", message);
+  return new UpstreamError(failure === "lost" || failure === "aborted" ? "lost" : "invalid", message);
+}

@@ -1,0 +1,209 @@
+import { errorText, systemCode } from "../../core/error-text.ts";
+import type { OpenedKind, ToolDraft } from "../../core/target-kind.ts";
+import type { AddressRules } from "../../egress/addresses.ts";
+import type { EgressClient as Client } from "../../egress/client.ts";
+import { bindTool, toolNotes } from "./handler.ts";
+import type { McpContext, McpParts, ServerEntries, ServerEntry, ServerProcesses } from "./settings.ts";
+import { Upstream, type UpstreamOptions } from "./upstream.ts";
+
+const SECOND_MS = 1_000;
+/** Time after which the connections with former certificates are closed. */
+const FORMER_CLIENT_MS = 300_000;
+
+/** The servers in use, and what the kind does with them. */
+export interface Servers extends Required<Pick<OpenedKind, "bind" | "report" | "status" | "close">> {
+  has(system: string): boolean;
+  /** Returns drafts of manifests for a server's tools; a text when they cannot be read. */
+  drafts(system: string): Promise<readonly ToolDraft[] | string>;
+}
+
+/** Opens the servers and reads their definitions. Adds problems with their configuration to `context.problems`. */
+export async function openServers(context: McpContext, parts: McpParts, entries: ServerEntries): Promise<Servers> {
+  const { newId, now, config, onUpstream = () => {} } = context;
+  const hasPrograms = [...entries.values()].some(({ mcp: { command } }) => command !== undefined);
+  const { memoryBytesMax } = config.commands;
+  const processes = hasPrograms ? await parts.processes({ memoryBytesMax, newId }) : undefined;
+  const opening = { context, notes: [], closers: [] };
+  const upstreams = new Map<string, Upstream>();
+  for (const [name, { mcp: entry }] of entries) {
+    const reached =
+      processes !== undefined && entry.url === undefined
+        ? await programChannel({ ...opening, name, entry }, processes)
+        : await urlChannel({ ...opening, name, entry });
+    if (reached === undefined) continue;
+    const limits = {
+      startTimeoutMs: entry.startSeconds * SECOND_MS,
+      definitionsMs: entry.definitionsSeconds * SECOND_MS,
+      sessionsMax: entry.sessionsMax,
+      idleMs: entry.idleSeconds * SECOND_MS,
+      concurrentCallsMax: entry.concurrentCallsMax,
+    };
+    const options = { system: name, ...reached, isShared: entry.stateless, limits, now, report: onUpstream };
+    upstreams.set(name, new Upstream(options));
+  }
+  const all = [...upstreams.values()];
+  // A server that cannot be reached affects its own tools only: the start goes on, and `stc check` reports it.
+  await Promise.allSettled(all.map((each) => each.readDefinitions(new AbortController().signal)));
+  return serversOf(upstreams, { ...opening, processes });
+}
+
+interface Used extends Pick<Opening, "notes" | "closers"> {
+  readonly processes: ServerProcesses | undefined;
+}
+
+function serversOf(upstreams: ReadonlyMap<string, Upstream>, { notes, closers, processes }: Used): Servers {
+  const all = [...upstreams.values()];
+  return {
+    has: (system) => upstreams.has(system),
+    bind: (tool) => bindTool(tool, upstreams),
+    async drafts(system) {
+      const upstream = upstreams.get(system);
+      const { draftOf } = await import("./drafts.ts");
+      if (upstream?.listed === undefined) return upstream?.failure ?? "its server is not usable";
+      return [...upstream.listed.definitions.values()].map(draftOf);
+    },
+    report(tools) {
+      const failures = all.flatMap(({ system, failure }) =>
+        failure === undefined ? [] : [`systems.${system}: its MCP server cannot be used now: ${failure}`],
+      );
+      return { notes: [...notes, ...failures], toolNotes: toolNotes(tools, upstreams) };
+    },
+    async status() {
+      const rows = all.map((upstream) => {
+        const { system, state, sessions } = upstream;
+        return [system, { state, sessions, quarantined: upstream.quarantined() }] as const;
+      });
+      return Object.fromEntries(rows);
+    },
+    async close() {
+      // Together: the end of its process also ends a session that is starting.
+      await Promise.all([...all.map((upstream) => upstream.close()), processes?.close()]);
+      for (const close of closers) close();
+    },
+  };
+}
+
+/** One server while it is opened. */
+interface Opening {
+  readonly context: McpContext;
+  readonly name: string;
+  readonly entry: ServerEntry;
+  /** What operators should know about the servers' processes. */
+  readonly notes: string[];
+  readonly closers: (() => void)[];
+}
+
+/** How a server is reached, and what identifies it. */
+type Reached = Pick<UpstreamOptions, "open" | "identity">;
+
+/** Returns undefined after adding a problem. */
+async function programChannel(
+  { context, name, entry, notes }: Opening,
+  processes: ServerProcesses,
+): Promise<Reached | undefined> {
+  const { problems, config, ownPaths } = context;
+  const field = `systems.${name}.mcp`;
+  const { args, reads, writes, network, messageBytesMax } = entry;
+  const command = processes.find(entry.command ?? "", config.searchPath);
+  if (command === undefined) {
+    problems.push(`${field}.command: no program ${entry.command} was found`);
+    return undefined;
+  }
+  const environment = (): Readonly<Record<string, string>> => ({ ...entry.env, ...secretsOf(entry, context) });
+  try {
+    environment();
+  } catch (error) {
+    problems.push(`${field}.secretEnv: a valueFile cannot be read (${systemCode(error)})`);
+    return undefined;
+  }
+  const program = { command, argv: args, environment: {}, reads, writes, network: network ?? null };
+  const overlaps = processes.overlapping(program, ownPaths);
+  for (const own of overlaps) {
+    problems.push(`${field}: its program may use ${own.field}: ${own.path}, which belongs to the service`);
+  }
+  if (overlaps.length > 0) return undefined;
+  const { confinement } = config.commands;
+  const unconfined = confinement === "off" ? "commands.confinement is off" : await processes.problem(program);
+  if (unconfined !== undefined && confinement === "require") {
+    problems.push(
+      `${field}: its program cannot be confined: ${unconfined}; commands.confinement: prefer lets it run unconfined`,
+    );
+    return undefined;
+  }
+  if (unconfined !== undefined) notes.push(`systems.${name}: its program runs unconfined (${unconfined})`);
+  const { stdioChannel } = await import("./stdio.ts");
+  const start: Parameters<typeof stdioChannel>[0]["start"] = (output) =>
+    processes.start({ ...program, environment: environment() }, unconfined === undefined, output);
+  const identity = { address: { command: entry.command ?? "", args }, tls: null };
+  return { open: stdioChannel({ start, messageBytesMax }), identity };
+}
+
+/** Returns undefined after adding a problem. */
+async function urlChannel({ context, name, entry, closers }: Opening): Promise<Reached | undefined> {
+  const { problems, readFile, watchFiles, pathOf } = context;
+  const field = `systems.${name}.mcp`;
+  const [{ EgressClient }, { readAddressRules }, { httpChannel }] = await Promise.all([
+    import("../../egress/client.ts"),
+    import("../../egress/addresses.ts"),
+    import("./http.ts"),
+  ]);
+  const url = new URL(entry.url ?? "");
+  const addresses = readAddressRules(entry.addresses);
+  const files = entry.tls ?? {};
+  const read = (file: string | undefined): Buffer | undefined => (file === undefined ? undefined : readFile(file));
+  const open = () => {
+    const { rootCert, clientCert, clientKey, serverName } = files;
+    const tls = { rootCert: read(rootCert), clientCert: read(clientCert), clientKey: read(clientKey), serverName };
+    return new EgressClient({ addresses: addresses as AddressRules, tls });
+  };
+  const credentials = (): Readonly<Record<string, string>> => {
+    const token = read(entry.auth?.bearerFile)?.toString("utf8").trim();
+    if (token === undefined) return {};
+    if (!/^[\x21-\x7e]+$/.test(token)) throw new Error("it holds no token");
+    return { authorization: `Bearer ${token}` };
+  };
+  let client: Client;
+  try {
+    if ("problem" in addresses) throw new Error(`addresses: ${addresses.problem}`);
+    credentials();
+    client = open();
+  } catch (error) {
+    problems.push(`${field}: a file of tls or auth, or a list, cannot be used: ${errorText(error)}`);
+    return undefined;
+  }
+  const paths = [files.rootCert, files.clientCert, files.clientKey].flatMap((each) =>
+    each === undefined ? [] : [pathOf(each)],
+  );
+  const replace = (): void => {
+    const former = client;
+    try {
+      client = open();
+      // Requests in progress have their time to end.
+      setTimeout(() => former.close(), FORMER_CLIENT_MS).unref();
+    } catch {
+      // An incomplete set of files is not used.
+    }
+  };
+  const unwatch = paths.length === 0 ? undefined : watchFiles(paths, replace);
+  closers.push(() => {
+    unwatch?.();
+    client.close();
+  });
+  const roots = files.rootCert === undefined ? "platform" : "configured";
+  const identity = {
+    address: { url: url.href },
+    tls: url.protocol === "http:" ? null : { serverName: files.serverName ?? url.hostname, roots },
+  };
+  return {
+    open: httpChannel({ url, client: () => client, credentials, messageBytesMax: entry.messageBytesMax }),
+    identity,
+  };
+}
+
+function secretsOf({ secretEnv }: ServerEntry, { readFile }: McpContext): Readonly<Record<string, string>> {
+  const read = (file: string): string =>
+    readFile(file)
+      .toString("utf8")
+      .replace(/[\r\n]+$/, "");
+  return Object.fromEntries(secretEnv.map(({ name, valueFile }) => [name, read(valueFile)]));
+}

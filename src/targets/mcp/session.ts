@@ -1,0 +1,402 @@
+import { isTable } from "../../core/json.ts";
+import { VERSION } from "../../core/version.ts";
+import { type McpChannel, type OpenMcpChannel, type OutgoingMessage, UpstreamError, unlessAborted } from "./channel.ts";
+import { bounded, type Definition, definitionOf, type ServerIdentity } from "./definitions.ts";
+
+/**
+ * One session with an MCP server: the client's half of the protocol, as far as tools need it. Everything that the server sends is
+ * untrusted. Answers are matched by the numbers of our own requests; every other message costs the server a part of its allowance.
+ */
+
+/** Versions of the protocol with `initialize`; the first is offered. */
+const VERSIONS: readonly string[] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+/** The version in which every request names the version, the client and its capabilities instead: none of them. */
+const WITHOUT_INITIALIZE = "2026-07-28";
+const META = "io.modelcontextprotocol/";
+const CLIENT = { name: "safe-tool-call", version: VERSION } as const;
+const ENVELOPE = {
+  [`${META}protocolVersion`]: WITHOUT_INITIALIZE,
+  [`${META}clientCapabilities`]: {},
+  [`${META}clientInfo`]: CLIENT,
+} as const;
+/** HTTP statuses that no other version changes. */
+const REFUSED: ReadonlySet<number> = new Set([401, 403]);
+const METHOD_NOT_FOUND = -32_601;
+/** Messages that nobody asked for, between two answers, after which a server is ended. */
+const UNSOLICITED_MAX = 10_000;
+const PAGES_MAX = 100;
+const TOOLS_MAX = 2_000;
+const CURSOR_CHARACTERS_MAX = 4_096;
+const NAME_CHARACTERS_MAX = 256;
+const LOGGED_ONCE_MAX = 32;
+const PING_TIMEOUT_MS = 5_000;
+const RECHECK_PAUSE_MS = 1_000;
+
+export interface SessionOptions {
+  readonly open: OpenMcpChannel;
+  readonly identity: Pick<ServerIdentity, "address" | "tls">;
+  /** Time for the server to start and to list its tools. */
+  readonly startTimeoutMs: number;
+  readonly log: (what: string, text: string) => void;
+  /** Receives every list of definitions that the server gives. */
+  readonly onDefinitions: (listed: Listed) => void;
+}
+
+/** The tools of a server at one time. */
+export interface Listed {
+  readonly server: { readonly name: string; readonly version: string };
+  readonly definitions: ReadonlyMap<string, Definition>;
+  /** Problems with definitions that cannot be used, by tool name. */
+  readonly unusable: ReadonlyMap<string, string>;
+}
+
+interface Pending {
+  readonly resolve: (result: unknown) => void;
+  readonly reject: (error: UpstreamError) => void;
+}
+
+export class McpSession {
+  readonly ended: Promise<string>;
+  readonly #options: SessionOptions;
+  readonly #channel: McpChannel;
+  readonly #pending = new Map<number, Pending>();
+  readonly #logged = new Set<string>();
+  #nextId = 1;
+  #unsolicited = 0;
+  #endReason: string | undefined;
+  #server = { name: "", version: "" };
+  /** Members of `_meta` of every request. */
+  #envelope: Readonly<Record<string, unknown>> | undefined;
+  #listed: Listed | undefined;
+  #listing: Promise<Listed> | undefined;
+  /** True after the server announced other definitions that have not been read. */
+  #isOutdated = false;
+  #recheck: ReturnType<typeof setTimeout> | undefined;
+
+  private constructor(options: SessionOptions) {
+    this.#options = options;
+    this.#channel = options.open({
+      message: (value) => this.#receive(value),
+      isWaiting: (id) => this.#pending.has(id),
+      lost: (id, error) => this.#settle(id, (pending) => pending.reject(error)),
+      tooLarge: () => this.#rejectAll(this.#pending.size === 1 ? "tooLarge" : "lost", "a message was too large"),
+      log: (what, text) => options.log(what, text),
+    });
+    this.ended = this.#channel.ended.then((reason) => {
+      this.#endReason ??= reason;
+      clearTimeout(this.#recheck);
+      this.#rejectAll("lost", `the connection ended: ${reason}`);
+      return reason;
+    });
+  }
+
+  /**
+   * Starts a session: connects, introduces itself, and reads all definitions.
+   *
+   * @throws {UpstreamError}
+   */
+  static async start(options: SessionOptions): Promise<McpSession> {
+    const signal = AbortSignal.timeout(options.startTimeoutMs);
+    let session: McpSession | undefined;
+    try {
+      session = new McpSession(options);
+      await session.#introduce(signal);
+      await session.definitions(signal);
+      return session;
+    } catch (error) {
+      await session?.close();
+      const reason = signal.aborted ? `it did not start within ${options.startTimeoutMs} ms` : textOf(error);
+      throw new UpstreamError("notSent", reason);
+    }
+  }
+
+  get isOpen(): boolean {
+    return this.#endReason === undefined;
+  }
+
+  close(): Promise<void> {
+    this.#endReason ??= "closed";
+    clearTimeout(this.#recheck);
+    this.#rejectAll("lost", "the connection was closed");
+    return this.#channel.close();
+  }
+
+  /**
+   * Returns the definitions, read again when the server announced a change.
+   *
+   * @throws {UpstreamError}
+   */
+  async definitions(signal: AbortSignal): Promise<Listed> {
+    if (this.#listed !== undefined && !this.#isOutdated) return this.#listed;
+    return await unlessAborted(this.readDefinitions(), signal);
+  }
+
+  /**
+   * Reads the definitions again. Concurrent callers share one reading, which has a time limit of its own.
+   *
+   * @throws {UpstreamError}
+   */
+  readDefinitions(): Promise<Listed> {
+    this.#listing ??= this.#list(AbortSignal.timeout(this.#options.startTimeoutMs)).finally(() => {
+      this.#listing = undefined;
+    });
+    return this.#listing;
+  }
+
+  /**
+   * Calls a tool. When the signal fires, the server is told, and a server that does not answer a ping either is ended.
+   *
+   * @returns the result, unchecked
+   * @throws {UpstreamError}
+   */
+  async call(tool: string, args: unknown, options: ToolCallOptions): Promise<unknown> {
+    const { signal, meta } = options;
+    const params = { name: tool, arguments: args, ...(meta !== undefined && { _meta: meta }) };
+    try {
+      return await this.#request("tools/call", params, signal);
+    } catch (error) {
+      if (signal.aborted && this.isOpen) void this.#checkAlive();
+      throw error;
+    }
+  }
+
+  /** Agrees on a version of the protocol: first with `initialize`, then, if that is refused, without it. */
+  async #introduce(signal: AbortSignal): Promise<void> {
+    await unlessAborted(this.#channel.ready, signal);
+    let result: unknown;
+    try {
+      const params = { protocolVersion: VERSIONS[0], capabilities: {}, clientInfo: CLIENT };
+      result = await this.#request("initialize", params, signal);
+    } catch (error) {
+      if (!(error instanceof UpstreamError) || error.failure !== "error" || REFUSED.has(error.code ?? 0)) throw error;
+      await this.#discover(signal);
+      return;
+    }
+    const { protocolVersion, serverInfo } = isTable(result) ? result : {};
+    if (typeof protocolVersion !== "string" || !VERSIONS.includes(protocolVersion)) throw unknownVersion();
+    this.#identify(serverInfo);
+    this.#channel.negotiated?.(protocolVersion);
+    await this.#channel.send({ method: "notifications/initialized" });
+  }
+
+  async #discover(signal: AbortSignal): Promise<void> {
+    this.#envelope = ENVELOPE;
+    this.#channel.negotiated?.(WITHOUT_INITIALIZE);
+    const result = await this.#request("server/discover", {}, signal);
+    const { supportedVersions, serverInfo, _meta: meta } = isTable(result) ? result : {};
+    if (!Array.isArray(supportedVersions) || !supportedVersions.includes(WITHOUT_INITIALIZE)) throw unknownVersion();
+    this.#identify(serverInfo ?? (isTable(meta) ? meta[`${META}serverInfo`] : undefined));
+  }
+
+  #identify(serverInfo: unknown): void {
+    const { name, version } = isTable(serverInfo) ? serverInfo : {};
+    this.#server = { name: shortText(name), version: shortText(version) };
+  }
+
+  async #list(signal: AbortSignal): Promise<Listed> {
+    this.#isOutdated = false;
+    try {
+      return await this.#readPages(signal);
+    } catch (error) {
+      // The next call tries again.
+      this.#isOutdated = true;
+      throw error;
+    }
+  }
+
+  async #readPages(signal: AbortSignal): Promise<Listed> {
+    const identity = { ...this.#options.identity, name: this.#server.name };
+    const definitions = new Map<string, Definition>();
+    const unusable = new Map<string, string>();
+    let cursor: string | undefined;
+    let count = 0;
+    for (let page = 0; page === 0 || cursor !== undefined; page += 1) {
+      if (page === PAGES_MAX) throw new UpstreamError("invalid", `its list of tools has more than ${PAGES_MAX} pages`);
+      const result = await this.#request("tools/list", cursor === undefined ? {} : { cursor }, signal);
+      const { tools, nextCursor } = isTable(result) ? result : {};
+      if (!Array.isArray(tools)) throw new UpstreamError("invalid", "its list of tools is not a list");
+      count += tools.length;
+      if (count > TOOLS_MAX) throw new UpstreamError("invalid", `it lists more than ${TOOLS_MAX} tools`);
+      const isNew = this.#envelope !== undefined;
+      for (const tool of tools) readDefinition(tool, { identity, definitions, unusable, isNew });
+      cursor = cursorOf(nextCursor);
+    }
+    this.#listed = { server: this.#server, definitions, unusable };
+    this.#options.onDefinitions(this.#listed);
+    return this.#listed;
+  }
+
+  async #request(method: string, params: Readonly<Record<string, unknown>>, signal: AbortSignal): Promise<unknown> {
+    if (!this.isOpen) throw new UpstreamError("notSent", `the connection ended: ${this.#endReason}`);
+    if (signal.aborted) throw new UpstreamError("notSent", "the call ended before it was sent");
+    const id = this.#nextId;
+    this.#nextId += 1;
+    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+    this.#pending.set(id, { resolve, reject });
+    const cancel = (): void => {
+      this.#settle(id, (pending) => pending.reject(new UpstreamError("lost", "no answer came in time")));
+      if (method !== "initialize") this.#notify({ method: "notifications/cancelled", params: { requestId: id } });
+    };
+    signal.addEventListener("abort", cancel, { once: true });
+    const envelope = this.#envelope;
+    const sent =
+      envelope === undefined
+        ? params
+        : { ...params, _meta: { ...(isTable(params["_meta"]) && params["_meta"]), ...envelope } };
+    this.#channel.send({ id, method, params: sent }, signal).catch((error: unknown) => {
+      const lost = error instanceof UpstreamError ? error : new UpstreamError("lost", textOf(error));
+      this.#settle(id, (pending) => pending.reject(lost));
+    });
+    try {
+      return await promise;
+    } finally {
+      signal.removeEventListener("abort", cancel);
+    }
+  }
+
+  #notify(message: OutgoingMessage): void {
+    // A server that cannot be written to has ended, which is noticed elsewhere.
+    if (this.isOpen) this.#channel.send(message).catch(() => {});
+  }
+
+  /** Returns whether the request was still waiting. */
+  #settle(id: number, settle: (pending: Pending) => void): boolean {
+    const pending = this.#pending.get(id);
+    if (pending === undefined) return false;
+    this.#pending.delete(id);
+    settle(pending);
+    return true;
+  }
+
+  #rejectAll(failure: "lost" | "tooLarge", reason: string): void {
+    for (const id of [...this.#pending.keys()]) {
+      this.#settle(id, ({ reject }) => reject(new UpstreamError(failure, reason)));
+    }
+  }
+
+  async #checkAlive(): Promise<void> {
+    try {
+      await this.#request("ping", {}, AbortSignal.timeout(PING_TIMEOUT_MS));
+    } catch (error) {
+      if (error instanceof UpstreamError && error.failure === "error") return;
+      this.#end("it no longer answers");
+    }
+  }
+
+  #end(reason: string): void {
+    if (!this.isOpen) return;
+    this.#endReason = reason;
+    this.#options.log("ended", reason);
+    this.#rejectAll("lost", reason);
+    void this.#channel.close(true);
+  }
+
+  #receive(value: unknown): boolean {
+    if (!isTable(value) || value["jsonrpc"] !== "2.0") return false;
+    const { method, id } = value;
+    const isAnswer = method === undefined && typeof id === "number" && ("result" in value || "error" in value);
+    if (isAnswer && this.#settle(id, (pending) => settleWith(pending, value))) {
+      this.#unsolicited = 0;
+      return true;
+    }
+    this.#unsolicited += 1;
+    if (this.#unsolicited > UNSOLICITED_MAX) this.#end(`it sent more than ${UNSOLICITED_MAX} messages unasked`);
+    if (!this.isOpen) return true;
+    if (isAnswer) this.#logOnce("answer", "an answer to a request that does not wait for one");
+    else if (typeof method !== "string") return false;
+    else if (typeof id === "number" || typeof id === "string") this.#refuse(method, id);
+    else if (method === "notifications/tools/list_changed") this.#outdate();
+    return true;
+  }
+
+  /** Answers a request of the server. Nothing that it may ask for is offered: no sampling, elicitation or roots. */
+  #refuse(method: string, id: number | string): void {
+    if (method === "ping") {
+      this.#notify({ id, result: {} });
+      return;
+    }
+    this.#logOnce("refused request", bounded(method));
+    this.#notify({ id, error: { code: METHOD_NOT_FOUND, message: "This client offers no such method." } });
+  }
+
+  #outdate(): void {
+    this.#isOutdated = true;
+    if (this.#recheck !== undefined || this.#listed === undefined) return;
+    const recheck = (): void => {
+      this.#recheck = undefined;
+      if (this.isOpen && this.#isOutdated) this.readDefinitions().catch(() => {});
+    };
+    this.#recheck = setTimeout(recheck, RECHECK_PAUSE_MS);
+    this.#recheck.unref();
+  }
+
+  #logOnce(what: string, text: string): void {
+    const line = `${what}: ${text}`;
+    if (this.#logged.has(line) || this.#logged.size >= LOGGED_ONCE_MAX) return;
+    this.#logged.add(line);
+    this.#options.log(what, text);
+  }
+}
+
+export interface ToolCallOptions {
+  readonly signal: AbortSignal;
+  /** Trace headers. Never a token of the caller. */
+  readonly meta?: Readonly<Record<string, string>> | undefined;
+}
+
+function settleWith({ resolve, reject }: Pending, { result, error }: Readonly<Record<string, unknown>>): void {
+  if (error === undefined && isTable(result)) {
+    resolve(result);
+  } else if (result === undefined && isTable(error) && typeof error["code"] === "number") {
+    const { code, message } = error;
+    const text = typeof message === "string" ? message : "";
+    reject(new UpstreamError("error", `it answered with error ${code}`, { code, text }));
+  } else {
+    reject(new UpstreamError("invalid", "its answer does not follow the protocol"));
+  }
+}
+
+interface Reading {
+  readonly identity: ServerIdentity;
+  readonly definitions: Map<string, Definition>;
+  readonly unusable: Map<string, string>;
+  /** True for the version in which a schema may ask for arguments in headers. */
+  readonly isNew: boolean;
+}
+
+function unknownVersion(): UpstreamError {
+  return new UpstreamError("invalid", "it speaks no version of the protocol that is known here");
+}
+
+function readDefinition(tool: unknown, { identity, definitions, unusable, isNew }: Reading): void {
+  const name = isTable(tool) ? tool["name"] : undefined;
+  // Nothing can name such a tool.
+  if (!isTable(tool) || typeof name !== "string" || name === "" || name.length > NAME_CHARACTERS_MAX) return;
+  if (definitions.has(name) || unusable.has(name)) {
+    definitions.delete(name);
+    unusable.set(name, "the server lists it more than once");
+    return;
+  }
+  try {
+    const definition = definitionOf(tool, identity);
+    const asksForHeaders = isNew && JSON.stringify(definition.pinned["inputSchema"] ?? null).includes('"x-mcp-header"');
+    if (asksForHeaders) unusable.set(name, "it asks for arguments in headers, which is not supported");
+    else definitions.set(name, definition);
+  } catch (error) {
+    unusable.set(name, `its definition cannot be used: ${textOf(error)}`);
+  }
+}
+
+function cursorOf(value: unknown): string | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value === "string" && value.length <= CURSOR_CHARACTERS_MAX) return value;
+  throw new UpstreamError("invalid", "its list of tools names a next page that is not a text");
+}
+
+function shortText(value: unknown): string {
+  return typeof value === "string" ? value.slice(0, NAME_CHARACTERS_MAX).toWellFormed() : "";
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? error.message : "failed";
+}

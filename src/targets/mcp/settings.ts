@@ -1,0 +1,182 @@
+import { z } from "zod";
+import type { OwnPath, TargetContext, UpstreamEvent } from "../../core/target-kind.ts";
+import type { StdioProcess } from "./stdio.ts";
+
+/** The configuration of MCP servers, and what the build supplies to reach them. */
+
+export interface McpContext extends TargetContext {
+  readonly config: {
+    readonly commands: {
+      readonly confinement: "require" | "prefer" | "off";
+      readonly memoryBytesMax?: number | undefined;
+    };
+    readonly searchPath: string;
+  };
+  readonly onUpstream?: ((event: UpstreamEvent) => void) | undefined;
+}
+
+/** A program that speaks MCP on its standard input and output. */
+export interface ServerProgram {
+  /** Absolute path. */
+  readonly command: string;
+  readonly argv: readonly string[];
+  readonly environment: Readonly<Record<string, string>>;
+  readonly reads: readonly string[];
+  readonly writes: readonly string[];
+  /** TCP ports; `null` for no network at all. */
+  readonly network: readonly number[] | null;
+}
+
+/** Starts programs confined. The build supplies it, because kinds of targets do not import each other. */
+export interface ServerProcesses {
+  find(command: string, searchPath: string): string | undefined;
+  overlapping(program: ServerProgram, ownPaths: readonly OwnPath[]): readonly OwnPath[];
+  problem(program: ServerProgram): Promise<string | undefined>;
+  start(
+    program: ServerProgram,
+    isConfined: boolean,
+    output: { readonly stdout: (chunk: Uint8Array) => void; readonly stderr: (chunk: Uint8Array) => void },
+  ): StdioProcess;
+  close(): Promise<void>;
+}
+
+export interface McpParts {
+  /** Loads what starts programs; only used with a server that has a `command`. */
+  readonly processes: (options: {
+    readonly memoryBytesMax: number | undefined;
+    readonly newId: () => string;
+  }) => Promise<ServerProcesses>;
+}
+
+const ARGS_MAX = 128;
+const VARIABLES_MAX = 64;
+const PATHS_MAX = 64;
+
+const text = z.string().min(1);
+const token = z.string().refine((value) => !value.includes("\0"), "must not contain NUL");
+const path = z.string().regex(/^\/[^\0]*$/, "must be an absolute path");
+const variableName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,127}$/, "must be a name of a variable");
+const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
+
+const tls = z.strictObject({
+  rootCert: text.optional().describe("File with the trusted root certificates, PEM. Default: those of the platform."),
+  clientCert: text
+    .optional()
+    .describe("File with the client certificate, PEM. A changed file is used for new connections."),
+  clientKey: text.optional().describe("File with the private key of the client certificate, PEM."),
+  serverName: text.optional().describe("Name in the server's certificate, when it differs from the URL's host."),
+});
+
+const server = z
+  .strictObject({
+    url: text
+      .refine(isServerUrl, "must be an https or http URL without credentials, query and fragment")
+      .optional()
+      .describe("Address of a server that speaks MCP over Streamable HTTP."),
+    tls: tls.optional(),
+    plaintext: z
+      .literal(true, "must be true, or left out")
+      .optional()
+      .describe("Set to `true` to reach an `http:` URL, without TLS."),
+    auth: z
+      .strictObject({
+        bearerFile: text.describe(
+          "File with the token that the service sends to the server. Read again for each request.",
+        ),
+      })
+      .optional(),
+    addresses: z
+      .array(text)
+      .min(1)
+      .max(PATHS_MAX)
+      .default(["public"])
+      .describe(
+        "Addresses that the URL's host may have: `public`, `private`, `loopback`, and networks such as `10.1.0.0/16`.",
+      ),
+    command: text
+      .optional()
+      .describe(
+        "Program that speaks MCP on its standard input and output: an absolute path, or a name on the service's PATH.",
+      ),
+    args: z.array(token).max(ARGS_MAX).default([]).describe("Arguments of the program."),
+    env: z
+      .record(variableName, token)
+      .refine((env) => Object.keys(env).length <= VARIABLES_MAX, `must have at most ${VARIABLES_MAX} variables`)
+      .default({})
+      .describe("Environment variables of the program. It gets no others, except PATH, HOME, TMPDIR and the locale."),
+    secretEnv: z
+      .array(
+        z.strictObject({
+          name: variableName.describe("Name of the variable."),
+          valueFile: text.describe("File with the value. Line ends at its end are not part of it."),
+        }),
+      )
+      .max(VARIABLES_MAX)
+      .default([])
+      .describe("Environment variables with values from files, read whenever the program starts."),
+    reads: z
+      .array(path)
+      .max(PATHS_MAX)
+      .default([])
+      .describe(
+        "Files and directories that the program may read, besides those of the system: its own code, for example.",
+      ),
+    writes: z
+      .array(path)
+      .max(PATHS_MAX)
+      .default([])
+      .describe(
+        "Files and directories that the program may read and change. It has a private temporary directory anyway.",
+      ),
+    network: z
+      .array(z.int().min(1).max(65_535))
+      .max(PATHS_MAX)
+      .optional()
+      .describe("TCP ports that the program may connect to, on any host. Without it, the program has no network."),
+    stateless: z
+      .boolean()
+      .default(false)
+      .describe("Whether all callers share one session. By default, each caller has a process or session of its own."),
+    sessionsMax: count(16, 1_000).describe("Maximum sessions at the same time. The one unused for longest makes room."),
+    idleSeconds: count(300, 86_400).describe("Time after which a session without calls is ended."),
+    startSeconds: count(15, 300).describe("Time for the server to start and to list its tools."),
+    definitionsSeconds: count(300, 86_400).describe(
+      "Time between two comparisons of the tools' definitions with their pins.",
+    ),
+    concurrentCallsMax: count(64, 10_000).describe("Maximum concurrent calls to this server, all tools together."),
+    messageBytesMax: count(4_194_304, 67_108_864).describe("Largest message of the server."),
+  })
+  .refine((entry) => entry.url !== undefined || entry.command !== undefined, {
+    path: ["url"],
+    message: "is missing; it is text: the server's URL (or command: a program)",
+    when: () => true,
+  })
+  .superRefine((entry, context) => {
+    const fail = (path: string, message: string): void => context.addIssue({ code: "custom", path: [path], message });
+    if (entry.url === undefined) {
+      for (const key of ["tls", "plaintext", "auth"] as const) if (entry[key] !== undefined) fail(key, "needs url");
+      return;
+    }
+    if (entry.command !== undefined) fail("command", "and url exclude each other");
+    const isPlain = entry.url.startsWith("http:");
+    if (isPlain && entry.plaintext === undefined)
+      fail("url", "is not https: set plaintext: true to reach it without TLS");
+    if (isPlain && entry.tls !== undefined) fail("tls", "needs an https URL");
+    if (!isPlain && entry.plaintext !== undefined) fail("plaintext", "needs an http URL");
+    if ((entry.tls?.clientCert === undefined) !== (entry.tls?.clientKey === undefined)) {
+      fail("tls", "clientCert and clientKey go together");
+    }
+  });
+
+function isServerUrl(value: string): boolean {
+  if (!URL.canParse(value)) return false;
+  const { protocol, username, password, search, hash } = new URL(value);
+  return (protocol === "https:" || protocol === "http:") && `${username}${password}${search}${hash}` === "";
+}
+
+export const system = z.strictObject({ mcp: server.describe("An MCP server.") });
+
+export type ServerEntry = z.output<typeof server>;
+
+/** The servers to use, by the name of their system. */
+export type ServerEntries = ReadonlyMap<string, { readonly mcp: ServerEntry }>;

@@ -1,0 +1,100 @@
+import {
+  type McpChannel,
+  type MessageReceiver,
+  type OpenMcpChannel,
+  type OutgoingMessage,
+  UpstreamError,
+} from "./channel.ts";
+import { Lines, LOGGED_CHARACTERS_MAX, messageReader } from "./lines.ts";
+
+/** Messages as lines on a process's standard input and output. */
+
+/** Bytes of standard error that are logged for each process. */
+const STDERR_BYTES_MAX = 65_536;
+/** Bytes that wait for the server to read them. */
+const UNSENT_BYTES_MAX = 16_777_216;
+
+/** The part of a confined process that a channel uses. */
+export interface StdioProcess {
+  readonly ready: Promise<void>;
+  readonly ended: Promise<string>;
+  write(bytes: Uint8Array): Promise<void>;
+  /** Lets it end by itself, for a moment. */
+  stop(): Promise<void>;
+  kill(): Promise<void>;
+}
+
+export interface StdioOptions {
+  readonly start: (output: {
+    readonly stdout: (chunk: Uint8Array) => void;
+    readonly stderr: (chunk: Uint8Array) => void;
+  }) => StdioProcess;
+  readonly messageBytesMax: number;
+}
+
+export function stdioChannel({ start, messageBytesMax }: StdioOptions): OpenMcpChannel {
+  return (receiver) => {
+    const { promise: broken, resolve: breakOff } = Promise.withResolvers<string>();
+    const end = (reason: string): void => {
+      breakOff(reason);
+      void process.kill();
+    };
+    const onTooLong = (): void => {
+      receiver.tooLarge();
+      end(`it sent a message of more than ${messageBytesMax} bytes`);
+    };
+    const stdout = new Lines({ bytesMax: messageBytesMax, onLine: messageReader(receiver, end), onTooLong });
+    const stderr = stderrLog(receiver);
+    const process = start({ stdout: (chunk) => stdout.add(chunk), stderr });
+    return new StdioChannel(process, Promise.race([broken, process.ended]));
+  };
+}
+
+class StdioChannel implements McpChannel {
+  readonly ready: Promise<void>;
+  readonly ended: Promise<string>;
+  readonly #process: StdioProcess;
+  #unsentBytes = 0;
+
+  constructor(process: StdioProcess, ended: Promise<string>) {
+    this.#process = process;
+    this.ready = process.ready;
+    this.ended = ended;
+  }
+
+  async send(message: OutgoingMessage): Promise<void> {
+    const bytes = Buffer.from(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`, "utf8");
+    if (this.#unsentBytes + bytes.length > UNSENT_BYTES_MAX) {
+      throw new UpstreamError("notSent", "the server does not read its input");
+    }
+    this.#unsentBytes += bytes.length;
+    try {
+      await this.#process.write(bytes);
+    } finally {
+      this.#unsentBytes -= bytes.length;
+    }
+  }
+
+  close(isAtOnce = false): Promise<void> {
+    return isAtOnce ? this.#process.kill() : this.#process.stop();
+  }
+}
+
+function stderrLog({ log }: MessageReceiver): (chunk: Uint8Array) => void {
+  let bytes = 0;
+  const lines = new Lines({
+    bytesMax: LOGGED_CHARACTERS_MAX,
+    onLine: (line) => {
+      if (line.byteLength > 0) log("stderr", Buffer.from(line).toString("utf8"));
+    },
+    // The rest of a long line is not logged.
+    onTooLong: () => {},
+    isSkipping: true,
+  });
+  return (chunk) => {
+    if (bytes > STDERR_BYTES_MAX) return;
+    bytes += chunk.byteLength;
+    if (bytes <= STDERR_BYTES_MAX) lines.add(chunk);
+    else log("stderr", "(more, which is not logged)");
+  };
+}

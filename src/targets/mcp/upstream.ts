@@ -1,0 +1,376 @@
+import { Refusal } from "../../core/errors.ts";
+import type { UpstreamEvent } from "../../core/target-kind.ts";
+import type { EpochMs, Json } from "../../core/types.ts";
+import { type OpenMcpChannel, UpstreamError, unlessAborted } from "./channel.ts";
+import { bounded, type Definition, differences, type ServerIdentity } from "./definitions.ts";
+import { type Listed, McpSession } from "./session.ts";
+
+/** One configured MCP server: its sessions, the definitions of its tools, and which of them are quarantined. */
+
+const BUSY_RETRY_AFTER_MS = 1_000;
+/** Failed starts in a row after which the next start waits: twice as long after each. */
+const FAILED_STARTS_MAX = 2;
+const WAIT_FIRST_MS = 2_000;
+const WAIT_MAX_MS = 60_000;
+
+export interface UpstreamLimits {
+  readonly startTimeoutMs: number;
+  /** Time between two readings of the definitions. */
+  readonly definitionsMs: number;
+  /** Sessions at the same time, when each caller has its own. */
+  readonly sessionsMax: number;
+  /** Time after which a session without calls is ended. */
+  readonly idleMs: number;
+  readonly concurrentCallsMax: number;
+}
+
+export interface UpstreamOptions {
+  readonly system: string;
+  readonly identity: Pick<ServerIdentity, "address" | "tls">;
+  readonly open: OpenMcpChannel;
+  /** True when all callers share one session. */
+  readonly isShared: boolean;
+  readonly limits: UpstreamLimits;
+  readonly now: () => EpochMs;
+  readonly report: (event: UpstreamEvent) => void;
+}
+
+/** The pin of a tool that this service offers. */
+interface Pin {
+  /** Undefined until the first definition was read, for a tool without a pin. */
+  sha256: string | undefined;
+  readonly isDeclared: boolean;
+  /** The definition that the pin covers, when it is known. */
+  definition: Json | undefined;
+  /** Why the tool is not called; undefined while its definition is the pinned one. */
+  quarantine: { readonly reason: string; readonly changes: readonly string[] } | undefined;
+}
+
+export type UpstreamState = "connected" | "idle" | "failed";
+
+interface Slot {
+  readonly key: string;
+  readonly session: Promise<McpSession>;
+  /** Set once the session has started. */
+  started: McpSession | undefined;
+  calls: number;
+  idle: ReturnType<typeof setTimeout> | undefined;
+  isOver: boolean;
+}
+
+/** A session while it is used. */
+interface Lease {
+  readonly session: McpSession;
+  release(): void;
+}
+
+const SHARED = "";
+
+export class Upstream {
+  readonly #options: UpstreamOptions;
+  readonly #pins = new Map<string, Pin>();
+  readonly #slots = new Map<string, Slot>();
+  readonly #timer: ReturnType<typeof setInterval>;
+  #listed: Listed | undefined;
+  #failure: string | undefined;
+  #failedStarts = 0;
+  #startsAgainAt: EpochMs = 0;
+  #calls = 0;
+  #isClosed = false;
+
+  constructor(options: UpstreamOptions) {
+    this.#options = options;
+    this.#timer = setInterval(() => this.#recheck(), options.limits.definitionsMs);
+    this.#timer.unref();
+  }
+
+  get system(): string {
+    return this.#options.system;
+  }
+
+  get state(): UpstreamState {
+    if (this.#slots.size > 0) return "connected";
+    return this.#failure === undefined ? "idle" : "failed";
+  }
+
+  get sessions(): number {
+    return this.#slots.size;
+  }
+
+  /** Why the last start failed. */
+  get failure(): string | undefined {
+    return this.#failure;
+  }
+
+  /** The last list of tools; undefined before the first. */
+  get listed(): Listed | undefined {
+    return this.#listed;
+  }
+
+  pinOf(tool: string): Readonly<Pin> | undefined {
+    return this.#pins.get(tool);
+  }
+
+  quarantined(): readonly string[] {
+    return [...this.#pins].flatMap(([tool, { quarantine }]) => (quarantine === undefined ? [] : [tool]));
+  }
+
+  /** Adds a tool that this service offers. Returns the problem with its pin. */
+  pin(tool: string, sha256: string | undefined, definition: Json | undefined): string | undefined {
+    const known = this.#pins.get(tool);
+    if (known?.isDeclared === true) {
+      return sha256 === undefined || sha256 === known.sha256 ? undefined : "another tool pins another definition";
+    }
+    this.#pins.set(tool, { sha256, isDeclared: sha256 !== undefined, definition, quarantine: undefined });
+    if (this.#listed !== undefined) this.#judge(this.#listed);
+    return undefined;
+  }
+
+  /**
+   * Reads the definitions without a caller.
+   *
+   * @throws {UpstreamError}
+   */
+  async readDefinitions(signal: AbortSignal): Promise<void> {
+    const lease = await this.#lease(SHARED, signal);
+    lease.release();
+    // Otherwise the process would run unused until the idle time ends.
+    if (!this.#options.isShared) await this.#end(this.#slots.get(SHARED));
+  }
+
+  /**
+   * Returns the hash of the definition that a call would use.
+   *
+   * @throws {Refusal} TARGET_UNAVAILABLE for a quarantined tool
+   * @throws {UpstreamError}
+   */
+  async planned(tool: string, signal: AbortSignal): Promise<string> {
+    const pin = this.#pins.get(tool);
+    if (pin !== undefined && pin.sha256 === undefined) await this.readDefinitions(signal);
+    if (pin?.quarantine !== undefined) throw this.#quarantineRefusal(tool, pin.quarantine.reason);
+    if (pin?.sha256 === undefined) throw this.#quarantineRefusal(tool, "the server does not offer it");
+    return pin.sha256;
+  }
+
+  /**
+   * Uses a caller's session, with the tool's definition as the server gave it to this session.
+   *
+   * @throws {Refusal} OVERLOADED; TARGET_UNAVAILABLE for a quarantined tool
+   * @throws {UpstreamError}
+   */
+  async use<T>(call: UpstreamCall, run: (session: McpSession, definition: Definition) => Promise<T>): Promise<T> {
+    if (this.#calls >= this.#options.limits.concurrentCallsMax) throw this.#busy();
+    this.#calls += 1;
+    try {
+      const lease = await this.#lease(call.caller, call.signal);
+      try {
+        return await this.#useSession(lease.session, call, run);
+      } catch (error) {
+        // Nothing was sent to a session that had ended before: a new one is as good.
+        const isStale = error instanceof UpstreamError && error.failure === "notSent" && !lease.session.isOpen;
+        if (!isStale || call.signal.aborted) throw error;
+      } finally {
+        lease.release();
+      }
+      const fresh = await this.#lease(call.caller, call.signal);
+      try {
+        return await this.#useSession(fresh.session, call, run);
+      } finally {
+        fresh.release();
+      }
+    } finally {
+      this.#calls -= 1;
+    }
+  }
+
+  async #useSession<T>(
+    session: McpSession,
+    { tool, sha256, signal }: UpstreamCall,
+    run: (session: McpSession, definition: Definition) => Promise<T>,
+  ): Promise<T> {
+    const { definitions, unusable } = await session.definitions(signal);
+    const pin = this.#pins.get(tool);
+    const definition = definitions.get(tool);
+    if (pin?.quarantine !== undefined) throw this.#quarantineRefusal(tool, pin.quarantine.reason);
+    if (definition === undefined) {
+      throw this.#quarantineRefusal(tool, unusable.get(tool) ?? "the server does not offer it");
+    }
+    if (definition.sha256 !== pin?.sha256) throw this.#quarantineRefusal(tool, CHANGED);
+    if (definition.sha256 !== sha256) {
+      const message = "The tool's definition changed after the call was planned. Call again.";
+      throw new Refusal("TARGET_UNAVAILABLE", message, { cause: { system: this.system, tool } });
+    }
+    return await run(session, definition);
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    clearInterval(this.#timer);
+    await Promise.all([...this.#slots.values()].map((slot) => this.#end(slot)));
+  }
+
+  #busy(): Refusal {
+    return new Refusal("OVERLOADED", "Too many calls to this tool's server are in progress.", {
+      retryAfterMs: BUSY_RETRY_AFTER_MS,
+      cause: { system: this.system },
+    });
+  }
+
+  #quarantineRefusal(tool: string, reason: string): Refusal {
+    const message = "The tool is not available: its server changed it. An operator must look at the change.";
+    return new Refusal("TARGET_UNAVAILABLE", message, {
+      isLasting: true,
+      cause: { system: this.system, tool, reason, hint: "stc check shows the change" },
+    });
+  }
+
+  async #lease(caller: string, signal: AbortSignal): Promise<Lease> {
+    const slot = this.#slotFor(this.#options.isShared ? SHARED : caller);
+    slot.calls += 1;
+    clearTimeout(slot.idle);
+    const release = (): void => {
+      slot.calls -= 1;
+      if (slot.calls === 0) this.#endWhenIdle(slot);
+    };
+    try {
+      return { session: await unlessAborted(slot.session, signal), release };
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }
+
+  #slotFor(key: string): Slot {
+    const known = this.#slots.get(key);
+    if (known?.started?.isOpen === false) this.#forget(known);
+    else if (known !== undefined) return known;
+    const { limits, now } = this.#options;
+    if (this.#isClosed) throw new UpstreamError("notSent", "the service is shutting down");
+    if (now() < this.#startsAgainAt) throw new UpstreamError("notSent", `its last starts failed: ${this.#failure}`);
+    if (this.#slots.size >= limits.sessionsMax) this.#makeRoom();
+    const slot: Slot = { key, session: this.#start(), started: undefined, calls: 0, idle: undefined, isOver: false };
+    this.#slots.set(key, slot);
+    slot.session.then(
+      (session) => {
+        slot.started = session;
+        void session.ended.then((reason) => this.#ended(slot, reason));
+      },
+      () => this.#forget(slot),
+    );
+    return slot;
+  }
+
+  /** @throws {Refusal} OVERLOADED when every session has calls in progress */
+  #makeRoom(): void {
+    // The map keeps the order of use.
+    const unused = [...this.#slots.values()].find(({ calls }) => calls === 0);
+    if (unused === undefined) throw this.#busy();
+    void this.#end(unused);
+  }
+
+  async #start(): Promise<McpSession> {
+    const { open, identity, limits, system, report, now } = this.#options;
+    try {
+      const session = await McpSession.start({
+        ...{ open, identity, startTimeoutMs: limits.startTimeoutMs },
+        log: (what, text) =>
+          report({ type: "output", system, reason: `${what}: ${bounded(text, LOGGED_CHARACTERS_MAX)}` }),
+        onDefinitions: (listed) => this.#judge(listed),
+      });
+      this.#failure = undefined;
+      this.#failedStarts = 0;
+      return session;
+    } catch (error) {
+      const reason = bounded(error instanceof Error ? error.message : "failed", LOGGED_CHARACTERS_MAX);
+      this.#failure = reason;
+      this.#failedStarts += 1;
+      const excess = this.#failedStarts - FAILED_STARTS_MAX;
+      if (excess >= 0) this.#startsAgainAt = now() + Math.min(WAIT_MAX_MS, WAIT_FIRST_MS * 2 ** excess);
+      report({ type: "failed", system, reason });
+      throw error;
+    }
+  }
+
+  #ended(slot: Slot, reason: string): void {
+    if (!slot.isOver && !this.#isClosed) this.#options.report({ type: "failed", system: this.system, reason });
+    this.#forget(slot);
+  }
+
+  #forget(slot: Slot): void {
+    clearTimeout(slot.idle);
+    slot.isOver = true;
+    if (this.#slots.get(slot.key) === slot) this.#slots.delete(slot.key);
+  }
+
+  async #end(slot: Slot | undefined): Promise<void> {
+    if (slot === undefined) return;
+    this.#forget(slot);
+    const session = await slot.session.catch(() => undefined);
+    await session?.close();
+  }
+
+  #endWhenIdle(slot: Slot): void {
+    if (slot.isOver) return;
+    // Moves it to the end of the order of use.
+    this.#slots.delete(slot.key);
+    this.#slots.set(slot.key, slot);
+    slot.idle = setTimeout(() => void this.#end(slot), this.#options.limits.idleMs);
+    slot.idle.unref();
+  }
+
+  /** Reads the definitions of all sessions again. Sessions that begin later read them when they start. */
+  #recheck(): void {
+    for (const { session } of this.#slots.values()) {
+      session.then((open) => open.readDefinitions()).catch(() => {});
+    }
+  }
+
+  /** Compares all pinned tools with a list of the server. */
+  #judge(listed: Listed): void {
+    this.#listed = listed;
+    for (const [tool, pin] of this.#pins) this.#judgeTool(tool, pin, listed);
+  }
+
+  #judgeTool(tool: string, pin: Pin, { definitions, unusable }: Listed): void {
+    const { system, report } = this.#options;
+    const definition = definitions.get(tool);
+    if (definition !== undefined && (pin.sha256 ?? definition.sha256) === definition.sha256) {
+      pin.sha256 = definition.sha256;
+      pin.definition = definition.pinned;
+      if (pin.quarantine === undefined) return;
+      pin.quarantine = undefined;
+      report({ type: "restored", system, tool: bounded(tool), reason: "its definition is the pinned one again" });
+      return;
+    }
+    // A tool without a pin that was never offered: there is nothing that it changed from.
+    if (definition === undefined && pin.sha256 === undefined) return;
+    const reason = unusable.get(tool) ?? (definition === undefined ? "the server does not offer it" : CHANGED);
+    const changes = definition === undefined ? [] : changesOf(pin, definition);
+    const isKnown = pin.quarantine?.reason === reason && pin.quarantine.changes.join() === changes.join();
+    pin.quarantine = { reason, changes };
+    if (!isKnown) report({ type: "quarantined", system, tool: bounded(tool), reason, changes });
+  }
+}
+
+const CHANGED = "its definition is not the pinned one";
+const LOGGED_CHARACTERS_MAX = 1_024;
+
+function changesOf({ sha256, definition }: Pin, now: Definition): readonly string[] {
+  const hashes = `sha256: ${sha256} → ${now.sha256}`;
+  if (definition === undefined)
+    return [hashes, "(the pinned definition itself is not known: set target.mcp.definition)"];
+  const found = differences(definition, now.pinned);
+  return [
+    hashes,
+    ...(found.length > 0 ? found : ["(the server's identity: its address, its name, or its certificate)"]),
+  ];
+}
+
+export interface UpstreamCall {
+  readonly tool: string;
+  /** Key of the caller's session. */
+  readonly caller: string;
+  /** The definition for which the call was planned. */
+  readonly sha256: string;
+  readonly signal: AbortSignal;
+}

@@ -1,0 +1,155 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { parse, stringify } from "yaml";
+import { manifestText } from "../../src/cli/import.ts";
+import type { ToolDraft } from "../../src/core/target-kind.ts";
+import { definitionOf } from "../../src/targets/mcp/definitions.ts";
+import { draftOf } from "../../src/targets/mcp/drafts.ts";
+import type { Loose } from "../support/asking-service.ts";
+import { runStc } from "../support/stc.ts";
+import { HostileWorld } from "../targets/mcp/world.ts";
+
+const SERVER = { address: { url: "https://x.example" }, tls: null, name: "x" };
+const draft = (listed: Loose): ToolDraft =>
+  draftOf(definitionOf({ inputSchema: { type: "object" }, ...listed }, SERVER));
+const written = (listed: Loose): Loose => parse(manifestText("tool", "x", draft(listed)));
+
+describe("a manifest that is imported", () => {
+  test("asks for approval, releases nothing, and is pinned", () => {
+    const manifest = written({ name: "create_issue", description: "Creates an issue" });
+    expect(manifest).toMatchObject({
+      name: "tool",
+      description: "Creates an issue",
+      classification: "write",
+      permissions: { required: ["x:write"] },
+      target: { system: "x", mcp: { tool: "create_issue" } },
+      input: { type: "object" },
+      output: { type: "object", properties: { text: { type: "string" } } },
+      outputPolicy: null,
+    });
+    expect(manifest.target.mcp.definitionSha256).toMatch(/^[0-9a-f]{64}$/);
+    expect(manifest.target.mcp.definition.name).toBe("create_issue");
+  });
+
+  test.each([
+    [{ readOnlyHint: true }, "write"],
+    [{ destructiveHint: false }, "write"],
+    [{ destructiveHint: true }, "destructive"],
+    [{ readOnlyHint: true, destructiveHint: true }, "destructive"],
+    ["nonsense", "write"],
+  ])("annotations %o can only raise the classification", (annotations, classification) => {
+    expect(written({ name: "a", annotations }).classification).toBe(classification);
+  });
+
+  test("suggests an action for each field by its name, in comments", () => {
+    const properties = {
+      email: { type: "string" },
+      items: { type: "array", items: { type: "object", properties: { title: { type: "string" } } } },
+      apiKey: { type: "string" },
+    };
+    const text = manifestText("tool", "x", draft({ name: "a", outputSchema: { type: "object", properties } }));
+    expect(text).toContain("#  email: mask\n");
+    expect(text).toContain('#  "items[].title": allow\n');
+    expect(text).toContain("#  apiKey: redact\n");
+  });
+
+  test("knows references of older drafts, and drops what only describes", () => {
+    const inputSchema = {
+      $schema: "http://json-schema.org/draft-07/schema#",
+      type: "object",
+      definitions: { who: { type: "string", title: "Who" } },
+      properties: { who: { $ref: "#/definitions/who" }, default: { type: "number", default: 3 } },
+      unknownKeyword: 1,
+    };
+    const { input, notes } = draft({ name: "a", inputSchema });
+    expect(input).toEqual({
+      type: "object",
+      $defs: { who: { type: "string" } },
+      properties: { who: { $ref: "#/$defs/who" }, default: { type: "number" } },
+    });
+    expect(notes).toEqual(["input: the keyword unknownKeyword is left out"]);
+  });
+});
+
+/** Texts that try to be more than a text. */
+const ESCAPES = [
+  'x"\nhandler: !!js/function "evil()"\n#',
+  "x: {a: 1}\n- b",
+  "*alias",
+  "&anchor x",
+  "!!binary x",
+  "<<",
+  "__proto__",
+  "constructor",
+  "# comment",
+  "x #comment\noutputPolicy:\n  '*': allow",
+  "\u2028outputPolicy: {'*': allow}",
+  "\u0085outputPolicy: 1",
+  `$${"{process.exit(1)}"}`,
+  "`rm -rf /`",
+  "---\nname: other",
+  "...\n%YAML 1.1",
+  "\u202eevil\u0000\u001b[2J",
+  "yes",
+  "0x1f",
+  "~",
+  "\ud800",
+];
+
+describe("texts of a server", () => {
+  test.each(ESCAPES)("%j stays a text, wherever it is", (text) => {
+    const schema = {
+      type: "object",
+      properties: { [text]: { type: "string", enum: [text], pattern: text, description: text } },
+      required: [text],
+    };
+    const hostile = draft({ name: text, description: text, inputSchema: schema, outputSchema: schema, "x-a": text });
+    const source = manifestText("tool", "x", hostile);
+    const manifest = parse(source, { version: "1.2", uniqueKeys: true });
+    const wellFormed = text.toWellFormed();
+    expect(Object.keys(manifest)).toEqual([
+      ...["name", "description", "classification", "permissions", "target", "input", "output", "outputPolicy"],
+    ]);
+    expect(manifest.outputPolicy).toBeNull();
+    expect(manifest.target.mcp.tool).toBe(wellFormed);
+    const [[name, property] = []] = Object.entries<Loose>(manifest.input.properties);
+    expect(name).toBe(wellFormed);
+    expect(property.enum).toEqual([wellFormed]);
+    expect(manifest.input.required).toEqual([wellFormed]);
+    expect(source).toMatch(/^[\n\x20-\x7e\p{L}]*$/u);
+    const comments = source.split("\n").filter((line) => line.trimStart().startsWith("#"));
+    for (const comment of comments) expect(comment).toMatch(/^#[ A-Za-z0-9.,:'()[\]"_-]*$/);
+  });
+});
+
+describe("stc import mcp", () => {
+  const world = new HostileWorld();
+  afterAll(() => world.end());
+
+  test("writes a file for each tool that is asked for, never over another", async () => {
+    mkdirSync(join(world.folder, "tools"));
+    const config = {
+      tools: ["tools"],
+      audit: { dir: "audit" },
+      jwt: { issuers: world.issuers.profiles() },
+      systems: { hostile: { mcp: world.serverEntry() } },
+    };
+    writeFileSync(join(world.folder, "stc.yaml"), stringify(config));
+    const out = join(world.folder, "tools");
+    const words = ["import", "mcp", "hostile", "--config", join(world.folder, "stc.yaml"), "--out", out];
+    const first = await runStc([...words, "--tool", "echo", "--tool", "structured"]);
+    expect(first).toMatchObject({ code: 0, err: "" });
+    expect(first.out).toContain("echo: echo.tool.yaml");
+    expect(readdirSync(out).sort()).toEqual(["echo.tool.yaml", "structured.tool.yaml"]);
+    const manifest = parse(readFileSync(join(out, "echo.tool.yaml"), "utf8"));
+    expect(manifest.input.properties).toEqual({ text: { type: "string" } });
+    writeFileSync(join(out, "who.tool.yaml"), "mine");
+    const again = await runStc([...words, "--tool", "who"]);
+    expect(again.out).toContain("who.tool.yaml exists and is left as it is");
+    expect(readFileSync(join(out, "who.tool.yaml"), "utf8")).toBe("mine");
+    const unknown = await runStc([...words, "--tool", "nothing"]);
+    expect(unknown.code).toBe(64);
+    expect(unknown.err).toContain("hostile offers no tool nothing; it offers echo");
+  });
+});

@@ -1,0 +1,334 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { createMcpHandler, Server } from "@modelcontextprotocol/server";
+import type { Loose } from "../../support/asking-service.ts";
+import { codeOf, HostileWorld, hostileTool } from "./world.ts";
+
+const INPUT = { type: "object" as const, properties: { text: { type: "string" } }, required: ["text"] };
+const definition = (name: string) => ({ name, description: `Does ${name}`, inputSchema: INPUT });
+
+interface Seen {
+  readonly method: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly message: Loose;
+}
+
+/** A server over HTTP whose answer to a call is given by the test. */
+class HttpServer {
+  readonly seen: Seen[] = [];
+  tools = ["echo"].map(definition);
+  sessionId: string | undefined = "session-1";
+  /** Answers a call; the other methods are answered as they should be. */
+  call: (id: number, message: Loose, signal: AbortSignal) => Response | Promise<Response> = (id, { params }) =>
+    this.json({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text: params.arguments.text }] } });
+  listen: () => Response = () => new Response(null, { status: 405 });
+  readonly #server = Bun.serve({
+    hostname: "127.0.0.1",
+    port: 0,
+    idleTimeout: 0,
+    fetch: (request) => this.#answer(request),
+  });
+
+  get url(): string {
+    return `http://127.0.0.1:${this.#server.port}/mcp`;
+  }
+
+  json(body: unknown, init: ResponseInit = {}): Response {
+    return Response.json(body, init);
+  }
+
+  events(...messages: readonly unknown[]): Response {
+    const text = messages.map((message) => `event: message\ndata: ${JSON.stringify(message)}\n\n`).join("");
+    return new Response(text, { headers: { "content-type": "text/event-stream" } });
+  }
+
+  async close(): Promise<void> {
+    await this.#server.stop(true);
+  }
+
+  of(method: string): readonly Seen[] {
+    return this.seen.filter(({ message, method: verb }) => (message?.method ?? verb) === method);
+  }
+
+  async #answer(request: Request): Promise<Response> {
+    const text = await request.text();
+    const message = text === "" ? undefined : JSON.parse(text);
+    this.seen.push({ method: request.method, headers: Object.fromEntries(request.headers), message });
+    if (request.method === "GET") return this.listen();
+    if (request.method === "DELETE") return new Response(null, { status: 200 });
+    const { id, method, params } = message;
+    if (method === "initialize") {
+      const serverInfo = { name: "hostile", version: "1" };
+      const result = { protocolVersion: params.protocolVersion, capabilities: { tools: {} }, serverInfo };
+      const headers = this.sessionId === undefined ? {} : { "mcp-session-id": this.sessionId };
+      return this.json({ jsonrpc: "2.0", id, result }, { headers });
+    }
+    if (id === undefined || method === undefined) return new Response(null, { status: 202 });
+    if (this.sessionId !== undefined && request.headers.get("mcp-session-id") !== this.sessionId) {
+      return new Response(null, { status: 404 });
+    }
+    if (method === "tools/list") return this.json({ jsonrpc: "2.0", id, result: { tools: this.tools } });
+    if (method === "tools/call") return this.call(id, message, request.signal);
+    return this.json({ jsonrpc: "2.0", id, result: {} });
+  }
+}
+
+describe("a server over HTTP", () => {
+  const world = new HostileWorld();
+  const server = new HttpServer();
+  const entry = { url: server.url, plaintext: true, addresses: ["loopback"], auth: { bearerFile: "upstream-token" } };
+
+  beforeAll(async () => {
+    writeFileSync(join(world.folder, "upstream-token"), "token-of-the-service\n");
+    const tools = [hostileTool("echo"), hostileTool("echo", { change: true })];
+    await world.startWith(tools, entry);
+  });
+  beforeEach(() => {
+    server.seen.length = 0;
+  });
+  const usual = server.call;
+  afterEach(() => {
+    server.call = usual;
+  });
+  afterAll(async () => {
+    await world.end();
+    await server.close();
+  });
+
+  test("a call carries the service's own token, the session and the tool, and never the caller's token", async () => {
+    const token = await world.agent();
+    expect((await world.call("echo", "hello", { token })).body.result).toEqual({ text: "hello" });
+    const [call] = server.of("tools/call");
+    expect(call?.headers).toMatchObject({
+      authorization: "Bearer token-of-the-service",
+      "mcp-session-id": "session-1",
+      "mcp-protocol-version": "2025-11-25",
+      "mcp-method": "tools/call",
+      "mcp-name": "echo",
+    });
+    expect(JSON.stringify(server.seen)).not.toContain(token);
+    expect(call?.message.params).toMatchObject({ name: "echo", arguments: { text: "hello" } });
+  });
+
+  test("a changed token is used for the next request", async () => {
+    writeFileSync(join(world.folder, "upstream-token"), "another-token");
+    await world.call("echo");
+    expect(server.of("tools/call")[0]?.headers["authorization"]).toBe("Bearer another-token");
+  });
+
+  test("an answer may be a stream of events, with messages before it", async () => {
+    server.call = (id) =>
+      server.events(
+        { jsonrpc: "2.0", method: "notifications/progress", params: { progressToken: 1, progress: 1 } },
+        { jsonrpc: "2.0", id: "s1", method: "sampling/createMessage", params: {} },
+        { jsonrpc: "2.0", id: 77_777, result: { content: [{ type: "text", text: "for another" }] } },
+        { jsonrpc: "2.0", id, result: { content: [{ type: "text", text: "in the stream" }] } },
+      );
+    expect((await world.call("echo")).body.result).toEqual({ text: "in the stream" });
+    while (!server.seen.some(({ message }) => message?.id === "s1")) await Bun.sleep(5);
+    expect(server.seen.find(({ message }) => message?.id === "s1")?.message.error.code).toBe(-32_601);
+  });
+
+  const answers: readonly (readonly [string, HttpServer["call"], string, string])[] = [
+    [
+      "a redirect",
+      () => new Response(null, { status: 307, headers: { location: "http://127.0.0.1:1/" } }),
+      "TARGET_FAILED",
+      "TARGET_FAILED",
+    ],
+    ["status 401", () => new Response("no", { status: 401 }), "TARGET_FAILED", "TARGET_FAILED"],
+    ["status 429", () => new Response("slow down", { status: 429 }), "TARGET_UNAVAILABLE", "TARGET_UNAVAILABLE"],
+    ["status 500", () => new Response("broken", { status: 500 }), "TARGET_UNAVAILABLE", "OUTCOME_UNKNOWN"],
+    ["status 202", () => new Response(null, { status: 202 }), "TARGET_FAILED", "OUTCOME_UNKNOWN"],
+    [
+      "a page",
+      () => new Response("<html>", { headers: { "content-type": "text/html" } }),
+      "TARGET_FAILED",
+      "OUTCOME_UNKNOWN",
+    ],
+    [
+      "an empty body",
+      () => new Response("", { headers: { "content-type": "application/json" } }),
+      "TARGET_FAILED",
+      "OUTCOME_UNKNOWN",
+    ],
+    [
+      "an answer to another request",
+      (id) => server.json({ jsonrpc: "2.0", id: id + 1_000, result: {} }),
+      "TARGET_FAILED",
+      "OUTCOME_UNKNOWN",
+    ],
+    [
+      "a list of answers",
+      (id) => server.json([{ jsonrpc: "2.0", id, result: {} }]),
+      "TARGET_FAILED",
+      "OUTCOME_UNKNOWN",
+    ],
+    [
+      "a stream without the answer",
+      () => server.events({ jsonrpc: "2.0", method: "x" }),
+      "TARGET_FAILED",
+      "OUTCOME_UNKNOWN",
+    ],
+    [
+      "a compressed answer",
+      (id) =>
+        new Response(Bun.gzipSync(JSON.stringify({ jsonrpc: "2.0", id, result: {} })), {
+          headers: { "content-type": "application/json", "content-encoding": "gzip" },
+        }),
+      "TARGET_FAILED",
+      "OUTCOME_UNKNOWN",
+    ],
+    [
+      "an answer over the limit",
+      (id) => server.json({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text: "x".repeat(2_000_000) }] } }),
+      "OUTPUT_TOO_LARGE",
+      "OUTCOME_UNKNOWN",
+    ],
+    [
+      "an event over the limit",
+      (id) =>
+        server.events({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text: "x".repeat(2_000_000) }] } }),
+      "OUTPUT_TOO_LARGE",
+      "OUTCOME_UNKNOWN",
+    ],
+    [
+      "an endless stream of nothing",
+      () => new Response(endless(), { headers: { "content-type": "text/event-stream" } }),
+      "OUTPUT_TOO_LARGE",
+      "OUTCOME_UNKNOWN",
+    ],
+    [
+      "an error of the protocol",
+      (id) => server.json({ jsonrpc: "2.0", id, error: { code: -32_603, message: "broken" } }, { status: 400 }),
+      "TARGET_FAILED",
+      "TARGET_FAILED",
+    ],
+  ];
+
+  test.each(answers)("%s: a read and a change", async (_what, answer, read, change) => {
+    server.call = answer;
+    expect(codeOf(await world.call("echo"))).toBe(read);
+    expect(codeOf(await world.call("change_echo"))).toBe(change);
+    server.call = usual;
+    expect((await world.call("echo")).http).toBe(200);
+  });
+
+  test("a connection that ends without an answer leaves a change unknown", async () => {
+    server.call = () =>
+      new Response(new ReadableStream({ pull: (controller) => controller.error(new Error("cut")) }), {
+        headers: { "content-type": "application/json" },
+      });
+    expect(codeOf(await world.call("change_echo"))).toBe("OUTCOME_UNKNOWN");
+  });
+
+  test("a session that the server has ended is replaced, and the call is sent once", async () => {
+    await world.call("echo");
+    server.seen.length = 0;
+    server.sessionId = "session-2";
+    const reply = await world.call("change_echo");
+    expect(reply.body.result).toEqual({ text: "hello" });
+    expect(server.of("tools/call").map(({ headers }) => headers["mcp-session-id"])).toEqual(["session-1", "session-2"]);
+  });
+
+  test("definitions are read again after the news of a change", async () => {
+    await world.call("echo");
+    const before = server.of("tools/list").length;
+    server.call = (id) =>
+      server.events(
+        { jsonrpc: "2.0", method: "notifications/tools/list_changed" },
+        { jsonrpc: "2.0", id, result: { content: [] } },
+      );
+    await world.call("echo");
+    server.call = usual;
+    server.tools = [{ ...definition("echo"), description: "Another" }];
+    const reply = await world.call("echo");
+    expect(server.of("tools/list").length).toBeGreaterThan(before);
+    expect(reply.body.error).toMatchObject({ code: "TARGET_UNAVAILABLE", retryable: false });
+    server.tools = [definition("echo")];
+  });
+});
+
+function endless(): ReadableStream<Uint8Array> {
+  const chunk = Buffer.from(`: ${"x".repeat(65_000)}\n`);
+  return new ReadableStream({
+    pull(controller) {
+      controller.enqueue(chunk);
+    },
+  });
+}
+
+describe("reaching a server over HTTP", () => {
+  const world = new HostileWorld();
+  const server = new HttpServer();
+  afterEach(() => world.stop());
+  afterAll(async () => {
+    await world.end();
+    await server.close();
+  });
+
+  test("an address that the configuration does not allow is never connected to", async () => {
+    await world.startWith([hostileTool("echo")], { url: server.url, plaintext: true });
+    expect(codeOf(await world.call("echo"))).toBe("TARGET_UNAVAILABLE");
+    expect(server.seen).toEqual([]);
+  });
+
+  test("the stream of the server's own messages brings the news of other definitions, and the session is ended at the close", async () => {
+    let news: ReadableStreamDefaultController<Uint8Array> | undefined;
+    const setNews = (controller: ReadableStreamDefaultController<Uint8Array>): void => {
+      news = controller;
+    };
+    server.listen = () =>
+      new Response(new ReadableStream({ start: setNews }), {
+        headers: { "content-type": "text/event-stream" },
+      });
+    await world.startWith([hostileTool("echo")], { url: server.url, plaintext: true, addresses: ["loopback"] });
+    expect((await world.call("echo")).http).toBe(200);
+    while (news === undefined) await Bun.sleep(5);
+    server.tools = [{ ...definition("echo"), description: "Another" }];
+    const message = JSON.stringify({ jsonrpc: "2.0", method: "notifications/tools/list_changed" });
+    news.enqueue(Buffer.from(`data: ${message}\n\n`));
+    while ((await world.health()).body.systems.hostile.quarantined.length === 0) await Bun.sleep(20);
+    expect((await world.call("echo")).body.error).toMatchObject({ code: "TARGET_UNAVAILABLE", retryable: false });
+    await world.stop();
+    expect(server.of("DELETE").map(({ headers }) => headers["mcp-session-id"])).toContain("session-1");
+  });
+
+  test.each([
+    ["the official server, for the versions with initialize", "stateless"],
+    ["the official server, for 2026-07-28 only", "reject"],
+  ] as const)("%s", async (_what, legacy) => {
+    const handler = createMcpHandler(
+      () => {
+        const official = new Server({ name: "official", version: "1" }, { capabilities: { tools: {} } });
+        official.setRequestHandler("tools/list", () => ({ tools: [definition("echo")] }));
+        official.setRequestHandler("tools/call", ({ params }) => ({
+          content: [{ type: "text", text: String(params.arguments?.["text"]) }],
+        }));
+        return official;
+      },
+      { legacy },
+    );
+    const http = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: (request) => handler.fetch(request) });
+    const url = `http://127.0.0.1:${http.port}/mcp`;
+    await world.startWith([hostileTool("echo")], { url, plaintext: true, addresses: ["loopback"] });
+    const reply = await world.call("echo", "to the official server");
+    expect(reply.body.result).toEqual({ text: "to the official server" });
+    await world.stop();
+    await http.stop(true);
+  });
+
+  test.each([
+    [{ url: "http://x.example/mcp" }, "systems.hostile.mcp.url: is not https"],
+    [{ url: "ftp://x.example" }, "systems.hostile.mcp.url"],
+    [{ url: "https://user:password@x.example/mcp" }, "systems.hostile.mcp.url"],
+    [{ url: "https://x.example", command: "node" }, "systems.hostile.mcp.command: and url exclude each other"],
+    [{ url: "https://x.example", addresses: ["169.254.169.254/32"] }, "addresses"],
+    [{ url: "https://x.example", tls: { clientCert: "x" } }, "clientCert and clientKey go together"],
+    [{ command: "node", auth: { bearerFile: "x" } }, "systems.hostile.mcp.auth: needs url"],
+    [{}, "systems.hostile.mcp.url: is missing"],
+  ])("%o is an error with its field", async (entry, message) => {
+    await expect(world.startWith([hostileTool("echo")], entry)).rejects.toThrow(message);
+  });
+});
