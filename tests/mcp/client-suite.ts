@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Loose } from "../support/asking-service.ts";
+import { TokenProxy } from "../support/token-proxy.ts";
 import { until } from "../support/until.ts";
 import { McpWorld } from "./mcp-world.ts";
 
@@ -119,20 +120,25 @@ export function testClients(clients: readonly (readonly [string, Connect])[]): v
     });
 
     test("is told that its call is pending when the service drains, and gets the result from the service that follows", async () => {
-      const call = (client: ConnectedClient) => client.call("orders_refund", { order: "ord_4", cents: 9 });
       const replaced = await new McpWorld().start();
-      const before = await open(replaced);
-      const answer = call(before);
+      const token = await replaced.caller({ sub: title });
+      // The address that stays when the service is replaced, as a load balancer's does. Meanwhile, requests wait.
+      let isUp = Promise.resolve();
+      const address = new TokenProxy({ token: async () => token, onRequest: () => isUp });
+      address.target = replaced.url;
+      const moved = await connect({ url: `${address.url}/mcp`, token });
+      const call = () => moved.call("orders_refund", { order: "ord_4", cents: 9 });
+      const answer = call();
       const id = await openApproval(replaced, title);
-      await replaced.stop();
+      isUp = replaced.stop().then(async () => {
+        address.target = (await replaced.start()).url;
+      });
       expect(await answer).toContain("APPROVAL_REQUIRED");
-      await before.close();
-
-      await replaced.start();
+      await isUp;
       await replaced.decide(id, "approve");
-      const after = await open(replaced);
-      expect(JSON.parse(await call(after))).toEqual({ refunded: 9 });
-      await after.close();
+      expect(JSON.parse(await call())).toEqual({ refunded: 9 });
+      await moved.close();
+      await address.close();
       await replaced.end();
     });
   });
