@@ -13,6 +13,8 @@ import {
   startAuthorization,
   UnauthorizedError,
 } from "@modelcontextprotocol/client";
+import { parse } from "yaml";
+import { blockNamed } from "../support/documented.ts";
 import { OAuthProvider } from "../support/oauth-provider.ts";
 import { McpWorld, MODERN, PERMISSIONS } from "./mcp-world.ts";
 
@@ -84,6 +86,12 @@ class Person implements OAuthClientProvider {
   }
 }
 
+interface Served {
+  readonly resource?: string;
+  readonly profile?: object;
+  readonly sections?: Readonly<Record<string, unknown>>;
+}
+
 let login: OAuthProvider;
 let world: McpWorld;
 /** Paths that the client requested, with the status of each answer. */
@@ -126,23 +134,17 @@ beforeEach(() => {
 });
 afterEach(() => world.end());
 
-/** The settings that `docs/identity.md` gives. */
-async function serve(resource = ENDPOINT, sections: Readonly<Record<string, unknown>> = {}): Promise<void> {
+/** The guide's configuration, with the addresses of this test. `profile` replaces settings of the provider's tokens. */
+async function serve({ resource = ENDPOINT, profile = {}, sections = {} }: Served = {}): Promise<void> {
   world = new McpWorld();
   const [, operators] = world.issuers.profiles();
+  const { server, jwt } = parse(
+    blockNamed("docs/identity.md: # stc.yaml: agents sign in").text.replaceAll(ENDPOINT, resource),
+  );
+  const [issuer] = jwt.issuers;
   await world.start({
-    server: { port: 0, resource, resourceScopes: PERMISSIONS },
-    jwt: {
-      issuers: [
-        {
-          issuer: login.issuer,
-          profile: "rfc9068",
-          audience: [resource, "safe-tool-call"],
-          jwksUri: login.jwksUri,
-        },
-        operators,
-      ],
-    },
+    server: { ...server, port: 0 },
+    jwt: { issuers: [{ ...issuer, jwksUri: login.jwksUri, ...profile }, operators] },
     ...sections,
   });
 }
@@ -200,7 +202,7 @@ test.each([
 ])(
   "%s as the resource: a client with only the URL registers, signs its user in and calls",
   async (_title, resource, path, version) => {
-    await serve(resource);
+    await serve({ resource });
     const alice = new Person("alice");
     const first = transportOf(alice);
     await expect(clientOf(version).connect(first)).rejects.toThrow(UnauthorizedError);
@@ -253,8 +255,11 @@ test("a workload with client credentials gets its token from the URL alone", asy
   await client.close();
 });
 
-test("a token for another resource is refused, and so is an ID token whose audience the service accepts", async () => {
-  await serve();
+test.each([
+  ["rfc9068, also when its audience is one of the service's", {}, "safe-tool-call"],
+  ["generic, whose only audience is the resource", { profile: "generic", audience: ENDPOINT }, "desktop"],
+])("a token for another resource is refused, and so is an ID token: profile %s", async (_title, profile, id) => {
+  await serve({ profile });
   const refused = async (token: string) => {
     const { http, headers } = await world.call("orders_find", ORDER, { token });
     expect([http, headers.get("www-authenticate")]).toEqual([
@@ -273,8 +278,8 @@ test("a token for another resource is refused, and so is an ID token whose audie
   expect(claimsOf(elsewhere.access_token)).toMatchObject({ aud: ELSEWHERE, scope: PERMISSIONS.join(" ") });
   await refused(elsewhere.access_token);
 
-  const both = await tokensFor("safe-tool-call", ENDPOINT);
-  expect(claimsOf(both.id_token ?? "")).toMatchObject({ iss: LOGIN, sub: "alice", aud: "safe-tool-call" });
+  const both = await tokensFor(id, ENDPOINT);
+  expect(claimsOf(both.id_token ?? "")).toMatchObject({ iss: LOGIN, sub: "alice", aud: id });
   await refused(both.id_token ?? "");
   expect((await world.call("orders_find", ORDER, { token: both.access_token })).http).toBe(200);
 });
@@ -334,7 +339,7 @@ test("a tool beyond the scopes that the user granted is unknown to the client, a
 });
 
 test("with mcp.oauthMetadata off nothing leads to the provider, and its tokens are valid", async () => {
-  await serve(ENDPOINT, { mcp: { oauthMetadata: false } });
+  await serve({ sections: { mcp: { oauthMetadata: false } } });
   for (const path of [METADATA, `${METADATA}/mcp`]) expect((await world.send("GET", path, {})).http).toBe(404);
   const { http, headers } = await world.send("POST", "/mcp", { body: LIST });
   expect([http, headers.get("www-authenticate")]).toEqual([401, 'Bearer realm="safe-tool-call"']);
