@@ -1,7 +1,9 @@
+import { expect, test } from "bun:test";
 import { fileURLToPath } from "node:url";
 import { type Connect, testClients } from "../mcp/client-suite.ts";
-import { MODERN } from "../mcp/mcp-world.ts";
-import { environmentOf } from "../support/stc.ts";
+import { McpWorld, MODERN } from "../mcp/mcp-world.ts";
+import { blockNamed } from "../support/documented.ts";
+import { environmentOf, run } from "../support/stc.ts";
 import { pythonWith } from "./python.ts";
 
 const PROGRAM = fileURLToPath(import.meta.resolve("./clients.py"));
@@ -85,3 +87,34 @@ testClients([
   ["OpenAI Agents SDK for Python", python("requirements.txt", "openai-agents")],
   ["LangChain for Python", python("requirements-langchain.txt", "langchain")],
 ]);
+
+/** The guide's programs: the packages of each, and what lists its tools. */
+const PROGRAMS = [
+  ["docs/mcp.md: import httpx2", "requirements.txt", "return await names()"],
+  [
+    "docs/mcp.md: from agents import Agent",
+    "requirements.txt",
+    "async with server: return [tool.name for tool in await server.list_tools()]",
+  ],
+  [
+    "docs/mcp.md: from langchain_mcp_adapters",
+    "requirements-langchain.txt",
+    "return [tool.name for tool in await client.get_tools()]",
+  ],
+] as const;
+
+test.each(PROGRAMS)("the guide's program connects: %s", async (begin, requirements, list) => {
+  const world = await new McpWorld().start();
+  const program = [
+    "import asyncio, json, os",
+    'token = os.environ["CLIENT_TOKEN"]',
+    blockNamed(begin).text.replaceAll("https://tools.example", world.url),
+    `async def listed():\n    ${list}`,
+    "print(json.dumps(asyncio.run(listed())))",
+  ].join("\n");
+  const env = { CLIENT_TOKEN: await world.caller() };
+  const { code, out, err } = await run([await pythonWith(requirements), "-c", program], { env });
+  expect({ code, err }).toEqual({ code: 0, err: "" });
+  expect(JSON.parse(out).toSorted()).toEqual(["orders_find", "orders_refund", "reports_read"]);
+  await world.end();
+});
