@@ -14,6 +14,7 @@ import {
   UnauthorizedError,
 } from "@modelcontextprotocol/client";
 import { parse } from "yaml";
+import type { Loose } from "../support/asking-service.ts";
 import { blockNamed } from "../support/documented.ts";
 import { OAuthProvider } from "../support/oauth-provider.ts";
 import { McpWorld, MODERN, PERMISSIONS } from "./mcp-world.ts";
@@ -122,6 +123,13 @@ beforeAll(async () => {
         redirect_uris: [],
         response_types: [],
         grant_types: ["client_credentials"],
+      },
+      {
+        client_id: "planner",
+        client_secret: "a-secret-of-the-test",
+        redirect_uris: [],
+        response_types: [],
+        grant_types: ["urn:ietf:params:oauth:grant-type:token-exchange"],
       },
     ],
     accounts: { alice: PERMISSIONS, bob: ["orders:read"] },
@@ -253,6 +261,30 @@ test("a workload with client credentials gets its token from the URL alone", asy
   await client.callTool({ name: "orders_find", arguments: ORDER });
   expect(audited()).toEqual({ sub: "nightly-report", tool: "orders_find", decision: "ALLOWED" });
   await client.close();
+});
+
+test("an agent that exchanges its user's token calls for the user, and the audit names both", async () => {
+  await serve();
+  const { access_token: theirs } = await tokensFor("desktop", ELSEWHERE);
+  const answer = await login.fetch(new URL("/token", LOGIN), {
+    method: "POST",
+    headers: { authorization: `Basic ${btoa("planner:a-secret-of-the-test")}` },
+    body: new URLSearchParams({
+      grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
+      subject_token_type: "urn:ietf:params:oauth:token-type:access_token",
+      subject_token: theirs,
+      resource: ENDPOINT,
+      scope: "orders:read",
+    }),
+  });
+  const { access_token: token } = (await answer.json()) as Loose;
+  const client = await world.client(MODERN, token);
+  expect(await toolsOf(client)).toEqual(["orders_find", "reports_read"]);
+  await client.callTool({ name: "orders_find", arguments: ORDER });
+  expect(world.last()).toMatchObject({
+    decision: "ALLOWED",
+    caller: { sub: "alice", act: ["planner"], permissions: ["orders:read"] },
+  });
 });
 
 test.each([

@@ -1,6 +1,13 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import Provider, { type ClientMetadata, errors, type InteractionResults, type ResourceServer } from "oidc-provider";
+import { jwtVerify } from "jose";
+import Provider, {
+  type ClientMetadata,
+  errors,
+  type InteractionResults,
+  type ResourceServer,
+  type TokenEndpointGrantContext,
+} from "oidc-provider";
 import { makeSigningKey, type SigningKey } from "./tokens.ts";
 
 interface ProviderSettings {
@@ -14,13 +21,19 @@ interface ProviderSettings {
   readonly accounts?: Readonly<Record<string, readonly string[]>>;
 }
 
+/** Grant type of RFC 8693. */
+const TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange";
+const EXCHANGE_PARAMETERS = ["subject_token", "subject_token_type", "resource", "scope"] as const;
+type ExchangeContext = TokenEndpointGrantContext<Partial<Record<(typeof EXCHANGE_PARAMETERS)[number], string>>>;
+
 const TOKEN_SECONDS = 600;
 const ARTIFACTS = ["AccessToken", "ClientCredentials", "Grant", "IdToken", "Interaction", "RefreshToken", "Session"];
 const SIGN_IN = /^\/interaction\//;
 
 /**
  * A real OAuth and OpenID authorization server (npm `oidc-provider`) on a loopback port: discovery, dynamic registration, the
- * authorization code with PKCE, client credentials, refresh tokens, resource indicators. Access tokens are JWTs (RFC 9068).
+ * authorization code with PKCE, client credentials, token exchange, refresh tokens, resource indicators. Access tokens are JWTs
+ * (RFC 9068).
  * It prints a warning about the runtime when it is imported, because it knows only Node.
  */
 export class OAuthProvider {
@@ -35,11 +48,13 @@ export class OAuthProvider {
   nextTokenAgeSeconds = 0;
   readonly #server: Server;
   readonly #provider: Provider;
+  readonly #resources: ProviderSettings["resources"];
 
   private constructor(server: Server, { issuer, resources, clients = [], accounts = {} }: ProviderSettings) {
     this.#server = server;
     this.address = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     this.issuer = issuer ?? this.address;
+    this.#resources = resources;
     this.accounts = new Map(Object.entries(accounts));
     const signing = { ...this.key.privateKey.export({ format: "jwk" }), ...this.key.jwk };
     this.#provider = new Provider(this.issuer, {
@@ -48,6 +63,8 @@ export class OAuthProvider {
       scopes: ["openid", "offline_access", ...new Set(Object.values(resources).flat())],
       clientDefaults: { id_token_signed_response_alg: "ES256" },
       enabledJWA: { idTokenSigningAlgValues: ["ES256"] },
+      extraTokenClaims: (context) =>
+        context.oidc.params?.["grant_type"] === TOKEN_EXCHANGE ? { act: { sub: context.oidc.client?.clientId } } : {},
       findAccount: (_context, sub) => ({ accountId: sub, claims: () => ({ sub }) }),
       issueRefreshToken: (_context, client) => client.grantTypeAllowed("refresh_token"),
       features: {
@@ -74,6 +91,11 @@ export class OAuthProvider {
       ttl: Object.fromEntries(ARTIFACTS.map((name) => [name, TOKEN_SECONDS])),
     });
     this.#provider.proxy = true;
+    this.#provider.registerGrantType(
+      TOKEN_EXCHANGE,
+      (context: ExchangeContext) => this.#exchange(context),
+      EXCHANGE_PARAMETERS,
+    );
     const answer = this.#provider.callback();
     const { host, protocol } = new URL(this.issuer);
     server.on("request", (request, response) => {
@@ -124,6 +146,27 @@ export class OAuthProvider {
   close(): void {
     this.#server.closeAllConnections();
     this.#server.close();
+  }
+
+  /** Gives a client a token for another resource, for the subject of an access token of this server, with at most its scopes. */
+  async #exchange(context: ExchangeContext): Promise<void> {
+    const { client, params } = context.oidc;
+    const { subject_token: given = "", resource = "" } = params;
+    const { payload } = await jwtVerify(given, this.key.publicKey, { issuer: this.issuer, typ: "at+jwt" }).catch(() => {
+      throw new errors.InvalidGrant("subject_token is not an access token of this server");
+    });
+    const server = resourceServer(resource, this.#resources[resource]);
+    const held = String(payload["scope"] ?? "").split(" ");
+    const requested = params.scope?.split(" ") ?? held;
+    const { AccessToken, ResourceServer } = this.#provider;
+    const token = new AccessToken({ accountId: String(payload.sub), client, grantId: "", gty: "token_exchange" });
+    token.resourceServer = new ResourceServer(resource, server);
+    token.scope = requested
+      .filter((scope) => held.includes(scope) && server.scope.split(" ").includes(scope))
+      .join(" ");
+    const issued = "urn:ietf:params:oauth:token-type:access_token";
+    const answer = { token_type: "Bearer", expires_in: TOKEN_SECONDS, scope: token.scope, issued_token_type: issued };
+    context.body = { access_token: await token.save(), ...answer };
   }
 
   /** The pages on which a person signs in and grants scopes, without the person. */
