@@ -81,11 +81,15 @@ async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<stri
 }
 
 testClients([
-  ["the official Python client, 2026-07-28", python("requirements.txt", "official", MODERN)],
-  ["the official Python client, the version that it negotiates", python("requirements.txt", "official", "auto")],
-  ["the official Python client, 2025-11-25", python("requirements.txt", "official", "legacy")],
-  ["OpenAI Agents SDK for Python", python("requirements.txt", "openai-agents")],
-  ["LangChain for Python", python("requirements-langchain.txt", "langchain")],
+  { title: "the official Python client, 2026-07-28", connect: python("requirements.txt", "official", MODERN) },
+  { title: "the official Python client, negotiating", connect: python("requirements.txt", "official", "auto") },
+  {
+    title: "the official Python client, 2025-11-25",
+    connect: python("requirements.txt", "official", "legacy"),
+    follows: true,
+  },
+  { title: "OpenAI Agents SDK for Python", connect: python("requirements.txt", "openai-agents") },
+  { title: "LangChain for Python", connect: python("requirements-langchain.txt", "langchain") },
 ]);
 
 /** The guide's programs: the packages of each, and what lists its tools. */

@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { defineTool } from "safe-tool-call";
+import { z } from "zod";
 import type { Loose } from "../support/asking-service.ts";
 import { TokenProxy } from "../support/token-proxy.ts";
 import { until } from "../support/until.ts";
-import { McpWorld } from "./mcp-world.ts";
+import { McpWorld, TOOLS } from "./mcp-world.ts";
 
 /** Each client as its users run it; where it belongs to an agent, a scripted model makes the calls. */
 export interface ConnectedClient {
@@ -28,8 +30,34 @@ async function openApproval(service: McpWorld, sub: string): Promise<string> {
   });
 }
 
-/** What a client of any kind must be able to do, against the real service. `clients` are titles and ways to connect. */
-export function testClients(clients: readonly (readonly [string, Connect])[]): void {
+/** A change that runs until a test lets it end. */
+function shipping({ onStart, end }: { readonly onStart: () => void; readonly end: Promise<void> }) {
+  return defineTool({
+    name: "orders_ship",
+    description: "Ships an order",
+    classification: "write",
+    category: "write",
+    permissions: { required: ["orders:refund"] },
+    input: z.strictObject({ order: z.string() }),
+    output: z.object({ shipped: z.string() }),
+    outputPolicy: { shipped: "allow" },
+    async handler({ order }) {
+      onStart();
+      await end;
+      return { shipped: order };
+    },
+  });
+}
+
+interface TestedClient {
+  readonly title: string;
+  readonly connect: Connect;
+  /** Whether it opens the stream of notifications, and keeps it. */
+  readonly follows?: true;
+}
+
+/** What a client of any kind must be able to do, against the real service. */
+export function testClients(clients: readonly TestedClient[]): void {
   let world: McpWorld;
   /** The same without holding calls: the pending result comes at once. */
   let hasty: McpWorld;
@@ -43,7 +71,7 @@ export function testClients(clients: readonly (readonly [string, Connect])[]): v
     await hasty.end();
   });
 
-  describe.each(clients)("%s", (title, connect) => {
+  describe.each(clients)("$title", ({ title, connect, follows = false }) => {
     let client: ConnectedClient;
     let impatient: ConnectedClient;
     const open = async (service: McpWorld): Promise<ConnectedClient> =>
@@ -119,27 +147,46 @@ export function testClients(clients: readonly (readonly [string, Connect])[]): v
       expect(text.length).toBeLessThan(70_000);
     });
 
-    test("is told that its call is pending when the service drains, and gets the result from the service that follows", async () => {
-      const replaced = await new McpWorld().start();
+    test("loses no answer and repeats no change when the service is replaced", async () => {
+      const [started, finish] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+      const tools = [...TOOLS, shipping({ onStart: started.resolve, end: finish.promise })];
+      const replaced = await new McpWorld().start({ tools });
       const token = await replaced.caller({ sub: title });
+      let isUp: Promise<void> = Promise.resolve();
       // The address that stays when the service is replaced, as a load balancer's does. Meanwhile, requests wait.
-      let isUp = Promise.resolve();
-      const address = new TokenProxy({ token: async () => token, onRequest: () => isUp });
+      const address = new TokenProxy({ token: () => isUp.then(() => token) });
       address.target = replaced.url;
-      const moved = await connect({ url: `${address.url}/mcp`, token });
-      const call = () => moved.call("orders_refund", { order: "ord_4", cents: 9 });
-      const answer = call();
-      const id = await openApproval(replaced, title);
-      isUp = replaced.stop().then(async () => {
-        address.target = (await replaced.start()).url;
-      });
-      expect(await answer).toContain("APPROVAL_REQUIRED");
-      await isUp;
-      await replaced.decide(id, "approve");
-      expect(JSON.parse(await call())).toEqual({ refunded: 9 });
-      await moved.close();
-      await address.close();
-      await replaced.end();
+      const client = await connect({ url: `${address.url}/mcp`, token });
+      const streams = () => replaced.journal().filter(({ type }) => type === "tools.followed").length;
+      try {
+        if (follows) await until("the stream", () => (streams() === 1 ? true : undefined));
+        const running = client.call("orders_ship", { order: "ord_1" });
+        await replaced.decide(await openApproval(replaced, title), "approve");
+        await started.promise;
+        const call = () => client.call("orders_refund", { order: "ord_2", cents: 2 });
+        const held = call();
+        const id = await openApproval(replaced, title);
+
+        isUp = replaced.stop().then(async () => {
+          address.target = (await replaced.start({ tools })).url;
+        });
+        await until("the entry of the held call", () => replaced.entries().find(({ approval }) => approval?.id === id));
+        finish.resolve();
+        expect(await held).toContain(`APPROVAL_REQUIRED: A person is asked whether this call may run (approval ${id}`);
+        expect(JSON.parse(await running)).toEqual({ shipped: "ord_1" });
+        await isUp;
+
+        await replaced.decide(id, "approve");
+        expect(JSON.parse(await call())).toEqual({ refunded: 2 });
+        const ran = replaced.entries().filter(({ decision }) => decision === "ALLOWED");
+        expect(ran.map(({ tool }) => tool?.name)).toEqual(["orders_ship", "orders_refund"]);
+        if (follows) await until("the next stream", () => (streams() === 2 ? true : undefined));
+      } finally {
+        finish.resolve();
+        await client.close();
+        await address.close();
+        await replaced.end();
+      }
     });
   });
 }
