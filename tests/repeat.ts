@@ -42,7 +42,8 @@ function prepare(): string {
   chmodSync(folder, 0o755);
   for (const user of users) {
     const copy = join(folder, user);
-    cpSync(ROOT, copy, { recursive: true, verbatimSymlinks: true });
+    const isCopied = (path: string): boolean => path !== join(ROOT, "var");
+    cpSync(ROOT, copy, { recursive: true, verbatimSymlinks: true, filter: isCopied });
     mkdirSync(join(folder, `${user}-tmp`));
     if (user === "ordinary-user" && isRoot) {
       Bun.spawnSync(["chown", "-R", `${NOBODY}:${NOBODY}`, copy]);

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 /**
- * Runs one suite: `bun tests/run.ts quick|properties|slow|long [file or folder …]`. The tests get a temporary folder of their own;
+ * Runs one suite: `bun tests/run.ts quick|properties|slow|long|fleet [file or folder …]`. The tests get a temporary folder of their own;
  * the run fails when they leave anything in it.
  */
 const ROOT = join(import.meta.dir, "..");
@@ -28,6 +28,7 @@ const SUITES: Readonly<Record<string, Suite>> = {
   },
   slow: { files: "tests/**/*.slow.ts", options: ["--parallel=2"], isRandom: true },
   long: { files: "tests/long/*.long.ts", options: [], isRandom: true },
+  fleet: { files: "tests/fleet/*.fleet.ts", options: [], isRandom: true },
 };
 
 /** Made once by the product for each user, empty, and used by every later run. */

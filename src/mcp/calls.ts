@@ -104,7 +104,10 @@ function textOf(value: unknown): string | undefined {
 
 function approvalIn({ [APPROVAL_META]: approval }: Table, id: RequestId): string | undefined {
   if (approval === undefined || approval === "new") return undefined;
-  const named = isTable(approval) && Object.keys(approval).length === 1 ? approval["id"] : undefined;
+  const keys = isTable(approval) ? Object.keys(approval).sort().join() : "";
+  // Some clients (OpenAI Agents SDK for Python) send a tool's `_meta` of the list with each call: it says nothing about the call.
+  if (keys === "asks,category") return undefined;
+  const named = isTable(approval) && keys === "id" ? approval["id"] : undefined;
   if (typeof named === "string" && ID.test(named)) return named;
   throw invalid(id, `_meta["${APPROVAL_META}"] must be {id} or "new"`);
 }

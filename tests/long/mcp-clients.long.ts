@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -8,29 +8,12 @@ import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/cli
 import { Agent, MCPServerStreamableHttp, type Model, Runner, setTracingDisabled, Usage } from "@openai/agents-core";
 import { generateText, isStepCount } from "ai";
 import { MockLanguageModelV4 } from "ai/test";
-import { z } from "zod";
-import { defineTool } from "../../src/index.ts";
-import { McpWorld, MODERN, TOOLS } from "../mcp/mcp-world.ts";
+import { type Connect, testClients } from "../mcp/client-suite.ts";
+import { McpWorld, MODERN } from "../mcp/mcp-world.ts";
 import type { Loose } from "../support/asking-service.ts";
 import { blockNamed } from "../support/documented.ts";
 import { environmentOf } from "../support/stc.ts";
-import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
-
-/** Each client as its users run it; where it belongs to an agent, a scripted model makes the calls. */
-interface ConnectedClient {
-  tools(): Promise<readonly string[]>;
-  /** Returns the text that a model gets. */
-  call(name: string, args: object, signal?: AbortSignal): Promise<string>;
-  close(): Promise<void>;
-}
-
-interface Target {
-  readonly url: string;
-  readonly token: string;
-}
-
-type Connect = (target: Target) => Promise<ConnectedClient>;
 
 interface ContentPart {
   readonly text?: string;
@@ -154,15 +137,22 @@ const langchain: Connect = async ({ url, token }) => {
 
 const openai: Connect = async ({ url, token }) => {
   setTracingDisabled(true);
-  const server = new MCPServerStreamableHttp({
-    url,
-    requestInit: { headers: { authorization: `Bearer ${token}` } },
-    clientSessionTimeoutSeconds: 60,
-  });
-  await server.connect();
+  // Each run has a connection of its own: two runs that list the tools of one at the same time fail.
+  const servers: MCPServerStreamableHttp[] = [];
+  const connected = async (): Promise<MCPServerStreamableHttp> => {
+    const server = new MCPServerStreamableHttp({
+      url,
+      requestInit: { headers: { authorization: `Bearer ${token}` } },
+      clientSessionTimeoutSeconds: 60,
+    });
+    servers.push(server);
+    await server.connect();
+    return server;
+  };
   return {
-    tools: async () => (await server.listTools()).map(({ name }) => name),
+    tools: async () => (await (await connected()).listTools()).map(({ name }) => name),
     async call(name, args, signal) {
+      const server = await connected();
       const answers: Loose[] = [];
       const model: Model = {
         async getResponse({ input }) {
@@ -191,192 +181,28 @@ const openai: Connect = async ({ url, token }) => {
       const { output } = answers[0] ?? {};
       return typeof output === "string" ? output : textOf(Array.isArray(output) ? output : [output]);
     },
-    close: () => server.close(),
+    async close() {
+      for (const server of servers) await server.close();
+    },
   };
 };
 
-const CLIENTS: readonly (readonly [string, Connect])[] = [
-  ["the official client, 2026-07-28", official(MODERN)],
-  ["the official client, 2025-11-25", official("2025-11-25")],
-  ["the official client, 2025-06-18", official("2025-06-18")],
-  ["MCP Inspector", inspector],
-  ["Vercel AI SDK", vercel],
-  ["LangChain", langchain],
-  ["OpenAI Agents SDK", openai],
-];
+testClients([
+  { title: "the official client, 2026-07-28", connect: official(MODERN) },
+  { title: "the official client, 2025-11-25", connect: official("2025-11-25"), follows: true },
+  { title: "the official client, 2025-06-18", connect: official("2025-06-18"), follows: true },
+  { title: "MCP Inspector", connect: inspector },
+  { title: "Vercel AI SDK", connect: vercel },
+  { title: "LangChain", connect: langchain, follows: true },
+  { title: "OpenAI Agents SDK", connect: openai },
+]);
 
 let world: McpWorld;
-/** The same without holding calls: the pending result comes at once. */
-let hasty: McpWorld;
 
 beforeAll(async () => {
   world = await new McpWorld().start();
-  hasty = await new McpWorld().start({ mcp: { holdSeconds: 0 } });
 });
-afterAll(async () => {
-  await world.end();
-  await hasty.end();
-});
-
-const FOUND = { order: "ord_1", email: "a**@c********.example", total: 12.5 };
-
-async function openApproval(service: McpWorld, sub: string): Promise<string> {
-  return until("an approval request", async () => {
-    const { body } = await service.send("GET", "/approvals", { token: await service.person() });
-    return body.approvals.find(({ state, requester }: Loose) => state === "pending" && requester.sub === sub)?.id;
-  });
-}
-
-describe.each(CLIENTS)("%s", (title, connect) => {
-  let client: ConnectedClient;
-  let impatient: ConnectedClient;
-  const open = async (service: McpWorld): Promise<ConnectedClient> =>
-    connect({ url: `${service.url}/mcp`, token: await service.caller({ sub: title }) });
-
-  beforeAll(async () => {
-    client = await open(world);
-    impatient = await open(hasty);
-  });
-  afterAll(async () => {
-    await client.close();
-    await impatient.close();
-  });
-
-  test("lists the tools and calls one", async () => {
-    expect((await client.tools()).toSorted()).toEqual(["orders_find", "orders_refund", "reports_read"]);
-    expect(JSON.parse(await client.call("orders_find", { order: "ord_1" }))).toEqual(FOUND);
-    expect(world.last()).toMatchObject({ decision: "ALLOWED", caller: { sub: title }, protocol: { name: "mcp" } });
-  });
-
-  test("gives the model the reason of a refusal, and the corrected call runs", async () => {
-    // LangChain checks arguments itself.
-    expect(await client.call("orders_find", { order: "--help" })).toMatch(
-      /INVALID_INPUT: |did not match expected schema/,
-    );
-    const tooMuch = await client.call("orders_refund", { order: "ord_1", cents: 5_000 });
-    expect(tooMuch).toContain("PERMISSION_DENIED: ");
-    expect(JSON.parse(await client.call("orders_find", { order: "ord_1" }))).toEqual(FOUND);
-  });
-
-  test("waits for the approver and gets the result", async () => {
-    const answer = client.call("orders_refund", { order: "ord_1", cents: 5 });
-    await world.decide(await openApproval(world, title), "approve");
-    expect(JSON.parse(await answer)).toEqual({ refunded: 5 });
-  });
-
-  test("gets the denial", async () => {
-    const answer = client.call("orders_refund", { order: "ord_1", cents: 6 });
-    await world.decide(await openApproval(world, title), "deny");
-    expect(await answer).toContain("APPROVAL_DENIED");
-  });
-
-  test("is told that a call is pending, and the same call again gets its result", async () => {
-    const call = () => impatient.call("orders_refund", { order: "ord_2", cents: 7 });
-    expect(await call()).toContain("APPROVAL_REQUIRED");
-    await hasty.decide(await openApproval(hasty, title), "approve");
-    expect(JSON.parse(await call())).toEqual({ refunded: 7 });
-  });
-
-  test("cancels a call that waits, and disconnects: nothing runs", async () => {
-    const cancelling = new AbortController();
-    const leaving = await open(world);
-    const answer = leaving.call("orders_refund", { order: "ord_3", cents: 8 }, cancelling.signal);
-    const cancelled = answer.then(
-      () => "answered",
-      () => "cancelled",
-    );
-    const id = await openApproval(world, title);
-    cancelling.abort();
-    expect(await cancelled).toBe("cancelled");
-    // Before 2026-07-28, clients only notify when they cancel; the connection tells the service.
-    await leaving.close();
-    await until("the call's line", () => world.entries().find(({ approval }) => approval?.id === id));
-    await world.decide(id, "approve");
-    expect(world.entries().some(({ approval, decision }) => approval?.id === id && decision === "ALLOWED")).toBe(false);
-  });
-
-  test("gets a long result cut", async () => {
-    const text = await client.call("reports_read", { characters: 200_000 });
-    expect(text).toContain("The result was too long");
-    expect(text.length).toBeLessThan(70_000);
-  });
-});
-
-/** Calls of the tool below wait here until a test lets them end. */
-let started: PromiseWithResolvers<void>;
-let finish: PromiseWithResolvers<void>;
-
-const SLOW = defineTool({
-  name: "orders_ship",
-  description: "Ships an order",
-  classification: "write",
-  category: "write",
-  permissions: { required: ["orders:refund"] },
-  input: z.strictObject({ order: z.string() }),
-  output: z.object({ shipped: z.string() }),
-  outputPolicy: { shipped: "allow" },
-  async handler({ order }) {
-    started.resolve();
-    await finish.promise;
-    return { shipped: order };
-  },
-});
-
-/** Clients that open the stream of notifications; the others do without, or are of 2026-07-28. */
-const FOLLOWERS = ["the official client, 2025-11-25", "the official client, 2025-06-18", "LangChain"];
-
-/** This agent lists the tools before its model sees an answer: a run that the restart interrupts there ends with that error. */
-const LISTS_FIRST = "OpenAI Agents SDK";
-
-/** Returns the answer to a call during a restart, or the client's own error. */
-function endOf(call: Promise<string>): Promise<string> {
-  return call.catch(String);
-}
-
-function isTold(title: string, end: string, answer: string): boolean {
-  return end.includes(answer) || (title === LISTS_FIRST && end.includes("Unable to connect"));
-}
-
-test.each(CLIENTS)(
-  "%s: a drain loses no answer and repeats no change, and the client goes on with the next process",
-  async (title, connect) => {
-    started = Promise.withResolvers();
-    finish = Promise.withResolvers();
-    const tools = [...TOOLS, SLOW];
-    const own = await new McpWorld().start({ tools });
-    try {
-      const port = Number(new URL(own.url).port);
-      const client = await connect({ url: `${own.url}/mcp`, token: await own.caller({ sub: title }) });
-      const streams = () => own.journal().filter(({ type }) => type === "tools.followed").length;
-      if (FOLLOWERS.includes(title)) await until("the stream", () => (streams() === 1 ? true : undefined));
-
-      const running = endOf(client.call("orders_ship", { order: "ord_1" }));
-      await own.decide(await openApproval(own, title), "approve");
-      await started.promise;
-      const held = endOf(client.call("orders_refund", { order: "ord_2", cents: 2 }));
-      const id = await openApproval(own, title);
-
-      const stopped = own.stop();
-      const pending = `APPROVAL_REQUIRED: A person is asked whether this call may run (approval ${id}`;
-      expect(isTold(title, await held, pending), await held).toBe(true);
-      finish.resolve();
-      expect(isTold(title, await running, JSON.stringify({ shipped: "ord_1" })), await running).toBe(true);
-      await stopped;
-
-      await own.start({ tools, server: { port } });
-      await own.decide(id, "approve");
-      const again = await client.call("orders_refund", { order: "ord_2", cents: 2 });
-      expect(JSON.parse(again)).toEqual({ refunded: 2 });
-      const ran = own.entries().filter(({ decision }) => decision === "ALLOWED");
-      expect(ran.map(({ tool }) => tool?.name)).toEqual(["orders_ship", "orders_refund"]);
-      if (FOLLOWERS.includes(title)) await until("the next stream", () => (streams() === 2 ? true : undefined));
-      await client.close();
-    } finally {
-      finish.resolve();
-      await own.end();
-    }
-  },
-);
+afterAll(() => world.end());
 
 /** The guide's programs, each with its export. */
 const PROGRAMS: Readonly<Record<string, (exported: Loose) => Promise<readonly string[]>>> = {

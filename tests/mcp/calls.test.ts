@@ -163,3 +163,12 @@ test("a tool is listed with the title of its manifest, or its name in words, in 
   const listed = body.tools.map(({ name, title }: { readonly name: string; readonly title: string }) => [name, title]);
   expect(listed.toSorted()).toEqual(titles.map((pair) => [...pair]));
 });
+
+test("a call that repeats the `_meta` of its tool's list entry is a call like any other", async () => {
+  const { body } = await world.modern("tools/list");
+  const [{ name, _meta }] = body.result.tools;
+  expect(_meta).toEqual({ "safe-tool-call/approval": { category: "read", asks: "never" } });
+  const answer = await world.call(name, { order: "ord_1" }, { _meta });
+  expect(answer.body.result.structuredContent).toMatchObject({ order: "ord_1" });
+  expect(world.last()).toMatchObject({ decision: "ALLOWED", tool: { name } });
+});
