@@ -60,6 +60,8 @@ export interface AuditLogOptions {
 
 /** The only interface to the log. Every failure is an `AuditLogError`. */
 export interface AuditLog {
+  /** Approvals of the calls that a former run of the service left without an outcome. */
+  readonly interruptedApprovals: readonly string[];
   /**
    * Writes the line of one call. Resolves when the line is acknowledged (see `Durability`). If it rejects, the call
    * must not be answered.
@@ -118,6 +120,7 @@ interface NewLine {
 }
 
 class JsonLogger implements AuditLog {
+  readonly interruptedApprovals: readonly string[];
   readonly #instance: string;
   readonly #monotonic: () => number;
   readonly #ids: () => string | undefined;
@@ -188,10 +191,12 @@ class JsonLogger implements AuditLog {
     for (const tail of tornTails) {
       this.journal({ type: "torn_tail", ...tail }).catch(() => undefined);
     }
-    for (const intent of intents) {
+    const interrupted = intents.map((intent) => ({ intent, entry: unknownOutcome(intent) }));
+    for (const { intent, entry } of interrupted) {
       this.#intents.open(intent);
-      this.#append(unknownOutcome(intent), true).catch(() => undefined);
+      this.#append(entry, true).catch(() => undefined);
     }
+    this.interruptedApprovals = interrupted.flatMap(({ entry: { approval } }) => approval?.id ?? []);
     this.#reserve.isLow();
   }
 

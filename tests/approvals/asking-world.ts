@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { defineTool } from "../../src/index.ts";
 import { AskingService, type CallExtras, type Loose, type Reply } from "../support/asking-service.ts";
+import type { LiveIssuers } from "../support/live-tokens.ts";
 import { AGENTS_AUDIENCE } from "../support/tokens.ts";
 
 /** Signed with the agents' key, for tokens of the kind "other issuer": another issuer whose agents may call, too. */
@@ -16,6 +17,9 @@ interface AskingOptions {
   readonly path?: string;
   /** Another service of the same store, issuers and deeds, with an audit of its own. */
   readonly beside?: AskingWorld;
+  /** With those of another service, or what it left. */
+  readonly issuers?: LiveIssuers;
+  readonly folder?: string;
 }
 
 const permissions = { required: ["deeds:do"] };
@@ -43,7 +47,7 @@ export class AskingWorld extends AskingService {
   constructor(options: AskingOptions = {}) {
     const { beside } = options;
     super({
-      ...{ issuers: beside?.issuers, folder: beside?.folder },
+      ...{ issuers: beside?.issuers ?? options.issuers, folder: beside?.folder ?? options.folder },
       ...(beside !== undefined && { audit: `audit-${crypto.randomUUID()}` }),
     });
     this.deeds = beside?.deeds ?? [];

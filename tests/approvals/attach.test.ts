@@ -1,4 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { cpSync, mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { z } from "zod";
 import { OPERATOR } from "../support/approvals.ts";
 import { AGENTS_ISSUER } from "../support/tokens.ts";
@@ -83,6 +86,29 @@ describe("the same call again", () => {
     await world.start();
     expect((await world.call("deed", args)).http).toBe(200);
     expect(world.story(id)).toContain("approval.settled");
+  });
+
+  test("asks again after a crash during its run, and the approver is told that its outcome is unknown", async () => {
+    const args = newArgs();
+    const id = await world.ask("slow_deed", args);
+    await world.decide(id, "approve");
+    const before = deeds.length;
+    const running = world.call("slow_deed", args);
+    await until("the run", () => deeds.length > before || undefined);
+    // What a process that ends here leaves on disk.
+    const left = mkdtempSync(join(tmpdir(), "stc-left-"));
+    cpSync(world.folder, left, { recursive: true });
+    release();
+    expect((await running).http).toBe(200);
+    const next = new AskingWorld({ folder: left, issuers: world.issuers, tools: world.tools });
+    await next.start();
+    const { body } = await next.send("GET", `/approvals/${id}`, { token: await next.agent() });
+    expect(body.approval.state).toBe("in_doubt");
+    const asked = await next.ask("slow_deed", args);
+    expect(JSON.stringify(await next.show(asked))).toContain("and has run, and its outcome is unknown.");
+    const entries = next.entries().filter(({ approval }) => approval?.id === id);
+    expect(entries.map(({ error }) => error?.code)).toEqual(["APPROVAL_REQUIRED", "OUTCOME_UNKNOWN"]);
+    await next.end();
   });
 
   test("gets CALL_IN_PROGRESS while it runs, on either replica", async () => {

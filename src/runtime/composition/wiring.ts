@@ -1,4 +1,5 @@
 import { createPublicKey, randomUUID } from "node:crypto";
+import type { Approvals } from "../../approvals/types.ts";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import type { JournalLine } from "../../audit/journal/journal.ts";
 import type { Admission } from "../../pipeline/admission.ts";
@@ -69,6 +70,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   const waitingRoom = createWaitingRoom(approvals);
   const journal: AuditLog["journal"] = (line) => audit.journal(line);
   await journal(startLine(parts, fingerprint));
+  if (approvals !== undefined) await doubtInterrupted(audit, approvals, hooks);
   const exporters = startExports(config, parts.exports, { ...CAPABILITIES, ...hooks, journal });
   const reloading = startReloading(config, {
     ...{ snapshots, fingerprint, journal, clock, ...hooks },
@@ -156,6 +158,22 @@ async function openStores(config: Config, hooks: Hooks, { checkpointKey, ...part
   } catch (error) {
     await audit.close();
     throw error;
+  }
+}
+
+/**
+ * Ends the claims of the calls that a crash interrupted. Without it, the same calls would count as running until the lease of
+ * their claims ends.
+ */
+async function doubtInterrupted(
+  { interruptedApprovals }: AuditLog,
+  approvals: Approvals,
+  { logError }: Hooks,
+): Promise<void> {
+  for (const id of interruptedApprovals) {
+    await approvals.settle(id, "in_doubt").catch((error: unknown) => {
+      logError?.("an interrupted call's approval could not be settled", error);
+    });
   }
 }
 
