@@ -127,12 +127,15 @@ export class CallRecord {
     this.#trace = options.tracer?.begin({ callId: this.traceId, request, at: this.#startedAt });
   }
 
-  /** Runs one stage and keeps its evidence. `run` gets the monotonic time, in milliseconds. */
-  at<E extends AnyEvidence | Promise<AnyEvidence>>(step: Step, run: (now: number) => E): E {
+  /** Starts a stage, whose evidence is kept next. */
+  at(step: Step): this {
     this.#enter(step);
-    const evidence = run(this.#stepAt);
-    if (!(evidence instanceof Promise)) this.keep(evidence);
-    return evidence;
+    return this;
+  }
+
+  /** Monotonic time at which the current stage started, in milliseconds. */
+  get steppedAt(): number {
+    return this.#stepAt;
   }
 
   /** `cleanup` runs when the call ends, whatever its outcome. */

@@ -62,29 +62,26 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
   record.detector = detector;
   record.atEnd(leave);
 
-  const found = record.at("REGISTRY", () => registry.find(request.tool));
-  const verified = record.keep(await record.at("AUTH", () => verifyCaller(callers, request)));
-  const admitted = record.at("LIMIT", (now) => admission.admit(verified, now));
+  const found = record.at("REGISTRY").keep(registry.find(request.tool));
+  const verified = record.at("AUTH").keep(await verifyCaller(callers, request));
+  const admitted = record.at("LIMIT").keep(admission.admit(verified, record.steppedAt));
   record.atEnd(() => admission.leave(admitted, request.disconnect?.disconnected === true));
-  const known = record.at("REGISTRY", () => registry.known(found, admitted));
-  const permitted = record.at("PERMISSION", () => policy.permit(known));
-  const authorized = permitted instanceof Promise ? record.keep(await permitted) : permitted;
-  const limited = record.at("LIMIT", (now) => admission.limitRate(authorized, now));
-  const parsed = record.at("VALIDATION", () => parseInput(limited, request.args));
-  const raised = record.at("PERMISSION", () => policy.elevate(parsed));
-  const elevated = raised instanceof Promise ? record.keep(await raised) : raised;
-  const fresh = record.keep(await record.at("VALIDATION", () => checkRepeat(elevated, record, parts.approvals)));
+  const known = record.at("REGISTRY").keep(registry.known(found, admitted));
+  const permitted = record.at("PERMISSION").keep(await policy.permit(known));
+  const limited = record.at("LIMIT").keep(admission.limitRate(permitted, record.steppedAt));
+  const parsed = record.at("VALIDATION").keep(parseInput(limited, request.args));
+  const elevated = record.at("PERMISSION").keep(await policy.elevate(parsed));
+  const fresh = record.at("VALIDATION").keep(await checkRepeat(elevated, record, parts.approvals));
   if ("result" in fresh) return fresh;
   const scope = record.openScope(elevated.tool.timeoutMs);
-  const planned = record.keep(await record.at("PLAN", () => makePlan(fresh, scope, record)));
+  const planned = record.at("PLAN").keep(await makePlan(fresh, scope, record));
   const replan = (args: unknown): Promise<Assessed> => amend({ record, policy, limited, fresh, scope }, args);
   const verifyAgain = async (): Promise<Verified> => verifyCaller(callers, request);
   const context = { request, traceId: record.traceId, scope, replan, verifyAgain };
-  const assessing = record.at("APPROVAL", () => policy.assess(planned));
-  const assessed = assessing instanceof Promise ? record.keep(await assessing) : assessing;
-  const approved = record.keep(await record.at("APPROVAL", () => gate.approve(assessed, context)));
-  const executed = await record.at("EXECUTION", () => executor.execute(approved, record.execution(scope)));
-  return record.at("OUTPUT", () => release(executed, detector, request.resultBytesMax));
+  const assessed = record.at("APPROVAL").keep(await policy.assess(planned));
+  const approved = record.at("APPROVAL").keep(await gate.approve(assessed, context));
+  const executed = record.at("EXECUTION").keep(await executor.execute(approved, record.execution(scope)));
+  return record.at("OUTPUT").keep(release(executed, detector, request.resultBytesMax));
 }
 
 /** Verifies the token. Most tokens are already in the cache. */
@@ -104,12 +101,11 @@ interface RunningCall {
 /** Replaces the arguments of a running call with the approver's: they pass VALIDATION, PERMISSION and PLAN again. */
 async function amend({ record, policy, limited, fresh, scope }: RunningCall, args: unknown): Promise<Assessed> {
   const { session } = record.request;
-  const parsed = record.at("VALIDATION", () => parseInput(limited, args));
-  const elevated = record.keep(await record.at("PERMISSION", () => policy.elevate(parsed)));
-  const planned = record.keep(
-    await record.at("PLAN", () => makePlan(amended(fresh, elevated), scope, { request: { session } })),
-  );
-  return record.keep(await record.at("APPROVAL", () => policy.assess(planned)));
+  const parsed = record.at("VALIDATION").keep(parseInput(limited, args));
+  const elevated = record.at("PERMISSION").keep(await policy.elevate(parsed));
+  const sent = { request: { session } };
+  const planned = record.at("PLAN").keep(await makePlan(amended(fresh, elevated), scope, sent));
+  return record.at("APPROVAL").keep(await policy.assess(planned));
 }
 
 /** Waits up to the caller's `waitMs` for an approver, then runs the whole pipeline again, token and permissions included. */
