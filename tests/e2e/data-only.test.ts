@@ -15,7 +15,18 @@ import { openWorld, PROJECT, type World } from "../support/world.ts";
 const TOOLS: readonly Tool[] = [getCustomer, getLegacyCustomer, listCustomers, updateCustomer];
 
 function asYaml(tool: Tool): string {
-  const { name, description, version, classification, category, permissions, target, outputPolicy, inputPolicy } = tool;
+  const {
+    name,
+    title,
+    description,
+    version,
+    classification,
+    category,
+    permissions,
+    target,
+    outputPolicy,
+    inputPolicy,
+  } = tool;
   const { approval: _, limits, timeoutMs, idempotent, examples, errors, scan } = tool;
   const schemas = {
     input: z.toJSONSchema(tool.input, { io: "input" }),
@@ -23,6 +34,7 @@ function asYaml(tool: Tool): string {
   };
   const fields = {
     name,
+    title,
     description,
     version,
     classification,

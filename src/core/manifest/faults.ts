@@ -417,7 +417,11 @@ function policyFaults(field: string, policy: unknown, schema: unknown): readonly
 /** The fields of a manifest and their limits, for the description that editors read. */
 export const FIELD_RULES = {
   ...{ fields: KEYS, name: NAME, permission: PERMISSION, classifications: CLASSIFICATIONS, categories: CATEGORIES },
-  ...{ descriptionCharactersMax: DESCRIPTION_CHARACTERS_MAX, messageCharactersMax: MESSAGE_CHARACTERS_MAX },
+  ...{
+    titleCharactersMax: TITLE_CHARACTERS_MAX,
+    descriptionCharactersMax: DESCRIPTION_CHARACTERS_MAX,
+    messageCharactersMax: MESSAGE_CHARACTERS_MAX,
+  },
   ...{
     timeoutMsMax: TIMEOUT_MS_MAX,
     limits: LIMITS,

@@ -8,8 +8,17 @@ import type { Json } from "../../core/types.ts";
 const text = z.string();
 const schemaReference = { $ref: "#/definitions/schema" } as const;
 
+function mapLimits<T>(change: (max: number) => T): Readonly<Record<string, T>> {
+  return Object.fromEntries(Object.entries(FIELD_RULES.limits).map(([key, max]) => [key, change(max)]));
+}
+
 const FIELDS = z.strictObject({
   name: text.regex(FIELD_RULES.name).describe("Name under which agents call the tool."),
+  title: text
+    .min(1)
+    .max(FIELD_RULES.titleCharactersMax)
+    .optional()
+    .describe("Name for people; without it, the name in words."),
   description: text
     .min(1)
     .max(FIELD_RULES.descriptionCharactersMax)
@@ -60,11 +69,9 @@ const FIELDS = z.strictObject({
     .describe("Whether agents get the filtered text of the target's failures."),
   timeoutMs: z.int().min(1).max(FIELD_RULES.timeoutMsMax).optional().describe("Milliseconds for a call."),
   limits: z
-    .strictObject({
-      outputBytesMax: z.int().min(1).max(FIELD_RULES.limits.outputBytesMax).optional(),
-      concurrentCallsMax: z.int().min(1).max(FIELD_RULES.limits.concurrentCallsMax).optional(),
-    })
-    .optional(),
+    .strictObject(mapLimits((max) => z.int().min(1).max(max).optional()))
+    .optional()
+    .describe("Bytes of an answer, bytes of an answer over MCP, and calls at once."),
   idempotent: z.boolean().optional().describe("True when repeating the same call does no harm."),
   examples: z
     .strictObject({ accepts: z.array(z.unknown()).optional(), rejects: z.array(z.unknown()).optional() })
