@@ -4,10 +4,12 @@ import { join } from "node:path";
 import * as grpc from "@grpc/grpc-js";
 import { credentials } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
+import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { z } from "zod";
 import { DEVELOPMENT_SERVER_NAME, developmentCertificates } from "../../src/cli/development/certificates.ts";
 import { CUSTOMER_MASTER_PROTO_FOLDER } from "../../src/cli/development/customer-master.ts";
 import { KNOWN_CUSTOMERS } from "../../src/cli/development/customers.ts";
-import { SafeToolCall } from "../../src/index.ts";
+import { defineTool, mcpTool, SafeToolCall } from "../../src/index.ts";
 import { auditReadingFindings } from "./audit-reading.ts";
 import { footprint, median, rssMb, runtimeSettings } from "./footprint.ts";
 import { gateFindings } from "./gate.ts";
@@ -27,6 +29,7 @@ const CALLS = {
   memory: 100_000,
   library: 20_000,
   grpc: 6_000,
+  upstream: 6_000,
   cli: 300,
   sync: 500,
 } as const;
@@ -262,12 +265,12 @@ async function grpcRatios(token: string): Promise<{ readonly speed: number; read
   });
   const loaded = grpc.loadPackageDefinition(definition) as unknown as Record<string, never>;
   const path = "org.finca.threesixone.customerdata.customermasterservice.proto.v1.CustomerMasterService".split(".");
-  const Client = path.reduce<Record<string, never>>(
+  const ServiceClient = path.reduce<Record<string, never>>(
     (scope, name) => scope[name] as never,
     loaded,
   ) as unknown as grpc.ServiceClientConstructor;
   const { rootCert, client } = certificates;
-  const direct = new Client(`127.0.0.1:${port}`, credentials.createSsl(rootCert, client.key, client.cert), {
+  const direct = new ServiceClient(`127.0.0.1:${port}`, credentials.createSsl(rootCert, client.key, client.cert), {
     "grpc.ssl_target_name_override": DEVELOPMENT_SERVER_NAME,
   }) as unknown as { GetCustomer(request: unknown, done: (error: unknown) => void): void; close(): void };
   const plain = (): Promise<void> =>
@@ -302,6 +305,44 @@ async function grpcRatios(token: string): Promise<{ readonly speed: number; read
     costs.push(bare.us / guarded.us);
   }
   direct.close();
+  await ours.close();
+  return { speed: median(speeds), cpu: median(costs) };
+}
+
+const upstreamEcho = defineTool({
+  name: "bench_upstream",
+  description: "Answer what was asked",
+  classification: "read",
+  permissions: { required: ["bench:run"] },
+  input: z.strictObject({ text: z.string().max(200) }),
+  output: z.strictObject({ text: z.string() }),
+  outputPolicy: { text: "allow" },
+  target: mcpTool("bench", "echo"),
+});
+
+/** The same server behind the service and behind the official client. */
+async function upstreamRatios(token: string): Promise<{ readonly speed: number; readonly cpu: number }> {
+  const { port } = await server("mcp");
+  const url = `http://127.0.0.1:${port}/mcp`;
+  const direct = new Client(CLIENT);
+  await direct.connect(new StreamableHTTPClientTransport(new URL(url)));
+  const ours = await library(token, {
+    tools: [upstreamEcho],
+    systems: { bench: { mcp: { url, plaintext: true, addresses: ["loopback"] } } },
+  });
+  const plain = (): Promise<unknown> => direct.callTool({ name: "echo", arguments: { text: "hello" } });
+  const governed = (): Promise<void> => ours.call("bench_upstream", { text: "hello" });
+  await throughput(32, CALLS.upstream, plain);
+  await throughput(32, CALLS.upstream, governed);
+  const speeds: number[] = [];
+  const costs: number[] = [];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const bare = await cpuUs(() => throughput(32, CALLS.upstream, plain));
+    const guarded = await cpuUs(() => throughput(32, CALLS.upstream, governed));
+    speeds.push(guarded.done / bare.done);
+    costs.push(bare.us / guarded.us);
+  }
+  await direct.close();
   await ours.close();
   return { speed: median(speeds), cpu: median(costs) };
 }
@@ -351,6 +392,7 @@ async function main(): Promise<void> {
   const gate = await gateFindings(folder);
   const libraryCall = await libraryCost(token);
   const grpcCalls = await grpcRatios(token);
+  const upstream = await upstreamRatios(token);
   const reading = auditReadingFindings(folder);
   const sync = fdatasyncUs();
   const { readyMs, idleRssMb } = await footprint(folder);
@@ -372,6 +414,13 @@ async function main(): Promise<void> {
     figure("library_us", libraryCall.us, "library call, 64 in flight: processor time of this process", "≤ 12 µs", "µs"),
     figure("library_ratio", libraryCall.ratio, "the same against JSON and Zod of the same function alone"),
     figure("grpc_ratio", grpcCalls.speed, "governed gRPC call against grpc-js alone, 32 in flight", "≥ 0.62"),
+    figure(
+      "mcp_upstream_ratio",
+      upstream.speed,
+      "governed tool of an MCP server against the official client",
+      "≥ 0.60",
+    ),
+    figure("mcp_upstream_cpu_ratio", upstream.cpu, "the same in processor time of this process"),
     figure("grpc_cpu_ratio", grpcCalls.cpu, "the same in processor time of this process"),
     figure(
       "cli_added_ms",

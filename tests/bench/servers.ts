@@ -48,6 +48,22 @@ const START = {
     const certificates = await developmentCertificates(folder, Date.now());
     return (await startCustomerMaster({ certificates, port: 0 })).port;
   },
+  /** An MCP server that answers at once: what is measured is the way to it. */
+  async mcp(): Promise<number | undefined> {
+    const schema = { type: "object", properties: { text: { type: "string" } }, required: ["text"] };
+    const about = { capabilities: { tools: {} }, serverInfo: { name: "bench", version: "1" } };
+    const resultOf = (method: string, params: Readonly<Record<string, unknown>>): unknown => {
+      if (method === "initialize") return { ...about, protocolVersion: params["protocolVersion"] };
+      if (method === "tools/list") return { tools: [{ name: "echo", inputSchema: schema }] };
+      return { content: [{ type: "text", text: (params["arguments"] as { text: string }).text }] };
+    };
+    const answer = async (request: Request): Promise<Response> => {
+      const { id, method, params } = (await request.json()) as { id?: number; method: string; params: object };
+      if (id === undefined) return new Response(null, { status: 202 });
+      return Response.json({ jsonrpc: "2.0", id, result: resultOf(method, { ...params }) });
+    };
+    return Bun.serve({ port: 0, hostname: "127.0.0.1", routes: { "/mcp": { POST: answer } } }).port;
+  },
 } as const;
 
 console.log(await START[which as keyof typeof START]());

@@ -144,10 +144,19 @@ describe("stc import mcp", () => {
     expect(readdirSync(out).sort()).toEqual(["echo.tool.yaml", "structured.tool.yaml"]);
     const manifest = parse(readFileSync(join(out, "echo.tool.yaml"), "utf8"));
     expect(manifest.input.properties).toEqual({ text: { type: "string" } });
-    writeFileSync(join(out, "who.tool.yaml"), "mine");
-    const again = await runStc([...words, "--tool", "who"]);
+    // The names of tools that exist are taken.
+    const renamed = await runStc([...words, "--tool", "echo"]);
+    expect(renamed.out).toContain("echo: hostile_echo.tool.yaml");
+    const elsewhere = join(world.folder, "elsewhere");
+    mkdirSync(elsewhere);
+    writeFileSync(join(elsewhere, "who.tool.yaml"), "mine");
+    const again = await runStc([...words.slice(0, -1), elsewhere, "--tool", "who"]);
     expect(again.out).toContain("who.tool.yaml exists and is left as it is");
-    expect(readFileSync(join(out, "who.tool.yaml"), "utf8")).toBe("mine");
+    expect(readFileSync(join(elsewhere, "who.tool.yaml"), "utf8")).toBe("mine");
+    const checked = await runStc(["check", "--config", join(world.folder, "stc.yaml")]);
+    expect(checked.out).toStartWith("ok: 3 tools");
+    expect(checked.out).toContain("tool echo: outputPolicy: releases nothing");
+    expect(checked.out).not.toContain("target.mcp");
     const unknown = await runStc([...words, "--tool", "nothing"]);
     expect(unknown.code).toBe(64);
     expect(unknown.err).toContain("hostile offers no tool nothing; it offers echo");

@@ -56,15 +56,18 @@ class McpBinding implements Binding {
     this.#upstream = upstream;
   }
 
-  async plan(input: unknown, { signal }: PlanContext): Promise<McpPlan> {
+  plan(input: unknown, { signal }: PlanContext): McpPlan | Promise<McpPlan> {
     const { system, mcp } = this.#target;
-    try {
-      const definitionSha256 = await this.#upstream.planned(mcp.tool, signal);
+    const planFor = (definitionSha256: string): McpPlan => {
       return { kind: "mcp", system, tool: mcp.tool, definitionSha256, arguments: input as Json };
-    } catch (error) {
-      // Planning only reads.
-      throw refusalOf(error, { tool: { ...this.#tool, classification: "read" }, target: this.#target }, signal);
-    }
+    };
+    const planned = this.#upstream.planned(mcp.tool, signal);
+    if (typeof planned === "string") return planFor(planned);
+    // Planning only reads.
+    const call = { tool: { ...this.#tool, classification: "read" as const }, target: this.#target };
+    return planned.then(planFor).catch((error: unknown) => {
+      throw refusalOf(error, call, signal);
+    });
   }
 
   async run(sealed: ExecutionPlan, { signal, caller, traceparent, tracestate }: RunContext): Promise<unknown> {
@@ -95,9 +98,17 @@ function mcpTarget(tool: Tool): McpTarget {
   throw new ManifestError(tool.name, [{ field: "target", message: "is not a tool of an MCP server" }]);
 }
 
+/** Keys of callers, by the object that a verified token has given. */
+const callerKeys = new WeakMap<Caller, string>();
+
 /** Returns the key of a caller's own session. */
-function callerKey({ issuer, subject, actors }: Caller): string {
-  return canonicalJson([issuer, subject, actors], ARGUMENT_LIMITS);
+function callerKey(caller: Caller): string {
+  const known = callerKeys.get(caller);
+  if (known !== undefined) return known;
+  const { issuer, subject, actors } = caller;
+  const key = canonicalJson([issuer, subject, actors], ARGUMENT_LIMITS);
+  callerKeys.set(caller, key);
+  return key;
 }
 
 /** Returns what operators should know about the tools, for `stc check`. */

@@ -144,9 +144,13 @@ export class Upstream {
    * @throws {Refusal} TARGET_UNAVAILABLE for a quarantined tool
    * @throws {UpstreamError}
    */
-  async planned(tool: string, signal: AbortSignal): Promise<string> {
+  planned(tool: string, signal: AbortSignal): string | Promise<string> {
+    const isUnknown = this.#pins.get(tool)?.sha256 === undefined;
+    return isUnknown ? this.readDefinitions(signal).then(() => this.#pinned(tool)) : this.#pinned(tool);
+  }
+
+  #pinned(tool: string): string {
     const pin = this.#pins.get(tool);
-    if (pin !== undefined && pin.sha256 === undefined) await this.readDefinitions(signal);
     if (pin?.quarantine !== undefined) throw this.#quarantineRefusal(tool, pin.quarantine.reason);
     if (pin?.sha256 === undefined) throw this.#quarantineRefusal(tool, "the server does not offer it");
     return pin.sha256;
@@ -233,7 +237,8 @@ export class Upstream {
       if (slot.calls === 0) this.#endWhenIdle(slot);
     };
     try {
-      return { session: await unlessAborted(slot.session, signal), release };
+      // Most calls find a session that has started.
+      return { session: slot.started ?? (await unlessAborted(slot.session, signal)), release };
     } catch (error) {
       release();
       throw error;

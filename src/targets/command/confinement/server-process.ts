@@ -204,6 +204,7 @@ function withPipes(child: Launched, { token, isConfined, output }: Started): Omi
     if (bytes.length > end + 1) output.stderr(bytes.subarray(end + 1));
   };
   const stderr = readPipe(child.stderr, (chunk) => (isReady ? output.stderr(chunk) : readFirstLine(chunk)), onError);
+  let flushing: Promise<void> | undefined;
   const ended = child.exited.then(async () => {
     const isDrained = await endedWithin(Promise.all([stdout.ended, stderr.ended]), PIPE_GRACE_MS);
     if (!isDrained) killGroup(child.pid);
@@ -219,7 +220,12 @@ function withPipes(child: Launched, { token, isConfined, output }: Started): Omi
     async write(bytes) {
       if (hasEnded(child)) throw new Error("the program has ended");
       child.stdin.write(bytes);
-      await child.stdin.flush();
+      // What is written in one turn of the event loop is sent together.
+      flushing ??= Promise.resolve().then(async () => {
+        flushing = undefined;
+        await child.stdin.flush();
+      });
+      await flushing;
     },
   };
 }
