@@ -21,8 +21,10 @@ test.each(
 
 test("at most one false alarm a megabyte", () => {
   const { megabytes, found } = falseAlarms(2 ** 20);
-  // The README's own example is an address.
-  const alarms = found.filter((alarm) => !alarm.includes("@example.org"));
+  // The README's own example is an address, and so is each row of the table of addresses.
+  const alarms = found.filter(
+    (alarm) => !alarm.includes("@example.org") && !alarm.startsWith("src/egress/addresses.ts: IP"),
+  );
   expect(alarms.slice(Math.floor(megabytes))).toEqual([]);
 });
 

@@ -67,22 +67,26 @@ async def openai_agents():
         def stream_response(self, *others, **more):
             raise NotImplementedError
 
-    params = {"url": URL, "headers": HEADERS, "timeout": TIMEOUT_SECONDS}
-    async with MCPServerStreamableHttp(params, client_session_timeout_seconds=TIMEOUT_SECONDS) as server:
+    # Each run has a connection of its own: one connection makes one call at a time.
+    def connection():
+        params = {"url": URL, "headers": HEADERS, "timeout": TIMEOUT_SECONDS}
+        return MCPServerStreamableHttp(params, client_session_timeout_seconds=TIMEOUT_SECONDS)
 
-        async def tools():
+    async def tools():
+        async with connection() as server:
             return [tool.name for tool in await server.list_tools()]
 
-        async def call(name, args):
-            model = Script(name, args)
+    async def call(name, args):
+        model = Script(name, args)
+        async with connection() as server:
             agent = Agent(name="agent", model=model, mcp_servers=[server])
             await Runner.run(agent, "go", run_config=RunConfig(tracing_disabled=True))
-            if isinstance(model.answer, list):
-                return text_of(model.answer)
-            answer = json.loads(model.answer) if model.answer.startswith('{"type":"text"') else {"text": model.answer}
-            return answer["text"]
+        if isinstance(model.answer, list):
+            return text_of(model.answer)
+        answer = json.loads(model.answer) if model.answer.startswith('{"type":"text"') else {"text": model.answer}
+        return answer["text"]
 
-        yield tools, call
+    yield tools, call
 
 
 @asynccontextmanager
