@@ -42,6 +42,7 @@ test("the defaults in it are the service's defaults", () => {
     systems: {
       grpc: { endpoint: "x:1", plaintext: true, proto: "x" },
       http: { http: { baseUrl: "https://x", auth: { clientCredentials: TOKENS } } },
+      exchange: { http: { baseUrl: "https://x", auth: { tokenExchange: TOKENS } } },
       kubernetes: {},
       loki: {},
       argocd: {},
@@ -53,7 +54,11 @@ test("the defaults in it are the service's defaults", () => {
   const config = readConfig(written, { folder: "/", environment: {}, origin: "test" });
   const shown = rows.filter(({ fallback }) => fallback.startsWith("`"));
   const wrong = shown.flatMap(({ key, fallback }) => {
-    const path = key.replace("<grpc>", "grpc").replace("<http>", "http").replaceAll("[]", ".0").split(".");
+    const path = key
+      .replace("<grpc>", "grpc")
+      .replace("<http>", key.includes("tokenExchange") ? "exchange" : "http")
+      .replaceAll("[]", ".0")
+      .split(".");
     const real = path.reduce<unknown>((at, part) => (at as Record<string, unknown> | undefined)?.[part], config);
     return JSON.stringify(real) === fallback.slice(1, -1)
       ? []
