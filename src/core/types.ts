@@ -325,6 +325,11 @@ export interface RunContext {
   /** Records each request to the target and supplies its trace headers; undefined without tracing. */
   readonly requests?: RequestTracer | undefined;
   readonly caller: Caller;
+  /**
+   * Returns the caller's own token, to exchange it for one of the target's. A function, so that nothing that logs or serializes
+   * the context includes it. Undefined for a caller without a token.
+   */
+  readonly callerToken?: (() => string | undefined) | undefined;
   readonly answer?: GivenAnswer | undefined;
 }
 

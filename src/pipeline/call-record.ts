@@ -23,6 +23,7 @@ import {
   wireTrace,
 } from "./entry-facts.ts";
 import type { Execution } from "./executor.ts";
+import { bearerToken } from "./identity/reader.ts";
 import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 
 /** The stages that are timed. PLAN counts as EXECUTION when it refuses. */
@@ -161,6 +162,10 @@ export class CallRecord {
       traceparent: trace === undefined ? traceparent : trace.traceparent,
       tracestate,
       requests: trace?.requests,
+      callerToken: () => {
+        const { authorization } = this.request;
+        return authorization === undefined ? undefined : bearerToken(authorization);
+      },
       detector,
       announced: () => this.#announced(),
     };

@@ -12,6 +12,7 @@ export interface Execution {
   readonly traceparent: string | undefined;
   readonly tracestate?: string | undefined;
   readonly requests?: RequestTracer | undefined;
+  readonly callerToken?: (() => string | undefined) | undefined;
   readonly detector: Detector;
   /** Returns what the audit entry will say about the call, as far as it is known before the call runs. */
   readonly announced: () => Announced;
@@ -78,6 +79,7 @@ class ScopedRun implements RunContext {
   readonly tracestate: string | undefined;
   readonly requests: RequestTracer | undefined;
   readonly answer: GivenAnswer | undefined;
+  readonly callerToken: (() => string | undefined) | undefined;
   readonly #scope: CallScope;
 
   constructor({ caller, answer }: Pick<Approved, "caller" | "answer">, execution: Execution) {
@@ -88,6 +90,7 @@ class ScopedRun implements RunContext {
     this.traceparent = execution.traceparent;
     this.tracestate = execution.tracestate;
     this.requests = execution.requests;
+    this.callerToken = execution.callerToken;
     this.#scope = execution.scope;
   }
 

@@ -42,6 +42,7 @@ test("the defaults in it are the service's defaults", () => {
     systems: {
       grpc: { endpoint: "x:1", plaintext: true, proto: "x" },
       http: { http: { baseUrl: "https://x", auth: { clientCredentials: TOKENS } } },
+      exchange: { http: { baseUrl: "https://x", auth: { tokenExchange: TOKENS } } },
       mcp: { mcp: { command: "x" } },
       ...{ kubernetes: {}, loki: {}, argocd: {} },
     },
@@ -53,7 +54,8 @@ test("the defaults in it are the service's defaults", () => {
   const shown = rows.filter(({ fallback }) => fallback.startsWith("`"));
   const wrong = shown.flatMap(({ key, fallback }) => {
     const path = key
-      .replace(/<(grpc|http|mcp)>/, "$1")
+      .replace("<http>", key.includes("tokenExchange") ? "exchange" : "http")
+      .replace(/<(grpc|mcp)>/, "$1")
       .replaceAll("[]", ".0")
       .split(".");
     const real = path.reduce<unknown>((at, part) => (at as Record<string, unknown> | undefined)?.[part], config);

@@ -1,16 +1,21 @@
+import { sha256Hex } from "../../core/digest.ts";
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
+import type { RunContext } from "../../core/types.ts";
 import { type EgressClient, EgressError } from "../../egress/client.ts";
 import { UNAVAILABLE } from "../../egress/resilience.ts";
 
 type CredentialHeader = Readonly<Record<string, string>>;
 
+/** The call that credentials are used for. */
+type CredentialUse = Pick<RunContext, "signal" | "caller" | "callerToken">;
+
 /** Adds the proxy's own credentials to requests. They are never part of a plan. */
 export interface Credentials {
   /** Returns the header with the current credentials. @throws {Refusal} when they cannot be obtained; nothing was sent */
-  header(signal: AbortSignal): Promise<CredentialHeader>;
+  header(call: CredentialUse): Promise<CredentialHeader>;
   /** Replaces credentials that the service has refused. Returns whether there are others now. */
-  renew(refused: CredentialHeader, signal: AbortSignal): Promise<boolean>;
+  renew(refused: CredentialHeader, call: CredentialUse): Promise<boolean>;
 }
 
 const SECRET_CHARACTERS_MAX = 16_384;
@@ -80,61 +85,117 @@ const RENEW_AFTER = 0.8;
 /** Minimum time between two tokens that replace refused ones: a service may refuse every token. */
 const RENEWAL_COOLDOWN_MS = 2_000;
 
-/** Tokens of OAuth client credentials (RFC 6749, 4.4): cached, fetched once for all waiting calls, and renewed before they expire. */
-export class ClientCredentials implements Credentials {
+/** What a token is requested with. */
+interface Grant {
+  /** Identifies the token in the cache. */
+  readonly key: string;
+  readonly form: Readonly<Record<string, string>>;
+  /** Time after which the token must not be used, whatever its own lifetime. */
+  readonly expiresAtMs: number;
+}
+
+/** Returns what the token for a call is requested with. @throws {Refusal} */
+export type GrantOf = (call: CredentialUse) => Grant;
+
+/** OAuth client credentials (RFC 6749, 4.4): one token for all callers. */
+export const clientCredentialsGrant: GrantOf = () => ({
+  ...{ key: "", form: { grant_type: "client_credentials" }, expiresAtMs: Number.POSITIVE_INFINITY },
+});
+
+/** Token exchange (RFC 8693): a token for each caller, for the caller's own token and no longer valid than it. */
+export const tokenExchangeGrant: GrantOf = ({ caller, callerToken }) => {
+  const token = callerToken?.();
+  if (token === undefined) {
+    throw new Refusal("TARGET_FAILED", "The service needs the caller's own token, and this caller has none.", {
+      details: { status: "UNAUTHENTICATED" },
+    });
+  }
+  return {
+    key: JSON.stringify([caller.issuer, caller.subject, caller.actors, sha256Hex(token)]),
+    form: {
+      grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
+      subject_token: token,
+      subject_token_type: "urn:ietf:params:oauth:token-type:access_token",
+    },
+    expiresAtMs: caller.expiresAt * 1_000,
+  };
+};
+
+interface Held {
+  token: Token | undefined;
+  /** One request at a time, shared by all waiting calls. */
+  pending: Promise<Token> | undefined;
+  renewedAtMs: number;
+}
+
+/** Maximum callers whose tokens are kept; the one that was unused for the longest time is dropped first. */
+const TOKENS_MAX = 10_000;
+
+/** Tokens of an OAuth server: cached, fetched once for all waiting calls, and renewed before they expire. */
+export class OAuthTokens implements Credentials {
   readonly #endpoint: TokenEndpoint;
+  readonly #grantOf: GrantOf;
   readonly #client: EgressClient;
   readonly #now: () => number;
-  #token: Token | undefined;
-  #pending: Promise<Token> | undefined;
-  #renewedAtMs = Number.NEGATIVE_INFINITY;
+  readonly #held = new Map<string, Held>();
 
-  constructor(endpoint: TokenEndpoint, client: EgressClient, now: () => number) {
+  constructor(
+    endpoint: TokenEndpoint,
+    parts: { readonly grantOf: GrantOf; readonly client: EgressClient; readonly now: () => number },
+  ) {
     this.#endpoint = endpoint;
-    this.#client = client;
-    this.#now = now;
+    this.#grantOf = parts.grantOf;
+    this.#client = parts.client;
+    this.#now = parts.now;
   }
 
-  async header(signal: AbortSignal): Promise<CredentialHeader> {
-    const { value } = await this.#current(signal);
+  async header(call: CredentialUse): Promise<CredentialHeader> {
+    const grant = this.#grantOf(call);
+    const { value } = await this.#current(this.#entry(grant.key), grant, call.signal);
     return { authorization: `Bearer ${value}` };
   }
 
-  async renew({ authorization }: CredentialHeader, signal: AbortSignal): Promise<boolean> {
-    const isCurrent = this.#token !== undefined && `Bearer ${this.#token.value}` === authorization;
-    if (isCurrent && Math.abs(this.#now() - this.#renewedAtMs) < RENEWAL_COOLDOWN_MS) return false;
+  async renew({ authorization }: CredentialHeader, call: CredentialUse): Promise<boolean> {
+    const held = this.#entry(this.#grantOf(call).key);
+    const isCurrent = held.token !== undefined && `Bearer ${held.token.value}` === authorization;
+    if (isCurrent && Math.abs(this.#now() - held.renewedAtMs) < RENEWAL_COOLDOWN_MS) return false;
     if (isCurrent) {
-      this.#token = undefined;
-      this.#renewedAtMs = this.#now();
+      held.token = undefined;
+      held.renewedAtMs = this.#now();
     }
-    return (await this.header(signal))["authorization"] !== authorization;
+    return (await this.header(call))["authorization"] !== authorization;
   }
 
-  async #current(signal: AbortSignal): Promise<Token> {
-    const token = this.#token;
+  #entry(key: string): Held {
+    const held = this.#held.get(key) ?? {
+      ...{ token: undefined, pending: undefined, renewedAtMs: Number.NEGATIVE_INFINITY },
+    };
+    this.#held.delete(key);
+    this.#held.set(key, held);
+    const [oldest] = this.#held.keys();
+    if (this.#held.size > TOKENS_MAX && oldest !== undefined) this.#held.delete(oldest);
+    return held;
+  }
+
+  async #current(held: Held, grant: Grant, signal: AbortSignal): Promise<Token> {
+    const { token } = held;
     const nowMs = this.#now();
     if (token !== undefined && nowMs < token.renewAtMs) return token;
-    const fetching = this.#obtain();
+    held.pending ??= this.#request(held, grant).finally(() => {
+      held.pending = undefined;
+    });
     // A token that is still valid is used while another is fetched.
     if (token !== undefined && nowMs < token.expiresAtMs) {
-      fetching.catch(() => {});
+      held.pending.catch(() => {});
       return token;
     }
-    return endedBy(fetching, signal);
+    return endedBy(held.pending, signal);
   }
 
-  /** Runs one request at a time, shared by all waiting calls. */
-  #obtain(): Promise<Token> {
-    this.#pending ??= this.#request().finally(() => {
-      this.#pending = undefined;
-    });
-    return this.#pending;
-  }
-
-  async #request(): Promise<Token> {
+  async #request(held: Held, { form: granted, expiresAtMs }: Grant): Promise<Token> {
     const { url, clientId, clientAuthentication, scope, audience, resource, timeoutMs } = this.#endpoint;
     const secret = this.#secret();
-    const form = new URLSearchParams({ grant_type: "client_credentials" });
+    const form = new URLSearchParams(granted);
     for (const [name, value] of Object.entries({ scope, audience, resource })) {
       if (value !== undefined) form.set(name, value);
     }
@@ -160,8 +221,8 @@ export class ClientCredentials implements Credentials {
         },
       });
       if (status !== 200) throw new Error(`the token endpoint answered with status ${status}`);
-      this.#token = tokenIn(body, this.#now());
-      return this.#token;
+      held.token = tokenIn(body, this.#now(), expiresAtMs);
+      return held.token;
     } catch (error) {
       throw unavailable("no token could be obtained", error);
     }
@@ -177,7 +238,7 @@ export class ClientCredentials implements Credentials {
 }
 
 /** Reads a token endpoint's answer. @throws {Error} that does not quote it */
-function tokenIn(body: Buffer, nowMs: number): Token {
+function tokenIn(body: Buffer, nowMs: number, untilMs: number): Token {
   const answer = jsonIn(body);
   const { access_token: value, token_type: type, expires_in: lifetime } = isTable(answer) ? answer : {};
   if (typeof value !== "string" || value.length > SECRET_CHARACTERS_MAX || !SECRET.test(value)) {
@@ -186,7 +247,7 @@ function tokenIn(body: Buffer, nowMs: number): Token {
   if (typeof type !== "string" || type.toLowerCase() !== "bearer") throw new Error("the token is not a bearer token");
   const given = typeof lifetime === "string" ? Number(lifetime) : lifetime;
   const seconds = typeof given === "number" && given > 0 ? given : LIFETIME_DEFAULT_SECONDS;
-  const lifetimeMs = Math.min(seconds, LIFETIME_MAX_SECONDS) * 1_000;
+  const lifetimeMs = Math.min(Math.min(seconds, LIFETIME_MAX_SECONDS) * 1_000, untilMs - nowMs);
   return { value, renewAtMs: nowMs + lifetimeMs * RENEW_AFTER, expiresAtMs: nowMs + lifetimeMs };
 }
 

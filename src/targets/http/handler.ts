@@ -300,13 +300,13 @@ class HttpBinding implements Binding {
   /** Sends the request, and once more with other credentials when the service refuses them: a 401 is a definite refusal. */
   async #attempt(sending: Sending): Promise<EgressAnswer | PartialAnswer> {
     const { credentials } = this.#system.system;
-    const { signal } = sending.context;
+    const { context } = sending;
     try {
-      const held = (await credentials?.header(signal)) ?? {};
+      const held = (await credentials?.header(context)) ?? {};
       const answer = await this.#send(sending, held);
       const isRefused = answer.status === 401 && credentials !== undefined;
-      const isRenewed = isRefused && (await credentials.renew(held, signal).catch(() => false));
-      const last = isRenewed ? await this.#send(sending, await credentials.header(signal)) : answer;
+      const isRenewed = isRefused && (await credentials.renew(held, context).catch(() => false));
+      const last = isRenewed ? await this.#send(sending, await credentials.header(context)) : answer;
       if (isSuccess(last.status, sending.call)) return last;
       throw failureOf(last, sending.call);
     } catch (error) {

@@ -60,7 +60,7 @@ const tls = z.strictObject({
   serverName: text.optional().describe("Name in the server's certificate, when it differs from the URL's host."),
 });
 
-const clientCredentials = z.strictObject({
+const oauth = z.strictObject({
   tokenUrl: url("URL of the token endpoint."),
   clientId: text.describe("The client's id."),
   clientSecretFile: text.describe("File with the client's secret. It is read for every token."),
@@ -91,9 +91,10 @@ const auth = z
     basicFile: text
       .optional()
       .describe("File with `user:password` for basic authentication. It is read at every request."),
-    clientCredentials: clientCredentials
+    clientCredentials: oauth.optional().describe("OAuth client credentials: tokens are cached and renewed."),
+    tokenExchange: oauth
       .optional()
-      .describe("OAuth client credentials: tokens are cached and renewed."),
+      .describe("OAuth token exchange (RFC 8693): the caller's own token is exchanged for one of the API, per caller."),
   })
   .superRefine(({ header, ...sources }, context) => {
     const given = Object.entries(sources).filter(([, value]) => value !== undefined);
@@ -104,7 +105,7 @@ const auth = z
     }
   });
 
-const AUTH_KINDS = ["bearerFile", "basicFile", "clientCredentials"] as const;
+const AUTH_KINDS = ["bearerFile", "basicFile", "clientCredentials", "tokenExchange"] as const;
 
 const breaker = z
   .strictObject({
@@ -173,10 +174,11 @@ function checkAddress(entry: HttpEntry, context: z.RefinementCtx): void {
   };
   const api = refusedLiteral(entry.baseUrl, entry.addresses);
   if (api !== undefined) issue(["baseUrl"], api);
-  const tokens = credentials?.clientCredentials;
-  const server =
-    tokens === undefined ? undefined : refusedLiteral(tokens.tokenUrl, tokens.addresses ?? entry.addresses);
-  if (server !== undefined) issue(["auth", "clientCredentials", "tokenUrl"], server);
+  for (const key of ["clientCredentials", "tokenExchange"] as const) {
+    const tokens = credentials?.[key];
+    const server = tokens && refusedLiteral(tokens.tokenUrl, tokens.addresses ?? entry.addresses);
+    if (server !== undefined) issue(["auth", key, "tokenUrl"], server);
+  }
 }
 
 function refusedLiteral(value: string, names: readonly string[]): string | undefined {
@@ -281,8 +283,9 @@ async function readAuth(
   field: string,
   { auth: entry, addresses: names }: HttpEntry,
 ): Promise<Credentials | undefined> {
-  const { readSecret, readBasic, fileCredentials, ClientCredentials } = await import("./auth.ts");
-  const { bearerFile, header, basicFile, clientCredentials: oauth } = entry ?? {};
+  const { readSecret, readBasic, fileCredentials, OAuthTokens, clientCredentialsGrant, tokenExchangeGrant } =
+    await import("./auth.ts");
+  const { bearerFile, header, basicFile, clientCredentials, tokenExchange } = entry ?? {};
   /** Reads a file now, to report a problem at the start, and returns how it is read later. */
   const reader = <T>(key: string, path: string, parse: (bytes: Buffer) => T): (() => T) | undefined => {
     const bytes = readNamed(context, path, `${field}.${key}`);
@@ -305,20 +308,23 @@ async function readAuth(
     const read = reader("basicFile", basicFile, readBasic);
     return read && fileCredentials("authorization", read);
   }
-  if (oauth === undefined) return undefined;
-  const secret = reader("clientCredentials.clientSecretFile", oauth.clientSecretFile, readSecret);
-  const ca =
-    oauth.caFile === undefined ? undefined : readNamed(context, oauth.caFile, `${field}.clientCredentials.caFile`);
-  if (secret === undefined || (oauth.caFile !== undefined && ca === undefined)) return undefined;
+  const settings = clientCredentials ?? tokenExchange;
+  if (settings === undefined) return undefined;
+  const key = clientCredentials === undefined ? "tokenExchange" : "clientCredentials";
+  const secret = reader(`${key}.clientSecretFile`, settings.clientSecretFile, readSecret);
+  const { caFile } = settings;
+  const ca = caFile === undefined ? undefined : readNamed(context, caFile, `${field}.${key}.caFile`);
+  if (secret === undefined || (caFile !== undefined && ca === undefined)) return undefined;
   const { EgressClient } = await import("../../egress/client.ts");
   const client = new EgressClient({
-    ...{ addresses: rulesOf(oauth.addresses ?? names), keepsConnections: false },
+    ...{ addresses: rulesOf(settings.addresses ?? names), keepsConnections: false },
     ...(ca !== undefined && { tls: { rootCert: ca } }),
   });
-  const { clientId, clientAuthentication, scope, audience, resource, timeoutMs } = oauth;
+  const { clientId, clientAuthentication, scope, audience, resource, timeoutMs } = settings;
   const endpoint: TokenEndpoint = {
-    ...{ url: new URL(oauth.tokenUrl), clientId, clientAuthentication, readSecret: secret },
+    ...{ url: new URL(settings.tokenUrl), clientId, clientAuthentication, readSecret: secret },
     ...{ scope, audience, resource, timeoutMs },
   };
-  return new ClientCredentials(endpoint, client, context.now);
+  const grantOf = key === "tokenExchange" ? tokenExchangeGrant : clientCredentialsGrant;
+  return new OAuthTokens(endpoint, { grantOf, client, now: context.now });
 }

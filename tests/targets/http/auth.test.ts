@@ -1,6 +1,15 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import type { RunContext } from "../../../src/core/types.ts";
 import { EgressClient } from "../../../src/egress/client.ts";
-import { ClientCredentials, readBasic, readSecret, type TokenEndpoint } from "../../../src/targets/http/auth.ts";
+import {
+  clientCredentialsGrant,
+  type GrantOf,
+  OAuthTokens,
+  readBasic,
+  readSecret,
+  type TokenEndpoint,
+  tokenExchangeGrant,
+} from "../../../src/targets/http/auth.ts";
 import { RawServer } from "../../support/raw-server.ts";
 import { until } from "../../support/until.ts";
 import { answer, apiTool, call, handlerOf, httpSystem, json, refusal, runContext } from "./support.ts";
@@ -22,7 +31,7 @@ afterEach(() => {
   api.close();
 });
 
-function credentials(more: Partial<TokenEndpoint> = {}): ClientCredentials {
+function credentials(more: Partial<TokenEndpoint> = {}, grantOf: GrantOf = clientCredentialsGrant): OAuthTokens {
   const endpoint: TokenEndpoint = {
     url: new URL(`http://idp.test:${tokens.port}/token`),
     clientId: "stc client",
@@ -31,12 +40,11 @@ function credentials(more: Partial<TokenEndpoint> = {}): ClientCredentials {
     timeoutMs: 5_000,
     ...more,
   };
-  return new ClientCredentials(endpoint, client, () => now);
+  return new OAuthTokens(endpoint, { grantOf, client, now: () => now });
 }
 
-const signal = () => AbortSignal.timeout(10_000);
-const bearer = async (of: ClientCredentials): Promise<string | undefined> =>
-  (await of.header(signal()))["authorization"];
+const bearer = async (of: OAuthTokens, changes: Partial<RunContext> = {}): Promise<string | undefined> =>
+  (await of.header(runContext(changes)))["authorization"];
 
 describe("tokens of client credentials", () => {
   test("are requested as RFC 6749 says", async () => {
@@ -74,7 +82,7 @@ describe("tokens of client credentials", () => {
     };
     const held = credentials();
     const controller = new AbortController();
-    const ended = held.header(controller.signal).catch((error: unknown) => error);
+    const ended = held.header(runContext({ signal: controller.signal })).catch((error: unknown) => error);
     const waiting = bearer(held);
     await until("the request", () => (tokens.requests.length === 1 ? true : undefined));
     controller.abort(new DOMException("late", "TimeoutError"));
@@ -122,6 +130,45 @@ describe("tokens of client credentials", () => {
     now += 10_000;
     await attempt();
     expect([tokens.requests.length, api.requests.length]).toEqual([3, 5]);
+    await handler.close();
+  });
+});
+
+describe("tokens that are exchanged for the caller's", () => {
+  const caller = { issuer: "https://idp.test", subject: "ann", permissions: [], actors: [], expiresAt: 2_000 };
+
+  test("are requested with the caller's token, and kept for that caller, chain and token only", async () => {
+    const held = credentials({ audience: "orders" }, tokenExchangeGrant);
+    const as = (changes: Partial<typeof caller>, token = "own") =>
+      bearer(held, { caller: { ...caller, ...changes }, callerToken: () => token });
+    expect([await as({}), await as({}), await as({ subject: "bob" })]).toEqual(["Bearer t1", "Bearer t1", "Bearer t2"]);
+    expect([await as({ actors: ["x"] } as never), await as({ issuer: "https://y" })]).toEqual([
+      "Bearer t3",
+      "Bearer t4",
+    ]);
+    expect([await as({}, "another"), await as({})]).toEqual(["Bearer t5", "Bearer t1"]);
+    expect(tokens.requests[0]?.text.split("\r\n\r\n")[1]).toBe(
+      "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&subject_token=own&subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aaccess_token&audience=orders",
+    );
+  });
+
+  test("are never used after the caller's own token has expired", async () => {
+    const held = credentials({}, tokenExchangeGrant);
+    const short = { caller: { ...caller, expiresAt: 1_010 }, callerToken: () => "own" };
+    expect(await bearer(held, short)).toBe("Bearer t1");
+    now += 11_000;
+    expect(await bearer(held, short)).toBe("Bearer t2");
+  });
+
+  test("a caller without a token is refused, and the API gets nothing", async () => {
+    const handler = handlerOf(httpSystem(api.port, { credentials: credentials({}, tokenExchangeGrant) }));
+    const got = await refusal(() => call(handler.bind(apiTool())));
+    expect([got.code, got.details, tokens.requests.length, api.requests.length]).toEqual([
+      "TARGET_FAILED",
+      { status: "UNAUTHENTICATED" },
+      0,
+      0,
+    ]);
     await handler.close();
   });
 });

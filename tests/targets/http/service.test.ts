@@ -19,7 +19,8 @@ class GuideService extends AskingService {
   answer: (request: Request) => Response = () => new Response(null, { status: 500 });
   #api: Bun.Server<undefined> | undefined;
 
-  async start(): Promise<void> {
+  /** `auth` replaces the guide's. */
+  async start(auth?: (origin: string) => object): Promise<void> {
     const certificates = await makeCertificates({ notBefore: new Date(0), notAfter: new Date("2099-01-01") });
     this.#api = Bun.serve({
       ...{ hostname: "127.0.0.1", port: 0, tls: certificates.server },
@@ -44,6 +45,7 @@ class GuideService extends AskingService {
     // The guide's API is in an internal network; this one is on this host.
     systems.orders.http.baseUrl = `https://localhost:${this.#api.port}/api`;
     systems.orders.http.addresses = ["loopback"];
+    if (auth !== undefined) systems.orders.http.auth = auth(`https://localhost:${this.#api.port}`);
     await this.run({ tools: ["tools"], systems, approvals: { store: "sqlite://approvals.sqlite" } });
   }
 
@@ -149,5 +151,35 @@ describe("the guide's service", () => {
       connections: expect.any(Number),
       certificateExpiresAt: null,
     });
+  });
+});
+
+describe("a system whose tokens are exchanged for the caller's", () => {
+  const service = new GuideService();
+  beforeAll(() =>
+    service.start((origin) => ({
+      tokenExchange: {
+        ...{ tokenUrl: `${origin}/token`, clientId: "stc", clientSecretFile: "secrets/orders-token" },
+        ...{ caFile: "certs/internal-ca.pem", audience: "orders" },
+      },
+    })),
+  );
+  afterAll(() => service.end());
+
+  test("the API gets the exchanged token, and the caller's own token goes only to the token endpoint", async () => {
+    service.answer = ({ url }) =>
+      url.endsWith("/token")
+        ? Response.json({ access_token: "exchanged", token_type: "Bearer", expires_in: 60 })
+        : Response.json({ state: "open", email: "a@b.test", totalCents: 1 });
+    const token = await service.agent({ permissions: ["orders:read"] });
+    const call = { token, body: { tool: "order_get", args: { order: "A-7" } } };
+    const { http, body } = await service.send("POST", "/call", call);
+    expect(http).toBe(200);
+    const [exchange, request, ...more] = service.seen;
+    expect([exchange?.target, request?.target, more.length]).toEqual(["/token", "/api/orders/A-7", 0]);
+    expect(new URLSearchParams(exchange?.body).get("subject_token")).toBe(token);
+    expect(request?.headers.get("authorization")).toBe("Bearer exchanged");
+    expect(JSON.stringify([...(request?.headers ?? [])])).not.toContain(token);
+    expect(JSON.stringify([body, service.entries(), service.journal()])).not.toMatch(/exchanged|eyJ/);
   });
 });
