@@ -60,7 +60,7 @@ test("every TypeScript block type-checks under the strictest settings", async ()
 
 /** The lines as a reader beside this test's service pastes them. */
 function ours(lines: string): string {
-  const bun = `'${process.execPath}' --cwd='${clone}'`;
+  const bun = `"${process.execPath}" --cwd="${clone}"`;
   return lines.replaceAll("npx -y bun@1.4.5 run", `${bun} run`).replaceAll("http://127.0.0.1:8787", url);
 }
 

@@ -74,7 +74,7 @@ describe.concurrent("stc check", () => {
     const { code, out, err } = await runStc(["check", "--config", configFile()]);
     expect({ code, err }).toEqual({ code: 0, err: "" });
     expect(out).toMatch(
-      /^(?:note: .*\n)*ok: 9 tools\ncontract customer-master-service sha256:[0-9a-f]{64}\n(?:note: .*\n)*$/,
+      /^(?:note: .*\n)*ok: 10 tools\ncontract customer-master-service sha256:[0-9a-f]{64}\n(?:note: .*\n)*$/,
     );
   });
 
@@ -98,7 +98,7 @@ describe.concurrent("stc check", () => {
     const { code, out } = await runStc(["check", "--config", configFile({ systems })]);
     expect(code).toBe(0);
     expect(out.match(/not registered: systems\.git\.repositories is empty/g)).toHaveLength(3);
-    expect(out).toContain("ok: 6 tools");
+    expect(out).toContain("ok: 7 tools");
   });
 
   test("reports five mistakes at once, each with file and field", async () => {
@@ -208,7 +208,7 @@ describe.concurrent("stc tools", () => {
   test("and for programs", async () => {
     const { out } = await runStc(["tools", "--json", "--config", configFile()]);
     const { tools } = JSON.parse(out) as { readonly tools: readonly { readonly name: string }[] };
-    expect(tools).toHaveLength(9);
+    expect(tools).toHaveLength(10);
     expect(tools.find(({ name }) => name === "get_customer")).toHaveProperty("inputSchema.properties.customerId");
   });
 });

@@ -53,7 +53,7 @@ export function draftOf({ name, pinned, sha256 }: Definition): ToolDraft {
   const isVisible = visible(JSON.stringify(pinned)) === JSON.stringify(pinned);
   const isSmall = JSON.stringify(pinned).length <= DEFINITION_BYTES_MAX;
   if (!isVisible) notes.push("its definition has invisible characters: read the description before you use it");
-  const definition = isVisible && isSmall ? { definition: pinned as Json } : {};
+  const definition: { readonly [key: string]: Json } = isVisible && isSmall ? { definition: pinned as Json } : {};
   return {
     name,
     description: shortText(description, DESCRIPTION_CHARACTERS_MAX) || `Calls ${bounded(name)}`,
