@@ -4,6 +4,7 @@ import { isTable } from "../../core/json.ts";
 import type { RunContext } from "../../core/types.ts";
 import { type EgressClient, EgressError } from "../../egress/client.ts";
 import { UNAVAILABLE } from "../../egress/resilience.ts";
+import { isSecret, SECRET_CHARACTERS_MAX } from "../../egress/settings.ts";
 
 type CredentialHeader = Readonly<Record<string, string>>;
 
@@ -16,17 +17,6 @@ export interface Credentials {
   header(call: CredentialUse): Promise<CredentialHeader>;
   /** Replaces credentials that the service has refused. Returns whether there are others now. */
   renew(refused: CredentialHeader, call: CredentialUse): Promise<boolean>;
-}
-
-const SECRET_CHARACTERS_MAX = 16_384;
-const SECRET = /^[\x21-\x7e]+$/;
-
-/** Reads a secret from a file's text. @throws {Error} that does not quote it */
-export function readSecret(text: Buffer): string {
-  const secret = text.toString("utf8").trim();
-  if (secret.length > SECRET_CHARACTERS_MAX || !SECRET.test(secret))
-    throw new Error("must hold one line of visible ASCII");
-  return secret;
 }
 
 /** Reads `user:password` as the value of a header for basic authentication. @throws {Error} */
@@ -241,7 +231,7 @@ export class OAuthTokens implements Credentials {
 function tokenIn(body: Buffer, nowMs: number, untilMs: number): Token {
   const answer = jsonIn(body);
   const { access_token: value, token_type: type, expires_in: lifetime } = isTable(answer) ? answer : {};
-  if (typeof value !== "string" || value.length > SECRET_CHARACTERS_MAX || !SECRET.test(value)) {
+  if (typeof value !== "string" || !isSecret(value)) {
     throw new Error("the token endpoint's answer holds no token");
   }
   if (typeof type !== "string" || type.toLowerCase() !== "bearer") throw new Error("the token is not a bearer token");

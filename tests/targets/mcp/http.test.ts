@@ -269,7 +269,7 @@ describe("reaching a server over HTTP", () => {
   });
 
   test("an address that the configuration does not allow is never connected to", async () => {
-    await world.startWith([hostileTool("echo")], { url: server.url, plaintext: true });
+    await world.startWith([hostileTool("echo")], { url: server.url.replace("127.0.0.1", "localhost") });
     expect(codeOf(await world.call("echo"))).toBe("TARGET_UNAVAILABLE");
     expect(server.seen).toEqual([]);
   });
@@ -322,6 +322,7 @@ describe("reaching a server over HTTP", () => {
   test.each([
     [{ url: "http://x.example/mcp" }, "systems.hostile.mcp.url: is not https"],
     [{ url: "ftp://x.example" }, "systems.hostile.mcp.url"],
+    [{ url: "http://127.0.0.1/mcp" }, "systems.hostile.mcp.url: its address is loopback"],
     [{ url: "https://user:password@x.example/mcp" }, "systems.hostile.mcp.url"],
     [{ url: "https://x.example", command: "node" }, "systems.hostile.mcp.command: and url exclude each other"],
     [{ url: "https://x.example", addresses: ["169.254.169.254/32"] }, "addresses"],
