@@ -2,6 +2,7 @@ import type { CallResult } from "../core/call-result.ts";
 import { REFUSALS, Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { isTable } from "../core/json.ts";
+import { ERROR } from "../core/mcp.ts";
 import type { Caller, Json } from "../core/types.ts";
 import type { EndpointAnswer, Exchange } from "../http/endpoint.ts";
 import { record } from "../http/guard.ts";
@@ -10,7 +11,7 @@ import type { Answer } from "../pipeline/answer.ts";
 import { protocolFacts } from "../pipeline/entry-facts.ts";
 import { type PageRound, pageError, pageRequest, pageRoundOf, waitRequest } from "./elicitation.ts";
 import { allowHold, createdAtOf, type Held, sendWhenEnded } from "./holds.ts";
-import { ERROR, RpcError, type RpcRequest, shown } from "./protocol.ts";
+import { RpcError, type RpcRequest, shown } from "./protocol.ts";
 import {
   completed,
   errorOf,

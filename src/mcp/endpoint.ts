@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { Refusal } from "../core/errors.ts";
+import { ERROR, MODERN } from "../core/mcp.ts";
 import type { Caller } from "../core/types.ts";
 import { deniedAnswer } from "../http/answers.ts";
 import { certificateOf } from "../http/connections/listening-tls.ts";
@@ -23,8 +24,6 @@ import {
 } from "../http/routes/call.ts";
 import { answerCall, identityOf, taskRequester } from "./calls.ts";
 import {
-  ERROR,
-  MODERN,
   RpcError,
   type RpcRequest,
   readInvalidMessage,

@@ -1,6 +1,8 @@
 import { sha256Hex } from "../../core/digest.ts";
+import { errorText } from "../../core/error-text.ts";
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
+import { unlessAborted } from "../../core/time-limits.ts";
 import type { RunContext } from "../../core/types.ts";
 import { type EgressClient, EgressError } from "../../egress/client.ts";
 import { UNAVAILABLE } from "../../egress/resilience.ts";
@@ -179,7 +181,8 @@ export class OAuthTokens implements Credentials {
       held.pending.catch(() => {});
       return token;
     }
-    return endedBy(held.pending, signal);
+    const aborted = () => new EgressError("aborted", "the request was aborted", { sent: false, cause: signal.reason });
+    return unlessAborted(held.pending, signal, aborted);
   }
 
   async #request(held: Held, { form: granted, expiresAtMs }: Grant): Promise<Token> {
@@ -254,20 +257,9 @@ function formEncoded(text: string): string {
   return new URLSearchParams([["", text]]).toString().slice(1);
 }
 
-function endedBy<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = (): void =>
-      reject(new EgressError("aborted", "the request was aborted", { sent: false, cause: signal.reason }));
-    if (signal.aborted) abort();
-    signal.addEventListener("abort", abort, { once: true });
-    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
-  });
-}
-
 function unavailable(because: string, error: unknown): Refusal {
-  const reason = error instanceof Error ? error.message : "";
   return new Refusal("TARGET_UNAVAILABLE", UNAVAILABLE, {
     details: { status: "UNAVAILABLE" },
-    cause: { hint: `nothing was sent: ${because}`, because: reason },
+    cause: { hint: `nothing was sent: ${because}`, because: errorText(error) },
   });
 }
