@@ -1,5 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { isTable } from "../core/json.ts";
+import { ERROR, headerText, META } from "../core/mcp.ts";
 import { isLoopback } from "../core/network.ts";
 import { EventReader, followEvents } from "./approvals/events.ts";
 import {
@@ -50,9 +51,6 @@ const ATTEMPTS = { max: 20, pauseMs: 500 } as const;
 /** Time that running requests have to end after standard input has ended. Clients kill a server that takes longer. */
 const ENDING_MS = 1_500;
 
-/** Errors of JSON-RPC 2.0, and `failed`, which the MCP libraries use for a lost connection. */
-const CODES = { parse: -32_700, invalid: -32_600, failed: -32_000 } as const;
-const PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion";
 /** The parameter that the header `Mcp-Name` repeats, by method. */
 const NAMES: ReadonlyMap<unknown, string> = new Map([
   ["tools/call", "name"],
@@ -121,12 +119,13 @@ class Bridge {
     const message = line === undefined ? undefined : parsed(line);
     if (line === undefined || message === undefined) {
       const problem = line === undefined ? `a line may have ${LINE_BYTES_MAX} bytes` : "the line is not JSON";
-      return write(errorOf(null, CODES.parse, problem));
+      return write(errorOf(null, ERROR.parse, problem));
     }
-    if (!isTable(message)) return write(errorOf(null, CODES.invalid, "one message per line: a batch is not accepted"));
+    if (!isTable(message))
+      return write(errorOf(null, ERROR.invalidRequest, "one message per line: a batch is not accepted"));
     const { id, method } = message;
     const isRequest = typeof method === "string" && id !== undefined;
-    if (isRequest && !isId(id)) return write(errorOf(null, CODES.invalid, "an id is a string or a number"));
+    if (isRequest && !isId(id)) return write(errorOf(null, ERROR.invalidRequest, "an id is a string or a number"));
     const params = isTable(message["params"]) ? message["params"] : {};
     if (isRequest && isId(id)) return this.#relay({ id, method, params }, line);
     if (method === "notifications/cancelled") return this.#cancel(params["requestId"]);
@@ -173,7 +172,7 @@ class Bridge {
 
   async #relay(request: Request, body: string): Promise<void> {
     const key = JSON.stringify(request.id);
-    if (this.#running.has(key)) return write(errorOf(null, CODES.invalid, "a request with this id is running"));
+    if (this.#running.has(key)) return write(errorOf(null, ERROR.invalidRequest, "a request with this id is running"));
     if (this.#running.size >= REQUESTS_MAX) {
       return write(
         failureOf(request, `OVERLOADED: ${REQUESTS_MAX} requests are running. Try again when one has ended.`),
@@ -291,7 +290,7 @@ const POST = { method: "POST", keepalive: false, timeout: false } as const;
 function headersOf(method: string, params: Message, session: Session): Headers {
   const headers = new Headers({ "content-type": "application/json", accept: "application/json, text/event-stream" });
   const meta = params["_meta"];
-  const version = isTable(meta) ? textOf(meta[PROTOCOL_VERSION]) : undefined;
+  const version = isTable(meta) ? textOf(meta[META.version]) : undefined;
   const name = textOf(params[NAMES.get(method) ?? ""]);
   const values =
     version === undefined
@@ -309,12 +308,6 @@ function textOf(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
-/** Encodes a text that a header cannot carry as MCP says: `=?base64?…?=`. */
-function headerText(text: string): string {
-  const isPlain = /^[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?$/.test(text) && !/^=\?base64\?.*\?=$/.test(text);
-  return isPlain ? text : `=?base64?${Buffer.from(text).toString("base64")}?=`;
-}
-
 function unanswered({ method }: Request, problem: string, wasSent: boolean): string {
   if (!wasSent) return `SERVICE_UNREACHABLE: ${problem}. The request was not sent: try again later.`;
   const advice =
@@ -327,9 +320,9 @@ function unanswered({ method }: Request, problem: string, wasSent: boolean): str
  * with a code, as in the service's own refusals.
  */
 function failureOf({ id, method, params }: Request, text: string): string {
-  if (method !== "tools/call") return errorOf(id, CODES.failed, text);
+  if (method !== "tools/call") return errorOf(id, ERROR.refused, text);
   const meta = params["_meta"];
-  const isLatest = isTable(meta) && PROTOCOL_VERSION in meta;
+  const isLatest = isTable(meta) && META.version in meta;
   const result = { content: [{ type: "text", text }], isError: true, ...(isLatest && { resultType: "complete" }) };
   return JSON.stringify({ jsonrpc: "2.0", id, result });
 }
@@ -348,7 +341,7 @@ function listChanged({ _meta }: Message): string {
 function isFinal(answer: string): boolean {
   const message = parsed(answer);
   const error = isTable(message) ? message["error"] : undefined;
-  return isTable(error) && error["code"] !== CODES.failed;
+  return isTable(error) && error["code"] !== ERROR.refused;
 }
 
 function errorOf(id: Id | null, code: number, message: string): string {

@@ -19,3 +19,21 @@ export async function resultWithin<T>(work: Promise<T>, timeoutMs: number, tooLa
     clearTimeout(timer);
   }
 }
+
+/** Settles like `work`, but rejects with the error from `aborted` when the signal fires first. */
+export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal, aborted: () => Error): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const abort = (): void => reject(aborted());
+  if (signal.aborted) abort();
+  signal.addEventListener("abort", abort, { once: true });
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}
+
+/** Returns whether the signal fired because of a deadline, and not because a client disconnected. */
+export function isTimeout({ reason }: AbortSignal): boolean {
+  return reason instanceof Error && reason.name === "TimeoutError";
+}

@@ -1,4 +1,4 @@
-import { Refusal } from "../core/errors.ts";
+import { Refusal, type RefusalCode } from "../core/errors.ts";
 
 export interface ResilienceLimits {
   readonly concurrentCallsMax: number;
@@ -71,6 +71,17 @@ export class FailedAttempt extends Error {
 }
 
 export const UNAVAILABLE = "The service is unavailable now.";
+
+/** The agent's texts for failures of a service, whatever its protocol. */
+export const FAILURE_MESSAGES = {
+  TARGET_REFUSED: "The service refused these arguments; details.status says why.",
+  TARGET_FAILED: "The service failed on this call; details.status says how.",
+  TARGET_UNAVAILABLE: UNAVAILABLE,
+  DEADLINE_EXCEEDED: "The service did not answer in time.",
+  CANCELLED: "The call was cancelled.",
+  OUTCOME_UNKNOWN:
+    "The service gave no definite answer: the change may or may not have happened. Check before trying again.",
+} as const satisfies Partial<Record<RefusalCode, string>>;
 
 /** Returns the refusal of an open circuit, after many failed calls. Nothing was sent. */
 function circuitOpen(call: OutgoingCall, retryAfterMs: number): Refusal {

@@ -2,30 +2,20 @@ import type { CallResult } from "../core/call-result.ts";
 import { REFUSALS, Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { isTable } from "../core/json.ts";
+import { ERROR } from "../core/mcp.ts";
 import type { Caller, Json } from "../core/types.ts";
-import type { EndpointAnswer, EndpointServices, EventSink, Exchange, McpSettings } from "../http/endpoint.ts";
+import type { EndpointAnswer, Exchange } from "../http/endpoint.ts";
 import { record } from "../http/guard.ts";
-import { beginHold, HttpCall, readIdempotencyKey, readTraceparent, readTracestate } from "../http/routes/call.ts";
 import { eventStream } from "../http/server-sent-events.ts";
 import type { Answer } from "../pipeline/answer.ts";
-import type { CallProtocol } from "../pipeline/call-request.ts";
 import { protocolFacts } from "../pipeline/entry-facts.ts";
 import { type PageRound, pageError, pageRequest, pageRoundOf, waitRequest } from "./elicitation.ts";
-import {
-  ERROR,
-  invalid,
-  type RequestId,
-  RpcError,
-  type RpcRequest,
-  shown,
-  statedVersion,
-  type Table,
-} from "./protocol.ts";
+import { allowHold, createdAtOf, type Held, sendWhenEnded } from "./holds.ts";
+import { RpcError, type RpcRequest, shown } from "./protocol.ts";
 import {
   completed,
   errorOf,
   errorText,
-  eventText,
   type JsonObject,
   refusalAsRpc,
   responseText,
@@ -35,94 +25,11 @@ import {
 } from "./replies.ts";
 import { CALL_TOOL, FIND_TOOLS, findTools, innerCall, isSearchedFor } from "./search.ts";
 import { createTask, type DueTask, declaresTasks, type TaskRun } from "./tasks.ts";
-import { APPROVAL_META, described, isListed, isPendingDeclared, toolsOf } from "./tools.ts";
-
-export type McpServices = EndpointServices & { readonly mcp: McpSettings };
+import { callerOf, type McpServices, ToolCall } from "./tool-call.ts";
+import { described, isListed, isPendingDeclared, toolsOf } from "./tools.ts";
 
 /** Tool names that MCP clients accept. Aliases with a dot work only at `POST /call`. */
 const TOOL_NAME = /^[A-Za-z0-9_-]{1,64}$/;
-const ID = /^[\x21-\x7e]{1,128}$/;
-const IDEMPOTENCY_META = "safe-tool-call/idempotencyKey";
-
-/** Maximum hold for a client that did not ask for progress: such clients give up after about a minute. */
-const QUIET_HOLD_MS = 50_000;
-const HEARTBEAT_MS = 15_000;
-
-type Resumed = DueTask["call"] & Pick<DueTask, "approvalId">;
-
-/** A call over MCP. Its protocol version and client are known once the message is read. */
-export class ToolCall extends HttpCall {
-  #isTask = false;
-  protocol: CallProtocol;
-  resultBytesMax: number;
-
-  constructor(exchange: Exchange, { mcp }: McpServices) {
-    super(exchange, "/mcp");
-    this.protocol = { name: "mcp", version: statedVersion(exchange.raw.headers["mcp-protocol-version"]) };
-    this.resultBytesMax = mcp.resultBytesMax;
-  }
-
-  /** A task's call goes on when the client of its poll disconnects: a later poll gets the answer. */
-  override get disconnect(): Exchange | undefined {
-    return this.#isTask ? undefined : this.exchange;
-  }
-
-  /** Becomes the call that a task keeps. */
-  resume({ version, client }: RpcRequest, { tool, args, idempotencyKey, approvalId }: Resumed): void {
-    this.protocol = { name: "mcp", version, client };
-    this.tool = tool;
-    this.args = args;
-    this.idempotencyKey = idempotencyKey;
-    this.approvalId = approvalId;
-    this.#isTask = true;
-  }
-
-  /** @throws {RpcError} for malformed parameters; the requested tool name is kept even then */
-  fill({ id, params, meta, version, client }: RpcRequest): void {
-    this.protocol = { name: "mcp", version, client };
-    const { name, arguments: args = {} } = params;
-    if (typeof name === "string") this.tool = name;
-    if (typeof name !== "string" || name === "") throw invalid(id, "name must be the name of a tool");
-    if (!isTable(args)) throw invalid(id, "arguments must be an object");
-    this.args = args;
-    this.approvalId = approvalIn(meta, id);
-    this.idempotencyKey = idempotencyKeyIn(this.exchange, meta, id);
-    this.newApproval = meta[APPROVAL_META] === "new";
-    if (this.traceparent !== undefined) return;
-    this.traceparent = readTraceparent(textOf(meta["traceparent"]));
-    this.tracestate = this.traceparent === undefined ? undefined : readTracestate(textOf(meta["tracestate"]));
-  }
-}
-
-function verified({ authorization, certificate }: ToolCall, { callers }: McpServices) {
-  return callers.recall(authorization, "agents", certificate) ?? callers.verify(authorization, "agents", certificate);
-}
-
-function textOf(value: unknown): string | undefined {
-  return typeof value === "string" ? value : undefined;
-}
-
-function approvalIn({ [APPROVAL_META]: approval }: Table, id: RequestId): string | undefined {
-  if (approval === undefined || approval === "new") return undefined;
-  const keys = isTable(approval) ? Object.keys(approval).sort().join() : "";
-  // Some clients (OpenAI Agents SDK for Python) send a tool's `_meta` of the list with each call: it says nothing about the call.
-  if (keys === "asks,category") return undefined;
-  const named = isTable(approval) && keys === "id" ? approval["id"] : undefined;
-  if (typeof named === "string" && ID.test(named)) return named;
-  throw invalid(id, `_meta["${APPROVAL_META}"] must be {id} or "new"`);
-}
-
-function idempotencyKeyIn({ raw }: Exchange, { [IDEMPOTENCY_META]: key }: Table, id: RequestId): string | undefined {
-  const { "idempotency-key": header } = raw.headers;
-  if (header !== undefined && key !== undefined && header !== key) {
-    throw invalid(id, `_meta["${IDEMPOTENCY_META}"] and the header Idempotency-Key differ`);
-  }
-  try {
-    return readIdempotencyKey({ "idempotency-key": header ?? (key as string | undefined) });
-  } catch {
-    throw invalid(id, `_meta["${IDEMPOTENCY_META}"] must have 1 to 255 visible ASCII characters`);
-  }
-}
 
 /** @throws {RpcError} for malformed parameters */
 export async function answerCall(call: ToolCall, sent: RpcRequest, services: McpServices): Promise<EndpointAnswer> {
@@ -143,7 +50,9 @@ export async function answerCall(call: ToolCall, sent: RpcRequest, services: Mcp
     return answerTo(request, await reply({ call, request, round }, services), { services, call });
   }
   return new Promise((resolve, reject) => {
-    const onHold = (): void => resolve(eventStream((client) => follow(client, { request, running, services, call })));
+    const response = () => running.then((ended) => answerText(request, ended, { services, call }));
+    const onHold = (): void =>
+      resolve(eventStream((client) => sendWhenEnded(client, { request, response: response(), services })));
     const held = allowHold(call, request, { services, round, onHold });
     const running = reply({ call, request, round, held }, services);
     running.then((ended) => resolve(answerTo(request, ended, { services, call })), reject);
@@ -161,7 +70,7 @@ async function answerOrTask(call: ToolCall, request: RpcRequest, services: McpSe
   const answer = await services.proxy.call(call);
   const { result } = answer;
   if (result.status !== "pending") return answerTo(request, { answer }, { services, call });
-  const { caller } = await verified(call, services);
+  const caller = await callerOf(call, services);
   const { tool, args, idempotencyKey } = call;
   const made = { tool, args: args as Json, ...(idempotencyKey !== undefined && { idempotencyKey }) };
   const task = await createTask({ caller, call: made, pending: result }, services);
@@ -273,94 +182,6 @@ async function unknownTool(call: ToolCall, { proxy, callers }: McpServices): Pro
   );
   if (!(refusal instanceof Refusal)) throw refusal;
   return proxy.rejectRequest(call, refusal);
-}
-
-interface Holding {
-  readonly services: McpServices;
-  readonly round: PageRound | undefined;
-  /** Called when the call starts to wait for an approver, if its client reads events. */
-  readonly onHold: () => void;
-}
-
-interface Held {
-  /** Whether the whole time has passed without a decision. */
-  hasRunOut: boolean;
-}
-
-/** Allows the call to wait for an approver until its token expires, if its caller does not hold too many calls. */
-function allowHold(call: ToolCall, { progressToken }: RpcRequest, { services, round, onHold }: Holding): Held {
-  const held: Held = { hasRunOut: false };
-  const startedAt = services.clock();
-  const readsEvents = (call.exchange.raw.headers.accept ?? "").includes("text/event-stream");
-  const longestMs = services.mcp.holdSeconds * 1_000;
-  const isLong = readsEvents && progressToken !== undefined && round === undefined;
-  call.waitMs = isLong ? longestMs : Math.min(longestMs, QUIET_HOLD_MS);
-  call.hold = {
-    async begin(caller, approvalId) {
-      // A client that does not know the page yet gets its URL first.
-      if (round === "earlier" && ((await createdAtOf(approvalId, services)) ?? startedAt) >= startedAt)
-        return undefined;
-      const leave = beginHold(services, caller, { keepsRequest: !readsEvents });
-      if (leave === undefined) return undefined;
-      const tokenLeftMs = Math.max(0, caller.expiresAt * 1_000 - services.clock());
-      const waitMs = Math.min(call.waitMs, tokenLeftMs);
-      const timer = setTimeout(() => {
-        held.hasRunOut = tokenLeftMs > call.waitMs;
-      }, waitMs);
-      // The request ends here for a client that reads events: its answer is a stream.
-      if (readsEvents) onHold();
-      const end = (): void => {
-        clearTimeout(timer);
-        leave();
-      };
-      return { waitMs, end };
-    },
-  };
-  return held;
-}
-
-/** Returns undefined when the store fails. */
-async function createdAtOf(approvalId: string, { approvals, logError }: McpServices): Promise<number | undefined> {
-  try {
-    return (await approvals?.get(approvalId))?.createdAt;
-  } catch (error) {
-    logError(error);
-    return undefined;
-  }
-}
-
-interface Following extends Answering {
-  readonly request: RpcRequest;
-  readonly running: Promise<Replied>;
-}
-
-/** Sends a heartbeat every 15 s, as a progress notification if the client asked for progress; then sends the response. */
-async function follow(client: EventSink, { request, running, services, call }: Following): Promise<void> {
-  const startedAt = services.clock();
-  let isDisconnected = false;
-  client.onDisconnect(() => {
-    isDisconnected = true;
-  });
-  const sendHeartbeat = (): void => {
-    if (!isDisconnected) client.write(heartbeatText(request, Math.floor((services.clock() - startedAt) / 1_000)));
-  };
-  const heartbeat = setInterval(sendHeartbeat, HEARTBEAT_MS);
-  try {
-    sendHeartbeat();
-    const text = answerText(request, await running, { services, call });
-    if (!isDisconnected) client.write(eventText(text));
-  } catch (error) {
-    services.logError(error);
-  } finally {
-    clearInterval(heartbeat);
-    client.end();
-  }
-}
-
-function heartbeatText({ progressToken }: RpcRequest, seconds: number): string {
-  if (progressToken === undefined) return ": waiting for an approver\n\n";
-  const params = { progressToken, progress: seconds, message: "A person is asked whether this call may run." };
-  return eventText(JSON.stringify({ jsonrpc: "2.0", method: "notifications/progress", params }));
 }
 
 interface Answering {

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { Refusal } from "../core/errors.ts";
+import { ERROR, MODERN } from "../core/mcp.ts";
 import type { Caller } from "../core/types.ts";
 import { deniedAnswer } from "../http/answers.ts";
 import { certificateOf } from "../http/connections/listening-tls.ts";
@@ -21,10 +22,8 @@ import {
   overload,
   refuse,
 } from "../http/routes/call.ts";
-import { answerCall, identityOf, type McpServices, ToolCall, taskRequester } from "./calls.ts";
+import { answerCall, identityOf, taskRequester } from "./calls.ts";
 import {
-  ERROR,
-  MODERN,
   RpcError,
   type RpcRequest,
   readInvalidMessage,
@@ -37,6 +36,7 @@ import { refusalAsRpc, rpcError, rpcResult, SERVER_INFO } from "./replies.ts";
 import { isSearched, SEARCH_TOOLS } from "./search.ts";
 import { follow, listen } from "./subscriptions.ts";
 import { answerTask, asksForTasks, requireTasks, TASK_METHODS, TASKS_EXTENSION } from "./tasks.ts";
+import { callerOf, type McpServices, ToolCall } from "./tool-call.ts";
 import { pageOf, toolsOf } from "./tools.ts";
 
 const INSTRUCTIONS =
@@ -189,13 +189,10 @@ async function refuseRequest(call: ToolCall, refusal: Refusal, services: Endpoin
   return refusalAsRpc(refusal, null);
 }
 
-async function identify({ raw }: Exchange, { callers, requestRate }: EndpointServices): Promise<Caller> {
+async function identify({ raw }: Exchange, services: EndpointServices): Promise<Caller> {
   const { authorization } = raw.headers;
-  const certificate = certificateOf(raw);
-  const { caller } =
-    callers.recall(authorization, "agents", certificate) ??
-    (await callers.verify(authorization, "agents", certificate));
-  requestRate?.take(caller);
+  const caller = await callerOf({ authorization, certificate: certificateOf(raw) }, services);
+  services.requestRate?.take(caller);
   return caller;
 }
 

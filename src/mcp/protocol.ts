@@ -1,37 +1,15 @@
 import { isTable } from "../core/json.ts";
+import { decodedHeaderText, ERROR, META, MODERN } from "../core/mcp.ts";
 
 /**
  * Reads one JSON-RPC message of MCP over Streamable HTTP. Since 2026-07-28 every request names its protocol version and its client
  * in `params._meta` (the modern era); before, a client negotiated once with `initialize` (the legacy era).
  */
 
-export const MODERN = "2026-07-28";
 /** Supported versions of the legacy era, newest first. */
 export const LEGACY: readonly string[] = ["2025-11-25", "2025-06-18"];
 /** The version of a request that names none (2025-06-18, Streamable HTTP). */
 const UNSTATED = "2025-03-26";
-
-export const META = {
-  version: "io.modelcontextprotocol/protocolVersion",
-  capabilities: "io.modelcontextprotocol/clientCapabilities",
-  client: "io.modelcontextprotocol/clientInfo",
-  server: "io.modelcontextprotocol/serverInfo",
-  subscription: "io.modelcontextprotocol/subscriptionId",
-} as const;
-
-export const ERROR = {
-  parse: -32_700,
-  invalidRequest: -32_600,
-  methodNotFound: -32_601,
-  invalidParams: -32_602,
-  internal: -32_603,
-  /** A refusal for which the protocol defines no code. */
-  refused: -32_000,
-  headerMismatch: -32_020,
-  missingCapability: -32_021,
-  urlElicitationRequired: -32_042,
-  unsupportedVersion: -32_022,
-} as const;
 
 const HTTP_BAD_REQUEST = 400;
 const HTTP_NOT_FOUND = 404;
@@ -263,7 +241,7 @@ interface Naming {
 /** @throws {RpcError} when the header names another tool or task than the body */
 function checkName({ id, headerName, name, named }: Naming): void {
   if (headerName === undefined) return;
-  const decoded = decodedName(headerName);
+  const decoded = decodedHeaderText(headerName);
   if (decoded === undefined) throw mismatch(id, "the header Mcp-Name is not valid Base64");
   if (typeof name === "string" && decoded !== name) throw mismatch(id, `the body names another ${named} than Mcp-Name`);
 }
@@ -330,23 +308,6 @@ function checkModernHeaders(
   const { name: headerName } = headerValues;
   if (headerName === undefined && typeof name === "string") throw mismatch(id, "the header Mcp-Name is missing");
   checkName({ id, headerName, name, named });
-}
-
-const ENCODED = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/;
-const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-
-/** Decodes a header value that may be Base64 (`=?base64?…?=`); undefined when the encoding is not canonical or not UTF-8. */
-function decodedName(value: string): string | undefined {
-  if (!value.startsWith("=?base64?") || !value.endsWith("?=")) return value;
-  const [, encoded] = ENCODED.exec(value) ?? [];
-  if (encoded === undefined) return undefined;
-  const bytes = Buffer.from(encoded, "base64");
-  if (bytes.toString("base64") !== encoded) return undefined;
-  try {
-    return utf8.decode(bytes);
-  } catch {
-    return undefined;
-  }
 }
 
 function mismatch(id: RequestId | null, problem: string): RpcError {

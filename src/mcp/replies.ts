@@ -1,11 +1,12 @@
 import type { CallResult, Failure, Pending, Success } from "../core/call-result.ts";
 import type { Refusal } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
+import { ERROR, META } from "../core/mcp.ts";
 import type { Json } from "../core/types.ts";
 import { VERSION } from "../core/version.ts";
 import { refusalAnswer } from "../http/answers.ts";
 import type { EndpointAnswer } from "../http/endpoint.ts";
-import { ERROR, type Era, META, type RequestId, type RpcError, type RpcRequest } from "./protocol.ts";
+import type { Era, RequestId, RpcError, RpcRequest } from "./protocol.ts";
 import { APPROVAL_META, PENDING_MEMBER } from "./tools.ts";
 
 export const SERVER_INFO = { name: "safe-tool-call", title: "Safe Tool Call", version: VERSION } as const;

@@ -1,14 +1,15 @@
 import { createHash } from "node:crypto";
 import { Refusal } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
+import { META } from "../core/mcp.ts";
 import type { Caller } from "../core/types.ts";
 import { certificateOf } from "../http/connections/listening-tls.ts";
 import { ConcurrencyLimit } from "../http/connections/request-limits.ts";
 import { type EndpointAnswer, type Exchange, perListener } from "../http/endpoint.ts";
 import { eventStream, ServerSentEvents } from "../http/server-sent-events.ts";
-import type { McpServices } from "./calls.ts";
-import { invalid, META, type RpcRequest } from "./protocol.ts";
+import { invalid, type RpcRequest } from "./protocol.ts";
 import { eventText, responseText } from "./replies.ts";
+import type { McpServices } from "./tool-call.ts";
 import { toolsOf } from "./tools.ts";
 
 /** Maximum numbers of open streams, those of both protocol eras together; a client needs one. */

@@ -3,11 +3,12 @@ import type { Task, TaskCall } from "../approvals/types.ts";
 import type { Pending } from "../core/call-result.ts";
 import { REFUSALS, Refusal } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
+import { ERROR } from "../core/mcp.ts";
 import { endedWithin } from "../core/time-limits.ts";
 import type { Caller, Json } from "../core/types.ts";
 import { inStore } from "../http/approval-json.ts";
 import { type EndpointAnswer, type EndpointServices, perListener } from "../http/endpoint.ts";
-import { ERROR, invalid, type RequestId, RpcError, type RpcRequest, unknownMethod } from "./protocol.ts";
+import { invalid, type RequestId, RpcError, type RpcRequest, unknownMethod } from "./protocol.ts";
 import { CALL_META, type JsonObject, rpcResult } from "./replies.ts";
 import { APPROVAL_META } from "./tools.ts";
 

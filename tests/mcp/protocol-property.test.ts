@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { META, MODERN, RpcError, readInvalidMessage, readMessage, sessionIdOf } from "../../src/mcp/protocol.ts";
+import { META, MODERN } from "../../src/core/mcp.ts";
+import { RpcError, readInvalidMessage, readMessage, sessionIdOf } from "../../src/mcp/protocol.ts";
 import { eventText } from "../../src/mcp/replies.ts";
 
 const CODES = [-32_000, -32_020, -32_022, -32_600, -32_602];

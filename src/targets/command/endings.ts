@@ -1,5 +1,6 @@
 import { Refusal, type RefusalOptions } from "../../core/errors.ts";
 import type { PartialAnswer } from "../../core/partial-answer.ts";
+import { isTimeout } from "../../core/time-limits.ts";
 import type { ExitMeaning, TargetStatus, Tool } from "../../core/types.ts";
 
 /** The ways in which a child ends. */
@@ -40,9 +41,8 @@ export function unbuildable(fault: string): Refusal {
 
 type ExitCodes = Readonly<Record<number, ExitMeaning>>;
 
-/** Returns the ending for an aborted signal: the deadline if its reason is a TimeoutError, else cancelled. */
-export function endingOfAbort({ reason }: AbortSignal): Ending {
-  return { kind: reason instanceof Error && reason.name === "TimeoutError" ? "deadline" : "cancelled" };
+export function endingOfAbort(signal: AbortSignal): Ending {
+  return { kind: isTimeout(signal) ? "deadline" : "cancelled" };
 }
 
 /** Returns whether a run succeeded: exit code 0, or one that the manifest maps to `"OK"`. */

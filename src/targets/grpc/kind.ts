@@ -9,14 +9,20 @@ import type { Tool } from "../../core/types.ts";
 import { type AssertionContext, type AssertionSigner, readSigner } from "../../egress/assertion.ts";
 import { certificateNotes, readNamed } from "../../egress/certificates.ts";
 import { certificateFiles } from "../../egress/rotation.ts";
+import {
+  callLimits,
+  checkClientCertificate,
+  clientCertificate,
+  count,
+  plaintext,
+  resilienceOf,
+  text,
+} from "../../egress/settings.ts";
 import type { ProtoSource } from "./contract/contract.ts";
 import type { GrpcHandler, GrpcSystem } from "./handler.ts";
 
 const ENDPOINTS_MAX = 16;
 const ANY_TYPES_MAX = 256;
-
-const text = z.string().min(1);
-const count = (fallback: number, max: number, min = 1) => z.int().min(min).max(max).default(fallback);
 
 /** Matches a name, an IPv4 address, or an IPv6 address in brackets, with a port. */
 const ENDPOINT = /^(?:dns:(?:\/\/\/)?)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}$/;
@@ -27,10 +33,7 @@ const endpoint = z
 
 const tls = z.strictObject({
   rootCert: text.describe("File with the trusted root certificates, PEM."),
-  clientCert: text
-    .optional()
-    .describe("File with the client certificate, PEM. A changed file is used without interruption."),
-  clientKey: text.optional().describe("File with the private key of the client certificate, PEM."),
+  ...clientCertificate,
   serverName: text.optional().describe("Name in the server's certificate, when it differs from the endpoint's host."),
 });
 
@@ -41,15 +44,6 @@ const keepalive = z
     ),
     timeoutMs: count(20_000, 600_000, 1_000).describe("Time for the answer to a ping."),
     withoutCalls: z.boolean().default(false).describe("Whether to ping while no call is under way."),
-  })
-  .prefault({});
-
-const breaker = z
-  .strictObject({
-    failuresMax: count(10, 10_000).describe(
-      "Consecutive connection errors that open the circuit. Errors returned by the service itself do not count.",
-    ),
-    openMs: count(2_000, 600_000).describe("Time for which an open circuit lets no call through."),
   })
   .prefault({});
 
@@ -88,21 +82,14 @@ const shape = z.strictObject({
     .describe("Several equivalent endpoints (host:port); calls go to each in turn."),
   ...contract,
   tls: tls.optional(),
-  plaintext: z
-    .literal(true, "must be true, or left out")
-    .optional()
-    .describe("Set to `true` to reach this system without TLS; leaving out `tls` alone is an error."),
+  plaintext: plaintext.describe("Set to `true` to reach this system without TLS; leaving out `tls` alone is an error."),
   metadata: z
     .record(z.string().regex(/^[a-z0-9_.-]+$/, "must be a lower-case header name"), z.string().regex(/^[\x20-\x7e]*$/))
     .default({})
     .describe("Metadata sent with every call."),
   messageBytesMax: count(4_194_304, 67_108_864).describe("Largest answer."),
   keepalive,
-  retries: count(2, 2, 0).describe(
-    "Maximum retries of a call that only reads or is idempotent, when the service was unavailable.",
-  ),
-  breaker,
-  concurrentCallsMax: count(256, 100_000).describe("Maximum concurrent calls to this system, all tools together."),
+  ...callLimits,
   /** `true`: health of the whole server; with a name: health of one of its services. */
   health: z
     .union([z.literal(true), z.strictObject({ service: z.string().max(256) })])
@@ -126,9 +113,7 @@ function checkTransport(system: SystemEntry, context: z.RefinementCtx): void {
   if ((system.tls === undefined) === (system.plaintext === undefined)) {
     context.addIssue({ code: "custom", message: "needs tls, or plaintext: true, and not both" });
   }
-  if ((system.tls?.clientCert === undefined) !== (system.tls?.clientKey === undefined)) {
-    context.addIssue({ code: "custom", path: ["tls"], message: "clientCert and clientKey go together" });
-  }
+  checkClientCertificate(system, context);
 }
 
 const system = shape
@@ -257,19 +242,14 @@ async function openHandler(
 function readSystems(context: AssertionContext): ReadonlyMap<string, GrpcSystem> {
   const systems = new Map<string, GrpcSystem>();
   for (const [name, entry] of context.systems as ReadonlyMap<string, SystemEntry>) {
-    const { endpoint: address, endpoints, plaintext, metadata, keepalive: pings, health } = entry;
+    const { endpoint: address, endpoints, plaintext: isPlain, metadata, keepalive: pings, health } = entry;
     const secured = readTls(context, name, entry.tls);
     const source = contractSource(context, name, entry);
     if (source === undefined || secured === undefined) continue;
     systems.set(name, {
-      ...{ endpoint: address, endpoints, plaintext, metadata, keepalive: pings, ...secured, ...source },
+      ...{ endpoint: address, endpoints, plaintext: isPlain, metadata, keepalive: pings, ...secured, ...source },
       maxMessageBytes: entry.messageBytesMax,
-      resilience: {
-        concurrentCallsMax: entry.concurrentCallsMax,
-        retriesMax: entry.retries,
-        circuitFailuresMax: entry.breaker.failuresMax,
-        circuitOpenMs: entry.breaker.openMs,
-      },
+      resilience: resilienceOf(entry),
       health: health === true ? { service: "" } : health,
     });
   }

@@ -1,7 +1,8 @@
 import { status } from "@grpc/grpc-js";
 import { Refusal, type RefusalCode } from "../../core/errors.ts";
+import { isTimeout } from "../../core/time-limits.ts";
 import type { TargetErrors } from "../../core/types.ts";
-import { FailedAttempt, type Origin, type OutgoingCall, UNAVAILABLE } from "../../egress/resilience.ts";
+import { FAILURE_MESSAGES, FailedAttempt, type Origin, type OutgoingCall } from "../../egress/resilience.ts";
 
 export interface FailedCall extends OutgoingCall {
   /** Decides whether the agent may see the service's error text, filtered. */
@@ -49,13 +50,7 @@ export const STATUS_MEANINGS = {
 } as const satisfies Record<StatusName, Meaning>;
 
 const MESSAGES: Readonly<Partial<Record<RefusalCode, string>>> = {
-  TARGET_REFUSED: "The service refused these arguments; details.status says why.",
-  TARGET_FAILED: "The service failed on this call; details.status says how.",
-  TARGET_UNAVAILABLE: UNAVAILABLE,
-  DEADLINE_EXCEEDED: "The service did not answer in time.",
-  CANCELLED: "The call was cancelled.",
-  OUTCOME_UNKNOWN:
-    "The service gave no definite answer: the change may or may not have happened. Check before trying again.",
+  ...FAILURE_MESSAGES,
   OUTPUT_TOO_LARGE: "The service's answer is too large. Ask for less.",
 };
 
@@ -156,11 +151,6 @@ function codeOf({ origin, status: name, text }: AttemptFailed, call: FailedCall)
 function abortCode({ safe, signal }: Pick<FailedCall, "safe" | "signal">): RefusalCode {
   if (!isTimeout(signal)) return "CANCELLED";
   return safe ? "DEADLINE_EXCEEDED" : "OUTCOME_UNKNOWN";
-}
-
-function isTimeout(signal: AbortSignal): boolean {
-  const reason: unknown = signal.reason;
-  return reason instanceof Error && reason.name === "TimeoutError";
 }
 
 function textFor(code: RefusalCode): string {

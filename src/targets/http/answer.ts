@@ -1,9 +1,10 @@
 import { Refusal, type RefusalCode } from "../../core/errors.ts";
 import { PartialAnswer } from "../../core/partial-answer.ts";
 import { parseStrictJson, StrictJsonError } from "../../core/strict-json.ts";
+import { isTimeout } from "../../core/time-limits.ts";
 import type { HttpTarget, TargetErrors } from "../../core/types.ts";
 import type { EgressAnswer, EgressError } from "../../egress/client.ts";
-import { FailedAttempt, type Origin, type OutgoingCall, UNAVAILABLE } from "../../egress/resilience.ts";
+import { FAILURE_MESSAGES, FailedAttempt, type Origin, type OutgoingCall } from "../../egress/resilience.ts";
 
 /** What a failed attempt means. `unknown`: a change may have happened; `rejected`: nothing has happened, later it may. */
 type Meaning = "refused" | "failed" | "unavailable" | "unknown" | "rejected" | "malformed" | "unsent";
@@ -128,13 +129,7 @@ export function failureOfRequest(error: EgressError, call: Pick<ApiCall, "means"
 }
 
 const MESSAGES: Readonly<Partial<Record<RefusalCode, string>>> = {
-  TARGET_REFUSED: "The service refused these arguments; details.status says why.",
-  TARGET_FAILED: "The service failed on this call; details.status says how.",
-  TARGET_UNAVAILABLE: UNAVAILABLE,
-  DEADLINE_EXCEEDED: "The service did not answer in time.",
-  CANCELLED: "The call was cancelled.",
-  OUTCOME_UNKNOWN:
-    "The service gave no definite answer: the change may or may not have happened. Check before trying again.",
+  ...FAILURE_MESSAGES,
   INVALID_OUTPUT: "The service's answer could not be read.",
 };
 
@@ -177,8 +172,7 @@ function codeOf({ meaning, sent }: HttpFailure, { safe, signal }: ApiCall): Refu
 
 /** Returns the code for a fired signal: the deadline for a `TimeoutError`, otherwise a disconnected caller. */
 function abortCode(sent: boolean, safe: boolean, signal: AbortSignal): RefusalCode {
-  const reason: unknown = signal.reason;
-  if (!(reason instanceof Error) || reason.name !== "TimeoutError") return "CANCELLED";
+  if (!isTimeout(signal)) return "CANCELLED";
   if (safe) return "DEADLINE_EXCEEDED";
   return sent ? "OUTCOME_UNKNOWN" : "TARGET_UNAVAILABLE";
 }

@@ -1,9 +1,12 @@
 import { sha256Hex } from "../../core/digest.ts";
+import { errorText } from "../../core/error-text.ts";
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
+import { unlessAborted } from "../../core/time-limits.ts";
 import type { RunContext } from "../../core/types.ts";
 import { type EgressClient, EgressError } from "../../egress/client.ts";
 import { UNAVAILABLE } from "../../egress/resilience.ts";
+import { isSecret, SECRET_CHARACTERS_MAX } from "../../egress/settings.ts";
 
 type CredentialHeader = Readonly<Record<string, string>>;
 
@@ -16,17 +19,6 @@ export interface Credentials {
   header(call: CredentialUse): Promise<CredentialHeader>;
   /** Replaces credentials that the service has refused. Returns whether there are others now. */
   renew(refused: CredentialHeader, call: CredentialUse): Promise<boolean>;
-}
-
-const SECRET_CHARACTERS_MAX = 16_384;
-const SECRET = /^[\x21-\x7e]+$/;
-
-/** Reads a secret from a file's text. @throws {Error} that does not quote it */
-export function readSecret(text: Buffer): string {
-  const secret = text.toString("utf8").trim();
-  if (secret.length > SECRET_CHARACTERS_MAX || !SECRET.test(secret))
-    throw new Error("must hold one line of visible ASCII");
-  return secret;
 }
 
 /** Reads `user:password` as the value of a header for basic authentication. @throws {Error} */
@@ -189,7 +181,8 @@ export class OAuthTokens implements Credentials {
       held.pending.catch(() => {});
       return token;
     }
-    return endedBy(held.pending, signal);
+    const aborted = () => new EgressError("aborted", "the request was aborted", { sent: false, cause: signal.reason });
+    return unlessAborted(held.pending, signal, aborted);
   }
 
   async #request(held: Held, { form: granted, expiresAtMs }: Grant): Promise<Token> {
@@ -241,7 +234,7 @@ export class OAuthTokens implements Credentials {
 function tokenIn(body: Buffer, nowMs: number, untilMs: number): Token {
   const answer = jsonIn(body);
   const { access_token: value, token_type: type, expires_in: lifetime } = isTable(answer) ? answer : {};
-  if (typeof value !== "string" || value.length > SECRET_CHARACTERS_MAX || !SECRET.test(value)) {
+  if (typeof value !== "string" || !isSecret(value)) {
     throw new Error("the token endpoint's answer holds no token");
   }
   if (typeof type !== "string" || type.toLowerCase() !== "bearer") throw new Error("the token is not a bearer token");
@@ -264,20 +257,9 @@ function formEncoded(text: string): string {
   return new URLSearchParams([["", text]]).toString().slice(1);
 }
 
-function endedBy<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = (): void =>
-      reject(new EgressError("aborted", "the request was aborted", { sent: false, cause: signal.reason }));
-    if (signal.aborted) abort();
-    signal.addEventListener("abort", abort, { once: true });
-    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
-  });
-}
-
 function unavailable(because: string, error: unknown): Refusal {
-  const reason = error instanceof Error ? error.message : "";
   return new Refusal("TARGET_UNAVAILABLE", UNAVAILABLE, {
     details: { status: "UNAVAILABLE" },
-    cause: { hint: `nothing was sent: ${because}`, because: reason },
+    cause: { hint: `nothing was sent: ${because}`, because: errorText(error) },
   });
 }

@@ -3,15 +3,16 @@ import { ManifestError, Refusal, StartupError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { PartialAnswer } from "../../core/partial-answer.ts";
 import { onlyStringField } from "../../core/schema/walk.ts";
-import type { OpenedKind, WatchOptions } from "../../core/target-kind.ts";
+import type { OpenedKind } from "../../core/target-kind.ts";
 import { parseTracestate } from "../../core/tracing.ts";
 import type { Binding, ExecutionPlan, HttpTarget, RunContext, Tool } from "../../core/types.ts";
 import type { AddressRules } from "../../egress/addresses.ts";
 import type { AssertionSigner } from "../../egress/assertion.ts";
-import { clientValidity, isSameIdentity, readRoots } from "../../egress/certificates.ts";
-import { type EgressAnswer, EgressClient, EgressError, type EgressTls, type Resolve } from "../../egress/client.ts";
+import { isSameIdentity } from "../../egress/certificates.ts";
+import { type EgressAnswer, EgressError, type EgressTls, type Resolve } from "../../egress/client.ts";
 import { type Circuit, Resilience, type ResilienceLimits } from "../../egress/resilience.ts";
-import { CertificateRotation, type CertificateSource, type SecuredConnections } from "../../egress/rotation.ts";
+import { RotatingClient } from "../../egress/rotating-client.ts";
+import type { CertificateSource } from "../../egress/rotation.ts";
 import { type ApiCall, failureOf, failureOfRequest, HttpFailure, isSuccess, refusalOf, resultOf } from "./answer.ts";
 import type { Credentials } from "./auth.ts";
 import { fieldsOf, patternsOf } from "./manifest.ts";
@@ -53,62 +54,12 @@ export interface HttpHandler extends Required<Pick<OpenedKind, "bind" | "certifi
   status(): Readonly<Record<string, SystemStatus>>;
 }
 
-const PROBE_TIMEOUT_MS = 10_000;
-
-/** Connections of a system with one set of certificates. */
-interface Connections extends SecuredConnections {
-  readonly client: EgressClient;
-}
-
 /** The connections, credentials and limits of one system. */
-class OpenedSystem {
+interface OpenedSystem {
   readonly name: string;
   readonly system: HttpSystem;
   readonly resilience: Resilience;
-  readonly #resolve: Resolve | undefined;
-  #current: Connections;
-
-  constructor(name: string, system: HttpSystem, { random, resolve }: HttpHandlerOptions) {
-    this.name = name;
-    this.system = system;
-    this.resilience = new Resilience(system.resilience, random);
-    this.#resolve = resolve;
-    this.#current = this.#connections(system.tls);
-  }
-
-  get current(): Connections {
-    return this.#current;
-  }
-
-  rotation({ now, report }: WatchOptions): CertificateRotation<Connections> | undefined {
-    const { tls, certificates } = this.system;
-    if (tls === undefined || certificates === undefined) return undefined;
-    return new CertificateRotation({
-      ...{ system: this.name, source: certificates, current: { tls, endpoints: this.#current }, now, report },
-      read: (renewed) => this.#connections(renewed),
-      adopt: (connections) => this.#adopt(connections),
-    });
-  }
-
-  async #adopt(connections: Connections): Promise<boolean> {
-    if (!(await connections.client.canConnect(this.system.baseUrl, PROBE_TIMEOUT_MS))) return false;
-    this.#current.client.retire();
-    this.#current = connections;
-    return true;
-  }
-
-  /** @throws {Error} when the certificates do not fit together */
-  #connections(tls: EgressTls | undefined): Connections {
-    const { baseUrl, addresses, resilience } = this.system;
-    const options = { addresses, resolve: this.#resolve, connectionsMax: resilience.concurrentCallsMax };
-    if (tls === undefined) return { client: new EgressClient(options), tls: null, clientCertificate: null };
-    const roots = tls.rootCert === undefined ? undefined : readRoots(tls.rootCert);
-    return {
-      client: new EgressClient({ ...options, tls: { ...tls, rootCert: roots?.pem } }),
-      tls: { serverName: tls.serverName ?? baseUrl.hostname, rootSha256: roots?.sha256 ?? [] },
-      clientCertificate: clientValidity(tls),
-    };
-  }
+  readonly connections: RotatingClient;
 }
 
 /**
@@ -118,23 +69,16 @@ class OpenedSystem {
  */
 export function httpHandler(options: HttpHandlerOptions): HttpHandler {
   const systems = openAll(options);
-  const rotations: CertificateRotation<Connections>[] = [];
+  const all = [...systems.values()];
   return {
     bind: (tool) => new HttpBinding(tool, systems, options.sign),
-    certificates: () =>
-      [...systems.values()].flatMap(({ name: system, current: { clientCertificate } }) =>
-        clientCertificate === null ? [] : [{ system, notAfter: clientCertificate.notAfter }],
-      ),
-    status: () => Object.fromEntries([...systems.values()].map((system) => [system.name, statusOf(system)])),
+    certificates: () => all.flatMap(({ connections }) => connections.certificates()),
+    status: () => Object.fromEntries(all.map((system) => [system.name, statusOf(system)])),
     watch(watching) {
-      for (const system of systems.values()) {
-        const rotation = system.rotation(watching);
-        if (rotation !== undefined) rotations.push(rotation);
-      }
+      for (const { connections } of all) connections.watch(watching);
     },
     async close() {
-      for (const rotation of rotations) rotation.close();
-      for (const { current } of systems.values()) current.client.close();
+      for (const { connections } of all) connections.close();
     },
   };
 }
@@ -144,7 +88,7 @@ function openAll(options: HttpHandlerOptions): ReadonlyMap<string, OpenedSystem>
   const problems: string[] = [];
   for (const [name, system] of options.systems) {
     try {
-      systems.set(name, new OpenedSystem(name, system, options));
+      systems.set(name, opened(name, system, options));
     } catch (error) {
       problems.push(`systems.${name}.http: ${errorText(error)}`);
     }
@@ -153,7 +97,18 @@ function openAll(options: HttpHandlerOptions): ReadonlyMap<string, OpenedSystem>
   return systems;
 }
 
-function statusOf({ resilience, current: { client, clientCertificate } }: OpenedSystem): SystemStatus {
+/** @throws {Error} when the certificates do not fit together */
+function opened(name: string, system: HttpSystem, { random, resolve }: HttpHandlerOptions): OpenedSystem {
+  const { baseUrl: url, addresses, tls, certificates, resilience } = system;
+  const connections = new RotatingClient({
+    ...{ system: name, url, addresses, tls, certificates, resolve },
+    connectionsMax: resilience.concurrentCallsMax,
+  });
+  return { name, system, resilience: new Resilience(resilience, random), connections };
+}
+
+function statusOf({ resilience, connections }: OpenedSystem): SystemStatus {
+  const { client, clientCertificate } = connections.current;
   return {
     circuit: resilience.circuit,
     connections: client.connections,
@@ -229,7 +184,7 @@ class HttpBinding implements Binding {
 
   plan(input: unknown): ExecutionPlan {
     const { url, headers, body } = this.#builder.build(input);
-    const { tls } = this.#system.current;
+    const { tls } = this.#system.connections.current;
     const all = {
       accept: ACCEPT,
       ...(body !== undefined && { "content-type": this.#contentType }),
@@ -260,7 +215,7 @@ class HttpBinding implements Binding {
 
   async run(plan: ExecutionPlan, context: RunContext): Promise<unknown> {
     const request = this.#planned(plan);
-    if (!isSameIdentity(plan["tls"], this.#system.current.tls)) {
+    if (!isSameIdentity(plan["tls"], this.#system.connections.current.tls)) {
       throw new Refusal("TARGET_UNAVAILABLE", "The service's identity changed after the call was planned. Call again.");
     }
     const body = plan["body"] === undefined ? undefined : bodyText(plan["body"], this.#form);
@@ -272,7 +227,7 @@ class HttpBinding implements Binding {
       const answer = await this.#system.resilience.run({
         ...call,
         attempt: () => this.#attempt({ request, body, context, call }),
-        connected: () => this.#system.current.client.connections > 0,
+        connected: () => this.#system.connections.current.client.connections > 0,
       });
       return answer instanceof PartialAnswer ? answer : resultOf(answer, this.#textField);
     } catch (error) {
@@ -334,7 +289,7 @@ class HttpBinding implements Binding {
       ...credentials,
     };
     try {
-      const answer = await this.#system.current.client.send({
+      const answer = await this.#system.connections.current.client.send({
         ...{ method, url, body, signal, headers: { ...request.headers, ...added } },
         ...{ bodyBytesMax: this.#system.system.answerBytesMax, isRepeatable: this.#safe },
       });

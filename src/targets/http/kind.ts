@@ -1,67 +1,36 @@
 import { z } from "zod";
-import { errorText } from "../../core/error-text.ts";
 import { ManifestError, StartupError } from "../../core/errors.ts";
-import { isLoopback } from "../../core/network.ts";
 import type { OpenedKind, TargetKind } from "../../core/target-kind.ts";
-import { type AddressRules, addressProblem, literalAddress, readAddressRules } from "../../egress/addresses.ts";
 import { type AssertionContext, readSigner } from "../../egress/assertion.ts";
 import { certificateNotes, readNamed } from "../../egress/certificates.ts";
-import { certificateFiles } from "../../egress/rotation.ts";
+import {
+  addresses,
+  addressRules,
+  callLimits,
+  checkUrl,
+  count,
+  fileReader,
+  readSecret,
+  readTls,
+  refusedAddress,
+  resilienceOf,
+  text,
+  url,
+  urlSettings,
+} from "../../egress/settings.ts";
 import type { Credentials, TokenEndpoint } from "./auth.ts";
 import type { HttpHandler, HttpSystem } from "./handler.ts";
 import { headerNameProblem, httpFaults } from "./manifest.ts";
 import { HEADER_VALUE } from "./request.ts";
 
-const URL_CHARACTERS_MAX = 2_048;
-
-const text = z.string().min(1);
-const count = (fallback: number, max: number, min = 1) => z.int().min(min).max(max).default(fallback);
-
-const url = (what: string) =>
-  z
-    .string()
-    .max(URL_CHARACTERS_MAX)
-    .superRefine((value, context) => {
-      const problem = urlProblem(value);
-      if (problem !== undefined) context.addIssue({ code: "custom", message: problem });
-    })
-    .describe(what);
-
-function urlProblem(value: string): string | undefined {
-  const parsed = URL.parse(value);
-  if (parsed === null || !/^https?:$/.test(parsed.protocol))
-    return "must be a URL that begins with https:// or http://";
-  if (parsed.username !== "" || parsed.password !== "") return "holds credentials: set auth";
-  if (/[?#]/.test(value)) return "must not have a query or a fragment";
-  if (/%|\/\/|\/\.{1,2}(?:\/|$)|;|\\/.test(value.slice(value.indexOf("://") + 3))) {
-    return "must have a plain path, without //, ., .., ; or %";
-  }
-  return undefined;
+/** The path becomes a part of request paths: it has no encoded or relative segments. */
+function pathProblem(value: string): string | undefined {
+  const isPlain = !/%|\/\/|\/\.{1,2}(?:\/|$)|;|\\/.test(value.slice(value.indexOf("://") + 3));
+  return isPlain ? undefined : "must have a plain path, without //, ., .., ; or %";
 }
 
-const addresses = z
-  .array(text)
-  .min(1)
-  .max(64)
-  .superRefine((names, context) => {
-    const rules = readAddressRules(names);
-    if ("problem" in rules) context.addIssue({ code: "custom", message: rules.problem });
-  });
-
-const ADDRESSES =
-  "Addresses that the host may have: `public`, `private`, `loopback`, and networks such as `10.1.0.0/16`. If the host has any other address, nothing is sent. Metadata and link-local addresses are refused always.";
-
-const tls = z.strictObject({
-  rootCert: text.optional().describe("File with the trusted root certificates, PEM. Default: those of the platform."),
-  clientCert: text
-    .optional()
-    .describe("File with the client certificate, PEM. A changed file is used without interruption."),
-  clientKey: text.optional().describe("File with the private key of the client certificate, PEM."),
-  serverName: text.optional().describe("Name in the server's certificate, when it differs from the URL's host."),
-});
-
 const oauth = z.strictObject({
-  tokenUrl: url("URL of the token endpoint."),
+  tokenUrl: url(pathProblem).describe("URL of the token endpoint."),
   clientId: text.describe("The client's id."),
   clientSecretFile: text.describe("File with the client's secret. It is read for every token."),
   clientAuthentication: z
@@ -107,23 +76,11 @@ const auth = z
 
 const AUTH_KINDS = ["bearerFile", "basicFile", "clientCredentials", "tokenExchange"] as const;
 
-const breaker = z
-  .strictObject({
-    failuresMax: count(10, 10_000).describe(
-      "Consecutive connection errors that open the circuit. Errors returned by the service itself do not count.",
-    ),
-    openMs: count(2_000, 600_000).describe("Time for which an open circuit lets no call through."),
-  })
-  .prefault({});
-
 const shape = z.strictObject({
-  baseUrl: url("URL of the API, with the path that all requests share. Manifests cannot leave it."),
-  plaintext: z
-    .literal(true, "must be true, or left out")
-    .optional()
-    .describe("Set to `true` for an `http://` URL of a host other than this one."),
-  addresses: addresses.default(["public"]).describe(ADDRESSES),
-  tls: tls.optional(),
+  baseUrl: url(pathProblem).describe(
+    "URL of the API, with the path that all requests share. Manifests cannot leave it.",
+  ),
+  ...urlSettings,
   auth: auth.optional(),
   headers: z
     .record(z.string(), z.string().max(4_096).regex(HEADER_VALUE, "must be visible ASCII"))
@@ -140,52 +97,19 @@ const shape = z.strictObject({
     .default(true)
     .describe("Whether the caller assertion is sent, when `assertion` is configured."),
   answerBytesMax: count(4_194_304, 67_108_864).describe("Largest answer, as received and decompressed."),
-  retries: count(2, 2, 0).describe(
-    "Maximum retries of a call that only reads or is idempotent, when the service was unavailable.",
-  ),
-  breaker,
-  concurrentCallsMax: count(256, 100_000).describe("Maximum concurrent calls to this system, all tools together."),
+  ...callLimits,
 });
 
 type HttpEntry = z.output<typeof shape>;
 
-const http = shape.superRefine(checkTransport).superRefine(checkAddress);
-
-function checkTransport({ baseUrl, plaintext, tls: files }: HttpEntry, context: z.RefinementCtx): void {
-  const parsed = URL.parse(baseUrl);
-  const issue = (path: string, message: string): void => context.addIssue({ code: "custom", path: [path], message });
-  if (parsed?.protocol === "http:") {
-    if (files !== undefined) issue("tls", "is only for an https:// URL");
-    if (plaintext !== true && !isLoopback(parsed.hostname))
-      issue("baseUrl", "is not https: set plaintext: true to allow that");
-  } else if (plaintext === true) {
-    issue("plaintext", "is only for an http:// URL");
-  }
-  if ((files?.clientCert === undefined) !== (files?.clientKey === undefined)) {
-    issue("tls", "clientCert and clientKey go together");
-  }
-}
-
-function checkAddress(entry: HttpEntry, context: z.RefinementCtx): void {
-  const { auth: credentials } = entry;
-  const issue = (path: readonly string[], address: string): void => {
-    const message = `its address is ${address}, which addresses does not allow`;
-    context.addIssue({ code: "custom", path: [...path], message });
-  };
-  const api = refusedLiteral(entry.baseUrl, entry.addresses);
-  if (api !== undefined) issue(["baseUrl"], api);
+const http = shape.superRefine((entry, context) => {
+  checkUrl("baseUrl", entry.baseUrl, entry, context);
   for (const key of ["clientCredentials", "tokenExchange"] as const) {
-    const tokens = credentials?.[key];
-    const server = tokens && refusedLiteral(tokens.tokenUrl, tokens.addresses ?? entry.addresses);
-    if (server !== undefined) issue(["auth", key, "tokenUrl"], server);
+    const tokens = entry.auth?.[key];
+    const message = tokens && refusedAddress(tokens.tokenUrl, tokens.addresses ?? entry.addresses);
+    if (message !== undefined) context.addIssue({ code: "custom", path: ["auth", key, "tokenUrl"], message });
   }
-}
-
-function refusedLiteral(value: string, names: readonly string[]): string | undefined {
-  const literal = literalAddress(URL.parse(value)?.hostname ?? "");
-  const rules = readAddressRules(names);
-  return literal === undefined || "problem" in rules ? undefined : addressProblem(literal, rules);
-}
+});
 
 interface SystemEntry {
   readonly http: HttpEntry;
@@ -248,34 +172,16 @@ async function openHandler(
 /** Returns undefined after a problem. */
 async function readSystem(context: AssertionContext, name: string, entry: HttpEntry): Promise<HttpSystem | undefined> {
   const field = `systems.${name}.http`;
-  const files = entry.tls ?? {};
   const isTls = entry.baseUrl.startsWith("https:");
-  const certificates = isTls && entry.tls !== undefined ? certificateFiles(files, context) : undefined;
-  for (const key of ["rootCert", "clientCert", "clientKey"] as const) {
-    const path = files[key];
-    if (path !== undefined && readNamed(context, path, `${field}.tls.${key}`) === undefined) return undefined;
-  }
-  const rules = rulesOf(entry.addresses);
+  const secured = isTls && entry.tls !== undefined ? readTls(context, entry.tls, `${field}.tls`) : { tls: undefined };
+  if (secured === undefined) return undefined;
   const credentials = entry.auth === undefined ? undefined : await readAuth(context, `${field}.auth`, entry);
   if (entry.auth !== undefined && credentials === undefined) return undefined;
   return {
-    ...{ baseUrl: new URL(entry.baseUrl), addresses: rules, headers: entry.headers, isAsserted: entry.assertion },
-    ...{ tls: isTls ? (certificates?.read() ?? {}) : undefined, certificates, credentials },
-    answerBytesMax: entry.answerBytesMax,
-    resilience: {
-      concurrentCallsMax: entry.concurrentCallsMax,
-      retriesMax: entry.retries,
-      circuitFailuresMax: entry.breaker.failuresMax,
-      circuitOpenMs: entry.breaker.openMs,
-    },
+    ...{ baseUrl: new URL(entry.baseUrl), addresses: addressRules(entry.addresses), headers: entry.headers },
+    ...{ isAsserted: entry.assertion, ...secured, tls: isTls ? (secured.tls ?? {}) : undefined, credentials },
+    ...{ answerBytesMax: entry.answerBytesMax, resilience: resilienceOf(entry) },
   };
-}
-
-/** The configuration's schema has checked the names. */
-function rulesOf(names: readonly string[]): AddressRules {
-  const rules = readAddressRules(names);
-  if ("problem" in rules) throw new Error(rules.problem);
-  return rules;
 }
 
 async function readAuth(
@@ -283,21 +189,12 @@ async function readAuth(
   field: string,
   { auth: entry, addresses: names }: HttpEntry,
 ): Promise<Credentials | undefined> {
-  const { readSecret, readBasic, fileCredentials, OAuthTokens, clientCredentialsGrant, tokenExchangeGrant } =
-    await import("./auth.ts");
+  const { readBasic, fileCredentials, OAuthTokens, clientCredentialsGrant, tokenExchangeGrant } = await import(
+    "./auth.ts"
+  );
   const { bearerFile, header, basicFile, clientCredentials, tokenExchange } = entry ?? {};
-  /** Reads a file now, to report a problem at the start, and returns how it is read later. */
-  const reader = <T>(key: string, path: string, parse: (bytes: Buffer) => T): (() => T) | undefined => {
-    const bytes = readNamed(context, path, `${field}.${key}`);
-    if (bytes === undefined) return undefined;
-    try {
-      parse(bytes);
-    } catch (error) {
-      context.problems.push(`${field}.${key}: ${path} ${errorText(error)}`);
-      return undefined;
-    }
-    return () => parse(context.readFile(path));
-  };
+  const reader = <T>(key: string, path: string, parse: (bytes: Buffer) => T) =>
+    fileReader(context, { path, field: `${field}.${key}`, parse });
   if (bearerFile !== undefined) {
     const read = reader("bearerFile", bearerFile, (bytes) =>
       header === undefined ? `Bearer ${readSecret(bytes)}` : readSecret(bytes),
@@ -317,7 +214,7 @@ async function readAuth(
   if (secret === undefined || (caFile !== undefined && ca === undefined)) return undefined;
   const { EgressClient } = await import("../../egress/client.ts");
   const client = new EgressClient({
-    ...{ addresses: rulesOf(settings.addresses ?? names), keepsConnections: false },
+    ...{ addresses: addressRules(settings.addresses ?? names), keepsConnections: false },
     ...(ca !== undefined && { tls: { rootCert: ca } }),
   });
   const { clientId, clientAuthentication, scope, audience, resource, timeoutMs } = settings;

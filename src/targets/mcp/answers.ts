@@ -1,6 +1,8 @@
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
+import { ERROR } from "../../core/mcp.ts";
 import { parseStrictJson } from "../../core/strict-json.ts";
+import { isTimeout } from "../../core/time-limits.ts";
 import type { McpTarget, Tool } from "../../core/types.ts";
 import { UpstreamError } from "./channel.ts";
 import type { Definition } from "./definitions.ts";
@@ -10,8 +12,6 @@ import type { Definition } from "./definitions.ts";
 /** Contents of one result that are read. */
 const CONTENTS_MAX = 1_000;
 const STRICT_LIMITS = { depthMax: 64, keysMax: 450_000, elementsMax: 450_000 } as const;
-const URL_ELICITATION = -32_042;
-const INVALID_PARAMS = -32_602;
 
 const MESSAGES = {
   unavailable: "The server is unavailable now.",
@@ -94,8 +94,9 @@ export function refusalOf(error: unknown, call: Pick<Called, "tool" | "target">,
   const { failure, code, message: reason, text } = error;
   const cause = { system: target.system, tool: target.mcp.tool, reason };
   const isSafe = tool.classification === "read" || tool.idempotent;
-  if (failure === "error") return code === URL_ELICITATION ? asking(tool, target) : failed(call, text, code);
-  if (signal.aborted && !isLate(signal)) {
+  if (failure === "error")
+    return code === ERROR.urlElicitationRequired ? asking(tool, target) : failed(call, text, code);
+  if (signal.aborted && !isTimeout(signal)) {
     return new Refusal("CANCELLED", "The client disconnected before the answer.", { cause });
   }
   if (signal.aborted && isSafe) return new Refusal("DEADLINE_EXCEEDED", MESSAGES.late, { cause });
@@ -105,17 +106,13 @@ export function refusalOf(error: unknown, call: Pick<Called, "tool" | "target">,
   return new Refusal("TARGET_UNAVAILABLE", MESSAGES.unavailable, { cause });
 }
 
-function isLate({ reason }: AbortSignal): boolean {
-  return reason instanceof Error && reason.name === "TimeoutError";
-}
-
 /** Returns the refusal for a definite failure. `code`: the error of the protocol; undefined for `isError`. */
 function failed({ tool, target }: Pick<Called, "tool" | "target">, text: string, code?: number): Refusal {
   const options = {
     targetText: tool.errors === "filtered" ? text : undefined,
     cause: { system: target.system, tool: target.mcp.tool, code, textLength: text.length },
   };
-  if (code !== INVALID_PARAMS) return new Refusal("TARGET_FAILED", MESSAGES.failed, options);
+  if (code !== ERROR.invalidParams) return new Refusal("TARGET_FAILED", MESSAGES.failed, options);
   const details = { status: "INVALID_ARGUMENT" };
   return new Refusal("TARGET_REFUSED", MESSAGES.refused, { ...options, details });
 }

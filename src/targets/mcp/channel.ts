@@ -1,3 +1,5 @@
+import { unlessAborted } from "../../core/time-limits.ts";
+
 /** One connection to an MCP server, whatever carries it. Messages from the server are untrusted. */
 export interface McpChannel {
   /** Resolves when the server may be written to. Rejects when it cannot be reached. */
@@ -78,10 +80,6 @@ export class UpstreamError extends Error {
 }
 
 /** Settles like `work`, but rejects when the signal fires first: nothing of a call was sent then. */
-export function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const abort = (): void => reject(new UpstreamError("notSent", "the call ended before the server was ready"));
-  if (signal.aborted) abort();
-  signal.addEventListener("abort", abort, { once: true });
-  return Promise.race([work, promise]).finally(() => signal.removeEventListener("abort", abort));
+export function unlessCallEnded<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return unlessAborted(work, signal, () => new UpstreamError("notSent", "the call ended before the server was ready"));
 }

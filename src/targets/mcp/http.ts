@@ -1,4 +1,5 @@
 import { errorText } from "../../core/error-text.ts";
+import { headerText } from "../../core/mcp.ts";
 import { type EgressClient, EgressError, type EgressStream } from "../../egress/client.ts";
 import {
   type McpChannel,
@@ -264,12 +265,6 @@ function sessionIdOf(header: string | string[] | undefined): string | undefined 
   const isValid = typeof header === "string" && /^[\x21-\x7e]+$/.test(header);
   if (isValid && header.length <= SESSION_ID_CHARACTERS_MAX) return header;
   throw new UpstreamError("invalid", "its session id is not valid");
-}
-
-/** Returns a name as a header's value: other characters than visible ASCII in Base64, as the protocol says. */
-function headerText(name: string): string {
-  const isPlain = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/.test(name) && !name.startsWith("=?");
-  return isPlain ? name : `=?base64?${Buffer.from(name, "utf8").toString("base64")}?=`;
 }
 
 /** Returns the failure for a status without a message in the body. */

@@ -68,6 +68,8 @@ function open(context: McpContext, parts: McpParts): OpenedKind {
         await opened.close();
       }
     },
+    certificates: () => servers?.certificates() ?? [],
+    watch: (options) => servers?.watch(options),
     status: async () => (await servers?.status()) ?? {},
     close: async () => servers?.close(),
   };

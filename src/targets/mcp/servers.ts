@@ -1,7 +1,8 @@
 import { errorText, systemCode } from "../../core/error-text.ts";
 import type { OpenedKind, ToolDraft } from "../../core/target-kind.ts";
-import type { AddressRules } from "../../egress/addresses.ts";
-import type { EgressClient as Client } from "../../egress/client.ts";
+import type { EpochMs } from "../../core/types.ts";
+import { certificateNotes } from "../../egress/certificates.ts";
+import type { RotatingClient } from "../../egress/rotating-client.ts";
 import { bindTool, toolNotes } from "./handler.ts";
 import type { McpContext, McpParts, ServerEntries, ServerEntry, ServerProcesses } from "./settings.ts";
 import { Upstream, type UpstreamOptions } from "./upstream.ts";
@@ -11,7 +12,8 @@ const SECOND_MS = 1_000;
 const FORMER_CLIENT_MS = 300_000;
 
 /** The servers in use, and what the kind does with them. */
-export interface Servers extends Required<Pick<OpenedKind, "bind" | "report" | "status" | "close">> {
+export interface Servers
+  extends Required<Pick<OpenedKind, "bind" | "report" | "status" | "certificates" | "watch" | "close">> {
   has(system: string): boolean;
   /** Returns drafts of manifests for a server's tools; a text when they cannot be read. */
   drafts(system: string): Promise<readonly ToolDraft[] | string>;
@@ -23,7 +25,7 @@ export async function openServers(context: McpContext, parts: McpParts, entries:
   const hasPrograms = [...entries.values()].some(({ mcp: { command } }) => command !== undefined);
   const { memoryBytesMax } = config.commands;
   const processes = hasPrograms ? await parts.processes({ memoryBytesMax, newId }) : undefined;
-  const opening = { context, notes: [], closers: [] };
+  const opening = { context, notes: [], clients: [] };
   const upstreams = new Map<string, Upstream>();
   for (const [name, { mcp: entry }] of entries) {
     const reached =
@@ -44,15 +46,17 @@ export async function openServers(context: McpContext, parts: McpParts, entries:
   const all = [...upstreams.values()];
   // A server that cannot be reached affects its own tools only: the start goes on, and `stc check` reports it.
   await Promise.allSettled(all.map((each) => each.readDefinitions(new AbortController().signal)));
-  return serversOf(upstreams, { ...opening, processes });
+  return serversOf(upstreams, { ...opening, processes, now });
 }
 
-interface Used extends Pick<Opening, "notes" | "closers"> {
+interface Used extends Pick<Opening, "notes" | "clients"> {
   readonly processes: ServerProcesses | undefined;
+  readonly now: () => EpochMs;
 }
 
-function serversOf(upstreams: ReadonlyMap<string, Upstream>, { notes, closers, processes }: Used): Servers {
+function serversOf(upstreams: ReadonlyMap<string, Upstream>, { notes, clients, processes, now }: Used): Servers {
   const all = [...upstreams.values()];
+  const certificates = () => clients.flatMap((client) => client.certificates());
   return {
     has: (system) => upstreams.has(system),
     bind: (tool) => bindTool(tool, upstreams),
@@ -66,7 +70,8 @@ function serversOf(upstreams: ReadonlyMap<string, Upstream>, { notes, closers, p
       const failures = all.flatMap(({ system, failure }) =>
         failure === undefined ? [] : [`systems.${system}: its MCP server cannot be used now: ${failure}`],
       );
-      return { notes: [...notes, ...failures], toolNotes: toolNotes(tools, upstreams) };
+      const expiring = certificateNotes(certificates(), now());
+      return { notes: [...notes, ...failures, ...expiring], toolNotes: toolNotes(tools, upstreams) };
     },
     async status() {
       const rows = all.map((upstream) => {
@@ -75,10 +80,14 @@ function serversOf(upstreams: ReadonlyMap<string, Upstream>, { notes, closers, p
       });
       return Object.fromEntries(rows);
     },
+    certificates,
+    watch(options) {
+      for (const client of clients) client.watch(options);
+    },
     async close() {
       // Together: the end of its process also ends a session that is starting.
       await Promise.all([...all.map((upstream) => upstream.close()), processes?.close()]);
-      for (const close of closers) close();
+      for (const client of clients) client.close();
     },
   };
 }
@@ -90,7 +99,8 @@ interface Opening {
   readonly entry: ServerEntry;
   /** What operators should know about the servers' processes. */
   readonly notes: string[];
-  readonly closers: (() => void)[];
+  /** Clients of the servers that are reached at a URL. */
+  readonly clients: RotatingClient[];
 }
 
 /** How a server is reached, and what identifies it. */
@@ -139,65 +149,39 @@ async function programChannel(
 }
 
 /** Returns undefined after adding a problem. */
-async function urlChannel({ context, name, entry, closers }: Opening): Promise<Reached | undefined> {
-  const { problems, readFile, watchFiles, pathOf } = context;
+async function urlChannel({ context, name, entry, clients }: Opening): Promise<Reached | undefined> {
   const field = `systems.${name}.mcp`;
-  const [{ EgressClient }, { readAddressRules }, { httpChannel }] = await Promise.all([
-    import("../../egress/client.ts"),
-    import("../../egress/addresses.ts"),
+  const [{ RotatingClient }, { addressRules, fileReader, readSecret, readTls }, { httpChannel }] = await Promise.all([
+    import("../../egress/rotating-client.ts"),
+    import("../../egress/settings.ts"),
     import("./http.ts"),
   ]);
   const url = new URL(entry.url ?? "");
-  const addresses = readAddressRules(entry.addresses);
-  const files = entry.tls ?? {};
-  const read = (file: string | undefined): Buffer | undefined => (file === undefined ? undefined : readFile(file));
-  const open = () => {
-    const { rootCert, clientCert, clientKey, serverName } = files;
-    const tls = { rootCert: read(rootCert), clientCert: read(clientCert), clientKey: read(clientKey), serverName };
-    return new EgressClient({ addresses: addresses as AddressRules, tls });
-  };
-  const credentials = (): Readonly<Record<string, string>> => {
-    const token = read(entry.auth?.bearerFile)?.toString("utf8").trim();
-    if (token === undefined) return {};
-    if (!/^[\x21-\x7e]+$/.test(token)) throw new Error("it holds no token");
-    return { authorization: `Bearer ${token}` };
-  };
-  let client: Client;
+  const secured = entry.tls === undefined ? { tls: {} } : readTls(context, entry.tls, `${field}.tls`);
+  const path = entry.auth?.bearerFile;
+  const parse = (bytes: Buffer) => ({ authorization: `Bearer ${readSecret(bytes)}` });
+  const credentials =
+    path === undefined ? () => ({}) : fileReader(context, { path, field: `${field}.auth.bearerFile`, parse });
+  if (secured === undefined || credentials === undefined) return undefined;
+  const isTls = url.protocol === "https:";
+  let client: RotatingClient;
   try {
-    if ("problem" in addresses) throw new Error(`addresses: ${addresses.problem}`);
-    credentials();
-    client = open();
+    client = new RotatingClient({
+      ...{ system: name, url, addresses: addressRules(entry.addresses), formerMs: FORMER_CLIENT_MS },
+      ...{ ...secured, tls: isTls ? secured.tls : undefined },
+    });
   } catch (error) {
-    problems.push(`${field}: a file of tls or auth, or a list, cannot be used: ${errorText(error)}`);
+    context.problems.push(`${field}: ${errorText(error)}`);
     return undefined;
   }
-  const paths = [files.rootCert, files.clientCert, files.clientKey].flatMap((each) =>
-    each === undefined ? [] : [pathOf(each)],
-  );
-  const replace = (): void => {
-    const former = client;
-    try {
-      client = open();
-      // Requests in progress have their time to end.
-      setTimeout(() => former.close(), FORMER_CLIENT_MS).unref();
-    } catch {
-      // An incomplete set of files is not used.
-    }
-  };
-  const unwatch = paths.length === 0 ? undefined : watchFiles(paths, replace);
-  closers.push(() => {
-    unwatch?.();
-    client.close();
-  });
-  const roots = files.rootCert === undefined ? "platform" : "configured";
+  clients.push(client);
+  const roots = entry.tls?.rootCert === undefined ? "platform" : "configured";
   const identity = {
     address: { url: url.href },
-    tls: url.protocol === "http:" ? null : { serverName: files.serverName ?? url.hostname, roots },
+    tls: isTls ? { serverName: entry.tls?.serverName ?? url.hostname, roots } : null,
   };
-  return {
-    open: httpChannel({ url, client: () => client, credentials, messageBytesMax: entry.messageBytesMax }),
-    identity,
-  };
+  const { messageBytesMax } = entry;
+  return { open: httpChannel({ url, client: () => client.current.client, credentials, messageBytesMax }), identity };
 }
 
 function secretsOf({ secretEnv }: ServerEntry, { readFile }: McpContext): Readonly<Record<string, string>> {

@@ -1,6 +1,14 @@
+import { errorText } from "../../core/error-text.ts";
 import { isTable } from "../../core/json.ts";
+import { ERROR, META, MODERN } from "../../core/mcp.ts";
 import { VERSION } from "../../core/version.ts";
-import { type McpChannel, type OpenMcpChannel, type OutgoingMessage, UpstreamError, unlessAborted } from "./channel.ts";
+import {
+  type McpChannel,
+  type OpenMcpChannel,
+  type OutgoingMessage,
+  UpstreamError,
+  unlessCallEnded,
+} from "./channel.ts";
 import { bounded, type Definition, definitionOf, type ServerIdentity } from "./definitions.ts";
 
 /**
@@ -10,18 +18,15 @@ import { bounded, type Definition, definitionOf, type ServerIdentity } from "./d
 
 /** Versions of the protocol with `initialize`; the first is offered. */
 const VERSIONS: readonly string[] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
-/** The version in which every request names the version, the client and its capabilities instead: none of them. */
-const WITHOUT_INITIALIZE = "2026-07-28";
-const META = "io.modelcontextprotocol/";
 const CLIENT = { name: "safe-tool-call", version: VERSION } as const;
+/** Members of `_meta` that say what `initialize` says in earlier versions. No capabilities: nothing that a server may ask for. */
 const ENVELOPE = {
-  [`${META}protocolVersion`]: WITHOUT_INITIALIZE,
-  [`${META}clientCapabilities`]: {},
-  [`${META}clientInfo`]: CLIENT,
+  [META.version]: MODERN,
+  [META.capabilities]: {},
+  [META.client]: CLIENT,
 } as const;
 /** HTTP statuses that no other version changes. */
 const REFUSED: ReadonlySet<number> = new Set([401, 403]);
-const METHOD_NOT_FOUND = -32_601;
 /** Messages that nobody asked for, between two answers, after which a server is ended. */
 const UNSOLICITED_MAX = 10_000;
 const PAGES_MAX = 100;
@@ -107,7 +112,7 @@ export class McpSession {
       return session;
     } catch (error) {
       await session?.close();
-      const reason = signal.aborted ? `it did not start within ${options.startTimeoutMs} ms` : textOf(error);
+      const reason = signal.aborted ? `it did not start within ${options.startTimeoutMs} ms` : errorText(error);
       throw new UpstreamError("notSent", reason);
     }
   }
@@ -130,7 +135,7 @@ export class McpSession {
    */
   async definitions(signal: AbortSignal): Promise<Listed> {
     if (this.#listed !== undefined && !this.#isOutdated) return this.#listed;
-    return await unlessAborted(this.readDefinitions(), signal);
+    return await unlessCallEnded(this.readDefinitions(), signal);
   }
 
   /**
@@ -164,7 +169,7 @@ export class McpSession {
 
   /** Agrees on a version of the protocol: first with `initialize`, then, if that is refused, without it. */
   async #introduce(signal: AbortSignal): Promise<void> {
-    await unlessAborted(this.#channel.ready, signal);
+    await unlessCallEnded(this.#channel.ready, signal);
     let result: unknown;
     try {
       const params = { protocolVersion: VERSIONS[0], capabilities: {}, clientInfo: CLIENT };
@@ -183,11 +188,11 @@ export class McpSession {
 
   async #discover(signal: AbortSignal): Promise<void> {
     this.#envelope = ENVELOPE;
-    this.#channel.negotiated?.(WITHOUT_INITIALIZE);
+    this.#channel.negotiated?.(MODERN);
     const result = await this.#request("server/discover", {}, signal);
     const { supportedVersions, serverInfo, _meta: meta } = isTable(result) ? result : {};
-    if (!Array.isArray(supportedVersions) || !supportedVersions.includes(WITHOUT_INITIALIZE)) throw unknownVersion();
-    this.#identify(serverInfo ?? (isTable(meta) ? meta[`${META}serverInfo`] : undefined));
+    if (!Array.isArray(supportedVersions) || !supportedVersions.includes(MODERN)) throw unknownVersion();
+    this.#identify(serverInfo ?? (isTable(meta) ? meta[META.server] : undefined));
   }
 
   #identify(serverInfo: unknown): void {
@@ -246,7 +251,7 @@ export class McpSession {
         ? params
         : { ...params, _meta: { ...(isTable(params["_meta"]) && params["_meta"]), ...envelope } };
     this.#channel.send({ id, method, params: sent }, signal).catch((error: unknown) => {
-      const lost = error instanceof UpstreamError ? error : new UpstreamError("lost", textOf(error));
+      const lost = error instanceof UpstreamError ? error : new UpstreamError("lost", errorText(error));
       this.#settle(id, (pending) => pending.reject(lost));
     });
     try {
@@ -318,7 +323,7 @@ export class McpSession {
       return;
     }
     this.#logOnce("refused request", bounded(method));
-    this.#notify({ id, error: { code: METHOD_NOT_FOUND, message: "This client offers no such method." } });
+    this.#notify({ id, error: { code: ERROR.methodNotFound, message: "This client offers no such method." } });
   }
 
   #outdate(): void {
@@ -391,7 +396,7 @@ function readDefinition(tool: unknown, { identity, definitions, unusable, isNew 
     if (asksForHeaders) unusable.set(name, "it asks for arguments in headers, which is not supported");
     else definitions.set(name, definition);
   } catch (error) {
-    unusable.set(name, `its definition cannot be used: ${textOf(error)}`);
+    unusable.set(name, `its definition cannot be used: ${errorText(error)}`);
   }
 }
 
@@ -403,8 +408,4 @@ function cursorOf(value: unknown): string | undefined {
 
 function shortText(value: unknown): string {
   return typeof value === "string" ? value.slice(0, NAME_CHARACTERS_MAX).toWellFormed() : "";
-}
-
-function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : "failed";
 }

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { OwnPath, TargetContext, UpstreamEvent } from "../../core/target-kind.ts";
+import { checkUrl, count, text, url, urlSettings } from "../../egress/settings.ts";
 import type { StdioProcess } from "./stdio.ts";
 
 /** The configuration of MCP servers, and what the build supplies to reach them. */
@@ -52,32 +53,13 @@ const ARGS_MAX = 128;
 const VARIABLES_MAX = 64;
 const PATHS_MAX = 64;
 
-const text = z.string().min(1);
 const token = z.string().refine((value) => !value.includes("\0"), "must not contain NUL");
 const path = z.string().regex(/^\/[^\0]*$/, "must be an absolute path");
 const variableName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,127}$/, "must be a name of a variable");
-const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
-
-const tls = z.strictObject({
-  rootCert: text.optional().describe("File with the trusted root certificates, PEM. Default: those of the platform."),
-  clientCert: text
-    .optional()
-    .describe("File with the client certificate, PEM. A changed file is used for new connections."),
-  clientKey: text.optional().describe("File with the private key of the client certificate, PEM."),
-  serverName: text.optional().describe("Name in the server's certificate, when it differs from the URL's host."),
-});
-
 const server = z
   .strictObject({
-    url: text
-      .refine(isServerUrl, "must be an https or http URL without credentials, query and fragment")
-      .optional()
-      .describe("Address of a server that speaks MCP over Streamable HTTP."),
-    tls: tls.optional(),
-    plaintext: z
-      .literal(true, "must be true, or left out")
-      .optional()
-      .describe("Set to `true` to reach an `http:` URL, without TLS."),
+    url: url().optional().describe("Address of a server that speaks MCP over Streamable HTTP."),
+    ...urlSettings,
     auth: z
       .strictObject({
         bearerFile: text.describe(
@@ -85,14 +67,6 @@ const server = z
         ),
       })
       .optional(),
-    addresses: z
-      .array(text)
-      .min(1)
-      .max(PATHS_MAX)
-      .default(["public"])
-      .describe(
-        "Addresses that the URL's host may have: `public`, `private`, `loopback`, and networks such as `10.1.0.0/16`.",
-      ),
     command: text
       .optional()
       .describe(
@@ -158,21 +132,8 @@ const server = z
       return;
     }
     if (entry.command !== undefined) fail("command", "and url exclude each other");
-    const isPlain = entry.url.startsWith("http:");
-    if (isPlain && entry.plaintext === undefined)
-      fail("url", "is not https: set plaintext: true to reach it without TLS");
-    if (isPlain && entry.tls !== undefined) fail("tls", "needs an https URL");
-    if (!isPlain && entry.plaintext !== undefined) fail("plaintext", "needs an http URL");
-    if ((entry.tls?.clientCert === undefined) !== (entry.tls?.clientKey === undefined)) {
-      fail("tls", "clientCert and clientKey go together");
-    }
+    checkUrl("url", entry.url, entry, context);
   });
-
-function isServerUrl(value: string): boolean {
-  if (!URL.canParse(value)) return false;
-  const { protocol, username, password, search, hash } = new URL(value);
-  return (protocol === "https:" || protocol === "http:") && `${username}${password}${search}${hash}` === "";
-}
 
 export const system = z.strictObject({ mcp: server.describe("An MCP server.") });
 

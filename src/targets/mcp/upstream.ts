@@ -1,7 +1,7 @@
 import { Refusal } from "../../core/errors.ts";
 import type { UpstreamEvent } from "../../core/target-kind.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
-import { type OpenMcpChannel, UpstreamError, unlessAborted } from "./channel.ts";
+import { type OpenMcpChannel, UpstreamError, unlessCallEnded } from "./channel.ts";
 import { bounded, type Definition, differences, type ServerIdentity } from "./definitions.ts";
 import { type Listed, McpSession } from "./session.ts";
 
@@ -238,7 +238,7 @@ export class Upstream {
     };
     try {
       // Most calls find a session that has started.
-      return { session: slot.started ?? (await unlessAborted(slot.session, signal)), release };
+      return { session: slot.started ?? (await unlessCallEnded(slot.session, signal)), release };
     } catch (error) {
       release();
       throw error;

@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import type { RunContext } from "../../../src/core/types.ts";
 import { EgressClient } from "../../../src/egress/client.ts";
+import { readSecret } from "../../../src/egress/settings.ts";
 import {
   clientCredentialsGrant,
   type GrantOf,
   OAuthTokens,
   readBasic,
-  readSecret,
   type TokenEndpoint,
   tokenExchangeGrant,
 } from "../../../src/targets/http/auth.ts";

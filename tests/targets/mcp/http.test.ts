@@ -2,7 +2,10 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createMcpHandler, Server } from "@modelcontextprotocol/server";
+import { type CertificateSet, DEVELOPMENT_SERVER_NAME } from "../../../src/cli/development/certificates.ts";
 import type { Loose } from "../../support/asking-service.ts";
+import { until } from "../../support/until.ts";
+import { makeAuthority } from "../grpc/support/authority.ts";
 import { codeOf, HostileWorld, hostileTool } from "./world.ts";
 
 const INPUT = {
@@ -28,15 +31,15 @@ class HttpServer {
   call: (id: number, message: Loose, signal: AbortSignal) => Response | Promise<Response> = (id, { params }) =>
     this.json({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text: params.arguments.text }] } });
   listen: () => Response = () => new Response(null, { status: 405 });
-  readonly #server = Bun.serve({
-    hostname: "127.0.0.1",
-    port: 0,
-    idleTimeout: 0,
-    fetch: (request) => this.#answer(request),
-  });
+  readonly #server: Bun.Server<undefined>;
+
+  constructor(tls?: Bun.TLSOptions) {
+    const fetch = (request: Request) => this.#answer(request);
+    this.#server = Bun.serve({ hostname: "127.0.0.1", port: 0, idleTimeout: 0, fetch, ...(tls && { tls }) });
+  }
 
   get url(): string {
-    return `http://127.0.0.1:${this.#server.port}/mcp`;
+    return `${this.#server.protocol}://127.0.0.1:${this.#server.port}/mcp`;
   }
 
   json(body: unknown, init: ResponseInit = {}): Response {
@@ -290,7 +293,7 @@ describe("reaching a server over HTTP", () => {
   });
 
   test("an address that the configuration does not allow is never connected to", async () => {
-    await world.startWith([hostileTool("echo")], { url: server.url, plaintext: true });
+    await world.startWith([hostileTool("echo")], { url: server.url.replace("127.0.0.1", "localhost") });
     expect(codeOf(await world.call("echo"))).toBe("TARGET_UNAVAILABLE");
     expect(server.seen).toEqual([]);
   });
@@ -314,6 +317,39 @@ describe("reaching a server over HTTP", () => {
     expect((await world.call("echo")).body.error).toMatchObject({ code: "TARGET_UNAVAILABLE", retryable: false });
     await world.stop();
     expect(server.of("DELETE").map(({ headers }) => headers["mcp-session-id"])).toContain("session-1");
+  });
+
+  test("changed certificates are used, those that cannot connect are refused, and `/metrics` has their expiry", async () => {
+    const [own, other] = await Promise.all([makeAuthority("own"), makeAuthority("other")]);
+    const [first, second, strange] = await Promise.all([own.set(), own.set(), other.set()]);
+    const { cert, key } = first.server;
+    const tls = { cert, key, ca: first.rootCert, requestCert: true, rejectUnauthorized: true };
+    const secured = new HttpServer(tls);
+    const write = (set: CertificateSet): void => {
+      writeFileSync(join(world.folder, "ca.pem"), first.rootCert);
+      writeFileSync(join(world.folder, "client.pem"), set.client.cert);
+      writeFileSync(join(world.folder, "client-key.pem"), set.client.key);
+    };
+    const event = (type: string) =>
+      until(type, () => world.journal().find((each) => each["type"] === type && each["system"] === "hostile"));
+    write(first);
+    const files = { rootCert: "ca.pem", clientCert: "client.pem", clientKey: "client-key.pem" };
+    await world.startWith([hostileTool("echo")], {
+      ...{ url: secured.url, addresses: ["loopback"] },
+      tls: { ...files, serverName: DEVELOPMENT_SERVER_NAME },
+    });
+    expect((await world.call("echo")).http).toBe(200);
+    write(second);
+    await event("certificates.changed");
+    expect((await world.call("echo")).http).toBe(200);
+    write(strange);
+    await event("certificates.refused");
+    expect((await world.call("echo")).http).toBe(200);
+    const token = await world.person({ permissions: ["metrics:read"] });
+    const metrics = await fetch(`${world.url}/metrics`, { headers: { authorization: `Bearer ${token}` } });
+    expect(await metrics.text()).toContain('stc_certificate_expiry_timestamp_seconds{system="hostile"} 4102444800');
+    await world.stop();
+    await secured.close();
   });
 
   test.each([
@@ -343,6 +379,7 @@ describe("reaching a server over HTTP", () => {
   test.each([
     [{ url: "http://x.example/mcp" }, "systems.hostile.mcp.url: is not https"],
     [{ url: "ftp://x.example" }, "systems.hostile.mcp.url"],
+    [{ url: "http://127.0.0.1/mcp" }, "systems.hostile.mcp.url: its address is loopback"],
     [{ url: "https://user:password@x.example/mcp" }, "systems.hostile.mcp.url"],
     [{ url: "https://x.example", command: "node" }, "systems.hostile.mcp.command: and url exclude each other"],
     [{ url: "https://x.example", addresses: ["169.254.169.254/32"] }, "addresses"],
