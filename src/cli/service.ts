@@ -116,7 +116,9 @@ function listenerOptions(config: Config, service: Service) {
     ...config.server,
     ...service,
     ...(config.mcp.oauthMetadata === false && { resource: undefined }),
-    mcp: config.mcp.enabled ? { ...config.mcp, approvalPage: config.approvals.pageUrl } : undefined,
+    mcp: config.mcp.enabled
+      ? { ...config.mcp, approvalPage: config.approvals.pageUrl, attaches: service.attaches }
+      : undefined,
     allowedHosts: [...config.server.allowedHosts, ...ownNames(config.server.host)],
     concurrentRequestsMax: () => service.limits.concurrentCallsMax * 2,
     auditDir: pathFrom(config, config.audit.dir),

@@ -50,6 +50,8 @@ export interface McpSettings {
   readonly searchAbove: number | "off";
   /** URL of the page with an approval request, whose id replaces `{id}`. */
   readonly approvalPage?: string | undefined;
+  /** Returns whether the same call again uses the approval that was given for it. */
+  readonly attaches: () => boolean;
 }
 
 export type Need = keyof OptionalParts;

@@ -9,6 +9,7 @@ import { record } from "../http/guard.ts";
 import { eventStream } from "../http/server-sent-events.ts";
 import type { Answer } from "../pipeline/answer.ts";
 import { protocolFacts } from "../pipeline/entry-facts.ts";
+import { couldUse, permissionsFor } from "../pipeline/permission-engine.ts";
 import { type PageRound, pageError, pageRequest, pageRoundOf, waitRequest } from "./elicitation.ts";
 import { allowHold, createdAtOf, type Held, sendWhenEnded } from "./holds.ts";
 import { RpcError, type RpcRequest, shown } from "./protocol.ts";
@@ -17,6 +18,7 @@ import {
   errorOf,
   errorText,
   type JsonObject,
+  RUN_STAGES,
   refusalAsRpc,
   responseText,
   rpcError,
@@ -45,7 +47,7 @@ export async function answerCall(call: ToolCall, sent: RpcRequest, services: Mcp
   boundResult(call, services);
   if (services.approvals !== undefined && declaresTasks(request)) return answerOrTask(call, request, services);
   const isHeld = services.approvals !== undefined && services.mcp.holdSeconds > 0;
-  const round = services.approvals && pageRoundOf(request, services.mcp);
+  const round = services.approvals && attaches(call, services) ? pageRoundOf(request, services.mcp) : undefined;
   if (!isHeld || round === "first" || round === "declined") {
     return answerTo(request, await reply({ call, request, round }, services), { services, call });
   }
@@ -57,6 +59,11 @@ export async function answerCall(call: ToolCall, sent: RpcRequest, services: Mcp
     const running = reply({ call, request, round, held }, services);
     running.then((ended) => resolve(answerTo(request, ended, { services, call })), reject);
   });
+}
+
+/** Returns whether the same call again uses the approval that this one has asked for. */
+function attaches({ newApproval }: ToolCall, { mcp }: McpServices): boolean {
+  return mcp.attaches() && !newApproval;
 }
 
 /** Gives the call its tool's own bound for results. */
@@ -85,9 +92,9 @@ export function taskRequester(
 ) {
   return {
     caller,
-    mayUse(name: string): boolean {
+    mayUse(name: string, required: readonly string[]): boolean {
       const { registered } = services.registry.find(name);
-      return registered !== undefined && isListed(registered.tool, caller);
+      return registered !== undefined && isListed(registered.tool, caller) && couldUse(caller.permissions, required);
     },
     async run({ approvalId, call: made }: Pick<DueTask, "approvalId" | "call">): Promise<TaskRun> {
       const call = new ToolCall(exchange, services);
@@ -96,9 +103,28 @@ export function taskRequester(
       const { result } = await services.proxy.call(call);
       const outcome = outcomeOf(request, { answer: { result } }, { services, call });
       const answer = outcome instanceof RpcError ? { error: errorOf(outcome) } : { result: completed(outcome) };
-      return { answer, refusal: temporaryRefusal(result) };
+      const required = hasRun(result) ? requiredBy(call, services) : undefined;
+      return { answer, required, refusal: temporaryRefusal(result) };
     },
   };
+}
+
+/** Returns whether the answer may contain what the target returned. */
+function hasRun(result: CallResult): boolean {
+  if (result.status === "success") return true;
+  return result.status !== "pending" && RUN_STAGES.has(result.error.stage);
+}
+
+function requiredBy(call: ToolCall, services: McpServices): readonly string[] {
+  const tool = registeredFor(call, services)?.tool;
+  if (tool === undefined) return [];
+  try {
+    return permissionsFor(tool, tool.input.parse(call.args));
+  } catch {
+    // The manifest has changed since the run: its new schema refuses the arguments.
+    const { required, elevatedIf } = tool.permissions;
+    return [...required, ...(elevatedIf?.required ?? [])];
+  }
 }
 
 /** Returns the refusal after which the task's call may be made again if it did not use the approval. */
@@ -210,7 +236,9 @@ function outcomeOf(request: RpcRequest, { answer: { result }, instead }: Replied
   if (instead !== undefined) return instead;
   const isRefused = result.status === "denied" || result.status === "error";
   const unknown = isRefused ? unknownToolError(request, result.error.code, { services, call }) : undefined;
-  return unknown ?? toolResult(result, { era: request.era, mayBePending: isDeclared(call, services) });
+  if (unknown !== undefined) return unknown;
+  const mayBePending = isDeclared(call, services);
+  return toolResult(result, { era: request.era, mayBePending, attaches: attaches(call, services) });
 }
 
 /** A tool that the caller may not use gets the same answer as a tool that does not exist; only the audit tells them apart. */

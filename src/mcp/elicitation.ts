@@ -8,7 +8,7 @@ import type { JsonObject } from "./replies.ts";
 /**
  * A client that can ask its user to open a page gets the URL of the page where approvers see the request (`approvals.pageUrl`).
  * Neither the page nor what the client answers decides anything: only a decision of an approver does. The client then sends the
- * same call again, which finds its request like any identical call.
+ * same call again, which finds its request like any identical call. A call that would not find it gets no page.
  */
 
 /**

@@ -1,5 +1,5 @@
 import type { CallResult, Failure, Pending, Success } from "../core/call-result.ts";
-import type { Refusal } from "../core/errors.ts";
+import type { Refusal, RefusalCode, Stage } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
 import { ERROR, META } from "../core/mcp.ts";
 import type { Json } from "../core/types.ts";
@@ -75,12 +75,14 @@ interface ToolResultOptions {
   readonly era: Era;
   /** Whether the tool's output schema declares a pending result. */
   readonly mayBePending: boolean;
+  /** Whether the same call again uses the approval that was given for it. */
+  readonly attaches: boolean;
 }
 
 /** Converts the result of a call to the result of `tools/call`. The text is for the model, `_meta` for programs. */
-export function toolResult(result: CallResult, { era, mayBePending }: ToolResultOptions): JsonObject {
-  if (result.status === "success") return success(result, era);
-  return result.status === "pending" ? pending(result, mayBePending) : refused(result);
+export function toolResult(result: CallResult, options: ToolResultOptions): JsonObject {
+  if (result.status === "success") return success(result, options.era);
+  return result.status === "pending" ? pending(result, options) : refused(result);
 }
 
 function success(
@@ -105,11 +107,12 @@ function structuredOf(result: Json, era: Era): Json | undefined {
   return era === "modern" || isTable(result) ? result : undefined;
 }
 
-function pending({ approval, traceId }: Pending, mayBePending: boolean): JsonObject {
+function pending({ approval, traceId }: Pending, { mayBePending, attaches }: ToolResultOptions): JsonObject {
   const { id, decideBy } = approval;
+  const named = attaches ? "" : ` and _meta["${APPROVAL_META}"] {"id": "${id}"}`;
   const message =
     `APPROVAL_REQUIRED: A person is asked whether this call may run (approval ${id}, until ${decideBy}). It has not run. ` +
-    "Make the same call again, with the same arguments, to learn the decision: once approved, it runs then.";
+    `Make the same call again, with the same arguments${named}, to learn the decision: once approved, it runs then.`;
   return {
     content: [text(message)],
     // A tool that never asks by itself declares no such result in its output schema: only an error may then lack the result.
@@ -124,9 +127,10 @@ function refused({ error, traceId, secretsSent }: Failure): JsonObject {
 }
 
 /** "CODE: message. What to do." */
-function refusalText({ code, message, details = {}, retryable, retryAfterMs }: Failure["error"]): string {
+function refusalText(error: Failure["error"]): string {
+  const { code, message, details = {} } = error;
   const { issues, message: said, untrusted } = details;
-  const lines = [`${code}: ${sentence(message)} ${adviceOf(retryable, retryAfterMs)}`];
+  const lines = [`${code}: ${sentence(message)} ${adviceOf(error)}`];
   if (Array.isArray(issues)) lines.push(...issues.slice(0, ISSUES_SHOWN_MAX).flatMap(issueLine));
   if (untrusted === true && typeof said === "string") {
     lines.push(
@@ -140,7 +144,19 @@ function sentence(message: string): string {
   return /[.!?]$/.test(message) ? message : `${message}.`;
 }
 
-function adviceOf(retryable: boolean, retryAfterMs: number | undefined): string {
+/** Stages at which a call has run, or may have. */
+export const RUN_STAGES: ReadonlySet<Stage> = new Set<Stage>(["EXECUTION", "OUTPUT", "AUDIT"]);
+
+/** Refusals of an approval that was named, or waited for: the same call without it is another request. */
+const APPROVAL_ENDED: ReadonlySet<string> = new Set<RefusalCode>([
+  ...(["APPROVAL_MISMATCH", "APPROVAL_CONSUMED", "APPROVAL_EXPIRED"] as const),
+  ...(["APPROVAL_CANCELLED", "APPROVAL_REVOKED"] as const),
+]);
+
+function adviceOf({ code, stage, retryable, retryAfterMs }: Failure["error"]): string {
+  if (APPROVAL_ENDED.has(code)) return "The same call without this approval asks a person again.";
+  if (!retryable && RUN_STAGES.has(stage) && code !== "TARGET_REFUSED")
+    return "If the call changes something, check whether it did before you make it again.";
   if (!retryable) return "The same call would be refused again: change it or go on without it.";
   return retryAfterMs === undefined
     ? "The same call may succeed later."

@@ -77,18 +77,24 @@ function requesterOf({ issuer, subject, actors, session }: Caller): Requester {
 }
 
 /** The answer of a task's call: its result, or the protocol's error instead. */
-export type TaskAnswer = { readonly result: JsonObject } | { readonly error: JsonObject };
+type TaskAnswer = { readonly result: JsonObject } | { readonly error: JsonObject };
 
-export interface TaskRun {
+/** An answer as the store keeps it. */
+interface KeptAnswer {
   readonly answer: TaskAnswer;
+  /** Permissions that the call required. Undefined when it has not run: then the answer tells nothing about the target. */
+  readonly required?: readonly string[] | undefined;
+}
+
+export interface TaskRun extends KeptAnswer {
   /** A temporary refusal: unless the approval was used, a later poll makes the call again. */
   readonly refusal?: Refusal | undefined;
 }
 
 interface TaskRequester {
   readonly caller: Caller;
-  /** Returns whether the caller's list of tools has this one. */
-  readonly mayUse: (tool: string) => boolean;
+  /** Returns whether the caller holds these permissions, and its list of tools has this one. */
+  readonly mayUse: (tool: string, required: readonly string[]) => boolean;
   /** Makes the call of a task whose approval request is decided. */
   readonly run: (task: DueTask) => Promise<TaskRun>;
 }
@@ -134,11 +140,15 @@ function unknownTask(id: RequestId): RpcError {
   return invalid(id, "there is no such task");
 }
 
-/** A result is not released to a token that may not use the tool any more. */
+/** What a run returned is not released to a token with which the call could not be made any more. */
 function mayRead(task: Task, { mayUse }: TaskRequester): boolean {
   if (task.state !== "answered") return true;
-  const { result } = task.answer as { readonly result?: JsonObject };
-  return result === undefined || result["isError"] === true || mayUse(task.tool);
+  const { required } = keptIn(task);
+  return required === undefined || mayUse(task.tool, required);
+}
+
+function keptIn({ answer }: Extract<Task, { readonly state: "answered" }>): KeptAnswer {
+  return answer as unknown as KeptAnswer;
 }
 
 /** A call that takes longer goes on, and a later poll gets its answer. */
@@ -165,9 +175,9 @@ async function runToEnd(
   { run }: TaskRequester,
   { approvals, logError }: EndpointServices,
 ): Promise<JsonObject> {
-  const { answer, refusal } = await run(task);
-  const short = { result: TOO_LARGE };
-  const end = { answer: answer as Json, short, mayRunLater: refusal !== undefined };
+  const { answer, required, refusal } = await run(task);
+  const kept = { answer, ...(required !== undefined && { required }) } satisfies KeptAnswer;
+  const end = { answer: kept as Json, short: { answer: { result: TOO_LARGE } }, mayRunLater: refusal !== undefined };
   const isKept = await approvals?.endTask(task.id, end).catch((error: unknown) => {
     logError(error);
     return refusal === undefined;
@@ -188,7 +198,7 @@ const TOO_LARGE: JsonObject = {
 };
 
 function detailsOf(task: Task): JsonObject {
-  if (task.state === "answered") return answered(task, task.answer as unknown as TaskAnswer);
+  if (task.state === "answered") return answered(task, keptIn(task).answer);
   if (task.state === "cancelled") {
     return { ...membersOf(task), status: "cancelled", statusMessage: "The call was withdrawn. It has not run." };
   }

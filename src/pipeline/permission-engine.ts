@@ -1,4 +1,5 @@
 import { ALLOWED, type PolicyDecision, type PolicyRequests, type StagePoint } from "../core/policy-point.ts";
+import type { Tool } from "../core/types.ts";
 
 /** The caller must hold every permission that the tool requires: exact strings, no prefixes, no wildcards. */
 export const permissions: StagePoint<"permission", PolicyDecision> & { readonly name: "permissions" } = {
@@ -15,11 +16,19 @@ export const elevation: StagePoint<"elevation", PolicyDecision> & { readonly nam
   name: "elevation",
   stage: "elevation",
   decide(request) {
-    const { elevatedIf } = request.tool.permissions;
-    const isElevated = elevatedIf !== undefined && elevatedIf.when(request.input as never) !== false;
-    return isElevated ? demanded(request, elevatedIf.required) : ALLOWED;
+    const { tool, input } = request;
+    return demanded(request, elevatedPermissions(tool, input));
   },
 };
+
+function elevatedPermissions({ permissions: { elevatedIf } }: Tool, input: unknown): readonly string[] {
+  return elevatedIf !== undefined && elevatedIf.when(input as never) !== false ? elevatedIf.required : [];
+}
+
+/** Returns the permissions that a call with these parsed arguments requires. */
+export function permissionsFor(tool: Tool, input: unknown): readonly string[] {
+  return [...tool.permissions.required, ...elevatedPermissions(tool, input)];
+}
 
 /**
  * Returns whether the tool may be listed for a caller. Elevated permissions are ignored, because they depend on arguments that

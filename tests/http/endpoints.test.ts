@@ -21,7 +21,10 @@ const unusedFunction = (): never => {
 const parts = serverParts({
   callers: createCallerContext({ issuers: [agentsProfile([makeSigningKey("ES256", "agents-1")])], clock }),
   ...{ clock, journal: unusedFunction, approvals: unused, auditDir: "/nowhere", reload: unusedFunction },
-  ...{ resource: "https://tools.example/", mcp: { resultBytesMax: 65_536, holdSeconds: 200, searchAbove: 64 } },
+  ...{
+    resource: "https://tools.example/",
+    mcp: { resultBytesMax: 65_536, holdSeconds: 200, searchAbove: 64, attaches: () => true },
+  },
   notReady: (): readonly NotReady[] => [],
 });
 const agents = createServer(parts, ENDPOINTS);

@@ -195,6 +195,20 @@ describe("a held call", () => {
     await closing.end();
   });
 
+  test("whose request expires says that the same call asks again", async () => {
+    const short = await new McpWorld().start({
+      approvals: { store: "sqlite://./approvals.sqlite", decideBySeconds: 1 },
+    });
+    const { name, arguments: args } = refund();
+    const { body } = await short.call(name, args);
+    expect(body.result.content[0].text).toBe(
+      "APPROVAL_EXPIRED: This approval has expired. Make the call again without it to request another. " +
+        "The same call without this approval asks a person again.",
+    );
+    expect(short.last()).toMatchObject({ error: { code: "APPROVAL_EXPIRED" } });
+    await short.end();
+  });
+
   test("ends with its caller's token", async () => {
     const call = refund();
     const token = await world.caller({ lifetime: "2 seconds" });

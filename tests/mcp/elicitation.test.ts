@@ -224,6 +224,21 @@ describe("a call is held, without a page,", () => {
     expect(structuredContent).toMatchObject({ pendingApproval: {} });
   });
 
+  test("where the same call again does not use its approval; the pending result says how to name it", async () => {
+    const separate = await new McpWorld().start({
+      approvals: { ...APPROVALS, attach: "off" },
+      mcp: { holdSeconds: 1 },
+    });
+    const call = refund();
+    const { body } = await callBy(separate, call);
+    const { id, message } = body.result.structuredContent.pendingApproval;
+    expect(message).toContain(`and _meta["safe-tool-call/approval"] {"id": "${id}"}, to learn the decision`);
+    await separate.decide(id, "approve");
+    const named = await callBy(separate, call, { _meta: { "safe-tool-call/approval": { id } } });
+    expect(named.body.result.structuredContent).toEqual({ refunded: call.arguments.cents });
+    await separate.end();
+  });
+
   test("where approvals.pageUrl is not set", async () => {
     const plain = await new McpWorld().start({ mcp: { holdSeconds: 1 } });
     const { body } = await callBy(plain, refund());

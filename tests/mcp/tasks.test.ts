@@ -399,6 +399,29 @@ describe("a call that waits for an approver", () => {
     await small.end();
   });
 
+  test("that was denied says so at a later poll, when the service had no capacity at the first", async () => {
+    const small = await new TaskWorld().start({ limits: { concurrentCallsMax: 1 } });
+    const [denied, running] = [
+      await small.created(),
+      await small.created({ name: "notes_write", args: { text: "full" } }),
+    ];
+    await small.decide(denied.approvalId, "deny", { reason: "never" });
+    await small.decide(running.approvalId, "approve");
+    const open = gate("full");
+    const polling = small.get(running.taskId);
+    await until("the run", () => (runs.includes("full") ? true : undefined));
+    const waiting = await small.get(denied.taskId);
+    expect(waiting).toMatchObject({ status: "working", statusMessage: "OVERLOADED: Too many calls are in progress." });
+    open.resolve();
+    await polling;
+    const ended = await until("the denial", async () => {
+      const task = await small.get(denied.taskId);
+      return task.status === "working" ? undefined : task;
+    });
+    expect(ended.result.content[0].text).toStartWith("APPROVAL_DENIED: Denied by user: never.");
+    await small.end();
+  });
+
   test("is not a task for a client that does not declare tasks, nor for one of 2025-11-25", async () => {
     const hasty = await new TaskWorld().start({ mcp: { holdSeconds: 0 } });
     const { body } = await hasty.call("orders_refund", refund());
@@ -463,6 +486,31 @@ describe("the poll that sees the approval", () => {
   });
 });
 
+describe("the answer of a call that needs more permissions because of its arguments", () => {
+  const args = { order: "ord_1", cents: 60_000 };
+  const permissions = ["orders:refund", "orders:refund-large"];
+
+  test("is read with these permissions only, as an idempotency key's answer", async () => {
+    const token = await world.caller({ permissions });
+    const { taskId, approvalId } = await world.created({ args, token });
+    await world.decide(approvalId, "approve");
+    const done = await world.get(taskId, { token });
+    expect(done.result.structuredContent).toEqual({ refunded: 60_000 });
+    expect(await world.get(taskId)).toEqual(UNKNOWN);
+    expect((await world.get(taskId, { token })).result).toEqual(done.result);
+  });
+
+  test("is read without them when the arguments did not need them", async () => {
+    const token = await world.caller({ permissions });
+    const small = refund();
+    const { taskId, approvalId } = await world.created({ args: small, token });
+    await world.decide(approvalId, "approve");
+    const done = await world.get(taskId, { token });
+    expect((await world.get(taskId)).result).toEqual(done.result);
+    expect(done.result.structuredContent).toEqual({ refunded: small.cents });
+  });
+});
+
 describe("another caller", () => {
   const OTHERS = {
     "with another subject": { sub: "agent-8" },
@@ -505,6 +553,39 @@ describe("a task that is cancelled", () => {
     await world.task("cancel", taskId);
     expect((await world.get(taskId)).status).toBe("cancelled");
     expect(runs).not.toContain("too late");
+  });
+
+  test("after its call has run is not: its next poll says that the approval was used", async () => {
+    const args = refund();
+    const { taskId, approvalId } = await world.created({ args });
+    await world.decide(approvalId, "approve");
+    const ran = await world.call("orders_refund", args, { _meta: DECLARED });
+    expect(ran.body.result.structuredContent).toEqual({ refunded: args.cents });
+    expect((await world.task("cancel", taskId)).body.result.resultType).toBe("complete");
+    const ended = await world.get(taskId);
+    expect(ended).toMatchObject({ status: "completed", result: { isError: true } });
+    expect(ended.result.content[0].text).toBe(
+      "APPROVAL_CONSUMED: This approval was already used: one approval is one run. " +
+        "The same call without this approval asks a person again.",
+    );
+  });
+
+  test("after a poll that was killed before it used the approval never runs", async () => {
+    const killed = await new TaskWorld().start();
+    const { taskId, approvalId } = await killed.created({ name: "notes_write", args: { text: "killed" } });
+    await killed.decide(approvalId, "approve");
+    const database = new Database(join(killed.folder, "approvals.sqlite"));
+    database.run("UPDATE approval_tasks SET started_at = ?", [Date.now()]);
+    expect((await killed.get(taskId)).statusMessage).toBe("The call is running.");
+    await killed.task("cancel", taskId);
+    expect((await killed.get(taskId)).status).toBe("cancelled");
+    database.run("UPDATE approval_tasks SET started_at = 1");
+    database.close();
+    expect((await killed.get(taskId)).status).toBe("cancelled");
+    const { body } = await killed.send("GET", `/approvals/${approvalId}`, { token: await killed.caller() });
+    expect(body.approval.state).toBe("cancelled");
+    expect(runs).not.toContain("killed");
+    await killed.end();
   });
 
   test("leaves the request to another task that waits for it", async () => {

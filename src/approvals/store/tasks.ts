@@ -2,7 +2,7 @@ import { createCipheriv, createDecipheriv, createHmac } from "node:crypto";
 import { sha256Hex } from "../../core/digest.ts";
 import type { Json } from "../../core/types.ts";
 import type { Requester } from "../identities.ts";
-import type { Approvals, NewTask, Task, TaskEnd, TaskState } from "../types.ts";
+import type { ApprovalState, Approvals, NewTask, Task, TaskEnd, TaskState } from "../types.ts";
 import type { ReadTransaction, Row, WriteTransaction } from "./database.ts";
 import { cancel } from "./requests.ts";
 import { integer, optionalInteger, text, toApproval } from "./rows.ts";
@@ -125,6 +125,9 @@ function mark(state: Found["state"]): string {
   return `${state} `;
 }
 
+/** States of an approval whose call has run, or may have. */
+const RAN: ReadonlySet<ApprovalState> = new Set(["executed", "failed", "in_doubt"]);
+
 /** Keeps the answer of a run, unless the run did not use the approval and may be repeated. */
 async function finish(tx: WriteTransaction, id: string, { answer, short, mayRunLater }: TaskEnd): Promise<boolean> {
   const idHash = sha256Hex(id);
@@ -136,7 +139,7 @@ async function finish(tx: WriteTransaction, id: string, { answer, short, mayRunL
   if (state === "cancelled") return false;
   // Another call has claimed the approval: this task learns of it when that call has ended.
   if (mayRunLater && state === "claimed") return false;
-  if (mayRunLater && state === "approved") {
+  if (mayRunLater && !(state !== undefined && RAN.has(state))) {
     await tx.sql`UPDATE approval_tasks SET started_at = NULL WHERE id_hash = ${idHash}`;
     return false;
   }
@@ -151,19 +154,27 @@ async function finish(tx: WriteTransaction, id: string, { answer, short, mayRunL
   return true;
 }
 
-/** Cancels a task that has not run. Withdraws its approval request, unless another task waits for the same request. */
+/**
+ * Cancels a task whose call has not run. Withdraws its approval request, unless another task waits for the same request. A run
+ * that has not used the approval yet ends with the request.
+ */
 async function cancelTask(tx: WriteTransaction, id: string, requester: Requester): Promise<boolean> {
   const found = await find(tx, id, requester);
   if (found === undefined) return false;
-  if (found.state !== "pending" && found.state !== "due") return true;
-  const approvalId = text(found.task, "approval_id");
+  const { task, approval, state } = found;
+  if (approval === undefined || state === "answered" || state === "cancelled") return true;
+  const requestState = toApproval(approval, tx.now).state;
+  if (requestState === "claimed" || RAN.has(requestState)) return true;
+  const approvalId = text(task, "approval_id");
+  const [other] = await tx.sql`
+    SELECT id_hash FROM approval_tasks
+    WHERE approval_id = ${approvalId} AND id_hash <> ${sha256Hex(id)} AND sealed_answer IS NULL AND cancelled_at IS NULL
+      AND expires_at > ${tx.now} LIMIT 1`;
+  if (other !== undefined && state === "running") return true;
   await tx.sql`
     UPDATE approval_tasks SET cancelled_at = ${tx.now}, updated_at = ${tx.now}, sealed_call = '', bytes = 0
     WHERE id_hash = ${sha256Hex(id)}`;
   note(tx, "task.cancelled", found);
-  const [other] = await tx.sql`
-    SELECT id_hash FROM approval_tasks
-    WHERE approval_id = ${approvalId} AND sealed_answer IS NULL AND cancelled_at IS NULL AND expires_at > ${tx.now} LIMIT 1`;
   if (other === undefined) await cancel(tx, approvalId, requester);
   return true;
 }

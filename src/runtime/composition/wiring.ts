@@ -112,6 +112,8 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     limits: inUse,
     /** Stores approval requests; undefined when the configuration names no store. */
     approvals,
+    /** Returns whether the same call again uses the approval that was given for it. */
+    attaches: () => snapshots.current().config.approvals.attach === "on",
     clock,
     journal,
     auditHealth: () => audit.health(),
