@@ -8,4 +8,5 @@ export const COMMANDS: readonly CommandFile[] = [
   () => import("./top-commands.ts"),
   () => import("./approvals/commands.ts"),
   () => import("./audit/commands.ts"),
+  () => import("./import/commands.ts"),
 ];

@@ -40,7 +40,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   cli: [
     ...["core", "approvals", "audit", "detection", "http", "pipeline", "targets/command", "cli/development"],
     ...["runtime/composition", "runtime/config", "runtime/log", "runtime/modules.ts", "runtime/own-code.ts"],
-    "runtime/manifests",
+    ...["runtime/manifests", "targets/http"],
   ],
   "cli/development": ["core", "runtime/config"],
   "index.ts": [
@@ -58,7 +58,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "targets/command": ["unbash", "yaml", "zod"],
   egress: ["jose"],
   "targets/grpc": ["@grpc/grpc-js", "protobufjs", "zod"],
-  "targets/http": ["zod"],
+  "targets/http": ["yaml", "zod"],
   "targets/files": ["re2js", "yaml", "zod"],
   "targets/mcp": ["zod"],
   pipeline: ["zod", "jose"],

@@ -135,6 +135,11 @@ const shape = z.strictObject({
       }
     })
     .describe("Headers of every request. Approvers see them: credentials belong into `auth`."),
+  openapi: text
+    .optional()
+    .describe(
+      "OpenAPI document (3.0 or 3.1, JSON or YAML) of the API. Manifests are checked against it when they are loaded, and `stc import openapi` reads it. Its files lie beside it.",
+    ),
   assertion: z
     .boolean()
     .default(true)
