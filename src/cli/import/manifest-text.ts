@@ -120,15 +120,21 @@ function policyLines(output: Json): readonly string[] {
   const missing = new Set(fields.map(({ path }) => path)).size - lines.length;
   return [
     "# Fields without a line here are left out of every answer. Remove the # of what agents may see; mask hides most of a value.",
-    ...(missing > 0 ? [`# Not listed here: ${missing} more, by their names or their number.`] : []),
-    "outputPolicy:",
-    ...(lines.length === 0 ? ["  {}"] : lines),
+    ...(missing > 0
+      ? [
+          `# Not listed here: ${missing} more, because of their names or their number, or because they may hold anything.`,
+        ]
+      : []),
+    ...(lines.length === 0 ? ["outputPolicy: {}"] : ["outputPolicy:", ...lines]),
   ];
 }
 
-function isListable({ steps, path }: PolicyField): boolean {
+function isListable({ steps, path, kind }: PolicyField): boolean {
   return (
-    steps.length > 0 && path.length <= PATH_CHARACTERS_MAX && namesOf(steps).every(({ name }) => PLAIN_NAME.test(name))
+    steps.length > 0 &&
+    kind !== "open" &&
+    path.length <= PATH_CHARACTERS_MAX &&
+    namesOf(steps).every(({ name }) => PLAIN_NAME.test(name))
   );
 }
 

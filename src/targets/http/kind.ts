@@ -10,6 +10,7 @@ import { certificateFiles } from "../../egress/rotation.ts";
 import type { Credentials, TokenEndpoint } from "./auth.ts";
 import type { HttpHandler, HttpSystem } from "./handler.ts";
 import { headerNameProblem, httpFaults } from "./manifest.ts";
+import type { ApiContracts } from "./openapi/faults.ts";
 import { HEADER_VALUE } from "./request.ts";
 
 const URL_CHARACTERS_MAX = 2_048;
@@ -212,20 +213,45 @@ export const httpKind: TargetKind<AssertionContext> = {
 
 async function open(context: AssertionContext): Promise<OpenedKind> {
   const entries = context.systems as ReadonlyMap<string, SystemEntry>;
+  const contracts = await readContracts(context, entries);
   const handler = entries.size === 0 ? undefined : await openHandler(context, entries);
   return {
     isBroken: ({ target: { system } }) => handler === undefined && entries.has(system),
     bind(tool) {
+      contracts?.check(tool);
       if (handler !== undefined) return handler.bind(tool);
       const message = `${tool.target.system} is not configured`;
       throw new ManifestError(tool.name, [{ field: "target.system", message }]);
     },
-    report: () => ({ notes: certificateNotes(handler?.certificates() ?? [], context.now()) }),
+    report() {
+      const { notes = [], ...contract } = contracts?.report() ?? {};
+      return { ...contract, notes: [...notes, ...certificateNotes(handler?.certificates() ?? [], context.now())] };
+    },
     status: async () => handler?.status() ?? {},
     certificates: () => handler?.certificates() ?? [],
     watch: (options) => handler?.watch(options),
     close: async () => handler?.close(),
   };
+}
+
+/** Returns undefined when no system has a document: then nothing is loaded that reads one. */
+async function readContracts(
+  { problems, pathOf, readFile }: AssertionContext,
+  entries: ReadonlyMap<string, SystemEntry>,
+): Promise<ApiContracts | undefined> {
+  const described = [...entries].flatMap(([name, { http: entry }]) =>
+    entry.openapi === undefined ? [] : [{ name, path: entry.openapi, baseUrl: new URL(entry.baseUrl) }],
+  );
+  if (described.length === 0) return undefined;
+  const contracts = new (await import("./openapi/faults.ts")).ApiContracts();
+  for (const { name, path, baseUrl } of described) {
+    try {
+      contracts.add(name, pathOf(path), { readFile, baseUrl });
+    } catch (error) {
+      problems.push(`systems.${name}.http.openapi: ${path} ${errorText(error)}`);
+    }
+  }
+  return contracts;
 }
 
 async function openHandler(

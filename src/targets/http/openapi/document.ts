@@ -16,6 +16,7 @@ const VALUES_MAX = 5_000_000;
 const ALIASES_MAX = 100;
 const HOPS_MAX = 32;
 const PARAMETERS_MAX = 200;
+const SERVERS_MAX = 100;
 
 type Table = Readonly<Record<string, unknown>>;
 
@@ -92,6 +93,8 @@ export class ApiDocument {
   readonly #main: string;
   #bytes = 0;
   readonly is31: boolean;
+  /** Paths of the servers' URLs, without a slash at the end; those with variables are left out. */
+  readonly serverPaths: readonly string[];
   readonly operations: readonly ApiOperation[];
 
   /** @throws {Error} that says what is wrong with the document */
@@ -101,7 +104,8 @@ export class ApiDocument {
     const top = this.#file(this.#main);
     if (!isTable(top)) throw new Error("must be a table: openapi, paths, …");
     this.is31 = isVersion31(top);
-    const { paths } = top;
+    const { paths, servers } = top;
+    this.serverPaths = Array.isArray(servers) ? servers.slice(0, SERVERS_MAX).flatMap(serverPath) : [];
     if (paths !== undefined && !isTable(paths)) throw new Error("paths: must be a table");
     this.operations = Object.entries(paths ?? {}).flatMap(([path, item]) => this.#operationsOf(path, item));
   }
@@ -270,6 +274,12 @@ export class ApiDocument {
       return { status: status.toUpperCase(), types: contentOf(answer) };
     });
   }
+}
+
+function serverPath(server: unknown): readonly string[] {
+  const url = isTable(server) ? (textIn(server["url"]) ?? "") : "";
+  const found = url.includes("{") ? null : URL.parse(url, "http://localhost/");
+  return found === null || url === "" ? [] : [found.pathname.replace(/\/$/, "")];
 }
 
 function contentOf({ value, file }: TablePart): ApiContent["types"] {

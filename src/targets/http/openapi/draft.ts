@@ -294,7 +294,7 @@ class Drafting {
       const name = this.#argument({ name: "body", schema: described, isRequired });
       return `{${name}}`;
     }
-    for (const member of members) this.#argument({ ...member, isRequired: isRequired && member.isRequired });
+    for (const member of members) this.#argument(member);
     return "{*}";
   }
 

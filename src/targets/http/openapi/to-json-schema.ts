@@ -36,7 +36,7 @@ const LOOSE_FORMATS: ReadonlySet<string> = new Set(["uri", "uri-reference", "hos
 export function toJsonSchema(document: ApiDocument, part: Part, side: Side): Written {
   for (const depthMax of DEPTHS) {
     const writer = new Writer(document, side, depthMax);
-    const written = writer.write(part, { depth: 0, open: [] });
+    const written = writer.whole(part, { depth: 0, open: [] });
     if (writer.parts <= PARTS_MAX[side]) return written;
   }
   return {};
@@ -58,6 +58,16 @@ class Writer {
     this.#document = document;
     this.#side = side;
     this.#depthMax = depthMax;
+  }
+
+  /** Writes the schema of a whole value, which other schemas do not describe as well. */
+  whole(part: Part, at: Position): Written {
+    const written = this.write(part, at);
+    if (!isTable(written) || written["required"] === undefined) return written;
+    const names = namesOf(written);
+    const { required, ...others } = written;
+    const known = (required as readonly string[]).filter((name) => names.has(name));
+    return known.length === 0 ? others : { ...others, required: known };
   }
 
   write(part: Part, at: Position): Written {
@@ -84,16 +94,18 @@ class Writer {
       ...this.#members(declared, file, at),
     };
     if (declared["items"] !== undefined && !Array.isArray(declared["items"])) {
-      schema["items"] = this.write({ value: declared["items"], file }, at) as Json;
+      schema["items"] = this.whole({ value: declared["items"], file }, at) as Json;
     }
     if (Array.isArray(declared["prefixItems"]) && declared["prefixItems"].length > 0) {
-      schema["prefixItems"] = declared["prefixItems"].map((value) => this.write({ value, file }, at) as Json);
+      schema["prefixItems"] = declared["prefixItems"].map((value) => this.whole({ value, file }, at) as Json);
     }
     for (const keyword of COMBINATIONS) {
       const list = declared[keyword];
       if (!Array.isArray(list)) continue;
       // Parts that only say which members go together are left to the service.
-      const members = list.filter((value) => !isTable(value) || Object.keys(value).some((key) => !ONLY_NAMES.has(key)));
+      const members = list.filter(
+        (value) => keyword === "allOf" || !isTable(value) || Object.keys(value).some((key) => !ONLY_NAMES.has(key)),
+      );
       // The parts describe the same value: they are not a level of their own.
       const parts = members.map((value) => this.write({ value, file }, { depth, open: at.open }) as Json);
       const target = keyword === "allOf" ? "allOf" : "anyOf";
@@ -160,14 +172,14 @@ class Writer {
     const schema: Record<string, Json> = {};
     if (kept.length > 0 || isTable(properties)) {
       schema["properties"] = Object.fromEntries(
-        kept.map(([name, value]) => [name, this.write({ value, file }, at) as Json]),
+        kept.map(([name, value]) => [name, this.whole({ value, file }, at) as Json]),
       );
     }
     const names = new Set(kept.map(([name]) => name));
-    const wanted = Array.isArray(required) ? [...new Set(required)].filter((name) => names.has(name)) : [];
+    const wanted = Array.isArray(required) ? [...new Set(required)].filter((name) => isName(String(name))) : [];
     if (wanted.length > 0) schema["required"] = wanted;
     if (isTable(more)) {
-      const other = this.write({ value: more, file }, at);
+      const other = this.whole({ value: more, file }, at);
       if (names.size === 0 || !isAny(other)) schema["additionalProperties"] = isAny(other) ? true : (other as Json);
     }
     const isObject = declared["type"] === "object" || isTable(properties);
@@ -222,6 +234,14 @@ function simplified(schema: Record<string, Json>): Written {
     };
   }
   return { ...rest, allOf: all as readonly Json[] };
+}
+
+/** Returns the members that a schema or its parts name. */
+function namesOf(schema: Written): ReadonlySet<string> {
+  if (!isTable(schema)) return new Set();
+  const { properties, allOf, anyOf } = schema as WrittenTable;
+  const parts = [...listOf(allOf), ...listOf(anyOf)].flatMap((part) => [...namesOf(part)]);
+  return new Set([...(isTable(properties) ? Object.keys(properties) : []), ...parts]);
 }
 
 function distinct(schemas: readonly Written[]): readonly Written[] {
