@@ -8,5 +8,4 @@ export const COMMANDS: readonly CommandFile[] = [
   () => import("./top-commands.ts"),
   () => import("./approvals/commands.ts"),
   () => import("./audit/commands.ts"),
-  () => import("./import/commands.ts"),
 ];

@@ -6,6 +6,7 @@ import { createDefineTool } from "../../core/define-tool.ts";
 import { systemCode } from "../../core/error-text.ts";
 import { isTable } from "../../core/json.ts";
 import { zodFromJson } from "../../core/json-schema/zod.ts";
+import { otherKey } from "../../core/policy/field-path.ts";
 import { personalName } from "../../core/policy/personal-names.ts";
 import { namesOf, type PolicyField, policyFields } from "../../core/policy/policy-fields.ts";
 import type { Classification, Json } from "../../core/types.ts";
@@ -133,6 +134,8 @@ function isListable({ steps, path, kind }: PolicyField): boolean {
   return (
     steps.length > 0 &&
     kind !== "open" &&
+    // Names that the answer chooses: no pattern for them says what it releases.
+    !steps.includes(otherKey) &&
     path.length <= PATH_CHARACTERS_MAX &&
     namesOf(steps).every(({ name }) => PLAIN_NAME.test(name))
   );
@@ -159,7 +162,7 @@ export function manifestProblems(text: string): readonly string[] {
  * @throws {Error} that says why the file cannot be written
  */
 export function writeManifest(folder: string, name: string, text: string): string {
-  const path = join(folder, `${name.replaceAll("_", "-")}.tool.yaml`);
+  const path = join(folder, `${name}.tool.yaml`);
   try {
     mkdirSync(folder, { recursive: true });
     writeFileSync(path, text, { flag: "wx" });

@@ -1,5 +1,3 @@
-import { statSync } from "node:fs";
-import { dirname, join } from "node:path";
 import { errorText } from "../../core/error-text.ts";
 import { hint } from "../../core/nearest.ts";
 import type { Json } from "../../core/types.ts";
@@ -52,7 +50,7 @@ export async function importOpenApi(system: string, wanted: readonly string[], o
   }
   const chosen = filtered(chosenOf(named, wanted), options);
   if (options.list === true) return list(chosen, document, options);
-  const folder = options.out ?? join(toolsFolder(config), system);
+  const folder = options.out ?? wrongUsage("--out is missing: where are the manifests written?");
   const results = chosen.map((each) => imported(each, { system, document, folder }));
   report(results, options);
 }
@@ -222,11 +220,4 @@ function report(results: readonly Result[], { json }: ImportOptions): void {
     print.line(`${results.length - failed.length} of ${results.length} operations imported`);
   }
   if (failed.length > 0) process.exitCode = EXIT.failed;
-}
-
-/** Returns the first folder of the configuration's tools. */
-function toolsFolder(config: Config): string {
-  const [first] = config.tools.filter((source) => typeof source === "string");
-  const path = pathFrom(config, first ?? "tools");
-  return statSync(path, { throwIfNoEntry: false })?.isFile() === true ? dirname(path) : path;
 }

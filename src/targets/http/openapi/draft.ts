@@ -170,6 +170,10 @@ class Drafting {
 
   #queryParameter(parameter: ApiParameter): void {
     const { name, style, explode } = parameter;
+    if (name === "__proto__") {
+      this.#cannot(parameter, "has a name that no manifest can hold");
+      return;
+    }
     if (style === "content") {
       this.#cannot(parameter, "is JSON in a text");
       return;
@@ -198,7 +202,7 @@ class Drafting {
   #members({ name, schema, isRequired }: Field): void {
     const members = membersOf(schema);
     if (members === undefined) {
-      this.#cannot({ name, isRequired }, "is an object without a fixed form");
+      this.#cannot({ name, isRequired }, "is an object whose members the document does not list");
       return;
     }
     for (const member of members) {
@@ -221,7 +225,7 @@ class Drafting {
         this.#deep({ ...member, name: `${field.name}[${member.name}]`, isRequired }, depth + 1, into);
       }
     } else if (scalar !== undefined) into[field.name] = `{${this.#argument({ ...field, schema: scalar })}}`;
-    else this.#cannot(field, "is an object without a fixed form");
+    else this.#cannot(field, "is an object whose members the document does not list");
   }
 
   #header(parameter: ApiParameter): void {
@@ -271,7 +275,7 @@ class Drafting {
 
   #formBody(schema: Written): Json {
     const members = membersOf(schema);
-    if (members === undefined) throw new NotImportable("the body is a form without a fixed form");
+    if (members === undefined) throw new NotImportable("the body is a form whose fields the document does not list");
     const fields: Record<string, string> = {};
     for (const member of members) {
       const list = listsOf(member.schema);
