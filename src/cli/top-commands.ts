@@ -60,7 +60,7 @@ export const commands = [
       json: JSON_FLAG,
     },
     exits: { 2: "the server cannot be reached", 64: "wrong usage, or an unknown system or tool" },
-    run: async ({ system }, options) => (await import("./import.ts")).importTools(system, options),
+    run: async ({ system }, options) => (await import("./import/mcp.ts")).importTools(system, options),
   }),
   command({
     name: "import openapi",

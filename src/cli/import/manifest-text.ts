@@ -114,8 +114,7 @@ const PATH_CHARACTERS_MAX = 300;
 
 /** Returns an output policy that releases nothing and lists every field as a comment, with a suggestion by its name. */
 function policyLines(output: Json): readonly string[] {
-  const { schema, faults } = zodFromJson("output", output);
-  const fields = faults.length === 0 ? policyFields({ output: schema, outputPolicy: {} }) : [];
+  const fields = fieldsOf(output);
   const named = new Map(fields.filter(isListable).map((field) => [field.path, field]));
   const lines = [...named.values()].slice(0, POLICY_LINES_MAX).map(suggestion);
   const missing = new Set(fields.map(({ path }) => path)).size - lines.length;
@@ -128,6 +127,18 @@ function policyLines(output: Json): readonly string[] {
       : []),
     ...(lines.length === 0 ? ["outputPolicy: {}"] : ["outputPolicy:", ...lines]),
   ];
+}
+
+/** Returns the fields of an answer; none for a schema that cannot be loaded. */
+function fieldsOf(output: Json): readonly PolicyField[] {
+  const { schema, faults } = zodFromJson("output", output);
+  if (faults.length > 0) return [];
+  try {
+    return policyFields({ output: schema, outputPolicy: {} });
+  } catch (error) {
+    if (error instanceof RangeError) return [];
+    throw error;
+  }
 }
 
 function isListable({ steps, path, kind }: PolicyField): boolean {
@@ -225,5 +236,7 @@ const RESERVED = /^(?:null|true|false|yes|no|on|off|y|n)$/i;
 function scalar(value: unknown, context: "block" | "flow" | "key"): string {
   if (typeof value !== "string") return JSON.stringify(value) ?? "null";
   const plain = { block: PLAIN_IN_BLOCK, flow: PLAIN, key: PLAIN_KEY }[context];
-  return plain.test(value) && !RESERVED.test(value) ? value : escapeJson(JSON.stringify(value));
+  if (plain.test(value) && !RESERVED.test(value)) return value;
+  // A file that holds the replacement character is taken for one that is not UTF-8.
+  return escapeJson(JSON.stringify(value.toWellFormed())).replaceAll("\ufffd", "\\ufffd");
 }

@@ -297,6 +297,7 @@ const ESCAPES = [
   "0x1f",
   "~",
   "\ud800",
+  "\ufffd",
   "{*}",
   "{x}}{",
   "a".repeat(5_000),
