@@ -12,7 +12,6 @@ import { manifestText, toolName } from "./manifest-text.ts";
  * texts, never as comments, and file names come from an alphabet of our own.
  */
 
-
 interface ImportOptions extends ConfigurationOptions {
   readonly out: string;
   readonly tool?: readonly string[] | undefined;

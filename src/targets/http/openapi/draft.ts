@@ -426,7 +426,10 @@ function scalarsOf(schema: Written): Written | undefined {
   if (isClosed || !typesIn(scalars).includes("string")) return scalars;
   const declared = scalars["maxLength"];
   const length = typeof declared === "number" ? Math.min(declared, SEGMENT_CHARACTERS_MAX) : SEGMENT_CHARACTERS;
-  return { ...scalars, maxLength: length };
+  const { pattern, ...others } = scalars;
+  // A pattern lets the characters that it names into the path: one that others wrote must say what the whole text is.
+  const isKept = typeof pattern === "string" && /^\^[^|]*\$$/.test(pattern) && !/[/%]/.test(pattern);
+  return { ...others, ...(isKept && { pattern }), maxLength: length };
 }
 
 /** Returns the part of a schema that accepts lists of single values; undefined when there is none. */

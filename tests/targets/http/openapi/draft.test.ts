@@ -60,6 +60,18 @@ describe("parameters", () => {
     });
   });
 
+  test.each([
+    ["^[a-z]+$", "^[a-z]+$"],
+    ["[a-z]?", undefined],
+    ["^[a-z/]+$", undefined],
+    ["^[%0-9]+$", undefined],
+    ["^a|b$", undefined],
+  ])("of the path keep the pattern %s only if it cannot let other characters in", (pattern, kept) => {
+    const schema = { type: "string", pattern };
+    const { input } = draft("/a/{id}", get([{ name: "id", in: "path", schema }]));
+    expect((input as Loose)["properties"].id.pattern).toBe(kept);
+  });
+
   test("that are objects are sent member by member, as their style says", () => {
     const schema = { type: "object", properties: { gte: { type: "integer" }, lt: { type: "integer" } } };
     const parameters = [
