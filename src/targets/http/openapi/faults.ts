@@ -338,6 +338,8 @@ class Comparison implements Findings {
   }
 
   #answer(operation: ApiOperation): void {
+    // Answers to HEAD have no body, whatever the document says about it.
+    if (operation.method === "HEAD") return;
     const answers = operation.successes();
     const parts = answers.flatMap(({ types }) =>
       [...types].flatMap(([type, part]) => {
