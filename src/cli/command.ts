@@ -102,6 +102,13 @@ interface CommandArgument<T = unknown> {
   readonly kind: ValueKind<T>;
   readonly help: string;
   readonly fallback?: T;
+  /** The last argument may be given several times. */
+  readonly isList?: true;
+}
+
+/** Any number of positional arguments, after all others. */
+export function remaining<T>(kind: ValueKind<T>, help: string): CommandArgument<readonly T[]> {
+  return { kind: kind as ValueKind<never>, help, fallback: [], isList: true };
 }
 
 /** A positional argument; `fallback` makes it optional. */
@@ -217,8 +224,9 @@ function flagOf(key: string): string {
   return `--${key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
 
-/** Returns how an argument is written in the help: `<tool>`, or `[args]` when it may be left out. */
-export function usageOf(name: string, { fallback }: CommandArgument): string {
+/** Returns how an argument is written in the help: `<tool>`, or `[args]` when it may be left out, `[tools...]` for a list. */
+export function usageOf(name: string, { fallback, isList }: CommandArgument): string {
+  if (isList === true) return `[${name}...]`;
   return fallback === undefined ? `<${name}>` : `[${name}]`;
 }
 
@@ -303,8 +311,13 @@ function define(program: Parser, { name, summary, exits, run, ...declared }: Com
 function argumentOf(key: string, one: CommandArgument): Argument {
   const parsed = new Argument(usageOf(key, one), one.help);
   if (one.kind.choices !== undefined) parsed.choices(one.kind.choices);
-  else parsed.argParser((typed) => parseValue(one.kind, typed));
-  return one.fallback === undefined ? parsed : parsed.default(one.fallback);
+  else if (one.isList === true) {
+    parsed.argParser((typed, before: readonly unknown[] | undefined) => [
+      ...(before ?? []),
+      parseValue(one.kind, typed),
+    ]);
+  } else parsed.argParser((typed) => parseValue(one.kind, typed));
+  return one.fallback === undefined ? parsed : parsed.default(one.fallback, one.isList === true ? "none" : undefined);
 }
 
 function optionOf(key: string, { help, kind, short, isRequired, fallback, many, excludes }: CommandOption): Option {

@@ -2,6 +2,7 @@ import {
   argument,
   CLIENT,
   CONFIGURED,
+  choice,
   command,
   defaulted,
   duration,
@@ -10,6 +11,8 @@ import {
   JSON_FLAG,
   list,
   option,
+  remaining,
+  repeated,
   required,
   TLS,
   text,
@@ -57,7 +60,35 @@ export const commands = [
       json: JSON_FLAG,
     },
     exits: { 2: "the server cannot be reached", 64: "wrong usage, or an unknown system or tool" },
-    run: async ({ system }, options) => (await import("./import.ts")).importTools(system, options),
+    run: async ({ system }, options) => (await import("./import/mcp.ts")).importTools(system, options),
+  }),
+  command({
+    name: "import openapi",
+    summary: "Write data-only manifests for operations of an OpenAPI document, which release nothing yet",
+    arguments: {
+      system: argument(text("system"), "a system whose http.openapi names the document"),
+      operations: remaining(text("operation"), 'operationId, or "GET /path"'),
+    },
+    uses: CONFIGURED,
+    options: {
+      list: flag("list the operations instead, with the reason for each that cannot be imported"),
+      all: flag("all operations"),
+      tag: repeated(text("tag"), "operations with this tag"),
+      method: repeated(
+        choice("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]),
+        "operations with this method",
+      ),
+      out: option(text("directory"), "where the manifests are written; existing files are left as they are"),
+      json: JSON_FLAG,
+    },
+    exits: {
+      0: "written or listed",
+      1: "an operation could not be imported, or a file exists already",
+      64: "wrong usage, or an unknown system or operation",
+      78: "the configuration or the document is invalid",
+    },
+    run: async ({ system, operations }, options) =>
+      (await import("./import/openapi.ts")).importOpenApi(system, operations, options),
   }),
   command({
     name: "plan",

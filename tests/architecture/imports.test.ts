@@ -40,7 +40,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   cli: [
     ...["core", "approvals", "audit", "detection", "http", "pipeline", "targets/command", "cli/development"],
     ...["runtime/composition", "runtime/config", "runtime/log", "runtime/modules.ts", "runtime/own-code.ts"],
-    "runtime/manifests",
+    ...["runtime/manifests", "targets/http"],
   ],
   "cli/development": ["core", "runtime/config"],
   "index.ts": [
@@ -58,7 +58,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "targets/command": ["unbash", "yaml", "zod"],
   egress: ["jose", "zod"],
   "targets/grpc": ["@grpc/grpc-js", "protobufjs", "zod"],
-  "targets/http": ["zod"],
+  "targets/http": ["yaml", "zod"],
   "targets/files": ["re2js", "yaml", "zod"],
   "targets/mcp": ["zod"],
   pipeline: ["zod", "jose"],
@@ -99,7 +99,7 @@ test("every import is allowed by the table", () => {
   expect(strangers).toEqual([]);
 });
 
-test("the packages of gRPC are loaded only with a system to call", () => {
+test("the packages of gRPC are loaded only with a system to call, and the reader of OpenAPI only with a document", () => {
   const files = new Map(
     sources("src").map((source) => {
       const code = source.code.replace(/^import type [^;]*;/gm, "").replace(/\bimport\s*\(/g, "load(");
@@ -110,6 +110,7 @@ test("the packages of gRPC are loaded only with a system to call", () => {
   for (const file of reached) for (const name of files.get(file) ?? []) reached.add(name);
   expect(reached.has("src/targets/grpc/kind.ts")).toBe(true);
   expect([...reached].filter((name) => /^(?:@grpc\/|protobufjs|cockatiel)/.test(name))).toEqual([]);
+  expect([...reached].filter((name) => name.startsWith("src/targets/http/openapi/"))).toEqual([]);
 });
 
 test("the code of MCP servers is loaded only with a server that a tool uses", () => {

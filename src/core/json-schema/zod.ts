@@ -106,7 +106,7 @@ class Skeleton {
       [...types].map((type) => {
         if (type === "object") return this.#object(parts, required);
         if (type === "array") return this.#array(parts);
-        return scalar(type, required);
+        return scalar(type, required, this.#side);
       }),
     );
   }
@@ -183,7 +183,7 @@ function valuesSchema(values: readonly Json[]): z.ZodType {
 }
 
 /** Returns the schema of a scalar, with the constraints by which policies tell prose and unbounded numbers. */
-function scalar(type: JsonType, required: readonly SchemaTable[]): z.ZodType {
+function scalar(type: JsonType, required: readonly SchemaTable[], side: SchemaSide): z.ZodType {
   if (type === "null") return z.null();
   if (type === "boolean") return z.boolean();
   if (type === "number") {
@@ -193,11 +193,13 @@ function scalar(type: JsonType, required: readonly SchemaTable[]): z.ZodType {
     }, z.number());
   }
   if (required.some(({ format }) => format === "uuid")) return z.guid();
-  return required.reduce((schema, { pattern, format }) => {
+  return required.reduce((schema, { pattern, format, maxLength }) => {
+    // Targets see that a text is bounded. JSON Schema counts characters, and Zod their halves.
+    const bounded = side === "input" && maxLength !== undefined ? schema.max(2 * maxLength) : schema;
     const tests = [
       pattern === undefined ? undefined : patternTest(pattern),
       format === undefined ? undefined : formatTest(format),
     ];
-    return tests.reduce((text, test) => (test === undefined ? text : text.regex(test.pattern)), schema);
+    return tests.reduce((text, test) => (test === undefined ? text : text.regex(test.pattern)), bounded);
   }, z.string());
 }

@@ -4,7 +4,8 @@ import type { OwnPath } from "../../core/target-kind.ts";
 import { type Config, pathFrom } from "./config.ts";
 
 /** Configuration keys whose values are the service's own files or directories. */
-const PATH_KEY = /^(?:dir|socket|proto|descriptorSet|kubeconfig|rootCert|clientCert|clientKey|[a-zA-Z]*(?:File|Dir))$/;
+const PATH_KEY =
+  /^(?:dir|socket|proto|descriptorSet|openapi|kubeconfig|rootCert|clientCert|clientKey|[a-zA-Z]*(?:File|Dir))$/;
 /** URLs of files: every `sqlite:` URL, and URLs of other schemes whose path begins with a slash or with dots. */
 const FILE_URL = /^(?:sqlite:(?:\/\/)?|[a-z][a-z0-9+.-]*:\/\/(?=\.{0,2}\/))/;
 

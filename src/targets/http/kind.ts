@@ -21,6 +21,7 @@ import {
 import type { Credentials, TokenEndpoint } from "./auth.ts";
 import type { HttpHandler, HttpSystem } from "./handler.ts";
 import { headerNameProblem, httpFaults } from "./manifest.ts";
+import type { ApiContracts } from "./openapi/faults.ts";
 import { HEADER_VALUE } from "./request.ts";
 
 /** The path becomes a part of request paths: it has no encoded or relative segments. */
@@ -92,6 +93,11 @@ const shape = z.strictObject({
       }
     })
     .describe("Headers of every request. Approvers see them: credentials belong into `auth`."),
+  openapi: text
+    .optional()
+    .describe(
+      "OpenAPI document (3.0 or 3.1, JSON or YAML) of the API. Manifests are checked against it when they are loaded, and `stc import openapi` reads it. Its files lie beside it.",
+    ),
   assertion: z
     .boolean()
     .default(true)
@@ -131,20 +137,45 @@ export const httpKind: TargetKind<AssertionContext> = {
 
 async function open(context: AssertionContext): Promise<OpenedKind> {
   const entries = context.systems as ReadonlyMap<string, SystemEntry>;
+  const contracts = await readContracts(context, entries);
   const handler = entries.size === 0 ? undefined : await openHandler(context, entries);
   return {
     isBroken: ({ target: { system } }) => handler === undefined && entries.has(system),
     bind(tool) {
+      contracts?.check(tool);
       if (handler !== undefined) return handler.bind(tool);
       const message = `${tool.target.system} is not configured`;
       throw new ManifestError(tool.name, [{ field: "target.system", message }]);
     },
-    report: () => ({ notes: certificateNotes(handler?.certificates() ?? [], context.now()) }),
+    report() {
+      const { notes = [], ...contract } = contracts?.report() ?? {};
+      return { ...contract, notes: [...notes, ...certificateNotes(handler?.certificates() ?? [], context.now())] };
+    },
     status: async () => handler?.status() ?? {},
     certificates: () => handler?.certificates() ?? [],
     watch: (options) => handler?.watch(options),
     close: async () => handler?.close(),
   };
+}
+
+/** Returns undefined when no system has a document: then nothing is loaded that reads one. */
+async function readContracts(
+  { problems, pathOf, readFile }: AssertionContext,
+  entries: ReadonlyMap<string, SystemEntry>,
+): Promise<ApiContracts | undefined> {
+  const described = [...entries].flatMap(([name, { http: entry }]) =>
+    entry.openapi === undefined ? [] : [{ name, path: entry.openapi, baseUrl: new URL(entry.baseUrl) }],
+  );
+  if (described.length === 0) return undefined;
+  const contracts = new (await import("./openapi/faults.ts")).ApiContracts();
+  for (const { name, path, baseUrl } of described) {
+    try {
+      contracts.add(name, pathOf(path), { readFile, baseUrl });
+    } catch (error) {
+      problems.push(`systems.${name}.http.openapi: ${path} ${errorText(error)}`);
+    }
+  }
+  return contracts;
 }
 
 async function openHandler(

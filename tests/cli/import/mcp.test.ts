@@ -2,18 +2,18 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse, stringify } from "yaml";
-import { manifestText } from "../../src/cli/import.ts";
-import type { ToolDraft } from "../../src/core/target-kind.ts";
-import { definitionOf } from "../../src/targets/mcp/definitions.ts";
-import { draftOf } from "../../src/targets/mcp/drafts.ts";
-import type { Loose } from "../support/asking-service.ts";
-import { runStc } from "../support/stc.ts";
-import { HostileWorld } from "../targets/mcp/world.ts";
+import { manifestOf } from "../../../src/cli/import/mcp.ts";
+import type { ToolDraft } from "../../../src/core/target-kind.ts";
+import { definitionOf } from "../../../src/targets/mcp/definitions.ts";
+import { draftOf } from "../../../src/targets/mcp/drafts.ts";
+import type { Loose } from "../../support/asking-service.ts";
+import { runStc } from "../../support/stc.ts";
+import { HostileWorld } from "../../targets/mcp/world.ts";
 
 const SERVER = { address: { url: "https://x.example" }, tls: null, name: "x" };
 const draft = (listed: Loose): ToolDraft =>
   draftOf(definitionOf({ inputSchema: { type: "object" }, ...listed }, SERVER));
-const written = (listed: Loose): Loose => parse(manifestText("tool", "x", draft(listed)));
+const written = (listed: Loose): Loose => parse(manifestOf("tool", "x", draft(listed)));
 
 describe("a manifest that is imported", () => {
   test("asks for approval, releases nothing, and is pinned", () => {
@@ -48,10 +48,10 @@ describe("a manifest that is imported", () => {
       items: { type: "array", items: { type: "object", properties: { title: { type: "string" } } } },
       apiKey: { type: "string" },
     };
-    const text = manifestText("tool", "x", draft({ name: "a", outputSchema: { type: "object", properties } }));
-    expect(text).toContain("#  email: mask\n");
-    expect(text).toContain('#  "items[].title": allow\n');
-    expect(text).toContain("#  apiKey: redact\n");
+    const text = manifestOf("tool", "x", draft({ name: "a", outputSchema: { type: "object", properties } }));
+    expect(text).toContain("  # email: mask # personal data, by its name\n");
+    expect(text).toContain("  # items[].title: allow\n");
+    expect(text).toContain("  # apiKey: redact # a secret, by its name\n");
   });
 
   test("knows references of older drafts, and drops what only describes", () => {
@@ -105,13 +105,13 @@ describe("texts of a server", () => {
       required: [text],
     };
     const hostile = draft({ name: text, description: text, inputSchema: schema, outputSchema: schema, "x-a": text });
-    const source = manifestText("tool", "x", hostile);
+    const source = manifestOf("tool", "x", hostile);
     const manifest = parse(source, { version: "1.2", uniqueKeys: true });
     const wellFormed = text.toWellFormed();
     expect(Object.keys(manifest)).toEqual([
       ...["name", "description", "classification", "permissions", "target", "input", "output", "outputPolicy"],
     ]);
-    expect(manifest.outputPolicy).toBeNull();
+    expect(manifest.outputPolicy ?? {}).toEqual({});
     expect(manifest.target.mcp.tool).toBe(wellFormed);
     const [[name, property] = []] = Object.entries<Loose>(manifest.input.properties);
     expect(name).toBe(wellFormed);
@@ -119,7 +119,7 @@ describe("texts of a server", () => {
     expect(manifest.input.required).toEqual([wellFormed]);
     expect(source).toMatch(/^[\n\x20-\x7e\p{L}]*$/u);
     const comments = source.split("\n").filter((line) => line.trimStart().startsWith("#"));
-    for (const comment of comments) expect(comment).toMatch(/^#[ A-Za-z0-9.,:'()[\]"_-]*$/);
+    for (const comment of comments) expect(comment).toMatch(/^ *#[ A-Za-z0-9.,:;'#()[\]"_-]*$/);
   });
 });
 

@@ -1,0 +1,466 @@
+import { isTable } from "../../../core/json.ts";
+import type { Classification, HttpTarget, Json } from "../../../core/types.ts";
+import { headerNameProblem } from "../manifest.ts";
+import { type BodyForm, bodyFormOf, JSON_TYPE } from "../request.ts";
+import {
+  type ApiAnswer,
+  type ApiContent,
+  type ApiDocument,
+  type ApiOperation,
+  type ApiParameter,
+  shown,
+} from "./document.ts";
+import { descriptionOf, isAny, toJsonSchema, type Written, type WrittenTable } from "./to-json-schema.ts";
+
+/** The parts of a manifest that follow from an operation. */
+export interface OperationDraft {
+  readonly classification: Classification;
+  readonly http: HttpTarget["http"];
+  readonly input: Json;
+  readonly output: Json;
+  /** What the manifest leaves out, in our own words. */
+  readonly notes: readonly string[];
+}
+
+/** An operation that no manifest can send or read. */
+export class NotImportable extends Error {
+  override readonly name = "NotImportable";
+}
+
+const ARGUMENT_CHARACTERS_MAX = 64;
+const ARGUMENTS_MAX = 100;
+/** For path parameters whose length the document does not bound. */
+const SEGMENT_CHARACTERS = 256;
+const SEGMENT_CHARACTERS_MAX = 512;
+const TEMPLATE = /\{([^{}]{1,256})\}/g;
+const FORM_DEPTH_MAX = 3;
+
+/**
+ * Returns the parts of a manifest for an operation.
+ *
+ * @throws {NotImportable} that says why there is none
+ * @throws {Error} that says what is wrong with the document
+ */
+export function draftOf(document: ApiDocument, operation: ApiOperation): OperationDraft {
+  return new Drafting(document, operation).draft();
+}
+
+interface Argument {
+  readonly schema: Written;
+  readonly isRequired: boolean;
+}
+
+/** A value that is sent under a name: the argument's name, and its schema. */
+interface Field {
+  readonly name: string;
+  readonly schema: Written;
+  readonly isRequired: boolean;
+}
+
+class Drafting {
+  readonly #document: ApiDocument;
+  readonly #operation: ApiOperation;
+  readonly #arguments = new Map<string, Argument>();
+  readonly #query: Record<string, string> = {};
+  readonly #headers: Record<string, string> = {};
+  readonly #leftOut = new Set<string>();
+  #loose = 0;
+  readonly #extra: string[] = [];
+
+  constructor(document: ApiDocument, operation: ApiOperation) {
+    this.#document = document;
+    this.#operation = operation;
+  }
+
+  draft(): OperationDraft {
+    const { method } = this.#operation;
+    const parameters = this.#operation.parameters();
+    const path = this.#path(parameters.filter(({ place }) => place === "path"));
+    for (const parameter of parameters) {
+      if (parameter.place === "query") this.#queryParameter(parameter);
+      if (parameter.place === "header") this.#header(parameter);
+      if (parameter.place === "cookie") this.#cannot(parameter, "is a cookie");
+    }
+    const body = this.#body();
+    const { output, means } = this.#answers();
+    if (this.#arguments.size > ARGUMENTS_MAX) throw new NotImportable(`needs more than ${ARGUMENTS_MAX} arguments`);
+    return {
+      classification: CLASSIFICATIONS[method],
+      http: {
+        ...{ method, path },
+        ...(Object.keys(this.#query).length > 0 && { query: this.#query }),
+        ...(Object.keys(this.#headers).length > 0 && { headers: this.#headers }),
+        ...body,
+        ...(Object.keys(means).length > 0 && { means }),
+      },
+      ...{ input: this.#input(), output: output as Json, notes: this.#notes() },
+    };
+  }
+
+  #notes(): readonly string[] {
+    const left = this.#leftOut.size + this.#loose;
+    if (left === 0) return this.#extra;
+    const names = [...this.#leftOut].sort();
+    const all = [...names, ...(this.#loose > 0 ? [`${this.#loose} with other names`] : [])];
+    return [...this.#extra, `Optional parameters of the operation that no argument can fill: ${all.join(", ")}.`];
+  }
+
+  #input(): Json {
+    const all = [...this.#arguments];
+    const required = all.filter(([, { isRequired }]) => isRequired).map(([name]) => name);
+    return {
+      type: "object",
+      properties: Object.fromEntries(all.map(([name, { schema }]) => [name, schema as Json])),
+      ...(required.length > 0 && { required }),
+    };
+  }
+
+  /** Adds an argument and returns its name, in letters, digits and `_`. */
+  #argument({ name, schema, isRequired }: Field): string {
+    const plain = argumentName(name);
+    let free = plain;
+    for (let number = 2; this.#arguments.has(free); number += 1) free = `${plain}_${number}`;
+    this.#arguments.set(free, { schema, isRequired });
+    return free;
+  }
+
+  #path(parameters: readonly ApiParameter[]): string {
+    const { path } = this.#operation;
+    const known = new Map(parameters.map((parameter) => [parameter.name, parameter]));
+    const names = new Map<string, string>();
+    const found = [...path.matchAll(TEMPLATE)].map(([, name = ""]) => name);
+    for (const name of new Set(found)) {
+      const parameter = known.get(name);
+      if (parameter === undefined) throw new NotImportable(`describes no parameter for {${shown(name)}} in its path`);
+      const schema = this.#segment(parameter);
+      names.set(name, this.#argument({ name, schema, isRequired: true }));
+    }
+    return path.replace(TEMPLATE, (_, name: string) => `{${names.get(name) ?? ""}}`);
+  }
+
+  #segment(parameter: ApiParameter): Written {
+    const { schema } = this.#field(parameter);
+    if (listsOf(schema) !== undefined && !parameter.explode && parameter.style === "simple") {
+      return {
+        type: "string",
+        maxLength: SEGMENT_CHARACTERS,
+        description: `${noteOf(schema)}Values separated by commas.`,
+      };
+    }
+    const scalars = scalarsOf(schema);
+    if (scalars === undefined) throw new NotImportable(`the path parameter ${shown(parameter.name)} is not one value`);
+    return scalars;
+  }
+
+  #field(parameter: ApiParameter): Field {
+    const { name, isRequired, description, schema } = parameter;
+    const written = schema === undefined ? {} : toJsonSchema(this.#document, schema, "input");
+    const described =
+      description === undefined || !isTable(written) || written["description"] !== undefined
+        ? written
+        : { ...written, ...descriptionOf(description) };
+    return { name, isRequired, schema: described };
+  }
+
+  #cannot({ name, isRequired }: { readonly name: string; readonly isRequired: boolean }, why: string): void {
+    if (isRequired) throw new NotImportable(`the parameter ${shown(name)} ${why}`);
+    if (/^[A-Za-z0-9_-]{1,64}$/.test(name)) this.#leftOut.add(name);
+    else this.#loose += 1;
+  }
+
+  #queryParameter(parameter: ApiParameter): void {
+    const { name, style, explode } = parameter;
+    if (name === "__proto__") {
+      this.#cannot(parameter, "has a name that no manifest can hold");
+      return;
+    }
+    if (style === "content") {
+      this.#cannot(parameter, "is JSON in a text");
+      return;
+    }
+    const field = this.#field(parameter);
+    const separator = explode ? undefined : { form: ",", spaceDelimited: " ", pipeDelimited: "|" }[style];
+    const [list, scalar] = [listsOf(field.schema), scalarsIn(field.schema)];
+    if (style === "deepObject") {
+      this.#deep(field, 0);
+      return;
+    }
+    if (list !== undefined && separator !== undefined) {
+      const words = `Values separated by ${{ ",": "commas", " ": "spaces", "|": "|" }[separator] ?? separator}.`;
+      const text = { type: "string", description: `${noteOf(field.schema)}${words}` };
+      this.#query[name] = `{${this.#argument({ ...field, schema: text })}}`;
+    } else if (list !== undefined || scalar !== undefined) {
+      this.#query[name] = `{${this.#argument({ ...field, schema: list ?? scalar ?? {} })}}`;
+    } else if (style === "form" && explode) {
+      this.#members(field);
+    } else {
+      this.#cannot(parameter, "is an object in a style that cannot be sent");
+    }
+  }
+
+  /** Sends each member of an object as a parameter of its own. */
+  #members({ name, schema, isRequired }: Field): void {
+    const members = membersOf(schema);
+    if (members === undefined) {
+      this.#cannot({ name, isRequired }, "is an object whose members the document does not list");
+      return;
+    }
+    for (const member of members) {
+      const sent = listsOf(member.schema) ?? scalarsIn(member.schema);
+      const wanted = isRequired && member.isRequired;
+      if (sent === undefined) this.#cannot({ name: `${name}.${member.name}`, isRequired: wanted }, "is not one value");
+      else this.#query[member.name] = `{${this.#argument({ ...member, schema: sent, isRequired: wanted })}}`;
+    }
+  }
+
+  /** Sends the members of an object as `name[member]`, and a list as `name[]`. */
+  #deep(field: Field, depth: number, into = this.#query): void {
+    const list = listsOf(field.schema);
+    const scalar = scalarsIn(field.schema);
+    const members = membersOf(field.schema);
+    if (list !== undefined) into[`${field.name}[]`] = `{${this.#argument({ ...field, schema: list })}}`;
+    else if (members !== undefined && members.length > 0 && depth < FORM_DEPTH_MAX) {
+      for (const member of members) {
+        const isRequired = field.isRequired && member.isRequired;
+        this.#deep({ ...member, name: `${field.name}[${member.name}]`, isRequired }, depth + 1, into);
+      }
+    } else if (scalar !== undefined) into[field.name] = `{${this.#argument({ ...field, schema: scalar })}}`;
+    else this.#cannot(field, "is an object whose members the document does not list");
+  }
+
+  #header(parameter: ApiParameter): void {
+    const name = parameter.name.toLowerCase();
+    // OpenAPI says to ignore these: other parts of the document describe them.
+    if (["accept", "content-type", "authorization"].includes(name)) return;
+    if (headerNameProblem(name) !== undefined) {
+      // The proxy sets them itself, or refuses them.
+      this.#cannot({ name, isRequired: false }, "");
+      return;
+    }
+    const field = this.#field(parameter);
+    const scalar = scalarsIn(field.schema);
+    if (scalar === undefined) {
+      this.#cannot(parameter, "is not one value");
+      return;
+    }
+    this.#headers[name] = `{${this.#argument({ ...field, name: parameter.name, schema: scalar })}}`;
+  }
+
+  #body(): Pick<HttpTarget["http"], "body" | "contentType"> {
+    const body = this.#operation.body();
+    if (body === undefined || body.types.size === 0) return {};
+    const { method } = this.#operation;
+    if (method === "GET" || method === "HEAD" || method === "DELETE") {
+      this.#cannot({ name: "body", isRequired: body.isRequired }, `cannot be sent: a ${method} request has no body`);
+      return {};
+    }
+    const [type, form] = bodyType(body) ?? [];
+    if (type === undefined || form === undefined) {
+      const types = [...body.types.keys()].map(shown).join(", ");
+      this.#cannot({ name: "body", isRequired: body.isRequired }, `cannot be sent: it is ${types}`);
+      return {};
+    }
+    const part = body.types.get(type);
+    const schema = part === undefined ? {} : toJsonSchema(this.#document, part, "input");
+    const contentType = type === JSON_TYPE || type === "*/*" ? {} : { contentType: type };
+    if (form === "text") {
+      const text = isTable(schema) && schema["type"] === "string" ? schema : { type: "string" };
+      const name = this.#argument({ name: "body", schema: text, isRequired: body.isRequired });
+      return { body: `{${name}}`, ...contentType };
+    }
+    return form === "form"
+      ? { body: this.#formBody(schema), ...contentType }
+      : { body: this.#jsonBody(schema, body.isRequired), ...contentType };
+  }
+
+  #formBody(schema: Written): Json {
+    const members = membersOf(schema);
+    if (members === undefined) throw new NotImportable("the body is a form whose fields the document does not list");
+    const fields: Record<string, string> = {};
+    for (const member of members) {
+      const list = listsOf(member.schema);
+      if (list !== undefined) fields[member.name] = `{${this.#argument({ ...member, schema: list })}}`;
+      else this.#deep(member, 0, fields);
+    }
+    return fields;
+  }
+
+  /** The body's members are arguments of their own where that is clear; else the body is one argument. */
+  #jsonBody(schema: Written, isRequired: boolean): Json {
+    const members = membersOf(schema);
+    const isOpen = isTable(schema) && schema["additionalProperties"] !== undefined;
+    const isApart = members?.every(
+      ({ name }) => name === argumentName(name) && !this.#arguments.has(name) && name.length > 0,
+    );
+    const isClear = isTable(schema) && schema["anyOf"] === undefined && schema["allOf"] === undefined && !isOpen;
+    if (members === undefined || members.length === 0 || isApart !== true || !isClear) {
+      const described = isAny(schema) ? { type: "object", additionalProperties: true } : schema;
+      const name = this.#argument({ name: "body", schema: described, isRequired });
+      return `{${name}}`;
+    }
+    for (const member of members) this.#argument(member);
+    return "{*}";
+  }
+
+  #answers(): { readonly output: Written; readonly means: Record<number, "OK"> } {
+    const answers = this.#operation.successes().filter(({ status }) => !NO_RESULTS.has(status));
+    if (answers.length === 0) {
+      this.#extra.push("The document describes no successful answer: write the output as the service answers.");
+      return { output: ANY_TABLE, means: {} };
+    }
+    const read = answers.map((answer) => this.#answer(answer));
+    const usable = read.flatMap((found) => (typeof found === "string" ? [] : [found]));
+    if (usable.length === 0) throw new NotImportable(String(read[0]));
+    const schemas = [...new Map(usable.map(({ schema }) => [JSON.stringify(schema), schema])).values()];
+    const [only, another] = schemas;
+    const numbers = usable.map(({ status }) => Number(status)).filter((status) => status > 201 && status !== 204);
+    const means = Object.fromEntries(numbers.map((status) => [status, "OK" as const]));
+    if (only !== undefined && another === undefined) return { output: only, means };
+    // Answers of other statuses may lack what this one requires.
+    const objects = schemas.filter((schema) => !isEmpty(schema));
+    const [main, second] = objects;
+    if (main !== undefined && second === undefined && isTable(main) && main["type"] === "object") {
+      const { required: _, ...others } = main;
+      return { output: others, means };
+    }
+    return { output: { anyOf: schemas as readonly Json[] }, means };
+  }
+
+  /** Returns the schema of an answer; a text says why it cannot be read. */
+  #answer({ status, types }: ApiAnswer): { readonly status: string; readonly schema: Written } | string {
+    if (types.size === 0 || status === "204" || this.#operation.method === "HEAD") return { status, schema: EMPTY };
+    const json =
+      [...types.keys()].find((type) => bodyFormOf(type) === "json") ?? (types.has("*/*") ? "*/*" : undefined);
+    if (json !== undefined) {
+      const part = types.get(json);
+      const schema = part === undefined ? {} : toJsonSchema(this.#document, part, "output");
+      return { status, schema: isAny(schema) ? ANY_TABLE : schema };
+    }
+    if ([...types.keys()].some((type) => type.startsWith("text/"))) return { status, schema: TEXT };
+    return `its answer is ${[...types.keys()].map(shown).join(", ")}, which is neither JSON nor text`;
+  }
+}
+
+const CLASSIFICATIONS: Readonly<Record<ApiOperation["method"], Classification>> = {
+  ...{ GET: "read", HEAD: "read", DELETE: "destructive", POST: "write", PUT: "write", PATCH: "write" },
+};
+
+/** Successes without a result of their own: partial content, and parts of several results. */
+const NO_RESULTS: ReadonlySet<string> = new Set(["206", "207"]);
+const EMPTY: WrittenTable = { type: "object", properties: {} };
+const ANY_TABLE: WrittenTable = { type: "object", additionalProperties: true };
+const TEXT: WrittenTable = { type: "object", properties: { text: { type: "string" } }, required: ["text"] };
+
+function isEmpty(schema: Written): boolean {
+  return JSON.stringify(schema) === JSON.stringify(EMPTY);
+}
+
+/** Returns the media type to send, and how. */
+function bodyType({ types }: ApiContent): readonly [type: string, form: BodyForm] | undefined {
+  const forms = [...types.keys()].map((type) => [type, type === "*/*" ? "json" : bodyFormOf(type)] as const);
+  for (const wanted of ["json", "form", "text"] as const) {
+    const found =
+      forms.find(([type, form]) => form === wanted && type === JSON_TYPE) ?? forms.find(([, form]) => form === wanted);
+    if (found !== undefined) return [found[0], wanted];
+  }
+  return undefined;
+}
+
+/** Returns the name of an argument: letters, digits and `_`, as LLM APIs accept them. */
+function argumentName(name: string): string {
+  const plain = name
+    .slice(0, 512)
+    .normalize("NFKD")
+    .replace(/[^A-Za-z0-9_]+/g, "_")
+    .replace(/^_+|_+$/g, "")
+    .slice(0, ARGUMENT_CHARACTERS_MAX - 4);
+  if (plain === "" || plain in Object.prototype || plain === "prototype") return `value_${plain}`.replace(/_$/, "");
+  return plain;
+}
+
+function noteOf(schema: Written): string {
+  const note = isTable(schema) ? schema["description"] : undefined;
+  return typeof note === "string" && note !== "" ? `${note} ` : "";
+}
+
+const SCALAR_TYPES: readonly unknown[] = ["string", "integer", "number", "boolean"];
+
+function typesIn(schema: WrittenTable): readonly unknown[] {
+  if (schema["type"] !== undefined) return [schema["type"]].flat();
+  const values = schema["const"] === undefined ? schema["enum"] : [schema["const"]];
+  return Array.isArray(values) ? values.map((value: unknown) => (value === null ? "null" : typeof value)) : [];
+}
+
+/** Returns the part of a schema that accepts single values; undefined when there is none. */
+function scalarsIn(schema: Written): Written | undefined {
+  if (!isTable(schema)) return { type: "string" };
+  if (isAny(schema)) return { type: "string", ...schema };
+  const types = typesIn(schema).filter((type) => type !== "null");
+  if (types.length > 0) {
+    const kept = types.filter((type) => SCALAR_TYPES.includes(type));
+    const [only, another] = kept;
+    if (only === undefined) return undefined;
+    if (schema["type"] === undefined) return schema;
+    return { ...schema, type: another === undefined ? (only as string) : (kept as readonly string[]) };
+  }
+  const choices = schema["anyOf"];
+  if (!Array.isArray(choices) || schema["allOf"] !== undefined) return undefined;
+  const kept = choices.map((choice: Json) => scalarsIn(choice as Written)).filter((choice) => choice !== undefined);
+  const [only, another] = kept;
+  const { anyOf: _, ...others } = schema;
+  if (only === undefined) return undefined;
+  return another === undefined && isTable(only)
+    ? { ...only, ...others }
+    : { ...others, anyOf: kept as readonly Json[] };
+}
+
+/** Returns a schema for one segment of a path, whose texts are bounded. */
+function scalarsOf(schema: Written): Written | undefined {
+  const scalars = scalarsIn(schema);
+  if (scalars === undefined || !isTable(scalars)) return scalars;
+  const choices = scalars["anyOf"];
+  if (Array.isArray(choices)) {
+    return { ...scalars, anyOf: choices.map((choice: Json) => scalarsOf(choice as Written) as Json) };
+  }
+  const isClosed = scalars["enum"] !== undefined || scalars["const"] !== undefined;
+  if (isClosed || !typesIn(scalars).includes("string")) return scalars;
+  const declared = scalars["maxLength"];
+  const length = typeof declared === "number" ? Math.min(declared, SEGMENT_CHARACTERS_MAX) : SEGMENT_CHARACTERS;
+  const { pattern, ...others } = scalars;
+  // A pattern lets the characters that it names into the path: one that others wrote must say what the whole text is.
+  const isKept = typeof pattern === "string" && /^\^[^|]*\$$/.test(pattern) && !/[/%]/.test(pattern);
+  return { ...others, ...(isKept && { pattern }), maxLength: length };
+}
+
+/** Returns the part of a schema that accepts lists of single values; undefined when there is none. */
+function listsOf(schema: Written): Written | undefined {
+  if (!isTable(schema)) return undefined;
+  const choices = schema["anyOf"];
+  if (Array.isArray(choices)) {
+    const found = choices.map((choice: Json) => listsOf(choice as Written)).find((list) => list !== undefined);
+    return found !== undefined && isTable(found) ? { ...found, ...descriptionIn(schema) } : found;
+  }
+  if (!typesIn(schema).includes("array")) return undefined;
+  const items = scalarsIn((schema["items"] as Written | undefined) ?? {});
+  return items === undefined ? undefined : { ...schema, type: "array", items: items as Json };
+}
+
+function descriptionIn(schema: WrittenTable): WrittenTable {
+  const { description } = schema;
+  return description === undefined ? {} : { description };
+}
+
+/** Returns the members of an object with a fixed form; undefined for any other schema. */
+function membersOf(schema: Written): readonly Field[] | undefined {
+  if (!isTable(schema)) return undefined;
+  const choices = schema["anyOf"];
+  if (Array.isArray(choices) && schema["properties"] === undefined) {
+    return choices.map((choice: Json) => membersOf(choice as Written)).find((members) => members !== undefined);
+  }
+  const properties = schema["properties"];
+  if (!isTable(properties)) return undefined;
+  const required = Array.isArray(schema["required"]) ? (schema["required"] as readonly unknown[]) : [];
+  return Object.entries(properties).map(([name, inner]) => ({
+    ...{ name, schema: inner as Written, isRequired: required.includes(name) },
+  }));
+}
