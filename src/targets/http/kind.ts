@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { errorText } from "../../core/error-text.ts";
 import { ManifestError, StartupError } from "../../core/errors.ts";
 import type { OpenedKind, TargetKind } from "../../core/target-kind.ts";
 import { type AssertionContext, readSigner } from "../../egress/assertion.ts";
