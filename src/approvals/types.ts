@@ -54,18 +54,18 @@ export interface NewApproval extends RequestFacts {
   readonly callDigest?: string | undefined;
   /** Approvals that this call may use, if one was given since `priorOf` was read. */
   readonly attach?: Attachable | undefined;
-  /** The approval of the call that the view tells of (`Prior.latest`). Undefined: the caller of `ask` has not looked for one. */
-  readonly told?: Approval | "none" | undefined;
+  /** The earlier approval of the call that the view names (`Prior.latest`). Undefined: the caller of `ask` has not looked for one. */
+  readonly shownPrior?: Approval | "none" | undefined;
 }
 
 /** Which approvals a call may use that names none: any of the same call, or only the one with this id. */
 export type Attachable = "any" | { readonly id: string };
 
-/** The approvals of a call that were given before. */
+/** Earlier approvals of a call. */
 export interface Prior {
-  /** Of exactly this call in this session: approved and not claimed, or claimed by a run that is under way. */
+  /** Of exactly this call in this session: approved and not claimed, or claimed by a run in progress. */
   readonly usable: Approval | undefined;
-  /** The latest of the call in any session, if a run with it is possible, under way, recent, or has an unknown outcome. */
+  /** The latest of the call in any session, if a run with it is possible, in progress, recent, or has an unknown outcome. */
   readonly latest: Approval | undefined;
 }
 

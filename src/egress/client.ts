@@ -60,7 +60,7 @@ export interface EgressRequest {
    * use a new connection, or one that was in use within the last second.
    */
   readonly isRepeatable: boolean;
-  /** Accepts a body that only the end of the connection bounds, so that a part cannot be told from the whole. */
+  /** Accepts a body whose end is the end of the connection. A truncated body then looks like a whole one. */
   readonly acceptsUnboundedBody?: boolean | undefined;
 }
 

@@ -12,7 +12,7 @@ import type { JsonObject } from "./replies.ts";
  */
 
 /**
- * Where a call stands. `first`: its client gets the URL. `later`: the client has shown it and waits. `declined`: the user does not
+ * The round of a call whose client opens pages. `first`: its client gets the URL. `later`: the client has shown it and waits. `declined`: the user does not
  * want to open it. `earlier`: a client of 2025-11-25, whose calls do not say which of these they are.
  */
 export type PageRound = "first" | "later" | "declined" | "earlier";

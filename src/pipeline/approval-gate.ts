@@ -349,7 +349,7 @@ async function requestApproval(
   const asked = await guarded(() =>
     approvals.ask({
       ...{ requester, tool: tool.name, category: tool.category, classification: tool.classification },
-      ...{ risk, rules, planDigest, callDigest, attach, told: latest ?? "none" },
+      ...{ risk, rules, planDigest, callDigest, attach, shownPrior: latest ?? "none" },
       ...rendered,
       scopes: grantKey === undefined ? ["once"] : (tool.approval.scopes ?? ["once", "session"]),
       ...{ grantKey, traceId, requirement, answer: wantedAnswerOf(planned) },
@@ -376,7 +376,7 @@ async function requestApproval(
   );
 }
 
-/** Returns what the approver is told of the latest approval of the same call. */
+/** Returns the approver's note about the latest approval of the same call. */
 function priorNote({ decidedAt = 0, state, scope }: Approval): string {
   const at = new Date(decidedAt).toISOString();
   if (state === "approved" && scope === "session") return `The same call was approved at ${at} for the session.`;

@@ -99,7 +99,8 @@ test("every import is allowed by the table", () => {
   expect(strangers).toEqual([]);
 });
 
-test("the packages of gRPC are loaded only with a system to call, and the reader of OpenAPI only with a document", () => {
+/** Everything that the service and the library load, whatever their configuration: without types and `import(…)`. */
+function loadedAtStart(): ReadonlySet<string> {
   const files = new Map(
     sources("src").map((source) => {
       const code = source.code.replace(/^import type [^;]*;/gm, "").replace(/\bimport\s*\(/g, "load(");
@@ -108,22 +109,31 @@ test("the packages of gRPC are loaded only with a system to call, and the reader
   );
   const reached = new Set(["src/index.ts", "src/cli/service.ts"]);
   for (const file of reached) for (const name of files.get(file) ?? []) reached.add(name);
-  expect(reached.has("src/targets/grpc/kind.ts")).toBe(true);
-  expect([...reached].filter((name) => /^(?:@grpc\/|protobufjs|cockatiel)/.test(name))).toEqual([]);
-  expect([...reached].filter((name) => name.startsWith("src/targets/http/openapi/"))).toEqual([]);
+  return reached;
+}
+
+/** Of what is configured, this is loaded at the start: declarations, and what they check manifests with. */
+const DECLARED: Readonly<Record<string, readonly string[]>> = {
+  "src/targets/grpc/": ["kind.ts"],
+  "src/targets/http/": ["kind.ts", "manifest.ts", "request.ts"],
+  "src/targets/mcp/": ["kind.ts", "settings.ts"],
+  "src/mcp/": [],
+  "src/core/json-schema/": [],
+};
+
+test.each(Object.entries(DECLARED))("of %s, only %j is loaded without being configured", (folder, expected) => {
+  const loaded = [...loadedAtStart()].filter((path) => path.startsWith(folder)).sort();
+  expect(loaded).toEqual(expected.map((name) => `${folder}${name}`));
 });
 
-test("the code of MCP servers is loaded only with a server that a tool uses", () => {
-  const loaded = sources("src").flatMap(({ path, code }) => {
-    const names = [...code.matchAll(/^import (?!type)[^;]*? from "([^"]+)"/gm)].map(([, name = ""]) => name);
-    const isOutside = !path.startsWith("src/targets/mcp/") || path.endsWith("/kind.ts");
-    return isOutside
-      ? names
-          .filter((name) => /(?:targets\/mcp\/|^\.\/(?:servers|upstream|handler|http|stdio)\.ts)/.test(name))
-          .map((name) => `${path} ${name}`)
-      : [];
-  });
-  expect(loaded.filter((line) => line.includes("mcp/"))).toEqual(["src/runtime/modules.ts ../targets/mcp/kind.ts"]);
+test("packages and clients of other systems are loaded only with a system to call", () => {
+  const loaded = [...loadedAtStart()];
+  expect(loaded.filter((name) => /^(?:@grpc\/|protobufjs|@opentelemetry)/.test(name))).toEqual([]);
+  expect(
+    loaded.filter((name) =>
+      /egress\/(?:rotating-client|resilience)|runtime\/manifests\/(?:data-only|editor)/.test(name),
+    ),
+  ).toEqual([]);
 });
 
 test("only `stc` imports the development stand, and only on demand", () => {

@@ -51,7 +51,7 @@ export function requests(store: Store): Pick<Approvals, "ask"> {
 
 async function ask(tx: WriteTransaction, request: NewApproval, store: Store): Promise<Asked> {
   const { limits } = store;
-  const { latest, usable } = request.told === undefined ? NO_PRIOR : await priorOf(tx, priorCallOf(request));
+  const { latest, usable } = request.shownPrior === undefined ? NO_PRIOR : await priorOf(tx, priorCallOf(request));
   if (usable !== undefined) return { outcome: "outdated" };
   const denied = await findDenied(tx, request, limits.coolDownSeconds * SECOND_MS);
   if (denied !== undefined) return denied;
@@ -59,7 +59,7 @@ async function ask(tx: WriteTransaction, request: NewApproval, store: Store): Pr
   if (pending?.state === "pending") return { outcome: "asked", approval: pending, joined: true };
   // Past its deadline, but still in the unique index of pending requests.
   if (pending !== undefined) await expire(tx, pending.id);
-  if (request.told !== undefined && !isTold(latest, request.told)) return { outcome: "outdated" };
+  if (request.shownPrior !== undefined && !isShown(latest, request.shownPrior)) return { outcome: "outdated" };
   const backlog = await backlogOf(tx, request, store);
   if (backlog !== undefined) return backlog;
   const approval = await insert(tx, request, store);
@@ -78,8 +78,8 @@ function priorCallOf({ requester, planDigest, requirement, callDigest = "", atta
   return { requester, planDigest, requirementDigest: requirement?.digest, callDigest, attach };
 }
 
-function isTold(latest: Approval | undefined, told: Approval | "none"): boolean {
-  return told === "none" ? latest === undefined : latest?.id === told.id && latest.state === told.state;
+function isShown(latest: Approval | undefined, shown: Approval | "none"): boolean {
+  return shown === "none" ? latest === undefined : latest?.id === shown.id && latest.state === shown.state;
 }
 
 async function findDenied(

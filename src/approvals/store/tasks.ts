@@ -2,7 +2,7 @@ import { createCipheriv, createDecipheriv, createHmac } from "node:crypto";
 import { sha256Hex } from "../../core/digest.ts";
 import type { Json } from "../../core/types.ts";
 import type { Requester } from "../identities.ts";
-import type { ApprovalState, Approvals, NewTask, Task, TaskEnd, TaskState } from "../types.ts";
+import type { ApprovalState, Approvals, NewTask, Task, TaskCall, TaskEnd, TaskState } from "../types.ts";
 import type { ReadTransaction, Row, WriteTransaction } from "./database.ts";
 import { cancel } from "./requests.ts";
 import { integer, optionalInteger, text, toApproval } from "./rows.ts";
@@ -179,7 +179,7 @@ async function cancelTask(tx: WriteTransaction, id: string, requester: Requester
   return true;
 }
 
-/** Notes a journal line without the task's id: whoever has it can read the answer. */
+/** Notes a journal line without the task's id: the id is enough to read the answer. */
 function note(tx: WriteTransaction, type: string, { task, state }: Found): void {
   const [approval, tool, issuer, subject] = ["approval_id", "tool", "issuer", "subject"].map((name) =>
     text(task, name),
@@ -200,7 +200,7 @@ function toTask(id: string, { task, approval, state, now }: Found): Task {
 }
 
 function progressOf(id: string, { task, approval, state, now }: Found): TaskState {
-  if (state === "due") return { state, call: unseal(id, ["call"], text(task, "sealed_call")) as never };
+  if (state === "due") return { state, call: unseal(id, ["call"], text(task, "sealed_call")) as unknown as TaskCall };
   if (state === "answered")
     return { state, answer: unseal(id, ["answer", "short answer"], text(task, "sealed_answer")) };
   if (state !== "pending" || approval === undefined) return { state: state === "cancelled" ? state : "running" };

@@ -194,7 +194,7 @@ function scalar(type: JsonType, required: readonly SchemaTable[], side: SchemaSi
   }
   if (required.some(({ format }) => format === "uuid")) return z.guid();
   return required.reduce((schema, { pattern, format, maxLength }) => {
-    // Targets see that a text is bounded. JSON Schema counts characters, and Zod their halves.
+    // Targets see that a text is bounded. JSON Schema counts characters; Zod UTF-16 units, at most two per character.
     const bounded = side === "input" && maxLength !== undefined ? schema.max(2 * maxLength) : schema;
     const tests = [
       pattern === undefined ? undefined : patternTest(pattern),

@@ -58,7 +58,7 @@ export interface Intake {
   running: number;
 }
 
-/** Maximum numbers of calls that wait for an approver. Beyond them, a call is told immediately that it is pending. */
+/** Maximum numbers of calls that wait for an approver. Beyond them, a call is answered as pending immediately. */
 const HELD = { totalMax: 512, perCallerMax: 32 } as const;
 
 const heldCalls = perListener(() => new ConcurrencyLimit(HELD));

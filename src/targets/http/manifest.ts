@@ -191,7 +191,7 @@ function pathProblem(schema: Schema): string | undefined {
   }
   const isUnbounded = kinds.some((leaf) => !isBounded(leaf));
   return isUnbounded
-    ? `is part of the path: write an enum, a bounded format such as z.uuid(), or .max(n) with n up to ${PARAMETER_CHARACTERS_MAX}`
+    ? `is part of the path: write an enum, a bounded format such as z.uuid(), or .max(n) with n up to ${PARAMETER_CHARACTERS_MAX} (in YAML: enum, uuid, or maxLength up to ${PARAMETER_CHARACTERS_MAX / 2})`
     : undefined;
 }
 

@@ -229,7 +229,7 @@ class HttpChannel implements McpChannel {
     }
   }
 
-  /** Reads what the server sends by itself, such as the news of other definitions, as long as it offers that. */
+  /** Reads the messages that the server sends by itself, such as changes of its definitions, while it offers such a stream. */
   async #listen(): Promise<void> {
     const { url, client, messageBytesMax } = this.#options;
     const { signal } = this.#closing;

@@ -1,10 +1,11 @@
 import { errorText, systemCode } from "../../core/error-text.ts";
+import type { ServerProcesses } from "../../core/server-process.ts";
 import type { OpenedKind, ToolDraft } from "../../core/target-kind.ts";
 import type { EpochMs } from "../../core/types.ts";
 import { certificateNotes } from "../../egress/certificates.ts";
 import type { RotatingClient } from "../../egress/rotating-client.ts";
 import { bindTool, toolNotes } from "./handler.ts";
-import type { McpContext, McpParts, ServerEntries, ServerEntry, ServerProcesses } from "./settings.ts";
+import type { McpContext, McpParts, ServerEntries, ServerEntry } from "./settings.ts";
 import { Upstream, type UpstreamOptions } from "./upstream.ts";
 
 const SECOND_MS = 1_000;

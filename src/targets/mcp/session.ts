@@ -151,7 +151,7 @@ export class McpSession {
   }
 
   /**
-   * Calls a tool. When the signal fires, the server is told, and a server that does not answer a ping either is ended.
+   * Calls a tool. When the signal fires, the server is notified, and a server that does not answer a ping either is ended.
    *
    * @returns the result, unchecked
    * @throws {UpstreamError}

@@ -1,7 +1,7 @@
 import { z } from "zod";
-import type { OwnPath, TargetContext, UpstreamEvent } from "../../core/target-kind.ts";
+import type { ServerProcesses, ServerProcessOptions } from "../../core/server-process.ts";
+import type { TargetContext, UpstreamEvent } from "../../core/target-kind.ts";
 import { checkUrl, count, text, url, urlSettings } from "../../egress/settings.ts";
-import type { StdioProcess } from "./stdio.ts";
 
 /** The configuration of MCP servers, and what the build supplies to reach them. */
 
@@ -16,37 +16,9 @@ export interface McpContext extends TargetContext {
   readonly onUpstream?: ((event: UpstreamEvent) => void) | undefined;
 }
 
-/** A program that speaks MCP on its standard input and output. */
-export interface ServerProgram {
-  /** Absolute path. */
-  readonly command: string;
-  readonly argv: readonly string[];
-  readonly environment: Readonly<Record<string, string>>;
-  readonly reads: readonly string[];
-  readonly writes: readonly string[];
-  /** TCP ports; `null` for no network at all. */
-  readonly network: readonly number[] | null;
-}
-
-/** Starts programs confined. The build supplies it, because kinds of targets do not import each other. */
-export interface ServerProcesses {
-  find(command: string, searchPath: string): string | undefined;
-  overlapping(program: ServerProgram, ownPaths: readonly OwnPath[]): readonly OwnPath[];
-  problem(program: ServerProgram): Promise<string | undefined>;
-  start(
-    program: ServerProgram,
-    isConfined: boolean,
-    output: { readonly stdout: (chunk: Uint8Array) => void; readonly stderr: (chunk: Uint8Array) => void },
-  ): StdioProcess;
-  close(): Promise<void>;
-}
-
 export interface McpParts {
   /** Loads what starts programs; only used with a server that has a `command`. */
-  readonly processes: (options: {
-    readonly memoryBytesMax: number | undefined;
-    readonly newId: () => string;
-  }) => Promise<ServerProcesses>;
+  readonly processes: (options: ServerProcessOptions) => Promise<ServerProcesses>;
 }
 
 const ARGS_MAX = 128;

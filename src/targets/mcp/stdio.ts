@@ -1,3 +1,4 @@
+import type { ServerOutput, ServerProcess } from "../../core/server-process.ts";
 import {
   type McpChannel,
   type MessageReceiver,
@@ -14,21 +15,8 @@ const STDERR_BYTES_MAX = 65_536;
 /** Bytes that wait for the server to read them. */
 const UNSENT_BYTES_MAX = 16_777_216;
 
-/** The part of a confined process that a channel uses. */
-export interface StdioProcess {
-  readonly ready: Promise<void>;
-  readonly ended: Promise<string>;
-  write(bytes: Uint8Array): Promise<void>;
-  /** Lets it end by itself, for a moment. */
-  stop(): Promise<void>;
-  kill(): Promise<void>;
-}
-
 export interface StdioOptions {
-  readonly start: (output: {
-    readonly stdout: (chunk: Uint8Array) => void;
-    readonly stderr: (chunk: Uint8Array) => void;
-  }) => StdioProcess;
+  readonly start: (output: ServerOutput) => ServerProcess;
   readonly messageBytesMax: number;
 }
 
@@ -53,10 +41,10 @@ export function stdioChannel({ start, messageBytesMax }: StdioOptions): OpenMcpC
 class StdioChannel implements McpChannel {
   readonly ready: Promise<void>;
   readonly ended: Promise<string>;
-  readonly #process: StdioProcess;
+  readonly #process: ServerProcess;
   #unsentBytes = 0;
 
-  constructor(process: StdioProcess, ended: Promise<string>) {
+  constructor(process: ServerProcess, ended: Promise<string>) {
     this.#process = process;
     this.ready = process.ready;
     this.ended = ended;

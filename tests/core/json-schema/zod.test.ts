@@ -238,3 +238,12 @@ test.each([
     { field, message: expect.stringMatching(message) as unknown as string },
   ]);
 });
+
+test("the largest length of an argument counts characters, not UTF-16 units", () => {
+  const schema = schemaOf("input", {
+    ...{ type: "object", required: ["code"] },
+    properties: { code: { type: "string", maxLength: 2 } },
+  });
+  expect(schema.safeParse({ code: "\u{1f600}\u{1f600}" }).success).toBe(true);
+  expect(issuesOf(schema, { code: "abc" })).toHaveLength(1);
+});

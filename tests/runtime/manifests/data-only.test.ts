@@ -45,6 +45,25 @@ function problemsOf(source: string): readonly string[] {
   return "problems" in read ? read.problems : [];
 }
 
+const HTTP_MANIFEST = MANIFEST.replace(/grpc: .*/, 'http: { method: GET, path: "/accounts/{accountId}" }');
+
+test.each([
+  ["a UUID", "type: string, format: uuid", []],
+  ["a bounded text", 'type: string, pattern: "^[a-z0-9]+$", maxLength: 64', []],
+  ["a list of values", "enum: [savings, current]", []],
+  ["an unbounded text", "type: string", ["input.accountId: is part of the path: write an enum"]],
+  [
+    "a text with a large bound",
+    "type: string, maxLength: 513",
+    ["input.accountId: is part of the path: write an enum"],
+  ],
+] as const)("an argument in the path of an HTTP request: %s", (_what, schema, expected) => {
+  const source = HTTP_MANIFEST.replace("type: string, format: uuid", schema).replace(/examples:.*/s, "");
+  const found = problemsOf(source);
+  expect(found).toHaveLength(expected.length);
+  for (const [index, problem] of expected.entries()) expect(found[index]).toContain(problem);
+});
+
 /** The manifest with a line replaced. */
 const changed = (from: string, to: string): string => {
   expect(MANIFEST).toContain(from);

@@ -1,7 +1,14 @@
 import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { isBelow, type OwnPath } from "../../../core/target-kind.ts";
+import type {
+  ServerOutput,
+  ServerProcess,
+  ServerProcesses,
+  ServerProcessOptions,
+  ServerProgram,
+} from "../../../core/server-process.ts";
+import { isBelow } from "../../../core/target-kind.ts";
 import { endedWithin } from "../../../core/time-limits.ts";
 import { COMMAND_BYTES_MAX, commandMemory } from "../command-memory.ts";
 import { killGroup, killSession, killStrays } from "../descendants.ts";
@@ -27,54 +34,7 @@ const PIPE_GRACE_MS = 200;
 const FIRST_LINE_BYTES_MAX = 4_096;
 const LINE_FEED = 0x0a;
 
-export interface ServedProgram {
-  /** Absolute path. */
-  readonly command: string;
-  readonly argv: readonly string[];
-  readonly environment: Readonly<Record<string, string>>;
-  readonly reads: readonly string[];
-  readonly writes: readonly string[];
-  /** TCP ports; `null` for no network at all. */
-  readonly network: readonly number[] | null;
-}
-
-export interface ServerOutput {
-  readonly stdout: (chunk: Uint8Array) => void;
-  readonly stderr: (chunk: Uint8Array) => void;
-}
-
-export interface ServerProcess {
-  /** Resolves when the program may be written to. Rejects when it cannot be started. */
-  readonly ready: Promise<void>;
-  /** Resolves, after all output has been read, with the way in which the program ended. */
-  readonly ended: Promise<string>;
-  /** Resolves when the program has taken the bytes. Rejects when it has ended. */
-  write(bytes: Uint8Array): Promise<void>;
-  /** Closes the program's input, and kills it if it does not end soon. */
-  stop(): Promise<void>;
-  /** Kills the program with everything that it started, and removes its directory. */
-  kill(): Promise<void>;
-}
-
-export interface ProcessHost {
-  /** Returns the absolute path of a program; undefined when there is none that may be executed. */
-  find(command: string, searchPath: string): string | undefined;
-  /** Returns the own paths that a program could access through its `reads` and `writes`. */
-  overlapping(program: ServedProgram, ownPaths: readonly OwnPath[]): readonly OwnPath[];
-  /** Returns why such a program cannot be confined on this machine; undefined when it can. */
-  problem(program: ServedProgram): Promise<string | undefined>;
-  /** Starts a program in a private directory, which is also its home. Throws when no process can be started. */
-  start(program: ServedProgram, isConfined: boolean, output: ServerOutput): ServerProcess;
-  close(): Promise<void>;
-}
-
-export interface ProcessHostOptions {
-  readonly memoryBytesMax?: number | undefined;
-  /** Returns unguessable ids: `[A-Za-z0-9-]+`. */
-  readonly newId: () => string;
-}
-
-export function serverProcesses({ memoryBytesMax, newId }: ProcessHostOptions): ProcessHost {
+export function serverProcesses({ memoryBytesMax, newId }: ServerProcessOptions): ServerProcesses {
   const launchers = createLaunchers(0);
   const memory = commandMemory(memoryBytesMax);
   const running = new Set<ServerProcess>();
@@ -149,7 +109,7 @@ function realPathOf(path: string): string | undefined {
   }
 }
 
-function rulesOf({ command, reads, writes, network }: ServedProgram, temporary: string | undefined): ChildRules {
+function rulesOf({ command, reads, writes, network }: ServerProgram, temporary: string | undefined): ChildRules {
   const confined: Confined = {
     ...{ level: "confined", reads, writes, network, runs: "system" },
     temporaryDirectory: temporary !== undefined,
@@ -167,7 +127,7 @@ function plainDirectory(): TemporaryDirectory {
 }
 
 function spawnUnconfined(
-  { command, argv }: ServedProgram,
+  { command, argv }: ServerProgram,
   cwd: string,
   env: Readonly<Record<string, string>>,
 ): Launched {
