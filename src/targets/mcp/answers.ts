@@ -1,5 +1,6 @@
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
+import { parseStrictJson } from "../../core/strict-json.ts";
 import type { McpTarget, Tool } from "../../core/types.ts";
 import { UpstreamError } from "./channel.ts";
 import type { Definition } from "./definitions.ts";
@@ -8,6 +9,7 @@ import type { Definition } from "./definitions.ts";
 
 /** Contents of one result that are read. */
 const CONTENTS_MAX = 1_000;
+const STRICT_LIMITS = { depthMax: 64, keysMax: 450_000, elementsMax: 450_000 } as const;
 const URL_ELICITATION = -32_042;
 const INVALID_PARAMS = -32_602;
 
@@ -79,9 +81,9 @@ function jsonOf(contents: readonly unknown[], target: McpTarget): unknown {
     throw malformed(target, "content is not one text");
   }
   try {
-    return JSON.parse(only["text"]) as unknown;
+    return parseStrictJson(Buffer.from(only["text"], "utf8"), STRICT_LIMITS);
   } catch {
-    throw malformed(target, "the text is not JSON");
+    throw malformed(target, "the text is not strict JSON");
   }
 }
 

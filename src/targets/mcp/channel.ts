@@ -27,8 +27,12 @@ export interface OutgoingMessage {
 
 /** Receives what a channel reads. */
 export interface MessageReceiver {
-  /** Receives one parsed JSON value. Returns false when it is not a message. */
-  message(value: unknown): boolean;
+  /**
+   * Receives one parsed JSON value. Returns false when it is not a message.
+   *
+   * @param isExact returns whether its text was strict JSON, without numbers that were rounded
+   */
+  message(value: unknown, isExact: () => boolean): boolean;
   /** Returns whether a request still waits for its answer. */
   isWaiting(id: number): boolean;
   /** Receives the reason why the answer to one request does not come. */

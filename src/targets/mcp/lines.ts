@@ -1,3 +1,4 @@
+import { parseStrictJson } from "../../core/strict-json.ts";
 import type { MessageReceiver } from "./channel.ts";
 
 /** Lines and messages in what a server sends, both bounded. */
@@ -17,7 +18,8 @@ export function messageReader(receiver: MessageReceiver, end: (reason: string) =
   return (line) => {
     if (hasEnded) return;
     const text = line.byteLength === 0 ? "" : textOf(line);
-    if (text !== undefined && text !== "" && receiver.message(parsed(text))) return;
+    const value = text === undefined || text === "" ? undefined : parsed(text);
+    if (value !== undefined && receiver.message(value, () => isExact(line, text))) return;
     if (line.byteLength > 0) receiver.log("not a message", (text ?? "(not UTF-8)").slice(0, LOGGED_CHARACTERS_MAX));
     strayBytes += line.byteLength + 1;
     if (strayBytes <= STRAY_BYTES_MAX) return;
@@ -31,6 +33,20 @@ function textOf(line: Uint8Array): string | undefined {
     return utf8.decode(line);
   } catch {
     return undefined;
+  }
+}
+
+const LONG_NUMBER = /\d{16}/;
+const STRICT_LIMITS = { depthMax: 64, keysMax: 1_000_000, elementsMax: 1_000_000 } as const;
+
+/** Returns whether JavaScript keeps the numbers of a message: `JSON.parse` would round an id beyond 2^53 to another one. */
+function isExact(line: Uint8Array, text = ""): boolean {
+  if (!LONG_NUMBER.test(text)) return true;
+  try {
+    parseStrictJson(line, STRICT_LIMITS);
+    return true;
+  } catch {
+    return false;
   }
 }
 

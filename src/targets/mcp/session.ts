@@ -51,6 +51,8 @@ export interface Listed {
 }
 
 interface Pending {
+  /** True when the result is passed on: then its numbers must be those of the server. Schemas may have any. */
+  readonly isStrict: boolean;
   readonly resolve: (result: unknown) => void;
   readonly reject: (error: UpstreamError) => void;
 }
@@ -76,7 +78,7 @@ export class McpSession {
   private constructor(options: SessionOptions) {
     this.#options = options;
     this.#channel = options.open({
-      message: (value) => this.#receive(value),
+      message: (value, isExact) => this.#receive(value, isExact),
       isWaiting: (id) => this.#pending.has(id),
       lost: (id, error) => this.#settle(id, (pending) => pending.reject(error)),
       tooLarge: () => this.#rejectAll(this.#pending.size === 1 ? "tooLarge" : "lost", "a message was too large"),
@@ -232,7 +234,7 @@ export class McpSession {
     const id = this.#nextId;
     this.#nextId += 1;
     const { promise, resolve, reject } = Promise.withResolvers<unknown>();
-    this.#pending.set(id, { resolve, reject });
+    this.#pending.set(id, { isStrict: method === "tools/call", resolve, reject });
     const cancel = (): void => {
       this.#settle(id, (pending) => pending.reject(new UpstreamError("lost", "no answer came in time")));
       if (method !== "initialize") this.#notify({ method: "notifications/cancelled", params: { requestId: id } });
@@ -291,11 +293,11 @@ export class McpSession {
     void this.#channel.close(true);
   }
 
-  #receive(value: unknown): boolean {
+  #receive(value: unknown, isExact: () => boolean): boolean {
     if (!isTable(value) || value["jsonrpc"] !== "2.0") return false;
     const { method, id } = value;
     const isAnswer = method === undefined && typeof id === "number" && ("result" in value || "error" in value);
-    if (isAnswer && this.#settle(id, (pending) => settleWith(pending, value))) {
+    if (isAnswer && this.#settle(id, (pending) => settleWith(pending, value, isExact))) {
       this.#unsolicited = 0;
       return true;
     }
@@ -344,8 +346,14 @@ export interface ToolCallOptions {
   readonly meta?: Readonly<Record<string, string>> | undefined;
 }
 
-function settleWith({ resolve, reject }: Pending, { result, error }: Readonly<Record<string, unknown>>): void {
-  if (error === undefined && isTable(result)) {
+function settleWith(
+  { isStrict, resolve, reject }: Pending,
+  { result, error }: Readonly<Record<string, unknown>>,
+  isExact: () => boolean,
+): void {
+  if (isStrict && !isExact()) {
+    reject(new UpstreamError("invalid", "its answer has a number that JSON readers round, or is not strict JSON"));
+  } else if (error === undefined && isTable(result)) {
     resolve(result);
   } else if (result === undefined && isTable(error) && typeof error["code"] === "number") {
     const { code, message } = error;

@@ -5,7 +5,12 @@ import { createMcpHandler, Server } from "@modelcontextprotocol/server";
 import type { Loose } from "../../support/asking-service.ts";
 import { codeOf, HostileWorld, hostileTool } from "./world.ts";
 
-const INPUT = { type: "object" as const, properties: { text: { type: "string" } }, required: ["text"] };
+const INPUT = {
+  type: "object" as const,
+  properties: { text: { type: "string" } },
+  required: ["text"],
+  maxProperties: 2 ** 64,
+};
 const definition = (name: string) => ({ name, description: `Does ${name}`, inputSchema: INPUT });
 
 interface Seen {
@@ -200,6 +205,18 @@ describe("a server over HTTP", () => {
       "OUTCOME_UNKNOWN",
     ],
     [
+      "a number that would be rounded",
+      (id) =>
+        new Response(
+          `{"jsonrpc":"2.0","id":${id},"result":{"content":[],"structuredContent":{"n":12345678901234567890}}}`,
+          {
+            headers: { "content-type": "application/json" },
+          },
+        ),
+      "TARGET_FAILED",
+      "OUTCOME_UNKNOWN",
+    ],
+    [
       "an error of the protocol",
       (id) => server.json({ jsonrpc: "2.0", id, error: { code: -32_603, message: "broken" } }, { status: 400 }),
       "TARGET_FAILED",
@@ -213,6 +230,10 @@ describe("a server over HTTP", () => {
     expect(codeOf(await world.call("change_echo"))).toBe(change);
     server.call = usual;
     expect((await world.call("echo")).http).toBe(200);
+  });
+
+  test("a text with many digits is no number", async () => {
+    expect((await world.call("echo", "12345678901234567890")).body.result).toEqual({ text: "12345678901234567890" });
   });
 
   test("a connection that ends without an answer leaves a change unknown", async () => {
