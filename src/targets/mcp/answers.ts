@@ -93,16 +93,21 @@ export function refusalOf(error: unknown, call: Pick<Called, "tool" | "target">,
   const { tool, target } = call;
   const { failure, code, message: reason, text } = error;
   const cause = { system: target.system, tool: target.mcp.tool, reason };
-  const isSafe = tool.classification === "read" || tool.idempotent;
   if (failure === "error") return code === URL_ELICITATION ? asking(tool, target) : failed(call, text, code);
   if (signal.aborted && !isLate(signal)) {
     return new Refusal("CANCELLED", "The client disconnected before the answer.", { cause });
   }
-  if (signal.aborted && isSafe) return new Refusal("DEADLINE_EXCEEDED", MESSAGES.late, { cause });
-  if (failure !== "notSent" && !isSafe) return new Refusal("OUTCOME_UNKNOWN", MESSAGES.unknown, { cause });
+  if (signal.aborted && isSafe(tool)) return new Refusal("DEADLINE_EXCEEDED", MESSAGES.late, { cause });
+  const hasNotRun = failure === "notSent" || failure === "expired";
+  if (!hasNotRun && !isSafe(tool)) return new Refusal("OUTCOME_UNKNOWN", MESSAGES.unknown, { cause });
   if (failure === "tooLarge") return new Refusal("OUTPUT_TOO_LARGE", MESSAGES.tooLarge, { cause });
   if (failure === "invalid") return new Refusal("TARGET_FAILED", MESSAGES.failed, { cause });
   return new Refusal("TARGET_UNAVAILABLE", MESSAGES.unavailable, { cause });
+}
+
+/** Returns whether a call may be sent twice. */
+export function isSafe({ classification, idempotent }: Pick<Tool, "classification" | "idempotent">): boolean {
+  return classification === "read" || idempotent;
 }
 
 function isLate({ reason }: AbortSignal): boolean {

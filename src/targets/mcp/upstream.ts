@@ -2,7 +2,7 @@ import { Refusal } from "../../core/errors.ts";
 import type { UpstreamEvent } from "../../core/target-kind.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
 import { type OpenMcpChannel, UpstreamError, unlessAborted } from "./channel.ts";
-import { bounded, type Definition, differences, type ServerIdentity } from "./definitions.ts";
+import { bounded, type Definition, differences, pinnedPart, type ServerIdentity } from "./definitions.ts";
 import { type Listed, McpSession } from "./session.ts";
 
 /** One configured MCP server: its sessions, the definitions of its tools, and which of them are quarantined. */
@@ -121,7 +121,8 @@ export class Upstream {
     if (known?.isDeclared === true) {
       return sha256 === undefined || sha256 === known.sha256 ? undefined : "another tool pins another definition";
     }
-    this.#pins.set(tool, { sha256, isDeclared: sha256 !== undefined, definition, quarantine: undefined });
+    const pinned = definition === undefined ? undefined : comparable(definition);
+    this.#pins.set(tool, { sha256, isDeclared: sha256 !== undefined, definition: pinned, quarantine: undefined });
     if (this.#listed !== undefined) this.#judge(this.#listed);
     return undefined;
   }
@@ -170,9 +171,7 @@ export class Upstream {
       try {
         return await this.#useSession(lease.session, call, run);
       } catch (error) {
-        // Nothing was sent to a session that had ended before: a new one is as good.
-        const isStale = error instanceof UpstreamError && error.failure === "notSent" && !lease.session.isOpen;
-        if (!isStale || call.signal.aborted) throw error;
+        if (!canUseAnother(error, call) || lease.session.isOpen || call.signal.aborted) throw error;
       } finally {
         lease.release();
       }
@@ -357,6 +356,13 @@ export class Upstream {
   }
 }
 
+/** Returns whether a call that failed with a session that has ended may use a new one. */
+function canUseAnother(error: unknown, { isRepeatable }: UpstreamCall): boolean {
+  if (!(error instanceof UpstreamError)) return false;
+  // That a change did not run is only the server's word.
+  return error.failure === "notSent" || (error.failure === "expired" && isRepeatable);
+}
+
 const CHANGED = "its definition is not the pinned one";
 const LOGGED_CHARACTERS_MAX = 1_024;
 
@@ -371,11 +377,22 @@ function changesOf({ sha256, definition }: Pin, now: Definition): readonly strin
   ];
 }
 
+/** Returns the part of a manifest's definition that can be compared: undefined for one that is too large. */
+function comparable(definition: Json): Json | undefined {
+  try {
+    return pinnedPart(definition as Readonly<Record<string, Json>>);
+  } catch {
+    return undefined;
+  }
+}
+
 export interface UpstreamCall {
   readonly tool: string;
   /** Key of the caller's session. */
   readonly caller: string;
   /** The definition for which the call was planned. */
   readonly sha256: string;
+  /** Whether it is harmless to send the call twice. */
+  readonly isRepeatable: boolean;
   readonly signal: AbortSignal;
 }

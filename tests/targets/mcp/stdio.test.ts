@@ -4,7 +4,19 @@ import { join } from "node:path";
 import { codeOf, ended, HostileWorld, hostileTool, isAlive, textOf } from "./world.ts";
 
 const READS = [
-  ...["echo", "looks_around", "asks", "who", "crash", "flood", "twice", "other_id", "is_error", "protocol_error"],
+  ...[
+    "echo",
+    "looks_around",
+    "asks",
+    "who",
+    "crash",
+    "flood",
+    "flood_of_bytes",
+    "twice",
+    "other_id",
+    "is_error",
+    "protocol_error",
+  ],
   ...["bad_params", "asks_input", "task", "huge", "noise", "much_noise", "image", "no_content", "neither", "hides"],
   ...["structured", "not_structured", "deep", "spawns"],
 ].map((tool) => hostileTool(tool));
@@ -81,8 +93,10 @@ describe("a confined server that misbehaves", () => {
     expect(textOf(await world.call("echo"))).toBe("hello");
   });
 
-  test("a flood of messages ends the server", async () => {
+  test("a flood of messages ends the server, by their number or their bytes", async () => {
     expect(codeOf(await world.call("flood"))).toBe("TARGET_UNAVAILABLE");
+    expect(textOf(await world.call("echo"))).toBe("hello");
+    expect(codeOf(await world.call("flood_of_bytes"))).toBe("TARGET_UNAVAILABLE");
     expect(textOf(await world.call("echo"))).toBe("hello");
   });
 
