@@ -12,6 +12,8 @@ const BUSY_RETRY_AFTER_MS = 1_000;
 const FAILED_STARTS_MAX = 2;
 const WAIT_FIRST_MS = 2_000;
 const WAIT_MAX_MS = 60_000;
+/** Time in which a list of tools is not read again for a tool that it does not have. */
+const LISTED_FRESH_MS = 10_000;
 
 export interface UpstreamLimits {
   readonly startTimeoutMs: number;
@@ -72,6 +74,7 @@ export class Upstream {
   readonly #slots = new Map<string, Slot>();
   readonly #timer: ReturnType<typeof setInterval>;
   #listed: Listed | undefined;
+  #listedAt: EpochMs = 0;
   #failure: string | undefined;
   #failedStarts = 0;
   #startsAgainAt: EpochMs = 0;
@@ -147,7 +150,9 @@ export class Upstream {
    */
   planned(tool: string, signal: AbortSignal): string | Promise<string> {
     const isUnknown = this.#pins.get(tool)?.sha256 === undefined;
-    return isUnknown ? this.readDefinitions(signal).then(() => this.#pinned(tool)) : this.#pinned(tool);
+    // Otherwise each call to a tool that the server does not offer would start a process.
+    const isFresh = this.#listed !== undefined && this.#options.now() - this.#listedAt < LISTED_FRESH_MS;
+    return isUnknown && !isFresh ? this.readDefinitions(signal).then(() => this.#pinned(tool)) : this.#pinned(tool);
   }
 
   #pinned(tool: string): string {
@@ -332,6 +337,7 @@ export class Upstream {
   /** Compares all pinned tools with a list of the server. */
   #judge(listed: Listed): void {
     this.#listed = listed;
+    this.#listedAt = this.#options.now();
     for (const [tool, pin] of this.#pins) this.#judgeTool(tool, pin, listed);
   }
 

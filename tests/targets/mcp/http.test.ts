@@ -88,7 +88,7 @@ describe("a server over HTTP", () => {
 
   beforeAll(async () => {
     writeFileSync(join(world.folder, "upstream-token"), "token-of-the-service\n");
-    const tools = [hostileTool("echo"), hostileTool("echo", { change: true })];
+    const tools = [hostileTool("echo"), hostileTool("echo", { change: true }), hostileTool("missing")];
     await world.startWith(tools, entry);
   });
   beforeEach(() => {
@@ -329,6 +329,13 @@ describe("a server over HTTP", () => {
     const replies = server.seen.filter(({ message }) => message !== undefined && message.method === undefined);
     expect(replies.length).toBeGreaterThan(0);
     expect(replies.length).toBeLessThan(200);
+  });
+
+  test("calls to a tool that the server does not offer start no session each", async () => {
+    for (let count = 0; count < 4; count += 1) {
+      expect((await world.call("missing")).body.error).toMatchObject({ code: "TARGET_UNAVAILABLE", retryable: false });
+    }
+    expect(server.of("initialize").length).toBeLessThan(2);
   });
 
   test("an event of very many lines is too large", async () => {
