@@ -143,13 +143,17 @@ export class McpSession {
   /**
    * Returns the definitions, read again when the server announced a change.
    *
-   * @throws {UpstreamError}
+   * @throws {UpstreamError} `notSent`: a call that needs them was not sent
    */
   async definitions(signal: AbortSignal): Promise<Listed> {
     if (this.#listed !== undefined && !this.#isOutdated) return this.#listed;
-    const listed = await unlessAborted(this.readDefinitions(), signal);
-    // The reading may have begun before the announcement.
-    return this.#isOutdated ? await unlessAborted(this.readDefinitions(), signal) : listed;
+    try {
+      const listed = await unlessAborted(this.readDefinitions(), signal);
+      // The reading may have begun before the announcement.
+      return this.#isOutdated ? await unlessAborted(this.readDefinitions(), signal) : listed;
+    } catch (error) {
+      throw new UpstreamError("notSent", textOf(error));
+    }
   }
 
   /**

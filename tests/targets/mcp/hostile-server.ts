@@ -72,8 +72,11 @@ function definitions(): readonly Table[] {
 }
 
 let isNext = false;
+let lists = 0;
 
 function list(id: unknown): void {
+  lists += 1;
+  if (lists > 1 && existsSync(join(folder, "lists_once"))) process.exit(4);
   const pages = join(folder, "pages.json");
   if (existsSync(pages)) {
     const { tools = 0, bytes = 0 } = JSON.parse(readFileSync(pages, "utf8"));

@@ -18,7 +18,7 @@ const READS = [
     "protocol_error",
   ],
   ...["bad_params", "asks_input", "task", "huge", "noise", "much_noise", "image", "no_content", "neither", "hides"],
-  ...["structured", "not_structured", "deep", "spawns"],
+  ...["structured", "not_structured", "deep", "spawns", "announces"],
 ].map((tool) => hostileTool(tool));
 const CHANGES = ["echo", "crash", "is_error", "asks_input", "task", "huge", "neither", "protocol_error"].map((tool) =>
   hostileTool(tool, { change: true }),
@@ -85,6 +85,15 @@ describe("a confined server that misbehaves", () => {
     expect(codeOf(reply)).toBe("OUTCOME_UNKNOWN");
     expect(reply.body.error.retryable).toBe(false);
     expect(world.entry(reply.body.traceId)?.denial).toMatchObject({ stage: "EXECUTION" });
+  });
+
+  test("a server that ends before it gets a change has not run it: a new process does", async () => {
+    world.tell("lists_once", "");
+    const pid = textOf(await world.call("who"));
+    await world.call("announces");
+    expect(textOf(await world.call("change_echo"))).toBe("hello");
+    expect(textOf(await world.call("who"))).not.toBe(pid);
+    world.untell("lists_once");
   });
 
   test("a server that does not answer: a read is late, and the outcome of a change is unknown", async () => {
