@@ -93,17 +93,22 @@ export function refusalOf(error: unknown, call: Pick<Called, "tool" | "target">,
   const { tool, target } = call;
   const { failure, code, message: reason, text } = error;
   const cause = { system: target.system, tool: target.mcp.tool, reason };
-  const isSafe = tool.classification === "read" || tool.idempotent;
   if (failure === "error")
     return code === ERROR.urlElicitationRequired ? asking(tool, target) : failed(call, text, code);
   if (signal.aborted && !isTimeout(signal)) {
     return new Refusal("CANCELLED", "The client disconnected before the answer.", { cause });
   }
-  if (signal.aborted && isSafe) return new Refusal("DEADLINE_EXCEEDED", MESSAGES.late, { cause });
-  if (failure !== "notSent" && !isSafe) return new Refusal("OUTCOME_UNKNOWN", MESSAGES.unknown, { cause });
+  if (signal.aborted && isSafe(tool)) return new Refusal("DEADLINE_EXCEEDED", MESSAGES.late, { cause });
+  const hasNotRun = failure === "notSent" || failure === "expired";
+  if (!hasNotRun && !isSafe(tool)) return new Refusal("OUTCOME_UNKNOWN", MESSAGES.unknown, { cause });
   if (failure === "tooLarge") return new Refusal("OUTPUT_TOO_LARGE", MESSAGES.tooLarge, { cause });
   if (failure === "invalid") return new Refusal("TARGET_FAILED", MESSAGES.failed, { cause });
   return new Refusal("TARGET_UNAVAILABLE", MESSAGES.unavailable, { cause });
+}
+
+/** Returns whether a call may be sent twice. */
+export function isSafe({ classification, idempotent }: Pick<Tool, "classification" | "idempotent">): boolean {
+  return classification === "read" || idempotent;
 }
 
 /** Returns the refusal for a definite failure. `code`: the error of the protocol; undefined for `isError`. */

@@ -13,6 +13,8 @@ export interface McpChannel {
    * @throws {UpstreamError} `notSent` when no byte of it was sent
    */
   send(message: OutgoingMessage, signal?: AbortSignal): Promise<void>;
+  /** Called when a request no longer waits: what else the server sends in its answer is not needed. */
+  settled?(id: number): void;
   /** Called with the version of the protocol that the server chose. */
   negotiated?(version: string): void;
   /** Ends the connection and everything that belongs to it; at once when the server misbehaves. */
@@ -27,14 +29,17 @@ export interface OutgoingMessage {
   readonly error?: { readonly code: number; readonly message: string };
 }
 
+/** The text of a message. */
+export interface MessageSource {
+  readonly bytes: number;
+  /** Returns whether it was strict JSON, without numbers that were rounded. */
+  readonly isExact: () => boolean;
+}
+
 /** Receives what a channel reads. */
 export interface MessageReceiver {
-  /**
-   * Receives one parsed JSON value. Returns false when it is not a message.
-   *
-   * @param isExact returns whether its text was strict JSON, without numbers that were rounded
-   */
-  message(value: unknown, isExact: () => boolean): boolean;
+  /** Receives one parsed JSON value. Returns false when it is not a message. */
+  message(value: unknown, source: MessageSource): boolean;
   /** Returns whether a request still waits for its answer. */
   isWaiting(id: number): boolean;
   /** Receives the reason why the answer to one request does not come. */
@@ -51,6 +56,8 @@ export type OpenMcpChannel = (receiver: MessageReceiver) => McpChannel;
 export type UpstreamFailure =
   /** Nothing was sent. */
   | "notSent"
+  /** The server says that it ended the session before the request. */
+  | "expired"
   /** The request was sent, and no answer came. */
   | "lost"
   /** An answer came that does not follow the protocol. */

@@ -42,15 +42,24 @@ export interface Definition {
  * @throws {NotJsonError} when it exceeds `DEFINITION_LIMITS`
  */
 export function definitionOf(listed: Readonly<Record<string, unknown>>, identity: ServerIdentity): Definition {
+  const pinned = pinnedPart(listed);
+  return { name: String(listed["name"]), pinned, sha256: definitionSha256(pinned, identity) };
+}
+
+/**
+ * Returns the part of a definition that the pin covers, in its canonical order.
+ *
+ * @throws {NotJsonError} when it exceeds `DEFINITION_LIMITS`
+ */
+export function pinnedPart(listed: Readonly<Record<string, unknown>>): Readonly<Record<string, Json>> {
   const members = Object.entries(listed).filter(([key]) => PINNED.has(key) || key.startsWith("x-"));
   const { value } = canonical(Object.fromEntries(members), DEFINITION_LIMITS);
-  const pinned = Object.fromEntries(
+  return Object.fromEntries(
     Object.entries(value as Readonly<Record<string, Json>>).map(([key, inner]) => [
       key,
       key === "inputSchema" || key === "outputSchema" ? orderedSchema(inner) : inner,
     ]),
   );
-  return { name: String(listed["name"]), pinned, sha256: definitionSha256(pinned, identity) };
 }
 
 /** Returns the hash that pins a definition, in hex. */
@@ -80,6 +89,8 @@ function sortedSet(names: readonly Json[]): Json {
 
 const DIFFERENCES_MAX = 16;
 const SHOWN_CHARACTERS_MAX = 160;
+/** Characters before the first difference of two long texts. */
+const CONTEXT_CHARACTERS = 40;
 
 /** Returns what differs between two definitions, one text for each position, with invisible characters escaped. */
 export function differences(before: Json | undefined, after: Json | undefined): readonly string[] {
@@ -105,17 +116,29 @@ function compare({ before, after, path }: Compared, found: string[]): void {
     }
     return;
   }
-  const [was, is] = [shown(before), shown(after)];
-  const isSame = JSON.stringify(before) === JSON.stringify(after);
-  if (!isSame) found.push(`${bounded(path || "(definition)")}: ${was} → ${is}`);
+  const [was, is] = [textOf(before), textOf(after)];
+  if (was === is) return;
+  const from = excerptStart(was, is);
+  found.push(`${bounded(path || "(definition)")}: ${excerpt(was, from)} → ${excerpt(is, from)}`);
 }
 
 function own(table: Readonly<Record<string, Json>> | undefined, key: string): Json | undefined {
   return table !== undefined && Object.hasOwn(table, key) ? table[key] : undefined;
 }
 
-function shown(value: Json | undefined): string {
-  return value === undefined ? "(absent)" : bounded(JSON.stringify(value));
+function textOf(value: Json | undefined): string {
+  return value === undefined ? "(absent)" : JSON.stringify(value);
+}
+
+/** Returns where the excerpts of two texts start, so that both show the first difference. */
+function excerptStart(one: string, other: string): number {
+  let same = 0;
+  while (same < one.length && one[same] === other[same]) same += 1;
+  return same < SHOWN_CHARACTERS_MAX / 2 ? 0 : same - CONTEXT_CHARACTERS;
+}
+
+function excerpt(text: string, from: number): string {
+  return bounded(from === 0 ? text : `…${text.slice(from).toWellFormed()}`);
 }
 
 /** Returns a server's text for a message: bounded, on one line, with invisible characters escaped. */

@@ -8,6 +8,8 @@ import { bounded, type Definition } from "./definitions.ts";
 
 const DESCRIPTION_CHARACTERS_MAX = 1_024;
 const DESCRIPTION_IN_SCHEMA_CHARACTERS_MAX = 512;
+/** Notes on one draft. Each is a line for the author. */
+const NOTES_MAX = 20;
 /** Larger definitions are not repeated in the manifest. */
 const DEFINITION_BYTES_MAX = 65_536;
 
@@ -90,7 +92,8 @@ function cleaned(schema: Json, at: Cleaning): Json {
       const key = written === "definitions" ? "$defs" : written;
       if (!KEPT.has(key)) {
         const isKnown = SILENT.has(key) || key.startsWith("x-");
-        if (!isKnown) at.notes.push(`${at.path}: the keyword ${bounded(key, 32)} is left out`);
+        const note = `${at.path}: the keyword ${bounded(key, 32)} is left out`;
+        if (!isKnown && at.notes.length < NOTES_MAX && !at.notes.includes(note)) at.notes.push(note);
         return [];
       }
       if (key === "description") return [[key, shortText(value, DESCRIPTION_IN_SCHEMA_CHARACTERS_MAX)]];

@@ -12,7 +12,7 @@ import type {
   RunContext,
   Tool,
 } from "../../core/types.ts";
-import { refusalOf, resultOf } from "./answers.ts";
+import { isSafe, refusalOf, resultOf } from "./answers.ts";
 import { bounded } from "./definitions.ts";
 import type { Upstream } from "./upstream.ts";
 
@@ -77,7 +77,8 @@ class McpBinding implements Binding {
     if (plan.kind !== "mcp" || plan.system !== target.system || plan.tool !== target.mcp.tool) {
       throw new Refusal("INTERNAL", "The call could not be made.", { cause: "the plan belongs to another target" });
     }
-    const call = { tool: plan.tool, caller: callerKey(caller), sha256: plan.definitionSha256, signal };
+    const isRepeatable = isSafe(tool);
+    const call = { tool: plan.tool, caller: callerKey(caller), sha256: plan.definitionSha256, isRepeatable, signal };
     const trace = Object.entries({ traceparent, tracestate }).filter(
       (each): each is [string, string] => each[1] !== undefined,
     );

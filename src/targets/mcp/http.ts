@@ -1,4 +1,5 @@
 import { errorText } from "../../core/error-text.ts";
+import { isTable } from "../../core/json.ts";
 import { headerText } from "../../core/mcp.ts";
 import { type EgressClient, EgressError, type EgressStream } from "../../egress/client.ts";
 import {
@@ -22,6 +23,10 @@ const REOPEN_MS = 5_000;
 const CLOSE_TIMEOUT_MS = 2_000;
 /** Time for a stream to end by itself after the answer, so that its connection can be used again. */
 const END_GRACE_MS = 1_000;
+/** Answers to a server's own requests that are sent at the same time. Further ones are dropped. */
+const REPLIES_MAX = 16;
+/** Lines of one event: each costs more memory than its bytes. */
+const EVENT_LINES_MAX = 10_000;
 /** Largest answer to a message that needs none. */
 const IGNORED_BYTES_MAX = 65_536;
 const ACCEPTED = 202;
@@ -50,6 +55,9 @@ class HttpChannel implements McpChannel {
   readonly #closing = new AbortController();
   readonly #read: (text: Uint8Array) => void;
   #end: (reason: string) => void;
+  /** The exchanges that are in progress, by the numbers of their requests. */
+  readonly #exchanges = new Map<number, { readonly abort: () => void; grace?: ReturnType<typeof setTimeout> }>();
+  #replies = 0;
   #sessionId: string | undefined;
   #version: string | undefined;
   #reopening: ReturnType<typeof setTimeout> | undefined;
@@ -77,9 +85,19 @@ class HttpChannel implements McpChannel {
       void this.#exchange(message, id, signal);
       return;
     }
+    if (method === undefined) {
+      await this.#reply(message);
+      return;
+    }
     await this.#deliver(message);
     // The session exists from here on, with messages of the server's own.
     if (method === "notifications/initialized") void this.#listen();
+  }
+
+  settled(id: number): void {
+    const exchange = this.#exchanges.get(id);
+    // The answer may have come in another stream: this one could stay open for ever.
+    if (exchange !== undefined) exchange.grace ??= setTimeout(exchange.abort, END_GRACE_MS);
   }
 
   async close(): Promise<void> {
@@ -110,6 +128,14 @@ class HttpChannel implements McpChannel {
     };
   }
 
+  /** Answers a request of the server. */
+  async #reply(message: OutgoingMessage): Promise<void> {
+    if (this.#replies === REPLIES_MAX) return;
+    this.#replies += 1;
+    await this.#deliver(message);
+    this.#replies -= 1;
+  }
+
   /** Sends a message that has no answer. A server that cannot be reached is noticed by the next request. */
   async #deliver(message: OutgoingMessage): Promise<void> {
     const { url, client } = this.#options;
@@ -124,6 +150,8 @@ class HttpChannel implements McpChannel {
   async #exchange(message: OutgoingMessage, id: number, signal: AbortSignal | undefined): Promise<void> {
     const controller = new AbortController();
     const abort = (): void => controller.abort();
+    const exchange: { abort: () => void; grace?: ReturnType<typeof setTimeout> } = { abort };
+    this.#exchanges.set(id, exchange);
     const signals = [this.#closing.signal, ...(signal === undefined ? [] : [signal])];
     for (const each of signals) each.addEventListener("abort", abort, { once: true });
     try {
@@ -134,6 +162,8 @@ class HttpChannel implements McpChannel {
       if (failed.failure === "tooLarge") this.#receiver.log("ended", failed.message);
       this.#receiver.lost(id, failed);
     } finally {
+      this.#exchanges.delete(id);
+      clearTimeout(exchange.grace);
       for (const each of signals) each.removeEventListener("abort", abort);
     }
   }
@@ -163,17 +193,21 @@ class HttpChannel implements McpChannel {
     const type = headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase();
     if (status === 200 && message.method === "initialize") this.#sessionId = sessionIdOf(headers["mcp-session-id"]);
     if (status === 200 && type === EVENTS_TYPE) {
-      await this.#events(stream, id);
+      await this.#events(stream);
       return;
     }
-    if (type === JSON_TYPE) this.#message(await this.#whole(stream));
-    if (!this.#receiver.isWaiting(id)) return;
     if (status === NOT_FOUND && this.#sessionId !== undefined) {
       this.#sessionId = undefined;
-      this.#receiver.lost(id, new UpstreamError("notSent", "its session has ended"));
+      this.#receiver.lost(id, new UpstreamError("expired", "its session has ended"));
       this.#end("the server ended the session");
+      throw statusError(status);
     }
-    throw statusError(status);
+    if (type === JSON_TYPE) {
+      const body = await this.#whole(stream);
+      // Only an answer with status 200 can be a success.
+      if (status === 200 || (status >= 400 && holdsError(body))) this.#message(body);
+    }
+    if (this.#receiver.isWaiting(id)) throw statusError(status);
   }
 
   #message(body: Uint8Array): void {
@@ -191,8 +225,8 @@ class HttpChannel implements McpChannel {
     return Buffer.concat(chunks);
   }
 
-  /** Reads events until the stream ends, or until shortly after the answer to the request `id`: it should end then. */
-  async #events(stream: EgressStream, id?: number): Promise<void> {
+  /** Reads events until the stream ends. */
+  async #events(stream: EgressStream): Promise<void> {
     const { messageBytesMax } = this.#options;
     let data: Uint8Array[] = [];
     let bytes = 0;
@@ -208,7 +242,7 @@ class HttpChannel implements McpChannel {
       if (!startsWithData(line)) return;
       const from = line[DATA.length] === SPACE ? DATA.length + 1 : DATA.length;
       bytes += line.byteLength;
-      isTooLarge ||= bytes > messageBytesMax;
+      isTooLarge ||= bytes > messageBytesMax || data.length > 2 * EVENT_LINES_MAX;
       // A copy: the reader uses its buffer again.
       if (!isTooLarge) data.push(...(data.length > 0 ? [LINE_END] : []), line.slice(from));
     };
@@ -216,16 +250,9 @@ class HttpChannel implements McpChannel {
       isTooLarge = true;
     };
     const lines = new Lines({ bytesMax: messageBytesMax, onLine, onTooLong });
-    let grace: ReturnType<typeof setTimeout> | undefined;
-    try {
-      for await (const chunk of stream.body) {
-        lines.add(chunk);
-        if (isTooLarge) throw new UpstreamError("tooLarge", "its answer is too large");
-        const isAnswered = id !== undefined && !this.#receiver.isWaiting(id);
-        if (isAnswered) grace ??= setTimeout(() => stream.close(), END_GRACE_MS);
-      }
-    } finally {
-      clearTimeout(grace);
+    for await (const chunk of stream.body) {
+      lines.add(chunk);
+      if (isTooLarge) throw new UpstreamError("tooLarge", "its answer is too large");
     }
   }
 
@@ -255,6 +282,15 @@ class HttpChannel implements McpChannel {
 const DATA = Buffer.from("data:");
 const SPACE = 0x20;
 const LINE_END = Buffer.from("\n");
+
+function holdsError(body: Buffer): boolean {
+  try {
+    const message: unknown = JSON.parse(body.toString("utf8"));
+    return isTable(message) && "error" in message && !("result" in message);
+  } catch {
+    return false;
+  }
+}
 
 function startsWithData(line: Uint8Array): boolean {
   return line.byteLength >= DATA.length && DATA.every((byte, index) => line[index] === byte);

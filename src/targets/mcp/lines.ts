@@ -8,19 +8,26 @@ const CARRIAGE_RETURN = 0x0d;
 /** Bytes that are not messages, after which a connection is ended. */
 const STRAY_BYTES_MAX = 65_536;
 export const LOGGED_CHARACTERS_MAX = 1_024;
+/** Lines of one connection that are logged: a server can send thousands of lines of one character. */
+export const LOGGED_LINES_MAX = 1_000;
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
 /** Returns a reader of texts that passes on messages, and counts and logs everything else. */
 export function messageReader(receiver: MessageReceiver, end: (reason: string) => void): (line: Uint8Array) => void {
   let strayBytes = 0;
+  let logged = 0;
   let hasEnded = false;
   return (line) => {
     if (hasEnded) return;
     const text = line.byteLength === 0 ? "" : textOf(line);
     const value = text === undefined || text === "" ? undefined : parsed(text);
-    if (value !== undefined && receiver.message(value, () => isExact(line, text))) return;
-    if (line.byteLength > 0) receiver.log("not a message", (text ?? "(not UTF-8)").slice(0, LOGGED_CHARACTERS_MAX));
+    const source = { bytes: line.byteLength, isExact: () => isExact(line, text) };
+    if (value !== undefined && receiver.message(value, source)) return;
+    if (line.byteLength > 0 && logged < LOGGED_LINES_MAX) {
+      logged += 1;
+      receiver.log("not a message", (text ?? "(not UTF-8)").slice(0, LOGGED_CHARACTERS_MAX));
+    }
     strayBytes += line.byteLength + 1;
     if (strayBytes <= STRAY_BYTES_MAX) return;
     hasEnded = true;

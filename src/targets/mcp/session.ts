@@ -4,6 +4,7 @@ import { ERROR, META, MODERN } from "../../core/mcp.ts";
 import { VERSION } from "../../core/version.ts";
 import {
   type McpChannel,
+  type MessageSource,
   type OpenMcpChannel,
   type OutgoingMessage,
   UpstreamError,
@@ -29,8 +30,12 @@ const ENVELOPE = {
 const REFUSED: ReadonlySet<number> = new Set([401, 403]);
 /** Messages that nobody asked for, between two answers, after which a server is ended. */
 const UNSOLICITED_MAX = 10_000;
+/** Bytes of such messages: reading them takes processor time from every other call. */
+const UNSOLICITED_BYTES_MAX = 16_777_216;
 const PAGES_MAX = 100;
 const TOOLS_MAX = 2_000;
+/** Bytes of all pages of a list. It is read again whenever the server asks for that. */
+const LIST_BYTES_MAX = 8_388_608;
 const CURSOR_CHARACTERS_MAX = 4_096;
 const NAME_CHARACTERS_MAX = 256;
 const LOGGED_ONCE_MAX = 32;
@@ -55,10 +60,15 @@ export interface Listed {
   readonly unusable: ReadonlyMap<string, string>;
 }
 
+interface Answer {
+  readonly result: unknown;
+  readonly bytes: number;
+}
+
 interface Pending {
   /** True when the result is passed on: then its numbers must be those of the server. Schemas may have any. */
   readonly isStrict: boolean;
-  readonly resolve: (result: unknown) => void;
+  readonly resolve: (answer: Answer) => void;
   readonly reject: (error: UpstreamError) => void;
 }
 
@@ -70,6 +80,7 @@ export class McpSession {
   readonly #logged = new Set<string>();
   #nextId = 1;
   #unsolicited = 0;
+  #unsolicitedBytes = 0;
   #endReason: string | undefined;
   #server = { name: "", version: "" };
   /** Members of `_meta` of every request. */
@@ -83,7 +94,7 @@ export class McpSession {
   private constructor(options: SessionOptions) {
     this.#options = options;
     this.#channel = options.open({
-      message: (value, isExact) => this.#receive(value, isExact),
+      message: (value, source) => this.#receive(value, source),
       isWaiting: (id) => this.#pending.has(id),
       lost: (id, error) => this.#settle(id, (pending) => pending.reject(error)),
       tooLarge: () => this.#rejectAll(this.#pending.size === 1 ? "tooLarge" : "lost", "a message was too large"),
@@ -131,11 +142,17 @@ export class McpSession {
   /**
    * Returns the definitions, read again when the server announced a change.
    *
-   * @throws {UpstreamError}
+   * @throws {UpstreamError} `notSent`: a call that needs them was not sent
    */
   async definitions(signal: AbortSignal): Promise<Listed> {
     if (this.#listed !== undefined && !this.#isOutdated) return this.#listed;
-    return await unlessCallEnded(this.readDefinitions(), signal);
+    try {
+      const listed = await unlessCallEnded(this.readDefinitions(), signal);
+      // The reading may have begun before the announcement.
+      return this.#isOutdated ? await unlessCallEnded(this.readDefinitions(), signal) : listed;
+    } catch (error) {
+      throw new UpstreamError("notSent", errorText(error));
+    }
   }
 
   /**
@@ -217,10 +234,15 @@ export class McpSession {
     const unusable = new Map<string, string>();
     let cursor: string | undefined;
     let count = 0;
+    let listBytes = 0;
     for (let page = 0; page === 0 || cursor !== undefined; page += 1) {
       if (page === PAGES_MAX) throw new UpstreamError("invalid", `its list of tools has more than ${PAGES_MAX} pages`);
-      const result = await this.#request("tools/list", cursor === undefined ? {} : { cursor }, signal);
+      const { result, bytes } = await this.#ask("tools/list", cursor === undefined ? {} : { cursor }, signal);
       const { tools, nextCursor } = isTable(result) ? result : {};
+      listBytes += bytes;
+      if (listBytes > LIST_BYTES_MAX) {
+        throw new UpstreamError("invalid", `its list of tools is longer than ${LIST_BYTES_MAX} bytes`);
+      }
       if (!Array.isArray(tools)) throw new UpstreamError("invalid", "its list of tools is not a list");
       count += tools.length;
       if (count > TOOLS_MAX) throw new UpstreamError("invalid", `it lists more than ${TOOLS_MAX} tools`);
@@ -234,11 +256,15 @@ export class McpSession {
   }
 
   async #request(method: string, params: Readonly<Record<string, unknown>>, signal: AbortSignal): Promise<unknown> {
+    return (await this.#ask(method, params, signal)).result;
+  }
+
+  async #ask(method: string, params: Readonly<Record<string, unknown>>, signal: AbortSignal): Promise<Answer> {
     if (!this.isOpen) throw new UpstreamError("notSent", `the connection ended: ${this.#endReason}`);
     if (signal.aborted) throw new UpstreamError("notSent", "the call ended before it was sent");
     const id = this.#nextId;
     this.#nextId += 1;
-    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+    const { promise, resolve, reject } = Promise.withResolvers<Answer>();
     this.#pending.set(id, { isStrict: method === "tools/call", resolve, reject });
     const cancel = (): void => {
       this.#settle(id, (pending) => pending.reject(new UpstreamError("lost", "no answer came in time")));
@@ -271,6 +297,7 @@ export class McpSession {
     const pending = this.#pending.get(id);
     if (pending === undefined) return false;
     this.#pending.delete(id);
+    this.#channel.settled?.(id);
     settle(pending);
     return true;
   }
@@ -298,16 +325,21 @@ export class McpSession {
     void this.#channel.close(true);
   }
 
-  #receive(value: unknown, isExact: () => boolean): boolean {
+  #receive(value: unknown, source: MessageSource): boolean {
     if (!isTable(value) || value["jsonrpc"] !== "2.0") return false;
     const { method, id } = value;
     const isAnswer = method === undefined && typeof id === "number" && ("result" in value || "error" in value);
-    if (isAnswer && this.#settle(id, (pending) => settleWith(pending, value, isExact))) {
+    if (isAnswer && this.#settle(id, (pending) => settleWith(pending, value, source))) {
       this.#unsolicited = 0;
+      this.#unsolicitedBytes = 0;
       return true;
     }
     this.#unsolicited += 1;
+    this.#unsolicitedBytes += source.bytes;
     if (this.#unsolicited > UNSOLICITED_MAX) this.#end(`it sent more than ${UNSOLICITED_MAX} messages unasked`);
+    if (this.#unsolicitedBytes > UNSOLICITED_BYTES_MAX) {
+      this.#end(`it sent more than ${UNSOLICITED_BYTES_MAX} bytes of messages unasked`);
+    }
     if (!this.isOpen) return true;
     if (isAnswer) this.#logOnce("answer", "an answer to a request that does not wait for one");
     else if (typeof method !== "string") return false;
@@ -354,12 +386,12 @@ export interface ToolCallOptions {
 function settleWith(
   { isStrict, resolve, reject }: Pending,
   { result, error }: Readonly<Record<string, unknown>>,
-  isExact: () => boolean,
+  { bytes, isExact }: MessageSource,
 ): void {
   if (isStrict && !isExact()) {
     reject(new UpstreamError("invalid", "its answer has a number that JSON readers round, or is not strict JSON"));
   } else if (error === undefined && isTable(result)) {
-    resolve(result);
+    resolve({ result, bytes });
   } else if (result === undefined && isTable(error) && typeof error["code"] === "number") {
     const { code, message } = error;
     const text = typeof message === "string" ? message : "";

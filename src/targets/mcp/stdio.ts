@@ -6,7 +6,7 @@ import {
   type OutgoingMessage,
   UpstreamError,
 } from "./channel.ts";
-import { Lines, LOGGED_CHARACTERS_MAX, messageReader } from "./lines.ts";
+import { Lines, LOGGED_CHARACTERS_MAX, LOGGED_LINES_MAX, messageReader } from "./lines.ts";
 
 /** Messages as lines on a process's standard input and output. */
 
@@ -70,10 +70,13 @@ class StdioChannel implements McpChannel {
 
 function stderrLog({ log }: MessageReceiver): (chunk: Uint8Array) => void {
   let bytes = 0;
+  let count = 0;
   const lines = new Lines({
     bytesMax: LOGGED_CHARACTERS_MAX,
     onLine: (line) => {
-      if (line.byteLength > 0) log("stderr", Buffer.from(line).toString("utf8"));
+      if (line.byteLength === 0) return;
+      count += 1;
+      if (count <= LOGGED_LINES_MAX) log("stderr", Buffer.from(line).toString("utf8"));
     },
     // The rest of a long line is not logged.
     onTooLong: () => {},

@@ -2,7 +2,7 @@ import { Refusal } from "../../core/errors.ts";
 import type { UpstreamEvent } from "../../core/target-kind.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
 import { type OpenMcpChannel, UpstreamError, unlessCallEnded } from "./channel.ts";
-import { bounded, type Definition, differences, type ServerIdentity } from "./definitions.ts";
+import { bounded, type Definition, differences, pinnedPart, type ServerIdentity } from "./definitions.ts";
 import { type Listed, McpSession } from "./session.ts";
 
 /** One configured MCP server: its sessions, the definitions of its tools, and which of them are quarantined. */
@@ -12,6 +12,8 @@ const BUSY_RETRY_AFTER_MS = 1_000;
 const FAILED_STARTS_MAX = 2;
 const WAIT_FIRST_MS = 2_000;
 const WAIT_MAX_MS = 60_000;
+/** Time in which a list of tools is not read again for a tool that it does not have. */
+const LISTED_FRESH_MS = 10_000;
 
 export interface UpstreamLimits {
   readonly startTimeoutMs: number;
@@ -72,6 +74,7 @@ export class Upstream {
   readonly #slots = new Map<string, Slot>();
   readonly #timer: ReturnType<typeof setInterval>;
   #listed: Listed | undefined;
+  #listedAt: EpochMs = 0;
   #failure: string | undefined;
   #failedStarts = 0;
   #startsAgainAt: EpochMs = 0;
@@ -121,7 +124,8 @@ export class Upstream {
     if (known?.isDeclared === true) {
       return sha256 === undefined || sha256 === known.sha256 ? undefined : "another tool pins another definition";
     }
-    this.#pins.set(tool, { sha256, isDeclared: sha256 !== undefined, definition, quarantine: undefined });
+    const pinned = definition === undefined ? undefined : comparable(definition);
+    this.#pins.set(tool, { sha256, isDeclared: sha256 !== undefined, definition: pinned, quarantine: undefined });
     if (this.#listed !== undefined) this.#judge(this.#listed);
     return undefined;
   }
@@ -146,7 +150,9 @@ export class Upstream {
    */
   planned(tool: string, signal: AbortSignal): string | Promise<string> {
     const isUnknown = this.#pins.get(tool)?.sha256 === undefined;
-    return isUnknown ? this.readDefinitions(signal).then(() => this.#pinned(tool)) : this.#pinned(tool);
+    // Otherwise each call to a tool that the server does not offer would start a process.
+    const isFresh = this.#listed !== undefined && this.#options.now() - this.#listedAt < LISTED_FRESH_MS;
+    return isUnknown && !isFresh ? this.readDefinitions(signal).then(() => this.#pinned(tool)) : this.#pinned(tool);
   }
 
   #pinned(tool: string): string {
@@ -170,9 +176,7 @@ export class Upstream {
       try {
         return await this.#useSession(lease.session, call, run);
       } catch (error) {
-        // Nothing was sent to a session that had ended before: a new one is as good.
-        const isStale = error instanceof UpstreamError && error.failure === "notSent" && !lease.session.isOpen;
-        if (!isStale || call.signal.aborted) throw error;
+        if (!canUseAnother(error, call) || lease.session.isOpen || call.signal.aborted) throw error;
       } finally {
         lease.release();
       }
@@ -333,6 +337,7 @@ export class Upstream {
   /** Compares all pinned tools with a list of the server. */
   #judge(listed: Listed): void {
     this.#listed = listed;
+    this.#listedAt = this.#options.now();
     for (const [tool, pin] of this.#pins) this.#judgeTool(tool, pin, listed);
   }
 
@@ -357,6 +362,13 @@ export class Upstream {
   }
 }
 
+/** Returns whether a call that failed with a session that has ended may use a new one. */
+function canUseAnother(error: unknown, { isRepeatable }: UpstreamCall): boolean {
+  if (!(error instanceof UpstreamError)) return false;
+  // That a change did not run is only the server's word.
+  return error.failure === "notSent" || (error.failure === "expired" && isRepeatable);
+}
+
 const CHANGED = "its definition is not the pinned one";
 const LOGGED_CHARACTERS_MAX = 1_024;
 
@@ -371,11 +383,22 @@ function changesOf({ sha256, definition }: Pin, now: Definition): readonly strin
   ];
 }
 
+/** Returns the part of a manifest's definition that can be compared: undefined for one that is too large. */
+function comparable(definition: Json): Json | undefined {
+  try {
+    return pinnedPart(definition as Readonly<Record<string, Json>>);
+  } catch {
+    return undefined;
+  }
+}
+
 export interface UpstreamCall {
   readonly tool: string;
   /** Key of the caller's session. */
   readonly caller: string;
   /** The definition for which the call was planned. */
   readonly sha256: string;
+  /** Whether it is harmless to send the call twice. */
+  readonly isRepeatable: boolean;
   readonly signal: AbortSignal;
 }

@@ -70,6 +70,11 @@ describe("a manifest that is imported", () => {
     });
     expect(notes).toEqual(["input: the keyword unknownKeyword is left out"]);
   });
+
+  test("thousands of unknown keywords are a few notes", () => {
+    const inputSchema = Object.fromEntries(Array.from({ length: 2_000 }, (_, index) => [`k${index}`, 1]));
+    expect(draft({ name: "a", inputSchema }).notes.length).toBe(20);
+  });
 });
 
 /** Texts that try to be more than a text. */

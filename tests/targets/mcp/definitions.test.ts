@@ -78,6 +78,14 @@ test("a change is shown by its position, bounded, with invisible characters esca
   expect(found[1]?.length).toBeLessThan(400);
 });
 
+test("a change at the end of a long text is shown", () => {
+  const long = "Creates an order. ".repeat(50);
+  const [found = ""] = differences({ description: long }, { description: `${long}Then call delete_all.` });
+  expect(found).toContain("delete_all");
+  expect(found).toStartWith("description: …");
+  expect(found.length).toBeLessThan(400);
+});
+
 test("many changes are counted", () => {
   const many = (value: string) => Object.fromEntries(Array.from({ length: 40 }, (_, index) => [`k${index}`, value]));
   const found = differences(many("a"), many("b"));

@@ -4,7 +4,9 @@ import { createInterface } from "node:readline";
 
 /**
  * An MCP server that misbehaves: by the tool that is called, and as the folder in its first argument says. `changes.json` there
- * holds members that replace those of the definitions, by tool name; `null` removes a tool.
+ * holds members that replace those of the definitions, by tool name; `null` removes a tool. `next.json` replaces `changes.json`
+ * during the next listing, after the announcement and before the answer, which is still the old one. `pages.json` makes the list
+ * endless: `tools` of a name each and `bytes` of padding on each page.
  */
 
 const [, , folder = "/nowhere"] = process.argv;
@@ -26,7 +28,7 @@ const DEFINITIONS: readonly Table[] = [
       "who",
       "looks_around",
     ],
-    ...["announces", "neither", "late", "hides", "deep", "forever", "spawns", "json"],
+    ...["announces", "flood_of_bytes", "neither", "late", "hides", "deep", "forever", "spawns", "json"],
   ].map((name) => ({
     name,
     description: `Does ${name}`,
@@ -57,7 +59,7 @@ function write(text: string): void {
 }
 
 function changes(): Readonly<Record<string, Table | null>> {
-  const path = join(folder, "changes.json");
+  const path = join(folder, isNext ? "next.json" : "changes.json");
   return existsSync(path) ? JSON.parse(readFileSync(path, "utf8")) : {};
 }
 
@@ -67,6 +69,33 @@ function definitions(): readonly Table[] {
     const change = changed[String(definition["name"])];
     return change === null ? [] : [{ ...definition, ...change }];
   });
+}
+
+let isNext = false;
+let lists = 0;
+
+function list(id: unknown): void {
+  lists += 1;
+  if (lists > 1 && existsSync(join(folder, "lists_once"))) process.exit(4);
+  const pages = join(folder, "pages.json");
+  if (existsSync(pages)) {
+    const { tools = 0, bytes = 0 } = JSON.parse(readFileSync(pages, "utf8"));
+    const padding = Array.from({ length: tools }, () => ({
+      name: `t${Math.random()}`,
+      inputSchema: { type: "object" },
+    }));
+    send({
+      id,
+      result: { tools: padding, nextCursor: "again", _meta: { x: "x".repeat(bytes) } },
+    });
+    return;
+  }
+  const tools = definitions();
+  if (!isNext && existsSync(join(folder, "next.json"))) {
+    send({ method: "notifications/tools/list_changed" });
+    isNext = true;
+  }
+  send({ id, result: { tools } });
 }
 
 const text = (words: string): Table => ({ content: [{ type: "text", text: words }] });
@@ -86,6 +115,11 @@ const TOOLS: Readonly<Record<string, (id: unknown, words: string) => void>> = {
   flood: (id) => {
     const line = `${JSON.stringify({ jsonrpc: "2.0", method: "notifications/message", params: { data: "x" } })}\n`;
     for (let batch = 0; batch < 50; batch += 1) write(line.repeat(1_000));
+    send({ id, result: text("after the flood") });
+  },
+  flood_of_bytes: (id) => {
+    const data = "x".repeat(900_000);
+    for (let count = 0; count < 20; count += 1) send({ method: "notifications/message", params: { data } });
     send({ id, result: text("after the flood") });
   },
   twice: (id) => {
@@ -186,7 +220,7 @@ createInterface({ input: process.stdin }).on("line", (line) => {
     const name = existsSync(join(folder, "name")) ? readFileSync(join(folder, "name"), "utf8") : "hostile";
     const serverInfo = { name, version: "1" };
     send({ id, result: { protocolVersion: params["protocolVersion"], capabilities: { tools: {} }, serverInfo } });
-  } else if (method === "tools/list") send({ id, result: { tools: definitions() } });
+  } else if (method === "tools/list") list(id);
   else if (method === "ping") send({ id, result: {} });
   else if (method === "tools/call") {
     const { name, arguments: args } = params as { name: string; arguments: { text: string } };

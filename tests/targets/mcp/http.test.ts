@@ -31,6 +31,8 @@ class HttpServer {
   call: (id: number, message: Loose, signal: AbortSignal) => Response | Promise<Response> = (id, { params }) =>
     this.json({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text: params.arguments.text }] } });
   listen: () => Response = () => new Response(null, { status: 405 });
+  /** Answers a request of a session that does not exist. */
+  gone: (id: number) => Response = () => new Response(null, { status: 404 });
   readonly #server: Bun.Server<undefined>;
 
   constructor(tls?: Bun.TLSOptions) {
@@ -74,7 +76,7 @@ class HttpServer {
     }
     if (id === undefined || method === undefined) return new Response(null, { status: 202 });
     if (this.sessionId !== undefined && request.headers.get("mcp-session-id") !== this.sessionId) {
-      return new Response(null, { status: 404 });
+      return this.gone(id);
     }
     if (method === "tools/list") return this.json({ jsonrpc: "2.0", id, result: { tools: this.tools } });
     if (method === "tools/call") return this.call(id, message, request.signal);
@@ -89,7 +91,7 @@ describe("a server over HTTP", () => {
 
   beforeAll(async () => {
     writeFileSync(join(world.folder, "upstream-token"), "token-of-the-service\n");
-    const tools = [hostileTool("echo"), hostileTool("echo", { change: true })];
+    const tools = [hostileTool("echo"), hostileTool("echo", { change: true }), hostileTool("missing")];
     await world.startWith(tools, entry);
   });
   beforeEach(() => {
@@ -247,13 +249,103 @@ describe("a server over HTTP", () => {
     expect(codeOf(await world.call("change_echo"))).toBe("OUTCOME_UNKNOWN");
   });
 
-  test("a session that the server has ended is replaced, and the call is sent once", async () => {
-    await world.call("echo");
-    server.seen.length = 0;
-    server.sessionId = "session-2";
-    const reply = await world.call("change_echo");
-    expect(reply.body.result).toEqual({ text: "hello" });
-    expect(server.of("tools/call").map(({ headers }) => headers["mcp-session-id"])).toEqual(["session-1", "session-2"]);
+  test.each([
+    ["", null],
+    [" and an error in the body", { code: -32_001, message: "Session not found" }],
+  ])(
+    "a session that the server has ended with 404%s is replaced: a read goes on, a change is not repeated",
+    async (_what, error) => {
+      const sessionsOfCalls = () => server.of("tools/call").map(({ headers }) => headers["mcp-session-id"]);
+      server.gone = (id) =>
+        error === null
+          ? new Response(null, { status: 404 })
+          : server.json({ jsonrpc: "2.0", id, error }, { status: 404 });
+      for (const [tool, next] of [
+        ["echo", "session-2"],
+        ["change_echo", "session-3"],
+      ] as const) {
+        await world.call("echo");
+        server.seen.length = 0;
+        const former = server.sessionId;
+        server.sessionId = next;
+        const reply = await world.call(tool);
+        if (tool === "echo") {
+          expect(reply.body.result).toEqual({ text: "hello" });
+          expect(sessionsOfCalls()).toEqual([former, next]);
+        } else {
+          expect(codeOf(reply)).toBe("TARGET_UNAVAILABLE");
+          expect(sessionsOfCalls()).toEqual([former]);
+          expect((await world.call(tool)).body.result).toEqual({ text: "hello" });
+        }
+      }
+    },
+  );
+
+  test("only an answer with status 200 is a success", async () => {
+    for (const [status, ofRead, ofChange] of [
+      [302, "TARGET_FAILED", "TARGET_FAILED"],
+      [404, "TARGET_UNAVAILABLE", "TARGET_UNAVAILABLE"],
+      [422, "TARGET_FAILED", "TARGET_FAILED"],
+      [500, "TARGET_UNAVAILABLE", "OUTCOME_UNKNOWN"],
+    ] as const) {
+      server.call = (id) =>
+        server.json({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text: "x" }] } }, { status });
+      expect([status, codeOf(await world.call("echo"))]).toEqual([status, ofRead]);
+      expect([status, codeOf(await world.call("change_echo"))]).toEqual([status, ofChange]);
+    }
+  });
+
+  test("a stream whose answer came in another stream is closed", async () => {
+    let send: (text: string) => void = () => {};
+    const stream = (start: (controller: ReadableStreamDefaultController<Uint8Array>) => void): Response =>
+      new Response(new ReadableStream({ start }), { headers: { "content-type": "text/event-stream" } });
+    const listened = Promise.withResolvers<void>();
+    const usualListen = server.listen;
+    server.listen = () => {
+      listened.resolve();
+      return stream((controller) => {
+        send = (text) => controller.enqueue(Buffer.from(text));
+        send(":\n\n");
+      });
+    };
+    const token = await world.agent({ sub: "agent-of-two-streams" });
+    await world.call("echo", "x", { token });
+    await listened.promise;
+    const closed = Promise.withResolvers<void>();
+    server.call = (id, _message, signal) => {
+      signal.addEventListener("abort", () => closed.resolve(), { once: true });
+      send(
+        `data: ${JSON.stringify({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text: "there" }] } })}\n\n`,
+      );
+      return stream((controller) => controller.enqueue(Buffer.from(":\n\n")));
+    };
+    expect((await world.call("echo", "x", { token })).body.result).toEqual({ text: "there" });
+    await closed.promise;
+    server.listen = usualListen;
+  });
+
+  test("a flood of pings is not answered by a flood of requests", async () => {
+    const pings = Array.from({ length: 2_000 }, (_, index) => ({ jsonrpc: "2.0", id: `p${index}`, method: "ping" }));
+    server.call = (id) =>
+      server.events(...pings, { jsonrpc: "2.0", id, result: { content: [{ type: "text", text: "x" }] } });
+    expect((await world.call("echo")).body.result).toEqual({ text: "x" });
+    const replies = server.seen.filter(({ message }) => message !== undefined && message.method === undefined);
+    expect(replies.length).toBeGreaterThan(0);
+    expect(replies.length).toBeLessThan(200);
+  });
+
+  test("calls to a tool that the server does not offer start no session each", async () => {
+    for (let count = 0; count < 4; count += 1) {
+      expect((await world.call("missing")).body.error).toMatchObject({ code: "TARGET_UNAVAILABLE", retryable: false });
+    }
+    expect(server.of("initialize").length).toBeLessThan(2);
+  });
+
+  test("an event of very many lines is too large", async () => {
+    server.call = () =>
+      new Response(`${"data:\n".repeat(30_000)}\n`, { headers: { "content-type": "text/event-stream" } });
+    expect(codeOf(await world.call("echo"))).toBe("OUTPUT_TOO_LARGE");
+    expect(codeOf(await world.call("change_echo"))).toBe("OUTCOME_UNKNOWN");
   });
 
   test("definitions are read again after the news of a change", async () => {

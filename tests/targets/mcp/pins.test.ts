@@ -44,6 +44,20 @@ describe("pinned tools of a server that changes its definitions", () => {
     expect((await world.health()).body.systems.hostile.quarantined).toEqual(["echo"]);
   });
 
+  test("the difference is that of the pinned parts only, when the manifest has the definition as the server listed it", async () => {
+    const required = ["text", "also"];
+    world.tell("changes.json", { echo: { inputSchema: { type: "object", required }, icons: [{ src: "x:y" }] } });
+    const { pins } = await checked(world, [hostileTool("echo")]);
+    world.tell("changes.json", { echo: { description: "Another", inputSchema: { type: "object", required } } });
+    const definition = {
+      ...{ name: "echo", description: "Does echo", icons: [{ src: "x:y" }], _meta: { a: 1 } },
+      inputSchema: { type: "object", required },
+    };
+    const { toolNotes } = await checked(world, [hostileTool("echo", { definitionSha256: pins["echo"], definition })]);
+    const note = toolNotes.find(({ field }) => field === "target.mcp")?.message ?? "";
+    expect(note.split("\n").slice(2)).toEqual(['    description: "Does echo" → "Another"']);
+  });
+
   test("a definition that changes between two calls is noticed when the server announces it", async () => {
     await world.start([hostileTool("echo"), hostileTool("announces")]);
     expect((await world.call("echo")).http).toBe(200);
@@ -61,6 +75,24 @@ describe("pinned tools of a server that changes its definitions", () => {
     world.untell("changes.json");
     while ((await world.call("echo")).http !== 200) await Bun.sleep(50);
     expect((await world.health()).body.systems.hostile.quarantined).toEqual([]);
+  });
+
+  test("a definition that changes while the list is read is noticed before the call", async () => {
+    await world.start([hostileTool("echo"), hostileTool("announces")]);
+    expect((await world.call("echo")).http).toBe(200);
+    world.tell("next.json", { echo: { title: "Another" } });
+    expect((await world.call("announces")).http).toBe(200);
+    expect((await world.call("echo")).body.error).toMatchObject(QUARANTINED);
+  });
+
+  test.each([
+    [{ tools: 1 }, "its list of tools has more than 100 pages"],
+    [{ tools: 900 }, "it lists more than 2000 tools"],
+    [{ tools: 0, bytes: 900_000 }, "its list of tools is longer than 8388608 bytes"],
+  ])("an endless list of tools with %o on each page is refused", async (pages, reason) => {
+    world.tell("pages.json", pages);
+    const { notes } = await checked(world, [hostileTool("echo")]);
+    expect(notes.join()).toContain(reason);
   });
 
   test("another caller's process is compared when it starts", async () => {

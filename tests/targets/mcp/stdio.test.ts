@@ -4,9 +4,21 @@ import { join } from "node:path";
 import { codeOf, ended, HostileWorld, hostileTool, isAlive, textOf } from "./world.ts";
 
 const READS = [
-  ...["echo", "looks_around", "asks", "who", "crash", "flood", "twice", "other_id", "is_error", "protocol_error"],
+  ...[
+    "echo",
+    "looks_around",
+    "asks",
+    "who",
+    "crash",
+    "flood",
+    "flood_of_bytes",
+    "twice",
+    "other_id",
+    "is_error",
+    "protocol_error",
+  ],
   ...["bad_params", "asks_input", "task", "huge", "noise", "much_noise", "image", "no_content", "neither", "hides"],
-  ...["structured", "not_structured", "deep", "spawns"],
+  ...["structured", "not_structured", "deep", "spawns", "announces"],
 ].map((tool) => hostileTool(tool));
 const CHANGES = ["echo", "crash", "is_error", "asks_input", "task", "huge", "neither", "protocol_error"].map((tool) =>
   hostileTool(tool, { change: true }),
@@ -75,14 +87,25 @@ describe("a confined server that misbehaves", () => {
     expect(world.entry(reply.body.traceId)?.denial).toMatchObject({ stage: "EXECUTION" });
   });
 
+  test("a server that ends before it gets a change has not run it: a new process does", async () => {
+    world.tell("lists_once", "");
+    const pid = textOf(await world.call("who"));
+    await world.call("announces");
+    expect(textOf(await world.call("change_echo"))).toBe("hello");
+    expect(textOf(await world.call("who"))).not.toBe(pid);
+    world.untell("lists_once");
+  });
+
   test("a server that does not answer: a read is late, and the outcome of a change is unknown", async () => {
     expect(codeOf(await world.call("hang"))).toBe("DEADLINE_EXCEEDED");
     expect(codeOf(await world.call("change_hang"))).toBe("OUTCOME_UNKNOWN");
     expect(textOf(await world.call("echo"))).toBe("hello");
   });
 
-  test("a flood of messages ends the server", async () => {
+  test("a flood of messages ends the server, by their number or their bytes", async () => {
     expect(codeOf(await world.call("flood"))).toBe("TARGET_UNAVAILABLE");
+    expect(textOf(await world.call("echo"))).toBe("hello");
+    expect(codeOf(await world.call("flood_of_bytes"))).toBe("TARGET_UNAVAILABLE");
     expect(textOf(await world.call("echo"))).toBe("hello");
   });
 
