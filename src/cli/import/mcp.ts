@@ -5,7 +5,7 @@ import type { ToolDraft } from "../../core/target-kind.ts";
 import { type ConfigurationOptions, withParts } from "../configuration.ts";
 import { CommandError, EXIT, print, wrongUsage } from "../output.ts";
 import { printableCell } from "../printable.ts";
-import { manifestText, toolName } from "./manifest-text.ts";
+import { manifestProblems, manifestText, toolName } from "./manifest-text.ts";
 
 /**
  * `stc import`: writes data-only manifests for the tools of a system. All texts of the system are data: they are written as quoted
@@ -60,10 +60,16 @@ interface Place {
 function write(draft: ToolDraft, { system, out, taken }: Place): Imported {
   const plain = toolName(draft.name);
   const name = taken.has(plain) ? toolName(`${system}_${draft.name}`, taken) : plain;
+  const text = manifestOf(name, system, draft);
+  const [problem] = manifestProblems(text);
+  // One manifest that does not load would stop the service's next start.
+  if (problem !== undefined) {
+    return { tool: draft.name, file: null, notes: [`its manifest would not load: ${printableCell(problem)}`] };
+  }
   taken.add(name);
   const file = `${name}.tool.yaml`;
   try {
-    writeFileSync(join(out, file), manifestOf(name, system, draft), { flag: "wx" });
+    writeFileSync(join(out, file), text, { flag: "wx" });
     return { tool: draft.name, file, notes: draft.notes };
   } catch (error) {
     const code = systemCode(error);

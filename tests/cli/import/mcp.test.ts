@@ -162,6 +162,12 @@ describe("stc import mcp", () => {
     expect(checked.out).toStartWith("ok: 3 tools");
     expect(checked.out).toContain("tool echo: outputPolicy: releases nothing");
     expect(checked.out).not.toContain("target.mcp");
+    // It would stop the service's next start.
+    world.tell("changes.json", { who: { inputSchema: { type: "object", properties: { a: { $ref: "file:///x" } } } } });
+    const broken = await runStc([...words, "--tool", "who"]);
+    expect(broken.out).toMatch(/who: not written\n {2}note: its manifest would not load: .*\$ref/);
+    expect(readdirSync(out)).not.toContain("who.tool.yaml");
+    world.untell("changes.json");
     const unknown = await runStc([...words, "--tool", "nothing"]);
     expect(unknown.code).toBe(64);
     expect(unknown.err).toContain("hostile offers no tool nothing; it offers echo");
