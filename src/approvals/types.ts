@@ -54,8 +54,8 @@ export interface NewApproval extends RequestFacts {
   readonly callDigest?: string | undefined;
   /** Approvals that this call may use, if one was given since `priorOf` was read. */
   readonly attach?: Attachable | undefined;
-  /** The approval of the call that the view tells of (`Prior.latest`). Undefined: the caller of `ask` has not looked for one. */
-  readonly told?: Approval | "none" | undefined;
+  /** The approvals of the call that the view tells of (`Prior.earlier`). Undefined: the caller of `ask` has not looked for any. */
+  readonly told?: readonly Approval[] | undefined;
 }
 
 /** Which approvals a call may use that names none: any of the same call, or only the one with this id. */
@@ -65,8 +65,8 @@ export type Attachable = "any" | { readonly id: string };
 export interface Prior {
   /** Of exactly this call in this session: approved and not claimed, or claimed by a run that is under way. */
   readonly usable: Approval | undefined;
-  /** The latest of the call in any session, if a run with it is possible, under way, recent, or has an unknown outcome. */
-  readonly latest: Approval | undefined;
+  /** Those of the call in any session with which a run is possible, under way or recent, or has an unknown outcome; at most five. */
+  readonly earlier: readonly Approval[];
 }
 
 /** An approval request and its outcome. Times are in Unix milliseconds. */
