@@ -262,6 +262,8 @@ export interface Approvals {
   /** Takes back an approval for an operator, before the approval is claimed. */
   revoke(id: string, by: Approver): Promise<Approval | undefined>;
   get(id: string): Promise<Approval | undefined>;
+  /** Returns how long ago the request was made, in milliseconds by the store's clock; undefined when it does not exist. */
+  ageOf(id: string): Promise<number | undefined>;
   list(filter: ApprovalFilter): Promise<ApprovalPage>;
   /** Waits until the approval is no longer pending, the timeout passes or the signal fires; then returns the current state. */
   wait(

@@ -250,8 +250,8 @@ async function reply({ call, request, round, held }: Asking, services: McpServic
   if (round === "earlier") return { answer, instead: pageError(result, approvalPage, request) };
   // A call that was not held would be sent again at once.
   if (held?.hasRunOut !== true) return { answer };
-  const askedAt = (await createdAtOf(result.approval.id, services)) ?? 0;
-  return { answer, instead: services.clock() - askedAt < holdSeconds * 1_000 ? waitRequest() : undefined };
+  const age = await ageOf(result.approval.id, services);
+  return { answer, instead: age !== undefined && age < holdSeconds * 1_000 ? waitRequest() : undefined };
 }
 
 /** Returns the caller if its tool list has `find_tools` and `call_tool`. For other callers, these are ordinary names. */
@@ -321,11 +321,14 @@ function allowHold(call: ToolCall, { progressToken }: RpcRequest, { services, ro
   const longestMs = services.mcp.holdSeconds * 1_000;
   const isLong = readsEvents && progressToken !== undefined && round === undefined;
   call.waitMs = isLong ? longestMs : Math.min(longestMs, QUIET_HOLD_MS);
+  const isNew = async (approvalId: string): Promise<boolean> => {
+    const age = await ageOf(approvalId, services);
+    return age === undefined || age <= services.clock() - startedAt;
+  };
   call.hold = {
     async begin(caller, approvalId) {
       // A client that does not know the page yet gets its URL first.
-      if (round === "earlier" && ((await createdAtOf(approvalId, services)) ?? startedAt) >= startedAt)
-        return undefined;
+      if (round === "earlier" && (await isNew(approvalId))) return undefined;
       const leave = beginHold(services, caller, { keepsRequest: !readsEvents });
       if (leave === undefined) return undefined;
       const tokenLeftMs = Math.max(0, caller.expiresAt * 1_000 - services.clock());
@@ -346,9 +349,9 @@ function allowHold(call: ToolCall, { progressToken }: RpcRequest, { services, ro
 }
 
 /** Returns undefined when the store fails. */
-async function createdAtOf(approvalId: string, { approvals, logError }: McpServices): Promise<number | undefined> {
+async function ageOf(approvalId: string, { approvals, logError }: McpServices): Promise<number | undefined> {
   try {
-    return (await approvals?.get(approvalId))?.createdAt;
+    return await approvals?.ageOf(approvalId);
   } catch (error) {
     logError(error);
     return undefined;

@@ -404,9 +404,14 @@ const PAGE_MAX = 200;
 /** Creation time and id of the last approval on a page: the sort key. */
 const CURSOR = /^([0-9]{1,16})\.([A-Za-z0-9_-]{1,64})$/;
 
-export function listing({ database }: Store): Pick<Approvals, "get" | "list"> {
+export function listing({ database }: Store): Pick<Approvals, "get" | "ageOf" | "list"> {
   return {
     get: (id) => database.read((view) => get(view, id)),
+    ageOf: (id) =>
+      database.read(async (view) => {
+        const approval = await get(view, id);
+        return approval && view.now - approval.createdAt;
+      }),
     list: (filter) => database.read((view) => list(view, filter)),
   };
 }
