@@ -54,8 +54,8 @@ export interface NewApproval extends RequestFacts {
   readonly callDigest?: string | undefined;
   /** Approvals that this call may use, if one was given since `priorOf` was read. */
   readonly attach?: Attachable | undefined;
-  /** The earlier approval of the call that the view names (`Prior.latest`). Undefined: the caller of `ask` has not looked for one. */
-  readonly shownPrior?: Approval | "none" | undefined;
+  /** The earlier approvals of the call that the view names (`Prior.earlier`). Undefined: the caller of `ask` has not looked for any. */
+  readonly shownPriors?: readonly Approval[] | undefined;
 }
 
 /** Which approvals a call may use that names none: any of the same call, or only the one with this id. */
@@ -65,8 +65,8 @@ export type Attachable = "any" | { readonly id: string };
 export interface Prior {
   /** Of exactly this call in this session: approved and not claimed, or claimed by a run in progress. */
   readonly usable: Approval | undefined;
-  /** The latest of the call in any session, if a run with it is possible, in progress, recent, or has an unknown outcome. */
-  readonly latest: Approval | undefined;
+  /** Those of the call in any session with which a run is possible, in progress or recent, or has an unknown outcome; at most five. */
+  readonly earlier: readonly Approval[];
 }
 
 /** An approval request and its outcome. Times are in Unix milliseconds. */
@@ -262,6 +262,8 @@ export interface Approvals {
   /** Takes back an approval for an operator, before the approval is claimed. */
   revoke(id: string, by: Approver): Promise<Approval | undefined>;
   get(id: string): Promise<Approval | undefined>;
+  /** Returns how long ago the request was made, in milliseconds by the store's clock; undefined when it does not exist. */
+  ageOf(id: string): Promise<number | undefined>;
   list(filter: ApprovalFilter): Promise<ApprovalPage>;
   /** Waits until the approval is no longer pending, the timeout passes or the signal fires; then returns the current state. */
   wait(

@@ -11,7 +11,7 @@ import type { Answer } from "../pipeline/answer.ts";
 import { protocolFacts } from "../pipeline/entry-facts.ts";
 import { couldUse, permissionsFor } from "../pipeline/permission-engine.ts";
 import { type PageRound, pageError, pageRequest, pageRoundOf, waitRequest } from "./elicitation.ts";
-import { allowHold, createdAtOf, type Held, sendWhenEnded } from "./holds.ts";
+import { ageOf, allowHold, type Held, sendWhenEnded } from "./holds.ts";
 import { RpcError, type RpcRequest, shown } from "./protocol.ts";
 import {
   completed,
@@ -159,8 +159,8 @@ async function reply({ call, request, round, held }: Asking, services: McpServic
   if (round === "earlier") return { answer, instead: pageError(result, approvalPage, request) };
   // A call that was not held would be sent again at once.
   if (held?.hasRunOut !== true) return { answer };
-  const askedAt = (await createdAtOf(result.approval.id, services)) ?? 0;
-  return { answer, instead: services.clock() - askedAt < holdSeconds * 1_000 ? waitRequest() : undefined };
+  const age = await ageOf(result.approval.id, services);
+  return { answer, instead: age !== undefined && age < holdSeconds * 1_000 ? waitRequest() : undefined };
 }
 
 /** Returns the caller if its tool list has `find_tools` and `call_tool`. For other callers, these are ordinary names. */

@@ -31,11 +31,14 @@ export function allowHold(call: ToolCall, { progressToken }: RpcRequest, { servi
   const longestMs = services.mcp.holdSeconds * 1_000;
   const isLong = readsEvents && progressToken !== undefined && round === undefined;
   call.waitMs = isLong ? longestMs : Math.min(longestMs, QUIET_HOLD_MS);
+  const isNew = async (approvalId: string): Promise<boolean> => {
+    const age = await ageOf(approvalId, services);
+    return age === undefined || age <= services.clock() - startedAt;
+  };
   call.hold = {
     async begin(caller, approvalId) {
       // A client that does not know the page yet gets its URL first.
-      if (round === "earlier" && ((await createdAtOf(approvalId, services)) ?? startedAt) >= startedAt)
-        return undefined;
+      if (round === "earlier" && (await isNew(approvalId))) return undefined;
       const leave = beginHold(services, caller, { keepsRequest: !readsEvents });
       if (leave === undefined) return undefined;
       const tokenLeftMs = Math.max(0, caller.expiresAt * 1_000 - services.clock());
@@ -56,12 +59,9 @@ export function allowHold(call: ToolCall, { progressToken }: RpcRequest, { servi
 }
 
 /** Returns undefined when the store fails. */
-export async function createdAtOf(
-  approvalId: string,
-  { approvals, logError }: McpServices,
-): Promise<number | undefined> {
+export async function ageOf(approvalId: string, { approvals, logError }: McpServices): Promise<number | undefined> {
   try {
-    return (await approvals?.get(approvalId))?.createdAt;
+    return await approvals?.ageOf(approvalId);
   } catch (error) {
     logError(error);
     return undefined;

@@ -271,10 +271,10 @@ async function useOrRequest(options: GateOptions, call: Call, order: ApprovalOrd
   const same = { requester, planDigest: planned.digest, requirementDigest: assessment.requirement?.digest };
   const prior = { ...same, callDigest: digestInAnySession(planned), attach };
   for (let looks = 0; looks < LOOKS_MAX; looks += 1) {
-    const { usable, latest } = await guarded(() => approvals.priorOf(prior));
+    const { usable, earlier } = await guarded(() => approvals.priorOf(prior));
     if (usable === undefined) {
       const { callDigest } = prior;
-      const asked = await requestApproval({ ...options, approvals }, call, { ...order, callDigest, attach, latest });
+      const asked = await requestApproval({ ...options, approvals }, call, { ...order, callDigest, attach, earlier });
       if (asked !== "outdated") throw asked;
     } else {
       if (usable.state === "claimed") throw inProgress(usable.id);
@@ -313,23 +313,23 @@ const ENDED_UNUSED: ReadonlySet<RefusalCode> = new Set(["APPROVAL_EXPIRED", "APP
 interface RequestOrder extends ApprovalOrder {
   readonly callDigest: string;
   readonly attach: Attachable | undefined;
-  readonly latest: Approval | undefined;
+  readonly earlier: readonly Approval[];
 }
 
 type GateWithStore = GateOptions & { readonly approvals: Approvals };
 
-/** Returns the refusal that tells of the request; "outdated" when approvals of the call have changed since `latest` was read. */
+/** Returns the refusal that tells of the request; "outdated" when approvals of the call have changed since `earlier` was read. */
 async function requestApproval(
   { approvals, detector }: GateWithStore,
   call: Call,
-  { requester, rules: requiring, callDigest, attach, latest }: RequestOrder,
+  { requester, rules: requiring, callDigest, attach, earlier }: RequestOrder,
 ): Promise<Refusal | "outdated"> {
   const { planned, assessment, request, traceId } = call;
   const { tool, digest: planDigest } = planned;
   const { risk, requirement } = assessment;
   const rules = [...requiring, ...assessment.rules];
   const notes = [
-    ...(latest === undefined ? [] : [priorNote(latest)]),
+    ...earlier.map(priorNote),
     ...assessment.notes,
     ...call.findings.filter(({ point }) => point !== "risk").map(noteOf),
   ];
@@ -349,7 +349,7 @@ async function requestApproval(
   const asked = await guarded(() =>
     approvals.ask({
       ...{ requester, tool: tool.name, category: tool.category, classification: tool.classification },
-      ...{ risk, rules, planDigest, callDigest, attach, shownPrior: latest ?? "none" },
+      ...{ risk, rules, planDigest, callDigest, attach, shownPriors: earlier },
       ...rendered,
       scopes: grantKey === undefined ? ["once"] : (tool.approval.scopes ?? ["once", "session"]),
       ...{ grantKey, traceId, requirement, answer: wantedAnswerOf(planned) },
@@ -376,7 +376,7 @@ async function requestApproval(
   );
 }
 
-/** Returns the approver's note about the latest approval of the same call. */
+/** Returns the approver's note about an earlier approval of the same call. */
 function priorNote({ decidedAt = 0, state, scope }: Approval): string {
   const at = new Date(decidedAt).toISOString();
   if (state === "approved" && scope === "session") return `The same call was approved at ${at} for the session.`;

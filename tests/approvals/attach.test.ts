@@ -370,6 +370,24 @@ describe("when its approvals change while a call looks at them", () => {
     expect(await shown(await road.pending())).toContain("and has run, and its outcome is unknown.");
   });
 
+  test("a run in doubt is told also after later approvals of the call", async () => {
+    road = await MomentsRoad.open();
+    await road.approved();
+    road.at = (moment) => {
+      if (moment === "before settle") throw new Error("injected");
+    };
+    await road.call();
+    road.at = () => {};
+    road.world.now += 900_000;
+    await road.approvals.sweep();
+    await road.approved();
+    expect(nameOf(await road.call())).toBe("success");
+    await road.call();
+    const view = await shown(await road.pending());
+    expect(view).toContain("and has run, and its outcome is unknown.");
+    expect(view).toContain("and has run.");
+  });
+
   test.each([
     [599_000, true],
     [601_000, false],

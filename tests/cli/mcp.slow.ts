@@ -10,6 +10,7 @@ import { z } from "zod";
 import { DEVELOPMENT_DIRECTORY } from "../../src/cli/development/environment.ts";
 import { developmentKeys } from "../../src/cli/development/keys.ts";
 import { defineTool } from "../../src/index.ts";
+import { TASKS_EXTENSION } from "../../src/mcp/tasks.ts";
 import { ENVELOPE, McpWorld, MODERN, TOOLS } from "../mcp/mcp-world.ts";
 import type { Loose } from "../support/asking-service.ts";
 import { blocksOf } from "../support/documented.ts";
@@ -256,6 +257,61 @@ describe("a call that waits for a person", () => {
     expect(world.entries().filter(({ approval, decision }) => approval?.id === id && decision === "ALLOWED")).toEqual(
       [],
     );
+  });
+});
+
+describe("a client of 2026-07-28 that can do more than wait", () => {
+  const approvals = { store: "sqlite://./approvals.sqlite", pageUrl: "https://people.example/{id}" };
+  let paged: McpWorld;
+  beforeAll(async () => {
+    paged = await new McpWorld({ issuers: world.issuers }).start({ approvals });
+    writeFileSync(tokenFile, await paged.caller());
+  });
+  afterAll(() => paged.end());
+
+  test("gets a task, polls it across a restart of the service, and gets the result after the approval", async () => {
+    const tasks = { extensions: { [TASKS_EXTENSION]: {} } };
+    const _meta = { ...ENVELOPE, "io.modelcontextprotocol/clientCapabilities": tasks };
+    const client = bridge(paged.url);
+    const created = await client.request(1, "tools/call", { name: "orders_refund", arguments: REFUND, _meta });
+    const { taskId } = created.result;
+    expect(created.result).toMatchObject({ resultType: "task", status: "working" });
+    expect((await client.request(2, "tasks/get", { taskId, _meta })).result.status).toBe("working");
+    const { port } = new URL(paged.url);
+    await paged.decide(created.result._meta["safe-tool-call/approval"].id, "approve");
+    await paged.stop();
+    const polled = client.request(3, "tasks/get", { taskId, _meta });
+    await paged.start({ server: { port: Number(port) }, approvals });
+    expect((await polled).result).toMatchObject({
+      status: "completed",
+      result: { structuredContent: { refunded: REFUND.cents } },
+    });
+    const foreign = await client.request(4, "tasks/cancel", { taskId: "A".repeat(32), _meta });
+    expect(foreign.error).toMatchObject({ code: -32_602 });
+    expect(paged.entries().map(({ decision }) => decision)).toEqual(["PENDING", "ALLOWED"]);
+  });
+
+  test("opens the page of the request, and its call runs after the approval", async () => {
+    const client = new Client(
+      { name: "desktop", version: "1" },
+      { capabilities: { elicitation: { url: {} } }, versionNegotiation: { mode: { pin: MODERN } } },
+    );
+    const shown: string[] = [];
+    client.setRequestHandler("elicitation/create", async ({ params }) => {
+      const { url = "" } = params as { readonly url?: string };
+      shown.push(url);
+      await paged.decide(new URL(url).pathname.slice(1), "approve");
+      return { action: "accept" };
+    });
+    const [command, ...args] = [...STC, "mcp", "--url", paged.url, "--token-file", tokenFile];
+    await client.connect(new StdioClientTransport({ command, args, env: environmentOf({}), stderr: "ignore" }));
+    const { structuredContent } = await client.callTool({
+      name: "orders_refund",
+      arguments: { ...REFUND, cents: 9 },
+    });
+    expect(structuredContent).toEqual({ refunded: 9 });
+    expect(shown).toEqual([`https://people.example/${paged.last()?.approval?.id}`]);
+    await client.close();
   });
 });
 

@@ -51,7 +51,7 @@ export function requests(store: Store): Pick<Approvals, "ask"> {
 
 async function ask(tx: WriteTransaction, request: NewApproval, store: Store): Promise<Asked> {
   const { limits } = store;
-  const { latest, usable } = request.shownPrior === undefined ? NO_PRIOR : await priorOf(tx, priorCallOf(request));
+  const { earlier, usable } = request.shownPriors === undefined ? NO_PRIOR : await priorOf(tx, priorCallOf(request));
   if (usable !== undefined) return { outcome: "outdated" };
   const denied = await findDenied(tx, request, limits.coolDownSeconds * SECOND_MS);
   if (denied !== undefined) return denied;
@@ -59,7 +59,7 @@ async function ask(tx: WriteTransaction, request: NewApproval, store: Store): Pr
   if (pending?.state === "pending") return { outcome: "asked", approval: pending, joined: true };
   // Past its deadline, but still in the unique index of pending requests.
   if (pending !== undefined) await expire(tx, pending.id);
-  if (request.shownPrior !== undefined && !isShown(latest, request.shownPrior)) return { outcome: "outdated" };
+  if (request.shownPriors !== undefined && !areShown(earlier, request.shownPriors)) return { outcome: "outdated" };
   const backlog = await backlogOf(tx, request, store);
   if (backlog !== undefined) return backlog;
   const approval = await insert(tx, request, store);
@@ -78,8 +78,9 @@ function priorCallOf({ requester, planDigest, requirement, callDigest = "", atta
   return { requester, planDigest, requirementDigest: requirement?.digest, callDigest, attach };
 }
 
-function isShown(latest: Approval | undefined, shown: Approval | "none"): boolean {
-  return shown === "none" ? latest === undefined : latest?.id === shown.id && latest.state === shown.state;
+function areShown(earlier: readonly Approval[], shown: readonly Approval[]): boolean {
+  const [now, then] = [earlier, shown].map((each) => each.map(({ id, state }) => `${id} ${state}`).join());
+  return now === then;
 }
 
 async function findDenied(
@@ -202,11 +203,12 @@ export function claims({ database, limits }: Store): Pick<Approvals, "claim" | "
 /** For this long after a run, approvers of the same call are shown that it has already run. */
 const RAN_RECENTLY_MS = 600_000;
 
-const NO_PRIOR: Prior = { usable: undefined, latest: undefined };
+const NO_PRIOR: Prior = { usable: undefined, earlier: [] };
+const EARLIER_MAX = 5;
 
 async function priorOf(view: ReadTransaction, call: PriorCall): Promise<Prior> {
   const usable = call.attach === undefined ? undefined : await findUsable(view, call, call.attach);
-  return { usable, latest: await findLatest(view, call) };
+  return { usable, earlier: await findEarlier(view, call) };
 }
 
 /**
@@ -233,19 +235,22 @@ async function findUsable(
   return row === undefined ? undefined : toApproval(row, now);
 }
 
-/** Ignores the session, which an agent may choose: no choice hides an earlier run from the approver. */
-async function findLatest(
+/**
+ * Ignores the session, which an agent may choose: no choice hides an earlier run from the approver, and no later approval hides a
+ * run whose outcome is unknown.
+ */
+async function findEarlier(
   { sql, now }: ReadTransaction,
   { requester, planDigest, callDigest }: PriorCall,
-): Promise<Approval | undefined> {
-  const [row] = await sql`
+): Promise<readonly Approval[]> {
+  const rows = await sql`
     SELECT * FROM approvals
     WHERE issuer = ${requester.issuer} AND subject = ${requester.subject}
       AND (plan_digest = ${planDigest} OR call_digest = ${callDigest})
       AND ((state = 'approved' AND execute_by > ${now}) OR state IN ('claimed', 'in_doubt')
         OR (state IN ('executed', 'failed') AND ended_at > ${now - RAN_RECENTLY_MS}))
-    ORDER BY decided_at DESC, id DESC LIMIT 1`;
-  return row === undefined ? undefined : toApproval(row, now);
+    ORDER BY CASE state WHEN 'in_doubt' THEN 0 ELSE 1 END, decided_at DESC, id DESC LIMIT ${EARLIER_MAX}`;
+  return rows.map((row) => toApproval(row, now));
 }
 
 /** Claims the approval in one conditional statement. The queries after a miss only find the reason. */
@@ -399,9 +404,14 @@ const PAGE_MAX = 200;
 /** Creation time and id of the last approval on a page: the sort key. */
 const CURSOR = /^([0-9]{1,16})\.([A-Za-z0-9_-]{1,64})$/;
 
-export function listing({ database }: Store): Pick<Approvals, "get" | "list"> {
+export function listing({ database }: Store): Pick<Approvals, "get" | "ageOf" | "list"> {
   return {
     get: (id) => database.read((view) => get(view, id)),
+    ageOf: (id) =>
+      database.read(async (view) => {
+        const approval = await get(view, id);
+        return approval && view.now - approval.createdAt;
+      }),
     list: (filter) => database.read((view) => list(view, filter)),
   };
 }

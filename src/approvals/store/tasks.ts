@@ -24,6 +24,8 @@ const LOST_AFTER_MS = 30_000;
  */
 export function tasks(store: Store): Pick<Approvals, "createTask" | "readTask" | "hasTask" | "endTask" | "cancelTask"> {
   const { database } = store;
+  const hasTask = async (id: string, requester: Requester): Promise<boolean> =>
+    (await database.read((view) => find(view, id, requester))) !== undefined;
   return {
     createTask: (task) => database.write((tx) => create(tx, task, store)),
     async readTask(id, requester) {
@@ -31,9 +33,11 @@ export function tasks(store: Store): Pick<Approvals, "createTask" | "readTask" |
       if (found === undefined || (found.state !== "due" && isNoted(found))) return found && toTask(id, found);
       return database.write((tx) => read(tx, id, requester));
     },
-    hasTask: async (id, requester) => (await database.read((view) => find(view, id, requester))) !== undefined,
+    hasTask,
     endTask: (id, end) => database.write((tx) => finish(tx, id, end)),
-    cancelTask: (id, requester) => database.write((tx) => cancelTask(tx, id, requester)),
+    // Writes take turns with the approvals of all callers: none is spent on an unknown id.
+    cancelTask: async (id, requester) =>
+      (await hasTask(id, requester)) && database.write((tx) => cancelTask(tx, id, requester)),
   };
 }
 

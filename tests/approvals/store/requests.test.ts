@@ -28,6 +28,12 @@ test("a request is stored as it was asked", async () => {
   expect(await store.get(approval.id)).toEqual(approval);
 });
 
+test("the age of a request is measured by the store's clock", async () => {
+  const { id } = await askFor(store);
+  world.now += 1_234;
+  expect([await store.ageOf(id), await store.ageOf("unknown")]).toEqual([1_234, undefined]);
+});
+
 test("neither the journal nor the events contain the view", async () => {
   await approvedBy(store, { view: { secret: "in the view" } });
   const told = JSON.stringify([world.lines, await store.eventsAfter(0, 100)]);

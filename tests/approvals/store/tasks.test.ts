@@ -136,6 +136,15 @@ test("after a temporary refusal the task is due again at once, but not when its 
   expect(await stateOf(other, task)).toBe("answered");
 });
 
+test("after a temporary refusal the task of a request that was denied is due again", async () => {
+  const approval = await askFor(one);
+  const task = await taskFor(approval);
+  await one.decide({ id: approval.id, by: OPERATOR, decision: "deny" });
+  expect(await stateOf(one, task)).toBe("due");
+  expect(await one.endTask(task.id, { ...END, mayRunLater: true })).toBe(false);
+  expect(await stateOf(other, task)).toBe("due");
+});
+
 test("a cancelled task withdraws its request and is never due", async () => {
   const approval = await approvedBy(one);
   const task = await taskFor(approval);
@@ -147,15 +156,39 @@ test("a cancelled task withdraws its request and is never due", async () => {
   expect(await stateOf(one, task)).toBe("cancelled");
 });
 
-test("a running task is not cancelled", async () => {
+test("a task whose run has not used the approval yet is cancelled, and the run finds its request withdrawn", async () => {
   const approval = await approvedBy(one);
   const task = await taskFor(approval);
   expect(await stateOf(one, task)).toBe("due");
   expect(await other.cancelTask(task.id, AGENT)).toBe(true);
-  expect((await one.get(approval.id))?.state).toBe("approved");
-  expect(await one.endTask(task.id, END)).toBe(true);
-  expect(await stateOf(one, task)).toBe("answered");
+  expect(await one.claim(claimOf(approval))).toMatchObject({ approval: { state: "cancelled" } });
+  expect(await one.endTask(task.id, END)).toBe(false);
+  expect(await stateOf(one, task)).toBe("cancelled");
 });
+
+test("a task whose request another task waits for is not cancelled once its run has begun", async () => {
+  const approval = await approvedBy(one);
+  const [task, waiting] = [await taskFor(approval), await taskFor(approval)];
+  expect(await stateOf(one, task)).toBe("due");
+  expect(await other.cancelTask(task.id, AGENT)).toBe(true);
+  expect(await one.claim(claimOf(approval))).toMatchObject({ outcome: "claimed" });
+  expect(await one.endTask(task.id, END)).toBe(true);
+  expect([await stateOf(one, task), await stateOf(one, waiting)]).toEqual(["answered", "running"]);
+});
+
+test.each(["executed", "failed", "in_doubt"] as const)(
+  "a task is not cancelled while its call runs, nor when the run is %s",
+  async (outcome) => {
+    const approval = await approvedBy(one);
+    const task = await taskFor(approval);
+    await one.claim(claimOf(approval));
+    expect(await other.cancelTask(task.id, AGENT)).toBe(true);
+    expect(await stateOf(one, task)).toBe("running");
+    await one.settle(approval.id, outcome);
+    expect(await other.cancelTask(task.id, AGENT)).toBe(true);
+    expect(await stateOf(one, task)).toBe("due");
+  },
+);
 
 test("an answer over 1 MiB is replaced by the short one", async () => {
   const task = await taskFor(await approvedBy(one));
