@@ -30,6 +30,7 @@ const CALLS = {
   library: 20_000,
   grpc: 6_000,
   upstream: 6_000,
+  api: 10_000,
   cli: 300,
   sync: 500,
 } as const;
@@ -42,8 +43,8 @@ interface ServerProcess {
   readonly pid: number;
 }
 
-async function server(which: string): Promise<ServerProcess> {
-  const child = Bun.spawn([process.execPath, join(import.meta.dir, "servers.ts"), which, folder], {
+async function server(which: string, ...more: readonly string[]): Promise<ServerProcess> {
+  const child = Bun.spawn([process.execPath, join(import.meta.dir, "servers.ts"), which, folder, ...more], {
     env: { ...process.env, ...runtimeSettings() },
     stdout: "pipe",
     stderr: "inherit",
@@ -347,6 +348,36 @@ async function upstreamRatios(token: string): Promise<{ readonly speed: number; 
   return { speed: median(speeds), cpu: median(costs) };
 }
 
+/**
+ * The same request to an HTTP service through `POST /call` and by the agent itself. `cpu`: processor time of the service, to that
+ * of the service and the proxy.
+ */
+async function apiRatios(token: string): Promise<{ readonly speed: number; readonly cpu: number }> {
+  const api = await server("api");
+  const proxy = await server("governedApi", String(api.port));
+  const common = { token, connections: 32, requests: CALLS.api };
+  const direct: Orders = { ...common, port: api.port, method: "GET", path: "/v1/customers/C-1001", body: "" };
+  const body = JSON.stringify({ tool: "bench_customer", args: { id: "C-1001" } });
+  const governed: Orders = { ...common, port: proxy.port, body };
+  const timed = async (orders: Orders): Promise<{ perSecond: number; cpuMs: number }> => {
+    const usedMs = (): number => cpuMs(api.pid) + cpuMs(proxy.pid);
+    const before = usedMs();
+    const { perSecond } = await load(orders);
+    return { perSecond, cpuMs: usedMs() - before };
+  };
+  const speeds: number[] = [];
+  const costs: number[] = [];
+  // The first round only warms up the code.
+  for (let round = 0; round <= ROUNDS; round += 1) {
+    const plain = await timed(direct);
+    const ours = await timed(governed);
+    if (round === 0) continue;
+    speeds.push(ours.perSecond / plain.perSecond);
+    costs.push(plain.cpuMs / ours.cpuMs);
+  }
+  return { speed: median(speeds), cpu: median(costs) };
+}
+
 async function cliAddedMs(token: string): Promise<number> {
   const ours = await library(token, { tools: [join(import.meta.dir, "tools")], commands: { allowed: ["echo"] } });
   const echo = Bun.which("echo") ?? "/bin/echo";
@@ -393,6 +424,7 @@ async function main(): Promise<void> {
   const libraryCall = await libraryCost(token);
   const grpcCalls = await grpcRatios(token);
   const upstream = await upstreamRatios(token);
+  const api = await apiRatios(token);
   const reading = auditReadingFindings(folder);
   const sync = fdatasyncUs();
   const { readyMs, idleRssMb } = await footprint(folder);
@@ -421,6 +453,13 @@ async function main(): Promise<void> {
       "≥ 0.60",
     ),
     figure("mcp_upstream_cpu_ratio", upstream.cpu, "the same in processor time of this process"),
+    figure(
+      "http_target_ratio",
+      api.speed,
+      "governed request to an HTTP service against the request alone, 32 in flight",
+      "≥ 0.50",
+    ),
+    figure("http_target_cpu_ratio", api.cpu, "the same in processor time of the servers"),
     figure("grpc_cpu_ratio", grpcCalls.cpu, "the same in processor time of this process"),
     figure(
       "cli_added_ms",
