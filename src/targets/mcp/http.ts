@@ -47,6 +47,8 @@ class HttpChannel implements McpChannel {
   readonly #options: HttpOptions;
   readonly #receiver: MessageReceiver;
   readonly #closing = new AbortController();
+  /** Requests in progress. Rejected: a listener for each on `#closing`, whose removal takes time for every other one. */
+  readonly #exchanges = new Set<AbortController>();
   readonly #read: (text: Uint8Array) => void;
   #end: (reason: string) => void;
   #sessionId: string | undefined;
@@ -59,6 +61,7 @@ class HttpChannel implements McpChannel {
     this.#end = (reason) => {
       clearTimeout(this.#reopening);
       this.#closing.abort();
+      for (const each of this.#exchanges) each.abort();
       resolve(reason);
     };
     this.#options = options;
@@ -123,8 +126,8 @@ class HttpChannel implements McpChannel {
   async #exchange(message: OutgoingMessage, id: number, signal: AbortSignal | undefined): Promise<void> {
     const controller = new AbortController();
     const abort = (): void => controller.abort();
-    const signals = [this.#closing.signal, ...(signal === undefined ? [] : [signal])];
-    for (const each of signals) each.addEventListener("abort", abort, { once: true });
+    this.#exchanges.add(controller);
+    signal?.addEventListener("abort", abort, { once: true });
     try {
       await this.#post(message, id, controller.signal);
       this.#receiver.lost(id, new UpstreamError("invalid", "its answer holds no answer to the request"));
@@ -133,7 +136,8 @@ class HttpChannel implements McpChannel {
       if (failed.failure === "tooLarge") this.#receiver.log("ended", failed.message);
       this.#receiver.lost(id, failed);
     } finally {
-      for (const each of signals) each.removeEventListener("abort", abort);
+      signal?.removeEventListener("abort", abort);
+      this.#exchanges.delete(controller);
     }
   }
 

@@ -2,6 +2,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createMcpHandler, Server } from "@modelcontextprotocol/server";
+import { EgressClient } from "../../../src/egress/client.ts";
+import { httpChannel } from "../../../src/targets/mcp/http.ts";
 import type { Loose } from "../../support/asking-service.ts";
 import { codeOf, HostileWorld, hostileTool } from "./world.ts";
 
@@ -314,6 +316,30 @@ describe("reaching a server over HTTP", () => {
     expect((await world.call("echo")).body.error).toMatchObject({ code: "TARGET_UNAVAILABLE", retryable: false });
     await world.stop();
     expect(server.of("DELETE").map(({ headers }) => headers["mcp-session-id"])).toContain("session-1");
+  });
+
+  test("the end of a connection ends its requests in progress", async () => {
+    const silent = new HttpServer();
+    silent.sessionId = undefined;
+    const given: AbortSignal[] = [];
+    silent.call = (_id, _message, signal) => {
+      given.push(signal);
+      return new Promise<Response>(() => {});
+    };
+    const client = new EgressClient({ addresses: { classes: ["loopback"] } });
+    const lost: number[] = [];
+    const channel = httpChannel({
+      ...{ url: new URL(silent.url), client: () => client, credentials: () => ({}), messageBytesMax: 10_000 },
+    })({
+      ...{ message: () => true, isWaiting: () => true, tooLarge: () => {}, log: () => {} },
+      lost: (id) => lost.push(id),
+    });
+    for (const id of [1, 2]) await channel.send({ id, method: "tools/call", params: { name: "echo" } });
+    while (given.length < 2) await Bun.sleep(5);
+    await channel.close();
+    while (lost.length < 2 || !given.every(({ aborted }) => aborted)) await Bun.sleep(5);
+    expect(lost.sort()).toEqual([1, 2]);
+    await silent.close();
   });
 
   test.each([
