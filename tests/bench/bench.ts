@@ -333,8 +333,8 @@ async function upstreamRatios(token: string): Promise<{ readonly speed: number; 
   });
   const plain = (): Promise<unknown> => direct.callTool({ name: "echo", arguments: { text: "hello" } });
   const governed = (): Promise<void> => ours.call("bench_upstream", { text: "hello" });
-  await throughput(32, CALLS.upstream, plain);
-  await throughput(32, CALLS.upstream, governed);
+  await throughput(32, CALLS.warmup, plain);
+  await throughput(32, CALLS.warmup, governed);
   const speeds: number[] = [];
   const costs: number[] = [];
   for (let round = 0; round < ROUNDS; round += 1) {
@@ -367,11 +367,10 @@ async function apiRatios(token: string): Promise<{ readonly speed: number; reado
   };
   const speeds: number[] = [];
   const costs: number[] = [];
-  // The first round only warms up the code.
-  for (let round = 0; round <= ROUNDS; round += 1) {
+  for (const orders of [direct, governed]) await load({ ...orders, requests: CALLS.warmup });
+  for (let round = 0; round < ROUNDS; round += 1) {
     const plain = await timed(direct);
     const ours = await timed(governed);
-    if (round === 0) continue;
     speeds.push(ours.perSecond / plain.perSecond);
     costs.push(plain.cpuMs / ours.cpuMs);
   }
