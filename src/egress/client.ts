@@ -150,6 +150,8 @@ export class EgressClient {
   readonly #options: EgressOptions;
   readonly #agents = new Map<string, Agent>();
   readonly #lookup: LookupFunction;
+  /** The host of the last request: most clients have one, and its verdict depends only on its text and the rules. */
+  #host: Host | undefined;
 
   constructor(options: EgressOptions) {
     this.#options = options;
@@ -167,14 +169,14 @@ export class EgressClient {
   /** Returns the answer, whatever its status. Rejects with `EgressError`. */
   send(request: EgressRequest): Promise<EgressAnswer> {
     return new Promise((resolve, reject) => {
-      new Exchange(this.#agent(request), this.#options.addresses, { request, reject }).whole(resolve);
+      new Exchange(this.#agent(request), this.#hostOf(request.url), { request, reject }).whole(resolve);
     });
   }
 
   /** Returns the answer as soon as its head has arrived. Rejects with `EgressError`. */
   open(request: EgressRequest): Promise<EgressStream> {
     return new Promise((resolve, reject) => {
-      new Exchange(this.#agent(request), this.#options.addresses, { request, reject }).streamed(resolve);
+      new Exchange(this.#agent(request), this.#hostOf(request.url), { request, reject }).streamed(resolve);
     });
   }
 
@@ -215,6 +217,11 @@ export class EgressClient {
   /** Closes all connections. */
   close(): void {
     for (const agent of this.#agents.values()) agent.destroy();
+  }
+
+  #hostOf({ hostname }: URL): Host {
+    if (this.#host?.hostname !== hostname) this.#host = judgedHost(hostname, this.#options.addresses);
+    return this.#host;
   }
 
   #agent({ url: { protocol }, isRepeatable }: EgressRequest): Agent {
@@ -294,6 +301,20 @@ function assertAllowed(addresses: readonly string[], rules: AddressRules): void 
   }
 }
 
+interface Host {
+  readonly hostname: string;
+  /** The address, if the host is one, without brackets; otherwise the name. */
+  readonly name: string;
+  /** Why no connection may go to it, if it is an address. */
+  readonly problem: AddressClass | undefined;
+}
+
+function judgedHost(hostname: string, rules: AddressRules): Host {
+  const literal = literalAddress(hostname);
+  const problem = literal === undefined ? undefined : addressProblem(literal, rules);
+  return { hostname, name: literal ?? hostname, problem };
+}
+
 interface Parts {
   readonly request: EgressRequest;
   readonly reject: (error: EgressError) => void;
@@ -311,10 +332,10 @@ class Exchange {
   /** Receives a failure after the head of a stream was handed out. */
   #onFailure: (error: EgressError) => void;
 
-  constructor(agent: Agent, rules: AddressRules, { request, reject }: Parts) {
+  constructor(agent: Agent, host: Host, { request, reject }: Parts) {
     this.#request = request;
     this.#onFailure = reject;
-    this.#begin(agent, rules);
+    this.#begin(agent, host);
   }
 
   /** Reads the whole body. */
@@ -378,10 +399,8 @@ class Exchange {
     if (failed !== undefined) throw failed;
   }
 
-  #begin(agent: Agent, rules: AddressRules): void {
+  #begin(agent: Agent, { name, problem }: Host): void {
     const { url, method, headers, body, signal, timeoutMs } = this.#request;
-    const literal = literalAddress(url.hostname);
-    const problem = literal === undefined ? undefined : addressProblem(literal, rules);
     if (problem !== undefined) {
       this.#failed(new ForbiddenAddress(problem));
       return;
@@ -393,7 +412,7 @@ class Exchange {
     const isTls = url.protocol === "https:";
     const sent = (isTls ? requestHttps : requestHttp)({
       ...{ agent, method, maxHeaderSize: HEAD_BYTES_MAX, insecureHTTPParser: false },
-      ...{ host: literal ?? url.hostname, port: url.port || (isTls ? 443 : 80), path: `${url.pathname}${url.search}` },
+      ...{ host: name, port: url.port || (isTls ? 443 : 80), path: `${url.pathname}${url.search}` },
       headers: {
         host: url.host,
         "user-agent": USER_AGENT,

@@ -30,6 +30,7 @@ const CALLS = {
   library: 20_000,
   grpc: 6_000,
   upstream: 6_000,
+  api: 10_000,
   cli: 300,
   sync: 500,
 } as const;
@@ -42,8 +43,8 @@ interface ServerProcess {
   readonly pid: number;
 }
 
-async function server(which: string): Promise<ServerProcess> {
-  const child = Bun.spawn([process.execPath, join(import.meta.dir, "servers.ts"), which, folder], {
+async function server(which: string, ...more: readonly string[]): Promise<ServerProcess> {
+  const child = Bun.spawn([process.execPath, join(import.meta.dir, "servers.ts"), which, folder, ...more], {
     env: { ...process.env, ...runtimeSettings() },
     stdout: "pipe",
     stderr: "inherit",
@@ -332,8 +333,8 @@ async function upstreamRatios(token: string): Promise<{ readonly speed: number; 
   });
   const plain = (): Promise<unknown> => direct.callTool({ name: "echo", arguments: { text: "hello" } });
   const governed = (): Promise<void> => ours.call("bench_upstream", { text: "hello" });
-  await throughput(32, CALLS.upstream, plain);
-  await throughput(32, CALLS.upstream, governed);
+  await throughput(32, CALLS.warmup, plain);
+  await throughput(32, CALLS.warmup, governed);
   const speeds: number[] = [];
   const costs: number[] = [];
   for (let round = 0; round < ROUNDS; round += 1) {
@@ -344,6 +345,35 @@ async function upstreamRatios(token: string): Promise<{ readonly speed: number; 
   }
   await direct.close();
   await ours.close();
+  return { speed: median(speeds), cpu: median(costs) };
+}
+
+/**
+ * The same request to an HTTP service through `POST /call` and by the agent itself. `cpu`: processor time of the service, to that
+ * of the service and the proxy.
+ */
+async function apiRatios(token: string): Promise<{ readonly speed: number; readonly cpu: number }> {
+  const api = await server("api");
+  const proxy = await server("governedApi", String(api.port));
+  const common = { token, connections: 32, requests: CALLS.api };
+  const direct: Orders = { ...common, port: api.port, method: "GET", path: "/v1/customers/C-1001", body: "" };
+  const body = JSON.stringify({ tool: "bench_customer", args: { id: "C-1001" } });
+  const governed: Orders = { ...common, port: proxy.port, body };
+  const timed = async (orders: Orders): Promise<{ perSecond: number; cpuMs: number }> => {
+    const usedMs = (): number => cpuMs(api.pid) + cpuMs(proxy.pid);
+    const before = usedMs();
+    const { perSecond } = await load(orders);
+    return { perSecond, cpuMs: usedMs() - before };
+  };
+  const speeds: number[] = [];
+  const costs: number[] = [];
+  for (const orders of [direct, governed]) await load({ ...orders, requests: CALLS.warmup });
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const plain = await timed(direct);
+    const ours = await timed(governed);
+    speeds.push(ours.perSecond / plain.perSecond);
+    costs.push(plain.cpuMs / ours.cpuMs);
+  }
   return { speed: median(speeds), cpu: median(costs) };
 }
 
@@ -393,6 +423,7 @@ async function main(): Promise<void> {
   const libraryCall = await libraryCost(token);
   const grpcCalls = await grpcRatios(token);
   const upstream = await upstreamRatios(token);
+  const api = await apiRatios(token);
   const reading = auditReadingFindings(folder);
   const sync = fdatasyncUs();
   const { readyMs, idleRssMb } = await footprint(folder);
@@ -421,6 +452,13 @@ async function main(): Promise<void> {
       "≥ 0.60",
     ),
     figure("mcp_upstream_cpu_ratio", upstream.cpu, "the same in processor time of this process"),
+    figure(
+      "http_target_ratio",
+      api.speed,
+      "governed request to an HTTP service against the request alone, 32 in flight",
+      "≥ 0.50",
+    ),
+    figure("http_target_cpu_ratio", api.cpu, "the same in processor time of the servers"),
     figure("grpc_cpu_ratio", grpcCalls.cpu, "the same in processor time of this process"),
     figure(
       "cli_added_ms",

@@ -5,6 +5,8 @@
 export interface Orders {
   readonly port: number;
   readonly token: string;
+  /** POST unless it is named. */
+  readonly method?: "GET" | "POST";
   readonly body: string;
   /** `/call` unless it is named. */
   readonly path?: string;
@@ -23,6 +25,7 @@ export interface Findings {
 async function run({
   port,
   token,
+  method = "POST",
   body,
   path = "/call",
   headers = [],
@@ -30,7 +33,7 @@ async function run({
   requests,
 }: Orders): Promise<Findings> {
   const request = Buffer.from(
-    `POST ${path} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n${headers.map((line) => `${line}\r\n`).join("")}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+    `${method} ${path} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\n${headers.map((line) => `${line}\r\n`).join("")}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
   );
   const latencies = new Float64Array(requests);
   let sent = 0;

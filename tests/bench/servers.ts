@@ -2,7 +2,7 @@
  * One server a process, named by the first argument; prints its port and lives until it is killed. Each imports only what it
  * needs, so that its memory is its own.
  */
-const [which, folder = ""] = process.argv.slice(2);
+const [which, folder = "", apiPort = ""] = process.argv.slice(2);
 
 interface Call {
   readonly tool: string;
@@ -10,6 +10,20 @@ interface Call {
 }
 
 const answerTo = ({ tool, args }: Call): object => ({ status: "success", tool, result: args });
+
+/** Starts the service as an operator does, with a durable audit. */
+async function startGoverned(more: Readonly<Record<string, unknown>>): Promise<number> {
+  const { startService } = await import("../../src/cli/service.ts");
+  const { readConfig } = await import("../../src/runtime/config/config.ts");
+  const issuer = { issuer: "https://bench", audience: "bench", algorithms: ["ES256"], jwksFile: `${folder}/jwks.json` };
+  const written = {
+    ...{ server: { port: 0 }, audit: { dir: `${folder}/audit-${which}` }, jwt: { issuers: [issuer] } },
+    ...{ log: { level: "silent" }, ...more },
+  };
+  const environment = { PATH: process.env["PATH"] };
+  const service = await startService(readConfig(written, { folder, environment, origin: "bench" }));
+  return Number(new URL(service.url).port);
+}
 
 const START = {
   async bare(): Promise<number> {
@@ -24,23 +38,15 @@ const START = {
     return Bun.serve({ port: 0, hostname: "127.0.0.1", routes: { "/call": { POST: answer } } }).port;
   },
   async governed(): Promise<number> {
-    const { startService } = await import("../../src/cli/service.ts");
-    const { readConfig } = await import("../../src/runtime/config/config.ts");
-    const written = {
-      server: { port: 0 },
-      tools: [`${import.meta.dir}/tools`],
-      audit: { dir: `${folder}/audit` },
-      jwt: {
-        issuers: [
-          { issuer: "https://bench", audience: "bench", algorithms: ["ES256"], jwksFile: `${folder}/jwks.json` },
-        ],
-      },
-      commands: { allowed: ["echo"] },
-      log: { level: "silent" },
-    };
-    const environment = { PATH: process.env["PATH"] };
-    const service = await startService(readConfig(written, { folder, environment, origin: "bench" }));
-    return Number(new URL(service.url).port);
+    return await startGoverned({ tools: [`${import.meta.dir}/tools`], commands: { allowed: ["echo"] } });
+  },
+  async api(): Promise<number> {
+    return await (await import("./customer-api.ts")).startCustomerApi();
+  },
+  async governedApi(): Promise<number> {
+    const { customerTool } = await import("./customer-api.ts");
+    const http = { baseUrl: `http://127.0.0.1:${apiPort}/v1`, addresses: ["loopback"] };
+    return await startGoverned({ tools: [customerTool], systems: { customers: { http } } });
   },
   async grpc(): Promise<number> {
     const { developmentCertificates } = await import("../../src/cli/development/certificates.ts");

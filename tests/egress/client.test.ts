@@ -187,6 +187,16 @@ describe("addresses", () => {
     expect(error).toMatchObject({ failure: "address", sent: false });
     expect(server.connections).toBe(0);
   });
+
+  test("a client judges each host of its requests", async () => {
+    const urlOf = (host: string): URL => new URL(`http://${host}:${server.port}/`);
+    for (const allowed of ["127.0.0.1", "127.0.0.1", "service.test"]) {
+      expect(await client.send(requestOf({ url: urlOf(allowed) }))).toMatchObject({ status: 200 });
+      for (const refused of ["10.0.0.1", "10.0.0.1", "[::ffff:127.0.0.1]"]) {
+        expect(await failureOf({ url: urlOf(refused) })).toMatchObject({ failure: "address", sent: false });
+      }
+    }
+  });
 });
 
 describe("a hostile server", () => {

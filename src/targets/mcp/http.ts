@@ -55,7 +55,10 @@ class HttpChannel implements McpChannel {
   readonly #closing = new AbortController();
   readonly #read: (text: Uint8Array) => void;
   #end: (reason: string) => void;
-  /** The exchanges that are in progress, by the numbers of their requests. */
+  /**
+   * Exchanges in progress, by the numbers of their requests. Rejected: a listener for each on `#closing`, whose removal takes time
+   * for every other one.
+   */
   readonly #exchanges = new Map<number, { readonly abort: () => void; grace?: ReturnType<typeof setTimeout> }>();
   #replies = 0;
   #sessionId: string | undefined;
@@ -68,6 +71,7 @@ class HttpChannel implements McpChannel {
     this.#end = (reason) => {
       clearTimeout(this.#reopening);
       this.#closing.abort();
+      for (const { abort } of this.#exchanges.values()) abort();
       resolve(reason);
     };
     this.#options = options;
@@ -152,8 +156,7 @@ class HttpChannel implements McpChannel {
     const abort = (): void => controller.abort();
     const exchange: { abort: () => void; grace?: ReturnType<typeof setTimeout> } = { abort };
     this.#exchanges.set(id, exchange);
-    const signals = [this.#closing.signal, ...(signal === undefined ? [] : [signal])];
-    for (const each of signals) each.addEventListener("abort", abort, { once: true });
+    signal?.addEventListener("abort", abort, { once: true });
     try {
       await this.#post(message, id, controller.signal);
       this.#receiver.lost(id, new UpstreamError("invalid", "its answer holds no answer to the request"));
@@ -164,7 +167,7 @@ class HttpChannel implements McpChannel {
     } finally {
       this.#exchanges.delete(id);
       clearTimeout(exchange.grace);
-      for (const each of signals) each.removeEventListener("abort", abort);
+      signal?.removeEventListener("abort", abort);
     }
   }
 

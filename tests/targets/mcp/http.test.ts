@@ -3,6 +3,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createMcpHandler, Server } from "@modelcontextprotocol/server";
 import { type CertificateSet, DEVELOPMENT_SERVER_NAME } from "../../../src/cli/development/certificates.ts";
+import { EgressClient } from "../../../src/egress/client.ts";
+import { httpChannel } from "../../../src/targets/mcp/http.ts";
 import type { Loose } from "../../support/asking-service.ts";
 import { until } from "../../support/until.ts";
 import { makeAuthority } from "../grpc/support/authority.ts";
@@ -442,6 +444,30 @@ describe("reaching a server over HTTP", () => {
     expect(await metrics.text()).toContain('stc_certificate_expiry_timestamp_seconds{system="hostile"} 4102444800');
     await world.stop();
     await secured.close();
+  });
+
+  test("the end of a connection ends its requests in progress", async () => {
+    const silent = new HttpServer();
+    silent.sessionId = undefined;
+    const given: AbortSignal[] = [];
+    silent.call = (_id, _message, signal) => {
+      given.push(signal);
+      return new Promise<Response>(() => {});
+    };
+    const client = new EgressClient({ addresses: { classes: ["loopback"] } });
+    const lost: number[] = [];
+    const channel = httpChannel({
+      ...{ url: new URL(silent.url), client: () => client, credentials: () => ({}), messageBytesMax: 10_000 },
+    })({
+      ...{ message: () => true, isWaiting: () => true, tooLarge: () => {}, log: () => {} },
+      lost: (id) => lost.push(id),
+    });
+    for (const id of [1, 2]) await channel.send({ id, method: "tools/call", params: { name: "echo" } });
+    while (given.length < 2) await Bun.sleep(5);
+    await channel.close();
+    while (lost.length < 2 || !given.every(({ aborted }) => aborted)) await Bun.sleep(5);
+    expect(lost.sort()).toEqual([1, 2]);
+    await silent.close();
   });
 
   test.each([
