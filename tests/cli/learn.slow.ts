@@ -1,0 +1,65 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { parse } from "yaml";
+import { callHeaders, type IdentityStand, issuers, startIdentityService } from "../support/identity-service.ts";
+import { RunningStc, runStc } from "../support/stc.ts";
+import { until } from "../support/until.ts";
+
+let stand: IdentityStand;
+let env: Record<string, string>;
+beforeAll(async () => {
+  stand = await startIdentityService({});
+  const file = join(stand.folder, "operator.token");
+  writeFileSync(file, await issuers.token({ kind: "operator", sub: "olga", permissions: ["tools:learn"] }));
+  env = { STC_URL: stand.service.url, STC_TOKEN_FILE: file };
+});
+afterAll(() => stand.close());
+
+async function callOnce(): Promise<void> {
+  const headers = await callHeaders();
+  const init = { method: "POST", headers, body: '{"tool":"whoami","args":{}}' };
+  expect((await fetch(`${stand.service.url}/call`, init)).status).toBe(200);
+}
+
+/** Runs `stc learn`, and makes a call as soon as it observes. */
+async function learnOnce(...options: readonly string[]): Promise<RunningStc> {
+  const running = new RunningStc(["learn", "whoami", ...options], { env });
+  await until("that it observes", () => running.err.includes("observing whoami") || undefined);
+  await callOnce();
+  return running;
+}
+
+test("stc learn prints a policy that YAML reads, after enough answers", async () => {
+  const running = await learnOnce("--answers", "1");
+  expect(await running.child.exited).toBe(0);
+  await until("the policy", () => running.out.includes("allow") || undefined);
+  expect(running.out).toContain("# whoami: 1 answers observed by this replica (enough answers).");
+  expect(running.out).toContain("# hint: only 1 answers were seen");
+  expect(parse(running.out)).toEqual({ outputPolicy: { ok: "allow" } });
+});
+
+test("stc learn prints a policy for TypeScript, when its time is over", async () => {
+  const running = await learnOnce("--for", "1s", "--format", "typescript");
+  expect(await running.child.exited).toBe(0);
+  await until("the policy", () => running.out.includes("},") || undefined);
+  expect(running.out).toContain("(the time is over)");
+  expect(running.out).toContain('outputPolicy: {\n  "ok": "allow", // the schema lists its values\n},');
+});
+
+test("Ctrl-C stops the observation and prints what was seen", async () => {
+  const running = await learnOnce("--json");
+  running.child.kill("SIGINT");
+  expect(await running.child.exited).toBe(0);
+  await until("the JSON", () => running.out.endsWith("\n") || undefined);
+  expect(JSON.parse(running.out)).toMatchObject({ state: "ended", ended: "stopped", answersSeen: 1 });
+});
+
+test("an unknown tool and a token without the permission are refused", async () => {
+  const unknown = await runStc(["learn", "nothing"], { env });
+  expect([unknown.code, unknown.err]).toEqual([1, expect.stringContaining("TOOL_NOT_FOUND")]);
+  const file = join(stand.folder, "other.token");
+  writeFileSync(file, await issuers.token({ kind: "operator", sub: "olga", permissions: ["audit:read"] }));
+  const other = await runStc(["learn", "whoami"], { env: { ...env, STC_TOKEN_FILE: file } });
+  expect([other.code, other.err]).toEqual([1, expect.stringContaining("tools:learn")]);
+});
