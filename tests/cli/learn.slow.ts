@@ -2,23 +2,57 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
+import { z } from "zod";
+import { defineTool } from "../../src/index.ts";
+import { blockNamed } from "../support/documented.ts";
 import { callHeaders, type IdentityStand, issuers, startIdentityService } from "../support/identity-service.ts";
 import { RunningStc, runStc } from "../support/stc.ts";
 import { until } from "../support/until.ts";
 
+const text = z.string();
+const order = z.object({ id: text, state: text, email: text, contact: text, buyer: text, note: text });
+
+const listOrders = defineTool({
+  name: "list_orders",
+  description: "Lists orders",
+  classification: "read",
+  permissions: { required: ["self:read"] },
+  limits: { outputBytesMax: 100_000 },
+  input: z.strictObject({}),
+  handler: async () => ({
+    orders: ["new", "paid", "sent", "paid"].map((state, index) => ({
+      ...{ id: `ORD-${index}`, state, email: "ann@example.com", contact: `ann${index}@example.com` },
+      ...{ buyer: "Ann Lee", note: "Leave it with the neighbour.\nThe bell is broken." },
+    })),
+  }),
+  output: z.object({ orders: z.array(order) }),
+  outputPolicy: {},
+});
+
+const whoami = defineTool({
+  name: "whoami",
+  description: "Answers with a word",
+  classification: "read",
+  permissions: { required: ["self:read"] },
+  input: z.strictObject({}),
+  handler: async () => ({ ok: true }),
+  output: z.strictObject({ ok: z.boolean() }),
+  outputPolicy: { ok: "allow" },
+});
+
 let stand: IdentityStand;
 let env: Record<string, string>;
 beforeAll(async () => {
-  stand = await startIdentityService({});
+  stand = await startIdentityService({ rest: { tools: [listOrders, whoami] } });
   const file = join(stand.folder, "operator.token");
   writeFileSync(file, await issuers.token({ kind: "operator", sub: "olga", permissions: ["tools:learn"] }));
   env = { STC_URL: stand.service.url, STC_TOKEN_FILE: file };
 });
 afterAll(() => stand.close());
 
-async function callOnce(): Promise<void> {
+async function callOnce(tool = "whoami"): Promise<void> {
   const headers = await callHeaders();
-  const init = { method: "POST", headers, body: '{"tool":"whoami","args":{}}' };
+  const init = { method: "POST", headers, body: JSON.stringify({ tool, args: {} }) };
   expect((await fetch(`${stand.service.url}/call`, init)).status).toBe(200);
 }
 
@@ -37,6 +71,18 @@ test("stc learn prints a policy that YAML reads, after enough answers", async ()
   expect(running.out).toContain("# whoami: 1 answers observed by this replica (enough answers).");
   expect(running.out).toContain("# hint: only 1 answers were seen");
   expect(parse(running.out)).toEqual({ outputPolicy: { ok: "allow" } });
+});
+
+test("the guide's example is what stc learn prints, and what the guide says about the answers", async () => {
+  const [program, ...words] = blockNamed("docs/manifests.md: stc learn").text.trim().split(" ");
+  expect(program).toBe("stc");
+  const running = new RunningStc(words, { env });
+  await until("that it observes", () => running.err.includes("observing list_orders") || undefined);
+  for (let calls = 0; calls < 50; calls += 1) await callOnce("list_orders");
+  expect(await running.child.exited).toBe(0);
+  await until("the last line", () => running.out.includes('orders[].note": allow') || undefined);
+  const shown = blockNamed("docs/manifests.md: # list_orders").text.replace(/^ {3}/gm, "");
+  expect(running.out).toBe(shown);
 });
 
 test("stc learn prints a policy for TypeScript, when its time is over", async () => {

@@ -146,7 +146,7 @@ describe("what is proposed", () => {
       "only 1 answers were seen: observe more before you trust the proposal",
       expect.stringContaining('the tool\'s name or description says "delete"'),
       "classification: is read, but the request is a POST",
-      "untrusted: note carry free text, which may hold instructions for a model",
+      "untrusted: note may hold instructions for a model: it is free text",
     ]);
   });
 

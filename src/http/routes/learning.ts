@@ -7,7 +7,6 @@ import { deniedAnswer, json } from "../answers.ts";
 import { type Endpoint, type EndpointAnswer, endpoint } from "../endpoint.ts";
 import { record } from "../guard.ts";
 
-/** The limits of `pipeline/learning/learning.ts`, which is not loaded before it is used. */
 const SECONDS_MAX = 3_600;
 const ANSWERS_MAX = 1_000;
 

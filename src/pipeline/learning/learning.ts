@@ -7,8 +7,6 @@ import { type Proposal, propose } from "./proposal.ts";
 
 /** Tools that are observed at the same time, and results that are kept after their observation has ended. */
 export const TOOLS_OBSERVED_MAX = 4;
-export const OBSERVATION_SECONDS_MAX = 3_600;
-export const OBSERVATION_ANSWERS_MAX = 1_000;
 /** How long the result of an observation can be read after its time is over. */
 const KEPT_MS = 3_600_000;
 

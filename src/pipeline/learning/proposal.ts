@@ -155,6 +155,6 @@ function hintsFor(
     ...(doubt === undefined ? [] : [`classification: ${doubt}`]),
     ...(freeText.length === 0
       ? []
-      : [`untrusted: ${freeText.join(", ")} carry free text, which may hold instructions for a model`]),
+      : freeText.map((path) => `untrusted: ${path} may hold instructions for a model: it is free text`)),
   ];
 }

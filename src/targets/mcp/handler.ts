@@ -74,11 +74,13 @@ class McpBinding implements Binding {
     const definition = this.#upstream.pinOf(this.#target.mcp.tool)?.definition;
     const annotations = isTable(definition) ? definition["annotations"] : undefined;
     if (!isTable(annotations)) return undefined;
+    const { readOnlyHint, destructiveHint } = annotations;
     const { classification } = this.#tool;
-    if (annotations["destructiveHint"] === true && classification !== "destructive")
+    // By the specification, the second hint means nothing for a tool that only reads.
+    if (destructiveHint === true && readOnlyHint !== true && classification !== "destructive")
       return `is ${classification}, but the server says that the tool is destructive`;
-    const isDoubtful = classification === "read" && annotations["readOnlyHint"] === false;
-    return isDoubtful ? "is read, but the server does not say that the tool only reads" : undefined;
+    const isDoubtful = classification === "read" && readOnlyHint === false;
+    return isDoubtful ? "is read, but the server says that the tool changes something" : undefined;
   }
 
   async run(sealed: ExecutionPlan, { signal, caller, traceparent, tracestate }: RunContext): Promise<unknown> {
