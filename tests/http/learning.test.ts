@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { dayFilesText } from "../support/audit-files.ts";
 import { manifest, ReloadService, type Reply } from "../support/reload-service.ts";
+import { PROJECT } from "../support/world.ts";
 
 const SECRET = `ghp_${"a1B2".repeat(9)}`;
 const KEY = "ann.lee@example.com";
@@ -127,4 +128,16 @@ test("an observation survives a reload of something else, and ends when its tool
   await callThings(1);
   expect((await read()).body.learning).toMatchObject({ state: "ended", ended: "changed", answersSeen: 2 });
   expect((await start()).body.learning).toMatchObject({ state: "observing", answersSeen: 0 });
+});
+
+test("a service in which nobody observes loads no code for it", () => {
+  const program = `
+    await import("./src/runtime/composition/wiring.ts");
+    const { loadEndpoints, MODULES } = await import("./src/runtime/modules.ts");
+    await loadEndpoints(MODULES);
+    process.stdout.write(JSON.stringify(Object.keys(require.cache)));`;
+  const { stdout } = Bun.spawnSync([process.execPath, "-e", program], { cwd: PROJECT });
+  const loaded = (JSON.parse(stdout.toString()) as string[]).map((path) => relative(PROJECT, path));
+  expect(loaded).toContain("src/http/routes/learning.ts");
+  expect(loaded.filter((path) => path.startsWith("src/pipeline/learning/"))).toEqual([]);
 });

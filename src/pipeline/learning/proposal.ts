@@ -2,7 +2,14 @@ import type { RegisteredTool } from "../../core/evidence.ts";
 import { classificationNotes } from "../../core/manifest/change-words.ts";
 import { element, otherKey, type Step } from "../../core/policy/field-path.ts";
 import { personalName } from "../../core/policy/personal-names.ts";
-import { type FieldKind, namesOf, type PolicyField, pathOf, policyFields } from "../../core/policy/policy-fields.ts";
+import {
+  bounded,
+  type FieldKind,
+  namesOf,
+  type PolicyField,
+  pathOf,
+  policyFields,
+} from "../../core/policy/policy-fields.ts";
 import type { FieldAction } from "../../core/types.ts";
 import { labelOf } from "../../detection/labels.ts";
 import type { ObservedField } from "./observed.ts";
@@ -57,7 +64,8 @@ export function propose(registered: RegisteredTool, seen: readonly ObservedField
     const own = place.isOpen ? undefined : observed.get(path);
     return { path, ...withManifest(decide(place, own), place.node.action) };
   });
-  return { outputPolicy: lines, unlisted: places.size - lines.length, hints: hintsFor(registered, lines, answers) };
+  const prose = lines.filter(({ path }) => (observed.get(path)?.shapes.prose ?? 0) > 0).map(({ path }) => path);
+  return { outputPolicy: lines, unlisted: places.size - lines.length, hints: hintsFor(registered, prose, answers) };
 }
 
 function placesOf(fields: readonly PolicyField[]): ReadonlyMap<string, Place> {
@@ -142,19 +150,12 @@ function decideText({ shapes, distinct }: ObservedField, values: number): Decisi
   };
 }
 
-function hintsFor(
-  { tool, binding }: RegisteredTool,
-  lines: readonly ProposedLine[],
-  answers: number,
-): readonly string[] {
+function hintsFor({ tool, binding }: RegisteredTool, prose: readonly string[], answers: number): readonly string[] {
   const doubt = binding.classificationDoubt?.();
-  const freeText = lines.filter(({ reason }) => reason.includes("free text")).map(({ path }) => path);
   return [
     ...(answers < ANSWERS_MIN ? [`only ${answers} answers were seen: observe more before you trust the proposal`] : []),
     ...classificationNotes(tool).map(({ field, message }) => `${field}: ${message}`),
     ...(doubt === undefined ? [] : [`classification: ${doubt}`]),
-    ...(freeText.length === 0
-      ? []
-      : freeText.map((path) => `untrusted: ${path} may hold instructions for a model: it is free text`)),
+    ...bounded(prose.map((path) => `untrusted: ${path} may hold instructions for a model: it is free text`)),
   ];
 }
