@@ -4,8 +4,10 @@ import { join } from "node:path";
 import { parse } from "yaml";
 import { z } from "zod";
 import { defineTool } from "../../src/index.ts";
+import { dayFilesText } from "../support/audit-files.ts";
 import { blockNamed } from "../support/documented.ts";
 import { callHeaders, type IdentityStand, issuers, startIdentityService } from "../support/identity-service.ts";
+import { manifest, ReloadService } from "../support/reload-service.ts";
 import { RunningStc, runStc } from "../support/stc.ts";
 import { until } from "../support/until.ts";
 
@@ -108,4 +110,49 @@ test("an unknown tool and a token without the permission are refused", async () 
   writeFileSync(file, await issuers.token({ kind: "operator", sub: "olga", permissions: ["audit:read"] }));
   const other = await runStc(["learn", "whoami"], { env: { ...env, STC_TOKEN_FILE: file } });
   expect([other.code, other.err]).toEqual([1, expect.stringContaining("tools:learn")]);
+});
+
+test("no value and no key of an answer is in the service's log, its audit, or what stc learn prints", async () => {
+  const planted = {
+    ...{ id: "planted-id-17", token: `ghp_${"a1B2".repeat(9)}`, mail: "ann.lee@example.com" },
+    note: "planted prose\nof two lines",
+  };
+  const world = new ReloadService({ log: { level: "debug" } });
+  world.write(
+    "tools/hello.ts",
+    manifest({ body: `return { said: "x", ...${JSON.stringify(planted)}, map: { "planted-key": 1 } };` })
+      .replace("said: z.string() }", "said: z.string(), ...texts, map: z.record(z.string(), z.number()) }")
+      .replace(
+        "export const tool",
+        'const texts = Object.fromEntries(["id", "token", "mail", "note"].map((name) => [name, z.string()]));\nexport const tool',
+      ),
+  );
+  const service = new RunningStc(["serve", "--config", world.file]);
+  try {
+    const url = /"url":"(http[^"]+)"/.exec(await service.printed(/"url":"http/))?.[1];
+    const file = join(world.folder, "operator.token");
+    writeFileSync(file, await world.operator(["tools:learn"]));
+    const learning = new RunningStc(["learn", "hello", "--answers", "3", "--json"], {
+      env: { STC_URL: url, STC_TOKEN_FILE: file },
+    });
+    await until("that it observes", () => learning.err.includes("observing hello") || undefined);
+    const headers = { authorization: `Bearer ${await world.agent()}`, "content-type": "application/json" };
+    for (let calls = 0; calls < 3; calls += 1) {
+      const answer = await fetch(`${url}/call`, { method: "POST", headers, body: '{"tool":"hello","args":{}}' });
+      expect(await answer.json()).toMatchObject({ status: "success", result: { said: "x" } });
+    }
+    expect(await learning.child.exited).toBe(0);
+    await until("the JSON", () => learning.out.endsWith("\n") || undefined);
+    expect(JSON.parse(learning.out)).toMatchObject({ answersSeen: 3, answersFailed: 0 });
+    await service.end("SIGTERM");
+    const audit = join(world.folder, "audit");
+    const written = [service.out, service.err, learning.out, learning.err, dayFilesText(audit)].join("\n");
+    const all = written + dayFilesText(join(audit, "journal"));
+    expect(all).toContain("learning.started");
+    const found = [...Object.values(planted), "planted"].filter((value) => all.includes(value));
+    expect(found).toEqual([]);
+  } finally {
+    await service.end("SIGKILL");
+    await world.end();
+  }
 });
