@@ -13,7 +13,13 @@ interface TokenOptions {
   readonly ttl: number;
 }
 
-const OPERATOR_PERMISSIONS = ["approvals:decide", "grants:manage", "modes:manage", "audit:read"] as const;
+const OPERATOR_PERMISSIONS = [
+  "approvals:decide",
+  "grants:manage",
+  "modes:manage",
+  "audit:read",
+  "tools:learn",
+] as const;
 
 /** A call that waits for an approval ends with its token. */
 const DEVELOPMENT_TOKEN_SECONDS = 3_600;

@@ -17,10 +17,12 @@ import {
   TLS,
   text,
   URL_OPTION,
+  wholeNumber,
 } from "./command.ts";
 
 /** The longest token lifetime that a service accepts by default. */
 const TOKEN_SECONDS_MAX = 3_600;
+const OBSERVATION_SECONDS_MAX = 3_600;
 
 /** Commands outside any group: those that load a configuration first, then those that ask a running service. */
 export const commands = [
@@ -127,7 +129,7 @@ export const commands = [
       sub: required(text("subject"), "subject of the token"),
       permission: list(
         text("permission"),
-        "what the caller may do (default: nothing; for an operator: decide, manage grants and modes, read the audit)",
+        "what the caller may do (default: nothing; for an operator: decide, manage grants and modes, read the audit, observe answers)",
       ),
       operator: flag("a token for the operators' endpoints; it cannot call tools"),
       session: option(
@@ -166,6 +168,22 @@ export const commands = [
     uses: CLIENT,
     options: { approval: option(text("id"), "id of the approval of exactly this call; new: ask a person again") },
     run: async ({ tool, args }, options) => (await import("./call.ts")).call(tool, args, options),
+  }),
+  command({
+    name: "learn",
+    summary: "Observe what a tool's answers look like on a running service, and propose an output policy",
+    arguments: { tool: argument(text("tool")) },
+    uses: CLIENT,
+    options: {
+      for: defaulted(duration(OBSERVATION_SECONDS_MAX), { help: "30s, 10m, 1h", fallback: 600 }),
+      answers: defaulted(wholeNumber, { help: "stop after this many answers, at most 1000", fallback: 50 }),
+      format: option(
+        choice<"yaml" | "typescript">("format", ["yaml", "typescript"]),
+        "form of the proposal (default: yaml)",
+      ),
+    },
+    exits: { 0: "the proposal is printed, also after Ctrl-C" },
+    run: async ({ tool }, options) => (await import("./learn.ts")).learn(tool, options),
   }),
   command({
     name: "mcp",

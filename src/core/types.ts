@@ -356,6 +356,8 @@ export interface Binding {
   describe?(plan: ExecutionPlan): PlanDescription;
   /** Returns the plan for `stc plan`, with the parts that are added when it runs. */
   preview?(plan: ExecutionPlan): ExecutionPlan;
+  /** Returns what the target itself says against the tool's classification, for operators, in our own words. */
+  classificationDoubt?(): string | undefined;
 }
 
 export interface PlanDescription {

@@ -7,6 +7,7 @@ import type { JournalLine } from "../audit/journal/journal.ts";
 import type { Caller, Json } from "../core/types.ts";
 import type { Disconnect } from "../pipeline/call-scope.ts";
 import type { Audience, CallerContext } from "../pipeline/caller-context.ts";
+import type { Learning } from "../pipeline/learning/learning.ts";
 import type { Shedding } from "../pipeline/limits/shedding.ts";
 import type { Snapshot, ToolProxy } from "../pipeline/proxy.ts";
 import type { Registry } from "../pipeline/registry.ts";
@@ -41,6 +42,8 @@ interface OptionalParts {
   readonly resource?: string | undefined;
   /** Settings of the MCP server. */
   readonly mcp?: McpSettings | undefined;
+  /** Returns the observations of answers; loads their code at the first use. */
+  readonly learning?: (() => Promise<Learning>) | undefined;
 }
 
 export interface McpSettings {

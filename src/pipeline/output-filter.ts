@@ -15,15 +15,31 @@ const NODES_MAX = 500_000;
 /** Largest answer, in UTF-8 bytes of JSON, that is cut to its tool's bound; a larger answer is not processed. */
 const CUT_FROM_BYTES_MAX = 33_554_432;
 
+/** Sees answers as the output schema returns them, before the policy is applied. Never throws, and changes nothing. */
+export interface AnswerObserver {
+  observe(registered: RegisteredTool, answer: unknown, detector: Detector): void;
+}
+
+/** Holds the observer of a service, while there is one. */
+export interface ObserverSlot {
+  observer: AnswerObserver | undefined;
+}
+
+interface ReleaseOptions {
+  /** A bound of the caller's protocol, in addition to the tool's. */
+  readonly bytesMax?: number | undefined;
+  readonly observer?: AnswerObserver | undefined;
+}
+
 /**
  * Releases what the policy permits: answer → plain JSON → tool's bound → output schema → output policy → redaction → cut texts.
- * The raw answer is not used after that. `bytesMax` is a bound of the caller's protocol, in addition to the tool's.
+ * The raw answer is not used after that.
  *
  * @throws {Refusal} OUTPUT_TOO_LARGE for a tool that reads, INVALID_OUTPUT
  */
-export function release(executed: Executed, detector: Detector, bytesMax?: number): Released {
+export function release(executed: Executed, detector: Detector, options: ReleaseOptions = {}): Released {
   try {
-    return mint<Released>(filtered(executed, executed.raw, { detector, bytesMax }));
+    return mint<Released>(filtered(executed, executed.raw, { detector, ...options }));
   } catch (error) {
     const isTooLarge = error instanceof Refusal && error.code === "OUTPUT_TOO_LARGE";
     if (!isTooLarge || executed.tool.classification === "read") throw error;
@@ -64,7 +80,7 @@ export function releaseOutputSoFar(
   detector: Detector,
 ): Released | undefined {
   try {
-    return mint<Released>(filtered(registered, soFar, { detector, bytesMax: undefined }));
+    return mint<Released>(filtered(registered, soFar, { detector }));
   } catch (error) {
     if (error instanceof Refusal) return undefined;
     throw error;
@@ -75,12 +91,12 @@ type Filtered = Parameters<typeof mint<Released>>[0];
 
 const WITHHELD: Filtered = { result: null, filteredFields: ["*"], truncated: true, outputHash: sha256Hex("null") };
 
-interface FilterOptions {
+interface FilterOptions extends ReleaseOptions {
   readonly detector: Detector;
-  readonly bytesMax: number | undefined;
 }
 
-function filtered(registered: RegisteredTool, raw: unknown, { detector, bytesMax }: FilterOptions): Filtered {
+function filtered(registered: RegisteredTool, raw: unknown, options: FilterOptions): Filtered {
+  const { detector, bytesMax, observer } = options;
   const { tool, outputPolicy } = registered;
   const partial = PartialAnswer.is(raw) ? raw : undefined;
   if (partial !== undefined && partial.kept === undefined) throw tooLarge(tool);
@@ -93,10 +109,14 @@ function filtered(registered: RegisteredTool, raw: unknown, { detector, bytesMax
   });
   if (fitted === undefined) throw tooLarge(tool);
   if (partial === undefined && !fitted.isCut) {
-    const { result, filteredFields, redactions } = redacted(parseOutput(tool, value, outputPolicy));
+    const parsed = parseOutput(tool, value, outputPolicy);
+    observer?.observe(registered, parsed, detector);
+    const { result, filteredFields, redactions } = redacted(parsed);
     return { result, filteredFields, redactions, outputHash };
   }
-  const { result, ...hidden } = redacted(parsePart(registered, fitted, fitted.value));
+  const part = parsePart(registered, fitted, fitted.value);
+  observer?.observe(registered, part, detector);
+  const { result, ...hidden } = redacted(part);
   const truncated = true;
   // Only lists were cut.
   if (fitted.beyond === fitted.value) return { ...hidden, result, truncated, outputHash };

@@ -12,7 +12,7 @@ import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
 import type { CallerContext } from "./caller-context.ts";
 import type { Executor } from "./executor.ts";
-import { release } from "./output-filter.ts";
+import { type ObserverSlot, release } from "./output-filter.ts";
 import { makePlan } from "./planner.ts";
 import type { Assessed, Policy } from "./policy.ts";
 import type { Registry } from "./registry.ts";
@@ -29,6 +29,7 @@ interface ProxyParts {
   readonly approvals: Approvals | undefined;
   readonly executor: Executor;
   readonly callRecords: CallRecords;
+  readonly observerSlot?: ObserverSlot;
 }
 
 export interface ToolProxy {
@@ -81,7 +82,8 @@ async function decide(parts: ProxyParts, request: CallRequest, record: CallRecor
   const assessed = record.at("APPROVAL").keep(await policy.assess(planned));
   const approved = record.at("APPROVAL").keep(await gate.approve(assessed, context));
   const executed = record.at("EXECUTION").keep(await executor.execute(approved, record.execution(scope)));
-  return record.at("OUTPUT").keep(release(executed, detector, request.resultBytesMax));
+  const options = { bytesMax: request.resultBytesMax, observer: parts.observerSlot?.observer };
+  return record.at("OUTPUT").keep(release(executed, detector, options));
 }
 
 /** Verifies the token. Most tokens are already in the cache. */

@@ -80,6 +80,7 @@ export const MODULES = {
     () => import("../http/routes/call.ts"),
     () => import("../mcp/endpoint.ts"),
     () => import("../http/routes/tools.ts"),
+    () => import("../http/routes/learning.ts"),
     () => import("../http/routes/approvals.ts"),
     () => import("../http/routes/sessions.ts"),
     () => import("../http/routes/rpc.ts"),

@@ -20,7 +20,14 @@ const unusedFunction = (): never => {
 
 const parts = serverParts({
   callers: createCallerContext({ issuers: [agentsProfile([makeSigningKey("ES256", "agents-1")])], clock }),
-  ...{ clock, journal: unusedFunction, approvals: unused, auditDir: "/nowhere", reload: unusedFunction },
+  ...{
+    clock,
+    journal: unusedFunction,
+    approvals: unused,
+    auditDir: "/nowhere",
+    reload: unusedFunction,
+    learning: unusedFunction,
+  },
   ...{
     resource: "https://tools.example/",
     mcp: { resultBytesMax: 65_536, holdSeconds: 200, searchAbove: 64, attaches: () => true },
@@ -61,7 +68,7 @@ function bodyOf({ body, path }: Endpoint): string | undefined {
   if (found === undefined) throw new Error(`add a valid body of ${path} to BODIES`);
   return JSON.stringify(found);
 }
-const BODIES: readonly unknown[] = [{ decision: "deny" }, { mode: "default", expiresInSeconds: 60 }];
+const BODIES: readonly unknown[] = [{ decision: "deny" }, { mode: "default", expiresInSeconds: 60 }, { seconds: 60 }];
 
 test.each(guarded.filter((endpoint) => "receive" in endpoint).map((endpoint) => [nameOf(endpoint), endpoint] as const))(
   "%s, which judges its requests itself, refuses a request without a token, and one with a wrong token",
@@ -125,7 +132,8 @@ test("the listener for operators has probes and metrics only", () => {
 });
 
 test("what needs a part of the service that there is not does not exist", async () => {
-  const { approvals: _approvals, auditDir: _dir, reload: _reload, resource: _resource, mcp: _mcp, ...bare } = parts;
+  const { approvals: _approvals, auditDir: _dir, reload: _reload, resource: _resource, mcp: _mcp, ...others } = parts;
+  const { learning: _learning, ...bare } = others;
   const app = createServer(bare, ENDPOINTS);
   for (const endpoint of ENDPOINTS) {
     const answer = await app.inject({ method: endpoint.method, url: urlOf(endpoint) });

@@ -4,6 +4,8 @@ import type { AuditLog } from "../../audit/audit-log.ts";
 import type { JournalLine } from "../../audit/journal/journal.ts";
 import type { Admission } from "../../pipeline/admission.ts";
 import { createExecutor } from "../../pipeline/executor.ts";
+import type { Learning } from "../../pipeline/learning/learning.ts";
+import type { ObserverSlot } from "../../pipeline/output-filter.ts";
 import { createProxy } from "../../pipeline/proxy.ts";
 import { createWaitingRoom } from "../../pipeline/waiting-room.ts";
 import type { Config } from "../config/config.ts";
@@ -83,6 +85,8 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
       return join(read, await assemble(read, { ...hooks, ...previous }, modules));
     },
   });
+  const { callRecords } = recording;
+  const observerSlot: ObserverSlot = { observer: undefined };
   const drain = (): void => {
     admission.drain();
     // Calls that wait for an approver get their current answer.
@@ -93,7 +97,7 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   const closeAll = async (graceMs: number): Promise<void> => {
     drain();
     await idle(admission, graceMs);
-    recording.callRecords.shutDown();
+    callRecords.shutDown();
     await snapshots.close();
     await idle(admission, graceMs);
     await recording.stop();
@@ -104,7 +108,9 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   };
 
   return {
-    proxy: createProxy({ snapshots, admission, waitingRoom, approvals, executor, callRecords: recording.callRecords }),
+    proxy: createProxy({ snapshots, admission, waitingRoom, approvals, executor, callRecords, observerSlot }),
+    /** Returns the operators' observations of answers. */
+    learning: learningFor(observerSlot),
     registry: currentRegistry(snapshots),
     callers: currentCallers(snapshots),
     admission,
@@ -144,6 +150,17 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
 function startLine({ registry }: Parts, fingerprint: Fingerprint | undefined): JournalLine {
   const configuration = fingerprint && { configuration: fingerprint.sha256 };
   return { type: "service.started", tools: registry.list().length, pid: process.pid, ...configuration };
+}
+
+/** Returns a function that loads the code at its first use: most services never observe a tool. */
+function learningFor(slot: ObserverSlot): () => Promise<Learning> {
+  let learning: Promise<Learning> | undefined;
+  return () => {
+    learning ??= import("../../pipeline/learning/learning.ts").then(
+      ({ Learning: Observations }) => new Observations({ slot, clock, newId: randomUUID }),
+    );
+    return learning;
+  };
 }
 
 interface StoreParts extends Pick<Parts, "checkpointKey" | "receiptOf" | "webhooks"> {

@@ -213,6 +213,10 @@ class HttpBinding implements Binding {
     };
   }
 
+  classificationDoubt(): string | undefined {
+    return this.#isChange() || this.#http.method !== "POST" ? undefined : "is read, but the request is a POST";
+  }
+
   async run(plan: ExecutionPlan, context: RunContext): Promise<unknown> {
     const request = this.#planned(plan);
     if (!isSameIdentity(plan["tls"], this.#system.connections.current.tls)) {

@@ -1,6 +1,6 @@
 import { canonicalJson } from "../../core/digest.ts";
 import { ManifestError, Refusal } from "../../core/errors.ts";
-import { ARGUMENT_LIMITS } from "../../core/json.ts";
+import { ARGUMENT_LIMITS, isTable } from "../../core/json.ts";
 import type { ToolNote } from "../../core/target-kind.ts";
 import type {
   Binding,
@@ -68,6 +68,19 @@ class McpBinding implements Binding {
     return planned.then(planFor).catch((error: unknown) => {
       throw refusalOf(error, call, signal);
     });
+  }
+
+  classificationDoubt(): string | undefined {
+    const definition = this.#upstream.pinOf(this.#target.mcp.tool)?.definition;
+    const annotations = isTable(definition) ? definition["annotations"] : undefined;
+    if (!isTable(annotations)) return undefined;
+    const { readOnlyHint, destructiveHint } = annotations;
+    const { classification } = this.#tool;
+    // By the specification, the second hint means nothing for a tool that only reads.
+    if (destructiveHint === true && readOnlyHint !== true && classification !== "destructive")
+      return `is ${classification}, but the server says that the tool is destructive`;
+    const isDoubtful = classification === "read" && readOnlyHint === false;
+    return isDoubtful ? "is read, but the server says that the tool changes something" : undefined;
   }
 
   async run(sealed: ExecutionPlan, { signal, caller, traceparent, tracestate }: RunContext): Promise<unknown> {

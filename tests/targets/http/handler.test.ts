@@ -381,3 +381,11 @@ describe("a broken connection", () => {
     await first;
   });
 });
+
+test.each([
+  ["read", "POST", "is read, but the request is a POST"],
+  ["read", "GET", undefined],
+  ["write", "POST", undefined],
+] as const)("a tool classified as %s with the method %s", (classification, method, doubt) => {
+  expect(bind({ classification, method }).classificationDoubt?.()).toBe(doubt);
+});

@@ -1,0 +1,104 @@
+import { z } from "zod";
+import { Refusal } from "../../core/errors.ts";
+import type { RegisteredTool } from "../../core/evidence.ts";
+import type { Caller } from "../../core/types.ts";
+import type { Registry } from "../../pipeline/registry.ts";
+import { deniedAnswer, json } from "../answers.ts";
+import { type Endpoint, type EndpointAnswer, endpoint } from "../endpoint.ts";
+import { record } from "../guard.ts";
+
+const SECONDS_MAX = 3_600;
+const ANSWERS_MAX = 1_000;
+
+const operators = {
+  path: "/tools/:name/learning",
+  audience: "operators",
+  permission: "tools:learn",
+  recordsForgeries: true,
+  needs: ["learning"],
+  params: z.object({ name: z.string() }),
+} as const;
+
+/** Observations of a tool's answers by operators: shapes and kinds, never values. */
+export const endpoints: readonly Endpoint[] = [
+  endpoint({
+    ...operators,
+    method: "POST",
+    summary: "Start to observe what a tool's answers look like.",
+    body: z.strictObject({
+      seconds: z.int().min(1).max(SECONDS_MAX).default(600),
+      answers: z.int().min(1).max(ANSWERS_MAX).default(50),
+    }),
+    responses: { 201: {} },
+    errors: { 409: "LEARNING_IN_PROGRESS" },
+    audited: "change",
+    async handle({ caller, params: { name }, body }, services) {
+      const registered = toolOf(services.registry, name);
+      const tool = registered.tool.name;
+      const learning = await services.learning();
+      const problem = learning.start(registered, body);
+      if (problem === "observed") {
+        return deniedAnswer(409, "LEARNING_IN_PROGRESS", "This tool is being observed. Read the result, or stop it.");
+      }
+      if (problem === "full") {
+        const message = "Too many tools are being observed. Stop one, or wait until it has ended.";
+        throw new Refusal("OVERLOADED", message, { details: { limit: "learning" } });
+      }
+      try {
+        await record(services, { type: "learning.started", tool, ...body, ...actor(caller) });
+      } catch (error) {
+        learning.stop(tool);
+        throw error;
+      }
+      return json(201, { learning: learning.read(tool, registered) });
+    },
+  }),
+  endpoint({
+    ...operators,
+    method: "GET",
+    summary: "What was observed of a tool's answers, and the output policy that this suggests.",
+    errors: { 404: "LEARNING_NOT_FOUND" },
+    audited: "learning.read",
+    async handle({ params: { name } }, { registry, learning }) {
+      const { registered } = registry.find(name);
+      const tool = registered?.tool.name ?? name;
+      const state = (await learning()).read(tool, registered);
+      return state === undefined ? noObservation() : json(200, { learning: state }, { recorded: { tool } });
+    },
+  }),
+  endpoint({
+    ...operators,
+    method: "DELETE",
+    summary: "Stop observing a tool; its result can still be read for an hour.",
+    errors: { 404: "LEARNING_NOT_FOUND" },
+    audited: "change",
+    async handle({ caller, params: { name } }, services) {
+      const { registered } = services.registry.find(name);
+      const tool = registered?.tool.name ?? name;
+      const learning = await services.learning();
+      const before = learning.read(tool, registered);
+      if (before === undefined) return noObservation();
+      learning.stop(tool);
+      if (before.state === "observing") {
+        await record(services, { type: "learning.stopped", tool, ...actor(caller) });
+      }
+      return json(200, { learning: learning.read(tool, registered) });
+    },
+  }),
+];
+
+/** @throws {Refusal} TOOL_NOT_FOUND */
+function toolOf(registry: Registry, name: string): RegisteredTool {
+  const { registered } = registry.find(name);
+  if (registered !== undefined) return registered;
+  throw new Refusal("TOOL_NOT_FOUND", "There is no tool of this name: stc tools lists them.");
+}
+
+function noObservation(): EndpointAnswer {
+  const message = "This process does not observe the tool, and has no result. Other replicas have their own.";
+  return deniedAnswer(404, "LEARNING_NOT_FOUND", message);
+}
+
+function actor({ subject, issuer }: Caller) {
+  return { sub: subject, iss: issuer };
+}

@@ -1,0 +1,136 @@
+import type { RegisteredTool } from "../../core/evidence.ts";
+import type { EpochMs } from "../../core/types.ts";
+import type { Detector } from "../../detection/sensitive.ts";
+import type { AnswerObserver, ObserverSlot } from "../output-filter.ts";
+import { ObservedAnswers, type ObservedField } from "./observed.ts";
+import { type Proposal, propose } from "./proposal.ts";
+
+/** Tools that are observed at the same time, and results that are kept after their observation has ended. */
+export const TOOLS_OBSERVED_MAX = 4;
+/** How long the result of an observation can be read after its time is over. */
+const KEPT_MS = 3_600_000;
+
+export interface ObservationLimits {
+  readonly seconds: number;
+  readonly answers: number;
+}
+
+/** Why an observation ended. `changed`: a reload changed the tool, or removed it. */
+type ObservationEnd = "time" | "answers" | "stopped" | "changed";
+
+export interface ObservationState {
+  readonly tool: string;
+  readonly state: "observing" | "ended";
+  readonly ended: ObservationEnd | null;
+  readonly answersSeen: number;
+  readonly answersMax: number;
+  /** Answers that the observer could not read. They are released as always. */
+  readonly answersFailed: number;
+  /** True when an answer had more parts than are looked at. */
+  readonly truncated: boolean;
+  readonly remainingMs: number;
+  readonly fields: readonly ObservedField[];
+  readonly proposal: Proposal;
+}
+
+interface Observation {
+  readonly registered: RegisteredTool;
+  readonly until: EpochMs;
+  readonly answersMax: number;
+  readonly observed: ObservedAnswers;
+  failed: number;
+  ended: ObservationEnd | undefined;
+}
+
+interface LearningParts {
+  /** Holds the observer while a tool is observed: without one, a call costs one comparison. */
+  readonly slot: ObserverSlot;
+  readonly clock: () => EpochMs;
+  readonly newId: () => string;
+}
+
+/** Observations of this process, started by operators. Nothing is stored: a restart ends them. */
+export class Learning implements AnswerObserver {
+  readonly #parts: LearningParts;
+  readonly #observations = new Map<string, Observation>();
+
+  constructor(parts: LearningParts) {
+    this.#parts = parts;
+  }
+
+  /** Starts to observe a tool, and forgets its former result. Returns why it does not start. */
+  start(registered: RegisteredTool, { seconds, answers }: ObservationLimits): "observed" | "full" | undefined {
+    const { clock, newId, slot } = this.#parts;
+    const { name } = registered.tool;
+    this.#endLate();
+    const before = this.#observations.get(name);
+    if (before !== undefined && before.ended === undefined && isSame(before, registered)) return "observed";
+    this.#observations.delete(name);
+    if (this.#running().length >= TOOLS_OBSERVED_MAX) return "full";
+    const oldest = [...this.#observations].find(([, { ended }]) => ended !== undefined);
+    if (oldest !== undefined && this.#observations.size >= 2 * TOOLS_OBSERVED_MAX) this.#observations.delete(oldest[0]);
+    const until = clock() + seconds * 1_000;
+    const observed = new ObservedAnswers(newId());
+    this.#observations.set(name, { registered, until, answersMax: answers, observed, failed: 0, ended: undefined });
+    slot.observer = this;
+    return undefined;
+  }
+
+  /** Counts an answer of an observed tool. Never throws and changes nothing. */
+  observe(registered: RegisteredTool, answer: unknown, detector: Detector): void {
+    this.#endLate();
+    const observation = this.#observations.get(registered.tool.name);
+    // A call that began before a reload has a tool of its own.
+    if (observation === undefined || observation.ended !== undefined || !isSame(observation, registered)) return;
+    const { observed, answersMax } = observation;
+    try {
+      observed.add(registered, answer, detector);
+    } catch {
+      observation.failed += 1;
+    }
+    if (observed.answers >= answersMax) this.#end(observation, "answers");
+  }
+
+  /** Returns what was seen so far; undefined without an observation. `current` is the tool of the configuration in use. */
+  read(name: string, current: RegisteredTool | undefined): ObservationState | undefined {
+    this.#endLate();
+    const observation = this.#observations.get(name);
+    if (observation === undefined) return undefined;
+    if (current === undefined || !isSame(observation, current)) this.#end(observation, "changed");
+    const { registered, until, answersMax, observed, failed, ended } = observation;
+    const fields = observed.fields();
+    return {
+      ...{ tool: name, state: ended === undefined ? "observing" : "ended", ended: ended ?? null },
+      ...{ answersSeen: observed.answers, answersMax, answersFailed: failed, truncated: observed.isCut },
+      ...{ remainingMs: ended === undefined ? until - this.#parts.clock() : 0 },
+      ...{ fields, proposal: propose(registered, fields, observed.answers) },
+    };
+  }
+
+  stop(name: string): void {
+    const observation = this.#observations.get(name);
+    if (observation !== undefined) this.#end(observation, "stopped");
+  }
+
+  #running(): readonly Observation[] {
+    return [...this.#observations.values()].filter(({ ended }) => ended === undefined);
+  }
+
+  /** Ends the observations whose time is over, and forgets old results. No timer is needed: every use comes through here. */
+  #endLate(): void {
+    const now = this.#parts.clock();
+    for (const [name, observation] of this.#observations) {
+      if (now >= observation.until) this.#end(observation, "time");
+      if (now >= observation.until + KEPT_MS) this.#observations.delete(name);
+    }
+  }
+
+  #end(observation: Observation, reason: ObservationEnd): void {
+    observation.ended ??= reason;
+    if (this.#running().length === 0) this.#parts.slot.observer = undefined;
+  }
+}
+
+function isSame({ registered }: Observation, { identity }: RegisteredTool): boolean {
+  return registered.identity === identity;
+}
