@@ -221,6 +221,7 @@ class SchemaReader {
     const { $ref: reference, ...others } = declared;
     const schema: Record<string, unknown> = {};
     for (const [keyword, value] of Object.entries(others)) {
+      if (this.faults.length >= FAULTS_MAX) break;
       if (/^x-/i.test(keyword)) continue;
       const form = Object.hasOwn(KEYWORDS, keyword) ? KEYWORDS[keyword] : undefined;
       const path = memberPath(at.path, keyword);
