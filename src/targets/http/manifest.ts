@@ -1,6 +1,7 @@
 import type { z } from "zod";
 import type { Fault } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
+import { formatOf } from "../../core/json-schema/text.ts";
 import { isSchema, isText, oneOf, type Unchecked, unknownKeys, unless } from "../../core/manifest/checks.ts";
 import { hint } from "../../core/nearest.ts";
 import { defOf, innerSchemas, type Schema } from "../../core/schema/walk.ts";
@@ -36,13 +37,18 @@ const OWN_HEADERS = new Set([
   ..."x-caller-assertion x-http-method x-http-method-override x-method-override x-original-url x-rewrite-url x-real-ip".split(
     " ",
   ),
+  ..."x-client-ip x-cluster-client-ip true-client-ip x-original-host x-original-method http2-settings max-forwards".split(
+    " ",
+  ),
 ]);
 const OWN_PREFIXES = ["proxy-", "x-forwarded-", "sec-", "x-caller-"] as const;
 
 /** Returns why a header cannot be set by manifests and configurations. */
 export function headerNameProblem(name: string): string | undefined {
   if (!HEADER_NAME.test(name)) return "must be a lower-case header name";
-  const isOwn = OWN_HEADERS.has(name) || OWN_PREFIXES.some((prefix) => name.startsWith(prefix));
+  // Servers that pass headers in variables read `x_name` and `x.name` as `x-name`.
+  const read = name.replace(/[^a-z0-9]/g, "-");
+  const isOwn = OWN_HEADERS.has(read) || OWN_PREFIXES.some((prefix) => read.startsWith(prefix));
   return isOwn ? "is set by the proxy itself, or means something to servers on the way" : undefined;
 }
 
@@ -214,11 +220,14 @@ interface CheckDef {
 /** Returns the checks of a text. A format such as `z.uuid()` is itself one. */
 function checksOf(schema: Schema): readonly CheckDef[] {
   const def = schema._zod.def as CheckDef & z.core.$ZodTypeDef;
-  return [def, ...(def.checks ?? []).map((check) => check._zod.def as CheckDef)];
+  return [def, ...(def.checks ?? []).map((check) => check._zod.def as CheckDef)].map((check) => {
+    const format = check.pattern && formatOf(check.pattern);
+    return format === undefined ? check : { ...check, format };
+  });
 }
 
 const BOUNDED_FORMATS = new Set(
-  "uuid guid date datetime time ipv4 ipv6 cidrv4 cidrv6 cuid ulid xid ksuid e164".split(" "),
+  "uuid guid date datetime date-time time ipv4 ipv6 cidrv4 cidrv6 cuid ulid xid ksuid e164".split(" "),
 );
 const SCALARS = new Set(["number", "int", "boolean", "bigint", "enum", "literal", "null", "template_literal"]);
 

@@ -104,6 +104,16 @@ describe("a plan", () => {
     });
   });
 
+  test.each([
+    ["application/x-www-form-urlencoded", "{*}", "a"],
+    ["text/plain", "{a}", "(body)"],
+  ])("refuses a value that a body of type %s cannot hold, before anybody is asked", async (contentType, body, path) => {
+    const input = z.object({ a: z.unknown() });
+    const binding = bind({ method: "POST", classification: "write", contentType, body, input });
+    const got = await refusal(() => binding.plan({ a: { b: 1 } }, runContext()));
+    expect([got.code, got.details]).toMatchObject(["INVALID_INPUT", { issues: [{ path }] }]);
+  });
+
   test("of another address does not run", async () => {
     const binding = bind();
     const plan = await binding.plan({}, runContext());
@@ -114,6 +124,11 @@ describe("a plan", () => {
 
   test.each([
     ["a form", { contentType: "application/x-www-form-urlencoded", body: { a: "{a}", b: "{b}" } }, "a=x%20%26&b=1&b=2"],
+    [
+      "a form without a value",
+      { contentType: "application/x-www-form-urlencoded", body: { a: null, b: "{b}" } },
+      "b=1&b=2",
+    ],
     ["a text", { contentType: "text/plain", body: "say {a}" }, "say x &"],
     ["all other arguments", { body: "{*}" }, '{"a":"x &","b":[1,2]}'],
     ["a nested argument", { body: { list: [{ v: "{b}" }], t: "<{a}>" } }, '{"list":[{"v":[1,2]}],"t":"<x &>"}'],
@@ -214,6 +229,11 @@ describe("an answer", () => {
     ["HTML for a tool with fields", answer(200, "<p>", { "content-type": "text/html" }), "text, but the output"],
     ["bytes", answer(200, "x", { "content-type": "application/octet-stream" }), "neither JSON nor text"],
     ["another charset", answer(200, "{}", { "content-type": "application/json; charset=utf-16" }), "another charset"],
+    [
+      "two charsets",
+      answer(200, "{}", { "content-type": "application/json; charset=utf-8; charset=utf-16" }),
+      "another charset",
+    ],
     ["no JSON", answer(200, "{", { "content-type": "application/json" }), "not acceptable JSON"],
     ["a key twice", answer(200, '{"a":1,"a":2}', { "content-type": "application/json" }), "not acceptable JSON"],
     ["a key of a prototype", answer(200, '{"__proto__":{}}', { "content-type": "application/json" }), "not acceptable"],
