@@ -3,6 +3,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { gzipSync } from "node:zlib";
 import { decodeJwt } from "jose";
 import { z } from "zod";
+import { Refusal } from "../../../src/core/errors.ts";
 import { PartialAnswer } from "../../../src/core/partial-answer.ts";
 import type { Binding, RequestTracer } from "../../../src/core/types.ts";
 import { assertionSigner } from "../../../src/egress/assertion.ts";
@@ -164,6 +165,28 @@ describe("what is added when a request is sent", () => {
     });
   });
 
+  test("credentials and the caller assertion are removed from an answer that shows the request", async () => {
+    const { privateKey } = generateKeyPairSync("ed25519");
+    const pem = privateKey.export({ type: "pkcs8", format: "pem" }).toString();
+    const show = ({ text }: { readonly text: string }, status: number): string =>
+      answer(status, JSON.stringify({ ü: "ü", text }), { "content-type": "application/json" });
+    const credentials = { header: async () => ({ "x-api-key": "key+$&/-0123" }), renew: async () => false };
+    const binding = bind(
+      { errors: "filtered" },
+      { credentials },
+      { sign: assertionSigner({ issuer: "https://stc.test", privateKey: pem, now: () => 0, newId: () => "id" }) },
+    );
+    server.answer = (request) => show(request, 200);
+    const got = JSON.stringify(await call(binding));
+    expect(got).toContain('"ü":"ü"');
+    expect(got).toContain("x-api-key: [REDACTED]");
+    expect(got).toContain("x-caller-assertion: [REDACTED]");
+    server.answer = (request) => show(request, 404);
+    const text = Refusal.targetTextOf(await refusal(() => call(binding))) ?? "";
+    expect(text).toContain("x-api-key: [REDACTED]");
+    expect(got + text).not.toMatch(/key\+|eyJ/);
+  });
+
   test("a read has no idempotency key, and a system may get no assertion", async () => {
     const { privateKey } = generateKeyPairSync("ed25519");
     const pem = privateKey.export({ type: "pkcs8", format: "pem" }).toString();
@@ -316,7 +339,6 @@ describe("a status", () => {
   });
 
   test("is a refusal whose text is released only if the manifest allows it", async () => {
-    const { Refusal } = await import("../../../src/core/errors.ts");
     server.answer = () => answer(409, '{"detail":"taken"}', { "content-type": "application/problem+json" });
     const open = await refusal(() => call(bind({ ...CHANGE, errors: "filtered" })));
     expect(Refusal.targetTextOf(open)).toBe('{"detail":"taken"}');
