@@ -97,7 +97,7 @@ test("a format bounds a path parameter, and allows no character that means somet
           "grpc: { package: bank.v1, service: Accounts, method: GetAccount }",
           "http: { method: GET, path: '/{accountId}' }",
         )
-        .replace(/examples:[^]*/, ""),
+        .replace(/examples:.*/s, ""),
     ).filter((problem) => problem.includes("input.accountId"));
   for (const format of ["date", "date-time", "time", "ipv4", "ipv6", "uuid"]) {
     expect(inPath(`{ type: string, format: ${format} }`)).toEqual([]);
