@@ -58,11 +58,6 @@ const NOTED = [
 
 export const FORMATS: readonly string[] = [...Object.keys(CHECKED), ...NOTED];
 
-/** Returns the format that a pattern stands for; undefined for a pattern that somebody wrote. */
-export function formatOf(pattern: RegExp): string | undefined {
-  return Object.keys(CHECKED).find((format) => CHECKED[format] === pattern);
-}
-
 /** Returns the test of a format; undefined for a format that is not checked. */
 export function formatTest(format: string): TextTest | undefined {
   const pattern = Object.hasOwn(CHECKED, format) ? CHECKED[format] : undefined;

@@ -1,7 +1,6 @@
 import type { z } from "zod";
 import type { Fault } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
-import { formatOf } from "../../core/json-schema/text.ts";
 import { isSchema, isText, oneOf, type Unchecked, unknownKeys, unless } from "../../core/manifest/checks.ts";
 import { hint } from "../../core/nearest.ts";
 import { defOf, innerSchemas, type Schema } from "../../core/schema/walk.ts";
@@ -220,10 +219,7 @@ interface CheckDef {
 /** Returns the checks of a text. A format such as `z.uuid()` is itself one. */
 function checksOf(schema: Schema): readonly CheckDef[] {
   const def = schema._zod.def as CheckDef & z.core.$ZodTypeDef;
-  return [def, ...(def.checks ?? []).map((check) => check._zod.def as CheckDef)].map((check) => {
-    const format = check.pattern && formatOf(check.pattern);
-    return format === undefined ? check : { ...check, format };
-  });
+  return [def, ...(def.checks ?? []).map((check) => check._zod.def as CheckDef)];
 }
 
 const BOUNDED_FORMATS = new Set(
