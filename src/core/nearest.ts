@@ -28,7 +28,10 @@ export function closestName(name: string, known: Iterable<string>): string | und
   const same = names.find((other) => plain(other) === plain(name));
   if (same !== undefined || name.length > NAME_CHARS_MAX) return same;
   const bound = Number(name.length >= ONE_TYPO_CHARS) + Number(name.length >= TWO_TYPOS_CHARS);
-  const near = names.map((other) => ({ other, edits: edits(name, other) })).filter((one) => one.edits <= bound);
+  const near = names
+    .filter((other) => Math.abs(other.length - name.length) <= bound)
+    .map((other) => ({ other, edits: edits(name, other) }))
+    .filter((one) => one.edits <= bound);
   return near.sort((left, right) => left.edits - right.edits)[0]?.other;
 }
 

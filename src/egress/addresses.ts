@@ -62,8 +62,9 @@ const RANGES = (
       // Amazon (metadata, time, DNS, credentials of containers and pods), Tencent, Scaleway, Alibaba, Oracle, Azure.
       ..."169.254.169.0/24 169.254.170.0/24 169.254.0.23/32 169.254.42.42/32 100.100.100.200/32".split(" "),
       ..."192.0.0.192/32 168.63.129.16/32".split(" "),
-      // Amazon, Google, Scaleway.
-      ..."fd00:ec2::/32 fd20:ce::254/128 fd00:42::42/128".split(" "),
+      // Amazon, Google, Scaleway, Oracle, Akamai, Alibaba.
+      ..."fd00:ec2::/32 fd20:ce::254/128 fd00:42::42/128 fd00:c1::a9fe:a9fe/128".split(" "),
+      ..."fd00:a9fe:a9fe::1/128 fd00:100::100:200/128".split(" "),
     ],
     ["unspecified", "0.0.0.0/8", "::/128"],
     ["loopback", "127.0.0.0/8", "::1/128"],

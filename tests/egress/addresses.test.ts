@@ -110,7 +110,8 @@ describe("the addresses of a configuration", () => {
         fc.string(),
       ),
     );
-    const metadata = ["169.254.169.254", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "::ffff:a9fe:a9fe"];
+    const metadata = ["169.254.169.254", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd00:c1::a9fe:a9fe"];
+    metadata.push("fd00:a9fe:a9fe::1", "fd00:100::100:200", "fd20:ce::254", "::ffff:a9fe:a9fe");
     fc.assert(
       fc.property(names, fc.constantFrom(...metadata), (list, address) => {
         const rules = readAddressRules(list);

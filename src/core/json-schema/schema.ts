@@ -221,6 +221,7 @@ class SchemaReader {
     const { $ref: reference, ...others } = declared;
     const schema: Record<string, unknown> = {};
     for (const [keyword, value] of Object.entries(others)) {
+      if (this.faults.length >= FAULTS_MAX) break;
       if (/^x-/i.test(keyword)) continue;
       const form = Object.hasOwn(KEYWORDS, keyword) ? KEYWORDS[keyword] : undefined;
       const path = memberPath(at.path, keyword);
@@ -388,11 +389,18 @@ const NAME = `must be a visible name of at most ${NAME_CHARACTERS_MAX} character
 function isName(name: string): boolean {
   if (name === "" || name.length > NAME_CHARACTERS_MAX || name in Object.prototype || name === "prototype")
     return false;
-  return !/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u.test(name);
+  return !UNSEEN.test(name) && name.trim() !== "";
 }
 
-/** Characters that hide or reorder text: controls except tab and line feed, bidirectional controls, tags, lone surrogates. */
-const HIDDEN = /[^\t\n\P{Cc}]|[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\u{e0000}-\u{e007f}]|\p{Cs}/u;
+/** Characters that a name does not show: controls, invisible and format characters, lone surrogates, spaces but U+0020. */
+const UNSEEN = /[^ \P{Z}]|[\p{Cc}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800]/u;
+
+/**
+ * Characters that hide or reorder text: controls except tab and line feed, bidirectional controls, tags, invisible letters, lone
+ * surrogates; and zero-width characters or variation selectors in a row, in which texts can be hidden.
+ */
+const HIDDEN =
+  /[^\t\n\P{Cc}]|[\u061c\u115f\u1160\u200e\u200f\u2028-\u202e\u2061-\u206f\u3164\ufeff\uffa0\u{e0000}-\u{e007f}]|\p{Cs}|(?:[\u200b-\u200d\u2060]|(?!\ufe0f)\p{Variation_Selector}){2}|\ufe0f{2}/u;
 
 /** Returns whether a text shows everything that it says. */
 export function isVisible(text: string): boolean {

@@ -196,10 +196,10 @@ function scalar(type: JsonType, required: readonly SchemaTable[], side: SchemaSi
   return required.reduce((schema, { pattern, format, maxLength }) => {
     // Targets see that a text is bounded. JSON Schema counts characters; Zod UTF-16 units, at most two per character.
     const bounded = side === "input" && maxLength !== undefined ? schema.max(2 * maxLength) : schema;
-    const tests = [
-      pattern === undefined ? undefined : patternTest(pattern),
-      format === undefined ? undefined : formatTest(format),
-    ];
-    return tests.reduce((text, test) => (test === undefined ? text : text.regex(test.pattern)), bounded);
+    const matching = pattern === undefined ? bounded : bounded.regex(patternTest(pattern).pattern);
+    const test = format === undefined ? undefined : formatTest(format);
+    if (format === undefined || test === undefined) return matching;
+    // A format by its name: targets treat the pattern of a format otherwise than one that somebody wrote.
+    return matching.check(new z.core.$ZodCheckStringFormat({ check: "string_format", format, pattern: test.pattern }));
   }, z.string());
 }

@@ -34,6 +34,30 @@ export function childrenOf(node: PatternNode): readonly PatternNode[] {
   return "body" in node ? [node.body] : [];
 }
 
+/**
+ * Returns whether a pattern has a character among those that it accepts, as itself: `/` in `[a-z/]`, `?` in `a\?`. Neither `.`
+ * nor `[^a]` names what it accepts, and a lookaround accepts nothing.
+ */
+export function namesCharacter(pattern: RegExp, character: string): boolean {
+  const names = (node: PatternNode): boolean => {
+    if (node.kind === "look") return false;
+    return node.kind === "character" ? literalsOf(node).has(character) : childrenOf(node).some(names);
+  };
+  try {
+    return names(parsePattern(pattern));
+  } catch {
+    return false;
+  }
+}
+
+/** Returns the characters that a character or a class names. A class that subtracts or intersects others names none. */
+function literalsOf({ source, flags }: Extract<PatternNode, { readonly kind: "character" }>): ReadonlySet<string> {
+  const isComputed = flags.includes("v") && /^\[.*(?:--|&&|\[\^)/s.test(source);
+  if (isComputed || source.startsWith("[^")) return new Set();
+  const parts = source.match(/\\[^A-Za-z0-9]|[^\\]/gsu) ?? [];
+  return new Set(parts.map((part) => part.replace("\\", "")));
+}
+
 const STRINGS_IN_CLASS = /\\q\{|\\[pP]\{(?:Basic_Emoji|Emoji_Keycap_Sequence|RGI_)/;
 
 /**

@@ -1,14 +1,18 @@
 import {
+  Composer,
+  type CST,
   type Document,
   isAlias,
   isCollection,
   isMap,
   isScalar,
   isSeq,
+  Lexer,
   LineCounter,
   type Node,
-  parseDocument,
+  Parser,
   visit,
+  type YAMLMap,
 } from "yaml";
 import type { DefineTool } from "../../core/define-tool.ts";
 import { type Fault, ManifestError } from "../../core/errors.ts";
@@ -57,7 +61,7 @@ export function readDataOnly(source: string, build: Build): DataOnlyTool {
     return { tool, lineOf: (fault) => lineIn(source, fault) };
   } catch (error) {
     if (!(error instanceof ManifestError)) throw error;
-    const problems = error.faults.map((fault) => {
+    const problems = error.faults.slice(0, FAULTS_MAX).map((fault) => {
       const line = lineOf(document, fault, lines);
       return `${line === undefined ? "" : `line ${line}: `}tool ${error.tool}: ${fault.field}: ${fault.message}`;
     });
@@ -109,17 +113,38 @@ function parse(source: string, lines: LineCounter): Document | Error {
     return new Error(
       `line ${lineAt(source, found.index)}: holds a control character or line end that YAML readers interpret differently`,
     );
-  const document = parseDocument(source, {
-    ...{ version: "1.2", schema: "core", merge: false, strict: true, uniqueKeys: true, stringKeys: true },
-    lineCounter: lines,
+  // Duplicate keys are found later: the library compares each key with every other one.
+  const composer = new Composer({
+    ...{ version: "1.2", schema: "core", merge: false, strict: true, uniqueKeys: false, stringKeys: true },
     logLevel: "error",
   });
-  // Only the first error: later ones mostly follow from it.
-  const [problem] = document.errors;
-  if (problem === undefined) return document as Document;
-  const line = problem.linePos?.[0].line;
-  const [text = ""] = problem.message.replace(/^Maximum call stack.*$/, "is nested too deeply").split("\n");
-  return new Error(`${line === undefined ? "" : `line ${line}: `}${text.replace(/ at line \d+.*$/, "")}`);
+  try {
+    const [document, another] = composer.compose(tokensOf(source, lines), true, source.length);
+    if (another !== undefined)
+      return new Error(`line ${lines.linePos(another.range[0]).line}: holds multiple documents`);
+    // Only the first error: later ones mostly follow from it.
+    const [problem] = document?.errors ?? [];
+    if (document !== undefined && problem === undefined) return document as Document;
+    return new Error(`line ${lines.linePos(problem?.pos[0] ?? 0).line}: ${problem?.message ?? "is not YAML"}`);
+  } catch (error) {
+    if (error instanceof TooDeep) return error;
+    throw error;
+  }
+}
+
+class TooDeep extends Error {}
+
+/** Returns the tokens of a text. Stops at a depth that the composer, which recurses, would take seconds to give up at. */
+function* tokensOf(source: string, lines: LineCounter): Generator<CST.Token, void> {
+  const parser = new Parser(lines.addNewLine);
+  lines.addNewLine(0);
+  for (const lexeme of new Lexer().lex(source)) {
+    yield* parser.next(lexeme);
+    if (parser.stack.length > DEPTH_MAX * 2) {
+      throw new TooDeep(`line ${lines.linePos(parser.offset).line}: is nested more than ${DEPTH_MAX} levels deep`);
+    }
+  }
+  yield* parser.end();
 }
 
 function lineAt(source: string, offset: number): number {
@@ -148,6 +173,7 @@ function unclearParts(document: Document, lines: LineCounter): readonly string[]
       else if (node.anchor !== undefined) report(node, "YAML anchors (&name) are not supported");
       if ((isScalar(node) || isCollection(node)) && node.tag !== undefined)
         report(node, "YAML tags (!name) are not supported");
+      if (isMap(node)) for (const repeated of repeatedKeys(node)) report(repeated, "Map keys must be unique");
       if (!isScalar(node)) return undefined;
       const { value } = node;
       if (key === "key" && (value === "__proto__" || value === "<<")) report(node, `the key ${value} is not supported`);
@@ -160,6 +186,16 @@ function unclearParts(document: Document, lines: LineCounter): readonly string[]
     },
   });
   return problems;
+}
+
+function repeatedKeys({ items }: YAMLMap): readonly Node[] {
+  const known = new Set<unknown>();
+  return items.flatMap(({ key }) => {
+    if (!isScalar(key)) return [];
+    const isRepeated = known.has(key.value);
+    known.add(key.value);
+    return isRepeated ? [key] : [];
+  });
 }
 
 function isExact(value: number): boolean {

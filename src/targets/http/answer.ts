@@ -188,11 +188,10 @@ export function resultOf({ status, headers, body }: EgressAnswer, textField: str
     .toLowerCase()
     .split(";")
     .map((part) => part.trim());
-  const charset = parameters
-    .find((each) => each.startsWith("charset="))
-    ?.slice("charset=".length)
-    .replaceAll('"', "");
-  if (charset !== undefined && !["utf-8", "utf8", "us-ascii"].includes(charset))
+  const charsets = parameters
+    .filter((each) => each.startsWith("charset="))
+    .map((each) => each.slice("charset=".length).replaceAll('"', ""));
+  if (!charsets.every((charset) => ["utf-8", "utf8", "us-ascii"].includes(charset)))
     throw unreadable(body, "another charset");
   const bytes = body.subarray(0, 3).equals(MARK) ? body.subarray(3) : body;
   if (/^(?:application|text)\/(?:json|[a-z0-9!#$&^_.-]+\+json)$/.test(name)) return jsonIn(bytes);

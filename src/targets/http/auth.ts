@@ -239,7 +239,8 @@ function tokenIn(body: Buffer, nowMs: number, untilMs: number): Token {
   }
   if (typeof type !== "string" || type.toLowerCase() !== "bearer") throw new Error("the token is not a bearer token");
   const given = typeof lifetime === "string" ? Number(lifetime) : lifetime;
-  const seconds = typeof given === "number" && given > 0 ? given : LIFETIME_DEFAULT_SECONDS;
+  // A token that is said to have expired is used by the calls that wait for it, and not kept.
+  const seconds = typeof given === "number" && !Number.isNaN(given) ? Math.max(given, 0) : LIFETIME_DEFAULT_SECONDS;
   const lifetimeMs = Math.min(Math.min(seconds, LIFETIME_MAX_SECONDS) * 1_000, untilMs - nowMs);
   return { value, renewAtMs: nowMs + lifetimeMs * RENEW_AFTER, expiresAtMs: nowMs + lifetimeMs };
 }

@@ -185,6 +185,8 @@ class HttpBinding implements Binding {
   plan(input: unknown): ExecutionPlan {
     const { url, headers, body } = this.#builder.build(input);
     const { tls } = this.#system.connections.current;
+    // What cannot be sent is refused before anybody is asked to approve it.
+    if (body !== undefined) bodyText(body, this.#form);
     const all = {
       accept: ACCEPT,
       ...(body !== undefined && { "content-type": this.#contentType }),
@@ -285,12 +287,12 @@ class HttpBinding implements Binding {
     const state = parseTracestate(tracestate);
     const span = requests?.begin(this.#spanTarget);
     const parent = span?.traceparent ?? (TRACEPARENT.test(traceparent ?? "") ? traceparent : undefined);
+    const secret = { ...(await this.#assertion(request, body, context)), ...credentials };
     const added: Record<string, string> = {
       ...(this.#isChange() && { "idempotency-key": traceId }),
       ...(parent !== undefined && { traceparent: parent }),
       ...(parent !== undefined && state !== undefined && { tracestate: state }),
-      ...(await this.#assertion(request, body, context)),
-      ...credentials,
+      ...secret,
     };
     try {
       const answer = await this.#system.connections.current.client.send({
@@ -298,7 +300,7 @@ class HttpBinding implements Binding {
         ...{ bodyBytesMax: this.#system.system.answerBytesMax, isRepeatable: this.#safe },
       });
       span?.end(String(answer.status));
-      return answer;
+      return withoutSecrets(answer, Object.values(secret));
     } catch (error) {
       span?.end(error instanceof EgressError ? String(error.status ?? error.failure) : "UNKNOWN");
       throw error;
@@ -316,4 +318,17 @@ class HttpBinding implements Binding {
     const asserted = { system: this.#system.name, caller, tool: this.#tool.name, method: target, message, traceId };
     return { "x-caller-assertion": await this.#sign(asserted) };
   }
+}
+
+/** Shorter values are not looked for in answers: ordinary text may contain them. */
+const SECRET_CHARACTERS_MIN = 8;
+
+/** Returns the answer without the credentials that were sent: some services show the request in errors or in debug output. */
+function withoutSecrets(answer: EgressAnswer, headers: readonly string[]): EgressAnswer {
+  const shown = headers
+    .map((value) => value.slice(value.lastIndexOf(" ") + 1))
+    .filter((secret) => secret.length >= SECRET_CHARACTERS_MIN && answer.body.includes(secret));
+  if (shown.length === 0) return answer;
+  const text = shown.reduce((body, secret) => body.replaceAll(secret, "[REDACTED]"), answer.body.toString("latin1"));
+  return { ...answer, body: Buffer.from(text, "latin1") };
 }

@@ -36,13 +36,18 @@ const OWN_HEADERS = new Set([
   ..."x-caller-assertion x-http-method x-http-method-override x-method-override x-original-url x-rewrite-url x-real-ip".split(
     " ",
   ),
+  ..."x-client-ip x-cluster-client-ip true-client-ip x-original-host x-original-method http2-settings max-forwards".split(
+    " ",
+  ),
 ]);
 const OWN_PREFIXES = ["proxy-", "x-forwarded-", "sec-", "x-caller-"] as const;
 
 /** Returns why a header cannot be set by manifests and configurations. */
 export function headerNameProblem(name: string): string | undefined {
   if (!HEADER_NAME.test(name)) return "must be a lower-case header name";
-  const isOwn = OWN_HEADERS.has(name) || OWN_PREFIXES.some((prefix) => name.startsWith(prefix));
+  // Servers that pass headers in variables read `x_name` and `x.name` as `x-name`.
+  const read = name.replace(/[^a-z0-9]/g, "-");
+  const isOwn = OWN_HEADERS.has(read) || OWN_PREFIXES.some((prefix) => read.startsWith(prefix));
   return isOwn ? "is set by the proxy itself, or means something to servers on the way" : undefined;
 }
 
@@ -218,7 +223,7 @@ function checksOf(schema: Schema): readonly CheckDef[] {
 }
 
 const BOUNDED_FORMATS = new Set(
-  "uuid guid date datetime time ipv4 ipv6 cidrv4 cidrv6 cuid ulid xid ksuid e164".split(" "),
+  "uuid guid date datetime date-time time ipv4 ipv6 cidrv4 cidrv6 cuid ulid xid ksuid e164".split(" "),
 );
 const SCALARS = new Set(["number", "int", "boolean", "bigint", "enum", "literal", "null", "template_literal"]);
 

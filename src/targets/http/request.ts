@@ -1,5 +1,6 @@
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
+import { namesCharacter } from "../../core/pattern/parse.ts";
 import type { HttpTarget, Json } from "../../core/types.ts";
 
 /** Text of a manifest, in parts: literal text, and arguments by name. */
@@ -126,7 +127,7 @@ export class RequestBuilder {
     const guarded = GUARDED.find((character) => text.includes(character));
     if (guarded === undefined) return text;
     const isNamed = (character: string): boolean =>
-      this.#options.patternsOf(name).some(({ source }) => source.includes(character));
+      this.#options.patternsOf(name).some((pattern) => namesCharacter(pattern, character));
     const refused = GUARDED.find((character) => text.includes(character) && !isNamed(character));
     if (refused !== undefined) throw invalid(name, `must not contain ${refused} in a path`);
     return text;
@@ -185,12 +186,12 @@ export class RequestBuilder {
   }
 }
 
-/** Returns the bytes of a body. Its form has been checked when the manifest was loaded. */
+/** Returns the bytes of a body. @throws {Refusal} INVALID_INPUT for a value that its form cannot hold */
 export function bodyText(body: Json, form: BodyForm): string {
   if (form === "json") return JSON.stringify(body);
   if (form === "text") return textOf("(body)", body);
   return Object.entries(isTable(body) ? body : {})
-    .flatMap(([name, value]) => listOf(value).map((each) => `${encoded(name)}=${encoded(textOf(name, each))}`))
+    .flatMap(([name, value]) => listOf(value ?? []).map((each) => `${encoded(name)}=${encoded(textOf(name, each))}`))
     .join("&");
 }
 

@@ -205,8 +205,26 @@ test("closes the objects of an input, and leaves its conditions as they are", ()
   expect(Object.keys((schema as { properties: object }).properties)).toEqual(["kind", "one", "two"]);
 });
 
+test("a name shows everything that it says", () => {
+  const faults = (name: string) =>
+    readJsonSchema("output", { type: "object", properties: { [name]: {} } }).faults.length;
+  expect(["a b", "größe", "名前", "@id", "a.b/c", "naïve", "❤"].map(faults)).toEqual([0, 0, 0, 0, 0, 0, 0]);
+  const unseen = [" ", "a\u00a0b", "\u3164", "a\ufe0f", "\u2800", "\u115f", "a\u034fb", "a\u3000"];
+  expect(unseen.map(faults)).toEqual(unseen.map(() => 1));
+});
+
 test("a text is visible unless it hides or reorders something", () => {
-  expect(["a\tb\n", "👩‍👩‍👧", "فارسی‌زبان", "x\u200by"].every(isVisible)).toBe(true);
+  expect(["a\tb\n", "👩‍👩‍👧", "فارسی‌زبان", "x\u200by", "👁️‍🗨️ ❤️", "葛\u{e0100}城"].every(isVisible)).toBe(true);
+  const hidden = [
+    "\u3164",
+    "\uffa0",
+    "\u2062",
+    "a\u{e0148}\u{e0155}",
+    "a\ufe01\ufe02",
+    "a\u200b\u200c\u200b",
+    "❤\ufe0f\ufe0f",
+  ];
+  expect(hidden.some(isVisible)).toBe(false);
   expect(["\u0000", "\u001b[2J", "\r", "\u202e", "\u2066", "\u{e0061}", "\ud800", "\u009b"].some(isVisible)).toBe(
     false,
   );

@@ -4,9 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { createDefineTool } from "../../../src/core/define-tool.ts";
+import { zodFromJson } from "../../../src/core/json-schema/zod.ts";
 import { readConfig } from "../../../src/runtime/config/config.ts";
 import { readDataOnly } from "../../../src/runtime/manifests/data-only.ts";
 import { MODULES } from "../../../src/runtime/modules.ts";
+import { fieldsOf, patternsOf } from "../../../src/targets/http/manifest.ts";
 import { blocksOf } from "../../support/documented.ts";
 import { loadFor } from "../../support/kinds.ts";
 
@@ -85,6 +87,24 @@ test("a manifest is a tool with the defaults of every tool", () => {
     ...{ name: "get_account", version: "1", classification: "read", category: "read", timeoutMs: 30_000 },
     outputPolicy: { owner: "mask", iban: "redact" },
   });
+});
+
+test("a format bounds a path parameter, and allows no character that means something in a path", () => {
+  const inPath = (schema: string): readonly string[] =>
+    problemsOf(
+      changed("{ type: string, format: uuid }", schema)
+        .replace(
+          "grpc: { package: bank.v1, service: Accounts, method: GetAccount }",
+          "http: { method: GET, path: '/{accountId}' }",
+        )
+        .replace(/examples:.*/s, ""),
+    ).filter((problem) => problem.includes("input.accountId"));
+  for (const format of ["date", "date-time", "time", "ipv4", "ipv6", "uuid"]) {
+    expect(inPath(`{ type: string, format: ${format} }`)).toEqual([]);
+  }
+  expect(inPath("{ type: string, format: uri }")).toEqual([expect.stringContaining("is part of the path")]);
+  const { schema } = zodFromJson("input", { type: "object", properties: { id: { type: "string", format: "uri" } } });
+  expect(patternsOf(fieldsOf(schema)["id"] ?? schema)).toEqual([]);
 });
 
 describe("is refused, with its line", () => {
@@ -276,7 +296,24 @@ describe("YAML that is more than JSON", () => {
     ],
     ["bytes that are not UTF-8", changed("Get one", "Get \ufffd one"), /^must be UTF-8/],
     ["200 levels", `a: ${"[".repeat(200)}${"]".repeat(200)}\n`, /nested more than 64 levels/],
-    ["100,000 levels", `a: ${"[".repeat(100_000)}\n`, /./],
+    ["100,000 levels", `a: ${"[".repeat(100_000)}\n`, /^line 1: is nested more than 64 levels deep/],
+    ["100,000 levels of keys", `${"? ".repeat(100_000)}a\n`, /^line 1: is nested more than 64 levels deep/],
+    [
+      "levels by indentation",
+      Array.from({ length: 1_000 }, (_, level) => `${" ".repeat(level)}a:`).join("\n"),
+      /64 levels deep/,
+    ],
+    [
+      "20,000 keys",
+      Array.from({ length: 20_000 }, (_, key) => `k${key}: 1`).join("\n"),
+      /^line 1: tool \(unnamed\): input: must be a schema/,
+    ],
+    ["20,000 duplicate keys", `a: {${"a: 1, ".repeat(20_000)}}`, /^line 1: Map keys must be unique/],
+    [
+      "10,000 unknown keywords",
+      `input: {${Array.from({ length: 10_000 }, (_, key) => `k${key}: 1`).join()}}`,
+      /is not a keyword of JSON Schema/,
+    ],
     ["two million characters", `${MANIFEST}# ${"x".repeat(2_000_000)}\n`, /^is longer than 1048576 characters/],
   ])("%s is refused", (_what, source, problem) => {
     expect(problemsOf(source)[0]).toMatch(problem);

@@ -75,6 +75,28 @@ describe("tokens of client credentials", () => {
     expect(tokens.requests).toHaveLength(3);
   });
 
+  test.each([0, -5, "0", "-1e9"])(
+    "with a lifetime of %j are used by the waiting calls, and not kept",
+    async (expires_in) => {
+      tokens.answer = () => json({ access_token: `t${tokens.requests.length}`, token_type: "Bearer", expires_in });
+      const held = credentials();
+      expect(await Promise.all([bearer(held), bearer(held)])).toEqual(["Bearer t1", "Bearer t1"]);
+      expect(await bearer(held)).toBe("Bearer t2");
+    },
+  );
+
+  test.each([1e308, "1e999", "soon", null, undefined, {}])(
+    "with a lifetime of %j are kept, and not for ever",
+    async (expires_in) => {
+      tokens.answer = () => json({ access_token: `t${tokens.requests.length}`, token_type: "Bearer", expires_in });
+      const held = credentials();
+      await bearer(held);
+      expect(await bearer(held)).toBe("Bearer t1");
+      now += 86_400_001;
+      expect(await bearer(held)).toBe("Bearer t2");
+    },
+  );
+
   test("a call that ends does not wait for a token, and others get it", async () => {
     let release = (): void => {};
     tokens.answer = ({ socket }) => {

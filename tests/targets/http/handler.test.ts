@@ -3,6 +3,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { gzipSync } from "node:zlib";
 import { decodeJwt } from "jose";
 import { z } from "zod";
+import { Refusal } from "../../../src/core/errors.ts";
 import { PartialAnswer } from "../../../src/core/partial-answer.ts";
 import type { Binding, RequestTracer } from "../../../src/core/types.ts";
 import { assertionSigner } from "../../../src/egress/assertion.ts";
@@ -104,6 +105,16 @@ describe("a plan", () => {
     });
   });
 
+  test.each([
+    ["application/x-www-form-urlencoded", "{*}", "a"],
+    ["text/plain", "{a}", "(body)"],
+  ])("refuses a value that a body of type %s cannot hold, before anybody is asked", async (contentType, body, path) => {
+    const input = z.object({ a: z.unknown() });
+    const binding = bind({ method: "POST", classification: "write", contentType, body, input });
+    const got = await refusal(() => binding.plan({ a: { b: 1 } }, runContext()));
+    expect([got.code, got.details]).toMatchObject(["INVALID_INPUT", { issues: [{ path }] }]);
+  });
+
   test("of another address does not run", async () => {
     const binding = bind();
     const plan = await binding.plan({}, runContext());
@@ -114,6 +125,11 @@ describe("a plan", () => {
 
   test.each([
     ["a form", { contentType: "application/x-www-form-urlencoded", body: { a: "{a}", b: "{b}" } }, "a=x%20%26&b=1&b=2"],
+    [
+      "a form without a value",
+      { contentType: "application/x-www-form-urlencoded", body: { a: null, b: "{b}" } },
+      "b=1&b=2",
+    ],
     ["a text", { contentType: "text/plain", body: "say {a}" }, "say x &"],
     ["all other arguments", { body: "{*}" }, '{"a":"x &","b":[1,2]}'],
     ["a nested argument", { body: { list: [{ v: "{b}" }], t: "<{a}>" } }, '{"list":[{"v":[1,2]}],"t":"<x &>"}'],
@@ -147,6 +163,28 @@ describe("what is added when a request is sent", () => {
       ...{ iss: "https://stc.test", aud: "api", sub: "agent-7", act: { sub: "helper" }, tool: "api_tool" },
       method: "POST /v1/orders/7/items?fixed=a%20b",
     });
+  });
+
+  test("credentials and the caller assertion are removed from an answer that shows the request", async () => {
+    const { privateKey } = generateKeyPairSync("ed25519");
+    const pem = privateKey.export({ type: "pkcs8", format: "pem" }).toString();
+    const show = ({ text }: { readonly text: string }, status: number): string =>
+      answer(status, JSON.stringify({ ü: "ü", text }), { "content-type": "application/json" });
+    const credentials = { header: async () => ({ "x-api-key": "key+$&/-0123" }), renew: async () => false };
+    const binding = bind(
+      { errors: "filtered" },
+      { credentials },
+      { sign: assertionSigner({ issuer: "https://stc.test", privateKey: pem, now: () => 0, newId: () => "id" }) },
+    );
+    server.answer = (request) => show(request, 200);
+    const got = JSON.stringify(await call(binding));
+    expect(got).toContain('"ü":"ü"');
+    expect(got).toContain("x-api-key: [REDACTED]");
+    expect(got).toContain("x-caller-assertion: [REDACTED]");
+    server.answer = (request) => show(request, 404);
+    const text = Refusal.targetTextOf(await refusal(() => call(binding))) ?? "";
+    expect(text).toContain("x-api-key: [REDACTED]");
+    expect(got + text).not.toMatch(/key\+|eyJ/);
   });
 
   test("a read has no idempotency key, and a system may get no assertion", async () => {
@@ -214,6 +252,11 @@ describe("an answer", () => {
     ["HTML for a tool with fields", answer(200, "<p>", { "content-type": "text/html" }), "text, but the output"],
     ["bytes", answer(200, "x", { "content-type": "application/octet-stream" }), "neither JSON nor text"],
     ["another charset", answer(200, "{}", { "content-type": "application/json; charset=utf-16" }), "another charset"],
+    [
+      "two charsets",
+      answer(200, "{}", { "content-type": "application/json; charset=utf-8; charset=utf-16" }),
+      "another charset",
+    ],
     ["no JSON", answer(200, "{", { "content-type": "application/json" }), "not acceptable JSON"],
     ["a key twice", answer(200, '{"a":1,"a":2}', { "content-type": "application/json" }), "not acceptable JSON"],
     ["a key of a prototype", answer(200, '{"__proto__":{}}', { "content-type": "application/json" }), "not acceptable"],
@@ -296,7 +339,6 @@ describe("a status", () => {
   });
 
   test("is a refusal whose text is released only if the manifest allows it", async () => {
-    const { Refusal } = await import("../../../src/core/errors.ts");
     server.answer = () => answer(409, '{"detail":"taken"}', { "content-type": "application/problem+json" });
     const open = await refusal(() => call(bind({ ...CHANGE, errors: "filtered" })));
     expect(Refusal.targetTextOf(open)).toBe('{"detail":"taken"}');

@@ -108,6 +108,9 @@ describe("a request that does not load", () => {
     ..."authorization cookie set-cookie host content-length transfer-encoding connection te trailer upgrade".split(" "),
     ..."expect proxy-authorization forwarded x-forwarded-for x-forwarded-host idempotency-key traceparent".split(" "),
     ..."tracestate content-type accept-encoding x-http-method-override x-caller-assertion x-caller-sub".split(" "),
+    ..."x_caller_assertion x_forwarded_for x.forwarded.host idempotency_key content_length x_real-ip true-client-ip".split(
+      " ",
+    ),
   ])("the header %s", (name) => {
     expect(faultsOf({ ...GOOD, headers: { [name]: "{slug}" } }).join()).toContain(
       `target.http.headers.${name} is set by`,

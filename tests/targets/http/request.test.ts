@@ -71,6 +71,28 @@ describe("a path parameter", () => {
     expect((await refusal(() => anything.build({ id: "a/b" }))).code).toBe("INVALID_INPUT");
   });
 
+  test.each([
+    [/^[^/].*$/, "a/../../admin"],
+    [/^(?!.*[/]{2}).+$/, "a/b"],
+    [/^(?:a)?.+$/, "a?b"],
+    [/^\w+.*$/, "a\\b"],
+    [/^[[^\/]].*$/v, "a/b"],
+    [/^(?=.*#).+$/, "a#b"],
+  ] as const)("%p names no character that means something in a path", async (pattern, id) => {
+    expect(pattern.test(id)).toBe(true);
+    const excluding = builderOf({ path: "/a/{id}" }, z.object({ id: z.string().max(20).regex(pattern) }));
+    expect((await refusal(() => excluding.build({ id }))).message).toContain("must not contain");
+  });
+
+  test.each([
+    [/^[a-z/]+$/, "a/b", "a%2Fb"],
+    [/^a\?(?:b|;)$/, "a?;", "a%3F%3B"],
+    [/^[\]\\#]+$/, "]\\#", "%5D%5C%23"],
+  ] as const)("%p names characters, which are sent encoded", (pattern, id, segment) => {
+    const naming = builderOf({ path: "/a/{id}" }, z.object({ id: z.string().max(20).regex(pattern) }));
+    expect(naming.build({ id }).url).toBe(`${ORIGIN}/v1/a/${segment}`);
+  });
+
   test("parts of one segment cannot make dots together", async () => {
     const both = builderOf({ path: "/a/{x}{y}/.{z}" });
     expect(both.build({ x: "a.", y: ".b", z: "git" }).url).toBe(`${ORIGIN}/v1/a/a..b/.git`);
