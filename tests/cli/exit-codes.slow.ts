@@ -136,7 +136,6 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   [`approvals watch --json ${GOOD}`, 64, "unknown option"],
   [`grants list --state foo ${GOOD}`, 64, "unknown option"],
   [`grants list ${REFUSED}`, 1, "UNAUTHENTICATED"],
-  [`learn x --answers 0 ${GOOD}`, 64, "--answers"],
   [`learn x ${REFUSED}`, 1, "UNAUTHENTICATED"],
   [`grants revoke ${GOOD}`, 64, "missing required argument 'id'"],
   [`grants revoke a ${NOBODY}`, 2, "no answer"],
