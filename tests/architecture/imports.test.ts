@@ -56,7 +56,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   approvals: ["jose", "unbash", "zod"],
   "approvals/messages": ["zod"],
   "targets/command": ["unbash", "yaml", "zod"],
-  egress: ["jose"],
+  egress: ["jose", "zod"],
   "targets/grpc": ["@grpc/grpc-js", "protobufjs", "zod"],
   "targets/http": ["zod"],
   "targets/files": ["re2js", "yaml", "zod"],

@@ -10,10 +10,10 @@ import type { AddressRules } from "../../egress/addresses.ts";
 import type { AssertionSigner } from "../../egress/assertion.ts";
 import { clientValidity, isSameIdentity, readRoots } from "../../egress/certificates.ts";
 import { type EgressAnswer, EgressClient, EgressError, type EgressTls, type Resolve } from "../../egress/client.ts";
+import type { Credentials } from "../../egress/credentials.ts";
 import { type Circuit, Resilience, type ResilienceLimits } from "../../egress/resilience.ts";
 import { CertificateRotation, type CertificateSource, type SecuredConnections } from "../../egress/rotation.ts";
 import { type ApiCall, failureOf, failureOfRequest, HttpFailure, isSuccess, refusalOf, resultOf } from "./answer.ts";
-import type { Credentials } from "./auth.ts";
 import { fieldsOf, patternsOf } from "./manifest.ts";
 import { type BodyForm, bodyFormOf, bodyText, JSON_TYPE, RequestBuilder } from "./request.ts";
 

@@ -1,9 +1,9 @@
-import { sha256Hex } from "../../core/digest.ts";
-import { Refusal } from "../../core/errors.ts";
-import { isTable } from "../../core/json.ts";
-import type { RunContext } from "../../core/types.ts";
-import { type EgressClient, EgressError } from "../../egress/client.ts";
-import { UNAVAILABLE } from "../../egress/resilience.ts";
+import { sha256Hex } from "../core/digest.ts";
+import { Refusal } from "../core/errors.ts";
+import { isTable } from "../core/json.ts";
+import type { RunContext } from "../core/types.ts";
+import { type EgressClient, EgressError } from "./client.ts";
+import { UNAVAILABLE } from "./resilience.ts";
 
 type CredentialHeader = Readonly<Record<string, string>>;
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import type { RunContext } from "../../../src/core/types.ts";
-import { EgressClient } from "../../../src/egress/client.ts";
+import type { RunContext } from "../../src/core/types.ts";
+import { EgressClient } from "../../src/egress/client.ts";
 import {
   clientCredentialsGrant,
   type GrantOf,
@@ -9,10 +9,10 @@ import {
   readSecret,
   type TokenEndpoint,
   tokenExchangeGrant,
-} from "../../../src/targets/http/auth.ts";
-import { RawServer } from "../../support/raw-server.ts";
-import { until } from "../../support/until.ts";
-import { answer, apiTool, call, handlerOf, httpSystem, json, refusal, runContext } from "./support.ts";
+} from "../../src/egress/credentials.ts";
+import { RawServer } from "../support/raw-server.ts";
+import { until } from "../support/until.ts";
+import { answer, apiTool, call, handlerOf, httpSystem, json, refusal, runContext } from "../targets/http/support.ts";
 
 let tokens: RawServer;
 let api: RawServer;
