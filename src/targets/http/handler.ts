@@ -3,16 +3,17 @@ import { ManifestError, Refusal, StartupError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { PartialAnswer } from "../../core/partial-answer.ts";
 import { onlyStringField } from "../../core/schema/walk.ts";
-import type { OpenedKind, WatchOptions } from "../../core/target-kind.ts";
+import type { OpenedKind } from "../../core/target-kind.ts";
 import { parseTracestate } from "../../core/tracing.ts";
 import type { Binding, ExecutionPlan, HttpTarget, RunContext, Tool } from "../../core/types.ts";
 import type { AddressRules } from "../../egress/addresses.ts";
 import type { AssertionSigner } from "../../egress/assertion.ts";
-import { clientValidity, isSameIdentity, readRoots } from "../../egress/certificates.ts";
-import { type EgressAnswer, EgressClient, EgressError, type EgressTls, type Resolve } from "../../egress/client.ts";
+import { isSameIdentity } from "../../egress/certificates.ts";
+import { type EgressAnswer, EgressError, type EgressTls, type Resolve } from "../../egress/client.ts";
+import { UrlConnections } from "../../egress/connections.ts";
 import type { Credentials } from "../../egress/credentials.ts";
 import { type Circuit, Resilience, type ResilienceLimits } from "../../egress/resilience.ts";
-import { CertificateRotation, type CertificateSource, type SecuredConnections } from "../../egress/rotation.ts";
+import type { CertificateSource } from "../../egress/rotation.ts";
 import { type ApiCall, failureOf, failureOfRequest, HttpFailure, isSuccess, refusalOf, resultOf } from "./answer.ts";
 import { fieldsOf, patternsOf } from "./manifest.ts";
 import { type BodyForm, bodyFormOf, bodyText, JSON_TYPE, RequestBuilder } from "./request.ts";
@@ -49,15 +50,9 @@ interface SystemStatus {
 }
 
 /** The members of the kind that need a configured system. */
-export interface HttpHandler extends Required<Pick<OpenedKind, "bind" | "certificates" | "watch" | "close">> {
+export interface HttpHandler
+  extends Required<Pick<OpenedKind, "bind" | "certificates" | "watch" | "revoked" | "close">> {
   status(): Readonly<Record<string, SystemStatus>>;
-}
-
-const PROBE_TIMEOUT_MS = 10_000;
-
-/** Connections of a system with one set of certificates. */
-interface Connections extends SecuredConnections {
-  readonly client: EgressClient;
 }
 
 /** The connections, credentials and limits of one system. */
@@ -65,49 +60,22 @@ class OpenedSystem {
   readonly name: string;
   readonly system: HttpSystem;
   readonly resilience: Resilience;
-  readonly #resolve: Resolve | undefined;
-  #current: Connections;
+  readonly connections: UrlConnections;
 
+  /** @throws {Error} when the certificates do not fit together */
   constructor(name: string, system: HttpSystem, { random, resolve }: HttpHandlerOptions) {
     this.name = name;
     this.system = system;
     this.resilience = new Resilience(system.resilience, random);
-    this.#resolve = resolve;
-    this.#current = this.#connections(system.tls);
-  }
-
-  get current(): Connections {
-    return this.#current;
-  }
-
-  rotation({ now, report }: WatchOptions): CertificateRotation<Connections> | undefined {
-    const { tls, certificates } = this.system;
-    if (tls === undefined || certificates === undefined) return undefined;
-    return new CertificateRotation({
-      ...{ system: this.name, source: certificates, current: { tls, endpoints: this.#current }, now, report },
-      read: (renewed) => this.#connections(renewed),
-      adopt: (connections) => this.#adopt(connections),
+    const { baseUrl: url, addresses, tls, certificates } = system;
+    const connectionsMax = system.resilience.concurrentCallsMax;
+    this.connections = new UrlConnections({
+      ...{ system: name, url, addresses, tls, certificates, connectionsMax, resolve },
     });
   }
 
-  async #adopt(connections: Connections): Promise<boolean> {
-    if (!(await connections.client.canConnect(this.system.baseUrl, PROBE_TIMEOUT_MS))) return false;
-    this.#current.client.retire();
-    this.#current = connections;
-    return true;
-  }
-
-  /** @throws {Error} when the certificates do not fit together */
-  #connections(tls: EgressTls | undefined): Connections {
-    const { baseUrl, addresses, resilience } = this.system;
-    const options = { addresses, resolve: this.#resolve, connectionsMax: resilience.concurrentCallsMax };
-    if (tls === undefined) return { client: new EgressClient(options), tls: null, clientCertificate: null };
-    const roots = tls.rootCert === undefined ? undefined : readRoots(tls.rootCert);
-    return {
-      client: new EgressClient({ ...options, tls: { ...tls, rootCert: roots?.pem } }),
-      tls: { serverName: tls.serverName ?? baseUrl.hostname, rootSha256: roots?.sha256 ?? [] },
-      clientCertificate: clientValidity(tls),
-    };
+  get current(): UrlConnections["current"] {
+    return this.connections.current;
   }
 }
 
@@ -118,23 +86,18 @@ class OpenedSystem {
  */
 export function httpHandler(options: HttpHandlerOptions): HttpHandler {
   const systems = openAll(options);
-  const rotations: CertificateRotation<Connections>[] = [];
   return {
     bind: (tool) => new HttpBinding(tool, systems, options.sign),
-    certificates: () =>
-      [...systems.values()].flatMap(({ name: system, current: { clientCertificate } }) =>
-        clientCertificate === null ? [] : [{ system, notAfter: clientCertificate.notAfter }],
-      ),
+    certificates: () => [...systems.values()].flatMap(({ connections }) => connections.certificates()),
     status: () => Object.fromEntries([...systems.values()].map((system) => [system.name, statusOf(system)])),
     watch(watching) {
-      for (const system of systems.values()) {
-        const rotation = system.rotation(watching);
-        if (rotation !== undefined) rotations.push(rotation);
-      }
+      for (const { connections } of systems.values()) connections.watch(watching);
+    },
+    revoked() {
+      for (const { system } of systems.values()) system.credentials?.forgetCallers?.();
     },
     async close() {
-      for (const rotation of rotations) rotation.close();
-      for (const { current } of systems.values()) current.client.close();
+      for (const { connections } of systems.values()) connections.close();
     },
   };
 }

@@ -97,6 +97,7 @@ async function open(context: AssertionContext): Promise<OpenedKind> {
     status: async () => handler?.status() ?? {},
     certificates: () => handler?.certificates() ?? [],
     watch: (options) => handler?.watch(options),
+    revoked: () => handler?.revoked(),
     close: async () => handler?.close(),
   };
 }

@@ -94,7 +94,9 @@ export function refusalOf(error: unknown, call: Pick<Called, "tool" | "target">,
   const { failure, code, message: reason, text } = error;
   const cause = { system: target.system, tool: target.mcp.tool, reason };
   const isSafe = tool.classification === "read" || tool.idempotent;
-  if (failure === "error") return code === URL_ELICITATION ? asking(tool, target) : failed(call, text, code);
+  if (error.refusal !== undefined) return error.refusal;
+  if (failure === "error" || error.isRefused)
+    return code === URL_ELICITATION ? asking(tool, target) : failed(call, text, code);
   if (signal.aborted && !isLate(signal)) {
     return new Refusal("CANCELLED", "The client disconnected before the answer.", { cause });
   }

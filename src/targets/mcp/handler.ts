@@ -70,21 +70,24 @@ class McpBinding implements Binding {
     });
   }
 
-  async run(sealed: ExecutionPlan, { signal, caller, traceparent, tracestate }: RunContext): Promise<unknown> {
+  async run(sealed: ExecutionPlan, context: RunContext): Promise<unknown> {
+    const { signal, caller, callerToken, traceId, traceparent, tracestate } = context;
     const plan = sealed as McpPlan;
     const target = this.#target;
     const tool = this.#tool;
     if (plan.kind !== "mcp" || plan.system !== target.system || plan.tool !== target.mcp.tool) {
       throw new Refusal("INTERNAL", "The call could not be made.", { cause: "the plan belongs to another target" });
     }
-    const call = { tool: plan.tool, caller: callerKey(caller), sha256: plan.definitionSha256, signal };
+    const owner = { caller, callerToken };
+    const call = { tool: plan.tool, key: callerKey(caller), owner, sha256: plan.definitionSha256, signal };
+    const asserted = { tool: tool.name, caller, traceId };
     const trace = Object.entries({ traceparent, tracestate }).filter(
       (each): each is [string, string] => each[1] !== undefined,
     );
     const meta = trace.length === 0 ? undefined : Object.fromEntries(trace);
     try {
       return await this.#upstream.use(call, async (session, definition) => {
-        const answer = await session.call(plan.tool, plan.arguments, { signal, meta });
+        const answer = await session.call(plan.tool, plan.arguments, { signal, meta, call: asserted });
         return resultOf(answer, { tool, target, definition });
       });
     } catch (error) {

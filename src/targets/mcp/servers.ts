@@ -1,17 +1,19 @@
 import { errorText, systemCode } from "../../core/error-text.ts";
-import type { OpenedKind, ToolDraft } from "../../core/target-kind.ts";
-import type { AddressRules } from "../../egress/addresses.ts";
-import type { EgressClient as Client } from "../../egress/client.ts";
+import type { OpenedKind, ToolDraft, UpstreamEvent, UpstreamState } from "../../core/target-kind.ts";
+import type { EpochMs } from "../../core/types.ts";
+import { certificateNotes } from "../../egress/certificates.ts";
+import type { UrlConnections as Connections } from "../../egress/connections.ts";
 import { bindTool, toolNotes } from "./handler.ts";
 import type { McpContext, McpParts, ServerEntries, ServerEntry, ServerProcesses } from "./settings.ts";
 import { Upstream, type UpstreamOptions } from "./upstream.ts";
 
 const SECOND_MS = 1_000;
-/** Time after which the connections with former certificates are closed. */
-const FORMER_CLIENT_MS = 300_000;
 
 /** The servers in use, and what the kind does with them. */
-export interface Servers extends Required<Pick<OpenedKind, "bind" | "report" | "status" | "close">> {
+export interface Servers
+  extends Required<
+    Pick<OpenedKind, "bind" | "report" | "status" | "upstreams" | "certificates" | "watch" | "revoked" | "close">
+  > {
   has(system: string): boolean;
   /** Returns drafts of manifests for a server's tools; a text when they cannot be read. */
   drafts(system: string): Promise<readonly ToolDraft[] | string>;
@@ -23,7 +25,9 @@ export async function openServers(context: McpContext, parts: McpParts, entries:
   const hasPrograms = [...entries.values()].some(({ mcp: { command } }) => command !== undefined);
   const { memoryBytesMax } = config.commands;
   const processes = hasPrograms ? await parts.processes({ memoryBytesMax, newId }) : undefined;
-  const opening = { context, notes: [], closers: [] };
+  const opening = { context, notes: [], connections: [] };
+  const events = new Events(onUpstream);
+  const forgets: (() => void)[] = [];
   const upstreams = new Map<string, Upstream>();
   for (const [name, { mcp: entry }] of entries) {
     const reached =
@@ -38,20 +42,49 @@ export async function openServers(context: McpContext, parts: McpParts, entries:
       idleMs: entry.idleSeconds * SECOND_MS,
       concurrentCallsMax: entry.concurrentCallsMax,
     };
-    const options = { system: name, ...reached, isShared: entry.stateless, limits, now, report: onUpstream };
-    upstreams.set(name, new Upstream(options));
+    const { forgetCallers = () => {}, ...how } = reached;
+    const report = (event: UpstreamEvent): void => events.report(event);
+    upstreams.set(name, new Upstream({ system: name, ...how, isShared: entry.stateless, limits, now, report }));
+    forgets.push(forgetCallers);
   }
   const all = [...upstreams.values()];
   // A server that cannot be reached affects its own tools only: the start goes on, and `stc check` reports it.
   await Promise.allSettled(all.map((each) => each.readDefinitions(new AbortController().signal)));
-  return serversOf(upstreams, { ...opening, processes });
+  return serversOf(upstreams, { ...opening, processes, events, forgets, now });
 }
 
-interface Used extends Pick<Opening, "notes" | "closers"> {
+interface Used extends Pick<Opening, "notes" | "connections"> {
   readonly processes: ServerProcesses | undefined;
+  readonly events: Events;
+  /** Drop the tokens that were obtained for callers. */
+  readonly forgets: readonly (() => void)[];
+  readonly now: () => EpochMs;
 }
 
-function serversOf(upstreams: ReadonlyMap<string, Upstream>, { notes, closers, processes }: Used): Servers {
+/** Passes events on: to the log, and once the service runs, to its journal. */
+class Events {
+  readonly #log: (event: UpstreamEvent) => void;
+  #journal: ((event: UpstreamEvent) => void) | undefined;
+
+  constructor(log: (event: UpstreamEvent) => void) {
+    this.#log = log;
+  }
+
+  report(event: UpstreamEvent): void {
+    this.#log(event);
+    this.#journal?.(event);
+  }
+
+  /** Also reports what was quarantined before. */
+  follow(journal: (event: UpstreamEvent) => void, upstreams: readonly Upstream[]): void {
+    for (const event of upstreams.flatMap((upstream) => upstream.quarantines())) journal(event);
+    this.#journal = journal;
+  }
+}
+
+function serversOf(upstreams: ReadonlyMap<string, Upstream>, used: Used): Servers {
+  const { notes, connections, processes, events, forgets, now } = used;
+  const certificates = () => connections.flatMap((each) => each.certificates());
   const all = [...upstreams.values()];
   return {
     has: (system) => upstreams.has(system),
@@ -66,21 +99,36 @@ function serversOf(upstreams: ReadonlyMap<string, Upstream>, { notes, closers, p
       const failures = all.flatMap(({ system, failure }) =>
         failure === undefined ? [] : [`systems.${system}: its MCP server cannot be used now: ${failure}`],
       );
-      return { notes: [...notes, ...failures], toolNotes: toolNotes(tools, upstreams) };
+      const expiries = certificateNotes(certificates(), now());
+      return { notes: [...notes, ...failures, ...expiries], toolNotes: toolNotes(tools, upstreams) };
     },
     async status() {
-      const rows = all.map((upstream) => {
-        const { system, state, sessions } = upstream;
-        return [system, { state, sessions, quarantined: upstream.quarantined() }] as const;
-      });
+      const rows = stateOf(all).map(({ system, ...state }) => [system, state] as const);
       return Object.fromEntries(rows);
+    },
+    upstreams: () => stateOf(all),
+    certificates,
+    watch(options) {
+      for (const each of connections) each.watch(options);
+      if (options.upstream !== undefined) events.follow(options.upstream, all);
+    },
+    revoked() {
+      for (const forget of forgets) forget();
+      for (const upstream of all) upstream.endOwned();
     },
     async close() {
       // Together: the end of its process also ends a session that is starting.
       await Promise.all([...all.map((upstream) => upstream.close()), processes?.close()]);
-      for (const close of closers) close();
+      for (const each of connections) each.close();
     },
   };
+}
+
+function stateOf(upstreams: readonly Upstream[]): readonly UpstreamState[] {
+  return upstreams.map((upstream) => {
+    const { system, state, sessions } = upstream;
+    return { system, state, sessions, quarantined: upstream.quarantines().flatMap(({ tool = [] }) => tool) };
+  });
 }
 
 /** One server while it is opened. */
@@ -90,11 +138,14 @@ interface Opening {
   readonly entry: ServerEntry;
   /** What operators should know about the servers' processes. */
   readonly notes: string[];
-  readonly closers: (() => void)[];
+  /** Those to servers with a URL. */
+  readonly connections: Connections[];
 }
 
 /** How a server is reached, and what identifies it. */
-type Reached = Pick<UpstreamOptions, "open" | "identity">;
+interface Reached extends Pick<UpstreamOptions, "open" | "identity" | "credentialKeyOf"> {
+  readonly forgetCallers?: () => void;
+}
 
 /** Returns undefined after adding a problem. */
 async function programChannel(
@@ -139,64 +190,38 @@ async function programChannel(
 }
 
 /** Returns undefined after adding a problem. */
-async function urlChannel({ context, name, entry, closers }: Opening): Promise<Reached | undefined> {
-  const { problems, readFile, watchFiles, pathOf } = context;
+async function urlChannel({ context, name, entry, connections }: Opening): Promise<Reached | undefined> {
+  const { problems } = context;
   const field = `systems.${name}.mcp`;
-  const [{ EgressClient }, { readAddressRules }, { httpChannel }] = await Promise.all([
-    import("../../egress/client.ts"),
-    import("../../egress/addresses.ts"),
+  const [{ UrlConnections }, { openReached }, { readSigner }, { httpChannel }] = await Promise.all([
+    import("../../egress/connections.ts"),
+    import("../../egress/settings.ts"),
+    import("../../egress/assertion.ts"),
     import("./http.ts"),
   ]);
   const url = new URL(entry.url ?? "");
-  const addresses = readAddressRules(entry.addresses);
-  const files = entry.tls ?? {};
-  const read = (file: string | undefined): Buffer | undefined => (file === undefined ? undefined : readFile(file));
-  const open = () => {
-    const { rootCert, clientCert, clientKey, serverName } = files;
-    const tls = { rootCert: read(rootCert), clientCert: read(clientCert), clientKey: read(clientKey), serverName };
-    return new EgressClient({ addresses: addresses as AddressRules, tls });
-  };
-  const credentials = (): Readonly<Record<string, string>> => {
-    const token = read(entry.auth?.bearerFile)?.toString("utf8").trim();
-    if (token === undefined) return {};
-    if (!/^[\x21-\x7e]+$/.test(token)) throw new Error("it holds no token");
-    return { authorization: `Bearer ${token}` };
-  };
-  let client: Client;
+  const known = problems.length;
+  const reached = await openReached(context, field, entry);
+  const sign = entry.assertion ? readSigner(context) : undefined;
+  if (reached === undefined || problems.length > known) return undefined;
+  const { addresses, certificates, credentials } = reached;
+  const { serverName = url.hostname, rootCert } = entry.tls ?? {};
+  let opened: Connections;
   try {
-    if ("problem" in addresses) throw new Error(`addresses: ${addresses.problem}`);
-    credentials();
-    client = open();
+    const tls = url.protocol === "https:" ? (certificates?.read() ?? {}) : undefined;
+    opened = new UrlConnections({ system: name, url, addresses, tls, certificates });
   } catch (error) {
-    problems.push(`${field}: a file of tls or auth, or a list, cannot be used: ${errorText(error)}`);
+    problems.push(`${field}: ${errorText(error)}`);
     return undefined;
   }
-  const paths = [files.rootCert, files.clientCert, files.clientKey].flatMap((each) =>
-    each === undefined ? [] : [pathOf(each)],
-  );
-  const replace = (): void => {
-    const former = client;
-    try {
-      client = open();
-      // Requests in progress have their time to end.
-      setTimeout(() => former.close(), FORMER_CLIENT_MS).unref();
-    } catch {
-      // An incomplete set of files is not used.
-    }
-  };
-  const unwatch = paths.length === 0 ? undefined : watchFiles(paths, replace);
-  closers.push(() => {
-    unwatch?.();
-    client.close();
-  });
-  const roots = files.rootCert === undefined ? "platform" : "configured";
-  const identity = {
-    address: { url: url.href },
-    tls: url.protocol === "http:" ? null : { serverName: files.serverName ?? url.hostname, roots },
-  };
+  connections.push(opened);
+  const roots = rootCert === undefined ? "platform" : "configured";
+  const identity = { address: { url: url.href }, tls: url.protocol === "http:" ? null : { serverName, roots } };
+  const { messageBytesMax } = entry;
+  const client = () => opened.current.client;
   return {
-    open: httpChannel({ url, client: () => client, credentials, messageBytesMax: entry.messageBytesMax }),
-    identity,
+    open: httpChannel({ system: name, url, client, credentials, sign, messageBytesMax }),
+    ...{ identity, credentialKeyOf: credentials?.keyOf, forgetCallers: () => credentials?.forgetCallers?.() },
   };
 }
 

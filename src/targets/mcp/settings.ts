@@ -1,11 +1,13 @@
 import { z } from "zod";
 import type { OwnPath, TargetContext, UpstreamEvent } from "../../core/target-kind.ts";
+import type { AssertionContext } from "../../egress/assertion.ts";
+import { checkReached, systemAddresses, systemAuth, systemTls } from "../../egress/settings.ts";
 import type { StdioProcess } from "./stdio.ts";
 
 /** The configuration of MCP servers, and what the build supplies to reach them. */
 
 export interface McpContext extends TargetContext {
-  readonly config: {
+  readonly config: AssertionContext["config"] & {
     readonly commands: {
       readonly confinement: "require" | "prefer" | "off";
       readonly memoryBytesMax?: number | undefined;
@@ -58,41 +60,25 @@ const path = z.string().regex(/^\/[^\0]*$/, "must be an absolute path");
 const variableName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,127}$/, "must be a name of a variable");
 const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
 
-const tls = z.strictObject({
-  rootCert: text.optional().describe("File with the trusted root certificates, PEM. Default: those of the platform."),
-  clientCert: text
-    .optional()
-    .describe("File with the client certificate, PEM. A changed file is used for new connections."),
-  clientKey: text.optional().describe("File with the private key of the client certificate, PEM."),
-  serverName: text.optional().describe("Name in the server's certificate, when it differs from the URL's host."),
-});
-
 const server = z
   .strictObject({
     url: text
       .refine(isServerUrl, "must be an https or http URL without credentials, query and fragment")
       .optional()
       .describe("Address of a server that speaks MCP over Streamable HTTP."),
-    tls: tls.optional(),
+    tls: systemTls.optional(),
     plaintext: z
       .literal(true, "must be true, or left out")
       .optional()
       .describe("Set to `true` to reach an `http:` URL, without TLS."),
-    auth: z
-      .strictObject({
-        bearerFile: text.describe(
-          "File with the token that the service sends to the server. Read again for each request.",
-        ),
-      })
-      .optional(),
-    addresses: z
-      .array(text)
-      .min(1)
-      .max(PATHS_MAX)
-      .default(["public"])
+    auth: systemAuth.optional(),
+    assertion: z
+      .boolean()
+      .default(false)
       .describe(
-        "Addresses that the URL's host may have: `public`, `private`, `loopback`, and networks such as `10.1.0.0/16`.",
+        "Whether calls carry the caller assertion, when `assertion` is configured. It tells the server who calls.",
       ),
+    addresses: systemAddresses,
     command: text
       .optional()
       .describe(
@@ -152,19 +138,22 @@ const server = z
     when: () => true,
   })
   .superRefine((entry, context) => {
-    const fail = (path: string, message: string): void => context.addIssue({ code: "custom", path: [path], message });
-    if (entry.url === undefined) {
-      for (const key of ["tls", "plaintext", "auth"] as const) if (entry[key] !== undefined) fail(key, "needs url");
+    const issue = (path: readonly string[], message: string): void =>
+      context.addIssue({ code: "custom", path: [...path], message });
+    const { url, assertion } = entry;
+    if (url === undefined) {
+      for (const key of ["tls", "plaintext", "auth"] as const) if (entry[key] !== undefined) issue([key], "needs url");
+      if (assertion) issue(["assertion"], "needs url");
       return;
     }
-    if (entry.command !== undefined) fail("command", "and url exclude each other");
-    const isPlain = entry.url.startsWith("http:");
+    if (entry.command !== undefined) issue(["command"], "and url exclude each other");
+    const isPlain = URL.parse(url)?.protocol === "http:";
     if (isPlain && entry.plaintext === undefined)
-      fail("url", "is not https: set plaintext: true to reach it without TLS");
-    if (isPlain && entry.tls !== undefined) fail("tls", "needs an https URL");
-    if (!isPlain && entry.plaintext !== undefined) fail("plaintext", "needs an http URL");
-    if ((entry.tls?.clientCert === undefined) !== (entry.tls?.clientKey === undefined)) {
-      fail("tls", "clientCert and clientKey go together");
+      issue(["url"], "is not https: set plaintext: true to reach it without TLS");
+    if (!isPlain && entry.plaintext !== undefined) issue(["plaintext"], "needs an http URL");
+    checkReached({ ...entry, url }, "url", issue);
+    if (entry.stateless && entry.auth?.tokenExchange !== undefined) {
+      issue(["stateless"], "shares one session, and auth.tokenExchange needs one for each caller");
     }
   });
 

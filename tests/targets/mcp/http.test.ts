@@ -280,6 +280,8 @@ function endless(): ReadableStream<Uint8Array> {
   });
 }
 
+const CLIENT = { tokenUrl: "https://login.example/token", clientId: "stc", clientSecretFile: "nowhere" };
+
 describe("reaching a server over HTTP", () => {
   const world = new HostileWorld();
   const server = new HttpServer();
@@ -290,7 +292,11 @@ describe("reaching a server over HTTP", () => {
   });
 
   test("an address that the configuration does not allow is never connected to", async () => {
-    await world.startWith([hostileTool("echo")], { url: server.url, plaintext: true });
+    await expect(world.startWith([hostileTool("echo")], { url: server.url, plaintext: true })).rejects.toThrow(
+      "systems.hostile.mcp.url: its address is loopback, which addresses does not allow",
+    );
+    const url = server.url.replace("127.0.0.1", "localhost");
+    await world.startWith([hostileTool("echo")], { url, plaintext: true });
     expect(codeOf(await world.call("echo"))).toBe("TARGET_UNAVAILABLE");
     expect(server.seen).toEqual([]);
   });
@@ -312,8 +318,31 @@ describe("reaching a server over HTTP", () => {
     news.enqueue(Buffer.from(`data: ${message}\n\n`));
     while ((await world.health()).body.systems.hostile.quarantined.length === 0) await Bun.sleep(20);
     expect((await world.call("echo")).body.error).toMatchObject({ code: "TARGET_UNAVAILABLE", retryable: false });
+    expect(await world.metric("stc_mcp_quarantined_tools")).toEqual(['{system="hostile"} 1']);
+    expect(await world.metric("stc_mcp_upstreams")).toEqual(['{system="hostile",state="connected"} 1']);
+    server.tools = [definition("echo")];
+    news.enqueue(Buffer.from(`data: ${message}\n\n`));
+    while ((await world.health()).body.systems.hostile.quarantined.length > 0) await Bun.sleep(20);
+    expect(await world.metric("stc_mcp_quarantined_tools")).toEqual(['{system="hostile"} 0']);
+    const lines = world.journal().filter(({ type }) => type.startsWith("upstream."));
+    expect(lines).toEqual([
+      expect.objectContaining({
+        ...{ type: "upstream.quarantined", system: "hostile", tool: "echo" },
+        changes: expect.arrayContaining(['description: "Does echo" → "Another"']),
+      }),
+      expect.objectContaining({ type: "upstream.restored", system: "hostile", tool: "echo" }),
+    ]);
     await world.stop();
     expect(server.of("DELETE").map(({ headers }) => headers["mcp-session-id"])).toContain("session-1");
+  });
+
+  test("a server that cannot be reached is a metric, and its tools are not quarantined", async () => {
+    const closed = new HttpServer();
+    await closed.close();
+    await world.startWith([hostileTool("echo")], { url: closed.url, plaintext: true, addresses: ["loopback"] });
+    expect(codeOf(await world.call("echo"))).toBe("TARGET_UNAVAILABLE");
+    expect(await world.metric("stc_mcp_upstreams")).toEqual(['{system="hostile",state="failed"} 1']);
+    expect(await world.metric("stc_mcp_quarantined_tools")).toEqual(['{system="hostile"} 0']);
   });
 
   test.each([
@@ -348,6 +377,16 @@ describe("reaching a server over HTTP", () => {
     [{ url: "https://x.example", addresses: ["169.254.169.254/32"] }, "addresses"],
     [{ url: "https://x.example", tls: { clientCert: "x" } }, "clientCert and clientKey go together"],
     [{ command: "node", auth: { bearerFile: "x" } }, "systems.hostile.mcp.auth: needs url"],
+    [{ command: "node", assertion: true }, "systems.hostile.mcp.assertion: needs url"],
+    [{ url: "https://x.example", auth: {} }, "systems.hostile.mcp.auth: needs exactly one of bearerFile, basicFile"],
+    [
+      { url: "https://x.example", auth: { bearerFile: "nowhere" } },
+      "systems.hostile.mcp.auth.bearerFile: nowhere cannot be read (ENOENT)",
+    ],
+    [
+      { url: "https://x.example", stateless: true, auth: { tokenExchange: CLIENT } },
+      "systems.hostile.mcp.stateless: shares one session, and auth.tokenExchange needs one for each caller",
+    ],
     [{}, "systems.hostile.mcp.url: is missing"],
   ])("%o is an error with its field", async (entry, message) => {
     await expect(world.startWith([hostileTool("echo")], entry)).rejects.toThrow(message);

@@ -90,6 +90,14 @@ export class HostileWorld extends AskingService {
     rmSync(join(this.control, name), { force: true });
   }
 
+  /** The labels and values of a metric. */
+  async metric(name: string): Promise<readonly string[]> {
+    const token = await this.person({ permissions: ["metrics:read"] });
+    const response = await fetch(`${this.url}/metrics`, { headers: { authorization: `Bearer ${token}` } });
+    const lines = (await response.text()).split("\n").filter((line) => line.startsWith(`${name}{`));
+    return lines.map((line) => line.slice(name.length));
+  }
+
   async health(): Promise<Reply> {
     return this.send("GET", "/readyz", { token: await this.person({ permissions: ["metrics:read"] }) });
   }

@@ -1,0 +1,82 @@
+import type { CertificateExpiry, WatchOptions } from "../core/target-kind.ts";
+import type { AddressRules } from "./addresses.ts";
+import { clientValidity, readRoots } from "./certificates.ts";
+import { EgressClient, type EgressTls, type Resolve } from "./client.ts";
+import { CertificateRotation, type CertificateSource, type SecuredConnections } from "./rotation.ts";
+
+const PROBE_TIMEOUT_MS = 10_000;
+
+interface SystemOptions {
+  readonly system: string;
+  readonly url: URL;
+  readonly addresses: AddressRules;
+  /** Present for https. */
+  readonly tls: EgressTls | undefined;
+  readonly certificates?: CertificateSource | undefined;
+  readonly connectionsMax?: number | undefined;
+  /** Default: the system's resolver. */
+  readonly resolve?: Resolve | undefined;
+}
+
+/** Connections of a system with one set of certificates. */
+interface Connections extends SecuredConnections {
+  readonly client: EgressClient;
+}
+
+/** The connections to one system with a URL. A changed set of certificates is used once it can connect. */
+export class UrlConnections {
+  readonly #options: SystemOptions;
+  #current: Connections;
+  #rotation: CertificateRotation<Connections> | undefined;
+
+  /** @throws {Error} when the certificates do not fit together */
+  constructor(options: SystemOptions) {
+    this.#options = options;
+    this.#current = this.#connections(options.tls);
+  }
+
+  get current(): Connections {
+    return this.#current;
+  }
+
+  /** Returns when the service's own certificate for this system expires; empty without one. */
+  certificates(): readonly CertificateExpiry[] {
+    const { clientCertificate } = this.#current;
+    return clientCertificate === null ? [] : [{ system: this.#options.system, notAfter: clientCertificate.notAfter }];
+  }
+
+  /** Starts to follow the files of the certificates. */
+  watch({ now, report }: WatchOptions): void {
+    const { system, tls, certificates } = this.#options;
+    if (tls === undefined || certificates === undefined) return;
+    this.#rotation = new CertificateRotation({
+      ...{ system, source: certificates, current: { tls, endpoints: this.#current }, now, report },
+      read: (renewed) => this.#connections(renewed),
+      adopt: (connections) => this.#adopt(connections),
+    });
+  }
+
+  close(): void {
+    this.#rotation?.close();
+    this.#current.client.close();
+  }
+
+  async #adopt(connections: Connections): Promise<boolean> {
+    if (!(await connections.client.canConnect(this.#options.url, PROBE_TIMEOUT_MS))) return false;
+    this.#current.client.retire();
+    this.#current = connections;
+    return true;
+  }
+
+  #connections(tls: EgressTls | undefined): Connections {
+    const { url, addresses, resolve, connectionsMax } = this.#options;
+    const options = { addresses, resolve, connectionsMax };
+    if (tls === undefined) return { client: new EgressClient(options), tls: null, clientCertificate: null };
+    const roots = tls.rootCert === undefined ? undefined : readRoots(tls.rootCert);
+    return {
+      client: new EgressClient({ ...options, tls: { ...tls, rootCert: roots?.pem } }),
+      tls: { serverName: tls.serverName ?? url.hostname, rootSha256: roots?.sha256 ?? [] },
+      clientCertificate: clientValidity(tls),
+    };
+  }
+}
