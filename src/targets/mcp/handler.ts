@@ -1,6 +1,8 @@
 import { canonicalJson } from "../../core/digest.ts";
-import { ManifestError, Refusal } from "../../core/errors.ts";
-import { ARGUMENT_LIMITS } from "../../core/json.ts";
+import { type Fault, ManifestError, Refusal } from "../../core/errors.ts";
+import { ARGUMENT_LIMITS, isTable } from "../../core/json.ts";
+import { closestName, hint } from "../../core/nearest.ts";
+import { defOf, innerSchemas, type Schema } from "../../core/schema/walk.ts";
 import type { ToolNote } from "../../core/target-kind.ts";
 import type {
   Binding,
@@ -127,11 +129,68 @@ export function toolNotes(tools: readonly Tool[], upstreams: ReadonlyMap<string,
       const changes = quarantine.changes.map((change) => `\n    ${change}`).join("");
       return [note(`is quarantined: ${bounded(mcp.tool)}: ${quarantine.reason}${changes}`)];
     }
-    if (isDeclared) return [];
-    if (sha256 !== undefined) return [note(`is not pinned: set definitionSha256: "${sha256}"`)];
+    const inputSchema = upstream.listed?.definitions.get(mcp.tool)?.pinned["inputSchema"];
+    const mismatches = inputFaults(tool.input, inputSchema).map((fault) => ({ tool: tool.name, ...fault }));
+    if (isDeclared) return mismatches;
+    if (sha256 !== undefined) return [note(`is not pinned: set definitionSha256: "${sha256}"`), ...mismatches];
     const isListed = upstream.listed !== undefined;
     return isListed ? [note(`the server does not offer ${bounded(mcp.tool)}${offered(upstream)}`)] : [];
   });
+}
+
+/** Keywords of JSON Schema with which `properties` and `required` do not say everything. */
+const COMPOSING = ["$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"] as const;
+
+/**
+ * Returns what the arguments lack for the server's schema, and which of them it does not know. Only plain objects are compared:
+ * the server itself checks everything else.
+ */
+function inputFaults(input: Schema, expected: unknown, path = "input"): readonly Fault[] {
+  const schema = plainSchema(input);
+  const def = schema === undefined ? undefined : defOf(schema);
+  if (!isTable(expected) || def === undefined || COMPOSING.some((key) => key in expected)) return [];
+  if (def.type === "array") return inputFaults(def.element, expected["items"], `${path}[]`);
+  if (def.type !== "object") return [];
+  const isOpen = def.catchall !== undefined && defOf(def.catchall).type !== "never";
+  const shape: Readonly<Record<string, Schema>> = def.shape;
+  const names = Object.keys(shape);
+  const { properties = {}, required, additionalProperties = false } = expected;
+  const known = isTable(properties) ? properties : {};
+  const needed = Array.isArray(required) ? required.filter((name) => typeof name === "string") : [];
+  const others = names.filter((name) => !Object.hasOwn(known, name));
+  const unknown = additionalProperties === false ? others : [];
+  return [
+    ...unknown.map((name) => ({ field: `${path}.${name}`, message: `is unknown to the server${meant(name, known)}` })),
+    ...needed.flatMap((name) => {
+      const own = Object.hasOwn(shape, name) ? shape[name] : undefined;
+      const field = `${path}.${bounded(name)}`;
+      if (own === undefined)
+        return isOpen ? [] : [{ field, message: `is missing: the server requires it${instead(name, unknown)}` }];
+      return own._zod.optout === "optional" ? [{ field, message: "must not be optional: the server requires it" }] : [];
+    }),
+    ...names.flatMap((name) => {
+      const own = shape[name];
+      return own === undefined || !Object.hasOwn(known, name) ? [] : inputFaults(own, known[name], `${path}.${name}`);
+    }),
+  ];
+}
+
+/** Returns the schema inside wrappers; undefined when there are several, or when it may contain itself. */
+function plainSchema(schema: Schema): Schema | undefined {
+  const inner = innerSchemas(schema, "out");
+  if (inner === undefined) return schema;
+  const [only, another] = inner;
+  const isPlain = another === undefined && defOf(schema).type !== "lazy";
+  return only !== undefined && isPlain ? plainSchema(only) : undefined;
+}
+
+function instead(name: string, unknown: readonly string[]): string {
+  const like = closestName(name, unknown);
+  return like === undefined ? "" : `; did you call it ${like}?`;
+}
+
+function meant(name: string, known: Readonly<Record<string, unknown>>): string {
+  return bounded(hint(name, Object.keys(known)));
 }
 
 const OFFERED_MAX = 20;

@@ -15,11 +15,12 @@ interface Offered extends Partial<McpTarget["mcp"]> {
   /** True when every call needs an approval. */
   readonly gated?: boolean;
   readonly system?: string;
+  readonly input?: z.ZodObject;
 }
 
 /** A tool named `<tool>` of the hostile server. */
 export function hostileTool(tool: string, offered: Offered = {}) {
-  const { change = false, filtered = false, gated = false, system = "hostile", timeoutMs, ...mcp } = offered;
+  const { change = false, filtered = false, gated = false, system = "hostile", timeoutMs, input, ...mcp } = offered;
   return defineTool({
     name: change ? `change_${tool}` : tool,
     description: "Reaches a tool of a server",
@@ -27,7 +28,7 @@ export function hostileTool(tool: string, offered: Offered = {}) {
     category: change ? "network" : "read",
     permissions: { required: ["deeds:do"] },
     approval: gated ? { required: true } : { needsApproval: () => false },
-    input: z.strictObject({ text: z.string().max(1_000) }),
+    input: input ?? z.strictObject({ text: z.string().max(1_000) }),
     output: z.record(z.string(), z.unknown()),
     outputPolicy: { text: "allow", name: "allow" },
     errors: filtered ? "filtered" : "withheld",
