@@ -1,7 +1,9 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { createHash, generateKeyPairSync } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createMcpHandler, Server } from "@modelcontextprotocol/server";
+import { jwtVerify } from "jose";
 import type { Loose } from "../../support/asking-service.ts";
 import { codeOf, HostileWorld, hostileTool } from "./world.ts";
 
@@ -334,6 +336,29 @@ describe("reaching a server over HTTP", () => {
     ]);
     await world.stop();
     expect(server.of("DELETE").map(({ headers }) => headers["mcp-session-id"])).toContain("session-1");
+  });
+
+  test("calls carry the caller assertion where it is set, and nothing else does", async () => {
+    const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+    writeFileSync(join(world.folder, "assertion.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
+    const assertion = { issuer: "https://stc.test", keyFile: "assertion.pem" };
+    const entry = { url: server.url, plaintext: true, addresses: ["loopback"] };
+    const asserted = async (): Promise<readonly (readonly [string, string | undefined])[]> => {
+      server.seen.length = 0;
+      expect((await world.call("echo")).http).toBe(200);
+      return server.seen.map(({ headers, message }) => [message?.method, headers["x-caller-assertion"]]);
+    };
+    await world.startWith([hostileTool("echo")], { ...entry, assertion: true }, { assertion });
+    const sent = await asserted();
+    expect(sent.flatMap(([method, token]) => (token === undefined ? [] : [method]))).toEqual(["tools/call"]);
+    const [call] = server.of("tools/call");
+    const token = call?.headers["x-caller-assertion"] ?? "";
+    const { payload } = await jwtVerify(token, publicKey, { issuer: "https://stc.test", audience: "hostile" });
+    expect(payload).toMatchObject({ sub: "agent-7", tool: "echo", method: "POST /mcp" });
+    expect(payload["messageSha256"]).toBe(createHash("sha256").update(JSON.stringify(call?.message)).digest("hex"));
+    await world.stop();
+    await world.startWith([hostileTool("echo")], entry, { assertion });
+    expect((await asserted()).every(([, none]) => none === undefined)).toBe(true);
   });
 
   test("a server that cannot be reached is a metric, and its tools are not quarantined", async () => {

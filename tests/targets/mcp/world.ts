@@ -67,12 +67,18 @@ export class HostileWorld extends AskingService {
   async startWith(
     tools: readonly unknown[],
     mcp: Readonly<Record<string, unknown>>,
-    { confinement = "prefer" } = {},
+    { confinement = "prefer", assertion }: { readonly confinement?: string; readonly assertion?: object } = {},
   ): Promise<this> {
     const approvals = { store: "sqlite://./approvals.sqlite", mode: "yolo" };
     const entry = { messageBytesMax: 1_000_000, ...mcp };
     const commands = { confinement, launchers: 0 };
-    await this.run({ tools, systems: { hostile: { mcp: entry } }, approvals, commands });
+    await this.run({
+      tools,
+      systems: { hostile: { mcp: entry } },
+      approvals,
+      commands,
+      ...(assertion && { assertion }),
+    });
     return this;
   }
 
