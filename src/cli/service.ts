@@ -42,6 +42,7 @@ export async function startService(config: Config, readAgain?: Hooks["readAgain"
   metrics.watch({
     ...service,
     callsInFlight: () => service.admission.inFlight(),
+    upstreams: () => service.targets().upstreams(),
     certificates: () => service.targets().certificates(),
     approvals: () => service.approvals,
     dropped: { traces: service.droppedSpans, logs: () => output.dropped() },

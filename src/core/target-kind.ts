@@ -103,6 +103,8 @@ export interface OpenedKind extends Handler {
   status?(): Promise<Readonly<Record<string, object>>>;
   /** Open connections, for metrics. */
   channels?(): readonly Channel[];
+  /** State of the MCP servers, for metrics. */
+  upstreams?(): readonly UpstreamState[];
   /** Returns when the service's own certificates expire, for metrics and `stc check`. */
   certificates?(): readonly CertificateExpiry[];
   /**
@@ -111,6 +113,8 @@ export interface OpenedKind extends Handler {
   drafts?(system: string): Promise<readonly ToolDraft[] | string | undefined>;
   /** Starts watching the files that may change without a reload. */
   watch?(options: WatchOptions): void;
+  /** Called when the revocation list has changed: drops what belongs to callers who may have been revoked, such as their tokens. */
+  revoked?(): void;
   /** Returns how the tools' processes are confined; undefined when there are none. */
   confinement?(): ConfinementShown | undefined;
 }
@@ -146,6 +150,8 @@ export interface CertificateExpiry {
 export interface WatchOptions {
   readonly now: () => EpochMs;
   readonly report: (event: CertificateEvent) => void;
+  /** Receives the events of MCP servers, and one for each tool that is quarantined already. */
+  readonly upstream?: (event: UpstreamEvent) => void;
 }
 
 /** A change to the certificates of one system, for the journal and the operators' log. */
@@ -160,7 +166,17 @@ export interface CertificateEvent {
   readonly reason?: string;
 }
 
-/** An event of an MCP server, for the operators' log. Texts of the server are bounded and escaped. */
+/** The state of an MCP server. */
+export interface UpstreamState {
+  readonly system: string;
+  /** `failed`: its last start failed; `idle`: nothing uses it. */
+  readonly state: "connected" | "idle" | "failed";
+  readonly sessions: number;
+  /** Names of quarantined tools on the server, escaped. */
+  readonly quarantined: readonly string[];
+}
+
+/** An event of an MCP server, for the journal and the operators' log. Texts of the server are bounded and escaped. */
 export interface UpstreamEvent {
   /** `output`: something that the server wrote, or that was refused to it. */
   readonly type: "quarantined" | "restored" | "failed" | "output";

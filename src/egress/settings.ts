@@ -5,6 +5,7 @@ import type { TargetContext } from "../core/target-kind.ts";
 import { type AddressRules, addressProblem, literalAddress, readAddressRules } from "./addresses.ts";
 import { readNamed } from "./certificates.ts";
 import type { EgressTls } from "./client.ts";
+import type { Credentials, TokenEndpoint } from "./credentials.ts";
 import type { ResilienceLimits } from "./resilience.ts";
 import { type CertificateSource, certificateFiles, type TlsFiles } from "./rotation.ts";
 
@@ -32,7 +33,7 @@ const tls = z.strictObject({
 
 export const plaintext = z.literal(true, "must be true, or left out").optional();
 
-export const addresses = z
+const addresses = z
   .array(text)
   .min(1)
   .max(64)
@@ -40,17 +41,6 @@ export const addresses = z
     const rules = readAddressRules(names);
     if ("problem" in rules) context.addIssue({ code: "custom", message: rules.problem });
   });
-
-/** Settings of a system that is reached at a URL. */
-export const urlSettings = {
-  tls: tls.optional(),
-  plaintext: plaintext.describe("Set to `true` for an `http://` URL of a host other than this one."),
-  addresses: addresses
-    .default(["public"])
-    .describe(
-      "Addresses that the host may have: `public`, `private`, `loopback`, and networks such as `10.1.0.0/16`. If the host has any other address, nothing is sent. Metadata and link-local addresses are refused always.",
-    ),
-} as const;
 
 const URL_CHARACTERS_MAX = 2_048;
 
@@ -73,10 +63,78 @@ function urlProblem(value: string): string | undefined {
   return /[?#]/.test(value) ? "must not have a query or a fragment" : undefined;
 }
 
+/** A URL whose path becomes a part of request paths: it has no encoded or relative segments. */
+export const plainUrl = url((value) => {
+  const isPlain = !/%|\/\/|\/\.{1,2}(?:\/|$)|;|\\/.test(value.slice(value.indexOf("://") + 3));
+  return isPlain ? undefined : "must have a plain path, without //, ., .., ; or %";
+});
+
+const oauth = z.strictObject({
+  tokenUrl: plainUrl.describe("URL of the token endpoint."),
+  clientId: text.describe("The client's id."),
+  clientSecretFile: text.describe("File with the client's secret. It is read for every token."),
+  clientAuthentication: z
+    .enum(["basic", "post"])
+    .default("basic")
+    .describe("Whether the secret is sent in the header `Authorization` or in the body."),
+  scope: text.optional().describe("Scopes to request, separated by spaces."),
+  audience: text.optional().describe("Audience to request."),
+  resource: text.optional().describe("Resource to request (RFC 8707)."),
+  addresses: addresses.optional().describe("Addresses of the token endpoint. Default: those of the system."),
+  caFile: text
+    .optional()
+    .describe("File with the certificates (PEM) trusted for the token endpoint, instead of the platform's."),
+  timeoutMs: count(10_000, 120_000).describe("Time limit for one token request."),
+});
+
+const AUTH_KINDS = ["bearerFile", "basicFile", "clientCredentials", "tokenExchange"] as const;
+
+const auth = z
+  .strictObject({
+    bearerFile: text.optional().describe("File with a bearer token or an API key. It is read at every request."),
+    header: z
+      .string()
+      .regex(/^[a-z0-9-]{1,64}$/, "must be a lower-case header name")
+      .optional()
+      .describe(
+        "Header for the content of `bearerFile` alone, such as `x-api-key`. Default: `authorization`, after `Bearer`.",
+      ),
+    basicFile: text
+      .optional()
+      .describe("File with `user:password` for basic authentication. It is read at every request."),
+    clientCredentials: oauth.optional().describe("OAuth client credentials: tokens are cached and renewed."),
+    tokenExchange: oauth
+      .optional()
+      .describe(
+        "OAuth token exchange (RFC 8693): the caller's own token is exchanged for one of the system, per caller.",
+      ),
+  })
+  .superRefine(({ header, ...sources }, context) => {
+    const given = Object.entries(sources).filter(([, value]) => value !== undefined);
+    if (given.length !== 1)
+      context.addIssue({ code: "custom", message: `needs exactly one of ${AUTH_KINDS.join(", ")}` });
+    if (header !== undefined && sources.bearerFile === undefined) {
+      context.addIssue({ code: "custom", path: ["header"], message: "is only for bearerFile" });
+    }
+  });
+
+/** Settings of a system that is reached at a URL. */
+export const urlSettings = {
+  tls: tls.optional(),
+  plaintext: plaintext.describe("Set to `true` for an `http://` URL of a host other than this one."),
+  addresses: addresses
+    .default(["public"])
+    .describe(
+      "Addresses that the host may have: `public`, `private`, `loopback`, and networks such as `10.1.0.0/16`. If the host has any other address, nothing is sent. Metadata and link-local addresses are refused always.",
+    ),
+  auth: auth.optional(),
+} as const;
+
 interface UrlEntry {
   readonly plaintext?: true | undefined;
   readonly tls?: TlsFiles | undefined;
   readonly addresses: readonly string[];
+  readonly auth?: z.output<typeof auth> | undefined;
 }
 
 /** Adds the problems of a URL with the settings next to it. `key`: the setting that holds the URL. */
@@ -93,6 +151,11 @@ export function checkUrl(key: string, value: string, entry: UrlEntry, context: z
   checkClientCertificate(entry, context);
   const refused = refusedAddress(value, entry.addresses);
   if (refused !== undefined) issue(key, refused);
+  for (const kind of ["clientCredentials", "tokenExchange"] as const) {
+    const tokens = entry.auth?.[kind];
+    const message = tokens && refusedAddress(tokens.tokenUrl, tokens.addresses ?? entry.addresses);
+    if (message !== undefined) context.addIssue({ code: "custom", path: ["auth", kind, "tokenUrl"], message });
+  }
 }
 
 /** Adds a problem when only one of the two files is named. */
@@ -102,7 +165,7 @@ export function checkClientCertificate({ tls: files }: Pick<UrlEntry, "tls">, co
 }
 
 /** Returns the problem of a URL whose host is an address that the rules refuse. */
-export function refusedAddress(value: string, names: readonly string[]): string | undefined {
+function refusedAddress(value: string, names: readonly string[]): string | undefined {
   const literal = literalAddress(URL.parse(value)?.hostname ?? "");
   const rules = readAddressRules(names);
   const refused = literal === undefined || "problem" in rules ? undefined : addressProblem(literal, rules);
@@ -110,7 +173,7 @@ export function refusedAddress(value: string, names: readonly string[]): string 
 }
 
 /** Returns the rules of names that the schema has accepted. */
-export function addressRules(names: readonly string[]): AddressRules {
+function addressRules(names: readonly string[]): AddressRules {
   const rules = readAddressRules(names);
   if ("problem" in rules) throw new Error(rules.problem);
   return rules;
@@ -148,7 +211,7 @@ export function resilienceOf({ retries, breaker, concurrentCallsMax }: CallLimit
 type Reading = Pick<TargetContext, "readFile" | "watchFiles" | "pathOf" | "problems">;
 
 /** Reads the certificates of a system. Returns undefined after a problem. */
-export function readTls(
+function readTls(
   context: Reading,
   files: TlsFiles,
   field: string,
@@ -162,7 +225,7 @@ export function readTls(
 }
 
 /** Reads a file once, to report a problem at the start. Returns how it is read later; undefined after a problem. */
-export function fileReader<T>(
+function fileReader<T>(
   context: Reading,
   { path, field, parse }: { readonly path: string; readonly field: string; readonly parse: (bytes: Buffer) => T },
 ): (() => T) | undefined {
@@ -177,16 +240,72 @@ export function fileReader<T>(
   return () => parse(context.readFile(path));
 }
 
-export const SECRET_CHARACTERS_MAX = 16_384;
-
-/** Returns whether a text can be a token or a password in a header. */
-export function isSecret(value: string): boolean {
-  return value.length <= SECRET_CHARACTERS_MAX && /^[\x21-\x7e]+$/.test(value);
+/** A system that is reached at a URL: whom it trusts, and how the proxy identifies itself. */
+interface UrlSystem {
+  readonly url: URL;
+  readonly addresses: AddressRules;
+  /** Present for https. */
+  readonly tls: EgressTls | undefined;
+  /** Present when the entry names files. */
+  readonly certificates: CertificateSource | undefined;
+  readonly credentials: Credentials | undefined;
 }
 
-/** Reads a secret from a file's text. @throws {Error} that does not quote it */
-export function readSecret(bytes: Buffer): string {
-  const secret = bytes.toString("utf8").trim();
-  if (!isSecret(secret)) throw new Error("must hold one line of visible ASCII");
-  return secret;
+/** Reads the files that an entry names. Returns undefined after a problem. */
+export async function readUrlSystem(
+  context: TargetContext,
+  field: string,
+  entry: UrlEntry & { readonly url: string },
+): Promise<UrlSystem | undefined> {
+  const url = new URL(entry.url);
+  const isTls = url.protocol === "https:";
+  const secured = isTls && entry.tls !== undefined ? readTls(context, entry.tls, `${field}.tls`) : undefined;
+  if (isTls && entry.tls !== undefined && secured === undefined) return undefined;
+  const credentials = entry.auth === undefined ? undefined : await readCredentials(context, `${field}.auth`, entry);
+  if (entry.auth !== undefined && credentials === undefined) return undefined;
+  return {
+    ...{ url, addresses: addressRules(entry.addresses), certificates: secured?.certificates, credentials },
+    tls: isTls ? (secured?.tls ?? {}) : undefined,
+  };
+}
+
+async function readCredentials(
+  context: TargetContext,
+  field: string,
+  { auth: entry, addresses: names }: UrlEntry,
+): Promise<Credentials | undefined> {
+  const { readSecret, readBasic, fileCredentials, OAuthTokens, clientCredentialsGrant, tokenExchangeGrant } =
+    await import("./credentials.ts");
+  const { bearerFile, header, basicFile, clientCredentials, tokenExchange } = entry ?? {};
+  const reader = <T>(key: string, path: string, parse: (bytes: Buffer) => T) =>
+    fileReader(context, { path, field: `${field}.${key}`, parse });
+  if (bearerFile !== undefined) {
+    const read = reader("bearerFile", bearerFile, (bytes) =>
+      header === undefined ? `Bearer ${readSecret(bytes)}` : readSecret(bytes),
+    );
+    return read && fileCredentials(header ?? "authorization", read);
+  }
+  if (basicFile !== undefined) {
+    const read = reader("basicFile", basicFile, readBasic);
+    return read && fileCredentials("authorization", read);
+  }
+  const settings = clientCredentials ?? tokenExchange;
+  if (settings === undefined) return undefined;
+  const key = clientCredentials === undefined ? "tokenExchange" : "clientCredentials";
+  const secret = reader(`${key}.clientSecretFile`, settings.clientSecretFile, readSecret);
+  const { caFile } = settings;
+  const ca = caFile === undefined ? undefined : readNamed(context, caFile, `${field}.${key}.caFile`);
+  if (secret === undefined || (caFile !== undefined && ca === undefined)) return undefined;
+  const { EgressClient } = await import("./client.ts");
+  const client = new EgressClient({
+    ...{ addresses: addressRules(settings.addresses ?? names), keepsConnections: false },
+    ...(ca !== undefined && { tls: { rootCert: ca } }),
+  });
+  const { clientId, clientAuthentication, scope, audience, resource, timeoutMs } = settings;
+  const endpoint: TokenEndpoint = {
+    ...{ url: new URL(settings.tokenUrl), clientId, clientAuthentication, readSecret: secret },
+    ...{ scope, audience, resource, timeoutMs },
+  };
+  const grantOf = key === "tokenExchange" ? tokenExchangeGrant : clientCredentialsGrant;
+  return new OAuthTokens(endpoint, { grantOf, client, now: context.now });
 }

@@ -4,12 +4,14 @@ import type { WebhookState } from "../approvals/notify/webhook.ts";
 import type { NotifiedApprovals } from "../approvals/notify/webhooks.ts";
 import type { EntryDraft } from "../audit/entry.ts";
 import type { ExportState } from "../audit/export/exporter.ts";
+import type { UpstreamState } from "../core/target-kind.ts";
 import type { ConfigurationState } from "../runtime/reload/types.ts";
 import { createLoadMetrics, type LoadMetrics } from "./connections/load.ts";
 
 interface MetricSources {
   readonly callsInFlight?: () => number;
   readonly channels?: () => Iterable<{ readonly system: string; readonly state: string }>;
+  readonly upstreams?: () => Iterable<UpstreamState>;
   /** Returns when the service's own certificate for each system expires, in milliseconds since 1970. */
   readonly certificates?: () => Iterable<{ readonly system: string; readonly notAfter: number }>;
   readonly configuration?: () => ConfigurationState | undefined;
@@ -195,6 +197,14 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
     Gauge,
     ["stc_grpc_channels", "Open gRPC channels by system and connectivity state", "system", "state"],
     ({ channels }) => [...(channels?.() ?? [])].map(({ system, state }) => [{ system, state }, 1]),
+  ),
+  row(Gauge, ["stc_mcp_upstreams", "MCP servers by system and state", "system", "state"], ({ upstreams }) =>
+    [...(upstreams?.() ?? [])].map(({ system, state }) => [{ system, state }, 1]),
+  ),
+  row(
+    Gauge,
+    ["stc_mcp_quarantined_tools", "Tools of an MCP server whose definition is not the pinned one", "system"],
+    ({ upstreams }) => [...(upstreams?.() ?? [])].map(({ system, quarantined }) => [{ system }, quarantined.length]),
   ),
   row(
     Gauge,

@@ -43,7 +43,8 @@ test("the defaults in it are the service's defaults", () => {
       grpc: { endpoint: "x:1", plaintext: true, proto: "x" },
       http: { http: { baseUrl: "https://x", auth: { clientCredentials: TOKENS } } },
       exchange: { http: { baseUrl: "https://x", auth: { tokenExchange: TOKENS } } },
-      mcp: { mcp: { command: "x" } },
+      mcp: { mcp: { url: "https://x", auth: { clientCredentials: TOKENS } } },
+      mcpExchange: { mcp: { url: "https://x", auth: { tokenExchange: TOKENS } } },
       ...{ kubernetes: {}, loki: {}, argocd: {} },
     },
     server: { operator: {}, tls: { certFile: "x", keyFile: "x", clientCaFile: "x" } },
@@ -55,7 +56,8 @@ test("the defaults in it are the service's defaults", () => {
   const wrong = shown.flatMap(({ key, fallback }) => {
     const path = key
       .replace("<http>", key.includes("tokenExchange") ? "exchange" : "http")
-      .replace(/<(grpc|mcp)>/, "$1")
+      .replace("<mcp>", key.includes("tokenExchange") ? "mcpExchange" : "mcp")
+      .replace("<grpc>", "grpc")
       .replaceAll("[]", ".0")
       .split(".");
     const real = path.reduce<unknown>((at, part) => (at as Record<string, unknown> | undefined)?.[part], config);

@@ -112,6 +112,7 @@ function followFiles(followed: Parts, { snapshots, journal, clock, ...listeners 
       if (isInUse()) await journal(line);
     },
     onRevocations: (event) => {
+      if (event.type === "revocations.loaded") followed.targets.revoked();
       if (isInUse()) listeners.onRevocations?.(event);
     },
   });
@@ -121,6 +122,10 @@ function followFiles(followed: Parts, { snapshots, journal, clock, ...listeners 
       if (!isInUse()) return;
       journal({ ...event }).catch(() => {});
       listeners.onCertificates?.(event);
+    },
+    upstream: ({ type, ...event }) => {
+      if (!isInUse() || (type !== "quarantined" && type !== "restored")) return;
+      journal({ type: `upstream.${type}`, ...event }).catch(() => {});
     },
   });
 }

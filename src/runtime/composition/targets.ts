@@ -8,6 +8,7 @@ import type {
   OpenedKind,
   TargetKind,
   ToolDraft,
+  UpstreamState,
   WatchOptions,
 } from "../../core/target-kind.ts";
 import type { Tool } from "../../core/types.ts";
@@ -108,6 +109,10 @@ export class Targets {
     return this.#opened.flatMap(({ handler }) => handler.channels?.() ?? []);
   }
 
+  upstreams(): readonly UpstreamState[] {
+    return this.#opened.flatMap(({ handler }) => handler.upstreams?.() ?? []);
+  }
+
   certificates(): readonly CertificateExpiry[] {
     return this.#opened.flatMap(({ handler }) => handler.certificates?.() ?? []);
   }
@@ -125,6 +130,11 @@ export class Targets {
   /** Starts to follow the files that may change without a reload. */
   watch(options: WatchOptions): void {
     for (const { handler } of this.#opened) handler.watch?.(options);
+  }
+
+  /** The revocation list has changed. */
+  revoked(): void {
+    for (const { handler } of this.#opened) handler.revoked?.();
   }
 
   async close(): Promise<void> {

@@ -10,11 +10,11 @@ import type { AddressRules } from "../../egress/addresses.ts";
 import type { AssertionSigner } from "../../egress/assertion.ts";
 import { isSameIdentity } from "../../egress/certificates.ts";
 import { type EgressAnswer, EgressError, type EgressTls, type Resolve } from "../../egress/client.ts";
+import type { Credentials } from "../../egress/credentials.ts";
 import { type Circuit, Resilience, type ResilienceLimits } from "../../egress/resilience.ts";
 import { RotatingClient } from "../../egress/rotating-client.ts";
 import type { CertificateSource } from "../../egress/rotation.ts";
 import { type ApiCall, failureOf, failureOfRequest, HttpFailure, isSuccess, refusalOf, resultOf } from "./answer.ts";
-import type { Credentials } from "./auth.ts";
 import { fieldsOf, patternsOf } from "./manifest.ts";
 import { type BodyForm, bodyFormOf, bodyText, JSON_TYPE, RequestBuilder } from "./request.ts";
 
@@ -50,7 +50,8 @@ interface SystemStatus {
 }
 
 /** The members of the kind that need a configured system. */
-export interface HttpHandler extends Required<Pick<OpenedKind, "bind" | "certificates" | "watch" | "close">> {
+export interface HttpHandler
+  extends Required<Pick<OpenedKind, "bind" | "certificates" | "watch" | "revoked" | "close">> {
   status(): Readonly<Record<string, SystemStatus>>;
 }
 
@@ -76,6 +77,9 @@ export function httpHandler(options: HttpHandlerOptions): HttpHandler {
     status: () => Object.fromEntries(all.map((system) => [system.name, statusOf(system)])),
     watch(watching) {
       for (const { connections } of all) connections.watch(watching);
+    },
+    revoked() {
+      for (const { system } of all) system.credentials?.forgetCallers?.();
     },
     async close() {
       for (const { connections } of all) connections.close();

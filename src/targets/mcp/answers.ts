@@ -93,7 +93,8 @@ export function refusalOf(error: unknown, call: Pick<Called, "tool" | "target">,
   const { tool, target } = call;
   const { failure, code, message: reason, text } = error;
   const cause = { system: target.system, tool: target.mcp.tool, reason };
-  if (failure === "error")
+  if (error.refusal !== undefined) return error.refusal;
+  if (failure === "error" || error.isRefused)
     return code === ERROR.urlElicitationRequired ? asking(tool, target) : failed(call, text, code);
   if (signal.aborted && !isTimeout(signal)) {
     return new Refusal("CANCELLED", "The client disconnected before the answer.", { cause });

@@ -1,4 +1,13 @@
+import type { Refusal } from "../../core/errors.ts";
 import { unlessAborted } from "../../core/time-limits.ts";
+import type { RunContext } from "../../core/types.ts";
+import type { CredentialOwner } from "../../egress/credentials.ts";
+
+/** The call that a message belongs to. It is not sent, except in the caller assertion. */
+export interface AssertedCall extends Pick<RunContext, "caller" | "traceId"> {
+  /** Name of our own tool. */
+  readonly tool: string;
+}
 
 /** One connection to an MCP server, whatever carries it. Messages from the server are untrusted. */
 export interface McpChannel {
@@ -10,9 +19,10 @@ export interface McpChannel {
    * Sends one message. Resolves when the server has taken it, or earlier: then `MessageReceiver.lost` reports a failure.
    *
    * @param signal ends a request that is still waiting for its answer
+   * @param call the call of a `tools/call`
    * @throws {UpstreamError} `notSent` when no byte of it was sent
    */
-  send(message: OutgoingMessage, signal?: AbortSignal): Promise<void>;
+  send(message: OutgoingMessage, signal?: AbortSignal, call?: AssertedCall): Promise<void>;
   /** Called when a request no longer waits: what else the server sends in its answer is not needed. */
   settled?(id: number): void;
   /** Called with the version of the protocol that the server chose. */
@@ -50,7 +60,8 @@ export interface MessageReceiver {
   log(what: string, text: string): void;
 }
 
-export type OpenMcpChannel = (receiver: MessageReceiver) => McpChannel;
+/** Opens a connection. `owner`: the caller whose own credentials it uses; undefined for those of the service. */
+export type OpenMcpChannel = (receiver: MessageReceiver, owner?: CredentialOwner) => McpChannel;
 
 /** The reason why a request to an upstream server has no usable result. */
 export type UpstreamFailure =
@@ -73,18 +84,27 @@ export class UpstreamError extends Error {
   readonly code: number | undefined;
   /** The server's own text, untrusted. */
   readonly text: string;
+  /** Why there are no credentials for the request. */
+  readonly refusal: Refusal | undefined;
 
-  constructor(
-    failure: UpstreamFailure,
-    reason: string,
-    answered: { readonly code?: number; readonly text?: string } = {},
-  ) {
+  constructor(failure: UpstreamFailure, reason: string, facts: UpstreamFacts = {}) {
     super(reason);
     this.failure = failure;
-    this.code = answered.code;
-    this.text = answered.text ?? "";
+    this.code = facts.code;
+    this.text = facts.text ?? "";
+    this.refusal = facts.refusal;
+  }
+
+  /** Whether the server, or the authorization server, works and has refused the credentials. */
+  get isRefused(): boolean {
+    return this.refusal?.code === "TARGET_FAILED" || REFUSED.has(this.code ?? 0);
   }
 }
+
+export type UpstreamFacts = Partial<Pick<UpstreamError, "code" | "text" | "refusal">>;
+
+/** HTTP statuses with which a server refuses credentials. */
+const REFUSED: ReadonlySet<number> = new Set([401, 403]);
 
 /** Settles like `work`, but rejects when the signal fires first: nothing of a call was sent then. */
 export function unlessCallEnded<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {

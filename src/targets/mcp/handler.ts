@@ -1,6 +1,8 @@
 import { canonicalJson } from "../../core/digest.ts";
-import { ManifestError, Refusal } from "../../core/errors.ts";
+import { type Fault, ManifestError, Refusal } from "../../core/errors.ts";
 import { ARGUMENT_LIMITS, isTable } from "../../core/json.ts";
+import { closestName, hint } from "../../core/nearest.ts";
+import { defOf, innerSchemas, type Schema } from "../../core/schema/walk.ts";
 import type { ToolNote } from "../../core/target-kind.ts";
 import type {
   Binding,
@@ -83,22 +85,25 @@ class McpBinding implements Binding {
     return isDoubtful ? "is read, but the server says that the tool changes something" : undefined;
   }
 
-  async run(sealed: ExecutionPlan, { signal, caller, traceparent, tracestate }: RunContext): Promise<unknown> {
+  async run(sealed: ExecutionPlan, context: RunContext): Promise<unknown> {
+    const { signal, caller, callerToken, traceId, traceparent, tracestate } = context;
     const plan = sealed as McpPlan;
     const target = this.#target;
     const tool = this.#tool;
     if (plan.kind !== "mcp" || plan.system !== target.system || plan.tool !== target.mcp.tool) {
       throw new Refusal("INTERNAL", "The call could not be made.", { cause: "the plan belongs to another target" });
     }
-    const isRepeatable = isSafe(tool);
-    const call = { tool: plan.tool, caller: callerKey(caller), sha256: plan.definitionSha256, isRepeatable, signal };
+    const owner = { caller, callerToken };
+    const [key, isRepeatable] = [callerKey(caller), isSafe(tool)];
+    const call = { tool: plan.tool, key, owner, sha256: plan.definitionSha256, isRepeatable, signal };
+    const asserted = { tool: tool.name, caller, traceId };
     const trace = Object.entries({ traceparent, tracestate }).filter(
       (each): each is [string, string] => each[1] !== undefined,
     );
     const meta = trace.length === 0 ? undefined : Object.fromEntries(trace);
     try {
       return await this.#upstream.use(call, async (session, definition) => {
-        const answer = await session.call(plan.tool, plan.arguments, { signal, meta });
+        const answer = await session.call(plan.tool, plan.arguments, { signal, meta, call: asserted });
         return resultOf(answer, { tool, target, definition });
       });
     } catch (error) {
@@ -138,11 +143,68 @@ export function toolNotes(tools: readonly Tool[], upstreams: ReadonlyMap<string,
       const changes = quarantine.changes.map((change) => `\n    ${change}`).join("");
       return [note(`is quarantined: ${bounded(mcp.tool)}: ${quarantine.reason}${changes}`)];
     }
-    if (isDeclared) return [];
-    if (sha256 !== undefined) return [note(`is not pinned: set definitionSha256: "${sha256}"`)];
+    const inputSchema = upstream.listed?.definitions.get(mcp.tool)?.pinned["inputSchema"];
+    const mismatches = inputFaults(tool.input, inputSchema).map((fault) => ({ tool: tool.name, ...fault }));
+    if (isDeclared) return mismatches;
+    if (sha256 !== undefined) return [note(`is not pinned: set definitionSha256: "${sha256}"`), ...mismatches];
     const isListed = upstream.listed !== undefined;
     return isListed ? [note(`the server does not offer ${bounded(mcp.tool)}${offered(upstream)}`)] : [];
   });
+}
+
+/** Keywords of JSON Schema with which `properties` and `required` do not say everything. */
+const COMPOSING = ["$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties", "dependentSchemas"] as const;
+
+/**
+ * Returns what the arguments lack for the server's schema, and which of them it does not know. Only plain objects are compared:
+ * the server itself checks everything else.
+ */
+function inputFaults(input: Schema, expected: unknown, path = "input"): readonly Fault[] {
+  const schema = plainSchema(input);
+  const def = schema === undefined ? undefined : defOf(schema);
+  if (!isTable(expected) || def === undefined || COMPOSING.some((key) => key in expected)) return [];
+  if (def.type === "array") return inputFaults(def.element, expected["items"], `${path}[]`);
+  if (def.type !== "object") return [];
+  const isOpen = def.catchall !== undefined && defOf(def.catchall).type !== "never";
+  const shape: Readonly<Record<string, Schema>> = def.shape;
+  const names = Object.keys(shape);
+  const { properties = {}, required, additionalProperties = false } = expected;
+  const known = isTable(properties) ? properties : {};
+  const needed = Array.isArray(required) ? required.filter((name) => typeof name === "string") : [];
+  const others = names.filter((name) => !Object.hasOwn(known, name));
+  const unknown = additionalProperties === false ? others : [];
+  return [
+    ...unknown.map((name) => ({ field: `${path}.${name}`, message: `is unknown to the server${meant(name, known)}` })),
+    ...needed.flatMap((name) => {
+      const own = Object.hasOwn(shape, name) ? shape[name] : undefined;
+      const field = `${path}.${bounded(name)}`;
+      if (own === undefined)
+        return isOpen ? [] : [{ field, message: `is missing: the server requires it${instead(name, unknown)}` }];
+      return own._zod.optout === "optional" ? [{ field, message: "must not be optional: the server requires it" }] : [];
+    }),
+    ...names.flatMap((name) => {
+      const own = shape[name];
+      return own === undefined || !Object.hasOwn(known, name) ? [] : inputFaults(own, known[name], `${path}.${name}`);
+    }),
+  ];
+}
+
+/** Returns the schema inside wrappers; undefined when there are several, or when it may contain itself. */
+function plainSchema(schema: Schema): Schema | undefined {
+  const inner = innerSchemas(schema, "out");
+  if (inner === undefined) return schema;
+  const [only, another] = inner;
+  const isPlain = another === undefined && defOf(schema).type !== "lazy";
+  return only !== undefined && isPlain ? plainSchema(only) : undefined;
+}
+
+function instead(name: string, unknown: readonly string[]): string {
+  const like = closestName(name, unknown);
+  return like === undefined ? "" : `; did you call it ${like}?`;
+}
+
+function meant(name: string, known: Readonly<Record<string, unknown>>): string {
+  return bounded(hint(name, Object.keys(known)));
 }
 
 const OFFERED_MAX = 20;

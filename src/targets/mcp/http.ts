@@ -1,8 +1,12 @@
 import { errorText } from "../../core/error-text.ts";
+import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { headerText } from "../../core/mcp.ts";
-import { type EgressClient, EgressError, type EgressStream } from "../../egress/client.ts";
+import type { AssertionSigner } from "../../egress/assertion.ts";
+import { type EgressClient, EgressError, type EgressRequest, type EgressStream } from "../../egress/client.ts";
+import type { CredentialOwner, Credentials } from "../../egress/credentials.ts";
 import {
+  type AssertedCall,
   type McpChannel,
   type MessageReceiver,
   type OpenMcpChannel,
@@ -30,21 +34,31 @@ const EVENT_LINES_MAX = 10_000;
 /** Largest answer to a message that needs none. */
 const IGNORED_BYTES_MAX = 65_536;
 const ACCEPTED = 202;
+const UNAUTHENTICATED = 401;
 const NOT_FOUND = 404;
 const TOO_MANY_REQUESTS = 429;
 const SERVER_ERRORS_FROM = 500;
 
 export interface HttpOptions {
+  readonly system: string;
   readonly url: URL;
   /** Returns the client in use: another one after a change of certificates. */
   readonly client: () => EgressClient;
-  /** Returns the headers with the service's own credentials, read again for each request. */
-  readonly credentials: () => Readonly<Record<string, string>>;
+  readonly credentials: Credentials | undefined;
+  /** Signs caller assertions for the calls of tools. */
+  readonly sign: AssertionSigner | undefined;
   readonly messageBytesMax: number;
 }
 
 export function httpChannel(options: HttpOptions): OpenMcpChannel {
-  return (receiver) => new HttpChannel(options, receiver);
+  return (receiver, owner) => new HttpChannel(options, receiver, owner);
+}
+
+/** A request of the protocol, and the call that it belongs to. */
+interface Requested {
+  readonly message: OutgoingMessage;
+  readonly id: number;
+  readonly call: AssertedCall | undefined;
 }
 
 class HttpChannel implements McpChannel {
@@ -52,6 +66,7 @@ class HttpChannel implements McpChannel {
   readonly ended: Promise<string>;
   readonly #options: HttpOptions;
   readonly #receiver: MessageReceiver;
+  readonly #owner: CredentialOwner | undefined;
   readonly #closing = new AbortController();
   readonly #read: (text: Uint8Array) => void;
   #end: (reason: string) => void;
@@ -65,7 +80,7 @@ class HttpChannel implements McpChannel {
   #version: string | undefined;
   #reopening: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(options: HttpOptions, receiver: MessageReceiver) {
+  constructor(options: HttpOptions, receiver: MessageReceiver, owner: CredentialOwner | undefined) {
     const { promise, resolve } = Promise.withResolvers<string>();
     this.ended = promise;
     this.#end = (reason) => {
@@ -76,6 +91,7 @@ class HttpChannel implements McpChannel {
     };
     this.#options = options;
     this.#receiver = receiver;
+    this.#owner = owner;
     this.#read = messageReader(receiver, this.#end);
   }
 
@@ -83,10 +99,10 @@ class HttpChannel implements McpChannel {
     this.#version = version;
   }
 
-  async send(message: OutgoingMessage, signal?: AbortSignal): Promise<void> {
+  async send(message: OutgoingMessage, signal?: AbortSignal, call?: AssertedCall): Promise<void> {
     const { id, method } = message;
     if (method !== undefined && typeof id === "number") {
-      void this.#exchange(message, id, signal);
+      void this.#exchange({ message, id, call }, signal);
       return;
     }
     if (method === undefined) {
@@ -111,9 +127,11 @@ class HttpChannel implements McpChannel {
     if (id === undefined) return;
     const { url, client } = this.#options;
     try {
-      const headers = { ...this.#headers(), "mcp-session-id": id };
-      const common = { timeoutMs: CLOSE_TIMEOUT_MS, bodyBytesMax: IGNORED_BYTES_MAX, isRepeatable: true };
-      await client().send({ ...common, method: "DELETE", url, headers });
+      const signal = AbortSignal.timeout(CLOSE_TIMEOUT_MS);
+      const headers = { ...this.#headers(), ...(await this.#credentials(signal)), "mcp-session-id": id };
+      await client().send({
+        ...{ method: "DELETE", url, headers, signal, bodyBytesMax: IGNORED_BYTES_MAX, isRepeatable: true },
+      });
     } catch {
       // The server forgets the session by itself.
     }
@@ -123,7 +141,6 @@ class HttpChannel implements McpChannel {
     const { method, params } = message ?? {};
     const name = params?.["name"];
     return {
-      ...this.#options.credentials(),
       ...(message !== undefined && { "content-type": JSON_TYPE, accept: `${JSON_TYPE}, ${EVENTS_TYPE}` }),
       ...(method !== undefined && { "mcp-method": method }),
       ...(method === "tools/call" && typeof name === "string" && { "mcp-name": headerText(name) }),
@@ -146,19 +163,55 @@ class HttpChannel implements McpChannel {
     const body = JSON.stringify({ jsonrpc: "2.0", ...message });
     const { signal } = this.#closing;
     const common = { bodyBytesMax: IGNORED_BYTES_MAX, isRepeatable: true, timeoutMs: CLOSE_TIMEOUT_MS };
-    await client()
-      .send({ ...common, method: "POST", url, headers: this.#headers(message), body, signal })
-      .catch(() => {});
+    // The session may have another id, or be closed, once the credentials are there.
+    const headers = this.#headers(message);
+    try {
+      const credentials = await this.#credentials(signal);
+      await client().send({ ...common, method: "POST", url, headers: { ...headers, ...credentials }, body, signal });
+    } catch {}
   }
 
-  async #exchange(message: OutgoingMessage, id: number, signal: AbortSignal | undefined): Promise<void> {
+  async #credentials(signal: AbortSignal): Promise<Readonly<Record<string, string>>> {
+    return (await this.#options.credentials?.header({ ...this.#owner, signal })) ?? {};
+  }
+
+  /** Opens a request with credentials, and once more with others when the server refuses them: a 401 is a definite refusal. */
+  async #open(request: EgressRequest & { readonly signal: AbortSignal }, call?: AssertedCall): Promise<EgressStream> {
+    const { client, credentials } = this.#options;
+    const held = await this.#credentials(request.signal);
+    const send = async (added: Readonly<Record<string, string>>): Promise<EgressStream> => {
+      const assertion = await this.#assertion(request, call);
+      return await client().open({ ...request, headers: { ...request.headers, ...assertion, ...added } });
+    };
+    const stream = await send(held);
+    if (stream.status !== UNAUTHENTICATED || credentials === undefined) return stream;
+    const isRenewed = await credentials.renew(held, { ...this.#owner, signal: request.signal }).catch(() => false);
+    if (!isRenewed) return stream;
+    stream.close();
+    return await send(await this.#credentials(request.signal));
+  }
+
+  async #assertion(
+    { url, body }: EgressRequest,
+    call: AssertedCall | undefined,
+  ): Promise<Readonly<Record<string, string>>> {
+    const { sign, system } = this.#options;
+    if (sign === undefined || call === undefined) return {};
+    const { tool, caller, traceId } = call;
+    const message = Buffer.from(body ?? "");
+    const signed = { system, caller, tool, traceId, method: `POST ${url.pathname}${url.search}`, message };
+    return { "x-caller-assertion": await sign(signed) };
+  }
+
+  async #exchange(request: Requested, signal: AbortSignal | undefined): Promise<void> {
+    const { id } = request;
     const controller = new AbortController();
     const abort = (): void => controller.abort();
     const exchange: { abort: () => void; grace?: ReturnType<typeof setTimeout> } = { abort };
     this.#exchanges.set(id, exchange);
     signal?.addEventListener("abort", abort, { once: true });
     try {
-      await this.#post(message, id, controller.signal);
+      await this.#post(request, controller.signal);
       this.#receiver.lost(id, new UpstreamError("invalid", "its answer holds no answer to the request"));
     } catch (error) {
       const failed = upstreamError(error);
@@ -171,14 +224,15 @@ class HttpChannel implements McpChannel {
     }
   }
 
-  async #post(message: OutgoingMessage, id: number, signal: AbortSignal): Promise<void> {
-    const { url, client, messageBytesMax } = this.#options;
-    const stream = await client().open({
+  async #post({ message, id, call }: Requested, signal: AbortSignal): Promise<void> {
+    const { url, messageBytesMax } = this.#options;
+    const request = {
       ...{ method: "POST", url, headers: this.#headers(message), signal },
       body: JSON.stringify({ jsonrpc: "2.0", ...message }),
       bodyBytesMax: STREAM_MESSAGES * messageBytesMax,
       isRepeatable: message.method !== "tools/call",
-    });
+    };
+    const stream = await this.#open(request, call);
     try {
       await this.#answer(stream, message, id);
     } catch (error) {
@@ -261,10 +315,10 @@ class HttpChannel implements McpChannel {
 
   /** Reads the messages that the server sends by itself, such as changes of its definitions, while it offers such a stream. */
   async #listen(): Promise<void> {
-    const { url, client, messageBytesMax } = this.#options;
+    const { url, messageBytesMax } = this.#options;
     const { signal } = this.#closing;
     try {
-      const stream = await client().open({
+      const stream = await this.#open({
         ...{ method: "GET", url, headers: { ...this.#headers(), accept: EVENTS_TYPE }, signal },
         ...{ bodyBytesMax: STREAM_MESSAGES * messageBytesMax, isRepeatable: true },
       });
@@ -315,8 +369,15 @@ function statusError(status: number): UpstreamError {
   return new UpstreamError("error", reason, { code: status });
 }
 
+/** Returns why there are no credentials, for operators. */
+function noCredentials({ message, cause }: Refusal): string {
+  const because = isTable(cause) ? cause["because"] : undefined;
+  return typeof because === "string" ? `no credentials: ${because}` : message;
+}
+
 function upstreamError(error: unknown): UpstreamError {
   if (error instanceof UpstreamError) return error;
+  if (error instanceof Refusal) return new UpstreamError("notSent", noCredentials(error), { refusal: error });
   if (!(error instanceof EgressError)) return new UpstreamError("notSent", errorText(error));
   const { failure, sent, message } = error;
   if (!sent) return new UpstreamError("notSent", message);

@@ -68,8 +68,10 @@ function open(context: McpContext, parts: McpParts): OpenedKind {
         await opened.close();
       }
     },
+    upstreams: () => servers?.upstreams() ?? [],
     certificates: () => servers?.certificates() ?? [],
     watch: (options) => servers?.watch(options),
+    revoked: () => servers?.revoked(),
     status: async () => (await servers?.status()) ?? {},
     close: async () => servers?.close(),
   };

@@ -1,6 +1,6 @@
 import { errorText, systemCode } from "../../core/error-text.ts";
 import type { ServerProcesses } from "../../core/server-process.ts";
-import type { OpenedKind, ToolDraft } from "../../core/target-kind.ts";
+import type { OpenedKind, ToolDraft, UpstreamEvent, UpstreamState } from "../../core/target-kind.ts";
 import type { EpochMs } from "../../core/types.ts";
 import { certificateNotes } from "../../egress/certificates.ts";
 import type { RotatingClient } from "../../egress/rotating-client.ts";
@@ -14,7 +14,9 @@ const FORMER_CLIENT_MS = 300_000;
 
 /** The servers in use, and what the kind does with them. */
 export interface Servers
-  extends Required<Pick<OpenedKind, "bind" | "report" | "status" | "certificates" | "watch" | "close">> {
+  extends Required<
+    Pick<OpenedKind, "bind" | "report" | "status" | "upstreams" | "certificates" | "watch" | "revoked" | "close">
+  > {
   has(system: string): boolean;
   /** Returns drafts of manifests for a server's tools; a text when they cannot be read. */
   drafts(system: string): Promise<readonly ToolDraft[] | string>;
@@ -27,6 +29,8 @@ export async function openServers(context: McpContext, parts: McpParts, entries:
   const { memoryBytesMax } = config.commands;
   const processes = hasPrograms ? await parts.processes({ memoryBytesMax, newId }) : undefined;
   const opening = { context, notes: [], clients: [] };
+  const events = new Events(onUpstream);
+  const forgets: (() => void)[] = [];
   const upstreams = new Map<string, Upstream>();
   for (const [name, { mcp: entry }] of entries) {
     const reached =
@@ -41,21 +45,48 @@ export async function openServers(context: McpContext, parts: McpParts, entries:
       idleMs: entry.idleSeconds * SECOND_MS,
       concurrentCallsMax: entry.concurrentCallsMax,
     };
-    const options = { system: name, ...reached, isShared: entry.stateless, limits, now, report: onUpstream };
-    upstreams.set(name, new Upstream(options));
+    const { forgetCallers = () => {}, ...how } = reached;
+    const report = (event: UpstreamEvent): void => events.report(event);
+    upstreams.set(name, new Upstream({ system: name, ...how, isShared: entry.stateless, limits, now, report }));
+    forgets.push(forgetCallers);
   }
   const all = [...upstreams.values()];
   // A server that cannot be reached affects its own tools only: the start goes on, and `stc check` reports it.
   await Promise.allSettled(all.map((each) => each.readDefinitions(new AbortController().signal)));
-  return serversOf(upstreams, { ...opening, processes, now });
+  return serversOf(upstreams, { ...opening, processes, events, forgets, now });
 }
 
 interface Used extends Pick<Opening, "notes" | "clients"> {
   readonly processes: ServerProcesses | undefined;
+  readonly events: Events;
+  /** Drop the tokens that were obtained for callers. */
+  readonly forgets: readonly (() => void)[];
   readonly now: () => EpochMs;
 }
 
-function serversOf(upstreams: ReadonlyMap<string, Upstream>, { notes, clients, processes, now }: Used): Servers {
+/** Passes events on: to the log, and once the service runs, to its journal. */
+class Events {
+  readonly #log: (event: UpstreamEvent) => void;
+  #journal: ((event: UpstreamEvent) => void) | undefined;
+
+  constructor(log: (event: UpstreamEvent) => void) {
+    this.#log = log;
+  }
+
+  report(event: UpstreamEvent): void {
+    this.#log(event);
+    this.#journal?.(event);
+  }
+
+  /** Also reports what was quarantined before. */
+  follow(journal: (event: UpstreamEvent) => void, upstreams: readonly Upstream[]): void {
+    for (const event of upstreams.flatMap((upstream) => upstream.quarantines())) journal(event);
+    this.#journal = journal;
+  }
+}
+
+function serversOf(upstreams: ReadonlyMap<string, Upstream>, used: Used): Servers {
+  const { notes, clients, processes, events, forgets, now } = used;
   const all = [...upstreams.values()];
   const certificates = () => clients.flatMap((client) => client.certificates());
   return {
@@ -75,15 +106,18 @@ function serversOf(upstreams: ReadonlyMap<string, Upstream>, { notes, clients, p
       return { notes: [...notes, ...failures, ...expiring], toolNotes: toolNotes(tools, upstreams) };
     },
     async status() {
-      const rows = all.map((upstream) => {
-        const { system, state, sessions } = upstream;
-        return [system, { state, sessions, quarantined: upstream.quarantined() }] as const;
-      });
+      const rows = stateOf(all).map(({ system, ...state }) => [system, state] as const);
       return Object.fromEntries(rows);
     },
+    upstreams: () => stateOf(all),
     certificates,
     watch(options) {
       for (const client of clients) client.watch(options);
+      if (options.upstream !== undefined) events.follow(options.upstream, all);
+    },
+    revoked() {
+      for (const forget of forgets) forget();
+      for (const upstream of all) upstream.endOwned();
     },
     async close() {
       // Together: the end of its process also ends a session that is starting.
@@ -91,6 +125,13 @@ function serversOf(upstreams: ReadonlyMap<string, Upstream>, { notes, clients, p
       for (const client of clients) client.close();
     },
   };
+}
+
+function stateOf(upstreams: readonly Upstream[]): readonly UpstreamState[] {
+  return upstreams.map((upstream) => {
+    const { system, state, sessions } = upstream;
+    return { system, state, sessions, quarantined: upstream.quarantines().flatMap(({ tool = [] }) => tool) };
+  });
 }
 
 /** One server while it is opened. */
@@ -105,7 +146,9 @@ interface Opening {
 }
 
 /** How a server is reached, and what identifies it. */
-type Reached = Pick<UpstreamOptions, "open" | "identity">;
+interface Reached extends Pick<UpstreamOptions, "open" | "identity" | "credentialKeyOf"> {
+  readonly forgetCallers?: () => void;
+}
 
 /** Returns undefined after adding a problem. */
 async function programChannel(
@@ -151,38 +194,38 @@ async function programChannel(
 
 /** Returns undefined after adding a problem. */
 async function urlChannel({ context, name, entry, clients }: Opening): Promise<Reached | undefined> {
+  const { problems } = context;
   const field = `systems.${name}.mcp`;
-  const [{ RotatingClient }, { addressRules, fileReader, readSecret, readTls }, { httpChannel }] = await Promise.all([
+  const [{ RotatingClient }, { readUrlSystem }, { readSigner }, { httpChannel }] = await Promise.all([
     import("../../egress/rotating-client.ts"),
     import("../../egress/settings.ts"),
+    import("../../egress/assertion.ts"),
     import("./http.ts"),
   ]);
-  const url = new URL(entry.url ?? "");
-  const secured = entry.tls === undefined ? { tls: {} } : readTls(context, entry.tls, `${field}.tls`);
-  const path = entry.auth?.bearerFile;
-  const parse = (bytes: Buffer) => ({ authorization: `Bearer ${readSecret(bytes)}` });
-  const credentials =
-    path === undefined ? () => ({}) : fileReader(context, { path, field: `${field}.auth.bearerFile`, parse });
-  if (secured === undefined || credentials === undefined) return undefined;
-  const isTls = url.protocol === "https:";
+  const known = problems.length;
+  const reached = await readUrlSystem(context, field, { ...entry, url: entry.url ?? "" });
+  const sign = entry.assertion ? readSigner(context) : undefined;
+  if (reached === undefined || problems.length > known) return undefined;
+  const { credentials, ...settings } = reached;
+  const { url, tls } = settings;
   let client: RotatingClient;
   try {
-    client = new RotatingClient({
-      ...{ system: name, url, addresses: addressRules(entry.addresses), formerMs: FORMER_CLIENT_MS },
-      ...{ ...secured, tls: isTls ? secured.tls : undefined },
-    });
+    client = new RotatingClient({ system: name, ...settings, formerMs: FORMER_CLIENT_MS });
   } catch (error) {
-    context.problems.push(`${field}: ${errorText(error)}`);
+    problems.push(`${field}: ${errorText(error)}`);
     return undefined;
   }
   clients.push(client);
-  const roots = entry.tls?.rootCert === undefined ? "platform" : "configured";
-  const identity = {
-    address: { url: url.href },
-    tls: isTls ? { serverName: entry.tls?.serverName ?? url.hostname, roots } : null,
-  };
+  const { serverName = url.hostname, rootCert } = entry.tls ?? {};
+  const roots = rootCert === undefined ? "platform" : "configured";
+  const identity = { address: { url: url.href }, tls: tls === undefined ? null : { serverName, roots } };
   const { messageBytesMax } = entry;
-  return { open: httpChannel({ url, client: () => client.current.client, credentials, messageBytesMax }), identity };
+  return {
+    open: httpChannel({
+      ...{ system: name, url, client: () => client.current.client, credentials, sign, messageBytesMax },
+    }),
+    ...{ identity, credentialKeyOf: credentials?.keyOf, forgetCallers: () => credentials?.forgetCallers?.() },
+  };
 }
 
 function secretsOf({ secretEnv }: ServerEntry, { readFile }: McpContext): Readonly<Record<string, string>> {

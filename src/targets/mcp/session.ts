@@ -2,12 +2,16 @@ import { errorText } from "../../core/error-text.ts";
 import { isTable } from "../../core/json.ts";
 import { ERROR, META, MODERN } from "../../core/mcp.ts";
 import { VERSION } from "../../core/version.ts";
+import type { CredentialOwner } from "../../egress/credentials.ts";
 import {
+  type AssertedCall,
   type McpChannel,
+  type MessageReceiver,
   type MessageSource,
   type OpenMcpChannel,
   type OutgoingMessage,
   UpstreamError,
+  type UpstreamFacts,
   unlessCallEnded,
 } from "./channel.ts";
 import { bounded, type Definition, definitionOf, type ServerIdentity } from "./definitions.ts";
@@ -26,8 +30,6 @@ const ENVELOPE = {
   [META.capabilities]: {},
   [META.client]: CLIENT,
 } as const;
-/** HTTP statuses that no other version changes. */
-const REFUSED: ReadonlySet<number> = new Set([401, 403]);
 /** Messages that nobody asked for, between two answers, after which a server is ended. */
 const UNSOLICITED_MAX = 10_000;
 /** Bytes of such messages: reading them takes processor time from every other call. */
@@ -44,6 +46,8 @@ const RECHECK_PAUSE_MS = 1_000;
 
 export interface SessionOptions {
   readonly open: OpenMcpChannel;
+  /** The caller whose own credentials the session uses. */
+  readonly owner: CredentialOwner | undefined;
   readonly identity: Pick<ServerIdentity, "address" | "tls">;
   /** Time for the server to start and to list its tools. */
   readonly startTimeoutMs: number;
@@ -93,13 +97,14 @@ export class McpSession {
 
   private constructor(options: SessionOptions) {
     this.#options = options;
-    this.#channel = options.open({
+    const receiver: MessageReceiver = {
       message: (value, source) => this.#receive(value, source),
       isWaiting: (id) => this.#pending.has(id),
       lost: (id, error) => this.#settle(id, (pending) => pending.reject(error)),
       tooLarge: () => this.#rejectAll(this.#pending.size === 1 ? "tooLarge" : "lost", "a message was too large"),
       log: (what, text) => options.log(what, text),
-    });
+    };
+    this.#channel = options.open(receiver, options.owner);
     this.ended = this.#channel.ended.then((reason) => {
       this.#endReason ??= reason;
       clearTimeout(this.#recheck);
@@ -124,7 +129,7 @@ export class McpSession {
     } catch (error) {
       await session?.close();
       const reason = signal.aborted ? `it did not start within ${options.startTimeoutMs} ms` : errorText(error);
-      throw new UpstreamError("notSent", reason);
+      throw new UpstreamError("notSent", reason, refusalIn(error));
     }
   }
 
@@ -151,7 +156,7 @@ export class McpSession {
       // The reading may have begun before the announcement.
       return this.#isOutdated ? await unlessCallEnded(this.readDefinitions(), signal) : listed;
     } catch (error) {
-      throw new UpstreamError("notSent", errorText(error));
+      throw new UpstreamError("notSent", errorText(error), refusalIn(error));
     }
   }
 
@@ -174,10 +179,10 @@ export class McpSession {
    * @throws {UpstreamError}
    */
   async call(tool: string, args: unknown, options: ToolCallOptions): Promise<unknown> {
-    const { signal, meta } = options;
+    const { signal, meta, call } = options;
     const params = { name: tool, arguments: args, ...(meta !== undefined && { _meta: meta }) };
     try {
-      return await this.#request("tools/call", params, signal);
+      return await this.#request("tools/call", params, signal, call);
     } catch (error) {
       if (signal.aborted && this.isOpen) void this.#checkAlive();
       throw error;
@@ -192,7 +197,7 @@ export class McpSession {
       const params = { protocolVersion: VERSIONS[0], capabilities: {}, clientInfo: CLIENT };
       result = await this.#request("initialize", params, signal);
     } catch (error) {
-      if (!(error instanceof UpstreamError) || error.failure !== "error" || REFUSED.has(error.code ?? 0)) throw error;
+      if (!(error instanceof UpstreamError) || error.failure !== "error" || error.isRefused) throw error;
       await this.#discover(signal);
       return;
     }
@@ -255,11 +260,21 @@ export class McpSession {
     return this.#listed;
   }
 
-  async #request(method: string, params: Readonly<Record<string, unknown>>, signal: AbortSignal): Promise<unknown> {
-    return (await this.#ask(method, params, signal)).result;
+  async #request(
+    method: string,
+    params: Readonly<Record<string, unknown>>,
+    signal: AbortSignal,
+    call?: AssertedCall,
+  ): Promise<unknown> {
+    return (await this.#ask(method, params, signal, call)).result;
   }
 
-  async #ask(method: string, params: Readonly<Record<string, unknown>>, signal: AbortSignal): Promise<Answer> {
+  async #ask(
+    method: string,
+    params: Readonly<Record<string, unknown>>,
+    signal: AbortSignal,
+    call?: AssertedCall,
+  ): Promise<Answer> {
     if (!this.isOpen) throw new UpstreamError("notSent", `the connection ended: ${this.#endReason}`);
     if (signal.aborted) throw new UpstreamError("notSent", "the call ended before it was sent");
     const id = this.#nextId;
@@ -276,7 +291,7 @@ export class McpSession {
       envelope === undefined
         ? params
         : { ...params, _meta: { ...(isTable(params["_meta"]) && params["_meta"]), ...envelope } };
-    this.#channel.send({ id, method, params: sent }, signal).catch((error: unknown) => {
+    this.#channel.send({ id, method, params: sent }, signal, call).catch((error: unknown) => {
       const lost = error instanceof UpstreamError ? error : new UpstreamError("lost", errorText(error));
       this.#settle(id, (pending) => pending.reject(lost));
     });
@@ -381,6 +396,15 @@ export interface ToolCallOptions {
   readonly signal: AbortSignal;
   /** Trace headers. Never a token of the caller. */
   readonly meta?: Readonly<Record<string, string>> | undefined;
+  /** What the caller assertion says. */
+  readonly call: AssertedCall;
+}
+
+/** Returns what an error says about refused credentials. */
+function refusalIn(error: unknown): UpstreamFacts {
+  if (!(error instanceof UpstreamError)) return {};
+  const { isRefused, code, refusal } = error;
+  return { ...(isRefused && code !== undefined && { code }), refusal };
 }
 
 function settleWith(

@@ -1,12 +1,13 @@
 import { z } from "zod";
 import type { ServerProcesses, ServerProcessOptions } from "../../core/server-process.ts";
 import type { TargetContext, UpstreamEvent } from "../../core/target-kind.ts";
+import type { AssertionContext } from "../../egress/assertion.ts";
 import { checkUrl, count, text, url, urlSettings } from "../../egress/settings.ts";
 
 /** The configuration of MCP servers, and what the build supplies to reach them. */
 
 export interface McpContext extends TargetContext {
-  readonly config: {
+  readonly config: AssertionContext["config"] & {
     readonly commands: {
       readonly confinement: "require" | "prefer" | "off";
       readonly memoryBytesMax?: number | undefined;
@@ -32,13 +33,12 @@ const server = z
   .strictObject({
     url: url().optional().describe("Address of a server that speaks MCP over Streamable HTTP."),
     ...urlSettings,
-    auth: z
-      .strictObject({
-        bearerFile: text.describe(
-          "File with the token that the service sends to the server. Read again for each request.",
-        ),
-      })
-      .optional(),
+    assertion: z
+      .boolean()
+      .default(false)
+      .describe(
+        "Whether calls carry the caller assertion, when `assertion` is configured. It tells the server who calls.",
+      ),
     command: text
       .optional()
       .describe(
@@ -98,13 +98,19 @@ const server = z
     when: () => true,
   })
   .superRefine((entry, context) => {
-    const fail = (path: string, message: string): void => context.addIssue({ code: "custom", path: [path], message });
-    if (entry.url === undefined) {
-      for (const key of ["tls", "plaintext", "auth"] as const) if (entry[key] !== undefined) fail(key, "needs url");
+    const issue = (path: readonly string[], message: string): void =>
+      context.addIssue({ code: "custom", path: [...path], message });
+    const { url: address, assertion } = entry;
+    if (address === undefined) {
+      for (const key of ["tls", "plaintext", "auth"] as const) if (entry[key] !== undefined) issue([key], "needs url");
+      if (assertion) issue(["assertion"], "needs url");
       return;
     }
-    if (entry.command !== undefined) fail("command", "and url exclude each other");
-    checkUrl("url", entry.url, entry, context);
+    if (entry.command !== undefined) issue(["command"], "and url exclude each other");
+    checkUrl("url", address, entry, context);
+    if (entry.stateless && entry.auth?.tokenExchange !== undefined) {
+      issue(["stateless"], "shares one session, and auth.tokenExchange needs one for each caller");
+    }
   });
 
 export const system = z.strictObject({ mcp: server.describe("An MCP server.") });

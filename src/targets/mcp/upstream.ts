@@ -1,6 +1,7 @@
 import { Refusal } from "../../core/errors.ts";
-import type { UpstreamEvent } from "../../core/target-kind.ts";
+import type { UpstreamEvent, UpstreamState } from "../../core/target-kind.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
+import type { CredentialOwner } from "../../egress/credentials.ts";
 import { type OpenMcpChannel, UpstreamError, unlessCallEnded } from "./channel.ts";
 import { bounded, type Definition, differences, pinnedPart, type ServerIdentity } from "./definitions.ts";
 import { type Listed, McpSession } from "./session.ts";
@@ -30,6 +31,11 @@ export interface UpstreamOptions {
   readonly system: string;
   readonly identity: Pick<ServerIdentity, "address" | "tls">;
   readonly open: OpenMcpChannel;
+  /**
+   * Returns the key of the sessions that use a caller's own credentials. Undefined when all sessions use the service's.
+   * @throws {Refusal} when the caller has no token
+   */
+  readonly credentialKeyOf?: ((owner: CredentialOwner) => string) | undefined;
   /** True when all callers share one session. */
   readonly isShared: boolean;
   readonly limits: UpstreamLimits;
@@ -48,16 +54,18 @@ interface Pin {
   quarantine: { readonly reason: string; readonly changes: readonly string[] } | undefined;
 }
 
-export type UpstreamState = "connected" | "idle" | "failed";
-
 interface Slot {
   readonly key: string;
+  /** True when it uses a caller's own credentials. */
+  readonly isOwned: boolean;
   readonly session: Promise<McpSession>;
   /** Set once the session has started. */
   started: McpSession | undefined;
   calls: number;
   idle: ReturnType<typeof setTimeout> | undefined;
   isOver: boolean;
+  /** True when it ends after its calls, and no other call may use it. */
+  isRetired: boolean;
 }
 
 /** A session while it is used. */
@@ -75,7 +83,7 @@ export class Upstream {
   readonly #timer: ReturnType<typeof setInterval>;
   #listed: Listed | undefined;
   #listedAt: EpochMs = 0;
-  #failure: string | undefined;
+  #failure: UpstreamError | undefined;
   #failedStarts = 0;
   #startsAgainAt: EpochMs = 0;
   #calls = 0;
@@ -91,7 +99,7 @@ export class Upstream {
     return this.#options.system;
   }
 
-  get state(): UpstreamState {
+  get state(): UpstreamState["state"] {
     if (this.#slots.size > 0) return "connected";
     return this.#failure === undefined ? "idle" : "failed";
   }
@@ -102,7 +110,7 @@ export class Upstream {
 
   /** Why the last start failed. */
   get failure(): string | undefined {
-    return this.#failure;
+    return this.#failure?.message;
   }
 
   /** The last list of tools; undefined before the first. */
@@ -114,8 +122,23 @@ export class Upstream {
     return this.#pins.get(tool);
   }
 
-  quarantined(): readonly string[] {
-    return [...this.#pins].flatMap(([tool, { quarantine }]) => (quarantine === undefined ? [] : [tool]));
+  /** Events for the tools that are quarantined now. */
+  quarantines(): readonly UpstreamEvent[] {
+    return [...this.#pins].flatMap(([tool, { quarantine }]) =>
+      quarantine === undefined
+        ? []
+        : [{ type: "quarantined", system: this.system, tool: bounded(tool), ...quarantine }],
+    );
+  }
+
+  /** Ends the sessions that use a caller's own credentials, after the calls in progress. */
+  endOwned(): void {
+    for (const slot of this.#slots.values()) {
+      if (!slot.isOwned) continue;
+      this.#forget(slot);
+      slot.isRetired = true;
+      if (slot.calls === 0) void this.#end(slot);
+    }
   }
 
   /** Adds a tool that this service offers. Returns the problem with its pin. */
@@ -136,7 +159,7 @@ export class Upstream {
    * @throws {UpstreamError}
    */
   async readDefinitions(signal: AbortSignal): Promise<void> {
-    const lease = await this.#lease(SHARED, signal);
+    const lease = await this.#lease(undefined, signal);
     lease.release();
     // Otherwise the process would run unused until the idle time ends.
     if (!this.#options.isShared) await this.#end(this.#slots.get(SHARED));
@@ -172,7 +195,7 @@ export class Upstream {
     if (this.#calls >= this.#options.limits.concurrentCallsMax) throw this.#busy();
     this.#calls += 1;
     try {
-      const lease = await this.#lease(call.caller, call.signal);
+      const lease = await this.#lease(call, call.signal);
       try {
         return await this.#useSession(lease.session, call, run);
       } catch (error) {
@@ -180,7 +203,7 @@ export class Upstream {
       } finally {
         lease.release();
       }
-      const fresh = await this.#lease(call.caller, call.signal);
+      const fresh = await this.#lease(call, call.signal);
       try {
         return await this.#useSession(fresh.session, call, run);
       } finally {
@@ -232,8 +255,9 @@ export class Upstream {
     });
   }
 
-  async #lease(caller: string, signal: AbortSignal): Promise<Lease> {
-    const slot = this.#slotFor(this.#options.isShared ? SHARED : caller);
+  /** Without `user`, the session is for reading definitions. */
+  async #lease(user: SessionUser | undefined, signal: AbortSignal): Promise<Lease> {
+    const slot = this.#slotFor(user);
     slot.calls += 1;
     clearTimeout(slot.idle);
     const release = (): void => {
@@ -249,15 +273,29 @@ export class Upstream {
     }
   }
 
-  #slotFor(key: string): Slot {
+  #slotFor(user: SessionUser | undefined): Slot {
+    const { isShared, credentialKeyOf } = this.#options;
+    const isOwned = user !== undefined && credentialKeyOf !== undefined;
+    const own = user === undefined || isShared ? SHARED : user.key;
+    const key = isOwned ? credentialKeyOf(user.owner) : own;
     const known = this.#slots.get(key);
     if (known?.started?.isOpen === false) this.#forget(known);
     else if (known !== undefined) return known;
     const { limits, now } = this.#options;
     if (this.#isClosed) throw new UpstreamError("notSent", "the service is shutting down");
-    if (now() < this.#startsAgainAt) throw new UpstreamError("notSent", `its last starts failed: ${this.#failure}`);
+    const failure = this.#failure;
+    // A caller's own credentials may be accepted where the service's are not.
+    const mayStart = isOwned && failure?.isRefused === true;
+    if (failure !== undefined && !mayStart && now() < this.#startsAgainAt) {
+      const { code, refusal, message } = failure;
+      const facts = { ...(code !== undefined && { code }), refusal };
+      throw new UpstreamError("notSent", `its last starts failed: ${message}`, facts);
+    }
     if (this.#slots.size >= limits.sessionsMax) this.#makeRoom();
-    const slot: Slot = { key, session: this.#start(), started: undefined, calls: 0, idle: undefined, isOver: false };
+    const session = this.#start(isOwned ? user.owner : undefined);
+    const slot: Slot = {
+      ...{ key, isOwned, session, started: undefined, calls: 0, idle: undefined, isOver: false, isRetired: false },
+    };
     this.#slots.set(key, slot);
     slot.session.then(
       (session) => {
@@ -277,21 +315,25 @@ export class Upstream {
     void this.#end(unused);
   }
 
-  async #start(): Promise<McpSession> {
+  async #start(owner: CredentialOwner | undefined): Promise<McpSession> {
     const { open, identity, limits, system, report, now } = this.#options;
     try {
       const session = await McpSession.start({
-        ...{ open, identity, startTimeoutMs: limits.startTimeoutMs },
+        ...{ open, owner, identity, startTimeoutMs: limits.startTimeoutMs },
         log: (what, text) =>
           report({ type: "output", system, reason: `${what}: ${bounded(text, LOGGED_CHARACTERS_MAX)}` }),
-        onDefinitions: (listed) => this.#judge(listed),
+        onDefinitions: (listed) => this.#judge(listed, owner !== undefined),
       });
       this.#failure = undefined;
       this.#failedStarts = 0;
       return session;
     } catch (error) {
-      const reason = bounded(error instanceof Error ? error.message : "failed", LOGGED_CHARACTERS_MAX);
-      this.#failure = reason;
+      const failed = error instanceof UpstreamError ? error : new UpstreamError("notSent", "failed");
+      // The server works: only this caller's credentials are refused.
+      if (owner !== undefined && failed.isRefused) throw error;
+      const { code, refusal } = failed;
+      const reason = bounded(failed.message, LOGGED_CHARACTERS_MAX);
+      this.#failure = new UpstreamError("notSent", reason, { ...(code !== undefined && { code }), refusal });
       this.#failedStarts += 1;
       const excess = this.#failedStarts - FAILED_STARTS_MAX;
       if (excess >= 0) this.#startsAgainAt = now() + Math.min(WAIT_MAX_MS, WAIT_FIRST_MS * 2 ** excess);
@@ -319,6 +361,7 @@ export class Upstream {
   }
 
   #endWhenIdle(slot: Slot): void {
+    if (slot.isRetired) void this.#end(slot);
     if (slot.isOver) return;
     // Moves it to the end of the order of use.
     this.#slots.delete(slot.key);
@@ -334,11 +377,16 @@ export class Upstream {
     }
   }
 
-  /** Compares all pinned tools with a list of the server. */
-  #judge(listed: Listed): void {
-    this.#listed = listed;
-    this.#listedAt = this.#options.now();
-    for (const [tool, pin] of this.#pins) this.#judgeTool(tool, pin, listed);
+  /** Compares all pinned tools with a list of the server. `isOwned`: a caller's own list, which need not have every tool. */
+  #judge(listed: Listed, isOwned = false): void {
+    if (!isOwned || this.#listed === undefined) {
+      this.#listed = listed;
+      this.#listedAt = this.#options.now();
+    }
+    for (const [tool, pin] of this.#pins) {
+      const isMissing = !listed.definitions.has(tool) && !listed.unusable.has(tool);
+      if (!isOwned || !isMissing) this.#judgeTool(tool, pin, listed);
+    }
   }
 
   #judgeTool(tool: string, pin: Pin, { definitions, unusable }: Listed): void {
@@ -392,10 +440,15 @@ function comparable(definition: Json): Json | undefined {
   }
 }
 
-export interface UpstreamCall {
-  readonly tool: string;
+/** A caller, for whom a session is opened. */
+interface SessionUser {
   /** Key of the caller's session. */
-  readonly caller: string;
+  readonly key: string;
+  readonly owner: CredentialOwner;
+}
+
+export interface UpstreamCall extends SessionUser {
+  readonly tool: string;
   /** The definition for which the call was planned. */
   readonly sha256: string;
   /** Whether it is harmless to send the call twice. */

@@ -1,7 +1,9 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { createHash, generateKeyPairSync } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createMcpHandler, Server } from "@modelcontextprotocol/server";
+import { jwtVerify } from "jose";
 import { type CertificateSet, DEVELOPMENT_SERVER_NAME } from "../../../src/cli/development/certificates.ts";
 import { EgressClient } from "../../../src/egress/client.ts";
 import { httpChannel } from "../../../src/targets/mcp/http.ts";
@@ -32,6 +34,7 @@ class HttpServer {
   /** Answers a call; the other methods are answered as they should be. */
   call: (id: number, message: Loose, signal: AbortSignal) => Response | Promise<Response> = (id, { params }) =>
     this.json({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text: params.arguments.text }] } });
+  list: (id: number) => Response = (id) => this.json({ jsonrpc: "2.0", id, result: { tools: this.tools } });
   listen: () => Response = () => new Response(null, { status: 405 });
   /** Answers a request of a session that does not exist. */
   gone: (id: number) => Response = () => new Response(null, { status: 404 });
@@ -80,7 +83,7 @@ class HttpServer {
     if (this.sessionId !== undefined && request.headers.get("mcp-session-id") !== this.sessionId) {
       return this.gone(id);
     }
-    if (method === "tools/list") return this.json({ jsonrpc: "2.0", id, result: { tools: this.tools } });
+    if (method === "tools/list") return this.list(id);
     if (method === "tools/call") return this.call(id, message, request.signal);
     return this.json({ jsonrpc: "2.0", id, result: {} });
   }
@@ -377,6 +380,8 @@ function endless(): ReadableStream<Uint8Array> {
   });
 }
 
+const CLIENT = { tokenUrl: "https://login.example/token", clientId: "stc", clientSecretFile: "nowhere" };
+
 describe("reaching a server over HTTP", () => {
   const world = new HostileWorld();
   const server = new HttpServer();
@@ -387,7 +392,11 @@ describe("reaching a server over HTTP", () => {
   });
 
   test("an address that the configuration does not allow is never connected to", async () => {
-    await world.startWith([hostileTool("echo")], { url: server.url.replace("127.0.0.1", "localhost") });
+    await expect(world.startWith([hostileTool("echo")], { url: server.url, plaintext: true })).rejects.toThrow(
+      "systems.hostile.mcp.url: its address is loopback, which addresses does not allow",
+    );
+    const url = server.url.replace("127.0.0.1", "localhost");
+    await world.startWith([hostileTool("echo")], { url, plaintext: true });
     expect(codeOf(await world.call("echo"))).toBe("TARGET_UNAVAILABLE");
     expect(server.seen).toEqual([]);
   });
@@ -409,6 +418,20 @@ describe("reaching a server over HTTP", () => {
     news.enqueue(Buffer.from(`data: ${message}\n\n`));
     while ((await world.health()).body.systems.hostile.quarantined.length === 0) await Bun.sleep(20);
     expect((await world.call("echo")).body.error).toMatchObject({ code: "TARGET_UNAVAILABLE", retryable: false });
+    expect(await world.metric("stc_mcp_quarantined_tools")).toEqual(['{system="hostile"} 1']);
+    expect(await world.metric("stc_mcp_upstreams")).toEqual(['{system="hostile",state="connected"} 1']);
+    server.tools = [definition("echo")];
+    news.enqueue(Buffer.from(`data: ${message}\n\n`));
+    while ((await world.health()).body.systems.hostile.quarantined.length > 0) await Bun.sleep(20);
+    expect(await world.metric("stc_mcp_quarantined_tools")).toEqual(['{system="hostile"} 0']);
+    const lines = world.journal().filter(({ type }) => type.startsWith("upstream."));
+    expect(lines).toEqual([
+      expect.objectContaining({
+        ...{ type: "upstream.quarantined", system: "hostile", tool: "echo" },
+        changes: expect.arrayContaining(['description: "Does echo" → "Another"']),
+      }),
+      expect.objectContaining({ type: "upstream.restored", system: "hostile", tool: "echo" }),
+    ]);
     await world.stop();
     expect(server.of("DELETE").map(({ headers }) => headers["mcp-session-id"])).toContain("session-1");
   });
@@ -457,7 +480,8 @@ describe("reaching a server over HTTP", () => {
     const client = new EgressClient({ addresses: { classes: ["loopback"] } });
     const lost: number[] = [];
     const channel = httpChannel({
-      ...{ url: new URL(silent.url), client: () => client, credentials: () => ({}), messageBytesMax: 10_000 },
+      ...{ system: "silent", url: new URL(silent.url), client: () => client, messageBytesMax: 10_000 },
+      ...{ credentials: undefined, sign: undefined },
     })({
       ...{ message: () => true, isWaiting: () => true, tooLarge: () => {}, log: () => {} },
       lost: (id) => lost.push(id),
@@ -468,6 +492,47 @@ describe("reaching a server over HTTP", () => {
     while (lost.length < 2 || !given.every(({ aborted }) => aborted)) await Bun.sleep(5);
     expect(lost.sort()).toEqual([1, 2]);
     await silent.close();
+  });
+
+  test("calls carry the caller assertion where it is set, and nothing else does", async () => {
+    const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+    writeFileSync(join(world.folder, "assertion.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
+    const assertion = { issuer: "https://stc.test", keyFile: "assertion.pem" };
+    const entry = { url: server.url, plaintext: true, addresses: ["loopback"] };
+    const asserted = async (): Promise<readonly (readonly [string, string | undefined])[]> => {
+      server.seen.length = 0;
+      expect((await world.call("echo")).http).toBe(200);
+      return server.seen.map(({ headers, message }) => [message?.method, headers["x-caller-assertion"]]);
+    };
+    await world.startWith([hostileTool("echo")], { ...entry, assertion: true }, { assertion });
+    const sent = await asserted();
+    expect(sent.flatMap(([method, token]) => (token === undefined ? [] : [method]))).toEqual(["tools/call"]);
+    const [call] = server.of("tools/call");
+    const token = call?.headers["x-caller-assertion"] ?? "";
+    const { payload } = await jwtVerify(token, publicKey, { issuer: "https://stc.test", audience: "hostile" });
+    expect(payload).toMatchObject({ sub: "agent-7", tool: "echo", method: "POST /mcp" });
+    expect(payload["messageSha256"]).toBe(createHash("sha256").update(JSON.stringify(call?.message)).digest("hex"));
+    await world.stop();
+    await world.startWith([hostileTool("echo")], entry, { assertion });
+    expect((await asserted()).every(([, none]) => none === undefined)).toBe(true);
+  });
+
+  test("a server that refuses the credentials for its list of tools has failed, and is not unavailable", async () => {
+    const strict = new HttpServer();
+    strict.list = () => new Response("no", { status: 401 });
+    await world.startWith([hostileTool("echo")], { url: strict.url, plaintext: true, addresses: ["loopback"] });
+    expect(codeOf(await world.call("echo"))).toBe("TARGET_FAILED");
+    await world.stop();
+    await strict.close();
+  });
+
+  test("a server that cannot be reached is a metric, and its tools are not quarantined", async () => {
+    const closed = new HttpServer();
+    await closed.close();
+    await world.startWith([hostileTool("echo")], { url: closed.url, plaintext: true, addresses: ["loopback"] });
+    expect(codeOf(await world.call("echo"))).toBe("TARGET_UNAVAILABLE");
+    expect(await world.metric("stc_mcp_upstreams")).toEqual(['{system="hostile",state="failed"} 1']);
+    expect(await world.metric("stc_mcp_quarantined_tools")).toEqual(['{system="hostile"} 0']);
   });
 
   test.each([
@@ -503,6 +568,16 @@ describe("reaching a server over HTTP", () => {
     [{ url: "https://x.example", addresses: ["169.254.169.254/32"] }, "addresses"],
     [{ url: "https://x.example", tls: { clientCert: "x" } }, "clientCert and clientKey go together"],
     [{ command: "node", auth: { bearerFile: "x" } }, "systems.hostile.mcp.auth: needs url"],
+    [{ command: "node", assertion: true }, "systems.hostile.mcp.assertion: needs url"],
+    [{ url: "https://x.example", auth: {} }, "systems.hostile.mcp.auth: needs exactly one of bearerFile, basicFile"],
+    [
+      { url: "https://x.example", auth: { bearerFile: "nowhere" } },
+      "systems.hostile.mcp.auth.bearerFile: nowhere cannot be read (ENOENT)",
+    ],
+    [
+      { url: "https://x.example", stateless: true, auth: { tokenExchange: CLIENT } },
+      "systems.hostile.mcp.stateless: shares one session, and auth.tokenExchange needs one for each caller",
+    ],
     [{}, "systems.hostile.mcp.url: is missing"],
   ])("%o is an error with its field", async (entry, message) => {
     await expect(world.startWith([hostileTool("echo")], entry)).rejects.toThrow(message);

@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { z } from "zod";
 import { checked, HostileWorld, hostileTool } from "./world.ts";
 
 const QUARANTINED = { code: "TARGET_UNAVAILABLE", stage: "EXECUTION", retryable: false };
@@ -19,6 +20,46 @@ describe("pinned tools of a server that changes its definitions", () => {
     expect(again.toolNotes.filter(({ field }) => field === "target.mcp")).toEqual([]);
     await world.start([pinned]);
     expect((await world.call("echo")).body.result).toEqual({ text: "hello" });
+  });
+
+  test("stc check compares the input with the server's schema, and names the argument that was probably meant", async () => {
+    const inputSchema = {
+      type: "object",
+      properties: {
+        text: { type: "string" },
+        repository: { type: "string" },
+        labels: { type: "array", items: { type: "object", properties: { name: {} }, required: ["name", "color"] } },
+      },
+      required: ["text", "repository"],
+    };
+    world.tell("changes.json", {
+      echo: { inputSchema },
+      who: { inputSchema: { ...inputSchema, additionalProperties: true } },
+    });
+    const label = z.strictObject({ name: z.string().max(9), nmae: z.string().max(9).default("x") });
+    const input = z.strictObject({
+      ...{ text: z.string().max(9).optional(), repositry: z.string().max(9) },
+      labels: z.array(label).max(3).optional(),
+    });
+    const tools = [
+      hostileTool("echo", { input }),
+      hostileTool("who", {
+        input: z.object({ text: z.string().max(9), more: z.string().max(9), repository: z.string().max(9) }),
+      }),
+    ];
+    const { toolNotes } = await checked(world, tools);
+    const found = toolNotes.filter(({ field }) => field.startsWith("input"));
+    expect(found).toEqual([
+      { tool: "echo", field: "input.repositry", message: "is unknown to the server; did you mean repository?" },
+      {
+        tool: "echo",
+        field: "input.repository",
+        message: "is missing: the server requires it; did you call it repositry?",
+      },
+      { tool: "echo", field: "input.text", message: "must not be optional: the server requires it" },
+      { tool: "echo", field: "input.labels[].nmae", message: "is unknown to the server; did you mean name?" },
+      { tool: "echo", field: "input.labels[].color", message: "is missing: the server requires it" },
+    ]);
   });
 
   test("a changed definition quarantines that tool alone, before the call is approved, with a difference for operators", async () => {

@@ -15,11 +15,12 @@ interface Offered extends Partial<McpTarget["mcp"]> {
   /** True when every call needs an approval. */
   readonly gated?: boolean;
   readonly system?: string;
+  readonly input?: z.ZodObject;
 }
 
 /** A tool named `<tool>` of the hostile server. */
 export function hostileTool(tool: string, offered: Offered = {}) {
-  const { change = false, filtered = false, gated = false, system = "hostile", timeoutMs, ...mcp } = offered;
+  const { change = false, filtered = false, gated = false, system = "hostile", timeoutMs, input, ...mcp } = offered;
   return defineTool({
     name: change ? `change_${tool}` : tool,
     description: "Reaches a tool of a server",
@@ -27,7 +28,7 @@ export function hostileTool(tool: string, offered: Offered = {}) {
     category: change ? "network" : "read",
     permissions: { required: ["deeds:do"] },
     approval: gated ? { required: true } : { needsApproval: () => false },
-    input: z.strictObject({ text: z.string().max(1_000) }),
+    input: input ?? z.strictObject({ text: z.string().max(1_000) }),
     output: z.record(z.string(), z.unknown()),
     outputPolicy: { text: "allow", name: "allow" },
     errors: filtered ? "filtered" : "withheld",
@@ -66,12 +67,18 @@ export class HostileWorld extends AskingService {
   async startWith(
     tools: readonly unknown[],
     mcp: Readonly<Record<string, unknown>>,
-    { confinement = "prefer" } = {},
+    { confinement = "prefer", assertion }: { readonly confinement?: string; readonly assertion?: object } = {},
   ): Promise<this> {
     const approvals = { store: "sqlite://./approvals.sqlite", mode: "yolo" };
     const entry = { messageBytesMax: 1_000_000, ...mcp };
     const commands = { confinement, launchers: 0 };
-    await this.run({ tools, systems: { hostile: { mcp: entry } }, approvals, commands });
+    await this.run({
+      tools,
+      systems: { hostile: { mcp: entry } },
+      approvals,
+      commands,
+      ...(assertion && { assertion }),
+    });
     return this;
   }
 
@@ -88,6 +95,14 @@ export class HostileWorld extends AskingService {
 
   untell(name: string): void {
     rmSync(join(this.control, name), { force: true });
+  }
+
+  /** The labels and values of a metric. */
+  async metric(name: string): Promise<readonly string[]> {
+    const token = await this.person({ permissions: ["metrics:read"] });
+    const response = await fetch(`${this.url}/metrics`, { headers: { authorization: `Bearer ${token}` } });
+    const lines = (await response.text()).split("\n").filter((line) => line.startsWith(`${name}{`));
+    return lines.map((line) => line.slice(name.length));
   }
 
   async health(): Promise<Reply> {

@@ -1,17 +1,20 @@
-import { sha256Hex } from "../../core/digest.ts";
-import { errorText } from "../../core/error-text.ts";
-import { Refusal } from "../../core/errors.ts";
-import { isTable } from "../../core/json.ts";
-import { unlessAborted } from "../../core/time-limits.ts";
-import type { RunContext } from "../../core/types.ts";
-import { type EgressClient, EgressError } from "../../egress/client.ts";
-import { UNAVAILABLE } from "../../egress/resilience.ts";
-import { isSecret, SECRET_CHARACTERS_MAX } from "../../egress/settings.ts";
+import { sha256Hex } from "../core/digest.ts";
+import { errorText } from "../core/error-text.ts";
+import { Refusal } from "../core/errors.ts";
+import { isTable } from "../core/json.ts";
+import { visible } from "../core/terminal-text.ts";
+import { unlessAborted } from "../core/time-limits.ts";
+import type { RunContext } from "../core/types.ts";
+import { type EgressClient, EgressError } from "./client.ts";
+import { UNAVAILABLE } from "./resilience.ts";
 
 type CredentialHeader = Readonly<Record<string, string>>;
 
-/** The call that credentials are used for. */
-type CredentialUse = Pick<RunContext, "signal" | "caller" | "callerToken">;
+/** The caller whose own credentials may be needed. */
+export type CredentialOwner = Pick<RunContext, "caller" | "callerToken">;
+
+/** What credentials are used for: a call, or a request of the service itself, which has no caller. */
+export type CredentialUse = Pick<RunContext, "signal"> & Partial<CredentialOwner>;
 
 /** Adds the proxy's own credentials to requests. They are never part of a plan. */
 export interface Credentials {
@@ -19,6 +22,27 @@ export interface Credentials {
   header(call: CredentialUse): Promise<CredentialHeader>;
   /** Replaces credentials that the service has refused. Returns whether there are others now. */
   renew(refused: CredentialHeader, call: CredentialUse): Promise<boolean>;
+  /**
+   * Returns the key of what may be shared by requests with these credentials. Undefined when all callers use the same ones.
+   * @throws {Refusal} when the caller has no token to exchange
+   */
+  readonly keyOf?: ((owner: CredentialOwner) => string) | undefined;
+  /** Drops credentials that were obtained for callers: one of them may have been revoked. */
+  forgetCallers?(): void;
+}
+
+const SECRET_CHARACTERS_MAX = 16_384;
+
+/** Returns whether a text can be a token or a password in a header. */
+function isSecret(value: string): boolean {
+  return value.length <= SECRET_CHARACTERS_MAX && /^[\x21-\x7e]+$/.test(value);
+}
+
+/** Reads a secret from a file's text. @throws {Error} that does not quote it */
+export function readSecret(bytes: Buffer): string {
+  const secret = bytes.toString("utf8").trim();
+  if (!isSecret(secret)) throw new Error("must hold one line of visible ASCII");
+  return secret;
 }
 
 /** Reads `user:password` as the value of a header for basic authentication. @throws {Error} */
@@ -89,13 +113,20 @@ interface Grant {
 /** Returns what the token for a call is requested with. @throws {Refusal} */
 export type GrantOf = (call: CredentialUse) => Grant;
 
+/** Key of the token that belongs to no caller. */
+const OWN_KEY = "";
+
 /** OAuth client credentials (RFC 6749, 4.4): one token for all callers. */
 export const clientCredentialsGrant: GrantOf = () => ({
-  ...{ key: "", form: { grant_type: "client_credentials" }, expiresAtMs: Number.POSITIVE_INFINITY },
+  ...{ key: OWN_KEY, form: { grant_type: "client_credentials" }, expiresAtMs: Number.POSITIVE_INFINITY },
 });
 
-/** Token exchange (RFC 8693): a token for each caller, for the caller's own token and no longer valid than it. */
-export const tokenExchangeGrant: GrantOf = ({ caller, callerToken }) => {
+/**
+ * Token exchange (RFC 8693): a token for each caller, for the caller's own token and no longer valid than it. The service's own
+ * requests get a token of the client.
+ */
+export const tokenExchangeGrant: GrantOf = ({ signal, caller, callerToken }) => {
+  if (caller === undefined) return clientCredentialsGrant({ signal });
   const token = callerToken?.();
   if (token === undefined) {
     throw new Refusal("TARGET_FAILED", "The service needs the caller's own token, and this caller has none.", {
@@ -120,11 +151,14 @@ interface Held {
   renewedAtMs: number;
 }
 
+const NEVER = new AbortController().signal;
+
 /** Maximum callers whose tokens are kept; the one that was unused for the longest time is dropped first. */
 const TOKENS_MAX = 10_000;
 
 /** Tokens of an OAuth server: cached, fetched once for all waiting calls, and renewed before they expire. */
 export class OAuthTokens implements Credentials {
+  readonly keyOf: Credentials["keyOf"];
   readonly #endpoint: TokenEndpoint;
   readonly #grantOf: GrantOf;
   readonly #client: EgressClient;
@@ -139,6 +173,12 @@ export class OAuthTokens implements Credentials {
     this.#grantOf = parts.grantOf;
     this.#client = parts.client;
     this.#now = parts.now;
+    const isPerCaller = parts.grantOf === tokenExchangeGrant;
+    this.keyOf = isPerCaller ? (owner) => this.#grantOf({ ...owner, signal: NEVER }).key : undefined;
+  }
+
+  forgetCallers(): void {
+    for (const key of [...this.#held.keys()]) if (key !== OWN_KEY) this.#held.delete(key);
   }
 
   async header(call: CredentialUse): Promise<CredentialHeader> {
@@ -213,11 +253,11 @@ export class OAuthTokens implements Credentials {
           ...(clientAuthentication === "basic" && { authorization: `Basic ${Buffer.from(pair).toString("base64")}` }),
         },
       });
-      if (status !== 200) throw new Error(`the token endpoint answered with status ${status}`);
+      if (status !== 200) throw refusedToken(status, body, [secret, granted["subject_token"] ?? secret]);
       held.token = tokenIn(body, this.#now(), expiresAtMs);
       return held.token;
     } catch (error) {
-      throw unavailable("no token could be obtained", error);
+      throw error instanceof Refusal ? error : unavailable("no token could be obtained", error);
     }
   }
 
@@ -243,6 +283,44 @@ function tokenIn(body: Buffer, nowMs: number, untilMs: number): Token {
   const seconds = typeof given === "number" && !Number.isNaN(given) ? Math.max(given, 0) : LIFETIME_DEFAULT_SECONDS;
   const lifetimeMs = Math.min(Math.min(seconds, LIFETIME_MAX_SECONDS) * 1_000, untilMs - nowMs);
   return { value, renewAtMs: nowMs + lifetimeMs * RENEW_AFTER, expiresAtMs: nowMs + lifetimeMs };
+}
+
+const OAUTH_ERROR = /^[a-z][a-z0-9_.-]{0,63}$/;
+const DESCRIPTION_CHARACTERS_MAX = 256;
+/** A run of characters that may be a token. */
+const TOKEN_LIKE = /[\w.~+/=-]{24,}/g;
+
+/**
+ * Returns the error for a status other than 200. With an error code of OAuth, the endpoint works and has refused the client or the
+ * caller's token: the same request would be refused again.
+ */
+function refusedToken(status: number, body: Buffer, secrets: readonly string[]): Error {
+  const answer = isClientError(status) ? parsedJson(body) : undefined;
+  const { error: code, error_description: text } = isTable(answer) ? answer : {};
+  if (typeof code !== "string" || !OAUTH_ERROR.test(code)) {
+    return new Error(`the token endpoint answered with status ${status}`);
+  }
+  const isSafe = typeof text === "string" && !secrets.some((secret) => text.includes(secret));
+  const described = isSafe ? visible(text.slice(0, DESCRIPTION_CHARACTERS_MAX).replace(TOKEN_LIKE, "…")) : "";
+  return new Refusal("TARGET_FAILED", "The service's authorization server gave no token for this call.", {
+    details: { status: "UNAUTHENTICATED" },
+    cause: {
+      hint: "nothing was sent: the token endpoint refused",
+      because: `${code} (status ${status})${described === "" ? "" : `: ${described}`}`,
+    },
+  });
+}
+
+function isClientError(status: number): boolean {
+  return status >= 400 && status < 500 && status !== 408 && status !== 429;
+}
+
+function parsedJson(body: Buffer): unknown {
+  try {
+    return jsonIn(body);
+  } catch {
+    return undefined;
+  }
 }
 
 function jsonIn(body: Buffer): unknown {

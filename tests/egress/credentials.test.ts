@@ -1,18 +1,18 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import type { RunContext } from "../../../src/core/types.ts";
-import { EgressClient } from "../../../src/egress/client.ts";
-import { readSecret } from "../../../src/egress/settings.ts";
+import type { RunContext } from "../../src/core/types.ts";
+import { EgressClient } from "../../src/egress/client.ts";
 import {
   clientCredentialsGrant,
   type GrantOf,
   OAuthTokens,
   readBasic,
+  readSecret,
   type TokenEndpoint,
   tokenExchangeGrant,
-} from "../../../src/targets/http/auth.ts";
-import { RawServer } from "../../support/raw-server.ts";
-import { until } from "../../support/until.ts";
-import { answer, apiTool, call, handlerOf, httpSystem, json, refusal, runContext } from "./support.ts";
+} from "../../src/egress/credentials.ts";
+import { RawServer } from "../support/raw-server.ts";
+import { until } from "../support/until.ts";
+import { answer, apiTool, call, handlerOf, httpSystem, json, refusal, runContext } from "../targets/http/support.ts";
 
 let tokens: RawServer;
 let api: RawServer;
@@ -114,7 +114,9 @@ describe("tokens of client credentials", () => {
   });
 
   test.each([
-    ["a refusal", answer(401, '{"error":"invalid_client"}')],
+    ["a refusal without a reason", answer(401, "no")],
+    ["an answer that it is overloaded", answer(429, '{"error":"slow_down"}')],
+    ["a failure", answer(503, '{"error":"server_error"}')],
     ["a redirect", answer(302, "", { location: "http://elsewhere/" })],
     ["no JSON", answer(200, "t")],
     ["no token", json({ token_type: "Bearer" })],
@@ -129,6 +131,27 @@ describe("tokens of client credentials", () => {
     expect([got.code, got.details, api.requests.length]).toEqual(["TARGET_UNAVAILABLE", { status: "UNAVAILABLE" }, 0]);
     expect(JSON.stringify([got.message, got.details, got.cause])).not.toMatch(/s:e\+c|invalid_client|x: y/);
     await handler.close();
+  });
+
+  test("a refusal by the endpoint is no outage: TARGET_FAILED, and only the operator learns why", async () => {
+    const long = "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhbm4ifQ.c2ln";
+    const given: readonly (readonly [unknown, string])[] = [
+      [{ error: "invalid_client" }, "invalid_client (status 400)"],
+      [
+        { error: "invalid_scope", error_description: `no \u202escope ${long}` },
+        "invalid_scope (status 400): no \\u{202e}scope …",
+      ],
+      [{ error: "invalid_client", error_description: "s:e+c is wrong" }, "invalid_client (status 400)"],
+    ];
+    for (const [body, because] of given) {
+      tokens.answer = () => json(body, 400);
+      const handler = handlerOf(httpSystem(api.port, { credentials: credentials() }));
+      const got = await refusal(() => call(handler.bind(apiTool({ method: "POST", classification: "write" }))));
+      expect([got.code, got.details, api.requests.length]).toEqual(["TARGET_FAILED", { status: "UNAUTHENTICATED" }, 0]);
+      expect(got.cause).toEqual({ hint: "nothing was sent: the token endpoint refused", because });
+      expect(got.message).toBe("The service's authorization server gave no token for this call.");
+      await handler.close();
+    }
   });
 
   test("a 401 gets one new token for all calls, and a change is sent once more", async () => {
