@@ -279,7 +279,13 @@ describe.concurrent("stc token", () => {
 
   test("an operator has the operators' permissions, unless others are given", async () => {
     const all = claims(await runStc(["token", "--operator", "--sub", "ana"]));
-    expect(all["permissions"]).toEqual(["approvals:decide", "grants:manage", "modes:manage", "audit:read", "tools:learn"]);
+    expect(all["permissions"]).toEqual([
+      "approvals:decide",
+      "grants:manage",
+      "modes:manage",
+      "audit:read",
+      "tools:learn",
+    ]);
     expect(all["sid"]).toBeUndefined();
     const one = claims(await runStc(["token", "--operator", "--sub", "ana", "--permission", "audit:read"]));
     expect(one["permissions"]).toEqual(["audit:read"]);
