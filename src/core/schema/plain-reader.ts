@@ -88,8 +88,10 @@ function checkedReader(schema: Schema): PlainRead | undefined {
   const { checks = [] } = defOf(schema);
   const all = [defOf(schema), ...checks.map((check) => check._zod.def)];
   if (all.some((def) => "fn" in def || ("check" in def && !INSPECTING_CHECKS.has(String(def.check))))) return undefined;
+  // As it is now: a schema made from a JSON Schema replaces its `run` by one that uses this reader.
+  const { run } = schema._zod;
   return (value) => {
-    const read = schema._zod.run({ value, issues: [] }, CONTEXT);
+    const read = run({ value, issues: [] }, CONTEXT);
     return read instanceof Promise || read.issues.length > 0 ? unread : (read.value as Json);
   };
 }
