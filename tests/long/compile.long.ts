@@ -130,7 +130,7 @@ test("the shipped manifests behave the same", async () => {
   writeFileSync(join(place, "shipped.yaml"), JSON.stringify(written));
   const { code, out } = await stc(["check", "--config", "shipped.yaml"]);
   expect(code).toBe(0);
-  expect(out).toStartWith("ok: 6 tools\n");
+  expect(out).toStartWith("ok: 7 tools\n");
 });
 
 test("variables that take over the runtime are refused, and development needs the repository", async () => {
