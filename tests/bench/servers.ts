@@ -12,12 +12,12 @@ interface Call {
 const answerTo = ({ tool, args }: Call): object => ({ status: "success", tool, result: args });
 
 /** Starts the service as an operator does, with a durable audit. */
-async function startGoverned(more: Readonly<Record<string, unknown>>): Promise<number> {
+async function startGoverned(more: Readonly<Record<string, unknown>>, audit = "audit"): Promise<number> {
   const { startService } = await import("../../src/cli/service.ts");
   const { readConfig } = await import("../../src/runtime/config/config.ts");
   const issuer = { issuer: "https://bench", audience: "bench", algorithms: ["ES256"], jwksFile: `${folder}/jwks.json` };
   const written = {
-    ...{ server: { port: 0 }, audit: { dir: `${folder}/audit-${which}` }, jwt: { issuers: [issuer] } },
+    ...{ server: { port: 0 }, audit: { dir: `${folder}/${audit}` }, jwt: { issuers: [issuer] } },
     ...{ log: { level: "silent" }, ...more },
   };
   const environment = { PATH: process.env["PATH"] };
@@ -46,7 +46,7 @@ const START = {
   async governedApi(): Promise<number> {
     const { customerTool } = await import("./customer-api.ts");
     const http = { baseUrl: `http://127.0.0.1:${apiPort}/v1`, addresses: ["loopback"] };
-    return await startGoverned({ tools: [customerTool], systems: { customers: { http } } });
+    return await startGoverned({ tools: [customerTool], systems: { customers: { http } } }, "audit-api");
   },
   async grpc(): Promise<number> {
     const { developmentCertificates } = await import("../../src/cli/development/certificates.ts");
