@@ -11,6 +11,7 @@ import type { Findings, Orders } from "../bench/load.ts";
 import { issueBenchToken } from "../bench/token.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { processorMsOf } from "../support/processor-time.ts";
 import { until } from "../support/until.ts";
 
 /** Long: ten thousand connections, a loop that is really late, replicas over a real database. */
@@ -33,11 +34,6 @@ async function load(orders: Orders): Promise<Findings> {
     stdout: "pipe",
   });
   return JSON.parse(await new Response(child.stdout).text()) as Findings;
-}
-
-function cpuTicks(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];
-  return Number(fields[11]) + Number(fields[12]);
 }
 
 function rssBytes(pid: number): number {
@@ -81,10 +77,10 @@ test("calls continue next to ten thousand idle connections, each of which uses l
   const body = JSON.stringify({ tool: "bench_echo", args: { text: "hello", count: 3 } });
   const measured = async (): Promise<number> => {
     const requests = 10_000;
-    const before = cpuTicks(child.pid);
+    const before = processorMsOf(child.pid);
     const { failed } = await load({ port, token, body, connections: 64, requests });
     expect(failed).toBe(0);
-    return (cpuTicks(child.pid) - before) / requests;
+    return (processorMsOf(child.pid) - before) / requests;
   };
   await measured();
   const alone = Math.min(await measured(), await measured());

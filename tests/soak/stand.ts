@@ -5,6 +5,7 @@ import { stringify } from "yaml";
 import { DEVELOPMENT_SERVER_NAME, developmentCertificates } from "../../src/cli/development/certificates.ts";
 import { journalEntries } from "../support/audit-files.ts";
 import { type JwksServer, publish, startJwksServer } from "../support/jwks-server.ts";
+import { processorMsOf } from "../support/processor-time.ts";
 import { manifest } from "../support/reload-service.ts";
 import { environmentOf, STC } from "../support/stc.ts";
 import { issueToken, makeSigningKey, type SigningKey } from "../support/tokens.ts";
@@ -205,11 +206,10 @@ export class Stand {
     });
   }
 
-  /** Starts the service and waits until it listens; milliseconds that it took. */
+  /** Starts the service and waits until it is ready. Returns the processor time that this took, in milliseconds. */
   async startService(): Promise<number> {
     const log = join(this.folder, "service.log");
     writeFileSync(log, "");
-    const began = performance.now();
     this.#service = Bun.spawn([...STC, "serve"], {
       cwd: this.folder,
       env: environmentOf({ STC_CONFIG: join(this.folder, "stc.yaml") }),
@@ -221,7 +221,7 @@ export class Stand {
       const answer = await fetch(`${this.url}/readyz`).catch(() => undefined);
       return answer?.ok || undefined;
     });
-    return performance.now() - began;
+    return processorMsOf(this.pid);
   }
 
   /** Sends the signal; the exit code and the milliseconds until it. */

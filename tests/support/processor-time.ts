@@ -1,3 +1,5 @@
+import { readFileSync } from "node:fs";
+
 /** Of processor time in microseconds, the least of so many rounds: what else the machine does counts little. */
 export function microsecondsOf(work: () => unknown, rounds: number): number {
   let least = Number.POSITIVE_INFINITY;
@@ -23,4 +25,12 @@ export function timesAsLong(one: () => unknown, other: () => unknown, bound: num
     if (least < bound) break;
   }
   return least;
+}
+
+const MS_PER_TICK = 10;
+
+/** Returns the processor time that a running process has used, in milliseconds. */
+export function processorMsOf(pid: number): number {
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];
+  return (Number(fields[11]) + Number(fields[12])) * MS_PER_TICK;
 }
