@@ -155,7 +155,7 @@ export class ApiDocument {
     if (pointer !== "" && steps[0] !== "") throw new Error(`the reference ${shown(reference)} is not a JSON pointer`);
     let value = this.#file(file);
     for (const step of steps.slice(1)) {
-      const key = unescaped(step);
+      const key = keyOf(step);
       const known = typeof value === "object" && value !== null && Object.hasOwn(value, key);
       if (!known) throw new Error(`the reference ${shown(reference)} names nothing`);
       value = (value as Table)[key];
@@ -169,9 +169,10 @@ export class ApiDocument {
         `the reference ${shown(reference)} leaves this machine: only files beside the document are read; save a copy there`,
       );
     }
-    const file = posix.normalize(posix.join(posix.dirname(from), unescaped(path)));
+    const relativePath = decoded(path);
+    const file = posix.normalize(posix.join(posix.dirname(from), relativePath));
     const folder = posix.dirname(this.#main);
-    if (file.includes("\0") || posix.isAbsolute(unescaped(path)) || posix.relative(folder, file).startsWith("..")) {
+    if (file.includes("\0") || posix.isAbsolute(relativePath) || posix.relative(folder, file).startsWith("..")) {
       throw new Error(`the reference ${shown(reference)} leaves the document's folder`);
     }
     return file;
@@ -372,14 +373,18 @@ function checkSize(top: unknown): void {
   visit(top, 0);
 }
 
-function unescaped(step: string): string {
-  let text = step;
+/** Returns the key that a step of a JSON pointer in a URI fragment names. */
+function keyOf(step: string): string {
+  return decoded(step).replaceAll("~1", "/").replaceAll("~0", "~");
+}
+
+function decoded(text: string): string {
   try {
-    text = decodeURIComponent(step);
+    return decodeURIComponent(text);
   } catch {
     // Not encoded: the name itself has a %.
+    return text;
   }
-  return text.replaceAll("~1", "/").replaceAll("~0", "~");
 }
 
 function textIn(value: unknown): string | undefined {
