@@ -15,7 +15,7 @@ import {
   urlSettings,
 } from "../../egress/settings.ts";
 import type { HttpHandler, HttpSystem } from "./handler.ts";
-import { headerNameProblem, httpFaults } from "./manifest.ts";
+import { headerNameProblem, httpFaults, httpRequestPart } from "./manifest.ts";
 import type { ApiContracts } from "./openapi/faults.ts";
 import { HEADER_VALUE } from "./request.ts";
 
@@ -63,6 +63,7 @@ export const httpKind: TargetKind<AssertionContext> = {
     keys: ["http"],
     schema: z.strictObject({ http: http.describe("An HTTP API.") }),
   },
+  data: httpRequestPart,
   check: httpFaults,
   hasErrorText: () => true,
   category: () => "network",

@@ -25,16 +25,20 @@ export function namesIn(value: unknown): readonly string[] {
   return Object.values(value).flatMap(namesIn);
 }
 
+export const JSON_TYPE = "application/json";
+export const JSON_TYPES = /^application\/(?:json|[a-z0-9.-]+\+json)$/;
+export const FORM_TYPE = "application/x-www-form-urlencoded";
+export const TEXT_TYPE = "text/plain";
+
 export type BodyForm = "json" | "form" | "text";
 
 /** Returns how a body of this media type is written; undefined when it cannot be. */
 export function bodyFormOf(contentType: string): BodyForm | undefined {
-  if (/^application\/(?:json|[a-z0-9.-]+\+json)$/.test(contentType)) return "json";
-  if (contentType === "application/x-www-form-urlencoded") return "form";
-  return contentType === "text/plain" ? "text" : undefined;
+  if (JSON_TYPES.test(contentType)) return "json";
+  if (contentType === FORM_TYPE) return "form";
+  return contentType === TEXT_TYPE ? "text" : undefined;
 }
 
-export const JSON_TYPE = "application/json";
 const URL_CHARACTERS_MAX = 8_192;
 const HEADER_CHARACTERS_MAX = 4_096;
 /** Visible ASCII, with spaces inside. */

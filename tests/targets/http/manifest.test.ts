@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { defineTool, httpRequest, ManifestError } from "../../../src/index.ts";
+import { httpRequestPart } from "../../../src/targets/http/manifest.ts";
 
 const input = z.strictObject({
   id: z.uuid(),
@@ -50,8 +51,9 @@ describe("a request that loads", () => {
     [{ ...GOOD, body: { a: "{free}" }, contentType: "application/x-www-form-urlencoded" }],
     [{ ...GOOD, body: "<{free}>", contentType: "text/plain" }],
     [{ ...GOOD, means: { 202: "OK", 404: "NOT_FOUND", 409: "OK", 410: "NOT_FOUND" } }],
-  ])("%j", (http) => {
+  ])("%j, and editors accept it", (http) => {
     expect(faultsOf(http)).toEqual([]);
+    expect(httpRequestPart.safeParse(http).success).toBe(true);
   });
 });
 
