@@ -70,7 +70,7 @@ const FIELDS = z.strictObject({
       risk: z.enum(FIELD_RULES.risks).optional().describe("Raises the risk of every call."),
     })
     .optional()
-    .describe("When people are asked, and what they are told."),
+    .describe("When people are asked, and with which text."),
   errors: z
     .enum(["withheld", "filtered"])
     .optional()
@@ -115,12 +115,11 @@ export function editorSchema(kinds: readonly DeclaredKind[]): Json {
       description: "JSON Schema of the target's answer. Fields that it does not name are left out.",
     },
   };
-  const others = [...FIELD_RULES.fields].filter((field) => field !== "handler" && !(field in FIELDS.shape));
   return {
     $schema: "http://json-schema.org/draft-07/schema#",
     title: "Tool of Safe Tool Call",
     ...top,
-    properties: { ...properties, ...described, ...Object.fromEntries(others.map((field) => [field, {}])) },
+    properties: { ...properties, ...described },
     definitions: {
       schema: {
         anyOf: [

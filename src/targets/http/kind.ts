@@ -35,7 +35,7 @@ const shape = z.strictObject({
   openapi: text
     .optional()
     .describe(
-      "OpenAPI document (3.0 or 3.1, JSON or YAML) of the API. Manifests are checked against it when they are loaded, and `stc import openapi` reads it. Its files lie beside it.",
+      "OpenAPI document (3.0 or 3.1, JSON or YAML) of the API. Manifests are checked against it when they are loaded, and `stc import openapi` reads it. Further files of the document are in its folder.",
     ),
   assertion: z
     .boolean()

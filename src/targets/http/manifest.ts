@@ -3,7 +3,7 @@ import type { Fault } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { isSchema, isText, oneOf, type Unchecked, unknownKeys, unless } from "../../core/manifest/checks.ts";
 import { hint } from "../../core/nearest.ts";
-import { defOf, innerSchemas, type Schema } from "../../core/schema/walk.ts";
+import { defOf, innerSchemas, type PipeSide, type Schema } from "../../core/schema/walk.ts";
 import {
   type BodyForm,
   bodyFormOf,
@@ -162,7 +162,7 @@ function parameterFaults(
     const value = parameters[name];
     const at = `${field}.${name}`;
     if (!isText(value) || templateOf(value) === undefined) {
-      return [{ field: at, message: "must be text, in which {name} stands for an argument" }];
+      return [{ field: at, message: "must be text, in which {name} is replaced by an argument" }];
     }
     const problem = problemOf(name, value);
     return problem === undefined ? [] : [{ field: at, message: problem }];
@@ -179,7 +179,7 @@ function bodyFaults({ method, body, contentType }: Unchecked): readonly Fault[] 
     return [{ field: typeField, message: `must be a JSON type, ${FORM_TYPE} or ${TEXT_TYPE}` }];
   }
   if (!isJson(body, 0)) {
-    return [{ field, message: "must be JSON, in whose texts {name} stands for an argument" }];
+    return [{ field, message: "must be JSON, in whose texts {name} is replaced by an argument" }];
   }
   return formFaults(field, body, form);
 }
@@ -216,11 +216,11 @@ function argumentFaults(part: Unchecked, input: unknown): readonly Fault[] {
   if (!isSchema(input) || defOf(input).type !== "object") return [];
   const fields = fieldsOf(input);
   const known = Object.keys(fields);
-  const places = ["path", "query", "headers", "body"] as const;
-  const unknown = places.flatMap((place) =>
-    namesIn(part[place])
-      .filter((name) => !Object.hasOwn(fields, name) && !(place === "body" && name === OTHER_ARGUMENTS))
-      .map((name) => ({ field: `target.http.${place}`, message: `names no argument: {${name}}${hint(name, known)}` })),
+  const keys = ["path", "query", "headers", "body"] as const;
+  const unknown = keys.flatMap((key) =>
+    namesIn(part[key])
+      .filter((name) => !Object.hasOwn(fields, name) && !(key === "body" && name === OTHER_ARGUMENTS))
+      .map((name) => ({ field: `target.http.${key}`, message: `names no argument: {${name}}${hint(name, known)}` })),
   );
   const inPath = namesIn(part["path"]).flatMap((name) => {
     const schema = fields[name];
@@ -238,11 +238,11 @@ export function fieldsOf(input: Schema): Readonly<Record<string, Schema>> {
 
 function pathProblem(schema: Schema): string | undefined {
   if (schema._zod.optout === "optional") return "is part of the path: it must not be optional";
-  const kinds = [...leavesOf(schema)];
-  if (kinds.some((leaf) => ["object", "array", "record", "map", "set", "tuple"].includes(defOf(leaf).type))) {
+  const leaves = leavesOf(schema, "out");
+  if (leaves.some((leaf) => ["object", "array", "record", "map", "set", "tuple"].includes(defOf(leaf).type))) {
     return "is part of the path: it must be text, a number, or true or false";
   }
-  const isUnbounded = kinds.some((leaf) => !isBounded(leaf));
+  const isUnbounded = leaves.some((leaf) => !isBounded(leaf));
   return isUnbounded
     ? `is part of the path: write an enum, a bounded format such as z.uuid(), or .max(n) with n up to ${PARAMETER_CHARACTERS_MAX} (in YAML: enum, uuid, or maxLength up to ${PARAMETER_CHARACTERS_MAX / 2})`
     : undefined;
@@ -250,7 +250,7 @@ function pathProblem(schema: Schema): string | undefined {
 
 /** Returns the patterns that a schema declares for its texts. */
 export function patternsOf(schema: Schema): readonly RegExp[] {
-  return [...leavesOf(schema)]
+  return leavesOf(schema, "out")
     .flatMap(checksOf)
     .flatMap(({ format, pattern }) => (format === "regex" && pattern !== undefined ? [pattern] : []));
 }
@@ -286,13 +286,15 @@ function isBounded(leaf: Schema): boolean {
   });
 }
 
-/** Returns the schemas without parts of their own inside a schema. */
-function leavesOf(schema: Schema, seen = new Set<Schema>()): ReadonlySet<Schema> {
+/** Returns the schemas inside wrappers and unions. */
+export function leavesOf(schema: Schema, side: PipeSide): readonly Schema[] {
   const leaves = new Set<Schema>();
-  if (seen.has(schema)) return leaves;
-  seen.add(schema);
-  const inner = innerSchemas(schema, "out");
-  if (inner === undefined) leaves.add(schema);
-  for (const each of inner ?? []) for (const leaf of leavesOf(each, seen)) leaves.add(leaf);
-  return leaves;
+  const seen = new Set([schema]);
+  // The loop visits the schemas that it adds.
+  for (const each of seen) {
+    const inner = innerSchemas(each, side);
+    if (inner === undefined) leaves.add(each);
+    for (const next of inner ?? []) seen.add(next);
+  }
+  return [...leaves];
 }

@@ -6,7 +6,7 @@ import type { HttpTarget, Json } from "../../core/types.ts";
 /** Text of a manifest, in parts: literal text, and arguments by name. */
 type Template = readonly (string | { readonly name: string })[];
 
-/** Stands for all arguments that no other part of the request uses. */
+/** Name of all arguments that no other part of the request uses. */
 export const OTHER_ARGUMENTS = "*";
 
 /** Returns the parts of a text; undefined when its braces do not enclose names. */
@@ -23,6 +23,16 @@ export function namesIn(value: unknown): readonly string[] {
   }
   if (typeof value !== "object" || value === null) return [];
   return Object.values(value).flatMap(namesIn);
+}
+
+/** Returns the name of the argument that a text consists of; undefined for any other text. */
+export function soleArgument(text: string): string | undefined {
+  return /^\{([^{}]{1,128})\}$/.exec(text)?.[1];
+}
+
+/** Returns the names of the arguments that a request uses by name. */
+export function usedArguments({ path, query, headers, body }: HttpTarget["http"]): ReadonlySet<string> {
+  return new Set(namesIn([path, query, headers, body]));
 }
 
 export const JSON_TYPE = "application/json";
@@ -80,7 +90,7 @@ export class RequestBuilder {
     this.#path = template(http.path);
     this.#query = templates(http.query);
     this.#headers = templates(http.headers);
-    this.#used = new Set(namesIn([http.path, http.query, http.headers, http.body]));
+    this.#used = usedArguments(http);
   }
 
   /** @throws {Refusal} INVALID_INPUT that names the argument */
@@ -104,7 +114,7 @@ export class RequestBuilder {
     const url = URL.parse(`${origin}${target}`);
     const isSame =
       url !== null && url.origin === origin && `${url.pathname}${url.search}` === target && url.hash === "";
-    // A last line: what was checked is what a parser reads, with the same number of segments as the template.
+    // The last check: a parser reads the same URL, with as many segments as the template has.
     if (!isSame || path.split("/").some(isDots) || countSlashes(path) !== this.#slashes()) {
       throw invalid("(path)", "do not make a valid path");
     }

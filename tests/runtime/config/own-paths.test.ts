@@ -93,7 +93,7 @@ describe.each(FORMS)("the files that an OpenAPI document refers to in %s", (_, d
       read.add(relative(folder, path));
       return readFileSync(path);
     });
-    expect(opened.operations[0]?.parameters()).toMatchObject([{ name: "limit", place: "query" }]);
+    expect(opened.operations[0]?.parameters()).toMatchObject([{ name: "limit", location: "query" }]);
     expect([...read].sort()).toEqual(own as string[]);
   });
 });
@@ -128,9 +128,9 @@ test("a service whose agents could write such a file does not start", async () =
   try {
     service.write("api.json", json('{ "$ref": "work/parts.json#/limit" }'));
     service.write("work/parts.json", LIMIT);
-    const { folder: place } = service;
+    const { folder: location } = service;
     await expect(service.start()).rejects.toThrow(
-      `workspace.project: ${place}/work and systems.pets.http.openapi: ${place}/work/parts.json overlap`,
+      `workspace.project: ${location}/work and systems.pets.http.openapi: ${location}/work/parts.json overlap`,
     );
   } finally {
     rmSync(service.folder, { recursive: true, force: true });

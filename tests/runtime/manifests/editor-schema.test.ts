@@ -6,6 +6,7 @@ import { Glob } from "bun";
 import fc from "fast-check";
 import { parse } from "yaml";
 import { createDefineTool } from "../../../src/core/define-tool.ts";
+import { FIELD_RULES } from "../../../src/core/manifest/faults.ts";
 import { readDataOnly } from "../../../src/runtime/manifests/data-only.ts";
 import { MODULES } from "../../../src/runtime/modules.ts";
 import { anySchema } from "../../core/json-schema/generated.ts";
@@ -44,6 +45,12 @@ function accepted(source: string): readonly [editor: boolean, loader: boolean] {
 
 test("the file that editors read is current: else `bun run docs:tool-schema`", () => {
   expect(readFileSync(FILE, "utf8")).toBe(fileContent());
+});
+
+test("it has every field that a file may have", () => {
+  expect(Object.keys(schema.properties).sort()).toEqual(
+    [...FIELD_RULES.fields].filter((field) => field !== "handler").sort(),
+  );
 });
 
 test("every field of a tool has a description, except the keywords of schemas", () => {

@@ -78,7 +78,7 @@ describe("a request that does not load", () => {
     [{ ...GOOD, path: "/a/{list}" }, "input.list is part of the path: it must be text, a number"],
     [{ ...GOOD, path: "/a/{changed}" }, "input.changed is part of the path: write an enum"],
     [{ ...GOOD, query: ["id"] }, "target.http.query must be a table of texts"],
-    [{ ...GOOD, query: { a: 1 } }, "target.http.query.a must be text, in which {name} stands for an argument"],
+    [{ ...GOOD, query: { a: 1 } }, "target.http.query.a must be text, in which {name} is replaced by an argument"],
     [{ ...GOOD, query: { a: "{nope}" } }, "target.http.query names no argument: {nope}"],
     [{ ...GOOD, headers: { "X-A": "{id}" } }, "target.http.headers.X-A must be a lower-case header name"],
     [{ ...GOOD, headers: { "x-a": "b\r\nc: d" } }, "target.http.headers.x-a must be visible ASCII"],

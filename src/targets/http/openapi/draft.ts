@@ -18,7 +18,7 @@ export interface OperationDraft {
   readonly http: HttpTarget["http"];
   readonly input: Json;
   readonly output: Json;
-  /** What the manifest leaves out, in our own words. */
+  /** Parts of the operation that the manifest leaves out, in our own words. */
   readonly notes: readonly string[];
 }
 
@@ -29,7 +29,7 @@ export class NotImportable extends Error {
 
 const ARGUMENT_CHARACTERS_MAX = 64;
 const ARGUMENTS_MAX = 100;
-/** For path parameters whose length the document does not bound. */
+/** Length of path parameters that the document does not bound. */
 const SEGMENT_CHARACTERS = 256;
 const SEGMENT_CHARACTERS_MAX = 512;
 const TEMPLATE = /\{([^{}]{1,256})\}/g;
@@ -75,11 +75,11 @@ class Drafting {
   draft(): OperationDraft {
     const { method } = this.#operation;
     const parameters = this.#operation.parameters();
-    const path = this.#path(parameters.filter(({ place }) => place === "path"));
+    const path = this.#path(parameters.filter(({ location }) => location === "path"));
     for (const parameter of parameters) {
-      if (parameter.place === "query") this.#queryParameter(parameter);
-      if (parameter.place === "header") this.#header(parameter);
-      if (parameter.place === "cookie") this.#cannot(parameter, "is a cookie");
+      if (parameter.location === "query") this.#queryParameter(parameter);
+      if (parameter.location === "header") this.#header(parameter);
+      if (parameter.location === "cookie") this.#cannot(parameter, "is a cookie");
     }
     const body = this.#body();
     const { output, means } = this.#answers();
