@@ -143,6 +143,17 @@ function jsonSchemaOf(
     io: "input",
     target: "draft-7",
     unrepresentable: "any",
+    override: ({ jsonSchema }) => describeKeys(jsonSchema),
   });
   return exported as ReturnType<typeof jsonSchemaOf>;
+}
+
+/** Describes the keys of a table by patterns: for `propertyNames`, a YAML editor takes the key `404` for a number. */
+function describeKeys(jsonSchema: z.core.JSONSchema.BaseSchema): void {
+  const { propertyNames, additionalProperties } = jsonSchema;
+  if (typeof propertyNames !== "object") return;
+  delete jsonSchema.propertyNames;
+  if (propertyNames.pattern === undefined) return;
+  jsonSchema.patternProperties = { [propertyNames.pattern]: additionalProperties ?? {} };
+  jsonSchema.additionalProperties = false;
 }

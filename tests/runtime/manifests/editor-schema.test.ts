@@ -53,6 +53,10 @@ test("it has every field that a file may have", () => {
   );
 });
 
+test("keys of tables are described by patterns: for `propertyNames`, editors take the YAML key 404 for a number", () => {
+  expect(JSON.stringify({ ...schema, definitions: {} })).not.toContain("propertyNames");
+});
+
 test("every field of a tool has a description, except the keywords of schemas", () => {
   const missing: string[] = [];
   const visit = (node: unknown, path: string): void => {
