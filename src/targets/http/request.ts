@@ -61,6 +61,7 @@ const GUARDED = ["/", "\\", "%", ";", "?", "#"] as const;
 export interface BuiltRequest {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
+  /** Undefined for a request without a body. */
   readonly body: Json | undefined;
 }
 
@@ -100,7 +101,7 @@ export class RequestBuilder {
     return {
       url: this.#url(args),
       headers: this.#headersOf(args),
-      body: body === undefined ? undefined : this.#body(body, args),
+      body: body === undefined ? undefined : this.#filled(body, args),
     };
   }
 
@@ -161,13 +162,7 @@ export class RequestBuilder {
     return headers;
   }
 
-  #body(declared: Json, args: Arguments): Json {
-    const filled = this.#filled(declared, args);
-    if (filled === undefined) throw invalid(namesIn(declared)[0] ?? "(body)", "is missing: it is the request's body");
-    return filled;
-  }
-
-  /** Returns the body with its arguments; undefined for a missing argument, whose member is left out. */
+  /** Returns the body with its arguments; undefined for a missing argument: its member, or the whole body, is left out. */
   #filled(declared: Json, args: Arguments): Json | undefined {
     if (typeof declared === "string") return this.#text(template(declared), args);
     if (Array.isArray(declared)) {

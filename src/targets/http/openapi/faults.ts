@@ -243,6 +243,7 @@ class Comparison implements Findings {
       if (declared.isRequired) this.#fault(field, "is missing: the operation requires a body");
       return;
     }
+    if (declared.isRequired && typeof http.body === "string") this.#mustBeGiven(http.body);
     const type = http.contentType ?? JSON_TYPE;
     const names = [...declared.types.keys()];
     const found = names.includes(type) ? type : names.find((name) => covers(name, type));
