@@ -1,16 +1,18 @@
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import Ajv from "ajv";
 import { Glob } from "bun";
 import fc from "fast-check";
 import { parse } from "yaml";
+import { manifestText } from "../../../src/cli/import/manifest-text.ts";
 import { createDefineTool } from "../../../src/core/define-tool.ts";
 import { FIELD_RULES } from "../../../src/core/manifest/faults.ts";
 import { readDataOnly } from "../../../src/runtime/manifests/data-only.ts";
 import { MODULES } from "../../../src/runtime/modules.ts";
 import { anySchema } from "../../core/json-schema/generated.ts";
-import { BLOCKS } from "../../support/documented.ts";
+import { BLOCKS, blockNamed } from "../../support/documented.ts";
+import { runStc } from "../../support/stc.ts";
 import { PROJECT } from "../../support/world.ts";
 import { FILE, fileContent } from "./editor-schema-file.ts";
 
@@ -45,6 +47,16 @@ function accepted(source: string): readonly [editor: boolean, loader: boolean] {
 
 test("the file that editors read is current: else `bun run docs:tool-schema`", () => {
   expect(readFileSync(FILE, "utf8")).toBe(fileContent());
+});
+
+test("`stc schema tool` prints it, into the file that imported tools name", async () => {
+  const [command = "", file = ""] = blockNamed("docs/manifests.md: stc schema tool").text.trim().split(" > ");
+  const { code, out } = await runStc(command.split(" ").slice(1));
+  expect([code, JSON.parse(out)]).toEqual([0, schema]);
+  const imported = manifestText({
+    ...{ name: "a", description: "b", classification: "read", permissions: [], target: {}, input: {}, output: {} },
+  });
+  expect(imported).toStartWith(`# yaml-language-server: $schema=${basename(file)}\n`);
 });
 
 test("it has every field that a file may have", () => {
