@@ -100,25 +100,32 @@ function referencesIn(file: string): readonly string[] {
   }
 }
 
-/**
- * Matches a `$ref` that may name another file, or an escape that may write one. Texts without a match need not be parsed: most
- * documents are one large file.
- */
-const MAY_REFER = /\$ref(?!["']?\s*:\s*["']#)|\\(?:x|u00|U000000)(?:24|72|65|66)|\\\r?\n/;
+/** Matches the beginning of a reference to a part of the same file. */
+const SAME_FILE = /\$ref["']?\s*:\s*["']#/g;
+/** Matches a reference on a line of its own, as most documents write it: in quotes without escapes, or as plain text of YAML. */
+const OWN_LINE =
+  /^[ \t]*(?:-[ \t]+)*(["']?)\$ref\1[ \t]*:[ \t]+(?:"([^"\\\r\n$]*)"[ \t]*,?[ \t]*$|'([^'\r\n$]*)'[ \t]*$|([\w./~][\w./~%-]*(?:#[\w./~%-]*)?)[ \t]*$(?=\s*(?:-\s|["']?[\w$./{}~-]+["']?:(?:\s|$)|[}\]#]|(?![\s\S]))))/gm;
+/** Matches any other `$ref`, and the escapes that may write one. */
+const OTHER_REFERENCE = /\$ref|\\(?:x|u00|U000000)(?:24|72|65|66)|\\\r?\n/;
 
+/** Parses only texts with unusual references: a large document in YAML takes seconds, and its reader parses it again. */
 function referencesOf(text: string): readonly string[] {
-  if (!MAY_REFER.test(text)) return [];
-  const paths = new Set<string>();
+  const references = new Set<string>();
+  const rest = text
+    .replace(SAME_FILE, "")
+    .replace(OWN_LINE, (_, _quote, double?: string, single?: string, plain?: string) => {
+      references.add(double ?? single ?? plain ?? "");
+      return "";
+    });
   const visit = (value: unknown): void => {
     if (typeof value !== "object" || value === null) return;
     for (const [key, inner] of Object.entries(value)) {
-      const path = key === "$ref" && typeof inner === "string" ? relativePath(inner) : undefined;
-      if (path !== undefined) paths.add(path);
+      if (key === "$ref" && typeof inner === "string") references.add(inner);
       else visit(inner);
     }
   };
-  visit(parsed(text));
-  return [...paths];
+  if (OTHER_REFERENCE.test(rest)) visit(parsed(text));
+  return [...new Set([...references].flatMap((reference) => relativePath(reference) ?? []))];
 }
 
 function parsed(text: string): unknown {
@@ -126,7 +133,13 @@ function parsed(text: string): unknown {
     return JSON.parse(text);
   } catch {
     if (text.length > YAML_CHARACTERS_MAX) return undefined;
-    const document = parseDocument(text, { version: "1.2", schema: "core", merge: false, logLevel: "error" });
+    const document = parseDocument(text, {
+      version: "1.2",
+      schema: "core",
+      merge: false,
+      uniqueKeys: false,
+      logLevel: "error",
+    });
     return document.toJS({ maxAliasCount: ALIASES_MAX });
   }
 }

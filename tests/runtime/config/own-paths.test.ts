@@ -2,6 +2,8 @@ import { afterAll, beforeEach, describe, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
+import fc from "fast-check";
+import { parseDocument, stringify, type ToStringOptions } from "yaml";
 import { readConfig } from "../../../src/runtime/config/config.ts";
 import { namedPaths } from "../../../src/runtime/config/own-paths.ts";
 import { ApiDocument } from "../../../src/targets/http/openapi/document.ts";
@@ -53,6 +55,12 @@ const FORMS: readonly (readonly [title: string, document: string, files: Files])
   ["JSON", json('{ "$ref": "parts.json#/limit" }'), { "parts.json": LIMIT }],
   ["JSON with escaped slashes", json('{ "$ref": "parts\\/a.json#\\/limit" }'), { "parts/a.json": LIMIT }],
   ["JSON with an escaped key", json('{ "\\u0024r\\u0065f": "parts.json#/limit" }'), { "parts.json": LIMIT }],
+  ["JSON on one line", json('{"$ref":"parts.json#/limit","x":1}'), { "parts.json": LIMIT }],
+  [
+    "YAML whose texts mention a reference",
+    yaml(`{ description: "see $ref: 'x", $ref: 'parts.yaml#/limit' }`),
+    { "parts.yaml": LIMIT },
+  ],
   ["YAML", yaml("$ref: ./parts.yaml#/limit"), { "parts.yaml": LIMIT }],
   ["YAML in quotes", yaml("'$ref': 'parts.yaml#/limit'"), { "parts.yaml": LIMIT }],
   ["YAML after a comment", yaml("$ref: #/limit\n            parts.yaml#/limit"), { "parts.yaml": LIMIT }],
@@ -96,6 +104,57 @@ describe.each(FORMS)("the files that an OpenAPI document refers to in %s", (_, d
     expect(opened.operations[0]?.parameters()).toMatchObject([{ name: "limit", location: "query" }]);
     expect([...read].sort()).toEqual(own as string[]);
   });
+});
+
+test("however a document is written, the files in all its references belong to the service", () => {
+  const name = fc.string({ unit: fc.constantFrom(..."ab-_ .'\"$,{}[]&*!|>é/\\~"), minLength: 1, maxLength: 12 });
+  const said = fc.oneof(
+    name,
+    name.map((text) => `$ref: ${text}`),
+    name.map((text) => `see $ref: '${text}`),
+  );
+  const part = fc.oneof(
+    name.map((text) => ({ $ref: `./x${text}y.yaml#/a` })),
+    fc.record({ description: said, schema: name.map((text) => ({ $ref: `z${text}` })) }),
+  );
+  const written = fc.oneof(
+    fc.constantFrom(undefined, 2).map((indent) => (value: unknown) => JSON.stringify(value, undefined, indent)),
+    fc
+      .record({
+        lineWidth: fc.constantFrom(0, 20, 80),
+        indent: fc.constantFrom(2, 4),
+        defaultStringType: fc.constantFrom("PLAIN", "QUOTE_SINGLE", "QUOTE_DOUBLE", "BLOCK_FOLDED" as const),
+        collectionStyle: fc.constantFrom("any", "flow" as const),
+      })
+      .map((options) => (value: unknown) => stringify(value, options as ToStringOptions)),
+  );
+  let filesRead = 0;
+  fc.assert(
+    fc.property(fc.array(part, { minLength: 1, maxLength: 4 }), written, (parts, render) => {
+      const value = { openapi: "3.1.0", parts };
+      const text = render(value);
+      // The library writes some texts in a form that it reads as another text, or not at all.
+      fc.pre(Bun.deepEquals(parseDocument(text).toJS(), value));
+      write({ "apis/api.txt": text });
+      const read = new Set<string>();
+      const document = ApiDocument.at(join(folder, "apis/api.txt"), (path) => {
+        read.add(relative(folder, path));
+        return path.endsWith("/api.txt") ? readFileSync(path) : Buffer.from("{}");
+      });
+      for (const each of parts) {
+        try {
+          document.follow({ value: "schema" in each ? each.schema : each, file: "api.txt" });
+        } catch {
+          // The reader refuses some names, and none of the files has the part.
+        }
+      }
+      const own = belonging("apis/api.txt");
+      expect([...read].filter((path) => !own.includes(path))).toEqual([]);
+      filesRead += read.size - 1;
+    }),
+    { seed: Number(process.env["STC_TEST_SEED"] ?? 1), numRuns: 300 },
+  );
+  expect(filesRead).toBeGreaterThan(100);
 });
 
 test("a file that is missing belongs to the service too: it may appear later", () => {
