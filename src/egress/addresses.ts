@@ -1,8 +1,8 @@
 import { BlockList, isIP } from "node:net";
 
 /**
- * What an address belongs to. `metadata`: a cloud's metadata or credentials service. `special`, `reserved`: ranges that are not
- * for ordinary hosts. `embedded`: an IPv6 address that stands for an IPv4 address (mapped, NAT64, 6to4).
+ * The class of an address. `metadata`: a cloud's metadata or credentials service. `special`, `reserved`: ranges that are not
+ * for ordinary hosts. `embedded`: an IPv6 address that contains an IPv4 address (mapped, NAT64, 6to4).
  */
 export type AddressClass =
   | "public"

@@ -79,7 +79,7 @@ export interface EgressStream extends Omit<EgressAnswer, "body"> {
 }
 
 /**
- * Why there is no usable answer. `address`: refused address; `unreachable`: no connection, or no trust in its certificate;
+ * A reason for a missing answer. `address`: refused address; `unreachable`: no connection, or no trust in its certificate;
  * `lost`: the connection ended; `malformed`: not HTTP, or head too large; `interim`: too many interim answers; `upgrade`: another
  * protocol; `too-large`, `encoding`, `unbounded`: the body; `aborted`: by signal or time limit, the reason is the `cause`.
  */
@@ -101,7 +101,7 @@ export class EgressError extends Error {
   readonly failure: EgressFailure;
   /** Whether the server may have received the request. */
   readonly sent: boolean;
-  /** Status of the answer that has begun. */
+  /** Status of an answer whose head has arrived. */
   readonly status: number | undefined;
 
   constructor(
@@ -305,7 +305,7 @@ interface Host {
   readonly hostname: string;
   /** The address, if the host is one, without brackets; otherwise the name. */
   readonly name: string;
-  /** Why no connection may go to it, if it is an address. */
+  /** The class of an address that no connection may go to; undefined for an allowed one, and for a name. */
   readonly problem: AddressClass | undefined;
 }
 
@@ -320,7 +320,7 @@ interface Parts {
   readonly reject: (error: EgressError) => void;
 }
 
-/** One request and its answer. Settles once; what happens afterwards is ignored. */
+/** One request and its answer. Settles once, and ignores later events. */
 class Exchange {
   readonly #request: EgressRequest;
   #sent: ClientRequest | undefined;
@@ -433,7 +433,7 @@ class Exchange {
     sent.on("error", (error) => this.#failed(error));
     sent.on("response", (response) => this.#answered(response));
     signal?.addEventListener("abort", this.#abort, { once: true });
-    // The lookup has begun: the signal may have fired meanwhile.
+    // The lookup has started: the signal may have fired meanwhile.
     if (signal?.aborted) this.#abort();
     if (timeoutMs !== undefined && !this.#isOver) {
       const timeout = (): void => this.#aborted(new DOMException("The operation timed out.", "TimeoutError"));

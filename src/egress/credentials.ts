@@ -13,7 +13,7 @@ type CredentialHeader = Readonly<Record<string, string>>;
 /** The caller whose own credentials may be needed. */
 export type CredentialOwner = Pick<RunContext, "caller" | "callerToken">;
 
-/** What credentials are used for: a call, or a request of the service itself, which has no caller. */
+/** A use of credentials: a call, or a request of the service itself, which has no caller. */
 export type CredentialUse = Pick<RunContext, "signal"> & Partial<CredentialOwner>;
 
 /** Adds the proxy's own credentials to requests. They are never part of a plan. */
@@ -101,7 +101,7 @@ const RENEW_AFTER = 0.8;
 /** Minimum time between two tokens that replace refused ones: a service may refuse every token. */
 const RENEWAL_COOLDOWN_MS = 2_000;
 
-/** What a token is requested with. */
+/** A token request: the form to send, and how long and for whom the token is kept. */
 interface Grant {
   /** Identifies the token in the cache. */
   readonly key: string;
@@ -110,7 +110,7 @@ interface Grant {
   readonly expiresAtMs: number;
 }
 
-/** Returns what the token for a call is requested with. @throws {Refusal} */
+/** Returns the token request for a call. @throws {Refusal} */
 export type GrantOf = (call: CredentialUse) => Grant;
 
 /** Key of the token that belongs to no caller. */
@@ -273,13 +273,14 @@ export class OAuthTokens implements Credentials {
 /** Reads a token endpoint's answer. @throws {Error} that does not quote it */
 function tokenIn(body: Buffer, nowMs: number, untilMs: number): Token {
   const answer = jsonIn(body);
+  if (answer === undefined) throw new Error("the token endpoint's answer is not JSON");
   const { access_token: value, token_type: type, expires_in: lifetime } = isTable(answer) ? answer : {};
   if (typeof value !== "string" || !isSecret(value)) {
     throw new Error("the token endpoint's answer holds no token");
   }
   if (typeof type !== "string" || type.toLowerCase() !== "bearer") throw new Error("the token is not a bearer token");
   const given = typeof lifetime === "string" ? Number(lifetime) : lifetime;
-  // A token that is said to have expired is used by the calls that wait for it, and not kept.
+  // A token whose answer says that it has expired is used by the calls that wait for it, and not kept.
   const seconds = typeof given === "number" && !Number.isNaN(given) ? Math.max(given, 0) : LIFETIME_DEFAULT_SECONDS;
   const lifetimeMs = Math.min(Math.min(seconds, LIFETIME_MAX_SECONDS) * 1_000, untilMs - nowMs);
   return { value, renewAtMs: nowMs + lifetimeMs * RENEW_AFTER, expiresAtMs: nowMs + lifetimeMs };
@@ -295,7 +296,7 @@ const TOKEN_LIKE = /[\w.~+/=-]{24,}/g;
  * caller's token: the same request would be refused again.
  */
 function refusedToken(status: number, body: Buffer, secrets: readonly string[]): Error {
-  const answer = isClientError(status) ? parsedJson(body) : undefined;
+  const answer = isClientError(status) ? jsonIn(body) : undefined;
   const { error: code, error_description: text } = isTable(answer) ? answer : {};
   if (typeof code !== "string" || !OAUTH_ERROR.test(code)) {
     return new Error(`the token endpoint answered with status ${status}`);
@@ -315,19 +316,12 @@ function isClientError(status: number): boolean {
   return status >= 400 && status < 500 && status !== 408 && status !== 429;
 }
 
-function parsedJson(body: Buffer): unknown {
-  try {
-    return jsonIn(body);
-  } catch {
-    return undefined;
-  }
-}
-
+/** Returns undefined for bytes that are not JSON. */
 function jsonIn(body: Buffer): unknown {
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
   } catch {
-    throw new Error("the token endpoint's answer is not JSON");
+    return undefined;
   }
 }
 

@@ -19,7 +19,8 @@ export type Circuit = "closed" | "open" | "half-open";
 
 const BACKOFF_FIRST_MS = 100;
 const BACKOFF_FACTOR = 4;
-const BUSY_RETRY_AFTER_MS = 1_000;
+/** Time after which an agent may call a busy system again. */
+export const BUSY_RETRY_AFTER_MS = 1_000;
 /** Retry budget: one retry per ten calls, and at most this many in reserve. */
 const BUDGET_TOKENS_MAX = 10;
 const BUDGET_TOKENS_PER_CALL = 0.1;
@@ -93,9 +94,9 @@ function circuitOpen(call: OutgoingCall, retryAfterMs: number): Refusal {
 }
 
 /** Returns the refusal for more concurrent calls than the system's limit. Nothing was sent. */
-function systemBusy(call: OutgoingCall, retryAfterMs: number): Refusal {
+function systemBusy(call: OutgoingCall): Refusal {
   return new Refusal("OVERLOADED", "Too many calls to this tool's service are in progress.", {
-    retryAfterMs,
+    retryAfterMs: BUSY_RETRY_AFTER_MS,
     cause: { system: call.system, path: call.path },
   });
 }
@@ -120,7 +121,7 @@ export class Resilience {
 
   /** Returns the answer. Rejects with the last `FailedAttempt`, or with a `Refusal` when nothing was sent. */
   async run<T>(call: GuardedCall<T>): Promise<T> {
-    if (this.#underWay >= this.#limits.concurrentCallsMax) throw systemBusy(call, BUSY_RETRY_AFTER_MS);
+    if (this.#underWay >= this.#limits.concurrentCallsMax) throw systemBusy(call);
     this.#underWay += 1;
     this.#tokens = Math.min(BUDGET_TOKENS_MAX, this.#tokens + BUDGET_TOKENS_PER_CALL);
     try {
@@ -195,7 +196,7 @@ class CircuitBreaker {
       if (ended === "transport") this.#open();
       else this.state = "closed";
     } else if (this.state === "closed") {
-      // Attempts that began in another state are ignored.
+      // Attempts that started in another state are ignored.
       if (ended === "transport") this.#failures += 1;
       else if (ended !== "local") this.#failures = 0;
       if (this.#failures >= this.#limits.circuitFailuresMax) this.#open();

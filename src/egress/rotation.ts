@@ -5,7 +5,7 @@ import type { CertificateEvent, TargetContext } from "../core/target-kind.ts";
 import type { CertificateValidity, TlsIdentity } from "./certificates.ts";
 import type { EgressTls } from "./client.ts";
 
-/** What a set of certificates makes of a system's connections. */
+/** The identity and the validity of a system's connections with one set of certificates. */
 export interface SecuredConnections {
   readonly tls: TlsIdentity | null;
   readonly clientCertificate: CertificateValidity | null;

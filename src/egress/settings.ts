@@ -118,7 +118,7 @@ const auth = z
     }
   });
 
-/** Settings of a system that is reached at a URL. */
+/** Settings of a system at a URL. */
 export const urlSettings = {
   tls: tls.optional(),
   plaintext: plaintext.describe("Set to `true` for an `http://` URL of a host other than this one."),
@@ -240,7 +240,7 @@ function fileReader<T>(
   return () => parse(context.readFile(path));
 }
 
-/** A system that is reached at a URL: whom it trusts, and how the proxy identifies itself. */
+/** A system at a URL: the allowed addresses, the trusted certificates, and the credentials of the proxy. */
 interface UrlSystem {
   readonly url: URL;
   readonly addresses: AddressRules;

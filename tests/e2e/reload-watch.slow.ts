@@ -108,3 +108,29 @@ test("a refusal is logged once, and checked again when a file changes that it na
   });
   expect(service.journal("configuration.changed")).toHaveLength(1);
 });
+
+test("a file that an OpenAPI document refers to is watched, and manifests are checked against its new content", async () => {
+  const item = (name: string): string =>
+    `get: { responses: {}, parameters: [{ name: ${name}, in: query, schema: { type: string } }] }\n`;
+  const systems = { pets: { http: { baseUrl: "https://pets.test", openapi: "./apis/pets.yaml" } } };
+  const service = new ReloadService({ ...WATCH, systems });
+  service.write("apis/pets.yaml", "openapi: 3.1.0\npaths: { /pets: { $ref: parts/list.yaml } }\n");
+  service.write("apis/parts/list.yaml", item("kind"));
+  const tool = `
+    name: list_pets
+    description: List pets
+    classification: read
+    permissions: { required: ["pets:read"] }
+    target: { system: pets, http: { method: GET, path: /pets, query: { kind: "{kind}" } } }
+    input: { type: object, properties: { kind: { type: string } } }
+    output: { type: object, additionalProperties: true }
+    outputPolicy: {}
+  `;
+  service.write("tools/list-pets.tool.yaml", tool);
+  await started(service);
+  service.write("apis/parts/list.yaml", item("sort"));
+  const [refusal] = await refused(service);
+  expect(refusal).toMatchObject({ problems: 1, by: "watch" });
+  service.write("apis/parts/list.yaml", `${item("kind")}x-note: new\n`);
+  await until("the new document", () => (service.journal("configuration.changed").length > 0 ? true : undefined));
+});

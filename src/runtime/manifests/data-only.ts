@@ -169,7 +169,7 @@ function unclearParts(document: Document, lines: LineCounter): readonly string[]
         report(node, `is nested more than ${DEPTH_MAX} levels deep`);
         return visit.BREAK;
       }
-      if (isAlias(node)) report(node, "YAML aliases (*name) are not supported: write the value out in each place");
+      if (isAlias(node)) report(node, "YAML aliases (*name) are not supported: write the value out each time");
       else if (node.anchor !== undefined) report(node, "YAML anchors (&name) are not supported");
       if ((isScalar(node) || isCollection(node)) && node.tag !== undefined)
         report(node, "YAML tags (!name) are not supported");

@@ -8,9 +8,11 @@ import type { Json } from "../../core/types.ts";
 const text = z.string();
 const schemaReference = { $ref: "#/definitions/schema" } as const;
 
-function mapLimits<T>(change: (max: number) => T): Readonly<Record<string, T>> {
-  return Object.fromEntries(Object.entries(FIELD_RULES.limits).map(([key, max]) => [key, change(max)]));
+function limit(key: keyof typeof FIELD_RULES.limits, meaning: string) {
+  return z.int().min(1).max(FIELD_RULES.limits[key]).optional().describe(meaning);
 }
+
+const examples = z.array(z.unknown()).optional();
 
 const FIELDS = z.strictObject({
   name: text.regex(FIELD_RULES.name).describe("Name under which agents call the tool."),
@@ -29,8 +31,10 @@ const FIELDS = z.strictObject({
     .describe("How far the tool can change state: `read`, `write`, or `destructive`, which always asks a person."),
   category: z.enum(FIELD_RULES.categories).optional().describe("Kind of action, for the approval gate."),
   permissions: z
-    .strictObject({ required: z.array(text.regex(FIELD_RULES.permission)).min(1) })
-    .describe("A caller needs all of the required permissions."),
+    .strictObject({
+      required: z.array(text.regex(FIELD_RULES.permission)).min(1).describe("A caller needs all of them."),
+    })
+    .describe("Permissions of callers."),
   target: z.unknown(),
   input: z.unknown(),
   output: z.unknown(),
@@ -40,8 +44,11 @@ const FIELDS = z.strictObject({
       z.union([
         z.enum(FIELD_RULES.actions),
         z.strictObject({
-          action: z.literal("allow"),
-          reason: text.min(FIELD_RULES.reason.min).max(FIELD_RULES.reason.max),
+          action: z.literal("allow").describe("Releases a field whose name indicates a secret or personal data."),
+          reason: text
+            .min(FIELD_RULES.reason.min)
+            .max(FIELD_RULES.reason.max)
+            .describe("Why that is right, for reviewers."),
         }),
       ]),
     )
@@ -62,21 +69,29 @@ const FIELDS = z.strictObject({
       scopes: z.array(z.enum(FIELD_RULES.scopes)).optional().describe("Scopes that an approval may have."),
       risk: z.enum(FIELD_RULES.risks).optional().describe("Raises the risk of every call."),
     })
-    .optional(),
+    .optional()
+    .describe("When people are asked, and with which text."),
   errors: z
     .enum(["withheld", "filtered"])
     .optional()
     .describe("Whether agents get the filtered text of the target's failures."),
   timeoutMs: z.int().min(1).max(FIELD_RULES.timeoutMsMax).optional().describe("Milliseconds for a call."),
   limits: z
-    .strictObject(mapLimits((max) => z.int().min(1).max(max).optional()))
+    .strictObject({
+      outputBytesMax: limit("outputBytesMax", "Bytes of the target's answer."),
+      resultBytesMax: limit("resultBytesMax", "Bytes of an answer over MCP."),
+      concurrentCallsMax: limit("concurrentCallsMax", "Calls at once."),
+    } satisfies Readonly<Record<keyof typeof FIELD_RULES.limits, z.ZodType>>)
     .optional()
-    .describe("Bytes of an answer, bytes of an answer over MCP, and calls at once."),
+    .describe("Limits of calls and their answers."),
   idempotent: z.boolean().optional().describe("True when repeating the same call does no harm."),
   examples: z
-    .strictObject({ accepts: z.array(z.unknown()).optional(), rejects: z.array(z.unknown()).optional() })
+    .strictObject({
+      accepts: examples.describe("Arguments that the input must accept."),
+      rejects: examples.describe("Arguments that the input must refuse."),
+    })
     .optional()
-    .describe("Arguments that the input must accept and reject, checked when the tool is loaded."),
+    .describe("Arguments that are checked against the input when the tool is loaded."),
 });
 
 /** Returns the JSON Schema (draft 7) of data-only manifests, for editors. It is derived from what the loader checks. */
@@ -100,12 +115,11 @@ export function editorSchema(kinds: readonly DeclaredKind[]): Json {
       description: "JSON Schema of the target's answer. Fields that it does not name are left out.",
     },
   };
-  const others = [...FIELD_RULES.fields].filter((field) => field !== "handler" && !(field in FIELDS.shape));
   return {
     $schema: "http://json-schema.org/draft-07/schema#",
     title: "Tool of Safe Tool Call",
     ...top,
-    properties: { ...properties, ...described, ...Object.fromEntries(others.map((field) => [field, {}])) },
+    properties: { ...properties, ...described },
     definitions: {
       schema: {
         anyOf: [
@@ -129,6 +143,17 @@ function jsonSchemaOf(
     io: "input",
     target: "draft-7",
     unrepresentable: "any",
+    override: ({ jsonSchema }) => describeKeys(jsonSchema),
   });
   return exported as ReturnType<typeof jsonSchemaOf>;
+}
+
+/** Describes the keys of a table by patterns: for `propertyNames`, a YAML editor takes the key `404` for a number. */
+function describeKeys(jsonSchema: z.core.JSONSchema.BaseSchema): void {
+  const { propertyNames, additionalProperties } = jsonSchema;
+  if (typeof propertyNames !== "object") return;
+  delete jsonSchema.propertyNames;
+  if (propertyNames.pattern === undefined) return;
+  jsonSchema.patternProperties = { [propertyNames.pattern]: additionalProperties ?? {} };
+  jsonSchema.additionalProperties = false;
 }

@@ -147,15 +147,17 @@ const STREAM = z.strictObject(
 );
 
 /** A manifest's `target.grpc`. */
-const method = z.strictObject(
-  {
-    package: name("Package of the service, such as `bank.accounts.v1`."),
-    service: name("Name of the service, without its package."),
-    method: name("Name of the method."),
-    stream: STREAM.optional().describe("Limits of a server stream, whose messages become a list."),
-  },
-  { error: ({ code }) => (code === "invalid_type" ? "must be { package, service, method }" : undefined) },
-);
+const method = z
+  .strictObject(
+    {
+      package: name("Package of the service, such as `bank.accounts.v1`."),
+      service: name("Name of the service, without its package."),
+      method: name("Name of the method."),
+      stream: STREAM.optional().describe("Limits of a server stream, whose messages become a list."),
+    },
+    { error: ({ code }) => (code === "invalid_type" ? "must be { package, service, method }" : undefined) },
+  )
+  .describe("A method of a gRPC service.");
 
 /** Methods of gRPC services. The gRPC packages are loaded only when a system is configured. */
 export const grpc: TargetKind<AssertionContext> = {

@@ -6,7 +6,7 @@ import type { HttpTarget, TargetErrors } from "../../core/types.ts";
 import type { EgressAnswer, EgressError } from "../../egress/client.ts";
 import { FAILURE_MESSAGES, FailedAttempt, type Origin, type OutgoingCall } from "../../egress/resilience.ts";
 
-/** What a failed attempt means. `unknown`: a change may have happened; `rejected`: nothing has happened, later it may. */
+/** The meaning of a failed attempt. `unknown`: a change may have happened; `rejected`: nothing has happened, later it may. */
 type Meaning = "refused" | "failed" | "unavailable" | "unknown" | "rejected" | "malformed" | "unsent";
 
 /** The facts about a call that decide what a failure means. */

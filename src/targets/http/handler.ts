@@ -189,7 +189,7 @@ class HttpBinding implements Binding {
   plan(input: unknown): ExecutionPlan {
     const { url, headers, body } = this.#builder.build(input);
     const { tls } = this.#system.connections.current;
-    // What cannot be sent is refused before anybody is asked to approve it.
+    // A body that cannot be sent is refused before anybody is asked to approve it.
     if (body !== undefined) bodyText(body, this.#form);
     const all = {
       accept: ACCEPT,

@@ -15,7 +15,7 @@ import {
   urlSettings,
 } from "../../egress/settings.ts";
 import type { HttpHandler, HttpSystem } from "./handler.ts";
-import { headerNameProblem, httpFaults } from "./manifest.ts";
+import { headerNameProblem, httpFaults, httpRequestPart } from "./manifest.ts";
 import type { ApiContracts } from "./openapi/faults.ts";
 import { HEADER_VALUE } from "./request.ts";
 
@@ -35,7 +35,7 @@ const shape = z.strictObject({
   openapi: text
     .optional()
     .describe(
-      "OpenAPI document (3.0 or 3.1, JSON or YAML) of the API. Manifests are checked against it when they are loaded, and `stc import openapi` reads it. Its files lie beside it.",
+      "OpenAPI document (3.0 or 3.1, JSON or YAML) of the API. Manifests are checked against it when they are loaded, and `stc import openapi` reads it. Further files of the document are in its folder.",
     ),
   assertion: z
     .boolean()
@@ -63,6 +63,7 @@ export const httpKind: TargetKind<AssertionContext> = {
     keys: ["http"],
     schema: z.strictObject({ http: http.describe("An HTTP API.") }),
   },
+  data: httpRequestPart,
   check: httpFaults,
   hasErrorText: () => true,
   category: () => "network",

@@ -1,16 +1,26 @@
-import type { z } from "zod";
+import { z } from "zod";
 import type { Fault } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { isSchema, isText, oneOf, type Unchecked, unknownKeys, unless } from "../../core/manifest/checks.ts";
 import { hint } from "../../core/nearest.ts";
-import { defOf, innerSchemas, type Schema } from "../../core/schema/walk.ts";
-import { type BodyForm, bodyFormOf, HEADER_VALUE, JSON_TYPE, namesIn, OTHER_ARGUMENTS, templateOf } from "./request.ts";
+import { defOf, innerSchemas, type PipeSide, type Schema } from "../../core/schema/walk.ts";
+import {
+  type BodyForm,
+  bodyFormOf,
+  FORM_TYPE,
+  HEADER_VALUE,
+  JSON_TYPE,
+  JSON_TYPES,
+  namesIn,
+  OTHER_ARGUMENTS,
+  TEXT_TYPE,
+  templateOf,
+} from "./request.ts";
 
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] as const;
 const BODY_METHODS = ["POST", "PUT", "PATCH"] as const;
 /** Methods that only change something. A search may be a POST. */
 const CHANGING_METHODS = ["PUT", "PATCH", "DELETE"] as const;
-const KEYS = ["method", "path", "query", "headers", "body", "contentType", "means"] as const;
 const MEANINGS = [
   ...(["OK", "NOT_FOUND", "ALREADY_EXISTS", "INVALID_ARGUMENT"] as const),
   ...(["FAILED_PRECONDITION", "OUT_OF_RANGE"] as const),
@@ -24,6 +34,44 @@ const BODY_DEPTH_MAX = 16;
 /** Literal text of a path: unreserved characters, and the delimiters that separate nothing. */
 const PATH_TEXT = /^[A-Za-z0-9._~!$&()*+,=:@/-]*$/;
 const HEADER_NAME = /^[a-z0-9!#$%&'*+.^_`|~-]{1,64}$/;
+
+const text = z.string();
+const values = "An argument in braces is its value; one alone is left out without it.";
+
+/** A manifest's `target.http`, for editors. `httpFaults` knows more: what the parts have to do with each other and with the input. */
+export const httpRequestPart = z
+  .strictObject({
+    method: z.enum(METHODS).describe("HTTP method. A tool that reads has no `PUT`, `PATCH` or `DELETE`."),
+    path: text
+      .max(PATH_CHARACTERS_MAX)
+      .regex(/^\/[^?#]*$/)
+      .describe(
+        "Path below the system's `baseUrl`. An argument in braces is one segment or a part of one: `/orders/{order}`.",
+      ),
+    query: z
+      .record(text, text)
+      .optional()
+      .describe(`Parameters by name: \`limit: "{limit}"\`. ${values} A list repeats the parameter.`),
+    headers: z
+      .record(text.regex(HEADER_NAME), text)
+      .optional()
+      .describe(`Headers by lower-case name. ${values} Credentials belong into the configuration.`),
+    body: z
+      .unknown()
+      .optional()
+      .describe(
+        'JSON, for `POST`, `PUT` and `PATCH`. `"{name}"` alone is the argument\'s value, `"{*}"` all arguments used nowhere else.',
+      ),
+    contentType: z
+      .union([z.enum([JSON_TYPE, FORM_TYPE, TEXT_TYPE]), text.regex(JSON_TYPES)])
+      .optional()
+      .describe("Media type of the body. Default: `application/json`."),
+    means: z
+      .record(text.regex(/^(?:2\d\d|4(?!01)\d\d)$/), z.enum(MEANINGS))
+      .optional()
+      .describe("What statuses mean where the usual meaning is wrong: `410: NOT_FOUND`. 2xx can only mean `OK`."),
+  })
+  .describe("A request to an HTTP API.");
 
 /** Headers that carry meaning for the transport, for intermediaries, or for the proxy itself. */
 const OWN_HEADERS = new Set([
@@ -69,7 +117,7 @@ export function httpFaults(part: unknown, manifest: Unchecked): readonly Fault[]
     ...parameterFaults(`${field}.headers`, part["headers"], headerProblem),
     ...bodyFaults(part),
     ...meansFaults(part["means"]),
-    ...unknownKeys(field, part, KEYS),
+    ...unknownKeys(field, part, Object.keys(httpRequestPart.shape)),
     ...argumentFaults(part, manifest["input"]),
   ];
 }
@@ -114,7 +162,7 @@ function parameterFaults(
     const value = parameters[name];
     const at = `${field}.${name}`;
     if (!isText(value) || templateOf(value) === undefined) {
-      return [{ field: at, message: "must be text, in which {name} stands for an argument" }];
+      return [{ field: at, message: "must be text, in which {name} is replaced by an argument" }];
     }
     const problem = problemOf(name, value);
     return problem === undefined ? [] : [{ field: at, message: problem }];
@@ -128,10 +176,10 @@ function bodyFaults({ method, body, contentType }: Unchecked): readonly Fault[] 
   const type = contentType ?? JSON_TYPE;
   const form = isText(type) ? bodyFormOf(type) : undefined;
   if (form === undefined) {
-    return [{ field: typeField, message: "must be a JSON type, application/x-www-form-urlencoded or text/plain" }];
+    return [{ field: typeField, message: `must be a JSON type, ${FORM_TYPE} or ${TEXT_TYPE}` }];
   }
   if (!isJson(body, 0)) {
-    return [{ field, message: "must be JSON, in whose texts {name} stands for an argument" }];
+    return [{ field, message: "must be JSON, in whose texts {name} is replaced by an argument" }];
   }
   return formFaults(field, body, form);
 }
@@ -168,11 +216,11 @@ function argumentFaults(part: Unchecked, input: unknown): readonly Fault[] {
   if (!isSchema(input) || defOf(input).type !== "object") return [];
   const fields = fieldsOf(input);
   const known = Object.keys(fields);
-  const places = ["path", "query", "headers", "body"] as const;
-  const unknown = places.flatMap((place) =>
-    namesIn(part[place])
-      .filter((name) => !Object.hasOwn(fields, name) && !(place === "body" && name === OTHER_ARGUMENTS))
-      .map((name) => ({ field: `target.http.${place}`, message: `names no argument: {${name}}${hint(name, known)}` })),
+  const keys = ["path", "query", "headers", "body"] as const;
+  const unknown = keys.flatMap((key) =>
+    namesIn(part[key])
+      .filter((name) => !Object.hasOwn(fields, name) && !(key === "body" && name === OTHER_ARGUMENTS))
+      .map((name) => ({ field: `target.http.${key}`, message: `names no argument: {${name}}${hint(name, known)}` })),
   );
   const inPath = namesIn(part["path"]).flatMap((name) => {
     const schema = fields[name];
@@ -190,11 +238,11 @@ export function fieldsOf(input: Schema): Readonly<Record<string, Schema>> {
 
 function pathProblem(schema: Schema): string | undefined {
   if (schema._zod.optout === "optional") return "is part of the path: it must not be optional";
-  const kinds = [...leavesOf(schema)];
-  if (kinds.some((leaf) => ["object", "array", "record", "map", "set", "tuple"].includes(defOf(leaf).type))) {
+  const leaves = leavesOf(schema, "out");
+  if (leaves.some((leaf) => ["object", "array", "record", "map", "set", "tuple"].includes(defOf(leaf).type))) {
     return "is part of the path: it must be text, a number, or true or false";
   }
-  const isUnbounded = kinds.some((leaf) => !isBounded(leaf));
+  const isUnbounded = leaves.some((leaf) => !isBounded(leaf));
   return isUnbounded
     ? `is part of the path: write an enum, a bounded format such as z.uuid(), or .max(n) with n up to ${PARAMETER_CHARACTERS_MAX} (in YAML: enum, uuid, or maxLength up to ${PARAMETER_CHARACTERS_MAX / 2})`
     : undefined;
@@ -202,7 +250,7 @@ function pathProblem(schema: Schema): string | undefined {
 
 /** Returns the patterns that a schema declares for its texts. */
 export function patternsOf(schema: Schema): readonly RegExp[] {
-  return [...leavesOf(schema)]
+  return leavesOf(schema, "out")
     .flatMap(checksOf)
     .flatMap(({ format, pattern }) => (format === "regex" && pattern !== undefined ? [pattern] : []));
 }
@@ -238,13 +286,15 @@ function isBounded(leaf: Schema): boolean {
   });
 }
 
-/** Returns the schemas without parts of their own inside a schema. */
-function leavesOf(schema: Schema, seen = new Set<Schema>()): ReadonlySet<Schema> {
+/** Returns the schemas inside wrappers and unions. */
+export function leavesOf(schema: Schema, side: PipeSide): readonly Schema[] {
   const leaves = new Set<Schema>();
-  if (seen.has(schema)) return leaves;
-  seen.add(schema);
-  const inner = innerSchemas(schema, "out");
-  if (inner === undefined) leaves.add(schema);
-  for (const each of inner ?? []) for (const leaf of leavesOf(each, seen)) leaves.add(leaf);
-  return leaves;
+  const seen = new Set([schema]);
+  // The loop visits the schemas that it adds.
+  for (const each of seen) {
+    const inner = innerSchemas(each, side);
+    if (inner === undefined) leaves.add(each);
+    for (const next of inner ?? []) seen.add(next);
+  }
+  return [...leaves];
 }

@@ -6,7 +6,7 @@ import type { HttpTarget, Json } from "../../core/types.ts";
 /** Text of a manifest, in parts: literal text, and arguments by name. */
 type Template = readonly (string | { readonly name: string })[];
 
-/** Stands for all arguments that no other part of the request uses. */
+/** Name of all arguments that no other part of the request uses. */
 export const OTHER_ARGUMENTS = "*";
 
 /** Returns the parts of a text; undefined when its braces do not enclose names. */
@@ -25,16 +25,30 @@ export function namesIn(value: unknown): readonly string[] {
   return Object.values(value).flatMap(namesIn);
 }
 
+/** Returns the name of the argument that a text consists of; undefined for any other text. */
+export function soleArgument(text: string): string | undefined {
+  return /^\{([^{}]{1,128})\}$/.exec(text)?.[1];
+}
+
+/** Returns the names of the arguments that a request uses by name. */
+export function usedArguments({ path, query, headers, body }: HttpTarget["http"]): ReadonlySet<string> {
+  return new Set(namesIn([path, query, headers, body]));
+}
+
+export const JSON_TYPE = "application/json";
+export const JSON_TYPES = /^application\/(?:json|[a-z0-9.-]+\+json)$/;
+export const FORM_TYPE = "application/x-www-form-urlencoded";
+export const TEXT_TYPE = "text/plain";
+
 export type BodyForm = "json" | "form" | "text";
 
 /** Returns how a body of this media type is written; undefined when it cannot be. */
 export function bodyFormOf(contentType: string): BodyForm | undefined {
-  if (/^application\/(?:json|[a-z0-9.-]+\+json)$/.test(contentType)) return "json";
-  if (contentType === "application/x-www-form-urlencoded") return "form";
-  return contentType === "text/plain" ? "text" : undefined;
+  if (JSON_TYPES.test(contentType)) return "json";
+  if (contentType === FORM_TYPE) return "form";
+  return contentType === TEXT_TYPE ? "text" : undefined;
 }
 
-export const JSON_TYPE = "application/json";
 const URL_CHARACTERS_MAX = 8_192;
 const HEADER_CHARACTERS_MAX = 4_096;
 /** Visible ASCII, with spaces inside. */
@@ -47,6 +61,7 @@ const GUARDED = ["/", "\\", "%", ";", "?", "#"] as const;
 export interface BuiltRequest {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
+  /** Undefined for a request without a body. */
   readonly body: Json | undefined;
 }
 
@@ -76,7 +91,7 @@ export class RequestBuilder {
     this.#path = template(http.path);
     this.#query = templates(http.query);
     this.#headers = templates(http.headers);
-    this.#used = new Set(namesIn([http.path, http.query, http.headers, http.body]));
+    this.#used = usedArguments(http);
   }
 
   /** @throws {Refusal} INVALID_INPUT that names the argument */
@@ -86,7 +101,7 @@ export class RequestBuilder {
     return {
       url: this.#url(args),
       headers: this.#headersOf(args),
-      body: body === undefined ? undefined : this.#body(body, args),
+      body: body === undefined ? undefined : this.#filled(body, args),
     };
   }
 
@@ -100,7 +115,7 @@ export class RequestBuilder {
     const url = URL.parse(`${origin}${target}`);
     const isSame =
       url !== null && url.origin === origin && `${url.pathname}${url.search}` === target && url.hash === "";
-    // A last line: what was checked is what a parser reads, with the same number of segments as the template.
+    // The last check: a parser reads the same URL, with as many segments as the template has.
     if (!isSame || path.split("/").some(isDots) || countSlashes(path) !== this.#slashes()) {
       throw invalid("(path)", "do not make a valid path");
     }
@@ -147,13 +162,7 @@ export class RequestBuilder {
     return headers;
   }
 
-  #body(declared: Json, args: Arguments): Json {
-    const filled = this.#filled(declared, args);
-    if (filled === undefined) throw invalid(namesIn(declared)[0] ?? "(body)", "is missing: it is the request's body");
-    return filled;
-  }
-
-  /** Returns the body with its arguments; undefined for a missing argument, whose member is left out. */
+  /** Returns the body with its arguments; undefined for a missing argument: its member, or the whole body, is left out. */
   #filled(declared: Json, args: Arguments): Json | undefined {
     if (typeof declared === "string") return this.#text(template(declared), args);
     if (Array.isArray(declared)) {

@@ -1,14 +1,45 @@
-import { type Fault, ManifestError } from "../../core/errors.ts";
-import { isTable } from "../../core/json.ts";
-import { isText, keyFaults, oneOf, optional, unknownKeys } from "../../core/manifest/checks.ts";
+import { z } from "zod";
+import { ManifestError } from "../../core/errors.ts";
+import { schemaFaults } from "../../core/manifest/checks.ts";
 import type { OpenedKind, TargetKind } from "../../core/target-kind.ts";
 import type { Servers } from "./servers.ts";
 import { type McpContext, type McpParts, type ServerEntries, system } from "./settings.ts";
 
 const NAME_CHARACTERS_MAX = 256;
-const SHA256 = /^[0-9a-f]{64}$/;
-const KEYS = ["tool", "definitionSha256", "definition", "result"] as const;
+const NAME_RULE = `must be the tool's name on the server, at most ${NAME_CHARACTERS_MAX} characters`;
+const HASH_RULE = "must be 64 hexadecimal digits in lower case, as stc check shows them";
 const RESULTS = ["structured", "json", "text"] as const;
+
+/** A manifest's `target.mcp`. */
+const tool = z
+  .strictObject(
+    {
+      tool: z
+        .string(NAME_RULE)
+        .min(1, NAME_RULE)
+        .max(NAME_CHARACTERS_MAX, NAME_RULE)
+        .describe("The tool's name on the server."),
+      definitionSha256: z
+        .string(HASH_RULE)
+        .regex(/^[0-9a-f]{64}$/, HASH_RULE)
+        .optional()
+        .describe(
+          "Hash of the tool's definition, as `stc check` shows it. A tool with another definition is not called.",
+        ),
+      definition: z
+        .record(z.string(), z.unknown(), "must be the definition as the server lists it")
+        .optional()
+        .describe("The definition with this hash, with which `stc check` explains a change."),
+      result: z
+        .enum(RESULTS, `must be one of ${RESULTS.join(", ")}`)
+        .optional()
+        .describe(
+          "The part of the answer that becomes the result. `structured`: `structuredContent`. `json`: the text, parsed. `text`: `{ text }`. Default: `structured` when the definition has an `outputSchema`, otherwise `text`.",
+        ),
+    },
+    { error: ({ code }) => (code === "invalid_type" ? "must be { tool }" : undefined) },
+  )
+  .describe("A tool of an MCP server.");
 
 /** Returns the kind for tools of MCP servers. Its code is loaded only when a server is configured. */
 export function mcp(parts: McpParts): TargetKind<McpContext> {
@@ -16,27 +47,12 @@ export function mcp(parts: McpParts): TargetKind<McpContext> {
     name: "mcp",
     key: "mcp",
     systems: { keys: ["mcp"], schema: system },
-    check: targetFaults,
+    data: tool,
+    check: (part) => schemaFaults("target.mcp", tool, part),
     hasErrorText: () => true,
     category: () => "network",
     open: (context) => open(context, parts),
   };
-}
-
-function targetFaults(part: unknown): readonly Fault[] {
-  const field = "target.mcp";
-  if (!isTable(part)) return [{ field, message: "must be { tool }" }];
-  const isName = (name: unknown): boolean => isText(name) && name !== "" && name.length <= NAME_CHARACTERS_MAX;
-  const isHash = (hash: unknown): boolean => isText(hash) && SHA256.test(hash);
-  return [
-    ...keyFaults(field, part, [
-      ["tool", isName, `must be the tool's name on the server, at most ${NAME_CHARACTERS_MAX} characters`],
-      ["definitionSha256", optional(isHash), "must be 64 hexadecimal digits in lower case, as stc check shows them"],
-      ["definition", optional(isTable), "must be the definition as the server lists it"],
-      ["result", optional(oneOf(RESULTS)), `must be one of ${RESULTS.join(", ")}`],
-    ]),
-    ...unknownKeys(field, part, KEYS),
-  ];
 }
 
 function open(context: McpContext, parts: McpParts): OpenedKind {

@@ -123,7 +123,9 @@ describe("texts of a server", () => {
     expect(property.enum).toEqual([wellFormed]);
     expect(manifest.input.required).toEqual([wellFormed]);
     expect(source).toMatch(/^[\n\x20-\x7e\p{L}]*$/u);
-    const comments = source.split("\n").filter((line) => line.trimStart().startsWith("#"));
+    const [head, ...lines] = source.split("\n");
+    expect(head).toBe("# yaml-language-server: $schema=tool.schema.json");
+    const comments = lines.filter((line) => line.trimStart().startsWith("#"));
     for (const comment of comments) expect(comment).toMatch(/^ *#[ A-Za-z0-9.,:;'#()[\]"_-]*$/);
   });
 });

@@ -128,7 +128,8 @@ describe("stc import openapi", () => {
     expect(readdirSync(OUT).sort()).toEqual(["pets_create_pet.tool.yaml", "pets_get_pet.tool.yaml"]);
     const path = join(OUT, "pets_get_pet.tool.yaml");
     expect(readFileSync(path, "utf8")).toMatchInlineSnapshot(`
-      "# Written by stc import openapi. Judge the classification and the permission, then write the output policy.
+      "# yaml-language-server: $schema=tool.schema.json
+      # Written by stc import openapi. Judge the classification and the permission, then write the output policy.
 
       name: pets_get_pet
       description: "GET /pets/{petId}"
@@ -197,7 +198,7 @@ describe("stc import openapi", () => {
     const refused = await runStc(["check", ...words]);
     expect(refused.code).toBe(78);
     expect(refused.err).toContain(
-      "pets_get_pet.tool.yaml: line 8: tool pets_get_pet: target.http.path: is not a path of the document, which has 3; did you mean /pets/{petId}?",
+      "pets_get_pet.tool.yaml: line 9: tool pets_get_pet: target.http.path: is not a path of the document, which has 3; did you mean /pets/{petId}?",
     );
   });
 
@@ -341,7 +342,9 @@ function checkHarmless(text: string): void {
     expect(Object.keys(manifest)).toEqual(FIELDS);
     expect(manifest["outputPolicy"] ?? {}).toEqual({});
     expect(manifest["target"].system).toBe("pets");
-    const comments = made.text.split("\n").filter((line) => line.trimStart().startsWith("#"));
+    const [head, ...lines] = made.text.split("\n");
+    expect(head).toBe("# yaml-language-server: $schema=tool.schema.json");
+    const comments = lines.filter((line) => line.trimStart().startsWith("#"));
     for (const comment of comments) expect(comment).toMatch(/^ *#[ A-Za-z0-9.,:;'#()[\]"_-]*$/);
     const loadedTool = loaded(made.text);
     expect(loadedTool.outputPolicy).toEqual({});

@@ -20,7 +20,10 @@ function print(changes: Readonly<Record<string, unknown>> = {}): Fingerprint {
     tools: ["./tools", "./more/one.ts"],
     audit: { dir: "./audit", hashKeyFile: "./hash.key" },
     jwt: { issuers: [{ issuer: "https://x", jwksFile: "./jwks.json" }] },
-    systems: { lab: { endpoint: "h:1", proto: "./proto", tls: { rootCert: "./ca.pem" } } },
+    systems: {
+      lab: { endpoint: "h:1", proto: "./proto", tls: { rootCert: "./ca.pem" } },
+      pets: { http: { baseUrl: "https://pets.test", openapi: "./apis/pets.yaml" } },
+    },
     ...changes,
   };
   const origin = join(folder, "stc.yaml");
@@ -34,6 +37,8 @@ beforeEach(() => {
   write("tools/lib/b.ts", "export const b = 1;\n");
   write("more/one.ts", 'import "../far/away.ts";\n');
   write("far/away.ts", "export const far = 1;\n");
+  write("apis/pets.yaml", "openapi: 3.0.3\npaths: { /pets: { $ref: 'pets/list.yaml' } }\n");
+  write("apis/pets/list.yaml", "get: { parameters: [{ $ref: '../limit.yaml' }] }\n");
   for (const path of ["hash.key", "jwks.json", "ca.pem", "proto/x.proto", "audit/2026.jsonl", "other"])
     write(path, "one");
 });
@@ -51,6 +56,10 @@ test.each<readonly [string, string, readonly string[]]>([
   ["a key that is read once", "hash.key", ["filesSha256"]],
   ["a contract", "proto/x.proto", ["filesSha256"]],
   ["a new part of the contract", "proto/deep/y.proto", ["filesSha256"]],
+  ["an OpenAPI document", "apis/pets.yaml", ["filesSha256"]],
+  ["a file that it refers to", "apis/pets/list.yaml", ["filesSha256"]],
+  ["a new file that another file of it refers to", "apis/limit.yaml", ["filesSha256"]],
+  ["a file next to it", "apis/notes.yaml", []],
   ["certificates, which are followed by themselves", "ca.pem", []],
   ["the audit", "audit/2026.jsonl", []],
   ["what nothing names", "other", []],
@@ -102,6 +111,8 @@ test("every relevant file and folder is named for watchers", () => {
     "far/away.ts",
     "jwks.json",
     "proto/x.proto",
+    "apis/pets/list.yaml",
+    "apis/limit.yaml",
   ];
   const { files } = print();
   expect(wanted.filter((path) => !files.includes(join(folder, path)))).toEqual([]);

@@ -27,8 +27,11 @@ function reader(reads: readonly string[]) {
   });
 }
 
-async function start(reads: readonly string[], commands: Readonly<Record<string, unknown>> = {}) {
+type Sections = Readonly<Record<string, unknown>>;
+
+async function start(reads: readonly string[], commands: Sections = {}, sections: Sections = {}) {
   const written = {
+    ...sections,
     tools: [reader(reads)],
     audit: { dir: "audit" },
     jwt: { issuers: [{ issuer: "https://x", jwksUri: "https://x/jwks" }] },
@@ -40,8 +43,8 @@ async function start(reads: readonly string[], commands: Readonly<Record<string,
   return { ...parts, confinement: parts.targets.confinement() };
 }
 
-async function problems(reads: readonly string[]): Promise<readonly string[]> {
-  const error: unknown = await start(reads).catch((cause: unknown) => cause);
+async function problems(reads: readonly string[], sections?: Sections): Promise<readonly string[]> {
+  const error: unknown = await start(reads, {}, sections).catch((cause: unknown) => cause);
   return error instanceof StartupError ? error.problems : [];
 }
 
@@ -55,6 +58,19 @@ describe.skipIf(missing !== undefined)(`folders a command may access (${missing 
     expect(problem).toContain(join(folder, granted));
     expect(problem).toContain(`audit.dir: ${join(folder, own)}`);
     expect(others).toEqual([]);
+  });
+
+  test("a folder with a file that an OpenAPI document refers to is refused", async () => {
+    writeFileSync(
+      join(folder, "pets.json"),
+      '{ "openapi": "3.1.0", "info": {}, "paths": { "/pets": { "$ref": "reports/pets.json" } } }',
+    );
+    writeFileSync(join(folder, "reports/pets.json"), "{}");
+    const systems = { pets: { http: { baseUrl: "https://pets.test", openapi: "pets.json" } } };
+    const granted = join(folder, "reports");
+    expect(await problems([granted], { systems })).toEqual([
+      `tool reader: may use ${granted}, and systems.pets.http.openapi: ${granted}/pets.json is inside it or contains it`,
+    ]);
   });
 
   test("a folder of its own is accepted, and the plan says how it is confined", async () => {

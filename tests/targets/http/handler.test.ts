@@ -105,6 +105,18 @@ describe("a plan", () => {
     });
   });
 
+  test("has no body and no media type when the body is one missing argument", async () => {
+    const input = z.strictObject({ note: z.strictObject({ text: z.string() }).optional() });
+    const binding = bind({ method: "POST", path: "/notes", body: "{note}", classification: "write", input });
+    const plan = await binding.plan({}, runContext());
+    expect(plan).not.toHaveProperty("body");
+    await binding.run(plan, runContext());
+    const [head, body] = server.requests[0]?.text.split("\r\n\r\n") ?? [];
+    expect(head).toContain("content-length: 0");
+    expect([head?.includes("content-type"), body]).toEqual([false, ""]);
+    expect(await binding.plan({ note: { text: "a" } }, runContext())).toHaveProperty("body", { text: "a" });
+  });
+
   test.each([
     ["application/x-www-form-urlencoded", "{*}", "a"],
     ["text/plain", "{a}", "(body)"],

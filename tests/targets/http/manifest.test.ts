@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { defineTool, httpRequest, ManifestError } from "../../../src/index.ts";
+import { httpRequestPart } from "../../../src/targets/http/manifest.ts";
 
 const input = z.strictObject({
   id: z.uuid(),
@@ -50,8 +51,9 @@ describe("a request that loads", () => {
     [{ ...GOOD, body: { a: "{free}" }, contentType: "application/x-www-form-urlencoded" }],
     [{ ...GOOD, body: "<{free}>", contentType: "text/plain" }],
     [{ ...GOOD, means: { 202: "OK", 404: "NOT_FOUND", 409: "OK", 410: "NOT_FOUND" } }],
-  ])("%j", (http) => {
+  ])("%j, and editors accept it", (http) => {
     expect(faultsOf(http)).toEqual([]);
+    expect(httpRequestPart.safeParse(http).success).toBe(true);
   });
 });
 
@@ -76,7 +78,7 @@ describe("a request that does not load", () => {
     [{ ...GOOD, path: "/a/{list}" }, "input.list is part of the path: it must be text, a number"],
     [{ ...GOOD, path: "/a/{changed}" }, "input.changed is part of the path: write an enum"],
     [{ ...GOOD, query: ["id"] }, "target.http.query must be a table of texts"],
-    [{ ...GOOD, query: { a: 1 } }, "target.http.query.a must be text, in which {name} stands for an argument"],
+    [{ ...GOOD, query: { a: 1 } }, "target.http.query.a must be text, in which {name} is replaced by an argument"],
     [{ ...GOOD, query: { a: "{nope}" } }, "target.http.query names no argument: {nope}"],
     [{ ...GOOD, headers: { "X-A": "{id}" } }, "target.http.headers.X-A must be a lower-case header name"],
     [{ ...GOOD, headers: { "x-a": "b\r\nc: d" } }, "target.http.headers.x-a must be visible ASCII"],

@@ -184,6 +184,15 @@ describe("a query", () => {
 describe("a body", () => {
   const builder = builderOf({ method: "POST", body: { a: "{a}", rest: "{*}", list: ["{a}", "{none}", 1] } });
 
+  test("that is one missing argument is not sent", () => {
+    const whole = builderOf({ method: "POST", body: "{a}" });
+    expect([whole.build({}).body, whole.build({ a: null }).body, whole.build({ a: [] }).body]).toEqual([
+      undefined,
+      null,
+      [],
+    ]);
+  });
+
   test("holds values as JSON, leaves missing ones out, and cannot be broken out of", () => {
     const a = '","admin":true,"x":"';
     expect(builder.build({ a, b: { c: [null, 1.5, { d: undefined }] }, at: new Date(0) }).body).toEqual({

@@ -31,11 +31,11 @@ export interface TablePart extends Part {
   readonly value: Table;
 }
 
-export type ParameterPlace = "path" | "query" | "header" | "cookie";
+export type ParameterLocation = "path" | "query" | "header" | "cookie";
 
 export interface ApiParameter {
   readonly name: string;
-  readonly place: ParameterPlace;
+  readonly location: ParameterLocation;
   readonly isRequired: boolean;
   readonly description: string | undefined;
   readonly style: string;
@@ -77,17 +77,17 @@ export interface ApiOperation {
 }
 
 /** Returns the text of a file of the document, by its path relative to the document. @throws {Error} with a `code` */
-type ReadBeside = (path: string) => Buffer;
+type ReadRelative = (path: string) => Buffer;
 
 /**
- * An OpenAPI document of version 3.0 or 3.1 that is kept beside the configuration. Everything in it is data.
+ * An OpenAPI document of version 3.0 or 3.1 that is kept next to the configuration. Everything in it is data.
  *
  * Rejected: `@apidevtools/swagger-parser`, which reads YAML with merge keys and without limits, replaces all references of a
  * document at once (GitHub's becomes a cyclic graph in which names and recursion are lost), and brings two further readers of
  * JSON Schema for a check that many real documents fail in parts that no tool uses.
  */
 export class ApiDocument {
-  readonly #read: ReadBeside;
+  readonly #read: ReadRelative;
   readonly #files = new Map<string, unknown>();
   readonly #digests = new Map<string, string>();
   readonly #main: string;
@@ -98,7 +98,7 @@ export class ApiDocument {
   readonly operations: readonly ApiOperation[];
 
   /** @throws {Error} that says what is wrong with the document */
-  constructor(name: string, read: ReadBeside) {
+  constructor(name: string, read: ReadRelative) {
     this.#read = read;
     this.#main = posix.normalize(name);
     const top = this.#file(this.#main);
@@ -150,12 +150,12 @@ export class ApiDocument {
   #referenced(reference: string, from: string): Part {
     const [path = "", ...fragments] = reference.split("#");
     const pointer = fragments.join("#");
-    const file = path === "" ? from : this.#beside(path, from, reference);
+    const file = path === "" ? from : this.#relativeFile(path, from, reference);
     const steps = pointer.split("/");
     if (pointer !== "" && steps[0] !== "") throw new Error(`the reference ${shown(reference)} is not a JSON pointer`);
     let value = this.#file(file);
     for (const step of steps.slice(1)) {
-      const key = unescaped(step);
+      const key = keyOf(step);
       const known = typeof value === "object" && value !== null && Object.hasOwn(value, key);
       if (!known) throw new Error(`the reference ${shown(reference)} names nothing`);
       value = (value as Table)[key];
@@ -163,15 +163,16 @@ export class ApiDocument {
     return { value, file };
   }
 
-  #beside(path: string, from: string, reference: string): string {
+  #relativeFile(path: string, from: string, reference: string): string {
     if (/^[a-z][a-z0-9+.-]*:|^\/\/|[\\?]/i.test(path)) {
       throw new Error(
-        `the reference ${shown(reference)} leaves this machine: only files beside the document are read; save a copy there`,
+        `the reference ${shown(reference)} leaves this machine: only files in the document's folder are read; save a copy there`,
       );
     }
-    const file = posix.normalize(posix.join(posix.dirname(from), unescaped(path)));
+    const relativePath = decoded(path);
+    const file = posix.normalize(posix.join(posix.dirname(from), relativePath));
     const folder = posix.dirname(this.#main);
-    if (file.includes("\0") || posix.isAbsolute(unescaped(path)) || posix.relative(folder, file).startsWith("..")) {
+    if (file.includes("\0") || posix.isAbsolute(relativePath) || posix.relative(folder, file).startsWith("..")) {
       throw new Error(`the reference ${shown(reference)} leaves the document's folder`);
     }
     return file;
@@ -236,7 +237,7 @@ export class ApiDocument {
       if (!Array.isArray(declared)) throw new Error("parameters: must be a list");
       for (const each of declared) {
         const parameter = this.#parameter({ value: each, file });
-        found.set(`${parameter.place} ${parameter.name}`, parameter);
+        found.set(`${parameter.location} ${parameter.name}`, parameter);
       }
       if (found.size > PARAMETERS_MAX) throw new Error(`has more than ${PARAMETERS_MAX} parameters`);
     }
@@ -245,13 +246,14 @@ export class ApiDocument {
 
   #parameter(part: Part): ApiParameter {
     const { value, file } = this.table(part, "parameters");
-    const { name, in: place, required, description, schema, content } = value;
-    const isPlace = place === "path" || place === "query" || place === "header" || place === "cookie";
-    if (typeof name !== "string" || !isPlace) throw new Error("parameters: each needs a name, and in: path, query, …");
-    const style = textIn(value["style"]) ?? (place === "query" || place === "cookie" ? "form" : "simple");
+    const { name, in: location, required, description, schema, content } = value;
+    const isLocation = location === "path" || location === "query" || location === "header" || location === "cookie";
+    if (typeof name !== "string" || !isLocation)
+      throw new Error("parameters: each needs a name, and in: path, query, …");
+    const style = textIn(value["style"]) ?? (location === "query" || location === "cookie" ? "form" : "simple");
     const explode = value["explode"];
     return {
-      ...{ name, place, isRequired: required === true || place === "path", description: textIn(description) },
+      ...{ name, location, isRequired: required === true || location === "path", description: textIn(description) },
       // A parameter with `content` is JSON in a text.
       style: content === undefined ? style : "content",
       explode: typeof explode === "boolean" ? explode : style === "form",
@@ -325,7 +327,7 @@ function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    // Flow style, which begins as JSON does, is YAML.
+    // Flow style, which starts as JSON does, is YAML.
     if (text.length > YAML_BYTES_MAX) throw new Error(`is not valid JSON: ${errorText(error)}`);
     return parseYaml(text);
   }
@@ -372,14 +374,18 @@ function checkSize(top: unknown): void {
   visit(top, 0);
 }
 
-function unescaped(step: string): string {
-  let text = step;
+/** Returns the key that a step of a JSON pointer in a URI fragment names. */
+function keyOf(step: string): string {
+  return decoded(step).replaceAll("~1", "/").replaceAll("~0", "~");
+}
+
+function decoded(text: string): string {
   try {
-    text = decodeURIComponent(step);
+    return decodeURIComponent(text);
   } catch {
     // Not encoded: the name itself has a %.
+    return text;
   }
-  return text.replaceAll("~1", "/").replaceAll("~0", "~");
 }
 
 function textIn(value: unknown): string | undefined {

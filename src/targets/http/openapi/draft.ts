@@ -18,7 +18,7 @@ export interface OperationDraft {
   readonly http: HttpTarget["http"];
   readonly input: Json;
   readonly output: Json;
-  /** What the manifest leaves out, in our own words. */
+  /** Parts of the operation that the manifest leaves out, in our own words. */
   readonly notes: readonly string[];
 }
 
@@ -29,10 +29,11 @@ export class NotImportable extends Error {
 
 const ARGUMENT_CHARACTERS_MAX = 64;
 const ARGUMENTS_MAX = 100;
-/** For path parameters whose length the document does not bound. */
+/** Length of path parameters that the document does not bound. */
 const SEGMENT_CHARACTERS = 256;
 const SEGMENT_CHARACTERS_MAX = 512;
 const TEMPLATE = /\{([^{}]{1,256})\}/g;
+/** Levels of objects in forms and queries whose members become arguments. */
 const FORM_DEPTH_MAX = 3;
 
 /**
@@ -42,7 +43,11 @@ const FORM_DEPTH_MAX = 3;
  * @throws {Error} that says what is wrong with the document
  */
 export function draftOf(document: ApiDocument, operation: ApiOperation): OperationDraft {
-  return new Drafting(document, operation).draft();
+  for (let depth = FORM_DEPTH_MAX; depth >= 0; depth -= 1) {
+    const draft = new Drafting(document, operation, depth).draft();
+    if (draft !== undefined) return draft;
+  }
+  throw new NotImportable(`needs more than ${ARGUMENTS_MAX} arguments`);
 }
 
 interface Argument {
@@ -60,6 +65,8 @@ interface Field {
 class Drafting {
   readonly #document: ApiDocument;
   readonly #operation: ApiOperation;
+  /** Levels of optional objects in forms and queries whose members become arguments. */
+  readonly #optionalDepth: number;
   readonly #arguments = new Map<string, Argument>();
   readonly #query: Record<string, string> = {};
   readonly #headers: Record<string, string> = {};
@@ -67,23 +74,25 @@ class Drafting {
   #loose = 0;
   readonly #extra: string[] = [];
 
-  constructor(document: ApiDocument, operation: ApiOperation) {
+  constructor(document: ApiDocument, operation: ApiOperation, optionalDepth: number) {
     this.#document = document;
     this.#operation = operation;
+    this.#optionalDepth = optionalDepth;
   }
 
-  draft(): OperationDraft {
+  /** Returns undefined when there are too many arguments. */
+  draft(): OperationDraft | undefined {
     const { method } = this.#operation;
     const parameters = this.#operation.parameters();
-    const path = this.#path(parameters.filter(({ place }) => place === "path"));
+    const path = this.#path(parameters.filter(({ location }) => location === "path"));
     for (const parameter of parameters) {
-      if (parameter.place === "query") this.#queryParameter(parameter);
-      if (parameter.place === "header") this.#header(parameter);
-      if (parameter.place === "cookie") this.#cannot(parameter, "is a cookie");
+      if (parameter.location === "query") this.#queryParameter(parameter);
+      if (parameter.location === "header") this.#header(parameter);
+      if (parameter.location === "cookie") this.#cannot(parameter, "is a cookie");
     }
     const body = this.#body();
     const { output, means } = this.#answers();
-    if (this.#arguments.size > ARGUMENTS_MAX) throw new NotImportable(`needs more than ${ARGUMENTS_MAX} arguments`);
+    if (this.#arguments.size > ARGUMENTS_MAX) return undefined;
     return {
       classification: CLASSIFICATIONS[method],
       http: {
@@ -101,8 +110,8 @@ class Drafting {
     const left = this.#leftOut.size + this.#loose;
     if (left === 0) return this.#extra;
     const names = [...this.#leftOut].sort();
-    const all = [...names, ...(this.#loose > 0 ? [`${this.#loose} with other names`] : [])];
-    return [...this.#extra, `Optional parameters of the operation that no argument can fill: ${all.join(", ")}.`];
+    const all = [...names, ...(this.#loose > 0 ? [`${this.#loose} more`] : [])];
+    return [...this.#extra, `Optional parameters of the operation that no argument fills: ${all.join(", ")}.`];
   }
 
   #input(): Json {
@@ -218,8 +227,9 @@ class Drafting {
     const list = listsOf(field.schema);
     const scalar = scalarsIn(field.schema);
     const members = membersOf(field.schema);
+    const depthMax = field.isRequired ? FORM_DEPTH_MAX : this.#optionalDepth;
     if (list !== undefined) into[`${field.name}[]`] = `{${this.#argument({ ...field, schema: list })}}`;
-    else if (members !== undefined && members.length > 0 && depth < FORM_DEPTH_MAX) {
+    else if (members !== undefined && members.length > 0 && depth < depthMax) {
       for (const member of members) {
         const isRequired = field.isRequired && member.isRequired;
         this.#deep({ ...member, name: `${field.name}[${member.name}]`, isRequired }, depth + 1, into);

@@ -2,11 +2,11 @@ import { type Fault, ManifestError } from "../../../core/errors.ts";
 import { isTable } from "../../../core/json.ts";
 import { closestName, hint, listed } from "../../../core/nearest.ts";
 import { joinPath } from "../../../core/policy/field-path.ts";
-import { defOf, innerSchemas, type PipeSide, type Schema } from "../../../core/schema/walk.ts";
+import { defOf, type PipeSide, type Schema } from "../../../core/schema/walk.ts";
 import type { ContractState, KindReport, ToolNote } from "../../../core/target-kind.ts";
 import type { HttpTarget, Json, Tool } from "../../../core/types.ts";
-import { fieldsOf } from "../manifest.ts";
-import { bodyFormOf, JSON_TYPE, namesIn, OTHER_ARGUMENTS, templateOf } from "../request.ts";
+import { fieldsOf, leavesOf } from "../manifest.ts";
+import { bodyFormOf, JSON_TYPE, OTHER_ARGUMENTS, soleArgument, templateOf, usedArguments } from "../request.ts";
 import { ApiDocument, type ApiOperation, type ApiParameter, type Part, shown } from "./document.ts";
 
 const FINDINGS_MAX = 50;
@@ -88,7 +88,7 @@ type Side = "input" | "output";
 /** A type of JSON values; integers are numbers. */
 type Kind = "string" | "number" | "boolean" | "list" | "object" | "null";
 
-/** What the parts of a document that describe one value say together. */
+/** A description of one value, from all parts of the document that describe it. */
 interface Shape {
   /** Undefined: any. */
   readonly kinds: readonly Kind[] | undefined;
@@ -165,22 +165,22 @@ class Comparison implements Findings {
   #path(path: string, operation: ApiOperation, parameters: readonly ApiParameter[]): void {
     const own = segmentsOf(path);
     for (const [index, segment] of segmentsOf(operation.path).entries()) {
-      const [name, another] = namesIn(own[index] ?? "");
+      const name = soleArgument(own[index] ?? "");
       const declared = /^\{([^{}]+)\}$/.exec(segment)?.[1];
-      if (name === undefined || another !== undefined || declared === undefined || own[index] !== `{${name}}`) continue;
-      const parameter = parameters.find((each) => each.place === "path" && each.name === declared);
+      if (name === undefined || declared === undefined) continue;
+      const parameter = parameters.find((each) => each.location === "path" && each.name === declared);
       if (parameter !== undefined) this.#argument(name, parameter);
     }
   }
 
   #parameters(
-    place: "query" | "header",
+    location: "query" | "header",
     declared: Readonly<Record<string, string>> | undefined,
     parameters: readonly ApiParameter[],
   ): void {
-    const field = `target.http.${place === "query" ? "query" : "headers"}`;
+    const field = `target.http.${location === "query" ? "query" : "headers"}`;
     const known = new Map(
-      parameters.filter((each) => each.place === place).map((each) => [nameIn(place, each.name), each]),
+      parameters.filter((each) => each.location === location).map((each) => [nameIn(location, each.name), each]),
     );
     const sent = Object.entries(declared ?? {});
     for (const [name, value] of sent) {
@@ -188,16 +188,16 @@ class Comparison implements Findings {
       if (parameter === undefined) {
         const message = `the operation has no such parameter; it has ${listed([...known.keys()].map(shown))}${hint(name, known.keys())}`;
         // Many documents leave out headers that all operations take.
-        if (place === "query") this.#fault(joinPath(field, name), message);
+        if (location === "query") this.#fault(joinPath(field, name), message);
         else this.#note(joinPath(field, name), message);
         continue;
       }
-      const [argument] = namesIn(value);
-      if (value !== `{${argument ?? ""}}` || argument === undefined || parameter.name !== name) continue;
-      if (place === "query") this.#argument(argument, parameter);
+      const argument = soleArgument(value);
+      if (location === "query" && argument !== undefined && parameter.name === name)
+        this.#argument(argument, parameter);
     }
     for (const [name, { isRequired }] of known) {
-      const given = sent.find(([other]) => other === name || (place === "query" && other.startsWith(`${name}[`)));
+      const given = sent.find(([other]) => other === name || (location === "query" && other.startsWith(`${name}[`)));
       if (isRequired && given === undefined && !OWN_HEADERS.has(name)) {
         this.#fault(field, `lacks ${shown(name)}, which the operation requires`);
       }
@@ -217,10 +217,8 @@ class Comparison implements Findings {
   }
 
   #mustBeGiven(template: string): void {
-    const [name] = namesIn(template);
-    if (name === undefined || template !== `{${name}}`) return;
-    const schema = this.#arguments[name];
-    if (schema?._zod.optout !== "optional") return;
+    const name = soleArgument(template);
+    if (name === undefined || this.#arguments[name]?._zod.optout !== "optional") return;
     this.#fault(joinPath("input", name), "is optional here, and the operation requires it");
   }
 
@@ -245,6 +243,7 @@ class Comparison implements Findings {
       if (declared.isRequired) this.#fault(field, "is missing: the operation requires a body");
       return;
     }
+    if (declared.isRequired && typeof http.body === "string") this.#mustBeGiven(http.body);
     const type = http.contentType ?? JSON_TYPE;
     const names = [...declared.types.keys()];
     const found = names.includes(type) ? type : names.find((name) => covers(name, type));
@@ -260,7 +259,7 @@ class Comparison implements Findings {
     this.#template(http.body, [part], { path: field, depth: 0, used: usedArguments(http) });
   }
 
-  /** Compares JSON in whose texts arguments stand with what the document says about it. */
+  /** Compares a manifest's body, whose texts may hold arguments, with its description in the document. */
   #template(
     body: Json,
     parts: readonly Part[],
@@ -269,8 +268,8 @@ class Comparison implements Findings {
     const shape = this.#shape(parts, "input");
     if (at.depth > DEPTH_MAX) return;
     if (typeof body === "string") {
-      const [name] = namesIn(body);
-      if (name === undefined || body !== `{${name}}`) {
+      const name = soleArgument(body);
+      if (name === undefined) {
         this.#kinds(at.path, ["string"], shape.kinds);
       } else if (name === OTHER_ARGUMENTS) {
         const others = Object.entries(this.#arguments).filter(([other]) => !at.used.has(other));
@@ -310,8 +309,8 @@ class Comparison implements Findings {
     }
     const given = Object.keys(body).flatMap((key) => [key, /^([^[\]]+)\[/.exec(key)?.[1] ?? key]);
     const optional = Object.entries(body).flatMap(([key, inner]) => {
-      const [name] = typeof inner === "string" ? namesIn(inner) : [];
-      const schema = name === undefined || inner !== `{${name}}` ? undefined : this.#arguments[name];
+      const name = typeof inner === "string" ? soleArgument(inner) : undefined;
+      const schema = name === undefined ? undefined : this.#arguments[name];
       return schema?._zod.optout === "optional" ? [key] : [];
     });
     this.#required(shape, given, { path: at.path, optional });
@@ -531,7 +530,7 @@ function merged(shapes: readonly Shape[], how: "all" | "any"): Shape {
   return {
     kinds: isUnknown ? undefined : [...new Set(isAll ? (kinds[0] ?? []) : kinds.flat())],
     properties,
-    // What a choice requires, a manifest may require in another form.
+    // A manifest may state the requirements of a choice in another form.
     required: new Set(isAll ? shapes.flatMap(({ required }) => [...required]) : []),
     items: shapes.flatMap((shape) => shape.items),
     others: shapes.flatMap((shape) => shape.others),
@@ -594,21 +593,6 @@ function closedValues(schema: Schema): readonly unknown[] | undefined {
   return def.type === "literal" ? def.values : undefined;
 }
 
-/** Returns the schemas inside wrappers and unions. */
-function leavesOf(schema: Schema, end: PipeSide): readonly Schema[] {
-  const leaves = new Set<Schema>();
-  const seen = new Set<Schema>();
-  const todo = [schema];
-  for (let next = todo.pop(); next !== undefined; next = todo.pop()) {
-    if (seen.has(next)) continue;
-    seen.add(next);
-    const inner = innerSchemas(next, end);
-    if (inner === undefined) leaves.add(next);
-    else todo.push(...inner);
-  }
-  return [...leaves];
-}
-
 function segmentsOf(path: string): readonly string[] {
   return path.split("/").slice(1);
 }
@@ -629,8 +613,8 @@ function fits(own: readonly string[], declared: readonly string[]): boolean {
   });
 }
 
-function nameIn(place: "query" | "header", name: string): string {
-  return place === "header" ? name.toLowerCase() : name;
+function nameIn(location: "query" | "header", name: string): string {
+  return location === "header" ? name.toLowerCase() : name;
 }
 
 /** Headers that OpenAPI describes elsewhere, or that the proxy sends itself. */
@@ -641,8 +625,4 @@ const OWN_HEADERS: ReadonlySet<string> = new Set([
 /** Returns whether a media range such as `application/*` covers a type. */
 function covers(range: string, type: string): boolean {
   return range === "*/*" || (range.endsWith("/*") && type.startsWith(range.slice(0, -1)));
-}
-
-function usedArguments({ path, query, headers, body }: HttpTarget["http"]): ReadonlySet<string> {
-  return new Set([path, query, headers, body].flatMap(namesIn));
 }

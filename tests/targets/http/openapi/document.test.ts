@@ -65,13 +65,13 @@ describe("a reference", () => {
     expect(withRef("#/components/parameters/a~1b~0c")?.parameters()[0]?.name).toBe("x");
   });
 
-  test("to a file beside the document is followed, and so are the file's own", () => {
+  test("to a file next to the document is followed, and so are the file's own", () => {
     const files = { "parts/one.json": { p: { $ref: "two.yaml#/p" } }, "parts/two.yaml": "p: { name: y, in: query }\n" };
     expect(withRef("parts/one.json#/p", files)?.parameters()[0]?.name).toBe("y");
   });
 
   test.each([
-    ["https://evil.example/a.json#/p", "leaves this machine: only files beside the document are read"],
+    ["https://evil.example/a.json#/p", "leaves this machine: only files in the document's folder are read"],
     ["//evil.example/a.json", "leaves this machine"],
     ["file:///etc/passwd", "leaves this machine"],
     ["FILE:///etc/passwd", "leaves this machine"],
@@ -112,7 +112,7 @@ test("parameters of an operation replace those of its path", () => {
       get: { parameters: [{ name: "x", in: "query" }] },
     },
   });
-  const found = document.operations[0]?.parameters().map(({ place, isRequired }) => [place, isRequired]);
+  const found = document.operations[0]?.parameters().map(({ location, isRequired }) => [location, isRequired]);
   expect(found).toEqual([
     ["query", false],
     ["header", false],

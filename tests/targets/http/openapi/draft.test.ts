@@ -56,7 +56,7 @@ describe("parameters", () => {
         },
         required: ["pet_id", "page_size"],
       },
-      notes: ["Optional parameters of the operation that no argument can fill: session, x-forwarded-for."],
+      notes: ["Optional parameters of the operation that no argument fills: session, x-forwarded-for."],
     });
   });
 
@@ -150,6 +150,42 @@ describe("a body", () => {
     const { http, input } = draft("/a", post(schema));
     expect(http.body).toBe("{body}");
     expect(input).toMatchObject({ required: ["body"] });
+  });
+
+  describe("that is a form with more than 100 arguments", () => {
+    const texts = (count: number, more: Loose = {}): Loose => ({
+      type: "object",
+      properties: {
+        ...Object.fromEntries(Array.from({ length: count }, (_, index) => [`m${index}`, { type: "string" }])),
+        ...more,
+      },
+    });
+    const form = (properties: Loose, required: readonly string[] = []) =>
+      draft("/a", post({ type: "object", properties, required }, {}, "application/x-www-form-urlencoded"));
+
+    test("lacks optional objects, the deepest first, and says so", () => {
+      const { http, notes } = form({ id: { type: "string" }, card: texts(40, { check: texts(90) }), bank: texts(9) });
+      const names = Object.keys(http.body as Loose);
+      expect([names.length, names.includes("card[m39]"), names.includes("bank[m8]")]).toEqual([50, true, true]);
+      expect(notes).toEqual(["Optional parameters of the operation that no argument fills: 1 more."]);
+    });
+
+    test("keeps required objects, however deep they are", () => {
+      const inner = { ...texts(1, { owner: { ...texts(2), required: ["m0"] } }), required: ["owner"] };
+      const { http, notes } = form({ card: inner, other: texts(100) }, ["card"]);
+      expect(http.body).toEqual({
+        "card[m0]": "{card_m0}",
+        "card[owner][m0]": "{card_owner_m0}",
+        "card[owner][m1]": "{card_owner_m1}",
+      });
+      expect(notes).toEqual(["Optional parameters of the operation that no argument fills: other."]);
+    });
+
+    test("has no manifest when its own and its required members are too many", () => {
+      expect(() => form(texts(101)["properties"])).toThrow(new NotImportable("needs more than 100 arguments"));
+      const card = { ...texts(101), required: ["m0"] };
+      expect(() => form({ card }, ["card"])).toThrow(new NotImportable("needs more than 100 arguments"));
+    });
   });
 
   test("that is a form has its members in brackets", () => {

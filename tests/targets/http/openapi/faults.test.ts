@@ -146,6 +146,12 @@ describe("a manifest that does not fit its document", () => {
       ["input.state: is optional here, and the operation requires it"],
     ],
     [
+      "a required body from an optional argument",
+      { ...CREATE, body: "{order}" },
+      { input: z.object({ order: z.object(FIELDS).optional() }) },
+      ["input.order: is optional here, and the operation requires it"],
+    ],
+    [
       "a parameter of another type",
       { ...LIST, query: { ...LIST.query, limit: "{limit}" } },
       { input: z.object({ ...STATE, limit: z.string() }) },
