@@ -247,6 +247,11 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
     ],
     ({ approvals }) => [...(approvals?.()?.tally?.ended ?? [])].map(([outcome, count]) => [{ outcome }, count]),
   ),
+  row(
+    Counter,
+    ["stc_approvals_escalated_total", "Escalation steps of approval policies that this process has taken", "policy"],
+    ({ approvals }) => [...(approvals?.()?.tally?.escalated ?? [])].map(([policy, count]) => [{ policy }, count]),
+  ),
   ...WEBHOOKS.map(([name, help, read]) =>
     row(Gauge, [name, help, "webhook"], ({ approvals }) =>
       (approvals?.()?.webhooks?.states() ?? []).map((state) => [{ webhook: state.webhook }, read(state)]),

@@ -1,5 +1,5 @@
 import { readVotes, type Vote } from "../policies/requirement.ts";
-import type { ReadTransaction, Row } from "../store/database.ts";
+import type { ApprovalJournalLine, ReadTransaction, Row } from "../store/database.ts";
 import { integer, optionalInteger, text } from "../store/rows.ts";
 import type { Store } from "../store/store.ts";
 import type { Approvals } from "../types.ts";
@@ -278,6 +278,8 @@ export const DECISION_SECONDS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_60
 export interface Tally {
   /** Counts by outcome: `approved`, `denied`, `cancelled`, `revoked`, `expired`. */
   readonly ended: ReadonlyMap<string, number>;
+  /** Escalation steps by policy. */
+  readonly escalated: ReadonlyMap<string, number>;
   /** Decisions per bucket of `DECISION_SECONDS`; the last bucket is unbounded. */
   readonly decisionCounts: readonly number[];
   readonly decisionSecondsSum: number;
@@ -286,6 +288,7 @@ export interface Tally {
 /** Counts decisions of this process. Other replicas count their own. */
 export class DecisionTally implements Tally {
   readonly ended = new Map<string, number>();
+  readonly escalated = new Map<string, number>();
   readonly decisionCounts: number[] = Array.from({ length: DECISION_SECONDS.length + 1 }, () => 0);
   decisionSecondsSum = 0;
 
@@ -313,9 +316,12 @@ export class DecisionTally implements Tally {
     };
   }
 
-  /** Counts expirations from journal lines, their only source. */
-  noteLine({ type }: { readonly type: string }): void {
+  /** Counts expirations and escalations from journal lines, their only source. */
+  noteLine({ type, ...line }: ApprovalJournalLine): void {
     if (type === "approval.expired") this.#add("expired");
+    const { policy } = line;
+    if (type === "approval.escalated" && typeof policy === "string")
+      this.escalated.set(policy, (this.escalated.get(policy) ?? 0) + 1);
   }
 
   #add(outcome: string): void {

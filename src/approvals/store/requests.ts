@@ -1,6 +1,7 @@
 import { answerProblem, isReadable } from "../answer.ts";
 import { type Approver, isAmongRequesters, type Requester, type Scope } from "../identities.ts";
 import { recordMessage } from "../notify/inbox.ts";
+import { escalationPlanOf } from "../policies/escalation.ts";
 import { objectionToDenial, voteResultOf } from "../policies/quorum.ts";
 import type {
   Approval,
@@ -20,6 +21,7 @@ import type {
   Relay,
 } from "../types.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
+import { escalateAll } from "./escalations.ts";
 import { integer, toApproval, toEvent } from "./rows.ts";
 import { createGrant, revokeGrantsFrom } from "./sessions.ts";
 import { type ApprovalLimits, SECOND_MS, type Store } from "./store.ts";
@@ -161,15 +163,17 @@ async function insert(
   const needs = requirement === undefined ? null : bounded("requirement", requirement, REQUIREMENT_LENGTH_MAX);
   const answer = request.answer === undefined ? null : JSON.stringify(request.answer);
   const decideBySeconds = Math.min(limits.decideBySeconds, requirement?.decideBySeconds ?? limits.decideBySeconds);
+  const decideBy = now + decideBySeconds * SECOND_MS;
+  const [firstStep] = escalationPlanOf({ requirement, createdAt: now, decideBy });
   const [row = {}] = await sql`
     INSERT INTO approvals (id, state, version, issuer, subject, actors, session, tool, category, classification, risk,
       rules, plan_digest, call_digest, view, view_digest, summary, scopes, grant_key, trace_id, requirement,
-      requirement_digest, answer, created_at, decide_by)
+      requirement_digest, answer, created_at, decide_by, escalate_at)
     VALUES (${newId()}, 'pending', 1, ${requester.issuer}, ${requester.subject}, ${JSON.stringify(requester.actors)},
       ${sessionOf(requester)}, ${tool}, ${category}, ${classification}, ${risk}, ${JSON.stringify(request.rules)},
       ${planDigest}, ${request.callDigest ?? null}, ${view}, ${viewDigest}, ${summary}, ${JSON.stringify(offered(request))},
       ${request.grantKey ?? null}, ${traceId}, ${needs}, ${requirement?.digest ?? ""}, ${answer}, ${now},
-      ${now + decideBySeconds * SECOND_MS})
+      ${decideBy}, ${firstStep?.dueAt ?? null})
     RETURNING *`;
   return toApproval(row, now);
 }
@@ -313,10 +317,16 @@ async function decide(tx: WriteTransaction, decision: Decision, store: Store): P
   const approval = await currentApproval(tx, decision.id);
   if (approval === undefined) return { outcome: "not_pending", approval };
   if (relay !== undefined) noteRelay(tx, decision, { relay, approval });
-  const objection = await objectionTo(tx, decision, approval);
+  let pending = approval;
+  let objection = await objectionTo(tx, decision, pending);
+  if (objection?.outcome === "not_eligible" || objection?.outcome === "later_stage") {
+    // A step may be due that the next sweep would take.
+    pending = (await escalateAll(tx, pending)) ?? pending;
+    objection = await objectionTo(tx, decision, pending);
+  }
   if (objection !== undefined) return objection;
-  const voted = await vote(tx, decision, { approval, limits: store.limits });
-  if (voted === undefined) return { outcome: "not_pending", approval };
+  const voted = await vote(tx, decision, { approval: pending, limits: store.limits });
+  if (voted === undefined) return { outcome: "not_pending", approval: pending };
   if (voted.state === "pending") return { outcome: "counted", approval: voted, lacking: lackingIn(voted) };
   if (voted.scope === "session") await createGrant(tx, voted, store);
   return { outcome: "decided", approval: voted };

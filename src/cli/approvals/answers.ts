@@ -25,6 +25,15 @@ const quorum = z.object({
   missing: z.array(lacking).default([]),
 });
 
+const escalation = z.object({
+  policy: z.string(),
+  stage: z.string().optional(),
+  afterSeconds: z.number(),
+  dueAt: time,
+  takenAt: time.optional(),
+  webhooks: z.array(z.string()).default([]),
+});
+
 /** Limits for the view in an answer: larger than any view that a service sends. */
 const VIEW_LIMITS = { depthMax: 64, nodesMax: 300_000, bytesMax: 2_097_152 } as const;
 
@@ -62,6 +71,7 @@ const approval = z.object({
   decidedBy: party.nullish(),
   decidable: z.boolean().default(true),
   quorum: quorum.optional(),
+  escalations: z.array(escalation).default([]),
   answer: z.object({ choices: z.array(z.string()).optional(), text: z.string().optional() }).optional(),
   canDecide: z.object({ because: z.string().optional() }).optional(),
 });

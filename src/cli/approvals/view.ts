@@ -114,6 +114,7 @@ function headerLines(approval: ShownApproval, view: JsonObject, { now, isAsked }
     ...(Object.hasOwn(view, "requester") ? section("requester", view["requester"] ?? null) : requesterLines(requester)),
     ...(isAsked === true ? [] : field("time left", state === "pending" ? timeLeft(approval.decideBy, now) : "-")),
     ...quorumLines(approval),
+    ...escalationLines(approval, now),
     ...answerLines(approval, view),
     ...(executeBy == null ? [] : field("run until", new Date(executeBy).toISOString())),
     ...(scope == null ? [] : field("scope", printable(scope))),
@@ -136,6 +137,17 @@ function quorumLines({ quorum, canDecide, state }: ShownApproval): readonly stri
     ...reasonRequired.flatMap((when) => field("reason required", printable(when))),
     ...(because === undefined ? [] : field("cannot decide", printable(because))),
   ];
+}
+
+/** Returns the steps that were taken and, while the request is pending, those to come. */
+function escalationLines({ escalations, state }: ShownApproval, now: number | undefined): readonly string[] {
+  return escalations.flatMap(({ policy, stage, afterSeconds, dueAt, takenAt, webhooks }) => {
+    if (takenAt === undefined && state !== "pending") return [];
+    const asks = stage === undefined ? "notifies" : `${printable(stage)}: asks further approvers`;
+    const told = webhooks.length === 0 ? "" : ` (${webhooks.map(printable).join(", ")})`;
+    const when = takenAt === undefined ? `in ${timeLeft(dueAt, now)}` : `taken ${new Date(takenAt).toISOString()}`;
+    return field("escalation", `${printable(policy)}, ${asks}${told} after ${afterSeconds} s, ${when}`);
+  });
 }
 
 /** Returns the lines about the answer, without choices that the arguments already show. */
