@@ -187,6 +187,16 @@ export interface ApprovalFilter {
   readonly cursor?: string | undefined;
 }
 
+/** A decision on another request for the same tool. */
+export interface EarlierDecision {
+  readonly id: string;
+  readonly decision: "approve" | "deny";
+  /** Unix milliseconds. */
+  readonly at: number;
+  readonly by: Approver;
+  readonly reason: string | undefined;
+}
+
 export interface ApprovalPage {
   readonly approvals: readonly Approval[];
   readonly cursor: string | undefined;
@@ -276,6 +286,8 @@ export interface Approvals {
   /** Returns how long ago the request was made, in milliseconds by the store's clock; undefined when it does not exist. */
   ageOf(id: string): Promise<number | undefined>;
   list(filter: ApprovalFilter): Promise<ApprovalPage>;
+  /** Returns the last decisions of people on other requests for the same tool, newest first, at most five. */
+  earlierDecisions(of: Pick<Approval, "id" | "tool">): Promise<readonly EarlierDecision[]>;
   /** Waits until the approval is no longer pending, the timeout passes or the signal fires; then returns the current state. */
   wait(
     id: string,

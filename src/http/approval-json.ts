@@ -12,7 +12,7 @@ import {
 } from "../approvals/policies/quorum.ts";
 import type { EligibleApprovers, PolicyStage, Vote } from "../approvals/policies/requirement.ts";
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
-import type { Approval, Decided, Grant, Session } from "../approvals/types.ts";
+import type { Approval, Decided, EarlierDecision, Grant, Session } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import type { Caller, Json } from "../core/types.ts";
 import type { EndpointServices } from "./endpoint.ts";
@@ -128,12 +128,16 @@ export async function withReceipt(
   return { approval: shown, ...(receipt !== undefined && { receipt }) };
 }
 
-export function forApprover(approval: Approval, operator: Caller): Json {
+/** Returns everything about an approval: with its view, who may decide, and the last decisions on the same tool. */
+export function forApprover(approval: Approval, operator: Caller, earlier: readonly EarlierDecision[]): Json {
   const quorum = quorumOf(approval, { isWhole: true });
   return {
     ...forList(approval, operator),
     ...(quorum !== undefined && { quorum }),
     ...escalationsOf(approval, { isWhole: true }),
+    earlierDecisions: earlier.map(({ id, decision, at, by, reason }) => ({
+      ...{ id, decision, at: iso(at), by: person(by), ...(reason !== undefined && { reason }) },
+    })),
     view: approval.view,
   };
 }

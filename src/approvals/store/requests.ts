@@ -15,6 +15,7 @@ import type {
   Claimed,
   Decided,
   Decision,
+  EarlierDecision,
   NewApproval,
   Prior,
   PriorCall,
@@ -22,7 +23,7 @@ import type {
 } from "../types.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { escalateAll } from "./escalations.ts";
-import { integer, toApproval, toEvent } from "./rows.ts";
+import { integer, optionalText, text, toApproval, toEvent } from "./rows.ts";
 import { createGrant, revokeGrantsFrom } from "./sessions.ts";
 import { type ApprovalLimits, SECOND_MS, type Store } from "./store.ts";
 import {
@@ -414,7 +415,7 @@ const PAGE_MAX = 200;
 /** Creation time and id of the last approval on a page: the sort key. */
 const CURSOR = /^([0-9]{1,16})\.([A-Za-z0-9_-]{1,64})$/;
 
-export function listing({ database }: Store): Pick<Approvals, "get" | "ageOf" | "list"> {
+export function listing({ database }: Store): Pick<Approvals, "get" | "ageOf" | "list" | "earlierDecisions"> {
   return {
     get: (id) => database.read((view) => get(view, id)),
     ageOf: (id) =>
@@ -423,7 +424,26 @@ export function listing({ database }: Store): Pick<Approvals, "get" | "ageOf" | 
         return approval && view.now - approval.createdAt;
       }),
     list: (filter) => database.read((view) => list(view, filter)),
+    earlierDecisions: (of) => database.read((view) => earlierDecisions(view, of)),
   };
+}
+
+/** Selects the columns of a decision alone: views may be large. */
+async function earlierDecisions(
+  { sql }: ReadTransaction,
+  { id, tool }: Pick<Approval, "id" | "tool">,
+): Promise<readonly EarlierDecision[]> {
+  const rows = await sql`
+    SELECT id, state, decided_at, decided_issuer, decided_subject, decision_reason FROM approvals
+    WHERE tool = ${tool} AND decided_at IS NOT NULL AND decided_issuer IS NOT NULL AND id <> ${id}
+    ORDER BY decided_at DESC, id DESC LIMIT ${EARLIER_MAX}`;
+  return rows.map((row) => ({
+    id: text(row, "id"),
+    decision: text(row, "state") === "denied" ? "deny" : "approve",
+    at: integer(row, "decided_at"),
+    by: { issuer: text(row, "decided_issuer"), subject: text(row, "decided_subject") },
+    reason: optionalText(row, "decision_reason"),
+  }));
 }
 
 export async function get({ sql, now }: ReadTransaction, id: string): Promise<Approval | undefined> {

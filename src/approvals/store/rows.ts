@@ -143,7 +143,7 @@ export function optionalInteger(row: Row, column: string): number | undefined {
   return row[column] === null ? undefined : integer(row, column);
 }
 
-function optionalText(row: Row, column: string): string | undefined {
+export function optionalText(row: Row, column: string): string | undefined {
   return row[column] === null ? undefined : text(row, column);
 }
 

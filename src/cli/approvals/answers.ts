@@ -34,6 +34,13 @@ const escalation = z.object({
   webhooks: z.array(z.string()).default([]),
 });
 
+const earlierDecision = z.object({
+  decision: z.string(),
+  at: z.string(),
+  by: party,
+  reason: z.string().optional(),
+});
+
 /** Limits for the view in an answer: larger than any view that a service sends. */
 const VIEW_LIMITS = { depthMax: 64, nodesMax: 300_000, bytesMax: 2_097_152 } as const;
 
@@ -72,6 +79,7 @@ const approval = z.object({
   decidable: z.boolean().default(true),
   quorum: quorum.optional(),
   escalations: z.array(escalation).default([]),
+  earlierDecisions: z.array(earlierDecision).default([]),
   answer: z.object({ choices: z.array(z.string()).optional(), text: z.string().optional() }).optional(),
   canDecide: z.object({ because: z.string().optional() }).optional(),
 });

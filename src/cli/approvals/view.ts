@@ -55,6 +55,7 @@ export function approvalParts(approval: ShownApproval, options: ViewOptions): Ap
     ...field("view digest", printable(approval.viewDigest ?? "(none)")),
     ...agentReason(view["reason"]),
     ...(approval.rules.length > 0 ? section("rules", approval.rules) : []),
+    ...earlierLines(approval),
     ...(Object.hasOwn(view, "notes") ? section("notes", view["notes"] ?? null) : []),
   ];
   const subjectLines = [
@@ -147,6 +148,13 @@ function escalationLines({ escalations, state }: ShownApproval, now: number | un
     const told = webhooks.length === 0 ? "" : ` (${webhooks.map(printable).join(", ")})`;
     const when = takenAt === undefined ? `in ${timeLeft(dueAt, now)}` : `taken ${new Date(takenAt).toISOString()}`;
     return field("escalation", `${printable(policy)}, ${asks}${told} after ${afterSeconds} s, ${when}`);
+  });
+}
+
+function earlierLines({ earlierDecisions }: ShownApproval): readonly string[] {
+  return earlierDecisions.flatMap(({ decision, at, by, reason }) => {
+    const because = reason === undefined ? "" : `: ${quoted(reason)}`;
+    return field("earlier", `${printable(decision)} by ${quoted(by.sub)}, ${printable(at)}${because}`);
   });
 }
 

@@ -110,7 +110,7 @@ export const endpoints: readonly Endpoint[] = [
       const shown =
         tokenAudience === "agents"
           ? await withReceipt(forRequester(approval), approval, services.approvals)
-          : { approval: forApprover(approval, caller) };
+          : { approval: forApprover(approval, caller, await earlierDecisions(services, approval)) };
       const answer = json(200, shown, { recorded: { id, viewDigest } });
       return { ...answer, headers: { ...answer.headers, etag: `"${version}"` } };
     },
@@ -211,6 +211,10 @@ export async function decide(
   if (outcome === "own_question") await recordForgery(services, operator, { reason: outcome, id });
   if (outcome === "not_eligible") await recordRefused(services, operator, { reason: outcome, id });
   return decided;
+}
+
+function earlierDecisions(services: ApprovalServices, of: Approval) {
+  return inStore(services, () => services.approvals.earlierDecisions(of));
 }
 
 /** Rejects with APPROVAL_NOT_FOUND when it is unknown or belongs to another caller. */

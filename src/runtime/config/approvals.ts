@@ -141,8 +141,8 @@ interface WithEscalation {
 function checkEscalation({ require: { stages }, escalate = [] }: WithEscalation, context: z.core.$RefinementCtx): void {
   const add = problemAdder(context);
   for (const [index, { afterSeconds, stage: name, deciders: who }] of escalate.entries()) {
-    const before = escalate[index - 1]?.afterSeconds ?? 0;
-    if (afterSeconds <= before) {
+    const before = escalate[index - 1]?.afterSeconds;
+    if (before !== undefined && afterSeconds <= before) {
       add(["escalate", index, "afterSeconds"], `must be more than ${before}, the time of the step before it`);
     }
     const field = ["escalate", index, "stage"];

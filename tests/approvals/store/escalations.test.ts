@@ -260,8 +260,8 @@ test("APR-50: escalation races with decision, expiry, withdrawal and revocation:
       const due = [100, 250, 500].filter((seconds) => createdAt + seconds * 1_000 <= world.now).length;
       if (found?.state === "pending") expect(times).toHaveLength(due);
       const ends = ["approval.expired", "approval.cancelled", "approval.voted"];
-    const end = lines.findIndex(({ type }) => ends.includes(type));
-    const last = lines.findLastIndex(({ type }) => type === "approval.escalated");
+      const end = lines.findIndex(({ type }) => ends.includes(type));
+      const last = lines.findLastIndex(({ type }) => type === "approval.escalated");
       if (end !== -1 && last !== -1) expect(last).toBeLessThan(end);
       // A vote of an added approver comes after the step that added this approver.
       const late = lines.findIndex((line) => (line["decider"] as { subject?: string } | undefined)?.subject === "late");
