@@ -277,7 +277,7 @@ function unreadable(): Refusal {
   return new Refusal("MALFORMED_REQUEST", `from and to must each be ${TIME_HINT}, and from the earlier one.`);
 }
 
-function reportShown({ from, to, tools, deciders, suggestions, ...report }: ApprovalReport): Json {
+function reportShown({ from, to, tools, deciders, hours, suggestions, ...report }: ApprovalReport): Json {
   const { isWhole, asked, pending, expired, cancelled } = report;
   return {
     ...{ from: iso(from), to: iso(to), isWhole, asked, pending, expired, cancelled },
@@ -289,6 +289,13 @@ function reportShown({ from, to, tools, deciders, suggestions, ...report }: Appr
     deciders: deciders.map((one) => ({
       ...{ iss: one.issuer, sub: one.subject, perHour: one.perHour, busiestHour: one.busiestHour },
       ...decisionsShown(one),
+    })),
+    hours: hours.map(({ approvers, ...hour }) => ({
+      ...{ from: iso(hour.from), asked: hour.asked, decided: hour.decided },
+      approvers: approvers.map(({ issuer, subject, asked, decided, medianSeconds, quickApprovalShare }) => ({
+        ...{ iss: issuer, sub: subject, asked, decided },
+        ...{ medianSeconds: medianSeconds ?? null, quickApprovalShare: quickApprovalShare ?? null },
+      })),
     })),
     suggestions: suggestions.map(({ kind, tool, prompts }) => ({ kind, ...(tool !== undefined && { tool }), prompts })),
   };

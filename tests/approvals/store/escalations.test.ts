@@ -245,7 +245,10 @@ test("APR-50: escalation races with decision, expiry, withdrawal and revocation:
           if (act === "sweep") return replica.sweep();
           if (act === "cancel") return replica.cancel(id, AGENT);
           if (act === "revoke") return replica.revoke(id, by);
-          if (act === "clock") return void (world.now += 160_000);
+          if (act === "clock") {
+            world.now += 160_000;
+            return undefined;
+          }
           return replica.decide({ id, by, decision: act === "deny" ? "deny" : "approve" });
         }),
       );
