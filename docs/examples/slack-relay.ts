@@ -33,7 +33,7 @@ interface Notification {
   };
 }
 
-/** What Slack sends when somebody has pressed a button. */
+/** A press of a button, as Slack sends it. */
 interface Pressed {
   readonly type: string;
   readonly user: { readonly id: string; readonly username?: string };
@@ -88,7 +88,7 @@ function messageOf({ type, data }: Notification) {
     ...runs.map(([name, value]) => part(name, JSON.stringify(value, null, 1))),
     ...(reason === undefined ? [] : [part("The agent says (nobody has checked it)", JSON.stringify(reason))]),
   ];
-  // What is approved here is what is shown here: nobody approves what is cut, left out, or needs an answer.
+  // Nobody approves here what is not shown here in full, or needs an answer.
   const mayApprove = view !== undefined && parts.every(({ isCut }) => !isCut) && wantsAnswer !== true;
   const button = (decision: "approve" | "deny", text: string, style: "primary" | "danger") => {
     const chosen = [decision, id, planDigest, viewDigest];

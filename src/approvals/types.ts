@@ -63,9 +63,9 @@ export type Attachable = "any" | { readonly id: string };
 
 /** Earlier approvals of a call. */
 export interface Prior {
-  /** Of exactly this call in this session: approved and not claimed, or claimed by a run in progress. */
+  /** Approval of exactly this call in this session: not claimed, or claimed by a run in progress. */
   readonly usable: Approval | undefined;
-  /** Those of the call in any session with which a run is possible, in progress or recent, or has an unknown outcome; at most five. */
+  /** Approvals of the call in any session whose run is possible, in progress, recent, or of unknown outcome; at most five. */
   readonly earlier: readonly Approval[];
 }
 

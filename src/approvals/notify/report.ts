@@ -46,7 +46,7 @@ interface ApproverReport extends Decisions {
   readonly busiestHour: number;
 }
 
-/** What one approver was asked and decided in an hour. */
+/** Requests to one approver, and this approver's decisions, in an hour. */
 interface HourlyApprover extends Approver {
   /** Requests made in this hour that name the approver, or that the approver decided at any time. */
   readonly asked: number;

@@ -205,7 +205,7 @@ export function claims({ database, limits }: Store): Pick<Approvals, "claim" | "
   };
 }
 
-/** For this long after a run, approvers of the same call are shown that it has already run. */
+/** Time after a run within which approvers of the same call are shown that it has already run. */
 const RAN_RECENTLY_MS = 600_000;
 
 const NO_PRIOR: Prior = { usable: undefined, earlier: [] };
