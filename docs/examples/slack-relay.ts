@@ -150,7 +150,7 @@ async function fromSlack(request: Request): Promise<Response> {
   const chosen = action.value.split(".");
   const tag = chosen.pop() ?? "";
   if (!isSame(tag, tagOf(chosen))) return answer(400, "not a button of this relay");
-  void reply(pressed, await decide(pressed, chosen, signature));
+  reply(pressed, await decide(pressed, chosen, signature)).catch(failed);
   return answer(200);
 }
 

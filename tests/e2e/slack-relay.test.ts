@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { createHmac } from "node:crypto";
-import { readFileSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
 import { z } from "zod";
@@ -297,6 +297,36 @@ test("an answer goes to Slack only, wherever the press says that it should go", 
   expect(await stateOf(id)).toBe("denied");
   expect([...elsewhere.posted, ...slack.posted]).toEqual([]);
   await elsewhere.close();
+});
+
+test("a press on a message without blocks is answered, and the relay goes on", async () => {
+  const { id, message } = await ask("no blocks");
+  const press = pressed(message, "deny");
+  const payload = JSON.parse(new URLSearchParams(press.body).get("payload") ?? "");
+  const body = new URLSearchParams({ payload: JSON.stringify({ ...payload, message: { blocks: "none" } }) }).toString();
+  const { "x-slack-request-timestamp": seconds = "" } = press.headers;
+  const signature = createHmac("sha256", SIGNING_SECRET).update(`v0:${seconds}:${body}`).digest("hex");
+  expect((await deliver({ body, headers: { ...press.headers, "x-slack-signature": `v0=${signature}` } })).status).toBe(
+    200,
+  );
+  expect(await stateOf(id)).toBe("denied");
+  expect((await fetch(`${relay}/slack`, { method: "POST" })).status).toBe(401);
+});
+
+test.each([
+  ["signing-secret", ""],
+  ["signing-secret", "short"],
+  ["decide.key", "whsec_AAAA"],
+  ["url", "hooks.slack.com"],
+])("the relay does not start with %s: %j", async (name, text) => {
+  const files = mkdtempSync(join(service.folder, "files-"));
+  cpSync(join(service.folder, "slack"), files, { recursive: true });
+  writeFileSync(join(files, name), text);
+  const program = join(PROJECT, "docs/examples/slack-relay.ts");
+  const environment = { env: { RELAY_FILES: files, RELAY_PORT: "0" }, cwd: service.folder };
+  const { code, err } = await run([process.execPath, program], environment);
+  expect([code, err.includes(`${name} must hold`)]).toEqual([1, true]);
+  if (text !== "") expect(err).not.toContain(`"${text}"`);
 });
 
 /** Every text of a message, with the type of the element that has it. */
