@@ -1,6 +1,5 @@
 /**
- * Asks approvers in Slack: posts approval requests to an incoming webhook, and sends what they press back to the service. See
- * "Ask approvers in Slack" in docs/webhooks.md.
+ * Asks approvers in Slack: posts approval requests, and sends their decisions to the service (docs/webhooks.md).
  *
  *     STC_URL=http://127.0.0.1:8787 RELAY_FILES=./slack bun docs/examples/slack-relay.ts
  */
@@ -77,15 +76,16 @@ function part(label: string, value: string) {
   return { isCut: more > 0, block: { type: "rich_text", elements } };
 }
 
-/** Members of the view that are shown elsewhere in the message. */
-const ELSEWHERE = ["tool", "risk", "requester", "reason"];
+/** Members of the view that are shown first, because they say what will run; and those shown elsewhere in the message. */
+const FIRST = ["command", "workingDir", "message", "arguments", "target", "files", "environment"];
+const ELSEWHERE = ["tool", "risk", "requester"];
 
 function messageOf({ type, data }: Notification) {
   const { id, tool, risk, decideBy, planDigest, viewDigest, link, view, requester, wantsAnswer } = data;
-  const runs = Object.entries(view ?? {}).filter(([name]) => !ELSEWHERE.includes(name));
-  const reason = view?.["reason"];
+  const { reason, ...shown } = view ?? {};
+  const names = [...FIRST, ...Object.keys(shown).filter((name) => ![...FIRST, ...ELSEWHERE].includes(name))];
   const parts = [
-    ...runs.map(([name, value]) => part(name, JSON.stringify(value, null, 1))),
+    ...names.flatMap((name) => (Object.hasOwn(shown, name) ? [part(name, JSON.stringify(shown[name], null, 1))] : [])),
     ...(reason === undefined ? [] : [part("The agent says (nobody has checked it)", JSON.stringify(reason))]),
   ];
   // Nobody approves here what is not shown here in full, or needs an answer.
