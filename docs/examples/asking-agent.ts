@@ -1,5 +1,5 @@
 /**
- * An agent that can wait for a person. It makes one call; when somebody has to say yes first, it waits at the question and then
+ * An agent that can wait for a person. It makes one call; when the call needs an approval, it waits for the decision and then
  * makes the same call again with the approval's id.
  *
  *     STC_URL=http://127.0.0.1:8787 STC_TOKEN=… bun docs/examples/asking-agent.ts bash '{"command":"ls -l"}'
@@ -24,7 +24,7 @@ async function call(approval?: { readonly id: string }): Promise<Reply> {
   return (await response.json()) as Reply;
 }
 
-/** Looks at the question until it is no longer pending; each look waits up to 30 s on the service's side. */
+/** Polls the approval request until it is no longer pending; the service holds each poll for up to 30 s. */
 async function answerTo(statusUrl: string): Promise<string> {
   for (;;) {
     const response = await fetch(new URL(`${statusUrl}?wait=30`, base), { headers: { authorization } });
@@ -37,7 +37,7 @@ let reply = await call();
 if (reply.status === "pending" && reply.approval !== undefined) {
   console.error(`waiting for a person: approval ${reply.approval.id}`);
   console.error(`the answer: ${await answerTo(reply.approval.statusUrl)}`);
-  // Whatever the answer was: the service knows it, and says what it means for this call.
+  // Call again after a denial too: the service returns the approver's reason.
   reply = await call({ id: reply.approval.id });
 }
 console.log(JSON.stringify(reply.status === "success" ? reply.result : reply.error));

@@ -42,7 +42,7 @@ const text = await converse({
 });
 console.log(text);
 
-/** Calls often come without an id, and a question must say which call waits. */
+/** Adds an id to a call without one: an approval request names the call that waits. */
 function withId(part: Part): Part {
   const { functionCall: call } = part;
   return call === undefined ? part : { ...part, functionCall: { ...call, id: call.id ?? randomUUID() } };

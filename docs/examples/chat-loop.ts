@@ -1,8 +1,8 @@
 /**
- * What the chat examples share: a model that calls tools through the service, and a conversation that waits for people.
+ * Code that the chat examples share: a model that calls tools through the service, and a conversation that waits for approvers.
  *
- * Everything is kept in `messages`, the questions to people too; the model sees what `prepareMessagesForLLM` leaves. Here the
- * program waits at the question and writes the answer itself; behind a web page, the page would send `messages` back with it.
+ * `messages` has everything, approval requests included; the model sees what `prepareMessagesForLLM` leaves. Here the program
+ * waits for the decision and adds it to `messages` itself; a web page would send `messages` back with the decision.
  */
 import { readFileSync } from "node:fs";
 import {
@@ -89,7 +89,7 @@ interface Answer {
   readonly receipt?: string;
 }
 
-/** Looks at the question until it is no longer pending; each look waits up to 30 s on the service's side. */
+/** Polls the approval request until it is no longer pending; the service holds each poll for up to 30 s. */
 async function answerTo(id: string): Promise<Answer> {
   for (;;) {
     const response = await fetch(new URL(`/approvals/${id}?wait=30`, base), { headers: { authorization } });

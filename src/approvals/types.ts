@@ -2,7 +2,7 @@ import type { ApprovalState, Category, Classification, Json, KeyUse } from "../c
 import type { AnswerProblem, WantedAnswer } from "./answer.ts";
 import type { Approver, Requester, Scope } from "./identities.ts";
 import type { Lacking, Objection } from "./policies/quorum.ts";
-import type { Requirement, Vote } from "./policies/requirement.ts";
+import type { Escalation, Requirement, Vote } from "./policies/requirement.ts";
 
 export type { ApprovalState, KeyUse };
 
@@ -63,9 +63,9 @@ export type Attachable = "any" | { readonly id: string };
 
 /** Earlier approvals of a call. */
 export interface Prior {
-  /** Of exactly this call in this session: approved and not claimed, or claimed by a run in progress. */
+  /** Approval of exactly this call in this session: not claimed, or claimed by a run in progress. */
   readonly usable: Approval | undefined;
-  /** Those of the call in any session with which a run is possible, in progress or recent, or has an unknown outcome; at most five. */
+  /** Approvals of the call in any session whose run is possible, in progress, recent, or of unknown outcome; at most five. */
   readonly earlier: readonly Approval[];
 }
 
@@ -73,9 +73,11 @@ export interface Prior {
 export interface Approval extends RequestFacts {
   readonly id: string;
   readonly state: ApprovalState;
-  /** Incremented by each change of state and each vote. */
+  /** Incremented by each change of state, each vote and each escalation. */
   readonly version: number;
   readonly votes: readonly Vote[];
+  /** Escalation steps that were taken, in order; `requirement` has their approvers. */
+  readonly escalations: readonly Escalation[];
   readonly createdAt: number;
   readonly decideBy: number;
   readonly executeBy: number | undefined;
@@ -145,12 +147,19 @@ export interface Session {
 }
 
 /**
- * Types of events. Only operators see `approval.voted`, a vote after which others are still missing: requesters do not learn who
- * reviews the call.
+ * Types of events. Only operators see `approval.voted`, a vote after which others are still missing, and `approval.escalated`:
+ * requesters do not learn who reviews the call.
  */
 export const EVENT_TYPES = [
   ...(["approval.requested", "approval.voted", "approval.approved", "approval.denied", "approval.expired"] as const),
-  ...(["approval.cancelled", "approval.revoked", "approval.claimed", "approval.executed", "approval.failed"] as const),
+  ...([
+    "approval.escalated",
+    "approval.cancelled",
+    "approval.revoked",
+    "approval.claimed",
+    "approval.executed",
+    "approval.failed",
+  ] as const),
   ...(["approval.in_doubt", "grant.created", "grant.revoked", "session.mode", "session.ended"] as const),
 ] as const;
 
@@ -166,6 +175,8 @@ export interface ApprovalEvent {
   /** Owner: callers see only their own events. */
   readonly issuer: string;
   readonly subject: string;
+  /** The webhooks that get the event, whatever they subscribe to; when absent, those that subscribe to its type. */
+  readonly webhooks?: readonly string[] | undefined;
 }
 
 export interface ApprovalFilter {
@@ -174,6 +185,16 @@ export interface ApprovalFilter {
   /** At most 200. */
   readonly limit: number;
   readonly cursor?: string | undefined;
+}
+
+/** A decision on another request for the same tool. */
+export interface EarlierDecision {
+  readonly id: string;
+  readonly decision: "approve" | "deny";
+  /** Unix milliseconds. */
+  readonly at: number;
+  readonly by: Approver;
+  readonly reason: string | undefined;
 }
 
 export interface ApprovalPage {
@@ -265,6 +286,8 @@ export interface Approvals {
   /** Returns how long ago the request was made, in milliseconds by the store's clock; undefined when it does not exist. */
   ageOf(id: string): Promise<number | undefined>;
   list(filter: ApprovalFilter): Promise<ApprovalPage>;
+  /** Returns the last decisions of people on other requests for the same tool, newest first, at most five. */
+  earlierDecisions(of: Pick<Approval, "id" | "tool">): Promise<readonly EarlierDecision[]>;
   /** Waits until the approval is no longer pending, the timeout passes or the signal fires; then returns the current state. */
   wait(
     id: string,

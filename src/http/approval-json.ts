@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { ANSWER_CHARACTERS_MAX, type AnswerProblem } from "../approvals/answer.ts";
 import { type Approver, isAmongRequesters } from "../approvals/identities.ts";
+import { escalationPlanOf } from "../approvals/policies/escalation.ts";
 import {
   type Lacking,
   lackingOf,
@@ -9,9 +10,9 @@ import {
   progressOf,
   voteResultOf,
 } from "../approvals/policies/quorum.ts";
-import type { PolicyStage, Vote } from "../approvals/policies/requirement.ts";
+import type { EligibleApprovers, PolicyStage, Vote } from "../approvals/policies/requirement.ts";
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
-import type { Approval, Decided, Grant, Session } from "../approvals/types.ts";
+import type { Approval, Decided, EarlierDecision, Grant, Session } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import type { Caller, Json } from "../core/types.ts";
 import type { EndpointServices } from "./endpoint.ts";
@@ -72,10 +73,13 @@ export function forRequester(approval: Approval): Json {
   };
 }
 
-/** Returns the version that requesters see. It does not count votes before the final one, which requesters are not shown. */
-export function versionForRequester({ version, votes, decidedBy, state }: Approval): number {
+/**
+ * Returns the version that requesters see. It counts neither escalations nor votes before the final one, which requesters are
+ * not shown.
+ */
+export function versionForRequester({ version, votes, escalations, decidedBy, state }: Approval): number {
   const hasLastVote = votes.length > 0 && decidedBy !== undefined && state !== "denied";
-  return version - votes.length + (hasLastVote ? 1 : 0);
+  return version - escalations.length - votes.length + (hasLastVote ? 1 : 0);
 }
 
 /** Returns what a list shows operators: everything but the view, which is shown one at a time and recorded in the journal. */
@@ -103,6 +107,7 @@ export function forList(approval: Approval, operator: Caller): Record<string, Js
     ...(decidedAt !== undefined && { decidedAt: iso(decidedAt) }),
     ...(decidedBy !== undefined && { decidedBy: person(decidedBy) }),
     ...(quorum !== undefined && { quorum }),
+    ...escalationsOf(approval, { isWhole: false }),
     ...(approval.answer !== undefined && { answer: answerShown(approval.answer) }),
     decidable: approve,
     canDecide: { approve, deny, ...(because !== undefined && { because }) },
@@ -123,9 +128,18 @@ export async function withReceipt(
   return { approval: shown, ...(receipt !== undefined && { receipt }) };
 }
 
-export function forApprover(approval: Approval, operator: Caller): Json {
+/** Returns everything about an approval: with its view, who may decide, and the last decisions on the same tool. */
+export function forApprover(approval: Approval, operator: Caller, earlier: readonly EarlierDecision[]): Json {
   const quorum = quorumOf(approval, { isWhole: true });
-  return { ...forList(approval, operator), ...(quorum !== undefined && { quorum }), view: approval.view };
+  return {
+    ...forList(approval, operator),
+    ...(quorum !== undefined && { quorum }),
+    ...escalationsOf(approval, { isWhole: true }),
+    earlierDecisions: earlier.map(({ id, decision, at, by, reason }) => ({
+      ...{ id, decision, at: iso(at), by: person(by), ...(reason !== undefined && { reason }) },
+    })),
+    view: approval.view,
+  };
 }
 
 /** Returns a remembered approval as its owner sees it; only operators see who granted it. */
@@ -310,18 +324,47 @@ function quorumOf({ requirement, votes }: Approval, { isWhole }: { readonly isWh
   };
 }
 
+/**
+ * Returns the escalation steps of the policies in the order in which they are taken; `takenAt` is set for those that were. With
+ * `isWhole`, includes who may decide from then on.
+ */
+function escalationsOf(
+  approval: Approval,
+  { isWhole }: { readonly isWhole: boolean },
+): { readonly escalations?: Json } {
+  const plan = escalationPlanOf(approval);
+  if (plan.length === 0) return {};
+  const escalations = plan.map(({ policyName, stageName, afterSeconds, adds, webhooks, dueAt }, index) => {
+    const taken = approval.escalations[index];
+    return {
+      policy: policyName,
+      ...(stageName !== undefined && { stage: stageName }),
+      afterSeconds,
+      dueAt: iso(dueAt),
+      ...(taken !== undefined && { takenAt: iso(taken.at) }),
+      ...(webhooks !== undefined && { webhooks: [...webhooks] }),
+      ...(isWhole && adds !== undefined && { deciders: approversShown(adds.deciders) }),
+    };
+  });
+  return { escalations };
+}
+
+function approversShown({ permissions, subjects }: EligibleApprovers): Json {
+  return { permissions: [...permissions], ...(subjects !== undefined && { subjects: subjects.map(person) }) };
+}
+
 function stageShown(
-  { name, count, deciders }: PolicyStage,
+  { name, count, deciders, also = [] }: PolicyStage,
   { voters, at, open, isWhole }: { voters: readonly Vote[]; at: number; open: number | undefined; isWhole: boolean },
 ): Json {
   const state = open === undefined || at < open ? "complete" : "later";
-  const { permissions, subjects } = deciders;
   return {
     name,
     state: at === open ? "open" : state,
     have: voters.length,
     needed: count,
-    ...(isWhole && { deciders: { permissions, ...(subjects !== undefined && { subjects: subjects.map(person) }) } }),
+    ...(isWhole && { deciders: approversShown(deciders) }),
+    ...(isWhole && also.length > 0 && { also: also.map(approversShown) }),
     voters: voters.map((vote) => ({
       ...person(vote),
       at: new Date(vote.at).toISOString(),

@@ -1,5 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
-import { DECISION_SECONDS } from "../approvals/notify/report.ts";
+import { type ApproverCounts, DECISION_SECONDS, type Tally } from "../approvals/notify/tally.ts";
 import type { WebhookState } from "../approvals/notify/webhook.ts";
 import type { NotifiedApprovals } from "../approvals/notify/webhooks.ts";
 import type { EntryDraft } from "../audit/entry.ts";
@@ -247,12 +247,52 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
     ],
     ({ approvals }) => [...(approvals?.()?.tally?.ended ?? [])].map(([outcome, count]) => [{ outcome }, count]),
   ),
+  row(Counter, ["stc_approvals_requested_total", "Approval requests that this process made"], ({ approvals }) =>
+    lone(approvals?.()?.tally?.asked ?? 0),
+  ),
+  row(
+    Counter,
+    [
+      "stc_approver_decisions_total",
+      "Decisions that people made through this process; after the first 100 approvers, the others share one name",
+      ...["issuer", "approver", "decision"],
+    ],
+    ({ approvals }) =>
+      approverSamples(approvals?.()?.tally, ({ approve, deny }) => [
+        [{ decision: "approve" }, approve],
+        [{ decision: "deny" }, deny],
+      ]),
+  ),
+  row(
+    Counter,
+    [
+      "stc_approver_quick_approvals_total",
+      "Approvals within three seconds of the request, through this process",
+      ...["issuer", "approver"],
+    ],
+    ({ approvals }) => approverSamples(approvals?.()?.tally, ({ quick }) => [[{}, quick]]),
+  ),
+  row(
+    Counter,
+    ["stc_approvals_escalated_total", "Escalation steps of approval policies that this process has taken", "policy"],
+    ({ approvals }) => [...(approvals?.()?.tally?.escalated ?? [])].map(([policy, count]) => [{ policy }, count]),
+  ),
   ...WEBHOOKS.map(([name, help, read]) =>
     row(Gauge, [name, help, "webhook"], ({ approvals }) =>
       (approvals?.()?.webhooks?.states() ?? []).map((state) => [{ webhook: state.webhook }, read(state)]),
     ),
   ),
 ];
+
+function approverSamples(
+  tally: Tally | undefined,
+  read: (counts: ApproverCounts) => readonly Sample[],
+): readonly Sample[] {
+  return [...(tally?.approvers() ?? [])].flatMap((counts) => {
+    const { issuer, subject } = counts.approver;
+    return read(counts).map(([labels, value]) => [{ issuer, approver: subject, ...labels }, value] as const);
+  });
+}
 
 interface CountedHistogram {
   readonly labels: Readonly<Record<string, string>>;

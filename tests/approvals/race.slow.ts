@@ -61,6 +61,35 @@ test.each([
   },
 );
 
+test.each([
+  ["journaling", 0],
+  ["answered", 1],
+] as const)("APR-53: kill -9 during an escalation, %s: %d step is taken, and one in the end", async (when, count) => {
+  const store = await world.open();
+  const needed = needing(1);
+  const escalate = [{ afterSeconds: 100, adds: { stage: 0, deciders: { permissions: [] } } }];
+  const policies = needed.policies.slice(0, 1).map((policy) => ({ ...policy, escalate }));
+  const { id } = await askFor(store, { requirement: { ...needed, policies } });
+  await store.close();
+  const asked = world.now;
+  world.now += 100_000;
+  const child = Bun.spawn(childCommand(world, world.now, { kind: "die", act: "sweep", id, when }), {
+    stderr: "inherit",
+  });
+  await child.exited;
+  expect(child.signalCode).toBe("SIGKILL");
+  // At the time of the request no step is due: what is found was written by the killed process.
+  world.now = asked;
+  const next = await world.open();
+  expect((await next.get(id))?.escalations).toHaveLength(count);
+  world.now += 100_000;
+  await next.sweep();
+  const found = await next.get(id);
+  expect([found?.escalations.length, found?.version]).toEqual([1, 2]);
+  const types = (await next.eventsAfter(0, 10)).map(({ type }) => type);
+  expect(types).toEqual(["approval.requested", "approval.escalated"]);
+});
+
 test("APR-56: a claim of a killed process is in doubt when its lease ends", async () => {
   const store = await world.open();
   const approval = await approvedBy(store);

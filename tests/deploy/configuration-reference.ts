@@ -162,6 +162,7 @@ const BLOCKS: Readonly<Record<string, string>> = {
   webhook: "webhooks",
   policy: "policies",
   required: "require",
+  escalation: "escalate",
   stage: "stages",
   subject: "subjects",
   rule: "rules",

@@ -18,6 +18,8 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/approvals.md: export STC_URL=": "tests/e2e/blocks-documented.slow.ts",
   "docs/operating.md: stc check --matrix": "tests/e2e/blocks-documented.slow.ts",
   "docs/webhooks.md: stc approvals report": "tests/e2e/blocks-documented.slow.ts",
+  "docs/webhooks.md: mkdir -m 700 slack": "tests/e2e/slack-relay.test.ts",
+  "docs/webhooks.md: STC_URL=http://127.0.0.1:8787 RELAY_FILES=./slack": "tests/e2e/slack-relay.test.ts",
   "docs/audit.md: stc audit query --sub": "tests/e2e/audit-guide.slow.ts",
   "docs/audit.md: stc audit query --classification": "tests/e2e/audit-guide.slow.ts",
   "docs/audit.md: stc audit show 0198d000-0000-7000-8000-000000000003": "tests/e2e/audit-guide.slow.ts",

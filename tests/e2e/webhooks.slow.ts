@@ -88,6 +88,7 @@ test("metrics and the report include it", async () => {
     ...{ asked: 1, approved: 1, denied: 0, approvalRate: 1, hastyShare: 1, alerts: [] },
     tools: [{ tool: "do_write", asked: 1 }],
     deciders: [{ iss: OPERATORS_ISSUER, sub: "alice", approved: 1 }],
+    hours: [{ asked: 1, decided: 1, approvers: [{ sub: "alice", asked: 1, decided: 1, quickApprovalShare: 1 }] }],
   });
   expect(service.journal().at(-1)).toMatchObject({ type: "approvals.reported", sub: "alice" });
 });
@@ -102,6 +103,33 @@ test.each([
   await service.start();
   expect((await service.send("GET", `/approvals/report${query}`, { token: await token() })).http).toBe(http);
   expect((await service.send("GET", "/approvals/report", {})).http).toBe(401);
+});
+
+test("when nobody decides, the pager is notified, the approver on call may decide, and the call runs", async () => {
+  const named = (subject: string) => ({ subjects: [{ issuer: OPERATORS_ISSUER, subject }] });
+  const escalate = [{ afterSeconds: 1, deciders: named("olivia"), webhooks: ["pager"] }];
+  const policy = { name: "writes", when: { tools: ["do_write"] }, require: { deciders: named("alice") }, escalate };
+  const pager = { name: "pager", urlFile: "./url", secretFile: "./out", events: ["approval.failed"] };
+  await service.start({ webhooks: [pager], policies: [policy], sweepEverySeconds: 1 });
+  const { id } = (await service.call("do_write", "a")).body.approval;
+  const olivia = await service.person({ sub: "olivia" });
+  expect((await service.decide(id, "approve", { token: olivia })).http).toBe(403);
+  const [told] = await receiver.untilArrived(1);
+  expect(told?.json).toMatchObject({
+    type: "approval.escalated",
+    data: { id, state: "pending", escalations: [{ policy: "writes", stage: "deciders", afterSeconds: 1 }] },
+  });
+  const shown = await service.send("GET", `/approvals/${id}`, { token: olivia });
+  expect(shown.body.approval).toMatchObject({ decidable: true, escalations: [{ takenAt: expect.any(String) }] });
+  expect((await service.decide(id, "approve", { token: olivia })).body.approval.state).toBe("approved");
+  expect((await service.call("do_write", "a", { approval: { id } })).http).toBe(200);
+  const line = service.journal().find(({ type }) => type === "approval.escalated");
+  expect(line).toMatchObject({ id, policy: "writes", stage: "deciders", afterSeconds: 1, webhooks: ["pager"] });
+  const token = await service.person({ permissions: ["metrics:read"] });
+  const metrics = await fetch(`${service.url}/metrics`, { headers: { authorization: `Bearer ${token}` } });
+  const text = await metrics.text();
+  expect(text).toContain('stc_approvals_escalated_total{policy="writes"} 1');
+  expect(text).toContain(`{issuer="${OPERATORS_ISSUER}",approver="olivia",decision="approve"} 1`);
 });
 
 test("a receiver that hangs delays neither a call nor a decision nor the service's end", async () => {

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Approval } from "../../src/approvals/types.ts";
+import { OPERATORS_ISSUER } from "../support/live-tokens.ts";
 import { AGENTS_ISSUER } from "../support/tokens.ts";
 import {
   ApprovalStand,
@@ -77,6 +78,64 @@ test("an operator reads the view, and the reading is in the journal before the a
   expect(linesSince(from)).toEqual([
     { type: "approval.shown", id, viewDigest, sub: "olga", iss: "https://people.test" },
   ]);
+});
+
+test("operators see escalation steps, what they add and when; the requester does not, not even by the ETag", async () => {
+  const issuer = OPERATORS_ISSUER;
+  const named = (subject: string) => ({ permissions: [], subjects: [{ issuer, subject }] });
+  const requirement = {
+    ...({ digest: "e".repeat(64), reasonRequired: "never", scopes: ["once"], callback: false } as const),
+    policies: [
+      {
+        ...{ name: "prod", distinctPeople: true, stages: [{ name: "team", count: 1, deciders: named("frida") }] },
+        escalate: [
+          { afterSeconds: 60, adds: { stage: 0, deciders: named("olga") }, webhooks: ["pager"] },
+          { afterSeconds: 120 },
+        ],
+      },
+    ],
+  };
+  const { id, createdAt } = await stand.ask({ requirement });
+  const at = (seconds: number) => new Date(createdAt + seconds * 1_000).toISOString();
+  const first = { policy: "prod", stage: "team", afterSeconds: 60, dueAt: at(60), webhooks: ["pager"] };
+  const second = { policy: "prod", afterSeconds: 120, dueAt: at(120) };
+  const shown = async () => approvalOf(await stand.send(`GET /approvals/${id}`, { token: olga }));
+  const deciders = { permissions: [], subjects: [{ sub: "olga", iss: issuer }] };
+  expect(await shown()).toMatchObject({ decidable: false, escalations: [{ ...first, deciders }, second] });
+  const before = await stand.send(`GET /approvals/${id}`, { token: agent });
+  stand.advance(60);
+  await stand.approvals.sweep();
+  const after = await shown();
+  expect(after).toMatchObject({ decidable: true, escalations: [{ ...first, takenAt: at(60) }, second] });
+  expect(membersOf(after["quorum"])["policies"]).toMatchObject([{ stages: [{ needed: 1, also: [deciders] }] }]);
+  const page = await stand.send("GET /approvals?limit=200", { token: olga });
+  const listed = listOf(page, "approvals").find((one) => one["id"] === id);
+  expect(listed?.["escalations"]).toEqual([{ ...first, takenAt: at(60) }, second]);
+  const again = await stand.send(`GET /approvals/${id}`, { token: agent });
+  expect([again.text, again.headers["etag"]]).toEqual([before.text, before.headers["etag"]]);
+  expect((await decide(id, {})).status).toBe(200);
+});
+
+test("an operator sees the last five decisions on the same tool, the requester none", async () => {
+  const tool = "customer_rename";
+  for (let count = 0; count < 6; count += 1) {
+    const { id } = await stand.ask({ tool });
+    stand.advance(1);
+    const decision = count % 2 === 0 ? "approve" : "deny";
+    await decide(id, { body: { decision, ...(count === 5 && { reason: "not <b>today</b>" }) } });
+  }
+  await stand.ask({ tool: "customer_other" });
+  const { id } = await stand.ask({ tool });
+  const shown = approvalOf(await stand.send(`GET /approvals/${id}`, { token: olga }));
+  const by = { sub: "olga", iss: "https://people.test" };
+  const earlier = shown["earlierDecisions"] as readonly Members[];
+  expect(earlier.map(({ decision }) => decision)).toEqual(["deny", "approve", "deny", "approve", "deny"]);
+  expect(earlier[0]).toEqual({
+    ...{ id: expect.any(String), decision: "deny", at: expect.any(String), by, reason: "not <b>today</b>" },
+  });
+  expect(earlier[1]).not.toHaveProperty("reason");
+  const own = await stand.send(`GET /approvals/${id}`, { token: agent });
+  expect(approvalOf(own)).not.toHaveProperty("earlierDecisions");
 });
 
 test("agents list their own, operators all without views, page by page", async () => {

@@ -54,6 +54,25 @@ test("an agent sees its own events alone", async () => {
   expect(first?.data).toMatchObject({ id: own.id });
 });
 
+test("only operators see votes and escalations", async () => {
+  const [own, all] = [await EventClient.open(url, agent), await EventClient.open(url, olga)];
+  const deciders = { permissions: [], subjects: [{ issuer: "https://people.test", subject: "frida" }] };
+  const policy = { name: "prod", distinctPeople: true, stages: [{ name: "team", count: 2, deciders }] };
+  const { id } = await stand.ask({
+    requirement: {
+      ...({ digest: "e".repeat(64), reasonRequired: "never", scopes: ["once"], callback: false } as const),
+      policies: [{ ...policy, escalate: [{ afterSeconds: 60, adds: { stage: 0, deciders: { permissions: [] } } }] }],
+    },
+  });
+  stand.advance(60);
+  await stand.approvals.sweep();
+  const by = (subject: string) => ({ issuer: "https://people.test", subject });
+  for (const subject of ["frida", "olga"]) await stand.approvals.decide({ id, by: by(subject), decision: "approve" });
+  const names = ["requested", "escalated", "voted", "approved"].map((name) => `approval.${name}`);
+  expect((await all.take(4)).map(({ type }) => type)).toEqual(names);
+  expect((await own.take(2)).map(({ type }) => type)).toEqual(["approval.requested", "approval.approved"]);
+});
+
 test("no text can imitate an event", async () => {
   const client = await EventClient.open(url, olga);
   const summary = "x\n\nid: 99\nevent: approval.approved\ndata: {}\r\rdata: {}\u2028\u0085";

@@ -103,6 +103,7 @@ describe.skipIf(native === undefined)("approvals in PostgreSQL", () => {
         "notify/report",
         "notify/webhook",
         "store/decisions",
+        "store/escalations",
         "store/keys",
         "store/requests",
         "store/sessions",

@@ -1,5 +1,6 @@
 import { expect } from "bun:test";
 import fc from "fast-check";
+import type { Requirement } from "../../src/approvals/policies/requirement.ts";
 import type { Approval, ApprovalState, Approvals, NewApproval } from "../../src/approvals/types.ts";
 import { AGENT, type ApprovalWorld, createApprovalWorld, LIMITS, OPERATOR, questionOf } from "./approvals.ts";
 
@@ -8,7 +9,24 @@ const CALLERS = 2;
 const PLANS = 3;
 const BOUNDS = { ...LIMITS, pendingPerCallerMax: 2 };
 const DECIDE_MS = BOUNDS.decideBySeconds * 1_000;
-const STEPS_MS = [1_000, 250_000, 300_000, 600_000, 900_000, 28_800_000, -1_000, -700_000];
+/** The plan whose policy names one approver, and another after a while; then it only notifies. */
+const ESCALATED_PLAN = 2;
+const LATE = { ...OPERATOR, subject: "late" };
+const ESCALATE_SECONDS = [200, 400] as const;
+const REQUIREMENT: Requirement = {
+  ...{ digest: "escalating", reasonRequired: "never", scopes: ["once", "session"], callback: false },
+  policies: [
+    {
+      ...{ name: "named", distinctPeople: true },
+      stages: [{ name: "deciders", count: 1, deciders: { permissions: [], subjects: [OPERATOR] } }],
+      escalate: [
+        { afterSeconds: ESCALATE_SECONDS[0], adds: { stage: 0, deciders: { permissions: [], subjects: [LATE] } } },
+        { afterSeconds: ESCALATE_SECONDS[1] },
+      ],
+    },
+  ],
+};
+const STEPS_MS = [1_000, 210_000, 210_000, 250_000, 300_000, 600_000, 900_000, 28_800_000, -1_000, -700_000];
 
 export type Step =
   | { readonly kind: "ask"; readonly caller: number; readonly plan: number }
@@ -18,6 +36,8 @@ export type Step =
       readonly yes: boolean;
       readonly session: boolean;
       readonly own: boolean;
+      /** By the approver whom the escalation adds, not by the one whom the policy names. */
+      readonly late: boolean;
     }
   | { readonly kind: "claim"; readonly which: number; readonly twist: "none" | "plan" | "subject" | "session" }
   | { readonly kind: "settle"; readonly which: number; readonly end: "executed" | "failed" | "in_doubt" }
@@ -44,6 +64,7 @@ export const walks = fc.array(
         yes: fc.boolean(),
         session: fc.boolean(),
         own: fc.nat({ max: 9 }).map((dice) => dice === 0),
+        late: fc.boolean(),
       }),
     },
     {
@@ -80,7 +101,10 @@ interface Entry {
   readonly caller: number;
   readonly plan: number;
   state: ApprovalState;
+  readonly createdAt: number;
   readonly decideBy: number;
+  /** Number of escalation steps taken. */
+  escalated: number;
   executeBy: number;
   leaseUntil: number;
   decidedAt: number;
@@ -113,6 +137,14 @@ function expire(entry: Entry, now: number): boolean {
   return isNew;
 }
 
+/** Takes the steps that are due. */
+function escalate(entry: Entry, now: number): boolean {
+  const before = entry.escalated;
+  if (entry.plan !== ESCALATED_PLAN || standing(entry, now) !== "pending") return false;
+  while ((ESCALATE_SECONDS[entry.escalated] ?? Infinity) * 1_000 <= now - entry.createdAt) entry.escalated += 1;
+  return entry.escalated > before;
+}
+
 function expectAsk(model: Model, step: Step & { kind: "ask" }, now: number): Expected {
   const own = model.entries.filter((entry) => entry.caller === step.caller);
   const same = own.filter(({ plan }) => plan === step.plan);
@@ -135,7 +167,9 @@ function expectAsk(model: Model, step: Step & { kind: "ask" }, now: number): Exp
     caller: by,
     plan,
     state: "pending",
+    createdAt: now,
     decideBy,
+    escalated: 0,
     executeBy: 0,
     leaseUntil: 0,
     decidedAt: 0,
@@ -147,8 +181,11 @@ function expectDecide(model: Model, entry: Entry, step: Step & { kind: "decide" 
   const expired = expire(entry, now);
   if (step.own) return { outcome: "own_question", changes: expired };
   if (entry.state !== "pending") return { outcome: "not_pending", changes: expired };
+  const mustWait = step.late && entry.plan === ESCALATED_PLAN && entry.escalated === 0;
+  const escalated = mustWait && escalate(entry, now);
+  if (mustWait && !escalated) return { outcome: "not_eligible", changes: expired };
   const session = model.sessions[entry.caller];
-  if (step.yes && step.session && session?.ended) return { outcome: "scope_not_offered", changes: false };
+  if (step.yes && step.session && session?.ended) return { outcome: "scope_not_offered", changes: escalated };
   entry.state = step.yes ? "approved" : "denied";
   entry.decidedAt = now;
   entry.executeBy = now + BOUNDS.executeBySeconds * 1_000;
@@ -173,6 +210,7 @@ function expectSweep(model: Model, now: number): Expected {
   let changes = false;
   for (const entry of model.entries) {
     changes = expire(entry, now) || changes;
+    changes = escalate(entry, now) || changes;
     if (entry.state !== "claimed" || entry.leaseUntil > now) continue;
     entry.state = "in_doubt";
     changes = true;
@@ -225,7 +263,8 @@ function requesterOf(by: number) {
 }
 
 function question(by: number, plan: number): NewApproval {
-  return questionOf({ requester: requesterOf(by), planDigest: `plan-${plan}`, grantKey: `call-${plan}` });
+  const requirement = plan === ESCALATED_PLAN ? REQUIREMENT : undefined;
+  return questionOf({ requester: requesterOf(by), planDigest: `plan-${plan}`, grantKey: `call-${plan}`, requirement });
 }
 
 async function act(
@@ -244,7 +283,8 @@ async function act(
   const requester = requesterOf(by);
   switch (step.kind) {
     case "decide": {
-      const decider = step.own ? { issuer: OPERATOR.issuer, subject: requester.subject } : OPERATOR;
+      const approver = step.late ? LATE : OPERATOR;
+      const decider = step.own ? { issuer: OPERATOR.issuer, subject: requester.subject } : approver;
       const decision = step.yes ? "approve" : "deny";
       return store.decide({ id, by: decider, decision, scope: step.session ? "session" : "once" }) as Promise<{
         outcome: string;
@@ -259,6 +299,7 @@ async function act(
           ...(step.twist === "session" && { session: "another" }),
         },
         planDigest: step.twist === "plan" ? "another" : `plan-${plan}`,
+        requirementDigest: plan === ESCALATED_PLAN ? REQUIREMENT.digest : undefined,
       }) as Promise<{ outcome: string }>;
     case "settle":
       await store.settle(id, step.end);
@@ -316,13 +357,23 @@ export async function walkIn(
       journalFails = false;
     }
     await compare(store, model, world.now);
+    const told = Map.groupBy(
+      world.lines.filter(({ type }) => type === "approval.escalated"),
+      ({ id }) => String(id),
+    );
+    for (const { id, escalated } of model.entries) {
+      const seconds = (told.get(id) ?? []).map(({ afterSeconds }) => afterSeconds);
+      expect({ id, seconds }).toEqual({ id, seconds: [...ESCALATE_SECONDS.slice(0, escalated)] });
+    }
   }
   for (const [id, count] of runs) expect({ id, count, yes: yeses.has(id) }).toEqual({ id, count: 1, yes: true });
 }
 
 async function compare(store: Approvals, model: Model, now: number): Promise<void> {
-  const states = await Promise.all(model.entries.map(async ({ id }) => (await store.get(id))?.state));
-  expect(states).toEqual(model.entries.map((entry) => standing(entry, now)));
+  const found = await Promise.all(model.entries.map(({ id }) => store.get(id)));
+  expect(found.map((one) => [one?.state, one?.escalations.length])).toEqual(
+    model.entries.map((entry) => [standing(entry, now), entry.escalated]),
+  );
   for (let by = 0; by < CALLERS; by += 1) {
     for (let plan = 0; plan < PLANS; plan += 1) {
       const lives = (model.grants[`${by}/${plan}`]?.until ?? 0) > now && model.sessions[by]?.ended !== true;

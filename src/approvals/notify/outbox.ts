@@ -97,7 +97,7 @@ async function find({ sql, now }: ReadTransaction, { webhook, types, owner }: Su
   const seq = integer(row, "seq");
   const rows = await sql`SELECT * FROM approval_events WHERE seq > ${seq} ORDER BY seq LIMIT ${EVENTS_READ_MAX}`;
   const events = rows.map(toEvent);
-  const selected = events.filter(({ type }) => types.has(type));
+  const selected = events.filter((event) => event.webhooks?.includes(webhook) ?? types.has(event.type));
   const next = selected.find(({ at }) => at > now - RETRY_FOR_MS);
   const expired = (next === undefined ? selected : selected.slice(0, selected.indexOf(next))).filter(countsAsGivenUp);
   const passed = next === undefined ? (events.at(-1)?.seq ?? seq) : next.seq - 1;
@@ -209,9 +209,9 @@ function recordGivenUp(
   tx.note({ event: undefined, journal: { type: "webhook.dead", ...about, ...facts } });
 }
 
-/** Returns whether an event that is too old counts as given up. An approval request does not: it has ended by then. */
+/** Returns whether an event that is too old counts as given up. One that asks for a decision does not: its request has ended. */
 function countsAsGivenUp({ type }: ApprovalEvent): boolean {
-  return type !== "approval.requested";
+  return type !== "approval.requested" && type !== "approval.escalated";
 }
 
 /** Disables a webhook whose receiver answered 410 (Gone), until the webhook is registered again. */

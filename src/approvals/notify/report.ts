@@ -1,14 +1,19 @@
-import { readVotes, type Vote } from "../policies/requirement.ts";
+import { type Approver, isAmongRequesters } from "../identities.ts";
+import { escalatedRequirement } from "../policies/escalation.ts";
+import { type Requirement, readEscalations, readRequirement, readVotes, type Vote } from "../policies/requirement.ts";
+import { approversOf } from "../policies/supply.ts";
 import type { ReadTransaction, Row } from "../store/database.ts";
 import { integer, optionalInteger, text } from "../store/rows.ts";
 import type { Store } from "../store/store.ts";
-import type { Approvals } from "../types.ts";
+import { QUICK_MS } from "./tally.ts";
 
 const HOUR_MS = 3_600_000;
 const MS_PER_SECOND = 1_000;
 /** An approver who decides sooner has not read the request. */
 const HASTY_MS = 2_000;
 const LISTED_MAX = 100;
+/** Approvers of all hours together; older hours are left out. */
+const HOURLY_MAX = 2_000;
 
 /** Thresholds beyond which approvers probably no longer read requests. Fewer decisions than `decidedMin` raise no alert. */
 const ALERTS = { decidedMin: 20, approvalRateMax: 0.95, hastyShareMax: 0.5 } as const;
@@ -41,6 +46,26 @@ interface ApproverReport extends Decisions {
   readonly busiestHour: number;
 }
 
+/** Requests to one approver, and this approver's decisions, in an hour. */
+interface HourlyApprover extends Approver {
+  /** Requests made in this hour that name the approver, or that the approver decided at any time. */
+  readonly asked: number;
+  /** Decisions made in this hour, whenever they were requested. */
+  readonly decided: number;
+  readonly medianSeconds: number | undefined;
+  /** Share of the decisions that were approvals within three seconds. */
+  readonly quickApprovalShare: number | undefined;
+}
+
+/** A clock hour in which something was requested or decided. */
+interface HourReport {
+  /** Start of the hour in Unix milliseconds. */
+  readonly from: number;
+  readonly asked: number;
+  readonly decided: number;
+  readonly approvers: readonly HourlyApprover[];
+}
+
 /** Report on the decisions of a period. Times are in Unix milliseconds. */
 export interface ApprovalReport extends Decisions {
   readonly from: number;
@@ -55,6 +80,8 @@ export interface ApprovalReport extends Decisions {
   /** Tools with the most requests first. */
   readonly tools: readonly ToolReport[];
   readonly deciders: readonly ApproverReport[];
+  /** Newest first. */
+  readonly hours: readonly HourReport[];
   readonly suggestions: readonly Suggestion[];
 }
 
@@ -75,6 +102,7 @@ export function reportOf(rows: readonly ReportRow[], { from, to, isWhole }: Repo
       ...decisionsOf(own),
     })),
     deciders: approverReports(rows),
+    hours: hourReports(rows),
     suggestions: suggestionsOf(rows),
   };
 }
@@ -95,6 +123,67 @@ function approverReports(rows: readonly ReportRow[]): readonly ApproverReport[] 
   });
 }
 
+interface PersonsHour {
+  readonly approver: Approver;
+  asked: number;
+  readonly decided: ReportRow[];
+}
+
+function hourReports(rows: readonly ReportRow[]): readonly HourReport[] {
+  const hours = new Map<number, { asked: number; decided: number; readonly people: Map<string, PersonsHour> }>();
+  const hourAt = (ms: number) => {
+    const hour = Math.floor(ms / HOUR_MS);
+    const found = hours.get(hour) ?? { asked: 0, decided: 0, people: new Map<string, PersonsHour>() };
+    hours.set(hour, found);
+    return found;
+  };
+  const personAt = (ms: number, { issuer, subject }: Approver) => {
+    const { people } = hourAt(ms);
+    const key = JSON.stringify([issuer, subject]);
+    const found = people.get(key) ?? { approver: { issuer, subject }, asked: 0, decided: [] };
+    people.set(key, found);
+    return found;
+  };
+  for (const row of rows) {
+    hourAt(row.createdAt).asked += 1;
+    const asked = new Set(row.named.map((one) => personAt(row.createdAt, one)));
+    for (const decision of decisionsIn(row)) {
+      const { approver, decidedAt } = decision;
+      if (approver === undefined || decidedAt === undefined) continue;
+      asked.add(personAt(row.createdAt, approver));
+      hourAt(decidedAt).decided += 1;
+      personAt(decidedAt, approver).decided.push(decision);
+    }
+    for (const person of asked) person.asked += 1;
+  }
+  const shown: HourReport[] = [];
+  let left = HOURLY_MAX;
+  for (const [hour, { asked, decided, people }] of [...hours].sort(([a], [b]) => b - a)) {
+    const approvers = hourly(people);
+    left -= approvers.length;
+    if (left < 0) break;
+    shown.push({ from: hour * HOUR_MS, asked, decided, approvers });
+  }
+  return shown;
+}
+
+function hourly(people: ReadonlyMap<string, PersonsHour>): readonly HourlyApprover[] {
+  return [...people.values()]
+    .sort((a, b) => b.decided.length - a.decided.length || b.asked - a.asked)
+    .slice(0, LISTED_MAX)
+    .map(({ approver, asked, decided }) => {
+      const quick = decided.filter(({ isApproved, ...row }) => isApproved && timeOf(row) <= QUICK_MS).length;
+      const times = decided.map(timeOf).sort((a, b) => a - b);
+      const quickApprovalShare = shareOf(quick, decided.length);
+      return { ...approver, asked, decided: decided.length, medianSeconds: secondsAt(times, 0.5), quickApprovalShare };
+    });
+}
+
+/** Returns the time from the request to the decision in milliseconds. */
+function timeOf({ createdAt, decidedAt = createdAt }: Pick<ReportRow, "createdAt" | "decidedAt">): number {
+  return Math.max(0, decidedAt - createdAt);
+}
+
 /** Returns every person's decision: the votes, and the final decision when it is not one of the votes. */
 function decisionsIn(row: ReportRow): readonly ReportRow[] {
   const approvals = row.votes.map(({ at, ...approver }) => ({ ...row, approver, decidedAt: at, isApproved: true }));
@@ -105,7 +194,7 @@ function decisionsIn(row: ReportRow): readonly ReportRow[] {
 function decisionsOf(rows: readonly ReportRow[]): Decisions {
   const decided = rows.filter(({ decidedAt }) => decidedAt !== undefined);
   const approved = decided.filter(({ isApproved }) => isApproved).length;
-  const times = decided.map(({ createdAt, decidedAt = 0 }) => Math.max(0, decidedAt - createdAt)).sort((a, b) => a - b);
+  const times = decided.map(timeOf).sort((a, b) => a - b);
   const approvalRate = shareOf(approved, decided.length);
   const hastyShare = shareOf(times.filter((ms) => ms < HASTY_MS).length, decided.length);
   const isEnough = decided.length >= ALERTS.decidedMin;
@@ -156,10 +245,15 @@ export type ReportRow = ReturnType<typeof toReportRow>;
 export function reports({ database }: Pick<Store, "database">): MakeReport {
   return async (range) => {
     const rows: ReportRow[] = [];
+    const requirements: Requirements = new Map();
     let before: { readonly createdAt: number; readonly id: string } | undefined;
     for (;;) {
-      const page: readonly Row[] = await database.read((view) => readPage(view, range, before));
-      rows.push(...page.map(toReportRow));
+      const page: readonly Row[] = await database.read(async (view) => {
+        const read = await readPage(view, range, before);
+        await readRequirements(view, read, requirements);
+        return read;
+      });
+      rows.push(...page.map((row) => toReportRow(row, requirements)));
       const last = page.at(-1);
       if (last === undefined || page.length < PAGE_ROWS || rows.length > ROWS_MAX) break;
       before = { createdAt: integer(last, "created_at"), id: text(last, "id") };
@@ -176,13 +270,37 @@ async function readPage(
   const at = before?.createdAt ?? to;
   return sql`
     SELECT id, tool, category, classification, risk, session, issuer, subject, grant_key, scopes, state, scope,
-      created_at, decided_at, decided_issuer, decided_subject, votes
+      created_at, decided_at, decided_issuer, decided_subject, votes, actors, requirement_digest, escalations
     FROM approvals
     WHERE created_at >= ${from} AND (created_at < ${at} OR (created_at = ${at} AND id < ${before?.id ?? ""}))
     ORDER BY created_at DESC, id DESC LIMIT ${PAGE_ROWS}`;
 }
 
-function toReportRow(row: Row) {
+type Requirements = Map<string, Requirement | undefined>;
+
+/** Reads each requirement once: many requests have the same one. */
+async function readRequirements({ sql }: ReadTransaction, page: readonly Row[], known: Requirements): Promise<void> {
+  for (const row of page) {
+    const digest = text(row, "requirement_digest");
+    if (digest === "" || known.has(digest)) continue;
+    const [found] = await sql`SELECT requirement FROM approvals WHERE id = ${text(row, "id")}`;
+    known.set(digest, found && readRequirement(JSON.parse(text(found, "requirement"))));
+  }
+}
+
+/** Returns the people whom the policies of a request name, without those who may not decide because the request is theirs. */
+function namedIn(row: Row, requirements: Requirements): readonly Approver[] {
+  const requirement = requirements.get(text(row, "requirement_digest"));
+  if (requirement === undefined) return [];
+  const taken = row["escalations"] === "[]" ? [] : (readEscalations(JSON.parse(text(row, "escalations"))) ?? []);
+  const requester = { subject: text(row, "subject"), actors: JSON.parse(text(row, "actors")) as readonly string[] };
+  return escalatedRequirement(requirement, taken)
+    .policies.flatMap(({ stages }) => stages.flatMap(approversOf))
+    .flatMap(({ subjects = [] }) => subjects)
+    .filter(({ subject }) => !isAmongRequesters(requester, [subject]));
+}
+
+function toReportRow(row: Row, requirements: Requirements) {
   const decidedAt = optionalInteger(row, "decided_at");
   const isByPerson = decidedAt !== undefined && row["decided_issuer"] !== null;
   const votes: readonly Pick<Vote, "issuer" | "subject" | "at">[] =
@@ -199,6 +317,7 @@ function toReportRow(row: Row) {
     isApproved: decidedAt !== undefined && text(row, "state") !== "denied",
     createdAt: integer(row, "created_at"),
     approver: isByPerson ? { issuer: text(row, "decided_issuer"), subject: text(row, "decided_subject") } : undefined,
+    named: namedIn(row, requirements),
     /** All votes; empty unless a policy required several. The last vote of an approved request is that of `approver`. */
     votes,
   };
@@ -270,62 +389,4 @@ function byTool(kind: Suggestion["kind"], groups: readonly (readonly ReportRow[]
 /** Returns a filter for groups in which every request was approved with scope `once`. */
 function alwaysApproved(min: number): (rows: readonly ReportRow[]) => boolean {
   return (rows) => rows.length >= min && rows.every(({ isApproved, scope }) => isApproved && scope === "once");
-}
-
-/** Bucket bounds for the time to decide, in seconds. The bound 2 separates decisions made without reading. */
-export const DECISION_SECONDS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600] as const;
-
-export interface Tally {
-  /** Counts by outcome: `approved`, `denied`, `cancelled`, `revoked`, `expired`. */
-  readonly ended: ReadonlyMap<string, number>;
-  /** Decisions per bucket of `DECISION_SECONDS`; the last bucket is unbounded. */
-  readonly decisionCounts: readonly number[];
-  readonly decisionSecondsSum: number;
-}
-
-/** Counts decisions of this process. Other replicas count their own. */
-export class DecisionTally implements Tally {
-  readonly ended = new Map<string, number>();
-  readonly decisionCounts: number[] = Array.from({ length: DECISION_SECONDS.length + 1 }, () => 0);
-  decisionSecondsSum = 0;
-
-  counted({ decide, cancel, revoke }: Approvals): Pick<Approvals, "decide" | "cancel" | "revoke"> {
-    return {
-      decide: async (decision) => {
-        const decided = await decide(decision);
-        if (decided.outcome === "decided") {
-          const { createdAt, decidedAt = createdAt } = decided.approval;
-          this.#add(decision.decision === "approve" ? "approved" : "denied");
-          this.#observe((decidedAt - createdAt) / MS_PER_SECOND);
-        }
-        return decided;
-      },
-      cancel: async (id, requester) => {
-        const cancelled = await cancel(id, requester);
-        if (cancelled !== undefined) this.#add("cancelled");
-        return cancelled;
-      },
-      revoke: async (id, by) => {
-        const revoked = await revoke(id, by);
-        if (revoked !== undefined) this.#add("revoked");
-        return revoked;
-      },
-    };
-  }
-
-  /** Counts expirations from journal lines, their only source. */
-  noteLine({ type }: { readonly type: string }): void {
-    if (type === "approval.expired") this.#add("expired");
-  }
-
-  #add(outcome: string): void {
-    this.ended.set(outcome, (this.ended.get(outcome) ?? 0) + 1);
-  }
-
-  #observe(seconds: number): void {
-    const bucket = DECISION_SECONDS.findIndex((bound) => seconds <= bound);
-    const at = bucket === -1 ? DECISION_SECONDS.length : bucket;
-    this.decisionCounts[at] = (this.decisionCounts[at] ?? 0) + 1;
-    this.decisionSecondsSum += seconds;
-  }
 }

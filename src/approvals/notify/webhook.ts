@@ -3,6 +3,7 @@ import { errorText } from "../../core/error-text.ts";
 import { OutageReporter } from "../../core/retry.ts";
 import { endedWithin } from "../../core/time-limits.ts";
 import type { Json } from "../../core/types.ts";
+import { escalationPlanOf } from "../policies/escalation.ts";
 import type { Approval, ApprovalEvent, Approvals } from "../types.ts";
 import type { DeliveryOutcome, Outbox, OutboxItem, Subscription } from "./outbox.ts";
 import { send } from "./sender.ts";
@@ -188,9 +189,10 @@ export class Webhook {
   }
 }
 
-/** Returns whether the event is an approval request that has expired or no longer exists. */
+/** Returns whether the event asks for a decision that is no longer possible, or for an escalation no longer needed. */
 function isStale({ type }: ApprovalEvent, approval: Approval | undefined, nowMs: number): boolean {
-  if (type !== "approval.requested") return false;
+  if (type === "approval.escalated" && approval?.state !== "pending") return true;
+  if (type !== "approval.requested" && type !== "approval.escalated") return false;
   return approval === undefined || approval.state === "expired" || approval.decideBy <= nowMs;
 }
 
@@ -230,7 +232,28 @@ function dataOf({ id, tool, summary }: ApprovalEvent, approval: Approval | undef
   const times = { decideBy: iso(decideBy) };
   const status = { state, risk, options: ["cancel", ...scopes], ...times, planDigest, viewDigest };
   const wants: Record<string, Json> = approval.answer === undefined ? {} : { wantsAnswer: true };
-  return { ...subject, ...status, ...wants, link, ...(options.detail === "view" && detailOf(approval)) };
+  const escalations = escalationsOf(approval);
+  return {
+    ...subject,
+    ...status,
+    ...wants,
+    ...escalations,
+    link,
+    ...(options.detail === "view" && detailOf(approval)),
+  };
+}
+
+/** Returns the escalation steps that were taken, without names of people. */
+function escalationsOf(approval: Approval): Record<string, Json> {
+  const { escalations: taken } = approval;
+  if (taken.length === 0) return {};
+  const steps = escalationPlanOf(approval).slice(0, taken.length);
+  return {
+    escalations: steps.map(({ policyName, stageName, afterSeconds }, index) => ({
+      ...{ policy: policyName, ...(stageName !== undefined && { stage: stageName }) },
+      ...{ afterSeconds, at: iso(taken[index]?.at ?? 0) },
+    })),
+  };
 }
 
 /** Returns the details for receivers that the operator trusts with them. The view was rendered without secrets. */

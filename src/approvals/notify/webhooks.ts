@@ -1,8 +1,9 @@
 import type { Approver } from "../identities.ts";
 import type { Approvals } from "../types.ts";
 import type { Inbox } from "./inbox.ts";
-import type { MakeReport, Tally } from "./report.ts";
+import type { MakeReport } from "./report.ts";
 import type { WebhookKey } from "./signature.ts";
+import type { Tally } from "./tally.ts";
 import { Webhook, type WebhookCounts, type WebhookParts, type WebhookState, type WebhookTarget } from "./webhook.ts";
 
 /** A person for whom an integration may report decisions. */

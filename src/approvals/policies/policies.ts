@@ -2,7 +2,14 @@ import { canonicalJson, sha256Hex } from "../../core/digest.ts";
 import type { Category, Classification, Tool } from "../../core/types.ts";
 import type { Scope } from "../identities.ts";
 import { RISKS, type Risk } from "../types.ts";
-import type { EligibleApprovers, PolicyStage, ReasonRequired, RequiredPolicy, Requirement } from "./requirement.ts";
+import type {
+  EligibleApprovers,
+  EscalationStep,
+  PolicyStage,
+  ReasonRequired,
+  RequiredPolicy,
+  Requirement,
+} from "./requirement.ts";
 
 /** Conditions under which a policy applies to a request. All given conditions must hold; a list holds when one member matches. */
 export interface PolicyConditions {
@@ -20,6 +27,12 @@ interface WrittenDeciders {
   readonly subjects?: EligibleApprovers["subjects"];
 }
 
+interface WrittenStep extends Pick<EscalationStep, "afterSeconds" | "webhooks"> {
+  /** Name of the stage that `deciders` are added to; the policy's only stage when absent. */
+  readonly stage?: string | undefined;
+  readonly deciders?: WrittenDeciders | undefined;
+}
+
 /** A policy about who approves, as operators write it. It neither makes a call need an approval nor allows a call. */
 export interface ApprovalPolicy {
   readonly name: string;
@@ -28,8 +41,11 @@ export interface ApprovalPolicy {
   readonly require: {
     readonly deciders?: WrittenDeciders | undefined;
     readonly count?: number | undefined;
-    readonly stages?: readonly (Omit<PolicyStage, "deciders"> & { readonly deciders: WrittenDeciders })[] | undefined;
+    readonly stages?:
+      | readonly (Pick<PolicyStage, "name" | "count"> & { readonly deciders: WrittenDeciders })[]
+      | undefined;
   };
+  readonly escalate?: readonly WrittenStep[] | undefined;
   readonly distinctPeople: boolean;
   readonly reasonRequired: ReasonRequired;
   readonly scopes: readonly Scope[];
@@ -99,16 +115,30 @@ function joined(policies: readonly ApprovalPolicy[]): Requirement {
   return { digest: digestOf("stc/requirement/v1", wanted), ...wanted };
 }
 
-export function requiredOf({ name, distinctPeople, require }: ApprovalPolicy): RequiredPolicy {
+export function requiredOf({ name, distinctPeople, require, escalate }: ApprovalPolicy): RequiredPolicy {
   const { deciders = {}, count = 1, stages = [{ name: ONLY_STAGE, deciders, count }] } = require;
   return {
     name,
     distinctPeople,
-    stages: stages.map((stage) => {
-      const { permissions = [], subjects } = stage.deciders;
-      return { ...stage, deciders: { permissions, ...(subjects !== undefined && { subjects }) } };
-    }),
+    stages: stages.map((stage) => ({ ...stage, deciders: eligibleOf(stage.deciders) })),
+    ...(escalate !== undefined && { escalate: escalate.map((step) => stepOf(step, stages)) }),
   };
+}
+
+function stepOf(
+  { afterSeconds, stage, deciders, webhooks }: WrittenStep,
+  stages: readonly { readonly name: string }[],
+): EscalationStep {
+  const at = stage === undefined ? 0 : stages.findIndex(({ name }) => name === stage);
+  return {
+    afterSeconds,
+    ...(deciders !== undefined && { adds: { stage: at, deciders: eligibleOf(deciders) } }),
+    ...(webhooks !== undefined && { webhooks }),
+  };
+}
+
+function eligibleOf({ permissions = [], subjects }: WrittenDeciders): EligibleApprovers {
+  return { permissions, ...(subjects !== undefined && { subjects }) };
 }
 
 function shortest(key: "decideBySeconds" | "executeBySeconds", policies: readonly ApprovalPolicy[]) {

@@ -1,6 +1,6 @@
 import { type Approver, isAmongRequesters } from "../identities.ts";
-import type { EligibleApprovers, PolicyStage, RequiredPolicy, Requirement, Vote, VotePosition } from "./requirement.ts";
-import { type KnownIssuer, shortageOf } from "./supply.ts";
+import type { PolicyStage, RequiredPolicy, Requirement, Vote, VotePosition } from "./requirement.ts";
+import { approversOf, type KnownIssuer, shortageOf } from "./supply.ts";
 
 /** An authenticated approver who votes, with the permissions of the token. */
 export interface Voter extends Approver {
@@ -77,7 +77,7 @@ export function voteResultOf(requirement: Requirement, votes: readonly Vote[], v
   const places = progress.flatMap((one, policy) => {
     const stage = one.open;
     const open = stage === undefined ? undefined : one.policy.stages[stage];
-    if (stage === undefined || open === undefined || !isEligible(open.deciders, voter)) return [];
+    if (stage === undefined || open === undefined || !isEligible(open, voter)) return [];
     if (hasCounted(mine, one.policy, { policy, stage }) || isNeededLater(one, votes, { at: policy, voter })) return [];
     return [{ policy, stage }];
   });
@@ -129,7 +129,7 @@ function namesOf({ subject, actors }: Named): readonly string[] {
 
 /** Returns the issuers of all named people; the empty one represents stages that name nobody. */
 function namedIn({ stages }: RequiredPolicy): readonly KnownIssuer[] {
-  const named = stages.flatMap(({ deciders }) => deciders.subjects ?? []).map(({ issuer }) => issuer);
+  const named = stages.flatMap(approversOf).flatMap(({ subjects = [] }) => subjects.map(({ issuer }) => issuer));
   return [...new Set(["", ...named])].map((issuer) => ({ issuer, operators: true }));
 }
 
@@ -142,8 +142,8 @@ function objectionTo(progress: readonly PolicyProgress[], voter: Voter, hasVoted
   for (const { policy, open = 0, lacking } of waiting) {
     // A voter who is eligible in the open stage but was not counted is reserved for a later stage.
     const [own, ...rest] = policy.stages.slice(open);
-    const isReserved = own !== undefined && isEligible(own.deciders, voter);
-    const later = rest.find(({ deciders }) => isEligible(deciders, voter)) ?? (isReserved ? rest[0] : undefined);
+    const isReserved = own !== undefined && isEligible(own, voter);
+    const later = rest.find((stage) => isEligible(stage, voter)) ?? (isReserved ? rest[0] : undefined);
     if (later !== undefined) return { outcome: "later_stage", lacking, stage: later.name };
   }
   const [first] = waiting;
@@ -169,14 +169,15 @@ export function objectionToDenial(
   voter: Voter,
 ): Objection | undefined {
   const stages = requirement.policies.flatMap((policy) => policy.stages);
-  if (stages.some(({ deciders }) => isEligible(deciders, voter))) return undefined;
+  if (stages.some((stage) => isEligible(stage, voter))) return undefined;
   return objectionTo(progressOf(requirement, votes), voter, false);
 }
 
-export function isEligible({ permissions, subjects }: EligibleApprovers, voter: Voter): boolean {
-  return (
-    permissions.every((permission) => voter.permissions.includes(permission)) &&
-    (subjects === undefined || isNamed(subjects, voter))
+function isEligible(stage: PolicyStage, voter: Voter): boolean {
+  return approversOf(stage).some(
+    ({ permissions, subjects }) =>
+      permissions.every((permission) => voter.permissions.includes(permission)) &&
+      (subjects === undefined || isNamed(subjects, voter)),
   );
 }
 

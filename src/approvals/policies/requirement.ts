@@ -12,7 +12,26 @@ export interface EligibleApprovers {
 export interface PolicyStage {
   readonly name: string;
   readonly deciders: EligibleApprovers;
+  /** Approvers whom escalation steps have added; each counts like one of `deciders`. Never stored: derived from the steps taken. */
+  readonly also?: readonly EligibleApprovers[] | undefined;
   readonly count: number;
+}
+
+/** A step of a policy: when nobody has decided for a while, others are notified, and may decide too. */
+export interface EscalationStep {
+  /** Time from the creation of the request; longer than that of the policy's previous step. */
+  readonly afterSeconds: number;
+  /** Further approvers of one stage, given by its index. When absent, the step only notifies. */
+  readonly adds?: { readonly stage: number; readonly deciders: EligibleApprovers } | undefined;
+  /** Webhooks that are notified; when absent, those that subscribe to `approval.escalated`. */
+  readonly webhooks?: readonly string[] | undefined;
+}
+
+/** A step that was taken: the indexes of its policy and of the step, and the time in Unix milliseconds. */
+export interface Escalation {
+  readonly policy: number;
+  readonly step: number;
+  readonly at: number;
 }
 
 export type ReasonRequired = "never" | "deny" | "always";
@@ -23,6 +42,7 @@ export interface RequiredPolicy {
   /** True when a person counts in one stage only. Within a stage, a person counts once in any case. */
   readonly distinctPeople: boolean;
   readonly stages: readonly PolicyStage[];
+  readonly escalate?: readonly EscalationStep[] | undefined;
 }
 
 /** Requirement for an approval: all its policies. Stored with the request; later changes of the policies do not affect it. */
@@ -63,6 +83,8 @@ const scope = z.enum(["once", "session"]);
 const count = z.int().min(1);
 const index = z.int().min(0);
 
+const eligible = z.strictObject({ permissions: z.array(z.string()), subjects: z.array(identity).optional() });
+
 const requirement = z.strictObject({
   digest: z.string(),
   policies: z
@@ -70,15 +92,16 @@ const requirement = z.strictObject({
       z.strictObject({
         name: z.string(),
         distinctPeople: z.boolean(),
-        stages: z
+        stages: z.array(z.strictObject({ name: z.string(), deciders: eligible, count })).min(1),
+        escalate: z
           .array(
             z.strictObject({
-              name: z.string(),
-              deciders: z.strictObject({ permissions: z.array(z.string()), subjects: z.array(identity).optional() }),
-              count,
+              afterSeconds: count,
+              adds: z.strictObject({ stage: index, deciders: eligible }).optional(),
+              webhooks: z.array(z.string()).optional(),
             }),
           )
-          .min(1),
+          .optional(),
       }),
     )
     .min(1),
@@ -101,6 +124,8 @@ const votes = z.array(
   }),
 );
 
+const escalations = z.array(z.strictObject({ policy: index, step: index, at: z.int() }));
+
 /** Reads a stored requirement; undefined when it is corrupt. */
 export function readRequirement(stored: unknown): Requirement | undefined {
   return requirement.safeParse(stored).data;
@@ -108,4 +133,8 @@ export function readRequirement(stored: unknown): Requirement | undefined {
 
 export function readVotes(stored: unknown): readonly Vote[] | undefined {
   return votes.safeParse(stored).data;
+}
+
+export function readEscalations(stored: unknown): readonly Escalation[] | undefined {
+  return escalations.safeParse(stored).data;
 }

@@ -1,5 +1,5 @@
 import { folded } from "../identities.ts";
-import type { EligibleApprovers, RequiredPolicy } from "./requirement.ts";
+import type { EligibleApprovers, PolicyStage, RequiredPolicy } from "./requirement.ts";
 
 /** The settings of an issuer that determine who may approve. */
 export interface KnownIssuer {
@@ -32,9 +32,14 @@ export function shortageOf(
   without: readonly string[] = [],
 ): Shortage | undefined {
   const asking = new Set(without.map(folded));
-  const supplies = stages.map(({ deciders }) => {
-    const supply = supplyOf(deciders, issuers);
-    return supply === "anybody" ? undefined : [...supply].filter((person) => !asking.has(person));
+  const supplies = stages.map((stage) => {
+    const people = new Set<string>();
+    for (const eligible of approversOf(stage)) {
+      const supply = supplyOf(eligible, issuers);
+      if (supply === "anybody") return undefined;
+      for (const person of supply) people.add(person);
+    }
+    return [...people].filter((person) => !asking.has(person));
   });
   const stageByPerson = new Map<string, number>();
   for (const [at, { name, count }] of stages.entries()) {
@@ -45,6 +50,11 @@ export function shortageOf(
     if (available < count) return { stage: name, needed: count, available };
   }
   return undefined;
+}
+
+/** Returns who is eligible in a stage: its own approvers, and those whom escalation steps have added. */
+export function approversOf({ deciders, also = [] }: PolicyStage): readonly EligibleApprovers[] {
+  return [deciders, ...also];
 }
 
 interface Assignment {

@@ -1,6 +1,7 @@
 import { answerProblem, isReadable } from "../answer.ts";
 import { type Approver, isAmongRequesters, type Requester, type Scope } from "../identities.ts";
 import { recordMessage } from "../notify/inbox.ts";
+import { escalationPlanOf } from "../policies/escalation.ts";
 import { objectionToDenial, voteResultOf } from "../policies/quorum.ts";
 import type {
   Approval,
@@ -14,13 +15,15 @@ import type {
   Claimed,
   Decided,
   Decision,
+  EarlierDecision,
   NewApproval,
   Prior,
   PriorCall,
   Relay,
 } from "../types.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
-import { integer, toApproval, toEvent } from "./rows.ts";
+import { escalateAll } from "./escalations.ts";
+import { integer, optionalText, text, toApproval, toEvent } from "./rows.ts";
 import { createGrant, revokeGrantsFrom } from "./sessions.ts";
 import { type ApprovalLimits, SECOND_MS, type Store } from "./store.ts";
 import {
@@ -161,15 +164,17 @@ async function insert(
   const needs = requirement === undefined ? null : bounded("requirement", requirement, REQUIREMENT_LENGTH_MAX);
   const answer = request.answer === undefined ? null : JSON.stringify(request.answer);
   const decideBySeconds = Math.min(limits.decideBySeconds, requirement?.decideBySeconds ?? limits.decideBySeconds);
+  const decideBy = now + decideBySeconds * SECOND_MS;
+  const [firstStep] = escalationPlanOf({ requirement, createdAt: now, decideBy });
   const [row = {}] = await sql`
     INSERT INTO approvals (id, state, version, issuer, subject, actors, session, tool, category, classification, risk,
       rules, plan_digest, call_digest, view, view_digest, summary, scopes, grant_key, trace_id, requirement,
-      requirement_digest, answer, created_at, decide_by)
+      requirement_digest, answer, created_at, decide_by, escalate_at)
     VALUES (${newId()}, 'pending', 1, ${requester.issuer}, ${requester.subject}, ${JSON.stringify(requester.actors)},
       ${sessionOf(requester)}, ${tool}, ${category}, ${classification}, ${risk}, ${JSON.stringify(request.rules)},
       ${planDigest}, ${request.callDigest ?? null}, ${view}, ${viewDigest}, ${summary}, ${JSON.stringify(offered(request))},
       ${request.grantKey ?? null}, ${traceId}, ${needs}, ${requirement?.digest ?? ""}, ${answer}, ${now},
-      ${now + decideBySeconds * SECOND_MS})
+      ${decideBy}, ${firstStep?.dueAt ?? null})
     RETURNING *`;
   return toApproval(row, now);
 }
@@ -200,7 +205,7 @@ export function claims({ database, limits }: Store): Pick<Approvals, "claim" | "
   };
 }
 
-/** For this long after a run, approvers of the same call are shown that it has already run. */
+/** Time after a run within which approvers of the same call are shown that it has already run. */
 const RAN_RECENTLY_MS = 600_000;
 
 const NO_PRIOR: Prior = { usable: undefined, earlier: [] };
@@ -313,10 +318,16 @@ async function decide(tx: WriteTransaction, decision: Decision, store: Store): P
   const approval = await currentApproval(tx, decision.id);
   if (approval === undefined) return { outcome: "not_pending", approval };
   if (relay !== undefined) noteRelay(tx, decision, { relay, approval });
-  const objection = await objectionTo(tx, decision, approval);
+  let pending = approval;
+  let objection = await objectionTo(tx, decision, pending);
+  if (objection?.outcome === "not_eligible" || objection?.outcome === "later_stage") {
+    // A step may be due that the next sweep would take.
+    pending = (await escalateAll(tx, pending)) ?? pending;
+    objection = await objectionTo(tx, decision, pending);
+  }
   if (objection !== undefined) return objection;
-  const voted = await vote(tx, decision, { approval, limits: store.limits });
-  if (voted === undefined) return { outcome: "not_pending", approval };
+  const voted = await vote(tx, decision, { approval: pending, limits: store.limits });
+  if (voted === undefined) return { outcome: "not_pending", approval: pending };
   if (voted.state === "pending") return { outcome: "counted", approval: voted, lacking: lackingIn(voted) };
   if (voted.scope === "session") await createGrant(tx, voted, store);
   return { outcome: "decided", approval: voted };
@@ -404,7 +415,7 @@ const PAGE_MAX = 200;
 /** Creation time and id of the last approval on a page: the sort key. */
 const CURSOR = /^([0-9]{1,16})\.([A-Za-z0-9_-]{1,64})$/;
 
-export function listing({ database }: Store): Pick<Approvals, "get" | "ageOf" | "list"> {
+export function listing({ database }: Store): Pick<Approvals, "get" | "ageOf" | "list" | "earlierDecisions"> {
   return {
     get: (id) => database.read((view) => get(view, id)),
     ageOf: (id) =>
@@ -413,7 +424,26 @@ export function listing({ database }: Store): Pick<Approvals, "get" | "ageOf" | 
         return approval && view.now - approval.createdAt;
       }),
     list: (filter) => database.read((view) => list(view, filter)),
+    earlierDecisions: (of) => database.read((view) => earlierDecisions(view, of)),
   };
+}
+
+/** Selects the columns of a decision alone: views may be large. */
+async function earlierDecisions(
+  { sql }: ReadTransaction,
+  { id, tool }: Pick<Approval, "id" | "tool">,
+): Promise<readonly EarlierDecision[]> {
+  const rows = await sql`
+    SELECT id, state, decided_at, decided_issuer, decided_subject, decision_reason FROM approvals
+    WHERE tool = ${tool} AND decided_at IS NOT NULL AND decided_issuer IS NOT NULL AND id <> ${id}
+    ORDER BY decided_at DESC, id DESC LIMIT ${EARLIER_MAX}`;
+  return rows.map((row) => ({
+    id: text(row, "id"),
+    decision: text(row, "state") === "denied" ? "deny" : "approve",
+    at: integer(row, "decided_at"),
+    by: { issuer: text(row, "decided_issuer"), subject: text(row, "decided_subject") },
+    reason: optionalText(row, "decision_reason"),
+  }));
 }
 
 export async function get({ sql, now }: ReadTransaction, id: string): Promise<Approval | undefined> {

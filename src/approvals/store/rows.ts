@@ -1,7 +1,15 @@
 import { APPROVAL_STATES, type Category, type Classification, type Json } from "../../core/types.ts";
 import { readAnswer, type WantedAnswer } from "../answer.ts";
 import type { Approver, Scope } from "../identities.ts";
-import { type Requirement, readRequirement, readVotes, type Vote } from "../policies/requirement.ts";
+import { escalatedRequirement } from "../policies/escalation.ts";
+import {
+  type Escalation,
+  type Requirement,
+  readEscalations,
+  readRequirement,
+  readVotes,
+  type Vote,
+} from "../policies/requirement.ts";
 import {
   type Approval,
   type ApprovalEvent,
@@ -29,6 +37,8 @@ export function toApproval(row: Row, now: number): Approval {
 
 function storedApproval(row: Row): Approval {
   const grantKey = optionalText(row, "grant_key");
+  const required = requirement(row);
+  const taken = escalations(row);
   return {
     id: text(row, "id"),
     state: oneOf(row, "state", APPROVAL_STATES),
@@ -51,7 +61,8 @@ function storedApproval(row: Row): Approval {
     scopes: SCOPES.filter((scope) => texts(row, "scopes").includes(scope)),
     grantKey,
     traceId: text(row, "trace_id"),
-    requirement: requirement(row),
+    requirement: required && escalatedRequirement(required, taken),
+    escalations: taken,
     votes: votes(row),
     answer: answer(row),
     createdAt: integer(row, "created_at"),
@@ -106,6 +117,7 @@ export function toEvent(row: Row): ApprovalEvent {
     summary: optionalText(row, "summary"),
     issuer: text(row, "issuer"),
     subject: text(row, "subject"),
+    ...(row["webhooks"] !== null && { webhooks: texts(row, "webhooks") }),
   };
 }
 
@@ -131,7 +143,7 @@ export function optionalInteger(row: Row, column: string): number | undefined {
   return row[column] === null ? undefined : integer(row, column);
 }
 
-function optionalText(row: Row, column: string): string | undefined {
+export function optionalText(row: Row, column: string): string | undefined {
   return row[column] === null ? undefined : text(row, column);
 }
 
@@ -151,6 +163,12 @@ function requirement(row: Row): Requirement | undefined {
 function votes(row: Row): readonly Vote[] {
   const read = row["votes"] === "[]" ? [] : readVotes(json(row, "votes"));
   if (read === undefined) throw unreadable("votes");
+  return read;
+}
+
+function escalations(row: Row): readonly Escalation[] {
+  const read = row["escalations"] === "[]" ? [] : readEscalations(json(row, "escalations"));
+  if (read === undefined) throw unreadable("escalations");
   return read;
 }
 

@@ -186,17 +186,28 @@ CREATE INDEX approval_tasks_by_approval ON approval_tasks (approval_id);
 CREATE INDEX approval_tasks_expiry ON approval_tasks (expires_at);
 `;
 
+/** Steps of each request that were taken, when the next is due, and events that are for certain webhooks only. */
+const ESCALATIONS = `
+ALTER TABLE approvals ADD COLUMN escalations TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE approvals ADD COLUMN escalate_at INTEGER;
+CREATE INDEX approvals_to_escalate ON approvals (escalate_at) WHERE state = 'pending';
+CREATE INDEX approvals_by_tool ON approvals (tool, decided_at);
+ALTER TABLE approval_events ADD COLUMN webhooks TEXT;
+`;
+
 export const SQLITE_STEPS: readonly string[] = [
   firstTables(false),
   `\nALTER TABLE approvals ADD COLUMN call_digest TEXT;\n${BY_CALL}`,
   REQUIREMENTS,
   WEBHOOKS,
   TASKS,
+  ESCALATIONS,
 ];
 
-export const POSTGRES_STEPS: readonly string[] = [firstTables(true), REQUIREMENTS, WEBHOOKS, TASKS].map((step) =>
-  step
-    .replace(/\bTEXT\b/g, 'TEXT COLLATE "C"')
-    .replaceAll("INTEGER", "BIGINT")
-    .replaceAll(") STRICT;", ");"),
+export const POSTGRES_STEPS: readonly string[] = [firstTables(true), REQUIREMENTS, WEBHOOKS, TASKS, ESCALATIONS].map(
+  (step) =>
+    step
+      .replace(/\bTEXT\b/g, 'TEXT COLLATE "C"')
+      .replaceAll("INTEGER", "BIGINT")
+      .replaceAll(") STRICT;", ");"),
 );

@@ -1,4 +1,5 @@
 import type { Row, WriteTransaction } from "./database.ts";
+import { escalateDue } from "./escalations.ts";
 import { subtract } from "./keys.ts";
 import { toApproval } from "./rows.ts";
 import { end, noteMode } from "./sessions.ts";
@@ -14,7 +15,7 @@ const EVENTS_KEPT_MAX = 100_000;
 type Step = (tx: WriteTransaction, store: Store) => Promise<readonly Row[]>;
 
 const STEPS: readonly Step[] = [
-  ...[expirePending, expireApproved, doubtLostLeases, endModes, endSessions],
+  ...[expirePending, escalatePending, expireApproved, doubtLostLeases, endModes, endSessions],
   ...[deleteApprovals, deleteGrants, deleteSessions, deleteKeys, deleteTasks, deleteEvents],
 ];
 
@@ -32,6 +33,10 @@ export async function sweep(store: Store): Promise<void> {
 
 function expirePending(tx: WriteTransaction): Promise<readonly Row[]> {
   return expireWhere(tx, () => tx.sql`state = 'pending' AND decide_by <= ${tx.now}`);
+}
+
+function escalatePending(tx: WriteTransaction): Promise<readonly Row[]> {
+  return escalateDue(tx, BATCH_MAX);
 }
 
 function expireApproved(tx: WriteTransaction): Promise<readonly Row[]> {

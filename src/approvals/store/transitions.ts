@@ -9,6 +9,7 @@ interface Noted {
   readonly journal: string;
   /** Summary for event listeners; defaults to the approval's summary. */
   readonly summary?: string | undefined;
+  readonly webhooks?: ApprovalEvent["webhooks"];
   readonly more?: Readonly<Record<string, Json | undefined>>;
 }
 
@@ -26,13 +27,13 @@ export function identity({ issuer, subject }: Approver): { readonly issuer: stri
 export function noteApproval(
   tx: WriteTransaction,
   approval: Approval,
-  { event, journal, more, ...noted }: Noted,
+  { event, journal, more, webhooks, ...noted }: Noted,
 ): void {
   const { id, tool, requester, planDigest } = approval;
   const { summary = approval.summary } = noted;
   const { issuer, subject, session } = requester;
   tx.note({
-    event: { type: event, id, tool, summary, issuer, subject },
+    event: { type: event, id, tool, summary, issuer, subject, webhooks },
     journal: { type: journal, id, tool, issuer, subject, session, planDigest, ...more },
   });
 }

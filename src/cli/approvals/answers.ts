@@ -25,6 +25,22 @@ const quorum = z.object({
   missing: z.array(lacking).default([]),
 });
 
+const escalation = z.object({
+  policy: z.string(),
+  stage: z.string().optional(),
+  afterSeconds: z.number(),
+  dueAt: time,
+  takenAt: time.optional(),
+  webhooks: z.array(z.string()).default([]),
+});
+
+const earlierDecision = z.object({
+  decision: z.string(),
+  at: z.string(),
+  by: party,
+  reason: z.string().optional(),
+});
+
 /** Limits for the view in an answer: larger than any view that a service sends. */
 const VIEW_LIMITS = { depthMax: 64, nodesMax: 300_000, bytesMax: 2_097_152 } as const;
 
@@ -62,6 +78,8 @@ const approval = z.object({
   decidedBy: party.nullish(),
   decidable: z.boolean().default(true),
   quorum: quorum.optional(),
+  escalations: z.array(escalation).default([]),
+  earlierDecisions: z.array(earlierDecision).default([]),
   answer: z.object({ choices: z.array(z.string()).optional(), text: z.string().optional() }).optional(),
   canDecide: z.object({ because: z.string().optional() }).optional(),
 });

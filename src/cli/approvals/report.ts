@@ -13,6 +13,17 @@ const decisions = z.object({
   hastyShare: share,
   alerts: z.array(z.string()),
 });
+const hour = z.object({
+  from: z.string(),
+  asked: z.number(),
+  decided: z.number(),
+  approvers: z.array(
+    z.object({
+      ...{ iss: z.string(), sub: z.string(), asked: z.number(), decided: z.number() },
+      ...{ medianSeconds: share, quickApprovalShare: share },
+    }),
+  ),
+});
 const answer = z.object({
   report: decisions.extend({
     from: z.string(),
@@ -26,6 +37,7 @@ const answer = z.object({
     deciders: z.array(
       decisions.extend({ iss: z.string(), sub: z.string(), perHour: z.number(), busiestHour: z.number() }),
     ),
+    hours: z.array(hour).default([]),
     suggestions: z.array(z.object({ kind: z.string(), tool: z.string().optional(), prompts: z.number() })),
   }),
 });
@@ -68,6 +80,7 @@ function reportLines(report: Report): readonly string[] {
     ...report.alerts.map((alert) => `ALERT: ${ALERTS[alert] ?? printable(alert)}`),
     ...toolLines(report),
     ...approverLines(report),
+    ...hourLines(report),
     ...suggestionLines(report),
   ];
 }
@@ -87,6 +100,24 @@ function approverLines({ deciders }: Report): readonly string[] {
   return ["", table([["APPROVER", "ISSUER", ...HEADS, "PER HOUR", "BUSIEST", ""], ...rows])];
 }
 
+/** Returns the newest hours, of which each line is one approver. */
+function hourLines({ hours }: Report): readonly string[] {
+  const rows = hours.flatMap(({ from, approvers }) =>
+    approvers.map(({ iss, sub, asked, decided, medianSeconds, quickApprovalShare }) => [
+      ...[printable(from), printableCell(sub), printableCell(iss), String(asked), String(decided)],
+      ...[seconds(medianSeconds), percent(quickApprovalShare)],
+    ]),
+  );
+  if (rows.length === 0) return [];
+  const heads = ["HOUR", "APPROVER", "ISSUER", "ASKED", "DECIDED", "MEDIAN", "APPROVED IN 3 S"];
+  const more = rows.length - HOURLY_ROWS_MAX;
+  return [
+    "",
+    table([heads, ...rows.slice(0, HOURLY_ROWS_MAX)]),
+    ...(more > 0 ? [`note: ${more} earlier lines are left out; --json has all of them`] : []),
+  ];
+}
+
 function suggestionLines({ suggestions }: Report): readonly string[] {
   if (suggestions.length === 0) return [];
   const lines = suggestions.map(({ kind, tool = "", prompts }) => {
@@ -96,6 +127,8 @@ function suggestionLines({ suggestions }: Report): readonly string[] {
   return ["", "what would have avoided approval requests:", ...lines];
 }
 
+/** Lines of the table by hour. */
+const HOURLY_ROWS_MAX = 24;
 const HEADS = ["APPROVED", "DENIED", "RATE", "MEDIAN", "P90", "UNDER 2 S"];
 
 /** Returns the cells below `HEADS`. */

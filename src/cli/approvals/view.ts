@@ -55,6 +55,7 @@ export function approvalParts(approval: ShownApproval, options: ViewOptions): Ap
     ...field("view digest", printable(approval.viewDigest ?? "(none)")),
     ...agentReason(view["reason"]),
     ...(approval.rules.length > 0 ? section("rules", approval.rules) : []),
+    ...earlierLines(approval),
     ...(Object.hasOwn(view, "notes") ? section("notes", view["notes"] ?? null) : []),
   ];
   const subjectLines = [
@@ -114,6 +115,7 @@ function headerLines(approval: ShownApproval, view: JsonObject, { now, isAsked }
     ...(Object.hasOwn(view, "requester") ? section("requester", view["requester"] ?? null) : requesterLines(requester)),
     ...(isAsked === true ? [] : field("time left", state === "pending" ? timeLeft(approval.decideBy, now) : "-")),
     ...quorumLines(approval),
+    ...escalationLines(approval, now),
     ...answerLines(approval, view),
     ...(executeBy == null ? [] : field("run until", new Date(executeBy).toISOString())),
     ...(scope == null ? [] : field("scope", printable(scope))),
@@ -136,6 +138,24 @@ function quorumLines({ quorum, canDecide, state }: ShownApproval): readonly stri
     ...reasonRequired.flatMap((when) => field("reason required", printable(when))),
     ...(because === undefined ? [] : field("cannot decide", printable(because))),
   ];
+}
+
+/** Returns the steps that were taken and, while the request is pending, those to come. */
+function escalationLines({ escalations, state }: ShownApproval, now: number | undefined): readonly string[] {
+  return escalations.flatMap(({ policy, stage, afterSeconds, dueAt, takenAt, webhooks }) => {
+    if (takenAt === undefined && state !== "pending") return [];
+    const asks = stage === undefined ? "notifies" : `${printable(stage)}: asks further approvers`;
+    const told = webhooks.length === 0 ? "" : ` (${webhooks.map(printable).join(", ")})`;
+    const when = takenAt === undefined ? `in ${timeLeft(dueAt, now)}` : `taken ${new Date(takenAt).toISOString()}`;
+    return field("escalation", `${printable(policy)}, ${asks}${told} after ${afterSeconds} s, ${when}`);
+  });
+}
+
+function earlierLines({ earlierDecisions }: ShownApproval): readonly string[] {
+  return earlierDecisions.flatMap(({ decision, at, by, reason }) => {
+    const because = reason === undefined ? "" : `: ${quoted(reason)}`;
+    return field("earlier", `${printable(decision)} by ${quoted(by.sub)}, ${printable(at)}${because}`);
+  });
 }
 
 /** Returns the lines about the answer, without choices that the arguments already show. */

@@ -28,7 +28,7 @@ const TIMER_MS_MAX = 2_147_483_647;
 const PAGE_ROWS_SPARE = 3;
 const PAGE_ROWS_MIN = 5;
 
-const ASK_AGAIN: ReadonlySet<string> = new Set(["approval.requested", "approval.voted"]);
+const ASK_AGAIN: ReadonlySet<string> = new Set(["approval.requested", "approval.voted", "approval.escalated"]);
 
 /** `stc approvals watch`: shows each approval request as it arrives and sends the operator's decision. */
 export async function watchApprovals(options: ClientOptions): Promise<void> {
@@ -132,8 +132,8 @@ class Watch {
     }
     const { type, data } = update.event;
     const id = readEventSubject(data);
-    // The next stage may be open now and may need a decision from the same person.
-    if (type === "approval.voted" && id !== undefined) this.#handled.delete(id);
+    // The next stage may be open now, or further approvers eligible: the same person may be able to decide.
+    if ((type === "approval.voted" || type === "approval.escalated") && id !== undefined) this.#handled.delete(id);
     const isOver = type.startsWith("approval.") && !ASK_AGAIN.has(type);
     if (isOver && this.#open?.id === id) this.#open?.withdrawal.abort(`${type.slice("approval.".length)} elsewhere`);
   }

@@ -110,7 +110,7 @@ export const endpoints: readonly Endpoint[] = [
       const shown =
         tokenAudience === "agents"
           ? await withReceipt(forRequester(approval), approval, services.approvals)
-          : { approval: forApprover(approval, caller) };
+          : { approval: forApprover(approval, caller, await earlierDecisions(services, approval)) };
       const answer = json(200, shown, { recorded: { id, viewDigest } });
       return { ...answer, headers: { ...answer.headers, etag: `"${version}"` } };
     },
@@ -213,6 +213,10 @@ export async function decide(
   return decided;
 }
 
+function earlierDecisions(services: ApprovalServices, of: Approval) {
+  return inStore(services, () => services.approvals.earlierDecisions(of));
+}
+
 /** Rejects with APPROVAL_NOT_FOUND when it is unknown or belongs to another caller. */
 async function find(
   services: ApprovalServices,
@@ -273,7 +277,7 @@ function unreadable(): Refusal {
   return new Refusal("MALFORMED_REQUEST", `from and to must each be ${TIME_HINT}, and from the earlier one.`);
 }
 
-function reportShown({ from, to, tools, deciders, suggestions, ...report }: ApprovalReport): Json {
+function reportShown({ from, to, tools, deciders, hours, suggestions, ...report }: ApprovalReport): Json {
   const { isWhole, asked, pending, expired, cancelled } = report;
   return {
     ...{ from: iso(from), to: iso(to), isWhole, asked, pending, expired, cancelled },
@@ -285,6 +289,13 @@ function reportShown({ from, to, tools, deciders, suggestions, ...report }: Appr
     deciders: deciders.map((one) => ({
       ...{ iss: one.issuer, sub: one.subject, perHour: one.perHour, busiestHour: one.busiestHour },
       ...decisionsShown(one),
+    })),
+    hours: hours.map(({ approvers, ...hour }) => ({
+      ...{ from: iso(hour.from), asked: hour.asked, decided: hour.decided },
+      approvers: approvers.map(({ issuer, subject, asked, decided, medianSeconds, quickApprovalShare }) => ({
+        ...{ iss: issuer, sub: subject, asked, decided },
+        ...{ medianSeconds: medianSeconds ?? null, quickApprovalShare: quickApprovalShare ?? null },
+      })),
     })),
     suggestions: suggestions.map(({ kind, tool, prompts }) => ({ kind, ...(tool !== undefined && { tool }), prompts })),
   };

@@ -6,6 +6,9 @@ import { eventStream, ServerSentEvents, type ServerSentEventsOptions } from "../
 
 const STREAMS = { totalMax: 100, perCallerMax: 5 } as const;
 
+/** Events about who reviews a call, which its requester does not see. */
+const FOR_OPERATORS: ReadonlySet<ApprovalEvent["type"]> = new Set(["approval.voted", "approval.escalated"]);
+
 const tailOf = perListener(({ approvals }: { readonly approvals: Approvals }) => new EventTail(approvals));
 
 /** Approval events as they happen. Operators see all of them, agents their own; a client resumes with `Last-Event-ID`. */
@@ -37,8 +40,7 @@ const events = endpoint({
         tail: tailOf(services),
         client,
         after,
-        mayWatch: (event) =>
-          tokenAudience === "operators" || (isSame(caller, event) && event.type !== "approval.voted"),
+        mayWatch: (event) => tokenAudience === "operators" || (isSame(caller, event) && !FOR_OPERATORS.has(event.type)),
         ...{ tokenLeftMs, verifyAgain },
       });
       const stop = untilEnd(() => stream.end());

@@ -1,8 +1,8 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { type OpenedApprovals, openApprovals } from "../../approvals/approvals.ts";
-import { DecisionTally } from "../../approvals/notify/report.ts";
 import { urlProblem } from "../../approvals/notify/sender.ts";
 import { readKeys, type WebhookKey } from "../../approvals/notify/signature.ts";
+import { DecisionTally } from "../../approvals/notify/tally.ts";
 import type { WebhookTarget } from "../../approvals/notify/webhook.ts";
 import {
   type Integration,

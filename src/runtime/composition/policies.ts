@@ -1,4 +1,5 @@
 import { mayConcern, requiredOf } from "../../approvals/policies/policies.ts";
+import type { RequiredPolicy } from "../../approvals/policies/requirement.ts";
 import { DECIDE, type KnownIssuer, type Shortage, shortageOf } from "../../approvals/policies/supply.ts";
 import { type OperatorRule, readOperatorRules } from "../../approvals/risk/operators.ts";
 import { hint, listed } from "../../core/nearest.ts";
@@ -44,9 +45,12 @@ export function policyFindings({ approvals, jwt }: Config, context: PolicyContex
     if (affected.length === 0) notes.push(`${field}: matches no tool that could need an approval`);
     notes.push(...unknownTools(policy, tools).map((name) => `${field}.when.tools: ${name} is not a registered tool`));
     if (affected.length === 0) continue;
-    const problem = unsatisfiedBecause(policy, isEmbedded ? undefined : issuers);
+    const problem = unsatisfiedBecause(requiredOf(policy), isEmbedded ? undefined : issuers);
     if (problem !== undefined) problems.push(`${field}: nobody can approve ${namesOf(affected)}: ${problem}`);
     else if (!isEmbedded) notes.push(...requesterNotes(policy, affected, issuers).map((note) => `${field}: ${note}`));
+    const escalating = escalationFindings(policy, { approvals, affected, issuers: isEmbedded ? undefined : issuers });
+    problems.push(...escalating.problems.map((text) => `${field}.${text}`));
+    notes.push(...escalating.notes.map((text) => `${field}.${text}`));
     const unanswerable = affected.filter(({ approval }) =>
       approval.scopes?.every((scope) => !policy.scopes.includes(scope)),
     );
@@ -114,9 +118,37 @@ function unknownTools({ when }: Policy, tools: readonly Tool[]): readonly string
   return (when.tools ?? []).filter((pattern) => !pattern.includes("*") && !names.has(pattern));
 }
 
+interface EscalationContext {
+  readonly approvals: Config["approvals"];
+  /** Tools that the policy applies to. */
+  readonly affected: readonly Tool[];
+  /** Undefined when the embedder of the library determines the approvers. */
+  readonly issuers: readonly KnownIssuer[] | undefined;
+}
+
+/** Returns what is wrong with a policy's escalation steps, and what is valid but probably not intended. */
+function escalationFindings(policy: Policy, { approvals, affected, issuers }: EscalationContext): PolicyFindings {
+  const problems: string[] = [];
+  const notes: string[] = [];
+  const { policies, webhooks } = approvals;
+  const others = policies.filter((other) => affected.some((tool) => mayConcern(other, tool)));
+  const expiry = Math.min(...others.map(({ decideBySeconds = approvals.decideBySeconds }) => decideBySeconds));
+  const isSubscribed = webhooks.some(({ events }) => events.includes("approval.escalated"));
+  for (const [at, { afterSeconds, adds, webhooks: named }] of (requiredOf(policy).escalate ?? []).entries()) {
+    const field = `escalate[${at}]`;
+    const stages = [{ name: "escalation", count: 1, deciders: adds?.deciders ?? { permissions: [] } }];
+    const problem = adds && unsatisfiedBecause({ ...ANY_APPROVER, stages }, issuers);
+    if (problem !== undefined) problems.push(`${field}.deciders: nobody is one of them: ${problem}`);
+    if (afterSeconds >= expiry)
+      notes.push(`${field}: another policy may let the request expire after ${expiry} s, before`);
+    if (named === undefined && !isSubscribed && issuers !== undefined)
+      notes.push(`${field}: notifies no webhook: name one in webhooks, or add approval.escalated to the events of one`);
+  }
+  return { problems, notes };
+}
+
 /** Returns why a policy can never be satisfied. Without issuers, only the people that the policy itself names count. */
-function unsatisfiedBecause(policy: Policy, issuers: readonly KnownIssuer[] | undefined): string | undefined {
-  const required = requiredOf(policy);
+function unsatisfiedBecause(required: RequiredPolicy, issuers: readonly KnownIssuer[] | undefined): string | undefined {
   const { stages } = required;
   const named = stages.flatMap(({ deciders }) => deciders.subjects ?? []);
   if (issuers === undefined) return shortageText(shortageOf(required, embedderIssuers(named)));

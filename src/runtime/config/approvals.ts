@@ -12,6 +12,8 @@ const SUBJECTS_MAX = 50;
 const POLICY_PERMISSIONS_MAX = 16;
 const STAGES_MAX = 8;
 const APPROVERS_MAX = 20;
+const ESCALATIONS_MAX = 8;
+const WEBHOOKS_MAX = 16;
 /** Maximum size of all policies as JSON, in characters: each approval request stores the policies that apply to it. */
 const CHARACTERS_MAX = 131_072;
 
@@ -84,6 +86,17 @@ const required = z
     if (count !== undefined) add("count", "cannot be combined with stages: each stage has its own");
   });
 
+const escalation = z.strictObject({
+  /** Time from the approval request after which, if it is still undecided, the step is taken; more than that of the step before. */
+  afterSeconds: seconds,
+  /** Stage that `deciders` are added to. Required where the policy has `stages`. */
+  stage: policyName.optional(),
+  /** Approvers who may decide too from then on, each counting like one of the stage's own. Without it, the step only notifies. */
+  deciders: deciders.optional(),
+  /** Webhooks that are notified, whatever their `events`; without it, those whose `events` contain `approval.escalated`. */
+  webhooks: z.array(z.string()).min(1).max(WEBHOOKS_MAX).optional(),
+});
+
 const policy = z
   .strictObject({
     /** Name shown to people and written to the journal. */
@@ -92,6 +105,8 @@ const policy = z
     when,
     /** Required approvals: `count` approvals by the `deciders`, or several such `stages`, one after another. */
     require: required,
+    /** Steps that ask further approvers when nobody decides. The number of approvals stays the same. */
+    escalate: z.array(escalation).min(1).max(ESCALATIONS_MAX).optional(),
     /** Whether one person may count in only one stage of the policy. */
     distinctPeople: z.boolean().default(true),
     /** When approvers must give a reason. */
@@ -115,7 +130,33 @@ const policy = z
     const requiresMore = stages !== undefined || count > 1 || (who?.permissions?.length ?? 0) > 0 || who?.subjects;
     const message = "cannot be true with more than one approver, stages, permissions or subjects";
     if (callback && requiresMore) problemAdder(context)("callback", message);
-  });
+  })
+  .superRefine(checkEscalation);
+
+interface WithEscalation {
+  readonly require: z.output<typeof required>;
+  readonly escalate?: readonly z.output<typeof escalation>[] | undefined;
+}
+
+function checkEscalation({ require: { stages }, escalate = [] }: WithEscalation, context: z.core.$RefinementCtx): void {
+  const add = problemAdder(context);
+  for (const [index, { afterSeconds, stage: name, deciders: who }] of escalate.entries()) {
+    const before = escalate[index - 1]?.afterSeconds;
+    if (before !== undefined && afterSeconds <= before) {
+      add(["escalate", index, "afterSeconds"], `must be more than ${before}, the time of the step before it`);
+    }
+    const field = ["escalate", index, "stage"];
+    if (name !== undefined && who === undefined) add(field, "needs deciders: a step without them only notifies");
+    else if (name !== undefined && !(stages ?? []).some((own) => own.name === name)) {
+      add(
+        field,
+        stages === undefined ? "is not needed: the policy has no stages" : `${name} is not a stage of the policy`,
+      );
+    } else if (name === undefined && who !== undefined && stages !== undefined) {
+      add(field, "is missing: it says which stage the deciders are added to");
+    }
+  }
+}
 
 /** Policies that say who decides which approval requests. */
 const policies = z
@@ -133,6 +174,37 @@ interface TimeLimits {
   readonly policies: z.output<typeof policies>;
 }
 
+interface Escalating {
+  readonly decideBySeconds: number;
+  readonly policies: z.output<typeof policies>;
+  readonly webhooks: z.output<typeof approvalWebhooks>;
+}
+
+/** Checks the steps against what they depend on: the time until the request expires, and the webhooks. */
+function checkEscalations(
+  { policies: written, webhooks, ...limits }: Escalating,
+  context: z.core.$RefinementCtx,
+): void {
+  const add = problemAdder(context);
+  const sending = new Set(webhooks.flatMap(({ name, url, urlFile }) => ((url ?? urlFile) === undefined ? [] : [name])));
+  for (const [index, { escalate = [], decideBySeconds = limits.decideBySeconds }] of written.entries()) {
+    for (const [at, step] of escalate.entries()) {
+      const field = ["policies", index, "escalate", at];
+      if (step.afterSeconds >= decideBySeconds) {
+        add([...field, "afterSeconds"], `must be less than ${decideBySeconds}: the approval request expires then`);
+      }
+      for (const [which, name] of (step.webhooks ?? []).entries()) {
+        if (sending.has(name)) continue;
+        const isKnown = webhooks.some((webhook) => webhook.name === name);
+        const problem = isKnown
+          ? "has no url or urlFile: nothing can be sent there"
+          : "is not a webhook of approvals.webhooks";
+        add([...field, "webhooks", which], `${name} ${problem}`);
+      }
+    }
+  }
+}
+
 /** Policies may only shorten the general time limits, which bound the size of the store and the age of plans. */
 function checkTimeLimits({ policies: written, ...limits }: TimeLimits, context: z.core.$RefinementCtx): void {
   const add = problemAdder(context);
@@ -144,14 +216,13 @@ function checkTimeLimits({ policies: written, ...limits }: TimeLimits, context: 
   }
 }
 
-const WEBHOOKS_MAX = 16;
 const PEOPLE_MAX = 1_000;
 const PERMISSIONS_MAX = 64;
 const NAME_CHARACTERS_MAX = 256;
 const URL_CHARACTERS_MAX = 2_048;
 
 const EVENTS = [
-  ...(["requested", "voted", "approved", "denied", "expired", "cancelled"] as const),
+  ...(["requested", "voted", "escalated", "approved", "denied", "expired", "cancelled"] as const),
   ...(["revoked", "claimed", "executed", "failed", "in_doubt"] as const),
 ].map((name) => `approval.${name}` as const);
 
@@ -326,4 +397,5 @@ export const approvals = (stores: Modules["approvalStores"]) =>
       message: "cannot be set together with approvals.store: there is one store",
     })
     .superRefine(checkTimeLimits)
+    .superRefine(checkEscalations)
     .prefault({});

@@ -94,6 +94,50 @@ describe("APR-60: how people answer", () => {
     ]);
   });
 
+  test("by hour and person: asked, decided, median, and approvals within three seconds", async () => {
+    world.now = Date.parse("2026-02-16T12:58:00.000Z");
+    const named = (...subjects: readonly string[]) => ({
+      permissions: [],
+      subjects: subjects.map((subject) => ({ issuer: OPERATOR.issuer, subject })),
+    });
+    const requirement = {
+      ...({ digest: "n".repeat(64), reasonRequired: "never", scopes: ["once"], callback: false } as const),
+      policies: [
+        {
+          ...{ name: "named", distinctPeople: true },
+          stages: [{ name: "one", count: 1, deciders: named("ann", "agent-1", "cleo") }],
+          escalate: [{ afterSeconds: 30, adds: { stage: 0, deciders: named("dora") } }],
+        },
+      ],
+    };
+    await answer({ requirement, afterMs: 3_000 });
+    await answer({ afterMs: 3_001 });
+    await answer({ afterMs: 1_000, by: BOB, decision: "deny" });
+    // Asked in this hour, escalated, and decided in the next one.
+    const late = await askFor(store, { requirement, planDigest: "e".repeat(64) });
+    world.now += 30_000;
+    await store.sweep();
+    world.now += 120_000;
+    await store.decide({ id: late.id, by: OPERATOR, decision: "approve" });
+    const { issuer } = OPERATOR;
+    const idle = { decided: 0, medianSeconds: undefined, quickApprovalShare: undefined };
+    expect((await wholeReport()).hours).toEqual([
+      {
+        ...{ from: Date.parse("2026-02-16T13:00:00.000Z"), asked: 0, decided: 1 },
+        approvers: [{ issuer, subject: "ann", asked: 0, decided: 1, medianSeconds: 150, quickApprovalShare: 0 }],
+      },
+      {
+        ...{ from: Date.parse("2026-02-16T12:00:00.000Z"), asked: 4, decided: 3 },
+        approvers: [
+          { issuer, subject: "ann", asked: 3, decided: 2, medianSeconds: 3, quickApprovalShare: 0.5 },
+          { issuer, subject: "bob", asked: 1, decided: 1, medianSeconds: 1, quickApprovalShare: 0 },
+          { issuer, subject: "cleo", asked: 2, ...idle },
+          { issuer, subject: "dora", asked: 1, ...idle },
+        ],
+      },
+    ]);
+  });
+
   test("prompts per person and hour", async () => {
     for (let count = 0; count < 3; count += 1) await answer({ afterMs: 1_000 });
     world.now += HOUR_MS;
@@ -180,7 +224,13 @@ test("the lists of a report are limited", () => {
   const rows: readonly ReportRow[] = Array.from({ length: 500 }, (_, index) => ({
     ...{ tool: `tool-${index}`, category: "write", classification: "read", risk: "low", session: `s-${index}` },
     ...{ requester: "[]", grantKey: "k", offersSession: true, state: "approved", isApproved: true, scope: "once" },
-    ...{ createdAt: index, decidedAt: index + 1, approver: { issuer: "i", subject: `p-${index}` }, votes: [] },
+    ...{
+      createdAt: index,
+      decidedAt: index + 1,
+      approver: { issuer: "i", subject: `p-${index}` },
+      votes: [],
+      named: [],
+    },
   }));
   const report = reportOf(rows, { from: 0, to: 1_000, isWhole: true });
   expect([report.tools.length, report.deciders.length]).toEqual([100, 100]);

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import type { OpenedApprovals } from "../../../src/approvals/approvals.ts";
 import { readKeys, verifyMessage } from "../../../src/approvals/notify/signature.ts";
 import { Webhook, type WebhookParts, type WebhookTarget } from "../../../src/approvals/notify/webhook.ts";
+import type { RequiredPolicy, Requirement } from "../../../src/approvals/policies/requirement.ts";
 import { type ApprovalWorld, askFor, createApprovalWorld, OPERATOR } from "../../support/approvals.ts";
 import { until } from "../../support/until.ts";
 import { Receiver } from "./receiver.ts";
@@ -119,6 +120,56 @@ describe("the message", () => {
     await receiver.untilArrived(2);
     expect(receiver.types).toEqual(["approval.denied", "approval.approved"]);
     expect(receiver.arrived.map(({ json }) => json.data.id)).toEqual([second.id, first.id]);
+  });
+});
+
+describe("escalations", () => {
+  const escalating = (steps: RequiredPolicy["escalate"]): Requirement => ({
+    ...{ digest: "r", reasonRequired: "never", scopes: ["once"], callback: false },
+    policies: [
+      {
+        ...{ name: "prod", distinctPeople: true, escalate: steps },
+        stages: [{ name: "team", count: 1, deciders: { permissions: ["team"] } }],
+      },
+    ],
+  });
+  const adds = { stage: 0, deciders: { permissions: ["oncall"] } };
+
+  test("a step's webhooks get it, whatever they subscribe to; the step of no webhook goes to subscribers", async () => {
+    const store = await world.open();
+    await started(store, { name: "chat", events: ["approval.escalated"] });
+    await started(store, { name: "pager", events: ["approval.denied"] });
+    const requirement = escalating([{ afterSeconds: 60, adds, webhooks: ["pager"] }, { afterSeconds: 120 }]);
+    const { id } = await askFor(store, { requirement });
+    world.now += 60_000;
+    await store.sweep();
+    const [first] = await receiver.untilArrived(1);
+    expect(first?.json).toMatchObject({
+      type: "approval.escalated",
+      data: {
+        ...{ id, state: "pending", summary: "deploy to prod; prod: no decision for 60 s" },
+        escalations: [{ policy: "prod", stage: "team", afterSeconds: 60, at: "2026-02-16T12:01:00.000Z" }],
+      },
+    });
+    world.now += 60_000;
+    await store.sweep();
+    await receiver.untilArrived(2);
+    await Bun.sleep(30);
+    const told = receiver.arrived.map(({ json }) => (json.data.escalations as readonly unknown[]).length);
+    expect(told).toEqual([1, 2]);
+    expect(new Set(receiver.arrived.map(({ id: message }) => message)).size).toBe(2);
+  });
+
+  test("a step of a request that was decided meanwhile is not sent", async () => {
+    const store = await world.open();
+    const { id } = await askFor(store, { requirement: escalating([{ afterSeconds: 60, adds }]) });
+    await store.outbox.register("chat");
+    world.now += 60_000;
+    await store.sweep();
+    await store.decide({ id, by: OPERATOR, permissions: ["oncall"], decision: "approve" });
+    const webhook = start(store, { events: ["approval.escalated"] });
+    await until("it is stale", () => (webhook.state().stale === 1 ? true : undefined));
+    expect(receiver.arrived).toEqual([]);
   });
 });
 

@@ -128,3 +128,29 @@ test("APR-51: the version of a tool's policies changes only with policies that m
   expect(version({ ...own, require: { count: 2 } })).not.toBe(version(own));
   expect(version({ ...own, when: { tools: ["deploy_app"], risk: "high" } })).not.toBe(version(own));
 });
+
+describe("escalation steps", () => {
+  const DIGEST = "f2b8b064bb5d2921fb918c2183d57bc9213f3832d0d1b0dd288ca0bd1442570e";
+  const digestOf = (policy: ApprovalPolicy) =>
+    createApprovalPolicies([policy]).requirementFor({ tool: toolOf(), risk: "low" })?.digest;
+
+  test("a policy without them has the digest that approvals of earlier versions carry", () => {
+    expect(digestOf(policyOf())).toBe(DIGEST);
+  });
+
+  test("they name their stage, and change the digest and the version", () => {
+    const staged = policyOf({ require: { stages: ["a", "b"].map((name) => ({ name, count: 1, deciders: {} })) } });
+    const policy = {
+      ...staged,
+      escalate: [{ afterSeconds: 60, stage: "b", deciders: { permissions: ["oncall"] } }, { afterSeconds: 90 }],
+    };
+    const { requirementFor, versionFor } = createApprovalPolicies([policy]);
+    const found = requirementFor({ tool: toolOf(), risk: "low" });
+    expect(found?.policies[0]?.escalate).toEqual([
+      { afterSeconds: 60, adds: { stage: 1, deciders: { permissions: ["oncall"] } } },
+      { afterSeconds: 90 },
+    ]);
+    expect(found?.digest).not.toBe(digestOf(staged));
+    expect(versionFor(toolOf())).not.toBe(createApprovalPolicies([staged]).versionFor(toolOf()));
+  });
+});

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { escalatedRequirement } from "../../../src/approvals/policies/escalation.ts";
 import { lackingOf, objectionToDenial, type Voter, voteResultOf } from "../../../src/approvals/policies/quorum.ts";
 import type {
   EligibleApprovers,
@@ -188,11 +189,14 @@ describe("a denial", () => {
 });
 
 const PERMISSIONS = ["a", "b"] as const;
+const eligible = fc.record({ permissions: fc.subarray([...PERMISSIONS]) });
 const stages = fc.array(
   fc.record({
     name: fc.constant("s"),
     count: fc.integer({ min: 1, max: 3 }),
-    deciders: fc.record({ permissions: fc.subarray([...PERMISSIONS]) }),
+    deciders: eligible,
+    // Approvers whom escalation steps have added.
+    also: fc.array(eligible, { maxLength: 2 }),
   }),
   { minLength: 1, maxLength: 3 },
 );
@@ -233,6 +237,16 @@ test("an approved request has in every stage its approvers, each once, permitted
         );
         expect(seats.map((seated) => seated.length)).toEqual(wanted.map(({ count }) => count));
         for (const seated of seats) expect(new Set(seated.map(({ subject }) => subject)).size).toBe(seated.length);
+        for (const [index, { deciders, also }] of wanted.entries()) {
+          // The same name may come with several tokens: one of them was permitted.
+          const isPermitted = (subject: string) =>
+            [deciders, ...also].some(({ permissions }) =>
+              list.some(
+                (one) => one.subject === subject && permissions.every((each) => one.permissions.includes(each as "a")),
+              ),
+            );
+          expect(seats[index]?.filter(({ subject }) => !isPermitted(subject))).toEqual([]);
+        }
         const everybody = seats.flat().map(({ subject }) => subject);
         if (distinctPeople) expect(new Set(everybody).size).toBe(everybody.length);
         const orders = seats.flatMap((seated) => seated.map(({ order }) => order));
@@ -240,6 +254,43 @@ test("an approved request has in every stage its approvers, each once, permitted
       }
     }),
     { numRuns: 300 },
+  );
+});
+
+test("an escalation step widens one stage of its own policy, and keeps every count", () => {
+  const step = fc.record({ policy: fc.nat({ max: 2 }), stage: fc.nat({ max: 2 }), deciders: eligible });
+  fc.assert(
+    fc.property(
+      fc.array(policy, { minLength: 1, maxLength: 3 }),
+      fc.array(step, { maxLength: 4 }),
+      (policies, steps) => {
+        const written = policies.map((one, at) => ({
+          ...one,
+          stages: one.stages.map(({ also: _, ...stage }) => stage),
+          escalate: steps.flatMap(({ policy: of, stage, deciders }, index) =>
+            of === at && stage < one.stages.length ? [{ afterSeconds: index + 1, adds: { stage, deciders } }] : [],
+          ),
+        }));
+        const taken = written.flatMap(({ escalate }, at) =>
+          escalate.map((_, index) => ({ policy: at, step: index, at: 0 })),
+        );
+        const before = needing(...written);
+        const after = escalatedRequirement(before, taken);
+        const narrowed = after.policies.map((one) => ({
+          ...one,
+          stages: one.stages.map(({ also: _, ...stage }) => stage),
+        }));
+        expect<readonly unknown[]>(narrowed).toEqual([...before.policies]);
+        expect({ ...after, policies: [] }).toEqual({ ...before, policies: [] });
+        for (const [at, { stages: now }] of after.policies.entries()) {
+          for (const [index, { also = [] }] of now.entries()) {
+            const own = written[at]?.escalate.filter(({ adds }) => adds.stage === index) ?? [];
+            expect([...also]).toEqual(own.map(({ adds }) => adds.deciders));
+          }
+        }
+      },
+    ),
+    { numRuns: 200 },
   );
 });
 

@@ -34,6 +34,25 @@ test("the age of a request is measured by the store's clock", async () => {
   expect([await store.ageOf(id), await store.ageOf("unknown")]).toEqual([1_234, undefined]);
 });
 
+test("the earlier decisions on a tool are people's, of other requests for it, newest first, at most five", async () => {
+  const of = async (id: string) => (await store.earlierDecisions({ id, tool: "deploy" })).map((one) => one.reason);
+  for (let count = 0; count < 7; count += 1) {
+    const { id } = await askFor(store, { planDigest: `plan ${count}` });
+    world.now += 1_000;
+    const decision = count % 2 === 0 ? "approve" : "deny";
+    await store.decide({ id, by: OPERATOR, decision, reason: `reason ${count}` });
+  }
+  const other = await askFor(store, { tool: "erase", planDigest: "other" });
+  await store.decide({ id: other.id, by: OPERATOR, decision: "deny", reason: "another tool" });
+  const withdrawn = await askFor(store, { planDigest: "withdrawn" });
+  await store.cancel(withdrawn.id, AGENT);
+  const { id } = await askFor(store, { planDigest: "now" });
+  expect(await of(id)).toEqual([6, 5, 4, 3, 2].map((count) => `reason ${count}`));
+  const [newest] = await store.earlierDecisions({ id, tool: "deploy" });
+  expect(newest).toMatchObject({ decision: "approve", at: world.now, by: OPERATOR });
+  expect(await of(newest?.id ?? "")).toEqual([5, 4, 3, 2, 1].map((count) => `reason ${count}`));
+});
+
 test("neither the journal nor the events contain the view", async () => {
   await approvedBy(store, { view: { secret: "in the view" } });
   const told = JSON.stringify([world.lines, await store.eventsAfter(0, 100)]);

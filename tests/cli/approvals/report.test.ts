@@ -33,6 +33,10 @@ describe("APR-60: stc approvals report", () => {
     expect(out).toContain("ALERT: over 50 % of the decisions took less than two seconds");
     expect(out).toMatch(/^do_write +20 +20 +0 +100 % /m);
     expect(out).toMatch(/^alice +https:\/\/people\.test +20 +0 +100 % .*ALERT$/m);
+    expect(out).toMatch(/^HOUR +APPROVER +ISSUER +ASKED +DECIDED +MEDIAN +APPROVED IN 3 S$/m);
+    expect(out).toMatch(
+      /^\d{4}-\d\d-\d\dT\d\d:00:00\.000Z +alice +https:\/\/people\.test +\d+ +\d+ +[\d.]+ s +[\d.]+ %$/m,
+    );
     expect(out).toContain("  19 fewer: do_write: the same call repeats in one session");
   });
 

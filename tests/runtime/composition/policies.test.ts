@@ -136,6 +136,51 @@ const ROWS: readonly (readonly [
     [],
   ],
   [
+    "an escalation to somebody whom the table gives the permission",
+    {
+      issuers: known(),
+      policy: { escalate: [{ afterSeconds: 60, deciders: { permissions: ["team"] } }] },
+      approvals: {
+        webhooks: [{ name: "pager", url: "https://pager.example", secretFile: "./k", events: ["approval.escalated"] }],
+      },
+    },
+    [],
+    [],
+  ],
+  [
+    "an escalation to nobody, of which no webhook is notified",
+    { issuers: known(), policy: { escalate: [{ afterSeconds: 60, deciders: { permissions: ["prod"] } }] } },
+    [
+      `${FIELD}.escalate[0].deciders: nobody is one of them: stage escalation needs 1, and 0 of those who may decide can be left for it`,
+    ],
+    [`${FIELD}.escalate[0]: notifies no webhook: name one in webhooks, or add approval.escalated to the events of one`],
+  ],
+  [
+    "an escalation after another policy's time limit",
+    {
+      approvals: {
+        policies: [
+          {
+            name: "p",
+            when: { tools: ["deploy"] },
+            require: { count: 1 },
+            escalate: [{ afterSeconds: 60, webhooks: ["pager"] }],
+          },
+          {
+            name: "q",
+            when: { tools: ["*"] },
+            require: { count: 1 },
+            scopes: ["once", "session"],
+            decideBySeconds: 50,
+          },
+        ],
+        webhooks: [{ name: "pager", url: "https://pager.example", secretFile: "./k" }],
+      },
+    },
+    [],
+    [`${FIELD}.escalate[0]: another policy may let the request expire after 50 s, before`],
+  ],
+  [
     "one person for two stages, who may fill both",
     {
       policy: {

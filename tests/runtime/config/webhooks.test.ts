@@ -74,10 +74,11 @@ test.each([
 
 test("the examples of docs/webhooks.md are valid configurations", () => {
   const page = readFileSync(join(import.meta.dir, "../../../docs/webhooks.md"), "utf8");
-  const blocks = [...page.matchAll(/^```yaml\n([\s\S]*?)^```/gm)].map(([, block = ""]) => parse(block).approvals);
-  expect(blocks).toHaveLength(2);
-  const [out, answers] = blocks.map((approvals) => read({ approvals }).approvals);
+  const blocks = [...page.matchAll(/^ *```yaml\n([\s\S]*?)^ *```/gm)].map(([, block = ""]) => parse(block).approvals);
+  expect(blocks).toHaveLength(3);
+  const [out, answers, slack] = blocks.map((approvals) => read({ approvals }).approvals);
   expect(out?.webhooks[0]).toMatchObject({ name: "chat", events: ["approval.requested", "approval.denied"] });
   expect(out?.publicUrl).toBe("https://stc.example");
   expect(answers?.webhooks[0]?.decisions?.people["U03GHIJKL"]?.permissions).toEqual(["role:secops"]);
+  expect(slack?.webhooks[0]).toMatchObject({ name: "slack", detail: "view" });
 });
