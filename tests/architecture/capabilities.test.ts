@@ -114,6 +114,7 @@ const CAPABILITIES: readonly Capability[] = [
       "src/cli/token.ts",
       "src/cli/audit/evidence.ts",
       "src/console/sessions.ts",
+      "src/console/oidc.ts",
     ],
   },
   { name: "code from text", sign: /\beval\(|new Function\(|node:vm/, holders: [] },

@@ -140,6 +140,8 @@ export const consoleSection = z
         clientId: z.string().min(1).max(512),
         /** File with the client's secret. Without it, the client is public, and PKCE alone protects the code. */
         clientSecretFile: text.optional(),
+        /** File with the certificates (PEM) trusted for the provider, instead of the system's. */
+        caFile: text.optional(),
         /** Scopes to request. `offline_access` makes many providers issue a refresh token. */
         scopes: z
           .array(z.string().regex(SCOPE, "must be a scope's name (RFC 6749, 3.3)"))
