@@ -85,7 +85,7 @@ export async function startService(
   const { console: address, oidc: _, ...addresses } = service.listeners;
   const console = opened && address && { address, parts: opened.listener };
   const listeners = await openListeners(options, { ...addresses, console, endpoints }).catch(async (error: unknown) => {
-    opened?.console.close();
+    await opened?.console.close();
     await service.close(0);
     throw error;
   });

@@ -184,9 +184,11 @@ export class Console {
     return [`${this.#cookie(SESSION_COOKIE, "")}; Max-Age=0`];
   }
 
-  close(): void {
+  /** Forgets the sessions and records what was summed up. Never rejects. */
+  async close(): Promise<void> {
     clearInterval(this.#summing);
     this.sessions.close();
+    await this.#sumUp(Number.POSITIVE_INFINITY);
   }
 
   async #tokenFor(request: Exchange["raw"], body: SignInBody): Promise<OperatorToken> {

@@ -22,7 +22,7 @@ async function consoleEndpoints() {
     ...{ isDevelopment: true, clock: () => 0, journal: async () => {}, logError: () => {} },
     ...{ refusalLinesPerMinuteMax: () => 0, callers: createCallerContext({ issuers: [], clock: () => 0 }) },
   });
-  console.close();
+  await console.close();
   return listener.endpoints;
 }
 
