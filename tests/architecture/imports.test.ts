@@ -16,9 +16,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "targets/function": ["core"],
   "targets/mcp": ["core", "egress"],
   pipeline: ["core", "egress", "approvals", "audit", "detection"],
-  // The list of what a build contains. `http` and `cli` are upwards: endpoints and commands are loaded by `import(…)` when needed.
+  // The list of what a build contains. `http`, `mcp`, `console` and `cli` are upwards: they are loaded by `import(…)` when needed.
   "runtime/modules.ts": [
-    ...["core", "egress", "approvals", "audit", "detection", "pipeline", "http", "mcp", "cli"],
+    ...["core", "egress", "approvals", "audit", "detection", "pipeline", "http", "mcp", "console", "cli"],
     ...["targets/command", "targets/files", "targets/grpc", "targets/http", "targets/function", "targets/mcp"],
   ],
   "runtime/own-code.ts": [],
@@ -37,6 +37,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   http: ["core", "pipeline", "approvals", "audit", "runtime/reload"],
   mcp: ["core", "pipeline", "approvals", "http"],
+  console: ["core", "pipeline", "audit", "egress", "http", "console/app"],
+  "console/app": ["core"],
   cli: [
     ...["core", "approvals", "audit", "detection", "http", "pipeline", "targets/command", "cli/development"],
     ...["runtime/composition", "runtime/config", "runtime/log", "runtime/modules.ts", "runtime/own-code.ts"],
@@ -64,6 +66,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   pipeline: ["zod", "jose"],
   http: ["zod", "fastify", "prom-client"],
   mcp: ["zod"],
+  console: ["oauth4webapi", "zod"],
   audit: ["zod"],
   cli: ["commander", "fastify", "pino", "zod"],
   "cli/development": ["@grpc/grpc-js", "@grpc/proto-loader", "@peculiar/x509", "reflect-metadata", "jose"],
@@ -118,6 +121,7 @@ const DECLARED: Readonly<Record<string, readonly string[]>> = {
   "src/targets/http/": ["kind.ts", "manifest.ts", "request.ts"],
   "src/targets/mcp/": ["kind.ts", "settings.ts"],
   "src/mcp/": [],
+  "src/console/": [],
   "src/core/json-schema/": [],
 };
 
