@@ -37,6 +37,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   http: ["core", "pipeline", "approvals", "audit", "runtime/reload"],
   mcp: ["core", "pipeline", "approvals", "http"],
+  // Runs in browsers: nothing of the service but pure functions of `core`.
+  "console/app": ["core"],
   cli: [
     ...["core", "approvals", "audit", "detection", "http", "pipeline", "targets/command", "cli/development"],
     ...["runtime/composition", "runtime/config", "runtime/log", "runtime/modules.ts", "runtime/own-code.ts"],
@@ -64,6 +66,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   pipeline: ["zod", "jose"],
   http: ["zod", "fastify", "prom-client"],
   mcp: ["zod"],
+  "console/app": ["@preact/signals", "preact", "preact/hooks"],
   audit: ["zod"],
   cli: ["commander", "fastify", "pino", "zod"],
   "cli/development": ["@grpc/grpc-js", "@grpc/proto-loader", "@peculiar/x509", "reflect-metadata", "jose"],
