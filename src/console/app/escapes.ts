@@ -29,7 +29,7 @@ export function linesOf(text: string): readonly (readonly Piece[])[] {
       line.push({ kind: "end", text: shown[found.index - 1] === "\\" ? special : "↵" });
       lines.push(line);
       line = [];
-    } else line.push({ kind: "escape", text: special });
+    } else line.push({ kind: shown[found.index - 1] === "\\" ? "text" : "escape", text: special });
   }
   if (at < shown.length) line.push({ kind: "text", text: shown.slice(at) });
   if (line.length > 0 || lines.length === 0) lines.push(line);

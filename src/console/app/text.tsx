@@ -137,6 +137,7 @@ function cut(lines: readonly ShownLine[]): readonly ShownLine[] {
 function diffClass([first]: readonly Piece[]): string {
   const text = first?.text ?? "";
   if (text.startsWith("@@")) return "hunk";
+  if (/^(?:---|\+\+\+) /.test(text)) return "file";
   if (text.startsWith("+")) return "added";
   return text.startsWith("-") ? "removed" : "";
 }

@@ -3,7 +3,6 @@ import type { VNode } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { announce, tick } from "../state.ts";
 import { Text } from "../text.tsx";
-import { counted } from "../words.ts";
 import { decideSoon, type Outgoing, outgoingFor, sentence, undo } from "./decisions.ts";
 import {
   ANSWER_CHARACTERS_MAX,
@@ -73,7 +72,7 @@ function ApproveButtons({ request }: { readonly request: ShownRequest }): VNode 
   if (unseen.length > 0) {
     return (
       <button type="button" class="primary" aria-keyshortcuts="e" onClick={() => openAllParts(request)}>
-        Show {counted(unseen.length, "long part")} first <kbd>e</kbd>
+        {unseen.length === 1 ? "Show all of it first" : `Show all ${unseen.length} long parts first`} <kbd>e</kbd>
       </button>
     );
   }

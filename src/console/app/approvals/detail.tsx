@@ -7,7 +7,7 @@ import { Block, Text } from "../text.tsx";
 import { DecisionBar } from "./decision-bar.tsx";
 import { earlierOn, loadShown, shown } from "./inbox.ts";
 import { isPending, outcomeOf, type Quorum, type ShownRequest, toneOf } from "./model.ts";
-import { type PlanPart, type PlanShown, planOf } from "./plan.ts";
+import { isCompact, type PlanPart, type PlanShown, planOf } from "./plan.ts";
 import { isPartOpen, openPart } from "./reading.ts";
 
 /** The open request: what will run, why it asks, who asks, and the decision. */
@@ -132,7 +132,7 @@ function Plan({ request }: { readonly request: ShownRequest }): VNode {
         {plan.main.map((part) => (
           <Part key={part.label} part={part} isMain />
         ))}
-        {typeof confinement === "string" && confinement !== "not applicable" && (
+        {typeof confinement === "string" && (
           <p class="confinement">
             Confinement: <Text value={confinement} />
           </p>
@@ -157,7 +157,7 @@ function Part({ part, isMain = false }: { readonly part: PlanPart; readonly isMa
     else own.value = true;
   };
   return (
-    <div class="part">
+    <div class={`part ${isCompact(part) ? "compact" : ""}`}>
       <h3>{label}</h3>
       <Block value={value} as={as} label={label} isOpen={isOpen} onOpen={open} />
       {omission !== undefined && <p class="omission">{omission}</p>}
@@ -251,12 +251,8 @@ function Who({ request: { requester } }: { readonly request: ShownRequest }): VN
         rows={[
           ["Caller", <Party key="sub" sub={sub} iss={iss} />],
           [
-            "On behalf, by",
-            act.length === 0 ? (
-              <span class="dim">nobody else: the caller acts alone</span>
-            ) : (
-              <Names key="act" names={act} />
-            ),
+            "Actors",
+            act.length === 0 ? <span class="dim">none: the caller acts alone</span> : <Names key="act" names={act} />,
           ],
           [
             "Session",

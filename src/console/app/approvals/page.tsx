@@ -163,19 +163,36 @@ function Live(): VNode {
           </button>
         </span>
       )}
-      {notifications.value !== "unavailable" && (
-        <button
-          type="button"
-          class="quiet bell"
-          aria-pressed={notifications.value === "on"}
-          disabled={notifications.value === "blocked"}
-          title={notifications.value === "blocked" ? "The browser blocks notifications from this page" : undefined}
-          onClick={() => void toggleNotifications()}
-        >
-          {notifications.value === "blocked" ? "Notifications blocked" : `Notifications ${notifications.value}`}
-        </button>
-      )}
+      {notifications.value !== "unavailable" && <Bell />}
     </div>
+  );
+}
+
+const BELL_WORDS = {
+  on: "Notifications of new requests are on",
+  off: "Notify me of new requests",
+  blocked: "The browser blocks notifications from this page",
+} as const;
+
+/** The switch of the browser's notifications. */
+function Bell(): VNode | null {
+  const { value } = notifications;
+  if (value === "unavailable") return null;
+  return (
+    <button
+      type="button"
+      class="quiet bell"
+      aria-label={BELL_WORDS[value]}
+      aria-pressed={value === "on"}
+      aria-disabled={value === "blocked"}
+      title={BELL_WORDS[value]}
+      onClick={() => value !== "blocked" && void toggleNotifications()}
+    >
+      <svg viewBox="0 0 24 24" width="20" height="20" aria-hidden="true">
+        <path d="M6 16V11a6 6 0 0 1 12 0v5l1.5 2h-15zM10 21h4" />
+        {value !== "on" && <path d="M4 4l16 17" />}
+      </svg>
+    </button>
   );
 }
 

@@ -22,11 +22,20 @@ export interface PlanShown {
   readonly more: readonly PlanPart[];
 }
 
+const COMPACT_CHARACTERS_MAX = 160;
+
+/** Returns whether a part is short enough to stand next to its label. */
+export function isCompact({ value, end, as }: PlanPart): boolean {
+  if (end !== undefined || as !== undefined) return false;
+  const [line = "", ...others] = typeof value === "string" ? [value] : value;
+  return others.length === 0 && line.length <= COMPACT_CHARACTERS_MAX && !line.includes("\\u{a}");
+}
+
 type Members = Readonly<Record<string, unknown>>;
 
 /** Members of the view that the page shows elsewhere. */
 const ELSEWHERE: ReadonlySet<string> = new Set(
-  "tool description toolMessage classification category risk rules notes requester reason".split(" "),
+  "tool description toolMessage classification category risk rules notes requester reason confinement".split(" "),
 );
 
 /** Reads the plan in a view. A view of an unknown form is shown whole. */
@@ -38,7 +47,9 @@ export function planOf(view: unknown): PlanShown {
   const isRepeated = used.target.includes("arguments") && isEqual(target["arguments"], all["arguments"]);
   const more = [
     ...Object.entries(without(rest, isRepeated ? ["arguments"] : [])).map(([name, value]) => part(words(name), value)),
-    ...Object.entries(without(target, used.target)).map(([name, value]) => part(`Target: ${words(name)}`, value)),
+    ...Object.entries(without(target, [...used.target, "system", "kind"])).map(([name, value]) =>
+      part(`Target: ${words(name)}`, value),
+    ),
   ];
   const isUnknown = typeof view !== "object" || view === null || Array.isArray(view);
   return { title, main: isUnknown ? [part("View", view)] : main, more };
@@ -223,6 +234,9 @@ function isEqual(a: unknown, b: unknown): boolean {
 
 /** Returns a member's name as words: `workingDir` is `Working dir`. */
 function words(name: string): string {
-  const spaced = name.replace(/([a-z])([A-Z0-9])/g, "$1 $2").toLowerCase();
+  const spaced = name
+    .replace(/([a-z])([A-Z])/g, "$1 $2")
+    .toLowerCase()
+    .replace("sha256", "SHA-256");
   return `${spaced.charAt(0).toUpperCase()}${spaced.slice(1)}`;
 }
