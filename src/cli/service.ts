@@ -27,20 +27,33 @@ const CUT_OFF_MS = 1_000;
 
 const LOG_FLUSH_MS = 1_000;
 
+interface ServiceOptions {
+  /** Lists the parts of the build. */
+  readonly modules?: Modules;
+  /** True on the development stand, where one-time links open the console. */
+  readonly isDevelopment?: boolean;
+}
+
 /**
- * Starts the service. A reload reads the changed configuration with `readAgain`. `modules` lists the parts of the build.
+ * Starts the service. A reload reads the changed configuration with `readAgain`.
  *
  * @throws {StartupError} with everything that prevents the start
  */
-export async function startService(config: Config, readAgain?: Hooks["readAgain"], modules: Modules = MODULES) {
+export async function startService(
+  config: Config,
+  readAgain?: Hooks["readAgain"],
+  { modules = MODULES, isDevelopment = false }: ServiceOptions = {},
+) {
   let detector: Service["detector"] | undefined;
   const output = openLog({ ...config.log, detector: () => detector?.() ?? DETECTOR });
   const log = output.logger;
   const metrics = createMetrics();
   const service = await wire(config, { ...hooksOf(log, metrics), readAgain }, modules);
   detector = service.detector;
+  const opened = await consoleOf(config, service, { modules, isDevelopment, log });
   metrics.watch({
     ...service,
+    console: () => opened?.console.tally(),
     callsInFlight: () => service.admission.inFlight(),
     upstreams: () => service.targets().upstreams(),
     certificates: () => service.targets().certificates(),
@@ -69,19 +82,25 @@ export async function startService(config: Config, readAgain?: Hooks["readAgain"
     for (const { field, message } of classificationNotes(tool)) log.warn({ tool: tool.name }, `${field}: ${message}`);
   }
   const endpoints = await loadEndpoints(modules);
-  const listeners = await openListeners(options, { ...service.listeners, endpoints }).catch(async (error: unknown) => {
+  const { console: address, ...addresses } = service.listeners;
+  const console = opened && address && { address, parts: opened.listener };
+  const listeners = await openListeners(options, { ...addresses, console, endpoints }).catch(async (error: unknown) => {
+    opened?.console.close();
     await service.close(0);
     throw error;
   });
-  const { url, operatorUrl } = listeners;
-  log.info({ url, operatorUrl, tools: service.registry.list().length, ...service.targets().facts() }, "listening");
+  const { url, consoleUrl, operatorUrl } = listeners;
+  log.info(
+    { url, consoleUrl, operatorUrl, tools: service.registry.list().length, ...service.targets().facts() },
+    "listening",
+  );
 
   let drained: Promise<void> | undefined;
   const drain = async (): Promise<void> => {
     draining = true;
     log.info("draining");
     service.drain();
-    const closed = listeners.close();
+    const closed = listeners.close().finally(() => opened?.console.close());
     await endedWithin(closed, config.server.drainTimeoutMs);
     await service.close(0);
     await endedWithin(closed, CUT_OFF_MS);
@@ -94,6 +113,8 @@ export async function startService(config: Config, readAgain?: Hooks["readAgain"
   return {
     /** URL of the listener for calls, with its actual port. */
     url,
+    /** URL of the console's listener; undefined when the configuration has none. */
+    consoleUrl,
     /** URL of the operators' listener; undefined when the configuration has none. */
     operatorUrl,
     notRegistered: service.notRegistered,
@@ -110,6 +131,24 @@ export async function startService(config: Config, readAgain?: Hooks["readAgain"
       return drained;
     },
   };
+}
+
+interface ConsoleParts extends Required<ServiceOptions> {
+  readonly log: Logger;
+}
+
+/** Loads and opens the operators' console, if it is configured. */
+async function consoleOf(config: Config, service: Service, { modules, isDevelopment, log }: ConsoleParts) {
+  const { console } = config.server;
+  if (console === undefined) return undefined;
+  const { host, tls, socket, publicUrl, allowedHosts } = console;
+  const { openConsole } = await modules.console();
+  return openConsole({
+    listener: { host, publicUrl, allowedHosts, hasTls: tls !== undefined, hasSocket: socket !== undefined },
+    ...{ isDevelopment, callers: service.callers, clock: service.clock, journal: service.journal },
+    refusalLinesPerMinuteMax: () => service.limits.strangerLinesPerMinute,
+    logError: (error) => log.error({ cause: causeText(error) }, "console"),
+  });
 }
 
 function listenerOptions(config: Config, service: Service) {
@@ -174,7 +213,7 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
   const stop = await start();
   let service: RunningService;
   try {
-    service = running = await startService(config, readAgain);
+    service = running = await startService(config, readAgain, { isDevelopment: options.dev === true });
   } catch (error) {
     await stop();
     throw error;
@@ -183,9 +222,11 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
   if (options.dev === true) {
     const { welcome } = await import("./development/welcome.ts");
     const [hasGit, hasBash] = ["git", "bash"].map((name) => config.commands.allowed.includes(name));
-    const { url } = service;
+    const { url, consoleUrl = "" } = service;
+    const consoleLink = await (await import("./console.ts")).developmentLink(consoleUrl);
     const auditDir = config.audit.dir;
-    reportChange(() => print.line(welcome({ url, auditDir, hasGit: hasGit === true, hasBash: hasBash === true })));
+    const facts = { url, consoleLink, auditDir, hasGit: hasGit === true, hasBash: hasBash === true };
+    reportChange(() => print.line(welcome(facts)));
   }
   // An unhandled rejection in one tool must not end the service. An uncaught exception does, because the state is unknown then.
   process.on("unhandledRejection", service.logUncaught);

@@ -54,6 +54,16 @@ export async function token({ sub, permission, operator, session, ttl }: TokenOp
   );
 }
 
+/** Signs a token with everything that an operator of the development stand may do. */
+export async function developmentOperatorToken(): Promise<string> {
+  const { DEVELOPMENT_DIRECTORY } = await import("./development/environment.ts");
+  const { signDevelopmentToken } = await import("./development/keys.ts");
+  return signDevelopmentToken({
+    ...{ directory: DEVELOPMENT_DIRECTORY, operator: true, sub: "me", permissions: OPERATOR_PERMISSIONS },
+    ...{ ttlSeconds: DEVELOPMENT_TOKEN_SECONDS, nowMs: Date.now() },
+  });
+}
+
 /**
  * Returns a function that signs a token for the agent of the development stand's examples; the tokens share one session. Returns
  * undefined, after printing the reason, in the single binary.

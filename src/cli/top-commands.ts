@@ -141,6 +141,13 @@ export const commands = [
     run: async (_, options) => (await import("./token.ts")).token(options),
   }),
   command({
+    name: "console",
+    summary: "Print the address of the operators' console; with --dev, a link that signs in once",
+    uses: CONFIGURED,
+    exits: { 2: "the console of the development stand does not answer", 78: "the configuration has no console" },
+    run: async (_, options) => (await import("./console.ts")).console(options),
+  }),
+  command({
     name: "health",
     summary: "Check that a running service is alive",
     options: {

@@ -21,8 +21,11 @@ import type { BodyLimits, PeerLimits } from "./request-guard.ts";
  * table in `docs/endpoints.md` are derived from the declarations. Nothing here depends on an HTTP framework.
  */
 
-/** The listeners of a service: `server.host` and related settings for agents, `server.operator` for probes and metrics. */
-export type ListenerName = "agents" | "operators";
+/**
+ * The listeners of a service: `server.host` and related settings for agents, `server.operator` for probes and metrics,
+ * `server.console` for operators and their browsers.
+ */
+export type ListenerName = "agents" | "operators" | "console";
 
 /** Who is answered: everybody, holders of an agent's or an operator's token, of either, or signers of the body. */
 export type EndpointAudience = Audience | "anybody" | "either" | "signers";
@@ -59,7 +62,29 @@ export interface McpSettings {
 
 export type Need = keyof OptionalParts;
 
+/** A session of the console that a request has presented: another form of the operators' token. */
+export interface PresentedSession {
+  /** The token that the session holds, as an `Authorization` header. */
+  readonly authorization: string;
+  /** When the session ends at the latest, in milliseconds since 1970. */
+  readonly endsAtMs: number;
+  /** Ends the session: the person signs out, or its token is no longer accepted. */
+  end(why: "signed_out" | "token_refused"): Promise<void>;
+}
+
+/** Sessions, which some listeners accept in place of a token. */
+export interface SessionSource {
+  /**
+   * Returns the session that a request presents; undefined when it presents none. Rejects with a `Refusal` when the request may
+   * not use a session, or presents one that has ended.
+   */
+  present(request: IncomingMessage): Promise<PresentedSession | undefined>;
+}
+
 export interface ServiceParts extends OptionalParts, BodyLimits, PeerLimits {
+  /** Whether the agents' listener also answers operators; default: it does. */
+  readonly operatorsOnAgentPort?: boolean | undefined;
+  readonly sessions?: SessionSource | undefined;
   readonly proxy: ToolProxy;
   readonly registry: Registry;
   readonly callers: CallerContext;
@@ -130,6 +155,8 @@ interface EndpointDeclaration {
   readonly audience: EndpointAudience;
   /** Permission that an operator's token must hold. Where anybody is answered, holders get `caller`. */
   readonly permission?: string;
+  /** Answers every operator, whatever the permissions: for what concerns only the operator's own session. */
+  readonly anyPermission?: true;
   /** Answers under any Host, without checking Host and Origin: for probes and public documents. */
   readonly anyHost?: true;
   /** Checks Host and Origin of requests with another method, too, before 405; otherwise anybody learns the methods of a path. */
@@ -181,6 +208,10 @@ export interface AdmittedRequest<
   readonly bytes: Uint8Array;
   readonly caller: Who extends "anybody" ? Caller | undefined : Caller;
   readonly tokenAudience: Audience;
+  /** The request as it arrived, for endpoints that open sessions. */
+  readonly raw: IncomingMessage;
+  /** The session in place of whose token the request was sent, if there is one. */
+  readonly session: PresentedSession | undefined;
   readonly isDisconnected: () => boolean;
   /** Calls `end` once, when the client disconnects or the service closes. Returns a function that stops listening. */
   readonly untilEnd: (end: () => void) => () => void;
@@ -205,7 +236,9 @@ export interface Exchange extends Disconnect {
 export interface EndpointAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body?: string | undefined;
+  /** Values of `Set-Cookie`. */
+  readonly cookies?: readonly string[] | undefined;
+  readonly body?: string | Uint8Array | undefined;
   /** Sends the events; resolves when the stream has ended, never rejects. */
   readonly stream?: ((client: EventSink) => Promise<void>) | undefined;
   /** Members of the journal line, in addition to its type and the caller. */
@@ -225,7 +258,7 @@ export interface EventSink {
 type Output<Schema> = Schema extends z.ZodType ? z.output<Schema> : unknown;
 
 type Permission<Who> = Who extends "operators" | "either"
-  ? { readonly permission: string }
+  ? { readonly permission: string } | { readonly anyPermission: true }
   : { readonly permission?: string };
 
 type Declared<Who extends EndpointAudience, Params, Query, Headers, Body, Needs extends Need> = EndpointDeclaration &
@@ -289,6 +322,12 @@ export function methodsOf({ method, audience }: Endpoint): readonly string[] {
   return method === "GET" && audience === "anybody" ? ["GET", "HEAD"] : [method];
 }
 
+/** Returns the listeners of an endpoint. The console's listener has everything that operators do on the agents' listener. */
+export function listenersOf({ listeners = ["agents"], audience }: Endpoint): readonly ListenerName[] {
+  const isForOperators = audience === "operators" || audience === "either";
+  return isForOperators && listeners.includes("agents") ? [...listeners, "console"] : listeners;
+}
+
 /** Returns what a listener answers: the endpoints declared for it whose needed parts the service has. */
 export function routesOf(
   endpoints: readonly Endpoint[],
@@ -296,10 +335,31 @@ export function routesOf(
   services: ServiceParts,
 ): readonly Route[] {
   return endpoints
-    .filter(({ listeners = ["agents"], needs = [] }) => {
-      return listeners.includes(listener) && needs.every((part) => services[part] !== undefined);
-    })
-    .flatMap((endpoint) => {
+    .filter((each) => listenersOf(each).includes(listener))
+    .filter(({ needs = [] }) => needs.every((part) => services[part] !== undefined))
+    .flatMap((declared) => {
+      const endpoint = audienceAt(listener, declared, services);
+      if (endpoint === undefined) return [];
       return [endpoint.path, ...(endpoint.alsoAt?.(services) ?? [])].map((path) => ({ path, endpoint }));
     });
+}
+
+/** Returns the endpoint with its audience on this listener: only operators on the console's; undefined when it has none. */
+function audienceAt(
+  listener: ListenerName,
+  endpoint: Endpoint,
+  { operatorsOnAgentPort = true }: ServiceParts,
+): Endpoint | undefined {
+  const { audience, audited, permission: _, ...rest } = endpoint;
+  if (listener === "console") return audience === "either" ? { ...endpoint, audience: "operators" } : endpoint;
+  if (listener === "operators" || operatorsOnAgentPort) return endpoint;
+  if (audience === "operators") return undefined;
+  // What an agent reads of its own is not recorded.
+  const own = audience === "either" && ({ audience: "agents", audited: isRead(audited) ? "no" : audited } as const);
+  return { ...rest, audience, audited, ...own };
+}
+
+/** Returns whether requests are recorded by a line of their own, not by the call or the change. */
+export function isRead(audited: Audited): boolean {
+  return audited !== "call" && audited !== "change" && audited !== "no";
 }

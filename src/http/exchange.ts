@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { challenges } from "./answers.ts";
 import { DISCARDED_BYTES_MAX, onceBodyEnds } from "./body-readers.ts";
@@ -12,6 +12,8 @@ export interface ExchangeListener {
   readonly load: LoadGuards | undefined;
   readonly draining: () => boolean;
   readonly challenge: ReturnType<typeof challenges>;
+  /** Headers of every answer, unless the endpoint sets them. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
 /**
@@ -80,12 +82,13 @@ export class HttpExchange implements Exchange {
   }
 
   /** Sends a whole answer. Throws when a header cannot be sent, or when an answer has begun. */
-  send({ status, headers, body }: EndpointAnswer): void {
+  send({ status, headers, cookies, body }: EndpointAnswer): void {
     const { raw } = this;
     const response = this.#response;
     const { load, challenge } = this.#listener;
     const bytes = body === undefined ? 0 : Buffer.byteLength(body);
-    const head: Record<string, string | number> = { ...headers, "x-content-type-options": "nosniff" };
+    const head: OutgoingHttpHeaders = { ...this.#listener.headers, ...headers, "x-content-type-options": "nosniff" };
+    if (cookies !== undefined) head["set-cookie"] = [...cookies];
     if (body !== undefined || status !== 204) head["content-length"] = bytes;
     if (status === 401 || status === 403) {
       const { authorization } = raw.headers;
@@ -113,7 +116,8 @@ export class HttpExchange implements Exchange {
     const response = this.#response;
     this.#listener.pending.willEndWith(this.raw);
     try {
-      response.writeHead(status, { ...headers, "x-content-type-options": "nosniff", connection: "close" });
+      const all = { ...this.#listener.headers, ...headers, "x-content-type-options": "nosniff" };
+      response.writeHead(status, { ...all, connection: "close" });
     } finally {
       // The client must read the rest of an ended stream in time, like any answer.
       const sent = this.#listener.load?.answering(raw, response, 0);

@@ -13,6 +13,8 @@ import {
   type EndpointServices,
   type Exchange,
   type GuardedEndpoint,
+  isRead,
+  type PresentedSession,
   perListener,
 } from "./endpoint.ts";
 import { checkBodyHeaders, checkPeerHeaders, issuesOf, parseBody } from "./request-guard.ts";
@@ -22,9 +24,13 @@ const BODY_BYTES_MAX = 65_536;
 /** Concurrent requests per audience; a long poll counts as one. Waiting agents take no slots from approvers. */
 const SLOTS = { totalMax: 1_024, perCallerMax: 256 } as const;
 
+/** Interval at which a stream's session is checked: it ends within a second of the token's revocation. */
+const SESSION_CHECK_EVERY_MS = 500;
+
 interface Authenticated {
   readonly tokenAudience: Audience;
   readonly caller: Caller;
+  readonly session: PresentedSession | undefined;
 }
 
 type Body = Pick<AdmittedRequest, "body" | "bytes">;
@@ -73,7 +79,8 @@ export class Guard {
       const { stream } = answer;
       if (stream === undefined) return answer;
       isStream = true;
-      return { ...answer, stream: (client) => stream(client).finally(leave) };
+      const followed = authenticated.session === undefined ? stream : this.#whileSigned(stream, endpoint, exchange);
+      return { ...answer, stream: (client) => followed(client).finally(leave) };
     } finally {
       // A stream keeps its slots until it ends.
       if (!isStream) leave();
@@ -109,18 +116,42 @@ export class Guard {
     return this.#verify(exchange, "operators");
   }
 
+  /** A session is only another source of the token. */
   async #verify({ raw }: Exchange, tokenAudience: Audience): Promise<Authenticated> {
-    const { caller } = await this.#services.callers.verify(
-      raw.headers.authorization,
-      tokenAudience,
-      certificateOf(raw),
-    );
-    return { tokenAudience, caller };
+    const { callers, sessions } = this.#services;
+    const session = await sessions?.present(raw);
+    const authorization = session === undefined ? raw.headers.authorization : session.authorization;
+    try {
+      const { caller } = await callers.verify(authorization, tokenAudience, certificateOf(raw));
+      return { tokenAudience, caller, session };
+    } catch (error) {
+      if (error instanceof Refusal && error.code === "UNAUTHENTICATED") await session?.end("token_refused");
+      throw error;
+    }
+  }
+
+  /** Returns the stream that ends when its session has ended. */
+  #whileSigned(
+    stream: NonNullable<EndpointAnswer["stream"]>,
+    endpoint: GuardedEndpoint,
+    exchange: Exchange,
+  ): NonNullable<EndpointAnswer["stream"]> {
+    return (client) => {
+      const timer = setInterval(() => {
+        this.#verifyAgain(endpoint, exchange).catch(() => client.destroy());
+      }, SESSION_CHECK_EVERY_MS);
+      return stream(client).finally(() => clearInterval(timer));
+    };
+  }
+
+  async #verifyAgain(endpoint: GuardedEndpoint, exchange: Exchange): Promise<void> {
+    const again = await this.#identify(endpoint, exchange);
+    if (again?.tokenAudience === "operators" && !mayUse(endpoint, again.caller)) throw lacks(endpoint.permission);
   }
 
   /** Returns the operator when there is one; all others get the same answer as a client without a token. */
   async #operatorWith(permission: string, exchange: Exchange): Promise<Authenticated | undefined> {
-    if (exchange.raw.headers.authorization === undefined) return undefined;
+    if (exchange.raw.headers.authorization === undefined && this.#services.sessions === undefined) return undefined;
     try {
       checkPeerHeaders(exchange.raw, this.#services);
       const authenticated = await this.#verify(exchange, "operators");
@@ -137,7 +168,7 @@ export class Guard {
     { tokenAudience, caller }: Authenticated,
     { params }: Exchange,
   ): Promise<void> {
-    const { audience, method, permission = "" } = endpoint;
+    const { audience, method, permission } = endpoint;
     const { id: asked = "" } = params;
     const id = isId(asked) ? asked : undefined;
     if (tokenAudience === "agents") {
@@ -145,8 +176,9 @@ export class Guard {
       await recordForgery(this.#services, caller, { reason: "agents_token", id });
       throw lacks(permission);
     }
-    if (caller.permissions.includes(permission)) return;
-    if (method !== "GET") await recordRefused(this.#services, caller, { reason: "permission_missing", permission, id });
+    if (mayUse(endpoint, caller)) return;
+    if (method !== "GET" && permission !== undefined)
+      await recordRefused(this.#services, caller, { reason: "permission_missing", permission, id });
     throw lacks(permission);
   }
 
@@ -164,15 +196,12 @@ export class Guard {
       headers: checked(headers, headersOf(headers, exchange), "The headers are"),
       caller,
       tokenAudience: authenticated?.tokenAudience ?? "agents",
+      raw: exchange.raw,
+      session: authenticated?.session,
       isDisconnected: () => exchange.disconnected,
       untilEnd: (end: () => void) => this.#untilEnd(exchange, end),
       tokenLeftMs: () => Math.max(0, (caller?.expiresAt ?? 0) * 1000 - this.#services.clock()),
-      verifyAgain: async () => {
-        const again = await this.#identify(endpoint, exchange);
-        if (again?.tokenAudience === "operators" && !again.caller.permissions.includes(endpoint.permission ?? "")) {
-          throw lacks(endpoint.permission ?? "");
-        }
-      },
+      verifyAgain: () => this.#verifyAgain(endpoint, exchange),
     };
     return endpoint.handle(request, this.#services);
   }
@@ -183,8 +212,7 @@ export class Guard {
     { tokenAudience, caller }: Authenticated,
     { recorded }: EndpointAnswer,
   ) {
-    const isRead = audited !== "call" && audited !== "change" && audited !== "no";
-    if (!isRead || (audience === "either" && tokenAudience === "agents")) return;
+    if (!isRead(audited) || (audience === "either" && tokenAudience === "agents")) return;
     await record(this.#services, { type: audited, sub: caller.subject, iss: caller.issuer, ...recorded });
   }
 
@@ -270,7 +298,11 @@ export function recordRefused(
   return record(services, { type, ...(id !== undefined && { id }), sub: subject, iss: issuer, ...why });
 }
 
-function lacks(permission: string): Refusal {
+function mayUse({ permission, anyPermission }: GuardedEndpoint, { permissions }: Caller): boolean {
+  return anyPermission === true || (permission !== undefined && permissions.includes(permission));
+}
+
+function lacks(permission = ""): Refusal {
   return new Refusal("PERMISSION_DENIED", `This is for operators whose token holds ${permission}.`, {
     details: { missingPermissions: [permission] },
   });

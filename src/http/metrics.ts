@@ -18,6 +18,8 @@ interface MetricSources {
   readonly exports?: () => readonly ExportState[];
   readonly revocations?: () => { readonly status: "ok" | "stale"; readonly entries: number } | undefined;
   readonly approvals?: () => NotifiedApprovals | undefined;
+  /** Returns the console's sessions, and its sign-ins by means and result, two words; undefined without a console. */
+  readonly console?: () => { readonly sessions: number; readonly signIns: ReadonlyMap<string, number> } | undefined;
   readonly dropped?: Readonly<Record<string, () => number>>;
 }
 
@@ -229,6 +231,19 @@ const READ_AT_SCRAPE: readonly ReadMetric[] = [
       "signal",
     ],
     ({ dropped = {} }) => Object.entries(dropped).map(([signal, count]) => [{ signal }, count()]),
+  ),
+  row(Gauge, ["stc_console_sessions", "Sessions of the console that have not ended"], ({ console }) => {
+    const tally = console?.();
+    return tally === undefined ? [] : lone(tally.sessions);
+  }),
+  row(
+    Counter,
+    ["stc_console_sign_ins_total", "Sign-ins to the console by means and result", "by", "result"],
+    ({ console }) =>
+      [...(console?.()?.signIns ?? [])].map(([key, count]) => {
+        const [by = "", result = ""] = key.split(" ");
+        return [{ by, result }, count];
+      }),
   ),
   row(Gauge, ["stc_revocation_entries", "Entries of the revocation list in use"], ({ revocations }) =>
     lone(revocations?.()?.entries ?? 0),

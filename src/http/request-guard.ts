@@ -18,6 +18,10 @@ export interface PeerLimits {
   readonly anyHost?: boolean;
   readonly allowedHosts: readonly string[];
   readonly allowedOrigins: readonly string[];
+  /** Refuses loopback names: for listeners that are not on loopback. */
+  readonly noLoopbackNames?: boolean | undefined;
+  /** Returns whether the origin is that of the listener's own pages. The request's Host is allowed. */
+  readonly isOwnOrigin?: ((origin: string, request: IncomingMessage) => boolean) | undefined;
   /** Tracks sources that sent too many wrong tokens: their tokens are no longer verified. Without it, every token is. */
   readonly wrongTokens?: WrongTokens | undefined;
 }
@@ -62,7 +66,8 @@ export function checkPeerHeaders(request: IncomingMessage, options: PeerLimits):
       "The Host header does not name this service: use a name that its operators allow.",
     );
   }
-  if (origin !== undefined && !options.allowedOrigins.includes(origin)) {
+  const isForeign = origin !== undefined && !options.allowedOrigins.includes(origin);
+  if (isForeign && options.isOwnOrigin?.(origin, request) !== true) {
     throw new Refusal("HOST_NOT_ALLOWED", "Web pages may not call this service: their Origin is not allowed.");
   }
   options.wrongTokens?.assertRoom(request);
@@ -135,10 +140,10 @@ function repeatedHeader(rawHeaders: readonly string[]): string | undefined {
  * Returns true when the host is allowed. Ignores the port, since an attacker's page cannot forge the name, and a trailing
  * dot.
  */
-function isAllowedHost(host: string, { allowedHosts }: PeerLimits): boolean {
+function isAllowedHost(host: string, { allowedHosts, noLoopbackNames }: PeerLimits): boolean {
   const name = host.replace(/:\d{0,5}$/, "").toLowerCase();
   const bare = name.replace(/([^.])\.$/, "$1");
-  return isLoopback(bare) || allowedHosts.includes(name) || allowedHosts.includes(bare);
+  return (noLoopbackNames !== true && isLoopback(bare)) || allowedHosts.includes(name) || allowedHosts.includes(bare);
 }
 
 /** Returns `host:port` of a URL, including any user info, which never matches an allowed name. */

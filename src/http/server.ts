@@ -15,10 +15,11 @@ import {
   type Route,
   routesOf,
   type ServiceParts,
+  type SessionSource,
 } from "./endpoint.ts";
 import { type ExchangeListener, HttpExchange } from "./exchange.ts";
 import { Guard } from "./guard.ts";
-import { checkPeerHeaders } from "./request-guard.ts";
+import { checkPeerHeaders, type PeerLimits } from "./request-guard.ts";
 
 export interface ServerOptions extends ServiceParts {
   readonly headerBytesMax: number;
@@ -28,6 +29,15 @@ export interface ServerOptions extends ServiceParts {
 }
 
 interface ListenerOptions extends ServerOptions, Pick<EndpointServices, "shedding" | "requestRate"> {}
+
+/** What the console's listener has that others do not have. */
+export interface ConsoleListener extends Pick<PeerLimits, "allowedHosts" | "noLoopbackNames" | "isOwnOrigin"> {
+  /** The endpoints of the console itself. */
+  readonly endpoints: readonly Endpoint[];
+  readonly sessions: SessionSource;
+  /** Headers of every answer. */
+  readonly headers: Readonly<Record<string, string>>;
+}
 
 interface ListenerLoadLimits extends LoadLimits {
   readonly rates: { readonly requests: Rate | "off" };
@@ -39,10 +49,25 @@ const TIMEOUT_CHECK_EVERY_MS = 500;
 
 /** Creates the agents' listener: calls, and everything that operators do except probes. */
 export function createServer(options: ServerOptions, endpoints: readonly Endpoint[]): FastifyInstance {
+  return limitedListener("agents", options, { endpoints });
+}
+
+/** Creates the console's listener: its page, its sessions, and everything that operators do. It accepts no calls. */
+export function createConsoleServer(
+  options: ServerOptions,
+  endpoints: readonly Endpoint[],
+  { endpoints: own, headers, ...console }: ConsoleListener,
+): FastifyInstance {
+  const parts = { ...options, ...console, allowedOrigins: [], resource: undefined };
+  return limitedListener("console", parts, { endpoints: [...own, ...endpoints], headers });
+}
+
+/** Creates a listener with load limits of its own: what agents send takes nothing from operators. */
+function limitedListener(name: ListenerName, options: ServerOptions, contents: ListenerContents): FastifyInstance {
   const { limits, metrics, callers, clock } = options;
   const load = limits && createLoadGuards({ limits, metrics: metrics.load, callers, clock });
   const requestRate = limits && new RequestRateLimiter(() => limits.rates.requests, clock);
-  const app = listener("agents", { ...options, ...load, requestRate }, { endpoints, load });
+  const app = listener(name, { ...options, ...load, requestRate }, { ...contents, load });
   load?.watch(app);
   return app;
 }
@@ -55,6 +80,7 @@ export function createOperatorServer(options: ServerOptions, endpoints: readonly
 interface ListenerContents {
   readonly endpoints: readonly Endpoint[];
   readonly load?: LoadGuards | undefined;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
 function noCompiler(): never {
@@ -65,13 +91,13 @@ function noCompiler(): never {
 function listener(
   name: ListenerName,
   options: ListenerOptions,
-  { endpoints, load }: ListenerContents,
+  { endpoints, load, headers }: ListenerContents,
 ): FastifyInstance {
   const pending = new PendingAnswers();
   const { report, webhooks, inbox } = options.approvals ?? {};
   const parts = { ...options, report, webhooks, inbox };
   const routes = routesOf(endpoints, name, parts);
-  const shared = { pending, load, draining: options.draining, challenge: challenges(options.resource) };
+  const shared = { pending, load, headers, draining: options.draining, challenge: challenges(options.resource) };
   const unknownRoute = (request: FastifyRequest, reply: FastifyReply, target?: string): void => {
     options.metrics.load.unknownRoute();
     new HttpExchange(request, reply, shared).send(unknownAnswer(routes, target));

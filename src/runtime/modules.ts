@@ -6,6 +6,7 @@ import { postgresStore } from "../approvals/store/postgres-url.ts";
 import { sqliteStore } from "../approvals/store/sqlite.ts";
 import { type AuditExporter, lokiExporter, otlpExporter } from "../audit/export/collectors.ts";
 import { COMMANDS } from "../cli/commands.ts";
+import type { openConsole } from "../console/routes.ts";
 import type { TargetKind } from "../core/target-kind.ts";
 import type { DetectorRule } from "../detection/rules/rule.ts";
 import { DETECTOR_RULES } from "../detection/rules/rules.ts";
@@ -46,6 +47,8 @@ export interface Modules {
   readonly auditExporters: readonly AuditExporter[];
   readonly tokenSources: readonly TokenSource[];
   readonly endpoints: readonly (() => Promise<{ readonly endpoints: readonly Endpoint[] }>)[];
+  /** The operators' console, imported when it is configured. */
+  readonly console: () => Promise<{ readonly openConsole: typeof openConsole }>;
   /** The files that declare the commands of `stc`. */
   readonly commands: typeof COMMANDS;
 }
@@ -88,6 +91,7 @@ export const MODULES = {
     () => import("../http/routes/webhooks.ts"),
     () => import("../http/routes/audit.ts"),
   ],
+  console: () => import("../console/routes.ts"),
   commands: COMMANDS,
 } as const satisfies Modules;
 

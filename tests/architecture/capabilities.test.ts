@@ -66,6 +66,7 @@ const CAPABILITIES: readonly Capability[] = [
         "src/runtime/composition/audit.ts",
         "src/runtime/composition/identity.ts",
         "src/http/connections/listening.ts",
+        "src/console/page.ts",
         "src/runtime/log/sink.ts",
       ],
     ],
@@ -115,10 +116,15 @@ const CAPABILITIES: readonly Capability[] = [
       "src/cli/token.ts",
       "src/cli/audit/evidence.ts",
       "src/console/app/api.ts",
+      "src/console/sessions.ts",
     ],
   },
   { name: "code from text", sign: /\beval\(|new Function\(|node:vm/, holders: [] },
-  { name: "the console", sign: /console\./, holders: [] },
+  {
+    name: "the console",
+    sign: /(?<!\.)\bconsole\.(?:log|info|warn|error|debug|trace|table|dir|assert)\b/,
+    holders: [],
+  },
 ];
 
 function mayHold({ holders }: Capability, path: string): boolean {

@@ -16,9 +16,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "targets/function": ["core"],
   "targets/mcp": ["core", "egress"],
   pipeline: ["core", "egress", "approvals", "audit", "detection"],
-  // The list of what a build contains. `http` and `cli` are upwards: endpoints and commands are loaded by `import(…)` when needed.
+  // The list of what a build contains. `http`, `mcp`, `console` and `cli` are upwards: they are loaded by `import(…)` when needed.
   "runtime/modules.ts": [
-    ...["core", "egress", "approvals", "audit", "detection", "pipeline", "http", "mcp", "cli"],
+    ...["core", "egress", "approvals", "audit", "detection", "pipeline", "http", "mcp", "console", "cli"],
     ...["targets/command", "targets/files", "targets/grpc", "targets/http", "targets/function", "targets/mcp"],
   ],
   "runtime/own-code.ts": [],
@@ -37,6 +37,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   http: ["core", "pipeline", "approvals", "audit", "runtime/reload"],
   mcp: ["core", "pipeline", "approvals", "http"],
+  console: ["core", "pipeline", "audit", "egress", "http", "console/app"],
   // Runs in browsers: nothing of the service but pure functions of `core`.
   "console/app": ["core"],
   cli: [
@@ -67,6 +68,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   http: ["zod", "fastify", "prom-client"],
   mcp: ["zod"],
   "console/app": ["@preact/signals", "preact", "preact/hooks"],
+  console: ["oauth4webapi", "zod"],
   audit: ["zod"],
   cli: ["commander", "fastify", "pino", "zod"],
   "cli/development": ["@grpc/grpc-js", "@grpc/proto-loader", "@peculiar/x509", "reflect-metadata", "jose"],
@@ -121,6 +123,7 @@ const DECLARED: Readonly<Record<string, readonly string[]>> = {
   "src/targets/http/": ["kind.ts", "manifest.ts", "request.ts"],
   "src/targets/mcp/": ["kind.ts", "settings.ts"],
   "src/mcp/": [],
+  "src/console/": [],
   "src/core/json-schema/": [],
 };
 

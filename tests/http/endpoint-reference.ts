@@ -1,8 +1,8 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { type Endpoint, methodsOf, type Need } from "../../src/http/endpoint.ts";
+import { type Endpoint, listenersOf, methodsOf, type Need } from "../../src/http/endpoint.ts";
 import { withSection } from "../support/generated-section.ts";
-import { ENDPOINTS } from "./server-parts.ts";
+import { CONSOLE_ENDPOINTS, ENDPOINTS } from "./server-parts.ts";
 
 /**
  * The table of endpoints in docs/endpoints.md, generated from their declarations. Run as a program it writes the page; a test
@@ -19,23 +19,33 @@ const WITH: Readonly<Partial<Record<Need, string>>> = {
   mcp: "`mcp.enabled`",
 };
 
+/** The same for the console's own endpoints, which are created only with it. */
+const CONSOLE_WITH: Readonly<Record<string, string>> = {
+  "/console/links": "`stc serve --dev`",
+  "/console/sign-in": "`console.oidc`",
+};
+
 function endpointReference(): string {
-  const rows = ENDPOINTS.toSorted((one, other) => one.path.localeCompare(other.path, "en")).map((endpoint) => {
-    const { method, path, summary, listeners = ["agents"], needs = [] } = endpoint;
-    const also = methodsOf(endpoint).length > 1 ? ", HEAD" : "";
-    const parts = needs.flatMap((need) => WITH[need] ?? []);
-    const cells = [
-      ...[`\`${method} ${path}\`${also}`, summary, whoIsAnswered(endpoint)],
-      ...[listeners.join(", "), recorded(endpoint), parts.at(-1) ?? ""],
-    ];
-    return `| ${cells.join(" | ")} |`;
-  });
+  const rows = [...ENDPOINTS, ...CONSOLE_ENDPOINTS]
+    .toSorted((one, other) => one.path.localeCompare(other.path, "en"))
+    .map((endpoint) => {
+      const { method, path, summary, needs = [] } = endpoint;
+      const also = methodsOf(endpoint).length > 1 ? ", HEAD" : "";
+      const isConsole = CONSOLE_ENDPOINTS.includes(endpoint);
+      const parts = isConsole ? [CONSOLE_WITH[path] ?? "`server.console`"] : needs.flatMap((need) => WITH[need] ?? []);
+      const cells = [
+        ...[`\`${method} ${path}\`${also}`, summary, whoIsAnswered(endpoint)],
+        ...[listenersOf(endpoint).join(", "), recorded(endpoint), parts.at(-1) ?? ""],
+      ];
+      return `| ${cells.join(" | ")} |`;
+    });
   return ["| endpoint | does | for | listeners | recorded as | only with |", "|---|---|---|---|---|---|", ...rows].join(
     "\n",
   );
 }
 
-function whoIsAnswered({ audience, permission }: Endpoint): string {
+function whoIsAnswered({ audience, permission, anyPermission }: Endpoint): string {
+  if (anyPermission === true) return "operators";
   const operators = `operators with \`${permission}\``;
   if (audience === "operators") return operators;
   if (audience === "either") return `agents; ${operators}`;

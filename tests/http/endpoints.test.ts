@@ -7,7 +7,7 @@ import { createCallerContext } from "../../src/pipeline/caller-context.ts";
 import { CALL, startIdentityService } from "../support/identity-service.ts";
 import { agentsProfile, makeSigningKey, NOW_SECONDS } from "../support/tokens.ts";
 import { PAGE, withReference } from "./endpoint-reference.ts";
-import { ENDPOINTS, serverParts } from "./server-parts.ts";
+import { CONSOLE_ENDPOINTS, ENDPOINTS, serverParts } from "./server-parts.ts";
 
 const ROOT = resolve(import.meta.dir, "../..");
 const clock = (): number => NOW_SECONDS * 1_000;
@@ -157,7 +157,7 @@ test("every endpoint that the documents name is declared", () => {
       ([, method, path = ""]) =>
         `${method} ${path.replace(/[.,]$/, "").replace("/webhooks/chat/", "/webhooks/:name/")}`,
     );
-  const declared = ENDPOINTS.map(nameOf);
+  const declared = [...ENDPOINTS, ...CONSOLE_ENDPOINTS].map(nameOf);
   expect(new Set(named).size).toBeGreaterThan(15);
   expect([...new Set(named)].filter((name) => !declared.includes(name))).toEqual([]);
 });

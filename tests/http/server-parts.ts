@@ -1,12 +1,26 @@
 import { DETECTOR } from "../../src/detection/sensitive.ts";
 import { createMetrics } from "../../src/http/metrics.ts";
 import type { ServerOptions } from "../../src/http/server.ts";
-import type { CallerContext } from "../../src/pipeline/caller-context.ts";
+import { type CallerContext, createCallerContext } from "../../src/pipeline/caller-context.ts";
 import { createRegistry } from "../../src/pipeline/registry.ts";
 import { loadEndpoints, MODULES } from "../../src/runtime/modules.ts";
 
 /** Every endpoint of the build. */
 export const ENDPOINTS = await loadEndpoints(MODULES);
+
+/** The endpoints of the console itself, with everything that it can have. */
+export const CONSOLE_ENDPOINTS = await consoleEndpoints();
+
+async function consoleEndpoints() {
+  const { openConsole } = await MODULES.console();
+  const { console, listener } = openConsole({
+    listener: { host: "127.0.0.1", hasTls: false, hasSocket: false, publicUrl: undefined, allowedHosts: [] },
+    ...{ isDevelopment: true, clock: () => 0, journal: async () => {}, logError: () => {} },
+    ...{ refusalLinesPerMinuteMax: () => 0, callers: createCallerContext({ issuers: [], clock: () => 0 }) },
+  });
+  console.close();
+  return listener.endpoints;
+}
 
 interface Given extends Partial<ServerOptions> {
   readonly callers: CallerContext;

@@ -17,7 +17,9 @@ beforeAll(async () => {
     ...{ tools: ["."], audit: { dir: "./audit", durability: "write" }, log: { level: "silent" } },
     jwt: { issuers: issuers.profiles() },
   };
-  service = await startService(readConfig(written, { folder, environment: {}, origin: "test" }), undefined, modules);
+  service = await startService(readConfig(written, { folder, environment: {}, origin: "test" }), undefined, {
+    modules,
+  });
 });
 afterAll(async () => {
   await service.drain();

@@ -67,7 +67,7 @@ export class AskingService {
     };
     const environment = { PATH: path };
     const config = readConfig(written, { folder: this.folder, environment, origin: "test" }, modules);
-    this.#service = await startService(config, undefined, modules);
+    this.#service = await startService(config, undefined, { modules });
   }
 
   /** A clean stop; the files stay. */

@@ -33,10 +33,11 @@ export async function developmentEnvironment(environment: Environment, now: numb
   const certificates = await developmentCertificates(DEVELOPMENT_DIRECTORY, now);
   const hasGit = ownsRepository() && finds("git", environment);
   const port = Number(environment["STC_PORT"] || PORT);
-  // Next to the service's own port, so that plans and messages always name the same endpoint.
-  const grpcPort = Number.isInteger(port) && port > 0 && port < 65_535 ? port + 1 : PORT + 1;
+  const consolePort = portAfter(port, 1);
+  // Next to the service's own ports, so that plans and messages always name the same endpoint.
+  const grpcPort = portAfter(port, 2);
   const written = {
-    server: { host, port: PORT },
+    server: { host, port: PORT, console: { host, port: consolePort } },
     tools: [
       join(PROJECT, "tools/customer-data"),
       ...GIT_TOOLS,
@@ -83,12 +84,23 @@ export async function developmentEnvironment(environment: Environment, now: numb
     async start(): Promise<() => Promise<void>> {
       const master = await startCustomerMaster({ certificates, port: grpcPort }).catch(() => {
         throw new StartupError([
-          `127.0.0.1:${grpcPort} is in use: the development gRPC service listens on the port after server.port; set STC_PORT to another port`,
+          `127.0.0.1:${grpcPort} is in use: the development gRPC service listens on the second port after server.port; set STC_PORT to another port`,
         ]);
       });
       return () => master.close();
     },
   };
+}
+
+/** Returns a port after that of the service. */
+function portAfter(port: number, distance: number): number {
+  return (Number.isInteger(port) && port > 0 && port + distance <= 65_535 ? port : PORT) + distance;
+}
+
+/** Returns the URL of the development stand's console on this machine. */
+export function developmentConsoleUrl({ STC_PORT, STC_HOST }: Environment): string {
+  const host = STC_HOST || "127.0.0.1";
+  return `http://${host.includes(":") ? `[${host}]` : host}:${portAfter(Number(STC_PORT || PORT), 1)}`;
 }
 
 /**

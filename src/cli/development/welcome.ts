@@ -38,6 +38,8 @@ const STC = "npx -y bun@1.4.5 run --silent stc";
 
 interface WelcomeOptions {
   readonly url: string;
+  /** Opens the console once, within a minute. */
+  readonly consoleLink: string;
   readonly auditDir: string;
   /** True when this folder is a git repository that the service offers; otherwise samples that use git are left out. */
   readonly hasGit: boolean;
@@ -45,7 +47,7 @@ interface WelcomeOptions {
 }
 
 /** Returns the text that `stc serve --dev` prints once it listens. */
-export function welcome({ url, auditDir, hasGit, hasBash }: WelcomeOptions): string {
+export function welcome({ url, consoleLink, auditDir, hasGit, hasBash }: WelcomeOptions): string {
   const samples = SAMPLES.filter(({ tool }) => hasGit || !tool.startsWith("git_"));
   const { sub, permissions } = DEMO_AGENT;
   const token = [STC, `token --sub ${sub}`, ...permissions.map((name) => `--permission ${name}`)].join(" ");
@@ -62,6 +64,11 @@ export function welcome({ url, auditDir, hasGit, hasBash }: WelcomeOptions): str
     "",
     `  ${STC} audit tail`,
     ...(hasBash ? approvalSteps(url) : []),
+    "",
+    "The operators' console, in a browser. The link signs in once, within a minute; the command makes another:",
+    "",
+    `  ${consoleLink}`,
+    `  ${STC} console --dev`,
     "",
     "An MCP client (Claude Code, Cursor, VS Code) calls the same tools with this .mcp.json, and needs no token:",
     "",

@@ -21,6 +21,8 @@ export interface TlsSource {
 }
 
 export interface ListenerTlsOptions {
+  /** Configuration key of the listener. */
+  readonly field: string;
   readonly source: TlsSource;
   readonly handshakeTimeoutMs: number;
   readonly handshakes: HandshakeLimits;
@@ -42,7 +44,7 @@ export function certificateOf({ socket }: IncomingMessage): ClientCertificate | 
  */
 export function tlsServer(
   forwarded: ForwardedConnections,
-  { source, handshakeTimeoutMs, handshakes: limits, logError }: ListenerTlsOptions,
+  { field, source, handshakeTimeoutMs, handshakes: limits, logError }: ListenerTlsOptions,
 ): { readonly server: Server; close(): void } {
   let material = source.read();
   const handshakes = new Handshakes(limits);
@@ -63,7 +65,7 @@ export function tlsServer(
       if (next.clientCa !== material.clientCa) forwarded.retireAll();
       material = next;
     } catch (error) {
-      logError(new Error("server.tls: the changed files are not used", { cause: error }));
+      logError(new Error(`${field}.tls: the changed files are not used`, { cause: error }));
     }
   };
   const watching = source.watch(renew);

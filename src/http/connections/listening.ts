@@ -4,7 +4,14 @@ import type { FastifyInstance } from "fastify";
 import { systemCode } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import type { Endpoint } from "../endpoint.ts";
-import { createOperatorServer, createServer, KEEP_ALIVE_MS, type ServerOptions } from "../server.ts";
+import {
+  type ConsoleListener,
+  createConsoleServer,
+  createOperatorServer,
+  createServer,
+  KEEP_ALIVE_MS,
+  type ServerOptions,
+} from "../server.ts";
 import { ForwardedConnections } from "./listening-forwarded.ts";
 import { type TlsSource, tlsServer } from "./listening-tls.ts";
 
@@ -18,42 +25,58 @@ interface ListenAddress {
   readonly port: number;
 }
 
-interface ListenerAddresses {
-  readonly endpoints: readonly Endpoint[];
+/** Where the agents' listener or the console's listens: a port, plain or with TLS, a socket, or both. */
+interface ServedAddress {
   readonly host: string;
   readonly port: number | "off";
   readonly tls?: TlsSource | undefined;
   readonly socket?: SocketAddress | undefined;
+}
+
+interface ListenerAddresses extends ServedAddress {
+  readonly endpoints: readonly Endpoint[];
+  readonly console?: { readonly address: ServedAddress; readonly parts: ConsoleListener } | undefined;
   readonly operator?: ListenAddress | undefined;
 }
 
 interface Listening {
   /** `http://host:port` with the actual port, or `unix:path` when there is only the socket. */
   readonly url: string;
+  readonly consoleUrl: string | undefined;
   readonly operatorUrl: string | undefined;
-  /** Stops accepting connections for calls; resolves when open requests have been answered. */
+  /** Stops accepting connections for calls and the console; resolves when open requests have been answered. */
   close(): Promise<void>;
   cutOff(): void;
   closeOperators(): Promise<void>;
 }
 
 /**
- * Opens the call listeners before the operator listener: a client that the operator listener reports as ready may call at
- * once.
+ * Opens the operator listener last: a client that it reports as ready may call at once.
  *
  * @throws {StartupError} when an address is taken; every listener that was opened is closed by then
  */
 export async function openListeners(options: ServerOptions, addresses: ListenerAddresses): Promise<Listening> {
-  const app = createServer(options, addresses.endpoints);
-  const calls = new AgentListeners(app, options);
+  const { endpoints, console, operator } = addresses;
+  const agents = new ServedListener(createServer(options, endpoints), options, "server");
+  const served = [agents];
+  const close = async (): Promise<void> => void (await Promise.all(served.map((each) => each.close())));
   try {
-    const url = await calls.open(addresses);
-    if (addresses.operator === undefined) return { ...calls.ends(url), operatorUrl: undefined, closeOperators };
-    const operators = createOperatorServer(options, addresses.endpoints);
-    const operatorUrl = await listen(operators, addresses.operator, "server.operator");
-    return { ...calls.ends(url), operatorUrl, closeOperators: () => closeAtOnce(operators) };
+    const url = await agents.open(addresses);
+    let consoleUrl: string | undefined;
+    if (console !== undefined) {
+      const app = createConsoleServer(options, endpoints, console.parts);
+      const opened = new ServedListener(app, options, "server.console");
+      served.push(opened);
+      consoleUrl = await opened.open(console.address);
+    }
+    const cutOff = (): void => served.forEach((each) => void each.cutOff());
+    const listening = { url, consoleUrl, close, cutOff };
+    if (operator === undefined) return { ...listening, operatorUrl: undefined, closeOperators };
+    const operators = createOperatorServer(options, endpoints);
+    const operatorUrl = await listen(operators, operator, "server.operator");
+    return { ...listening, operatorUrl, closeOperators: () => closeAtOnce(operators) };
   } catch (error) {
-    await calls.close();
+    await close();
     throw error;
   }
 }
@@ -66,30 +89,29 @@ async function closeAtOnce(app: FastifyInstance): Promise<void> {
 }
 
 /**
- * Listeners for calls. The HTTP server itself listens on a plain port; TLS and the Unix socket have their own servers, which
- * hand their connections to it.
+ * A listener for calls or the console. The HTTP server itself listens on a plain port; TLS and the Unix socket have their own
+ * servers, which hand their connections to it.
  */
-class AgentListeners {
+class ServedListener {
   readonly #app: FastifyInstance;
   readonly #options: ServerOptions;
+  /** Configuration key of the listener. */
+  readonly #field: string;
   readonly #closings: (() => void)[] = [];
   #forwarded: ForwardedConnections | undefined;
 
-  constructor(app: FastifyInstance, options: ServerOptions) {
+  constructor(app: FastifyInstance, options: ServerOptions, field: string) {
     this.#app = app;
     this.#options = options;
+    this.#field = field;
   }
 
-  async open({ host, port, tls, socket }: Omit<ListenerAddresses, "endpoints">): Promise<string> {
+  async open({ host, port, tls, socket }: ServedAddress): Promise<string> {
     const urls: string[] = [];
-    if (port !== "off" && tls === undefined) urls.push(await listen(this.#app, { host, port }, "server"));
+    if (port !== "off" && tls === undefined) urls.push(await listen(this.#app, { host, port }, this.#field));
     if (port !== "off" && tls !== undefined) urls.push(await this.#openTls(tls, { host, port }));
     if (socket !== undefined) urls.push(await this.#openSocket(socket));
     return urls[0] ?? "";
-  }
-
-  ends(url: string): Pick<Listening, "url" | "close" | "cutOff"> {
-    return { url, close: () => this.close(), cutOff: () => this.#cutOff() };
   }
 
   /** Stops accepting connections. For a moment, requests on open connections are still answered, with `Connection: close`. */
@@ -103,7 +125,7 @@ class AgentListeners {
     await Promise.all([this.#app.close(), this.#forwarded?.close()]).finally(() => clearInterval(idle));
   }
 
-  #cutOff(): void {
+  cutOff(): void {
     this.#app.server.closeAllConnections();
     this.#forwarded?.destroyAll();
   }
@@ -111,7 +133,7 @@ class AgentListeners {
   async #openTls(source: TlsSource, address: ListenAddress): Promise<string> {
     const { headersTimeoutMs, logError, limits, metrics } = this.#options;
     const front = tlsServer(await this.#forwardedConnections(), {
-      ...{ source, handshakeTimeoutMs: headersTimeoutMs, logError },
+      ...{ field: this.#field, source, handshakeTimeoutMs: headersTimeoutMs, logError },
       handshakes: {
         refused: (why) => metrics.load.ended(why),
         get perSourceMax() {
@@ -125,7 +147,7 @@ class AgentListeners {
     );
     const { host } = address;
     const port = await listeningPort(front.server, address).catch((error: unknown) => {
-      throw refused(error, "server", address);
+      throw refused(error, this.#field, address);
     });
     return `https://${host.includes(":") ? `[${host}]` : host}:${port}`;
   }
@@ -133,7 +155,10 @@ class AgentListeners {
   async #openSocket(address: SocketAddress): Promise<string> {
     const forwarded = await this.#forwardedConnections();
     const server = createSocketServer((socket) => forwarded.take(socket));
-    const remove = await listenAt(forwarded.limited(server), address, process.pid);
+    const remove = await listenAt(forwarded.limited(server), address, {
+      field: `${this.#field}.socket`,
+      pid: process.pid,
+    });
     this.#closings.push(remove, () => server.close());
     return `unix:${address.path}`;
   }
@@ -198,7 +223,12 @@ interface SocketAddress {
 
 /** The kernel accepts 107 bytes, and the socket is created under a longer name first. */
 const PATH_BYTES_MAX = 90;
-const FIELD = "server.socket";
+
+/** The configuration key of a socket, and the process that creates it. */
+interface SocketCreator {
+  readonly field: string;
+  readonly pid: number;
+}
 
 /**
  * Listens at the path. Replaces a socket that no process listens on; refuses any other existing file. The socket is created
@@ -208,12 +238,16 @@ const FIELD = "server.socket";
  * @returns a function that removes the socket
  * @throws {StartupError}
  */
-async function listenAt(server: Server, { path, mode }: SocketAddress, pid: number): Promise<() => void> {
-  if (Buffer.byteLength(path) > PATH_BYTES_MAX) throw new StartupError([`${FIELD}: is over ${PATH_BYTES_MAX} bytes`]);
-  await assertFree(path);
+async function listenAt(
+  server: Server,
+  { path, mode }: SocketAddress,
+  { field, pid }: SocketCreator,
+): Promise<() => void> {
+  if (Buffer.byteLength(path) > PATH_BYTES_MAX) throw new StartupError([`${field}: is over ${PATH_BYTES_MAX} bytes`]);
+  await assertFree(path, field);
   const made = `${path}.${pid}`;
-  removeStale(made);
-  await listening(server, made);
+  removeStale(made, field);
+  await listening(server, made, field);
   chmodSync(made, mode);
   const { dev, ino } = lstatSync(made);
   renameSync(made, path);
@@ -223,15 +257,15 @@ async function listenAt(server: Server, { path, mode }: SocketAddress, pid: numb
   };
 }
 
-async function assertFree(path: string): Promise<void> {
+async function assertFree(path: string, field: string): Promise<void> {
   const found = lstatSync(path, { throwIfNoEntry: false });
   if (found === undefined) return;
-  if (found.isSymbolicLink()) throw new StartupError([`${FIELD}: ${path} is a symbolic link`]);
-  if (!found.isSocket()) throw new StartupError([`${FIELD}: ${path} exists already and is not a socket`]);
-  if (found.uid !== process.getuid?.()) throw new StartupError([`${FIELD}: ${path} is another user's socket`]);
+  if (found.isSymbolicLink()) throw new StartupError([`${field}: ${path} is a symbolic link`]);
+  if (!found.isSocket()) throw new StartupError([`${field}: ${path} exists already and is not a socket`]);
+  if (found.uid !== process.getuid?.()) throw new StartupError([`${field}: ${path} is another user's socket`]);
   const answer = await probe(path);
   if (answer === "ECONNREFUSED" || answer === "ENOENT") return;
-  throw new StartupError([`${FIELD}: ${path} is in use${answer === "taken" ? "" : ` (${answer})`}`]);
+  throw new StartupError([`${field}: ${path} is in use${answer === "taken" ? "" : ` (${answer})`}`]);
 }
 
 /** Returns `taken` when a process listens at the path; otherwise the system's error code. */
@@ -246,22 +280,22 @@ function probe(path: string): Promise<string> {
 }
 
 /** Removes a socket that an earlier process with the same id left when it died between creating and renaming it. */
-function removeStale(made: string): void {
+function removeStale(made: string, field: string): void {
   const found = lstatSync(made, { throwIfNoEntry: false });
   if (found === undefined) return;
-  if (!found.isSocket()) throw new StartupError([`${FIELD}: ${made} is in the way`]);
+  if (!found.isSocket()) throw new StartupError([`${field}: ${made} is in the way`]);
   unlinkSync(made);
 }
 
 /** Binds synchronously, and so under this umask: no other user can connect before the mode is set. */
-function listening(server: Server, path: string): Promise<void> {
+function listening(server: Server, path: string, field: string): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
-  server.once("error", (error) => reject(new StartupError([`${FIELD}: cannot be made (${systemCode(error)})`])));
+  server.once("error", (error) => reject(new StartupError([`${field}: cannot be made (${systemCode(error)})`])));
   const mask = process.umask(0o177);
   try {
     server.listen(path, resolve);
   } catch (error) {
-    reject(new StartupError([`${FIELD}: cannot be made (${systemCode(error)})`]));
+    reject(new StartupError([`${field}: cannot be made (${systemCode(error)})`]));
   } finally {
     process.umask(mask);
   }

@@ -101,18 +101,21 @@ export function createLoadMetrics(registers: Registry[]): LoadMetrics {
     help: "Requests for an unknown route or with an unsupported method",
     registers,
   });
+  const counts: (() => number)[] = [];
   return {
     delayed: (ms) => delay.observe(ms / 1000),
     shed: (reason) => shed.inc({ reason }),
     ended: (reason) => ended.inc({ reason }),
     unknownRoute: () => unknown.inc(),
     watchConnections(count) {
+      counts.push(count);
+      if (counts.length > 1) return;
       new Gauge({
         name: "stc_connections",
         help: "Open connections that have sent a request",
         registers,
         collect() {
-          this.set(count());
+          this.set(counts.reduce((sum, each) => sum + each(), 0));
         },
       });
     },

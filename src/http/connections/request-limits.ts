@@ -115,9 +115,13 @@ export class WrongTokens {
     this.#rateLimiter = new RateLimiter({ calls: options.perMinuteMax, seconds: MINUTE_SECONDS });
   }
 
-  /** @throws {Refusal} RATE_LIMITED */
-  assertRoom(request: IncomingMessage): void {
-    const retryAfterMs = this.waitMs(request);
+  /**
+   * The token is the header's, unless it arrived in the body.
+   *
+   * @throws {Refusal} RATE_LIMITED
+   */
+  assertRoom(request: IncomingMessage, authorization = request.headers.authorization): void {
+    const retryAfterMs = this.waitMs(request, authorization);
     if (retryAfterMs === 0) return;
     throw new Refusal("RATE_LIMITED", "Too many tokens from your address were wrong.", {
       details: { limit: "wrongTokens" },
@@ -126,16 +130,16 @@ export class WrongTokens {
   }
 
   /** Returns the time until this request's token may be verified; 0 when it may be now, or was verified before. */
-  waitMs({ headers, socket }: IncomingMessage): number {
+  waitMs({ headers, socket }: IncomingMessage, authorization = headers.authorization): number {
     // Nearly always, no source has sent a wrong token.
-    if (this.#rateLimiter.size === 0 || headers.authorization === undefined) return 0;
+    if (this.#rateLimiter.size === 0 || authorization === undefined) return 0;
     const now = this.#clock();
     const waitMs = this.#limiter(now).waitMs(sourceOf(socket), now);
-    return waitMs > 0 && !this.#options.knows(headers.authorization) ? waitMs : 0;
+    return waitMs > 0 && !this.#options.knows(authorization) ? waitMs : 0;
   }
 
-  count({ headers, socket }: IncomingMessage): void {
-    if (headers.authorization === undefined) return;
+  count({ headers, socket }: IncomingMessage, authorization = headers.authorization): void {
+    if (authorization === undefined) return;
     const now = this.#clock();
     this.#limiter(now).charge(sourceOf(socket), now);
   }

@@ -5,8 +5,8 @@ import { type Endpoint, type EndpointAnswer, endpoint, perListener } from "../en
 import { openApiDocument } from "../openapi.ts";
 
 const METRICS_PERMISSION = "metrics:read";
-/** Probes reach the listener of the calls, too. */
-const BOTH = ["agents", "operators"] as const;
+/** Probes reach the listeners of the calls and of the console, too. */
+const ALL = ["agents", "operators", "console"] as const;
 const anyObject = { type: "object" } as const;
 
 /** Limits of one answer; the log has every problem. */
@@ -23,7 +23,7 @@ const state: readonly Endpoint[] = [
   endpoint({
     method: "GET",
     path: "/healthz",
-    listeners: BOTH,
+    listeners: ALL,
     summary: "Whether the process is alive.",
     audience: "anybody",
     anyHost: true,
@@ -33,7 +33,7 @@ const state: readonly Endpoint[] = [
   endpoint({
     method: "GET",
     path: "/readyz",
-    listeners: BOTH,
+    listeners: ALL,
     summary: "Whether calls are accepted; details for operators.",
     audience: "anybody",
     permission: METRICS_PERMISSION,
@@ -57,7 +57,7 @@ const state: readonly Endpoint[] = [
   endpoint({
     method: "GET",
     path: "/metrics",
-    listeners: BOTH,
+    listeners: ["agents", "operators"],
     summary: "Prometheus metrics.",
     audience: "operators",
     permission: METRICS_PERMISSION,

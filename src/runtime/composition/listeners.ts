@@ -14,19 +14,36 @@ interface TlsMaterial {
 }
 
 export function readListeners(config: Config, problems: string[]) {
-  const { host, port, socket, socketMode, operator, tls } = config.server;
-  const secured = tls !== undefined && { tls: readTls(config, tls, problems) };
-  problems.push(...socketProblems(config));
+  const { server } = config;
   return {
-    ...{ host, port, operator },
-    ...(socket !== undefined && {
-      socket: { path: pathFrom(config, socket), mode: Number.parseInt(socketMode, 8) },
-    }),
-    ...secured,
+    ...readServed(config, server, { field: "server", problems }),
+    operator: server.operator,
+    console: server.console && readServed(config, server.console, { field: "server.console", problems }),
   };
 }
 
-function readTls(config: Config, tls: NonNullable<Config["server"]["tls"]>, problems: string[]) {
+type Served = Pick<Config["server"], "host" | "port" | "tls" | "socket" | "socketMode">;
+
+interface Found {
+  /** Configuration key of the listener. */
+  readonly field: string;
+  readonly problems: string[];
+}
+
+function readServed(config: Config, { host, port, tls, socket, socketMode }: Served, found: Found) {
+  found.problems.push(...socketProblems(config, socket, found.field));
+  return {
+    host,
+    // The console's socket replaces its port; the agents' port can be turned off.
+    port: found.field === "server.console" && socket !== undefined ? ("off" as const) : port,
+    ...(socket !== undefined && {
+      socket: { path: pathFrom(config, socket), mode: Number.parseInt(socketMode, 8) },
+    }),
+    ...(tls !== undefined && { tls: readTls(config, tls, found) }),
+  };
+}
+
+function readTls(config: Config, tls: NonNullable<Config["server"]["tls"]>, { field, problems }: Found) {
   const { certFile, keyFile, clientCaFile } = tls;
   const files = [certFile, keyFile, ...(clientCaFile === undefined ? [] : [clientCaFile])].map((path) =>
     pathFrom(config, path),
@@ -35,7 +52,7 @@ function readTls(config: Config, tls: NonNullable<Config["server"]["tls"]>, prob
   try {
     read();
   } catch (error) {
-    problems.push(`server.tls: ${errorText(error)}`);
+    problems.push(`${field}.tls: ${errorText(error)}`);
   }
   return {
     read,
@@ -68,18 +85,17 @@ function parsed<T>(path: string, kind: string, parse: () => T): T {
 }
 
 /** Returns the problems of the socket's path that are visible without opening the socket. */
-export function socketProblems(config: Config): readonly string[] {
-  const { socket } = config.server;
+export function socketProblems(config: Config, socket = config.server.socket, field = "server"): readonly string[] {
   if (socket === undefined) return [];
   const path = pathFrom(config, socket);
   try {
     const folder = statSync(dirname(path), { throwIfNoEntry: false });
-    if (folder?.isDirectory() !== true) return [`server.socket: ${dirname(path)} is not a folder: create it first`];
+    if (folder?.isDirectory() !== true) return [`${field}.socket: ${dirname(path)} is not a folder: create it first`];
     const found = lstatSync(path, { throwIfNoEntry: false });
     if (found === undefined || found.isSocket()) return [];
     const problem = found.isSymbolicLink() ? "is a symbolic link" : "exists already and is not a socket";
-    return [`server.socket: ${path} ${problem}`];
+    return [`${field}.socket: ${path} ${problem}`];
   } catch (error) {
-    return [`server.socket: cannot be made (${systemCode(error)})`];
+    return [`${field}.socket: cannot be made (${systemCode(error)})`];
   }
 }

@@ -8,7 +8,7 @@ import { MODULES, type Modules } from "../modules.ts";
 import { approvals } from "./approvals.ts";
 import { auditExport } from "./export.ts";
 import { jwt, withIssuerList } from "./jwt.ts";
-import { checkListeners, listenerKeys } from "./listeners.ts";
+import { checkListeners, consoleSection, listenerKeys } from "./listeners.ts";
 import { configMessage, configProblems, fieldOf } from "./problems.ts";
 import { count, name, problemAdder, text } from "./values.ts";
 import { commands, workspace } from "./workspace.ts";
@@ -369,6 +369,7 @@ const sections = (modules: Modules) =>
     assertion: assertion.optional(),
     limits,
     mcp,
+    console: consoleSection,
     redaction,
     log,
     telemetry,
@@ -381,8 +382,14 @@ const sections = (modules: Modules) =>
  */
 const schemaOf = (modules: Modules) =>
   sections(modules).superRefine((config, context) => {
-    const { assertion: own, jwt, mcp, server } = config;
+    const { assertion: own, console, jwt, mcp, server } = config;
     const add = problemAdder(context);
+    if (console?.oidc !== undefined && server.console === undefined) {
+      add("console.oidc", "is for the sign-in at server.console, which is missing");
+    }
+    if (console?.oidc !== undefined && !jwt.issuers.some(({ operators }) => operators)) {
+      add("console.oidc", "signs operators in, and no issuer in jwt.issuers has operators: true");
+    }
     if (mcp.oauthMetadata === true && server.resource === undefined) {
       add("mcp.oauthMetadata", "describes server.resource, which is missing");
     }

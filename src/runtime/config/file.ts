@@ -41,6 +41,21 @@ export function readHealthAddress(path: string, environment: Environment): Healt
   );
 }
 
+/**
+ * Returns the address of the operators' console, for people; undefined when the configuration has none. Reads the section
+ * `server` alone.
+ *
+ * @throws {StartupError}
+ */
+export function readConsoleAddress(path: string, environment: Environment): string | undefined {
+  const file = resolve(path);
+  const { console } = readServer(readWritten(file), { folder: dirname(file), environment, origin: file });
+  if (console === undefined) return undefined;
+  const { host, port, tls, publicUrl } = console;
+  const listening = `${tls === undefined ? "http" : "https"}://${addressOf(host, port)}`;
+  return `${publicUrl?.replace(/\/$/, "") ?? listening}/console`;
+}
+
 /** Loopback addresses of a service that listens on all addresses. */
 const LOOPBACK_OF: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "::": "::1" };
 

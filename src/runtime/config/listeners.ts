@@ -4,7 +4,7 @@ import { problemAdder, text } from "./values.ts";
 
 /**
  * Declares how the service listens, apart from a plain port: every key and default of `server.socket*`, `server.tls` and
- * `server.resource*`.
+ * `server.resource*`, of `server.console` and of the section `console`.
  */
 
 const SCOPES_MAX = 256;
@@ -74,6 +74,87 @@ function isOrigin(text: string): boolean {
   return spelled === text || spelled === "null";
 }
 
+const socketMode = z.enum(["0600", "0660"], { error: 'must be "0600" or "0660", in quotes' }).default("0600");
+
+/** URL of a server that people's browsers or this service send credentials to. */
+const trustedUrl = z
+  .url({ protocol: /^https?$/, error: "must be a URL that begins with https://" })
+  .refine(
+    (url) => url.startsWith("https://") || isLoopback(URL.parse(url)?.hostname ?? ""),
+    "must be https: what is sent over plain http can be read on the way",
+  )
+  .refine((url) => !hasUser(url), "must not hold a user name or a password");
+
+const consoleListener = z
+  .strictObject({
+    /** Address of this machine. Without `tls`, only a loopback address: browsers would send sessions in plain text. */
+    host: text.default("127.0.0.1"),
+    port: z.int().min(0).max(65_535).default(8788),
+    /** TLS for the port, with keys like those of `server.tls`. */
+    tls,
+    /** Path of a Unix socket for a reverse proxy, in place of host and port. */
+    socket: z.string().min(1).optional(),
+    /** Who may connect to the socket: its owner (`0600`), or also its group (`0660`). */
+    socketMode,
+    /** Address under which browsers reach the console, without a path: `https://console.example`. */
+    publicUrl: trustedUrl
+      .refine((url) => URL.parse(url)?.pathname === "/" && !/[?#]/.test(url), "must end after the host and the port")
+      .optional(),
+    /** Host names, in addition to that of `publicUrl`, under which browsers reach the console (without port). */
+    allowedHosts: z.array(hostName).default([]),
+  })
+  .superRefine(({ host, tls: secured, socket, publicUrl, allowedHosts }, context) => {
+    const add = problemAdder(context);
+    if (socket !== undefined && secured !== undefined)
+      add("tls", "is for the port, which server.console.socket replaces");
+    if (socket !== undefined && publicUrl === undefined) {
+      add("publicUrl", "is missing: browsers reach the socket through a proxy, whose address must be known");
+    }
+    if (socket !== undefined || isLoopback(host)) return;
+    if (secured === undefined)
+      add("tls", `is missing: without TLS, the console listens on loopback only, not on ${host}`);
+    if (isWildcard(host) && publicUrl === undefined && allowedHosts.length === 0) {
+      add("publicUrl", `is missing: with the host ${host}, no name is known under which browsers reach the console`);
+    }
+  })
+  .optional();
+
+function isWildcard(host: string): boolean {
+  return host === "0.0.0.0" || host === "::";
+}
+
+const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]{1,128}$/;
+
+/** The section `console`: how people sign in to the console of `server.console`. */
+export const consoleSection = z
+  .strictObject({
+    /**
+     * Sign-in at an OpenID provider (authorization code with PKCE). The access tokens that it issues must be those of an issuer
+     * in `jwt.issuers` with `operators: true`. Register `<publicUrl>/console/oidc` there as the redirect URI. Without this key,
+     * people paste an operator's token.
+     */
+    oidc: z
+      .strictObject({
+        /** The provider's issuer URL; its metadata is read from `/.well-known/openid-configuration` below it. */
+        issuer: trustedUrl,
+        clientId: z.string().min(1).max(512),
+        /** File with the client's secret. Without it, the client is public, and PKCE alone protects the code. */
+        clientSecretFile: text.optional(),
+        /** Scopes to request. `offline_access` makes many providers issue a refresh token. */
+        scopes: z
+          .array(z.string().regex(SCOPE, "must be a scope's name (RFC 6749, 3.3)"))
+          .min(1)
+          .max(64)
+          .default(["openid"]),
+        /** The operators' audience, as the parameter `resource` of RFC 8707. */
+        resource: z.url().optional(),
+        /** The operators' audience, as the parameter `audience` that some providers expect instead. */
+        audience: text.optional(),
+      })
+      .optional(),
+  })
+  .optional();
+
 /** Keys of the section `server`. */
 export const listenerKeys = {
   /** Port for calls; `off`: the service listens on the socket only. */
@@ -85,7 +166,7 @@ export const listenerKeys = {
   /** Path of a Unix socket that also accepts calls, at most 90 bytes. The socket is created at start and removed at the end. */
   socket: z.string().min(1).optional(),
   /** Who may connect to the socket: its owner (`0600`), or also its group (`0660`). */
-  socketMode: z.enum(["0600", "0660"], { error: 'must be "0600" or "0660", in quotes' }).default("0600"),
+  socketMode,
   /** TLS for the port for calls: with this section, the port accepts only TLS 1.2 and 1.3. */
   tls,
   /** Host names, in addition to loopback names, under which clients reach the service (`Host` header, without port). */
@@ -101,10 +182,14 @@ export const listenerKeys = {
    */
   resource,
   /** Scopes that `/.well-known/oauth-protected-resource` lists as worth requesting. */
-  resourceScopes: z
-    .array(z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]{1,128}$/, "must be a scope's name (RFC 6749, 3.3)"))
-    .max(SCOPES_MAX)
-    .optional(),
+  resourceScopes: z.array(z.string().regex(SCOPE, "must be a scope's name (RFC 6749, 3.3)")).max(SCOPES_MAX).optional(),
+  /**
+   * A separate listener with the operators' console (`/console`) and all operators' endpoints, for people's browsers and for
+   * operators' tools.
+   */
+  console: consoleListener,
+  /** Whether the listener for calls also has the operators' endpoints. `false` needs `server.console`. */
+  operatorsOnAgentPort: z.boolean().default(true),
 } as const;
 
 interface ListenerSettings {
@@ -113,6 +198,8 @@ interface ListenerSettings {
   readonly tls?: z.output<typeof tls>;
   readonly resource?: string | undefined;
   readonly resourceScopes?: readonly string[] | undefined;
+  readonly console?: z.output<typeof consoleListener>;
+  readonly operatorsOnAgentPort: boolean;
 }
 
 /** Reports keys of the section `server` that contradict each other. */
@@ -125,5 +212,8 @@ export function checkListeners(server: ListenerSettings, context: z.core.$Refine
   }
   if (server.resourceScopes !== undefined && server.resource === undefined) {
     add("resourceScopes", "is part of the metadata of server.resource, which is missing");
+  }
+  if (!server.operatorsOnAgentPort && server.console === undefined) {
+    add("operatorsOnAgentPort", "is false, and there is no server.console either: operators would have no listener");
   }
 }

@@ -73,7 +73,7 @@ const FILE_BYTES_MAX = 16_777_216;
  * used.
  */
 const NOT_HASHED =
-  /^(?:the configuration|tools\[.*|audit\.dir|approvals\.store|server\.tls\..*|.*\.(?:rootCert|clientCert|clientKey|revocationFile|caFile|tokenFile))$/;
+  /^(?:the configuration|tools\[.*|audit\.dir|approvals\.store|server\.(?:console\.)?tls\..*|.*\.(?:rootCert|clientCert|clientKey|revocationFile|caFile|tokenFile))$/;
 const READ_AT_STARTUP = /File$/;
 
 export function fingerprintOf(config: Config): Fingerprint {

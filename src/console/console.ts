@@ -1,0 +1,212 @@
+import { z } from "zod";
+import type { JournalLine } from "../audit/journal/journal.ts";
+import { UnauthenticatedLimit } from "../audit/unauthenticated.ts";
+import { Refusal } from "../core/errors.ts";
+import { isLoopback } from "../core/network.ts";
+import type { EpochMs } from "../core/types.ts";
+import { certificateOf } from "../http/connections/listening-tls.ts";
+import { sourceOf } from "../http/connections/sources.ts";
+import type { EndpointServices, Exchange } from "../http/endpoint.ts";
+import { record } from "../http/guard.ts";
+import type { ConsoleListener } from "../http/server.ts";
+import type { CallerContext } from "../pipeline/caller-context.ts";
+import { Links } from "./links.ts";
+import { type NewSession, type OperatorToken, Sessions, type SignedInBy } from "./sessions.ts";
+
+const TOKEN_CHARACTERS_MAX = 8_192;
+const CODE_CHARACTERS_MAX = 4_096;
+
+/** What a person signs in with: a pasted token, a one-time link, or the answer of an OpenID provider. */
+export const signInBody = z.union(
+  [
+    z.strictObject({ token: z.string().min(1).max(TOKEN_CHARACTERS_MAX) }),
+    z.strictObject({ link: z.string().min(1).max(128) }),
+    z.strictObject({
+      code: z.string().min(1).max(CODE_CHARACTERS_MAX),
+      state: z.string().min(1).max(128),
+      iss: z.string().min(1).max(2_048).optional(),
+    }),
+  ],
+  "must be { token }, { link } or { code, state, iss }",
+);
+
+type SignInBody = z.output<typeof signInBody>;
+
+export interface ConsoleOptions {
+  readonly listener: {
+    readonly host: string;
+    readonly hasTls: boolean;
+    readonly hasSocket: boolean;
+    readonly publicUrl: string | undefined;
+    readonly allowedHosts: readonly string[];
+  };
+  /** True on the development stand: then one-time links open sessions, too. */
+  readonly isDevelopment: boolean;
+  readonly callers: CallerContext;
+  readonly clock: () => EpochMs;
+  readonly journal: (line: JournalLine) => Promise<void>;
+  readonly logError: (error: unknown) => void;
+  /** Returns the number of lines per source and minute for refused sign-ins. */
+  readonly refusalLinesPerMinuteMax: () => number;
+}
+
+const SUMS_EVERY_MS = 10_000;
+
+/** Headers of every answer: the page may load and contact only this listener, and nothing may frame or read it. */
+const HEADERS = {
+  "content-security-policy": [
+    ...["default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "img-src 'self' data:"],
+    ...["base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"],
+    ...["require-trusted-types-for 'script'", "trusted-types 'none'"],
+  ].join("; "),
+  "x-frame-options": "DENY",
+  "referrer-policy": "no-referrer",
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-resource-policy": "same-origin",
+  "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+  "cache-control": "no-store",
+} as const;
+
+const HSTS = { "strict-transport-security": "max-age=31536000" } as const;
+
+/** The operators' console: its sign-in and its sessions. */
+export class Console {
+  readonly #options: ConsoleOptions;
+  readonly #isSecure: boolean;
+  readonly #publicOrigin: string | undefined;
+  readonly #refusals: UnauthenticatedLimit;
+  readonly #summing: NodeJS.Timeout;
+  readonly #signIns = new Map<string, number>();
+  readonly sessions: Sessions;
+  /** One-time links; undefined where there are none. */
+  readonly links: Links | undefined;
+
+  constructor(options: ConsoleOptions) {
+    const { listener, isDevelopment, clock, logError, refusalLinesPerMinuteMax } = options;
+    this.#options = options;
+    this.#publicOrigin = listener.publicUrl === undefined ? undefined : new URL(listener.publicUrl).origin;
+    this.#isSecure = listener.hasTls || this.#publicOrigin?.startsWith("https:") === true;
+    this.links = isDevelopment ? new Links(clock) : undefined;
+    this.sessions = new Sessions({
+      ...{ cookieName: this.#cookieName("stc_console"), clock, logError },
+      isOwnOrigin: this.#isOwnOrigin,
+      journal: (line) => record(options, line),
+    });
+    this.#refusals = new UnauthenticatedLimit({
+      get linesPerMinuteMax() {
+        return refusalLinesPerMinuteMax();
+      },
+    });
+    this.#summing = setInterval(() => void this.#sumUp(clock()), SUMS_EVERY_MS);
+    this.#summing.unref();
+  }
+
+  /** Returns what the listener needs, except for its endpoints. */
+  listener(): Omit<ConsoleListener, "endpoints"> {
+    const { host, hasSocket, allowedHosts } = this.#options.listener;
+    const isOnLoopback = !hasSocket && isLoopback(host);
+    const own = isOnLoopback || hasSocket ? [] : namesOf(host);
+    const published = this.#publicOrigin === undefined ? [] : [new URL(this.#publicOrigin).hostname];
+    return {
+      sessions: this.sessions,
+      headers: { ...HEADERS, ...(this.#isSecure && HSTS) },
+      allowedHosts: [...allowedHosts, ...published, ...own],
+      noLoopbackNames: !isOnLoopback,
+      isOwnOrigin: this.#isOwnOrigin,
+    };
+  }
+
+  /** Returns the number of sessions, and of sign-ins by their means and result. */
+  tally(): { readonly sessions: number; readonly signIns: ReadonlyMap<string, number> } {
+    return { sessions: this.sessions.size, signIns: this.#signIns };
+  }
+
+  get settings(): { readonly oidc: boolean; readonly development: boolean } {
+    return { oidc: false, development: this.#options.isDevelopment };
+  }
+
+  /** Opens a session with what the person has. Rejects with a `Refusal`. */
+  async signIn(
+    request: Exchange["raw"],
+    body: SignInBody,
+    { wrongTokens }: Pick<EndpointServices, "wrongTokens">,
+  ): Promise<{ readonly session: NewSession; readonly grant: OperatorToken; readonly cookies: readonly string[] }> {
+    this.sessions.assertOwnPage(request, "change");
+    const by = meansOf(body);
+    const authorization = `Bearer ${"token" in body ? body.token : ""}`;
+    wrongTokens?.assertRoom(request, authorization);
+    try {
+      const grant = await this.#tokenFor(request, body);
+      const session = await this.sessions.open(request, grant, by);
+      this.#count(by, "signed_in");
+      return { session, grant, cookies: [this.#cookie("stc_console", session.id)] };
+    } catch (error) {
+      if (error instanceof Refusal && error.code === "UNAUTHENTICATED") {
+        wrongTokens?.count(request, authorization);
+        await this.#refused(request, by, error);
+      }
+      this.#count(by, "refused");
+      throw error;
+    }
+  }
+
+  /** Returns the cookies that remove the session's cookie. */
+  removedCookies(): readonly string[] {
+    return [`${this.#cookie("stc_console", "")}; Max-Age=0`];
+  }
+
+  close(): void {
+    clearInterval(this.#summing);
+    this.sessions.close();
+  }
+
+  async #tokenFor(request: Exchange["raw"], body: SignInBody): Promise<OperatorToken> {
+    const token = "token" in body ? body.token : this.links?.redeem("link" in body ? body.link : "");
+    if (token === undefined) {
+      throw new Refusal("UNAUTHENTICATED", "The link has been used, or is older than a minute: get a new one.");
+    }
+    const { caller } = await this.#options.callers.verifyToken(token, "operators", certificateOf(request));
+    return { token, caller };
+  }
+
+  async #refused(request: Exchange["raw"], by: SignedInBy, { code }: Refusal): Promise<void> {
+    const source = sourceOf(request.socket) || "socket";
+    const summed = this.#refusals.sumUp({ source, code, traceId: "" }, this.#options.clock());
+    if (summed === undefined) await record(this.#options, { type: "console.refused", by, code, source });
+  }
+
+  async #sumUp(now: EpochMs): Promise<void> {
+    for (const { source, code, count } of this.#refusals.drain(now)) {
+      const line = { type: "console.refused", code, source, count };
+      await this.#options.journal(line).catch(this.#options.logError);
+    }
+  }
+
+  #count(by: SignedInBy, result: "signed_in" | "refused"): void {
+    const key = `${by} ${result}`;
+    this.#signIns.set(key, (this.#signIns.get(key) ?? 0) + 1);
+  }
+
+  readonly #isOwnOrigin = (origin: string, { headers: { host = "" } }: Exchange["raw"]): boolean => {
+    return origin === this.#publicOrigin || origin === `${this.#isSecure ? "https" : "http"}://${host.toLowerCase()}`;
+  };
+
+  #cookieName(name: string): string {
+    return this.#isSecure ? `__Host-${name}` : name;
+  }
+
+  #cookie(name: string, value: string): string {
+    const secure = this.#isSecure ? "; Secure" : "";
+    return `${this.#cookieName(name)}=${value}; Path=/; HttpOnly; SameSite=Strict${secure}`;
+  }
+}
+
+function meansOf(body: SignInBody): SignedInBy {
+  if ("token" in body) return "token";
+  return "link" in body ? "link" : "oidc";
+}
+
+/** Returns the listener's own address as a host name. A wildcard address is not a name: a web page can use it too. */
+function namesOf(host: string): readonly string[] {
+  return host === "0.0.0.0" || host === "::" ? [] : [host.includes(":") ? `[${host}]` : host.toLowerCase()];
+}
