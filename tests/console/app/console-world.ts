@@ -29,14 +29,17 @@ const AGENT = ["deeds:do", "workspace:bash", "workspace:fs:write", "operators:as
 /** A service with a tool of each kind that asks, and an HTTP API that it calls. */
 export class ConsoleWorld extends AskingService {
   readonly done: string[] = [];
+  #consolePort = 0;
   readonly #api = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => Response.json({ done: true }) });
 
+  /** Starts the service, or starts it again where its console was before. */
   async start(more: Readonly<Record<string, unknown>> = {}): Promise<this> {
     const work = join(this.folder, "work");
     mkdirSync(work, { recursive: true });
     writeFileSync(join(work, "notes.md"), "# Release\n\n- freeze main\n- tag v1.4\n- announce\n");
     await this.run(
       {
+        server: { port: 0, console: { port: this.#consolePort } },
         tools: [...this.#tools(), ...["workspace/bash", "workspace/fs-write", "people/ask-operator"].map(shipped)],
         systems: {
           shop: { http: { baseUrl: `http://127.0.0.1:${this.#api.port}/api`, addresses: ["loopback"] } },
@@ -52,7 +55,15 @@ export class ConsoleWorld extends AskingService {
       },
       process.env["PATH"],
     );
+    this.#consolePort = Number(new URL(this.consoleUrl).port);
     return this;
+  }
+
+  /** Asks for a call, and returns the id of the approval request. */
+  async ask(tool: string, args: unknown, extras: CallExtras = {}): Promise<string> {
+    const { http, body } = await this.call(tool, args, extras);
+    if (http !== 202) throw new Error(`not asked: ${http} ${JSON.stringify(body)}`);
+    return body.approval.id;
   }
 
   override async end(): Promise<void> {
@@ -91,7 +102,11 @@ export class ConsoleWorld extends AskingService {
       defineTool({
         ...{ name: "create_order", description: "Creates an order in the shop", classification: "write" },
         ...{ category: "network", permissions, output, outputPolicy },
-        input: z.strictObject({ customer: z.string().max(40), items: z.array(z.string()), note: z.string().optional() }),
+        input: z.strictObject({
+          customer: z.string().max(40),
+          items: z.array(z.string()),
+          note: z.string().optional(),
+        }),
         target: {
           system: "shop",
           http: {
