@@ -34,7 +34,7 @@ ENV STC_HOST=0.0.0.0 STC_AUDIT_DIR=/var/lib/stc/audit-logs DO_NOT_TRACK=1 BUN_RU
 # of the container (docs/performance.md).
 ENV BUN_JSC_forceRAMSize=536870912
 USER 65532:65532
-EXPOSE 8787 9787
+EXPOSE 8787 8788 9787
 VOLUME ["/var/lib/stc"]
 STOPSIGNAL SIGTERM
 # It finds the service by STC_CONFIG; whoever runs `serve --config FILE` sets that, too.

@@ -82,10 +82,10 @@ export async function startService(
     for (const { field, message } of classificationNotes(tool)) log.warn({ tool: tool.name }, `${field}: ${message}`);
   }
   const endpoints = await loadEndpoints(modules);
-  const { console: address, ...addresses } = service.listeners;
+  const { console: address, oidc: _, ...addresses } = service.listeners;
   const console = opened && address && { address, parts: opened.listener };
   const listeners = await openListeners(options, { ...addresses, console, endpoints }).catch(async (error: unknown) => {
-    opened?.console.close();
+    await opened?.console.close();
     await service.close(0);
     throw error;
   });
@@ -145,6 +145,7 @@ async function consoleOf(config: Config, service: Service, { modules, isDevelopm
   const { openConsole } = await modules.console();
   return openConsole({
     listener: { host, publicUrl, allowedHosts, hasTls: tls !== undefined, hasSocket: socket !== undefined },
+    oidc: service.listeners.oidc,
     ...{ isDevelopment, callers: service.callers, clock: service.clock, journal: service.journal },
     refusalLinesPerMinuteMax: () => service.limits.strangerLinesPerMinute,
     logError: (error) => log.error({ cause: causeText(error) }, "console"),

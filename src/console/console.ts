@@ -11,7 +11,8 @@ import { record } from "../http/guard.ts";
 import type { ConsoleListener } from "../http/server.ts";
 import type { CallerContext } from "../pipeline/caller-context.ts";
 import { Links } from "./links.ts";
-import { type NewSession, type OperatorToken, Sessions, type SignedInBy } from "./sessions.ts";
+import type { OidcSettings, OidcSignIn } from "./oidc.ts";
+import { cookieValues, type NewSession, type OperatorToken, Sessions, type SignedInBy } from "./sessions.ts";
 
 const TOKEN_CHARACTERS_MAX = 8_192;
 const CODE_CHARACTERS_MAX = 4_096;
@@ -40,6 +41,8 @@ export interface ConsoleOptions {
     readonly publicUrl: string | undefined;
     readonly allowedHosts: readonly string[];
   };
+  /** How people sign in at an OpenID provider; undefined: they do not. */
+  readonly oidc: OidcSettings | undefined;
   /** True on the development stand: then one-time links open sessions, too. */
   readonly isDevelopment: boolean;
   readonly callers: CallerContext;
@@ -51,6 +54,10 @@ export interface ConsoleOptions {
 }
 
 const SUMS_EVERY_MS = 10_000;
+
+const SESSION_COOKIE = "stc_console";
+const TRANSACTION_COOKIE = "stc_console_sign_in";
+const TRANSACTION_SECONDS = 300;
 
 /** Headers of every answer: the page may load and contact only this listener, and nothing may frame or read it. */
 const HEADERS = {
@@ -77,6 +84,7 @@ export class Console {
   readonly #refusals: UnauthenticatedLimit;
   readonly #summing: NodeJS.Timeout;
   readonly #signIns = new Map<string, number>();
+  #oidc: Promise<OidcSignIn> | undefined;
   readonly sessions: Sessions;
   /** One-time links; undefined where there are none. */
   readonly links: Links | undefined;
@@ -88,7 +96,7 @@ export class Console {
     this.#isSecure = listener.hasTls || this.#publicOrigin?.startsWith("https:") === true;
     this.links = isDevelopment ? new Links(clock) : undefined;
     this.sessions = new Sessions({
-      ...{ cookieName: this.#cookieName("stc_console"), clock, logError },
+      ...{ cookieName: this.#cookieName(SESSION_COOKIE), clock, logError },
       isOwnOrigin: this.#isOwnOrigin,
       journal: (line) => record(options, line),
     });
@@ -122,7 +130,7 @@ export class Console {
   }
 
   get settings(): { readonly oidc: boolean; readonly development: boolean } {
-    return { oidc: false, development: this.#options.isDevelopment };
+    return { oidc: this.#options.oidc !== undefined, development: this.#options.isDevelopment };
   }
 
   /** Opens a session with what the person has. Rejects with a `Refusal`. */
@@ -139,8 +147,10 @@ export class Console {
       const grant = await this.#tokenFor(request, body);
       const session = await this.sessions.open(request, grant, by);
       this.#count(by, "signed_in");
-      return { session, grant, cookies: [this.#cookie("stc_console", session.id)] };
+      const cookies = [this.#cookie(SESSION_COOKIE, session.id)];
+      return { session, grant, cookies: by === "oidc" ? [...cookies, this.#transactionCookie("", 0)] : cookies };
     } catch (error) {
+      if (by === "oidc") this.#options.logError(new Error("console: a sign-in was refused", { cause: error }));
       if (error instanceof Refusal && error.code === "UNAUTHENTICATED") {
         wrongTokens?.count(request, authorization);
         await this.#refused(request, by, error);
@@ -150,23 +160,59 @@ export class Console {
     }
   }
 
-  /** Returns the cookies that remove the session's cookie. */
-  removedCookies(): readonly string[] {
-    return [`${this.#cookie("stc_console", "")}; Max-Age=0`];
+  /** Begins a sign-in at the OpenID provider. Rejects with a `Refusal`. */
+  async beginSignIn(request: Exchange["raw"]): Promise<{ readonly url: string; readonly cookies: readonly string[] }> {
+    this.sessions.assertOwnPage(request, "change");
+    const origin = request.headers.origin ?? "";
+    if (this.#publicOrigin !== undefined && origin !== this.#publicOrigin) {
+      throw new Refusal(
+        "HOST_NOT_ALLOWED",
+        `Open the console at ${this.#publicOrigin}: the OpenID provider returns there.`,
+      );
+    }
+    try {
+      const { url, transaction } = await (await this.#provider()).begin(`${origin}/console/oidc`);
+      return { url, cookies: [this.#transactionCookie(transaction, TRANSACTION_SECONDS)] };
+    } catch (error) {
+      this.#options.logError(new Error("console: no sign-in was begun", { cause: error }));
+      throw error;
+    }
   }
 
-  close(): void {
+  /** Returns the cookies that remove the session's cookie. */
+  removedCookies(): readonly string[] {
+    return [`${this.#cookie(SESSION_COOKIE, "")}; Max-Age=0`];
+  }
+
+  /** Forgets the sessions and records what was summed up. Never rejects. */
+  async close(): Promise<void> {
     clearInterval(this.#summing);
     this.sessions.close();
+    await this.#sumUp(Number.POSITIVE_INFINITY);
   }
 
   async #tokenFor(request: Exchange["raw"], body: SignInBody): Promise<OperatorToken> {
-    const token = "token" in body ? body.token : this.links?.redeem("link" in body ? body.link : "");
+    if ("code" in body) {
+      const [transaction, ...more] = cookieValues(request.headers.cookie, this.#cookieName(TRANSACTION_COOKIE));
+      return (await this.#provider()).finish(body, more.length === 0 ? transaction : undefined);
+    }
+    const token = "token" in body ? body.token : this.links?.redeem(body.link);
     if (token === undefined) {
       throw new Refusal("UNAUTHENTICATED", "The link has been used, or is older than a minute: get a new one.");
     }
     const { caller } = await this.#options.callers.verifyToken(token, "operators", certificateOf(request));
     return { token, caller };
+  }
+
+  /** Loads what signs people in at the OpenID provider, at its first use. */
+  #provider(): Promise<OidcSignIn> {
+    const { oidc: settings, callers, clock } = this.#options;
+    if (settings === undefined) {
+      throw new Refusal("MALFORMED_REQUEST", "This console has no OpenID provider: sign in with an operator's token.");
+    }
+    const verify = async (token: string) => (await callers.verifyToken(token, "operators")).caller;
+    this.#oidc ??= import("./oidc.ts").then(({ OidcSignIn }) => new OidcSignIn({ settings, clock, verify }));
+    return this.#oidc;
   }
 
   async #refused(request: Exchange["raw"], by: SignedInBy, { code }: Refusal): Promise<void> {
@@ -195,9 +241,13 @@ export class Console {
     return this.#isSecure ? `__Host-${name}` : name;
   }
 
-  #cookie(name: string, value: string): string {
+  #cookie(name: string, value: string, sameSite: "Strict" | "Lax" = "Strict"): string {
     const secure = this.#isSecure ? "; Secure" : "";
-    return `${this.#cookieName(name)}=${value}; Path=/; HttpOnly; SameSite=Strict${secure}`;
+    return `${this.#cookieName(name)}=${value}; Path=/; HttpOnly; SameSite=${sameSite}${secure}`;
+  }
+
+  #transactionCookie(value: string, seconds: number): string {
+    return `${this.#cookie(TRANSACTION_COOKIE, value, "Lax")}; Max-Age=${seconds}`;
   }
 }
 

@@ -6,6 +6,7 @@ import { deniedAnswer, json } from "../http/answers.ts";
 import { type Endpoint, type EndpointAnswer, endpoint } from "../http/endpoint.ts";
 import type { ConsoleListener } from "../http/server.ts";
 import { Console, type ConsoleOptions, signInBody } from "./console.ts";
+import type { Links } from "./links.ts";
 import { type ConsolePage, loadPage } from "./page.ts";
 
 const consoleOnly = { listeners: ["console"], audited: "no" } as const;
@@ -128,9 +129,24 @@ function sessions(console: Console): readonly Endpoint[] {
       },
     }),
   ];
+  const signIn = endpoint({
+    ...anybody,
+    method: "POST",
+    path: "/console/sign-in",
+    summary: "Begin a sign-in at the OpenID provider: the URL to which the browser goes.",
+    responses: { 200: { schema: z.object({ url: z.url() }) } },
+    async handle({ raw }): Promise<EndpointAnswer> {
+      const { url, cookies } = await console.beginSignIn(raw);
+      return { ...json(200, { url }), cookies };
+    },
+  });
   const { links } = console;
-  if (links === undefined) return own;
-  const link = endpoint({
+  const link = links && linkEndpoint(links);
+  return [...own, ...(console.settings.oidc ? [signIn] : []), ...(link === undefined ? [] : [link])];
+}
+
+function linkEndpoint(links: Links): Endpoint {
+  return endpoint({
     ...operators,
     method: "POST",
     path: "/console/links",
@@ -146,7 +162,6 @@ function sessions(console: Console): readonly Endpoint[] {
       return json(200, { link: made, url: `http://localhost${port}/console#link=${made}` });
     },
   });
-  return [...own, link];
 }
 
 function noSession(): Refusal {

@@ -30,6 +30,8 @@ export interface OperatorToken {
   readonly caller: Caller;
   /** Returns the next token; rejects when there is none now. Without it, the session ends with its token. */
   readonly renew?: (() => Promise<RenewableToken>) | undefined;
+  /** Called when the session ends, so that what renews the token is no longer valid. */
+  readonly discard?: (() => Promise<void>) | undefined;
 }
 
 export interface RenewableToken extends OperatorToken {
@@ -192,6 +194,9 @@ export class Sessions implements SessionSource {
   async #end(session: Session | undefined, why: SessionEnd): Promise<void> {
     if (session === undefined || !this.#sessions.delete(session.id)) return;
     const { journal, logError } = this.#options;
+    session.grant.discard?.().catch((error: unknown) => {
+      logError(new Error("console: a refresh token was not revoked", { cause: error }));
+    });
     await journal({ type: "console.signedOut", ...session.who, why }).catch((error: unknown) => {
       if (why === "signed_out") throw error;
       logError(error);

@@ -117,6 +117,7 @@ const CAPABILITIES: readonly Capability[] = [
       "src/cli/audit/evidence.ts",
       "src/console/app/api.ts",
       "src/console/sessions.ts",
+      "src/console/oidc.ts",
     ],
   },
   { name: "code from text", sign: /\beval\(|new Function\(|node:vm/, holders: [] },

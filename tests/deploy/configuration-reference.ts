@@ -57,6 +57,9 @@ const FILES: Readonly<Record<string, string>> = {
   commands: "workspace",
   workspace: "workspace",
   jwt: "jwt",
+  console: "listeners",
+  "server.console": "listeners",
+  "server.operatorsOnAgentPort": "listeners",
   ...Object.fromEntries(
     ["port", "socket", "socketMode", "tls", "allowedHosts", "allowedOrigins", "resource", "resourceScopes"].map(
       (key) => [`server.${key}`, "listeners"],
@@ -158,6 +161,8 @@ const BLOCKS: Readonly<Record<string, string>> = {
   section: "jwt",
   clientCertificate: "clientCertificates",
   listenerKeys: "server",
+  consoleListener: "console",
+  consoleSection: "oidc",
   agent: "agents",
   webhook: "webhooks",
   policy: "policies",

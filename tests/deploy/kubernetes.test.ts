@@ -199,6 +199,7 @@ describe.each(workloads.map((workload) => [workload.base, workload] as const))("
     expect(ports["operators"]).toBe(config.server.operator?.port);
     expect(config.server.operator?.host).toBe("0.0.0.0");
     if (base === "standalone") expect(ports["calls"]).toBe(config.server.port);
+    expect(ports["console"]).toBe(config.server.console?.port);
   });
 
   test("probes use the operators' port, each its own route", () => {
@@ -223,7 +224,13 @@ describe.each(workloads.map((workload) => [workload.base, workload] as const))("
       mounts.some(({ mountPath, readOnly }) => path.startsWith(`${mountPath}/`) && (readOnly !== true || !writable));
     const [, tools = ""] = config.tools;
     const { tls } = config.systems["customer-master-service"] as { tls: Readonly<Record<string, string>> };
-    const files = [...Object.values(tls), ...config.jwt.issuers.flatMap(({ jwksFile = [] }) => jwksFile)];
+    const { certFile = "/etc/stc/x", keyFile = "/etc/stc/x" } = config.server.console?.tls ?? {};
+    const files = [
+      certFile,
+      keyFile,
+      ...Object.values(tls),
+      ...config.jwt.issuers.flatMap(({ jwksFile = [] }) => jwksFile),
+    ];
     expect([...files, `${tools}/x.ts`, "/etc/stc/stc.yaml"].filter((path) => !isMounted(path, false))).toEqual([]);
     const store = config.approvals.store?.replace("sqlite://", "") ?? "";
     expect([config.audit.dir, store, "/tmp/x"].filter((path) => !isMounted(path, true))).toEqual([]);
@@ -255,6 +262,30 @@ describe.each(workloads.map((workload) => [workload.base, workload] as const))("
     expect(spec.egress.every(({ to = [], ports = [] }) => to.length > 0 && ports.length > 0)).toBe(true);
     const named = new Set((proxy.ports ?? []).map(({ name }) => name ?? ""));
     expect(spec.ingress.flatMap(({ ports = [] }) => ports.filter(({ port }) => !named.has(port)))).toEqual([]);
+  });
+
+  test("no network that reaches the calls reaches the console, and the other way round", () => {
+    const [policy] = documents.filter(({ kind }) => kind === "NetworkPolicy");
+    const { ingress } = (policy?.spec ?? { ingress: [] }) as {
+      ingress: { from: unknown[]; ports: { port: string }[] }[];
+    };
+    const sourcesOf = (name: string) =>
+      ingress.filter(({ ports }) => ports.some(({ port }) => port === name)).flatMap(({ from }) => from);
+    const [agents, people] = [sourcesOf("calls"), sourcesOf("console")].map((from) => JSON.stringify(from));
+    expect(people !== "[]").toBe(config.server.console !== undefined);
+    if (people !== "[]") expect(people).not.toBe(agents);
+    for (const { ports } of ingress) expect(ports.length).toBe(1);
+    if (base === "standalone") expect(config.server.operatorsOnAgentPort).toBe(false);
+  });
+
+  test("the console presents a certificate of cert-manager's for its public name", () => {
+    const { console } = config.server;
+    if (console === undefined) return expect(base).toBe("sidecar");
+    const certificates = documents.filter(({ kind }) => kind === "Certificate").map(readCertificate);
+    const own = certificates.find(({ spec }) => spec.usages.includes("server auth"));
+    const volume = pod.volumes?.find(({ name }) => name === "console-certificate");
+    expect(own?.spec.secretName).toBe(volume?.secret?.secretName ?? "");
+    expect(own?.spec.dnsNames).toEqual([new URL(console.publicUrl ?? "").hostname, ...console.allowedHosts]);
   });
 
   test("Prometheus scrapes a port and a pod that exist", () => {
@@ -331,7 +362,7 @@ describe("standalone", () => {
         const { selector } = spec as { selector: { matchLabels?: object } };
         return kind === "Service" ? selector : selector.matchLabels;
       });
-    expect(selectors).toHaveLength(2);
+    expect(selectors).toHaveLength(3);
     for (const selector of selectors) expect(labels).toMatchObject(selector ?? { missing: true });
   });
 });

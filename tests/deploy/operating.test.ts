@@ -32,7 +32,10 @@ test("the defaults in it are the service's defaults", () => {
     tools: ["."],
     audit: { dir: "audit" },
     jwt: {
-      issuers: [{ issuer: "https://x", jwksFile: "x" }],
+      issuers: [
+        { issuer: "https://x", jwksFile: "x" },
+        { issuer: "https://people", jwksFile: "x", audience: "people", operators: true },
+      ],
       clientCertificates: [{ spiffeId: "spiffe://x/y", issuer: "https://x", subject: "y" }],
     },
     approvals: {
@@ -47,7 +50,11 @@ test("the defaults in it are the service's defaults", () => {
       mcpExchange: { mcp: { url: "https://x", auth: { tokenExchange: TOKENS } } },
       ...{ kubernetes: {}, loki: {}, argocd: {} },
     },
-    server: { operator: {}, tls: { certFile: "x", keyFile: "x", clientCaFile: "x" } },
+    server: {
+      ...{ operator: {}, tls: { certFile: "x", keyFile: "x", clientCaFile: "x" } },
+      console: { tls: { certFile: "x", keyFile: "x", clientCaFile: "x" } },
+    },
+    console: { oidc: { issuer: "https://x", clientId: "x" } },
     telemetry: { traces: { endpoint: "http://localhost:4318" } },
     redaction: { rules: [{ id: "X", anchors: ["xyz"], pattern: "xyz", matches: ["xyz"] }] },
   };

@@ -17,7 +17,7 @@ const CLUSTER_ISSUER = "https://kubernetes.default.svc.cluster.local";
 
 /** What of the file is looked into here; the real reader looks at all of it. */
 interface Written {
-  readonly server: object;
+  readonly server: { readonly console?: object };
   readonly audit: object;
   readonly jwt: { readonly issuers: readonly Readonly<Record<string, unknown>>[] };
   readonly systems: { readonly "customer-master-service": { readonly tls: object } };
@@ -36,6 +36,7 @@ export class Pod {
     const certificates = await makeCertificates({ notBefore: YEAR_2000, notAfter: YEAR_2100 });
     const { rootCert, server, client } = certificates;
     this.#mount("etc/stc-tls", { "ca.crt": rootCert, "tls.crt": client.cert, "tls.key": client.key });
+    this.#mount("etc/stc-console-tls", { "tls.crt": server.cert, "tls.key": server.key });
     this.#mount("etc/stc-issuers", { "jwks.json": JSON.stringify({ keys: [this.#cluster.jwk] }) });
     this.#mount("etc/stc-tools", { "find-runbook.ts": deployed(base, "tools/find-runbook.ts") });
     this.#mount("etc/stc", { "stc.yaml": deployed(base, "stc.yaml") });
@@ -90,9 +91,14 @@ export class Pod {
     const system = written.systems["customer-master-service"];
     const [agents, people] = written.jwt.issuers;
     const { jwksUri: _, ...operators } = { ...people };
+    const { console } = written.server;
+    const listening = { host: "127.0.0.1", port: 0 };
     const config = {
       ...written,
-      server: { ...written.server, host: "127.0.0.1", port: 0, operator: { host: "127.0.0.1", port: 0 } },
+      server: {
+        ...{ ...written.server, ...listening, operator: listening },
+        ...(console !== undefined && { console: { ...console, ...listening } }),
+      },
       audit: { ...written.audit, export: [{ type: "loki", url: `http://127.0.0.1:${this.#logs?.port}` }] },
       jwt: {
         issuers: [agents, { ...operators, issuer: OPERATORS_ISSUER, jwks: { keys: [this.#people.operators.jwk] } }],

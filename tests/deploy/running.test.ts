@@ -62,7 +62,9 @@ describe.each([["sidecar"], ["standalone"]] as const)("the %s as it is deployed"
     expect((await fetch(`${service.operatorUrl}/metrics`, { headers: { ...headers, authorization } })).status).toBe(
       200,
     );
-    expect((await fetch(`${service.url}/metrics`, { headers: { ...headers, authorization } })).status).toBe(403);
+    // The standalone service has no operators' endpoints on the agents' port at all.
+    const elsewhere = await fetch(`${service.url}/metrics`, { headers: { ...headers, authorization } });
+    expect(elsewhere.status).toBe(base === "sidecar" ? 403 : 404);
   });
 
   test.each([
@@ -89,6 +91,21 @@ describe.each([["sidecar"], ["standalone"]] as const)("the %s as it is deployed"
       expect([answer.status, await answer.json()]).toMatchObject([404, { error: { code: "ROUTE_NOT_FOUND" } }]);
     },
   );
+
+  test("the console is for browsers, under its public name and with TLS alone", async () => {
+    const { consoleUrl = "" } = service;
+    if (base === "sidecar") return expect(consoleUrl).toBe("");
+    const ask = async (path: string, host: string) => {
+      const tls = { rejectUnauthorized: false };
+      return (await fetch(`${consoleUrl}${path}`, { headers: { host }, tls })).status;
+    };
+    expect(consoleUrl).toStartWith("https://");
+    expect(await ask("/console", "console.stc.example")).toBe(200);
+    expect(await ask("/console", "evil.example")).toBe(403);
+    expect(await ask("/audit", "console.stc.example")).toBe(401);
+    expect(await ask("/call", "console.stc.example")).toBe(404);
+    for (const base of [service.url, service.operatorUrl]) expect((await fetch(`${base}/console`)).status).toBe(404);
+  });
 
   test("alerts use existing metrics, labels and codes", async () => {
     const authorization = `Bearer ${await pod.operatorToken(["metrics:read"])}`;

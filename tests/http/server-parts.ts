@@ -15,10 +15,14 @@ async function consoleEndpoints() {
   const { openConsole } = await MODULES.console();
   const { console, listener } = openConsole({
     listener: { host: "127.0.0.1", hasTls: false, hasSocket: false, publicUrl: undefined, allowedHosts: [] },
+    oidc: {
+      ...{ issuer: "https://login.example", clientId: "console", scopes: ["openid"] },
+      ...{ clientSecret: () => undefined, rootCert: undefined },
+    },
     ...{ isDevelopment: true, clock: () => 0, journal: async () => {}, logError: () => {} },
     ...{ refusalLinesPerMinuteMax: () => 0, callers: createCallerContext({ issuers: [], clock: () => 0 }) },
   });
-  console.close();
+  await console.close();
   return listener.endpoints;
 }
 

@@ -32,6 +32,8 @@ export interface IdentityParts {
   /** A folder that holds what the configuration names; made when left out. */
   readonly folder?: string;
   readonly rest?: Readonly<Record<string, unknown>>;
+  /** True for a development stand. */
+  readonly isDevelopment?: boolean;
 }
 
 export function emptyFolder(): string {
@@ -40,6 +42,7 @@ export function emptyFolder(): string {
 
 /** The whole service with one tool, in this process. */
 export async function startIdentityService(parts: IdentityParts): Promise<IdentityStand> {
+  const { isDevelopment = false } = parts;
   const folder = parts.folder ?? emptyFolder();
   const written = {
     server: { port: 0, ...parts.server },
@@ -51,7 +54,9 @@ export async function startIdentityService(parts: IdentityParts): Promise<Identi
   };
   const remove = (): void => rmSync(folder, { recursive: true, force: true });
   const service = await Promise.resolve()
-    .then(() => startService(readConfig(written, { folder, environment: {}, origin: "test" })))
+    .then(() =>
+      startService(readConfig(written, { folder, environment: {}, origin: "test" }), undefined, { isDevelopment }),
+    )
     .catch((error: unknown) => {
       if (parts.folder === undefined) remove();
       throw error;

@@ -19,7 +19,33 @@ export function readListeners(config: Config, problems: string[]) {
     ...readServed(config, server, { field: "server", problems }),
     operator: server.operator,
     console: server.console && readServed(config, server.console, { field: "server.console", problems }),
+    oidc: config.console?.oidc && readOidc(config, config.console.oidc, problems),
   };
+}
+
+type Oidc = NonNullable<NonNullable<Config["console"]>["oidc"]>;
+
+/** Reads the files of the sign-in. The client's secret is read again whenever it is sent. */
+function readOidc(config: Config, { clientSecretFile, caFile, ...settings }: Oidc, problems: string[]) {
+  const clientSecret = (): string | undefined => {
+    if (clientSecretFile === undefined) return undefined;
+    const secret = readNamedFile(config, clientSecretFile).toString("utf8").trim();
+    if (secret === "") throw new Error(`${clientSecretFile} is empty`);
+    return secret;
+  };
+  try {
+    clientSecret();
+  } catch (error) {
+    problems.push(`console.oidc.clientSecretFile: ${errorText(error)}`);
+  }
+  let rootCert: Buffer | undefined;
+  try {
+    rootCert = caFile === undefined ? undefined : readNamedFile(config, caFile);
+    if (rootCert !== undefined) parsed(caFile ?? "", "certificate", () => new X509Certificate(rootCert ?? ""));
+  } catch (error) {
+    problems.push(`console.oidc.caFile: ${errorText(error)}`);
+  }
+  return { ...settings, clientSecret, rootCert };
 }
 
 type Served = Pick<Config["server"], "host" | "port" | "tls" | "socket" | "socketMode">;

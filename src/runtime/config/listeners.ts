@@ -74,7 +74,7 @@ function isOrigin(text: string): boolean {
   return spelled === text || spelled === "null";
 }
 
-const socketMode = z.enum(["0600", "0660"], { error: 'must be "0600" or "0660", in quotes' }).default("0600");
+const ownerOrGroup = z.enum(["0600", "0660"], { error: 'must be "0600" or "0660", in quotes' }).default("0600");
 
 /** URL of a server that people's browsers or this service send credentials to. */
 const trustedUrl = z
@@ -89,13 +89,14 @@ const consoleListener = z
   .strictObject({
     /** Address of this machine. Without `tls`, only a loopback address: browsers would send sessions in plain text. */
     host: text.default("127.0.0.1"),
+    /** Port of the console. Without this section there is no console. */
     port: z.int().min(0).max(65_535).default(8788),
     /** TLS for the port, with keys like those of `server.tls`. */
     tls,
     /** Path of a Unix socket for a reverse proxy, in place of host and port. */
     socket: z.string().min(1).optional(),
     /** Who may connect to the socket: its owner (`0600`), or also its group (`0660`). */
-    socketMode,
+    socketMode: ownerOrGroup,
     /** Address under which browsers reach the console, without a path: `https://console.example`. */
     publicUrl: trustedUrl
       .refine((url) => URL.parse(url)?.pathname === "/" && !/[?#]/.test(url), "must end after the host and the port")
@@ -137,9 +138,12 @@ export const consoleSection = z
       .strictObject({
         /** The provider's issuer URL; its metadata is read from `/.well-known/openid-configuration` below it. */
         issuer: trustedUrl,
+        /** Name of the console at the provider. */
         clientId: z.string().min(1).max(512),
         /** File with the client's secret. Without it, the client is public, and PKCE alone protects the code. */
         clientSecretFile: text.optional(),
+        /** File with the certificates (PEM) trusted for the provider, instead of the system's. */
+        caFile: text.optional(),
         /** Scopes to request. `offline_access` makes many providers issue a refresh token. */
         scopes: z
           .array(z.string().regex(SCOPE, "must be a scope's name (RFC 6749, 3.3)"))
@@ -166,7 +170,7 @@ export const listenerKeys = {
   /** Path of a Unix socket that also accepts calls, at most 90 bytes. The socket is created at start and removed at the end. */
   socket: z.string().min(1).optional(),
   /** Who may connect to the socket: its owner (`0600`), or also its group (`0660`). */
-  socketMode,
+  socketMode: ownerOrGroup,
   /** TLS for the port for calls: with this section, the port accepts only TLS 1.2 and 1.3. */
   tls,
   /** Host names, in addition to loopback names, under which clients reach the service (`Host` header, without port). */

@@ -1,0 +1,319 @@
+import { createCipheriv, createDecipheriv, createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import {
+  type AuthorizationServer,
+  allowInsecureRequests,
+  authorizationCodeGrantRequest,
+  type Client,
+  type ClientAuth,
+  ClientSecretBasic,
+  ClientSecretPost,
+  type CustomFetchOptions,
+  calculatePKCECodeChallenge,
+  customFetch,
+  discoveryRequest,
+  None,
+  processAuthorizationCodeResponse,
+  processDiscoveryResponse,
+  processRefreshTokenResponse,
+  refreshTokenGrantRequest,
+  revocationRequest,
+  type TokenEndpointResponse,
+  validateAuthResponse,
+} from "oauth4webapi";
+import { Refusal } from "../core/errors.ts";
+import { isLoopback } from "../core/network.ts";
+import type { Caller, EpochMs } from "../core/types.ts";
+import { OPERATED_ADDRESSES } from "../egress/addresses.ts";
+import { EgressClient, EgressError } from "../egress/client.ts";
+import { newSecret, type OperatorToken, type RenewableToken } from "./sessions.ts";
+
+export interface OidcSettings {
+  readonly issuer: string;
+  readonly clientId: string;
+  readonly scopes: readonly string[];
+  readonly resource?: string | undefined;
+  readonly audience?: string | undefined;
+  /** Returns the client's secret; undefined for a public client. Throws when it cannot be read. */
+  readonly clientSecret: () => string | undefined;
+  /** Root certificates that the provider's must come from (PEM); undefined: the system's. */
+  readonly rootCert: Buffer | undefined;
+}
+
+interface OidcOptions {
+  readonly settings: OidcSettings;
+  readonly clock: () => EpochMs;
+  /** Verifies an access token for the operators' endpoints. Rejects with a `Refusal`. */
+  readonly verify: (token: string) => Promise<Caller>;
+}
+
+const TRANSACTION_MS = 300_000;
+
+const METADATA_FRESH_MS = 600_000;
+/** Minimum time between attempts to read the provider's metadata. */
+const METADATA_RETRY_MS = 2_000;
+const TIMEOUT_MS = 10_000;
+const ANSWER_BYTES_MAX = 1_048_576;
+const RETRY_AFTER_MS = 5_000;
+/** Transactions that were used and could be used again. */
+const USED_MAX = 10_000;
+
+/** One sign-in at the provider, from the request to the answer. Its cookie holds it, encrypted. */
+interface Transaction {
+  readonly state: string;
+  readonly nonce: string;
+  readonly verifier: string;
+  readonly redirectUri: string;
+  readonly untilMs: EpochMs;
+}
+
+/** What the provider's answer brings back to the console's page. */
+export interface AuthorizationAnswer {
+  readonly code: string;
+  readonly state: string;
+  readonly iss?: string | undefined;
+}
+
+/**
+ * Sign-in at an OpenID provider: the authorization code with PKCE. The person is judged by the access token; of the ID token, only
+ * the nonce and the standard claims are checked.
+ */
+export class OidcSignIn {
+  readonly #options: OidcOptions;
+  readonly #client: Client;
+  readonly #egress: EgressClient;
+  readonly #sealing = new Sealing();
+  /** States of transactions that were used, until they expire, the oldest first. */
+  readonly #used = new Map<string, EpochMs>();
+  #server: { readonly metadata: Promise<AuthorizationServer>; readonly atMs: EpochMs } | undefined;
+  #failedAtMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: OidcOptions) {
+    const { clientId, rootCert } = options.settings;
+    this.#options = options;
+    this.#client = { client_id: clientId };
+    this.#egress = new EgressClient({ addresses: OPERATED_ADDRESSES, tls: rootCert && { rootCert } });
+  }
+
+  /** Returns the URL of the provider to which the browser goes, and the value of the transaction's cookie. */
+  async begin(redirectUri: string): Promise<{ readonly url: string; readonly transaction: string }> {
+    const { settings, clock } = this.#options;
+    const { authorization_endpoint: endpoint = "" } = await this.#metadata();
+    const url = URL.parse(endpoint);
+    if (url === null || !isTrusted(url))
+      throw unavailable(new Error("the metadata has no usable authorization_endpoint"));
+    const [state, nonce, verifier] = [newSecret(), newSecret(), newSecret()];
+    const parameters = {
+      ...{ response_type: "code", client_id: settings.clientId, redirect_uri: redirectUri },
+      ...{ scope: settings.scopes.join(" "), state, nonce },
+      ...{ code_challenge: await calculatePKCECodeChallenge(verifier), code_challenge_method: "S256" },
+      ...this.#target(),
+    };
+    for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
+    const untilMs = clock() + TRANSACTION_MS;
+    return { url: url.href, transaction: this.#sealing.seal({ state, nonce, verifier, redirectUri, untilMs }) };
+  }
+
+  /** Returns the person's token. The transaction is the cookie's value; it can be used once. Rejects with a `Refusal`. */
+  async finish(answer: AuthorizationAnswer, cookie: string | undefined): Promise<OperatorToken> {
+    const { nonce, verifier, redirectUri } = this.#use(answer, cookie);
+    const metadata = await this.#metadata();
+    const { code, state, iss } = answer;
+    const answered = await this.#asked(async () => {
+      const parameters = new URLSearchParams({ code, state, ...(iss !== undefined && { iss }) });
+      const validated = validateAuthResponse(metadata, this.#client, parameters, state);
+      const auth = this.#authentication(metadata);
+      const response = await authorizationCodeGrantRequest(
+        ...([metadata, this.#client, auth, validated, redirectUri, verifier] as const),
+        { ...this.#requests(), additionalParameters: this.#target() },
+      );
+      const expected = { expectedNonce: nonce, requireIdToken: true };
+      return processAuthorizationCodeResponse(metadata, this.#client, response, expected);
+    });
+    return this.#tokenIn(answered, undefined);
+  }
+
+  /** @throws {Refusal} UNAUTHENTICATED unless this browser began the sign-in, in time, and has not finished it */
+  #use({ state }: AuthorizationAnswer, cookie: string | undefined): Transaction {
+    const now = this.#options.clock();
+    const transaction = cookie === undefined ? undefined : this.#sealing.open(cookie);
+    if (transaction === undefined) throw beginAgain("the sign-in has no valid transaction");
+    if (!isSame(transaction.state, state)) throw beginAgain("the state is that of another sign-in");
+    if (now >= transaction.untilMs) throw beginAgain("the transaction has expired");
+    for (const [used, untilMs] of this.#used) {
+      if (now < untilMs && this.#used.size < USED_MAX) break;
+      this.#used.delete(used);
+    }
+    if (this.#used.has(state)) throw beginAgain("the transaction was used before");
+    this.#used.set(state, transaction.untilMs);
+    return transaction;
+  }
+
+  async #renewed(refreshToken: string): Promise<RenewableToken> {
+    const metadata = await this.#metadata();
+    const auth = this.#authentication(metadata);
+    const parameters = { ...this.#requests(), additionalParameters: this.#target() };
+    const response = await refreshTokenGrantRequest(metadata, this.#client, auth, refreshToken, parameters);
+    const answered = await processRefreshTokenResponse(metadata, this.#client, response);
+    const { renew, ...next } = await this.#tokenIn(answered, refreshToken);
+    if (renew === undefined) throw new Error("the provider issued no refresh token");
+    return { ...next, renew };
+  }
+
+  /** Verifies the access token of an answer. Providers may keep a refresh token instead of replacing it. */
+  async #tokenIn(
+    { access_token: token, refresh_token: next }: TokenEndpointResponse,
+    previous: string | undefined,
+  ): Promise<OperatorToken> {
+    const refreshToken = next ?? previous;
+    const caller = await this.#options.verify(token);
+    if (refreshToken === undefined) return { token, caller };
+    return {
+      ...{ token, caller },
+      renew: () => this.#renewed(refreshToken),
+      discard: () => this.#revoke(refreshToken),
+    };
+  }
+
+  /** Tells the provider that the refresh token is no longer needed (RFC 7009), if it wants to know. */
+  async #revoke(refreshToken: string): Promise<void> {
+    const metadata = await this.#metadata();
+    if (metadata.revocation_endpoint === undefined) return;
+    await revocationRequest(...([metadata, this.#client, this.#authentication(metadata), refreshToken] as const), {
+      ...this.#requests(),
+    });
+  }
+
+  /** The parameters that name the audience of the access token. */
+  #target(): Record<string, string> {
+    const { resource, audience } = this.#options.settings;
+    return { ...(resource !== undefined && { resource }), ...(audience !== undefined && { audience }) };
+  }
+
+  #authentication({ token_endpoint_auth_methods_supported: methods }: AuthorizationServer): ClientAuth {
+    const secret = this.#options.settings.clientSecret();
+    if (secret === undefined) return None();
+    const isPost = methods?.includes("client_secret_post") === true && !methods.includes("client_secret_basic");
+    return isPost ? ClientSecretPost(secret) : ClientSecretBasic(secret);
+  }
+
+  /** Returns the provider's metadata, read again from time to time. */
+  #metadata(): Promise<AuthorizationServer> {
+    const now = this.#options.clock();
+    if (this.#server !== undefined && now < this.#server.atMs + METADATA_FRESH_MS) return this.#server.metadata;
+    if (now < this.#failedAtMs + METADATA_RETRY_MS) {
+      return Promise.reject(unavailable(new Error("the provider's metadata could not be read just now")));
+    }
+    const metadata = this.#asked(async () => {
+      const issuer = new URL(this.#options.settings.issuer);
+      return processDiscoveryResponse(issuer, await discoveryRequest(issuer, this.#requests()));
+    });
+    const server = { metadata, atMs: now };
+    this.#server = server;
+    metadata.catch(() => {
+      if (this.#server === server) this.#server = undefined;
+      this.#failedAtMs = this.#options.clock();
+    });
+    return metadata;
+  }
+
+  /** Returns the answer of the provider. Rejects with a `Refusal` that says nothing about the cause. */
+  async #asked<T>(ask: () => Promise<T>): Promise<T> {
+    try {
+      return await ask();
+    } catch (cause) {
+      const isUnreachable = cause instanceof EgressError || (cause instanceof ProviderError && cause.status >= 500);
+      throw isUnreachable ? unavailable(cause) : beginAgain("the provider's answer is not acceptable", cause);
+    }
+  }
+
+  #requests() {
+    return {
+      [allowInsecureRequests]: this.#options.settings.issuer.startsWith("http:"),
+      [customFetch]: (url: string, options: CustomFetchOptions<string, URLSearchParams | undefined>) =>
+        this.#send(new URL(url), options),
+    };
+  }
+
+  async #send(
+    url: URL,
+    { method, headers, body }: CustomFetchOptions<string, URLSearchParams | undefined>,
+  ): Promise<Response> {
+    if (!isTrusted(url)) throw new Error("the provider's metadata names an endpoint without TLS");
+    const answer = await this.#egress.send({
+      ...{ method, url, headers, body: body?.toString(), timeoutMs: TIMEOUT_MS },
+      ...{ bodyBytesMax: ANSWER_BYTES_MAX, isRepeatable: method === "GET" },
+    });
+    if (answer.status >= 500) throw new ProviderError(answer.status);
+    const type = answer.headers["content-type"];
+    const hasBody = answer.status !== 204 && answer.status !== 304;
+    return new Response(hasBody ? answer.body : null, {
+      status: answer.status,
+      headers: type === undefined ? {} : { "content-type": type },
+    });
+  }
+}
+
+class ProviderError extends Error {
+  override readonly name = "ProviderError";
+  readonly status: number;
+
+  constructor(status: number) {
+    super(`the provider answered ${status}`);
+    this.status = status;
+  }
+}
+
+/** Encrypts transactions with a key that only this process has. */
+class Sealing {
+  readonly #key = randomBytes(32);
+
+  seal(transaction: Transaction): string {
+    const iv = randomBytes(IV_BYTES);
+    const cipher = createCipheriv("aes-256-gcm", this.#key, iv);
+    const sealed = Buffer.concat([cipher.update(JSON.stringify(transaction), "utf8"), cipher.final()]);
+    return Buffer.concat([iv, cipher.getAuthTag(), sealed]).toString("base64url");
+  }
+
+  /** Returns undefined for what this process has not sealed. */
+  open(text: string): Transaction | undefined {
+    const bytes = Buffer.from(text, "base64url");
+    if (bytes.length <= IV_BYTES + TAG_BYTES) return undefined;
+    try {
+      const decipher = createDecipheriv("aes-256-gcm", this.#key, bytes.subarray(0, IV_BYTES), {
+        authTagLength: TAG_BYTES,
+      });
+      decipher.setAuthTag(bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES));
+      const opened = Buffer.concat([decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES)), decipher.final()]);
+      return JSON.parse(opened.toString("utf8")) as Transaction;
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+const IV_BYTES = 12;
+const TAG_BYTES = 16;
+
+function isTrusted({ protocol, hostname }: URL): boolean {
+  return protocol === "https:" || (protocol === "http:" && isLoopback(hostname));
+}
+
+function isSame(one: string, other: string): boolean {
+  const [first, second] = [one, other].map((text) => createHash("sha256").update(text).digest());
+  return first !== undefined && second !== undefined && timingSafeEqual(first, second);
+}
+
+function beginAgain(reason: string, cause?: unknown): Refusal {
+  return new Refusal(
+    "UNAUTHENTICATED",
+    "The sign-in was not begun in this browser, has expired, or was not accepted by the OpenID provider: begin again.",
+    { cause: cause === undefined ? new Error(reason) : new Error(reason, { cause }) },
+  );
+}
+
+function unavailable(cause: unknown): Refusal {
+  return new Refusal("AUTH_UNAVAILABLE", "The OpenID provider cannot be reached at the moment: try again.", {
+    retryAfterMs: RETRY_AFTER_MS,
+    cause,
+  });
+}

@@ -1,0 +1,210 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { OAuthProvider } from "../support/oauth-provider.ts";
+import { ConsoleStand, cookieIn, outcomeOf } from "./console-stand.ts";
+
+const RESOURCE = "https://operators.example";
+const CLIENT = "stc-console";
+const SCOPES = ["approvals:decide", "audit:read"];
+
+let provider: OAuthProvider;
+let stand: ConsoleStand;
+
+/** A person's browser in the middle of a sign-in: what came back from the provider, and the transaction's cookie. */
+interface Returned {
+  readonly code: string;
+  readonly state: string;
+  readonly iss: string;
+  readonly cookie: string;
+}
+
+async function begin(): Promise<{ readonly url: URL; readonly cookie: string }> {
+  const response = await stand.send("/console/sign-in", { method: "POST" });
+  if (!response.ok) throw new Error(await response.text());
+  const { url } = (await response.json()) as { readonly url: string };
+  return { url: new URL(url), cookie: cookieIn(response, "stc_console_sign_in") };
+}
+
+async function returned(account = "ann"): Promise<Returned> {
+  const { url, cookie } = await begin();
+  const { searchParams } = await provider.authorize(url, account);
+  const [code = "", state = "", iss = ""] = ["code", "state", "iss"].map((name) => searchParams.get(name) ?? "");
+  return { code, state, iss, cookie };
+}
+
+function finish({ cookie, ...body }: Partial<Returned>): Promise<Response> {
+  const headers = cookie === undefined ? {} : { cookie: `stc_console_sign_in=${cookie}` };
+  return stand.send("/console/session", { method: "POST", body, headers });
+}
+
+beforeAll(async () => {
+  const port = await freePort();
+  provider = await OAuthProvider.start({
+    resources: { [RESOURCE]: SCOPES },
+    accounts: { ann: SCOPES, bob: ["audit:read"] },
+    clients: [
+      {
+        client_id: CLIENT,
+        redirect_uris: [`http://127.0.0.1:${port}/console/oidc`],
+        grant_types: ["authorization_code", "refresh_token"],
+        token_endpoint_auth_method: "none",
+        application_type: "native",
+      },
+    ],
+  });
+  stand = await ConsoleStand.start({
+    server: { console: { port } },
+    jwt: {
+      issuers: [
+        {
+          ...{ issuer: provider.issuer, audience: RESOURCE, profile: "rfc9068", algorithms: ["ES256"] },
+          ...{ jwksUri: provider.jwksUri, operators: true },
+        },
+      ],
+    },
+    rest: {
+      console: {
+        oidc: { issuer: provider.issuer, clientId: CLIENT, scopes: ["openid", ...SCOPES], resource: RESOURCE },
+      },
+    },
+  });
+});
+
+async function freePort(): Promise<number> {
+  const server = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
+  const { port = 0 } = server;
+  await server.stop(true);
+  return port;
+}
+
+afterAll(async () => {
+  await stand.close();
+  provider.close();
+});
+
+describe("sign-in at an OpenID provider", () => {
+  test("is announced to the page", async () => {
+    expect(await (await stand.send("/console/settings")).json()).toMatchObject({ oidc: true, development: false });
+  });
+
+  test("asks for a code with PKCE, a state and a nonce", async () => {
+    const { searchParams } = (await begin()).url;
+    expect(Object.fromEntries(searchParams)).toEqual({
+      ...{ response_type: "code", client_id: CLIENT, redirect_uri: `${stand.url}/console/oidc`, resource: RESOURCE },
+      ...{ scope: "openid approvals:decide audit:read", code_challenge_method: "S256" },
+      code_challenge: expect.stringMatching(/^[\w-]{43}$/),
+      state: expect.stringMatching(/^[\w-]{43}$/),
+      nonce: expect.stringMatching(/^[\w-]{43}$/),
+    });
+  });
+
+  test("keeps its transaction in a cookie that says nothing, for five minutes", async () => {
+    const response = await stand.send("/console/sign-in", { method: "POST" });
+    const [set = ""] = response.headers.getSetCookie();
+    expect(set).toMatch(/^stc_console_sign_in=[\w-]+; Path=\/; HttpOnly; SameSite=Lax; Max-Age=300$/);
+    const { url } = (await response.json()) as { readonly url: string };
+    const decoded = Buffer.from(cookieIn(response, "stc_console_sign_in"), "base64url").toString("latin1");
+    expect(decoded).not.toContain(new URL(url).searchParams.get("state") ?? "");
+  });
+
+  test("opens a session with the permissions of the access token", async () => {
+    const response = await finish(await returned("bob"));
+    const { key, ...facts } = (await response.json()) as { readonly key: string };
+    expect(facts).toMatchObject({ sub: "bob", iss: provider.issuer, permissions: ["audit:read"] });
+    const session = { key, cookie: cookieIn(response, "stc_console") };
+    expect(await stand.outcome("/audit", { session })).toBe("200");
+    expect(stand.journal().at(-1)).toMatchObject({ type: "console.signedIn", sub: "bob", by: "oidc" });
+  });
+
+  test("removes the transaction's cookie", async () => {
+    const response = await finish(await returned());
+    expect(response.headers.getSetCookie()).toContain(
+      "stc_console_sign_in=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0",
+    );
+  });
+});
+
+describe("an answer of the provider is refused", () => {
+  let answer: Returned;
+
+  beforeEach(async () => {
+    answer = await returned();
+  });
+
+  test.each<readonly [string, () => Partial<Returned>]>([
+    [
+      "in a browser that did not begin the sign-in",
+      () => ({ code: answer.code, state: answer.state, iss: answer.iss }),
+    ],
+    ["with another state", () => ({ ...answer, state: "x".repeat(43) })],
+    ["with a changed cookie", () => ({ ...answer, cookie: `${answer.cookie.slice(0, -2)}AA` })],
+    ["with a cookie of nonsense", () => ({ ...answer, cookie: "AAAA" })],
+    ["with another code", () => ({ ...answer, code: "x".repeat(43) })],
+    ["with another issuer", () => ({ ...answer, iss: "https://evil.example" })],
+    [
+      "without the issuer that the provider announces",
+      () => ({ code: answer.code, state: answer.state, cookie: answer.cookie }),
+    ],
+  ])("%s", async (_name, given) => {
+    const response = await finish(given());
+    expect(response.headers.getSetCookie()).toEqual([]);
+    expect(await outcomeOf(response)).toBe("401 UNAUTHENTICATED");
+  });
+
+  test("when it belongs to the sign-in of somebody else: nobody is signed in as an attacker", async () => {
+    const { cookie } = await begin();
+    expect(await outcomeOf(await finish({ ...answer, cookie }))).toBe("401 UNAUTHENTICATED");
+  });
+
+  test("a second time", async () => {
+    expect(await outcomeOf(await finish(answer))).toBe("200");
+    expect(await outcomeOf(await finish(answer))).toBe("401 UNAUTHENTICATED");
+  });
+
+  test("when the page of another origin sends it", async () => {
+    const { cookie, ...body } = answer;
+    const headers = { cookie: `stc_console_sign_in=${cookie}`, origin: "http://evil.example" };
+    expect(await stand.outcome("/console/session", { method: "POST", body, headers })).toBe("403 HOST_NOT_ALLOWED");
+  });
+});
+
+describe("tokens", () => {
+  test("the ID token of a sign-in does not open a session when it is pasted", async () => {
+    const { url, cookie } = await begin();
+    const verifier = "v".repeat(43);
+    const challenge = new Bun.CryptoHasher("sha256").update(verifier).digest("base64url");
+    url.searchParams.set("code_challenge", challenge);
+    const code = (await provider.authorize(url, "ann")).searchParams.get("code") ?? "";
+    expect(cookie).not.toBe("");
+    const form = new URLSearchParams({
+      ...{ grant_type: "authorization_code", code, code_verifier: verifier, client_id: CLIENT },
+      redirect_uri: `${stand.url}/console/oidc`,
+    });
+    const tokens = (await (await fetch(`${provider.address}/token`, { method: "POST", body: form })).json()) as {
+      readonly id_token: string;
+      readonly access_token: string;
+    };
+    const paste = (token: string) => stand.outcome("/console/session", { method: "POST", body: { token } });
+    expect(await paste(tokens.id_token)).toBe("401 UNAUTHENTICATED");
+    expect(await paste(tokens.access_token)).toBe("200");
+  });
+
+  test("an access token that is about to expire is renewed, and the session goes on", async () => {
+    provider.nextTokenAgeSeconds = 570;
+    const response = await finish(await returned());
+    const { key, expiresAt, endsAt } = (await response.json()) as Readonly<
+      Record<"key" | "expiresAt" | "endsAt", string>
+    >;
+    expect(Date.parse(endsAt) - Date.parse(expiresAt)).toBeGreaterThan(7 * 3_600_000);
+    const session = { key, cookie: cookieIn(response, "stc_console") };
+    const renewed = (await (await stand.send("/console/session", { session })).json()) as typeof response & {
+      expiresAt: string;
+    };
+    expect(Date.parse(renewed.expiresAt) - Date.parse(expiresAt)).toBeGreaterThan(500_000);
+  });
+
+  test("a provider that cannot be reached is reported as such", async () => {
+    const answer = await returned();
+    provider.close();
+    expect(await outcomeOf(await finish(answer))).toBe("503 AUTH_UNAVAILABLE");
+  });
+});

@@ -1,0 +1,262 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { Links } from "../../src/console/links.ts";
+import { Sessions } from "../../src/console/sessions.ts";
+import type { Exchange } from "../../src/http/endpoint.ts";
+import { emptyFolder, issuers } from "../support/identity-service.ts";
+import { OPERATORS_ISSUER } from "../support/live-tokens.ts";
+import { replaceFile } from "../support/tls-files.ts";
+import { until } from "../support/until.ts";
+import { ConsoleStand, type Halves, outcomeOf, PERMISSIONS } from "./console-stand.ts";
+
+describe("streams of a session", () => {
+  const folder = emptyFolder();
+  let stand: ConsoleStand;
+
+  const revoke = (revoked: readonly object[]): void => replaceFile(folder, "revoked.json", JSON.stringify({ revoked }));
+
+  beforeAll(async () => {
+    revoke([]);
+    stand = await ConsoleStand.start({
+      folder,
+      jwt: { revocationFile: "./revoked.json" },
+      rest: { approvals: { store: "sqlite://./approvals.sqlite" } },
+    });
+  });
+
+  afterAll(() => stand.close());
+
+  /** Opens a stream. `ended` resolves when it has ended. */
+  async function follow(path: string, session: Halves): Promise<{ readonly ended: Promise<void> }> {
+    const response = await stand.send(path, { session });
+    expect(response.status).toBe(200);
+    const reader = (response.body ?? new ReadableStream()).getReader();
+    await reader.read();
+    const ended = async (): Promise<void> => {
+      while (!(await reader.read().catch(() => ({ done: true }))).done);
+    };
+    return { ended: ended() };
+  }
+
+  test.each(["/events", "/audit/tail"])("%s ends when the person signs out", async (path) => {
+    const session = await stand.signIn();
+    const { ended } = await follow(path, session);
+    expect((await stand.send("/console/session", { method: "DELETE", session })).status).toBe(204);
+    await ended;
+  });
+
+  test("ends when its token is revoked, and so does the session", async () => {
+    const token = await stand.operatorToken(PERMISSIONS, { sub: "eve" });
+    const session = await stand.signIn({ token });
+    const { ended } = await follow("/events", session);
+    revoke([{ issuer: OPERATORS_ISSUER, subject: "eve" }]);
+    await ended;
+    expect(await stand.outcome("/audit", { session })).toBe("401 UNAUTHENTICATED");
+    revoke([]);
+    const again = () => stand.outcome("/console/session", { method: "POST", body: { token } });
+    await until("the revocation to be over", async () => ((await again()) === "200" ? true : undefined));
+    // The old session does not come back.
+    expect(await stand.outcome("/audit", { session })).toBe("401 UNAUTHENTICATED");
+    expect(stand.journal()).toContainEqual(
+      expect.objectContaining({ type: "console.signedOut", sub: "eve", why: "token_refused" }),
+    );
+  });
+});
+
+describe("sessions in memory", () => {
+  let now: number;
+
+  function open() {
+    now = 1_800_000_000_000;
+    const journal: Record<string, unknown>[] = [];
+    const sessions = new Sessions({
+      ...{ cookieName: "stc_console", isOwnOrigin: () => true, clock: () => now, logError: () => {} },
+      journal: async (line) => void journal.push(line),
+    });
+    return { sessions, journal };
+  }
+
+  const requestOf = (headers: Readonly<Record<string, string>>): Exchange["raw"] =>
+    ({ method: "GET", headers: { "sec-fetch-site": "same-origin", ...headers } }) as unknown as Exchange["raw"];
+
+  const tokenOf = (subject: string, seconds = 86_400) => ({
+    token: `token-of-${subject}`,
+    caller: { issuer: "i", subject, permissions: [], actors: [], expiresAt: now / 1_000 + seconds },
+  });
+
+  const present = ({ id, key }: { readonly id: string; readonly key: string }) =>
+    requestOf({ cookie: `stc_console=${id}`, "stc-console-key": key });
+
+  test("last at most eight hours", async () => {
+    const { sessions, journal } = open();
+    const session = await sessions.open(requestOf({}), tokenOf("ann"), "token");
+    now += 8 * 3_600_000 - 1;
+    expect((await sessions.present(present(session)))?.authorization).toBe("Bearer token-of-ann");
+    now += 1;
+    expect(sessions.present(present(session))).rejects.toMatchObject({ code: "UNAUTHENTICATED" });
+    expect(journal.at(-1)).toEqual({ type: "console.signedOut", sub: "ann", iss: "i", why: "expired" });
+    sessions.close();
+  });
+
+  test("are bounded: after 10,000 sign-ins there are 1,024, and 16 of one operator", async () => {
+    const { sessions } = open();
+    const first = await sessions.open(requestOf({}), tokenOf("first"), "token");
+    for (let count = 0; count < 5_000; count += 1) await sessions.open(requestOf({}), tokenOf("mallory"), "token");
+    expect(sessions.size).toBe(17);
+    expect(await sessions.present(present(first))).toBeDefined();
+    for (let count = 0; count < 5_000; count += 1) await sessions.open(requestOf({}), tokenOf(`p${count}`), "token");
+    expect(sessions.size).toBe(1_024);
+    expect(sessions.present(present(first))).rejects.toMatchObject({ code: "UNAUTHENTICATED" });
+    sessions.close();
+  });
+
+  test("renew a token once for all requests, shortly before it expires", async () => {
+    const { sessions } = open();
+    let renewals = 0;
+    const renewable = (seconds: number) => ({
+      ...tokenOf("ann", seconds),
+      token: `token-${renewals}`,
+      renew: async () => {
+        renewals += 1;
+        return renewable(600);
+      },
+    });
+    const session = await sessions.open(requestOf({}), renewable(600), "oidc");
+    const tokens = async () =>
+      (await Promise.all([1, 2, 3].map(() => sessions.present(present(session))))).map((one) => one?.authorization);
+    expect(await tokens()).toEqual(Array(3).fill("Bearer token-0"));
+    now += 545_000;
+    expect(await tokens()).toEqual(Array(3).fill("Bearer token-1"));
+    expect(renewals).toBe(1);
+    sessions.close();
+  });
+
+  test("never take the token of somebody else", async () => {
+    const { sessions } = open();
+    const renew = async () => ({ ...tokenOf("mallory"), renew });
+    const session = await sessions.open(requestOf({}), { ...tokenOf("ann", 30), renew }, "oidc");
+    expect((await sessions.present(present(session)))?.authorization).toBe("Bearer token-of-ann");
+    sessions.close();
+  });
+});
+
+describe("one-time links", () => {
+  let stand: ConsoleStand;
+
+  beforeAll(async () => {
+    stand = await ConsoleStand.start({ isDevelopment: true });
+  });
+
+  afterAll(() => stand.close());
+
+  async function made(): Promise<{ readonly link: string; readonly url: string }> {
+    const headers = { authorization: `Bearer ${await stand.operatorToken()}` };
+    return (await (await fetch(`${stand.url}/console/links`, { method: "POST", headers })).json()) as never;
+  }
+
+  const redeem = (link: string) => stand.send("/console/session", { method: "POST", body: { link } });
+
+  test("sign in once", async () => {
+    const { link, url } = await made();
+    expect(url).toBe(`http://localhost:${new URL(stand.url).port}/console#link=${link}`);
+    expect(await outcomeOf(await redeem(link))).toBe("200");
+    const again = await redeem(link);
+    expect(again.headers.getSetCookie()).toEqual([]);
+    expect(await outcomeOf(again)).toBe("401 UNAUTHENTICATED");
+  });
+
+  test("are used up by one of two who redeem them at once", async () => {
+    const { link } = await made();
+    const outcomes = await Promise.all([redeem(link), redeem(link)].map(async (one) => outcomeOf(await one)));
+    expect(outcomes.toSorted()).toEqual(["200", "401 UNAUTHENTICATED"]);
+  });
+
+  test.each([
+    ["nobody", undefined],
+    ["an agent", () => issuers.token({ kind: "good", sub: "bot", permissions: PERMISSIONS })],
+  ])("are not made for %s", async (_name, token) => {
+    const headers = token === undefined ? {} : { authorization: `Bearer ${await token()}` };
+    const response = await fetch(`${stand.url}/console/links`, { method: "POST", headers });
+    expect(await outcomeOf(response)).toBe("401 UNAUTHENTICATED");
+  });
+
+  test("are not made for sessions, which could outlast their end in this way", async () => {
+    const session = await stand.signIn();
+    expect(await stand.outcome("/console/links", { method: "POST", session })).toBe("400 MALFORMED_REQUEST");
+  });
+
+  test("end after 60 seconds", () => {
+    let now = 0;
+    const links = new Links(() => now);
+    const [first, second] = [links.create("one"), links.create("two")];
+    now = 59_999;
+    expect(links.redeem(first)).toBe("one");
+    now = 60_000;
+    expect(links.redeem(second)).toBeUndefined();
+  });
+
+  test("do not exist outside a development stand", async () => {
+    const other = await ConsoleStand.start();
+    try {
+      const headers = { authorization: `Bearer ${await other.operatorToken()}` };
+      const response = await fetch(`${other.url}/console/links`, { method: "POST", headers });
+      expect(await outcomeOf(response)).toBe("404 ROUTE_NOT_FOUND");
+      expect(await other.outcome("/console/session", { method: "POST", body: { link: "x" } })).toBe(
+        "401 UNAUTHENTICATED",
+      );
+    } finally {
+      await other.close();
+    }
+  });
+});
+
+describe("attempts to sign in", () => {
+  test("are bounded per source: wrong tokens are not verified beyond the limit, those known before are", async () => {
+    const stand = await ConsoleStand.start({ rest: { limits: { wrongTokensPerMinuteMax: 3 } } });
+    try {
+      const token = await stand.operatorToken();
+      const attempt = (body: object) => stand.outcome("/console/session", { method: "POST", body });
+      expect(await attempt({ token })).toBe("200");
+      const outcomes: string[] = [];
+      for (const body of [{ token: "a" }, { link: "b" }, { token: "c" }, { token: "d" }, { link: "e" }]) {
+        outcomes.push(await attempt(body));
+      }
+      expect(outcomes).toEqual([...Array(3).fill("401 UNAUTHENTICATED"), ...Array(2).fill("429 RATE_LIMITED")]);
+      expect(await attempt({ token })).toBe("200");
+    } finally {
+      await stand.close();
+    }
+  });
+
+  test("fill neither the journal nor the log: refusals beyond the limit are summed up", async () => {
+    const stand = await ConsoleStand.start({ rest: { limits: { strangerLinesPerMinute: 5 } } });
+    try {
+      for (let count = 0; count < 20; count += 1) {
+        await stand.outcome("/console/session", { method: "POST", body: { token: "wrong" } });
+      }
+      await stand.identity.service.drain();
+      const refused = stand.journal().filter(({ type }) => type === "console.refused");
+      const summed = refused.filter(({ count }) => count !== undefined);
+      // Two minutes, if a new one began within the test.
+      expect(refused.length - summed.length).toBeLessThanOrEqual(10);
+      expect(summed[0]).toMatchObject({ code: "UNAUTHENTICATED", source: "127.0.0.1" });
+      expect(refused.reduce((sum, { count }) => sum + Number(count ?? 1), 0)).toBe(20);
+    } finally {
+      await stand.close();
+    }
+  });
+
+  test("are counted in the metrics by means and result, and so are the sessions", async () => {
+    const stand = await ConsoleStand.start();
+    try {
+      await stand.signIn();
+      await stand.outcome("/console/session", { method: "POST", body: { token: "wrong" } });
+      const headers = { authorization: `Bearer ${await stand.operatorToken(["metrics:read"])}` };
+      const text = await (await fetch(`${stand.url}/metrics`, { headers })).text();
+      expect(text).toContain("stc_console_sessions 1\n");
+      expect(text).toContain('stc_console_sign_ins_total{by="token",result="signed_in"} 1\n');
+      expect(text).toContain('stc_console_sign_ins_total{by="token",result="refused"} 1\n');
+    } finally {
+      await stand.close();
+    }
+  });
+});
