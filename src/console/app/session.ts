@@ -48,10 +48,15 @@ export const permissions = computed<ReadonlySet<string>>(
  */
 const tabs = new BroadcastChannel("stc-console");
 tabs.onmessage = ({ data }: MessageEvent) => {
-  const { ask, ended } = members(data);
+  const { ask, ended, key } = members(data);
   const kept = sessionStorage.getItem(KEY_ITEM);
   if (ask === true && kept !== null && session.value.is === "in") tabs.postMessage({ key: kept });
   if (typeof ended === "string" && ended === kept) end(true);
+  // An answer that came late: the page for signing in is already there.
+  if (typeof key === "string" && session.value.is === "out" && !session.value.ended && !isBusy.value) {
+    setKey(key);
+    void resume(key);
+  }
 };
 
 whenSessionEnds(() => void endOrFollow());

@@ -14,11 +14,10 @@ addEventListener("hashchange", () => {
 /** Goes to a place. With `replace`, the back button does not return to the present one. */
 export function navigate(href: string, { replace = false } = {}): void {
   if (location.hash === href) return;
-  if (!replace) location.hash = href;
-  else {
-    history.replaceState(null, "", href);
-    route.value = readRoute(href);
-  }
+  if (replace) history.replaceState(null, "", href);
+  else location.hash = href;
+  // The browser's event comes later: a key that is pressed again must find the new place.
+  route.value = readRoute(href);
 }
 
 /** Changes every second while the page is visible. Read it in whatever shows a time. */
@@ -113,15 +112,33 @@ export function announce(text: string): void {
   announcement.value = announcement.value === text ? `${text}\u00a0` : text;
 }
 
+/** A person who types into a field that disappears goes on typing: for this long, keys are no commands. */
+const TYPING_MS = 1_500;
+let typing: { readonly field: Element; readonly at: number } | undefined;
+
+document.addEventListener(
+  "keydown",
+  ({ target, key }) => {
+    const isDone = key === "Enter" || key === "Escape";
+    if (isField(target)) typing = isDone ? undefined : { field: target, at: Date.now() };
+    else if (isTypingOn()) typing = typing && { ...typing, at: Date.now() };
+  },
+  true,
+);
+
+function isTypingOn(): boolean {
+  return typing !== undefined && !typing.field.isConnected && Date.now() - typing.at < TYPING_MS;
+}
+
+function isField(target: EventTarget | null): target is HTMLElement {
+  if (!(target instanceof HTMLElement)) return false;
+  return target.isContentEditable || target.matches("input:not([type=checkbox], [type=radio]), textarea, select");
+}
+
 /** Returns whether a key is meant for the page: nobody types, no dialog is open, and no modifier makes it a browser's. */
 export function isCommandKey(event: KeyboardEvent): boolean {
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || event.defaultPrevented) return false;
-  if (document.querySelector("dialog[open]") !== null) return false;
-  const { target } = event;
-  return !(
-    target instanceof HTMLElement &&
-    (target.isContentEditable || target.matches("input:not([type=checkbox], [type=radio]), textarea, select"))
-  );
+  return document.querySelector("dialog[open]") === null && !isField(event.target) && !isTypingOn();
 }
 
 /** A page of the console. A new one is one line in `pages.ts`. */

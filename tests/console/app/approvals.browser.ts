@@ -47,8 +47,9 @@ function ask(text = "Good morning", tool = "announce"): Promise<string> {
 
 /** Returns the state of a request once it is decided. */
 async function decided(id: string): Promise<Readonly<Record<string, unknown>>> {
+  const token = await world.operator("watcher");
   return until("a decision", async () => {
-    const { body } = await world.send("GET", `/approvals/${id}`, { token: await world.operator() });
+    const { body } = await world.send("GET", `/approvals/${id}?wait=20`, { token });
     return body.approval.state === "pending" ? undefined : body.approval;
   });
 }
@@ -67,7 +68,10 @@ describe("one approver", () => {
     await page.locator(`#row-${id} a`).click();
     await page.getByText(`text: "Appears by itself ${asked}"`).waitFor();
     await ready(/^Approve once/).click();
-    await page.locator(".outgoing").getByText(/^Approving announce/).waitFor();
+    await page
+      .locator(".outgoing")
+      .getByText(/^Approving announce/)
+      .waitFor();
     expect(await decided(id)).toMatchObject({ state: "approved", scope: "once", decidedBy: { sub: "olga" } });
     await page.locator(".outcome").getByText("Approved").waitFor();
     const run = await world.call("announce", { text: `Appears by itself ${asked}` });
@@ -116,7 +120,10 @@ describe("one approver", () => {
     const visitor = await visit();
     await visitor.open(id);
     await visitor.ready(/^Approve once/).click();
-    await visitor.page.locator(".outgoing").getByText(/^Approving announce/).waitFor();
+    await visitor.page
+      .locator(".outgoing")
+      .getByText(/^Approving announce/)
+      .waitFor();
     await visitor.close();
     await Bun.sleep(6_000);
     expect(await stateOf(id)).toBe("pending");
@@ -131,7 +138,10 @@ describe("one approver", () => {
     await page.getByText(/text: "First/).waitFor();
     await ready(/^Approve once/).waitFor();
     await page.keyboard.press("a");
-    await page.locator(".outgoing").getByText(/^Approving announce/).waitFor();
+    await page
+      .locator(".outgoing")
+      .getByText(/^Approving announce/)
+      .waitFor();
     await page.keyboard.press("u");
     await page.getByText(/^Undone/).waitFor();
     await page.keyboard.press("j");
@@ -169,7 +179,10 @@ describe("one approver", () => {
       .waitFor({ state: "attached" });
     expect(await page.locator(".outgoing").count()).toBe(0);
     await ready(/^Approve once/).click();
-    await page.locator(".outgoing").getByText(/^Approving announce/).waitFor();
+    await page
+      .locator(".outgoing")
+      .getByText(/^Approving announce/)
+      .waitFor();
     await page.keyboard.press("u");
   });
 
@@ -236,37 +249,39 @@ describe("what an approver sees", () => {
     const visitor = await visit();
     const plan = visitor.page.locator(".plan");
     await visitor.open(script);
-    expect(await plan.locator(".line").allInnerTexts()).toContain("git push origin main");
-    expect(await plan.innerText()).toContain("--noprofile --norc -c --");
+    const lines = await plan.locator(".line").allInnerTexts();
+    expect(lines.map((line) => line.trim())).toContain("git push origin main");
+    expect(await plan.textContent()).toContain("--noprofile --norc -c --");
     await visitor.open(change);
     await plan.getByText("Difference").waitFor();
-    expect(await plan.locator(".line.removed").allInnerTexts()).toEqual(["-- tag v1.4", "-- announce"]);
+    expect(await plan.locator(".line.removed").allTextContents()).toEqual(["-- tag v1.4\n", "-- announce\n"]);
     await visitor.open(order);
     await plan.getByText("HTTP request").waitFor();
-    expect(await plan.innerText()).toMatch(/POST http:\/\/127\.0\.0\.1:\d+\/api\/customers\/C%201\/orders/);
-    expect(await plan.innerText()).toContain('note: "x"');
+    expect(await plan.textContent()).toMatch(/POST http:\/\/127\.0\.0\.1:\d+\/api\/customers\/C%201\/orders/);
+    expect(await plan.textContent()).toContain('note: "x"');
   });
 
-  test("hostile values are text: markup, control and bidirectional characters, a forged member, a megabyte", async () => {
+  test("hostile values are text: markup, control and bidirectional characters, a forged member, a text of 900 KB", async () => {
     const markup = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
     const bidi = `${markup} \u202eevil\u2066 \u0000\u0007\u001b[31m \u200b\ufeff p\u0430ypal`;
     const id = await world.ask("announce", { text: bidi }, { reason: bidi.replaceAll("\u0000", "") });
     const forged = await world.ask("announce", { text: 'x",\n  count: "1' });
-    const huge = await world.ask("announce", { text: `start ${"\u202e<b>".repeat(250_000)} end` });
+    const huge = await world.ask("announce", { text: `start ${"\u202e<b>".repeat(150_000)} end` });
     const { page, open, row } = bound(await visit());
     await row(id).waitFor();
     await open(id);
-    const text = await page.locator(".plan").innerText();
+    const text = await page.locator(".plan").textContent();
     expect(text).toContain("<img src=x onerror=");
-    for (const escape of ["\\u{202e}", "\\u{2066}", "\\u{0}", "\\u{7}", "\\u{1b}", "\\u{200b}", "\\u{feff}"]) {
-      expect(text).toContain(escape);
+    for (const shown of ["\\u{202e}", "\\u{2066}", "\\u{0}", "\\u{7}", "\\u{1b}", "\\u{200b}", "\\u{feff}"]) {
+      expect(text).toContain(shown);
     }
     expect(text).toContain("p\\u{430}ypal");
-    expect(await page.locator(".untrusted").innerText()).toContain("\\u{202e}evil");
+    expect(await page.locator(".untrusted").textContent()).toContain("\\u{202e}evil");
     await open(forged);
     await page.getByText('text: "x\\"').waitFor();
-    expect(await page.locator(".plan .line.inside").allInnerTexts()).toEqual(['  count: \\"1"']);
+    expect(await page.locator(".plan .line.inside").allTextContents()).toEqual(['  count: \\"1"\n']);
     await open(huge);
+    await page.getByRole("button", { name: /^Show all of it first/ }).click();
     await page.getByText(/characters are not shown/).waitFor();
     expect(await page.evaluate("document.querySelectorAll('.detail img, .detail script, .detail b').length")).toBe(0);
     // Nothing from outside turns the direction or hides: the page holds none of these characters.
@@ -298,7 +313,7 @@ describe("what an approver sees", () => {
     const visitor = await visit();
     await visitor.open(id);
     const earlier = visitor.page.locator(".earlier li").filter({ hasText: "not on a Sunday" });
-    expect(await earlier.innerText()).toContain("alice");
+    expect(await earlier.textContent()).toContain("alice");
   });
 
   test("200 requests are listed, filtered, and the keyboard still moves at once", async () => {

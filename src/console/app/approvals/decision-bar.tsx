@@ -1,6 +1,6 @@
-import { signal } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import type { VNode } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { announce, tick } from "../state.ts";
 import { Text } from "../text.tsx";
 import { decideSoon, type Outgoing, outgoingFor, sentence, undo } from "./decisions.ts";
@@ -12,7 +12,7 @@ import {
   type ShownRequest,
   scopesOf,
 } from "./model.ts";
-import { askToConfirm, confirming, isArmed, openAllParts, unseenParts } from "./reading.ts";
+import { askToConfirm, confirming, isArmed, openAllParts, openId, unseenParts } from "./reading.ts";
 
 type ApprovalScope = "once" | "session";
 
@@ -21,15 +21,18 @@ const denying = signal<string | undefined>(undefined);
 const reason = signal("");
 const answer = signal("");
 
+// What was written about one request never belongs to another.
+effect(() => {
+  void openId.value;
+  denying.value = undefined;
+  reason.value = "";
+  answer.value = "";
+  confirming.value = undefined;
+});
+
 /** What can be done about a request, at the bottom of the page. */
 export function DecisionBar({ request }: { readonly request: ShownRequest }): VNode | null {
   const { id } = request;
-  useEffect(() => {
-    denying.value = undefined;
-    reason.value = "";
-    answer.value = "";
-    confirming.value = undefined;
-  }, [id]);
   const out = outgoingFor(id);
   if (out !== undefined) {
     return (
@@ -206,7 +209,7 @@ interface ReasonFieldProps {
 /** The field of a reason. The Enter key sends it; with Shift it starts a new line. */
 export function ReasonField({ label, takesFocus = false, onSubmit }: ReasonFieldProps): VNode {
   const field = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (takesFocus) field.current?.focus();
   }, []);
   return (

@@ -112,6 +112,10 @@ async function sendOne({ id, tool, viewDigest }: Subject, made: Outgoing): Promi
 /** Says why a decision does not count: most often because somebody else has decided meanwhile. */
 async function explain({ id, tool }: Subject, error: unknown): Promise<void> {
   const { code, status } = errorOf(error);
+  if (status === 401) {
+    notify("problem", `Your decision on ${tool} was not sent: your session has ended.`);
+    return;
+  }
   if (shown.value?.id === id) await loadShown(id);
   await refresh();
   const now = requestOf(id);

@@ -175,13 +175,15 @@ function part(label: string, value: unknown): PlanPart {
   return { label, value: typeof value === "string" ? value : jsonLines(value) };
 }
 
-/** Reads what the service sends of a very long text. */
-function shortened(value: unknown): Pick<PlanPart, "value" | "omission" | "end"> | undefined {
-  const { shortened: is, characters, sha256, begins, ends } = members(value);
-  if (is !== true || typeof begins !== "string" || typeof ends !== "string") return undefined;
-  const all = typeof characters === "number" ? characters : 0;
-  const left = Math.max(0, all - begins.length - ends.length);
-  const omission = `The service shows the start and the end of this text of ${all} characters. About ${left} characters are not shown. SHA-256 of the whole text: ${plain(sha256)}`;
+/** Reads what the service sends of a very long text. An object with other members is data of the call. */
+function shortened(
+  value: unknown,
+): (Required<Pick<PlanPart, "omission" | "end">> & { readonly value: string }) | undefined {
+  const { shortened: is, characters, sha256, begins, ends, ...others } = members(value);
+  if (is !== true || typeof characters !== "number" || Object.keys(others).length > 0) return undefined;
+  if (typeof begins !== "string" || typeof ends !== "string") return undefined;
+  const left = Math.max(0, characters - begins.length - ends.length);
+  const omission = `The service shows the start and the end of this text. About ${left} of ${characters} characters are not shown. SHA-256 of the whole text: ${plain(sha256)}`;
   return { value: begins, omission, end: ends };
 }
 
@@ -200,7 +202,10 @@ export function jsonLines(value: unknown): readonly string[] {
 }
 
 function linesAt(value: unknown, indent: string, depth: number): readonly string[] {
-  if (typeof value === "string") return [`"${value.replaceAll('"', '\\"')}"`];
+  if (typeof value === "string") return [quoted(value)];
+  const short = shortened(value);
+  if (short !== undefined)
+    return [quoted(short.value), `${indent}… ${short.omission} …`, `${indent}${quoted(short.end)}`];
   if (typeof value !== "object" || value === null || depth > DEPTH_MAX) return [JSON.stringify(value) ?? "null"];
   const inner = `${indent}  `;
   const isList = Array.isArray(value);
@@ -221,7 +226,11 @@ function linesAt(value: unknown, indent: string, depth: number): readonly string
 }
 
 function nameText(name: string): string {
-  return /^[\w.-]{1,64}$/.test(name) ? name : `"${name.replaceAll('"', '\\"')}"`;
+  return /^[\w.-]{1,64}$/.test(name) ? name : quoted(name);
+}
+
+function quoted(text: string): string {
+  return `"${text.replaceAll('"', '\\"')}"`;
 }
 
 function without(all: Members, names: readonly string[]): Members {

@@ -10,9 +10,10 @@ import { type PlanPart, planOf } from "./plan.ts";
 const ARM_MS = 500;
 
 const openedParts = signal<ReadonlySet<string>>(new Set());
-const openedFor = computed(() => shown.value?.id);
+/** Id of the request that is open. */
+export const openId = computed(() => shown.value?.id);
 effect(() => {
-  void openedFor.value;
+  void openId.value;
   openedParts.value = new Set();
 });
 
