@@ -171,14 +171,15 @@ describe.each(["light", "dark"] as const)("accessibility, %s", (colorScheme) => 
     [1440, 900],
     [360, 640],
   ])("approvals at %i px: list, request, denial, menu, keyboard help", async (width, height) => {
+    const own = `${width} ${colorScheme}`;
     const ids = [
-      await world.ask("announce", { text: `\u202e${"long ".repeat(2_000)}` }),
-      await world.ask("drop_tables", { text: "customers" }, { reason: "They are empty." }),
-      await world.ask("rotate_keys", { text: "signing" }),
-      await world.ask("ask_operator", { question: "Which?", choices: ["a", "b"] }),
-      await world.ask("create_order", { customer: "C", items: ["a"], note: "x" }),
+      await world.ask("announce", { text: `\u202e${"long ".repeat(2_000)}${own}` }),
+      await world.ask("drop_tables", { text: `customers ${own}` }, { reason: "They are empty." }),
+      await world.ask("rotate_keys", { text: `signing ${own}` }),
+      await world.ask("ask_operator", { question: `Which? ${own}`, choices: ["a", "b"] }),
+      await world.ask("create_order", { customer: "C", items: ["a"], note: own }),
     ];
-    await world.decide(await world.ask("announce", { text: `done ${width} ${colorScheme}` }), "deny", { reason: "no" });
+    await world.decide(await world.ask("announce", { text: `done ${own}` }), "deny", { reason: "no" });
     const visitor = await visit({ colorScheme, viewport: { width, height } });
     const { page } = visitor;
     await visitor
@@ -261,7 +262,9 @@ class Line {
           socket.on("close", () => service.end());
         },
         data: (_, piece) => void socket.write(piece),
-        close: () => socket.destroy(),
+        close: () => {
+          socket.destroy();
+        },
       },
     });
     this.#sockets.add(socket);

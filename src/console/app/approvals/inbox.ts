@@ -241,7 +241,7 @@ export const shown = signal<OpenRequest | undefined>(undefined);
 /** Opens a request, or closes the one that is open. */
 export function open(id: string | undefined): void {
   if (id === undefined || !ID.test(id)) shown.value = undefined;
-  else if (shown.value?.id !== id) {
+  else if (shown.value?.id !== id || shown.value.request === undefined) {
     shown.value = { id, since: Date.now() };
     void loadShown(id);
   }

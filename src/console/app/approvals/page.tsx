@@ -1,4 +1,4 @@
-import { computed, effect, signal } from "@preact/signals";
+import { computed, effect, signal, untracked } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect } from "preact/hooks";
 import { Ago, Badge, Countdown, Dialog, Empty, Heading, Problem, RiskBadge } from "../parts.tsx";
@@ -47,7 +47,7 @@ function textOf({ tool, summary, requester, risk }: ListedRequest): string {
 
 function ApprovalsView(): VNode {
   const id = routeId.value;
-  useEffect(() => effect(() => open(routeId.value)), []);
+  useEffect(() => effect(openRoute), []);
   useEffect(() => {
     document.addEventListener("keydown", onKey);
     return () => document.removeEventListener("keydown", onKey);
@@ -59,6 +59,11 @@ function ApprovalsView(): VNode {
       {isDenyingMarked.value && <DenyMarked />}
     </div>
   );
+}
+
+function openRoute(): void {
+  const id = routeId.value;
+  untracked(() => open(id));
 }
 
 function NoSelection(): VNode {
