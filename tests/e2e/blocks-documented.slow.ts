@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { stringify } from "yaml";
 import { BLOCKS, blockNamed } from "../support/documented.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
-import { freePortPair, RunningStc, run, runStc } from "../support/stc.ts";
+import { freePorts, RunningStc, run, runStc } from "../support/stc.ts";
 import { hasTerminals, TerminalStc } from "../support/terminal.ts";
 import { PROJECT } from "../support/world.ts";
 
@@ -14,7 +14,7 @@ const clone = mkdtempSync(join(PROJECT, "var", "pasted-"));
 for (const name of ["src", "certs", "package.json", "bunfig.toml", "node_modules"])
   symlinkSync(join(PROJECT, name), join(clone, name));
 mkdirSync(join(clone, "var"));
-const port = freePortPair();
+const port = freePorts();
 const url = `http://127.0.0.1:${port}`;
 let service: RunningStc;
 

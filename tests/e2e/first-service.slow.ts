@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSyn
 import { join } from "node:path";
 import { type handleUnaryCall, loadPackageDefinition, Server, ServerCredentials } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
-import { freePortPair, RunningStc, run, STC } from "../support/stc.ts";
+import { freePorts, RunningStc, run, STC } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
 
 const page = readFileSync(join(PROJECT, "docs/first-service.md"), "utf8");
@@ -19,7 +19,7 @@ const [folders = "", tokens = "", looks = "", serve = "", calls = "", approves =
 mkdirSync(join(PROJECT, "var"), { recursive: true });
 // The page is read in the clone's folder; this one stands below it, with the same things in it.
 const clone = mkdtempSync(join(PROJECT, "var", "first-service-"));
-const port = freePortPair();
+const port = freePorts();
 const url = `http://127.0.0.1:${port}`;
 const server = new Server();
 let orders = 0;

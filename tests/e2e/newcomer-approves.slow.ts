@@ -3,13 +3,13 @@ import { mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { auditEntries } from "../support/audit-files.ts";
-import { freePortPair, RunningStc, runStc } from "../support/stc.ts";
+import { freePorts, RunningStc, runStc } from "../support/stc.ts";
 import { hasTerminals, TerminalStc } from "../support/terminal.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
 
 const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-approving-")));
-const port = freePortPair();
+const port = freePorts();
 const STC_URL = `http://127.0.0.1:${port}`;
 const canTry = hasTerminals && Bun.which("bash") !== null;
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { existsSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { AuditEntry } from "../../src/audit/entry.ts";
@@ -7,14 +7,14 @@ import { KNOWN_CUSTOMERS } from "../../src/cli/development/customers.ts";
 import type { CallResult } from "../../src/core/call-result.ts";
 import { auditEntries, parseLines } from "../support/audit-files.ts";
 import { hasGit } from "../support/git-tests.ts";
-import { freePortPair, RunningStc, run, runStc } from "../support/stc.ts";
+import { freePorts, RunningStc, run, runStc } from "../support/stc.ts";
 import { StdioClient } from "../support/stdio-client.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
 
 const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-newcomer-")));
 const auditDir = join(folder, "audit");
-const port = freePortPair();
+const port = freePorts();
 const env = { STC_PORT: String(port), STC_AUDIT_DIR: auditDir };
 
 let stc: RunningStc;
@@ -47,6 +47,45 @@ async function paste(...lines: readonly string[]): Promise<string> {
   expect({ code, err }).toEqual({ code: 0, err: "" });
   return out;
 }
+
+describe("the console", () => {
+  const consoleUrl = `http://localhost:${port + 1}`;
+  const link = (text: string) => new RegExp(`^ *${consoleUrl}/console#link=([\\w-]{43})$`, "m").exec(text)?.[1];
+
+  async function signIn(text: string): Promise<unknown> {
+    const headers = { "content-type": "application/json", origin: consoleUrl, "sec-fetch-site": "same-origin" };
+    const body = JSON.stringify({ link: link(text) });
+    const response = await fetch(`${consoleUrl}/console/session`, { method: "POST", headers, body });
+    return response.json();
+  }
+
+  test("is opened by the link that the welcome prints, and by that of `stc console --dev`", async () => {
+    expect(await signIn(stc.out)).toMatchObject({ sub: "me" });
+    const { code, out, err } = await runStc(["console", "--dev"], { env });
+    expect({ code, err }).toEqual({ code: 0, err: "" });
+    const session = { sub: "me", permissions: expect.arrayContaining(["approvals:decide", "audit:read"]) };
+    expect(await signIn(out)).toMatchObject(session);
+    expect(await signIn(out)).toMatchObject({ error: { code: "UNAUTHENTICATED" } });
+  });
+
+  test("is reported when nothing answers there", async () => {
+    const elsewhere = { ...env, STC_PORT: String(freePorts()) };
+    const { code, err } = await runStc(["console", "--dev"], { env: elsewhere });
+    expect(code).toBe(2);
+    expect(err).toContain(`no answer from http://127.0.0.1:${Number(elsewhere.STC_PORT) + 1}`);
+  });
+
+  test.each([
+    [{ console: {} }, 0, "http://127.0.0.1:8788/console\n"],
+    [{ console: { publicUrl: "https://console.example" } }, 0, "https://console.example/console\n"],
+    [{}, 78, ""],
+  ])("of the configuration with server: %j", async (server, code, out) => {
+    const file = join(folder, "console.yaml");
+    writeFileSync(file, JSON.stringify({ server }));
+    const ended = await runStc(["console", "--config", file]);
+    expect([ended.code, ended.out]).toEqual([code, out]);
+  });
+});
 
 // An archive of the project is no repository; the welcome then leaves out what would show one.
 const canPaste = existsSync(join(PROJECT, ".git/HEAD")) && hasGit && Bun.which("curl") !== null;
@@ -122,7 +161,7 @@ describe("a second start", () => {
   });
 
   test("on the same audit directory names the holder", async () => {
-    const { code, err } = await runStc(["serve", "--dev"], { env: { ...env, STC_PORT: String(freePortPair()) } });
+    const { code, err } = await runStc(["serve", "--dev"], { env: { ...env, STC_PORT: String(freePorts()) } });
     expect(code).toBe(78);
     expect(err).toContain(`audit.dir: ${auditDir} is already in use`);
     expect(err).toContain(`process ${stc.child.pid}`);

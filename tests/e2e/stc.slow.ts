@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readdirSync, realpathSync, writeFileSync } from
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { describe, test } from "../support/git-tests.ts";
-import { type Ended, freePortPair, RunningStc, runStc } from "../support/stc.ts";
+import { type Ended, freePorts, RunningStc, runStc } from "../support/stc.ts";
 import { openWorld, PROJECT, type World } from "../support/world.ts";
 
 const ANSWERING = /listening/;
@@ -11,7 +11,7 @@ const READER = ["--sub", "agent-7", "--permission", "customer-data:read", "platf
 
 let world: World;
 let stc: RunningStc;
-const port = freePortPair();
+const port = freePorts();
 const url = `http://127.0.0.1:${port}`;
 
 beforeAll(async () => {

@@ -98,19 +98,19 @@ export class RunningStc {
   }
 }
 
-/** Two neighbouring ports that nobody listens on right now: a development stand takes the second for its gRPC service. */
-export function freePortPair(): number {
+/** Returns the first of three consecutive ports that are free now: a development stand's, its console's, its gRPC service's. */
+export function freePorts(): number {
+  const listen = (port: number) => Bun.listen({ hostname: "127.0.0.1", port, socket: { data() {} } });
   for (;;) {
-    const first = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
-    const { port } = first;
+    const listening = [listen(0)];
     try {
-      const second = Bun.listen({ hostname: "127.0.0.1", port: port + 1, socket: { data() {} } });
-      second.stop(true);
+      const port = listening[0]?.port ?? 0;
+      for (const distance of [1, 2]) listening.push(listen(port + distance));
       return port;
     } catch {
-      // The neighbour is taken: another pair.
+      // One of the next is taken: others.
     } finally {
-      first.stop(true);
+      for (const each of listening) each.stop(true);
     }
   }
 }
