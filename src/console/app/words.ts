@@ -44,6 +44,8 @@ const ADVICE: Readonly<Record<string, string>> = {
   AUDIT_UNAVAILABLE: "The service cannot write its audit, so it does nothing. Its operators have to repair the disk.",
   APPROVAL_UNAVAILABLE: "The store of approvals is not available. Look at the state, then repeat.",
   APPROVAL_MISMATCH: "The request has changed since you read it. Read it again, then decide.",
+  VIEW_MISMATCH:
+    "Something between the browser and the service changes answers. Decide in a terminal: `stc approvals show`.",
   HOST_NOT_ALLOWED:
     "This address is not one that the console accepts: set `publicUrl` or `allowedHosts` of its listener.",
   ROUTE_NOT_FOUND: "This service does not have this part.",

@@ -1,5 +1,7 @@
 import { describe, expect, test } from "bun:test";
+import { isViewOfDigest } from "../../../src/console/app/approvals/model.ts";
 import { isCompact, jsonLines, planOf } from "../../../src/console/app/approvals/plan.ts";
+import { canonicalJson, sha256Hex } from "../../../src/core/digest.ts";
 
 function main(view: unknown) {
   const { title, main } = planOf(view);
@@ -110,4 +112,16 @@ test("a short value stands next to its label; one with a line end or of many lin
     false,
     false,
   ]);
+});
+
+const LIMITS = { depthMax: 64, nodesMax: 1_000, bytesMax: 100_000 } as const;
+
+test("a view is accepted only with the digest that the service made of it", async () => {
+  const planDigest = "ab".repeat(32);
+  const view = { b: [1, 2.5, -0, 1e21, '\u00e9\u2028"\\', null, true], a: { "\u{1f600}": 1, "\ufb33": 2 }, "": {} };
+  const viewDigest = sha256Hex(canonicalJson({ t: "stc/view/v1", planDigest, view }, LIMITS));
+  const request = { id: "a", state: "pending", tool: "t", summary: "s", createdAt: "2026-01-01T00:00:00Z", planDigest };
+  expect(await isViewOfDigest({ ...request, view, viewDigest })).toBe(true);
+  expect(await isViewOfDigest({ ...request, view: { ...view, a: {} }, viewDigest })).toBe(false);
+  expect(await isViewOfDigest({ ...request, view, viewDigest, planDigest: "cd".repeat(32) })).toBe(false);
 });

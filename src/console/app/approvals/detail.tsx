@@ -132,8 +132,8 @@ function Plan({ request }: { readonly request: ShownRequest }): VNode {
         {plan.main.map((part) => (
           <Part key={part.label} part={part} isMain />
         ))}
-        {typeof confinement === "string" && (
-          <p class="confinement">
+        {typeof confinement === "string" && confinement !== "not applicable" && (
+          <p class={`confinement ${confinement === "none" ? "is-none" : ""}`}>
             Confinement: <Text value={confinement} />
           </p>
         )}

@@ -3,7 +3,7 @@ import { ApiError, follow, members, request, type Stream, type StreamState, serv
 import type { ServerMessage } from "../event-parser.ts";
 import { announce, errorOf, navigate, recall, remember, route } from "../state.ts";
 import { counted } from "../words.ts";
-import { isPending, type ListedRequest, outcomeOf, type ShownRequest } from "./model.ts";
+import { isPending, isViewOfDigest, type ListedRequest, outcomeOf, type ShownRequest } from "./model.ts";
 
 /** The inbox: every request that waits, and those that were decided lately. It follows the service's events. */
 
@@ -254,6 +254,8 @@ export async function loadShown(id: string): Promise<void> {
       "GET",
       `/approvals/${encodeURIComponent(id)}`,
     );
+    if (!(await isViewOfDigest(approval)))
+      throw new ApiError("VIEW_MISMATCH", "The view does not match its digest: nothing can be decided.");
     const before = shown.value;
     if (before?.id !== id) return;
     const { view, ...listed } = approval;

@@ -112,3 +112,22 @@ export function toneOf(state: string): string {
 export function scopesOf({ options = [] }: ListedRequest): readonly ("once" | "session")[] {
   return (["once", "session"] as const).filter((scope) => options.includes(scope));
 }
+
+/**
+ * Returns whether the view is the one that the service would run: a decision names the digest, and the page shows the view. Also
+ * true where the browser cannot compute digests.
+ */
+export async function isViewOfDigest({ view, planDigest, viewDigest }: ShownRequest): Promise<boolean> {
+  if (globalThis.crypto?.subtle === undefined) return true;
+  const bytes = new TextEncoder().encode(canonical({ t: "stc/view/v1", planDigest, view }));
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return [...digest].map((byte) => byte.toString(16).padStart(2, "0")).join("") === viewDigest;
+}
+
+/** Returns the canonical text of JSON (RFC 8785). */
+function canonical(value: unknown): string {
+  if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
+  if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
+  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${entries.map(([name, item]) => `${JSON.stringify(name)}:${canonical(item)}`).join(",")}}`;
+}
