@@ -150,12 +150,10 @@ export class Console {
       const cookies = [this.#cookie(SESSION_COOKIE, session.id)];
       return { session, grant, cookies: by === "oidc" ? [...cookies, this.#transactionCookie("", 0)] : cookies };
     } catch (error) {
-      if (by === "oidc") this.#options.logError(new Error("console: a sign-in was refused", { cause: error }));
-      if (error instanceof Refusal && error.code === "UNAUTHENTICATED") {
-        wrongTokens?.count(request, authorization);
-        await this.#refused(request, by, error);
-      }
       this.#count(by, "refused");
+      if (!(error instanceof Refusal)) throw error;
+      if (error.code === "UNAUTHENTICATED") wrongTokens?.count(request, authorization);
+      await this.#refused(request, by, error);
       throw error;
     }
   }
@@ -174,7 +172,7 @@ export class Console {
       const { url, transaction } = await (await this.#provider()).begin(`${origin}/console/oidc`);
       return { url, cookies: [this.#transactionCookie(transaction, TRANSACTION_SECONDS)] };
     } catch (error) {
-      this.#options.logError(new Error("console: no sign-in was begun", { cause: error }));
+      if (error instanceof Refusal) await this.#refused(request, "oidc", error);
       throw error;
     }
   }
@@ -215,10 +213,14 @@ export class Console {
     return this.#oidc;
   }
 
-  async #refused(request: Exchange["raw"], by: SignedInBy, { code }: Refusal): Promise<void> {
+  /** Records a refusal, with its cause in the log where it is a provider's. Beyond a number per source, they are summed up. */
+  async #refused(request: Exchange["raw"], by: SignedInBy, error: Refusal): Promise<void> {
+    const { code } = error;
     const source = sourceOf(request.socket) || "socket";
     const summed = this.#refusals.sumUp({ source, code, traceId: "" }, this.#options.clock());
-    if (summed === undefined) await record(this.#options, { type: "console.refused", by, code, source });
+    if (summed !== undefined) return;
+    if (by === "oidc") this.#options.logError(new Error("a sign-in was refused", { cause: error }));
+    await record(this.#options, { type: "console.refused", by, code, source });
   }
 
   async #sumUp(now: EpochMs): Promise<void> {

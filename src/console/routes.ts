@@ -40,7 +40,10 @@ export function consoleEndpoints(console: Console): readonly Endpoint[] {
 function pages(): readonly Endpoint[] {
   let loaded: Promise<ConsolePage> | undefined;
   const load = (): Promise<ConsolePage> => {
-    loaded ??= loadPage();
+    loaded ??= loadPage().catch((error: unknown) => {
+      loaded = undefined;
+      throw error;
+    });
     return loaded;
   };
   return [

@@ -175,7 +175,7 @@ export class Sessions implements SessionSource {
       })
       .catch((error: unknown) => {
         session.renewAfterMs = clock() + RENEW_RETRY_MS;
-        logError(new Error("console: a token was not renewed", { cause: error }));
+        logError(new Error("a token was not renewed", { cause: error }));
       })
       .finally(() => {
         session.renewing = undefined;
@@ -195,7 +195,7 @@ export class Sessions implements SessionSource {
     if (session === undefined || !this.#sessions.delete(session.id)) return;
     const { journal, logError } = this.#options;
     session.grant.discard?.().catch((error: unknown) => {
-      logError(new Error("console: a refresh token was not revoked", { cause: error }));
+      logError(new Error("a refresh token was not revoked", { cause: error }));
     });
     await journal({ type: "console.signedOut", ...session.who, why }).catch((error: unknown) => {
       if (why === "signed_out") throw error;

@@ -119,7 +119,7 @@ export class Guard {
   /** A session is only another source of the token. */
   async #verify({ raw }: Exchange, tokenAudience: Audience): Promise<Authenticated> {
     const { callers, sessions } = this.#services;
-    const session = await sessions?.present(raw);
+    const session = sessions && (await sessions.present(raw));
     const authorization = session === undefined ? raw.headers.authorization : session.authorization;
     try {
       const { caller } = await callers.verify(authorization, tokenAudience, certificateOf(raw));

@@ -1,9 +1,16 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { emptyFolder } from "../support/identity-service.ts";
 import { OAuthProvider } from "../support/oauth-provider.ts";
 import { ConsoleStand, cookieIn, outcomeOf } from "./console-stand.ts";
 
 const RESOURCE = "https://operators.example";
+const ELSEWHERE = "https://elsewhere.example";
 const CLIENT = "stc-console";
+const SECRET = "a-secret-of-the-test";
+const PUBLIC_URL = "https://console.example";
+const REDIRECT_TO_NAME = `${PUBLIC_URL}/console/oidc`;
 const SCOPES = ["approvals:decide", "audit:read"];
 
 let provider: OAuthProvider;
@@ -24,8 +31,10 @@ async function begin(): Promise<{ readonly url: URL; readonly cookie: string }> 
   return { url: new URL(url), cookie: cookieIn(response, "stc_console_sign_in") };
 }
 
-async function returned(account = "ann"): Promise<Returned> {
+/** `changed` replaces parameters of the request, as somebody in the browser could. */
+async function returned(account = "ann", changed: Readonly<Record<string, string>> = {}): Promise<Returned> {
   const { url, cookie } = await begin();
+  for (const [name, value] of Object.entries(changed)) url.searchParams.set(name, value);
   const { searchParams } = await provider.authorize(url, account);
   const [code = "", state = "", iss = ""] = ["code", "state", "iss"].map((name) => searchParams.get(name) ?? "");
   return { code, state, iss, cookie };
@@ -39,7 +48,7 @@ function finish({ cookie, ...body }: Partial<Returned>): Promise<Response> {
 beforeAll(async () => {
   const port = await freePort();
   provider = await OAuthProvider.start({
-    resources: { [RESOURCE]: SCOPES },
+    resources: { [RESOURCE]: SCOPES, [ELSEWHERE]: SCOPES },
     accounts: { ann: SCOPES, bob: ["audit:read"] },
     clients: [
       {
@@ -49,18 +58,18 @@ beforeAll(async () => {
         token_endpoint_auth_method: "none",
         application_type: "native",
       },
+      {
+        client_id: "stc-with-secret",
+        client_secret: SECRET,
+        redirect_uris: [REDIRECT_TO_NAME],
+        grant_types: ["authorization_code"],
+        token_endpoint_auth_method: "client_secret_basic",
+      },
     ],
   });
   stand = await ConsoleStand.start({
     server: { console: { port } },
-    jwt: {
-      issuers: [
-        {
-          ...{ issuer: provider.issuer, audience: RESOURCE, profile: "rfc9068", algorithms: ["ES256"] },
-          ...{ jwksUri: provider.jwksUri, operators: true },
-        },
-      ],
-    },
+    jwt: { issuers: [issuerOfOperators()] },
     rest: {
       console: {
         oidc: { issuer: provider.issuer, clientId: CLIENT, scopes: ["openid", ...SCOPES], resource: RESOURCE },
@@ -68,6 +77,11 @@ beforeAll(async () => {
     },
   });
 });
+
+function issuerOfOperators(): Record<string, unknown> {
+  const tokens = { audience: RESOURCE, profile: "rfc9068", algorithms: ["ES256"] };
+  return { issuer: provider.issuer, ...tokens, jwksUri: provider.jwksUri, operators: true };
+}
 
 async function freePort(): Promise<number> {
   const server = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch: () => new Response() });
@@ -150,6 +164,16 @@ describe("an answer of the provider is refused", () => {
     expect(await outcomeOf(response)).toBe("401 UNAUTHENTICATED");
   });
 
+  test.each([
+    ["with an ID token for another nonce", { nonce: "n".repeat(43) }],
+    ["with a code for another PKCE verifier", { code_challenge: "c".repeat(43) }],
+    ["with a code for another audience", { resource: ELSEWHERE }],
+  ])("%s", async (_name, changed) => {
+    const response = await finish(await returned("ann", changed));
+    expect(response.headers.getSetCookie()).toEqual([]);
+    expect(await outcomeOf(response)).toBe("401 UNAUTHENTICATED");
+  });
+
   test("when it belongs to the sign-in of somebody else: nobody is signed in as an attacker", async () => {
     const { cookie } = await begin();
     expect(await outcomeOf(await finish({ ...answer, cookie }))).toBe("401 UNAUTHENTICATED");
@@ -164,6 +188,49 @@ describe("an answer of the provider is refused", () => {
     const { cookie, ...body } = answer;
     const headers = { cookie: `stc_console_sign_in=${cookie}`, origin: "http://evil.example" };
     expect(await stand.outcome("/console/session", { method: "POST", body, headers })).toBe("403 HOST_NOT_ALLOWED");
+  });
+});
+
+describe("behind a reverse proxy, with a client that has a secret", () => {
+  const folder = emptyFolder();
+  let proxied: ConsoleStand;
+
+  beforeAll(async () => {
+    writeFileSync(join(folder, "secret"), `${SECRET}\n`, { mode: 0o600 });
+    const oidc = { issuer: provider.issuer, clientId: "stc-with-secret", clientSecretFile: "./secret" };
+    proxied = await ConsoleStand.start({
+      folder,
+      server: { console: { socket: "./console.sock", publicUrl: PUBLIC_URL, allowedHosts: ["internal.example"] } },
+      jwt: { issuers: [issuerOfOperators()] },
+      rest: { console: { oidc: { ...oidc, scopes: ["openid", ...SCOPES], resource: RESOURCE } } },
+    });
+  });
+
+  afterAll(() => proxied.close());
+
+  const page = { host: "console.example", origin: PUBLIC_URL, "sec-fetch-site": "same-origin" };
+  const post = (path: string, headers: Readonly<Record<string, string>>, body: object = {}) =>
+    fetch(`http://localhost${path}`, {
+      ...{ method: "POST", unix: join(folder, "console.sock"), body: JSON.stringify(body) },
+      headers: { "content-type": "application/json", ...headers },
+    });
+
+  test("the provider returns to the public address, with cookies for this host alone", async () => {
+    const begun = await post("/console/sign-in", page);
+    const [set = ""] = begun.headers.getSetCookie();
+    expect(set).toMatch(/^__Host-stc_console_sign_in=[\w-]+; Path=\/; HttpOnly; SameSite=Lax; Secure; Max-Age=300$/);
+    const { url } = (await begun.json()) as { readonly url: string };
+    const answer = await provider.authorize(new URL(url), "ann");
+    expect(`${answer.origin}${answer.pathname}`).toBe(REDIRECT_TO_NAME);
+    const headers = { ...page, cookie: set.split(";")[0] ?? "" };
+    const response = await post("/console/session", headers, Object.fromEntries(answer.searchParams));
+    expect(await outcomeOf(response)).toBe("200");
+    expect(response.headers.getSetCookie()[0]).toMatch(/^__Host-stc_console=[\w-]{43}; .*; Secure$/);
+  });
+
+  test("nobody begins a sign-in under another name: its cookie would not come back", async () => {
+    const other = { ...page, host: "internal.example", origin: "https://internal.example" };
+    expect(await outcomeOf(await post("/console/sign-in", other))).toBe("403 HOST_NOT_ALLOWED");
   });
 });
 
@@ -202,9 +269,14 @@ describe("tokens", () => {
     expect(Date.parse(renewed.expiresAt) - Date.parse(expiresAt)).toBeGreaterThan(500_000);
   });
 
-  test("a provider that cannot be reached is reported as such", async () => {
+  test("a provider that cannot be reached is reported as such; a session goes on while its token is valid", async () => {
     const answer = await returned();
+    provider.nextTokenAgeSeconds = 570;
+    const signedIn = await finish(await returned());
+    const { key } = (await signedIn.json()) as { readonly key: string };
     provider.close();
     expect(await outcomeOf(await finish(answer))).toBe("503 AUTH_UNAVAILABLE");
+    const session = { key, cookie: cookieIn(signedIn, "stc_console") };
+    expect(await stand.outcome("/audit", { session })).toBe("200");
   });
 });

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { issuers } from "../support/identity-service.ts";
-import { ConsoleStand, type Halves, outcomeOf, PERMISSIONS } from "./console-stand.ts";
+import { ConsoleStand, cookieIn, type Halves, outcomeOf, PERMISSIONS } from "./console-stand.ts";
 
 let stand: ConsoleStand;
 let session: Halves;
@@ -150,6 +150,10 @@ describe("a session", () => {
     const set = response.headers.getSetCookie()[0] ?? "";
     expect(set).not.toContain(first.cookie);
     expect(await stand.outcome("/console/session", { session: first })).toBe("401 UNAUTHENTICATED");
+    const cookie = cookieIn(response, "stc_console");
+    expect(await stand.outcome("/console/session", { session: { cookie, key: first.key } })).toBe(
+      "401 UNAUTHENTICATED",
+    );
   });
 
   test("never gets the id that an attacker has planted", async () => {
