@@ -1,9 +1,10 @@
 import { chmodSync, mkdtempSync, readdirSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { browserPath, NO_BROWSER } from "./support/browser.ts";
 
 /**
- * Runs one suite: `bun tests/run.ts quick|properties|slow|long|fleet [file or folder …]`. The tests get a temporary folder of their own;
+ * Runs one suite: `bun tests/run.ts quick|properties|slow|long|browser|fleet [file or folder …]`. The tests get a temporary folder of their own;
  * the run fails when they leave anything in it.
  */
 const ROOT = join(import.meta.dir, "..");
@@ -16,6 +17,8 @@ interface Suite {
   /** A random seed finds new cases; a fixed one gives the same result in every run. */
   readonly isRandom: boolean;
   readonly mentions?: string;
+  /** Ends the run when the machine lacks what the suite needs. */
+  readonly needs?: () => void;
 }
 
 const SUITES: Readonly<Record<string, Suite>> = {
@@ -27,6 +30,12 @@ const SUITES: Readonly<Record<string, Suite>> = {
     mentions: '"fast-check"',
   },
   slow: { files: "tests/**/*.slow.ts", options: ["--parallel=2"], isRandom: true },
+  browser: {
+    files: "tests/**/*.browser.ts",
+    options: [],
+    isRandom: false,
+    needs: () => browserPath() ?? fail(NO_BROWSER),
+  },
   long: { files: "tests/long/*.long.ts", options: [], isRandom: true },
   fleet: { files: "tests/fleet/*.fleet.ts", options: [], isRandom: true },
 };
@@ -42,7 +51,8 @@ if (suite === undefined) {
 }
 process.exit(await run(suite));
 
-async function run({ options, isRandom, ...selection }: Suite): Promise<number> {
+async function run({ options, isRandom, needs, ...selection }: Suite): Promise<number> {
+  needs?.();
   const folder = mkdtempSync(join(realpathSync(tmpdir()), "stc-run-"));
   // Tests start programs as other users.
   chmodSync(folder, 0o755);
@@ -62,6 +72,11 @@ async function run({ options, isRandom, ...selection }: Suite): Promise<number> 
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+function fail(problem: string): never {
+  console.error(problem);
+  process.exit(1);
 }
 
 /** Returns a path that begins with a dot or slash: `bun test` treats any other as a filter over files named `*.test.ts`. */

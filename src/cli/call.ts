@@ -1,7 +1,7 @@
 import { isTable } from "../core/json.ts";
+import { printable } from "../core/printable.ts";
 import { type ClientOptions, connect, problemOf, sendOnce, unknownAnswer } from "./client.ts";
 import { CommandError, EXIT, print, reportChange, wrongUsage } from "./output.ts";
-import { printable } from "./printable.ts";
 
 /** `stc call`: sends one call to a running service. */
 export async function call(

@@ -1,11 +1,11 @@
 import { closeSync, openSync, readFileSync, readSync } from "node:fs";
 import { isTable } from "../core/json.ts";
+import { printable } from "../core/printable.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import type { CLIENT, OptionValues } from "./command.ts";
 import { checkAddress, clientTls, fetchService } from "./connection.ts";
 import { CommandError, EXIT, print, wrongUsage } from "./output.ts";
-import { printable } from "./printable.ts";
 
 export type ClientOptions = OptionValues<typeof CLIENT.options>;
 

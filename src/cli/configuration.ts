@@ -1,5 +1,6 @@
 import { StartupError } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
+import { printableCell } from "../core/printable.ts";
 import { assemble, type Parts } from "../runtime/composition/wiring.ts";
 import type { Config, Environment } from "../runtime/config/config.ts";
 import { processEnvironment } from "../runtime/config/environment.ts";
@@ -7,7 +8,6 @@ import { readConfigFile } from "../runtime/config/file.ts";
 import { isCompiled } from "../runtime/own-code.ts";
 import type { CONFIGURED, OptionValues } from "./command.ts";
 import { wrongUsage } from "./output.ts";
-import { printableCell } from "./printable.ts";
 
 export const NO_DEVELOPMENT = "development mode needs the repository: run stc from a clone; this is the single binary";
 

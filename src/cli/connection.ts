@@ -2,11 +2,11 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { systemCode } from "../core/error-text.ts";
 import { isLoopback } from "../core/network.ts";
+import { printable } from "../core/printable.ts";
 import type { Environment } from "../runtime/config/config.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import type { OptionValues, TLS } from "./command.ts";
 import { CommandError, wrongUsage } from "./output.ts";
-import { printable } from "./printable.ts";
 
 const SOCKET = "unix:";
 

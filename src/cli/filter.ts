@@ -4,13 +4,13 @@ import { Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import { type ExplainedField, explainPolicy, type ValuePath } from "../core/policy/explain.ts";
 import { applyPolicy, type CompiledPolicy } from "../core/policy/output-policy.ts";
+import { printableCell } from "../core/printable.ts";
 import type { Json, OutputPolicy } from "../core/types.ts";
 import type { Detector } from "../detection/sensitive.ts";
 import { fit } from "../pipeline/output-filter.ts";
 import { redactFiltered, redactOutput, type Search } from "../pipeline/redactor.ts";
 import { type ConfigurationOptions, findTool, withParts } from "./configuration.ts";
 import { CommandError, EXIT, print, table } from "./output.ts";
-import { printableCell } from "./printable.ts";
 
 interface FilterOptions extends ConfigurationOptions {
   readonly sample: string;

@@ -1,7 +1,7 @@
 import { z } from "zod";
+import { printable, printableCell } from "../core/printable.ts";
 import { type Client, type ClientOptions, connect, requestAnswer, segment, unknownAnswer } from "./client.ts";
 import { print } from "./output.ts";
-import { printable, printableCell } from "./printable.ts";
 
 /** `stc learn`: observes a tool's answers on a running service, and prints the output policy that they suggest. */
 

@@ -125,7 +125,9 @@ export class Guard {
       const { caller } = await callers.verify(authorization, tokenAudience, certificateOf(raw));
       return { tokenAudience, caller, session };
     } catch (error) {
-      if (error instanceof Refusal && error.code === "UNAUTHENTICATED") await session?.end("token_refused");
+      // A session holds an operator's token: it is never valid for the other audience.
+      const isEnd = tokenAudience === "operators" && error instanceof Refusal && error.code === "UNAUTHENTICATED";
+      if (isEnd) await session?.end("token_refused");
       throw error;
     }
   }

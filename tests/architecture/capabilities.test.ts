@@ -29,13 +29,14 @@ const CAPABILITIES: readonly Capability[] = [
       "src/cli/health.ts",
       "src/egress/",
       "src/cli/development/",
+      "src/console/app/api.ts",
     ],
   },
   {
     name: "outgoing HTTP",
     sign: /import (?!type)\{[^}]*\b(?:request|get|Agent)\b[^}]*\} from "node:https?"|\bfetch\(|[=?] fetch\b/,
-    // The files of `stc` call only the service itself.
-    holders: ["src/egress/client.ts", "src/cli/connection.ts", "src/cli/health.ts"],
+    // The files of `stc`, and the console's page in the browser, call only the service itself.
+    holders: ["src/egress/client.ts", "src/cli/connection.ts", "src/cli/health.ts", "src/console/app/api.ts"],
   },
   {
     name: "files",
@@ -102,6 +103,7 @@ const CAPABILITIES: readonly Capability[] = [
         "src/cli/audit/directory.ts",
       ],
       "src/cli/approvals/watch.ts",
+      "src/console/app/",
     ],
   },
   {
@@ -113,6 +115,7 @@ const CAPABILITIES: readonly Capability[] = [
       "src/cli/development/",
       "src/cli/token.ts",
       "src/cli/audit/evidence.ts",
+      "src/console/app/api.ts",
       "src/console/sessions.ts",
       "src/console/oidc.ts",
     ],

@@ -38,6 +38,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   http: ["core", "pipeline", "approvals", "audit", "runtime/reload"],
   mcp: ["core", "pipeline", "approvals", "http"],
   console: ["core", "pipeline", "audit", "egress", "http", "console/app"],
+  // Runs in browsers: nothing of the service but pure functions of `core`.
   "console/app": ["core"],
   cli: [
     ...["core", "approvals", "audit", "detection", "http", "pipeline", "targets/command", "cli/development"],
@@ -66,6 +67,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   pipeline: ["zod", "jose"],
   http: ["zod", "fastify", "prom-client"],
   mcp: ["zod"],
+  "console/app": ["@preact/signals", "preact", "preact/hooks"],
   console: ["oauth4webapi", "zod"],
   audit: ["zod"],
   cli: ["commander", "fastify", "pino", "zod"],

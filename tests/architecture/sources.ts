@@ -13,7 +13,7 @@ export interface Source {
 
 export function sources(folder: string): readonly Source[] {
   return readdirSync(join(ROOT, folder), { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile() && entry.name.endsWith(".ts"))
+    .filter((entry) => entry.isFile() && /\.tsx?$/.test(entry.name))
     .map((entry) => {
       const file = join(entry.parentPath, entry.name);
       const text = readFileSync(file, "utf8");

@@ -114,6 +114,11 @@ export class AskingService {
     return this.#service?.url ?? "";
   }
 
+  /** Where a browser finds the console; empty without one. */
+  get consoleUrl(): string {
+    return this.#service?.consoleUrl ?? "";
+  }
+
   entries(): readonly AuditEntry[] {
     return auditEntries(join(this.folder, this.#audit));
   }

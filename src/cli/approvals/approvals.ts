@@ -1,4 +1,5 @@
 import { isTable } from "../../core/json.ts";
+import { printable, printableCell } from "../../core/printable.ts";
 import {
   type ClientOptions,
   connect,
@@ -9,7 +10,6 @@ import {
   unknownAnswer,
 } from "../client.ts";
 import { CommandError, EXIT, print, reportChange, wrongUsage } from "../output.ts";
-import { printable, printableCell } from "../printable.ts";
 import { isViewOfDigest, readApproval, readApprovalPage, type ShownApproval } from "./answers.ts";
 import { approvalLines, columnsOf, missingText, printListing, timeLeft } from "./view.ts";
 

@@ -1,7 +1,7 @@
 import { z } from "zod";
+import { printable, printableCell } from "../../core/printable.ts";
 import { type ClientOptions, connectAndRequest, unknownAnswer } from "../client.ts";
 import { print, table } from "../output.ts";
-import { printable, printableCell } from "../printable.ts";
 
 const share = z.number().nullable();
 const decisions = z.object({

@@ -1,7 +1,7 @@
 import { isTable } from "../../core/json.ts";
+import { printable, printableCell } from "../../core/printable.ts";
 import { type ClientOptions, connectAndRequest, type ServiceAnswer, segment, unknownAnswer } from "../client.ts";
 import { print, reportChange, wrongUsage } from "../output.ts";
-import { printable, printableCell } from "../printable.ts";
 import { readGrants, readSessions } from "./answers.ts";
 import { printListing } from "./view.ts";
 

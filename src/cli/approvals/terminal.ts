@@ -1,5 +1,5 @@
+import { isAscii, printable } from "../../core/printable.ts";
 import { print, StdoutError } from "../output.ts";
-import { isAscii, printable } from "../printable.ts";
 import type { ShownApproval } from "./answers.ts";
 import { isHighRisk, timeLeft } from "./view.ts";
 

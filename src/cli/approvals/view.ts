@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
 import { isTable } from "../../core/json.ts";
+import { isAscii, isMisreadable, printable, printableAscii, wrap } from "../../core/printable.ts";
 import type { Json } from "../../core/types.ts";
 import { print, table } from "../output.ts";
-import { isAscii, isMisreadable, printable, printableAscii, wrap } from "../printable.ts";
 import type { ShownApproval } from "./answers.ts";
 
 interface ViewOptions {

@@ -1,7 +1,7 @@
 import { isTable } from "../../core/json.ts";
+import { printable } from "../../core/printable.ts";
 import { type Client, type ClientOptions, connect, problemOf, type ServiceAnswer, UNKNOWN_ANSWER } from "../client.ts";
 import { EXIT, print, StdoutError, wrongUsage } from "../output.ts";
-import { printable } from "../printable.ts";
 import { isViewOfDigest, readApproval, readApprovalPage, readEventSubject, type ShownApproval } from "./answers.ts";
 import { NO_VIEW, VIEW_MISMATCH } from "./approvals.ts";
 import { followEvents, type StreamUpdate } from "./events.ts";

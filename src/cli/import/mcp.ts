@@ -1,10 +1,10 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { systemCode } from "../../core/error-text.ts";
+import { printableCell } from "../../core/printable.ts";
 import type { ToolDraft } from "../../core/target-kind.ts";
 import { type ConfigurationOptions, withParts } from "../configuration.ts";
 import { CommandError, EXIT, print, wrongUsage } from "../output.ts";
-import { printableCell } from "../printable.ts";
 import { manifestProblems, manifestText, toolName } from "./manifest-text.ts";
 
 /**

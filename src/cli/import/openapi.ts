@@ -1,5 +1,6 @@
 import { errorText } from "../../core/error-text.ts";
 import { hint } from "../../core/nearest.ts";
+import { printableCell } from "../../core/printable.ts";
 import type { Json } from "../../core/types.ts";
 import { type Config, pathFrom } from "../../runtime/config/config.ts";
 import { readPlainFile } from "../../runtime/config/plain-file.ts";
@@ -7,7 +8,6 @@ import { ApiDocument, type ApiOperation } from "../../targets/http/openapi/docum
 import { draftOf, NotImportable, type OperationDraft } from "../../targets/http/openapi/draft.ts";
 import { type ConfigurationOptions, configuration } from "../configuration.ts";
 import { CommandError, EXIT, print, table, wrongUsage } from "../output.ts";
-import { printableCell } from "../printable.ts";
 import {
   manifestProblems,
   manifestText,

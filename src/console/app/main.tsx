@@ -1,5 +1,7 @@
-/** Shows whether somebody is signed in. */
-const key = sessionStorage.getItem("key");
-const answer = await fetch("/console/session", { headers: key === null ? {} : { "stc-console-key": key } });
-const app = document.getElementById("app");
-if (app !== null) app.textContent = answer.ok ? `Signed in as ${(await answer.json()).sub}` : "Signed out";
+import { render } from "preact";
+import { start } from "./session.ts";
+import { Shell } from "./shell.tsx";
+
+const root = document.getElementById("app");
+if (root !== null) render(<Shell />, root);
+void start();

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { table } from "../../src/cli/output.ts";
-import { isMisreadable, printable, printableAscii, printableCell, wrap } from "../../src/cli/printable.ts";
+import { isMisreadable, printable, printableAscii, printableCell, wrap } from "../../src/core/printable.ts";
 
 test.each([
   ["a line that is erased and written anew", "\u001b[2K\rsafe", "\\u{1b}[2K\\u{d}safe"],

@@ -1,4 +1,4 @@
-import { escapeCodePoint } from "../core/terminal-text.ts";
+import { escapeCodePoint } from "./terminal-text.ts";
 
 /** Characters that are printed as they are. All others are escaped, including characters of newer Unicode versions. */
 const SHOWN = /^[\p{L}\p{N}\p{P}\p{S} ]$/u;
@@ -26,12 +26,12 @@ const MARKS_MAX = 4;
  * escape.
  */
 export function printable(text: string): string {
-  return visible(text).replace(LONG_SPACES, countSpaces);
+  return withVisibleEscapes(text).replace(LONG_SPACES, countSpaces);
 }
 
 /** Returns the same for a table column: without gaps that look like the start of the next column. */
 export function printableCell(text: string): string {
-  return visible(text).replace(COLUMN_GAP, countSpaces);
+  return withVisibleEscapes(text).replace(COLUMN_GAP, countSpaces);
 }
 
 /** Returns the same in ASCII only, so that look-alike letters and right-to-left letters become visible. */
@@ -58,7 +58,8 @@ export function isAscii(text: string): boolean {
   return PLAIN_ASCII.test(text);
 }
 
-function visible(text: string): string {
+/** Returns the same with spaces as they are, for a display in which every space has a width and lines wrap. */
+export function withVisibleEscapes(text: string): string {
   return PLAIN_ASCII.test(text) ? text : escapeHidden(text);
 }
 

@@ -1,0 +1,157 @@
+import { computed, signal } from "@preact/signals";
+import { request } from "../api.ts";
+import { announce, errorOf, notify, notifyError } from "../state.ts";
+import { counted, OFFLINE } from "../words.ts";
+import { loadShown, put, refresh, requestOf, shown } from "./inbox.ts";
+import { isPending, type ListedRequest, outcomeOf } from "./model.ts";
+
+/** How long a decision waits before it is sent, so that it can be taken back. */
+export const UNDO_MS = 5_000;
+
+export interface DecisionMade {
+  readonly decision: "approve" | "deny";
+  readonly scope?: "once" | "session" | undefined;
+  readonly reason?: string | undefined;
+  readonly answer?: string | undefined;
+}
+
+interface Subject {
+  readonly id: string;
+  readonly tool: string;
+  /** What was read; a denial counts whatever the request says. */
+  readonly viewDigest?: string | undefined;
+}
+
+/** A decision on its way, about one request or several. */
+export interface Outgoing extends DecisionMade {
+  readonly number: number;
+  readonly subjects: readonly Subject[];
+  /** When it is sent, in the browser's Unix milliseconds. */
+  readonly sendAt: number;
+  readonly isSending: boolean;
+}
+
+export const outgoing = signal<readonly Outgoing[]>([]);
+/** The one that `u` takes back. */
+export const lastUndoable = computed(() => outgoing.value.findLast(({ isSending }) => !isSending));
+
+let lastNumber = 0;
+
+export function outgoingFor(id: string): Outgoing | undefined {
+  return outgoing.value.find(({ subjects }) => subjects.some((subject) => subject.id === id));
+}
+
+/** Sends a decision after the time in which it can be undone. A page that is left sends nothing. */
+export function decideSoon(subjects: readonly Subject[], made: DecisionMade): void {
+  const free = subjects.filter(({ id }) => outgoingFor(id) === undefined);
+  if (free.length === 0) return;
+  lastNumber += 1;
+  const number = lastNumber;
+  const one: Outgoing = { ...made, number, subjects: free, sendAt: Date.now() + UNDO_MS, isSending: false };
+  outgoing.value = [...outgoing.value, one];
+  announce(`${sentence(one)}. Press u to undo.`);
+  setTimeout(() => void send(number), UNDO_MS);
+}
+
+/** Takes back the last decision that was not sent yet. Returns whether there was one. */
+export function undo(number = lastUndoable.value?.number): boolean {
+  const one = outgoing.value.find((other) => other.number === number && !other.isSending);
+  if (one === undefined) return false;
+  remove(one.number);
+  notify("done", `Undone: nothing was sent about ${about(one)}.`);
+  return true;
+}
+
+/** Drops every decision that was not sent yet, for a session that has ended. */
+export function dropAll(): void {
+  outgoing.value = [];
+}
+
+function remove(number: number): void {
+  outgoing.value = outgoing.value.filter((one) => one.number !== number);
+}
+
+async function send(number: number): Promise<void> {
+  const one = outgoing.value.find((other) => other.number === number);
+  if (one === undefined) return;
+  outgoing.value = outgoing.value.map((other) => (other === one ? { ...other, isSending: true } : other));
+  const sent: ListedRequest[] = [];
+  for (const subject of one.subjects) {
+    const approval = await sendOne(subject, one);
+    if (approval !== undefined) sent.push(approval);
+  }
+  remove(number);
+  if (sent.length > 0) notify("done", doneText(one, sent));
+  await refresh();
+}
+
+async function sendOne({ id, tool, viewDigest }: Subject, made: Outgoing): Promise<ListedRequest | undefined> {
+  const { decision, scope, reason, answer } = made;
+  try {
+    const { approval } = await request<{ readonly approval: ListedRequest }>(
+      "POST",
+      `/approvals/${encodeURIComponent(id)}/decisions`,
+      {
+        body: {
+          decision,
+          ...(decision === "approve" && { scope: scope ?? "once", viewDigest }),
+          ...(reason !== undefined && reason !== "" && { reason }),
+          ...(answer !== undefined && { answer }),
+        },
+      },
+    );
+    put([approval]);
+    if (shown.value?.id === id) await loadShown(id);
+    return approval;
+  } catch (error) {
+    await explain({ id, tool }, error);
+    return undefined;
+  }
+}
+
+/** Says why a decision does not count: most often because somebody else has decided meanwhile. */
+async function explain({ id, tool }: Subject, error: unknown): Promise<void> {
+  const { code, status } = errorOf(error);
+  if (status === 401) {
+    notify("problem", `Your decision on ${tool} was not sent: your session has ended.`);
+    return;
+  }
+  if (shown.value?.id === id) await loadShown(id);
+  await refresh();
+  const now = requestOf(id);
+  if ([404, 409, 410].includes(status) && now !== undefined && !isPending(now)) {
+    const by = now.decidedBy === undefined ? "" : ` by ${now.decidedBy.sub}`;
+    const why = now.decisionReason === undefined ? undefined : `Reason: ${now.decisionReason}`;
+    notify(
+      "problem",
+      `Your decision on ${tool} does not count: ${outcomeOf(now.state).toLowerCase()}${by} before.`,
+      why,
+    );
+  } else if (code === OFFLINE) {
+    const more = "It may have arrived all the same: look at the request once the service can be reached.";
+    notify("problem", `Your decision on ${tool} was not confirmed: the service cannot be reached.`, more);
+  } else notifyError(`Your decision on ${tool} does not count`, error);
+}
+
+function doneText(one: Outgoing, sent: readonly ListedRequest[]): string {
+  const [first] = sent;
+  if (sent.length !== 1 || first === undefined) return `Denied: ${counted(sent.length, "request")}.`;
+  if (isPending(first)) {
+    const missing = (first.quorum?.missing ?? []).map(
+      ({ policy, stage, have, needed }) => `${policy}, ${stage}: ${have} of ${needed}`,
+    );
+    return `Counted: ${first.tool} still needs ${missing.join("; ")}.`;
+  }
+  return `${outcomeOf(first.state)}${one.scope === "session" ? " for the session" : ""}: ${first.tool}.`;
+}
+
+/** What is about to be sent. */
+export function sentence(one: Outgoing): string {
+  if (one.decision === "deny") return `Denying ${about(one)}`;
+  return `Approving ${about(one)}${one.scope === "session" ? " for the session" : ""}`;
+}
+
+function about({ subjects }: Outgoing): string {
+  const [first] = subjects;
+  return subjects.length === 1 && first !== undefined ? first.tool : counted(subjects.length, "request");
+}

@@ -1,0 +1,320 @@
+import { computed, signal } from "@preact/signals";
+import { ApiError, follow, members, request, type Stream, type StreamState, serviceNow } from "../api.ts";
+import type { ServerMessage } from "../event-parser.ts";
+import { announce, errorOf, navigate, recall, remember, route } from "../state.ts";
+import { counted } from "../words.ts";
+import { isPending, isViewOfDigest, type ListedRequest, outcomeOf, type ShownRequest } from "./model.ts";
+
+/** The inbox: every request that waits, and those that were decided lately. It follows the service's events. */
+
+const PAGE_REQUESTS = 200;
+/** Pages of waiting requests that are read: more than a service lets wait. */
+const PAGES_MAX = 25;
+const RECENT_REQUESTS = 50;
+/** How long a decided request stays in the inbox. */
+const DECIDED_MS = 15 * 60_000;
+/** Between two readings of the list, so that a burst of events causes a few of them. */
+const REFRESH_MS_MIN = 300;
+/** While there are no events, the list is read this often. */
+const POLL_MS = 10_000;
+const EVENT = /^approval\.([a-z_]{1,20})$/;
+const ID = /^[\w-]{1,128}$/;
+
+const requests = signal<ReadonlyMap<string, ListedRequest>>(new Map());
+/** Undefined until the list was read for the first time. */
+export const readAt = signal<number | undefined>(undefined);
+export const listError = signal<ApiError | undefined>(undefined);
+export const stream = signal<StreamState>({ is: "connecting" });
+
+/** Requests that wait, the longest-waiting first: a new one does not move the others. */
+export const waiting = computed(() =>
+  [...requests.value.values()]
+    .filter(isPending)
+    .sort((a, b) => compare(a.createdAt, b.createdAt) || compare(a.id, b.id)),
+);
+
+/** Requests that ended, the latest first. */
+const ended = computed(() =>
+  [...requests.value.values()]
+    .filter((one) => !isPending(one))
+    .sort((a, b) => compare(b.decidedAt ?? b.createdAt, a.decidedAt ?? a.createdAt)),
+);
+
+export const waitingCount = computed(() => waiting.value.length);
+
+function compare(a: string, b: string): number {
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
+}
+
+/** Returns the requests that ended lately. */
+export function endedLately(): readonly ListedRequest[] {
+  const now = serviceNow();
+  return ended.value.filter(({ id, decidedAt, decideBy, createdAt }) => {
+    const at = decidedAt ?? seenEnding.get(id) ?? decideBy ?? createdAt;
+    return now - Date.parse(at) < DECIDED_MS;
+  });
+}
+
+/** Returns what was decided on the same tool before, the latest first. */
+export function earlierOn({ tool, id }: ListedRequest): readonly ListedRequest[] {
+  return ended.value.filter((one) => one.tool === tool && one.id !== id);
+}
+
+export function requestOf(id: string): ListedRequest | undefined {
+  return requests.value.get(id);
+}
+
+/** When this page saw a request end: cancelled and expired ones say no time. */
+const seenEnding = new Map<string, string>();
+let running: { readonly stream: Stream; readonly timer: ReturnType<typeof setInterval> } | undefined;
+
+/** Starts to follow the inbox. Returns what stops it. */
+export function runInbox(): () => void {
+  const following = follow("/events", {
+    onMessage,
+    onOpen: () => void refresh(),
+    onState: (state) => {
+      stream.value = state;
+    },
+  });
+  const timer = setInterval(() => {
+    if (stream.value.is === "waiting" && document.visibilityState === "visible") void refresh();
+  }, POLL_MS);
+  const retry = (): void => following.retry();
+  addEventListener("online", retry);
+  running = { stream: following, timer };
+  return () => {
+    following.close();
+    clearInterval(timer);
+    removeEventListener("online", retry);
+    running = undefined;
+    requests.value = new Map();
+    readAt.value = undefined;
+    shown.value = undefined;
+    seenEnding.clear();
+  };
+}
+
+export function retryStream(): void {
+  running?.stream.retry();
+}
+
+function onMessage({ type, data }: ServerMessage): void {
+  const change = EVENT.exec(type)?.[1];
+  const event = readEvent(data);
+  if (change === undefined || event === undefined) return;
+  if (change === "requested") noteRequest(event);
+  else if (change !== "voted") noteEnd(event.id, change);
+  if (shown.value?.id === event.id) void loadShown(event.id);
+  void refresh();
+}
+
+interface RequestEvent {
+  readonly id: string;
+  readonly tool: string;
+  readonly summary: string;
+  readonly at: string;
+}
+
+function readEvent(data: string): RequestEvent | undefined {
+  try {
+    const { id, tool, summary, at } = members(JSON.parse(data));
+    if (typeof id !== "string" || !ID.test(id) || typeof at !== "string") return undefined;
+    return { id, tool: typeof tool === "string" ? tool : "", summary: typeof summary === "string" ? summary : "", at };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Shows a new request at once, with what the event says; the list adds the rest. */
+function noteRequest({ id, tool, summary, at }: RequestEvent): void {
+  if (requests.value.has(id)) return;
+  put([{ id, tool, summary, createdAt: at, state: "pending" }]);
+  announce(`New request: ${tool}. ${counted(waitingCount.value, "request")} waiting.`);
+  showNotification({ id, summary });
+}
+
+function noteEnd(id: string, state: string): void {
+  const known = requests.value.get(id);
+  if (known === undefined || known.state === state) return;
+  if (isPending(known)) announce(`${known.tool}: ${outcomeOf(state)}`);
+  if (!seenEnding.has(id)) seenEnding.set(id, new Date(serviceNow()).toISOString());
+  put([{ ...known, state }]);
+}
+
+/** Puts requests into the inbox, in place of what is known of them. */
+export function put(changed: readonly ListedRequest[]): void {
+  const next = new Map(requests.value);
+  for (const one of changed) next.set(one.id, one);
+  requests.value = bounded(next);
+}
+
+const ENDED_MAX = 400;
+
+function bounded(all: ReadonlyMap<string, ListedRequest>): ReadonlyMap<string, ListedRequest> {
+  const over = [...all.values()].filter((one) => !isPending(one)).sort((a, b) => compare(b.createdAt, a.createdAt));
+  if (over.length <= ENDED_MAX) return all;
+  const gone = new Set(over.slice(ENDED_MAX).map(({ id }) => id));
+  return new Map([...all].filter(([id]) => !gone.has(id)));
+}
+
+let refreshing: Promise<void> | undefined;
+let isWanted = false;
+let lastStart = 0;
+
+/** Reads the list; while it is being read, once more afterwards. */
+export function refresh(): Promise<void> {
+  isWanted = true;
+  refreshing ??= (async () => {
+    try {
+      while (isWanted) {
+        const early = lastStart + REFRESH_MS_MIN - Date.now();
+        if (early > 0) await new Promise((resolve) => setTimeout(resolve, early));
+        isWanted = false;
+        lastStart = Date.now();
+        await readList();
+      }
+    } finally {
+      refreshing = undefined;
+    }
+  })();
+  return refreshing;
+}
+
+async function readList(): Promise<void> {
+  const before = new Set(waiting.value.map(({ id }) => id));
+  try {
+    const pending = await readPages();
+    const limit = readAt.value === undefined ? PAGE_REQUESTS : RECENT_REQUESTS;
+    const recent = await readPage(new URLSearchParams({ limit: String(limit) }));
+    if (running === undefined) return;
+    const found = new Map([...pending, ...recent.approvals].map((one) => [one.id, one]));
+    put([...found.values()]);
+    const missing = [...before].filter((id) => !found.has(id));
+    // It ended unnoticed, too long ago for the list of recent requests.
+    for (const id of missing) noteEnd(id, "expired");
+    readAt.value = Date.now();
+    listError.value = undefined;
+  } catch (error) {
+    listError.value = errorOf(error);
+  }
+}
+
+interface RequestPage {
+  readonly approvals: readonly ListedRequest[];
+  readonly cursor?: string;
+}
+
+async function readPages(): Promise<readonly ListedRequest[]> {
+  const all: ListedRequest[] = [];
+  let cursor: string | undefined;
+  for (let pages = 0; pages < PAGES_MAX; pages += 1) {
+    const query = new URLSearchParams({ state: "pending", limit: String(PAGE_REQUESTS) });
+    if (cursor !== undefined) query.set("cursor", cursor);
+    const page = await readPage(query);
+    all.push(...page.approvals);
+    cursor = page.cursor;
+    if (cursor === undefined) break;
+  }
+  return all;
+}
+
+async function readPage(query: URLSearchParams): Promise<RequestPage> {
+  const page = await request<RequestPage>("GET", `/approvals?${query}`);
+  if (!Array.isArray(page?.approvals))
+    throw new ApiError("UNREADABLE_ANSWER", "The list of approval requests cannot be read.");
+  return page;
+}
+
+/** The request that is open: with its view once it was read. */
+export interface OpenRequest {
+  readonly id: string;
+  readonly request?: ShownRequest;
+  readonly error?: ApiError;
+  /** When this content was first shown, in the browser's Unix milliseconds. */
+  readonly since: number;
+}
+
+export const shown = signal<OpenRequest | undefined>(undefined);
+
+/** Opens a request, or closes the one that is open. */
+export function open(id: string | undefined): void {
+  if (id === undefined || !ID.test(id)) shown.value = undefined;
+  else if (shown.value?.id !== id || shown.value.request === undefined) {
+    shown.value = { id, since: Date.now() };
+    void loadShown(id);
+  }
+}
+
+/** Reads the open request again. What is shown stays until the answer is there. */
+export async function loadShown(id: string): Promise<void> {
+  try {
+    const { approval } = await request<{ readonly approval: ShownRequest }>(
+      "GET",
+      `/approvals/${encodeURIComponent(id)}`,
+    );
+    if (!(await isViewOfDigest(approval)))
+      throw new ApiError("VIEW_MISMATCH", "The view does not match its digest: nothing can be decided.");
+    const before = shown.value;
+    if (before?.id !== id) return;
+    const { view, ...listed } = approval;
+    put([listed]);
+    const isSame = contentOf(before.request) === contentOf(approval);
+    shown.value = { id, request: approval, since: isSame ? before.since : Date.now() };
+  } catch (error) {
+    const before = shown.value;
+    // Without a connection, what was read stays on the page.
+    if (before?.id === id) shown.value = { ...before, error: errorOf(error) };
+  }
+}
+
+/** What an approver has read: another content has to be read again before a decision. */
+function contentOf(request: ShownRequest | undefined): string | undefined {
+  if (request === undefined) return undefined;
+  const { viewDigest, planDigest, state, options, answer, quorum, canDecide } = request;
+  return JSON.stringify([viewDigest, planDigest, state, options, answer, quorum, canDecide]);
+}
+
+const NOTIFICATIONS_ITEM = "stc-notifications";
+
+export type NotificationState = "unavailable" | "blocked" | "off" | "on";
+
+export const notifications = signal<NotificationState>(readNotifications());
+
+function readNotifications(): NotificationState {
+  if (typeof Notification === "undefined") return "unavailable";
+  if (Notification.permission === "denied") return "blocked";
+  return Notification.permission === "granted" && recall(NOTIFICATIONS_ITEM) === "on" ? "on" : "off";
+}
+
+/** Switches notifications of new requests on or off; the browser asks the person the first time. */
+export async function toggleNotifications(): Promise<void> {
+  if (notifications.value === "on") {
+    remember(NOTIFICATIONS_ITEM, undefined);
+    notifications.value = "off";
+    return;
+  }
+  const answer = await Notification.requestPermission();
+  remember(NOTIFICATIONS_ITEM, answer === "granted" ? "on" : undefined);
+  notifications.value = readNotifications();
+}
+
+/** Tells of a new request while the page is hidden. The summary has no arguments, so it holds no secrets. */
+function showNotification({ id, summary }: Pick<RequestEvent, "id" | "summary">): void {
+  if (notifications.value !== "on" || (document.visibilityState === "visible" && document.hasFocus())) return;
+  try {
+    const notification = new Notification("An approval is requested", { body: summary.slice(0, 200), tag: id });
+    notification.onclick = () => {
+      window.focus();
+      navigate(`#/approvals/${id}`);
+      notification.close();
+    };
+  } catch {
+    // Some browsers show notifications from service workers only.
+    notifications.value = "unavailable";
+  }
+}
+
+/** Id of the request in the URL. */
+export const routeId = computed(() => (route.value.page === "approvals" ? route.value.rest[0] : undefined));

@@ -1,0 +1,133 @@
+import { members } from "../api.ts";
+
+/** Approval requests as the service shows them to operators. */
+
+export interface PersonNamed {
+  readonly sub: string;
+  readonly iss: string;
+}
+
+export interface QuorumStage {
+  readonly name: string;
+  readonly state: "open" | "complete" | "later";
+  readonly have: number;
+  readonly needed: number;
+  readonly voters: readonly (PersonNamed & {
+    readonly at: string;
+    readonly scope?: string;
+    readonly reason?: string;
+  })[];
+  readonly deciders?: { readonly permissions: readonly string[]; readonly subjects?: readonly PersonNamed[] };
+}
+
+export interface Quorum {
+  readonly reasonRequired: "never" | "deny" | "always";
+  readonly policies: readonly {
+    readonly name: string;
+    readonly distinctPeople: boolean;
+    readonly stages: readonly QuorumStage[];
+  }[];
+  readonly missing: readonly {
+    readonly policy: string;
+    readonly stage: string;
+    readonly have: number;
+    readonly needed: number;
+  }[];
+}
+
+/** A request in a list. An event that has just arrived has only the members that are not optional. */
+export interface ListedRequest {
+  readonly id: string;
+  readonly state: string;
+  readonly tool: string;
+  readonly summary: string;
+  readonly createdAt: string;
+  readonly version?: number;
+  readonly decideBy?: string;
+  readonly executeBy?: string;
+  readonly scope?: string;
+  readonly decisionReason?: string;
+  readonly options?: readonly string[];
+  readonly risk?: string;
+  readonly rules?: readonly string[];
+  readonly classification?: string;
+  readonly category?: string;
+  readonly planDigest?: string;
+  readonly viewDigest?: string;
+  readonly traceId?: string;
+  readonly requester?: PersonNamed & { readonly act?: readonly string[]; readonly session?: string };
+  readonly decidedAt?: string;
+  readonly decidedBy?: PersonNamed;
+  readonly quorum?: Quorum;
+  readonly answer?: { readonly choices?: readonly string[]; readonly text?: string };
+  readonly canDecide?: { readonly approve: boolean; readonly deny: boolean; readonly because?: string };
+}
+
+/** A request with everything that an approver reads before deciding. */
+export interface ShownRequest extends ListedRequest {
+  readonly view: unknown;
+}
+
+/** The longest reason that the service accepts. */
+export const REASON_CHARACTERS_MAX = 500;
+/** The longest answer that the service accepts. */
+export const ANSWER_CHARACTERS_MAX = 4_000;
+
+export function isPending({ state }: Pick<ListedRequest, "state">): boolean {
+  return state === "pending";
+}
+
+/** Returns whether the request's risk is above medium by what the list or the view says. An unknown risk counts as high. */
+export function isHighRisk({ risk, view }: ShownRequest): boolean {
+  const { risk: shown = risk } = members(view);
+  return [risk, shown].some((word) => word !== "low" && word !== "medium");
+}
+
+const OUTCOMES: Readonly<Record<string, string>> = {
+  pending: "Waiting",
+  approved: "Approved",
+  denied: "Denied",
+  claimed: "Approved, running",
+  executed: "Approved, has run",
+  failed: "Approved, failed",
+  in_doubt: "Approved, outcome unknown",
+  expired: "Expired",
+  cancelled: "Cancelled by the caller",
+  revoked: "Revoked",
+};
+
+/** Returns a state in words. */
+export function outcomeOf(state: string): string {
+  return Object.hasOwn(OUTCOMES, state) ? (OUTCOMES[state] ?? state) : state;
+}
+
+/** Returns the tone of a state: `good` for what was approved, `bad` for what was denied. */
+export function toneOf(state: string): string {
+  if (["approved", "claimed", "executed"].includes(state)) return "good";
+  if (["denied", "revoked", "failed", "in_doubt"].includes(state)) return "bad";
+  return "plain";
+}
+
+/** Returns the scopes in which a request can be approved. */
+export function scopesOf({ options = [] }: ListedRequest): readonly ("once" | "session")[] {
+  return (["once", "session"] as const).filter((scope) => options.includes(scope));
+}
+
+/**
+ * Returns whether the view is the one that the service would run: a decision names the digest, and the page shows the view. Also
+ * true where the browser cannot compute digests.
+ */
+export async function isViewOfDigest({ view, planDigest, viewDigest }: ShownRequest): Promise<boolean> {
+  if (globalThis.crypto?.subtle === undefined) return true;
+  const bytes = new TextEncoder().encode(canonical({ t: "stc/view/v1", planDigest, view }));
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+  return [...digest].map((byte) => byte.toString(16).padStart(2, "0")).join("") === viewDigest;
+}
+
+/** Returns the canonical text of JSON (RFC 8785). */
+function canonical(value: unknown): string {
+  if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
+  if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
+  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${entries.map(([name, item]) => `${JSON.stringify(name)}:${canonical(item)}`).join(",")}}`;
+}

@@ -1,0 +1,76 @@
+import { computed, effect, signal } from "@preact/signals";
+import { isLong } from "../text.tsx";
+import { shown } from "./inbox.ts";
+import type { ShownRequest } from "./model.ts";
+import { type PlanPart, planOf } from "./plan.ts";
+
+/** What an approver has had on the page: nothing is approved before all of it was there for long enough to be noticed. */
+
+/** An approval counts only this long after its content appeared or changed: a click that was meant for something else does not. */
+const ARM_MS = 500;
+
+const openedParts = signal<ReadonlySet<string>>(new Set());
+/** Id of the request that is open. */
+export const openId = computed(() => shown.value?.id);
+effect(() => {
+  void openId.value;
+  openedParts.value = new Set();
+});
+
+export function isPartOpen(label: string): boolean {
+  return openedParts.value.has(label);
+}
+
+export function openPart(label: string): void {
+  openedParts.value = new Set([...openedParts.peek(), label]);
+}
+
+/** Returns the parts of the plan whose rest is still left out. */
+export function unseenParts({ view }: ShownRequest): readonly PlanPart[] {
+  return planOf(view).main.filter(
+    ({ label, value, end }) => !openedParts.value.has(label) && (isLong(value) || (end !== undefined && isLong(end))),
+  );
+}
+
+export function openAllParts(request: ShownRequest): void {
+  openedParts.value = new Set(planOf(request.view).main.map(({ label }) => label));
+}
+
+/** The approval that waits to be confirmed: of a call of high risk, the first press only asks for the second. */
+export const confirming = signal<{ readonly id: string; readonly scope: "once" | "session" } | undefined>(undefined);
+const CONFIRM_MS = 8_000;
+
+export function askToConfirm(id: string, scope: "once" | "session"): void {
+  const asked = { id, scope };
+  confirming.value = asked;
+  setTimeout(() => {
+    if (confirming.value === asked) confirming.value = undefined;
+  }, CONFIRM_MS);
+}
+
+/** Whether an approval counts now. */
+export const isArmed = signal(false);
+
+const isVisible = signal(document.visibilityState === "visible");
+document.addEventListener("visibilitychange", () => {
+  isVisible.value = document.visibilityState === "visible";
+});
+
+effect(() => {
+  const { id, request, since } = shown.value ?? {};
+  // Every change of these shows something new.
+  void [id, since, openedParts.value, confirming.value];
+  isArmed.value = false;
+  if (request === undefined || !isVisible.value) return undefined;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  // The time starts when the content was painted.
+  const frame = requestAnimationFrame(() => {
+    timer = setTimeout(() => {
+      isArmed.value = true;
+    }, ARM_MS);
+  });
+  return () => {
+    cancelAnimationFrame(frame);
+    clearTimeout(timer);
+  };
+});

@@ -1,0 +1,49 @@
+import { isMisreadable, printableAscii, withVisibleEscapes } from "../../core/printable.ts";
+
+/** A piece of text from outside, as it is shown. */
+export interface Piece {
+  /** `escape`: a character that would show nothing or mislead, as `\u{…}`. `end`: a line end. `gap`: a long run of spaces. */
+  readonly kind: "text" | "escape" | "end" | "gap";
+  readonly text: string;
+}
+
+/** Line ends, other escapes, and runs of spaces that could push text out of sight. */
+const SPECIAL = /\\u\{a\}|\\u\{[0-9a-f]{1,6}\}| {25,}/g;
+
+/**
+ * Returns a text from outside as lines of pieces. Each line end, control, format character (bidi, zero width, tags) and other
+ * invisible character is a piece of its own. The service has escaped some texts before; they are shown the same.
+ */
+export function linesOf(text: string): readonly (readonly Piece[])[] {
+  const shown = withVisibleEscapes(text);
+  const lines: Piece[][] = [];
+  let line: Piece[] = [];
+  let at = 0;
+  for (const found of shown.matchAll(SPECIAL)) {
+    const [special] = found;
+    if (found.index > at) line.push({ kind: "text", text: shown.slice(at, found.index) });
+    at = found.index + special.length;
+    if (special.startsWith(" ")) line.push({ kind: "gap", text: `⟦${special.length} spaces⟧` });
+    else if (special === "\\u{a}") {
+      // After a backslash it may be an escape of an escape: then nobody knows, and the characters themselves are shown.
+      line.push({ kind: "end", text: shown[found.index - 1] === "\\" ? special : "↵" });
+      lines.push(line);
+      line = [];
+    } else line.push({ kind: shown[found.index - 1] === "\\" ? "text" : "escape", text: special });
+  }
+  if (at < shown.length) line.push({ kind: "text", text: shown.slice(at) });
+  if (line.length > 0 || lines.length === 0) lines.push(line);
+  return lines;
+}
+
+/** Returns the text in ASCII where a reader could misread it: words of mixed scripts, letters that run from right to left. */
+export function asciiIfMisreadable(text: string): string | undefined {
+  return isMisreadable(text) ? printableAscii(text) : undefined;
+}
+
+const BARE_WORD = /^[\w@%+=:,./~^-]+$/;
+
+/** Returns a command's words as a shell would have to be told them: every word that needs it is in single quotes. */
+export function quotedCommand(words: readonly string[]): string {
+  return words.map((word) => (BARE_WORD.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
+}

@@ -1,0 +1,5 @@
+import { approvalsPage } from "./approvals/page.tsx";
+import type { AppPage } from "./state.ts";
+
+/** The pages in the order of the navigation. A new one is one line here. */
+export const PAGES: readonly AppPage[] = [approvalsPage];

@@ -1,0 +1,252 @@
+import { computed, effect, signal, untracked } from "@preact/signals";
+import type { VNode } from "preact";
+import { useEffect } from "preact/hooks";
+import { isReachable } from "./api.ts";
+import { PAGES } from "./pages.ts";
+import { Dialog, Empty, Facts, Heading, localTime, Notices } from "./parts.tsx";
+import { hrefOf } from "./route.ts";
+import { permissions, session, settings, signOut } from "./session.ts";
+import { Mark, SignIn } from "./sign-in.tsx";
+import { type AppPage, announce, isCommandKey, navigate, notifyError, route, type Theme, theme } from "./state.ts";
+import { Text } from "./text.tsx";
+
+const mayOpen = computed(() => PAGES.filter(({ permission }) => permissions.value.has(permission)));
+const current = computed(() => mayOpen.value.find(({ name }) => name === route.value.page));
+const isHelpOpen = signal(false);
+
+const KEYS: readonly (readonly [string, string])[] = [
+  ["?", "show this help"],
+  ["g then a letter", "go to the page that begins with the letter"],
+  ["Esc", "close what is open"],
+];
+
+/** The page around the pages: who is signed in, where one can go, and whether the service can be reached. */
+export function Shell(): VNode {
+  useEffect(() => effect(runPages), []);
+  useEffect(() => effect(openFirst), []);
+  useEffect(() => effect(showTitle), []);
+  useEffect(() => {
+    document.addEventListener("keydown", onKey);
+    return () => document.removeEventListener("keydown", onKey);
+  }, []);
+  const { is } = session.value;
+  return (
+    <>
+      <button type="button" class="skip" onClick={skip}>
+        Skip to the content
+      </button>
+      {is === "starting" && <p class="starting">Opening …</p>}
+      {is === "out" && <SignIn />}
+      {is === "in" && <Layout />}
+      <Notices />
+      {isHelpOpen.value && <Help />}
+    </>
+  );
+}
+
+function skip(): void {
+  const main = document.getElementById("main");
+  (main?.querySelector("h1") ?? main)?.focus();
+}
+
+function Layout(): VNode {
+  const page = current.value;
+  const View = page?.view;
+  return (
+    <div class="layout">
+      <header class="top">
+        <a class="brand" href="#/">
+          <Mark size={26} />
+          <span>Safe Tool Call</span>
+        </a>
+        <nav aria-label="Pages">
+          <ul>
+            {mayOpen.value.map((one) => (
+              <li key={one.name}>
+                <a href={hrefOf(one.name)} aria-current={one === page ? "page" : undefined}>
+                  {one.title}
+                  <Count page={one} />
+                </a>
+              </li>
+            ))}
+          </ul>
+        </nav>
+        <Account />
+      </header>
+      {!isReachable.value && (
+        <p class="banner" role="status">
+          <strong>The service cannot be reached.</strong> What you see may be old. The console connects again by itself.
+        </p>
+      )}
+      <main id="main" class={`page-${page?.name ?? "none"}`} tabIndex={-1}>
+        {View !== undefined ? <View /> : <Nothing />}
+      </main>
+      {mayOpen.value.map(({ name, overlay: Overlay }) => Overlay !== undefined && <Overlay key={name} />)}
+    </div>
+  );
+}
+
+function Count({ page }: { readonly page: AppPage }): VNode | null {
+  const count = page.count?.value ?? 0;
+  return count === 0 ? null : (
+    <span class="count">
+      {count}
+      <span class="sr-only"> waiting</span>
+    </span>
+  );
+}
+
+function Nothing(): VNode {
+  if (mayOpen.value.length === 0) {
+    return (
+      <div class="sheet">
+        <Heading>Nothing to see</Heading>
+        <Empty title="Your token has none of the permissions that a page needs">
+          The pages need {PAGES.map(({ title, permission }) => `${permission} (${title})`).join(", ")}.
+        </Empty>
+      </div>
+    );
+  }
+  return (
+    <div class="sheet">
+      <Heading>No such page</Heading>
+      <Empty title="This page does not exist, or your token does not permit it">
+        <a href="#/">Go to the start</a>
+      </Empty>
+    </div>
+  );
+}
+
+const THEMES: readonly (readonly [Theme, string])[] = [
+  ["system", "As the system"],
+  ["light", "Light"],
+  ["dark", "Dark"],
+];
+
+function Account(): VNode | null {
+  if (session.value.is !== "in") return null;
+  const { sub, iss, endsAt } = session.value.person;
+  return (
+    <details class="account" onKeyDown={closeOnEscape}>
+      <summary>
+        <span class="sr-only">Signed in as </span>
+        <span class="who">
+          <Text value={sub} max={24} />
+        </span>
+      </summary>
+      <div class="menu">
+        <Facts
+          rows={[
+            ["Signed in as", <Text key="sub" value={sub} />],
+            ["Issuer", <Text key="iss" value={iss} />],
+            ["Session until", localTime(endsAt)],
+          ]}
+        />
+        <fieldset>
+          <legend>Theme</legend>
+          {THEMES.map(([name, label]) => (
+            <label key={name}>
+              <input
+                type="radio"
+                name="theme"
+                checked={theme.value === name}
+                onChange={() => {
+                  theme.value = name;
+                }}
+              />
+              {label}
+            </label>
+          ))}
+        </fieldset>
+        <div class="buttons">
+          <button
+            type="button"
+            onClick={() => {
+              isHelpOpen.value = true;
+            }}
+          >
+            Keyboard help <kbd>?</kbd>
+          </button>
+          <button type="button" onClick={() => void leave()}>
+            Sign out
+          </button>
+        </div>
+        <p class="help">Safe Tool Call {settings.value?.version}</p>
+      </div>
+    </details>
+  );
+}
+
+function closeOnEscape(event: KeyboardEvent): void {
+  if (event.key !== "Escape" || !(event.currentTarget instanceof HTMLDetailsElement)) return;
+  event.currentTarget.open = false;
+  event.currentTarget.querySelector("summary")?.focus();
+}
+
+async function leave(): Promise<void> {
+  try {
+    await signOut();
+    announce("Signed out");
+  } catch (error) {
+    notifyError("Not signed out", error);
+  }
+}
+
+function Help(): VNode {
+  const rows = [...(current.value?.keys ?? []), ...KEYS];
+  return (
+    <Dialog
+      title="Keyboard"
+      onClose={() => {
+        isHelpOpen.value = false;
+      }}
+    >
+      <dl class="keys">
+        {rows.map(([keys, does]) => (
+          <div key={keys}>
+            <dt>
+              <kbd>{keys}</kbd>
+            </dt>
+            <dd>{does}</dd>
+          </div>
+        ))}
+      </dl>
+      <p class="help">Keys do nothing while you type into a field.</p>
+    </Dialog>
+  );
+}
+
+let isGoing = false;
+
+function onKey(event: KeyboardEvent): void {
+  if (session.value.is !== "in" || !isCommandKey(event)) return;
+  if (isGoing) {
+    isGoing = false;
+    const page = mayOpen.value.find(({ name }) => name.startsWith(event.key));
+    if (page !== undefined) {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      navigate(hrefOf(page.name));
+    }
+  } else if (event.key === "g") isGoing = true;
+  else if (event.key === "?") isHelpOpen.value = true;
+}
+
+function runPages(): () => void {
+  const pages = mayOpen.value;
+  const stops = untracked(() => pages.flatMap(({ run }) => (run === undefined ? [] : [run()])));
+  return () => {
+    for (const stop of stops) stop();
+  };
+}
+
+function openFirst(): void {
+  const [first] = mayOpen.value;
+  if (route.value.page === "" && first !== undefined) navigate(hrefOf(first.name), { replace: true });
+}
+
+function showTitle(): void {
+  const waiting = mayOpen.value.reduce((sum, { count }) => sum + (count?.value ?? 0), 0);
+  const name = session.value.is === "in" ? (current.value?.title ?? "Console") : "Sign in";
+  document.title = `${waiting > 0 ? `(${waiting}) ` : ""}${name} · Safe Tool Call`;
+}

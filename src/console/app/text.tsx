@@ -1,0 +1,143 @@
+import { useSignal } from "@preact/signals";
+import type { VNode } from "preact";
+import { asciiIfMisreadable, linesOf, type Piece } from "./escapes.ts";
+import { counted } from "./words.ts";
+
+/**
+ * Everything that shows text from outside. It is text, never markup; characters that would show nothing or mislead become
+ * visible; what is left out says so and can be opened.
+ */
+
+const INLINE_CHARACTERS_MAX = 400;
+const LINES_SHOWN = 16;
+const CHARACTERS_SHOWN = 2_400;
+
+/** Shows a short text on one line, such as a name. A longer one ends with what is left out, and can be opened. */
+export function Text({ value, max = INLINE_CHARACTERS_MAX }: { readonly value: string; readonly max?: number }): VNode {
+  const isOpen = useSignal(false);
+  const isLong = value.length > max;
+  const shown = isLong && !isOpen.value ? value.slice(0, max) : value;
+  return (
+    <bdi class="text">
+      {linesOf(shown).flatMap((line, at) => line.map((piece, index) => pieceOf(piece, `${at}.${index}`)))}
+      {isLong && !isOpen.value && (
+        <button
+          type="button"
+          class="more"
+          onClick={() => {
+            isOpen.value = true;
+          }}
+        >
+          … {counted(value.length - max, "more character")}
+        </button>
+      )}
+    </bdi>
+  );
+}
+
+function pieceOf({ kind, text }: Piece, key: string): VNode | string {
+  if (kind === "text") return text;
+  return (
+    <span
+      key={key}
+      class={`piece-${kind}`}
+      title={kind === "end" ? "line end" : "a character that shows nothing or misleads"}
+    >
+      {text}
+    </span>
+  );
+}
+
+/** A text, or lines that belong to the display: no text from outside can look like one of them. */
+export type BlockText = string | readonly string[];
+
+export interface BlockProps {
+  readonly value: BlockText;
+  /** `diff` colours added and removed lines. */
+  readonly as?: "plain" | "diff";
+  /** Whether the rest of a long text is open; without it the block remembers that itself. */
+  readonly isOpen?: boolean;
+  readonly onOpen?: () => void;
+  readonly label: string;
+}
+
+interface ShownLine {
+  readonly pieces: readonly Piece[];
+  /** The line begins after a line end in a text, not in the display. */
+  readonly isInside: boolean;
+}
+
+function shownLines(value: BlockText): readonly ShownLine[] {
+  if (typeof value === "string") return linesOf(value).map((pieces) => ({ pieces, isInside: false }));
+  return value.flatMap((line) => linesOf(line).map((pieces, at) => ({ pieces, isInside: at > 0 })));
+}
+
+function sizeOf(value: BlockText): number {
+  return typeof value === "string" ? value.length : value.reduce((sum, line) => sum + line.length + 1, 0);
+}
+
+/** Returns whether a block of this text starts with its rest left out. */
+export function isLong(value: BlockText): boolean {
+  return sizeOf(value) > CHARACTERS_SHOWN || shownLines(value).length > LINES_SHOWN;
+}
+
+/** Shows a text of any length with its line ends, in a fixed-width face. Long ones show their start and what is left out. */
+export function Block({ value, as = "plain", label, isOpen, onOpen }: BlockProps): VNode {
+  const own = useSignal(false);
+  const folded = !(isOpen ?? own.value) && isLong(value);
+  const lines = shownLines(value);
+  const shown = folded ? cut(lines) : lines;
+  const ascii = folded ? undefined : asciiIfMisreadable(typeof value === "string" ? value : value.join(" "));
+  return (
+    <figure class="block" aria-label={label}>
+      <pre class={`lines ${as}`}>
+        {shown.map(({ pieces, isInside }, at) => (
+          <span key={at} class={`line ${isInside ? "inside" : ""} ${as === "diff" ? diffClass(pieces) : ""}`}>
+            {pieces.map((piece, index) => pieceOf(piece, String(index)))}
+            {"\n"}
+          </span>
+        ))}
+      </pre>
+      {folded && (
+        <button
+          type="button"
+          class="show-all"
+          onClick={
+            onOpen ??
+            (() => {
+              own.value = true;
+            })
+          }
+        >
+          Show all: {counted(lines.length, "line")}, {counted(sizeOf(value), "character")}
+        </button>
+      )}
+      {ascii !== undefined && (
+        <p class="ascii">
+          <strong>In ASCII</strong>, because letters look like others or run from right to left: <code>{ascii}</code>
+        </p>
+      )}
+    </figure>
+  );
+}
+
+function cut(lines: readonly ShownLine[]): readonly ShownLine[] {
+  let left = CHARACTERS_SHOWN;
+  return lines.slice(0, LINES_SHOWN).map(({ pieces, isInside }) => ({
+    isInside,
+    pieces: pieces.flatMap((piece) => {
+      if (left <= 0) return [];
+      const text = piece.text.slice(0, left);
+      left -= text.length;
+      return [{ ...piece, text }];
+    }),
+  }));
+}
+
+function diffClass([first]: readonly Piece[]): string {
+  const text = first?.text ?? "";
+  if (text.startsWith("@@")) return "hunk";
+  if (/^(?:---|\+\+\+) /.test(text)) return "file";
+  if (text.startsWith("+")) return "added";
+  return text.startsWith("-") ? "removed" : "";
+}

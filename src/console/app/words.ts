@@ -1,0 +1,58 @@
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60_000;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 86_400_000;
+
+/** Returns a time that is left, such as `4 min 05 s`; `none` when there is none. */
+export function timeLeft(ms: number): string {
+  const seconds = Math.ceil(ms / SECOND_MS);
+  if (seconds <= 0) return "none";
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)} min ${String(seconds % 60).padStart(2, "0")} s`;
+  return `${Math.floor(seconds / 3_600)} h ${String(Math.floor((seconds % 3_600) / 60)).padStart(2, "0")} min`;
+}
+
+/** Returns how long ago something was, such as `3 min ago`. */
+export function timeAgo(ms: number): string {
+  if (ms < 5 * SECOND_MS) return "just now";
+  if (ms < MINUTE_MS) return `${Math.floor(ms / SECOND_MS)} s ago`;
+  if (ms < HOUR_MS) return `${Math.floor(ms / MINUTE_MS)} min ago`;
+  if (ms < DAY_MS) return `${Math.floor(ms / HOUR_MS)} h ago`;
+  const days = Math.floor(ms / DAY_MS);
+  return `${days} ${days === 1 ? "day" : "days"} ago`;
+}
+
+/** Returns a count with its noun: `1 request`, `2 requests`. */
+export function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** Codes of the console itself, next to those of the service. */
+export const OFFLINE = "OFFLINE";
+export const UNREADABLE = "UNREADABLE_ANSWER";
+
+const ADVICE: Readonly<Record<string, string>> = {
+  [OFFLINE]: "The service cannot be reached. Check the connection; the console keeps trying.",
+  [UNREADABLE]:
+    "The answer is not one of this service. Something between the browser and the service may have changed it.",
+  UNAUTHENTICATED: "Sign in again.",
+  PERMISSION_DENIED: "Your token does not permit this. Ask whoever manages operators' permissions.",
+  RATE_LIMITED: "Too many requests. Wait a moment, then repeat.",
+  OVERLOADED: "The service is busy. Wait a moment, then repeat.",
+  SHUTTING_DOWN: "The service is restarting. Wait a moment, then repeat.",
+  AUTH_UNAVAILABLE: "The service cannot check tokens at the moment. Repeat in a minute.",
+  AUDIT_UNAVAILABLE: "The service cannot write its audit, so it does nothing. Its operators have to repair the disk.",
+  APPROVAL_UNAVAILABLE: "The store of approvals is not available. Look at the state, then repeat.",
+  APPROVAL_MISMATCH: "The request has changed since you read it. Read it again, then decide.",
+  VIEW_MISMATCH:
+    "Something between the browser and the service changes answers. Decide in a terminal: `stc approvals show`.",
+  HOST_NOT_ALLOWED:
+    "This address is not one that the console accepts: set `publicUrl` or `allowedHosts` of its listener.",
+  ROUTE_NOT_FOUND: "This service does not have this part.",
+  INTERNAL: "The service's log has the cause.",
+};
+
+/** Returns what a person can do about a refusal; undefined when its message says so. */
+export function adviceFor(code: string): string | undefined {
+  return Object.hasOwn(ADVICE, code) ? ADVICE[code] : undefined;
+}

@@ -1,0 +1,437 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import type { Browser } from "playwright-core";
+import { launchBrowser } from "../../support/browser.ts";
+import { until } from "../../support/until.ts";
+import { ConsoleWorld } from "./console-world.ts";
+import { Visitor } from "./visitor.ts";
+
+const world = new ConsoleWorld();
+const visitors: Visitor[] = [];
+let browser: Browser;
+
+beforeAll(async () => {
+  browser = await launchBrowser();
+  await world.start();
+});
+
+afterEach(async () => {
+  const problems = visitors.flatMap((visitor) => visitor.problems);
+  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
+  for (const { id } of await pending()) await world.decide(id, "deny");
+  expect(problems).toEqual([]);
+});
+
+afterAll(async () => {
+  await browser?.close();
+  await world.end();
+});
+
+async function pending(): Promise<readonly { readonly id: string }[]> {
+  const { body } = await world.send("GET", "/approvals?state=pending&limit=200", { token: await world.operator() });
+  return body.approvals;
+}
+
+async function visit(options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Visitor> {
+  const visitor = await Visitor.signedIn(browser, world, options);
+  visitors.push(visitor);
+  return visitor;
+}
+
+let asked = 0;
+
+/** Asks for a call that nobody has asked for before. */
+function ask(text = "Good morning", tool = "announce"): Promise<string> {
+  asked += 1;
+  return world.ask(tool, { text: `${text} ${asked}` });
+}
+
+/** Returns the state of a request once it is decided. */
+async function decided(id: string): Promise<Readonly<Record<string, unknown>>> {
+  const token = await world.operator("watcher");
+  return until("a decision", async () => {
+    const { body } = await world.send("GET", `/approvals/${id}?wait=20`, { token });
+    return body.approval.state === "pending" ? undefined : body.approval;
+  });
+}
+
+async function stateOf(id: string): Promise<string> {
+  const { body } = await world.send("GET", `/approvals/${id}`, { token: await world.operator() });
+  return body.approval.state;
+}
+
+describe("one approver", () => {
+  test("a request appears by itself, is approved once, and its call runs", async () => {
+    const { page, ready } = bound(await visit());
+    await page.getByText("Nothing waits for you").waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
+    const id = await ask("Appears by itself");
+    await page.locator(`#row-${id} a`).click();
+    await page.getByText(`text: "Appears by itself ${asked}"`).waitFor();
+    await ready(/^Approve once/).click();
+    await page
+      .locator(".outgoing")
+      .getByText(/^Approving announce/)
+      .waitFor();
+    expect(await decided(id)).toMatchObject({ state: "approved", scope: "once", decidedBy: { sub: "olga" } });
+    await page.locator(".outcome").getByText("Approved").waitFor();
+    const run = await world.call("announce", { text: `Appears by itself ${asked}` });
+    expect(run.body).toMatchObject({ status: "success" });
+    expect(world.done).toContain(`Appears by itself ${asked}`);
+    await page.locator(".ended").getByText("Approved, has run").waitFor();
+  });
+
+  test("an approval for the session lets the same call run again", async () => {
+    const args = { text: "Twice a day" };
+    const token = await world.agent({ permissions: ["deeds:do"], claims: { sid: "morning" } });
+    const id = await world.ask("announce", args, { token });
+    const visitor = await visit();
+    await visitor.open(id);
+    await visitor.ready(/^Approve for the session/).click();
+    expect(await decided(id)).toMatchObject({ state: "approved", scope: "session" });
+    for (const _ of [1, 2]) expect((await world.call("announce", args, { token })).http).toBe(200);
+  });
+
+  test("a denial reaches the agent with its reason", async () => {
+    const id = await ask("Denied with a reason");
+    const visitor = await visit();
+    await visitor.open(id);
+    await visitor.ready(/^Deny/).click();
+    await visitor.page.getByLabel(/^Reason for the agent/).fill("use the staging list");
+    await visitor.page.getByRole("button", { name: "Deny", exact: true }).click();
+    expect(await decided(id)).toMatchObject({ state: "denied", decisionReason: "use the staging list" });
+    const { http, body } = await world.call("announce", { text: `Denied with a reason ${asked}` });
+    expect([http, body.error.code]).toEqual([403, "APPROVAL_DENIED"]);
+    expect(body.error.message).toContain("use the staging list");
+  });
+
+  test("a decision that is undone is never sent", async () => {
+    const id = await ask();
+    const { page, ready } = bound(await visit());
+    await page.goto(`${world.consoleUrl}/console#/approvals/${id}`);
+    await ready(/^Approve once/).click();
+    await page.getByRole("button", { name: /^Undo/ }).click();
+    await page.getByText("Undone: nothing was sent about announce.").waitFor();
+    await page.waitForTimeout(6_000);
+    expect(await stateOf(id)).toBe("pending");
+  });
+
+  test("a page that is left drops a decision that was not sent yet", async () => {
+    const id = await ask();
+    const visitor = await visit();
+    await visitor.open(id);
+    await visitor.ready(/^Approve once/).click();
+    await visitor.page
+      .locator(".outgoing")
+      .getByText(/^Approving announce/)
+      .waitFor();
+    await visitor.close();
+    await Bun.sleep(6_000);
+    expect(await stateOf(id)).toBe("pending");
+  });
+
+  test("the keyboard alone reads, approves, undoes and denies", async () => {
+    const first = await ask("First");
+    const second = await ask("Second");
+    const { page, ready, row } = bound(await visit());
+    await row(second).waitFor();
+    await page.keyboard.press("j");
+    await page.getByText(/text: "First/).waitFor();
+    await ready(/^Approve once/).waitFor();
+    await page.keyboard.press("a");
+    await page
+      .locator(".outgoing")
+      .getByText(/^Approving announce/)
+      .waitFor();
+    await page.keyboard.press("u");
+    await page.getByText(/^Undone/).waitFor();
+    await page.keyboard.press("j");
+    await page.getByText(/text: "Second/).waitFor();
+    await page.keyboard.press("k");
+    await page.getByText(/text: "First/).waitFor();
+    await page.keyboard.press("d");
+    await page.getByLabel(/^Reason for the agent/).waitFor();
+    await page.keyboard.type("a reason with j, k, a and u");
+    await page.keyboard.press("Enter");
+    expect(await decided(first)).toMatchObject({ state: "denied", decisionReason: "a reason with j, k, a and u" });
+    expect(await stateOf(second)).toBe("pending");
+    await page.keyboard.press("?");
+    await page.getByRole("heading", { name: "Keyboard" }).waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("heading", { name: "Keyboard" }).waitFor({ state: "detached" });
+  });
+
+  test("an approval does not count in the first half second after the content appears", async () => {
+    const [one, two] = [await ask("Shown first"), await ask("Shown next")];
+    const { page, ready, row } = bound(await visit());
+    await row(two).waitFor();
+    await page.locator(`#row-${one} a`).click();
+    await ready(/^Approve once/).waitFor();
+    // The key is pressed at the moment at which the other request's content arrives.
+    await page.evaluate(`new MutationObserver((_, observer) => {
+      if (!document.querySelector(".plan")?.textContent.includes("Shown next")) return;
+      observer.disconnect();
+      document.dispatchEvent(new KeyboardEvent("keydown", { key: "a", bubbles: true }));
+    }).observe(document.body, { childList: true, subtree: true, characterData: true })`);
+    await page.locator(`#row-${two} a`).click();
+    await page.getByText(/text: "Shown next/).waitFor();
+    await page
+      .getByText("Not approved: The request has only just appeared. Press again.")
+      .waitFor({ state: "attached" });
+    expect(await page.locator(".outgoing").count()).toBe(0);
+    await ready(/^Approve once/).click();
+    await page
+      .locator(".outgoing")
+      .getByText(/^Approving announce/)
+      .waitFor();
+    await page.keyboard.press("u");
+  });
+
+  test("a call of high risk is approved by the second press only", async () => {
+    const id = await ask("customers", "drop_tables");
+    const { page, ready } = bound(await visit());
+    await page.goto(`${world.consoleUrl}/console#/approvals/${id}`);
+    await page.getByText("Nothing brings the data back.").waitFor();
+    await ready(/^Approve once/).click();
+    await ready(/^Press again: the risk is high/).waitFor();
+    expect(await page.locator(".outgoing").count()).toBe(0);
+    await ready(/^Press again: the risk is high/).click();
+    expect(await decided(id)).toMatchObject({ state: "approved" });
+  });
+
+  test("a long plan is approved only after all of it was shown", async () => {
+    const lines = Array.from({ length: 60 }, (_, at) => `line ${at + 1}`).join("\n");
+    const id = await world.ask("announce", { text: `${lines}\nthe end` });
+    const { page, ready } = bound(await visit());
+    await page.goto(`${world.consoleUrl}/console#/approvals/${id}`);
+    await page.getByText("Show all: 63 lines").waitFor();
+    expect(await page.getByText("the end").count()).toBe(0);
+    await page.keyboard.press("a");
+    expect(await page.getByRole("button", { name: /^Approve once/ }).count()).toBe(0);
+    await ready(/^Show all of it first/).click();
+    await page.getByText("the end").waitFor();
+    await ready(/^Approve once/).click();
+    expect(await decided(id)).toMatchObject({ state: "approved" });
+  });
+
+  test("an agent's question gets the answer that was chosen", async () => {
+    const args = { question: "Which cluster?", choices: ["staging", "production"] };
+    const id = await world.ask("ask_operator", args);
+    const { page, ready } = bound(await visit());
+    await page.goto(`${world.consoleUrl}/console#/approvals/${id}`);
+    await page.getByRole("radio", { name: "staging" }).check();
+    await ready(/^Approve once/).click();
+    expect(await decided(id)).toMatchObject({ state: "approved" });
+    expect((await world.call("ask_operator", args)).body.result.answer).toBe("staging");
+  });
+
+  test("several requests are denied at once, with one reason", async () => {
+    const ids = [await ask("Bulk"), await ask("Bulk"), await ask("Bulk")];
+    const kept = await ask("Kept");
+    const { page, row } = bound(await visit());
+    for (const id of ids) await row(id).getByRole("checkbox").check();
+    await page.getByText("3 selected").waitFor();
+    await page.getByRole("button", { name: "Deny …", exact: true }).click();
+    await page.getByLabel("One reason for all of them").fill("too many at once");
+    await page.getByRole("button", { name: "Deny 3 requests" }).click();
+    for (const id of ids) {
+      expect(await decided(id)).toMatchObject({ state: "denied", decisionReason: "too many at once" });
+    }
+    await page.getByText("Denied: 3 requests.").waitFor();
+    expect(await stateOf(kept)).toBe("pending");
+  });
+});
+
+describe("what an approver sees", () => {
+  test.skipIf(Bun.which("bash") === null)("a script, the change of a file, an HTTP request", async () => {
+    const script = await world.ask("bash", { command: "set -e\ngit push origin main" });
+    const change = await world.ask("fs_write", { path: "@project/notes.md", content: "# Release\n\n- freeze main\n" });
+    const order = await world.ask("create_order", { customer: "C 1", items: ["a"], note: "x" });
+    const visitor = await visit();
+    const plan = visitor.page.locator(".plan");
+    await visitor.open(script);
+    const lines = await plan.locator(".line").allInnerTexts();
+    expect(lines.map((line) => line.trim())).toContain("git push origin main");
+    expect(await plan.textContent()).toContain("--noprofile --norc -c --");
+    await visitor.open(change);
+    await plan.getByText("Difference").waitFor();
+    expect(await plan.locator(".line.removed").allTextContents()).toEqual(["-- tag v1.4\n", "-- announce\n"]);
+    await visitor.open(order);
+    await plan.getByText("HTTP request").waitFor();
+    expect(await plan.textContent()).toMatch(/POST http:\/\/127\.0\.0\.1:\d+\/api\/customers\/C%201\/orders/);
+    expect(await plan.textContent()).toContain('note: "x"');
+  });
+
+  test("hostile values are text: markup, control and bidirectional characters, a forged member, a text of 900 KB", async () => {
+    const markup = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
+    const bidi = `${markup} \u202eevil\u2066 \u0000\u0007\u001b[31m \u200b\ufeff p\u0430ypal`;
+    const id = await world.ask("announce", { text: bidi }, { reason: bidi.replaceAll("\u0000", "") });
+    const forged = await world.ask("announce", { text: 'x",\n  count: "1' });
+    const huge = await world.ask("announce", { text: `start ${"\u202e<b>".repeat(150_000)} end` });
+    const { page, open, row } = bound(await visit());
+    await row(id).waitFor();
+    await open(id);
+    const text = await page.locator(".plan").textContent();
+    expect(text).toContain("<img src=x onerror=");
+    for (const shown of ["\\u{202e}", "\\u{2066}", "\\u{0}", "\\u{7}", "\\u{1b}", "\\u{200b}", "\\u{feff}"]) {
+      expect(text).toContain(shown);
+    }
+    expect(text).toContain("p\\u{430}ypal");
+    expect(await page.locator(".untrusted").textContent()).toContain("\\u{202e}evil");
+    await open(forged);
+    await page.getByText('text: "x\\"').waitFor();
+    expect(await page.locator(".plan .line.inside").allTextContents()).toEqual(['  count: \\"1"\n']);
+    await open(huge);
+    await page.getByRole("button", { name: /^Show all of it first/ }).click();
+    await page.getByText(/characters are not shown/).waitFor();
+    expect(await page.evaluate("document.querySelectorAll('.detail img, .detail script, .detail b').length")).toBe(0);
+    // Nothing from outside turns the direction or hides: the page holds none of these characters.
+    const hidden =
+      "/[\\u202a-\\u202e\\u2066-\\u2069\\u200b\\ufeff\\u0000-\\u0008\\u001b]/.test(document.body.textContent)";
+    expect(await page.evaluate(hidden)).toBe(false);
+    expect(await page.title()).not.toContain("owned");
+  });
+
+  test("policies, their stages and who has voted; each approval counts for its stage", async () => {
+    const id = await ask("signing", "rotate_keys");
+    const tina = await visit({ sub: "tina", holds: ["approvals:team"] });
+    const sam = await visit({ sub: "sam", holds: ["approvals:security"] });
+    await sam.open(id);
+    await sam.page.getByText("waits for stage team first").waitFor();
+    expect(await sam.page.getByRole("button", { name: /^Approve/ }).count()).toBe(0);
+    await tina.open(id);
+    await tina.ready(/^Approve once/).click();
+    await tina.page.getByText(/^Counted: rotate_keys still needs two-teams, security: 0 of 1/).waitFor();
+    await sam.page.locator(".voter").getByText("tina").waitFor();
+    await sam.ready(/^Approve once/).click();
+    expect(await decided(id)).toMatchObject({ state: "approved", decidedBy: { sub: "sam" } });
+    await tina.page.locator(".outcome").getByText("sam").waitFor();
+  });
+
+  test("earlier decisions on the same tool, with who decided and why", async () => {
+    await world.decide(await ask("Earlier"), "deny", { reason: "not on a Sunday" });
+    const id = await ask("Later");
+    const visitor = await visit();
+    await visitor.open(id);
+    const earlier = visitor.page.locator(".earlier li").filter({ hasText: "not on a Sunday" });
+    expect(await earlier.textContent()).toContain("alice");
+  });
+
+  test("200 requests are listed, filtered, and the keyboard still moves at once", async () => {
+    for (let from = 0; from < 200; from += 25) {
+      await Promise.all(Array.from({ length: 25 }, (_, at) => world.ask("announce", { text: `Many ${from + at}` })));
+    }
+    const id = await ask("signing", "rotate_keys");
+    const { page, row } = bound(await visit());
+    await row(id).waitFor({ state: "attached" });
+    expect(await page.locator(".rows[aria-label='Waiting requests'] .row").count()).toBe(201);
+    await page.getByRole("searchbox").fill("rotate");
+    await until("one row", async () =>
+      (await page.locator("[aria-label='Waiting requests'] .row").count()) === 1 ? true : undefined,
+    );
+    await page.getByRole("searchbox").fill("");
+    await page.getByRole("heading", { name: /^Approvals/ }).click();
+    for (const _ of [1, 2, 3]) await page.keyboard.press("j");
+    await page.locator("[aria-label='Waiting requests'] .row:nth-child(3).open").waitFor();
+  });
+});
+
+describe("several approvers and tabs", () => {
+  test("of two approvers who race, one decides, and the other learns what was decided and by whom", async () => {
+    const id = await ask("Raced");
+    const [olga, pete] = [await visit({ sub: "olga" }), await visit({ sub: "pete" })];
+    await Promise.all([olga.open(id), pete.open(id)]);
+    await pete.ready(/^Deny/).click();
+    await pete.page.getByLabel(/^Reason for the agent/).fill("I was first");
+    await olga.ready(/^Approve once/).waitFor();
+    await pete.page.getByRole("button", { name: "Deny", exact: true }).click();
+    await olga.ready(/^Approve once/).click();
+    expect(await decided(id)).toMatchObject({ state: "denied", decidedBy: { sub: "pete" } });
+    await olga.page.getByText("Your decision on announce does not count: denied by pete before.").waitFor();
+    await olga.page.locator(".outcome").getByText("I was first").waitFor();
+    expect(await stateOf(id)).toBe("denied");
+  });
+
+  test("a second tab needs no sign-in, and shows what the first decides", async () => {
+    const id = await ask("Two tabs");
+    const visitor = await visit();
+    const second = await visitor.anotherTab();
+    await second.locator(`#row-${id} a`).click();
+    await second.locator("#request-title").waitFor();
+    await visitor.open(id);
+    await visitor.ready(/^Approve once/).click();
+    await second.locator(".outcome").getByText("Approved").waitFor();
+    expect(await second.getByRole("button", { name: /^Approve/ }).count()).toBe(0);
+    await visitor.page.locator(".account summary").click();
+    await visitor.page.getByRole("button", { name: "Sign out" }).click();
+    await second.getByLabel("Operator's token").waitFor();
+  });
+
+  test("an expired request says so and offers no decision", async () => {
+    const short = new ConsoleWorld();
+    await short.start({ approvals: { decideBySeconds: 5, sweepEverySeconds: 1 } });
+    try {
+      const id = await short.ask("announce", { text: "Expires" });
+      const visitor = await Visitor.signedIn(browser, short);
+      visitors.push(visitor);
+      await visitor.open(id);
+      await visitor.page.locator(".outcome").getByText("Expired").waitFor();
+      expect(await visitor.page.getByRole("button", { name: /^(Approve|Deny)/ }).count()).toBe(0);
+    } finally {
+      await short.end();
+    }
+  });
+
+  test("a hidden page tells of a new request, without its arguments", async () => {
+    const visitor = await visit({ permissions: ["notifications"], script: RECORD_NOTIFICATIONS });
+    const { page } = visitor;
+    await page.getByRole("button", { name: "Notify me of new requests" }).click();
+    await page.getByRole("button", { name: "Notifications of new requests are on" }).waitFor();
+    await page.evaluate("Object.defineProperty(document, 'visibilityState', { get: () => 'hidden' })");
+    await ask("hunter2");
+    const told = await until("a notification", async () => {
+      const all = (await page.evaluate("window.toldNotifications")) as readonly string[];
+      return all.length > 0 ? all : undefined;
+    });
+    expect(told).toEqual(["An approval is requested: announce on inline (write, medium risk)"]);
+  });
+});
+
+describe("a phone", () => {
+  test("360 px wide: the list, the request with its decision, and the way back, without sideways scrolling", async () => {
+    const id = await world.ask("announce", { text: "x".repeat(3_000) });
+    const visitor = await visit({ viewport: { width: 360, height: 640 } });
+    const { page } = visitor;
+    const isTooWide = "document.documentElement.scrollWidth > document.documentElement.clientWidth";
+    await visitor.row(id).waitFor();
+    expect(await page.evaluate(isTooWide)).toBe(false);
+    await page
+      .locator(`#row-${id} a`)
+      .tap()
+      .catch(() => page.locator(`#row-${id} a`).click());
+    await visitor.ready(/^Show all of it first/).click();
+    const approve = visitor.ready(/^Approve once/);
+    await approve.waitFor();
+    expect(await page.evaluate(isTooWide)).toBe(false);
+    expect((await approve.boundingBox())?.height).toBeGreaterThanOrEqual(44);
+    await page.getByRole("link", { name: "← All requests" }).click();
+    await visitor.row(id).waitFor();
+  });
+});
+
+const RECORD_NOTIFICATIONS = `window.toldNotifications = [];
+  window.Notification = class {
+    static permission = "default";
+    static async requestPermission() { return (this.permission = "granted"); }
+    constructor(title, { body }) { window.toldNotifications.push(title + ": " + body); }
+    close() {}
+  };`;
+
+/** A visitor's methods as functions. */
+function bound(visitor: Visitor) {
+  return {
+    page: visitor.page,
+    ready: visitor.ready.bind(visitor),
+    row: visitor.row.bind(visitor),
+    open: visitor.open.bind(visitor),
+  };
+}

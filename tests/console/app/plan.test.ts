@@ -1,0 +1,127 @@
+import { describe, expect, test } from "bun:test";
+import { isViewOfDigest } from "../../../src/console/app/approvals/model.ts";
+import { isCompact, jsonLines, planOf } from "../../../src/console/app/approvals/plan.ts";
+import { canonicalJson, sha256Hex } from "../../../src/core/digest.ts";
+
+function main(view: unknown) {
+  const { title, main } = planOf(view);
+  return [title, ...main.map(({ label, value }) => [label, value])];
+}
+
+describe("what will run", () => {
+  test("a command: its words, its directory, its environment", () => {
+    const view = { command: ["git", "push", "a b"], workingDir: "/srv", environment: { PATH: "/bin" } };
+    expect(main({ ...view, target: { kind: "cli" } })).toEqual([
+      "Command",
+      ["Command line", "git push 'a b'"],
+      ["In the directory", "/srv"],
+      ["Environment", ["PATH=/bin"]],
+    ]);
+  });
+
+  test("a shell's script comes first, then what runs it", () => {
+    expect(main({ command: ["/bin/bash", "-c", "--", "rm x"], target: { kind: "cli" } })).toEqual([
+      "Shell script",
+      ["Script", "rm x"],
+      ["Run by", "/bin/bash -c --"],
+    ]);
+  });
+
+  test("an HTTP request: method and URL, headers, body", () => {
+    const target = {
+      kind: "http",
+      system: "shop",
+      method: "POST",
+      url: "https://x.test/a",
+      headers: { accept: "*/*" },
+    };
+    expect(main({ target: { ...target, body: { a: [1, "b"] } } })).toEqual([
+      "HTTP request",
+      ["Request", ["POST https://x.test/a"]],
+      ["Headers", ["accept: */*"]],
+      ["Body", ["{", "  a: [", "    1,", '    "b"', "  ]", "}"]],
+    ]);
+  });
+
+  test("a gRPC message, an MCP tool's arguments, the change of a file", () => {
+    const grpc = { message: { id: "1" }, target: { kind: "grpc", path: "/a.B/C", endpoint: "x:443" } };
+    expect(main(grpc)).toEqual([
+      "gRPC call",
+      ["Method", "/a.B/C"],
+      ["At", "x:443"],
+      ["Message", ["{", '  id: "1"', "}"]],
+    ]);
+    const mcp = { arguments: { q: 1 }, target: { kind: "mcp", system: "git", tool: "log", arguments: { q: 1 } } };
+    expect(main(mcp)).toEqual([
+      "MCP tool call",
+      ["Tool of the server", "log on git"],
+      ["Arguments", ["{", "  q: 1", "}"]],
+    ]);
+    expect(planOf(mcp).more).toEqual([]);
+    const file = { target: { kind: "fs", operation: "write", path: "@p/a", diff: ["-a", "+b"] } };
+    expect(main(file)).toEqual(["File change", ["Writes", "@p/a"], ["Difference", ["-a", "+b"]]]);
+  });
+
+  test("every member of a view is shown somewhere", () => {
+    const view = {
+      command: ["a"],
+      arguments: { b: "B1" },
+      files: { c: "C1" },
+      odd: "O1",
+      target: { kind: "cli", d: "D1" },
+    };
+    const { main: first, more } = planOf(view);
+    const all = JSON.stringify([first, more]);
+    for (const value of ["a", "B1", "C1", "O1", "D1"]) expect(all).toContain(value);
+  });
+
+  test.each([["text"], [null], [[1, 2]], [7]])("a view of an unknown form is shown whole: %j", (view) => {
+    const [part] = planOf(view).main;
+    expect([part?.value].flat().join("")).toContain(Array.isArray(view) ? "1" : String(view));
+  });
+});
+
+describe("JSON as lines", () => {
+  test("a string cannot look like a member", () => {
+    expect(jsonLines({ a: 'x",\\u{a}  admin: "yes' })).toEqual(["{", '  a: "x\\",\\u{a}  admin: \\"yes"', "}"]);
+    expect(jsonLines({ 'a": 1, "b': 2 })).toEqual(["{", '  "a\\": 1, \\"b": 2', "}"]);
+  });
+
+  test("a text of which the service sends two ends says how much is left out", () => {
+    const short = { shortened: true, characters: 1_000, sha256: "ab", begins: "x".repeat(10), ends: "y" };
+    const { main: first } = planOf({ arguments: { text: short }, target: { kind: "inline" } });
+    expect(JSON.stringify(first)).toContain(
+      "About 989 of 1000 characters are not shown. SHA-256 of the whole text: ab",
+    );
+    // An argument that only looks like it is shown with all of its members.
+    expect(jsonLines({ ...short, also: "hidden" }).join("\n")).toContain("hidden");
+  });
+
+  test("depth is bounded", () => {
+    let deep: unknown = "end";
+    for (let at = 0; at < 5_000; at += 1) deep = [deep];
+    expect(jsonLines(deep).join("")).toContain("end");
+  });
+});
+
+test("a short value stands next to its label; one with a line end or of many lines does not", () => {
+  const part = (value: string | readonly string[]) => isCompact({ label: "x", value });
+  expect([part("/srv"), part("a\\u{a}b"), part(["a", "b"]), part("x".repeat(200))]).toEqual([
+    true,
+    false,
+    false,
+    false,
+  ]);
+});
+
+const LIMITS = { depthMax: 64, nodesMax: 1_000, bytesMax: 100_000 } as const;
+
+test("a view is accepted only with the digest that the service made of it", async () => {
+  const planDigest = "ab".repeat(32);
+  const view = { b: [1, 2.5, -0, 1e21, '\u00e9\u2028"\\', null, true], a: { "\u{1f600}": 1, "\ufb33": 2 }, "": {} };
+  const viewDigest = sha256Hex(canonicalJson({ t: "stc/view/v1", planDigest, view }, LIMITS));
+  const request = { id: "a", state: "pending", tool: "t", summary: "s", createdAt: "2026-01-01T00:00:00Z", planDigest };
+  expect(await isViewOfDigest({ ...request, view, viewDigest })).toBe(true);
+  expect(await isViewOfDigest({ ...request, view: { ...view, a: {} }, viewDigest })).toBe(false);
+  expect(await isViewOfDigest({ ...request, view, viewDigest, planDigest: "cd".repeat(32) })).toBe(false);
+});

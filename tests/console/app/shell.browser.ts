@@ -1,0 +1,274 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { createServer, type Server, type Socket } from "node:net";
+import axe from "axe-core";
+import type { Browser, Page } from "playwright-core";
+import { launchBrowser } from "../../support/browser.ts";
+import { ConsoleWorld } from "./console-world.ts";
+import { Visitor } from "./visitor.ts";
+
+const world = new ConsoleWorld();
+const visitors: Visitor[] = [];
+let browser: Browser;
+
+beforeAll(async () => {
+  browser = await launchBrowser();
+  await world.start();
+});
+
+afterEach(async () => {
+  const problems = visitors.flatMap((visitor) => visitor.problems);
+  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
+  expect(problems).toEqual([]);
+});
+
+afterAll(async () => {
+  await browser?.close();
+  await world.end();
+});
+
+type VisitOptions = Parameters<typeof Visitor.open>[2];
+
+async function visit(options: VisitOptions = {}): Promise<Visitor> {
+  const visitor = await Visitor.signedIn(browser, world, options);
+  visitors.push(visitor);
+  return visitor;
+}
+
+async function stranger(options: VisitOptions = {}): Promise<Visitor> {
+  const visitor = await Visitor.open(browser, world, options);
+  visitors.push(visitor);
+  return visitor;
+}
+
+describe("signing in", () => {
+  test("a wrong token is refused in words, and the right one opens the first page", async () => {
+    const visitor = await stranger();
+    const { page } = visitor;
+    await page.getByLabel("Operator's token").fill("not a token");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").getByText("UNAUTHENTICATED").waitFor();
+    expect(await page.getByLabel("Operator's token").inputValue()).toBe("");
+    await visitor.signIn(await world.operator());
+    await page.getByRole("heading", { name: /^Approvals/ }).waitFor();
+    expect(await page.title()).toContain("Approvals");
+  });
+
+  test("nothing that signs in stays in the page: neither the token nor the cookie", async () => {
+    const token = await world.operator();
+    const visitor = await stranger();
+    await visitor.signIn(token);
+    const kept = (await visitor.page.evaluate(
+      "JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie, document.documentElement.outerHTML])",
+    )) as string;
+    expect(kept).not.toContain(token);
+    expect(await visitor.page.evaluate("document.cookie")).toBe("");
+  });
+
+  test("a link that was used or is made up says so, and leaves the URL", async () => {
+    const visitor = await stranger();
+    await visitor.go("#link=made-up");
+    await visitor.page.reload();
+    await visitor.page.getByRole("alert").waitFor();
+    expect(visitor.page.url()).not.toContain("link");
+  });
+
+  test("someone without a page's permission does not see the page", async () => {
+    const visitor = await stranger();
+    await visitor.signIn(await world.person({ sub: "rita", permissions: ["grants:manage"] }));
+    await visitor.page.getByText("Your token has none of the permissions that a page needs").waitFor();
+    expect(await visitor.page.getByRole("link", { name: "Approvals" }).count()).toBe(0);
+  });
+
+  test("signing out ends the session in the service and in the page", async () => {
+    const visitor = await visit();
+    const { page } = visitor;
+    await page.locator(".account summary").click();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByLabel("Operator's token").waitFor();
+    await page.reload();
+    await page.getByLabel("Operator's token").waitFor();
+  });
+});
+
+describe("a session that ends", () => {
+  test("with its token: the page says so, and the next sign-in returns to the same request", async () => {
+    const id = await world.ask("announce", { text: "Outlives a session" });
+    const visitor = await stranger();
+    const { page } = visitor;
+    const permissions = ["approvals:decide"];
+    await visitor.signIn(await world.person({ sub: "olga", permissions, lifetime: "4 seconds" }));
+    await visitor.open(id);
+    await page.getByText("Your session has ended.").waitFor();
+    await visitor.signIn(await world.operator());
+    await page.getByText('text: "Outlives a session"').waitFor();
+  });
+
+  test("with the service: after the restart the same request opens, and new ones arrive", async () => {
+    const id = await world.ask("announce", { text: "Outlives the service" });
+    const visitor = await visit();
+    const { page } = visitor;
+    await visitor.open(id);
+    await world.stop();
+    await page.getByText("The service cannot be reached.").first().waitFor();
+    await world.start();
+    await page.getByText("Your session has ended.").waitFor();
+    await visitor.signIn(await world.operator());
+    await page.getByText('text: "Outlives the service"').waitFor();
+    const next = await world.ask("announce", { text: "After the restart" });
+    await visitor.row(next).waitFor();
+  });
+});
+
+test("a connection that breaks: the page says so, and shows afterwards what happened meanwhile", async () => {
+  const line = await Line.open(Number(new URL(world.consoleUrl).port));
+  try {
+    const visitor = await visit({ url: line.url });
+    const { page } = visitor;
+    await page.getByText("Live", { exact: true }).waitFor();
+    const before = await world.ask("announce", { text: "Before the break" });
+    await visitor.row(before).waitFor();
+    line.cut();
+    await page.getByText(/^Not live; next attempt in/).waitFor();
+    await world.decide(before, "deny", { reason: "while nobody looked" });
+    const meanwhile = await world.ask("announce", { text: "During the break" });
+    line.mend();
+    await visitor.row(meanwhile).waitFor();
+    await visitor.row(before).waitFor({ state: "detached" });
+    await page.getByText("Live", { exact: true }).waitFor();
+  } finally {
+    line.close();
+  }
+});
+
+describe("theme", () => {
+  test("follows the system, and a choice is kept in this browser", async () => {
+    const visitor = await visit({ colorScheme: "dark" });
+    const { page } = visitor;
+    const background = () => page.evaluate("getComputedStyle(document.body).backgroundColor");
+    const dark = await background();
+    await page.locator(".account summary").click();
+    await page.getByRole("radio", { name: "Light" }).check();
+    const light = await background();
+    expect(light).not.toBe(dark);
+    await page.reload();
+    await page.locator(".layout").waitFor();
+    expect(await background()).toBe(light);
+  });
+});
+
+describe.each(["light", "dark"] as const)("accessibility, %s", (colorScheme) => {
+  test("signing in, with and without an error", async () => {
+    const { page } = await stranger({ colorScheme });
+    await page.getByLabel("Operator's token").waitFor();
+    expect(await violationsOf(page)).toEqual([]);
+    await page.getByLabel("Operator's token").fill("wrong");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").waitFor();
+    expect(await violationsOf(page)).toEqual([]);
+  });
+
+  test.each([
+    [1440, 900],
+    [360, 640],
+  ])("approvals at %i px: list, request, denial, menu, keyboard help", async (width, height) => {
+    const own = `${width} ${colorScheme}`;
+    const ids = [
+      await world.ask("announce", { text: `\u202e${"long ".repeat(2_000)}${own}` }),
+      await world.ask("drop_tables", { text: `customers ${own}` }, { reason: "They are empty." }),
+      await world.ask("rotate_keys", { text: `signing ${own}` }),
+      await world.ask("ask_operator", { question: `Which? ${own}`, choices: ["a", "b"] }),
+      await world.ask("create_order", { customer: "C", items: ["a"], note: own }),
+    ];
+    await world.decide(await world.ask("announce", { text: `done ${own}` }), "deny", { reason: "no" });
+    const visitor = await visit({ colorScheme, viewport: { width, height } });
+    const { page } = visitor;
+    await visitor
+      .row(ids[0] ?? "")
+      .locator(".badge")
+      .waitFor();
+    expect(await violationsOf(page)).toEqual([]);
+    for (const id of ids) {
+      await visitor.open(id);
+      await page.waitForTimeout(600);
+      expect(await violationsOf(page)).toEqual([]);
+    }
+    await visitor.ready(/^Deny/).click();
+    expect(await violationsOf(page)).toEqual([]);
+    await page.getByRole("button", { name: /^Back/ }).click();
+    await page.locator(".account summary").click();
+    expect(await violationsOf(page)).toEqual([]);
+    await page.getByRole("button", { name: /^Keyboard help/ }).click();
+    expect(await violationsOf(page)).toEqual([]);
+    for (const id of ids)
+      await world.decide(id, "deny", { reason: "done", token: await world.operator("tina", ["approvals:team"]) });
+  });
+});
+
+/** Returns the rules of WCAG 2.2 AA, and of good practice, that the page violates, with the first place. */
+async function violationsOf(page: Page): Promise<readonly string[]> {
+  await page.evaluate(axe.source);
+  const result = (await page.evaluate("axe.run(document)")) as axe.AxeResults;
+  return result.violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html} ${nodes[0]?.failureSummary}`);
+}
+
+/** A line to a port, which can break. */
+class Line {
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  #isCut = false;
+
+  private constructor(server: Server) {
+    this.#server = server;
+  }
+
+  static async open(port: number): Promise<Line> {
+    const server = createServer();
+    const line = new Line(server);
+    server.on("connection", (socket) => line.#pass(socket, port));
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    return line;
+  }
+
+  get url(): string {
+    const address = this.#server.address();
+    return `http://127.0.0.1:${typeof address === "object" ? address?.port : ""}`;
+  }
+
+  cut(): void {
+    this.#isCut = true;
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  mend(): void {
+    this.#isCut = false;
+  }
+
+  close(): void {
+    this.cut();
+    this.#server.close();
+  }
+
+  #pass(socket: Socket, port: number): void {
+    if (this.#isCut) {
+      socket.destroy();
+      return;
+    }
+    void Bun.connect({
+      hostname: "127.0.0.1",
+      port,
+      socket: {
+        open: (service) => {
+          socket.on("data", (piece) => void service.write(piece));
+          socket.on("close", () => service.end());
+        },
+        data: (_, piece) => void socket.write(piece),
+        close: () => {
+          socket.destroy();
+        },
+      },
+    });
+    this.#sockets.add(socket);
+    socket.on("error", () => {});
+    socket.on("close", () => this.#sockets.delete(socket));
+  }
+}
