@@ -4,10 +4,10 @@ import type { OwnPath } from "../../core/target-kind.ts";
 import { type Config, pathFrom } from "./config.ts";
 
 /** Configuration keys whose values are the service's own files or directories. */
-const PATH_KEY =
+export const PATH_KEY =
   /^(?:dir|socket|proto|descriptorSet|openapi|kubeconfig|rootCert|clientCert|clientKey|[a-zA-Z]*(?:File|Dir))$/;
 /** URLs of files: every `sqlite:` URL, and URLs of other schemes whose path begins with a slash or with dots. */
-const FILE_URL = /^(?:sqlite:(?:\/\/)?|[a-z][a-z0-9+.-]*:\/\/(?=\.{0,2}\/))/;
+export const FILE_URL = /^(?:sqlite:(?:\/\/)?|[a-z][a-z0-9+.-]*:\/\/(?=\.{0,2}\/))/;
 
 /**
  * Returns all of the service's own paths that agents must not access: configuration, manifests, contracts, keys, audit, stores.
