@@ -1,5 +1,6 @@
 import { approvalsPage } from "./approvals/page.tsx";
+import { callsPage } from "./calls/page.tsx";
 import type { AppPage } from "./state.ts";
 
 /** The pages in the order of the navigation. A new one is one line here. */
-export const PAGES: readonly AppPage[] = [approvalsPage];
+export const PAGES: readonly AppPage[] = [approvalsPage, callsPage];
