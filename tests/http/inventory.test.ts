@@ -3,6 +3,7 @@ import { basename, join } from "node:path";
 import type { z } from "zod";
 import { dayFilesText } from "../support/audit-files.ts";
 import { manifest, ReloadService, type Reply } from "../support/reload-service.ts";
+import { HostileWorld, hostileTool } from "../targets/mcp/world.ts";
 import { ENDPOINTS } from "./server-parts.ts";
 
 /** Secrets of several forms, none of which an operator may read. */
@@ -239,4 +240,25 @@ test("a refused reload shows its problems without secrets and paths; an adopted 
   const adopted = (await get("/configuration")).body;
   expect([adopted.state.generation, adopted.state.lastRefused, adopted.problems]).toEqual([2, null, []]);
   expect(dayFilesText(join(stand.folder, "audit", "journal"))).not.toContain(TOKEN);
+});
+
+test("a tool that its server changed is quarantined, with what changed; texts of the server are visible characters", async () => {
+  const world = new HostileWorld();
+  world.tell("changes.json", { echo: { description: `Does echo ${HOSTILE}` } });
+  const definition = { name: "echo", description: "Does echo" };
+  await world.start([hostileTool("echo", { definitionSha256: "0".repeat(64), definition }), hostileTool("who")]);
+  const token = await world.person({ permissions: ["tools:read", "metrics:read"] });
+  const { tools } = (await world.send("GET", "/catalog", { token })).body;
+  expect(tools.map(({ name, isQuarantined }: Record<string, unknown>) => [name, isQuarantined])).toEqual([
+    ["echo", true],
+    ["who", false],
+  ]);
+  const { quarantine } = (await world.send("GET", "/catalog/echo", { token })).body;
+  expect(quarantine.reason).toBe("its definition is not the pinned one");
+  expect(quarantine.changes[0]).toStartWith(`sha256: ${"0".repeat(64)} → `);
+  expect(quarantine.changes.join("\n")).toContain('description: "Does echo" → "Does echo <img');
+  expect(quarantine.changes.join("\n")).not.toContain("\u202e");
+  const { systems } = (await world.send("GET", "/systems", { token })).body;
+  expect(systems[0]).toMatchObject({ name: "hostile", quarantined: ["echo"], calls: { underWay: 0, max: 64 } });
+  await world.end();
 });

@@ -1,6 +1,8 @@
 import { approvalsPage } from "./approvals/page.tsx";
 import { callsPage } from "./calls/page.tsx";
 import type { AppPage } from "./state.ts";
+import { systemsPage } from "./systems/page.tsx";
+import { toolsPage } from "./tools/page.tsx";
 
 /** The pages in the order of the navigation. A new one is one line here. */
-export const PAGES: readonly AppPage[] = [approvalsPage, callsPage];
+export const PAGES: readonly AppPage[] = [approvalsPage, callsPage, toolsPage, systemsPage];

@@ -228,7 +228,11 @@ function detailsOf({ tool, identity, binding }: RegisteredTool, given: Given): T
   const { approval } = tool;
   const { system, ...target } = tool.target;
   const doubt = binding.classificationDoubt?.();
-  const ownNotes = parts.targets.report(parts.loaded.tools).toolNotes.filter((note) => note.tool === tool.name);
+  const quarantine = parts.targets.quarantineOf(tool);
+  // The quarantine is a member of its own.
+  const ownNotes = parts.targets
+    .report(parts.loaded.tools)
+    .toolNotes.filter((note) => note.tool === tool.name && (quarantine === undefined || note.field !== "target.mcp"));
   return {
     ...summaryOf(tool, given),
     ...{ description: tool.description, identity },
@@ -253,7 +257,7 @@ function detailsOf({ tool, identity, binding }: RegisteredTool, given: Given): T
     scan: shownValue(tool.scan),
     ...{ timeoutMs: tool.timeoutMs, limits: tool.limits, idempotent: tool.idempotent, errors: tool.errors },
     target: "http" in target ? shownRequest(target) : shownValue(target),
-    quarantine: parts.targets.quarantineOf(tool),
+    quarantine,
     notes: [
       ...[...protectionNotes(tool), ...ownNotes].map(({ field, message }) => ({ field, message: shownText(message) })),
       ...(doubt === undefined ? [] : [{ field: "classification", message: doubt }]),
@@ -286,14 +290,16 @@ async function systemsOf(
 ): Promise<Omit<SystemsShown, "audit">> {
   const status = new Map(Object.entries(await targets.status()));
   const tools = registry.list().map(({ tool }) => tool);
-  const kinds = new Map(tools.map((tool) => [tool.target.system, targets.kindOf(tool)]));
-  for (const [name, kind] of targets.systemNames(config)) kinds.set(name, kind);
+  const kinds = new Map<string, Set<string>>();
+  const addKind = (name: string, kind: string): void => void kinds.set(name, (kinds.get(name) ?? new Set()).add(kind));
+  for (const tool of tools) addKind(tool.target.system, targets.kindOf(tool));
+  for (const [name, kind] of targets.systemNames(config)) addKind(name, kind);
   const { contracts } = report;
   return {
-    systems: [...kinds].sort(byName).map(([name, kind]) => {
+    systems: [...kinds].sort(byName).map(([name, ofKinds]) => {
       const contract = contracts.find(({ system }) => system === name);
       return {
-        ...{ name, kind, ...connectionOf(config.systems[name]), ...status.get(name) },
+        ...{ name, kind: [...ofKinds].sort().join(", "), ...connectionOf(config.systems[name]), ...status.get(name) },
         tools: tools.filter(({ target }) => target.system === name).map((tool) => tool.name),
         contract: contract && { origin: contract.origin, sha256: contract.sha256, isPinned: contract.isPinned },
       };
@@ -308,7 +314,7 @@ function stateOf(value: unknown): Json | undefined {
   return value === undefined ? undefined : shownValue(value);
 }
 
-function byName([one]: readonly [string, string], [other]: readonly [string, string]): number {
+function byName([one]: readonly [string, unknown], [other]: readonly [string, unknown]): number {
   return one < other ? -1 : 1;
 }
 

@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 import { ApiError, fetchAnswer } from "../api.ts";
-import { errorOf, notify, notifyError } from "../state.ts";
+import { announce, errorOf, notifyError } from "../state.ts";
 import { OFFLINE } from "../words.ts";
 
 /** Files that the service sends and the person keeps. */
@@ -26,7 +26,8 @@ export async function download(path: string, name: string): Promise<void> {
     const answer = await fetchAnswer(path, cancelling.signal);
     const blob = await readWhole(answer, show);
     save(blob, name);
-    notify("done", `${name} was saved: ${bytesText(blob.size)}.`);
+    // The browser shows what it saves.
+    announce(`${name} was saved: ${bytesText(blob.size)}.`);
   } catch (error) {
     if (!cancelling.signal.aborted) notifyError(`${name} could not be saved`, error);
   } finally {

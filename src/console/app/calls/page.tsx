@@ -2,6 +2,7 @@ import { effect, signal, untracked } from "@preact/signals";
 import type { VNode } from "preact";
 import { useEffect } from "preact/hooks";
 import { Badge, Empty, Heading, localTime, Problem } from "../parts.tsx";
+import { Columns, ROLE } from "../records.tsx";
 import { hrefOf } from "../route.ts";
 import { type AppPage, isCommandKey, navigate, route, tick } from "../state.ts";
 import { Text } from "../text.tsx";
@@ -275,29 +276,12 @@ function Waiting(): VNode | null {
   );
 }
 
-/** A table that is laid out as cards is none for some assistive technology, unless it says so. */
-const ROLE = {
-  table: { role: "table" },
-  group: { role: "rowgroup" },
-  row: { role: "row" },
-  head: { role: "columnheader" },
-  cell: { role: "cell" },
-} as const;
-
 function Table({ list }: { readonly list: readonly CallShown[] }): VNode {
   const shownQuery = new URLSearchParams(query.value);
   return (
     <table class="records" {...ROLE.table}>
       <caption class="sr-only">Calls</caption>
-      <thead {...ROLE.group}>
-        <tr {...ROLE.row}>
-          {["Time", "Decision", "Tool", "Caller", "Duration"].map((title) => (
-            <th key={title} scope="col" {...ROLE.head}>
-              {title}
-            </th>
-          ))}
-        </tr>
-      </thead>
+      <Columns titles={["Time", "Decision", "Tool", "Caller", "Duration"]} />
       <tbody {...ROLE.group}>
         {list.map((call) => (
           <Row key={call.key} call={call} shownQuery={shownQuery} />

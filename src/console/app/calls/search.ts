@@ -21,8 +21,6 @@ export const ROWS_MAX = 1_000;
 const REQUESTS_MAX = 20;
 const LIVE_MAX = 500;
 
-export const isCalls = computed(() => route.value.page === "calls");
-
 /** The filters in the URL, and the order; nothing else of it. */
 export const query = computed(() => {
   const given = route.value.query;

@@ -1,10 +1,8 @@
-import { signal } from "@preact/signals";
-import type { ComponentChildren, VNode } from "preact";
-import { useEffect } from "preact/hooks";
-import { type ApiError, members, request } from "../api.ts";
-import { Badge, Facts, Heading, localTime, Party, Problem } from "../parts.tsx";
+import type { VNode } from "preact";
+import { members } from "../api.ts";
+import { Badge, Facts, Heading, localTime, Party } from "../parts.tsx";
+import { codeRow, jsonLines, Names, Section, Unread, useRead } from "../records.tsx";
 import { hrefOf } from "../route.ts";
-import { errorOf } from "../state.ts";
 import { Block, Text } from "../text.tsx";
 import { counted } from "../words.ts";
 import { download } from "./download.ts";
@@ -30,46 +28,17 @@ interface History {
   readonly warnings?: readonly string[];
 }
 
-interface OpenStory {
-  readonly id: string;
-  readonly history?: History;
-  readonly error?: ApiError;
-}
-
-const story = signal<OpenStory | undefined>(undefined);
-
-async function open(id: string): Promise<void> {
-  story.value = { id };
-  try {
-    const history = await request<History>("GET", `/audit/${encodeURIComponent(id)}`);
-    if (story.value?.id === id) story.value = { id, history };
-  } catch (error) {
-    if (story.value?.id === id) story.value = { id, error: errorOf(error) };
-  }
-}
-
 export function Story({ id, back }: { readonly id: string; readonly back: string }): VNode {
-  useEffect(() => {
-    void open(id);
-  }, [id]);
-  const shown = story.value?.id === id ? story.value : undefined;
+  const { read, again } = useRead<History>(`/audit/${encodeURIComponent(id)}`);
   return (
     <article class="sheet story">
       <a class="back-link" href={back}>
         ← All calls
       </a>
-      {shown?.history !== undefined && <Told id={id} history={shown.history} />}
-      {shown?.history === undefined && (
-        <>
-          <Heading focusKey={id}>Call</Heading>
-          {shown?.error === undefined ? (
-            <p class="loading" role="status">
-              Reading the audit …
-            </p>
-          ) : (
-            <Problem error={shown.error} onRetry={() => void open(id)} />
-          )}
-        </>
+      {read.value === undefined ? (
+        <Unread title="Call" read={read} again={again} />
+      ) : (
+        <Told id={id} history={read.value} />
       )}
     </article>
   );
@@ -169,7 +138,7 @@ function Outcome({ line, code, tone }: OutcomeProps): VNode | null {
           <Text value={reason} max={1_000} />
         </p>
       )}
-      {details !== undefined && <Block value={jsonText(details)} label="Details of the refusal" />}
+      {details !== undefined && <Block value={jsonLines(details)} label="Details of the refusal" />}
     </div>
   );
 }
@@ -232,8 +201,8 @@ function Asked({ line }: { readonly line: Line }): VNode {
         rows={[
           ["Caller", <Party key="sub" sub={textOf(caller["sub"]) ?? "unknown"} iss={textOf(caller["iss"])} />],
           act.length === 0 ? undefined : ["On behalf, by", <Names key="act" names={act} />],
-          row("Session", asked["session"]),
-          row("Call id of the model", asked["callId"]),
+          codeRow("Session", asked["session"]),
+          codeRow("Call id of the model", asked["callId"]),
           textOf(protocol["name"]) === undefined
             ? undefined
             : ["Protocol", <Text key="p" value={`${textOf(protocol["name"])} ${textOf(protocol["version"]) ?? ""}`} />],
@@ -250,7 +219,7 @@ function Asked({ line }: { readonly line: Line }): VNode {
             : ["Secrets sent in", <Names key="secrets" names={textsOf(asked["secrets"])} />],
         ]}
       />
-      {args !== undefined && <Block value={jsonText(args)} label="Arguments, as far as the log may hold them" />}
+      {args !== undefined && <Block value={jsonLines(args)} label="Arguments, as far as the log may hold them" />}
       {asked["truncated"] === true && <p class="omission">The arguments were too long for the log and are cut.</p>}
       {typeof reason === "string" && (
         <figure class="untrusted">
@@ -292,7 +261,7 @@ function Decided({ line }: { readonly line: Line }): VNode {
       )}
       <Facts
         rows={[
-          row("Approved by", by),
+          codeRow("Approved by", by),
           id === undefined
             ? undefined
             : [
@@ -330,7 +299,7 @@ function Answered({ line }: { readonly line: Line }): VNode | null {
             ),
           ],
           response["truncated"] === true ? ["Size", "over the tool's limit: only a part was released"] : undefined,
-          row("Confinement", plan["confinement"]),
+          codeRow("Confinement", plan["confinement"]),
         ]}
       />
     </Section>
@@ -370,7 +339,7 @@ function Events({ events, own }: { readonly events: readonly StoryEvent[]; reado
                 <time dateTime={event.timestamp}>{localTime(event.timestamp)}</time>
                 <span class="dim"> · the line</span>
               </summary>
-              <Block value={jsonText(event.line)} label={`Line of ${event.timestamp}`} />
+              <Block value={jsonLines(event.line)} label={`Line of ${event.timestamp}`} />
             </details>
           </li>
         ))}
@@ -398,7 +367,7 @@ function Evidence({ line }: { readonly line: Line }): VNode {
       <Facts
         rows={HASHES.map(([name, path]) => {
           const value = path.reduce<unknown>((inner, key) => members(inner)[key], line);
-          return typeof value === "string" || typeof value === "number" ? row(name, String(value)) : undefined;
+          return typeof value === "string" || typeof value === "number" ? codeRow(name, String(value)) : undefined;
         })}
       />
       {traceId !== undefined && (
@@ -422,50 +391,4 @@ function Evidence({ line }: { readonly line: Line }): VNode {
       )}
     </Section>
   );
-}
-
-function Section({
-  id,
-  title,
-  children,
-}: {
-  readonly id: string;
-  readonly title: string;
-  readonly children: ComponentChildren;
-}): VNode {
-  return (
-    <section aria-labelledby={`${id}-title`}>
-      <h2 id={`${id}-title`}>{title}</h2>
-      {children}
-    </section>
-  );
-}
-
-function row(name: string, value: unknown): readonly [string, VNode] | undefined {
-  const text = textOf(value);
-  if (text === undefined) return undefined;
-  return [
-    name,
-    <code key={name}>
-      <Text value={text} max={300} />
-    </code>,
-  ];
-}
-
-function Names({ names }: { readonly names: readonly string[] }): VNode {
-  return (
-    <ul class="names">
-      {names.map((name, at) => (
-        <li key={at}>
-          <code>
-            <Text value={name} max={120} />
-          </code>
-        </li>
-      ))}
-    </ul>
-  );
-}
-
-function jsonText(value: unknown): readonly string[] {
-  return JSON.stringify(value, null, 2).split("\n");
 }
