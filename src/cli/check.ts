@@ -1,11 +1,9 @@
 import { StartupError } from "../core/errors.ts";
-import { classificationNotes } from "../core/manifest/change-words.ts";
-import { policyNotes } from "../core/policy/notes.ts";
 import { toJson } from "../core/tool-formats.ts";
 import type { Tool } from "../core/types.ts";
-import { labelOf } from "../detection/labels.ts";
 import type { Parts } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
+import { type MatrixRow, matrixOf, protectionNotes } from "../runtime/inventory/inventory.ts";
 import { type ConfigurationOptions, withParts } from "./configuration.ts";
 import { EXIT, print, table } from "./output.ts";
 
@@ -62,12 +60,9 @@ function showMatrix(matrix: readonly MatrixRow[], { json }: CheckOptions): void 
 /** Returns notes about settings that allow the service to start but may not be intended. */
 function notesOf({ registry, loaded, report, checkpointKey }: Parts): readonly string[] {
   const fileOf = new Map(loaded.tools.map((tool) => [tool.name, loaded.origins.get(tool)]));
-  const namesSecret = (name: string): boolean => labelOf(name).secret !== undefined;
   const protection = registry
     .list()
-    .flatMap(({ tool }) =>
-      [...classificationNotes(tool), ...policyNotes(tool, namesSecret)].map((note) => ({ tool: tool.name, ...note })),
-    );
+    .flatMap(({ tool }) => protectionNotes(tool).map((note) => ({ tool: tool.name, ...note })));
   return [
     ...report.notes,
     ...(checkpointKey === undefined ? [UNSIGNED] : []),
@@ -94,49 +89,6 @@ function approvalNotes({ approvals, jwt }: Config, tools: readonly Tool[]): read
           `approvals.mode: ${approvals.mode} applies to every session without an end; stc mode set sets a mode for a limited time`,
         ]),
   ];
-}
-
-/** Who may call a tool, according to the configuration. Permissions in tokens are known only to their issuers. */
-interface MatrixRow {
-  readonly tool: string;
-  readonly system: string;
-  readonly classification: Tool["classification"];
-  readonly category: Tool["category"];
-  readonly permissions: readonly string[];
-  readonly elevated: readonly string[];
-  /**
-   * Whether a call needs an approval: always, never, or depending on the mode and the grants of its session. Operator rules can
-   * require further approvals.
-   */
-  readonly asks: "always" | "by mode" | "no";
-  /** Subjects that receive the permissions, not counting elevated ones, from `jwt.issuers[].subjectPermissions`. */
-  readonly subjects: readonly string[];
-}
-
-function matrixOf(tools: readonly Tool[], { jwt }: Pick<Config, "jwt">): readonly MatrixRow[] {
-  const known = jwt.issuers
-    .filter(({ operators }) => !operators)
-    .flatMap(({ subjectPermissions = {} }) => Object.entries(subjectPermissions));
-  const rows = tools.map(({ name, target, classification, category, permissions, approval }) => ({
-    ...{ tool: name, system: target.system, classification, category },
-    permissions: permissions.required,
-    elevated: permissions.elevatedIf?.required ?? [],
-    asks: approvalNeed({ classification, category, approval }),
-    subjects: known
-      .filter(([, held]) => permissions.required.every((permission) => held.includes(permission)))
-      .map(([subject]) => subject)
-      .sort(),
-  }));
-  return rows.sort((a, b) => (a.tool < b.tool ? -1 : 1));
-}
-
-function approvalNeed({
-  classification,
-  category,
-  approval,
-}: Pick<Tool, "classification" | "category" | "approval">): MatrixRow["asks"] {
-  if (classification === "destructive" || category === "ask" || approval.required === true) return "always";
-  return category === "read" ? "no" : "by mode";
 }
 
 function matrixTable(rows: readonly MatrixRow[]): string {

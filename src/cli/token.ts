@@ -18,6 +18,9 @@ const OPERATOR_PERMISSIONS = [
   "grants:manage",
   "modes:manage",
   "audit:read",
+  "metrics:read",
+  "configuration:read",
+  "tools:read",
   "tools:learn",
 ] as const;
 

@@ -99,12 +99,14 @@ export interface OpenedKind extends Handler {
   isBroken?(tool: Tool): boolean;
   /** Reports on the tools of this kind, once all are bound. */
   report?(tools: readonly Tool[]): KindReport;
-  /** State of each system by name, for `/readyz`. */
-  status?(): Promise<Readonly<Record<string, object>>>;
+  /** State of each system by name, for `/readyz` and `/systems`. */
+  status?(): Promise<Readonly<Record<string, SystemState>>>;
   /** Open connections, for metrics. */
   channels?(): readonly Channel[];
   /** State of the MCP servers, for metrics. */
   upstreams?(): readonly UpstreamState[];
+  /** Returns why a tool is not called although it is registered; undefined when it is called. */
+  quarantineOf?(tool: Tool): Quarantine | undefined;
   /** Returns when the service's own certificates expire, for metrics and `stc check`. */
   certificates?(): readonly CertificateExpiry[];
   /**
@@ -134,6 +136,26 @@ export interface ToolDraft {
   readonly hints: readonly string[];
   /** What the author should know about the draft. */
   readonly notes: readonly string[];
+}
+
+/** State of a system. Each kind adds members of its own. */
+export interface SystemState {
+  readonly state?: string;
+  /** Left out by kinds that do not limit calls by system. */
+  readonly calls?: CallsUnderWay;
+}
+
+export interface CallsUnderWay {
+  /** Calls in progress, all tools together. */
+  readonly underWay: number;
+  readonly max: number;
+}
+
+/** Texts of the system are bounded and escaped. */
+export interface Quarantine {
+  readonly reason: string;
+  /** What changed in the tool's definition. */
+  readonly changes: readonly string[];
 }
 
 export interface Channel {

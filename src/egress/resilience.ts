@@ -1,4 +1,5 @@
 import { Refusal, type RefusalCode } from "../core/errors.ts";
+import type { CallsUnderWay } from "../core/target-kind.ts";
 
 export interface ResilienceLimits {
   readonly concurrentCallsMax: number;
@@ -117,6 +118,11 @@ export class Resilience {
 
   get circuit(): Circuit {
     return this.#breaker.state;
+  }
+
+  /** Calls in progress, and the limit. */
+  get calls(): CallsUnderWay {
+    return { underWay: this.#underWay, max: this.#limits.concurrentCallsMax };
   }
 
   /** Returns the answer. Rejects with the last `FailedAttempt`, or with a `Refusal` when nothing was sent. */

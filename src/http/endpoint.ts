@@ -47,6 +47,17 @@ interface OptionalParts {
   readonly mcp?: McpSettings | undefined;
   /** Returns the observations of answers; loads their code at the first use. */
   readonly learning?: (() => Promise<Learning>) | undefined;
+  /** Returns the tools, systems and settings in use; loads their code at the first use. */
+  readonly inventory?: (() => Promise<ServiceInventory>) | undefined;
+}
+
+/** What operators may read of the configuration in use, as JSON without secrets and paths. `routes/inventory.ts` has the schemas. */
+interface ServiceInventory {
+  tools(): object;
+  /** Returns undefined when there is no tool of this name. */
+  tool(name: string): object | undefined;
+  systems(): Promise<object>;
+  configuration(): object;
 }
 
 export interface McpSettings {
@@ -137,12 +148,14 @@ export type Audited =
   | `${string}.${string}`
   | "no";
 
+type MediaType = "text/html" | "text/event-stream" | "text/plain" | "text/csv" | "application/x-ndjson";
+
 interface DeclaredResponse {
   readonly description?: string;
   /** JSON Schema, or the schema from which it is generated; any object when omitted. */
   readonly schema?: z.ZodType | Readonly<Record<string, unknown>>;
   /** Media type; JSON when omitted. `none` has no body. */
-  readonly type?: "text/html" | "text/event-stream" | "text/plain" | "none";
+  readonly type?: MediaType | readonly MediaType[] | "none";
 }
 
 interface EndpointDeclaration {

@@ -68,7 +68,9 @@ function responsesOf({ responses = { 200: {} } }: Endpoint): Record<string, unkn
   return Object.fromEntries(
     Object.entries(responses).map(([status, { description = "Success.", schema = anyObject, type }]) => {
       if (type === "none") return [status, { description }];
-      return [status, { description, content: type === undefined ? content(schema) : { [type]: { schema: text } } }];
+      const types = [type ?? []].flat();
+      const texts = Object.fromEntries(types.map((each) => [each, { schema: text }]));
+      return [status, { description, content: type === undefined ? content(schema) : texts }];
     }),
   );
 }

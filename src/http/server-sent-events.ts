@@ -12,6 +12,20 @@ export function eventStream(stream: NonNullable<EndpointAnswer["stream"]>): Endp
   return { status: 200, headers, stream };
 }
 
+/** Returns the head of a download. */
+export function download(
+  { type, name }: { readonly type: string; readonly name: string },
+  stream: NonNullable<EndpointAnswer["stream"]>,
+): EndpointAnswer {
+  const headers = {
+    "content-type": type,
+    "content-disposition": `attachment; filename="${name}"`,
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",
+  };
+  return { status: 200, headers, stream };
+}
+
 export interface ServerSentEventsOptions {
   readonly client: EventSink;
   /** Returns the remaining validity of the token in milliseconds. */
@@ -24,10 +38,10 @@ export interface ServerSentEventsOptions {
 }
 
 /**
- * One client's stream of server-sent events. It ends with the token, the client or the service, or when a slow client exceeds
+ * What one client receives over time. It ends with the token, the client or the service, or when a slow client exceeds
  * `patienceMs`.
  */
-export class ServerSentEvents {
+class ClientStream {
   readonly #options: ServerSentEventsOptions;
   #isEnded = false;
   #isBlocked = false;
@@ -44,15 +58,19 @@ export class ServerSentEvents {
   /**
    * Runs `step` repeatedly until the stream ends, and resolves then.
    *
-   * @param id the event id from which a client resumes that is cut off before its first event
-   * @param onBeat called after each heartbeat that the client can receive
+   * @param open called before the first step
+   * @param beat called at each heartbeat at which the token is valid and the client can receive
    */
-  async run(step: () => Promise<void>, { id, onBeat }: { id?: number; onBeat?: () => void } = {}): Promise<void> {
-    const { tokenLeftMs, heartbeatMs = HEARTBEAT_MS } = this.#options;
+  protected async repeat(
+    step: () => Promise<void>,
+    { open, beat }: { readonly open?: () => void; readonly beat?: () => void } = {},
+  ): Promise<void> {
+    const { client, tokenLeftMs, heartbeatMs = HEARTBEAT_MS } = this.#options;
     const expiry = setTimeout(() => this.end(), tokenLeftMs());
-    const heartbeat = setInterval(() => this.#beat(onBeat), heartbeatMs);
+    const heartbeat = setInterval(() => this.#beat(beat), heartbeatMs);
     try {
-      this.#open(id);
+      client.onDisconnect(() => this.end());
+      open?.();
       while (!this.#isEnded && tokenLeftMs() > 0) await step();
     } finally {
       clearTimeout(expiry);
@@ -62,12 +80,16 @@ export class ServerSentEvents {
   }
 
   end(): void {
+    this.endAs({ isWhole: true });
+  }
+
+  protected endAs({ isWhole }: { readonly isWhole: boolean }): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
     this.#resume();
     const { client } = this.#options;
     // Data that a slow client has not read by now is discarded.
-    if (this.#isBlocked) client.destroy();
+    if (this.#isBlocked || !isWhole) client.destroy();
     else client.end();
   }
 
@@ -102,20 +124,54 @@ export class ServerSentEvents {
     if (!this.#isBlocked) this.#resume();
   }
 
-  #open(id: number | undefined): void {
-    const { client } = this.#options;
-    client.onDisconnect(() => this.end());
-    client.write(id === undefined ? ": open\n\n" : `: open\nid: ${id}\n\n`);
-  }
-
-  #beat(onBeat: (() => void) | undefined): void {
+  #beat(beat: (() => void) | undefined): void {
     this.#options.verifyAgain().then(
       () => {
-        if (this.#isEnded || this.#isBlocked) return;
-        this.#options.client.write(":\n\n");
-        onBeat?.();
+        if (!this.#isEnded && !this.#isBlocked) beat?.();
       },
       () => this.end(),
     );
+  }
+}
+
+/** One client's stream of server-sent events. */
+export class ServerSentEvents extends ClientStream {
+  readonly #client: EventSink;
+
+  constructor(options: ServerSentEventsOptions) {
+    super(options);
+    this.#client = options.client;
+  }
+
+  /**
+   * Runs `step` repeatedly until the stream ends, and resolves then.
+   *
+   * @param id the event id from which a client resumes that is cut off before its first event
+   * @param onBeat called after each heartbeat that the client can receive
+   */
+  run(step: () => Promise<void>, { id, onBeat }: { id?: number; onBeat?: () => void } = {}): Promise<void> {
+    return this.repeat(step, {
+      open: () => void this.#client.write(id === undefined ? ": open\n\n" : `: open\nid: ${id}\n\n`),
+      beat: () => {
+        this.#client.write(":\n\n");
+        onBeat?.();
+      },
+    });
+  }
+}
+
+/** One client's download. Unless `complete` ends it, its connection is cut off: a partial one must not pass for a complete one. */
+export class Download extends ClientStream {
+  /** Runs `step` repeatedly until it calls `complete`, or the download is cut off. */
+  run(step: () => Promise<void>): Promise<void> {
+    return this.repeat(step);
+  }
+
+  complete(): void {
+    this.endAs({ isWhole: true });
+  }
+
+  override end(): void {
+    this.endAs({ isWhole: false });
   }
 }

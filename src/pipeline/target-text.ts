@@ -195,7 +195,8 @@ function withoutUrls(line: string): string {
     .replace(URL, (found, scheme: string, authority: string) => (isPublic(authority) ? found : `${scheme}${ADDRESS}`));
 }
 
-function withoutPaths(line: string): string {
+/** Returns the line without absolute paths of files. */
+export function withoutPaths(line: string): string {
   return line
     .replace(QUOTED_PATH, (_found, quote: string) => `${quote}${PATH}${quote}`)
     .replace(WINDOWS_PATH, PATH)

@@ -30,7 +30,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "runtime/reload": ["core", "audit", "pipeline", "runtime/config", "runtime/manifests", "runtime/composition"],
   "runtime/composition": [
     ...["core", "runtime/config", "runtime/manifests", "runtime/modules.ts", "runtime/own-code.ts", "runtime/reload"],
-    ...["runtime/telemetry", "pipeline", "approvals", "audit", "detection"],
+    ...["runtime/telemetry", "runtime/inventory", "pipeline", "approvals", "audit", "detection"],
+  ],
+  "runtime/inventory": [
+    ...["core", "approvals", "detection", "pipeline"],
+    ...["runtime/composition", "runtime/config", "runtime/reload"],
   ],
   "runtime/safe-tool-call.ts": [
     ...["core", "approvals", "detection", "pipeline", "runtime/composition", "runtime/config", "runtime/modules.ts"],
@@ -43,7 +47,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   cli: [
     ...["core", "approvals", "audit", "detection", "http", "pipeline", "targets/command", "cli/development"],
     ...["runtime/composition", "runtime/config", "runtime/log", "runtime/modules.ts", "runtime/own-code.ts"],
-    ...["runtime/manifests", "targets/http"],
+    ...["runtime/manifests", "runtime/inventory", "targets/http"],
   ],
   "cli/development": ["core", "runtime/config"],
   "index.ts": [
@@ -77,6 +81,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "runtime/telemetry": ["api", "core", "exporter-trace-otlp-http", "resources", "sdk-trace-base"].map(
     (name) => `@opentelemetry/${name}`,
   ),
+  "runtime/inventory": ["zod"],
   "runtime/log": ["pino"],
 };
 

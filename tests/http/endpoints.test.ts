@@ -27,6 +27,7 @@ const parts = serverParts({
     auditDir: "/nowhere",
     reload: unusedFunction,
     learning: unusedFunction,
+    inventory: unusedFunction,
   },
   ...{
     resource: "https://tools.example/",
@@ -133,7 +134,7 @@ test("the listener for operators has probes and metrics only", () => {
 
 test("what needs a part of the service that there is not does not exist", async () => {
   const { approvals: _approvals, auditDir: _dir, reload: _reload, resource: _resource, mcp: _mcp, ...others } = parts;
-  const { learning: _learning, ...bare } = others;
+  const { learning: _learning, inventory: _inventory, ...bare } = others;
   const app = createServer(bare, ENDPOINTS);
   for (const endpoint of ENDPOINTS) {
     const answer = await app.inject({ method: endpoint.method, url: urlOf(endpoint) });

@@ -85,6 +85,21 @@ export class MerkleTree {
     return tree;
   }
 
+  /** Returns the tree of the leaves in `[from, to)` as far as they are in this one, made of full subtrees that lie in that range. */
+  part(from: number, to: number): MerkleTree {
+    const tree = new MerkleTree();
+    let at = 0;
+    for (const height of this.#heights().toReversed()) {
+      const end = at + 2 ** height;
+      if (at >= from && end <= to) {
+        this.#roots.copy(tree.#roots, height * SHA256_BYTES, height * SHA256_BYTES, (height + 1) * SHA256_BYTES);
+        tree.#size += 2 ** height;
+      }
+      at = end;
+    }
+    return tree;
+  }
+
   /** Returns copies of the roots of the full subtrees, from the smallest to the largest. */
   #subtrees(): Buffer[] {
     return this.#heights().map((height) =>

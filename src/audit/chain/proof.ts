@@ -4,9 +4,9 @@ import { AuditLogError } from "../audit-log-error.ts";
 import { dayFilesOf } from "../journal/day-files.ts";
 import { membersOf, parseLine } from "../query/view.ts";
 import { readLink } from "./chain.ts";
-import { walkFiles } from "./chain-walk.ts";
+import { runToEnd, walkFiles, walkFromStart, walkInSteps } from "./chain-walk.ts";
 import { type Checkpoint, readCheckpoint, readLastNotes } from "./checkpoint.ts";
-import { leafHash, MerkleTree, nodeHash } from "./merkle-tree.ts";
+import { leafHash, nodeHash } from "./merkle-tree.ts";
 import { isUnsigned, verifyNote } from "./signed-note.ts";
 
 const TYPE = "safe-tool-call/audit-proof/1";
@@ -32,22 +32,43 @@ export interface Proof {
  * @throws AuditLogError when there is no such line, or no checkpoint covers it.
  */
 export function prove(dir: string, id: string): Proof {
+  return runToEnd(proveLine(dir, findLine(dir, id)));
+}
+
+/**
+ * Proves a line of `calls` with the newest checkpoint, in steps of some milliseconds, of which each yields the bytes that it read.
+ *
+ * @throws AuditLogError when no checkpoint covers the line, or it is from before the chain.
+ */
+export function* proveLine(dir: string, { line, seq = seqOf(line) }: ProvedLine): Generator<number, Proof> {
   const note = readLastNotes(dir).findLast(({ checkpoint }) => checkpoint?.stream === "calls");
   if (note?.checkpoint === undefined) {
     throw new AuditLogError(`${dir} holds no checkpoint of calls: set audit.checkpointKeyFile and restart the service`);
   }
   const { size } = note.checkpoint;
-  const { line, seq } = findLine(dir, id);
+  if (seq === undefined) throw new AuditLogError("the line is from before the chain");
   if (seq >= size) {
     throw new AuditLogError(
       `no checkpoint covers the line yet (it is line ${seq}, ${size} are covered): wait a second`,
     );
   }
-  const hashes = pathTo(dir, seq, size).map((digest) => digest.toString("base64"));
+  const path = yield* pathTo(dir, seq, size);
+  const hashes = path.map((digest) => digest.toString("base64"));
   return { type: TYPE, line, index: seq, hashes, checkpoint: note.note };
 }
 
-function findLine(dir: string, id: string): { readonly line: string; readonly seq: number } {
+interface ProvedLine {
+  readonly line: string;
+  /** Its number in the chain; read from the line when left out. */
+  readonly seq?: number | undefined;
+}
+
+function seqOf(line: string): number | undefined {
+  const bytes = Buffer.from(`\n${line}`);
+  return readLink(bytes, 1, bytes.length)?.seq;
+}
+
+function findLine(dir: string, id: string): Required<ProvedLine> {
   const needle = Buffer.from(JSON.stringify(id));
   const found: { readonly line: string; readonly seq: number }[] = [];
   walkFiles(dayFilesOf(dir, "calls"), { index: 0, offset: 0 }, (bytes, from, to) => {
@@ -85,14 +106,20 @@ function neighbours(index: number, span: Span): readonly Span[] {
   return index < right.from ? [...neighbours(index, left), right] : [...neighbours(index, right), left];
 }
 
-function pathTo(dir: string, index: number, size: number): readonly Buffer[] {
-  const spans = neighbours(index, { from: 0, to: size }).map((span) => ({ ...span, tree: new MerkleTree() }));
+function* pathTo(dir: string, index: number, size: number): Generator<number, readonly Buffer[]> {
+  const files = dayFilesOf(dir, "calls");
+  // The lines that retention deleted are known by the roots that it recorded.
+  const { tree: pruned } = walkFromStart(dir, "calls", files);
+  if (pruned === undefined) throw new AuditLogError("lines were pruned without a record of their hashes");
+  const spans = neighbours(index, { from: 0, to: size }).map(({ from, to }) => ({
+    ...{ from, to, tree: pruned.part(from, to) },
+  }));
   const inOrder = spans.toSorted((one, other) => one.from - other.from);
-  let at = 0;
+  let at = pruned.size;
   let current = 0;
-  walkFiles(dayFilesOf(dir, "calls"), { index: 0, offset: 0 }, (bytes, from, to) => {
+  yield* walkInSteps(files, { index: 0, offset: 0 }, (bytes, from, to) => {
     const link = readLink(bytes, from, to);
-    if (link === undefined && at === 0) return true;
+    if (link === undefined && at === pruned.size) return true;
     if (link?.seq !== at) {
       throw new AuditLogError(`the log does not hold line ${at} in its place: stc audit verify shows more`);
     }

@@ -159,7 +159,7 @@ function unmappedOf(
 }
 
 /** An output format of `stc audit export`: an optional header, and one line per call, both without line ends. */
-interface Format {
+export interface ExportFormat {
   readonly header?: string;
   line(found: FoundLine): string;
 }
@@ -171,6 +171,6 @@ export const FORMATS = {
   csv: { header: CSV_HEADER, line: toCsv },
   /** OCSF 1.8.0, class API Activity (6003). */
   ocsf: { line: (found) => escapeJson(JSON.stringify(toOcsf(found))) },
-} as const satisfies Record<string, Format>;
+} as const satisfies Record<string, ExportFormat>;
 
 export type FormatName = keyof typeof FORMATS;

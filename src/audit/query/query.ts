@@ -228,6 +228,23 @@ export function search(options: SearchOptions): Promise<QueryPage> {
   return runWithPauses(pageOf(options));
 }
 
+/** Most lines of one page of a search that reads on by itself. */
+const PAGE_LINES = 1_000;
+
+/** Searches page after page, up to the query's limit. A page that ended early because of `mayGoOn` is followed by the next. */
+export async function* searchPages(options: SearchOptions): AsyncGenerator<QueryPage, void> {
+  const { query } = options;
+  let [left, cursor] = [query.limit, query.cursor];
+  while (left > 0) {
+    const page = await search({ ...options, query: { ...query, limit: Math.min(left, PAGE_LINES), cursor } });
+    yield page;
+    left -= page.found.length;
+    if (!page.more || page.position === undefined) return;
+    const { order, digest, filter } = query;
+    cursor = { order, digest, fromMs: filter.fromMs, toMs: filter.toMs, ...page.position };
+  }
+}
+
 /** Returns the range of a file outside which no line of this time range starts. */
 export function timeRange(file: OpenDayFile, { fromMs, toMs }: Pick<Filter, "fromMs" | "toMs">): Range {
   if (file.size < SEEK_BYTES_MIN) return { from: 0, to: file.size };

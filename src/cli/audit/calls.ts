@@ -4,8 +4,8 @@ import { readCallHistory } from "../../audit/query/call-history.ts";
 import { type Filter, type FoundLine, Matcher } from "../../audit/query/filter.ts";
 import { Follower, lastLines } from "../../audit/query/follow.ts";
 import type { LineIndex } from "../../audit/query/line-index.ts";
-import { type Cursor, type Params, type Query, readFilter, readQuery } from "../../audit/query/params.ts";
-import { type QueryPage, search } from "../../audit/query/query.ts";
+import { type Params, type Query, readFilter, readQuery } from "../../audit/query/params.ts";
+import { type QueryPage, search, searchPages } from "../../audit/query/query.ts";
 import { type EntryView, type LineMembers, membersOf, parseLine, textOf, viewOf } from "../../audit/query/view.ts";
 import { EXIT, print, type StyledText, table, wrongUsage } from "../output.ts";
 import {
@@ -20,7 +20,6 @@ import {
 
 const LIMIT = 50;
 const LIMIT_MAX = 1_000_000;
-const PAGE_LINES = 1_000;
 const PAGE_BYTES_MAX = 8 * 1_048_576;
 
 interface SearchOptions {
@@ -63,22 +62,10 @@ interface SearchDirectory extends Pick<AuditDirectory, "dir"> {
 
 export async function* pages(directory: SearchDirectory, query: Query): AsyncGenerator<QueryPage, void> {
   const progress = new ProgressLine();
-  let [left, cursor]: [number, Cursor | undefined] = [query.limit, query.cursor];
-  while (left > 0) {
-    const limit = Math.min(left, PAGE_LINES);
-    const page = await search({
-      dir: directory.dir,
-      index: directory.index,
-      query: { ...query, limit, cursor },
-      pageBytesMax: PAGE_BYTES_MAX,
-      mayGoOn: progress.count,
-    });
+  const { dir, index } = directory;
+  for await (const page of searchPages({ dir, index, query, pageBytesMax: PAGE_BYTES_MAX, mayGoOn: progress.count })) {
     progress.end();
     yield page;
-    left -= page.found.length;
-    if (!page.more || page.position === undefined) return;
-    const { order, digest, filter } = query;
-    cursor = { order, digest, fromMs: filter.fromMs, toMs: filter.toMs, ...page.position };
   }
 }
 

@@ -73,6 +73,17 @@ export async function request<T = unknown>(method: string, path: string, { body,
   return read as T;
 }
 
+/**
+ * Sends a request for a file and returns the answer, whose body has not been read.
+ *
+ * @throws {ApiError}
+ */
+export async function fetchAnswer(path: string, signal: AbortSignal): Promise<Response> {
+  const answer = await send(path, { method: "GET", signal });
+  if (!answer.ok) throw refusalOf(answer, await readBody(answer));
+  return answer;
+}
+
 async function send(path: string, options: RequestInit): Promise<Response> {
   const headers = new Headers(options.headers);
   if (key !== undefined) headers.set(KEY_HEADER, key);

@@ -1,5 +1,15 @@
 import { approvalsPage } from "./approvals/page.tsx";
+import { callsPage } from "./calls/page.tsx";
+import { evidencePage } from "./oversight/evidence.tsx";
+import { policyPage } from "./oversight/policy.tsx";
+import { reportPage } from "./oversight/report.tsx";
+import { sessionsPage } from "./oversight/sessions.tsx";
 import type { AppPage } from "./state.ts";
+import { systemsPage } from "./systems/page.tsx";
+import { toolsPage } from "./tools/page.tsx";
 
 /** The pages in the order of the navigation. A new one is one line here. */
-export const PAGES: readonly AppPage[] = [approvalsPage];
+export const PAGES: readonly AppPage[] = [
+  ...[approvalsPage, callsPage, toolsPage, systemsPage, sessionsPage],
+  ...[policyPage, evidencePage, reportPage],
+];

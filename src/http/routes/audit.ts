@@ -1,5 +1,8 @@
 import { z } from "zod";
+import { AuditLogError } from "../../audit/audit-log-error.ts";
 import { STREAMS, type StreamName } from "../../audit/chain/chain.ts";
+import { type Proof, proveLine } from "../../audit/chain/proof.ts";
+import { type ExportFormat, FORMATS } from "../../audit/export/formats.ts";
 import { readCallHistory } from "../../audit/query/call-history.ts";
 import { dayProblems } from "../../audit/query/day-bounds.ts";
 import { Matcher } from "../../audit/query/filter.ts";
@@ -14,7 +17,7 @@ import {
   readFilter,
   readQuery,
 } from "../../audit/query/params.ts";
-import { search } from "../../audit/query/query.ts";
+import { search, searchPages } from "../../audit/query/query.ts";
 import { DAY_MS, dayOf } from "../../audit/query/time-range.ts";
 import { parseLine, viewOf } from "../../audit/query/view.ts";
 import { compareStats, readStats, readStatsRange } from "../../audit/stats/stats.ts";
@@ -22,7 +25,7 @@ import { LogVerifier } from "../../audit/verify/log-verifier.ts";
 import { Refusal } from "../../core/errors.ts";
 import { deniedAnswer, json } from "../answers.ts";
 import { type Endpoint, type EndpointAnswer, type EndpointServices, endpoint, perListener } from "../endpoint.ts";
-import { eventStream, ServerSentEvents } from "../server-sent-events.ts";
+import { Download, download, eventStream, ServerSentEvents } from "../server-sent-events.ts";
 
 const LIMIT = 100;
 const LIMIT_MAX = 1_000;
@@ -30,6 +33,11 @@ const PAGE_BYTES_MAX = 4 * 1_048_576;
 /** Concurrent queries: each may read up to a gigabyte. */
 const QUERIES = { totalMax: 4, perCallerMax: 2 } as const;
 const TAILS = { totalMax: 32, perCallerMax: 4 } as const;
+/** Each reads on for as long as its client does. */
+const EXPORTS = { totalMax: 4, perCallerMax: 1 } as const;
+const EXPORT_PAGE_BYTES_MAX = 1_048_576;
+/** Each reads the whole log. */
+const PROOFS = { totalMax: 2, perCallerMax: 1 } as const;
 /** Limits of one request. An answer that reaches them ends early and says so. */
 const BUDGET_MS = 1_000;
 const BUDGET_BYTES = 1_073_741_824;
@@ -46,6 +54,24 @@ const auditors = {
   needs: ["auditDir"],
   audited: "audit.queried",
 } as const;
+
+const MEDIA_TYPES = {
+  jsonl: "application/x-ndjson",
+  csv: "text/csv",
+  ocsf: "application/x-ndjson",
+} as const satisfies Record<keyof typeof FORMATS, string>;
+
+const callParams = z.object({
+  traceId: z.string().regex(/^[\x21-\x7e]{1,128}$/, "the id must be 1 to 128 printable characters"),
+});
+
+const proofSchema = z.object({
+  type: z.literal("safe-tool-call/audit-proof/1"),
+  line: z.string().describe("The line exactly as it is in the log."),
+  index: z.int().min(0).describe("Its `seq`."),
+  hashes: z.array(z.string()).describe("The audit path of RFC 6962 in base64, from the leaf's sibling upward."),
+  checkpoint: z.string().describe("A signed note of the stream `calls`."),
+});
 
 /** Parameters that the audit parses, each at most once: a repeated one would be ambiguous. */
 function named(names: readonly string[]) {
@@ -91,9 +117,7 @@ export const endpoints: readonly Endpoint[] = [
     ...auditors,
     path: "/audit/:traceId",
     summary: "Everything about one call, by its trace id or approval id.",
-    params: z.object({
-      traceId: z.string().regex(/^[\x21-\x7e]{1,128}$/, "the id must be 1 to 128 printable characters"),
-    }),
+    params: callParams,
     query: named([]),
     errors: { 404: "ENTRY_NOT_FOUND" },
     limits: QUERIES,
@@ -103,14 +127,85 @@ export const endpoints: readonly Endpoint[] = [
       const missing = warnings(dir, STREAMS);
       const isEmpty = history.calls.length + history.journal.length === 0;
       if (isEmpty && !history.isPartial && missing.warnings === undefined) {
-        const unknown = deniedAnswer(404, "ENTRY_NOT_FOUND", "Nothing in the audit has this id.");
-        return { ...unknown, ...queried("show", { id }) };
+        return { ...unknownEntry(), ...queried("show", { id }) };
       }
       const lists = {
         entries: history.calls.map(({ line }) => line),
         journal: history.journal.map(({ line }) => line),
       };
       return lines(lists, { more: history.isPartial, ...missing }, queried("show", { id }));
+    },
+  }),
+  endpoint({
+    ...auditors,
+    path: "/audit/:traceId/proof",
+    summary: "Proof that the audit contains a call, for `stc audit verify-proof`.",
+    params: callParams,
+    query: named([]),
+    responses: { 200: { schema: proofSchema } },
+    errors: { 404: "ENTRY_NOT_FOUND", 409: "PROOF_NOT_AVAILABLE" },
+    limits: PROOFS,
+    async handle({ params: { traceId }, untilEnd }, services) {
+      const { auditDir: dir, clock } = services;
+      const asked = queried("proof", { traceId });
+      const exact = { traceId: /^[0-9A-Fa-f-]{1,64}$/.test(traceId) ? traceId.toLowerCase() : traceId };
+      const query = { filter: { exact }, order: "oldest", limit: 1, cursor: undefined, digest: "" } as const;
+      const index = indexOf(services).lend();
+      const { found } = await search({ dir, query, index, pageBytesMax: PAGE_BYTES_MAX, mayGoOn: budget(clock) });
+      const [entry] = found;
+      if (entry === undefined) return { ...unknownEntry(), ...asked };
+      let isEnded = false;
+      const stop = untilEnd(() => {
+        isEnded = true;
+      });
+      try {
+        const proof = await proofOf(dir, entry.line, () => !isEnded);
+        return typeof proof === "string"
+          ? { ...deniedAnswer(409, "PROOF_NOT_AVAILABLE", proof), ...asked }
+          : json(200, proof, asked);
+      } finally {
+        stop();
+      }
+    },
+  }),
+  endpoint({
+    ...auditors,
+    path: "/audit/export",
+    summary: "All entries that match the filters, oldest first, as a download.",
+    query: z.strictObject({
+      ...named(FILTER_PARAMS).shape,
+      format: z.enum(Object.keys(FORMATS) as readonly (keyof typeof FORMATS)[]),
+    }),
+    responses: { 200: { type: ["application/x-ndjson", "text/csv"] } },
+    limits: EXPORTS,
+    handle({ query: { format: name, ...params }, tokenLeftMs, verifyAgain, untilEnd }, services) {
+      const { auditDir: dir, clock, logError } = services;
+      const limit = Number.MAX_SAFE_INTEGER;
+      const query = checked(readQuery({ ...params, order: "oldest" }, { limit, limitMax: limit, nowMs: clock() }));
+      const index = indexOf(services).lend();
+      const file = { type: `${MEDIA_TYPES[name]}; charset=utf-8`, name: `audit.${name}` };
+      const answer = download(file, async (client) => {
+        const sent = new Download({ client, tokenLeftMs, verifyAgain });
+        const stop = untilEnd(() => sent.end());
+        const mayGoOn = (): boolean => !sent.isEnded;
+        const pages = searchPages({ dir, query, index, pageBytesMax: EXPORT_PAGE_BYTES_MAX, mayGoOn });
+        const format: ExportFormat = FORMATS[name];
+        let isBegun = false;
+        try {
+          await sent.run(async () => {
+            if (!isBegun && format.header !== undefined) await sent.send(`${format.header}\n`);
+            isBegun = true;
+            const page = await pages.next();
+            if (page.done === true) return sent.complete();
+            await sent.send(page.value.found.map((found) => `${format.line(found)}\n`).join(""));
+          });
+        } catch (error) {
+          logError(error);
+        } finally {
+          stop();
+        }
+      });
+      return { ...answer, ...queried("export", { ...params, format: name }) };
     },
   }),
   endpoint({
@@ -159,6 +254,30 @@ export const endpoints: readonly Endpoint[] = [
     },
   }),
 ];
+
+function unknownEntry(): EndpointAnswer {
+  return deniedAnswer(404, "ENTRY_NOT_FOUND", "Nothing in the audit has this id.");
+}
+
+/**
+ * Returns the proof, or why there is none. Other work runs while it reads the log.
+ *
+ * @throws {Refusal} SHUTTING_DOWN when nobody waits for it any more
+ */
+async function proofOf(dir: string, line: string, isWanted: () => boolean): Promise<Proof | string> {
+  const steps = proveLine(dir, { line });
+  try {
+    while (isWanted()) {
+      const step = steps.next();
+      if (step.done === true) return step.value;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  } catch (error) {
+    if (error instanceof AuditLogError) return error.message.replaceAll(dir, "the audit directory");
+    throw error;
+  }
+  throw new Refusal("SHUTTING_DOWN", "The service is shutting down.");
+}
 
 function queried(route: string, params: Params): Required<Pick<EndpointAnswer, "recorded">> {
   const filters = Object.entries(params).filter((entry): entry is [string, string] => entry[1] !== undefined);

@@ -59,6 +59,8 @@ interface ReloadingParts extends ReloadHooks, Pick<Capabilities, "clock"> {
 interface Reloading {
   /** Returns the state; undefined when the configuration has no source to read again. */
   state(): ConfigurationState | undefined;
+  /** Returns the problems of the last reload, if it was refused. They may name paths and secrets. */
+  problems(): readonly string[];
   /** Runs a reload. Undefined when the configuration has no source to read again, or reloading is turned off. */
   readonly reload: ((by: ReloadRequester) => Promise<Reloaded>) | undefined;
   stop(): void;
@@ -68,7 +70,7 @@ export function startReloading({ reload: { trigger, perMinuteMax } }: Config, pa
   const { snapshots, fingerprint, build, journal, clock, readAgain, onReload, isEmbedded } = parts;
   followFiles(snapshots.current().parts, parts);
   if (readAgain === undefined || fingerprint === undefined) {
-    return { state: () => undefined, reload: undefined, stop: () => {} };
+    return { state: () => undefined, problems: () => [], reload: undefined, stop: () => {} };
   }
   const reload = new Reload({
     ...{ snapshots, fingerprint, journal, clock, perMinuteMax },
@@ -87,6 +89,7 @@ export function startReloading({ reload: { trigger, perMinuteMax } }: Config, pa
   const unwatch = trigger === "watch" ? reload.watch() : () => {};
   return {
     state: () => reload.state(),
+    problems: () => reload.problems,
     reload: trigger === "off" ? undefined : async (by) => withoutSecrets(await reload.run(by)),
     stop() {
       reload.close();

@@ -6,6 +6,8 @@ import type {
   KindReport,
   Offers,
   OpenedKind,
+  Quarantine,
+  SystemState,
   TargetKind,
   ToolDraft,
   UpstreamState,
@@ -101,7 +103,7 @@ export class Targets {
     return Object.assign({}, ...this.#opened.map(({ handler }) => handler.facts));
   }
 
-  async status(): Promise<Readonly<Record<string, object>>> {
+  async status(): Promise<Readonly<Record<string, SystemState>>> {
     return Object.assign({}, ...(await Promise.all(this.#opened.map(({ handler }) => handler.status?.()))));
   }
 
@@ -111,6 +113,23 @@ export class Targets {
 
   upstreams(): readonly UpstreamState[] {
     return this.#opened.flatMap(({ handler }) => handler.upstreams?.() ?? []);
+  }
+
+  /** Returns why a registered tool is not called; undefined when it is. */
+  quarantineOf(tool: Tool): Quarantine | undefined {
+    return this.#opened.find(({ kind }) => kind.key in tool.target)?.handler.quarantineOf?.(tool);
+  }
+
+  /** Maps the name of each configured system of a kind to the kind's name. */
+  systemNames(config: Config): ReadonlyMap<string, string> {
+    return new Map(
+      this.#opened.flatMap(({ kind }) => [...entriesOf(config, kind).keys()].map((name) => [name, kind.name] as const)),
+    );
+  }
+
+  /** Returns the name of the kind of a tool's target. */
+  kindOf({ target }: Tool): string {
+    return this.#opened.find(({ kind }) => kind.key in target)?.kind.name ?? "";
   }
 
   certificates(): readonly CertificateExpiry[] {

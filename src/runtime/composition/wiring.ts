@@ -132,6 +132,13 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
     channels: () => snapshots.all().flatMap(({ parts: { targets } }) => targets.channels()),
     /** Returns the state of the configuration in use and of the last refusal. */
     configuration: () => reloading.state(),
+    /** Returns the tools, systems and settings in use, for operators; loads their code at the first use. */
+    inventory: async () => {
+      const { inventoryOf } = await import("../inventory/inventory.ts");
+      const { config: inUse, parts: current } = snapshots.current();
+      const [state, problems] = [reloading.state(), reloading.problems()];
+      return inventoryOf({ config: inUse, parts: current, state, problems, audit: audit.health() });
+    },
     reload: reloading.reload,
     listeners: parts.listeners,
     /** Returns the state of the revocation list; undefined when there is none. */

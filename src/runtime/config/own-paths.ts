@@ -7,10 +7,10 @@ import { type Config, pathFrom } from "./config.ts";
 import { readPlainFile } from "./plain-file.ts";
 
 /** Configuration keys whose values are the service's own files or directories. */
-const PATH_KEY =
+export const PATH_KEY =
   /^(?:dir|socket|proto|descriptorSet|openapi|kubeconfig|rootCert|clientCert|clientKey|[a-zA-Z]*(?:File|Dir))$/;
 /** URLs of files: every `sqlite:` URL, and URLs of other schemes whose path begins with a slash or with dots. */
-const FILE_URL = /^(?:sqlite:(?:\/\/)?|[a-z][a-z0-9+.-]*:\/\/(?=\.{0,2}\/))/;
+export const FILE_URL = /^(?:sqlite:(?:\/\/)?|[a-z][a-z0-9+.-]*:\/\/(?=\.{0,2}\/))/;
 
 /** Configuration keys of documents that may refer to further files, which belong to the document. */
 const DOCUMENT_KEY = /(?:^|\.)openapi$/;

@@ -78,6 +78,11 @@ export class Reload<Content extends Reloadable> {
     };
   }
 
+  /** Problems of the last reload, if it was refused. They may name paths and secrets. */
+  get problems(): readonly string[] {
+    return this.#refusedConfiguration?.problems ?? [];
+  }
+
   /** Runs a reload when a file of the configuration in use, or of a refused one, changes. Returns the function that ends this. */
   watch(): () => void {
     let again: ReturnType<typeof setTimeout> | undefined;

@@ -1,5 +1,5 @@
 import { type Fault, ManifestError, StartupError } from "../../core/errors.ts";
-import type { OpenedKind, WatchOptions } from "../../core/target-kind.ts";
+import type { OpenedKind, SystemState, WatchOptions } from "../../core/target-kind.ts";
 import type { GrpcTarget, Tool } from "../../core/types.ts";
 import type { AssertionSigner } from "../../egress/assertion.ts";
 import type { EgressTls } from "../../egress/client.ts";
@@ -30,7 +30,7 @@ export interface GrpcSystem extends ProtoSource, SystemEndpointsOptions {
   readonly health?: HealthCheck | undefined;
 }
 
-interface SystemStatus {
+interface SystemStatus extends Required<SystemState> {
   readonly state: ChannelState;
   readonly circuit: Circuit;
   /** Answer of its health service; null when the health service is not used. */
@@ -238,6 +238,7 @@ async function statusOf({ name, resilience, health }: PreparedSystem, channels: 
     health: health === undefined ? null : await health.ask(channels.link(name, "read")),
     state: channels.state(name),
     circuit: resilience.circuit,
+    calls: resilience.calls,
     certificateExpiresAt: clientCertificate === null ? null : new Date(clientCertificate.notAfter).toISOString(),
   };
 }

@@ -3,7 +3,7 @@ import { ManifestError, Refusal, StartupError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { PartialAnswer } from "../../core/partial-answer.ts";
 import { onlyStringField } from "../../core/schema/walk.ts";
-import type { OpenedKind } from "../../core/target-kind.ts";
+import type { OpenedKind, SystemState } from "../../core/target-kind.ts";
 import { parseTracestate } from "../../core/tracing.ts";
 import type { Binding, ExecutionPlan, HttpTarget, RunContext, Tool } from "../../core/types.ts";
 import type { AddressRules } from "../../egress/addresses.ts";
@@ -42,7 +42,7 @@ interface HttpHandlerOptions {
   readonly resolve?: Resolve | undefined;
 }
 
-interface SystemStatus {
+interface SystemStatus extends SystemState {
   readonly circuit: Circuit;
   readonly connections: number;
   /** Expiry of the proxy's own certificate for this system, in ISO 8601; null without one. */
@@ -115,6 +115,7 @@ function statusOf({ resilience, connections }: OpenedSystem): SystemStatus {
   const { client, clientCertificate } = connections.current;
   return {
     circuit: resilience.circuit,
+    calls: resilience.calls,
     connections: client.connections,
     certificateExpiresAt: clientCertificate === null ? null : new Date(clientCertificate.notAfter).toISOString(),
   };

@@ -3,7 +3,7 @@ import { type Fault, ManifestError, Refusal } from "../../core/errors.ts";
 import { ARGUMENT_LIMITS, isTable } from "../../core/json.ts";
 import { closestName, hint } from "../../core/nearest.ts";
 import { defOf, innerSchemas, type Schema } from "../../core/schema/walk.ts";
-import type { ToolNote } from "../../core/target-kind.ts";
+import type { Quarantine, ToolNote } from "../../core/target-kind.ts";
 import type {
   Binding,
   Caller,
@@ -128,6 +128,12 @@ function callerKey(caller: Caller): string {
   const key = canonicalJson([issuer, subject, actors], ARGUMENT_LIMITS);
   callerKeys.set(caller, key);
   return key;
+}
+
+/** Returns why the tool is not called: its server changed it. */
+export function quarantineOf(tool: Tool, upstreams: ReadonlyMap<string, Upstream>): Quarantine | undefined {
+  const { system, mcp } = mcpTarget(tool);
+  return upstreams.get(system)?.pinOf(mcp.tool)?.quarantine;
 }
 
 /** Returns what operators should know about the tools, for `stc check`. */

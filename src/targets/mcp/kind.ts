@@ -85,6 +85,7 @@ function open(context: McpContext, parts: McpParts): OpenedKind {
       }
     },
     upstreams: () => servers?.upstreams() ?? [],
+    quarantineOf: (tool) => servers?.quarantineOf(tool),
     certificates: () => servers?.certificates() ?? [],
     watch: (options) => servers?.watch(options),
     revoked: () => servers?.revoked(),

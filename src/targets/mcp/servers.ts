@@ -4,7 +4,7 @@ import type { OpenedKind, ToolDraft, UpstreamEvent, UpstreamState } from "../../
 import type { EpochMs } from "../../core/types.ts";
 import { certificateNotes } from "../../egress/certificates.ts";
 import type { RotatingClient } from "../../egress/rotating-client.ts";
-import { bindTool, toolNotes } from "./handler.ts";
+import { bindTool, quarantineOf, toolNotes } from "./handler.ts";
 import type { McpContext, McpParts, ServerEntries, ServerEntry } from "./settings.ts";
 import { Upstream, type UpstreamOptions } from "./upstream.ts";
 
@@ -15,7 +15,10 @@ const FORMER_CLIENT_MS = 300_000;
 /** The servers in use, and what the kind does with them. */
 export interface Servers
   extends Required<
-    Pick<OpenedKind, "bind" | "report" | "status" | "upstreams" | "certificates" | "watch" | "revoked" | "close">
+    Pick<
+      OpenedKind,
+      "bind" | "report" | "status" | "upstreams" | "quarantineOf" | "certificates" | "watch" | "revoked" | "close"
+    >
   > {
   has(system: string): boolean;
   /** Returns drafts of manifests for a server's tools; a text when they cannot be read. */
@@ -106,10 +109,14 @@ function serversOf(upstreams: ReadonlyMap<string, Upstream>, used: Used): Server
       return { notes: [...notes, ...failures, ...expiring], toolNotes: toolNotes(tools, upstreams) };
     },
     async status() {
-      const rows = stateOf(all).map(({ system, ...state }) => [system, state] as const);
+      const rows = stateOf(all).map(({ system, ...state }) => {
+        const upstream = upstreams.get(system);
+        return [system, { ...state, ...(upstream !== undefined && { calls: upstream.calls }) }] as const;
+      });
       return Object.fromEntries(rows);
     },
     upstreams: () => stateOf(all),
+    quarantineOf: (tool) => quarantineOf(tool, upstreams),
     certificates,
     watch(options) {
       for (const client of clients) client.watch(options);

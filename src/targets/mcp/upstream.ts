@@ -1,5 +1,5 @@
 import { Refusal } from "../../core/errors.ts";
-import type { UpstreamEvent, UpstreamState } from "../../core/target-kind.ts";
+import type { CallsUnderWay, Quarantine, UpstreamEvent, UpstreamState } from "../../core/target-kind.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
 import type { CredentialOwner } from "../../egress/credentials.ts";
 import { type OpenMcpChannel, UpstreamError, unlessCallEnded } from "./channel.ts";
@@ -51,7 +51,7 @@ interface Pin {
   /** The definition that the pin covers, when it is known. */
   definition: Json | undefined;
   /** Why the tool is not called; undefined while its definition is the pinned one. */
-  quarantine: { readonly reason: string; readonly changes: readonly string[] } | undefined;
+  quarantine: Quarantine | undefined;
 }
 
 interface Slot {
@@ -102,6 +102,10 @@ export class Upstream {
   get state(): UpstreamState["state"] {
     if (this.#slots.size > 0) return "connected";
     return this.#failure === undefined ? "idle" : "failed";
+  }
+
+  get calls(): CallsUnderWay {
+    return { underWay: this.#calls, max: this.#options.limits.concurrentCallsMax };
   }
 
   get sessions(): number {

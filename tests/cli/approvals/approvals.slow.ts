@@ -284,6 +284,9 @@ describe.concurrent("stc token", () => {
       "grants:manage",
       "modes:manage",
       "audit:read",
+      "metrics:read",
+      "configuration:read",
+      "tools:read",
       "tools:learn",
     ]);
     expect(all["sid"]).toBeUndefined();

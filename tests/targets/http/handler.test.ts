@@ -422,7 +422,10 @@ describe("a broken connection", () => {
     server.answer = () => json({});
     await Bun.sleep(60);
     expect(await call(binding)).toEqual({});
-    expect(handler.status()["api"]).toEqual({ circuit: "closed", connections: 1, certificateExpiresAt: null });
+    expect(handler.status()["api"]).toEqual({
+      ...{ circuit: "closed", connections: 1, certificateExpiresAt: null },
+      calls: { underWay: 0, max: 256 },
+    });
   });
 
   test("more concurrent calls than allowed are refused", async () => {

@@ -150,6 +150,7 @@ describe("the guide's service", () => {
       circuit: "closed",
       connections: expect.any(Number),
       certificateExpiresAt: null,
+      calls: { underWay: 0, max: 256 },
     });
   });
 });

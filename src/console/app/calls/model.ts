@@ -1,0 +1,162 @@
+import { members } from "../api.ts";
+
+/** Lines of the audit as the console reads them. Whoever can write the directory can write a line: no member is certain. */
+
+export type Line = Readonly<Record<string, unknown>>;
+
+/** The members of a call's line that lists show. */
+export interface CallShown {
+  /** Distinguishes the rows of a list. */
+  readonly key: string;
+  readonly timestamp: string;
+  readonly traceId: string | undefined;
+  readonly sub: string | undefined;
+  readonly iss: string | undefined;
+  readonly tool: string | undefined;
+  readonly classification: string | undefined;
+  readonly system: string | undefined;
+  readonly decision: string;
+  readonly code: string | undefined;
+  readonly durationMs: number | undefined;
+  /** How many refusals the line sums up. */
+  readonly count: number;
+}
+
+export function callOf(line: Line): CallShown {
+  const caller = members(line["caller"]);
+  const tool = members(line["tool"]);
+  const timestamp = textOf(line["timestamp"]) ?? "";
+  const traceId = textOf(line["traceId"]);
+  const duration = line["duration"];
+  const count = line["count"];
+  return {
+    key: textOf(line["hash"]) ?? `${timestamp} ${textOf(line["id"]) ?? traceId ?? JSON.stringify(line["seq"] ?? null)}`,
+    ...{ timestamp, traceId },
+    ...{ sub: textOf(caller["sub"]), iss: textOf(caller["iss"]) },
+    ...{ tool: textOf(tool["name"]), classification: textOf(tool["classification"]) },
+    ...{ system: textOf(tool["targetSystem"]), decision: textOf(line["decision"]) ?? "unknown" },
+    code: textOf(members(line["error"])["code"]),
+    durationMs: typeof duration === "number" && count === undefined ? duration : undefined,
+    count: typeof count === "number" ? count : 1,
+  };
+}
+
+export function textOf(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}
+
+export function textsOf(value: unknown): readonly string[] {
+  return Array.isArray(value) ? value.filter((each) => typeof each === "string") : [];
+}
+
+const VERDICTS: Readonly<Record<string, readonly [words: string, tone: string]>> = {
+  ALLOWED: ["allowed", "good"],
+  DENIED: ["denied", "warn"],
+  ERROR: ["error", "bad"],
+  PENDING: ["waits for approval", "plain"],
+};
+
+/** Returns the words and the tone of a decision. */
+export function verdictOf(decision: string): readonly [words: string, tone: string] {
+  return Object.hasOwn(VERDICTS, decision) ? (VERDICTS[decision] ?? [decision, "plain"]) : [decision, "plain"];
+}
+
+/** Returns a duration in words: `0.4 ms`, `12 ms`, `3.2 s`, `4 min 10 s`. */
+export function durationText(ms: number): string {
+  if (ms < 10) return `${ms.toFixed(1)} ms`;
+  if (ms < 1_000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`;
+  return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1_000)} s`;
+}
+
+export interface StageShown {
+  readonly name: string;
+  readonly ms: number;
+  /** Milliseconds before it began. */
+  readonly startMs: number;
+}
+
+/** Returns the stages of a call, one after another. */
+export function stagesOf(line: Line): readonly StageShown[] {
+  let startMs = 0;
+  return Object.entries(members(line["stages"])).flatMap(([name, ms]) => {
+    if (typeof ms !== "number" || !(ms >= 0)) return [];
+    const stage = { name, ms, startMs };
+    startMs += ms;
+    return [stage];
+  });
+}
+
+/** An event in the story of a call: a line of the journal, or a call's own line. */
+export interface StoryEvent {
+  readonly key: string;
+  readonly timestamp: string;
+  readonly what: string;
+  readonly who: string | undefined;
+  readonly tone: string;
+  /** What the person or the agent said. */
+  readonly said: string | undefined;
+  /** The call whose own line this is. */
+  readonly callId: string | undefined;
+  readonly line: Line;
+}
+
+const JOURNAL_WORDS: Readonly<Record<string, string>> = {
+  intent: "The change was announced",
+  "approval.asked": "An approval was requested",
+  "approval.voted": "An approver voted",
+  "approval.expired": "The request expired",
+  "approval.cancelled": "The request was cancelled",
+  "approval.revoked": "The approval was revoked",
+  "approval.claimed": "A call used the approval",
+  "approval.settled": "The approval is used up",
+  "approval.forged": "Somebody tried to decide who may not",
+  "approval.refused": "An operator was not allowed to decide",
+  "approval.shown": "An operator read the request",
+  "approval.relayed": "A decision came by a webhook",
+  "grant.created": "The approval was remembered for the session",
+  "grant.revoked": "The remembered approval was revoked",
+  "task.created": "A task was created for the call",
+  "task.cancelled": "The task was cancelled",
+};
+const VOTE_WORDS: Readonly<Record<string, string>> = { approve: "Approved", deny: "Denied" };
+
+/** Returns everything that happened, oldest first. */
+export function eventsOf(calls: readonly Line[], journal: readonly Line[]): readonly StoryEvent[] {
+  const own = calls.map((line): StoryEvent => {
+    const { key, timestamp, decision, code, sub, traceId } = callOf(line);
+    const [words, tone] = verdictOf(decision);
+    const ended = `The call ended: ${words}${code === undefined ? "" : `, ${code}`}`;
+    const what = decision === "PENDING" ? "The call waits for an approver" : ended;
+    return { key, timestamp, what, who: sub, tone, said: undefined, callId: traceId, line };
+  });
+  const others = journal.map((line, at): StoryEvent => {
+    const type = textOf(line["type"]) ?? "unknown";
+    const decision = textOf(line["decision"]) ?? "";
+    const decider = textOf(members(line["decider"])["subject"]);
+    const isBad = decision === "deny" || /expired|revoked|forged|refused/.test(type);
+    return {
+      key: textOf(line["hash"]) ?? `journal ${at}`,
+      timestamp: textOf(line["timestamp"]) ?? "",
+      what:
+        (type === "approval.voted" ? wordsFor(VOTE_WORDS, decision) : undefined) ??
+        wordsFor(JOURNAL_WORDS, type) ??
+        type,
+      who: textOf(line["sub"]) ?? decider ?? textOf(line["subject"]),
+      tone: isBad ? "bad" : toneOfVote(decision),
+      said: textOf(line["reason"]),
+      callId: undefined,
+      line,
+    };
+  });
+  // Lines of one millisecond stay in their order: the journal's before the calls'.
+  return [...others, ...own].sort((one, other) => one.timestamp.localeCompare(other.timestamp, "en"));
+}
+
+function wordsFor(words: Readonly<Record<string, string>>, key: string): string | undefined {
+  return Object.hasOwn(words, key) ? words[key] : undefined;
+}
+
+function toneOfVote(decision: string): string {
+  return decision === "approve" ? "good" : "plain";
+}

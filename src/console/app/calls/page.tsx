@@ -1,0 +1,464 @@
+import { effect, signal, untracked } from "@preact/signals";
+import type { VNode } from "preact";
+import { useEffect } from "preact/hooks";
+import { Badge, Empty, Heading, localTime, Problem } from "../parts.tsx";
+import { Columns, ROLE } from "../records.tsx";
+import { hrefOf } from "../route.ts";
+import { type AppPage, isCommandKey, navigate, route, tick } from "../state.ts";
+import { Text } from "../text.tsx";
+import { counted, timeLeft } from "../words.ts";
+import { bytesText, download, downloading } from "./download.ts";
+import { type CallShown, durationText, verdictOf } from "./model.ts";
+import {
+  FILTERS,
+  type FilterName,
+  live,
+  pauseLive,
+  query,
+  ROWS_MAX,
+  reconnectLive,
+  results,
+  rows,
+  search,
+  startLive,
+  stopLive,
+} from "./search.ts";
+import { Story } from "./story.tsx";
+
+const storyId = (): string | undefined => route.value.rest[0];
+
+function CallsView(): VNode {
+  const id = storyId();
+  useEffect(() => effect(searchAgain), []);
+  useEffect(() => {
+    document.addEventListener("keydown", onKey);
+    return () => {
+      document.removeEventListener("keydown", onKey);
+      stopLive();
+    };
+  }, []);
+  return id === undefined ? <List /> : <Story id={id} back={hrefOf("calls", [], new URLSearchParams(query.value))} />;
+}
+
+/** Searches whenever the URL has other filters, and follows them where calls were followed. */
+function searchAgain(): void {
+  const wanted = query.value;
+  const isList = storyId() === undefined;
+  untracked(() => {
+    if (!isList) return;
+    if (results.value?.query !== wanted) void search();
+    if (live.value !== undefined) startLive();
+  });
+}
+
+function List(): VNode {
+  return (
+    <div class="sheet calls">
+      <header class="sheet-head">
+        <Heading>Calls</Heading>
+        <LiveSwitch />
+        <Exports />
+      </header>
+      <Filters key={query.value} />
+      <Found />
+    </div>
+  );
+}
+
+const LABELS: Readonly<Record<FilterName, string>> = {
+  text: "Text anywhere",
+  decision: "Decision",
+  tool: "Tool",
+  sub: "Caller",
+  from: "From",
+  to: "Until",
+  system: "System",
+  code: "Refusal code",
+  stage: "Stage",
+  classification: "Classification",
+  iss: "Issuer of the caller",
+  client: "MCP client (not proven)",
+  approval: "Approval request",
+  traceId: "Trace id",
+};
+const CHOICES: Readonly<Partial<Record<FilterName, readonly string[]>>> = {
+  decision: ["ALLOWED", "DENIED", "ERROR", "PENDING"],
+  classification: ["read", "write", "destructive", "unknown"],
+};
+const HINTS: Readonly<Partial<Record<FilterName, string>>> = {
+  from: "1h, today, 2026-02-16",
+  to: "now",
+  code: "PERMISSION_DENIED",
+  stage: "VALIDATION",
+};
+const SUGGESTED: Readonly<Partial<Record<FilterName, readonly string[]>>> = {
+  from: ["15m", "1h", "24h", "today", "yesterday", "7d", "30d"],
+  to: ["1h", "today", "yesterday"],
+  stage: [
+    "REQUEST",
+    "AUTH",
+    "LIMIT",
+    "REGISTRY",
+    "PERMISSION",
+    "VALIDATION",
+    "APPROVAL",
+    "EXECUTION",
+    "OUTPUT",
+    "AUDIT",
+  ],
+};
+/** Filters that are always visible; on phones the text alone. */
+const MAIN: readonly FilterName[] = ["text", "decision", "tool", "sub", "from"];
+const narrow = matchMedia("(max-width: 760px)");
+const isNarrow = signal(narrow.matches);
+narrow.addEventListener("change", () => {
+  isNarrow.value = narrow.matches;
+});
+/** A filter may have at most this many characters. */
+const VALUE_CHARACTERS_MAX = 512;
+
+function Filters(): VNode {
+  const given = new URLSearchParams(query.value);
+  const main = isNarrow.value ? MAIN.slice(0, 1) : MAIN;
+  const hidden = FILTERS.filter((name) => !main.includes(name));
+  const others = hidden.filter((name) => given.has(name)).length + (given.has("order") ? 1 : 0);
+  const isAnySet = given.size > 0;
+  return (
+    <search>
+      <form class="filters" onSubmit={onSubmit} onChange={onChange}>
+        {main.map((name) => (
+          <Field key={name} name={name} value={given.get(name) ?? ""} />
+        ))}
+        <div class="filter-buttons">
+          <button type="submit" class="primary">
+            Search
+          </button>
+          {isAnySet && (
+            <a class="button" href="#/calls">
+              Clear
+            </a>
+          )}
+        </div>
+        <details class="more-filters" open={others > 0}>
+          <summary>More filters {others > 0 && <span class="dim">({others} set)</span>}</summary>
+          <div class="filter-grid">
+            {hidden.map((name) => (
+              <Field key={name} name={name} value={given.get(name) ?? ""} />
+            ))}
+            <div class="field">
+              <label for="filter-order">Order</label>
+              <select id="filter-order" name="order" value={given.get("order") ?? ""}>
+                <option value="">newest first</option>
+                <option value="oldest">oldest first</option>
+              </select>
+            </div>
+          </div>
+        </details>
+      </form>
+    </search>
+  );
+}
+
+function Field({ name, value }: { readonly name: FilterName; readonly value: string }): VNode {
+  const id = `filter-${name}`;
+  const choices = CHOICES[name];
+  const suggested = SUGGESTED[name];
+  return (
+    <div class={`field field-${name}`}>
+      <label for={id}>{LABELS[name]}</label>
+      {choices !== undefined ? (
+        <select id={id} name={name} value={value}>
+          <option value="">any</option>
+          {choices.map((choice) => (
+            <option key={choice} value={choice}>
+              {choice.toLowerCase()}
+            </option>
+          ))}
+        </select>
+      ) : (
+        <input
+          {...{ id, name, defaultValue: value, placeholder: HINTS[name], maxLength: VALUE_CHARACTERS_MAX }}
+          type={name === "text" ? "search" : "text"}
+          autocomplete="off"
+          spellcheck={false}
+          list={suggested === undefined ? undefined : `${id}-list`}
+        />
+      )}
+      {suggested !== undefined && (
+        <datalist id={`${id}-list`}>
+          {suggested.map((each) => (
+            <option key={each} value={each} />
+          ))}
+        </datalist>
+      )}
+    </div>
+  );
+}
+
+function onSubmit(event: SubmitEvent): void {
+  event.preventDefault();
+  const form = event.currentTarget;
+  if (form instanceof HTMLFormElement) applyFilters(form, { isAgain: true });
+}
+
+/** A choice counts at once; a text when it is complete, which the browser says with Enter or when the field is left. */
+function onChange({ currentTarget }: Event): void {
+  if (currentTarget instanceof HTMLFormElement) applyFilters(currentTarget);
+}
+
+function applyFilters(form: HTMLFormElement, { isAgain = false } = {}): void {
+  const params = new URLSearchParams();
+  for (const [name, value] of new FormData(form)) {
+    if (typeof value === "string" && value.trim() !== "") params.set(name, value.trim());
+  }
+  const href = hrefOf("calls", [], params);
+  if (isAgain && location.hash === href) void search();
+  navigate(href);
+}
+
+function Found(): VNode {
+  const found = results.value;
+  const list = rows.value;
+  if (found === undefined) return <p class="loading">Searching …</p>;
+  const { error, isReading, hasMore, warnings } = found;
+  return (
+    <>
+      {error !== undefined && <Problem error={error} onRetry={() => void search()} />}
+      {warnings.map((warning) => (
+        <p key={warning} class="callout tone-bad">
+          <Text value={warning} />
+        </p>
+      ))}
+      <Waiting />
+      {list.length > 0 && <Table list={list} />}
+      {list.length === 0 && !isReading && error === undefined && <NothingFound />}
+      <footer class="table-foot">
+        {isReading && <span role="status">Searching … {list.length > 0 && counted(list.length, "call")}</span>}
+        {!isReading && hasMore && list.length < ROWS_MAX && (
+          <button type="button" onClick={() => void search({ isNext: true })}>
+            {list.length === 0 ? "Search further back" : "Show more"}
+          </button>
+        )}
+        {!isReading && hasMore && list.length >= ROWS_MAX && (
+          <span class="dim">Only {ROWS_MAX} calls are shown. Narrow the search, or export the result.</span>
+        )}
+        {!isReading && !hasMore && list.length > 0 && (
+          <span class="dim">{counted(list.length, "call")}, all of them</span>
+        )}
+      </footer>
+    </>
+  );
+}
+
+function NothingFound(): VNode {
+  const isFiltered = query.value !== "";
+  const hasMore = results.value?.hasMore === true;
+  return (
+    <Empty title={isFiltered ? "No call matches" : "No call is recorded yet"}>
+      <p>
+        {hasMore && "The search has not reached the start of the audit yet."}
+        {!hasMore && isFiltered && "Filters match exactly, except the text, which may be anywhere in the line."}
+        {!hasMore && !isFiltered && "Every call has its line here, refused ones included."}
+      </p>
+    </Empty>
+  );
+}
+
+/** New calls that are not shown while the list is paused. */
+function Waiting(): VNode | null {
+  const now = live.value;
+  if (now === undefined || now.waiting.length === 0) return null;
+  return (
+    <button type="button" class="show-all" onClick={() => pauseLive(false)}>
+      Show {counted(now.waiting.length, "new call")}
+      {now.dropped > 0 && `; ${now.dropped} more are in the search`}
+    </button>
+  );
+}
+
+function Table({ list }: { readonly list: readonly CallShown[] }): VNode {
+  const shownQuery = new URLSearchParams(query.value);
+  return (
+    <table class="records" {...ROLE.table}>
+      <caption class="sr-only">Calls</caption>
+      <Columns titles={["Time", "Decision", "Tool", "Caller", "Duration"]} />
+      <tbody {...ROLE.group}>
+        {list.map((call) => (
+          <Row key={call.key} call={call} shownQuery={shownQuery} />
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Row({ call, shownQuery }: { readonly call: CallShown; readonly shownQuery: URLSearchParams }): VNode {
+  const { timestamp, decision, code, tool, system, sub, durationMs, traceId, count } = call;
+  const [words, tone] = verdictOf(decision);
+  const time = <time dateTime={timestamp}>{localTime(timestamp)}</time>;
+  return (
+    <tr {...ROLE.row}>
+      <td class="cell-time" {...ROLE.cell}>
+        {traceId === undefined ? time : <a href={hrefOf("calls", [traceId], shownQuery)}>{time}</a>}
+      </td>
+      <td class="cell-decision" {...ROLE.cell}>
+        <Badge tone={tone}>{words}</Badge>
+        {code !== undefined && (
+          <code>
+            <Text value={code} max={60} />
+          </code>
+        )}
+      </td>
+      <td class="cell-tool" {...ROLE.cell}>
+        <code>
+          <Text value={tool ?? "–"} max={80} />
+        </code>
+        {system !== undefined && (
+          <span class="dim">
+            {" "}
+            <Text value={system} max={60} />
+          </span>
+        )}
+        {count > 1 && <span class="dim"> × {count}</span>}
+      </td>
+      <td class="cell-who" {...ROLE.cell}>
+        <Text value={sub ?? "–"} max={60} />
+      </td>
+      <td class="cell-number" {...ROLE.cell}>
+        {durationMs === undefined ? "–" : durationText(durationMs)}
+      </td>
+    </tr>
+  );
+}
+
+function LiveSwitch(): VNode {
+  const now = live.value;
+  void tick.value;
+  if (new URLSearchParams(query.value).get("order") === "oldest") return <span class="dim live">Oldest first</span>;
+  if (now === undefined) {
+    return (
+      <div class="live">
+        <button type="button" title="Show new calls as they are recorded" onClick={startLive}>
+          Follow
+        </button>
+      </div>
+    );
+  }
+  const { state, isPaused } = now;
+  return (
+    <div class="live">
+      {state.is === "live" && !isPaused && (
+        <span class="live-on">
+          <span class="dot" aria-hidden="true" /> Live
+        </span>
+      )}
+      {state.is === "live" && isPaused && <span class="dim">Paused</span>}
+      {(state.is === "connecting" || state.is === "ended") && <span class="dim">Connecting …</span>}
+      {state.is === "waiting" && (
+        <span class="live-off" role="status">
+          Not live: <Text value={state.error.message} max={120} /> Next attempt in{" "}
+          {timeLeft(state.attemptAt - Date.now())}
+          <button type="button" class="link" onClick={reconnectLive}>
+            Connect now
+          </button>
+        </span>
+      )}
+      <button type="button" onClick={() => pauseLive(!isPaused)}>
+        {isPaused ? "Resume" : "Pause"}
+      </button>
+      <button type="button" class="quiet" onClick={stopLive}>
+        Stop
+      </button>
+    </div>
+  );
+}
+
+const isExportOpen = signal(false);
+const FORMATS = [
+  ["csv", "CSV, for spreadsheets"],
+  ["jsonl", "JSONL, the lines as they are"],
+  ["ocsf", "OCSF, for security tools"],
+] as const;
+
+function Exports(): VNode {
+  const current = downloading.value;
+  if (current !== undefined) {
+    return (
+      <div class="export" role="status">
+        Saving <Text value={current.name} max={80} />: {bytesText(current.bytes)}
+        <button type="button" class="quiet" onClick={current.cancel}>
+          Cancel
+        </button>
+      </div>
+    );
+  }
+  return (
+    <details
+      class="export"
+      open={isExportOpen.value}
+      onToggle={({ currentTarget }) => {
+        isExportOpen.value = currentTarget.open;
+      }}
+    >
+      <summary class="button">Export</summary>
+      <div class="menu">
+        <p class="help">Every call that matches the filters, oldest first. The export is recorded in the journal.</p>
+        {FORMATS.map(([format, title]) => (
+          <button key={format} type="button" onClick={() => exportAs(format)}>
+            {title}
+          </button>
+        ))}
+      </div>
+    </details>
+  );
+}
+
+function exportAs(format: string): void {
+  isExportOpen.value = false;
+  const params = new URLSearchParams(query.value);
+  params.delete("order");
+  params.set("format", format);
+  void download(`/audit/export?${params}`, `calls-${new Date().toISOString().slice(0, 10)}.${format}`);
+}
+
+function onKey(event: KeyboardEvent): void {
+  if (!isCommandKey(event)) return;
+  const action = KEYS[event.key];
+  if (action === undefined) return;
+  event.preventDefault();
+  action();
+}
+
+const KEYS: Readonly<Record<string, () => void>> = {
+  "/": () => document.getElementById("filter-text")?.focus(),
+  f: () => (live.value === undefined ? startLive() : pauseLive(!live.value.isPaused)),
+  j: () => focusRow(1),
+  k: () => focusRow(-1),
+  b: () => {
+    if (storyId() !== undefined) navigate(hrefOf("calls", [], new URLSearchParams(query.value)));
+  },
+};
+
+/** Moves the focus to the next or the previous row. */
+function focusRow(by: 1 | -1): void {
+  const links = [...document.querySelectorAll<HTMLAnchorElement>(".records td a")];
+  const at = links.findIndex((link) => link === document.activeElement);
+  links[at === -1 ? 0 : Math.min(links.length - 1, Math.max(0, at + by))]?.focus();
+}
+
+export const callsPage: AppPage = {
+  name: "calls",
+  title: "Calls",
+  permission: "audit:read",
+  view: CallsView,
+  run: () => () => {
+    stopLive();
+    results.value = undefined;
+  },
+  keys: [
+    ["/", "go to the filters"],
+    ["f", "follow new calls; again: pause, resume"],
+    ["j", "next row"],
+    ["k", "previous row"],
+    ["b", "back to the list"],
+  ],
+};

@@ -1,0 +1,198 @@
+import { computed, signal } from "@preact/signals";
+import { ApiError, follow, request, type Stream, type StreamState } from "../api.ts";
+import type { ServerMessage } from "../event-parser.ts";
+import { announce, errorOf, route } from "../state.ts";
+import { counted, UNREADABLE } from "../words.ts";
+import { type CallShown, callOf, type Line } from "./model.ts";
+
+/** The search that the URL describes: its results, page by page, and new calls while it is followed. */
+
+/** Filters in the order of the form; `order` is not one, but is kept in the URL with them. */
+export const FILTERS = [
+  ...(["text", "decision", "tool", "sub", "from", "to", "system", "code", "stage", "classification"] as const),
+  ...(["iss", "client", "approval", "traceId"] as const),
+] as const;
+export type FilterName = (typeof FILTERS)[number];
+
+const PAGE_ROWS = 100;
+/** Rows that the page holds. Whoever needs more narrows the search, or exports it. */
+export const ROWS_MAX = 1_000;
+/** Requests for one page: each searches for at most a second, and may find nothing. */
+const REQUESTS_MAX = 20;
+const LIVE_MAX = 500;
+
+/** The filters in the URL, and the order; nothing else of it. */
+export const query = computed(() => {
+  const given = route.value.query;
+  const kept = new URLSearchParams();
+  for (const name of [...FILTERS, "order"]) {
+    const value = given.get(name);
+    if (value !== null && value !== "") kept.set(name, value);
+  }
+  return kept.toString();
+});
+
+export interface Results {
+  readonly query: string;
+  readonly rows: readonly CallShown[];
+  readonly cursor: string | undefined;
+  /** Whether lines that may match were not read yet. */
+  readonly hasMore: boolean;
+  readonly isReading: boolean;
+  readonly warnings: readonly string[];
+  readonly error?: ApiError | undefined;
+  /** The time that a long search has come to. */
+  readonly tookMs: number;
+}
+
+export const results = signal<Results | undefined>(undefined);
+let reading: AbortController | undefined;
+
+interface AuditPage {
+  readonly entries: readonly Line[];
+  readonly more: boolean;
+  readonly cursor?: string;
+  readonly warnings?: readonly string[];
+}
+
+/** Searches anew, or reads the next page of the same search. */
+export async function search({ isNext = false } = {}): Promise<void> {
+  const before = results.value;
+  const wanted = query.value;
+  const continues = isNext && before?.query === wanted && before.cursor !== undefined;
+  reading?.abort();
+  const own = new AbortController();
+  reading = own;
+  const startMs = performance.now();
+  let found: Results = {
+    ...{ query: wanted, rows: continues ? before.rows : [], cursor: continues ? before.cursor : undefined },
+    ...{ hasMore: true, isReading: true, warnings: [], tookMs: 0 },
+  };
+  results.value = found;
+  const target = found.rows.length + PAGE_ROWS;
+  try {
+    for (let requests = 0; requests < REQUESTS_MAX && found.hasMore && found.rows.length < target; requests += 1) {
+      const page = await readPage(wanted, {
+        limit: target - found.rows.length,
+        cursor: found.cursor,
+        signal: own.signal,
+      });
+      found = {
+        ...found,
+        rows: withoutRepeats([...found.rows, ...page.entries.map(callOf)]),
+        cursor: page.cursor,
+        hasMore: page.more && page.cursor !== undefined,
+        warnings: page.warnings ?? [],
+        tookMs: performance.now() - startMs,
+      };
+      if (reading !== own) return;
+      results.value = found;
+    }
+    results.value = { ...found, isReading: false };
+    announce(`${counted(found.rows.length, "call")}${found.hasMore ? ", and more" : ""}.`);
+  } catch (error) {
+    if (reading === own) results.value = { ...found, isReading: false, error: errorOf(error) };
+  }
+}
+
+interface PageWanted {
+  readonly limit: number;
+  readonly cursor: string | undefined;
+  readonly signal: AbortSignal;
+}
+
+async function readPage(wanted: string, { limit, cursor, signal: aborted }: PageWanted): Promise<AuditPage> {
+  const params = new URLSearchParams(wanted);
+  params.set("limit", String(limit));
+  if (cursor !== undefined) params.set("cursor", cursor);
+  const page = await request<AuditPage>("GET", `/audit?${params}`, { signal: aborted });
+  if (!Array.isArray(page?.entries)) throw new ApiError(UNREADABLE, "The audit's answer cannot be read.");
+  return page;
+}
+
+/** A line can arrive twice: by a page, and by the stream. */
+function withoutRepeats(rows: readonly CallShown[]): readonly CallShown[] {
+  return [...new Map(rows.map((row) => [row.key, row])).values()];
+}
+
+/** Following new calls. While it is paused, they wait. */
+export interface Live {
+  readonly state: StreamState;
+  readonly isPaused: boolean;
+  readonly rows: readonly CallShown[];
+  readonly waiting: readonly CallShown[];
+  /** Calls that came and are no longer here, because there is an upper limit. */
+  readonly dropped: number;
+}
+
+export const live = signal<Live | undefined>(undefined);
+let stream: Stream | undefined;
+
+/** Starts to show new calls that match the filters; the search's own results stay below. */
+export function startLive(): void {
+  stopLive();
+  live.value = { state: { is: "connecting" }, isPaused: false, rows: [], waiting: [], dropped: 0 };
+  const params = new URLSearchParams(query.value);
+  params.delete("order");
+  stream = follow(`/audit/tail?${params}`, {
+    onMessage,
+    onOpen: () => announce("New calls appear at the top."),
+    onState: (state) => {
+      if (live.value !== undefined) live.value = { ...live.value, state };
+    },
+  });
+}
+
+export function stopLive(): void {
+  stream?.close();
+  stream = undefined;
+  live.value = undefined;
+}
+
+export function pauseLive(isPaused: boolean): void {
+  const now = live.value;
+  if (now === undefined) return;
+  const rows = isPaused ? now.rows : [...now.waiting, ...now.rows];
+  live.value = { ...now, isPaused, rows: rows.slice(0, LIVE_MAX), waiting: isPaused ? now.waiting : [] };
+}
+
+export function reconnectLive(): void {
+  stream?.retry();
+}
+
+/** Messages of one moment are shown together: a busy service sends hundreds a second. */
+let arrived: CallShown[] = [];
+let frame: ReturnType<typeof setTimeout> | undefined;
+const TOGETHER_MS = 100;
+
+function onMessage({ type, data }: ServerMessage): void {
+  if (type !== "entry") return;
+  try {
+    arrived.push(callOf(JSON.parse(data) as Line));
+  } catch {
+    return;
+  }
+  if (arrived.length > LIVE_MAX) arrived = arrived.slice(-LIVE_MAX);
+  frame ??= setTimeout(showArrived, TOGETHER_MS);
+}
+
+function showArrived(): void {
+  frame = undefined;
+  const fresh = arrived.toReversed();
+  arrived = [];
+  const now = live.value;
+  if (now === undefined) return;
+  const [list, other] = now.isPaused ? [now.waiting, now.rows] : [now.rows, now.waiting];
+  const known = new Set([...list, ...other].map(({ key }) => key));
+  const all = [...fresh.filter(({ key }) => !known.has(key)), ...list];
+  const kept = all.slice(0, LIVE_MAX);
+  const dropped = now.dropped + all.length - kept.length;
+  live.value = now.isPaused ? { ...now, waiting: kept, dropped } : { ...now, rows: kept, dropped };
+}
+
+/** All rows of the list: the newest first, unless the oldest were asked for. */
+export const rows = computed<readonly CallShown[]>(() => {
+  const found = results.value?.rows ?? [];
+  const fresh = live.value?.rows ?? [];
+  return fresh.length === 0 ? found : withoutRepeats([...fresh, ...found]);
+});

@@ -1,0 +1,177 @@
+import { signal } from "@preact/signals";
+import type { VNode } from "preact";
+import { useEffect } from "preact/hooks";
+import { type ApiError, request } from "../api.ts";
+import { bytesText } from "../calls/download.ts";
+import { Facts, Heading, localTime, Problem } from "../parts.tsx";
+import { Section } from "../records.tsx";
+import { type AppPage, announce, errorOf } from "../state.ts";
+import { Text } from "../text.tsx";
+
+/** Whether the audit is intact: its chain, its checkpoints, and where damage begins. */
+
+interface Damage {
+  readonly kind: string;
+  readonly file: string;
+  readonly line: number;
+  readonly message: string;
+}
+
+interface StreamShown {
+  readonly stream: string;
+  readonly files: number;
+  readonly lines: number;
+  readonly linesBefore: number;
+  readonly lastSeq?: number;
+  readonly prunedTo?: number;
+  readonly compared: number;
+  readonly damage?: Damage;
+}
+
+interface Status {
+  readonly ok?: boolean;
+  readonly verifiedAt?: string;
+  readonly more: boolean;
+  readonly progress?: { readonly bytes: number; readonly bytesInAll: number };
+  readonly fault?: string;
+  readonly streams?: readonly StreamShown[];
+  readonly checkpoints?: { readonly checkpoints: number; readonly signed: number; readonly damage?: Damage };
+}
+
+const status = signal<Status | undefined>(undefined);
+const failure = signal<ApiError | undefined>(undefined);
+const isVerifying = signal(false);
+/** Each request verifies for at most a second. */
+const REQUESTS_MAX = 3_600;
+let stop = new AbortController();
+
+/** Verifies until the whole log has been read once, or the page is left. */
+async function verify(): Promise<void> {
+  stop.abort();
+  const own = new AbortController();
+  stop = own;
+  isVerifying.value = true;
+  failure.value = undefined;
+  try {
+    for (let requests = 0; requests < REQUESTS_MAX && !own.signal.aborted; requests += 1) {
+      const read = await request<Status>("GET", "/audit/verify", { signal: own.signal });
+      status.value = read;
+      if (!read.more) break;
+    }
+    announce(status.value?.ok === true ? "The audit is intact." : "The audit is not intact.");
+  } catch (error) {
+    if (!own.signal.aborted) failure.value = errorOf(error);
+  } finally {
+    if (stop === own) isVerifying.value = false;
+  }
+}
+
+function EvidenceView(): VNode {
+  useEffect(() => {
+    void verify();
+    return () => stop.abort();
+  }, []);
+  const now = status.value;
+  return (
+    <div class="sheet story">
+      <header class="sheet-head">
+        <Heading>Evidence</Heading>
+        <button type="button" disabled={isVerifying.value} onClick={() => void verify()}>
+          {isVerifying.value ? "Verifying …" : "Verify again"}
+        </button>
+      </header>
+      {failure.value !== undefined && <Problem error={failure.value} onRetry={() => void verify()} />}
+      {now !== undefined && <Verdict status={now} />}
+      {now?.progress !== undefined && now.more && (
+        <p class="verify-progress">
+          <progress max={now.progress.bytesInAll} value={now.progress.bytes} aria-label="Verified" />
+          {bytesText(now.progress.bytes)} of {bytesText(now.progress.bytesInAll)}
+        </p>
+      )}
+      {now?.streams?.map((stream) => (
+        <Stream key={stream.stream} shown={stream} />
+      ))}
+      {now?.checkpoints !== undefined && (
+        <Section id="checkpoints" title="Checkpoints">
+          <Facts
+            rows={[
+              ["Checkpoints", String(now.checkpoints.checkpoints)],
+              ["Signed by our key", String(now.checkpoints.signed)],
+            ]}
+          />
+          {now.checkpoints.checkpoints === 0 && (
+            <p class="callout tone-warn">
+              Nothing signs the audit: whoever can write its directory can rebuild the chain unnoticed. Set{" "}
+              <code>audit.checkpointKeyFile</code>.
+            </p>
+          )}
+          {now.checkpoints.damage !== undefined && <Damaged damage={now.checkpoints.damage} />}
+        </Section>
+      )}
+      <p class="help">
+        An auditor who trusts neither this service nor its disk verifies a copy with <code>stc audit verify</code> and
+        the public key.
+      </p>
+    </div>
+  );
+}
+
+function Verdict({ status: { ok, verifiedAt, fault } }: { readonly status: Status }): VNode {
+  if (ok === undefined) return <p class="callout">The first complete check is under way.</p>;
+  return (
+    <div class={`callout tone-${ok ? "good" : "bad"}`} role="status">
+      <p>
+        <strong>{ok ? "The audit is intact." : "The audit is not intact."}</strong>
+      </p>
+      {verifiedAt !== undefined && <p class="dim">Last complete check: {localTime(verifiedAt)}</p>}
+      {fault !== undefined && (
+        <p>
+          <Text value={fault} max={600} />
+        </p>
+      )}
+    </div>
+  );
+}
+
+const STREAMS: Readonly<Record<string, string>> = { calls: "Calls", journal: "Journal" };
+
+function Stream({ shown }: { readonly shown: StreamShown }): VNode {
+  const { stream, files, lines, linesBefore, lastSeq, prunedTo, compared, damage } = shown;
+  return (
+    <Section id={`stream-${stream}`} title={STREAMS[stream] ?? stream}>
+      <Facts
+        rows={[
+          ["Lines in the chain", String(lines)],
+          ["Files", String(files)],
+          lastSeq === undefined ? undefined : ["Last line", String(lastSeq)],
+          ["Compared", `with ${compared} checkpoints`],
+          prunedTo === undefined ? undefined : ["Deleted by retention", `lines before ${prunedTo}, as recorded`],
+          linesBefore === 0 ? undefined : ["Before the chain", `${linesBefore} lines`],
+        ]}
+      />
+      {damage !== undefined && <Damaged damage={damage} />}
+    </Section>
+  );
+}
+
+function Damaged({ damage: { kind, file, line, message } }: { readonly damage: Damage }): VNode {
+  return (
+    <p class="callout tone-bad">
+      <strong>
+        <Text value={kind} max={60} />
+      </strong>
+      : <Text value={file} max={200} />, line {line}: <Text value={message} max={600} />
+    </p>
+  );
+}
+
+export const evidencePage: AppPage = {
+  name: "evidence",
+  title: "Evidence",
+  permission: "audit:read",
+  view: EvidenceView,
+  run: () => () => {
+    stop.abort();
+    status.value = undefined;
+  },
+};

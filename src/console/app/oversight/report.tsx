@@ -1,0 +1,219 @@
+import { signal } from "@preact/signals";
+import type { VNode } from "preact";
+import { Badge, Facts, Heading, localTime, Party } from "../parts.tsx";
+import { Columns, ROLE, Section, Unread, useRead } from "../records.tsx";
+import type { AppPage } from "../state.ts";
+import { Text } from "../text.tsx";
+import { counted } from "../words.ts";
+
+/** How people decide: how often they are asked, how they answer, and how long they read. */
+
+interface Decisions {
+  readonly approved: number;
+  readonly denied: number;
+  readonly alerts: readonly string[];
+  readonly approvalRate: number | null;
+  readonly medianSeconds: number | null;
+  readonly p90Seconds: number | null;
+  readonly hastyShare: number | null;
+}
+
+interface Report extends Decisions {
+  readonly from: string;
+  readonly to: string;
+  readonly isWhole: boolean;
+  readonly asked: number;
+  readonly pending: number;
+  readonly expired: number;
+  readonly cancelled: number;
+  readonly tools: readonly (Decisions & { readonly tool: string; readonly asked: number; readonly expired: number })[];
+  readonly deciders: readonly (Decisions & {
+    readonly iss: string;
+    readonly sub: string;
+    readonly perHour: number;
+    readonly busiestHour: number;
+  })[];
+  readonly suggestions: readonly { readonly kind: string; readonly tool?: string; readonly prompts: number }[];
+}
+
+const range = signal("7d");
+const RANGES = [
+  ["1d", "last day"],
+  ["7d", "last 7 days"],
+  ["30d", "last 30 days"],
+] as const;
+
+function ReportView(): VNode {
+  const { read, again } = useRead<{ readonly report: Report }>(`/approvals/report?from=${range.value}`);
+  return (
+    <div class="sheet story">
+      {read.value === undefined ? (
+        <Unread title="Report" read={read} again={again} />
+      ) : (
+        <Shown report={read.value.report} />
+      )}
+    </div>
+  );
+}
+
+function Shown({ report }: { readonly report: Report }): VNode {
+  const { asked, pending, expired, cancelled, tools, deciders, suggestions, isWhole } = report;
+  return (
+    <>
+      <header class="sheet-head">
+        <Heading>Report</Heading>
+        <select
+          class="head-range"
+          aria-label="Period"
+          value={range.value}
+          onChange={({ currentTarget }) => {
+            range.value = currentTarget.value;
+          }}
+        >
+          {RANGES.map(([value, words]) => (
+            <option key={value} value={value}>
+              {words}
+            </option>
+          ))}
+        </select>
+      </header>
+      <p class="meta">
+        {localTime(report.from)} – {localTime(report.to)}
+        {!isWhole && "; the oldest requests of the period are left out"}
+      </p>
+      <Alerts of={report} />
+      <ul class="figures">
+        <Figure value={String(asked)} words="requests" />
+        <Figure value={shareText(report.approvalRate)} words="of the decided were approved" />
+        <Figure value={secondsText(report.medianSeconds)} words="until a decision (median)" />
+        <Figure value={shareText(report.hastyShare)} words="decided within 2 seconds" />
+      </ul>
+      <Section id="states" title="What became of them">
+        <Facts
+          rows={[
+            ["Approved", String(report.approved)],
+            ["Denied", String(report.denied)],
+            ["Expired", `${expired}, nobody decided in time`],
+            ["Cancelled", String(cancelled)],
+            ["Waiting", String(pending)],
+          ]}
+        />
+      </Section>
+      {suggestions.length > 0 && (
+        <Section id="suggestions" title="Fewer questions would do">
+          <ul class="notes">
+            {suggestions.map(({ kind, tool, prompts }) => (
+              <li key={`${kind} ${tool ?? ""}`}>
+                {SUGGESTIONS[kind] ?? kind}
+                {tool !== undefined && (
+                  <>
+                    {" "}
+                    <code>
+                      <Text value={tool} max={80} />
+                    </code>
+                  </>
+                )}{" "}
+                <span class="dim">({counted(prompts, "request")} saved)</span>
+              </li>
+            ))}
+          </ul>
+        </Section>
+      )}
+      {tools.length > 0 && (
+        <Section id="tools" title="Tools">
+          <table class="records" {...ROLE.table}>
+            <caption class="sr-only">Tools</caption>
+            <Columns titles={["Tool", "Asked", "Approved", "Median", "Within 2 s"]} />
+            <tbody {...ROLE.group}>
+              {tools.map((one) => (
+                <tr key={one.tool} {...ROLE.row}>
+                  <td {...ROLE.cell}>
+                    <code>
+                      <Text value={one.tool} max={80} />
+                    </code>{" "}
+                    <Alerts of={one} />
+                  </td>
+                  <td {...ROLE.cell}>{one.asked}</td>
+                  <td {...ROLE.cell}>{shareText(one.approvalRate)}</td>
+                  <td {...ROLE.cell}>{secondsText(one.medianSeconds)}</td>
+                  <td {...ROLE.cell}>{shareText(one.hastyShare)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Section>
+      )}
+      {deciders.length > 0 && (
+        <Section id="deciders" title="Approvers">
+          <table class="records" {...ROLE.table}>
+            <caption class="sr-only">Approvers</caption>
+            <Columns titles={["Approver", "Decided", "Approved", "Median", "An hour", "Busiest hour"]} />
+            <tbody {...ROLE.group}>
+              {deciders.map((one) => (
+                <tr key={`${one.iss} ${one.sub}`} {...ROLE.row}>
+                  <td {...ROLE.cell}>
+                    <Party sub={one.sub} iss={one.iss} /> <Alerts of={one} />
+                  </td>
+                  <td {...ROLE.cell}>{one.approved + one.denied}</td>
+                  <td {...ROLE.cell}>{shareText(one.approvalRate)}</td>
+                  <td {...ROLE.cell}>{secondsText(one.medianSeconds)}</td>
+                  <td {...ROLE.cell}>{one.perHour}</td>
+                  <td {...ROLE.cell}>{one.busiestHour}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Section>
+      )}
+    </>
+  );
+}
+
+function Figure({ value, words }: { readonly value: string; readonly words: string }): VNode {
+  return (
+    <li>
+      <strong>{value}</strong> <span class="dim">{words}</span>
+    </li>
+  );
+}
+
+const ALERTS: Readonly<Record<string, string>> = {
+  approval_rate: "nearly everything is approved",
+  hasty_share: "most decisions took less than 2 s",
+};
+
+function Alerts({ of: { alerts } }: { readonly of: Decisions }): VNode {
+  return (
+    <>
+      {alerts.map((alert) => (
+        <Badge key={alert} tone="warn">
+          {ALERTS[alert] ?? alert}
+        </Badge>
+      ))}
+    </>
+  );
+}
+
+const SUGGESTIONS: Readonly<Record<string, string>> = {
+  session_scope: "Approve for the session what is asked again and again:",
+  read_tool: "Let the mode allow a tool that only reads and is always approved:",
+  auto_edit: "Set the mode autoEdit for sessions whose file changes are always approved.",
+};
+
+function shareText(share: number | null): string {
+  return share === null ? "–" : `${Math.round(share * 100)} %`;
+}
+
+function secondsText(seconds: number | null): string {
+  if (seconds === null) return "–";
+  return seconds < 60
+    ? `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`
+    : `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+}
+
+export const reportPage: AppPage = {
+  name: "report",
+  title: "Report",
+  permission: "approvals:decide",
+  view: ReportView,
+};

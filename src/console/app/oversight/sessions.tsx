@@ -1,0 +1,239 @@
+import { signal } from "@preact/signals";
+import type { VNode } from "preact";
+import { request } from "../api.ts";
+import { Badge, Countdown, Dialog, Empty, Heading, Party, Problem } from "../parts.tsx";
+import { Columns, ROLE, Section, Unread, useRead } from "../records.tsx";
+import { permissions } from "../session.ts";
+import { type AppPage, notify, notifyError } from "../state.ts";
+import { Text } from "../text.tsx";
+
+/** Agents' sessions, how much each asks, and what was approved for a whole session. */
+
+interface PersonNamed {
+  readonly sub: string;
+  readonly iss: string;
+}
+
+interface SessionShown {
+  readonly id: string;
+  readonly issuer: string;
+  readonly subject: string;
+  readonly mode: string;
+  readonly createdAt: string;
+  readonly expiresAt: string;
+  readonly modeUntil?: string;
+  readonly modeSetBy?: PersonNamed;
+}
+
+interface GrantShown {
+  readonly id: string;
+  readonly issuer: string;
+  readonly subject: string;
+  readonly session: string;
+  readonly tool: string;
+  readonly summary: string;
+  readonly expiresAt: string;
+  readonly grantedBy: PersonNamed;
+}
+
+/** What is about to be ended, once the person has confirmed it. */
+interface Ending {
+  readonly title: string;
+  readonly text: string;
+  readonly path: string;
+  readonly done: string;
+  readonly after: () => void;
+}
+
+const ending = signal<Ending | undefined>(undefined);
+
+function SessionsView(): VNode {
+  const { read, again } = useRead<{ readonly sessions: readonly SessionShown[] }>("/sessions");
+  return (
+    <div class="sheet story">
+      {read.value === undefined ? (
+        <Unread title="Sessions" read={read} again={again} />
+      ) : (
+        <>
+          <Heading>Sessions</Heading>
+          <Sessions sessions={read.value.sessions} again={again} />
+        </>
+      )}
+      {permissions.value.has("grants:manage") && <Grants />}
+      {ending.value !== undefined && <Confirm one={ending.value} />}
+    </div>
+  );
+}
+
+const MODES: Readonly<Record<string, readonly [words: string, tone: string]>> = {
+  default: ["asks for every change", "plain"],
+  autoEdit: ["writes files without asking", "warn"],
+  yolo: ["asks for nothing but high risk", "bad"],
+};
+
+function Sessions({
+  sessions,
+  again,
+}: {
+  readonly sessions: readonly SessionShown[];
+  readonly again: () => void;
+}): VNode {
+  if (sessions.length === 0) {
+    return (
+      <Empty title="No session is open">
+        <p>Agents open sessions, and those that tokens name appear with their first approval.</p>
+      </Empty>
+    );
+  }
+  return (
+    <table class="records" {...ROLE.table}>
+      <caption class="sr-only">Sessions</caption>
+      <Columns titles={["Session", "Whose", "Mode", "Ends", ""]} />
+      <tbody {...ROLE.group}>
+        {sessions.map(({ id, issuer, subject, mode, modeUntil, modeSetBy, expiresAt }) => (
+          <tr key={`${issuer} ${subject} ${id}`} {...ROLE.row}>
+            <td {...ROLE.cell}>
+              <code>
+                <Text value={id} max={48} />
+              </code>
+            </td>
+            <td {...ROLE.cell}>
+              <Party sub={subject} iss={issuer} />
+            </td>
+            <td {...ROLE.cell}>
+              <Badge tone={MODES[mode]?.[1] ?? "bad"}>{mode}</Badge> <span class="dim">{MODES[mode]?.[0]}</span>
+              {modeUntil !== undefined && (
+                <p class="help">
+                  for <Countdown iso={modeUntil} />
+                  {modeSetBy !== undefined && (
+                    <>
+                      , set by <Text value={modeSetBy.sub} max={60} />
+                    </>
+                  )}
+                </p>
+              )}
+            </td>
+            <td {...ROLE.cell}>
+              in <Countdown iso={expiresAt} />
+            </td>
+            <td class="cell-action" {...ROLE.cell}>
+              <button
+                type="button"
+                class="danger"
+                onClick={() => {
+                  ending.value = {
+                    title: "End this session",
+                    text: "What was approved for the session ends with it. The agent can open another one.",
+                    path: `/sessions/${encodeURIComponent(id)}`,
+                    done: "The session has ended.",
+                    after: again,
+                  };
+                }}
+              >
+                End …
+              </button>
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Grants(): VNode {
+  const { read, again } = useRead<{ readonly grants: readonly GrantShown[] }>("/grants");
+  const grants = read.value?.grants;
+  return (
+    <Section id="grants" title="Approved for a session">
+      {read.error !== undefined && <Problem error={read.error} onRetry={again} />}
+      {grants?.length === 0 && <p class="dim">Nothing is approved for a whole session now.</p>}
+      {grants !== undefined && grants.length > 0 && (
+        <table class="records" {...ROLE.table}>
+          <caption class="sr-only">Approvals for sessions</caption>
+          <Columns titles={["Call", "For", "Approved by", "Ends", ""]} />
+          <tbody {...ROLE.group}>
+            {grants.map(({ id, tool, summary, subject, issuer, grantedBy, expiresAt }) => (
+              <tr key={id} {...ROLE.row}>
+                <td {...ROLE.cell}>
+                  <code>
+                    <Text value={tool} max={80} />
+                  </code>
+                  <p class="help">
+                    <Text value={summary} max={160} />
+                  </p>
+                </td>
+                <td {...ROLE.cell}>
+                  <Party sub={subject} iss={issuer} />
+                </td>
+                <td {...ROLE.cell}>
+                  <Text value={grantedBy.sub} max={60} />
+                </td>
+                <td {...ROLE.cell}>
+                  in <Countdown iso={expiresAt} />
+                </td>
+                <td class="cell-action" {...ROLE.cell}>
+                  <button
+                    type="button"
+                    class="danger"
+                    onClick={() => {
+                      ending.value = {
+                        title: "Revoke this approval",
+                        text: `The next identical call of ${tool} asks again.`,
+                        path: `/grants/${encodeURIComponent(id)}`,
+                        done: "The approval is revoked.",
+                        after: again,
+                      };
+                    }}
+                  >
+                    Revoke …
+                  </button>
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </Section>
+  );
+}
+
+function Confirm({ one }: { readonly one: Ending }): VNode {
+  const close = (): void => {
+    ending.value = undefined;
+  };
+  const act = async (): Promise<void> => {
+    close();
+    try {
+      await request("DELETE", one.path);
+      notify("done", one.done);
+    } catch (error) {
+      notifyError(one.title, error);
+    }
+    one.after();
+  };
+  return (
+    <Dialog title={one.title} onClose={close}>
+      <p>
+        <Text value={one.text} max={300} />
+      </p>
+      <div class="decide-buttons dialog-buttons">
+        <button type="button" class="danger solid" onClick={() => void act()}>
+          {one.title}
+        </button>
+        <button type="button" onClick={close}>
+          Back
+        </button>
+      </div>
+    </Dialog>
+  );
+}
+
+export const sessionsPage: AppPage = {
+  name: "sessions",
+  title: "Sessions",
+  permission: "modes:manage",
+  view: SessionsView,
+  run: () => () => {
+    ending.value = undefined;
+  },
+};

@@ -1,0 +1,242 @@
+import type { VNode } from "preact";
+import { members } from "../api.ts";
+import { Badge, Empty, Facts, Heading, localTime } from "../parts.tsx";
+import { codeRow, Names, Section, Unread, useRead } from "../records.tsx";
+import { hrefOf } from "../route.ts";
+import { permissions } from "../session.ts";
+import type { AppPage } from "../state.ts";
+import { Text } from "../text.tsx";
+
+/** The systems that tools reach: whether they can be reached, how they are protected, and how busy they are. */
+
+interface SystemShown {
+  readonly name: string;
+  readonly kind: string;
+  readonly addresses: readonly string[];
+  readonly tls: string;
+  readonly tools: readonly string[];
+  readonly contract?: { readonly origin: string; readonly sha256: string; readonly isPinned: boolean };
+  readonly state?: string;
+  readonly circuit?: string;
+  readonly health?: string | null;
+  readonly calls?: { readonly underWay: number; readonly max: number };
+  readonly certificateExpiresAt?: string | null;
+  readonly sessions?: number;
+  readonly connections?: number;
+  readonly quarantined?: readonly string[];
+}
+
+interface SystemsShown {
+  readonly systems: readonly SystemShown[];
+  readonly notes: readonly string[];
+  readonly reasons: readonly string[];
+  readonly audit: Readonly<Record<string, unknown>>;
+  readonly revocations?: Readonly<Record<string, unknown>>;
+  readonly confinement?: {
+    readonly mode: string;
+    readonly tools: Readonly<Record<string, string>>;
+    readonly faults: Readonly<Record<string, string>>;
+  };
+}
+
+function SystemsView(): VNode {
+  const { read, again } = useRead<SystemsShown>("/systems");
+  const { value } = read;
+  return (
+    <div class="sheet systems">
+      {value === undefined ? (
+        <Unread title="Systems" read={read} again={again} />
+      ) : (
+        <>
+          <header class="sheet-head">
+            <Heading>Systems</Heading>
+            <button type="button" onClick={again}>
+              Look again
+            </button>
+          </header>
+          <Service shown={value} />
+          {value.systems.length === 0 && <Empty title="No system is configured" />}
+          <ul class="cards">
+            {value.systems.map((system) => (
+              <System key={system.name} system={system} />
+            ))}
+          </ul>
+          <Confinement shown={value} />
+        </>
+      )}
+    </div>
+  );
+}
+
+/** The service itself: whether it accepts calls, and what its operators should know. */
+function Service({ shown: { reasons, audit, revocations, notes } }: { readonly shown: SystemsShown }): VNode {
+  const isReady = reasons.length === 0;
+  return (
+    <div class={`callout tone-${isReady ? "good" : "bad"} service-state`}>
+      <p>
+        <strong>{isReady ? "The service accepts calls." : "The service accepts no calls now."}</strong>{" "}
+        {!isReady && <Text value={reasons.join(", ")} max={200} />}
+      </p>
+      <p class="dim">
+        Audit: <Text value={String(audit["status"])} max={40} />
+        {typeof audit["reason"] === "string" && (
+          <>
+            {" "}
+            (<Text value={audit["reason"]} max={300} />)
+          </>
+        )}
+        {revocations !== undefined && (
+          <>
+            {" "}
+            · revocation list: <Text value={String(revocations["status"])} max={40} />
+          </>
+        )}
+      </p>
+      {notes.length > 0 && (
+        <ul class="notes">
+          {notes.map((note) => (
+            <li key={note}>
+              <Text value={note} max={600} />
+            </li>
+          ))}
+        </ul>
+      )}
+    </div>
+  );
+}
+
+const TLS: Readonly<Record<string, readonly [words: string, tone: string]>> = {
+  none: ["no TLS", "plain"],
+  server: ["TLS", "good"],
+  mutual: ["mutual TLS", "good"],
+};
+/** States in which a call may fail. */
+const BAD: ReadonlySet<string> = new Set(
+  ["open", "half-open", "failed", "TRANSIENT_FAILURE", "NOT_SERVING", "UNREACHABLE", "SERVICE_UNKNOWN"], //
+);
+const EXPIRES_SOON_MS = 14 * 86_400_000;
+
+function System({ system }: { readonly system: SystemShown }): VNode {
+  const { name, kind, addresses, tls, tools, circuit, state, health, calls, contract, quarantined = [] } = system;
+  const [tlsWords, tlsTone] = TLS[tls] ?? [tls, "plain"];
+  const states = [state, circuit === undefined ? undefined : circuit, health ?? undefined].filter(
+    (each) => each !== undefined,
+  );
+  const isBad = states.some((each) => BAD.has(each)) || quarantined.length > 0;
+  return (
+    <li class={`card-system ${isBad ? "bad" : ""}`}>
+      <header>
+        <h2>
+          <Text value={name} max={120} /> {kind !== name && <span class="dim">{kind}</span>}
+        </h2>
+        <div class="badges">
+          {circuit !== undefined && <Badge tone={BAD.has(circuit) ? "bad" : "good"}>circuit {circuit}</Badge>}
+          {state !== undefined && <Badge tone={BAD.has(state) ? "bad" : "plain"}>{state.toLowerCase()}</Badge>}
+          {typeof health === "string" && (
+            <Badge tone={BAD.has(health) ? "bad" : "good"}>
+              health: <Text value={health.toLowerCase()} max={40} />
+            </Badge>
+          )}
+          {addresses.length > 0 && <Badge tone={tlsTone}>{tlsWords}</Badge>}
+        </div>
+      </header>
+      <Facts
+        rows={[
+          addresses.length === 0 ? undefined : ["Address", <Names key="addresses" names={addresses} />],
+          calls === undefined ? undefined : ["Calls", <Calls key="calls" calls={calls} />],
+          certificateRow(system.certificateExpiresAt),
+          system.sessions === undefined ? undefined : ["Sessions", String(system.sessions)],
+          quarantined.length === 0 ? undefined : ["Quarantined", <Names key="quarantined" names={quarantined} />],
+          contract === undefined
+            ? undefined
+            : ["Contract", `${contract.origin}${contract.isPinned ? ", pinned" : ", not pinned"}`],
+          codeRow("Contract, SHA-256", contract?.sha256),
+          ["Tools", <Tools key="tools" names={tools} />],
+        ]}
+      />
+    </li>
+  );
+}
+
+function Calls({ calls: { underWay, max } }: { readonly calls: NonNullable<SystemShown["calls"]> }): VNode {
+  return (
+    <span class="calls-now">
+      <meter min={0} max={max} high={max * 0.8} value={underWay} aria-label="Calls in progress" />
+      {underWay} of {max}
+    </span>
+  );
+}
+
+function certificateRow(expiresAt: string | null | undefined): readonly [string, VNode] | undefined {
+  if (typeof expiresAt !== "string") return undefined;
+  const left = Date.parse(expiresAt) - Date.now();
+  const words = left <= 0 ? "expired" : "expires";
+  return [
+    "Own certificate",
+    <span key="certificate" class={left < EXPIRES_SOON_MS ? "countdown soon" : ""}>
+      {words} {localTime(expiresAt)}
+    </span>,
+  ];
+}
+
+function Tools({ names }: { readonly names: readonly string[] }): VNode {
+  if (names.length === 0) return <span class="dim">none</span>;
+  const isLinked = permissions.value.has("tools:read");
+  return (
+    <ul class="names">
+      {names.map((name) => (
+        <li key={name}>
+          {isLinked ? (
+            <a href={hrefOf("tools", [name])}>
+              <Text value={name} max={80} />
+            </a>
+          ) : (
+            <code>
+              <Text value={name} max={80} />
+            </code>
+          )}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+const MODES: Readonly<Record<string, string>> = {
+  require: "A command that cannot be confined is not a tool.",
+  prefer: "A command that cannot be confined runs unconfined, and every plan says so.",
+  off: "Nothing is confined.",
+};
+
+function Confinement({ shown: { confinement } }: { readonly shown: SystemsShown }): VNode | null {
+  if (confinement === undefined) return null;
+  const faults = members(confinement.faults);
+  return (
+    <Section id="confinement" title="Confinement of commands">
+      <p>
+        <strong>{confinement.mode}</strong>: {MODES[confinement.mode] ?? ""}
+      </p>
+      <ul class="rules">
+        {Object.entries(confinement.tools).map(([name, level]) => (
+          <li key={name}>
+            <Badge tone={level === "confined" ? "good" : "bad"}>{level}</Badge>
+            <code>
+              <Text value={name} max={120} />
+            </code>
+            {typeof faults[name] === "string" && (
+              <span class="dim">
+                <Text value={faults[name]} max={300} />
+              </span>
+            )}
+          </li>
+        ))}
+      </ul>
+    </Section>
+  );
+}
+
+export const systemsPage: AppPage = {
+  name: "systems",
+  title: "Systems",
+  permission: "metrics:read",
+  view: SystemsView,
+};

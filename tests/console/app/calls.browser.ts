@@ -1,0 +1,207 @@
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { generateKeyPairSync } from "node:crypto";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Browser, Page } from "playwright-core";
+import { checkProof, readProof } from "../../../src/audit/chain/proof.ts";
+import { hindrances } from "../../support/accessibility.ts";
+import { writeGeneratedDay } from "../../support/audit-lines.ts";
+import { launchBrowser } from "../../support/browser.ts";
+import { until } from "../../support/until.ts";
+import { ConsoleWorld } from "./console-world.ts";
+import { Visitor } from "./visitor.ts";
+
+const HOSTILE = '<img src=x onerror="document.title=1">\u202e\u0007 evil';
+const DAY = "2026-01-15";
+
+const keys = generateKeyPairSync("ed25519");
+const world = new ConsoleWorld();
+const visitors: Visitor[] = [];
+let browser: Browser;
+let ran: string;
+
+beforeAll(async () => {
+  browser = await launchBrowser();
+  writeFileSync(join(world.folder, "key.pem"), keys.privateKey.export({ type: "pkcs8", format: "pem" }));
+  writeGeneratedDay(join(world.folder, "audit"), DAY, 250);
+  await world.start({ audit: { dir: "audit", checkpointKeyFile: "key.pem" } });
+  const id = await world.ask("announce", { text: HOSTILE }, { reason: HOSTILE });
+  await world.decide(id, "approve", { reason: `because ${HOSTILE}` });
+  ran = (await world.call("announce", { text: HOSTILE })).body.traceId;
+  await world.call("nothing_such", {});
+});
+
+afterEach(async () => {
+  const problems = visitors.flatMap((visitor) => visitor.problems);
+  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
+  expect(problems).toEqual([]);
+});
+
+afterAll(async () => {
+  await browser?.close();
+  await world.end();
+});
+
+async function visit(fragment: string, options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Page> {
+  const visitor = await Visitor.signedIn(browser, world, options);
+  visitors.push(visitor);
+  await visitor.go(fragment);
+  return visitor.page;
+}
+
+const rowsOf = (page: Page) => page.locator(".records tbody tr");
+
+async function texts(page: Page, cell: string): Promise<readonly string[]> {
+  return page.locator(`.records .${cell}`).allInnerTexts();
+}
+
+test("the filters are in the URL: what a link names is found, and a changed filter changes the URL", async () => {
+  const page = await visit("#/calls?tool=announce&decision=ALLOWED");
+  await rowsOf(page).first().waitFor();
+  expect(await texts(page, "cell-tool")).toEqual(["announce inline"]);
+  expect(await page.getByLabel("Tool").inputValue()).toBe("announce");
+  await page.getByLabel("Decision").selectOption("PENDING");
+  await page.getByText("waits for approval").first().waitFor();
+  expect(page.url()).toEndWith("#/calls?decision=PENDING&tool=announce");
+  await page.goBack();
+  await page.locator(".records").getByText("allowed", { exact: true }).waitFor();
+  await page.reload();
+  await page.locator(".records").getByText("allowed", { exact: true }).waitFor();
+  await page.getByRole("link", { name: "Clear" }).click();
+  await page.getByText("nothing_such").waitFor();
+  expect(page.url()).toEndWith("#/calls");
+});
+
+test("an invalid filter is refused in words, and the page goes on", async () => {
+  const page = await visit("#/calls?from=soon");
+  await page.getByRole("alert").getByText("MALFORMED_REQUEST").waitFor();
+  await page.getByLabel("From").fill("1h");
+  await page.keyboard.press("Enter");
+  await rowsOf(page).first().waitFor();
+});
+
+test("a long result comes page by page, each call once", async () => {
+  const page = await visit(`#/calls?from=${DAY}&to=2026-01-16`);
+  await page.getByRole("button", { name: "Show more" }).waitFor();
+  expect(await rowsOf(page).count()).toBe(100);
+  await page.getByRole("button", { name: "Show more" }).click();
+  await until("200 rows", async () => ((await rowsOf(page).count()) === 200 ? true : undefined));
+  await page.getByRole("button", { name: "Show more" }).click();
+  await page.getByText("250 calls, all of them").waitFor();
+  const links = await page.locator(".records a").evaluateAll((all) => all.map((link) => link.getAttribute("href")));
+  expect(new Set(links).size).toBe(250);
+});
+
+test("new calls appear while they are followed; a pause holds them back", async () => {
+  const page = await visit("#/calls?tool=followed_tool");
+  await page.getByText("No call matches").waitFor();
+  await page.getByRole("button", { name: "Follow" }).click();
+  await page.getByText("Live", { exact: true }).waitFor();
+  await world.call("followed_tool", {});
+  await world.call("another_tool", {});
+  await until("the new row", async () => ((await rowsOf(page).count()) === 1 ? true : undefined));
+  await page.getByRole("button", { name: "Pause" }).click();
+  await world.call("followed_tool", {});
+  await page.getByRole("button", { name: "Show 1 new call" }).waitFor();
+  expect(await rowsOf(page).count()).toBe(1);
+  await page.getByRole("button", { name: "Resume" }).click();
+  await until("both rows", async () => ((await rowsOf(page).count()) === 2 ? true : undefined));
+  await page.getByRole("button", { name: "Stop" }).click();
+  await page.getByRole("button", { name: "Follow" }).waitFor();
+});
+
+test("a call tells its story: verdict, stages, approval, votes, lines; hostile text stays text", async () => {
+  const page = await visit("#/calls?tool=announce&decision=ALLOWED");
+  await rowsOf(page).first().locator("a").click();
+  await page.getByRole("heading", { name: /announce/ }).waitFor();
+  expect(page.url()).toContain(`#/calls/${ran}?`);
+  for (const stage of ["auth", "permission", "approval", "execution", "output"]) {
+    await page.locator(".stages-axis").getByText(stage, { exact: true }).waitFor();
+  }
+  const events = await page.locator(".event strong").allInnerTexts();
+  expect(events).toContain("An approval was requested");
+  expect(events).toContain("Approved");
+  expect(events).toContain("The call ended: allowed");
+  await page.locator(".said").getByText("because <img").waitFor();
+  expect(await page.locator("img").count()).toBe(0);
+  expect(await page.locator(".said .piece-escape").first().innerText()).toBe("\\u{202e}");
+  await page.locator(".event summary").first().click();
+  await page.locator(".event figure").first().getByText('"type": "approval.asked"').waitFor();
+  await page.getByRole("link", { name: "Open this call" }).click();
+  await page.getByText("waits for approval").first().waitFor();
+  await page.getByRole("link", { name: "← All calls" }).click();
+  await page.getByRole("heading", { name: "Calls" }).waitFor();
+});
+
+test("an unknown call, and an id that is markup, are said not to be there", async () => {
+  const page = await visit("#/calls/no-such-call");
+  await page.getByText("Nothing in the audit has this id.").waitFor();
+  await page.goto(`${world.consoleUrl}/console#/calls/${encodeURIComponent("<b>x</b>")}`);
+  await page.getByText("ENTRY_NOT_FOUND").waitFor();
+});
+
+test("the proof of a call is saved, and checks with the public key", async () => {
+  const page = await visit(`#/calls/${ran}`);
+  const proof = await until("a checkpoint that covers the call", async () => {
+    const saving = page.waitForEvent("download", { timeout: 2_000 }).catch(() => undefined);
+    await page.getByRole("button", { name: "Download inclusion proof" }).click();
+    const path = await (await saving)?.path();
+    return path === undefined ? undefined : readProof(readFileSync(path, "utf8"));
+  });
+  expect([checkProof(proof, [keys.publicKey]).ok, proof.line.includes(ran)]).toEqual([true, true]);
+});
+
+test("the result of a search is saved as CSV and JSONL", async () => {
+  const page = await visit(`#/calls?from=${DAY}&to=2026-01-16&classification=write`);
+  await rowsOf(page).first().waitFor();
+  for (const [name, lines] of [
+    [/^CSV/, 51],
+    [/^JSONL/, 50],
+  ] as const) {
+    await page.getByText("Export", { exact: true }).click();
+    const saving = page.waitForEvent("download");
+    await page.getByRole("button", { name }).click();
+    const saved = readFileSync(await (await saving).path(), "utf8");
+    expect(saved.trimEnd().split("\n")).toHaveLength(lines);
+  }
+  await page
+    .getByText(/was saved/)
+    .first()
+    .waitFor();
+});
+
+test("the keyboard alone reaches a filter, a row and the way back", async () => {
+  const page = await visit("#/calls");
+  await rowsOf(page).first().waitFor();
+  await page.keyboard.press("/");
+  await page.keyboard.type("nothing_such");
+  await page.keyboard.press("Enter");
+  await until("one row", async () => ((await rowsOf(page).count()) === 1 ? true : undefined));
+  await page.getByRole("heading", { name: "Calls" }).focus();
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: /nothing_such/ }).waitFor();
+  await page.keyboard.press("b");
+  await page.getByRole("heading", { name: "Calls" }).waitFor();
+});
+
+test("an operator without audit:read has no page of calls", async () => {
+  const visitor = await Visitor.open(browser, world);
+  visitors.push(visitor);
+  await visitor.signIn(await world.person({ sub: "ada", permissions: ["approvals:decide"] }));
+  expect(await visitor.page.getByRole("link", { name: "Calls" }).count()).toBe(0);
+});
+
+test.each([
+  ["light", 1440],
+  ["dark", 1440],
+  ["light", 360],
+  ["dark", 360],
+] as const)("the pages are accessible: %s, %d px", async (colorScheme, width) => {
+  const page = await visit("#/calls", { colorScheme, viewport: { width, height: 800 } });
+  for (const fragment of ["#/calls", "#/calls?code=INVALID_INPUT&order=oldest", `#/calls/${ran}`]) {
+    await page.goto(`${world.consoleUrl}/console${fragment}`);
+    await page.locator(".records, .empty, .event").first().waitFor();
+    expect([fragment, await hindrances(page)]).toEqual([fragment, []]);
+  }
+});

@@ -1,0 +1,110 @@
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import type { Browser, Page } from "playwright-core";
+import { hindrances } from "../../support/accessibility.ts";
+import { launchBrowser } from "../../support/browser.ts";
+import { until } from "../../support/until.ts";
+import { HostileWorld, hostileTool } from "../../targets/mcp/world.ts";
+import { ConsoleWorld } from "./console-world.ts";
+import { Visitor } from "./visitor.ts";
+
+const HOSTILE = '<img src=x onerror="document.title=1">\u202e evil';
+const HOLDS = ["tools:read", "metrics:read"];
+
+/** A service with a tool that its server has changed. */
+class ChangedWorld extends HostileWorld {
+  async begin(): Promise<void> {
+    this.tell("changes.json", { echo: { description: `Does echo ${HOSTILE}` } });
+    const definition = { name: "echo", description: "Does echo" };
+    await this.run({
+      server: { port: 0, console: { port: 0 } },
+      tools: [hostileTool("echo", { definitionSha256: "0".repeat(64), definition }), hostileTool("who")],
+      systems: { hostile: { mcp: this.serverEntry() } },
+      commands: { confinement: "prefer", launchers: 0 },
+    });
+  }
+}
+
+const world = new ConsoleWorld();
+const changed = new ChangedWorld();
+const visitors: Visitor[] = [];
+let browser: Browser;
+beforeAll(async () => {
+  browser = await launchBrowser();
+  await Promise.all([world.start(), changed.begin()]);
+});
+afterEach(async () => {
+  const problems = visitors.flatMap((visitor) => visitor.problems);
+  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
+  expect(problems).toEqual([]);
+});
+afterAll(async () => {
+  await browser?.close();
+  await Promise.all([world.end(), changed.end()]);
+});
+
+async function visit(fragment: string, options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Page> {
+  const visitor = await Visitor.signedIn(browser, world, { holds: HOLDS, ...options });
+  visitors.push(visitor);
+  await visitor.go(fragment);
+  return visitor.page;
+}
+
+test("tools are listed and filtered, and one says who may call it and what is released", async () => {
+  const page = await visit("#/tools");
+  await page.getByText("7 tools").waitFor();
+  await page.getByLabel(/Filter tools/).fill("shop");
+  await until("one row", async () => ((await page.locator(".records tbody tr").count()) === 1 ? true : undefined));
+  await page.getByRole("link", { name: "create_order" }).click();
+  await page.getByRole("heading", { name: /create_order/ }).waitFor();
+  await page.getByText('"path": "/customers/{customer}/orders"').waitFor();
+  await page.locator("dd").getByText("deeds:do").waitFor();
+  await page.getByRole("link", { name: "Its last calls" }).click();
+  expect(page.url()).toEndWith("#/calls?tool=create_order");
+});
+
+test("an unknown tool is said not to be there", async () => {
+  const page = await visit(`#/tools/${encodeURIComponent("<b>x</b>")}`);
+  await page.getByText("TOOL_NOT_FOUND").waitFor();
+});
+
+test("systems show addresses and calls, and lead to their tools", async () => {
+  const page = await visit("#/systems");
+  await page.getByText("The service accepts calls.").waitFor();
+  const shop = page.locator(".card-system", { hasText: "shop" });
+  await shop.getByText(/^http:\/\/127\.0\.0\.1:\d+\/api$/).waitFor();
+  await shop.getByText("0 of 256").waitFor();
+  await shop.getByText("circuit closed").waitFor();
+  await shop.getByRole("link", { name: "create_order" }).click();
+  await page.getByRole("heading", { name: /create_order/ }).waitFor();
+});
+
+test("a tool that its server changed says what changed, as text", async () => {
+  const visitor = await Visitor.open(browser, world, { url: changed.consoleUrl });
+  visitors.push(visitor);
+  await visitor.signIn(await changed.person({ permissions: HOLDS }));
+  await visitor.go("#/tools");
+  const { page } = visitor;
+  await page.locator("tr", { hasText: "echo" }).getByText("quarantined").waitFor();
+  await page.getByRole("link", { name: "echo" }).click();
+  await page
+    .getByRole("figure", { name: "What its server changed" })
+    .getByText(/Does echo <img src=x/)
+    .waitFor();
+  expect(await page.locator("img").count()).toBe(0);
+  await visitor.go("#/systems");
+  await page.locator(".card-system.bad", { hasText: "hostile" }).waitFor();
+});
+
+test.each([
+  ["light", 1440],
+  ["dark", 1440],
+  ["light", 360],
+  ["dark", 360],
+] as const)("the pages are accessible: %s, %d px", async (colorScheme, width) => {
+  const page = await visit("#/tools", { colorScheme, viewport: { width, height: 800 } });
+  for (const fragment of ["#/tools", "#/tools/bash", "#/systems"]) {
+    await page.goto(`${world.consoleUrl}/console${fragment}`);
+    await page.locator(".records, .story-columns, .card-system").first().waitFor();
+    expect([fragment, await hindrances(page)]).toEqual([fragment, []]);
+  }
+});
