@@ -9,7 +9,7 @@ import { defineTool } from "../../src/index.ts";
 import { AskingService, type Loose, type Reply } from "../support/asking-service.ts";
 import { blocksOf } from "../support/documented.ts";
 import { OPERATORS_ISSUER } from "../support/live-tokens.ts";
-import { freePortPair, run } from "../support/stc.ts";
+import { freePorts, run } from "../support/stc.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
 
@@ -73,7 +73,7 @@ const SIGNING_SECRET = "0123456789abcdef0123456789abcdef";
 
 const slack = new Slack();
 const service = new NoteService();
-const port = freePortPair();
+const port = freePorts();
 const relays: Bun.Subprocess[] = [];
 let relay = "";
 
