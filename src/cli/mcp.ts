@@ -1,5 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { isTable } from "../core/json.ts";
+import { Lines } from "../core/lines.ts";
 import { ERROR, headerText, META } from "../core/mcp.ts";
 import { isLoopback } from "../core/network.ts";
 import { EventReader, followEvents } from "./approvals/events.ts";
@@ -377,29 +378,16 @@ function writeAsIs(_: Message, data: string): void {
 
 /** Splits bytes into lines. Yields undefined for a line that is too long. */
 async function* linesOf(input: AsyncIterable<Uint8Array>): AsyncGenerator<string | undefined, void> {
-  let pieces: Uint8Array[] = [];
-  let bytes = 0;
-  const take = (piece: Uint8Array): void => {
-    bytes += piece.length;
-    if (bytes <= LINE_BYTES_MAX) pieces.push(piece);
-    else pieces = [];
-  };
-  const end = (): string | undefined => {
-    const line = bytes <= LINE_BYTES_MAX ? Buffer.concat(pieces).toString("utf8") : undefined;
-    pieces = [];
-    bytes = 0;
-    return line;
-  };
+  const read: (string | undefined)[] = [];
+  const lines = new Lines({
+    bytesMax: LINE_BYTES_MAX,
+    onLine: (line) => read.push(Buffer.from(line).toString("utf8")),
+    onTooLong: () => read.push(undefined),
+  });
   for await (const chunk of input) {
-    let from = 0;
-    for (let at = chunk.indexOf(LINE_END); at !== -1; at = chunk.indexOf(LINE_END, from)) {
-      take(chunk.subarray(from, at));
-      yield end();
-      from = at + 1;
-    }
-    take(chunk.slice(from));
+    lines.add(chunk);
+    yield* read.splice(0);
   }
-  if (bytes > 0) yield end();
+  lines.end();
+  yield* read.splice(0);
 }
-
-const LINE_END = 0x0a;

@@ -1,10 +1,12 @@
 import { errorText } from "../../core/error-text.ts";
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
+import { Lines } from "../../core/lines.ts";
 import { headerText } from "../../core/mcp.ts";
 import type { AssertionSigner } from "../../egress/assertion.ts";
 import { type EgressClient, EgressError, type EgressRequest, type EgressStream } from "../../egress/client.ts";
 import type { CredentialOwner, Credentials } from "../../egress/credentials.ts";
+import { secretsInHeaders } from "../../egress/sent-secrets.ts";
 import {
   type AssertedCall,
   type McpChannel,
@@ -13,7 +15,7 @@ import {
   type OutgoingMessage,
   UpstreamError,
 } from "./channel.ts";
-import { Lines, messageReader } from "./lines.ts";
+import { messageReader, type ReadMessage } from "./messages.ts";
 
 /** Messages over Streamable HTTP: each is one POST, whose answer is one message or a stream of events. */
 
@@ -33,6 +35,8 @@ const REPLIES_MAX = 16;
 const EVENT_LINES_MAX = 10_000;
 /** Largest answer to a message that needs none. */
 const IGNORED_BYTES_MAX = 65_536;
+/** Credentials whose secrets are removed from messages: former ones too, which a server may show later. */
+const CREDENTIALS_KEPT_MAX = 8;
 const ACCEPTED = 202;
 const UNAUTHENTICATED = 401;
 const NOT_FOUND = 404;
@@ -61,6 +65,12 @@ interface Requested {
   readonly call: AssertedCall | undefined;
 }
 
+/** An answer, and the secrets that only its request had. */
+interface Answering {
+  readonly stream: EgressStream;
+  readonly secrets: readonly string[];
+}
+
 class HttpChannel implements McpChannel {
   readonly ready = Promise.resolve();
   readonly ended: Promise<string>;
@@ -68,7 +78,10 @@ class HttpChannel implements McpChannel {
   readonly #receiver: MessageReceiver;
   readonly #owner: CredentialOwner | undefined;
   readonly #closing = new AbortController();
-  readonly #read: (text: Uint8Array) => void;
+  readonly #read: ReadMessage;
+  /** Secrets in the credentials of this connection, by header. */
+  readonly #secretsOf = new Map<string, readonly string[]>();
+  #secrets: readonly string[] = [];
   #end: (reason: string) => void;
   /**
    * Exchanges in progress, by the numbers of their requests. Rejected: a listener for each on `#closing`, whose removal takes time
@@ -172,22 +185,32 @@ class HttpChannel implements McpChannel {
   }
 
   async #credentials(signal: AbortSignal): Promise<Readonly<Record<string, string>>> {
-    return (await this.#options.credentials?.header({ ...this.#owner, signal })) ?? {};
+    const added = (await this.#options.credentials?.header({ ...this.#owner, signal })) ?? {};
+    for (const header of Object.values(added)) if (!this.#secretsOf.has(header)) this.#remember(header);
+    return added;
+  }
+
+  #remember(header: string): void {
+    this.#secretsOf.set(header, secretsInHeaders([header]));
+    const [oldest] = this.#secretsOf.keys();
+    if (this.#secretsOf.size > CREDENTIALS_KEPT_MAX && oldest !== undefined) this.#secretsOf.delete(oldest);
+    this.#secrets = [...this.#secretsOf.values()].flat();
   }
 
   /** Opens a request with credentials, and once more with others when the server refuses them: a 401 is a definite refusal. */
-  async #open(request: EgressRequest & { readonly signal: AbortSignal }, call?: AssertedCall): Promise<EgressStream> {
+  async #open(request: EgressRequest & { readonly signal: AbortSignal }, call?: AssertedCall): Promise<Answering> {
     const { client, credentials } = this.#options;
     const held = await this.#credentials(request.signal);
-    const send = async (added: Readonly<Record<string, string>>): Promise<EgressStream> => {
+    const send = async (added: Readonly<Record<string, string>>): Promise<Answering> => {
       const assertion = await this.#assertion(request, call);
-      return await client().open({ ...request, headers: { ...request.headers, ...assertion, ...added } });
+      const stream = await client().open({ ...request, headers: { ...request.headers, ...assertion, ...added } });
+      return { stream, secrets: secretsInHeaders(Object.values(assertion)) };
     };
-    const stream = await send(held);
-    if (stream.status !== UNAUTHENTICATED || credentials === undefined) return stream;
+    const answering = await send(held);
+    if (answering.stream.status !== UNAUTHENTICATED || credentials === undefined) return answering;
     const isRenewed = await credentials.renew(held, { ...this.#owner, signal: request.signal }).catch(() => false);
-    if (!isRenewed) return stream;
-    stream.close();
+    if (!isRenewed) return answering;
+    answering.stream.close();
     return await send(await this.#credentials(request.signal));
   }
 
@@ -232,16 +255,17 @@ class HttpChannel implements McpChannel {
       bodyBytesMax: STREAM_MESSAGES * messageBytesMax,
       isRepeatable: message.method !== "tools/call",
     };
-    const stream = await this.#open(request, call);
+    const answering = await this.#open(request, call);
     try {
-      await this.#answer(stream, message, id);
+      await this.#answer(answering, message, id);
     } catch (error) {
-      stream.close();
+      answering.stream.close();
       throw error;
     }
   }
 
-  async #answer(stream: EgressStream, message: OutgoingMessage, id: number): Promise<void> {
+  async #answer(answering: Answering, message: OutgoingMessage, id: number): Promise<void> {
+    const { stream, secrets } = answering;
     const { status, headers } = stream;
     const encoding = headers["content-encoding"];
     if (encoding !== undefined && encoding !== "identity") {
@@ -250,7 +274,7 @@ class HttpChannel implements McpChannel {
     const type = headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase();
     if (status === 200 && message.method === "initialize") this.#sessionId = sessionIdOf(headers["mcp-session-id"]);
     if (status === 200 && type === EVENTS_TYPE) {
-      await this.#events(stream);
+      await this.#events(answering);
       return;
     }
     if (status === NOT_FOUND && this.#sessionId !== undefined) {
@@ -262,13 +286,13 @@ class HttpChannel implements McpChannel {
     if (type === JSON_TYPE) {
       const body = await this.#whole(stream);
       // Only an answer with status 200 can be a success.
-      if (status === 200 || (status >= 400 && holdsError(body))) this.#message(body);
+      if (status === 200 || (status >= 400 && holdsError(body))) this.#message(body, secrets);
     }
     if (this.#receiver.isWaiting(id)) throw statusError(status);
   }
 
-  #message(body: Uint8Array): void {
-    if (body.byteLength > 0) this.#read(body);
+  #message(body: Uint8Array, secrets: readonly string[]): void {
+    if (body.byteLength > 0) this.#read(body, secrets.length === 0 ? this.#secrets : [...this.#secrets, ...secrets]);
   }
 
   async #whole(stream: EgressStream): Promise<Buffer> {
@@ -283,23 +307,24 @@ class HttpChannel implements McpChannel {
   }
 
   /** Reads events until the stream ends. */
-  async #events(stream: EgressStream): Promise<void> {
+  async #events({ stream, secrets }: Answering): Promise<void> {
     const { messageBytesMax } = this.#options;
     let data: Uint8Array[] = [];
     let bytes = 0;
     let isTooLarge = false;
     const onLine = (line: Uint8Array): void => {
+      if (isTooLarge) return;
       if (line.byteLength === 0) {
         const event = data;
         data = [];
         bytes = 0;
-        if (event.length > 0) this.#message(Buffer.concat(event));
+        if (event.length > 0) this.#message(Buffer.concat(event), secrets);
         return;
       }
       if (!startsWithData(line)) return;
       const from = line[DATA.length] === SPACE ? DATA.length + 1 : DATA.length;
       bytes += line.byteLength;
-      isTooLarge ||= bytes > messageBytesMax || data.length > 2 * EVENT_LINES_MAX;
+      isTooLarge = bytes > messageBytesMax || data.length > 2 * EVENT_LINES_MAX;
       // A copy: the reader uses its buffer again.
       if (!isTooLarge) data.push(...(data.length > 0 ? [LINE_END] : []), line.slice(from));
     };
@@ -318,15 +343,16 @@ class HttpChannel implements McpChannel {
     const { url, messageBytesMax } = this.#options;
     const { signal } = this.#closing;
     try {
-      const stream = await this.#open({
+      const answering = await this.#open({
         ...{ method: "GET", url, headers: { ...this.#headers(), accept: EVENTS_TYPE }, signal },
         ...{ bodyBytesMax: STREAM_MESSAGES * messageBytesMax, isRepeatable: true },
       });
-      if (stream.status !== 200 || stream.headers["content-type"]?.startsWith(EVENTS_TYPE) !== true) {
-        stream.close();
+      const { status, headers, close } = answering.stream;
+      if (status !== 200 || headers["content-type"]?.startsWith(EVENTS_TYPE) !== true) {
+        close();
         return;
       }
-      await this.#events(stream);
+      await this.#events(answering);
     } catch {
       // A server that cannot be reached is noticed by the next call.
     }

@@ -163,9 +163,9 @@ async function programChannel(
     problems.push(`${field}.command: no program ${entry.command} was found`);
     return undefined;
   }
-  const environment = (): Readonly<Record<string, string>> => ({ ...entry.env, ...secretsOf(entry, context) });
+  const secretEnv = (): Readonly<Record<string, string>> => secretsOf(entry, context);
   try {
-    environment();
+    secretEnv();
   } catch (error) {
     problems.push(`${field}.secretEnv: a valueFile cannot be read (${systemCode(error)})`);
     return undefined;
@@ -186,10 +186,10 @@ async function programChannel(
   }
   if (unconfined !== undefined) notes.push(`systems.${name}: its program runs unconfined (${unconfined})`);
   const { stdioChannel } = await import("./stdio.ts");
-  const start: Parameters<typeof stdioChannel>[0]["start"] = (output) =>
-    processes.start({ ...program, environment: environment() }, unconfined === undefined, output);
+  const start: Parameters<typeof stdioChannel>[0]["start"] = (environment, output) =>
+    processes.start({ ...program, environment }, unconfined === undefined, output);
   const identity = { address: { command: entry.command ?? "", args }, tls: null };
-  return { open: stdioChannel({ start, messageBytesMax }), identity };
+  return { open: stdioChannel({ start, env: entry.env, secretEnv, messageBytesMax }), identity };
 }
 
 /** Returns undefined after adding a problem. */

@@ -2,13 +2,13 @@ import { Refusal } from "../../core/errors.ts";
 import type { UpstreamEvent, UpstreamState } from "../../core/target-kind.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
 import type { CredentialOwner } from "../../egress/credentials.ts";
+import { BUSY_RETRY_AFTER_MS } from "../../egress/resilience.ts";
 import { type OpenMcpChannel, UpstreamError, unlessCallEnded } from "./channel.ts";
 import { bounded, type Definition, differences, pinnedPart, type ServerIdentity } from "./definitions.ts";
 import { type Listed, McpSession } from "./session.ts";
 
 /** One configured MCP server: its sessions, the definitions of its tools, and which of them are quarantined. */
 
-const BUSY_RETRY_AFTER_MS = 1_000;
 /** Failed starts in a row after which the next start waits: twice as long after each. */
 const FAILED_STARTS_MAX = 2;
 const WAIT_FIRST_MS = 2_000;
