@@ -146,7 +146,7 @@ interface Opening {
 }
 
 /** How a server is reached, and what identifies it. */
-interface Reached extends Pick<UpstreamOptions, "open" | "identity" | "credentialKeyOf"> {
+interface Reached extends Pick<UpstreamOptions, "open" | "identity" | "additions" | "confinement" | "credentialKeyOf"> {
   readonly forgetCallers?: () => void;
 }
 
@@ -189,7 +189,11 @@ async function programChannel(
   const start: Parameters<typeof stdioChannel>[0]["start"] = (environment, output) =>
     processes.start({ ...program, environment }, unconfined === undefined, output);
   const identity = { address: { command: entry.command ?? "", args }, tls: null };
-  return { open: stdioChannel({ start, env: entry.env, secretEnv, messageBytesMax }), identity };
+  return {
+    open: stdioChannel({ start, env: entry.env, secretEnv, messageBytesMax }),
+    ...{ identity, additions: { secretEnv: entry.secretEnv.map(({ name: variable }) => variable) } },
+    confinement: unconfined === undefined ? "confined" : "none",
+  };
 }
 
 /** Returns undefined after adding a problem. */
@@ -219,8 +223,15 @@ async function urlChannel({ context, name, entry, clients }: Opening): Promise<R
   const { serverName = url.hostname, rootCert } = entry.tls ?? {};
   const roots = rootCert === undefined ? "platform" : "configured";
   const identity = { address: { url: url.href }, tls: tls === undefined ? null : { serverName, roots } };
-  const { messageBytesMax } = entry;
+  const { messageBytesMax, auth } = entry;
+  const addedHeaders = [
+    ...Object.keys(auth ?? {}).flatMap((kind) =>
+      kind === "header" ? [] : [`${auth?.header ?? "authorization"} (${kind})`],
+    ),
+    ...(sign === undefined ? [] : ["x-caller-assertion"]),
+  ];
   return {
+    additions: { addedHeaders },
     open: httpChannel({
       ...{ system: name, url, client: () => client.current.client, credentials, sign, messageBytesMax },
     }),

@@ -27,8 +27,19 @@ export interface UpstreamLimits {
   readonly concurrentCallsMax: number;
 }
 
+/** Secrets that a call adds to its plan, by name. Their values are in no plan. */
+export interface Additions {
+  /** Headers of requests; of credentials with their kind. Undefined for a program. */
+  readonly addedHeaders?: readonly string[];
+  /** Variables of a program with values from files. */
+  readonly secretEnv?: readonly string[];
+}
+
 export interface UpstreamOptions {
   readonly system: string;
+  readonly additions: Additions;
+  /** The level at which a program is confined. */
+  readonly confinement?: string;
   readonly identity: Pick<ServerIdentity, "address" | "tls">;
   readonly open: OpenMcpChannel;
   /**
@@ -106,6 +117,14 @@ export class Upstream {
 
   get sessions(): number {
     return this.#slots.size;
+  }
+
+  get additions(): Additions {
+    return this.#options.additions;
+  }
+
+  get confinement(): string | undefined {
+    return this.#options.confinement;
   }
 
   /** Why the last start failed. */

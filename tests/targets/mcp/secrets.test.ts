@@ -4,6 +4,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { assemble } from "../../../src/runtime/composition/wiring.ts";
 import { readConfig } from "../../../src/runtime/config/config.ts";
+import type { Loose } from "../../support/asking-service.ts";
 import { HttpServer } from "./http-server.ts";
 import { HostileWorld, hostileTool, textOf } from "./world.ts";
 
@@ -154,6 +155,47 @@ describe("a server over HTTP that shows the credentials of its requests", () => 
     const text = `orchid/lamp+River&Ox, orchid\\\\/lamp, Bearer, \\u006frchid lamp`;
     answerWith(`{"content":[{"type":"text","text":"${text}"}]}`);
     expect(textOf(await world.call("echo"))).toBe("orchid/lamp+River&Ox, orchid\\/lamp, Bearer, orchid lamp");
+  });
+});
+
+describe("the approver of a call sees which secrets the server gets, and none of their values", () => {
+  const world = new HostileWorld();
+  const server = new HttpServer();
+  const gated = hostileTool("echo", { change: true, gated: true });
+  /** `words`: another call each time, because the request of an identical call is the same. */
+  const viewOf = async (words: string): Promise<Loose> => {
+    const { id } = (await world.call("change_echo", words)).body.approval;
+    const { body } = await world.send("GET", `/approvals/${id}`, { token: await world.person() });
+    expect(JSON.stringify(body)).not.toContain("orchid");
+    return body.approval.view;
+  };
+  beforeAll(() => {
+    writeFileSync(join(world.folder, "token"), TOKEN);
+    writeFileSync(join(world.folder, "pair"), PAIR);
+  });
+  afterEach(() => world.stop());
+  afterAll(async () => {
+    await world.end();
+    await server.close();
+  });
+
+  test.each<[string, object, readonly string[]]>([
+    ["none", {}, []],
+    ["a bearer token", { auth: { bearerFile: "token" } }, ["authorization (bearerFile)"]],
+    ["an API key", { auth: { bearerFile: "token", header: "x-api-key" } }, ["x-api-key (bearerFile)"]],
+    ["basic authentication", { auth: { basicFile: "pair" } }, ["authorization (basicFile)"]],
+  ])("%s", async (what, auth, headers) => {
+    await world.startWith([gated], { url: server.url, plaintext: true, addresses: ["loopback"], ...auth });
+    const { notes, confinement } = await viewOf(what);
+    expect(notes).toEqual(headers.map((header) => `the service adds these headers: ${header}`));
+    expect(confinement).toBe("not applicable");
+  });
+
+  test("variables of a program, and whether it is confined", async () => {
+    const secretEnv = [{ name: "TOKEN", valueFile: "token" }];
+    await world.startWith([gated], world.serverEntry({ secretEnv }), { confinement: "off" });
+    const { notes, confinement } = await viewOf("program");
+    expect([notes, confinement]).toEqual([["the program has secrets in these variables: TOKEN"], "none"]);
   });
 });
 
