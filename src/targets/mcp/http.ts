@@ -65,6 +65,15 @@ interface Requested {
   readonly call: AssertedCall | undefined;
 }
 
+/** A request that was sent, and its answer that has not been read to its end. */
+interface InProgress {
+  readonly controller: AbortController;
+  /** True once the whole answer was read. */
+  isRead: boolean;
+  /** Ends the answer when it goes on after the message that answers the request. */
+  grace: ReturnType<typeof setTimeout> | undefined;
+}
+
 /** An answer, and the secrets that only its request had. */
 interface Answering {
   readonly stream: EgressStream;
@@ -84,10 +93,10 @@ class HttpChannel implements McpChannel {
   #secrets: readonly string[] = [];
   #end: (reason: string) => void;
   /**
-   * Exchanges in progress, by the numbers of their requests. Rejected: a listener for each on `#closing`, whose removal takes time
-   * for every other one.
+   * Exchanges by the numbers of their requests. Rejected: a listener for each on `#closing`, whose removal takes time for every
+   * other one.
    */
-  readonly #exchanges = new Map<number, { readonly abort: () => void; grace?: ReturnType<typeof setTimeout> }>();
+  readonly #exchanges = new Map<number, InProgress>();
   #replies = 0;
   #sessionId: string | undefined;
   #version: string | undefined;
@@ -99,7 +108,7 @@ class HttpChannel implements McpChannel {
     this.#end = (reason) => {
       clearTimeout(this.#reopening);
       this.#closing.abort();
-      for (const { abort } of this.#exchanges.values()) abort();
+      for (const { controller } of this.#exchanges.values()) controller.abort();
       resolve(reason);
     };
     this.#options = options;
@@ -112,10 +121,10 @@ class HttpChannel implements McpChannel {
     this.#version = version;
   }
 
-  async send(message: OutgoingMessage, signal?: AbortSignal, call?: AssertedCall): Promise<void> {
+  async send(message: OutgoingMessage, call?: AssertedCall): Promise<void> {
     const { id, method } = message;
     if (method !== undefined && typeof id === "number") {
-      void this.#exchange({ message, id, call }, signal);
+      void this.#exchange({ message, id, call });
       return;
     }
     if (method === undefined) {
@@ -127,10 +136,12 @@ class HttpChannel implements McpChannel {
     if (method === "notifications/initialized") void this.#listen();
   }
 
-  settled(id: number): void {
+  settled(id: number, isAnswered: boolean): void {
     const exchange = this.#exchanges.get(id);
+    if (exchange === undefined || exchange.isRead) return;
     // The answer may have come in another stream: this one could stay open for ever.
-    if (exchange !== undefined) exchange.grace ??= setTimeout(exchange.abort, END_GRACE_MS);
+    if (isAnswered) exchange.grace ??= setTimeout(() => exchange.controller.abort(), END_GRACE_MS);
+    else exchange.controller.abort();
   }
 
   async close(): Promise<void> {
@@ -151,15 +162,18 @@ class HttpChannel implements McpChannel {
   }
 
   #headers(message?: OutgoingMessage): Readonly<Record<string, string>> {
-    const { method, params } = message ?? {};
-    const name = params?.["name"];
-    return {
-      ...(message !== undefined && { "content-type": JSON_TYPE, accept: `${JSON_TYPE}, ${EVENTS_TYPE}` }),
-      ...(method !== undefined && { "mcp-method": method }),
-      ...(method === "tools/call" && typeof name === "string" && { "mcp-name": headerText(name) }),
-      ...(this.#version !== undefined && { "mcp-protocol-version": this.#version }),
-      ...(this.#sessionId !== undefined && { "mcp-session-id": this.#sessionId }),
-    };
+    const headers: Record<string, string> = {};
+    if (message !== undefined) {
+      const { method, params } = message;
+      const name = params?.["name"];
+      headers["content-type"] = JSON_TYPE;
+      headers["accept"] = `${JSON_TYPE}, ${EVENTS_TYPE}`;
+      if (method !== undefined) headers["mcp-method"] = method;
+      if (method === "tools/call" && typeof name === "string") headers["mcp-name"] = headerText(name);
+    }
+    if (this.#version !== undefined) headers["mcp-protocol-version"] = this.#version;
+    if (this.#sessionId !== undefined) headers["mcp-session-id"] = this.#sessionId;
+    return headers;
   }
 
   /** Answers a request of the server. */
@@ -199,43 +213,45 @@ class HttpChannel implements McpChannel {
 
   /** Opens a request with credentials, and once more with others when the server refuses them: a 401 is a definite refusal. */
   async #open(request: EgressRequest & { readonly signal: AbortSignal }, call?: AssertedCall): Promise<Answering> {
-    const { client, credentials } = this.#options;
+    const { credentials } = this.#options;
+    if (credentials === undefined) return await this.#send(request, {}, call);
     const held = await this.#credentials(request.signal);
-    const send = async (added: Readonly<Record<string, string>>): Promise<Answering> => {
-      const assertion = await this.#assertion(request, call);
-      const stream = await client().open({ ...request, headers: { ...request.headers, ...assertion, ...added } });
-      return { stream, secrets: secretsInHeaders(Object.values(assertion)) };
-    };
-    const answering = await send(held);
-    if (answering.stream.status !== UNAUTHENTICATED || credentials === undefined) return answering;
+    const answering = await this.#send(request, held, call);
+    if (answering.stream.status !== UNAUTHENTICATED) return answering;
     const isRenewed = await credentials.renew(held, { ...this.#owner, signal: request.signal }).catch(() => false);
     if (!isRenewed) return answering;
     answering.stream.close();
-    return await send(await this.#credentials(request.signal));
+    return await this.#send(request, await this.#credentials(request.signal), call);
   }
 
-  async #assertion(
-    { url, body }: EgressRequest,
+  async #send(
+    request: EgressRequest,
+    credentials: Readonly<Record<string, string>>,
     call: AssertedCall | undefined,
-  ): Promise<Readonly<Record<string, string>>> {
+  ): Promise<Answering> {
+    const assertion = call === undefined ? undefined : await this.#assertion(request, call);
+    const asserted = assertion !== undefined && { "x-caller-assertion": assertion };
+    const headers = { ...request.headers, ...asserted, ...credentials };
+    const stream = await this.#options.client().open({ ...request, headers });
+    return { stream, secrets: assertion === undefined ? NO_SECRETS : secretsInHeaders([assertion]) };
+  }
+
+  /** Returns undefined when assertions are not sent. */
+  #assertion({ url, body }: EgressRequest, call: AssertedCall): Promise<string> | undefined {
     const { sign, system } = this.#options;
-    if (sign === undefined || call === undefined) return {};
+    if (sign === undefined) return undefined;
     const { tool, caller, traceId } = call;
     const message = Buffer.from(body ?? "");
-    const signed = { system, caller, tool, traceId, method: `POST ${url.pathname}${url.search}`, message };
-    return { "x-caller-assertion": await sign(signed) };
+    return sign({ system, caller, tool, traceId, method: `POST ${url.pathname}${url.search}`, message });
   }
 
-  async #exchange(request: Requested, signal: AbortSignal | undefined): Promise<void> {
+  async #exchange(request: Requested): Promise<void> {
     const { id } = request;
-    const controller = new AbortController();
-    const abort = (): void => controller.abort();
-    const exchange: { abort: () => void; grace?: ReturnType<typeof setTimeout> } = { abort };
+    const exchange: InProgress = { controller: new AbortController(), isRead: false, grace: undefined };
     this.#exchanges.set(id, exchange);
-    signal?.addEventListener("abort", abort, { once: true });
     try {
-      await this.#post(request, controller.signal);
-      this.#receiver.lost(id, new UpstreamError("invalid", "its answer holds no answer to the request"));
+      await this.#post(request, exchange);
+      if (this.#receiver.isWaiting(id)) throw new UpstreamError("invalid", "its answer holds no answer to the request");
     } catch (error) {
       const failed = upstreamError(error);
       if (failed.failure === "tooLarge") this.#receiver.log("ended", failed.message);
@@ -243,28 +259,30 @@ class HttpChannel implements McpChannel {
     } finally {
       this.#exchanges.delete(id);
       clearTimeout(exchange.grace);
-      signal?.removeEventListener("abort", abort);
     }
   }
 
-  async #post({ message, id, call }: Requested, signal: AbortSignal): Promise<void> {
+  async #post({ message, id, call }: Requested, exchange: InProgress): Promise<void> {
     const { url, messageBytesMax } = this.#options;
     const request = {
-      ...{ method: "POST", url, headers: this.#headers(message), signal },
+      ...{ method: "POST", url, headers: this.#headers(message), signal: exchange.controller.signal },
       body: JSON.stringify({ jsonrpc: "2.0", ...message }),
       bodyBytesMax: STREAM_MESSAGES * messageBytesMax,
       isRepeatable: message.method !== "tools/call",
     };
     const answering = await this.#open(request, call);
     try {
-      await this.#answer(answering, message, id);
+      await this.#answer(answering, { message, id, exchange });
     } catch (error) {
       answering.stream.close();
       throw error;
     }
   }
 
-  async #answer(answering: Answering, message: OutgoingMessage, id: number): Promise<void> {
+  async #answer(
+    answering: Answering,
+    { message, id, exchange }: Pick<Requested, "message" | "id"> & { readonly exchange: InProgress },
+  ): Promise<void> {
     const { stream, secrets } = answering;
     const { status, headers } = stream;
     const encoding = headers["content-encoding"];
@@ -284,7 +302,8 @@ class HttpChannel implements McpChannel {
       throw statusError(status);
     }
     if (type === JSON_TYPE) {
-      const body = await this.#whole(stream);
+      const body = await stream.whole(this.#options.messageBytesMax);
+      exchange.isRead = true;
       // Only an answer with status 200 can be a success.
       if (status === 200 || (status >= 400 && holdsError(body))) this.#message(body, secrets);
     }
@@ -293,17 +312,6 @@ class HttpChannel implements McpChannel {
 
   #message(body: Uint8Array, secrets: readonly string[]): void {
     if (body.byteLength > 0) this.#read(body, secrets.length === 0 ? this.#secrets : [...this.#secrets, ...secrets]);
-  }
-
-  async #whole(stream: EgressStream): Promise<Buffer> {
-    const chunks: Buffer[] = [];
-    let bytes = 0;
-    for await (const chunk of stream.body) {
-      bytes += chunk.length;
-      if (bytes > this.#options.messageBytesMax) throw new UpstreamError("tooLarge", "its answer is too large");
-      chunks.push(chunk);
-    }
-    return Buffer.concat(chunks);
   }
 
   /** Reads events until the stream ends. */
@@ -362,6 +370,7 @@ class HttpChannel implements McpChannel {
   }
 }
 
+const NO_SECRETS: readonly string[] = [];
 const DATA = Buffer.from("data:");
 const SPACE = 0x20;
 const LINE_END = Buffer.from("\n");

@@ -306,7 +306,7 @@ export class McpSession {
       envelope === undefined
         ? params
         : { ...params, _meta: { ...(isTable(params["_meta"]) && params["_meta"]), ...envelope } };
-    this.#channel.send({ id, method, params: sent }, signal, call).catch((error: unknown) => {
+    this.#channel.send({ id, method, params: sent }, call).catch((error: unknown) => {
       const lost = error instanceof UpstreamError ? error : new UpstreamError("lost", errorText(error));
       this.#settle(id, (pending) => pending.reject(lost));
     });
@@ -323,11 +323,11 @@ export class McpSession {
   }
 
   /** Returns whether the request was still waiting. */
-  #settle(id: number, settle: (pending: Pending) => void): boolean {
+  #settle(id: number, settle: (pending: Pending) => void, isAnswered = false): boolean {
     const pending = this.#pending.get(id);
     if (pending === undefined) return false;
     this.#pending.delete(id);
-    this.#channel.settled?.(id);
+    this.#channel.settled?.(id, isAnswered);
     settle(pending);
     return true;
   }
@@ -359,7 +359,7 @@ export class McpSession {
     if (!isTable(value) || value["jsonrpc"] !== "2.0") return false;
     const { method, id } = value;
     const isAnswer = method === undefined && typeof id === "number" && ("result" in value || "error" in value);
-    if (isAnswer && this.#settle(id, (pending) => settleWith(pending, value, source))) {
+    if (isAnswer && this.#settle(id, (pending) => settleWith(pending, value, source), true)) {
       this.#unsolicited = 0;
       this.#unsolicitedBytes = 0;
       return true;
