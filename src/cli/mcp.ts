@@ -1,7 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { isTable } from "../core/json.ts";
 import { Lines } from "../core/lines.ts";
-import { ERROR, headerText, META } from "../core/mcp.ts";
+import { CHANGES, ERROR, headerText, META } from "../core/mcp.ts";
 import { isLoopback } from "../core/network.ts";
 import { EventReader, followEvents } from "./approvals/events.ts";
 import {
@@ -61,9 +61,6 @@ const NAMES: ReadonlyMap<unknown, string> = new Map([
   ["tasks/update", "taskId"],
   ["tasks/cancel", "taskId"],
 ]);
-const LISTEN = "subscriptions/listen";
-const ACKNOWLEDGED = "notifications/subscriptions/acknowledged";
-const LIST_CHANGED = "notifications/tools/list_changed";
 /** Time after which a subscription that the service has ended is opened again. */
 const REOPEN_MS = 5_000;
 /** The service offers no stream, or not to this client. Refused tokens are no reason to give up: the file gets another one. */
@@ -110,7 +107,7 @@ class Bridge {
       tasks.add(task);
     }
     this.#following.abort();
-    for (const { abort, method } of this.#running.values()) if (method === LISTEN) abort.abort();
+    for (const { abort, method } of this.#running.values()) if (method === CHANGES.listen) abort.abort();
     await Promise.race([Promise.all(tasks), pause(ENDING_MS, undefined, { ref: false })]);
     for (const { abort } of this.#running.values()) abort.abort();
   }
@@ -184,7 +181,7 @@ class Bridge {
     try {
       const { signal } = abort;
       const answer =
-        request.method === LISTEN
+        request.method === CHANGES.listen
           ? await this.#listen(request, body, signal)
           : await this.#answer(request, await this.#send(request, body, signal));
       if (!abort.signal.aborted) write(answer);
@@ -330,12 +327,12 @@ function failureOf({ id, method, params }: Request, text: string): string {
 
 /** Returns the parameters of a message with which the service accepts a subscription to changes of the list. */
 function acceptedIn({ method, params }: Message): Message | undefined {
-  const notifications = method === ACKNOWLEDGED && isTable(params) ? params["notifications"] : undefined;
+  const notifications = method === CHANGES.acknowledged && isTable(params) ? params["notifications"] : undefined;
   return isTable(notifications) && notifications["toolsListChanged"] === true ? (params as Message) : undefined;
 }
 
 function listChanged({ _meta }: Message): string {
-  return JSON.stringify({ jsonrpc: "2.0", method: LIST_CHANGED, params: { _meta } });
+  return JSON.stringify({ jsonrpc: "2.0", method: CHANGES.tools, params: { _meta } });
 }
 
 /** Returns whether the service refuses a subscription for good, and not because of a token, a limit or a restart. */

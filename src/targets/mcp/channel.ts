@@ -83,7 +83,7 @@ export class UpstreamError extends Error {
   readonly code: number | undefined;
   /** The server's own text, untrusted. */
   readonly text: string;
-  /** Why there are no credentials for the request. */
+  /** The reason why the request has no credentials. */
   readonly refusal: Refusal | undefined;
 
   constructor(failure: UpstreamFailure, reason: string, facts: UpstreamFacts = {}) {

@@ -139,13 +139,13 @@ interface Opening {
   readonly context: McpContext;
   readonly name: string;
   readonly entry: ServerEntry;
-  /** What operators should know about the servers' processes. */
+  /** Notes for operators about the servers' processes. */
   readonly notes: string[];
   /** Clients of the servers that are reached at a URL. */
   readonly clients: RotatingClient[];
 }
 
-/** How a server is reached, and what identifies it. */
+/** The connections to a server, and its identity. */
 interface Reached extends Pick<UpstreamOptions, "open" | "identity" | "additions" | "confinement" | "credentialKeyOf"> {
   readonly forgetCallers?: () => void;
 }

@@ -1,6 +1,6 @@
 import { errorText } from "../../core/error-text.ts";
 import { isTable } from "../../core/json.ts";
-import { ERROR, META, MODERN } from "../../core/mcp.ts";
+import { CHANGES, ERROR, META, MODERN } from "../../core/mcp.ts";
 import { VERSION } from "../../core/version.ts";
 import type { CredentialOwner } from "../../egress/credentials.ts";
 import {
@@ -15,7 +15,7 @@ import {
   unlessCallEnded,
 } from "./channel.ts";
 import { bounded, type Definition, definitionOf, type ServerIdentity } from "./definitions.ts";
-import { SUBSCRIBE, SUBSCRIBED, ToolsSubscription } from "./subscription.ts";
+import { ToolsSubscription } from "./subscription.ts";
 
 /**
  * One session with an MCP server: the client's half of the protocol, as far as tools need it. Everything that the server sends is
@@ -99,7 +99,7 @@ export class McpSession {
   #isOutdated = false;
   #recheck: ReturnType<typeof setTimeout> | undefined;
   readonly #subscription = new ToolsSubscription({
-    listen: (params) => this.#request(SUBSCRIBE, params, NEVER),
+    listen: (params) => this.#request(CHANGES.listen, params, NEVER),
     mayContinue: () => this.isOpen,
     missed: () => this.#outdate(),
   });
@@ -374,8 +374,8 @@ export class McpSession {
     if (isAnswer) this.#logOnce("answer", "an answer to a request that does not wait for one");
     else if (typeof method !== "string") return false;
     else if (typeof id === "number" || typeof id === "string") this.#refuse(method, id);
-    else if (method === "notifications/tools/list_changed") this.#outdate();
-    else if (method === SUBSCRIBED) this.#subscription.acknowledged(value["params"]);
+    else if (method === CHANGES.tools) this.#outdate();
+    else if (method === CHANGES.acknowledged) this.#subscription.acknowledged(value["params"]);
     return true;
   }
 
@@ -417,7 +417,7 @@ export interface ToolCallOptions {
   readonly signal: AbortSignal;
   /** Trace headers. Never a token of the caller. */
   readonly meta?: Readonly<Record<string, string>> | undefined;
-  /** What the caller assertion says. */
+  /** The content of the caller assertion. */
   readonly call: AssertedCall;
 }
 

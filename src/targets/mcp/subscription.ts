@@ -1,8 +1,6 @@
 import { isTable } from "../../core/json.ts";
 import { UpstreamError } from "./channel.ts";
 
-export const SUBSCRIBE = "subscriptions/listen";
-export const SUBSCRIBED = "notifications/subscriptions/acknowledged";
 /** Pause before a subscription that has ended is made again. */
 const RESUBSCRIBE_MS = 5_000;
 

@@ -5,9 +5,8 @@ import type { CredentialOwner } from "../../egress/credentials.ts";
 import { BUSY_RETRY_AFTER_MS } from "../../egress/resilience.ts";
 import { type OpenMcpChannel, UpstreamError, unlessCallEnded } from "./channel.ts";
 import { bounded, type Definition, differences, pinnedPart, type ServerIdentity } from "./definitions.ts";
+import { LOGGED_CHARACTERS_MAX } from "./messages.ts";
 import { type Listed, McpSession } from "./session.ts";
-
-/** One configured MCP server: its sessions, the definitions of its tools, and which of them are quarantined. */
 
 /** Failed starts in a row after which the next start waits: twice as long after each. */
 const FAILED_STARTS_MAX = 2;
@@ -61,7 +60,7 @@ interface Pin {
   readonly isDeclared: boolean;
   /** The definition that the pin covers, when it is known. */
   definition: Json | undefined;
-  /** Why the tool is not called; undefined while its definition is the pinned one. */
+  /** Set while the tool is not called: its definition is not the pinned one. */
   quarantine: { readonly reason: string; readonly changes: readonly string[] } | undefined;
 }
 
@@ -87,6 +86,7 @@ interface Lease {
 
 const SHARED = "";
 
+/** One configured MCP server: its sessions, the definitions of its tools, and which of them are quarantined. */
 export class Upstream {
   readonly #options: UpstreamOptions;
   readonly #pins = new Map<string, Pin>();
@@ -127,7 +127,7 @@ export class Upstream {
     return this.#options.confinement;
   }
 
-  /** Why the last start failed. */
+  /** The reason why the last start failed. */
   get failure(): string | undefined {
     return this.#failure?.message;
   }
@@ -437,7 +437,6 @@ function canUseAnother(error: unknown, { isRepeatable }: UpstreamCall): boolean 
 }
 
 const CHANGED = "its definition is not the pinned one";
-const LOGGED_CHARACTERS_MAX = 1_024;
 
 function changesOf({ sha256, definition }: Pin, now: Definition): readonly string[] {
   const hashes = `sha256: ${sha256} → ${now.sha256}`;

@@ -95,16 +95,20 @@ describe("the subscription to a server of 2026-07-28", () => {
     expect((await world.call("echo")).http).toBe(200);
   });
 
-  test("a program, and an answer of it over the limit", async () => {
+  describe("of a program", () => {
     // Unconfined: the runtime looks for packages in every directory above the program.
     const unconfined = { confinement: "off" };
     const mcp = { command: process.execPath, args: [join(import.meta.dir, "modern-program.ts")] };
-    await world.startWith([hostileTool("echo")], mcp, unconfined);
-    expect((await world.call("echo", "Does echo")).http).toBe(200);
-    expect((await world.call("echo", "Another")).http).toBe(200);
-    while ((await quarantined()).length === 0) await Bun.sleep(20);
-    await world.stop();
-    await world.startWith([hostileTool("echo")], mcp, unconfined);
-    expect(codeOf(await world.call("echo", "much"))).toBe("OUTPUT_TOO_LARGE");
+
+    test("a changed definition is quarantined", async () => {
+      await world.startWith([hostileTool("echo")], mcp, unconfined);
+      expect((await world.call("echo", "Another")).http).toBe(200);
+      while ((await quarantined()).length === 0) await Bun.sleep(20);
+    }, 60_000);
+
+    test("an answer over the limit is too large, although the subscription is open too", async () => {
+      await world.startWith([hostileTool("echo")], mcp, unconfined);
+      expect(codeOf(await world.call("echo", "much"))).toBe("OUTPUT_TOO_LARGE");
+    }, 60_000);
   });
 });
