@@ -19,6 +19,7 @@ export type Circuit = "closed" | "open" | "half-open";
 
 const BACKOFF_FIRST_MS = 100;
 const BACKOFF_FACTOR = 4;
+/** Time after which an agent may call a busy system again. */
 export const BUSY_RETRY_AFTER_MS = 1_000;
 /** Retry budget: one retry per ten calls, and at most this many in reserve. */
 const BUDGET_TOKENS_MAX = 10;
