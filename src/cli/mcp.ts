@@ -1,6 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { isTable } from "../core/json.ts";
-import { ERROR, headerText, META } from "../core/mcp.ts";
+import { Lines } from "../core/lines.ts";
+import { CHANGES, ERROR, headerText, META } from "../core/mcp.ts";
 import { isLoopback } from "../core/network.ts";
 import { EventReader, followEvents } from "./approvals/events.ts";
 import {
@@ -60,9 +61,6 @@ const NAMES: ReadonlyMap<unknown, string> = new Map([
   ["tasks/update", "taskId"],
   ["tasks/cancel", "taskId"],
 ]);
-const LISTEN = "subscriptions/listen";
-const ACKNOWLEDGED = "notifications/subscriptions/acknowledged";
-const LIST_CHANGED = "notifications/tools/list_changed";
 /** Time after which a subscription that the service has ended is opened again. */
 const REOPEN_MS = 5_000;
 /** The service offers no stream, or not to this client. Refused tokens are no reason to give up: the file gets another one. */
@@ -109,7 +107,7 @@ class Bridge {
       tasks.add(task);
     }
     this.#following.abort();
-    for (const { abort, method } of this.#running.values()) if (method === LISTEN) abort.abort();
+    for (const { abort, method } of this.#running.values()) if (method === CHANGES.listen) abort.abort();
     await Promise.race([Promise.all(tasks), pause(ENDING_MS, undefined, { ref: false })]);
     for (const { abort } of this.#running.values()) abort.abort();
   }
@@ -183,7 +181,7 @@ class Bridge {
     try {
       const { signal } = abort;
       const answer =
-        request.method === LISTEN
+        request.method === CHANGES.listen
           ? await this.#listen(request, body, signal)
           : await this.#answer(request, await this.#send(request, body, signal));
       if (!abort.signal.aborted) write(answer);
@@ -329,12 +327,12 @@ function failureOf({ id, method, params }: Request, text: string): string {
 
 /** Returns the parameters of a message with which the service accepts a subscription to changes of the list. */
 function acceptedIn({ method, params }: Message): Message | undefined {
-  const notifications = method === ACKNOWLEDGED && isTable(params) ? params["notifications"] : undefined;
+  const notifications = method === CHANGES.acknowledged && isTable(params) ? params["notifications"] : undefined;
   return isTable(notifications) && notifications["toolsListChanged"] === true ? (params as Message) : undefined;
 }
 
 function listChanged({ _meta }: Message): string {
-  return JSON.stringify({ jsonrpc: "2.0", method: LIST_CHANGED, params: { _meta } });
+  return JSON.stringify({ jsonrpc: "2.0", method: CHANGES.tools, params: { _meta } });
 }
 
 /** Returns whether the service refuses a subscription for good, and not because of a token, a limit or a restart. */
@@ -377,29 +375,16 @@ function writeAsIs(_: Message, data: string): void {
 
 /** Splits bytes into lines. Yields undefined for a line that is too long. */
 async function* linesOf(input: AsyncIterable<Uint8Array>): AsyncGenerator<string | undefined, void> {
-  let pieces: Uint8Array[] = [];
-  let bytes = 0;
-  const take = (piece: Uint8Array): void => {
-    bytes += piece.length;
-    if (bytes <= LINE_BYTES_MAX) pieces.push(piece);
-    else pieces = [];
-  };
-  const end = (): string | undefined => {
-    const line = bytes <= LINE_BYTES_MAX ? Buffer.concat(pieces).toString("utf8") : undefined;
-    pieces = [];
-    bytes = 0;
-    return line;
-  };
+  const read: (string | undefined)[] = [];
+  const lines = new Lines({
+    bytesMax: LINE_BYTES_MAX,
+    onLine: (line) => read.push(Buffer.from(line).toString("utf8")),
+    onTooLong: () => read.push(undefined),
+  });
   for await (const chunk of input) {
-    let from = 0;
-    for (let at = chunk.indexOf(LINE_END); at !== -1; at = chunk.indexOf(LINE_END, from)) {
-      take(chunk.subarray(from, at));
-      yield end();
-      from = at + 1;
-    }
-    take(chunk.slice(from));
+    lines.add(chunk);
+    yield* read.splice(0);
   }
-  if (bytes > 0) yield end();
+  lines.end();
+  yield* read.splice(0);
 }
-
-const LINE_END = 0x0a;

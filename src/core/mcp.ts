@@ -14,6 +14,13 @@ export const META = {
   subscription: "io.modelcontextprotocol/subscriptionId",
 } as const;
 
+/** Methods with which clients follow changes of a list of tools. */
+export const CHANGES = {
+  listen: "subscriptions/listen",
+  acknowledged: "notifications/subscriptions/acknowledged",
+  tools: "notifications/tools/list_changed",
+} as const;
+
 export const ERROR = {
   parse: -32_700,
   invalidRequest: -32_600,

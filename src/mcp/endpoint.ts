@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { Refusal } from "../core/errors.ts";
-import { ERROR, MODERN } from "../core/mcp.ts";
+import { CHANGES, ERROR, MODERN } from "../core/mcp.ts";
 import type { Caller } from "../core/types.ts";
 import { deniedAnswer } from "../http/answers.ts";
 import { certificateOf } from "../http/connections/listening-tls.ts";
@@ -214,7 +214,7 @@ async function answerRequest(request: RpcRequest, { exchange, caller, services }
   if (era === "modern") {
     if (TASK_METHODS.has(method))
       return answerTask(request, taskRequester(request, { exchange, caller }, services), services);
-    if (method === "subscriptions/listen") {
+    if (method === CHANGES.listen) {
       if (asksForTasks(request)) requireTasks(request);
       await record(services, { type: "tools.followed", ...identityOf(request, caller, services) });
       return listen(request, { exchange, caller }, services);

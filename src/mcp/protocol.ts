@@ -54,7 +54,7 @@ export interface RpcRequest {
   readonly era: Era;
   readonly version: string;
   readonly client: ClientInfo | undefined;
-  /** What the client says that it can do. */
+  /** Capabilities that the client declares. */
   readonly capabilities: Table;
   readonly progressToken: RequestId | undefined;
 }

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { Refusal } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
-import { META } from "../core/mcp.ts";
+import { CHANGES, META } from "../core/mcp.ts";
 import type { Caller } from "../core/types.ts";
 import { certificateOf } from "../http/connections/listening-tls.ts";
 import { ConcurrencyLimit } from "../http/connections/request-limits.ts";
@@ -17,8 +17,6 @@ const STREAMS = { totalMax: 512, perCallerMax: 8 } as const;
 const CHECK_EVERY_MS = 1_000;
 /** Time after which legacy clients connect again. They try twice, so that a restart may take twice as long. */
 const RETRY_MS = 5_000;
-
-const LIST_CHANGED = "notifications/tools/list_changed";
 
 const limitOf = perListener(() => new ConcurrencyLimit(STREAMS));
 
@@ -44,11 +42,11 @@ export function listen(request: RpcRequest, subscriber: Subscriber, services: Mc
   return openStream(subscriber, services, (stream) => {
     const tools = new CallersTools(subscriber.caller, services);
     const notifications = isHonored ? { toolsListChanged: true } : {};
-    let opening: string | undefined = notification("notifications/subscriptions/acknowledged", { notifications });
+    let opening: string | undefined = notification(CHANGES.acknowledged, { notifications });
     return async () => {
       const hasChanged = tools.hasChanged();
       if (opening !== undefined) await stream.send(opening);
-      else if (hasChanged) await stream.send(notification(LIST_CHANGED, {}));
+      else if (hasChanged) await stream.send(notification(CHANGES.tools, {}));
       opening = undefined;
       if (isHonored && !isDraining(services)) return stream.pause(CHECK_EVERY_MS);
       await stream.send(eventText(responseText(request, { _meta })));
@@ -67,7 +65,7 @@ export function listen(request: RpcRequest, subscriber: Subscriber, services: Mc
 export function follow(subscriber: Subscriber, services: McpServices): EndpointAnswer | undefined {
   if (isDraining(services)) throw new Refusal("SHUTTING_DOWN", "The service is shutting down: connect again.");
   const { "last-event-id": lastId } = subscriber.exchange.raw.headers;
-  const changed = eventText(JSON.stringify({ jsonrpc: "2.0", method: LIST_CHANGED }));
+  const changed = eventText(JSON.stringify({ jsonrpc: "2.0", method: CHANGES.tools }));
   try {
     return openStream(subscriber, services, (stream) => {
       const tools = new CallersTools(subscriber.caller, services);

@@ -140,7 +140,7 @@ function unknownTask(id: RequestId): RpcError {
   return invalid(id, "there is no such task");
 }
 
-/** What a run returned is not released to a token with which the call could not be made any more. */
+/** Returns whether a token may read the result of a run: only one with which the call could still be made. */
 function mayRead(task: Task, { mayUse }: TaskRequester): boolean {
   if (task.state !== "answered") return true;
   const { required } = keptIn(task);

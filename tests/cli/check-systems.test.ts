@@ -96,6 +96,8 @@ test("stc plan prints the request to an API and the call of an MCP server, witho
   expect([call.code, call.err]).toEqual([0, ""]);
   expect(JSON.parse(call.out)).toMatchObject({
     ...{ kind: "mcp", system: "server", tool: "get_ticket", arguments: { idd: "t-7" } },
+    addedHeaders: ["authorization (bearerFile)"],
+    addedMeta: ["traceparent?", "tracestate?"],
     definitionSha256: expect.stringMatching(/^[0-9a-f]{64}$/),
   });
   expect(`${api.out}${call.out}`).not.toContain("a-token-of-the-test");

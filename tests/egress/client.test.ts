@@ -93,6 +93,9 @@ describe("an exchange", () => {
       if (parts.length === 1) server.requests[0]?.socket.write("3\r\ntwo\r\n0\r\n\r\n");
     }
     expect(parts).toEqual(["one", "two"]);
+    const { whole } = await client.open(requestOf());
+    server.requests[1]?.socket.write("3\r\ntwo\r\n0\r\n\r\n");
+    expect((await whole(6)).toString()).toBe("onetwo");
     server.answer = () => "HTTP/1.1 204 No Content\r\n\r\n";
     await client.send(requestOf());
     expect(server.connections).toBe(1);
@@ -249,6 +252,8 @@ describe("a hostile server", () => {
       for await (const _ of body);
     };
     expect(await read().catch((error: unknown) => error)).toMatchObject({ failure: "lost" });
+    const { whole } = await client.open(requestOf());
+    expect(await whole(100).catch((error: unknown) => error)).toMatchObject({ failure: "lost", sent: true });
   });
 
   test.each(["", OK, `${OK}content-length: 10\r\n\r\n`])(
@@ -267,6 +272,12 @@ describe("a hostile server", () => {
     };
     expect(await read({ bodyBytesMax: 4 }).catch((error: unknown) => error)).toMatchObject({ failure: "too-large" });
     expect(await read({ timeoutMs: 50 }).catch((error: unknown) => error)).toMatchObject({ failure: "aborted" });
+    const readWhole = async (bytesMax: number, more: Partial<EgressRequest>): Promise<Buffer> =>
+      await (await client.open(requestOf(more))).whole(bytesMax);
+    expect(await readWhole(4, {}).catch((error: unknown) => error)).toMatchObject({ failure: "too-large" });
+    expect(await readWhole(5, { timeoutMs: 50 }).catch((error: unknown) => error)).toMatchObject({
+      failure: "aborted",
+    });
   });
 });
 

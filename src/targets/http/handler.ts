@@ -14,6 +14,7 @@ import type { Credentials } from "../../egress/credentials.ts";
 import { type Circuit, Resilience, type ResilienceLimits } from "../../egress/resilience.ts";
 import { RotatingClient } from "../../egress/rotating-client.ts";
 import type { CertificateSource } from "../../egress/rotation.ts";
+import { bytesWithout, secretsInHeaders } from "../../egress/sent-secrets.ts";
 import { type ApiCall, failureOf, failureOfRequest, HttpFailure, isSuccess, refusalOf, resultOf } from "./answer.ts";
 import { fieldsOf, patternsOf } from "./manifest.ts";
 import { type BodyForm, bodyFormOf, bodyText, JSON_TYPE, RequestBuilder } from "./request.ts";
@@ -305,7 +306,7 @@ class HttpBinding implements Binding {
         ...{ bodyBytesMax: this.#system.system.answerBytesMax, isRepeatable: this.#safe },
       });
       span?.end(String(answer.status));
-      return withoutSecrets(answer, Object.values(secret));
+      return { ...answer, body: bytesWithout(answer.body, secretsInHeaders(Object.values(secret))) };
     } catch (error) {
       span?.end(error instanceof EgressError ? String(error.status ?? error.failure) : "UNKNOWN");
       throw error;
@@ -323,17 +324,4 @@ class HttpBinding implements Binding {
     const asserted = { system: this.#system.name, caller, tool: this.#tool.name, method: target, message, traceId };
     return { "x-caller-assertion": await this.#sign(asserted) };
   }
-}
-
-/** Shorter values are not looked for in answers: ordinary text may contain them. */
-const SECRET_CHARACTERS_MIN = 8;
-
-/** Returns the answer without the credentials that were sent: some services show the request in errors or in debug output. */
-function withoutSecrets(answer: EgressAnswer, headers: readonly string[]): EgressAnswer {
-  const shown = headers
-    .map((value) => value.slice(value.lastIndexOf(" ") + 1))
-    .filter((secret) => secret.length >= SECRET_CHARACTERS_MIN && answer.body.includes(secret));
-  if (shown.length === 0) return answer;
-  const text = shown.reduce((body, secret) => body.replaceAll(secret, "[REDACTED]"), answer.body.toString("latin1"));
-  return { ...answer, body: Buffer.from(text, "latin1") };
 }

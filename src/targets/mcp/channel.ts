@@ -18,13 +18,12 @@ export interface McpChannel {
   /**
    * Sends one message. Resolves when the server has taken it, or earlier: then `MessageReceiver.lost` reports a failure.
    *
-   * @param signal ends a request that is still waiting for its answer
    * @param call the call of a `tools/call`
    * @throws {UpstreamError} `notSent` when no byte of it was sent
    */
-  send(message: OutgoingMessage, signal?: AbortSignal, call?: AssertedCall): Promise<void>;
+  send(message: OutgoingMessage, call?: AssertedCall): Promise<void>;
   /** Called when a request no longer waits: what else the server sends in its answer is not needed. */
-  settled?(id: number): void;
+  settled?(id: number, isAnswered: boolean): void;
   /** Called with the version of the protocol that the server chose. */
   negotiated?(version: string): void;
   /** Ends the connection and everything that belongs to it; at once when the server misbehaves. */
@@ -84,7 +83,7 @@ export class UpstreamError extends Error {
   readonly code: number | undefined;
   /** The server's own text, untrusted. */
   readonly text: string;
-  /** Why there are no credentials for the request. */
+  /** The reason why the request has no credentials. */
   readonly refusal: Refusal | undefined;
 
   constructor(failure: UpstreamFailure, reason: string, facts: UpstreamFacts = {}) {

@@ -15,11 +15,11 @@ const PINNED: ReadonlySet<string> = new Set([
 /** Keywords of JSON Schema whose values are data: a `required` in them is not a set. */
 const DATA: ReadonlySet<string> = new Set(["const", "default", "enum", "example", "examples"]);
 /** Keywords whose members are schemas by name: a member named `required` is a schema. */
-const NAMED: ReadonlySet<string> = new Set(
+export const NAMED: ReadonlySet<string> = new Set(
   ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"], //
 );
 
-/** What identifies a server. Its version is not part of it. */
+/** Identifies a server. Its version is not part of it. */
 export interface ServerIdentity {
   /** The configured URL, or command and arguments. */
   readonly address: Json;

@@ -2,7 +2,7 @@ import { isList, isTable } from "../../core/json.ts";
 import type { ToolDraft } from "../../core/target-kind.ts";
 import { visible } from "../../core/terminal-text.ts";
 import type { Json } from "../../core/types.ts";
-import { bounded, type Definition } from "./definitions.ts";
+import { bounded, type Definition, NAMED } from "./definitions.ts";
 
 /** Drafts of manifests from the definitions of an untrusted server. */
 
@@ -41,10 +41,8 @@ const DATA: ReadonlySet<string> = new Set([
 ]);
 /** Keywords that may be left out without a note. */
 const SILENT: ReadonlySet<string> = new Set(["$schema", "$id", "$comment", "title", "default", "examples", "example"]);
-/** Keywords whose members are schemas by name. */
-const NAMED: ReadonlySet<string> = new Set(["properties", "patternProperties", "$defs", "dependentSchemas"]);
 
-/** What a server answers without structured content. */
+/** The output of a tool without structured content. */
 const TEXT: Json = { type: "object", properties: { text: { type: "string" } }, required: ["text"] };
 const NO_INPUT: Json = { type: "object", properties: {} };
 

@@ -11,6 +11,7 @@ import type {
   Json,
   McpTarget,
   PlanContext,
+  PlanDescription,
   RunContext,
   Tool,
 } from "../../core/types.ts";
@@ -70,6 +71,21 @@ class McpBinding implements Binding {
     return planned.then(planFor).catch((error: unknown) => {
       throw refusalOf(error, call, signal);
     });
+  }
+
+  /** Adds the names of the secrets that are sent, and of the members of `_meta`, which depend on the call. */
+  preview(plan: ExecutionPlan): ExecutionPlan {
+    return { ...plan, ...this.#upstream.additions, addedMeta: ["traceparent?", "tracestate?"] };
+  }
+
+  describe(): PlanDescription {
+    const { additions, confinement } = this.#upstream;
+    const { addedHeaders = [], secretEnv = [] } = additions;
+    const notes = [
+      ...(addedHeaders.length === 0 ? [] : [`the service adds these headers: ${addedHeaders.join(", ")}`]),
+      ...(secretEnv.length === 0 ? [] : [`the program has secrets in these variables: ${secretEnv.join(", ")}`]),
+    ];
+    return { notes, ...(confinement !== undefined && { confinement }) };
   }
 
   classificationDoubt(): string | undefined {

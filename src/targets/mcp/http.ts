@@ -1,10 +1,12 @@
 import { errorText } from "../../core/error-text.ts";
 import { Refusal } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
+import { Lines } from "../../core/lines.ts";
 import { headerText } from "../../core/mcp.ts";
 import type { AssertionSigner } from "../../egress/assertion.ts";
 import { type EgressClient, EgressError, type EgressRequest, type EgressStream } from "../../egress/client.ts";
 import type { CredentialOwner, Credentials } from "../../egress/credentials.ts";
+import { secretsInHeaders } from "../../egress/sent-secrets.ts";
 import {
   type AssertedCall,
   type McpChannel,
@@ -13,7 +15,7 @@ import {
   type OutgoingMessage,
   UpstreamError,
 } from "./channel.ts";
-import { Lines, messageReader } from "./lines.ts";
+import { messageReader, type ReadMessage } from "./messages.ts";
 
 /** Messages over Streamable HTTP: each is one POST, whose answer is one message or a stream of events. */
 
@@ -33,6 +35,8 @@ const REPLIES_MAX = 16;
 const EVENT_LINES_MAX = 10_000;
 /** Largest answer to a message that needs none. */
 const IGNORED_BYTES_MAX = 65_536;
+/** Credentials whose secrets are removed from messages: former ones too, which a server may show later. */
+const CREDENTIALS_KEPT_MAX = 8;
 const ACCEPTED = 202;
 const UNAUTHENTICATED = 401;
 const NOT_FOUND = 404;
@@ -61,6 +65,21 @@ interface Requested {
   readonly call: AssertedCall | undefined;
 }
 
+/** A request that was sent, and its answer that has not been read to its end. */
+interface InProgress {
+  readonly controller: AbortController;
+  /** True once the whole answer was read. */
+  isRead: boolean;
+  /** Ends the answer when it goes on after the message that answers the request. */
+  grace: ReturnType<typeof setTimeout> | undefined;
+}
+
+/** An answer, and the secrets that only its request had. */
+interface Answering {
+  readonly stream: EgressStream;
+  readonly secrets: readonly string[];
+}
+
 class HttpChannel implements McpChannel {
   readonly ready = Promise.resolve();
   readonly ended: Promise<string>;
@@ -68,13 +87,16 @@ class HttpChannel implements McpChannel {
   readonly #receiver: MessageReceiver;
   readonly #owner: CredentialOwner | undefined;
   readonly #closing = new AbortController();
-  readonly #read: (text: Uint8Array) => void;
+  readonly #read: ReadMessage;
+  /** Secrets in the credentials of this connection, by header. */
+  readonly #secretsOf = new Map<string, readonly string[]>();
+  #secrets: readonly string[] = [];
   #end: (reason: string) => void;
   /**
-   * Exchanges in progress, by the numbers of their requests. Rejected: a listener for each on `#closing`, whose removal takes time
-   * for every other one.
+   * Exchanges by the numbers of their requests. Rejected: a listener for each on `#closing`, whose removal takes time for every
+   * other one.
    */
-  readonly #exchanges = new Map<number, { readonly abort: () => void; grace?: ReturnType<typeof setTimeout> }>();
+  readonly #exchanges = new Map<number, InProgress>();
   #replies = 0;
   #sessionId: string | undefined;
   #version: string | undefined;
@@ -86,7 +108,7 @@ class HttpChannel implements McpChannel {
     this.#end = (reason) => {
       clearTimeout(this.#reopening);
       this.#closing.abort();
-      for (const { abort } of this.#exchanges.values()) abort();
+      for (const { controller } of this.#exchanges.values()) controller.abort();
       resolve(reason);
     };
     this.#options = options;
@@ -99,10 +121,10 @@ class HttpChannel implements McpChannel {
     this.#version = version;
   }
 
-  async send(message: OutgoingMessage, signal?: AbortSignal, call?: AssertedCall): Promise<void> {
+  async send(message: OutgoingMessage, call?: AssertedCall): Promise<void> {
     const { id, method } = message;
     if (method !== undefined && typeof id === "number") {
-      void this.#exchange({ message, id, call }, signal);
+      void this.#exchange({ message, id, call });
       return;
     }
     if (method === undefined) {
@@ -114,10 +136,12 @@ class HttpChannel implements McpChannel {
     if (method === "notifications/initialized") void this.#listen();
   }
 
-  settled(id: number): void {
+  settled(id: number, isAnswered: boolean): void {
     const exchange = this.#exchanges.get(id);
+    if (exchange === undefined || exchange.isRead) return;
     // The answer may have come in another stream: this one could stay open for ever.
-    if (exchange !== undefined) exchange.grace ??= setTimeout(exchange.abort, END_GRACE_MS);
+    if (isAnswered) exchange.grace ??= setTimeout(() => exchange.controller.abort(), END_GRACE_MS);
+    else exchange.controller.abort();
   }
 
   async close(): Promise<void> {
@@ -138,15 +162,18 @@ class HttpChannel implements McpChannel {
   }
 
   #headers(message?: OutgoingMessage): Readonly<Record<string, string>> {
-    const { method, params } = message ?? {};
-    const name = params?.["name"];
-    return {
-      ...(message !== undefined && { "content-type": JSON_TYPE, accept: `${JSON_TYPE}, ${EVENTS_TYPE}` }),
-      ...(method !== undefined && { "mcp-method": method }),
-      ...(method === "tools/call" && typeof name === "string" && { "mcp-name": headerText(name) }),
-      ...(this.#version !== undefined && { "mcp-protocol-version": this.#version }),
-      ...(this.#sessionId !== undefined && { "mcp-session-id": this.#sessionId }),
-    };
+    const headers: Record<string, string> = {};
+    if (message !== undefined) {
+      const { method, params } = message;
+      const name = params?.["name"];
+      headers["content-type"] = JSON_TYPE;
+      headers["accept"] = `${JSON_TYPE}, ${EVENTS_TYPE}`;
+      if (method !== undefined) headers["mcp-method"] = method;
+      if (method === "tools/call" && typeof name === "string") headers["mcp-name"] = headerText(name);
+    }
+    if (this.#version !== undefined) headers["mcp-protocol-version"] = this.#version;
+    if (this.#sessionId !== undefined) headers["mcp-session-id"] = this.#sessionId;
+    return headers;
   }
 
   /** Answers a request of the server. */
@@ -172,47 +199,59 @@ class HttpChannel implements McpChannel {
   }
 
   async #credentials(signal: AbortSignal): Promise<Readonly<Record<string, string>>> {
-    return (await this.#options.credentials?.header({ ...this.#owner, signal })) ?? {};
+    const added = (await this.#options.credentials?.header({ ...this.#owner, signal })) ?? {};
+    for (const header of Object.values(added)) if (!this.#secretsOf.has(header)) this.#remember(header);
+    return added;
+  }
+
+  #remember(header: string): void {
+    this.#secretsOf.set(header, secretsInHeaders([header]));
+    const [oldest] = this.#secretsOf.keys();
+    if (this.#secretsOf.size > CREDENTIALS_KEPT_MAX && oldest !== undefined) this.#secretsOf.delete(oldest);
+    this.#secrets = [...this.#secretsOf.values()].flat();
   }
 
   /** Opens a request with credentials, and once more with others when the server refuses them: a 401 is a definite refusal. */
-  async #open(request: EgressRequest & { readonly signal: AbortSignal }, call?: AssertedCall): Promise<EgressStream> {
-    const { client, credentials } = this.#options;
+  async #open(request: EgressRequest & { readonly signal: AbortSignal }, call?: AssertedCall): Promise<Answering> {
+    const { credentials } = this.#options;
+    if (credentials === undefined) return await this.#send(request, {}, call);
     const held = await this.#credentials(request.signal);
-    const send = async (added: Readonly<Record<string, string>>): Promise<EgressStream> => {
-      const assertion = await this.#assertion(request, call);
-      return await client().open({ ...request, headers: { ...request.headers, ...assertion, ...added } });
-    };
-    const stream = await send(held);
-    if (stream.status !== UNAUTHENTICATED || credentials === undefined) return stream;
+    const answering = await this.#send(request, held, call);
+    if (answering.stream.status !== UNAUTHENTICATED) return answering;
     const isRenewed = await credentials.renew(held, { ...this.#owner, signal: request.signal }).catch(() => false);
-    if (!isRenewed) return stream;
-    stream.close();
-    return await send(await this.#credentials(request.signal));
+    if (!isRenewed) return answering;
+    answering.stream.close();
+    return await this.#send(request, await this.#credentials(request.signal), call);
   }
 
-  async #assertion(
-    { url, body }: EgressRequest,
+  async #send(
+    request: EgressRequest,
+    credentials: Readonly<Record<string, string>>,
     call: AssertedCall | undefined,
-  ): Promise<Readonly<Record<string, string>>> {
+  ): Promise<Answering> {
+    const assertion = call === undefined ? undefined : await this.#assertion(request, call);
+    const asserted = assertion !== undefined && { "x-caller-assertion": assertion };
+    const headers = { ...request.headers, ...asserted, ...credentials };
+    const stream = await this.#options.client().open({ ...request, headers });
+    return { stream, secrets: assertion === undefined ? NO_SECRETS : secretsInHeaders([assertion]) };
+  }
+
+  /** Returns undefined when assertions are not sent. */
+  #assertion({ url, body }: EgressRequest, call: AssertedCall): Promise<string> | undefined {
     const { sign, system } = this.#options;
-    if (sign === undefined || call === undefined) return {};
+    if (sign === undefined) return undefined;
     const { tool, caller, traceId } = call;
     const message = Buffer.from(body ?? "");
-    const signed = { system, caller, tool, traceId, method: `POST ${url.pathname}${url.search}`, message };
-    return { "x-caller-assertion": await sign(signed) };
+    return sign({ system, caller, tool, traceId, method: `POST ${url.pathname}${url.search}`, message });
   }
 
-  async #exchange(request: Requested, signal: AbortSignal | undefined): Promise<void> {
+  async #exchange(request: Requested): Promise<void> {
     const { id } = request;
-    const controller = new AbortController();
-    const abort = (): void => controller.abort();
-    const exchange: { abort: () => void; grace?: ReturnType<typeof setTimeout> } = { abort };
+    const exchange: InProgress = { controller: new AbortController(), isRead: false, grace: undefined };
     this.#exchanges.set(id, exchange);
-    signal?.addEventListener("abort", abort, { once: true });
     try {
-      await this.#post(request, controller.signal);
-      this.#receiver.lost(id, new UpstreamError("invalid", "its answer holds no answer to the request"));
+      await this.#post(request, exchange);
+      if (this.#receiver.isWaiting(id)) throw new UpstreamError("invalid", "its answer holds no answer to the request");
     } catch (error) {
       const failed = upstreamError(error);
       if (failed.failure === "tooLarge") this.#receiver.log("ended", failed.message);
@@ -220,28 +259,31 @@ class HttpChannel implements McpChannel {
     } finally {
       this.#exchanges.delete(id);
       clearTimeout(exchange.grace);
-      signal?.removeEventListener("abort", abort);
     }
   }
 
-  async #post({ message, id, call }: Requested, signal: AbortSignal): Promise<void> {
+  async #post({ message, id, call }: Requested, exchange: InProgress): Promise<void> {
     const { url, messageBytesMax } = this.#options;
     const request = {
-      ...{ method: "POST", url, headers: this.#headers(message), signal },
+      ...{ method: "POST", url, headers: this.#headers(message), signal: exchange.controller.signal },
       body: JSON.stringify({ jsonrpc: "2.0", ...message }),
       bodyBytesMax: STREAM_MESSAGES * messageBytesMax,
       isRepeatable: message.method !== "tools/call",
     };
-    const stream = await this.#open(request, call);
+    const answering = await this.#open(request, call);
     try {
-      await this.#answer(stream, message, id);
+      await this.#answer(answering, { message, id, exchange });
     } catch (error) {
-      stream.close();
+      answering.stream.close();
       throw error;
     }
   }
 
-  async #answer(stream: EgressStream, message: OutgoingMessage, id: number): Promise<void> {
+  async #answer(
+    answering: Answering,
+    { message, id, exchange }: Pick<Requested, "message" | "id"> & { readonly exchange: InProgress },
+  ): Promise<void> {
+    const { stream, secrets } = answering;
     const { status, headers } = stream;
     const encoding = headers["content-encoding"];
     if (encoding !== undefined && encoding !== "identity") {
@@ -250,7 +292,7 @@ class HttpChannel implements McpChannel {
     const type = headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase();
     if (status === 200 && message.method === "initialize") this.#sessionId = sessionIdOf(headers["mcp-session-id"]);
     if (status === 200 && type === EVENTS_TYPE) {
-      await this.#events(stream);
+      await this.#events(answering);
       return;
     }
     if (status === NOT_FOUND && this.#sessionId !== undefined) {
@@ -260,46 +302,37 @@ class HttpChannel implements McpChannel {
       throw statusError(status);
     }
     if (type === JSON_TYPE) {
-      const body = await this.#whole(stream);
+      const body = await stream.whole(this.#options.messageBytesMax);
+      exchange.isRead = true;
       // Only an answer with status 200 can be a success.
-      if (status === 200 || (status >= 400 && holdsError(body))) this.#message(body);
+      if (status === 200 || (status >= 400 && holdsError(body))) this.#message(body, secrets);
     }
     if (this.#receiver.isWaiting(id)) throw statusError(status);
   }
 
-  #message(body: Uint8Array): void {
-    if (body.byteLength > 0) this.#read(body);
-  }
-
-  async #whole(stream: EgressStream): Promise<Buffer> {
-    const chunks: Buffer[] = [];
-    let bytes = 0;
-    for await (const chunk of stream.body) {
-      bytes += chunk.length;
-      if (bytes > this.#options.messageBytesMax) throw new UpstreamError("tooLarge", "its answer is too large");
-      chunks.push(chunk);
-    }
-    return Buffer.concat(chunks);
+  #message(body: Uint8Array, secrets: readonly string[]): void {
+    if (body.byteLength > 0) this.#read(body, secrets.length === 0 ? this.#secrets : [...this.#secrets, ...secrets]);
   }
 
   /** Reads events until the stream ends. */
-  async #events(stream: EgressStream): Promise<void> {
+  async #events({ stream, secrets }: Answering): Promise<void> {
     const { messageBytesMax } = this.#options;
     let data: Uint8Array[] = [];
     let bytes = 0;
     let isTooLarge = false;
     const onLine = (line: Uint8Array): void => {
+      if (isTooLarge) return;
       if (line.byteLength === 0) {
         const event = data;
         data = [];
         bytes = 0;
-        if (event.length > 0) this.#message(Buffer.concat(event));
+        if (event.length > 0) this.#message(Buffer.concat(event), secrets);
         return;
       }
       if (!startsWithData(line)) return;
       const from = line[DATA.length] === SPACE ? DATA.length + 1 : DATA.length;
       bytes += line.byteLength;
-      isTooLarge ||= bytes > messageBytesMax || data.length > 2 * EVENT_LINES_MAX;
+      isTooLarge = bytes > messageBytesMax || data.length > 2 * EVENT_LINES_MAX;
       // A copy: the reader uses its buffer again.
       if (!isTooLarge) data.push(...(data.length > 0 ? [LINE_END] : []), line.slice(from));
     };
@@ -318,15 +351,16 @@ class HttpChannel implements McpChannel {
     const { url, messageBytesMax } = this.#options;
     const { signal } = this.#closing;
     try {
-      const stream = await this.#open({
+      const answering = await this.#open({
         ...{ method: "GET", url, headers: { ...this.#headers(), accept: EVENTS_TYPE }, signal },
         ...{ bodyBytesMax: STREAM_MESSAGES * messageBytesMax, isRepeatable: true },
       });
-      if (stream.status !== 200 || stream.headers["content-type"]?.startsWith(EVENTS_TYPE) !== true) {
-        stream.close();
+      const { status, headers, close } = answering.stream;
+      if (status !== 200 || headers["content-type"]?.startsWith(EVENTS_TYPE) !== true) {
+        close();
         return;
       }
-      await this.#events(stream);
+      await this.#events(answering);
     } catch {
       // A server that cannot be reached is noticed by the next call.
     }
@@ -336,6 +370,7 @@ class HttpChannel implements McpChannel {
   }
 }
 
+const NO_SECRETS: readonly string[] = [];
 const DATA = Buffer.from("data:");
 const SPACE = 0x20;
 const LINE_END = Buffer.from("\n");

@@ -146,14 +146,14 @@ interface Opening {
   readonly context: McpContext;
   readonly name: string;
   readonly entry: ServerEntry;
-  /** What operators should know about the servers' processes. */
+  /** Notes for operators about the servers' processes. */
   readonly notes: string[];
   /** Clients of the servers that are reached at a URL. */
   readonly clients: RotatingClient[];
 }
 
-/** How a server is reached, and what identifies it. */
-interface Reached extends Pick<UpstreamOptions, "open" | "identity" | "credentialKeyOf"> {
+/** The connections to a server, and its identity. */
+interface Reached extends Pick<UpstreamOptions, "open" | "identity" | "additions" | "confinement" | "credentialKeyOf"> {
   readonly forgetCallers?: () => void;
 }
 
@@ -170,9 +170,9 @@ async function programChannel(
     problems.push(`${field}.command: no program ${entry.command} was found`);
     return undefined;
   }
-  const environment = (): Readonly<Record<string, string>> => ({ ...entry.env, ...secretsOf(entry, context) });
+  const secretEnv = (): Readonly<Record<string, string>> => secretsOf(entry, context);
   try {
-    environment();
+    secretEnv();
   } catch (error) {
     problems.push(`${field}.secretEnv: a valueFile cannot be read (${systemCode(error)})`);
     return undefined;
@@ -193,10 +193,14 @@ async function programChannel(
   }
   if (unconfined !== undefined) notes.push(`systems.${name}: its program runs unconfined (${unconfined})`);
   const { stdioChannel } = await import("./stdio.ts");
-  const start: Parameters<typeof stdioChannel>[0]["start"] = (output) =>
-    processes.start({ ...program, environment: environment() }, unconfined === undefined, output);
+  const start: Parameters<typeof stdioChannel>[0]["start"] = (environment, output) =>
+    processes.start({ ...program, environment }, unconfined === undefined, output);
   const identity = { address: { command: entry.command ?? "", args }, tls: null };
-  return { open: stdioChannel({ start, messageBytesMax }), identity };
+  return {
+    open: stdioChannel({ start, env: entry.env, secretEnv, messageBytesMax }),
+    ...{ identity, additions: { secretEnv: entry.secretEnv.map(({ name: variable }) => variable) } },
+    confinement: unconfined === undefined ? "confined" : "none",
+  };
 }
 
 /** Returns undefined after adding a problem. */
@@ -226,8 +230,15 @@ async function urlChannel({ context, name, entry, clients }: Opening): Promise<R
   const { serverName = url.hostname, rootCert } = entry.tls ?? {};
   const roots = rootCert === undefined ? "platform" : "configured";
   const identity = { address: { url: url.href }, tls: tls === undefined ? null : { serverName, roots } };
-  const { messageBytesMax } = entry;
+  const { messageBytesMax, auth } = entry;
+  const addedHeaders = [
+    ...Object.keys(auth ?? {}).flatMap((kind) =>
+      kind === "header" ? [] : [`${auth?.header ?? "authorization"} (${kind})`],
+    ),
+    ...(sign === undefined ? [] : ["x-caller-assertion"]),
+  ];
   return {
+    additions: { addedHeaders },
     open: httpChannel({
       ...{ system: name, url, client: () => client.current.client, credentials, sign, messageBytesMax },
     }),

@@ -1,6 +1,6 @@
 import { errorText } from "../../core/error-text.ts";
 import { isTable } from "../../core/json.ts";
-import { ERROR, META, MODERN } from "../../core/mcp.ts";
+import { CHANGES, ERROR, META, MODERN } from "../../core/mcp.ts";
 import { VERSION } from "../../core/version.ts";
 import type { CredentialOwner } from "../../egress/credentials.ts";
 import {
@@ -15,6 +15,7 @@ import {
   unlessCallEnded,
 } from "./channel.ts";
 import { bounded, type Definition, definitionOf, type ServerIdentity } from "./definitions.ts";
+import { ToolsSubscription } from "./subscription.ts";
 
 /**
  * One session with an MCP server: the client's half of the protocol, as far as tools need it. Everything that the server sends is
@@ -43,6 +44,7 @@ const NAME_CHARACTERS_MAX = 256;
 const LOGGED_ONCE_MAX = 32;
 const PING_TIMEOUT_MS = 5_000;
 const RECHECK_PAUSE_MS = 1_000;
+const NEVER = new AbortController().signal;
 
 export interface SessionOptions {
   readonly open: OpenMcpChannel;
@@ -87,6 +89,8 @@ export class McpSession {
   #unsolicitedBytes = 0;
   #endReason: string | undefined;
   #server = { name: "", version: "" };
+  /** True for a server that announces changes of its tools to those who ask for it. */
+  #announcesTools = false;
   /** Members of `_meta` of every request. */
   #envelope: Readonly<Record<string, unknown>> | undefined;
   #listed: Listed | undefined;
@@ -94,6 +98,11 @@ export class McpSession {
   /** True after the server announced other definitions that have not been read. */
   #isOutdated = false;
   #recheck: ReturnType<typeof setTimeout> | undefined;
+  readonly #subscription = new ToolsSubscription({
+    listen: (params) => this.#request(CHANGES.listen, params, NEVER),
+    mayContinue: () => this.isOpen,
+    missed: () => this.#outdate(),
+  });
 
   private constructor(options: SessionOptions) {
     this.#options = options;
@@ -101,13 +110,16 @@ export class McpSession {
       message: (value, source) => this.#receive(value, source),
       isWaiting: (id) => this.#pending.has(id),
       lost: (id, error) => this.#settle(id, (pending) => pending.reject(error)),
-      tooLarge: () => this.#rejectAll(this.#pending.size === 1 ? "tooLarge" : "lost", "a message was too large"),
+      tooLarge: () => {
+        const waiting = this.#pending.size - (this.#subscription.isOpen ? 1 : 0);
+        this.#rejectAll(waiting === 1 ? "tooLarge" : "lost", "a message was too large");
+      },
       log: (what, text) => options.log(what, text),
     };
     this.#channel = options.open(receiver, options.owner);
     this.ended = this.#channel.ended.then((reason) => {
       this.#endReason ??= reason;
-      clearTimeout(this.#recheck);
+      this.#stopTimers();
       this.#rejectAll("lost", `the connection ended: ${reason}`);
       return reason;
     });
@@ -125,6 +137,7 @@ export class McpSession {
       session = new McpSession(options);
       await session.#introduce(signal);
       await session.definitions(signal);
+      if (session.#announcesTools) void session.#subscription.follow();
       return session;
     } catch (error) {
       await session?.close();
@@ -139,7 +152,7 @@ export class McpSession {
 
   close(): Promise<void> {
     this.#endReason ??= "closed";
-    clearTimeout(this.#recheck);
+    this.#stopTimers();
     this.#rejectAll("lost", "the connection was closed");
     return this.#channel.close();
   }
@@ -212,8 +225,10 @@ export class McpSession {
     this.#envelope = ENVELOPE;
     this.#channel.negotiated?.(MODERN);
     const result = await this.#request("server/discover", {}, signal);
-    const { supportedVersions, serverInfo, _meta: meta } = isTable(result) ? result : {};
+    const { supportedVersions, capabilities, serverInfo, _meta: meta } = isTable(result) ? result : {};
     if (!Array.isArray(supportedVersions) || !supportedVersions.includes(MODERN)) throw unknownVersion();
+    const tools = isTable(capabilities) ? capabilities["tools"] : undefined;
+    this.#announcesTools = isTable(tools) && tools["listChanged"] === true;
     this.#identify(serverInfo ?? (isTable(meta) ? meta[META.server] : undefined));
   }
 
@@ -291,7 +306,7 @@ export class McpSession {
       envelope === undefined
         ? params
         : { ...params, _meta: { ...(isTable(params["_meta"]) && params["_meta"]), ...envelope } };
-    this.#channel.send({ id, method, params: sent }, signal, call).catch((error: unknown) => {
+    this.#channel.send({ id, method, params: sent }, call).catch((error: unknown) => {
       const lost = error instanceof UpstreamError ? error : new UpstreamError("lost", errorText(error));
       this.#settle(id, (pending) => pending.reject(lost));
     });
@@ -308,11 +323,11 @@ export class McpSession {
   }
 
   /** Returns whether the request was still waiting. */
-  #settle(id: number, settle: (pending: Pending) => void): boolean {
+  #settle(id: number, settle: (pending: Pending) => void, isAnswered = false): boolean {
     const pending = this.#pending.get(id);
     if (pending === undefined) return false;
     this.#pending.delete(id);
-    this.#channel.settled?.(id);
+    this.#channel.settled?.(id, isAnswered);
     settle(pending);
     return true;
   }
@@ -344,7 +359,7 @@ export class McpSession {
     if (!isTable(value) || value["jsonrpc"] !== "2.0") return false;
     const { method, id } = value;
     const isAnswer = method === undefined && typeof id === "number" && ("result" in value || "error" in value);
-    if (isAnswer && this.#settle(id, (pending) => settleWith(pending, value, source))) {
+    if (isAnswer && this.#settle(id, (pending) => settleWith(pending, value, source), true)) {
       this.#unsolicited = 0;
       this.#unsolicitedBytes = 0;
       return true;
@@ -359,7 +374,8 @@ export class McpSession {
     if (isAnswer) this.#logOnce("answer", "an answer to a request that does not wait for one");
     else if (typeof method !== "string") return false;
     else if (typeof id === "number" || typeof id === "string") this.#refuse(method, id);
-    else if (method === "notifications/tools/list_changed") this.#outdate();
+    else if (method === CHANGES.tools) this.#outdate();
+    else if (method === CHANGES.acknowledged) this.#subscription.acknowledged(value["params"]);
     return true;
   }
 
@@ -371,6 +387,11 @@ export class McpSession {
     }
     this.#logOnce("refused request", bounded(method));
     this.#notify({ id, error: { code: ERROR.methodNotFound, message: "This client offers no such method." } });
+  }
+
+  #stopTimers(): void {
+    clearTimeout(this.#recheck);
+    this.#subscription.stop();
   }
 
   #outdate(): void {
@@ -396,7 +417,7 @@ export interface ToolCallOptions {
   readonly signal: AbortSignal;
   /** Trace headers. Never a token of the caller. */
   readonly meta?: Readonly<Record<string, string>> | undefined;
-  /** What the caller assertion says. */
+  /** The content of the caller assertion. */
   readonly call: AssertedCall;
 }
 

@@ -1,4 +1,6 @@
+import { Lines } from "../../core/lines.ts";
 import type { ServerOutput, ServerProcess } from "../../core/server-process.ts";
+import { secretsAmong, textWithout } from "../../egress/sent-secrets.ts";
 import {
   type McpChannel,
   type MessageReceiver,
@@ -6,7 +8,7 @@ import {
   type OutgoingMessage,
   UpstreamError,
 } from "./channel.ts";
-import { Lines, LOGGED_CHARACTERS_MAX, LOGGED_LINES_MAX, messageReader } from "./lines.ts";
+import { LOGGED_CHARACTERS_MAX, LOGGED_LINES_MAX, messageReader } from "./messages.ts";
 
 /** Messages as lines on a process's standard input and output. */
 
@@ -16,12 +18,18 @@ const STDERR_BYTES_MAX = 65_536;
 const UNSENT_BYTES_MAX = 16_777_216;
 
 export interface StdioOptions {
-  readonly start: (output: ServerOutput) => ServerProcess;
+  /** Starts the program. `environment`: its variables. */
+  readonly start: (environment: Readonly<Record<string, string>>, output: ServerOutput) => ServerProcess;
+  readonly env: Readonly<Record<string, string>>;
+  /** Reads the variables with secrets. */
+  readonly secretEnv: () => Readonly<Record<string, string>>;
   readonly messageBytesMax: number;
 }
 
-export function stdioChannel({ start, messageBytesMax }: StdioOptions): OpenMcpChannel {
+export function stdioChannel({ start, env, secretEnv, messageBytesMax }: StdioOptions): OpenMcpChannel {
   return (receiver) => {
+    const secret = secretEnv();
+    const secrets = secretsAmong(Object.values(secret));
     const { promise: broken, resolve: breakOff } = Promise.withResolvers<string>();
     const end = (reason: string): void => {
       breakOff(reason);
@@ -31,9 +39,10 @@ export function stdioChannel({ start, messageBytesMax }: StdioOptions): OpenMcpC
       receiver.tooLarge();
       end(`it sent a message of more than ${messageBytesMax} bytes`);
     };
-    const stdout = new Lines({ bytesMax: messageBytesMax, onLine: messageReader(receiver, end), onTooLong });
-    const stderr = stderrLog(receiver);
-    const process = start({ stdout: (chunk) => stdout.add(chunk), stderr });
+    const read = messageReader(receiver, end);
+    const stdout = new Lines({ bytesMax: messageBytesMax, onLine: (line) => read(line, secrets), onTooLong });
+    const stderr = stderrLog(receiver, secrets);
+    const process = start({ ...env, ...secret }, { stdout: (chunk) => stdout.add(chunk), stderr });
     return new StdioChannel(process, Promise.race([broken, process.ended]));
   };
 }
@@ -68,20 +77,16 @@ class StdioChannel implements McpChannel {
   }
 }
 
-function stderrLog({ log }: MessageReceiver): (chunk: Uint8Array) => void {
+function stderrLog({ log }: MessageReceiver, secrets: readonly string[]): (chunk: Uint8Array) => void {
   let bytes = 0;
   let count = 0;
-  const lines = new Lines({
-    bytesMax: LOGGED_CHARACTERS_MAX,
-    onLine: (line) => {
-      if (line.byteLength === 0) return;
-      count += 1;
-      if (count <= LOGGED_LINES_MAX) log("stderr", Buffer.from(line).toString("utf8"));
-    },
-    // The rest of a long line is not logged.
-    onTooLong: () => {},
-    isSkipping: true,
-  });
+  const onLine = (line: Uint8Array): void => {
+    if (line.byteLength === 0) return;
+    count += 1;
+    if (count <= LOGGED_LINES_MAX) log("stderr", textWithout(Buffer.from(line).toString("utf8"), secrets));
+  };
+  // The rest of a long line is not logged.
+  const lines = new Lines({ bytesMax: LOGGED_CHARACTERS_MAX, onLine, onTooLong: onLine });
   return (chunk) => {
     if (bytes > STDERR_BYTES_MAX) return;
     bytes += chunk.byteLength;

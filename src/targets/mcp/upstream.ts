@@ -2,13 +2,12 @@ import { Refusal } from "../../core/errors.ts";
 import type { CallsUnderWay, Quarantine, UpstreamEvent, UpstreamState } from "../../core/target-kind.ts";
 import type { EpochMs, Json } from "../../core/types.ts";
 import type { CredentialOwner } from "../../egress/credentials.ts";
+import { BUSY_RETRY_AFTER_MS } from "../../egress/resilience.ts";
 import { type OpenMcpChannel, UpstreamError, unlessCallEnded } from "./channel.ts";
 import { bounded, type Definition, differences, pinnedPart, type ServerIdentity } from "./definitions.ts";
+import { LOGGED_CHARACTERS_MAX } from "./messages.ts";
 import { type Listed, McpSession } from "./session.ts";
 
-/** One configured MCP server: its sessions, the definitions of its tools, and which of them are quarantined. */
-
-const BUSY_RETRY_AFTER_MS = 1_000;
 /** Failed starts in a row after which the next start waits: twice as long after each. */
 const FAILED_STARTS_MAX = 2;
 const WAIT_FIRST_MS = 2_000;
@@ -27,8 +26,19 @@ export interface UpstreamLimits {
   readonly concurrentCallsMax: number;
 }
 
+/** Secrets that a call adds to its plan, by name. Their values are in no plan. */
+export interface Additions {
+  /** Headers of requests; of credentials with their kind. Undefined for a program. */
+  readonly addedHeaders?: readonly string[];
+  /** Variables of a program with values from files. */
+  readonly secretEnv?: readonly string[];
+}
+
 export interface UpstreamOptions {
   readonly system: string;
+  readonly additions: Additions;
+  /** The level at which a program is confined. */
+  readonly confinement?: string;
   readonly identity: Pick<ServerIdentity, "address" | "tls">;
   readonly open: OpenMcpChannel;
   /**
@@ -50,7 +60,7 @@ interface Pin {
   readonly isDeclared: boolean;
   /** The definition that the pin covers, when it is known. */
   definition: Json | undefined;
-  /** Why the tool is not called; undefined while its definition is the pinned one. */
+  /** Set while the tool is not called: its definition is not the pinned one. */
   quarantine: Quarantine | undefined;
 }
 
@@ -76,6 +86,7 @@ interface Lease {
 
 const SHARED = "";
 
+/** One configured MCP server: its sessions, the definitions of its tools, and which of them are quarantined. */
 export class Upstream {
   readonly #options: UpstreamOptions;
   readonly #pins = new Map<string, Pin>();
@@ -112,7 +123,15 @@ export class Upstream {
     return this.#slots.size;
   }
 
-  /** Why the last start failed. */
+  get additions(): Additions {
+    return this.#options.additions;
+  }
+
+  get confinement(): string | undefined {
+    return this.#options.confinement;
+  }
+
+  /** The reason why the last start failed. */
   get failure(): string | undefined {
     return this.#failure?.message;
   }
@@ -422,7 +441,6 @@ function canUseAnother(error: unknown, { isRepeatable }: UpstreamCall): boolean 
 }
 
 const CHANGED = "its definition is not the pinned one";
-const LOGGED_CHARACTERS_MAX = 1_024;
 
 function changesOf({ sha256, definition }: Pin, now: Definition): readonly string[] {
   const hashes = `sha256: ${sha256} → ${now.sha256}`;

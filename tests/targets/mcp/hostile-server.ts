@@ -29,6 +29,7 @@ const DEFINITIONS: readonly Table[] = [
       "looks_around",
     ],
     ...["announces", "flood_of_bytes", "neither", "late", "hides", "deep", "forever", "spawns", "json"],
+    "shows_token",
   ].map((name) => ({
     name,
     description: `Does ${name}`,
@@ -99,6 +100,16 @@ function list(id: unknown): void {
 }
 
 const text = (words: string): Table => ({ content: [{ type: "text", text: words }] });
+
+/** Returns a text as JSON may spell it. */
+function escaped(value: string): string {
+  const code = (character: string): string => character.charCodeAt(0).toString(16).padStart(4, "0");
+  return [...value].map((character) => `\\u${code(character)}`).join("");
+}
+
+function reversed(value = ""): string {
+  return [...value].reverse().join("");
+}
 
 /** Answers of the client to this server's own requests. */
 const heard: unknown[] = [];
@@ -183,11 +194,20 @@ const TOOLS: Readonly<Record<string, (id: unknown, words: string) => void>> = {
     send({
       id,
       result: text(
-        JSON.stringify({ tried, names: Object.keys(process.env).sort(), first, token: process.env["TOKEN"] ?? "" }),
+        // Reversed, because the service removes the value itself.
+        JSON.stringify({ tried, names: Object.keys(process.env).sort(), first, token: reversed(process.env["TOKEN"]) }),
       ),
     });
   },
   json: (id, words) => send({ id, result: text(words) }),
+  shows_token: (id) => {
+    const value = process.env["TOKEN"] ?? "";
+    process.stderr.write(`starting with ${value}\n`);
+    write(`not a message: ${value}\n`);
+    const structuredContent = { name: { [value]: [value, escaped(value)] } };
+    const shown = JSON.stringify({ id, jsonrpc: "2.0", result: { ...text(`TOKEN=${value}`), structuredContent } });
+    write(`${shown.replace(`=${value}`, `=${escaped(value)}`)}\n`);
+  },
   spawns: (id) => {
     const child = Bun.spawn({ cmd: ["/bin/sleep", "1000"], stdin: "ignore", stdout: "ignore", stderr: "ignore" });
     send({ id, result: text(`${child.pid}`) });

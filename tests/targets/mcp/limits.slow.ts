@@ -46,7 +46,7 @@ describe("limits of a server", () => {
     await world.start([hostileTool("looks_around")], { secretEnv: [{ name: "TOKEN", valueFile: "token" }] });
     const seen = JSON.parse(textOf(await world.call("looks_around")));
     expect(seen.names).toContain("TOKEN");
-    expect(seen.token).toBe("the-value");
+    expect(seen.token).toBe("eulav-eht");
     await world.stop();
   });
 
