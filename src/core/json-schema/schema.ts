@@ -56,7 +56,7 @@ export type TypeName = "null" | "boolean" | "integer" | "number" | "string" | "a
 export type JsonType = Exclude<TypeName, "integer">;
 
 const TYPE_NAMES: readonly string[] = ["null", "boolean", "integer", "number", "string", "array", "object"];
-const JSON_TYPES: readonly JsonType[] = ["null", "boolean", "number", "string", "array", "object"];
+export const JSON_TYPES: readonly JsonType[] = ["null", "boolean", "number", "string", "array", "object"];
 
 const DEPTH_MAX = 32;
 /** Largest number of schemas in one schema, with its references written out. */

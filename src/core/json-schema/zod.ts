@@ -36,8 +36,8 @@ export function zodFromJson(side: SchemaSide, declared: unknown): ZodFromJson {
   if (faults.length > 0 || topFaults.length > 0) return { schema: z.unknown(), faults: [...faults, ...topFaults] };
   const schema = new Skeleton(side).of([json]);
   const violations = checkerOf(json);
+  const readPlain = plainReader(schema, { isChecked: true });
   const parse = schema._zod.run;
-  const readPlain = plainReader(schema);
   schema._zod.run = (payload, context) => {
     const found = violations(payload.value);
     if (found.length === 0) {

@@ -68,7 +68,9 @@ describe("a value that a schema makes expensive", () => {
   };
 
   test("is refused after a number of steps, whatever the schema asks of it", () => {
+    const keys = Object.fromEntries(Array.from({ length: 20_000 }, (_, at) => [`k${at}`, at]));
     const rows: readonly (readonly [Json, Json])[] = [
+      [{ anyOf: Array.from({ length: 4_000 }, () => ({ minProperties: 20_001 })) }, keys],
       [
         { items: { anyOf: Array.from({ length: 4_000 }, () => ({ type: "number", minimum: 2 })) } },
         Array(10_000).fill(1),
