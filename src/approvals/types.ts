@@ -1,4 +1,4 @@
-import type { ApprovalState, Category, Classification, Json, KeyUse } from "../core/types.ts";
+import type { ApprovalState, Category, Classification, Json, KeyUse, UsedKey } from "../core/types.ts";
 import type { AnswerProblem, WantedAnswer } from "./answer.ts";
 import type { Approver, Requester, Scope } from "./identities.ts";
 import type { Lacking, Objection } from "./policies/quorum.ts";
@@ -298,6 +298,8 @@ export interface Approvals {
    * the store records only that it exists, and a repeated call gets no result; with `unkept: "not_run"` the call runs again.
    */
   endKey(use: KeyUse, end: StoredAnswer | KeyEnd | KeyAsked, unkept?: KeyEnd): Promise<void>;
+  /** Records that the process ended which ran a call with this key: the outcome of the call is unknown. */
+  doubtKey(key: UsedKey): Promise<void>;
 
   /** Returns undefined when the caller has too many tasks, or no such approval. */
   createTask(task: NewTask): Promise<Task | undefined>;

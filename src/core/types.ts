@@ -333,13 +333,17 @@ export interface RunContext {
   readonly answer?: GivenAnswer | undefined;
 }
 
-/** One caller's use of an `Idempotency-Key` with a tool. */
-export interface KeyUse {
+/** An `Idempotency-Key` of one caller with one tool. */
+export interface UsedKey {
   readonly issuer: string;
   readonly subject: string;
   readonly tool: string;
   /** Hex SHA-256 of the header's value; the value itself is not stored. */
   readonly keyHash: string;
+}
+
+/** One caller's use of an `Idempotency-Key` with a tool. */
+export interface KeyUse extends UsedKey {
   /** Hash of the parsed arguments. */
   readonly argsHash: string;
 }

@@ -60,6 +60,13 @@ function key(name: string): { readonly headers: Record<string, string> } {
   return { headers: { "idempotency-key": name } };
 }
 
+/** Returns a folder with what the service's process would leave on disk if it ended now. */
+function copiedFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "stc-left-"));
+  cpSync(world.folder, folder, { recursive: true });
+  return folder;
+}
+
 describe("the same call again", () => {
   test("is told of the open request, runs with its approval on either replica, and then needs another", async () => {
     const args = newArgs();
@@ -95,13 +102,10 @@ describe("the same call again", () => {
     const before = deeds.length;
     const running = world.call("slow_deed", args);
     await until("the run", () => deeds.length > before || undefined);
-    // What a process that ends here leaves on disk.
-    const left = mkdtempSync(join(tmpdir(), "stc-left-"));
-    cpSync(world.folder, left, { recursive: true });
+    const folder = copiedFolder();
     release();
     expect((await running).http).toBe(200);
-    const next = new AskingWorld({ folder: left, issuers: world.issuers, tools: world.tools });
-    await next.start();
+    const next = await new AskingWorld({ folder, issuers: world.issuers, tools: world.tools }).start();
     const { body } = await next.send("GET", `/approvals/${id}`, { token: await next.agent() });
     expect(body.approval.state).toBe("in_doubt");
     const asked = await next.ask("slow_deed", args);
@@ -257,6 +261,28 @@ describe("an Idempotency-Key", () => {
     const again = await world.call("deed", args, key("asks-1"));
     expect([again.http, world.entry(again.body.traceId)?.approval?.by]).toEqual([200, "idempotency-key"]);
     expect(deeds).toHaveLength(before + 1);
+  });
+
+  test("of a change that a crash interrupted is OUTCOME_UNKNOWN as soon as the service has started again", async () => {
+    const args = newArgs();
+    const id = await world.ask("slow_deed", args, key("crashed"));
+    await world.decide(id, "approve");
+    const before = deeds.length;
+    const running = world.call("slow_deed", args, key("crashed"));
+    await until("the run", () => deeds.length > before || undefined);
+    expect(codeOf(await replica.call("slow_deed", args, key("crashed")))).toBe("CALL_IN_PROGRESS");
+    const folder = copiedFolder();
+    release();
+    expect((await running).http).toBe(200);
+    const next = await new AskingWorld({ folder, issuers: world.issuers, tools: world.tools }).start();
+    const again = await next.call("slow_deed", args, key("crashed"));
+    expect([again.http, again.body.error]).toMatchObject([
+      502,
+      { code: "OUTCOME_UNKNOWN", message: expect.stringContaining("first call with this Idempotency-Key") },
+    ]);
+    expect(next.entry(again.body.traceId)?.error).toEqual({ code: "OUTCOME_UNKNOWN" });
+    expect(deeds).toHaveLength(before + 1);
+    await next.end();
   });
 
   test("keeps its request when a call in between fails for another reason", async () => {
