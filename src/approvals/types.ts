@@ -58,14 +58,14 @@ export interface NewApproval extends RequestFacts {
   readonly shownPriors?: readonly Approval[] | undefined;
 }
 
-/** Which approvals a call may use that names none: any of the same call, or only the one with this id. */
+/** The approvals that a call may use without naming one: any of the same call, or only the one with this id. */
 export type Attachable = "any" | { readonly id: string };
 
 /** Earlier approvals of a call. */
 export interface Prior {
-  /** Of exactly this call in this session: approved and not claimed, or claimed by a run in progress. */
+  /** The approval of exactly this call in this session: approved and not claimed, or claimed by a run in progress. */
   readonly usable: Approval | undefined;
-  /** Those of the call in any session with which a run is possible, in progress or recent, or has an unknown outcome; at most five. */
+  /** At most five approvals of the call, in any session, whose run is possible, in progress, recent or of unknown outcome. */
   readonly earlier: readonly Approval[];
 }
 

@@ -87,7 +87,7 @@ const FORMS = [
 
 const DEPENDENCIES = "write dependentRequired or dependentSchemas";
 const ITEMS = "write prefixItems for the first elements, and items for the others";
-const UNEVALUATED = "is not supported: write additionalProperties or items beside the properties that it is about";
+const UNEVALUATED = "is not supported: write additionalProperties or items next to the properties that it is about";
 
 const KEYWORDS: Readonly<Record<string, Form>> = {
   ...{ title: "text", description: "text", default: "any", examples: "note", deprecated: "boolean" },
