@@ -292,12 +292,11 @@ class Compiler {
   /** When only one choice takes the value's type, as for a value that may also be null, its violations are those of the value. */
   #choice(choices: readonly JsonSchema[], isExactlyOne: boolean): Check {
     const options = choices.map((choice) => ({ check: this.check(choice), types: typesOf(choice) }));
-    const checksOf = (type: JsonType): readonly Check[] =>
-      options.flatMap(({ check, types }) => (types.has(type) ? [check] : []));
-    const candidates = new Map(JSON_TYPES.map((type) => [type, checksOf(type)]));
+    const checksOf = (type: JsonType | undefined): readonly Check[] =>
+      options.flatMap(({ check, types }) => (type === undefined || types.has(type) ? [check] : []));
+    const candidates = new Map([undefined, ...JSON_TYPES].map((type) => [type, checksOf(type)]));
     return (value, run) => {
-      const type = typeOf(value);
-      const checks = (type === undefined ? undefined : candidates.get(type)) ?? [];
+      const checks = candidates.get(typeOf(value)) ?? [];
       const [only, another] = checks;
       if (only !== undefined && another === undefined) return only(value, run);
       const isAccepted = (check: Check): boolean => accepts(check, value, run);

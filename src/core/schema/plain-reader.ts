@@ -113,8 +113,9 @@ function choiceReader(schema: Schema): PlainRead | undefined {
 }
 
 function checkedReader(schema: Schema): PlainRead {
+  const { run } = schema._zod;
   return (value) => {
-    const read = schema._zod.run({ value, issues: [] }, CONTEXT);
+    const read = run({ value, issues: [] }, CONTEXT);
     return read instanceof Promise || read.issues.length > 0 ? unread : (read.value as Json);
   };
 }

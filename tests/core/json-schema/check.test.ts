@@ -102,9 +102,10 @@ test("violations name the member, and say what Zod says of the same", () => {
       size: { type: "integer", minimum: 1 },
       kind: { enum: ["A", "B"] },
       other: { anyOf: [{ type: "string", maxLength: 2 }, { type: "null" }] },
+      form: { anyOf: [{ type: "string" }] },
       list: { type: "array", items: { type: "object", properties: { x: { type: "boolean" } }, required: ["x"] } },
     },
-    required: ["id"],
+    required: ["id", "form"],
     additionalProperties: false,
   });
   const found = checkerOf(schema)({ size: 0.5, kind: "C", other: "long", list: [{ x: true }, { x: 1 }, {}], more: 1 });
@@ -113,6 +114,7 @@ test("violations name the member, and say what Zod says of the same", () => {
     ["size", "invalid_type"],
     ["kind", "invalid_value"],
     ["other", "too_big"],
+    ["form", "invalid_type"],
     ["list.1.x", "invalid_type"],
     ["list.2.x", "invalid_type"],
     ["", "unrecognized_keys"],
