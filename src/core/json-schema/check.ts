@@ -84,6 +84,7 @@ function spendOnText(run: Run, text: string): void {
 
 /** Returns whether a check accepts a value, without its violations. */
 function accepts(check: Check, value: unknown, run: Run): boolean {
+  spend(run, 1);
   const { isAsking } = run;
   run.isAsking = true;
   const isAccepted = check(value, run);
@@ -96,6 +97,7 @@ function every<Value>(checks: readonly ((value: Value, run: Run) => boolean)[]):
   const [only, another] = checks;
   if (only !== undefined && another === undefined) return only;
   return (value, run) => {
+    spend(run, checks.length);
     let isAccepted = true;
     for (const check of checks) if (!check(value, run)) isAccepted = false;
     return isAccepted;
@@ -121,15 +123,14 @@ class Compiler {
       ...(schema.enum === undefined ? [] : [valuesCheck(schema.enum)]),
       ...(schema.type === undefined ? [] : [typeCheck([schema.type].flat())]),
     ];
-    const others = [...this.#texts(schema), ...numberChecks(schema), ...this.#lists(schema)];
-    const all = [...others, ...this.#objects(schema), ...this.#combinations(schema)];
-    const rest = all.length === 0 ? undefined : every(all);
-    return (value, run) => {
-      spend(run, 1);
-      // A value of another type violates everything else, too.
-      for (const check of first) if (!check(value, run)) return false;
-      return rest === undefined || rest(value, run);
-    };
+    const all = [
+      ...[...this.#texts(schema), ...numberChecks(schema), ...this.#lists(schema)],
+      ...[...this.#objects(schema), ...this.#combinations(schema)],
+    ];
+    const checks = all.length === 0 ? first : [...first, every(all)];
+    const [check = () => true, ...others] = checks;
+    // A value of another type violates everything else, too.
+    return others.reduce((before, next) => (value, run) => before(value, run) && next(value, run), check);
   }
 
   #pattern(source: string): TextTest {
@@ -292,20 +293,26 @@ class Compiler {
   /** When only one choice takes the value's type, as for a value that may also be null, its violations are those of the value. */
   #choice(choices: readonly JsonSchema[], isExactlyOne: boolean): Check {
     const options = choices.map((choice) => ({ check: this.check(choice), types: typesOf(choice) }));
-    const checksOf = (type: JsonType | undefined): readonly Check[] =>
-      options.flatMap(({ check, types }) => (type === undefined || types.has(type) ? [check] : []));
-    const candidates = new Map([undefined, ...JSON_TYPES].map((type) => [type, checksOf(type)]));
-    return (value, run) => {
-      const checks = candidates.get(typeOf(value)) ?? [];
+    const checkOf = (type: JsonType | undefined): Check => {
+      const checks = options.flatMap(({ check, types }) => (type === undefined || types.has(type) ? [check] : []));
       const [only, another] = checks;
-      if (only !== undefined && another === undefined) return only(value, run);
-      const isAccepted = (check: Check): boolean => accepts(check, value, run);
-      if (!isExactlyOne && checks.some(isAccepted)) return true;
-      const accepting = isExactlyOne ? checks.filter(isAccepted).length : 0;
-      if (accepting === 1) return true;
-      return refuse(run, value, { code: "invalid_union", errors: [], ...(accepting > 1 && { inclusive: false }) });
+      return only !== undefined && another === undefined ? only : choiceCheck(checks, isExactlyOne);
     };
+    const byType = new Map([undefined, ...JSON_TYPES].map((type) => [type, checkOf(type)]));
+    return (value, run) => byType.get(typeOf(value))?.(value, run) === true;
   }
+}
+
+function choiceCheck(checks: readonly Check[], isExactlyOne: boolean): Check {
+  return (value, run) => {
+    let accepting = 0;
+    for (const check of checks) {
+      if (accepts(check, value, run)) accepting += 1;
+      if (accepting === 1 && !isExactlyOne) return true;
+    }
+    if (accepting === 1) return true;
+    return refuse(run, value, { code: "invalid_union", errors: [], ...(accepting > 1 && { inclusive: false }) });
+  };
 }
 
 /** Returns the keys of a value, which are counted as steps. */
@@ -320,7 +327,6 @@ function membersCheck(members: readonly Member[], isClosed: boolean): TableCheck
   const steps = Math.ceil(members.length / MEMBERS_PER_STEP);
   const declared = new Set(members.flatMap(({ name, check }) => (check === undefined ? [] : [name])));
   return (table, run) => {
-    spend(run, steps);
     let seen = run.violations.length;
     let isAccepted = true;
     let present = 0;
@@ -337,6 +343,7 @@ function membersCheck(members: readonly Member[], isClosed: boolean): TableCheck
       isAccepted = false;
       seen = placed(run, seen, name);
     }
+    spend(run, steps + present);
     if (!isClosed) return isAccepted;
     const keys = keysOf(table, run);
     if (keys.length === present) return isAccepted;
@@ -390,10 +397,10 @@ const IS_OF_TYPE: Readonly<Record<TypeName, (value: unknown) => boolean>> = {
 };
 
 function typeCheck(names: readonly TypeName[]): Check {
-  const tests = names.map((name) => IS_OF_TYPE[name]);
+  const [isFirst = () => false, isSecond = () => false, ...others] = names.map((name) => IS_OF_TYPE[name]);
   const violationOf = typeViolations(names);
   return (value, run) => {
-    for (const test of tests) if (test(value)) return true;
+    if (isFirst(value) || isSecond(value) || others.some((isOther) => isOther(value))) return true;
     return refuse(run, value, violationOf(value));
   };
 }

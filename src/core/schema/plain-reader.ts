@@ -41,7 +41,8 @@ const INSPECTING_CHECKS: ReadonlySet<string> = new Set([
 /**
  * Returns a reader for schemas that only inspect plain JSON: objects, records, lists, unions, scalars, enums and unknown values.
  * It returns the same result as Zod, without the two lists and the record that Zod creates for every value. Returns `undefined`
- * for all other schemas. `isChecked`: something else has refused what the checks of strings, numbers and lists would refuse.
+ * for all other schemas. `isChecked`: something else decides about the values, so the checks of strings, numbers and lists are
+ * left out.
  */
 export function plainReader(schema: Schema, { isChecked = false } = {}): PlainRead | undefined {
   return readerOf(schema, { readers: new Map(), isChecked });
@@ -85,9 +86,7 @@ function makeReader(schema: Schema, building: Building): PlainRead | undefined {
     case "array":
       return listReader(readerOf(def.element, building), lengthsOf(readsChecks ? (def.checks ?? []) : []));
     case "record":
-      return def.mode !== "loose" && isAnyString(def.keyType)
-        ? tableReader([], readerOf(def.valueType, building))
-        : undefined;
+      return def.mode !== "loose" && isAnyString(def.keyType) ? recordReader(def.valueType, building) : undefined;
     case "object":
       return objectReader(def, building);
     default:
@@ -178,10 +177,14 @@ function listReader(read: PlainRead | undefined, lengths: Lengths | undefined): 
 function objectReader({ shape, catchall }: z.core.$ZodObjectDef, building: Building): PlainRead | undefined {
   const fields = fieldsOf(shape, building);
   if (fields === undefined) return undefined;
-  if (catchall === undefined) return closedReader(fields, false);
-  return defOf(catchall).type === "never"
-    ? closedReader(fields, true)
-    : tableReader(fields, readerOf(catchall, building));
+  if (catchall === undefined) return tableReader(fields, undefined);
+  const other = defOf(catchall).type === "never" ? refused : readerOf(catchall, building);
+  return other && tableReader(fields, other);
+}
+
+function recordReader(valueType: Schema, building: Building): PlainRead | undefined {
+  const read = readerOf(valueType, building);
+  return read && tableReader([], read);
 }
 
 /** Returns the readers of all fields; `undefined` when one has no plain reader or a name that objects inherit. */
@@ -198,8 +201,9 @@ function fieldsOf(shape: Readonly<Record<string, Schema>>, building: Building): 
   return fields;
 }
 
-/** Reads an object that has no other fields, or whose other fields are left out. */
-function closedReader(fields: readonly Field[], isStrict: boolean): PlainRead {
+/** Reads an object. `other` reads its other fields, whatever their names; undefined: they are left out. */
+function tableReader(fields: readonly Field[], other: PlainRead | undefined): PlainRead {
+  const names = new Set(fields.map(({ key }) => key));
   return (value) => {
     if (typeof value !== "object" || value === null || isList(value)) return unread;
     const read: Record<string, Json> = {};
@@ -216,24 +220,19 @@ function closedReader(fields: readonly Field[], isStrict: boolean): PlainRead {
       read[field.key] = inner;
       present += 1;
     }
-    return isStrict && Object.keys(value).length !== present ? unread : read;
-  };
-}
-
-/** Reads an object whose other fields have any names and one schema. */
-function tableReader(fields: readonly Field[], other: PlainRead | undefined): PlainRead | undefined {
-  if (other === undefined) return undefined;
-  const readFields = closedReader(fields, false);
-  const names = new Set(fields.map(({ key }) => key));
-  return (value) => {
-    const read = readFields(value) as Record<string, Json> | typeof unread;
-    if (read === unread || Object.getPrototypeOf(value) !== Object.prototype) return unread;
-    for (const [key, given] of Object.entries(value as Readonly<Record<string, Json>>)) {
+    if (other === undefined) return read;
+    const keys = Object.keys(value);
+    if (keys.length === present) return read;
+    if (other === refused || Object.getPrototypeOf(value) !== Object.prototype) return unread;
+    for (const key of keys) {
       if (names.has(key)) continue;
-      const inner = key === "__proto__" ? unread : other(given);
+      const inner = key === "__proto__" ? unread : other(value[key] as Json);
       if (inner === unread) return unread;
       read[key] = inner;
     }
     return read;
   };
 }
+
+/** Reads the other fields of an object that must not have any. */
+const refused: PlainRead = () => unread;
