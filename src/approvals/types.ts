@@ -1,4 +1,4 @@
-import type { ApprovalState, Category, Classification, Json, KeyUse } from "../core/types.ts";
+import type { ApprovalState, Category, Classification, Json, KeyUse, UsedKey } from "../core/types.ts";
 import type { AnswerProblem, WantedAnswer } from "./answer.ts";
 import type { Approver, Requester, Scope } from "./identities.ts";
 import type { Lacking, Objection } from "./policies/quorum.ts";
@@ -58,14 +58,14 @@ export interface NewApproval extends RequestFacts {
   readonly shownPriors?: readonly Approval[] | undefined;
 }
 
-/** Which approvals a call may use that names none: any of the same call, or only the one with this id. */
+/** The approvals that a call may use without naming one: any of the same call, or only the one with this id. */
 export type Attachable = "any" | { readonly id: string };
 
 /** Earlier approvals of a call. */
 export interface Prior {
-  /** Approval of exactly this call in this session: not claimed, or claimed by a run in progress. */
+  /** The approval of exactly this call in this session: approved and not claimed, or claimed by a run in progress. */
   readonly usable: Approval | undefined;
-  /** Approvals of the call in any session whose run is possible, in progress, recent, or of unknown outcome; at most five. */
+  /** At most five approvals of the call, in any session, whose run is possible, in progress, recent or of unknown outcome. */
   readonly earlier: readonly Approval[];
 }
 
@@ -321,6 +321,8 @@ export interface Approvals {
    * the store records only that it exists, and a repeated call gets no result; with `unkept: "not_run"` the call runs again.
    */
   endKey(use: KeyUse, end: StoredAnswer | KeyEnd | KeyAsked, unkept?: KeyEnd): Promise<void>;
+  /** Records that the process ended which ran a call with this key: the outcome of the call is unknown. */
+  doubtKey(key: UsedKey): Promise<void>;
 
   /** Returns undefined when the caller has too many tasks, or no such approval. */
   createTask(task: NewTask): Promise<Task | undefined>;

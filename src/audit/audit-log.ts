@@ -13,7 +13,9 @@ import { type DirectoryLock, lockDirectory } from "./journal/directory-lock.ts";
 import { DiskReserve } from "./journal/disk-reserve.ts";
 import { diskFiles, type FileOperations, makeDirectory } from "./journal/file-operations.ts";
 import {
+  type InterruptedCall,
   intentOf,
+  interruptedCall,
   type JournalLine,
   OpenIntents,
   type Stamp,
@@ -60,8 +62,8 @@ export interface AuditLogOptions {
 
 /** The only interface to the log. Every failure is an `AuditLogError`. */
 export interface AuditLog {
-  /** Approvals of the calls that a former run of the service left without an outcome. */
-  readonly interruptedApprovals: readonly string[];
+  /** The calls that a former run of the service left without an outcome. */
+  readonly interrupted: readonly InterruptedCall[];
   /**
    * Writes the line of one call. Resolves when the line is acknowledged (see `Durability`). If it rejects, the call
    * must not be answered.
@@ -120,7 +122,7 @@ interface NewLine {
 }
 
 class JsonLogger implements AuditLog {
-  readonly interruptedApprovals: readonly string[];
+  readonly interrupted: readonly InterruptedCall[];
   readonly #instance: string;
   readonly #monotonic: () => number;
   readonly #ids: () => string | undefined;
@@ -191,12 +193,11 @@ class JsonLogger implements AuditLog {
     for (const tail of tornTails) {
       this.journal({ type: "torn_tail", ...tail }).catch(() => undefined);
     }
-    const interrupted = intents.map((intent) => ({ intent, entry: unknownOutcome(intent) }));
-    for (const { intent, entry } of interrupted) {
+    for (const intent of intents) {
       this.#intents.open(intent);
-      this.#append(entry, true).catch(() => undefined);
+      this.#append(unknownOutcome(intent), true).catch(() => undefined);
     }
-    this.interruptedApprovals = interrupted.flatMap(({ entry: { approval } }) => approval?.id ?? []);
+    this.interrupted = intents.map(interruptedCall);
     this.#reserve.isLow();
   }
 

@@ -110,10 +110,11 @@ type LinkMember = "seq" | "prev" | "hash";
 export type EntryDraft = Omit<AuditEntry, keyof EntryStamp | LinkMember>;
 
 /** The part of a draft that is known before the call runs. */
-export type Announced = Pick<
-  EntryDraft,
-  "traceId" | "caller" | "tool" | "request" | "protocol" | "approval" | "plan" | "trace"
->;
+export interface Announced
+  extends Pick<EntryDraft, "traceId" | "caller" | "tool" | "request" | "protocol" | "approval" | "plan" | "trace"> {
+  /** Hex SHA-256 of the call's `Idempotency-Key`. */
+  readonly keyHash?: string | undefined;
+}
 
 type Members = { readonly [Member in keyof Omit<Required<AuditEntry>, LinkMember>]: AuditEntry[Member] };
 

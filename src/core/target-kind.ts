@@ -134,7 +134,7 @@ export interface ToolDraft {
   readonly output: Json;
   /** Comments for the manifest, in our own words. */
   readonly hints: readonly string[];
-  /** What the author should know about the draft. */
+  /** Remarks on the draft for its author. */
   readonly notes: readonly string[];
 }
 
@@ -184,7 +184,7 @@ export interface CertificateEvent {
   readonly expiresAt: string | null;
   /** Hex SHA-256 of each root certificate (DER). */
   readonly rootSha256: readonly string[];
-  /** Why the new set is not used. */
+  /** The reason for which the new set is not used. */
   readonly reason?: string;
 }
 
@@ -205,7 +205,7 @@ export interface UpstreamEvent {
   readonly system: string;
   readonly tool?: string;
   readonly reason: string;
-  /** What changed in the tool's definition. */
+  /** Changes to the tool's definition. */
   readonly changes?: readonly string[];
 }
 

@@ -69,7 +69,7 @@ export interface GrpcTarget {
 
 export type HttpMethod = "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE";
 
-/** A request to an HTTP API. In its texts, `{name}` stands for the argument `name`. */
+/** A request to an HTTP API. The argument `name` replaces `{name}` in its texts. */
 export interface HttpTarget {
   readonly system: string;
   readonly http: {
@@ -268,7 +268,7 @@ export interface ToolApproval<Input = never> {
   readonly scopes?: readonly ("once" | "session")[];
   /** Raises the risk of every call; never lowers it. High and critical risk always need approval. */
   readonly risk?: "medium" | "high" | "critical";
-  /** For category `ask`: approvals need an answer (`context.answer`), one of the at most 10 `choices` if given. */
+  /** Approvals of category `ask` need an answer (`context.answer`), one of the at most 10 `choices` if given. */
   readonly answer?: { choices?(input: Input): readonly string[] | undefined };
 }
 
@@ -333,13 +333,17 @@ export interface RunContext {
   readonly answer?: GivenAnswer | undefined;
 }
 
-/** One caller's use of an `Idempotency-Key` with a tool. */
-export interface KeyUse {
+/** An `Idempotency-Key` of one caller with one tool. */
+export interface UsedKey {
   readonly issuer: string;
   readonly subject: string;
   readonly tool: string;
   /** Hex SHA-256 of the header's value; the value itself is not stored. */
   readonly keyHash: string;
+}
+
+/** One caller's use of an `Idempotency-Key` with a tool. */
+export interface KeyUse extends UsedKey {
   /** Hash of the parsed arguments. */
   readonly argsHash: string;
 }

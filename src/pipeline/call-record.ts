@@ -335,6 +335,7 @@ export class CallRecord {
       approval: approvalFacts(undefined, this.#facts.by, this.#facts.approvalId),
       plan: planFacts(this.#facts.digest, this.#facts.plan),
       trace: traceFacts(this.request.traceparent, this.#trace),
+      keyHash: this.#facts.keyUse?.keyHash,
     };
   }
 

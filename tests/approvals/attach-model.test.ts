@@ -382,7 +382,7 @@ class Walk {
     }
   }
 
-  /** Who is asked about a call that may have run a short time ago is told so. */
+  /** An approver of a call that may have run a short time ago sees that. */
   #checkNotes(): void {
     const approvals = new Map(this.#approvals.map((one) => [one.id, one]));
     const claimed: Approval[] = [];
@@ -422,7 +422,7 @@ class Walk {
     }
   }
 
-  /** Whatever has happened: the call is asked about, an approval runs it once, and the next approver is told. */
+  /** Whatever has happened: the call is asked about, an approval runs it once, and the next approver sees the run. */
   async #checkThatWorkGoesOn(): Promise<void> {
     const { road } = this.#at(0);
     this.#world.now += 3_600_000;

@@ -60,8 +60,15 @@ function key(name: string): { readonly headers: Record<string, string> } {
   return { headers: { "idempotency-key": name } };
 }
 
+/** Returns a folder with what the service's process would leave on disk if it ended now. */
+function copiedFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "stc-left-"));
+  cpSync(world.folder, folder, { recursive: true });
+  return folder;
+}
+
 describe("the same call again", () => {
-  test("is told of the open request, runs with its approval on either replica, and then needs another", async () => {
+  test("gets the open request, runs with its approval on either replica, and then needs another", async () => {
     const args = newArgs();
     const before = deeds.length;
     const id = await world.ask("deed", args);
@@ -88,20 +95,17 @@ describe("the same call again", () => {
     expect(world.story(id)).toContain("approval.settled");
   });
 
-  test("asks again after a crash during its run, and the approver is told that its outcome is unknown", async () => {
+  test("asks again after a crash during its run, and the approver sees that its outcome is unknown", async () => {
     const args = newArgs();
     const id = await world.ask("slow_deed", args);
     await world.decide(id, "approve");
     const before = deeds.length;
     const running = world.call("slow_deed", args);
     await until("the run", () => deeds.length > before || undefined);
-    // What a process that ends here leaves on disk.
-    const left = mkdtempSync(join(tmpdir(), "stc-left-"));
-    cpSync(world.folder, left, { recursive: true });
+    const folder = copiedFolder();
     release();
     expect((await running).http).toBe(200);
-    const next = new AskingWorld({ folder: left, issuers: world.issuers, tools: world.tools });
-    await next.start();
+    const next = await new AskingWorld({ folder, issuers: world.issuers, tools: world.tools }).start();
     const { body } = await next.send("GET", `/approvals/${id}`, { token: await next.agent() });
     expect(body.approval.state).toBe("in_doubt");
     const asked = await next.ask("slow_deed", args);
@@ -147,7 +151,7 @@ describe("the same call again", () => {
     expect(deeds).toHaveLength(before + 1);
   });
 
-  test("of two that wait for the approver, one runs and the other is told that it is in progress", async () => {
+  test("of two that wait for the approver, one runs and the other gets CALL_IN_PROGRESS", async () => {
     const args = newArgs();
     const token = await world.agent({ sub: "waiting-agent" });
     const waiting = [world, replica].map((at) => at.call("deed", args, { token, headers: { prefer: "wait=50" } }));
@@ -219,7 +223,7 @@ describe("a call that is not the same", () => {
     expect((await world.call("deed", args)).http).toBe(200);
   });
 
-  test("because its agent wants another run does not use the approval, and its approver is told", async () => {
+  test("because its agent wants another run does not use the approval, and its approver sees the earlier one", async () => {
     const args = newArgs();
     const id = await world.ask("deed", args);
     await world.decide(id, "approve");
@@ -257,6 +261,28 @@ describe("an Idempotency-Key", () => {
     const again = await world.call("deed", args, key("asks-1"));
     expect([again.http, world.entry(again.body.traceId)?.approval?.by]).toEqual([200, "idempotency-key"]);
     expect(deeds).toHaveLength(before + 1);
+  });
+
+  test("of a change that a crash interrupted is OUTCOME_UNKNOWN as soon as the service has started again", async () => {
+    const args = newArgs();
+    const id = await world.ask("slow_deed", args, key("crashed"));
+    await world.decide(id, "approve");
+    const before = deeds.length;
+    const running = world.call("slow_deed", args, key("crashed"));
+    await until("the run", () => deeds.length > before || undefined);
+    expect(codeOf(await replica.call("slow_deed", args, key("crashed")))).toBe("CALL_IN_PROGRESS");
+    const folder = copiedFolder();
+    release();
+    expect((await running).http).toBe(200);
+    const next = await new AskingWorld({ folder, issuers: world.issuers, tools: world.tools }).start();
+    const again = await next.call("slow_deed", args, key("crashed"));
+    expect([again.http, again.body.error]).toMatchObject([
+      502,
+      { code: "OUTCOME_UNKNOWN", message: expect.stringContaining("first call with this Idempotency-Key") },
+    ]);
+    expect(next.entry(again.body.traceId)?.error).toEqual({ code: "OUTCOME_UNKNOWN" });
+    expect(deeds).toHaveLength(before + 1);
+    await next.end();
   });
 
   test("keeps its request when a call in between fails for another reason", async () => {
@@ -344,7 +370,7 @@ describe("when its approvals change while a call looks at them", () => {
     expect((await road.approvals.list({ limit: 10 })).approvals.map(({ state }) => state)).toEqual(["executed"]);
   });
 
-  test("a run that ends is told to the next approver", async () => {
+  test("the next approver sees a run that has ended", async () => {
     road = await MomentsRoad.open();
     expect(
       await callWith("before ask", async () => {
@@ -355,31 +381,29 @@ describe("when its approvals change while a call looks at them", () => {
     expect(await shown(await road.pending())).toContain("and has run.");
   });
 
-  test("a run in doubt is told however long ago it was", async () => {
-    road = await MomentsRoad.open();
-    await road.approved();
-    road.at = (moment) => {
+  /** Runs an approved call whose outcome the store does not learn, and lets its lease end. */
+  async function roadAfterRunInDoubt(): Promise<MomentsRoad> {
+    const opened = await MomentsRoad.open();
+    await opened.approved();
+    opened.at = (moment) => {
       if (moment === "before settle") throw new Error("injected");
     };
-    await road.call();
-    road.at = () => {};
-    road.world.now += 900_000;
-    await road.approvals.sweep();
+    await opened.call();
+    opened.at = () => {};
+    opened.world.now += 900_000;
+    await opened.approvals.sweep();
+    return opened;
+  }
+
+  test("the next approver sees a run in doubt, however long ago it was", async () => {
+    road = await roadAfterRunInDoubt();
     road.world.now += 7_200_000;
     await road.call();
     expect(await shown(await road.pending())).toContain("and has run, and its outcome is unknown.");
   });
 
-  test("a run in doubt is told also after later approvals of the call", async () => {
-    road = await MomentsRoad.open();
-    await road.approved();
-    road.at = (moment) => {
-      if (moment === "before settle") throw new Error("injected");
-    };
-    await road.call();
-    road.at = () => {};
-    road.world.now += 900_000;
-    await road.approvals.sweep();
+  test("the next approver sees a run in doubt after later approvals of the call, too", async () => {
+    road = await roadAfterRunInDoubt();
     await road.approved();
     expect(nameOf(await road.call())).toBe("success");
     await road.call();
@@ -391,12 +415,12 @@ describe("when its approvals change while a call looks at them", () => {
   test.each([
     [599_000, true],
     [601_000, false],
-  ])("a run is told for ten minutes: after %d ms %p", async (laterMs, isTold) => {
+  ])("approvers see a run for ten minutes: after %d ms %p", async (laterMs, isShown) => {
     road = await MomentsRoad.open();
     await road.approved();
     expect(nameOf(await road.call())).toBe("success");
     road.world.now += laterMs;
     await road.call();
-    expect((await shown(await road.pending())).includes("and has run.")).toBe(isTold);
+    expect((await shown(await road.pending())).includes("and has run.")).toBe(isShown);
   });
 });

@@ -107,7 +107,7 @@ describe("APR-02: a different call is a different call, however similar", () => 
   });
 });
 
-describe("APR-04: arguments that cannot be told apart are refused before anybody is asked", () => {
+describe("APR-04: arguments that readers understand differently are refused before anybody is asked", () => {
   test.each([
     ["a key twice", `{"what":"a","what":"b"}`],
     ["an integer beyond what is exact", `{"what":"a","count":9007199254740993}`],

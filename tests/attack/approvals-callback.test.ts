@@ -185,7 +185,7 @@ describe("a callback that calls the library itself", () => {
     expect(deeds).toEqual([{ what: "inner" }, { what: "outer" }]);
   });
 
-  test("with the same key is told that the call is in progress", async () => {
+  test("with the same key gets CALL_IN_PROGRESS", async () => {
     let inner: CallResult | undefined;
     const { call } = await world(
       async () => {

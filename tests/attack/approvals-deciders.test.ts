@@ -147,7 +147,7 @@ describe("APR-30, APR-31, APR-32: only an authenticated approver decides", () =>
 });
 
 describe("APR-57: a decision counts once", () => {
-  test("a replayed decision changes nothing, and a second approver with a stale view is told", async () => {
+  test("a replayed decision changes nothing, and a second approver with a stale view is refused", async () => {
     const { id } = await asked();
     const { viewDigest } = await world.show(id);
     const bob = await world.person({ sub: "bob" });

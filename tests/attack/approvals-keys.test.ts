@@ -55,7 +55,7 @@ function nameOf(caller: number): string {
 }
 
 describe("Idempotency-Key", () => {
-  test("of many concurrent calls one runs, and the others are told that it is in progress", async () => {
+  test("of many concurrent calls one runs, and the others get CALL_IN_PROGRESS", async () => {
     const agent = await newAgent();
     const before = deeds.length;
     const replies = await Promise.all(Array.from({ length: 30 }, () => world.call("free_deed", { what: "a" }, agent)));

@@ -66,7 +66,7 @@ test.each(limits)("%s: a caller far below the limit stays below it when the cloc
   expect(limit.waitMs()).toBe(0);
 });
 
-test.each(limits)("%s: a caller waits as long as it was told, wherever the clock is set", (_title, make) => {
+test.each(limits)("%s: a caller's wait ends when it was announced, wherever the clock is set", (_title, make) => {
   for (const jumpMs of [-HOUR_MS, -1_000, 0]) {
     let now = 10 * HOUR_MS;
     const limit = make(() => now);

@@ -14,7 +14,7 @@ interface Let {
   readonly scan?: ScanPolicy;
 }
 
-/** What is told of the fields in which something was hidden: it stands in the audit, too. */
+/** The reported names of the fields in which something was hidden; the audit has them, too. */
 function told({ output, policy, scan = {} }: Let, raw: unknown): readonly string[] {
   const tool = { name: "case_tool", input: z.strictObject({}), output, limits: { outputBytesMax: 1_048_576 } };
   const parts = { outputPolicy: compilePolicy(policy, output), scan: compileScan(scan) };

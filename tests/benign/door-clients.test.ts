@@ -37,7 +37,7 @@ test.each([
   expect(await statusOf(host)).toEqual([status]);
 });
 
-test("a client that sends Expect is told to continue", async () => {
+test("a client that sends Expect gets 100 Continue", async () => {
   expect(await statusOf("localhost", ["Expect: 100-Continue"])).toEqual([100, 200]);
 });
 

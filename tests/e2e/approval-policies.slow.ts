@@ -97,7 +97,7 @@ describe("who approves", () => {
     ]);
   });
 
-  test("an approver without the permission is told which one is missing, and an entry is written", async () => {
+  test("an approver without the permission gets the name of the missing one, and an entry is written", async () => {
     const { id } = await ask("deploy_app");
     const refused = await vote(id, secops("cleo"));
     expect([refused.http, refused.body.error]).toMatchObject([

@@ -78,7 +78,7 @@ describe("revocations", () => {
     await until("the revocation to be over", async () => ((await status(url, token)) === 200 ? true : undefined));
   });
 
-  test("a broken or missing file: the previous list applies, and operators are told", async () => {
+  test("a broken or missing file: the previous list applies, and operators are notified", async () => {
     const { url } = stand.service;
     const revoked = await callHeaders({ jti: "gone" });
     put([{ issuer: AGENTS_ISSUER, jti: "gone" }]);
@@ -89,7 +89,7 @@ describe("revocations", () => {
       () => rmSync(join(folder, "revoked.json")),
     ]) {
       spoil();
-      await until("operators to be told", async () =>
+      await until("a notification of the operators", async () =>
         (await operatorSees()).revocations?.status === "stale" ? true : undefined,
       );
       expect(await status(url, revoked)).toBe(401);
@@ -99,7 +99,7 @@ describe("revocations", () => {
       expect(text).toContain("stc_revocation_list_stale 1");
       expect(text).toContain("stc_revocation_entries 1");
       put([{ issuer: AGENTS_ISSUER, jti: "gone" }]);
-      await until("operators to be told that it is well", async () =>
+      await until("a notification of the operators that the list is read again", async () =>
         (await operatorSees()).revocations?.status === "ok" ? true : undefined,
       );
     }

@@ -182,7 +182,7 @@ describe("onToolApprove", () => {
     expect(codeOf(await call("send", { amount: 5 }))).toBe("success");
   });
 
-  test("is told when the client disconnects, and nothing runs", async () => {
+  test("is aborted when the client disconnects, and nothing runs", async () => {
     const leaving = new AbortController();
     let aborted = false;
     const { call } = await world(({ signal }) => {

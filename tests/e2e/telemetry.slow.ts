@@ -227,7 +227,7 @@ test("a request with a trace continues it, even where none begins; its state is 
   expect(attributesOf(tool ?? { attributes: [] })["stc.trace_id"]).toBe(answer.traceId);
 });
 
-test("where it is not sampled, the called service is told so, and nothing is exported", async () => {
+test("where it is not sampled, the called service gets that decision, and nothing is exported", async () => {
   const { id, traceparent } = newTrace("00");
   const belongs = await call("lab_inspect", {}, { headers: { traceparent } });
   expect(sent(belongs.answer)["traceparent"]).toMatch(new RegExp(`^00-${id}-[0-9a-f]{16}-00$`));

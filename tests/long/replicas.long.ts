@@ -259,7 +259,7 @@ describe.skipIf(native === undefined)("replicas: losing one", () => {
     },
   );
 
-  test("SIGTERM of one while calls wait there: they are told to come back, and do so at the other", async () => {
+  test("SIGTERM of one while calls wait there: they are asked to come back, and do so at the other", async () => {
     const waiting = Array.from({ length: 5 }, async (_, index) => {
       const token = await agent({ sid: `w-${index}` });
       return { token, answer: await call(a, "one_yes", { token, headers: { prefer: "wait=30" } }) };

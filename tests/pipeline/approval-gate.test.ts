@@ -112,7 +112,7 @@ const rows: readonly (readonly [string, Given, string])[] = [
     "APPROVAL_DENIED by default",
   ],
   [
-    "a manifest is told the mode, however it takes it: with a default",
+    "a manifest gets the mode, however it takes it: with a default",
     {
       classification: "write",
       category: "network",
@@ -121,7 +121,7 @@ const rows: readonly (readonly [string, Given, string])[] = [
     "APPROVAL_DENIED by default",
   ],
   [
-    "a manifest is told the mode, however it takes it: as the rest",
+    "a manifest gets the mode, however it takes it: as the rest",
     {
       classification: "write",
       category: "network",
@@ -286,7 +286,7 @@ const withStore: typeof rows = [
     "allow by mode:yolo",
   ],
   [
-    "the session's mode is what a manifest is told",
+    "a manifest gets the session's mode",
     { ...WRITE, session: "autoEdit", approval: { needsApproval: mode("autoEdit") } },
     "allow by needsApproval",
   ],

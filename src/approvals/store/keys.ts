@@ -1,3 +1,4 @@
+import type { UsedKey } from "../../core/types.ts";
 import type { Approvals, KeyAsked, KeyEnd, KeyState, KeyUse, StoredAnswer } from "../types.ts";
 import type { Row, WriteTransaction } from "./database.ts";
 import { integer, text, toAnswer } from "./rows.ts";
@@ -9,12 +10,13 @@ const ANSWER_BYTES_MAX = 1_048_576;
 const KEYS_PER_CALLER_MAX = 100_000;
 const ANSWER_BYTES_PER_CALLER_MAX = 67_108_864;
 
-export function keys({ database, limits }: Store): Pick<Approvals, "beginKey" | "endKey"> {
+export function keys({ database, limits }: Store): Pick<Approvals, "beginKey" | "endKey" | "doubtKey"> {
   const leaseMs = limits.claimLeaseSeconds * SECOND_MS;
   const keepMs = limits.idempotencySeconds * SECOND_MS;
   return {
     beginKey: (use) => database.write((tx) => begin(tx, use, { leaseMs, keepMs })),
     endKey: (use, end, unkept = "unknown") => database.write((tx) => finish(tx, use, { end, unkept, keepMs })),
+    doubtKey: (key) => database.write((tx) => doubt(tx, key, keepMs)),
   };
 }
 
@@ -36,7 +38,7 @@ async function begin(tx: WriteTransaction, use: KeyUse, times: Times): Promise<K
 }
 
 /** Returns the SQL condition that selects the row of this key. */
-function keyCondition({ sql }: WriteTransaction, { issuer, subject, tool, keyHash }: KeyUse): unknown {
+function keyCondition({ sql }: WriteTransaction, { issuer, subject, tool, keyHash }: UsedKey): unknown {
   return sql`issuer = ${issuer} AND subject = ${subject} AND tool = ${tool} AND key_hash = ${keyHash}`;
 }
 
@@ -102,6 +104,12 @@ async function finishAsked(
   await tx.sql`
     UPDATE approval_keys SET state = 'not_run', answer = ${approvalId}, expires_at = ${tx.now + keepMs}
     WHERE ${keyCondition(tx, use)} AND args_hash = ${use.argsHash} AND state = 'running'`;
+}
+
+async function doubt(tx: WriteTransaction, key: UsedKey, keepMs: number): Promise<void> {
+  await tx.sql`
+    UPDATE approval_keys SET state = 'unknown', expires_at = ${tx.now + keepMs}
+    WHERE ${keyCondition(tx, key)} AND state = 'running'`;
 }
 
 /** Returns what to store. For an answer that is too large: only that the call was made, or `not_run` when it may run again. */

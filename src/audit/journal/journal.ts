@@ -1,6 +1,6 @@
 import { REFUSALS } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
-import type { Classification, Json } from "../../core/types.ts";
+import type { Classification, Json, UsedKey } from "../../core/types.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 import { type Announced, type EntryDraft, toLine } from "../entry.ts";
 import { escapeJson } from "../escape.ts";
@@ -106,6 +106,7 @@ export function intentLine({
   approval,
   plan,
   trace,
+  keyHash,
 }: Announced): JournalLine {
   const { args, argsHash, hashAlg, session, callId, reason, secrets } = request;
   return {
@@ -122,6 +123,7 @@ export function intentLine({
     confinement: plan?.confinement,
     approvalId: approval?.id,
     approvedBy: approval?.by,
+    keyHash,
     ...{ argsHash, hashAlg, session, callId, reason, secrets },
     args: args as Json,
     protocol: protocol as Json | undefined,
@@ -132,6 +134,19 @@ export function intentLine({
 export function intentOf(seq: number, line: Readonly<Record<string, unknown>>): Intent | undefined {
   const { type, traceId, ...facts } = line;
   return type === "intent" && typeof traceId === "string" ? { seq, traceId, facts } : undefined;
+}
+
+/** A call that started and whose outcome was not observed, because its process ended. */
+export interface InterruptedCall {
+  readonly approvalId: string | undefined;
+  /** The call's `Idempotency-Key`; undefined when it had none. */
+  readonly key: UsedKey | undefined;
+}
+
+export function interruptedCall({ facts }: Intent): InterruptedCall {
+  const [issuer, subject, tool, keyHash] = ["iss", "sub", "tool", "keyHash"].map((name) => textOf(facts[name]));
+  const isKnown = issuer !== undefined && subject !== undefined && tool !== undefined && keyHash !== undefined;
+  return { approvalId: textOf(facts["approvalId"]), key: isKnown ? { issuer, subject, tool, keyHash } : undefined };
 }
 
 const CLASSIFICATIONS: readonly string[] = ["read", "write", "destructive"] satisfies readonly Classification[];

@@ -2,7 +2,15 @@ import { z } from "zod";
 import { canonicalJson } from "../digest.ts";
 import { isTable, type JsonLimits } from "../json.ts";
 import type { Json } from "../types.ts";
-import { type JsonSchema, type SchemaTable, typeOf, typesOf } from "./schema.ts";
+import {
+  JSON_TYPES,
+  type JsonSchema,
+  type JsonType,
+  type SchemaTable,
+  type TypeName,
+  typeOf,
+  typesOf,
+} from "./schema.ts";
 import { formatTest, patternTest, type TextTest } from "./text.ts";
 
 /** A violation, in Zod's terms: Zod words it, as it does for manifests in TypeScript. */
@@ -13,19 +21,27 @@ const STEPS_MAX = 4_000_000;
 /** A value that is compared is written out first. */
 const STEPS_TO_COMPARE = 20;
 const TEXT_PIECE_CHARACTERS = 16;
+/** Declared members that are looked up in one step. */
+const MEMBERS_PER_STEP = 8;
 const VIOLATIONS_MAX = 20;
 const LIMITS: JsonLimits = { depthMax: 256, nodesMax: 1_000_000, bytesMax: 67_108_864 };
 
 interface Run {
-  readonly path: PropertyKey[];
-  violations: Violation[];
+  /** The path of each begins at the value that is being checked, and grows while the checks of its containers return. */
+  readonly violations: Violation[];
   steps: number;
+  /** True while only the result of a check matters: nothing is added to the violations. */
+  isAsking: boolean;
 }
 
-type Check = (value: unknown, run: Run) => void;
+/** Returns whether a value is accepted. Adds the violations of a value that is not. */
+type Check = (value: unknown, run: Run) => boolean;
+type Table = Readonly<Record<string, unknown>>;
+type TableCheck = (table: Table, run: Run) => boolean;
 
 /**
- * Returns a function that returns the violations of a schema by a value, at most 20. Nothing of the schema is run as code.
+ * Returns a function that returns the violations of a schema by a value, at most 20. The schema is prepared once, as functions
+ * that call each other. Nothing of the schema is run as code.
  *
  * Rejected: Ajv, which writes a program from names, enums and patterns that others choose, and checks `uniqueItems` in quadratic
  * time; `@cfworker/json-schema`, which runs patterns with the runtime's own matcher. Both have no limit for a value that a
@@ -36,16 +52,25 @@ type Check = (value: unknown, run: Run) => void;
 export function checkerOf(schema: JsonSchema): (value: unknown) => readonly Violation[] {
   const check = new Compiler().check(schema);
   return (value) => {
-    const run: Run = { path: [], violations: [], steps: STEPS_MAX };
+    const run: Run = { violations: [], steps: STEPS_MAX, isAsking: false };
     check(value, run);
-    return run.violations.slice(0, VIOLATIONS_MAX);
+    return run.violations;
   };
 }
 
-function add(run: Run, value: unknown, violation: Readonly<Record<string, unknown>> & { readonly code: string }): void {
-  if (run.violations.length < VIOLATIONS_MAX) {
-    run.violations.push({ input: value, path: [...run.path], ...violation } as Violation);
+/** Adds a violation. Returns false, as the check does that found it. */
+function refuse(run: Run, value: unknown, violation: Table & { readonly code: string }): false {
+  if (!run.isAsking && run.violations.length < VIOLATIONS_MAX) {
+    run.violations.push({ input: value, path: [], ...violation } as Violation);
   }
+  return false;
+}
+
+/** Puts a step in front of the paths of the violations from `first` on. Returns the number of violations. */
+function placed(run: Run, first: number, step: PropertyKey): number {
+  const { violations } = run;
+  for (let index = first; index < violations.length; index += 1) violations[index]?.path?.unshift(step);
+  return violations.length;
 }
 
 function spend(run: Run, steps: number): void {
@@ -57,52 +82,55 @@ function spendOnText(run: Run, text: string): void {
   spend(run, 1 + Math.ceil(text.length / TEXT_PIECE_CHARACTERS));
 }
 
-/** Runs checks on a member or an element. */
-function runAt(run: Run, step: PropertyKey, runChecks: () => void): void {
-  run.path.push(step);
-  runChecks();
-  run.path.pop();
-}
-
-/** Returns the violations of one check alone. */
-function violationsOf(check: Check, value: unknown, run: Run): readonly Violation[] {
-  const { violations } = run;
-  run.violations = [];
-  check(value, run);
-  const found = run.violations;
-  run.violations = violations;
-  return found;
-}
-
+/** Returns whether a check accepts a value, without its violations. */
 function accepts(check: Check, value: unknown, run: Run): boolean {
-  return violationsOf(check, value, run).length === 0;
+  spend(run, 1);
+  const { isAsking } = run;
+  run.isAsking = true;
+  const isAccepted = check(value, run);
+  run.isAsking = isAsking;
+  return isAccepted;
+}
+
+/** Returns a check that runs all of these and adds the violations of each. */
+function every<Value>(checks: readonly ((value: Value, run: Run) => boolean)[]): (value: Value, run: Run) => boolean {
+  const [only, another] = checks;
+  if (only !== undefined && another === undefined) return only;
+  return (value, run) => {
+    spend(run, checks.length);
+    let isAccepted = true;
+    for (const check of checks) if (!check(value, run)) isAccepted = false;
+    return isAccepted;
+  };
 }
 
 const textOf = (value: unknown): string => canonicalJson(value, LIMITS);
+
+interface Member {
+  readonly name: string;
+  readonly check: Check | undefined;
+  readonly isRequired: boolean;
+}
 
 class Compiler {
   readonly #patterns = new Map<string, TextTest>();
 
   check(schema: JsonSchema): Check {
-    if (schema === true) return () => {};
-    if (schema === false) return (value, run) => add(run, value, { code: "invalid_type", expected: "never" });
+    if (schema === true) return () => true;
+    if (schema === false) return (value, run) => refuse(run, value, { code: "invalid_type", expected: "never" });
     const first = [
       ...(schema.const === undefined ? [] : [valuesCheck([schema.const])]),
       ...(schema.enum === undefined ? [] : [valuesCheck(schema.enum)]),
       ...(schema.type === undefined ? [] : [typeCheck([schema.type].flat())]),
     ];
-    const others = [...this.#texts(schema), ...numberChecks(schema), ...this.#lists(schema)];
-    const all = [...others, ...this.#objects(schema), ...this.#combinations(schema)];
-    return (value, run) => {
-      spend(run, 1);
-      const { length } = run.violations;
-      for (const check of first) {
-        check(value, run);
-        // A value of another type violates everything else, too.
-        if (run.violations.length > length) return;
-      }
-      for (const check of all) check(value, run);
-    };
+    const all = [
+      ...[...this.#texts(schema), ...numberChecks(schema), ...this.#lists(schema)],
+      ...[...this.#objects(schema), ...this.#combinations(schema)],
+    ];
+    const checks = all.length === 0 ? first : [...first, every(all)];
+    const [check = () => true, ...others] = checks;
+    // A value of another type violates everything else, too.
+    return others.reduce((before, next) => (value, run) => before(value, run) && next(value, run), check);
   }
 
   #pattern(source: string): TextTest {
@@ -112,154 +140,136 @@ class Compiler {
   }
 
   #texts({ minLength = 0, maxLength = Number.POSITIVE_INFINITY, pattern, format }: SchemaTable): readonly Check[] {
-    const tests: { readonly test: TextTest; readonly violation: Readonly<Record<"code" | "format", string>> }[] = [];
+    const checks: ((text: string, run: Run) => boolean)[] = [];
     const code = "invalid_format";
     const matcher = pattern === undefined ? undefined : this.#pattern(pattern);
     const formatted = format === undefined ? undefined : formatTest(format);
-    if (formatted !== undefined)
-      tests.push({ test: formatted, violation: { code, format: ZOD_FORMATS[format ?? ""] ?? "" } });
-    if (matcher !== undefined) {
-      const shown = { code, format: "regex", pattern: `/${matcher.pattern.source}/` };
-      tests.push({ test: matcher, violation: shown });
+    const add = ({ test }: TextTest, violation: Table): void => {
+      checks.push((text, run) => test(text) || refuse(run, text, { code, ...violation }));
+    };
+    if (minLength > 0 || maxLength < Number.POSITIVE_INFINITY) {
+      const limits: Limits = { origin: "string", minimum: minLength, maximum: maxLength };
+      checks.push((text, run) => checkSize(text, run, charactersOf(text, limits), limits));
     }
-    const hasLength = minLength > 0 || maxLength < Number.POSITIVE_INFINITY;
-    if (tests.length === 0 && !hasLength) return [];
+    if (formatted !== undefined) add(formatted, { format: ZOD_FORMATS[format ?? ""] ?? "" });
+    if (matcher !== undefined) add(matcher, { format: "regex", pattern: `/${matcher.pattern.source}/` });
+    if (checks.length === 0) return [];
+    const all = every(checks);
     return [
       (value, run) => {
-        if (typeof value !== "string") return;
+        if (typeof value !== "string") return true;
         spendOnText(run, value);
-        if (hasLength)
-          checkSize(value, run, {
-            origin: "string",
-            size: charactersOf(value, maxLength),
-            minimum: minLength,
-            maximum: maxLength,
-          });
-        for (const { test, violation } of tests) if (!test.test(value)) add(run, value, violation);
+        return all(value, run);
       },
     ];
   }
 
   #lists(schema: SchemaTable): readonly Check[] {
-    const {
-      prefixItems = [],
-      items = true,
-      contains,
-      uniqueItems,
-      minItems = 0,
-      maxItems = Number.POSITIVE_INFINITY,
-    } = schema;
+    const { prefixItems = [], items = true, minItems = 0, maxItems = Number.POSITIVE_INFINITY } = schema;
     const first = prefixItems.map((part) => this.check(part));
     const rest = items === true ? undefined : this.check(items);
-    const checks: ((list: readonly unknown[], run: Run) => void)[] = [];
+    const checks: ((list: readonly unknown[], run: Run) => boolean)[] = [];
     if (minItems > 0 || maxItems < Number.POSITIVE_INFINITY) {
-      checks.push((list, run) =>
-        checkSize(list, run, { origin: "array", size: list.length, minimum: minItems, maximum: maxItems }),
-      );
+      const limits: Limits = { origin: "array", minimum: minItems, maximum: maxItems };
+      checks.push((list, run) => checkSize(list, run, list.length, limits));
     }
     if (first.length > 0 || rest !== undefined) {
       checks.push((list, run) => {
+        let seen = run.violations.length;
+        let isAccepted = true;
         for (let index = 0; index < list.length; index += 1) {
-          run.path.push(index);
-          (first[index] ?? rest)?.(list[index], run);
-          run.path.pop();
+          const check = index < first.length ? first[index] : rest;
+          if (check === undefined || check(list[index], run)) continue;
+          isAccepted = false;
+          seen = placed(run, seen, index);
         }
+        return isAccepted;
       });
     }
-    if (contains !== undefined) checks.push(containsCheck(this.check(contains), schema));
-    if (uniqueItems === true) checks.push(checkUnique);
+    if (schema.contains !== undefined) checks.push(containsCheck(this.check(schema.contains), schema));
+    if (schema.uniqueItems === true) checks.push(checkUnique);
     if (checks.length === 0) return [];
+    const all = every(checks);
     return [
       (value, run) => {
-        if (!Array.isArray(value)) return;
+        if (!Array.isArray(value)) return true;
         spend(run, value.length);
-        for (const check of checks) check(value, run);
+        return all(value, run);
       },
     ];
   }
 
   #objects(schema: SchemaTable): readonly Check[] {
     const { required = [], properties = {}, minProperties = 0, maxProperties = Number.POSITIVE_INFINITY } = schema;
-    const checks: ((table: Readonly<Record<string, unknown>>, run: Run) => void)[] = [];
-    const members = new Map(Object.entries(properties).map(([name, part]) => [name, this.check(part)]));
-    if (required.length > 0) {
-      const wanted = required.map((name) => [name, members.get(name)] as const);
-      checks.push((table, run) => {
-        for (const [name, check] of wanted)
-          if (!Object.hasOwn(table, name)) runAt(run, name, () => checkMissing(check, run));
-      });
-    }
-    const other = this.#members(schema, members);
-    if (other !== undefined) checks.push(other);
+    const checks: TableCheck[] = [];
+    const declared = new Map(Object.entries(properties).map(([name, part]) => [name, this.check(part)]));
+    const names = new Set(required);
+    const keys = this.#keys(schema, declared);
+    const members = [...new Set([...declared.keys(), ...required])].map((name) => ({
+      ...{ name, check: declared.get(name), isRequired: names.has(name) },
+    }));
+    const isClosed = keys === undefined && schema.additionalProperties === false;
+    if (members.length > 0 || isClosed) checks.push(membersCheck(members, isClosed));
+    if (keys !== undefined) checks.push(keys);
     if (minProperties > 0 || maxProperties < Number.POSITIVE_INFINITY) {
-      checks.push((table, run) => {
-        const size = Object.keys(table).length;
-        checkSize(table, run, { origin: "object", size, minimum: minProperties, maximum: maxProperties });
-      });
+      const limits: Limits = { origin: "object", minimum: minProperties, maximum: maxProperties };
+      checks.push((table, run) => checkSize(table, run, keysOf(table, run).length, limits));
     }
     checks.push(...this.#dependencies(schema));
     if (checks.length === 0) return [];
-    return [
-      (value, run) => {
-        if (!isTable(value)) return;
-        for (const check of checks) check(value, run);
-      },
-    ];
+    const all = every(checks);
+    return [(value, run) => !isTable(value) || all(value, run)];
   }
 
-  #members(
+  /** Returns the check that reads every key of a value; undefined when the declared members are enough. */
+  #keys(
     { patternProperties = {}, additionalProperties = true, propertyNames }: SchemaTable,
-    members: ReadonlyMap<string, Check>,
-  ): ((table: Readonly<Record<string, unknown>>, run: Run) => void) | undefined {
+    declared: ReadonlyMap<string, Check>,
+  ): TableCheck | undefined {
     const patterns = Object.entries(patternProperties).map(
       ([source, part]) => [this.#pattern(source), this.check(part)] as const,
     );
-    const other = additionalProperties === true ? undefined : this.check(additionalProperties);
+    const other = typeof additionalProperties === "boolean" ? undefined : this.check(additionalProperties);
     const names = propertyNames === undefined ? undefined : this.check(propertyNames);
-    if (members.size === 0 && patterns.length === 0 && other === undefined && names === undefined) return undefined;
+    if (patterns.length === 0 && other === undefined && names === undefined) return undefined;
     return (table, run) => {
-      let unknown: string[] | undefined;
+      const unknown: string[] = [];
+      let seen = run.violations.length;
+      let isAccepted = true;
       for (const key of Object.keys(table)) {
         spendOnText(run, key);
         const value = table[key];
-        const check = members.get(key);
-        let isKnown = check !== undefined;
-        run.path.push(key);
-        check?.(value, run);
-        for (const [pattern, below] of patterns) {
+        let isKnown = declared.has(key);
+        let fits = true;
+        for (const [pattern, check] of patterns) {
           if (!pattern.test(key)) continue;
           isKnown = true;
-          below(value, run);
+          fits = check(value, run) && fits;
         }
-        if (!isKnown && additionalProperties === false) {
-          unknown ??= [];
-          unknown.push(key);
-        } else if (!isKnown) other?.(value, run);
+        if (!isKnown && additionalProperties === false) unknown.push(key);
+        else if (!isKnown && other !== undefined) fits = other(value, run) && fits;
         if (names !== undefined && !accepts(names, key, run))
-          add(run, value, { code: "invalid_key", origin: "record", issues: [] });
-        run.path.pop();
+          fits = refuse(run, value, { code: "invalid_key", origin: "record", issues: [] });
+        if (fits) continue;
+        isAccepted = false;
+        seen = placed(run, seen, key);
       }
-      if (unknown !== undefined) add(run, table, { code: "unrecognized_keys", keys: unknown });
+      if (unknown.length === 0) return isAccepted;
+      return refuse(run, table, { code: "unrecognized_keys", keys: unknown });
     };
   }
 
-  #dependencies({
-    dependentRequired = {},
-    dependentSchemas = {},
-  }: SchemaTable): readonly ((table: Readonly<Record<string, unknown>>, run: Run) => void)[] {
+  #dependencies({ dependentRequired = {}, dependentSchemas = {} }: SchemaTable): readonly TableCheck[] {
     const required = Object.entries(dependentRequired).map(([key, names]) => {
-      return (table: Readonly<Record<string, unknown>>, run: Run): void => {
-        if (!Object.hasOwn(table, key)) return;
-        for (const name of names) if (!Object.hasOwn(table, name)) runAt(run, name, () => checkMissing(undefined, run));
-      };
+      const members = names.map((name) => ({ name, check: undefined, isRequired: true }));
+      return [key, membersCheck(members, false)] as const;
     });
-    const schemas = Object.entries(dependentSchemas).map(([key, part]) => {
-      const check = this.check(part);
-      return (table: Readonly<Record<string, unknown>>, run: Run): void => {
-        if (Object.hasOwn(table, key)) check(table, run);
-      };
-    });
-    return [...required, ...schemas];
+    const schemas = Object.entries(dependentSchemas).map(([key, part]) => [key, this.check(part)] as const);
+    return [...required, ...schemas].map(
+      ([key, check]) =>
+        (table, run) =>
+          !Object.hasOwn(table, key) || check(table, run),
+    );
   }
 
   #combinations({ allOf = [], anyOf, oneOf, not, ...conditional }: SchemaTable): readonly Check[] {
@@ -268,18 +278,14 @@ class Compiler {
     if (oneOf !== undefined) checks.push(this.#choice(oneOf, true));
     if (not !== undefined) {
       const check = this.check(not);
-      checks.push((value, run) => {
-        if (accepts(check, value, run))
-          add(run, value, { code: "custom", message: "Invalid input: has a form that is not allowed" });
-      });
+      const violation = { code: "custom", message: "Invalid input: has a form that is not allowed" };
+      checks.push((value, run) => !accepts(check, value, run) || refuse(run, value, violation));
     }
     if (conditional.if !== undefined && (conditional.then !== undefined || conditional.else !== undefined)) {
-      const [condition, met, unmet] = [conditional.if, conditional.then ?? true, conditional.else ?? true].map((part) =>
-        this.check(part),
-      );
-      checks.push((value, run) => {
-        if (condition !== undefined) (accepts(condition, value, run) ? met : unmet)?.(value, run);
-      });
+      const condition = this.check(conditional.if);
+      const met = this.check(conditional.then ?? true);
+      const unmet = this.check(conditional.else ?? true);
+      checks.push((value, run) => (accepts(condition, value, run) ? met : unmet)(value, run));
     }
     return checks;
   }
@@ -287,17 +293,67 @@ class Compiler {
   /** When only one choice takes the value's type, as for a value that may also be null, its violations are those of the value. */
   #choice(choices: readonly JsonSchema[], isExactlyOne: boolean): Check {
     const options = choices.map((choice) => ({ check: this.check(choice), types: typesOf(choice) }));
-    return (value, run) => {
-      const type = typeOf(value);
-      const candidates = options.filter(({ types }) => type === undefined || types.has(type));
-      const [only, another] = candidates;
-      if (only !== undefined && another === undefined) return only.check(value, run);
-      const isAccepted = ({ check }: (typeof options)[number]): boolean => accepts(check, value, run);
-      const accepting = isExactlyOne ? candidates.filter(isAccepted).length : Number(candidates.some(isAccepted));
-      if (accepting === 0) add(run, value, { code: "invalid_union", errors: [] });
-      else if (accepting > 1) add(run, value, { code: "invalid_union", errors: [], inclusive: false });
+    const checkOf = (type: JsonType | undefined): Check => {
+      const checks = options.flatMap(({ check, types }) => (type === undefined || types.has(type) ? [check] : []));
+      const [only, another] = checks;
+      return only !== undefined && another === undefined ? only : choiceCheck(checks, isExactlyOne);
     };
+    const byType = new Map([undefined, ...JSON_TYPES].map((type) => [type, checkOf(type)]));
+    return (value, run) => byType.get(typeOf(value))?.(value, run) === true;
   }
+}
+
+function choiceCheck(checks: readonly Check[], isExactlyOne: boolean): Check {
+  return (value, run) => {
+    let accepting = 0;
+    for (const check of checks) {
+      if (accepts(check, value, run)) accepting += 1;
+      if (accepting === 1 && !isExactlyOne) return true;
+    }
+    if (accepting === 1) return true;
+    return refuse(run, value, { code: "invalid_union", errors: [], ...(accepting > 1 && { inclusive: false }) });
+  };
+}
+
+/** Returns the keys of a value, which are counted as steps. */
+function keysOf(table: Table, run: Run): readonly string[] {
+  const keys = Object.keys(table);
+  spend(run, Math.ceil(keys.length / MEMBERS_PER_STEP));
+  return keys;
+}
+
+/** Returns the check of declared members. `isClosed`: a value has no others. */
+function membersCheck(members: readonly Member[], isClosed: boolean): TableCheck {
+  const steps = Math.ceil(members.length / MEMBERS_PER_STEP);
+  const declared = new Set(members.flatMap(({ name, check }) => (check === undefined ? [] : [name])));
+  return (table, run) => {
+    let seen = run.violations.length;
+    let isAccepted = true;
+    let present = 0;
+    for (const { name, check, isRequired } of members) {
+      const value = table[name];
+      if (value === undefined && !Object.hasOwn(table, name)) {
+        if (!isRequired) continue;
+        checkMissing(check, run);
+      } else {
+        if (check === undefined) continue;
+        present += 1;
+        if (check(value, run)) continue;
+      }
+      isAccepted = false;
+      seen = placed(run, seen, name);
+    }
+    spend(run, steps + present);
+    if (!isClosed) return isAccepted;
+    const keys = keysOf(table, run);
+    if (keys.length === present) return isAccepted;
+    return refuse(run, table, { code: "unrecognized_keys", keys: keys.filter((key) => !declared.has(key)) });
+  };
+}
+
+/** Adds the violations of a member that is missing. */
+function checkMissing(check: Check | undefined, run: Run): void {
+  if (check?.(undefined, run) !== false) refuse(run, undefined, { code: "invalid_type", expected: "nonoptional" });
 }
 
 /** Zod's names of the formats, by which it words violations. */
@@ -321,93 +377,105 @@ function valuesCheck(values: readonly Json[]): Check {
       ? { code: "custom", message: "Invalid input: is not one of the allowed values" }
       : { code: "invalid_value", values: [...scalars] };
   return (value, run) => {
-    if (typeof value !== "object" || value === null) {
-      if (!scalars.has(value)) add(run, value, violation);
-      return;
-    }
-    if (others.size === 0) return add(run, value, violation);
+    if (typeof value !== "object" || value === null) return scalars.has(value) || refuse(run, value, violation);
+    if (others.size === 0) return refuse(run, value, violation);
     const text = textOf(value);
     spendOnText(run, text);
     spend(run, STEPS_TO_COMPARE);
-    if (!others.has(text)) add(run, value, violation);
+    return others.has(text) || refuse(run, value, violation);
   };
 }
 
-function typeCheck(names: readonly string[]): Check {
-  const [expected, another] = names.filter((name) => name !== "null");
-  const types: ReadonlySet<string | undefined> = new Set(names);
+const IS_OF_TYPE: Readonly<Record<TypeName, (value: unknown) => boolean>> = {
+  null: (value) => value === null,
+  boolean: (value) => typeof value === "boolean",
+  integer: Number.isInteger,
+  number: (value) => typeof value === "number",
+  string: (value) => typeof value === "string",
+  array: Array.isArray,
+  object: isTable,
+};
+
+function typeCheck(names: readonly TypeName[]): Check {
+  const [isFirst = () => false, isSecond = () => false, ...others] = names.map((name) => IS_OF_TYPE[name]);
+  const violationOf = typeViolations(names);
   return (value, run) => {
-    const type = typeOf(value);
-    if (types.has(type)) return;
-    if (type === "number" && types.has("integer")) {
-      if (Number.isInteger(value)) return;
-      if (another === undefined) return add(run, value, { code: "invalid_type", expected: "int", format: "safeint" });
-    }
-    if (another !== undefined) return add(run, value, { code: "invalid_union", errors: [] });
-    add(run, value, { code: "invalid_type", expected: expected === "integer" ? "number" : (expected ?? "null") });
+    if (isFirst(value) || isSecond(value) || others.some((isOther) => isOther(value))) return true;
+    return refuse(run, value, violationOf(value));
   };
 }
 
-/** Returns the number of code points, which need not be exact above the maximum. */
-function charactersOf(text: string, maximum: number): number {
-  if (text.length > maximum * 2) return text.length;
+/** Returns a function that returns the violation of a value that has none of these types. */
+function typeViolations(names: readonly TypeName[]): (value: unknown) => Table & { readonly code: string } {
+  const [expected, another] = names.filter((name) => name !== "null");
+  if (another !== undefined) return () => ({ code: "invalid_union", errors: [] });
+  if (expected !== "integer") return () => ({ code: "invalid_type", expected: expected ?? "null" });
+  return (value) =>
+    typeof value === "number"
+      ? { code: "invalid_type", expected: "int", format: "safeint" }
+      : { code: "invalid_type", expected: "number" };
+}
+
+interface Limits {
+  readonly origin: "string" | "array" | "object";
+  readonly minimum: number;
+  readonly maximum: number;
+}
+
+/** Returns the number of code points; when the limits do not depend on it, another number with the same result. */
+function charactersOf(text: string, { minimum, maximum }: Limits): number {
+  const most = text.length;
+  // At most two UTF-16 units per character.
+  const least = Math.ceil(most / 2);
+  if (least > maximum || (least >= minimum && most <= maximum)) return most;
   let characters = 0;
   for (const _ of text) characters += 1;
   return characters;
 }
 
-interface Size {
-  readonly origin: "string" | "array" | "object";
-  readonly size: number;
-  readonly minimum: number;
-  readonly maximum: number;
-}
-
-function checkSize(value: unknown, run: Run, { origin, size, minimum, maximum }: Size): void {
-  if (size < minimum) add(run, value, { code: "too_small", origin, minimum, inclusive: true });
-  if (size > maximum) add(run, value, { code: "too_big", origin, maximum, inclusive: true });
+function checkSize(value: unknown, run: Run, size: number, { origin, minimum, maximum }: Limits): boolean {
+  let isAccepted = true;
+  if (size < minimum) isAccepted = refuse(run, value, { code: "too_small", origin, minimum, inclusive: true });
+  if (size > maximum) isAccepted = refuse(run, value, { code: "too_big", origin, maximum, inclusive: true });
+  return isAccepted;
 }
 
 function numberChecks(schema: SchemaTable): readonly Check[] {
   const { minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf: divisor } = schema;
-  const origin = "number";
-  const rules: { readonly isMet: (value: number) => boolean; readonly violation: { readonly code: string } }[] = [];
-  const rule = (isMet: (value: number) => boolean, violation: { readonly code: string } & Record<string, unknown>) =>
-    rules.push({ isMet, violation });
-  if (minimum !== undefined) rule((value) => value >= minimum, { code: "too_small", origin, minimum, inclusive: true });
-  if (maximum !== undefined) rule((value) => value <= maximum, { code: "too_big", origin, maximum, inclusive: true });
+  const checks: ((value: number, run: Run) => boolean)[] = [];
+  const rule = (isMet: (value: number) => boolean, violation: Table & { readonly code: string }): void => {
+    checks.push((value, run) => isMet(value) || refuse(run, value, { origin: "number", ...violation }));
+  };
+  if (minimum !== undefined) rule((value) => value >= minimum, { code: "too_small", minimum, inclusive: true });
+  if (maximum !== undefined) rule((value) => value <= maximum, { code: "too_big", maximum, inclusive: true });
   if (exclusiveMinimum !== undefined) {
-    rule((value) => value > exclusiveMinimum, {
-      code: "too_small",
-      origin,
-      minimum: exclusiveMinimum,
-      inclusive: false,
-    });
+    const violation = { code: "too_small", minimum: exclusiveMinimum, inclusive: false };
+    rule((value) => value > exclusiveMinimum, violation);
   }
   if (exclusiveMaximum !== undefined) {
-    rule((value) => value < exclusiveMaximum, { code: "too_big", origin, maximum: exclusiveMaximum, inclusive: false });
+    const violation = { code: "too_big", maximum: exclusiveMaximum, inclusive: false };
+    rule((value) => value < exclusiveMaximum, violation);
   }
   if (divisor !== undefined) {
-    rule((value) => z.core.util.floatSafeRemainder(value, divisor) === 0, { code: "not_multiple_of", origin, divisor });
+    rule((value) => z.core.util.floatSafeRemainder(value, divisor) === 0, { code: "not_multiple_of", divisor });
   }
-  if (rules.length === 0) return [];
-  return [
-    (value, run) => {
-      if (typeof value !== "number") return;
-      for (const { isMet, violation } of rules) if (!isMet(value)) add(run, value, violation);
-    },
-  ];
+  if (checks.length === 0) return [];
+  const all = every(checks);
+  return [(value, run) => typeof value !== "number" || all(value, run)];
 }
 
-function containsCheck(check: Check, { minContains = 1, maxContains = Number.POSITIVE_INFINITY }: SchemaTable) {
-  return (list: readonly unknown[], run: Run): void => {
+function containsCheck(
+  check: Check,
+  { minContains = 1, maxContains = Number.POSITIVE_INFINITY }: SchemaTable,
+): (list: readonly unknown[], run: Run) => boolean {
+  const violation = { code: "custom", message: "Invalid input: holds too few or too many elements of the wanted form" };
+  return (list, run) => {
     const size = list.filter((element) => accepts(check, element, run)).length;
-    if (size >= minContains && size <= maxContains) return;
-    add(run, list, { code: "custom", message: "Invalid input: holds too few or too many elements of the wanted form" });
+    return (size >= minContains && size <= maxContains) || refuse(run, list, violation);
   };
 }
 
-function checkUnique(list: readonly unknown[], run: Run): void {
+function checkUnique(list: readonly unknown[], run: Run): boolean {
   const texts = new Set<string>();
   for (const element of list) {
     spend(run, STEPS_TO_COMPARE);
@@ -415,13 +483,6 @@ function checkUnique(list: readonly unknown[], run: Run): void {
     spendOnText(run, text);
     texts.add(text);
   }
-  if (texts.size < list.length)
-    add(run, list, { code: "custom", message: "Invalid input: holds the same element twice" });
-}
-
-/** Adds the violations of a member that is missing. */
-function checkMissing(check: Check | undefined, run: Run): void {
-  const { length } = run.violations;
-  check?.(undefined, run);
-  if (run.violations.length === length) add(run, undefined, { code: "invalid_type", expected: "nonoptional" });
+  if (texts.size === list.length) return true;
+  return refuse(run, list, { code: "custom", message: "Invalid input: holds the same element twice" });
 }

@@ -56,7 +56,7 @@ export type TypeName = "null" | "boolean" | "integer" | "number" | "string" | "a
 export type JsonType = Exclude<TypeName, "integer">;
 
 const TYPE_NAMES: readonly string[] = ["null", "boolean", "integer", "number", "string", "array", "object"];
-const JSON_TYPES: readonly JsonType[] = ["null", "boolean", "number", "string", "array", "object"];
+export const JSON_TYPES: readonly JsonType[] = ["null", "boolean", "number", "string", "array", "object"];
 
 const DEPTH_MAX = 32;
 /** Largest number of schemas in one schema, with its references written out. */
@@ -87,7 +87,7 @@ const FORMS = [
 
 const DEPENDENCIES = "write dependentRequired or dependentSchemas";
 const ITEMS = "write prefixItems for the first elements, and items for the others";
-const UNEVALUATED = "is not supported: write additionalProperties or items beside the properties that it is about";
+const UNEVALUATED = "is not supported: write additionalProperties or items next to the properties that it is about";
 
 const KEYWORDS: Readonly<Record<string, Form>> = {
   ...{ title: "text", description: "text", default: "any", examples: "note", deprecated: "boolean" },

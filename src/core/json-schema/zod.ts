@@ -27,7 +27,7 @@ export interface ZodFromJson {
 /**
  * Returns a Zod schema that accepts what a JSON Schema accepts. It consists of two parts. The value is checked against the JSON
  * Schema itself (`check.ts`). A Zod schema with the same members and types then parses it: it gives the members that are
- * missing their defaults, leaves out members of an answer that nothing describes, and tells policies, contracts and the list of
+ * missing their defaults, leaves out members of an answer that nothing describes, and shows policies, contracts and the list of
  * tools which fields there are. Where several forms name a member, it takes the types of all of them.
  */
 export function zodFromJson(side: SchemaSide, declared: unknown): ZodFromJson {
@@ -36,8 +36,8 @@ export function zodFromJson(side: SchemaSide, declared: unknown): ZodFromJson {
   if (faults.length > 0 || topFaults.length > 0) return { schema: z.unknown(), faults: [...faults, ...topFaults] };
   const schema = new Skeleton(side).of([json]);
   const violations = checkerOf(json);
+  const readPlain = plainReader(schema, { isChecked: true });
   const parse = schema._zod.run;
-  const readPlain = plainReader(schema);
   schema._zod.run = (payload, context) => {
     const found = violations(payload.value);
     if (found.length === 0) {
@@ -117,7 +117,7 @@ class Skeleton {
     for (const { properties = {}, patternProperties, additionalProperties: more } of parts) {
       for (const [name, part] of Object.entries(properties)) members.set(name, [...(members.get(name) ?? []), part]);
       others.push(...Object.values(patternProperties ?? {}));
-      // Beside patterns, a name that matches none may have any value.
+      // Next to patterns, a name that matches none may have any value.
       if (more !== false && (more !== undefined || patternProperties !== undefined)) others.push(more ?? true);
     }
     const isClosed = required.some(({ additionalProperties: more }) => more === false);

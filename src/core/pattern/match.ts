@@ -1,6 +1,7 @@
 import { backtrackingTest, hasReference } from "./backtrack.ts";
 import { type Assertion, type PatternNode, parsePattern } from "./parse.ts";
 import {
+  ASCII,
   type Automaton,
   characterAfter,
   characterBefore,
@@ -34,10 +35,18 @@ export function linearTest(pattern: RegExp): LinearTest {
     return (text) => plain.test(text);
   }
   const isUnicode = /[uv]/.test(pattern.flags);
-  const anywhere = !pattern.flags.includes("y");
+  const anywhere = !pattern.flags.includes("y") && !isAnchored(tree);
   if (hasReference(tree)) return backtrackingTest(tree, { isUnicode, anywhere });
   const matcher = new Matcher(tree, { isUnicode, backward: false, anywhere });
   return (text) => matcher.run(text, { steps: STEPS_MAX }) !== undefined;
+}
+
+/** Returns whether a match can only begin at the first character. */
+function isAnchored(node: PatternNode | undefined): boolean {
+  if (node?.kind === "start") return !node.everyLine;
+  if (node?.kind === "sequence") return isAnchored(node.parts[0]);
+  if (node?.kind === "group") return isAnchored(node.body);
+  return node?.kind === "choice" && node.options.every(isAnchored);
 }
 
 interface MatcherOptions {
@@ -54,8 +63,13 @@ interface Budget {
 /** A set of instructions that are reached together. */
 interface State {
   readonly instructions: readonly number[];
-  /** By the values of the assertions, as bits. */
+  /** The assertions that decide what is reached, as bits. */
+  readonly asked: number;
+  /** By the values of these assertions, as bits. */
   readonly reached: Map<number, Reached>;
+  /** The values that were looked up last, and their entry. */
+  values: number;
+  last: Reached | undefined;
 }
 
 /** The state at a position, where the values of the assertions are known. */
@@ -63,7 +77,10 @@ interface Reached {
   readonly accepts: boolean;
   /** The instructions that wait for a character. */
   readonly waiting: readonly number[];
-  readonly after: Map<number, State>;
+  /** By the class of an ASCII character. */
+  readonly after: (State | undefined)[];
+  /** By the code of any other character. */
+  readonly afterOthers: Map<number, State>;
 }
 
 /** Returns whether an assertion holds at a position of one text. */
@@ -74,6 +91,10 @@ class Matcher {
   readonly #options: MatcherOptions;
   readonly #assertions: readonly ((text: string, budget: Budget) => Holds)[];
   readonly #states = new Map<string, State>();
+  /** Classes of ASCII characters, by code; 0: not known yet. No part of the pattern distinguishes characters of one class. */
+  readonly #classes = new Uint8Array(ASCII);
+  readonly #classNames = new Map<string, number>();
+  #first: State | undefined;
   #cached = 0;
 
   constructor(tree: PatternNode, options: MatcherOptions) {
@@ -84,25 +105,38 @@ class Matcher {
 
   /** Returns the first position at which a match ends. With `everyEnd`, reports every end instead and continues. */
   run(text: string, budget: Budget, everyEnd?: (position: number) => void): number | undefined {
-    const { backward, isUnicode } = this.#options;
-    const assertions = this.#assertions.map((test) => test(text, budget));
-    let state = this.#state([this.#program.start], budget);
+    const { backward, isUnicode, anywhere } = this.#options;
+    const prepared: Holds[] = [];
+    let state = this.#first ?? this.#firstState(budget);
     let position = backward ? text.length : 0;
     for (;;) {
       let values = 0;
-      for (let index = 0; index < assertions.length; index += 1) {
-        if (assertions[index]?.(position) === true) values |= 1 << index;
+      for (let asked = state.asked; asked !== 0; asked &= asked - 1) {
+        const index = 31 - Math.clz32(asked & -asked);
+        const holds = prepared[index] ?? this.#prepare(index, text, budget);
+        prepared[index] = holds;
+        if (holds(position)) values |= 1 << index;
       }
-      const reached = state.reached.get(values) ?? this.#reach(state, values, budget);
+      const reached = (state.values === values ? state.last : undefined) ?? this.#reached(state, values, budget);
       if (reached.accepts) {
         if (everyEnd === undefined) return position;
         everyEnd(position);
       }
-      const code = (backward ? characterBefore : characterAfter)(text, position, isUnicode);
-      if (code === undefined || (reached.waiting.length === 0 && !this.#options.anywhere)) return undefined;
+      const code = backward ? characterBefore(text, position, isUnicode) : characterAfter(text, position, isUnicode);
+      if (code === undefined || (reached.waiting.length === 0 && !anywhere)) return undefined;
       position += backward ? -lengthOf(code) : lengthOf(code);
-      state = reached.after.get(code) ?? this.#step(reached, code, budget);
+      const next = code < ASCII ? reached.after[this.#classes[code] ?? 0] : reached.afterOthers.get(code);
+      state = next ?? this.#step(reached, code, budget);
     }
+  }
+
+  #prepare(index: number, text: string, budget: Budget): Holds {
+    return this.#assertions[index]?.(text, budget) ?? (() => false);
+  }
+
+  #firstState(budget: Budget): State {
+    this.#first = this.#state([this.#program.start], budget);
+    return this.#first;
   }
 
   #state(instructions: readonly number[], budget: Budget): State {
@@ -110,9 +144,20 @@ class Matcher {
     const known = this.#states.get(key);
     if (known !== undefined) return known;
     this.#countSteps(instructions.length, budget);
-    const state = { instructions, reached: new Map() };
+    const asked = this.#asked(instructions);
+    const state: State = { instructions, asked, reached: new Map(), values: 0, last: undefined };
     this.#states.set(key, state);
     return state;
+  }
+
+  /** Returns the assertions that can be reached before the next character, as bits. */
+  #asked(instructions: readonly number[]): number {
+    let asked = 0;
+    this.#visit(instructions, (assertion) => {
+      asked |= 1 << assertion;
+      return true;
+    });
+    return asked;
   }
 
   /** Clears the cache when it is too large; states that a run in progress holds stay valid. */
@@ -121,34 +166,58 @@ class Matcher {
     if (budget.steps < 0) throw new RangeError("the pattern takes too many steps for this text");
     this.#cached += size + 1;
     if (this.#cached <= CACHED_MAX) return;
-    for (const { reached } of this.#states.values()) reached.clear();
+    for (const state of this.#states.values()) {
+      state.reached.clear();
+      state.last = undefined;
+    }
     this.#states.clear();
+    this.#first = undefined;
     this.#cached = 0;
   }
 
+  #reached(state: State, values: number, budget: Budget): Reached {
+    const reached = state.reached.get(values) ?? this.#reach(state, values, budget);
+    state.values = values;
+    state.last = reached;
+    return reached;
+  }
+
   #reach(state: State, values: number, budget: Budget): Reached {
-    const { operations, first, next } = this.#program;
+    const { operations } = this.#program;
+    const visited = this.#visit(state.instructions, (assertion) => ((values >> assertion) & 1) === 1);
     const waiting: number[] = [];
-    const visited = new Set<number>();
-    const todo = state.instructions.toReversed();
     let accepts = false;
-    for (let instruction = todo.pop(); instruction !== undefined; instruction = todo.pop()) {
-      if (visited.has(instruction)) continue;
-      visited.add(instruction);
-      const operation = operations[instruction];
-      if (operation === OPERATION.accept) accepts = true;
-      else if (operation === OPERATION.character) waiting.push(instruction);
-      else if (operation === OPERATION.fork) todo.push(next[instruction] ?? 0, first[instruction] ?? 0);
-      else if ((values >> (first[instruction] ?? 0)) & 1) todo.push(next[instruction] ?? 0);
+    for (const instruction of visited) {
+      if (operations[instruction] === OPERATION.accept) accepts = true;
+      else if (operations[instruction] === OPERATION.character) waiting.push(instruction);
     }
     this.#countSteps(visited.size, budget);
-    const reached = { accepts, waiting, after: new Map() };
+    const reached: Reached = { accepts, waiting, after: [], afterOthers: new Map() };
     state.reached.set(values, reached);
     return reached;
   }
 
-  #step({ waiting, after }: Reached, code: number, budget: Budget): State {
+  /** Returns the instructions that are reached without a character, through the assertions that hold. */
+  #visit(instructions: readonly number[], holds: (assertion: number) => boolean): ReadonlySet<number> {
+    const { operations, first, next } = this.#program;
+    const visited = new Set<number>();
+    const todo = instructions.toReversed();
+    for (let instruction = todo.pop(); instruction !== undefined; instruction = todo.pop()) {
+      if (visited.has(instruction)) continue;
+      visited.add(instruction);
+      const operation = operations[instruction];
+      if (operation === OPERATION.fork) todo.push(next[instruction] ?? 0, first[instruction] ?? 0);
+      else if (operation === OPERATION.assertion && holds(first[instruction] ?? 0)) todo.push(next[instruction] ?? 0);
+    }
+    return visited;
+  }
+
+  #step(reached: Reached, code: number, budget: Budget): State {
     const { characters, first, next, start } = this.#program;
+    const { waiting, after, afterOthers } = reached;
+    const ofClass = code < ASCII ? this.#classOf(code, budget) : 0;
+    const known = after[ofClass];
+    if (known !== undefined) return known;
     const tested = new Map<number, boolean>();
     const followers = new Set<number>();
     for (const instruction of waiting) {
@@ -163,8 +232,21 @@ class Matcher {
       [...followers].sort((a, b) => a - b),
       budget,
     );
-    after.set(code, state);
+    if (code < ASCII) after[ofClass] = state;
+    else afterOthers.set(code, state);
     return state;
+  }
+
+  #classOf(code: number, budget: Budget): number {
+    const known = this.#classes[code];
+    if (known !== undefined && known > 0) return known;
+    const { characters } = this.#program;
+    this.#countSteps(characters.length, budget);
+    const name = characters.map((test) => Number(test(code))).join("");
+    const ofClass = this.#classNames.get(name) ?? this.#classNames.size + 1;
+    this.#classNames.set(name, ofClass);
+    this.#classes[code] = ofClass;
+    return ofClass;
   }
 }
 

@@ -154,7 +154,8 @@ class Compiler {
   }
 }
 
-const ASCII = 128;
+/** Number of ASCII characters. */
+export const ASCII = 128;
 const UNKNOWN = 2;
 
 /** Returns a test of one character. It uses the runtime, so that classes, escapes and flags keep their meaning. */

@@ -8,8 +8,12 @@ export const unread = Symbol("unread");
 
 export type PlainRead = (value: Json) => Json | typeof unread;
 
-/** Readers by schema, because a schema may occur in many positions. Undefined while a reader is being created. */
-type Readers = Map<Schema, PlainRead | undefined>;
+/** The creation of a reader and of the readers inside it. */
+interface Building {
+  /** By schema, because a schema may occur in many positions. Undefined while a reader is being created. */
+  readonly readers: Map<Schema, PlainRead | undefined>;
+  readonly isChecked: boolean;
+}
 
 interface Field {
   readonly key: string;
@@ -18,6 +22,9 @@ interface Field {
 }
 
 const CONTEXT = Object.freeze({ async: false });
+
+/** Types whose checks a reader knows. */
+const CHECKABLE: ReadonlySet<string> = new Set(["string", "number", "array"]);
 
 /** Checks that only inspect the value. All others run code of the manifest, or change the value. */
 const INSPECTING_CHECKS: ReadonlySet<string> = new Set([
@@ -32,51 +39,71 @@ const INSPECTING_CHECKS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Returns a reader for schemas that only inspect plain JSON: objects, lists, scalars and enums. It returns the same
- * result as Zod, without the two lists and the record that Zod creates for every value. Returns `undefined` for all
- * other schemas.
+ * Returns a reader for schemas that only inspect plain JSON: objects, records, lists, unions, scalars, enums and unknown values.
+ * It returns the same result as Zod, without the two lists and the record that Zod creates for every value. Returns `undefined`
+ * for all other schemas. `isChecked`: something else decides about the values, so the checks of strings, numbers and lists are
+ * left out.
  */
-export function plainReader(schema: Schema): PlainRead | undefined {
-  return readerOf(schema, new Map());
+export function plainReader(schema: Schema, { isChecked = false } = {}): PlainRead | undefined {
+  return readerOf(schema, { readers: new Map(), isChecked });
 }
 
-function readerOf(schema: Schema, readers: Readers): PlainRead | undefined {
+function readerOf(schema: Schema, building: Building): PlainRead | undefined {
+  const { readers } = building;
   if (readers.has(schema)) return readers.get(schema);
   // A schema that contains itself has no plain reader, and neither has a schema that contains it.
   readers.set(schema, undefined);
-  const read = makeReader(schema, readers);
+  const read = makeReader(schema, building);
   readers.set(schema, read);
   return read;
 }
 
-function makeReader(schema: Schema, readers: Readers): PlainRead | undefined {
+function makeReader(schema: Schema, building: Building): PlainRead | undefined {
   const def = defOf(schema);
   if ("coerce" in def && def.coerce === true) return undefined;
-  const isChecked = schema._zod.run !== schema._zod.parse;
-  if (isChecked && def.type !== "array") {
-    return def.type === "string" || def.type === "number" ? checkedReader(schema) : undefined;
-  }
+  const isBare = schema._zod.run === schema._zod.parse;
+  if (!isBare && !(CHECKABLE.has(def.type) && onlyInspects(schema))) return undefined;
+  const readsChecks = !isBare && !building.isChecked;
   switch (def.type) {
     case "string":
-      return (value) => (typeof value === "string" ? value : unread);
+      return readsChecks ? checkedReader(schema) : (value) => (typeof value === "string" ? value : unread);
     case "number":
-      return (value) => (Number.isFinite(value) ? value : unread);
+      return readsChecks ? checkedReader(schema) : (value) => (Number.isFinite(value) ? value : unread);
     case "boolean":
       return (value) => (typeof value === "boolean" ? value : unread);
+    case "null":
+      return (value) => (value === null ? value : unread);
+    case "unknown":
+    case "any":
+      return (value) => (value === undefined ? unread : value);
     case "enum":
     case "literal":
       return choiceReader(schema);
     case "nullable":
-      return nullableReader(readerOf(def.innerType, readers));
+      return nullableReader(readerOf(def.innerType, building));
+    case "union":
+      return "discriminator" in def || def.inclusive === false ? undefined : unionReader(def.options, building);
     case "array":
-      return listReader(readerOf(def.element, readers), lengthsOf(def.checks ?? []));
+      return listReader(readerOf(def.element, building), lengthsOf(readsChecks ? (def.checks ?? []) : []));
+    case "record":
+      return def.mode !== "loose" && isAnyString(def.keyType) ? recordReader(def.valueType, building) : undefined;
     case "object":
-      return def.catchall === undefined || defOf(def.catchall).type === "never"
-        ? objectReader(fieldsOf(def.shape, readers), def.catchall !== undefined)
-        : undefined;
+      return objectReader(def, building);
     default:
       return undefined;
   }
+}
+
+/** Returns whether a schema has checks, and all of them are known. A schema without any may have another `run`. */
+function onlyInspects(schema: Schema): boolean {
+  const { checks = [] } = defOf(schema);
+  const all = [defOf(schema), ...checks.map((check) => check._zod.def)].filter((def) => "check" in def || "fn" in def);
+  return all.length > 0 && all.every((def) => "check" in def && !("fn" in def) && INSPECTING_CHECKS.has(def.check));
+}
+
+function isAnyString(schema: Schema): boolean {
+  const def = defOf(schema);
+  return def.type === "string" && !def.coerce && schema._zod.run === schema._zod.parse;
 }
 
 function choiceReader(schema: Schema): PlainRead | undefined {
@@ -84,11 +111,7 @@ function choiceReader(schema: Schema): PlainRead | undefined {
   return values && ((value) => (values.has(value as string) ? value : unread));
 }
 
-function checkedReader(schema: Schema): PlainRead | undefined {
-  const { checks = [] } = defOf(schema);
-  const all = [defOf(schema), ...checks.map((check) => check._zod.def)];
-  if (all.some((def) => "fn" in def || ("check" in def && !INSPECTING_CHECKS.has(String(def.check))))) return undefined;
-  // As it is now: a schema made from a JSON Schema replaces its `run` by one that uses this reader.
+function checkedReader(schema: Schema): PlainRead {
   const { run } = schema._zod;
   return (value) => {
     const read = run({ value, issues: [] }, CONTEXT);
@@ -98,6 +121,23 @@ function checkedReader(schema: Schema): PlainRead | undefined {
 
 function nullableReader(read: PlainRead | undefined): PlainRead | undefined {
   return read && ((value) => (value === null ? null : read(value)));
+}
+
+/** Reads a value as the first option that takes it. */
+function unionReader(options: readonly Schema[], building: Building): PlainRead | undefined {
+  const readers: PlainRead[] = [];
+  for (const option of options) {
+    const reader = readerOf(option, building);
+    if (reader === undefined) return undefined;
+    readers.push(reader);
+  }
+  return (value) => {
+    for (const reader of readers) {
+      const read = reader(value);
+      if (read !== unread) return read;
+    }
+    return unread;
+  };
 }
 
 interface Lengths {
@@ -134,22 +174,36 @@ function listReader(read: PlainRead | undefined, lengths: Lengths | undefined): 
   };
 }
 
+function objectReader({ shape, catchall }: z.core.$ZodObjectDef, building: Building): PlainRead | undefined {
+  const fields = fieldsOf(shape, building);
+  if (fields === undefined) return undefined;
+  if (catchall === undefined) return tableReader(fields, undefined);
+  const other = defOf(catchall).type === "never" ? refused : readerOf(catchall, building);
+  return other && tableReader(fields, other);
+}
+
+function recordReader(valueType: Schema, building: Building): PlainRead | undefined {
+  const read = readerOf(valueType, building);
+  return read && tableReader([], read);
+}
+
 /** Returns the readers of all fields; `undefined` when one has no plain reader or a name that objects inherit. */
-function fieldsOf(shape: Readonly<Record<string, Schema>>, readers: Readers): readonly Field[] | undefined {
+function fieldsOf(shape: Readonly<Record<string, Schema>>, building: Building): readonly Field[] | undefined {
   const fields: Field[] = [];
   if (Object.getOwnPropertySymbols(shape).length > 0) return undefined;
   for (const [key, declared] of Object.entries(shape)) {
     const def = defOf(declared);
     const isOptional = def.type === "optional" && declared._zod.run === declared._zod.parse;
-    const read = readerOf(isOptional ? def.innerType : declared, readers);
+    const read = readerOf(isOptional ? def.innerType : declared, building);
     if (read === undefined || key in Object.prototype) return undefined;
     fields.push({ key, read, isOptional });
   }
   return fields;
 }
 
-function objectReader(fields: readonly Field[] | undefined, isStrict: boolean): PlainRead | undefined {
-  if (fields === undefined) return undefined;
+/** Reads an object. `other` reads its other fields, whatever their names; undefined: they are left out. */
+function tableReader(fields: readonly Field[], other: PlainRead | undefined): PlainRead {
+  const names = new Set(fields.map(({ key }) => key));
   return (value) => {
     if (typeof value !== "object" || value === null || isList(value)) return unread;
     const read: Record<string, Json> = {};
@@ -166,6 +220,19 @@ function objectReader(fields: readonly Field[] | undefined, isStrict: boolean): 
       read[field.key] = inner;
       present += 1;
     }
-    return isStrict && Object.keys(value).length !== present ? unread : read;
+    if (other === undefined) return read;
+    const keys = Object.keys(value);
+    if (keys.length === present) return read;
+    if (other === refused || Object.getPrototypeOf(value) !== Object.prototype) return unread;
+    for (const key of keys) {
+      if (names.has(key)) continue;
+      const inner = key === "__proto__" ? unread : other(value[key] as Json);
+      if (inner === unread) return unread;
+      read[key] = inner;
+    }
+    return read;
   };
 }
+
+/** Reads the other fields of an object that must not have any. */
+const refused: PlainRead = () => unread;

@@ -188,18 +188,21 @@ async function openStores(config: Config, hooks: Hooks, { checkpointKey, ...part
 }
 
 /**
- * Ends the claims of the calls that a crash interrupted. Without it, the same calls would count as running until the lease of
- * their claims ends.
+ * Ends the claims and the `Idempotency-Key` uses of the changes that a crash interrupted. Without it, the same calls would count
+ * as running until their leases end. The process that ran them is gone: this one has the lock of its audit directory.
  */
-async function doubtInterrupted(
-  { interruptedApprovals }: AuditLog,
-  approvals: Approvals,
-  { logError }: Hooks,
-): Promise<void> {
-  for (const id of interruptedApprovals) {
-    await approvals.settle(id, "in_doubt").catch((error: unknown) => {
-      logError?.("an interrupted call's approval could not be settled", error);
-    });
+async function doubtInterrupted({ interrupted }: AuditLog, approvals: Approvals, { logError }: Hooks): Promise<void> {
+  for (const { approvalId, key } of interrupted) {
+    if (approvalId !== undefined) {
+      await approvals.settle(approvalId, "in_doubt").catch((error: unknown) => {
+        logError?.("an interrupted call's approval could not be settled", error);
+      });
+    }
+    if (key !== undefined) {
+      await approvals.doubtKey(key).catch((error: unknown) => {
+        logError?.("an interrupted call's Idempotency-Key could not be settled", error);
+      });
+    }
   }
 }
 

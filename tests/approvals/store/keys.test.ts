@@ -65,6 +65,24 @@ test("a use that ran nothing may begin again with the same arguments", async () 
   expect(await store.beginKey(USE)).toEqual({ outcome: "running" });
 });
 
+test("the outcome of a use is unknown at once when its process is known to have ended", async () => {
+  await store.doubtKey(USE);
+  expect(await store.beginKey(USE)).toEqual({ outcome: "begin" });
+  await store.doubtKey({ ...USE, subject: "agent-2" });
+  expect(await store.beginKey(USE)).toEqual({ outcome: "running" });
+  await store.doubtKey(USE);
+  expect(await store.beginKey(USE)).toEqual({ outcome: "unknown" });
+  await store.endKey(USE, ANSWER);
+  expect(await store.beginKey(USE)).toEqual({ outcome: "unknown" });
+});
+
+test("an answer that is stored stays when its process ends later", async () => {
+  await store.beginKey(USE);
+  await store.endKey(USE, ANSWER);
+  await store.doubtKey(USE);
+  expect(await store.beginKey(USE)).toEqual({ outcome: "answered", answer: ANSWER });
+});
+
 test("an unknown outcome stays unknown", async () => {
   await store.beginKey(USE);
   await store.endKey(USE, "unknown");

@@ -68,7 +68,9 @@ describe("a value that a schema makes expensive", () => {
   };
 
   test("is refused after a number of steps, whatever the schema asks of it", () => {
+    const keys = Object.fromEntries(Array.from({ length: 20_000 }, (_, at) => [`k${at}`, at]));
     const rows: readonly (readonly [Json, Json])[] = [
+      [{ anyOf: Array.from({ length: 4_000 }, () => ({ minProperties: 20_001 })) }, keys],
       [
         { items: { anyOf: Array.from({ length: 4_000 }, () => ({ type: "number", minimum: 2 })) } },
         Array(10_000).fill(1),
@@ -100,9 +102,10 @@ test("violations name the member, and say what Zod says of the same", () => {
       size: { type: "integer", minimum: 1 },
       kind: { enum: ["A", "B"] },
       other: { anyOf: [{ type: "string", maxLength: 2 }, { type: "null" }] },
+      form: { anyOf: [{ type: "string" }] },
       list: { type: "array", items: { type: "object", properties: { x: { type: "boolean" } }, required: ["x"] } },
     },
-    required: ["id"],
+    required: ["id", "form"],
     additionalProperties: false,
   });
   const found = checkerOf(schema)({ size: 0.5, kind: "C", other: "long", list: [{ x: true }, { x: 1 }, {}], more: 1 });
@@ -111,6 +114,7 @@ test("violations name the member, and say what Zod says of the same", () => {
     ["size", "invalid_type"],
     ["kind", "invalid_value"],
     ["other", "too_big"],
+    ["form", "invalid_type"],
     ["list.1.x", "invalid_type"],
     ["list.2.x", "invalid_type"],
     ["", "unrecognized_keys"],

@@ -6,6 +6,7 @@ import { readJsonSchema } from "../../../src/core/json-schema/schema.ts";
 import { zodFromJson } from "../../../src/core/json-schema/zod.ts";
 import { unmatchedPatterns } from "../../../src/core/policy/output-policy.ts";
 import { boundPatterns } from "../../../src/core/schema/linear-patterns.ts";
+import { plainReader, unread } from "../../../src/core/schema/plain-reader.ts";
 import { inputJsonSchema } from "../../../src/core/tool-formats.ts";
 import type { Json } from "../../../src/core/types.ts";
 import { anySchema, plainSchema, value } from "./generated.ts";
@@ -43,6 +44,13 @@ test("without a choice of forms, a value is accepted exactly when the JSON Schem
 test("a bounded number alone is read", () => {
   const schema = schemaOf("output", { type: ["integer"], maximum: 0 });
   expect([-1, 1, "-1"].map((each) => schema.safeParse(each).success)).toEqual([true, false, false]);
+});
+
+test("the schema's own reader leaves an answer that is a list to the check of its JSON Schema", () => {
+  const json = { type: "array", items: { type: "integer" }, uniqueItems: true, maxItems: 2 };
+  const schema = schemaOf("output", json);
+  const read = plainReader(schema) ?? ((each: Json) => schema.safeParse(each).data ?? unread);
+  expect([[1, 2], [1, 1], [1, 2, 3], [1.5]].map((each) => read(each) !== unread)).toEqual([true, false, false, false]);
 });
 
 test("whatever the schema, nothing is accepted that the JSON Schema refuses", () => {

@@ -10,6 +10,12 @@ const recursive: z.ZodType = z.object({
   },
 });
 
+function replaced(schema: z.ZodType): z.ZodType {
+  const { run } = schema._zod;
+  schema._zod.run = (payload, context) => run(payload, context);
+  return schema;
+}
+
 describe("left to the schema itself", () => {
   test.each<readonly [string, z.ZodType]>([
     ["what coerces", z.object({ a: z.coerce.string() })],
@@ -19,13 +25,16 @@ describe("left to the schema itself", () => {
     ["a format of the author's", z.object({ a: z.stringFormat("mine", () => true) })],
     ["an object that is asked as a whole", z.object({ a: z.string() }).refine(() => true)],
     ["a list that is asked as a whole", z.object({ a: z.array(z.string()).refine(() => true) })],
-    ["an object that keeps what it does not know", z.looseObject({ a: z.string() })],
     ["defaults", z.object({ a: z.string().default("x") })],
-    ["a union", z.union([z.string(), z.number()])],
-    ["a record", z.record(z.string(), z.string())],
+    ["a union with a discriminator", z.discriminatedUnion("a", [z.object({ a: z.literal("x") })])],
+    ["a union of which exactly one option may fit", z.xor([z.string(), z.number()])],
+    ["a union with a transforming option", z.union([z.string(), z.number().transform(String)])],
+    ["a record with listed keys", z.record(z.enum(["a"]), z.string())],
+    ["a record with checked keys", z.record(z.string().min(2), z.string())],
+    ["a loose record", z.looseRecord(z.string().regex(/a/), z.string())],
     ["a name that every object has", z.object({ toString: z.string() })],
     ["one that holds itself", recursive],
-    ["anything", z.object({ a: z.unknown() })],
+    ["one whose run was replaced", replaced(z.array(z.string()))],
   ])("%s", (_title, schema) => expect(plainReader(schema)).toBeUndefined());
 });
 
@@ -41,6 +50,9 @@ const scalars: readonly z.ZodType[] = [
   z.boolean(),
   z.enum(["a", "b"]),
   z.literal(["a", 1, null]),
+  z.null(),
+  z.unknown(),
+  z.any(),
 ];
 
 const names = ["a", "b", "c", "10", "2"];
@@ -52,6 +64,9 @@ const { schema } = fc.letrec<{ schema: z.ZodType }>((tie) => ({
     tie("schema").map((inner) => inner.nullable()),
     tie("schema").map((inner) => z.array(inner)),
     tie("schema").map((inner) => z.array(inner).min(1).max(2)),
+    tie("schema").map((inner) => z.record(z.string(), inner)),
+    fc.array(tie("schema"), { minLength: 1, maxLength: 3 }).map((options) => z.union(options)),
+    fc.tuple(fields(tie("schema")), tie("schema")).map(([shape, other]) => z.object(shape).catchall(other)),
     fields(tie("schema")).map((shape) => z.object(shape)),
     fields(tie("schema")).map((shape) => z.strictObject(shape)),
   ),
@@ -81,10 +96,17 @@ function fitting(of: z.ZodType): fc.Arbitrary<Json> {
   if (def.type === "nullable" || def.type === "optional") {
     return fc.oneof(fc.constant(null), fitting(def.innerType as z.ZodType));
   }
+  if (def.type === "union") return fc.oneof(...def.options.map((option) => fitting(option as z.ZodType)));
+  if (def.type === "record")
+    return fc.dictionary(fc.constantFrom(...names, "other"), fitting(def.valueType as z.ZodType), {
+      ...{ maxKeys: 3, noNullPrototype: true },
+    });
   if (def.type === "array") return fc.array(fitting(def.element as z.ZodType), { maxLength: 3 });
   if (def.type !== "object") return fc.oneof(leaf, guid);
   const shape = Object.entries(def.shape).map(([key, inner]) => [key, fitting(inner as z.ZodType)] as const);
-  return fc.record<Record<string, Json>>(Object.fromEntries(shape), { noNullPrototype: true });
+  const fitted = fc.record<Record<string, Json>>(Object.fromEntries(shape), { noNullPrototype: true });
+  if (def.catchall === undefined || (def.catchall as z.ZodType).def.type === "never") return fitted;
+  return fc.tuple(fitted, fitting(def.catchall as z.ZodType)).map(([all, further]) => ({ ...all, further }));
 }
 
 /** Compares the order of keys too, and distinguishes absent from undefined. */
@@ -110,6 +132,23 @@ test("accepts what the schema accepts, and nothing that it refuses", () => {
     { numRuns: 3_000 },
   );
   expect(accepted).toBeGreaterThan(300);
+});
+
+test("a name that would change the prototype is left to the schema itself", () => {
+  const hostile = JSON.parse('{"a":1,"__proto__":{"b":1}}') as Json;
+  for (const schema of [z.record(z.string(), z.unknown()), z.looseObject({ a: z.number() })]) {
+    expect(plainReader(schema)?.(hostile)).toBe(unread);
+    expect(schema.parse(hostile)).toEqual({ a: 1 });
+  }
+});
+
+test("values that were checked before are read without the checks of texts, numbers and lists", () => {
+  const schema = z.object({ text: z.guid().max(3), size: z.number().max(3), list: z.array(z.string()).max(1) });
+  const checked = { text: "abcd", size: 4, list: ["a", "b"] };
+  expect(plainReader(schema, { isChecked: true })?.(checked)).toEqual(checked);
+  expect(plainReader(schema)?.(checked)).toBe(unread);
+  const transforming = z.object({ text: z.string().trim().max(3) });
+  expect(plainReader(transforming, { isChecked: true })).toBeUndefined();
 });
 
 test("a schema that occurs many times is compiled once", () => {
