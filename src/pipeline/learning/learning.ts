@@ -1,4 +1,5 @@
 import type { RegisteredTool } from "../../core/evidence.ts";
+import { endedWithin } from "../../core/time-limits.ts";
 import type { EpochMs } from "../../core/types.ts";
 import type { Detector } from "../../detection/sensitive.ts";
 import type { AnswerObserver, ObserverSlot } from "../output-filter.ts";
@@ -18,17 +19,22 @@ export interface ObservationLimits {
 /** Why an observation ended. `changed`: a reload changed the tool, or removed it. */
 type ObservationEnd = "time" | "answers" | "stopped" | "changed";
 
-export interface ObservationState {
+/** How far an observation is. */
+export interface ObservationProgress {
   readonly tool: string;
   readonly state: "observing" | "ended";
   readonly ended: ObservationEnd | null;
   readonly answersSeen: number;
   readonly answersMax: number;
+  readonly remainingMs: number;
+}
+
+/** What was observed, and what it suggests. */
+export interface ObservationState extends ObservationProgress {
   /** Answers that the observer could not read. They are released as always. */
   readonly answersFailed: number;
   /** True when an answer had more parts than are looked at. */
   readonly truncated: boolean;
-  readonly remainingMs: number;
   readonly fields: readonly ObservedField[];
   readonly proposal: Proposal;
 }
@@ -38,8 +44,15 @@ interface Observation {
   readonly until: EpochMs;
   readonly answersMax: number;
   readonly observed: ObservedAnswers;
+  readonly end: PromiseWithResolvers<void>;
   failed: number;
   ended: ObservationEnd | undefined;
+}
+
+interface WaitOptions {
+  readonly timeoutMs: number;
+  /** Ends the wait early. */
+  readonly signal: AbortSignal;
 }
 
 interface LearningParts {
@@ -71,7 +84,16 @@ export class Learning implements AnswerObserver {
     if (oldest !== undefined && this.#observations.size >= 2 * TOOLS_OBSERVED_MAX) this.#observations.delete(oldest[0]);
     const until = clock() + seconds * 1_000;
     const observed = new ObservedAnswers(newId());
-    this.#observations.set(name, { registered, until, answersMax: answers, observed, failed: 0, ended: undefined });
+    const end = Promise.withResolvers<void>();
+    this.#observations.set(name, {
+      registered,
+      until,
+      answersMax: answers,
+      observed,
+      end,
+      failed: 0,
+      ended: undefined,
+    });
     slot.observer = this;
     return undefined;
   }
@@ -93,23 +115,53 @@ export class Learning implements AnswerObserver {
 
   /** Returns what was seen so far; undefined without an observation. `current` is the tool of the configuration in use. */
   read(name: string, current: RegisteredTool | undefined): ObservationState | undefined {
-    this.#endLate();
-    const observation = this.#observations.get(name);
+    const observation = this.#current(name, current);
     if (observation === undefined) return undefined;
-    if (current === undefined || !isSame(observation, current)) this.#end(observation, "changed");
-    const { registered, until, answersMax, observed, failed, ended } = observation;
+    const { registered, observed, failed } = observation;
     const fields = observed.fields();
     return {
-      ...{ tool: name, state: ended === undefined ? "observing" : "ended", ended: ended ?? null },
-      ...{ answersSeen: observed.answers, answersMax, answersFailed: failed, truncated: observed.isCut },
-      ...{ remainingMs: ended === undefined ? until - this.#parts.clock() : 0 },
+      ...this.#progressOf(observation),
+      ...{ answersFailed: failed, truncated: observed.isCut },
       ...{ fields, proposal: propose(registered, fields, observed.answers) },
     };
+  }
+
+  /** Returns how far an observation is; undefined without one. */
+  progress(name: string, current: RegisteredTool | undefined): ObservationProgress | undefined {
+    const observation = this.#current(name, current);
+    return observation === undefined ? undefined : this.#progressOf(observation);
+  }
+
+  /** Waits until an observation has ended, but at most `timeoutMs`. */
+  async wait(name: string, { timeoutMs, signal }: WaitOptions): Promise<void> {
+    this.#endLate();
+    const observation = this.#observations.get(name);
+    if (observation === undefined || observation.ended !== undefined || signal.aborted) return;
+    const aborted = Promise.withResolvers<void>();
+    signal.addEventListener("abort", () => aborted.resolve(), { once: true });
+    const leftMs = observation.until - this.#parts.clock();
+    await endedWithin(Promise.race([observation.end.promise, aborted.promise]), Math.min(timeoutMs, leftMs));
   }
 
   stop(name: string): void {
     const observation = this.#observations.get(name);
     if (observation !== undefined) this.#end(observation, "stopped");
+  }
+
+  #current(name: string, current: RegisteredTool | undefined): Observation | undefined {
+    this.#endLate();
+    const observation = this.#observations.get(name);
+    const isChanged = observation !== undefined && (current === undefined || !isSame(observation, current));
+    if (isChanged) this.#end(observation, "changed");
+    return observation;
+  }
+
+  #progressOf({ registered, until, answersMax, observed, ended }: Observation): ObservationProgress {
+    return {
+      ...{ tool: registered.tool.name, state: ended === undefined ? "observing" : "ended", ended: ended ?? null },
+      ...{ answersSeen: observed.answers, answersMax },
+      remainingMs: ended === undefined ? until - this.#parts.clock() : 0,
+    };
   }
 
   #running(): readonly Observation[] {
@@ -127,6 +179,7 @@ export class Learning implements AnswerObserver {
 
   #end(observation: Observation, reason: ObservationEnd): void {
     observation.ended ??= reason;
+    observation.end.resolve();
     if (this.#running().length === 0) this.#parts.slot.observer = undefined;
   }
 }
