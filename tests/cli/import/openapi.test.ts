@@ -154,12 +154,12 @@ describe("stc import openapi", () => {
         required: [id, name]
 
       # Fields without a line here are left out of every answer. Remove the # of what agents may see; mask hides most of a value.
-      # Not listed here: 1 more, because of their names or their number, or because they may hold anything.
       outputPolicy:
         # id: allow
         # name: allow
         # owner.email: mask # personal data, by its name
         # owner.password: redact # a secret, by its name
+        # labels: allow # holds names and values that the schema does not list
       "
     `);
     writeFileSync(path, "mine");
@@ -233,6 +233,7 @@ describe("a manifest that is imported", () => {
   test("has each suggestion as a line that works when its comment sign is removed", () => {
     const tool = loaded((texts.get("pets_list_pets") ?? "").replaceAll(/^ {2}# /gm, "  "));
     expect(tool.outputPolicy).toEqual({
+      "[].labels": "allow",
       "[].id": "allow",
       "[].name": "allow",
       "[].owner.email": "mask",
