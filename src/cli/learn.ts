@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { type ClientOptions, connect, requestAnswer, type ServiceRequest, segment, unknownAnswer } from "./client.ts";
-import { print } from "./output.ts";
+import { CommandError, EXIT, print } from "./output.ts";
 import { printable, printableCell } from "./printable.ts";
 
 /** `stc learn`: observes a tool's answers on a running service, and prints the output policy that they suggest. */
@@ -17,12 +17,15 @@ interface LearnOptions extends ClientOptions {
   readonly for: number;
   readonly answers: number;
   readonly format?: PolicyFormat;
+  readonly describe?: boolean;
+  /** The tool's manifest in YAML. */
+  readonly apply?: string;
 }
 
 type PolicyFormat = "yaml" | "typescript";
 
 const line = z.object({
-  path: z.string().regex(/^[A-Za-z0-9_.[\]-]{1,2048}$/),
+  path: z.string().regex(/^[A-Za-z0-9_.[\]*-]{1,2048}$/),
   action: z.enum(["allow", "mask", "redact"]).nullable(),
   reason: z.string(),
 });
@@ -37,7 +40,11 @@ const progressed = z.looseObject({
 const learned = progressed.extend({
   answersFailed: z.int(),
   truncated: z.boolean(),
-  proposal: z.looseObject({ outputPolicy: z.array(line), unlisted: z.int(), hints: z.array(z.string()) }),
+  proposal: z.looseObject({
+    ...{ outputPolicy: z.array(line), unlisted: z.int(), hints: z.array(z.string()) },
+    described: z.array(z.object({ path: z.string(), schema: z.json() })),
+    result: z.literal("json").optional(),
+  }),
 });
 
 type Progress = z.output<typeof progressed>;
@@ -52,7 +59,8 @@ export async function learn(tool: string, options: LearnOptions): Promise<void> 
     const read = z.object({ learning: schema }).safeParse(body);
     return read.success ? read.data.learning : unknownAnswer();
   };
-  const limits = { seconds: options.for, answers: options.answers };
+  const { describe = false } = options;
+  const limits = { seconds: options.for, answers: options.answers, ...(describe && { describe }) };
   const started = await ask(learned, { method: "POST", path, body: JSON.stringify(limits) });
   const interrupt = interruption();
   print.error(`observing ${printableCell(tool)} for ${options.for} s or ${options.answers} answers; Ctrl-C stops`);
@@ -63,11 +71,19 @@ export async function learn(tool: string, options: LearnOptions): Promise<void> 
     };
     const last = await follow(started, poll, interrupt);
     const result = await ask(learned, { method: last.state === "observing" ? "DELETE" : "GET", path });
+    if (options.apply !== undefined) await apply(options.apply, tool, result);
     if (options.json === true) return print.json(result);
     show(tool, result, options.format ?? "yaml");
   } finally {
     interrupt.close();
   }
+}
+
+async function apply(file: string, tool: string, { answersSeen, proposal }: Learned): Promise<void> {
+  if (answersSeen === 0) throw new CommandError(EXIT.failed, `${file} is left as it is: no answer was observed`);
+  const { applyProposal } = await import("./import/apply.ts");
+  applyProposal(file, tool, proposal);
+  print.error(`${file} has the proposal: read each line, then run stc check and stc reload`);
 }
 
 /** Waits until the observation has ended, or Ctrl-C is pressed. The service answers when it has ended, or after `POLL_SECONDS`. */
@@ -138,6 +154,10 @@ function show(tool: string, { proposal, ...state }: Learned, format: PolicyForma
     ...proposal.hints.map((hint) => `hint: ${printable(hint)}`),
   ];
   for (const comment of comments) print.line(`${mark} ${comment}`);
+  if (proposal.result !== undefined) print.line(`${mark} each answer is JSON: target.mcp.result: ${proposal.result}`);
+  for (const { path, schema } of proposal.described) {
+    print.line(`${mark} output${path === "" ? "" : ` at ${path}`}: ${printable(JSON.stringify(schema))}`);
+  }
   for (const text of policyText(proposal.outputPolicy, format)) print.line(text);
 }
 

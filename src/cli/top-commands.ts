@@ -190,6 +190,10 @@ export const commands = [
         choice<"yaml" | "typescript">("format", ["yaml", "typescript"]),
         "form of the proposal (default: yaml)",
       ),
+      describe: flag(
+        "also describe what the output schema leaves open, and text that is JSON: shows names of their fields",
+      ),
+      apply: option(text("file"), "write the proposal into the tool's manifest, a YAML file"),
     },
     exits: { 0: "the proposal is printed, also after Ctrl-C" },
     run: async ({ tool }, options) => (await import("./learn.ts")).learn(tool, options),

@@ -65,7 +65,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   http: ["zod", "fastify", "prom-client"],
   mcp: ["zod"],
   audit: ["zod"],
-  cli: ["commander", "fastify", "pino", "zod"],
+  cli: ["commander", "fastify", "pino", "yaml", "zod"],
   "cli/development": ["@grpc/grpc-js", "@grpc/proto-loader", "@peculiar/x509", "reflect-metadata", "jose"],
   "runtime/config": ["yaml", "zod"],
   "runtime/manifests": ["yaml", "zod"],

@@ -314,3 +314,76 @@ test("an answer that cannot be read is counted, and does not harm the call", () 
   expect(state.answersFailed).toBe(1);
   expect(JSON.stringify(state)).not.toContain("planted-value");
 });
+
+describe("parts that the output schema leaves open", () => {
+  const open = () =>
+    registeredTool({
+      output: z.object({ id: z.string(), extra: z.unknown(), tags: z.record(z.string(), z.unknown()) }),
+    });
+  const seen = (answers: readonly unknown[], describe = true, registered = open()) => {
+    const world = new World();
+    world.learning.start(registered, { seconds: 60, answers: 50, describe });
+    for (const answer of answers) world.answer(registered, answer);
+    return world.state(registered);
+  };
+  const person = (index: number) => ({
+    ...{ id: `A-${index}`, tags: { [`team-${index}-${index * 7_919}`]: 1 } },
+    extra: {
+      rows: [{ state: index % 2 === 0 ? "open" : "closed", email: `ann${index}@example.com`, due: null, total: 3 }],
+    },
+  });
+  const people = Array.from({ length: 20 }, (_, index) => person(index));
+
+  test("are described by their fields when an operator asks, and each field has a line", () => {
+    const { proposal, fields } = seen(people);
+    const row = {
+      state: { type: ["string", "null"] },
+      email: { type: ["string", "null"] },
+      due: {},
+      total: { type: ["number", "null"] },
+    };
+    const rows = { type: ["array", "null"], items: { type: ["object", "null"], properties: row } };
+    expect(proposal.described).toEqual([
+      { path: "extra", schema: { type: ["object", "null"], properties: { rows } } },
+      { path: "tags", schema: { type: ["object", "null"], additionalProperties: true } },
+    ]);
+    expect(Object.fromEntries(proposal.outputPolicy.map(({ path, action }) => [path, action]))).toEqual({
+      ...{ id: "allow", "extra.rows[].state": "allow", "extra.rows[].email": "mask", "extra.rows[].due": null },
+      ...{ "extra.rows[].total": "allow", tags: null },
+    });
+    expect(JSON.stringify([fields, proposal])).not.toContain("team-");
+  });
+
+  test("stay as they are when nobody asks", () => {
+    const { proposal, fields } = seen(people, false);
+    expect(proposal.described).toEqual([]);
+    expect(proposal.outputPolicy.map(({ path }) => path)).toEqual(["id", "extra", "tags"]);
+    expect(JSON.stringify(fields)).not.toContain("rows");
+  });
+
+  test.each([
+    ["identifiers", { "4711": 1, "4712": 2 }],
+    ["e-mail addresses", { "planted@example.com": 1 }],
+    ["secrets", { [`ghp_${"a1B2".repeat(9)}`]: 1 }],
+    ["names with spaces", { "Planted Lee": 1, "Planted Ek": 2 }],
+    ["first names", { Planta: 1, Plantb: 2, Plantc: 3 }],
+    ["keys of things of the same form", { planta: { x: 1 }, plantb: { x: 2 }, plantc: { x: 3 } }],
+  ])("whose keys are %s keep them to themselves", (_, extra) => {
+    const state = seen(Array.from({ length: 5 }, () => ({ id: "A-1", tags: {}, extra })));
+    const shown = JSON.stringify(state);
+    expect(Object.keys(extra).filter((key) => shown.includes(key))).toEqual([]);
+    expect(state.proposal.described[0]).toEqual({
+      path: "extra",
+      schema: { type: ["object", "null"], additionalProperties: true },
+    });
+  });
+
+  test("whose keys differ from answer to answer keep them to themselves", () => {
+    const answers = ["ann", "bo", "cy", "di", "ed"].map((name) => ({
+      id: "A",
+      tags: {},
+      extra: { [`planted_${name}`]: 1 },
+    }));
+    expect(JSON.stringify(seen(answers))).not.toContain("planted");
+  });
+});

@@ -117,6 +117,9 @@ export function manifestText(draft: ManifestDraft): string {
     ...["", ...tableLines({ target }, ""), "", ...tableLines({ input }, ""), "", ...tableLines({ output }, ""), ""],
     ...policyLines(output, accepted),
     "",
+    "# What the target says about a failure, without secrets; a text with personal data is withheld.",
+    `${accepted ? "" : "# "}errors: filtered`,
+    "",
   ].join("\n");
 }
 
@@ -269,6 +272,11 @@ export function writeManifest(folder: string, name: string, text: string): strin
     throw new Error(code === "EEXIST" ? `${path} exists and is left as it is` : `${path} cannot be written (${code})`);
   }
   return path;
+}
+
+/** Returns the lines of a table as YAML, as in `manifestText`. */
+export function tableText(table: Readonly<Record<string, unknown>>): readonly string[] {
+  return tableLines(table, "");
 }
 
 const LINE_CHARACTERS_MAX = 110;

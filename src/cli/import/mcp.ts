@@ -35,9 +35,9 @@ export async function importTools(system: string, options: ImportOptions): Promi
     if (drafts === undefined)
       return wrongUsage(`no system ${printableCell(system)} is configured that tools can be imported from`);
     if (typeof drafts === "string") throw new CommandError(EXIT.unreachable, printable(`systems.${system}: ${drafts}`));
-    const wanted = drafts.filter(({ name }) => options.tool === undefined || options.tool.includes(name));
+    const wanted = drafts.filter(({ name }) => options.tool === undefined || isNamed(name, options.tool));
     const named = [...(options.tool ?? []), ...(options.read ?? [])];
-    const unknown = named.filter((name) => !drafts.some((draft) => draft.name === name));
+    const unknown = named.filter((word) => !drafts.some(({ name }) => isNamed(name, [word])));
     if (unknown.length > 0) {
       const offered = drafts.map(({ name }) => printableCell(name)).join(", ");
       return wrongUsage(`${system} offers no tool ${unknown.map(printableCell).join(", ")}; it offers ${offered}`);
@@ -55,6 +55,11 @@ export async function importTools(system: string, options: ImportOptions): Promi
         : "Nothing is released yet: allow fields in outputPolicy, then run stc check.",
     );
   });
+}
+
+/** Returns whether one of the words is the tool's name on the server, or the name of its manifest. */
+function isNamed(tool: string, words: readonly string[]): boolean {
+  return words.includes(tool) || words.includes(toolName(tool));
 }
 
 /** Returns a draft with the author's judgement about it: what reads. */

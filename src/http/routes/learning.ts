@@ -38,6 +38,7 @@ export const endpoints: readonly Endpoint[] = [
     body: z.strictObject({
       seconds: z.int().min(1).max(SECONDS_MAX).default(600),
       answers: z.int().min(1).max(ANSWERS_MAX).default(50),
+      describe: z.boolean().default(false),
     }),
     responses: { 201: {} },
     errors: { 409: "LEARNING_IN_PROGRESS" },

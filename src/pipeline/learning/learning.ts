@@ -1,8 +1,13 @@
+import { z } from "zod";
 import type { RegisteredTool } from "../../core/evidence.ts";
+import { isTable } from "../../core/json.ts";
+import { compilePolicy } from "../../core/policy/output-policy.ts";
+import { parseStrictJson } from "../../core/strict-json.ts";
 import { endedWithin } from "../../core/time-limits.ts";
-import type { EpochMs } from "../../core/types.ts";
+import type { EpochMs, Json } from "../../core/types.ts";
 import type { Detector } from "../../detection/sensitive.ts";
 import type { AnswerObserver, ObserverSlot } from "../output-filter.ts";
+import { isFieldName, ObservedForms, openPaths } from "./form.ts";
 import { ObservedAnswers, type ObservedField } from "./observed.ts";
 import { type Proposal, propose } from "./proposal.ts";
 
@@ -14,6 +19,8 @@ const KEPT_MS = 3_600_000;
 export interface ObservationLimits {
   readonly seconds: number;
   readonly answers: number;
+  /** Also describes what the output schema leaves open, and texts that are JSON. Then names of their fields can be read. */
+  readonly describe?: boolean;
 }
 
 /** Why an observation ended. `changed`: a reload changed the tool, or removed it. */
@@ -44,6 +51,10 @@ interface Observation {
   readonly until: EpochMs;
   readonly answersMax: number;
   readonly observed: ObservedAnswers;
+  /** Set when open parts are described. */
+  readonly open: ReadonlySet<string> | undefined;
+  /** The answers of an MCP server in text, while each of them is JSON. */
+  json: ObservedAnswers | undefined;
   readonly end: PromiseWithResolvers<void>;
   failed: number;
   ended: ObservationEnd | undefined;
@@ -72,7 +83,8 @@ export class Learning implements AnswerObserver {
   }
 
   /** Starts to observe a tool, and forgets its former result. Returns why it does not start. */
-  start(registered: RegisteredTool, { seconds, answers }: ObservationLimits): "observed" | "full" | undefined {
+  start(registered: RegisteredTool, limits: ObservationLimits): "observed" | "full" | undefined {
+    const { seconds, answers, describe = false } = limits;
     const { clock, newId, slot } = this.#parts;
     const { name } = registered.tool;
     this.#endLate();
@@ -83,17 +95,12 @@ export class Learning implements AnswerObserver {
     const oldest = [...this.#observations].find(([, { ended }]) => ended !== undefined);
     if (oldest !== undefined && this.#observations.size >= 2 * TOOLS_OBSERVED_MAX) this.#observations.delete(oldest[0]);
     const until = clock() + seconds * 1_000;
-    const observed = new ObservedAnswers(newId());
+    const open = describe ? openPaths(registered.tool) : undefined;
+    const observed = new ObservedAnswers(newId(), open && { open, isName: isFieldName });
+    const json = describe && isText(registered) ? new ObservedAnswers(newId(), JSON_NAMING) : undefined;
     const end = Promise.withResolvers<void>();
-    this.#observations.set(name, {
-      registered,
-      until,
-      answersMax: answers,
-      observed,
-      end,
-      failed: 0,
-      ended: undefined,
-    });
+    const counted = { answersMax: answers, failed: 0, ended: undefined };
+    this.#observations.set(name, { registered, until, observed, open, json, end, ...counted });
     slot.observer = this;
     return undefined;
   }
@@ -107,6 +114,7 @@ export class Learning implements AnswerObserver {
     const { observed, answersMax } = observation;
     try {
       observed.add(registered, answer, detector);
+      addJson(observation, answer, detector);
     } catch {
       observation.failed += 1;
     }
@@ -117,12 +125,16 @@ export class Learning implements AnswerObserver {
   read(name: string, current: RegisteredTool | undefined): ObservationState | undefined {
     const observation = this.#current(name, current);
     if (observation === undefined) return undefined;
-    const { registered, observed, failed } = observation;
-    const fields = observed.fields();
+    const { registered, observed, open, failed } = observation;
+    const json = observed.answers > 0 ? observation.json : undefined;
+    const seen = (json ?? observed).fields();
+    const forms = open && new ObservedForms(seen, json === undefined ? open : JSON_NAMING.open);
+    const fields = forms?.shown() ?? seen;
+    const isJson = json !== undefined;
     return {
       ...this.#progressOf(observation),
-      ...{ answersFailed: failed, truncated: observed.isCut },
-      ...{ fields, proposal: propose(registered, fields, observed.answers) },
+      ...{ answersFailed: failed, truncated: observed.isCut || json?.isCut === true },
+      ...{ fields, proposal: propose(registered, { answers: observed.answers, fields, forms, isJson }) },
     };
   }
 
@@ -186,4 +198,35 @@ export class Learning implements AnswerObserver {
 
 function isSame({ registered }: Observation, { identity }: RegisteredTool): boolean {
   return registered.identity === identity;
+}
+
+const JSON_NAMING = { open: new Set([""]), isName: isFieldName };
+const JSON_POLICY = compilePolicy({}, z.unknown());
+const JSON_LIMITS = { depthMax: 64, keysMax: 100_000, elementsMax: 100_000 } as const;
+
+/** Returns whether a tool's answers are the text of an MCP server. */
+function isText({ tool: { target } }: RegisteredTool): boolean {
+  if (!("mcp" in target)) return false;
+  const { result, definition } = target.mcp;
+  return result === "text" || (result === undefined && !(isTable(definition) && "outputSchema" in definition));
+}
+
+/** Counts the JSON in an answer's text. One answer that is not an object or a list in JSON ends this. */
+function addJson(observation: Observation, answer: unknown, detector: Detector): void {
+  const { json } = observation;
+  if (json === undefined) return;
+  const value = jsonIn(answer);
+  if (value === undefined) observation.json = undefined;
+  else json.add({ outputPolicy: JSON_POLICY }, value, detector);
+}
+
+function jsonIn(answer: unknown): Json | undefined {
+  const text = isTable(answer) && Object.keys(answer).length === 1 ? answer["text"] : undefined;
+  if (typeof text !== "string") return undefined;
+  try {
+    const value = parseStrictJson(Buffer.from(text, "utf8"), JSON_LIMITS);
+    return typeof value === "object" && value !== null ? value : undefined;
+  } catch {
+    return undefined;
+  }
 }

@@ -160,6 +160,9 @@ describe("stc import openapi", () => {
         # owner.email: mask # personal data, by its name
         # owner.password: redact # a secret, by its name
         # labels: allow # holds names and values that the schema does not list
+
+      # What the target says about a failure, without secrets; a text with personal data is withheld.
+      # errors: filtered
       "
     `);
     writeFileSync(path, "mine");

@@ -189,7 +189,13 @@ function withPipes(child: Launched, { token, isConfined, output }: Started): Omi
         flushing = undefined;
         await child.stdin.flush();
       });
-      await flushing;
+      try {
+        await flushing;
+      } catch (error) {
+        // A program that has just ended no longer reads; why it ended says more.
+        if (!(await endedWithin(child.exited, PIPE_GRACE_MS))) throw error;
+        throw new Error(`the program has ended: ${await ended}`);
+      }
     },
   };
 }
