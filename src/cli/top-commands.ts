@@ -90,6 +90,9 @@ export const commands = [
       ),
       out: option(text("directory"), "where the manifests are written; existing files are left as they are"),
       accept: ACCEPT,
+      openOutput: flag(
+        "do not take the answers' form from the document, which may be wrong: stc learn --describe describes it",
+      ),
       json: JSON_FLAG,
     },
     exits: {

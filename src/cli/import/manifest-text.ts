@@ -274,6 +274,56 @@ export function writeManifest(folder: string, name: string, text: string): strin
   return path;
 }
 
+/**
+ * Returns an output schema that only says which fields there are, and their types: services leave out what their documents require,
+ * send null, and longer or other texts. Choices stay, because a policy decides by them.
+ */
+export function tolerant(schema: Json): Json {
+  return tolerantPart(schema, true);
+}
+
+const STRICT_KEYWORDS: ReadonlySet<string> = new Set(
+  listed(
+    "required, minLength, maxLength, pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf",
+  ),
+);
+const COUNTING_KEYWORDS: ReadonlySet<string> = new Set(
+  listed("minItems, maxItems, uniqueItems, minProperties, maxProperties, dependentRequired, propertyNames, contains"),
+);
+
+function listed(words: string): readonly string[] {
+  return words.split(", ");
+}
+
+function tolerantPart(schema: Json, isRoot: boolean): Json {
+  if (!isTable(schema)) return schema;
+  const table = schema as Readonly<Record<string, Json>>;
+  const members = Object.entries(table).flatMap(([key, value]): [string, Json][] => {
+    if (STRICT_KEYWORDS.has(key) || COUNTING_KEYWORDS.has(key)) return [];
+    if (key === "additionalProperties" && value === false) return [];
+    if (key === "type" && !isRoot) return [[key, withNull(value)]];
+    if (key === "enum" && !isRoot && Array.isArray(value))
+      return [[key, value.includes(null) ? value : [...value, null]]];
+    if (key === "items" || key === "additionalProperties") return [[key, tolerantPart(value, false)]];
+    if (key === "properties" || key === "$defs") {
+      const parts = Object.entries(value as object).map(([name, part]) => [name, tolerantPart(part as Json, false)]);
+      return [[key, Object.fromEntries(parts)]];
+    }
+    const isChoice = key === "anyOf" || key === "oneOf" || key === "allOf";
+    // What is one of several forms without its constraints may be several of them.
+    if (isChoice && Array.isArray(value)) {
+      return [[key === "oneOf" ? "anyOf" : key, value.map((part: Json) => tolerantPart(part, isRoot))]];
+    }
+    return [[key, value]];
+  });
+  return Object.fromEntries(members);
+}
+
+function withNull(type: Json): Json {
+  const types = [type].flat() as readonly Json[];
+  return types.includes("null") ? type : [...types, "null"];
+}
+
 /** Returns the lines of a table as YAML, as in `manifestText`. */
 export function tableText(table: Readonly<Record<string, unknown>>): readonly string[] {
   return tableLines(table, "");
