@@ -26,7 +26,7 @@ beforeAll(async () => {
   writeFileSync(join(DATA, "a.md"), "The launch is on Friday. Ask ann.lee@example.com.\n");
   writeFileSync(join(DATA, "people.csv"), "id,email\n1,ann.lee@example.com\n");
   writeFileSync(join(DATA, "code/bad.js"), "var x = 1;\n");
-  writeFileSync(join(DATA, "code/eslint.config.js"), 'export default [{ rules: { "no-unused-vars": "error" } }];\n');
+  writeFileSync(join(DATA, "code/eslint.config.cjs"), 'module.exports = [{ rules: { "no-unused-vars": "error" } }];\n');
   const wanted = JSON.stringify({ name: "servers", private: true, dependencies: PACKAGES });
   const ready = join(FOLDER, "ready");
   if (existsSync(ready) && readFileSync(ready, "utf8") === wanted) return;

@@ -148,7 +148,7 @@ function policyLines(output: Json, accepted: boolean): readonly string[] {
   const named = new Map(fields.flatMap(suggestions).map((line) => [pathOf(line.steps), line]));
   const all = [...named.values()].filter(({ steps }) => isNameable(steps));
   const parts = all.length > FIELDS_LISTED_MAX ? merged(all) : all;
-  const suggested = parts.slice(0, POLICY_LINES_MAX);
+  const suggested = withoutLeaks(parts.slice(0, POLICY_LINES_MAX), [...named.values()]);
   const lines = suggested.map((line) => policyLine(line, accepted));
   const missing = named.size - all.length + parts.length - suggested.length;
   const heading = accepted
@@ -244,6 +244,28 @@ function partOf(steps: readonly Step[], kept: ReadonlySet<string>): readonly Ste
   const lengths = steps.map((_, index) => index + 1).filter((length) => length > first && steps[length] !== element);
   const found = lengths.find((length) => !kept.has(pathOf(steps.slice(0, length))));
   return found === undefined ? steps : steps.slice(0, found);
+}
+
+/**
+ * Returns lines of which none opens a field that has another suggestion: a value may be a text or an object, and allowing the text
+ * allows the object. Such a field gets a line that hides it, or if it has no line, the value is left to be decided.
+ */
+function withoutLeaks(lines: readonly Suggested[], all: readonly Suggested[]): readonly Suggested[] {
+  const listed = new Set(lines.map(({ steps }) => pathOf(steps)));
+  const guarded = all.filter(({ action }) => action !== "allow").map(({ steps }) => prefixes(steps));
+  const allowed = new Set(lines.filter(({ action }) => action === "allow").map(({ steps }) => pathOf(steps)));
+  for (const above of guarded) {
+    if (listed.has(above.at(-1) ?? "")) continue;
+    for (const path of above) allowed.delete(path);
+  }
+  return lines.map((line) => {
+    const above = prefixes(line.steps).slice(0, -1);
+    if (line.action === "allow" && !allowed.has(pathOf(line.steps))) {
+      return { ...line, action: undefined, reason: "would also release what is not listed below it" };
+    }
+    if (line.action === undefined && above.some((path) => allowed.has(path))) return { ...line, action: "redact" };
+    return line;
+  });
 }
 
 function prefixes(steps: readonly Step[]): readonly string[] {

@@ -90,6 +90,24 @@ describe("a manifest that is imported", () => {
     expect(text).toContain("  # items[].any: allow # may hold anything\n");
   });
 
+  test("allows a value that is a text or an object without what has another suggestion in the object", () => {
+    const owner = {
+      type: "object",
+      properties: {
+        id: { type: "string" },
+        email: { type: "string" },
+        any: {},
+        map: { type: "object", additionalProperties: {} },
+      },
+    };
+    const outputSchema = { type: "object", properties: { owner: { anyOf: [{ type: "string" }, owner] } } };
+    const text = manifestOf("tool", "x", { ...draft({ name: "a", outputSchema }), accepted: true });
+    expect(manifestProblems(text)).toEqual([]);
+    expect(parse(text).outputPolicy).toEqual({
+      ...{ owner: "allow", "owner.id": "allow", "owner.email": "mask", "owner.any": "redact", "owner.map": "redact" },
+    });
+  });
+
   test("an argument that is an object of any form says so, since it would not load otherwise", () => {
     const any = { type: "object" };
     const inputSchema = { type: "object", properties: { args: any, list: { type: "array", items: any } } };
