@@ -7,7 +7,7 @@ import { releaseFaults } from "../../src/core/policy/policy-faults.ts";
 import { compileScan } from "../../src/core/policy/scan-policy.ts";
 import type { OutputPolicy, Tool } from "../../src/core/types.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
-import { defineTool } from "../../src/index.ts";
+import { defineTool, mcpTool } from "../../src/index.ts";
 import { Learning, TOOLS_OBSERVED_MAX } from "../../src/pipeline/learning/learning.ts";
 import type { ObserverSlot } from "../../src/pipeline/output-filter.ts";
 import { release } from "../../src/pipeline/output-filter.ts";
@@ -385,5 +385,58 @@ describe("parts that the output schema leaves open", () => {
       extra: { [`planted_${name}`]: 1 },
     }));
     expect(JSON.stringify(seen(answers))).not.toContain("planted");
+  });
+});
+
+describe("text of an MCP server", () => {
+  const registered = (): RegisteredTool => {
+    const tool = defineTool({
+      ...{ name: "list_things", description: "Lists things", classification: "read", category: "network" },
+      permissions: { required: ["things:read"] },
+      input: z.strictObject({}),
+      output: z.object({ text: z.string() }),
+      outputPolicy: {},
+      target: mcpTool("things", "list"),
+    }) as unknown as Tool;
+    const outputPolicy = compilePolicy({}, tool.output);
+    return { ...registeredTool({ output: z.object({}) }), tool, outputPolicy, scan: compileScan(tool.scan) };
+  };
+  const rows = JSON.stringify([1, 2, 3, 4].map((id) => ({ id, state: "open", email: `ann${id}@example.com` })));
+  const seen = (texts: readonly string[], describe = true) => {
+    const world = new World();
+    const tool = registered();
+    world.learning.start(tool, { seconds: 60, answers: 50, describe });
+    for (const text of texts) expect(world.answer(tool, { text })).toEqual({});
+    return world.state(tool).proposal;
+  };
+
+  test("that is always JSON is described and judged as its JSON", () => {
+    const { result, described, outputPolicy } = seen([rows, rows, rows]);
+    expect(result).toBe("json");
+    const properties = {
+      id: { type: ["number", "null"] },
+      state: { type: ["string", "null"] },
+      email: { type: ["string", "null"] },
+    };
+    const items = { type: ["object", "null"], properties };
+    expect(described).toEqual([{ path: "", schema: { type: "array", items } }]);
+    expect(outputPolicy.map(({ path, action }) => [path, action])).toEqual([
+      ["[].id", "allow"],
+      ["[].state", null],
+      ["[].email", "mask"],
+    ]);
+  });
+
+  test.each([
+    ["is not JSON once", [rows, "no rows", rows]],
+    ["is one word in JSON", ['"word"']],
+    ["has not been seen", []],
+  ])("that %s stays a text", (_, texts) => {
+    const { result, described, outputPolicy } = seen(texts);
+    expect([result, described, outputPolicy.map(({ path }) => path)]).toEqual([undefined, [], ["text"]]);
+  });
+
+  test("stays a text when nobody asks", () => {
+    expect(seen([rows], false).result).toBeUndefined();
   });
 });
