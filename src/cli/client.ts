@@ -9,7 +9,7 @@ import { CommandError, EXIT, print, wrongUsage } from "./output.ts";
 
 export type ClientOptions = OptionValues<typeof CLIENT.options>;
 
-interface ServiceRequest {
+export interface ServiceRequest {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
   readonly path: string;
   readonly body?: string;

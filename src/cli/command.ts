@@ -8,6 +8,8 @@ interface ValueKind<T> {
   /** Returns undefined for a text that is not such a value. */
   readonly read: (text: string) => T | undefined;
   readonly expected: string;
+  /** Returns how a default is shown in the help, where it is not the text that is typed. */
+  shown?(value: T): string;
   readonly choices?: readonly string[];
 }
 
@@ -32,6 +34,10 @@ export function duration(secondsMax: number): ValueKind<number> {
       const [, amount, unit = ""] = /^(\d{1,6})([smh])$/.exec(typed) ?? [];
       const seconds = Number(amount) * (SECONDS[unit] ?? Number.NaN);
       return seconds >= 1 && seconds <= secondsMax ? seconds : undefined;
+    },
+    shown(seconds) {
+      const unit = ["h", "m"].find((one) => seconds % (SECONDS[one] ?? 1) === 0) ?? "s";
+      return `${seconds / (SECONDS[unit] ?? 1)}${unit}`;
     },
     expected: `write it as 30s, 15m or 1h; no service accepts more than ${secondsMax / 3_600}h`,
   };
@@ -328,7 +334,8 @@ function optionOf(key: string, { help, kind, short, isRequired, fallback, many, 
   else if (kind !== undefined) {
     parsed.argParser((typed, before: readonly unknown[] | undefined) => [...(before ?? []), parseValue(kind, typed)]);
   }
-  if (fallback !== undefined) parsed.default(fallback, Array.isArray(fallback) ? "none" : undefined);
+  const shown = Array.isArray(fallback) ? "none" : (kind as ValueKind<never> | undefined)?.shown?.(fallback as never);
+  if (fallback !== undefined) parsed.default(fallback, shown);
   return parsed.conflicts(excludes ?? []).makeOptionMandatory(isRequired === true);
 }
 

@@ -1,58 +1,77 @@
 import { z } from "zod";
 import { printable, printableCell } from "../core/printable.ts";
-import { type Client, type ClientOptions, connect, requestAnswer, segment, unknownAnswer } from "./client.ts";
-import { print } from "./output.ts";
+import { type ClientOptions, connect, requestAnswer, type ServiceRequest, segment, unknownAnswer } from "./client.ts";
+import { CommandError, EXIT, print } from "./output.ts";
 
 /** `stc learn`: observes a tool's answers on a running service, and prints the output policy that they suggest. */
 
-const POLL_MS = 5_000;
-/** After the time is over, the service may still count it. */
-const LATE_MS = 200;
+/** The service answers a poll earlier, when the observation has ended. Polls are not journaled. */
+const POLL_SECONDS = 50;
+/** Where somebody watches the number of answers. */
+const POLL_SECONDS_SHOWN = 3;
+/** Time for an answer beyond the poll's own. */
+const POLL_MARGIN_MS = 30_000;
 
 interface LearnOptions extends ClientOptions {
   /** Seconds. */
   readonly for: number;
   readonly answers: number;
   readonly format?: PolicyFormat;
+  readonly describe?: boolean;
+  /** The tool's manifest in YAML. */
+  readonly apply?: string;
 }
 
 type PolicyFormat = "yaml" | "typescript";
 
 const line = z.object({
-  path: z.string().regex(/^[A-Za-z0-9_.[\]-]{1,2048}$/),
+  path: z.string().regex(/^[A-Za-z0-9_.[\]*-]{1,2048}$/),
   action: z.enum(["allow", "mask", "redact"]).nullable(),
   reason: z.string(),
 });
 
-const answer = z.object({
-  learning: z.looseObject({
-    state: z.enum(["observing", "ended"]),
-    ended: z.string().nullable(),
-    answersSeen: z.int(),
-    answersMax: z.int(),
-    answersFailed: z.int(),
-    truncated: z.boolean(),
-    remainingMs: z.number(),
-    proposal: z.looseObject({ outputPolicy: z.array(line), unlisted: z.int(), hints: z.array(z.string()) }),
+const progressed = z.looseObject({
+  state: z.enum(["observing", "ended"]),
+  ended: z.string().nullable(),
+  answersSeen: z.int(),
+  answersMax: z.int(),
+});
+
+const learned = progressed.extend({
+  answersFailed: z.int(),
+  truncated: z.boolean(),
+  proposal: z.looseObject({
+    ...{ outputPolicy: z.array(line), unlisted: z.int(), hints: z.array(z.string()) },
+    described: z.array(z.object({ path: z.string(), schema: z.json() })),
+    result: z.literal("json").optional(),
   }),
 });
 
-type Learned = z.output<typeof answer>["learning"];
+type Progress = z.output<typeof progressed>;
+type Learned = z.output<typeof learned>;
 type ProposedLine = z.output<typeof line>;
 
 export async function learn(tool: string, options: LearnOptions): Promise<void> {
   const client = connect(options);
   const path = `/tools/${segment(tool)}/learning`;
-  const ask = (method: "POST" | "GET" | "DELETE", body?: object): Promise<Learned> => {
-    const request = { method, path, ...(body !== undefined && { body: JSON.stringify(body) }) };
-    return learned(client, request, options);
+  const ask = async <T>(schema: z.ZodType<T>, request: ServiceRequest): Promise<T> => {
+    const { body } = await requestAnswer(client, request, options);
+    const read = z.object({ learning: schema }).safeParse(body);
+    return read.success ? read.data.learning : unknownAnswer();
   };
-  const started = await ask("POST", { seconds: options.for, answers: options.answers });
+  const { describe = false } = options;
+  const limits = { seconds: options.for, answers: options.answers, ...(describe && { describe }) };
+  const started = await ask(learned, { method: "POST", path, body: JSON.stringify(limits) });
   const interrupt = interruption();
   print.error(`observing ${printableCell(tool)} for ${options.for} s or ${options.answers} answers; Ctrl-C stops`);
   try {
-    const last = await follow(started, ask, interrupt);
-    const result = last.state === "observing" ? await ask("DELETE") : last;
+    const poll = (seconds: number): Promise<Progress> => {
+      const timeoutMs = seconds * 1_000 + POLL_MARGIN_MS;
+      return ask(progressed, { method: "GET", path: `${path}/progress?wait=${seconds}`, timeoutMs });
+    };
+    const last = await follow(started, poll, interrupt);
+    const result = await ask(learned, { method: last.state === "observing" ? "DELETE" : "GET", path });
+    if (options.apply !== undefined) await apply(options.apply, tool, result);
     if (options.json === true) return print.json(result);
     show(tool, result, options.format ?? "yaml");
   } finally {
@@ -60,23 +79,26 @@ export async function learn(tool: string, options: LearnOptions): Promise<void> 
   }
 }
 
-async function learned(client: Client, request: Parameters<typeof requestAnswer>[1], options: ClientOptions) {
-  const { body } = await requestAnswer(client, request, options);
-  const read = answer.safeParse(body);
-  return read.success ? read.data.learning : unknownAnswer();
+async function apply(file: string, tool: string, { answersSeen, proposal }: Learned): Promise<void> {
+  if (answersSeen === 0) throw new CommandError(EXIT.failed, `${file} is left as it is: no answer was observed`);
+  const { applyProposal } = await import("./import/apply.ts");
+  applyProposal(file, tool, proposal);
+  print.error(`${file} has the proposal: read each line, then run stc check and stc reload`);
 }
 
-/** Waits until the observation has ended, or Ctrl-C is pressed. Returns the last state. */
+/** Waits until the observation has ended, or Ctrl-C is pressed. The service answers when it has ended, or after `POLL_SECONDS`. */
 async function follow(
-  started: Learned,
-  ask: (method: "GET") => Promise<Learned>,
+  started: Progress,
+  ask: (seconds: number) => Promise<Progress>,
   interrupt: Interruption,
-): Promise<Learned> {
+): Promise<Progress> {
   let state = started;
   while (state.state === "observing" && !interrupt.isPressed()) {
     progress(`${state.answersSeen} of ${state.answersMax} answers`);
-    await interrupt.wait(Math.min(POLL_MS, state.remainingMs + LATE_MS));
-    if (!interrupt.isPressed()) state = await ask("GET");
+    const asked = ask(process.stderr.isTTY ? POLL_SECONDS_SHOWN : POLL_SECONDS);
+    // Ctrl-C leaves a poll behind, whose failure is of no interest.
+    asked.catch(() => {});
+    state = (await Promise.race([asked, interrupt.pressed])) ?? state;
   }
   progress("");
   return state;
@@ -88,28 +110,23 @@ function progress(text: string): void {
 
 interface Interruption {
   isPressed(): boolean;
-  /** Resolves after this time, or at once when Ctrl-C is pressed. */
-  wait(ms: number): Promise<void>;
+  /** Resolves when Ctrl-C is pressed. */
+  readonly pressed: Promise<undefined>;
   close(): void;
 }
 
 function interruption(): Interruption {
-  const pressed = Promise.withResolvers<void>();
+  const pressed = Promise.withResolvers<undefined>();
   let isPressed = false;
   const onSignal = (): void => {
     isPressed = true;
-    pressed.resolve();
+    pressed.resolve(undefined);
   };
   process.on("SIGINT", onSignal);
   process.on("SIGTERM", onSignal);
   return {
     isPressed: () => isPressed,
-    async wait(ms) {
-      const waited = Promise.withResolvers<void>();
-      const timer = setTimeout(waited.resolve, ms);
-      await Promise.race([waited.promise, pressed.promise]);
-      clearTimeout(timer);
-    },
+    pressed: pressed.promise,
     close() {
       process.off("SIGINT", onSignal);
       process.off("SIGTERM", onSignal);
@@ -137,6 +154,10 @@ function show(tool: string, { proposal, ...state }: Learned, format: PolicyForma
     ...proposal.hints.map((hint) => `hint: ${printable(hint)}`),
   ];
   for (const comment of comments) print.line(`${mark} ${comment}`);
+  if (proposal.result !== undefined) print.line(`${mark} each answer is JSON: target.mcp.result: ${proposal.result}`);
+  for (const { path, schema } of proposal.described) {
+    print.line(`${mark} output${path === "" ? "" : ` at ${path}`}: ${printable(JSON.stringify(schema))}`);
+  }
   for (const text of policyText(proposal.outputPolicy, format)) print.line(text);
 }
 

@@ -24,6 +24,10 @@ import {
 const TOKEN_SECONDS_MAX = 3_600;
 const OBSERVATION_SECONDS_MAX = 3_600;
 
+const ACCEPT = flag(
+  "accept the suggested output policies, which go by the fields' names, instead of writing them as comments",
+);
+
 /** Commands outside any group: those that load a configuration first, then those that ask a running service. */
 export const commands = [
   command({
@@ -53,12 +57,15 @@ export const commands = [
   group("import", "Write manifests for the tools of a system"),
   command({
     name: "import mcp",
-    summary: "Write data-only manifests for the tools of an MCP server, which release nothing yet",
+    summary: "Write data-only manifests for the tools of an MCP server, which release nothing until you allow fields",
     arguments: { system: argument(text("system")) },
     uses: CONFIGURED,
     options: {
       out: required(text("directory"), "where the manifests are written; existing files are left as they are"),
       tool: list(text("tool"), "only this tool of the server; may be repeated"),
+      read: list(text("tool"), "tools of the server that only read, as you judge: classification read"),
+      trustAnnotations: flag("believe the server which of its tools only read"),
+      accept: ACCEPT,
       json: JSON_FLAG,
     },
     exits: { 2: "the server cannot be reached", 64: "wrong usage, or an unknown system or tool" },
@@ -66,7 +73,8 @@ export const commands = [
   }),
   command({
     name: "import openapi",
-    summary: "Write data-only manifests for operations of an OpenAPI document, which release nothing yet",
+    summary:
+      "Write data-only manifests for operations of an OpenAPI document, which release nothing until you allow fields",
     arguments: {
       system: argument(text("system"), "a system whose http.openapi names the document"),
       operations: remaining(text("operation"), 'operationId, or "GET /path"'),
@@ -81,6 +89,10 @@ export const commands = [
         "operations with this method",
       ),
       out: option(text("directory"), "where the manifests are written; existing files are left as they are"),
+      accept: ACCEPT,
+      openOutput: flag(
+        "do not take the answers' form from the document, which may be wrong: stc learn --describe describes it",
+      ),
       json: JSON_FLAG,
     },
     exits: {
@@ -191,6 +203,10 @@ export const commands = [
         choice<"yaml" | "typescript">("format", ["yaml", "typescript"]),
         "form of the proposal (default: yaml)",
       ),
+      describe: flag(
+        "also describe what the output schema leaves open, and text that is JSON: shows names of their fields",
+      ),
+      apply: option(text("file"), "write the proposal into the tool's manifest, a YAML file"),
     },
     exits: { 0: "the proposal is printed, also after Ctrl-C" },
     run: async ({ tool }, options) => (await import("./learn.ts")).learn(tool, options),

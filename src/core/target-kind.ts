@@ -127,6 +127,8 @@ export interface ToolDraft {
   readonly name: string;
   readonly description: string;
   readonly classification: Classification;
+  /** Whether the system says that the tool only reads. */
+  readonly saysReadOnly: boolean;
   /** The member of `target` next to `system`. */
   readonly target: { readonly [key: string]: Json };
   /** JSON Schemas. */

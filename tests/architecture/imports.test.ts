@@ -74,7 +74,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "console/app": ["@preact/signals", "preact", "preact/hooks"],
   console: ["oauth4webapi", "zod"],
   audit: ["zod"],
-  cli: ["commander", "fastify", "pino", "zod"],
+  cli: ["commander", "fastify", "pino", "yaml", "zod"],
   "cli/development": ["@grpc/grpc-js", "@grpc/proto-loader", "@peculiar/x509", "reflect-metadata", "jose"],
   "runtime/config": ["yaml", "zod"],
   "runtime/manifests": ["yaml", "zod"],

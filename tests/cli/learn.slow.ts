@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { parse } from "yaml";
 import { z } from "zod";
 import { defineTool } from "../../src/index.ts";
-import { dayFilesText } from "../support/audit-files.ts";
+import { dayFilesText, journalEntries } from "../support/audit-files.ts";
 import { blockNamed } from "../support/documented.ts";
 import { callHeaders, type IdentityStand, issuers, startIdentityService } from "../support/identity-service.ts";
 import { manifest, ReloadService } from "../support/reload-service.ts";
@@ -85,6 +85,18 @@ test("the guide's example is what stc learn prints, and what the guide says abou
   await until("the last line", () => running.out.includes('orders[].note": allow') || undefined);
   const shown = blockNamed("docs/manifests.md: # list_orders").text.replace(/^ {3}/gm, "");
   expect(running.out).toBe(shown);
+});
+
+test("an observation leaves its start and one reading in the journal, however long it takes", async () => {
+  const journaled = () =>
+    journalEntries(join(stand.folder, "audit")).filter(({ type }) => String(type).startsWith("learning."));
+  const before = journaled().length;
+  await (await learnOnce("--for", "8s")).child.exited;
+  expect(
+    journaled()
+      .slice(before)
+      .map(({ type }) => type),
+  ).toEqual(["learning.started", "learning.read"]);
 });
 
 test("stc learn prints a policy for TypeScript, when its time is over", async () => {

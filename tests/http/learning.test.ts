@@ -80,6 +80,29 @@ test("the journal names who started, read and stopped an observation", async () 
   ]);
 });
 
+test("the progress of an observation is not journaled, has no proposal, and can be awaited", async () => {
+  await start({ answers: 2 });
+  const progress = (query = "") => stand.send("GET", `${PATH}/progress${query}`, { token: learner });
+  const now = await progress();
+  expect(now.body.learning).toMatchObject({ tool: "things", state: "observing", answersSeen: 0, answersMax: 2 });
+  expect(Object.keys(now.body.learning)).not.toContain("proposal");
+  const awaited = progress("?wait=50");
+  await callThings(2);
+  expect((await awaited).body.learning).toMatchObject({ state: "ended", ended: "answers", answersSeen: 2 });
+  expect((await progress("?wait=50")).body.learning.state).toBe("ended");
+  expect(codeOf(await progress("?wait=56"))).toEqual([400, "MALFORMED_REQUEST"]);
+  expect(stand.journal("learning.read")).toEqual([]);
+  await read();
+  expect(stand.journal("learning.read")).toEqual([expect.objectContaining({ tool: "things", ended: "answers" })]);
+});
+
+test("who waits for the end of an observation gets an answer when somebody stops it", async () => {
+  await start();
+  const awaited = stand.send("GET", `${PATH}/progress?wait=50`, { token: learner });
+  await stop();
+  expect((await awaited).body.learning).toMatchObject({ state: "ended", ended: "stopped" });
+});
+
 test.each(["POST", "GET", "DELETE"])("%s needs an operator's token with tools:learn", async (method) => {
   const body = method === "POST" ? {} : undefined;
   const send = (token: string) => stand.send(method, PATH, { token, ...(body !== undefined && { body }) });

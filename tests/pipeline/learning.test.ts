@@ -7,7 +7,7 @@ import { releaseFaults } from "../../src/core/policy/policy-faults.ts";
 import { compileScan } from "../../src/core/policy/scan-policy.ts";
 import type { OutputPolicy, Tool } from "../../src/core/types.ts";
 import { DETECTOR } from "../../src/detection/sensitive.ts";
-import { defineTool } from "../../src/index.ts";
+import { defineTool, mcpTool } from "../../src/index.ts";
 import { Learning, TOOLS_OBSERVED_MAX } from "../../src/pipeline/learning/learning.ts";
 import type { ObserverSlot } from "../../src/pipeline/output-filter.ts";
 import { release } from "../../src/pipeline/output-filter.ts";
@@ -313,4 +313,130 @@ test("an answer that cannot be read is counted, and does not harm the call", () 
   const state = world.state(registered);
   expect(state.answersFailed).toBe(1);
   expect(JSON.stringify(state)).not.toContain("planted-value");
+});
+
+describe("parts that the output schema leaves open", () => {
+  const open = () =>
+    registeredTool({
+      output: z.object({ id: z.string(), extra: z.unknown(), tags: z.record(z.string(), z.unknown()) }),
+    });
+  const seen = (answers: readonly unknown[], describe = true, registered = open()) => {
+    const world = new World();
+    world.learning.start(registered, { seconds: 60, answers: 50, describe });
+    for (const answer of answers) world.answer(registered, answer);
+    return world.state(registered);
+  };
+  const person = (index: number) => ({
+    ...{ id: `A-${index}`, tags: { [`team-${index}-${index * 7_919}`]: 1 } },
+    extra: {
+      rows: [{ state: index % 2 === 0 ? "open" : "closed", email: `ann${index}@example.com`, due: null, total: 3 }],
+    },
+  });
+  const people = Array.from({ length: 20 }, (_, index) => person(index));
+
+  test("are described by their fields when an operator asks, and each field has a line", () => {
+    const { proposal, fields } = seen(people);
+    const row = {
+      state: { type: ["string", "null"] },
+      email: { type: ["string", "null"] },
+      due: {},
+      total: { type: ["number", "null"] },
+    };
+    const rows = { type: ["array", "null"], items: { type: ["object", "null"], properties: row } };
+    expect(proposal.described).toEqual([
+      { path: "extra", schema: { type: ["object", "null"], properties: { rows } } },
+      { path: "tags", schema: { type: ["object", "null"], additionalProperties: true } },
+    ]);
+    expect(Object.fromEntries(proposal.outputPolicy.map(({ path, action }) => [path, action]))).toEqual({
+      ...{ id: "allow", "extra.rows[].state": "allow", "extra.rows[].email": "mask", "extra.rows[].due": null },
+      ...{ "extra.rows[].total": "allow", tags: null },
+    });
+    expect(JSON.stringify([fields, proposal])).not.toContain("team-");
+  });
+
+  test("stay as they are when nobody asks", () => {
+    const { proposal, fields } = seen(people, false);
+    expect(proposal.described).toEqual([]);
+    expect(proposal.outputPolicy.map(({ path }) => path)).toEqual(["id", "extra", "tags"]);
+    expect(JSON.stringify(fields)).not.toContain("rows");
+  });
+
+  test.each([
+    ["identifiers", { "4711": 1, "4712": 2 }],
+    ["e-mail addresses", { "planted@example.com": 1 }],
+    ["secrets", { [`ghp_${"a1B2".repeat(9)}`]: 1 }],
+    ["names with spaces", { "Planted Lee": 1, "Planted Ek": 2 }],
+    ["first names", { Planta: 1, Plantb: 2, Plantc: 3 }],
+    ["keys of things of the same form", { planta: { x: 1 }, plantb: { x: 2 }, plantc: { x: 3 } }],
+  ])("whose keys are %s keep them to themselves", (_, extra) => {
+    const state = seen(Array.from({ length: 5 }, () => ({ id: "A-1", tags: {}, extra })));
+    const shown = JSON.stringify(state);
+    expect(Object.keys(extra).filter((key) => shown.includes(key))).toEqual([]);
+    expect(state.proposal.described[0]).toEqual({
+      path: "extra",
+      schema: { type: ["object", "null"], additionalProperties: true },
+    });
+  });
+
+  test("whose keys differ from answer to answer keep them to themselves", () => {
+    const answers = ["ann", "bo", "cy", "di", "ed"].map((name) => ({
+      id: "A",
+      tags: {},
+      extra: { [`planted_${name}`]: 1 },
+    }));
+    expect(JSON.stringify(seen(answers))).not.toContain("planted");
+  });
+});
+
+describe("text of an MCP server", () => {
+  const registered = (): RegisteredTool => {
+    const tool = defineTool({
+      ...{ name: "list_things", description: "Lists things", classification: "read", category: "network" },
+      permissions: { required: ["things:read"] },
+      input: z.strictObject({}),
+      output: z.object({ text: z.string() }),
+      outputPolicy: {},
+      target: mcpTool("things", "list"),
+    }) as unknown as Tool;
+    const outputPolicy = compilePolicy({}, tool.output);
+    return { ...registeredTool({ output: z.object({}) }), tool, outputPolicy, scan: compileScan(tool.scan) };
+  };
+  const rows = JSON.stringify([1, 2, 3, 4].map((id) => ({ id, state: "open", email: `ann${id}@example.com` })));
+  const seen = (texts: readonly string[], describe = true) => {
+    const world = new World();
+    const tool = registered();
+    world.learning.start(tool, { seconds: 60, answers: 50, describe });
+    for (const text of texts) expect(world.answer(tool, { text })).toEqual({});
+    return world.state(tool).proposal;
+  };
+
+  test("that is always JSON is described and judged as its JSON", () => {
+    const { result, described, outputPolicy } = seen([rows, rows, rows]);
+    expect(result).toBe("json");
+    const properties = {
+      id: { type: ["number", "null"] },
+      state: { type: ["string", "null"] },
+      email: { type: ["string", "null"] },
+    };
+    const items = { type: ["object", "null"], properties };
+    expect(described).toEqual([{ path: "", schema: { type: "array", items } }]);
+    expect(outputPolicy.map(({ path, action }) => [path, action])).toEqual([
+      ["[].id", "allow"],
+      ["[].state", null],
+      ["[].email", "mask"],
+    ]);
+  });
+
+  test.each([
+    ["is not JSON once", [rows, "no rows", rows]],
+    ["is one word in JSON", ['"word"']],
+    ["has not been seen", []],
+  ])("that %s stays a text", (_, texts) => {
+    const { result, described, outputPolicy } = seen(texts);
+    expect([result, described, outputPolicy.map(({ path }) => path)]).toEqual([undefined, [], ["text"]]);
+  });
+
+  test("stays a text when nobody asks", () => {
+    expect(seen([rows], false).result).toBeUndefined();
+  });
 });

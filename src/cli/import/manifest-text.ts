@@ -6,10 +6,10 @@ import { createDefineTool } from "../../core/define-tool.ts";
 import { systemCode } from "../../core/error-text.ts";
 import { isTable } from "../../core/json.ts";
 import { zodFromJson } from "../../core/json-schema/zod.ts";
-import { otherKey } from "../../core/policy/field-path.ts";
+import { element, otherKey, type Step } from "../../core/policy/field-path.ts";
 import { personalName } from "../../core/policy/personal-names.ts";
-import { namesOf, type PolicyField, policyFields } from "../../core/policy/policy-fields.ts";
-import type { Classification, Json } from "../../core/types.ts";
+import { namesOf, type PolicyField, pathOf, policyFields } from "../../core/policy/policy-fields.ts";
+import type { Classification, FieldAction, Json } from "../../core/types.ts";
 import { labelOf } from "../../detection/labels.ts";
 import { readDataOnly } from "../../runtime/manifests/data-only.ts";
 import { MODULES } from "../../runtime/modules.ts";
@@ -30,6 +30,8 @@ export interface ManifestDraft {
   readonly others?: Readonly<Record<string, Json>>;
   /** Comments, in our own words. */
   readonly notes?: readonly string[];
+  /** The author accepts the suggestions: they are the output policy, instead of comments in it. */
+  readonly accepted?: boolean;
 }
 
 const NAME_CHARACTERS_MAX = 64;
@@ -97,7 +99,19 @@ const EDITOR_HINT = "# yaml-language-server: $schema=tool.schema.json";
  * own words, and names of fields that consist of letters, digits, `_` and `-`.
  */
 export function manifestText(draft: ManifestDraft): string {
-  const { name, title, description, classification, permissions, target, input, output, others, notes = [] } = draft;
+  const {
+    name,
+    title,
+    description,
+    classification,
+    permissions,
+    target,
+    input,
+    output,
+    others,
+    notes = [],
+    accepted = false,
+  } = draft;
   const head = { name, ...(title !== undefined && { title }), description, classification };
   return [
     EDITOR_HINT,
@@ -105,32 +119,65 @@ export function manifestText(draft: ManifestDraft): string {
     "",
     ...tableLines({ ...head, permissions: { required: permissions }, ...others }, ""),
     ...["", ...tableLines({ target }, ""), "", ...tableLines({ input }, ""), "", ...tableLines({ output }, ""), ""],
-    ...policyLines(output),
+    ...policyLines(output, accepted),
+    "",
+    "# What the target says about a failure, without secrets; a text with personal data is withheld.",
+    `${accepted ? "" : "# "}errors: filtered`,
     "",
   ].join("\n");
 }
 
 const POLICY_LINES_MAX = 400;
+/** Outputs with more fields get one line for a part of which everything is suggested to be allowed. */
+const FIELDS_LISTED_MAX = 60;
 const PLAIN_NAME = /^[A-Za-z0-9_-]{1,64}$/;
 /** A path that needs no quotes as a key. */
 const PLAIN_PATH = /^[A-Za-z_](?:[A-Za-z0-9_.-]|\[\])*$/;
 const PATH_CHARACTERS_MAX = 300;
 
-/** Returns an output policy that releases nothing and lists every field as a comment, with a suggestion by its name. */
-function policyLines(output: Json): readonly string[] {
+/** A line of a policy: a field, or a part of an answer. */
+interface Suggested {
+  readonly steps: readonly Step[];
+  /** Undefined: nothing says what the part holds, so somebody has to decide. */
+  readonly action: FieldAction | undefined;
+  readonly reason: string;
+}
+
+/**
+ * Returns an output policy with a suggestion for each field by its name: as comments, so that it releases nothing, or as its lines.
+ * What the schema does not describe is a comment in either case.
+ */
+function policyLines(output: Json, accepted: boolean): readonly string[] {
   const fields = fieldsOf(output);
-  const named = new Map(fields.filter(isListable).map((field) => [field.path, field]));
-  const lines = [...named.values()].slice(0, POLICY_LINES_MAX).map(suggestion);
-  const missing = new Set(fields.map(({ path }) => path)).size - lines.length;
+  const named = new Map(fields.flatMap(suggestions).map((line) => [pathOf(line.steps), line]));
+  const all = [...named.values()].filter(({ steps }) => isNameable(steps));
+  const parts = all.length > FIELDS_LISTED_MAX ? merged(all) : all;
+  const suggested = withoutLeaks(parts.slice(0, POLICY_LINES_MAX), [...named.values()]);
+  const lines = suggested.map((line) => policyLine(line, accepted));
+  const missing = named.size - all.length + parts.length - suggested.length;
+  const heading = accepted
+    ? "Suggested by the names of the fields, and accepted: read each line. Fields without a line are left out of every answer."
+    : "Fields without a line here are left out of every answer. Remove the # of what agents may see; mask hides most of a value.";
+  const hasText = accepted && suggested.some(({ action }) => action === "allow");
   return [
-    "# Fields without a line here are left out of every answer. Remove the # of what agents may see; mask hides most of a value.",
-    ...(missing > 0
+    `# ${heading}`,
+    ...(missing > 0 ? [`# Not listed here: ${missing} more, because of their names or their number.`] : []),
+    ...(lines.length === 0 ? ["outputPolicy: {}"] : ["outputPolicy:", ...lines]),
+    ...(hasText
       ? [
-          `# Not listed here: ${missing} more, because of their names or their number, or because they may hold anything.`,
+          "",
+          "# Hides personal data that has a shape, such as e-mail addresses, in what is allowed.",
+          `scan: { "*": balanced }`,
         ]
       : []),
-    ...(lines.length === 0 ? ["outputPolicy: {}"] : ["outputPolicy:", ...lines]),
   ];
+}
+
+function policyLine({ steps, action, reason }: Suggested, accepted: boolean): string {
+  const path = pathOf(steps);
+  const key = PLAIN_PATH.test(path) && !RESERVED.test(path) ? path : scalar(path, "key");
+  const mark = accepted && action !== undefined ? "" : "# ";
+  return `  ${mark}${key}: ${action ?? "allow"}${reason === "" ? "" : ` # ${reason}`}`;
 }
 
 /** Returns the fields of an answer; none for a schema that cannot be loaded. */
@@ -145,23 +192,88 @@ function fieldsOf(output: Json): readonly PolicyField[] {
   }
 }
 
-function isListable({ steps, path, kind }: PolicyField): boolean {
-  return (
-    steps.length > 0 &&
-    kind !== "open" &&
-    // Names that the answer chooses: no pattern for them says what it releases.
-    !steps.includes(otherKey) &&
-    path.length <= PATH_CHARACTERS_MAX &&
-    namesOf(steps).every(({ name }) => PLAIN_NAME.test(name))
+function isNameable(steps: readonly Step[]): boolean {
+  const isPlain = steps.every((step) => step === element || step === wholeAnswer || PLAIN_NAME.test(String(step)));
+  return isPlain && pathOf(steps).length <= PATH_CHARACTERS_MAX;
+}
+
+/** Returns the line for a field; none for an answer that is one value, which no pattern names. */
+function suggestions({ steps: all, kind }: PolicyField): readonly Suggested[] {
+  const keysAreData = all.indexOf(otherKey);
+  const steps = keysAreData === -1 ? all : all.slice(0, keysAreData);
+  if (keysAreData !== -1) {
+    const whole = steps.length === 0 ? [wholeAnswer] : steps;
+    return [{ steps: whole, action: undefined, reason: "holds names and values that the schema does not list" }];
+  }
+  if (steps.length === 0) return [];
+  const names = namesOf(steps).map(({ name }) => name);
+  const isNumber = kind === "number";
+  if (kind !== "closed" && !isNumber && names.some((name) => labelOf(name).secret !== undefined)) {
+    return [{ steps, action: "redact", reason: "a secret, by its name" }];
+  }
+  if (kind === "open") return [{ steps, action: undefined, reason: "may hold anything" }];
+  const personal = kind === "closed" ? undefined : personalName(names);
+  const isPersonal = personal !== undefined && (!isNumber || personal.takesNumber);
+  return [
+    isPersonal
+      ? { steps, action: "mask", reason: "personal data, by its name" }
+      : { steps, action: "allow", reason: "" },
+  ];
+}
+
+/** The pattern for everything. */
+const wholeAnswer = "*";
+
+/** Returns one line for each part of which all fields are to be allowed, and the others as they are. */
+function merged(lines: readonly Suggested[]): readonly Suggested[] {
+  const kept = new Set(lines.filter(({ action }) => action !== "allow").flatMap(({ steps }) => prefixes(steps)));
+  const parts = new Map<string, { readonly steps: readonly Step[]; fields: number; readonly line: Suggested }>();
+  for (const line of lines) {
+    const prefix = line.action === "allow" ? partOf(line.steps, kept) : line.steps;
+    const path = pathOf(prefix);
+    const part = parts.get(path) ?? { steps: prefix, fields: 0, line };
+    part.fields += 1;
+    parts.set(path, part);
+  }
+  return [...parts.values()].map(({ steps, fields, line }) =>
+    fields === 1 && pathOf(steps) === pathOf(line.steps)
+      ? line
+      : { ...line, steps, reason: `${fields} fields below it` },
   );
 }
 
-function suggestion({ steps, path }: PolicyField): string {
-  const names = namesOf(steps).map(({ name }) => name);
-  const key = PLAIN_PATH.test(path) && !RESERVED.test(path) ? path : scalar(path, "key");
-  if (names.some((name) => labelOf(name).secret !== undefined)) return `  # ${key}: redact # a secret, by its name`;
-  if (personalName(names) !== undefined) return `  # ${key}: mask # personal data, by its name`;
-  return `  # ${key}: allow`;
+/** Returns the shortest part of an answer around a field, below its first name, in which all fields are to be allowed. */
+function partOf(steps: readonly Step[], kept: ReadonlySet<string>): readonly Step[] {
+  const first = steps.findIndex((step) => typeof step === "string");
+  const lengths = steps.map((_, index) => index + 1).filter((length) => length > first && steps[length] !== element);
+  const found = lengths.find((length) => !kept.has(pathOf(steps.slice(0, length))));
+  return found === undefined ? steps : steps.slice(0, found);
+}
+
+/**
+ * Returns lines of which none opens a field that has another suggestion: a value may be a text or an object, and allowing the text
+ * allows the object. Such a field gets a line that hides it, or if it has no line, the value is left to be decided.
+ */
+function withoutLeaks(lines: readonly Suggested[], all: readonly Suggested[]): readonly Suggested[] {
+  const listed = new Set(lines.map(({ steps }) => pathOf(steps)));
+  const guarded = all.filter(({ action }) => action !== "allow").map(({ steps }) => prefixes(steps));
+  const allowed = new Set(lines.filter(({ action }) => action === "allow").map(({ steps }) => pathOf(steps)));
+  for (const above of guarded) {
+    if (listed.has(above.at(-1) ?? "")) continue;
+    for (const path of above) allowed.delete(path);
+  }
+  return lines.map((line) => {
+    const above = prefixes(line.steps).slice(0, -1);
+    if (line.action === "allow" && !allowed.has(pathOf(line.steps))) {
+      return { ...line, action: undefined, reason: "would also release what is not listed below it" };
+    }
+    if (line.action === undefined && above.some((path) => allowed.has(path))) return { ...line, action: "redact" };
+    return line;
+  });
+}
+
+function prefixes(steps: readonly Step[]): readonly string[] {
+  return steps.map((_, index) => pathOf(steps.slice(0, index + 1)));
 }
 
 /** Returns what keeps a manifest from being loaded; empty: it loads. */
@@ -186,6 +298,61 @@ export function writeManifest(folder: string, name: string, text: string): strin
     throw new Error(code === "EEXIST" ? `${path} exists and is left as it is` : `${path} cannot be written (${code})`);
   }
   return path;
+}
+
+/**
+ * Returns an output schema that only says which fields there are, and their types: services leave out what their documents require,
+ * send null, and longer or other texts. Choices stay, because a policy decides by them.
+ */
+export function tolerant(schema: Json): Json {
+  return tolerantPart(schema, true);
+}
+
+const STRICT_KEYWORDS: ReadonlySet<string> = new Set(
+  listed(
+    "required, minLength, maxLength, pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf",
+  ),
+);
+const COUNTING_KEYWORDS: ReadonlySet<string> = new Set(
+  listed("minItems, maxItems, uniqueItems, minProperties, maxProperties, dependentRequired, propertyNames, contains"),
+);
+
+function listed(words: string): readonly string[] {
+  return words.split(", ");
+}
+
+function tolerantPart(schema: Json, isRoot: boolean): Json {
+  if (!isTable(schema)) return schema;
+  const table = schema as Readonly<Record<string, Json>>;
+  const members = Object.entries(table).flatMap(([key, value]): [string, Json][] => {
+    if (STRICT_KEYWORDS.has(key) || COUNTING_KEYWORDS.has(key)) return [];
+    if (key === "additionalProperties" && value === false) return [];
+    if (key === "type" && !isRoot) return [[key, withNull(value)]];
+    if (key === "enum" && !isRoot && Array.isArray(value))
+      return [[key, value.includes(null) ? value : [...value, null]]];
+    if (key === "items" || key === "additionalProperties") return [[key, tolerantPart(value, false)]];
+    if (key === "properties" || key === "$defs") {
+      const parts = Object.entries(value as object).map(([name, part]) => [name, tolerantPart(part as Json, false)]);
+      return [[key, Object.fromEntries(parts)]];
+    }
+    const isChoice = key === "anyOf" || key === "oneOf" || key === "allOf";
+    // What is one of several forms without its constraints may be several of them.
+    if (isChoice && Array.isArray(value)) {
+      return [[key === "oneOf" ? "anyOf" : key, value.map((part: Json) => tolerantPart(part, isRoot))]];
+    }
+    return [[key, value]];
+  });
+  return Object.fromEntries(members);
+}
+
+function withNull(type: Json): Json {
+  const types = [type].flat() as readonly Json[];
+  return types.includes("null") ? type : [...types, "null"];
+}
+
+/** Returns the lines of a table as YAML, as in `manifestText`. */
+export function tableText(table: Readonly<Record<string, unknown>>): readonly string[] {
+  return tableLines(table, "");
 }
 
 const LINE_CHARACTERS_MAX = 110;

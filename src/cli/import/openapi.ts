@@ -14,6 +14,7 @@ import {
   proposedPermission,
   shownText,
   snakeCase,
+  tolerant,
   toolName,
   writeManifest,
 } from "./manifest-text.ts";
@@ -24,6 +25,8 @@ interface ImportOptions extends ConfigurationOptions {
   readonly tag: readonly string[];
   readonly method: readonly string[];
   readonly out?: string;
+  readonly accept?: boolean;
+  readonly openOutput?: boolean;
   readonly json?: boolean;
 }
 
@@ -51,7 +54,15 @@ export async function importOpenApi(system: string, wanted: readonly string[], o
   const chosen = filtered(chosenOf(named, wanted), options);
   if (options.list === true) return list(chosen, document, options);
   const folder = options.out ?? wrongUsage("--out is missing: where are the manifests written?");
-  const results = chosen.map((each) => imported(each, { system, document, folder }));
+  const results = chosen.map((each) =>
+    imported(each, {
+      system,
+      document,
+      folder,
+      accepted: options.accept === true,
+      isOpen: options.openOutput === true,
+    }),
+  );
   report(results, options);
 }
 
@@ -151,6 +162,7 @@ function attempt(document: ApiDocument, operation: ApiOperation): OperationDraft
   }
 }
 
+const OPEN_OUTPUT: Json = { type: ["object", "array"], additionalProperties: true, items: {} };
 const DESCRIPTION_CHARACTERS_MAX = 1_000;
 
 /** Returns a manifest, or why there is none, for each operation. */
@@ -160,20 +172,35 @@ export function* importOperations(system: string, document: ApiDocument) {
   }
 }
 
+interface Drafted {
+  readonly system: string;
+  readonly document: ApiDocument;
+  readonly accepted?: boolean;
+  /** Leaves the answer open, for `stc learn` to describe. */
+  readonly isOpen?: boolean;
+}
+
 /** Returns the text of a manifest that can be loaded. */
 function manifestOf(
   { operation, tool }: NamedOperation,
-  { system, document }: { readonly system: string; readonly document: ApiDocument },
+  { system, document, accepted = false, isOpen = false }: Drafted,
 ): { readonly text: string } | { readonly problem: string } {
   const drafted = attempt(document, operation);
   if (typeof drafted === "string") return { problem: drafted };
   const { classification, http, input, output, notes } = drafted;
   const text = manifestText({
-    ...{ name: tool, description: descriptionOf(operation), classification, input, output },
+    ...{
+      name: tool,
+      description: descriptionOf(operation),
+      classification,
+      input,
+      output: isOpen ? OPEN_OUTPUT : tolerant(output),
+    },
     permissions: [proposedPermission(system, classification)],
     target: { system, http: http as unknown as Json },
+    accepted,
     notes: [
-      "Written by stc import openapi. Judge the classification and the permission, then write the output policy.",
+      `Written by stc import openapi. Judge the classification and the permission, then ${accepted ? "read" : "write"} the output policy.`,
       ...(operation.isDeprecated ? ["The document calls this operation deprecated."] : []),
       ...notes,
     ],
@@ -191,10 +218,7 @@ function descriptionOf({ summary, description, method, path }: ApiOperation): st
   return shownText(text.join(" ") || `${method} ${path}`, DESCRIPTION_CHARACTERS_MAX);
 }
 
-function imported(
-  named: NamedOperation,
-  to: { readonly system: string; readonly document: ApiDocument; readonly folder: string },
-): Result {
+function imported(named: NamedOperation, to: Drafted & { readonly folder: string }): Result {
   const made = manifestOf(named, to);
   if ("problem" in made) return { ...named, problem: made.problem };
   try {

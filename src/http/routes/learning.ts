@@ -2,13 +2,23 @@ import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
 import type { Caller } from "../../core/types.ts";
+import type { Learning } from "../../pipeline/learning/learning.ts";
 import type { Registry } from "../../pipeline/registry.ts";
 import { deniedAnswer, json } from "../answers.ts";
-import { type Endpoint, type EndpointAnswer, endpoint } from "../endpoint.ts";
+import { type AdmittedRequest, type Endpoint, type EndpointAnswer, endpoint } from "../endpoint.ts";
 import { record } from "../guard.ts";
 
 const SECONDS_MAX = 3_600;
 const ANSWERS_MAX = 1_000;
+const WAIT_SECONDS_MAX = 55;
+
+/** A query parameter is always text. */
+const wait = z
+  .string()
+  .regex(/^\d{1,2}$/, "must be a whole number")
+  .transform(Number)
+  .pipe(z.int().max(WAIT_SECONDS_MAX))
+  .default(0);
 
 const operators = {
   path: "/tools/:name/learning",
@@ -28,6 +38,7 @@ export const endpoints: readonly Endpoint[] = [
     body: z.strictObject({
       seconds: z.int().min(1).max(SECONDS_MAX).default(600),
       answers: z.int().min(1).max(ANSWERS_MAX).default(50),
+      describe: z.boolean().default(false),
     }),
     responses: { 201: {} },
     errors: { 409: "LEARNING_IN_PROGRESS" },
@@ -61,9 +72,28 @@ export const endpoints: readonly Endpoint[] = [
     audited: "learning.read",
     async handle({ params: { name } }, { registry, learning }) {
       const { registered } = registry.find(name);
-      const tool = registered?.tool.name ?? name;
+      const tool = nameOf(registry, name);
       const state = (await learning()).read(tool, registered);
-      return state === undefined ? noObservation() : json(200, { learning: state }, { recorded: { tool } });
+      if (state === undefined) return noObservation();
+      return json(200, { learning: state }, { recorded: { tool, ended: state.ended } });
+    },
+  }),
+  endpoint({
+    ...operators,
+    path: "/tools/:name/learning/progress",
+    method: "GET",
+    summary: "How far an observation is: counts only; `?wait=` waits until it has ended.",
+    query: z.strictObject({ wait }),
+    errors: { 404: "LEARNING_NOT_FOUND" },
+    audited: "no",
+    async handle(request, services) {
+      const { name } = request.params;
+      const learning = await services.learning();
+      const { wait: seconds } = request.query;
+      if (seconds > 0) await awaitEnd(learning, request, { tool: nameOf(services.registry, name), seconds });
+      const { registered } = services.registry.find(name);
+      const progress = learning.progress(nameOf(services.registry, name), registered);
+      return progress === undefined ? noObservation() : json(200, { learning: progress });
     },
   }),
   endpoint({
@@ -74,7 +104,7 @@ export const endpoints: readonly Endpoint[] = [
     audited: "change",
     async handle({ caller, params: { name } }, services) {
       const { registered } = services.registry.find(name);
-      const tool = registered?.tool.name ?? name;
+      const tool = nameOf(services.registry, name);
       const learning = await services.learning();
       const before = learning.read(tool, registered);
       if (before === undefined) return noObservation();
@@ -86,6 +116,28 @@ export const endpoints: readonly Endpoint[] = [
     },
   }),
 ];
+
+/** Waits for the end of an observation, but only while the caller's token is valid and the client is connected. */
+async function awaitEnd(
+  learning: Learning,
+  request: AdmittedRequest<"operators">,
+  { tool, seconds }: { readonly tool: string; readonly seconds: number },
+): Promise<void> {
+  const leaving = new AbortController();
+  const stop = request.untilEnd(() => leaving.abort());
+  try {
+    const timeoutMs = Math.min(seconds * 1_000, request.tokenLeftMs());
+    await learning.wait(tool, { timeoutMs, signal: leaving.signal });
+  } finally {
+    stop();
+  }
+  if (request.isDisconnected()) throw new Refusal("CANCELLED", "The client disconnected.");
+  await request.verifyAgain();
+}
+
+function nameOf(registry: Registry, name: string): string {
+  return registry.find(name).registered?.tool.name ?? name;
+}
 
 /** @throws {Refusal} TOOL_NOT_FOUND */
 function toolOf(registry: Registry, name: string): RegisteredTool {

@@ -1,8 +1,8 @@
 import { hmacSha256Hex } from "../../core/digest.ts";
 import type { RegisteredTool } from "../../core/evidence.ts";
 import { isList, isTable } from "../../core/json.ts";
-import { joinPath } from "../../core/policy/field-path.ts";
-import { edgeOf, shownPath } from "../../core/policy/output-policy.ts";
+import { element, joinPath, type Step } from "../../core/policy/field-path.ts";
+import { edgeOf } from "../../core/policy/output-policy.ts";
 import type { Json } from "../../core/types.ts";
 import { redact } from "../../detection/redact.ts";
 import type { Detector } from "../../detection/sensitive.ts";
@@ -56,16 +56,35 @@ export interface ObservedField {
   readonly secrets: number;
 }
 
+/** Where keys that the schema does not list are recorded as names. */
+interface Naming {
+  /** Paths of the parts whose keys may be names. */
+  readonly open: ReadonlySet<string>;
+  readonly isName: (key: string, detector: Detector) => boolean;
+}
+
+/** A position in an answer. */
+interface Visited {
+  readonly node: RegisteredTool["outputPolicy"]["root"];
+  readonly path: string;
+  /** True where the schema leaves everything open. */
+  readonly isOpen: boolean;
+}
+
 /** Counts what the answers of one tool look like. */
 export class ObservedAnswers {
   readonly #salt: string;
+  readonly #naming: Naming | undefined;
+  /** Keys in open parts, with whether they may be names. */
+  readonly #keys = new Map<string, boolean>();
   readonly #fields = new Map<string, FieldRecord>();
   #answers = 0;
   #isCut = false;
 
   /** @param salt - keys the hashes by which short texts are compared */
-  constructor(salt: string) {
+  constructor(salt: string, naming?: Naming) {
     this.#salt = salt;
+    this.#naming = naming;
   }
 
   get answers(): number {
@@ -83,29 +102,49 @@ export class ObservedAnswers {
   }
 
   /** Adds an answer, as the output schema returned it. */
-  add({ outputPolicy }: RegisteredTool, answer: unknown, detector: Detector): void {
+  add({ outputPolicy }: Pick<RegisteredTool, "outputPolicy">, answer: unknown, detector: Detector): void {
     this.#answers += 1;
     const sample = new Sample();
     const value = sample.of(answer, 0) ?? null;
     this.#isCut ||= sample.isCut;
-    this.#visit(value, outputPolicy.root, "");
-    const pathOf = (steps: Parameters<typeof shownPath>[1]): string => shownPath(outputPolicy, steps);
+    const root = { node: outputPolicy.root, path: "", isOpen: false };
+    this.#visit(value, root, detector);
+    const pathOf = (steps: readonly Step[]): string =>
+      steps.reduce((place, step) => this.#below(place, step, detector), root).path;
     for (const { path, rule, kind } of redact(value, { level: "strict", detector, pathOf }).findings) {
       this.#at(path)?.detect(rule, kind === "secret");
     }
   }
 
-  #visit(value: Json, node: RegisteredTool["outputPolicy"]["root"], path: string): void {
-    this.#at(path)?.count(value, this.#answers);
+  #visit(value: Json, place: Visited, detector: Detector): void {
+    this.#at(place.path)?.count(value, this.#answers);
     if (isList(value)) {
-      const { element } = node;
-      for (const inner of value) this.#visit(inner, element.node, joinPath(path, element.shown));
+      const below = this.#below(place, element, detector);
+      for (const inner of value) this.#visit(inner, below, detector);
     } else if (isTable(value)) {
       for (const [key, inner] of Object.entries(value)) {
-        const edge = edgeOf(node, key);
-        this.#visit(inner as Json, edge.node, joinPath(path, edge.shown));
+        this.#visit(inner as Json, this.#below(place, key, detector), detector);
       }
     }
+  }
+
+  #below({ node, path, isOpen }: Visited, step: Step, detector: Detector): Visited {
+    const opens = isOpen || this.#naming?.open.has(path) === true;
+    if (typeof step !== "string") {
+      const { shown, node: below } = step === element ? node.element : node.other;
+      return { node: below, path: joinPath(path, shown), isOpen: opens };
+    }
+    const { shown, node: below } = edgeOf(node, step);
+    const isNamed = shown === "*" && opens && this.#isName(step, detector);
+    return { node: below, path: joinPath(path, isNamed ? step : shown), isOpen: opens && (isNamed || shown === "*") };
+  }
+
+  #isName(key: string, detector: Detector): boolean {
+    const known = this.#keys.get(key);
+    if (known !== undefined) return known;
+    const isName = this.#keys.size < FIELDS_MAX && this.#naming?.isName(key, detector) === true;
+    if (this.#keys.size < FIELDS_MAX) this.#keys.set(key, isName);
+    return isName;
   }
 
   #at(path: string): FieldRecord | undefined {

@@ -1,17 +1,21 @@
+import { z } from "zod";
 import type { RegisteredTool } from "../../core/evidence.ts";
+import { zodFromJson } from "../../core/json-schema/zod.ts";
 import { classificationNotes } from "../../core/manifest/change-words.ts";
 import { element, otherKey, type Step } from "../../core/policy/field-path.ts";
 import { personalName } from "../../core/policy/personal-names.ts";
 import {
   bounded,
   type FieldKind,
+  followSteps,
   namesOf,
   type PolicyField,
   pathOf,
   policyFields,
 } from "../../core/policy/policy-fields.ts";
-import type { FieldAction } from "../../core/types.ts";
+import type { FieldAction, Json } from "../../core/types.ts";
 import { labelOf } from "../../detection/labels.ts";
+import type { ObservedForms } from "./form.ts";
 import type { ObservedField } from "./observed.ts";
 
 /**
@@ -31,6 +35,25 @@ export interface Proposal {
   /** Fields without a line: no pattern can name them, their names are not plain, or there are too many. */
   readonly unlisted: number;
   readonly hints: readonly string[];
+  /** Schemas of parts that the output schema leaves open, if they were asked for. The path is empty for the whole answer. */
+  readonly described: readonly DescribedPart[];
+  /** Set when each answer was a text that is JSON: `described` and the policy hold for the JSON. */
+  readonly result?: "json";
+}
+
+interface DescribedPart {
+  readonly path: string;
+  readonly schema: Json;
+}
+
+/** What was observed of a tool's answers. */
+export interface Seen {
+  readonly answers: number;
+  readonly fields: readonly ObservedField[];
+  /** Describes open parts; undefined when nobody asked. */
+  readonly forms: ObservedForms | undefined;
+  /** The answers are texts that are JSON, and `fields` and `forms` are about the JSON. */
+  readonly isJson: boolean;
 }
 
 type Decision = Omit<ProposedLine, "path">;
@@ -55,32 +78,60 @@ interface Place {
   readonly isOpen: boolean;
 }
 
-/** Returns a policy for the fields that the tool's output schema declares. `answers` is the number of answers seen. */
-export function propose(registered: RegisteredTool, seen: readonly ObservedField[], answers: number): Proposal {
-  const observed = new Map(seen.map((field) => [field.path, field]));
-  const places = placesOf(policyFields(registered.tool));
+/** Returns a policy for the fields that the tool's output schema declares, and for those that were described. */
+export function propose(registered: RegisteredTool, { answers, fields, forms, isJson }: Seen): Proposal {
+  const observed = new Map(fields.map((field) => [field.path, field]));
+  const tool = isJson ? { output: ANYTHING, outputPolicy: {} } : registered.tool;
+  const described: DescribedPart[] = [];
+  const places = placesOf(policyFields(tool), (path) => {
+    const schema = forms?.schemaAt(path);
+    if (schema !== undefined && !described.some((part) => part.path === path)) described.push({ path, schema });
+    return schema;
+  });
   const nameable = [...places].filter(([, { steps }]) => isNameable(steps));
   const lines = nameable.slice(0, LINES_MAX).map(([path, place]): ProposedLine => {
     const own = place.isOpen ? undefined : observed.get(path);
     return { path, ...withManifest(decide(place, own), place.node.action) };
   });
   const prose = lines.filter(({ path }) => (observed.get(path)?.shapes.prose ?? 0) > 0).map(({ path }) => path);
-  return { outputPolicy: lines, unlisted: places.size - lines.length, hints: hintsFor(registered, prose, answers) };
+  return {
+    ...{ outputPolicy: lines, unlisted: places.size - lines.length, hints: hintsFor(registered, prose, answers) },
+    ...{ described, ...(isJson && { result: "json" as const }) },
+  };
 }
 
-function placesOf(fields: readonly PolicyField[]): ReadonlyMap<string, Place> {
+const ANYTHING = z.unknown();
+
+/** Returns the lines of a policy by path. Open parts that can be described are replaced by their fields. */
+function placesOf(
+  fields: readonly PolicyField[],
+  schemaOf: (path: string) => Json | undefined,
+): ReadonlyMap<string, Place> {
   const places = new Map<string, Place>();
-  for (const { steps: all, kind, node } of fields) {
+  const add = (
+    { steps: all, kind, node }: Pick<PolicyField, "steps" | "kind" | "node">,
+    isDescribed: boolean,
+  ): void => {
     const keysAreData = all.indexOf(otherKey);
     const steps = keysAreData === -1 ? all : all.slice(0, keysAreData);
     const isOpen = keysAreData !== -1 || kind === "open";
     const path = pathOf(steps);
+    const schema = isOpen && !isDescribed ? schemaOf(path) : undefined;
+    if (schema !== undefined) {
+      const inner = policyFields({ output: zodFromJson("output", schema).schema, outputPolicy: {} });
+      for (const below of inner) {
+        const whole = [...steps, ...below.steps];
+        add({ ...below, steps: whole, node: followSteps(node, below.steps) }, true);
+      }
+      return;
+    }
     const known = places.get(path);
     places.set(path, {
       ...{ steps, node: known?.node ?? node, isOpen: isOpen || known?.isOpen === true },
       kinds: new Set([...(known?.kinds ?? []), kind]),
     });
-  }
+  };
+  for (const field of fields) add(field, false);
   return places;
 }
 

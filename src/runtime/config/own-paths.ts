@@ -11,6 +11,8 @@ export const PATH_KEY =
   /^(?:dir|socket|proto|descriptorSet|openapi|kubeconfig|rootCert|clientCert|clientKey|[a-zA-Z]*(?:File|Dir))$/;
 /** URLs of files: every `sqlite:` URL, and URLs of other schemes whose path begins with a slash or with dots. */
 export const FILE_URL = /^(?:sqlite:(?:\/\/)?|[a-z][a-z0-9+.-]*:\/\/(?=\.{0,2}\/))/;
+/** Entries of programs that the configuration starts. */
+const OTHERS_WORDS = /^systems\.[^.]+\.mcp$/;
 
 /** Configuration keys of documents that may refer to further files, which belong to the document. */
 const DOCUMENT_KEY = /(?:^|\.)openapi$/;
@@ -33,6 +35,8 @@ export function namedPaths(config: Config): readonly OwnPath[] {
   const visit = (value: unknown, field: string): void => {
     if (typeof value !== "object" || value === null) return;
     for (const [key, inner] of Object.entries(value)) {
+      // Arguments and variables of another program name that program's files.
+      if (OTHERS_WORDS.test(field) && (key === "args" || key === "env")) continue;
       const below = Array.isArray(value) ? `${field}[${key}]` : `${field}${field === "" ? "" : "."}${key}`;
       if (typeof inner === "string" && PATH_KEY.test(key)) add(below, inner);
       else if (typeof inner === "string" && FILE_URL.test(inner)) add(below, inner.replace(FILE_URL, ""));

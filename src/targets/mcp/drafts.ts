@@ -59,12 +59,13 @@ export function draftOf({ name, pinned, sha256 }: Definition): ToolDraft {
     description: shortText(description, DESCRIPTION_CHARACTERS_MAX) || `Calls ${bounded(name)}`,
     // What a server says about its tools can only raise the classification.
     classification: hinted["destructiveHint"] === true ? "destructive" : "write",
+    saysReadOnly: hinted["readOnlyHint"] === true,
     hints:
       hinted["readOnlyHint"] === true
         ? ["The server says that this tool only reads. If you trust it in this: classification: read"]
         : [],
     target: { mcp: { tool: name, definitionSha256: sha256, ...definition } },
-    input: isTable(inputSchema) ? cleaned(inputSchema as Json, { path: "input", notes }) : NO_INPUT,
+    input: isTable(inputSchema) ? explicit(cleaned(inputSchema as Json, { path: "input", notes })) : NO_INPUT,
     output: isTable(outputSchema) ? cleaned(outputSchema as Json, { path: "output", notes }) : TEXT,
     notes,
   };
@@ -75,6 +76,27 @@ function shortText(text: Json | undefined, charactersMax: number): string {
   const line = text.trim().replace(/\s+/g, " ");
   return bounded(line, charactersMax);
 }
+
+/** Says of the arguments that are objects of any form that they are: the loader refuses those that name nothing and do not say so. */
+function explicit(input: Json): Json {
+  const within = (schema: Json): Json => {
+    if (isList(schema)) return schema.map(within);
+    if (!isTable(schema)) return schema;
+    const members = Object.entries(schema as Readonly<Record<string, Json>>).map(([key, value]): [string, Json] => {
+      if (DATA.has(key) || key === "description") return [key, value];
+      if (!NAMED.has(key) || !isTable(value)) return [key, within(value)];
+      return [key, Object.fromEntries(Object.entries(value).map(([name, each]) => [name, within(each as Json)]))];
+    });
+    const isAnyObject = [schema["type"]].flat().includes("object") && !OBJECT_KEYWORDS.some((key) => key in schema);
+    return Object.fromEntries(isAnyObject ? [...members, ["additionalProperties", true] as const] : members);
+  };
+  const { additionalProperties, ...rest } = within(input) as Readonly<Record<string, Json>>;
+  const isDeclared = isTable(input) && "additionalProperties" in input;
+  return isDeclared && additionalProperties !== undefined ? { ...rest, additionalProperties } : rest;
+}
+
+/** Keywords that say which members an object has. */
+const OBJECT_KEYWORDS = ["properties", "patternProperties", "additionalProperties", "allOf", "anyOf", "oneOf", "$ref"];
 
 interface Cleaning {
   readonly path: string;

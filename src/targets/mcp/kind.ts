@@ -8,6 +8,8 @@ import { type McpContext, type McpParts, type ServerEntries, system } from "./se
 const NAME_CHARACTERS_MAX = 256;
 const NAME_RULE = `must be the tool's name on the server, at most ${NAME_CHARACTERS_MAX} characters`;
 const HASH_RULE = "must be 64 hexadecimal digits in lower case, as stc check shows them";
+/** Lines of a server that cannot be used that its author sees. */
+const OUTPUT_LINES_SHOWN = 5;
 const RESULTS = ["structured", "json", "text"] as const;
 
 /** A manifest's `target.mcp`. */
@@ -77,9 +79,18 @@ function open(context: McpContext, parts: McpParts): OpenedKind {
       const entry = entries.get(system);
       if (entry === undefined) return undefined;
       const { openServers } = await import("./servers.ts");
-      const opened = await openServers(context, parts, new Map([[system, entry]]));
+      const problems: string[] = [];
+      const written: string[] = [];
+      const onUpstream: McpContext["onUpstream"] = ({ type, reason }) => {
+        if (type === "output") written.push(reason);
+      };
+      const opened = await openServers({ ...context, problems, onUpstream }, parts, new Map([[system, entry]]));
       try {
-        return await opened.drafts(system);
+        const drafts = await opened.drafts(system);
+        if (typeof drafts !== "string") return drafts;
+        const last = written.slice(-OUTPUT_LINES_SHOWN);
+        const output = last.length === 0 ? [] : [`the last lines that it wrote: ${last.join(" | ")}`];
+        return [...(problems.length > 0 ? problems : [drafts]), ...output].join("; ");
       } finally {
         await opened.close();
       }

@@ -2,6 +2,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse, stringify } from "yaml";
+import { manifestProblems } from "../../../src/cli/import/manifest-text.ts";
 import { manifestOf } from "../../../src/cli/import/mcp.ts";
 import type { ToolDraft } from "../../../src/core/target-kind.ts";
 import { definitionOf } from "../../../src/targets/mcp/definitions.ts";
@@ -52,6 +53,68 @@ describe("a manifest that is imported", () => {
     expect(text).toContain("  # email: mask # personal data, by its name\n");
     expect(text).toContain("  # items[].title: allow\n");
     expect(text).toContain("  # apiKey: redact # a secret, by its name\n");
+  });
+
+  test("has the suggestions as its policy when its author accepts them, but decides nothing about what may hold anything", () => {
+    const properties = {
+      email: { type: "string" },
+      state: { type: "string" },
+      active: { type: "boolean" },
+      token: { type: "string" },
+      extra: {},
+      labels: { type: "object", additionalProperties: { type: "string" } },
+    };
+    const offered = draft({ name: "a", outputSchema: { type: "object", properties } });
+    const text = manifestOf("tool", "x", { ...offered, accepted: true });
+    expect(parse(text)).toMatchObject({
+      outputPolicy: { email: "mask", state: "allow", active: "allow", token: "redact" },
+      scan: { "*": "balanced" },
+    });
+    expect(text).toContain("  # extra: allow # may hold anything\n");
+    expect(text).toContain("  # labels: allow # holds names and values that the schema does not list\n");
+    expect(manifestProblems(text)).toEqual([]);
+  });
+
+  test("has one line for a part of a wide answer, and none that hides or opens another", () => {
+    const wide = Object.fromEntries(Array.from({ length: 80 }, (_, index) => [`f${index}`, { type: "string" }]));
+    const person = { type: "object", properties: { email: { type: "string" }, city: { type: "string" } } };
+    const item = { type: "object", properties: { spec: { type: "object", properties: wide }, person, any: {} } };
+    const outputSchema = { type: "object", properties: { items: { type: "array", items: item } } };
+    const text = manifestOf("tool", "x", { ...draft({ name: "a", outputSchema }), accepted: true });
+    expect(parse(text).outputPolicy).toEqual({
+      "items[].spec": "allow",
+      "items[].person.email": "mask",
+      "items[].person.city": "allow",
+    });
+    expect(text).toContain("  items[].spec: allow # 80 fields below it\n");
+    expect(text).toContain("  # items[].any: allow # may hold anything\n");
+  });
+
+  test("allows a value that is a text or an object without what has another suggestion in the object", () => {
+    const owner = {
+      type: "object",
+      properties: {
+        id: { type: "string" },
+        email: { type: "string" },
+        any: {},
+        map: { type: "object", additionalProperties: {} },
+      },
+    };
+    const outputSchema = { type: "object", properties: { owner: { anyOf: [{ type: "string" }, owner] } } };
+    const text = manifestOf("tool", "x", { ...draft({ name: "a", outputSchema }), accepted: true });
+    expect(manifestProblems(text)).toEqual([]);
+    expect(parse(text).outputPolicy).toEqual({
+      ...{ owner: "allow", "owner.id": "allow", "owner.email": "mask", "owner.any": "redact", "owner.map": "redact" },
+    });
+  });
+
+  test("an argument that is an object of any form says so, since it would not load otherwise", () => {
+    const any = { type: "object" };
+    const inputSchema = { type: "object", properties: { args: any, list: { type: "array", items: any } } };
+    const { input } = draft({ name: "a", inputSchema });
+    const open = { type: "object", additionalProperties: true };
+    expect(input).toEqual({ type: "object", properties: { args: open, list: { type: "array", items: open } } });
+    expect(manifestProblems(manifestOf("tool", "x", draft({ name: "a", inputSchema })))).toEqual([]);
   });
 
   test("knows references of older drafts, and drops what only describes", () => {
@@ -151,6 +214,13 @@ describe("stc import mcp", () => {
     expect(readdirSync(out).sort()).toEqual(["echo.tool.yaml", "structured.tool.yaml"]);
     const manifest = parse(readFileSync(join(out, "echo.tool.yaml"), "utf8"));
     expect(manifest.input.properties).toEqual({ text: { type: "string" } });
+    const judged = join(world.folder, "judged");
+    const read = [...words.slice(0, -1), judged, "--tool", "echo", "--read", "echo", "--accept", "--json"];
+    expect((await runStc(read)).code).toBe(0);
+    expect(parse(readFileSync(join(judged, "hostile_echo.tool.yaml"), "utf8"))).toMatchObject({
+      ...{ classification: "read", permissions: { required: ["hostile:read"] } },
+      ...{ outputPolicy: { text: "allow" }, scan: { "*": "balanced" } },
+    });
     // The names of tools that exist are taken.
     const renamed = await runStc([...words, "--tool", "echo"]);
     expect(renamed.out).toContain("echo: hostile_echo.tool.yaml");
@@ -173,5 +243,25 @@ describe("stc import mcp", () => {
     const unknown = await runStc([...words, "--tool", "nothing"]);
     expect(unknown.code).toBe(64);
     expect(unknown.err).toContain("hostile offers no tool nothing; it offers echo");
+  });
+
+  test("says why a server cannot be used, with the last lines that it wrote", async () => {
+    const configured = (command: string, args: readonly string[]) => ({
+      ...{ tools: ["tools"], audit: { dir: "audit" }, jwt: { issuers: world.issuers.profiles() } },
+      systems: { hostile: { mcp: { command, args, reads: [join(world.folder, "programs")] } } },
+    });
+    const file = join(world.folder, "broken.yaml");
+    mkdirSync(join(world.folder, "programs"));
+    const script = join(world.folder, "programs", "script");
+    writeFileSync(script, "#!/nowhere/interpreter\n", { mode: 0o755 });
+    const imported = async (command: string, ...args: readonly string[]) => {
+      writeFileSync(file, stringify(configured(command, args)));
+      return runStc(["import", "mcp", "hostile", "--config", file, "--out", join(world.folder, "none")]);
+    };
+    const failing = await imported("/bin/sh", "-c", "echo the key is missing >&2; exit 3");
+    expect(failing.code).toBe(2);
+    expect(failing.err).toContain("exit 3; the last lines that it wrote: stderr: the key is missing");
+    expect((await imported("no-such-program")).err).toContain("no program no-such-program was found");
+    expect((await imported(script)).err).toContain("command is the interpreter that its first line names");
   });
 });

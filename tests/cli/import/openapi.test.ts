@@ -146,21 +146,27 @@ describe("stc import openapi", () => {
       output:
         type: object
         properties:
-          id: { type: integer, format: int64 }
-          name: { type: string }
+          id: { type: [integer, "null"] }
+          name: { type: [string, "null"] }
           owner:
-            type: object
-            properties: { email: { type: string }, password: { type: string } }
-          labels: { type: object, additionalProperties: { type: string } }
-        required: [id, name]
+            type: [object, "null"]
+            properties:
+              email: { type: [string, "null"] }
+              password: { type: [string, "null"] }
+          labels:
+            type: [object, "null"]
+            additionalProperties: { type: [string, "null"] }
 
       # Fields without a line here are left out of every answer. Remove the # of what agents may see; mask hides most of a value.
-      # Not listed here: 1 more, because of their names or their number, or because they may hold anything.
       outputPolicy:
         # id: allow
         # name: allow
         # owner.email: mask # personal data, by its name
         # owner.password: redact # a secret, by its name
+        # labels: allow # holds names and values that the schema does not list
+
+      # What the target says about a failure, without secrets; a text with personal data is withheld.
+      # errors: filtered
       "
     `);
     writeFileSync(path, "mine");
@@ -231,9 +237,38 @@ describe("a manifest that is imported", () => {
     }
   });
 
+  test("accepts answers that lack what the document requires, have null, or other texts and numbers", () => {
+    const thing = {
+      type: "object",
+      additionalProperties: false,
+      required: ["id", "state"],
+      properties: {
+        id: { type: "string", format: "uuid", maxLength: 3 },
+        state: { type: "string", enum: ["on", "off"] },
+        due: { type: "string", format: "date" },
+        parts: { type: "array", minItems: 2, items: { oneOf: [{ type: "integer", minimum: 5 }, { type: "string" }] } },
+      },
+    };
+    const document = documentOf({
+      "api.json": {
+        openapi: "3.0.3",
+        info: {},
+        paths: { "/x": { get: { operationId: "x", responses: answers(thing) } } },
+      },
+    });
+    const { output } = loaded(manifests(document).get("pets_x") ?? "");
+    const answer = { id: "not a UUID", due: "2026-01-01T10:00:00Z", parts: [1, "a", null] };
+    expect(output.parse({ ...answer, more: 1 })).toEqual(answer);
+    expect(output.parse({ state: null })).toEqual({ state: null });
+    // Policies go by choices, and by types.
+    expect(output.safeParse({ state: "other" }).success).toBe(false);
+    expect(output.safeParse({ id: { first: "Ann" } }).success).toBe(false);
+  });
+
   test("has each suggestion as a line that works when its comment sign is removed", () => {
     const tool = loaded((texts.get("pets_list_pets") ?? "").replaceAll(/^ {2}# /gm, "  "));
     expect(tool.outputPolicy).toEqual({
+      "[].labels": "allow",
       "[].id": "allow",
       "[].name": "allow",
       "[].owner.email": "mask",

@@ -219,6 +219,11 @@ describe("manifests", () => {
     await expect(checked(world, [hostileTool("echo")], { reads: [world.folder] })).rejects.toThrow(
       "which belongs to the service",
     );
+    // An argument of the program names a file of the program's own.
+    const database = `sqlite://${world.folder}/notes/own.db`;
+    const { args } = world.serverEntry() as { readonly args: readonly string[] };
+    const own = { args: [...args, database], writes: [`${world.folder}/notes`] };
+    expect((await checked(world, [hostileTool("echo")], own)).notes).not.toContain("own.db");
     await expect(
       checked(world, [hostileTool("echo")], { secretEnv: [{ name: "TOKEN", valueFile: "missing" }] }),
     ).rejects.toThrow("systems.hostile.mcp.secretEnv");

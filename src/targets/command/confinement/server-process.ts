@@ -33,6 +33,9 @@ const PIPE_GRACE_MS = 200;
 /** Bytes of the launcher's first line on standard error. */
 const FIRST_LINE_BYTES_MAX = 4_096;
 const LINE_FEED = 0x0a;
+const CANNOT_RUN = 126;
+const CANNOT_RUN_REASON =
+  "exit 126: the program cannot be run; for a script, command is the interpreter that its first line names, and the script an argument";
 
 export function serverProcesses({ memoryBytesMax, newId }: ServerProcessOptions): ServerProcesses {
   const launchers = createLaunchers(0);
@@ -172,7 +175,8 @@ function withPipes(child: Launched, { token, isConfined, output }: Started): Omi
     stderr.cancel();
     const text = Buffer.concat(first).toString("utf8").replace(`${token} `, "");
     if (!isReady) reject(new Error(text.trim() || "it ended before it began"));
-    return child.signalCode === null ? `exit ${child.exitCode ?? -1}` : `signal ${child.signalCode}`;
+    if (child.signalCode !== null) return `signal ${child.signalCode}`;
+    return isConfined && child.exitCode === CANNOT_RUN ? CANNOT_RUN_REASON : `exit ${child.exitCode ?? -1}`;
   });
   return {
     ready,
@@ -185,7 +189,13 @@ function withPipes(child: Launched, { token, isConfined, output }: Started): Omi
         flushing = undefined;
         await child.stdin.flush();
       });
-      await flushing;
+      try {
+        await flushing;
+      } catch (error) {
+        // A program that has just ended no longer reads; why it ended says more.
+        if (!(await endedWithin(child.exited, PIPE_GRACE_MS))) throw error;
+        throw new Error(`the program has ended: ${await ended}`);
+      }
     },
   };
 }
