@@ -20,7 +20,9 @@ export async function console({ dev, config }: ConfigurationOptions): Promise<vo
     return print.line(await developmentLink(developmentConsoleUrl(environment)));
   }
   const file = config ?? (environment["STC_CONFIG"] || undefined);
-  if (file === undefined) return wrongUsage("no configuration: set STC_CONFIG, give --config FILE, or --dev");
+  if (file === undefined) {
+    throw new CommandError(EXIT.configuration, "no configuration: set STC_CONFIG, or give --config FILE or --dev");
+  }
   const address = readConsoleAddress(file, environment);
   if (address === undefined) throw new CommandError(EXIT.configuration, `${file} has no server.console`);
   print.line(address);

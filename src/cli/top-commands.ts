@@ -144,7 +144,10 @@ export const commands = [
     name: "console",
     summary: "Print the address of the operators' console; with --dev, a link that signs in once",
     uses: CONFIGURED,
-    exits: { 2: "the console of the development stand does not answer", 78: "the configuration has no console" },
+    exits: {
+      2: "the console of the development stand does not answer",
+      78: "the configuration is invalid, or has no console",
+    },
     run: async (_, options) => (await import("./console.ts")).console(options),
   }),
   command({

@@ -87,6 +87,10 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   ["token --sub a --permission", 64, "argument missing"],
   ["token --sub a --operator --session s", 64, "has no session"],
 
+  ["console --dev --config x.yaml", 64, "'--dev' cannot be used with option '--config <file>'"],
+  ["console", 78, "no configuration"],
+  ["console --config {folder}/nowhere", 78, "cannot be read (ENOENT)"],
+  ["console --config {folder}/broken.yaml", 78, "broken.yaml"],
   ["health --url nonsense", 64, "not the address of a service"],
   ["health --ca-file {folder}/nowhere", 64, "cannot be read"],
   ["health --url http://127.0.0.1:1", 2, "no answer"],

@@ -6,6 +6,7 @@ import type { AuditEntry } from "../../src/audit/entry.ts";
 import { KNOWN_CUSTOMERS } from "../../src/cli/development/customers.ts";
 import type { CallResult } from "../../src/core/call-result.ts";
 import { auditEntries, parseLines } from "../support/audit-files.ts";
+import { blockNamed } from "../support/documented.ts";
 import { hasGit } from "../support/git-tests.ts";
 import { freePorts, RunningStc, run, runStc } from "../support/stc.ts";
 import { StdioClient } from "../support/stdio-client.ts";
@@ -61,8 +62,8 @@ describe("the console", () => {
 
   test("is opened by the link that the welcome prints, and by that of `stc console --dev`", async () => {
     expect(await signIn(stc.out)).toMatchObject({ sub: "me" });
-    const { code, out, err } = await runStc(["console", "--dev"], { env });
-    expect({ code, err }).toEqual({ code: 0, err: "" });
+    const command = blockNamed("docs/console.md: npx -y bun@1.4.5 run --silent stc console --dev").text;
+    const out = await paste(command.replaceAll("npx -y bun@1.4.5", process.execPath));
     const session = { sub: "me", permissions: expect.arrayContaining(["approvals:decide", "audit:read"]) };
     expect(await signIn(out)).toMatchObject(session);
     expect(await signIn(out)).toMatchObject({ error: { code: "UNAUTHENTICATED" } });

@@ -161,6 +161,35 @@ test("`stc serve` answers governed calls, is ready in time, and drains on SIGTER
   expect(verified.code).toBe(0);
 });
 
+test("the binary contains the console's page, whole and compressed", async () => {
+  const [port, consolePort] = [freePort(), freePort()];
+  const written = JSON.parse(configuration(port, "./tools")) as { readonly server: object };
+  const server = { ...written.server, console: { port: consolePort } };
+  writeFileSync(join(place, "console.yaml"), JSON.stringify({ ...written, server }));
+  const child = Bun.spawn([binary, "serve", "--config", "console.yaml"], {
+    cwd: place,
+    env: environmentOf({}),
+    stdout: "ignore",
+    stderr: "inherit",
+  });
+  const url = `http://127.0.0.1:${consolePort}`;
+  const html = await until("the console", async () => {
+    const answer = await fetch(`${url}/console`).catch(() => undefined);
+    return answer?.ok === true ? answer.text() : undefined;
+  });
+  const paths = [...html.matchAll(/(?:src|href)="(\/[^"]+)"/g)].map(([, path = ""]) => path);
+  expect(paths.map((path) => path.split(".").at(-1)).toSorted()).toEqual(["css", "js"]);
+  for (const path of paths) {
+    expect(path).toStartWith("/console/assets/");
+    const answer = await fetch(`${url}${path}`, { headers: { "accept-encoding": "gzip" } });
+    expect([answer.status, answer.headers.get("content-encoding")]).toEqual([200, "gzip"]);
+    expect((await answer.text()).length).toBeGreaterThan(20);
+  }
+  expect((await stc(["console", "--config", "console.yaml"])).out).toBe(`${url}/console\n`);
+  child.kill("SIGTERM");
+  expect(await child.exited).toBe(0);
+});
+
 const setpriv = process.getuid?.() === 0 ? Bun.which("setpriv") : null;
 
 test.skipIf(setpriv === null)("it runs as a user without name, home and capabilities", async () => {
