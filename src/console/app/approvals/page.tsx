@@ -103,7 +103,9 @@ function List(): VNode {
         />
       </header>
       <div class="list-scroll">
-        {listError.value !== undefined && <Problem error={listError.value} onRetry={() => void refresh()} />}
+        {listError.value !== undefined && (
+          <Problem error={listError.value} onRetry={() => void refresh({ whole: true })} />
+        )}
         {readAt.value === undefined && listError.value === undefined && rows.length === 0 && (
           <p class="loading" role="status">
             Reading the requests …
