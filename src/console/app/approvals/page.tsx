@@ -445,3 +445,6 @@ export const approvalsPage: AppPage = {
 addEventListener("beforeunload", (event) => {
   if (lastUndoable.value !== undefined) event.preventDefault();
 });
+
+// A page that the browser keeps for the back button would send it on return.
+addEventListener("pagehide", dropAll);
