@@ -10,9 +10,8 @@ import type { EndpointServices, Exchange } from "../http/endpoint.ts";
 import { record } from "../http/guard.ts";
 import type { ConsoleListener } from "../http/server.ts";
 import type { CallerContext } from "../pipeline/caller-context.ts";
-import { Links } from "./links.ts";
 import type { OidcSettings, OidcSignIn } from "./oidc.ts";
-import { cookieValues, type NewSession, type OperatorToken, Sessions, type SignedInBy } from "./sessions.ts";
+import { cookieValues, Links, type NewSession, type OperatorToken, Sessions, type SignedInBy } from "./sessions.ts";
 
 const TOKEN_CHARACTERS_MAX = 8_192;
 const CODE_CHARACTERS_MAX = 4_096;

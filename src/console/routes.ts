@@ -6,8 +6,8 @@ import { deniedAnswer, json } from "../http/answers.ts";
 import { type Endpoint, type EndpointAnswer, endpoint } from "../http/endpoint.ts";
 import type { ConsoleListener } from "../http/server.ts";
 import { Console, type ConsoleOptions, signInBody } from "./console.ts";
-import type { Links } from "./links.ts";
 import { type ConsolePage, loadPage } from "./page.ts";
+import type { Links } from "./sessions.ts";
 
 const consoleOnly = { listeners: ["console"], audited: "no" } as const;
 const anybody = { ...consoleOnly, audience: "anybody" } as const;

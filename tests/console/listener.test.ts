@@ -318,6 +318,24 @@ describe("behind a reverse proxy", () => {
   });
 });
 
+test("a console whose port is taken prevents the start, and leaves no listener behind", async () => {
+  const taken = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response() });
+  const own = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response() });
+  const port = own.port ?? 0;
+  await own.stop(true);
+  try {
+    const started = startIdentityService({ server: { port, console: { port: taken.port } } });
+    expect(started).rejects.toThrow(`server.console.port: ${taken.port} is in use`);
+    await started.catch(() => {});
+    // The port for calls is free again.
+    const again = await startIdentityService({ server: { port } });
+    expect(again.service.consoleUrl).toBe(undefined);
+    await again.close();
+  } finally {
+    await taken.stop(true);
+  }
+});
+
 describe("the service does not start with a console", () => {
   const folder = tmpdir();
   const startWith = async (server: object, more: object = {}) => {

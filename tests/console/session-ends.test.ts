@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { Links } from "../../src/console/links.ts";
-import { Sessions } from "../../src/console/sessions.ts";
+import { Links, Sessions } from "../../src/console/sessions.ts";
 import type { Exchange } from "../../src/http/endpoint.ts";
 import { emptyFolder, issuers } from "../support/identity-service.ts";
 import { OPERATORS_ISSUER } from "../support/live-tokens.ts";
