@@ -20,7 +20,7 @@ afterAll(() => stand.close());
 
 async function assetsOfPage(): Promise<readonly string[]> {
   const html = await (await fetch(`${stand.url}/console`)).text();
-  return [...html.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, path = ""]) => path);
+  return [...html.matchAll(/(?:src|href)="(\/[^"]+)"/g)].map(([, path = ""]) => path);
 }
 
 describe("the console's listener", () => {

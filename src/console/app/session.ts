@@ -1,7 +1,7 @@
 import { computed, signal } from "@preact/signals";
 import { ApiError, members, request, setKey, whenSessionEnds } from "./api.ts";
 import { readLink } from "./route.ts";
-import { errorOf, navigate } from "./state.ts";
+import { errorOf, navigate, replaceUrl } from "./state.ts";
 
 /** Who is signed in, as the service answers. */
 export interface SignedIn {
@@ -86,8 +86,8 @@ export async function start(): Promise<void> {
   const link = readLink(location.hash);
   const { pathname, search } = location;
   // Secrets do not stay in the URL or the history.
-  if (link !== undefined) history.replaceState(null, "", PAGE_PATH);
-  if (pathname === OIDC_PATH) history.replaceState(null, "", `${PAGE_PATH}${takeReturn()}`);
+  if (link !== undefined) replaceUrl(PAGE_PATH);
+  if (pathname === OIDC_PATH) replaceUrl(`${PAGE_PATH}${takeReturn()}`);
   void loadSettings();
   if (link !== undefined) return signIn({ link });
   if (pathname === OIDC_PATH) return finishOidc(new URLSearchParams(search));

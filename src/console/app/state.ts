@@ -11,11 +11,20 @@ addEventListener("hashchange", () => {
   route.value = readRoute(location.hash);
 });
 
+/** Replaces the page's URL and its place, without a trace in the history. */
+export function replaceUrl(url: string): void {
+  history.replaceState(null, "", url);
+  route.value = readRoute(location.hash);
+}
+
 /** Goes to a place. With `replace`, the back button does not return to the present one. */
 export function navigate(href: string, { replace = false } = {}): void {
   if (location.hash === href) return;
-  if (replace) history.replaceState(null, "", href);
-  else location.hash = href;
+  if (replace) {
+    replaceUrl(href);
+    return;
+  }
+  location.hash = href;
   // The browser's event comes later: a key that is pressed again must find the new place.
   route.value = readRoute(href);
 }

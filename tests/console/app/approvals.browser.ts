@@ -415,6 +415,8 @@ describe("a phone", () => {
     expect((await approve.boundingBox())?.height).toBeGreaterThanOrEqual(44);
     await page.getByRole("link", { name: "← All requests" }).click();
     await visitor.row(id).waitFor();
+    // The focus returns to where it was.
+    expect(await page.evaluate("document.activeElement.closest('li').id")).toBe(`row-${id}`);
   });
 });
 

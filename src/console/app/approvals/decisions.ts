@@ -117,7 +117,7 @@ async function explain({ id, tool }: Subject, error: unknown): Promise<void> {
     return;
   }
   if (shown.value?.id === id) await loadShown(id);
-  await refresh();
+  await refresh({ whole: true });
   const now = requestOf(id);
   if ([404, 409, 410].includes(status) && now !== undefined && !isPending(now)) {
     const by = now.decidedBy === undefined ? "" : ` by ${now.decidedBy.sub}`;

@@ -1,5 +1,6 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { VNode } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import { members, serviceNow } from "../api.ts";
 import { Ago, Badge, Countdown, Facts, Heading, localTime, Party, Problem, RiskBadge } from "../parts.tsx";
 import { tick } from "../state.ts";
@@ -56,6 +57,14 @@ export function Detail(): VNode | null {
 }
 
 function Head({ request }: { readonly request: ShownRequest }): VNode {
+  const title = useRef<HTMLHeadingElement>(null);
+  useEffect(() => {
+    // On a phone, the row that was pressed is no longer on the page.
+    const { activeElement } = document;
+    const isLost =
+      activeElement === document.body || (activeElement instanceof HTMLElement && activeElement.offsetParent === null);
+    if (isLost) title.current?.focus({ preventScroll: true });
+  }, [request.id]);
   const { tool, classification, category, risk, state, decideBy, createdAt } = request;
   const system = members(members(request.view)["target"])["system"];
   return (
@@ -68,7 +77,7 @@ function Head({ request }: { readonly request: ShownRequest }): VNode {
         {category !== undefined && category !== classification && <Badge>{category}</Badge>}
         {!isPending(request) && <Badge tone={toneOf(state)}>{outcomeOf(state)}</Badge>}
       </div>
-      <h1 id="request-title" tabIndex={-1}>
+      <h1 id="request-title" ref={title} tabIndex={-1}>
         <Text value={tool} max={200} />
         {typeof system === "string" && (
           <span class="on-system">

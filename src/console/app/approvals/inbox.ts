@@ -73,13 +73,13 @@ let running: { readonly stream: Stream; readonly timer: ReturnType<typeof setInt
 export function runInbox(): () => void {
   const following = follow("/events", {
     onMessage,
-    onOpen: () => void refresh(),
+    onOpen: () => void refresh({ whole: true }),
     onState: (state) => {
       stream.value = state;
     },
   });
   const timer = setInterval(() => {
-    if (stream.value.is === "waiting" && document.visibilityState === "visible") void refresh();
+    if (stream.value.is === "waiting" && document.visibilityState === "visible") void refresh({ whole: true });
   }, POLL_MS);
   const retry = (): void => following.retry();
   addEventListener("online", retry);
@@ -93,6 +93,7 @@ export function runInbox(): () => void {
     readAt.value = undefined;
     shown.value = undefined;
     seenEnding.clear();
+    changed.clear();
   };
 }
 
@@ -107,6 +108,7 @@ function onMessage({ type, data }: ServerMessage): void {
   if (change === "requested") noteRequest(event);
   else if (change !== "voted") noteEnd(event.id, change);
   if (shown.value?.id === event.id) void loadShown(event.id);
+  changed.add(event.id);
   void refresh();
 }
 
@@ -161,11 +163,18 @@ function bounded(all: ReadonlyMap<string, ListedRequest>): ReadonlyMap<string, L
 
 let refreshing: Promise<void> | undefined;
 let isWanted = false;
+let isWholeWanted = false;
 let lastStart = 0;
+/** Requests that events were about since the list was read. */
+let changed = new Set<string>();
 
-/** Reads the list; while it is being read, once more afterwards. */
-export function refresh(): Promise<void> {
+/**
+ * Reads the latest requests; while they are being read, once more afterwards. With `whole`, all that wait: whatever happened
+ * without a connection is unknown. The service records each reading, so there are no more than needed.
+ */
+export function refresh({ whole = false } = {}): Promise<void> {
   isWanted = true;
+  isWholeWanted ||= whole;
   refreshing ??= (async () => {
     try {
       while (isWanted) {
@@ -183,22 +192,31 @@ export function refresh(): Promise<void> {
 }
 
 async function readList(): Promise<void> {
-  const before = new Set(waiting.value.map(({ id }) => id));
+  const isWhole = isWholeWanted || readAt.value === undefined;
+  const before = isWhole ? waiting.value.map(({ id }) => id) : [];
+  const wanted = changed;
+  isWholeWanted = false;
+  changed = new Set();
   try {
-    const pending = await readPages();
-    const limit = readAt.value === undefined ? PAGE_REQUESTS : RECENT_REQUESTS;
-    const recent = await readPage(new URLSearchParams({ limit: String(limit) }));
+    const pending = isWhole ? await readPages() : [];
+    let recent = await readLatest(isWhole ? PAGE_REQUESTS : RECENT_REQUESTS);
+    const isKnown = (id: string): boolean => recent.some((one) => one.id === id);
+    if (!isWhole && ![...wanted].every(isKnown)) recent = await readLatest(PAGE_REQUESTS);
     if (running === undefined) return;
-    const found = new Map([...pending, ...recent.approvals].map((one) => [one.id, one]));
+    const found = new Map([...pending, ...recent].map((one) => [one.id, one]));
     put([...found.values()]);
-    const missing = [...before].filter((id) => !found.has(id));
-    // It ended unnoticed, too long ago for the list of recent requests.
-    for (const id of missing) noteEnd(id, "expired");
+    // Those that are missing ended unnoticed, too long ago for the latest requests.
+    for (const id of before) if (!found.has(id)) noteEnd(id, "ended");
     readAt.value = Date.now();
     listError.value = undefined;
   } catch (error) {
+    isWholeWanted = true;
     listError.value = errorOf(error);
   }
+}
+
+async function readLatest(limit: number): Promise<readonly ListedRequest[]> {
+  return (await readPage(new URLSearchParams({ limit: String(limit) }))).approvals;
 }
 
 interface RequestPage {

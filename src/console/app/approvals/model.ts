@@ -94,6 +94,7 @@ const OUTCOMES: Readonly<Record<string, string>> = {
   expired: "Expired",
   cancelled: "Cancelled by the caller",
   revoked: "Revoked",
+  ended: "No longer waiting",
 };
 
 /** Returns a state in words. */

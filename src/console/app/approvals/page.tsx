@@ -1,6 +1,6 @@
 import { computed, effect, signal, untracked } from "@preact/signals";
 import type { VNode } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { Ago, Badge, Countdown, Dialog, Empty, Heading, Problem, RiskBadge } from "../parts.tsx";
 import { hrefOf } from "../route.ts";
 import { type AppPage, announce, isCommandKey, navigate, tick } from "../state.ts";
@@ -48,6 +48,12 @@ function textOf({ tool, summary, requester, risk }: ListedRequest): string {
 function ApprovalsView(): VNode {
   const id = routeId.value;
   useEffect(() => effect(openRoute), []);
+  const before = useRef<string | undefined>(undefined);
+  useEffect(() => {
+    // Where only the list or the request is on the page, the focus would be lost with the other.
+    if (id === undefined && before.current !== undefined) focusRow(before.current);
+    before.current = id;
+  }, [id]);
   useEffect(() => {
     document.addEventListener("keydown", onKey);
     return () => document.removeEventListener("keydown", onKey);
@@ -97,7 +103,9 @@ function List(): VNode {
         />
       </header>
       <div class="list-scroll">
-        {listError.value !== undefined && <Problem error={listError.value} onRetry={() => void refresh()} />}
+        {listError.value !== undefined && (
+          <Problem error={listError.value} onRetry={() => void refresh({ whole: true })} />
+        )}
         {readAt.value === undefined && listError.value === undefined && rows.length === 0 && (
           <p class="loading" role="status">
             Reading the requests …
@@ -213,7 +221,11 @@ function Row({ request }: { readonly request: ListedRequest }): VNode {
           Select <Text value={tool} max={80} />
         </span>
       </label>
-      <a href={hrefOf("approvals", [id])} aria-current={isOpen ? "true" : undefined}>
+      <a
+        href={hrefOf("approvals", [id])}
+        aria-current={isOpen ? "true" : undefined}
+        onClick={() => isOpen && focusDetail()}
+      >
         <span class="row-main">
           <span class="row-tool">
             <Text value={tool} max={80} />
@@ -389,6 +401,10 @@ function step(by: 1 | -1): void {
   announce(`${next.tool}, ${next.risk ?? "unknown"} risk, ${next.requester?.sub ?? ""}`);
 }
 
+function focusRow(id: string): void {
+  document.querySelector<HTMLElement>(`#row-${CSS.escape(id)} a`)?.focus();
+}
+
 function focusDetail(): void {
   document.getElementById("request-title")?.focus();
 }
@@ -429,3 +445,6 @@ export const approvalsPage: AppPage = {
 addEventListener("beforeunload", (event) => {
   if (lastUndoable.value !== undefined) event.preventDefault();
 });
+
+// A page that the browser keeps for the back button would send it on return.
+addEventListener("pagehide", dropAll);
