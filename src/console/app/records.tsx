@@ -32,6 +32,24 @@ export function Columns({ titles }: { readonly titles: readonly string[] }): VNo
   );
 }
 
+/** Whoever has no pointer scrolls with the keys of what has the focus. */
+const FOCUSABLE = { tabIndex: 0 } as const;
+
+/** A table of figures, which scrolls sideways where the page is narrow. */
+export function Scrolling({
+  label,
+  children,
+}: {
+  readonly label: string;
+  readonly children: ComponentChildren;
+}): VNode {
+  return (
+    <section class="table-scroll" aria-label={label} {...FOCUSABLE}>
+      {children}
+    </section>
+  );
+}
+
 interface SectionProps {
   readonly id: string;
   readonly title: string;

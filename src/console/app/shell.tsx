@@ -52,6 +52,11 @@ function skip(): void {
 function Layout(): VNode {
   const page = current.value;
   const View = page?.view;
+  const name = page?.name;
+  // On a narrow page, the navigation scrolls.
+  useEffect(() => {
+    if (name !== undefined) document.querySelector("nav [aria-current=page]")?.scrollIntoView({ block: "nearest" });
+  }, [name]);
   return (
     <div class="layout">
       <header class="top">

@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
 import { Badge, Facts, Heading, localTime, Party } from "../parts.tsx";
-import { Columns, ROLE, Section, Unread, useRead } from "../records.tsx";
+import { Columns, ROLE, Scrolling, Section, Unread, useRead } from "../records.tsx";
 import type { AppPage } from "../state.ts";
 import { Text } from "../text.tsx";
 import { counted } from "../words.ts";
@@ -93,7 +93,7 @@ function Shown({ report }: { readonly report: Report }): VNode {
           rows={[
             ["Approved", String(report.approved)],
             ["Denied", String(report.denied)],
-            ["Expired", `${expired}, nobody decided in time`],
+            ["Expired", `${expired} (nobody decided in time)`],
             ["Cancelled", String(cancelled)],
             ["Waiting", String(pending)],
           ]}
@@ -121,48 +121,52 @@ function Shown({ report }: { readonly report: Report }): VNode {
       )}
       {tools.length > 0 && (
         <Section id="tools" title="Tools">
-          <table class="records" {...ROLE.table}>
-            <caption class="sr-only">Tools</caption>
-            <Columns titles={["Tool", "Asked", "Approved", "Median", "Within 2 s"]} />
-            <tbody {...ROLE.group}>
-              {tools.map((one) => (
-                <tr key={one.tool} {...ROLE.row}>
-                  <td {...ROLE.cell}>
-                    <code>
-                      <Text value={one.tool} max={80} />
-                    </code>{" "}
-                    <Alerts of={one} />
-                  </td>
-                  <td {...ROLE.cell}>{one.asked}</td>
-                  <td {...ROLE.cell}>{shareText(one.approvalRate)}</td>
-                  <td {...ROLE.cell}>{secondsText(one.medianSeconds)}</td>
-                  <td {...ROLE.cell}>{shareText(one.hastyShare)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <Scrolling label="Figures of the tools">
+            <table class="records wide" {...ROLE.table}>
+              <caption class="sr-only">Tools</caption>
+              <Columns titles={["Tool", "Asked", "Approved", "Median", "Within 2 s"]} />
+              <tbody {...ROLE.group}>
+                {tools.map((one) => (
+                  <tr key={one.tool} {...ROLE.row}>
+                    <td {...ROLE.cell}>
+                      <code>
+                        <Text value={one.tool} max={80} />
+                      </code>{" "}
+                      <Alerts of={one} />
+                    </td>
+                    <td {...ROLE.cell}>{one.asked}</td>
+                    <td {...ROLE.cell}>{shareText(one.approvalRate)}</td>
+                    <td {...ROLE.cell}>{secondsText(one.medianSeconds)}</td>
+                    <td {...ROLE.cell}>{shareText(one.hastyShare)}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scrolling>
         </Section>
       )}
       {deciders.length > 0 && (
         <Section id="deciders" title="Approvers">
-          <table class="records" {...ROLE.table}>
-            <caption class="sr-only">Approvers</caption>
-            <Columns titles={["Approver", "Decided", "Approved", "Median", "An hour", "Busiest hour"]} />
-            <tbody {...ROLE.group}>
-              {deciders.map((one) => (
-                <tr key={`${one.iss} ${one.sub}`} {...ROLE.row}>
-                  <td {...ROLE.cell}>
-                    <Party sub={one.sub} iss={one.iss} /> <Alerts of={one} />
-                  </td>
-                  <td {...ROLE.cell}>{one.approved + one.denied}</td>
-                  <td {...ROLE.cell}>{shareText(one.approvalRate)}</td>
-                  <td {...ROLE.cell}>{secondsText(one.medianSeconds)}</td>
-                  <td {...ROLE.cell}>{one.perHour}</td>
-                  <td {...ROLE.cell}>{one.busiestHour}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <Scrolling label="Figures of the approvers">
+            <table class="records wide" {...ROLE.table}>
+              <caption class="sr-only">Approvers</caption>
+              <Columns titles={["Approver", "Decided", "Approved", "Median", "An hour", "Busiest hour"]} />
+              <tbody {...ROLE.group}>
+                {deciders.map((one) => (
+                  <tr key={`${one.iss} ${one.sub}`} {...ROLE.row}>
+                    <td {...ROLE.cell}>
+                      <Party sub={one.sub} iss={one.iss} /> <Alerts of={one} />
+                    </td>
+                    <td {...ROLE.cell}>{one.approved + one.denied}</td>
+                    <td {...ROLE.cell}>{shareText(one.approvalRate)}</td>
+                    <td {...ROLE.cell}>{secondsText(one.medianSeconds)}</td>
+                    <td {...ROLE.cell}>{one.perHour}</td>
+                    <td {...ROLE.cell}>{one.busiestHour}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scrolling>
         </Section>
       )}
     </>

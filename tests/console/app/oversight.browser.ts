@@ -1,0 +1,99 @@
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
+import { generateKeyPairSync } from "node:crypto";
+import { appendFileSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Browser, Page } from "playwright-core";
+import { hindrances } from "../../support/accessibility.ts";
+import { launchBrowser } from "../../support/browser.ts";
+import { ConsoleWorld } from "./console-world.ts";
+import { Visitor } from "./visitor.ts";
+
+const HOLDS = ["configuration:read", "grants:manage", "modes:manage", "audit:read"];
+
+const world = new ConsoleWorld();
+const visitors: Visitor[] = [];
+let browser: Browser;
+beforeAll(async () => {
+  browser = await launchBrowser();
+  const { privateKey } = generateKeyPairSync("ed25519");
+  writeFileSync(join(world.folder, "key.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
+  await world.start({ audit: { dir: "audit", checkpointKeyFile: "key.pem" } });
+});
+afterEach(async () => {
+  const problems = visitors.flatMap((visitor) => visitor.problems);
+  await Promise.all(visitors.splice(0).map((visitor) => visitor.close()));
+  expect(problems).toEqual([]);
+});
+afterAll(async () => {
+  await browser?.close();
+  await world.end();
+});
+
+async function visit(fragment: string, options: Parameters<typeof Visitor.signedIn>[2] = {}): Promise<Page> {
+  const visitor = await Visitor.signedIn(browser, world, { holds: HOLDS, ...options });
+  visitors.push(visitor);
+  await visitor.go(fragment);
+  return visitor.page;
+}
+
+test("a session and what was approved for it are shown, and end when an operator confirms it", async () => {
+  const token = await world.agent();
+  const { session } = (await world.send("POST", "/sessions", { token, body: {} })).body;
+  const args = { text: "For the session" };
+  const asked = await world.call("announce", args, { session: session.id });
+  await world.decide(asked.body.approval.id, "approve", { scope: "session" });
+  expect((await world.call("announce", args, { session: session.id })).http).toBe(200);
+  const page = await visit("#/sessions");
+  await page.locator(".records code").getByText(session.id.slice(0, 20)).waitFor();
+  await page.getByRole("button", { name: "Revoke …" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Back" }).click();
+  expect(await page.getByRole("button", { name: "Revoke …" }).count()).toBe(1);
+  await page.getByRole("button", { name: "Revoke …" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Revoke this approval" }).click();
+  await page.getByText("Nothing is approved for a whole session now.").waitFor();
+  expect((await world.call("announce", args, { session: session.id })).http).toBe(202);
+  await page.getByRole("button", { name: "End …" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "End this session" }).click();
+  await page.getByText("No session is open").waitFor();
+});
+
+test("the configuration in use is shown without paths", async () => {
+  const page = await visit("#/policy");
+  await page.locator(".settings").getByText('"two-teams"').waitFor();
+  await page.locator("summary", { hasText: "audit" }).click();
+  await page.getByText('"dir": "[path]"').waitFor();
+  expect(await page.locator("main").innerText()).not.toContain(world.folder);
+});
+
+test("the report says how people decided", async () => {
+  const id = await world.ask("announce", { text: "Reported" });
+  await world.decide(id, "deny");
+  const page = await visit("#/report");
+  await page.locator(".figures").getByText("requests", { exact: true }).waitFor();
+  await page.getByRole("region", { name: "Figures of the approvers" }).getByText("alice").waitFor();
+  await page.getByLabel("Period").selectOption("30d");
+  await page.getByRole("region", { name: "Figures of the tools" }).getByText("announce").waitFor();
+});
+
+test("an intact audit is said to be intact; a changed line is named", async () => {
+  const page = await visit("#/evidence");
+  await page.locator(".callout").getByText("The audit is intact.").waitFor();
+  const [day = ""] = readdirSync(join(world.folder, "audit")).filter((name) => name.endsWith(".jsonl"));
+  appendFileSync(join(world.folder, "audit", day), '{"timestamp":"2026-01-01T00:00:00.000Z","forged":true}\n');
+  await page.getByRole("button", { name: "Verify again" }).click();
+  await page.locator(".callout").getByText("The audit is not intact.").waitFor();
+});
+
+test.each([
+  ["light", 1440],
+  ["dark", 360],
+  ["dark", 1440],
+  ["light", 360],
+] as const)("the pages are accessible: %s, %d px", async (colorScheme, width) => {
+  const page = await visit("#/sessions", { colorScheme, viewport: { width, height: 800 } });
+  for (const fragment of ["#/sessions", "#/policy", "#/report", "#/evidence"]) {
+    await page.goto(`${world.consoleUrl}/console${fragment}`);
+    await page.locator(".empty, .settings, .figures, .callout").first().waitFor();
+    expect([fragment, await hindrances(page)]).toEqual([fragment, []]);
+  }
+});
