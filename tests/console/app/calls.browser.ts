@@ -124,7 +124,7 @@ test("a call tells its story: verdict, stages, approval, votes, lines; hostile t
   expect(events).toContain("The call ended: allowed");
   await page.locator(".said").getByText("because <img").waitFor();
   expect(await page.locator("img").count()).toBe(0);
-  expect(await page.locator(".said .piece-escape").first().innerText()).toBe("\\u{202e}");
+  expect(await page.locator(".said .piece-escape").first().textContent()).toBe("\\u{202e}");
   await page.locator(".event summary").first().click();
   await page.locator(".event figure").first().getByText('"type": "approval.asked"').waitFor();
   await page.getByRole("link", { name: "Open this call" }).click();

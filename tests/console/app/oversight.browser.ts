@@ -62,7 +62,7 @@ test("the configuration in use is shown without paths", async () => {
   await page.locator(".settings").getByText('"two-teams"').waitFor();
   await page.locator("summary", { hasText: "audit" }).click();
   await page.getByText('"dir": "[path]"').waitFor();
-  expect(await page.locator("main").innerText()).not.toContain(world.folder);
+  expect(await page.locator("main").textContent()).not.toContain(world.folder);
 });
 
 test("the report says how people decided", async () => {

@@ -440,8 +440,9 @@ const KEYS: Readonly<Record<string, () => void>> = {
 
 /** Moves the focus to the next or the previous row. */
 function focusRow(by: 1 | -1): void {
-  const links = [...document.querySelectorAll<HTMLAnchorElement>(".records td a")];
-  const at = links.findIndex((link) => link === document.activeElement);
+  const links: HTMLElement[] = [...document.querySelectorAll<HTMLElement>(".records td a")];
+  const { activeElement } = document;
+  const at = activeElement instanceof HTMLElement ? links.indexOf(activeElement) : -1;
   links[at === -1 ? 0 : Math.min(links.length - 1, Math.max(0, at + by))]?.focus();
 }
 

@@ -147,6 +147,9 @@ export function stopLive(): void {
   stream?.close();
   stream = undefined;
   live.value = undefined;
+  clearTimeout(showing);
+  showing = undefined;
+  arrived = [];
 }
 
 export function pauseLive(isPaused: boolean): void {
@@ -162,7 +165,7 @@ export function reconnectLive(): void {
 
 /** Messages of one moment are shown together: a busy service sends hundreds a second. */
 let arrived: CallShown[] = [];
-let frame: ReturnType<typeof setTimeout> | undefined;
+let showing: ReturnType<typeof setTimeout> | undefined;
 const TOGETHER_MS = 100;
 
 function onMessage({ type, data }: ServerMessage): void {
@@ -173,11 +176,11 @@ function onMessage({ type, data }: ServerMessage): void {
     return;
   }
   if (arrived.length > LIVE_MAX) arrived = arrived.slice(-LIVE_MAX);
-  frame ??= setTimeout(showArrived, TOGETHER_MS);
+  showing ??= setTimeout(showArrived, TOGETHER_MS);
 }
 
 function showArrived(): void {
-  frame = undefined;
+  showing = undefined;
   const fresh = arrived.toReversed();
   arrived = [];
   const now = live.value;
