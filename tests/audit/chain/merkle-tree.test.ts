@@ -68,3 +68,29 @@ function recursive(leaves: readonly Buffer[]): Buffer {
   const half = 2 ** (Math.ceil(Math.log2(leaves.length)) - 1);
   return nodeHash(recursive(leaves.slice(0, half)), recursive(leaves.slice(half)));
 }
+
+test("every sibling of a later leaf can be continued from the part that a tree has of it", () => {
+  const leaves = Array.from({ length: 40 }, (_, index) => leafOf(Buffer.of(index)));
+  const grown = (tree: MerkleTree, from: number, to: number): MerkleTree => {
+    for (const leaf of leaves.slice(from, to)) tree.append(leaf);
+    return tree;
+  };
+  for (let known = 0; known <= leaves.length; known += 1) {
+    const tree = grown(new MerkleTree(), 0, known);
+    for (let height = 0; height <= 5; height += 1) {
+      const width = 2 ** height;
+      // A sibling that lies before a leaf which the tree does not have.
+      for (let from = 0; from + width < leaves.length; from += width * 2) {
+        const to = from + width;
+        if (to + width <= known) continue;
+        const continued = grown(tree.part(from, to), Math.max(from, Math.min(known, to)), to);
+        expect([known, from, to, continued.root()]).toEqual([
+          known,
+          from,
+          to,
+          grown(new MerkleTree(), from, to).root(),
+        ]);
+      }
+    }
+  }
+});
