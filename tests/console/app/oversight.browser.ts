@@ -52,6 +52,17 @@ test("a session and what was approved for it are shown, and end when an operator
   await page.getByRole("dialog").getByRole("button", { name: "Revoke this approval" }).click();
   await page.getByText("Nothing is approved for a whole session now.").waitFor();
   expect((await world.call("announce", args, { session: session.id })).http).toBe(202);
+  await page.getByRole("button", { name: "Mode …" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("radio", { name: /^autoEdit/ }).check();
+  await dialog.getByLabel("For", { exact: true }).selectOption("an hour");
+  expect(await hindrances(page)).toEqual([]);
+  await dialog.getByRole("button", { name: "Set the mode" }).click();
+  await page.locator(".records").getByText("writes files without asking").waitFor();
+  expect(world.journal().findLast(({ type }) => type === "session.mode")).toMatchObject({
+    mode: "autoEdit",
+    decider: { subject: "olga" },
+  });
   await page.getByRole("button", { name: "End …" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "End this session" }).click();
   await page.getByText("No session is open").waitFor();
@@ -93,7 +104,7 @@ test.each([
   const page = await visit("#/sessions", { colorScheme, viewport: { width, height: 800 } });
   for (const fragment of ["#/sessions", "#/policy", "#/report", "#/evidence"]) {
     await page.goto(`${world.consoleUrl}/console${fragment}`);
-    await page.locator(".empty, .settings, .figures, .callout").first().waitFor();
+    await page.locator(".empty, .records, .settings, .figures, .callout").first().waitFor();
     expect([fragment, await hindrances(page)]).toEqual([fragment, []]);
   }
 });

@@ -46,6 +46,8 @@ interface Ending {
 }
 
 const ending = signal<Ending | undefined>(undefined);
+/** The session whose mode is being set. */
+const changing = signal<{ readonly session: SessionShown; readonly after: () => void } | undefined>(undefined);
 
 function SessionsView(): VNode {
   const { read, again } = useRead<{ readonly sessions: readonly SessionShown[] }>("/sessions");
@@ -61,6 +63,7 @@ function SessionsView(): VNode {
       )}
       {permissions.value.has("grants:manage") && <Grants />}
       {ending.value !== undefined && <Confirm one={ending.value} />}
+      {changing.value !== undefined && <SetMode {...changing.value} />}
     </div>
   );
 }
@@ -88,53 +91,64 @@ function Sessions({
   return (
     <table class="records" {...ROLE.table}>
       <caption class="sr-only">Sessions</caption>
-      <Columns titles={["Session", "Whose", "Mode", "Ends", ""]} />
+      <Columns titles={["Session", "Whose", "Mode", "Ends", "Change"]} />
       <tbody {...ROLE.group}>
-        {sessions.map(({ id, issuer, subject, mode, modeUntil, modeSetBy, expiresAt }) => (
-          <tr key={`${issuer} ${subject} ${id}`} {...ROLE.row}>
-            <td {...ROLE.cell}>
-              <code>
-                <Text value={id} max={48} />
-              </code>
-            </td>
-            <td {...ROLE.cell}>
-              <Party sub={subject} iss={issuer} />
-            </td>
-            <td {...ROLE.cell}>
-              <Badge tone={MODES[mode]?.[1] ?? "bad"}>{mode}</Badge> <span class="dim">{MODES[mode]?.[0]}</span>
-              {modeUntil !== undefined && (
-                <p class="help">
-                  for <Countdown iso={modeUntil} />
-                  {modeSetBy !== undefined && (
-                    <>
-                      , set by <Text value={modeSetBy.sub} max={60} />
-                    </>
-                  )}
-                </p>
-              )}
-            </td>
-            <td {...ROLE.cell}>
-              in <Countdown iso={expiresAt} />
-            </td>
-            <td class="cell-action" {...ROLE.cell}>
-              <button
-                type="button"
-                class="danger"
-                onClick={() => {
-                  ending.value = {
-                    title: "End this session",
-                    text: "What was approved for the session ends with it. The agent can open another one.",
-                    path: `/sessions/${encodeURIComponent(id)}`,
-                    done: "The session has ended.",
-                    after: again,
-                  };
-                }}
-              >
-                End …
-              </button>
-            </td>
-          </tr>
-        ))}
+        {sessions.map((session) => {
+          const { id, issuer, subject, mode, modeUntil, modeSetBy, expiresAt } = session;
+          return (
+            <tr key={`${issuer} ${subject} ${id}`} {...ROLE.row}>
+              <td {...ROLE.cell}>
+                <code>
+                  <Text value={id} max={48} />
+                </code>
+              </td>
+              <td {...ROLE.cell}>
+                <Party sub={subject} iss={issuer} />
+              </td>
+              <td {...ROLE.cell}>
+                <Badge tone={MODES[mode]?.[1] ?? "bad"}>{mode}</Badge> <span class="dim">{MODES[mode]?.[0]}</span>
+                {modeUntil !== undefined && (
+                  <p class="help">
+                    for <Countdown iso={modeUntil} />
+                    {modeSetBy !== undefined && (
+                      <>
+                        , set by <Text value={modeSetBy.sub} max={60} />
+                      </>
+                    )}
+                  </p>
+                )}
+              </td>
+              <td {...ROLE.cell}>
+                in <Countdown iso={expiresAt} />
+              </td>
+              <td class="cell-action" {...ROLE.cell}>
+                <button
+                  type="button"
+                  onClick={() => {
+                    changing.value = { session, after: again };
+                  }}
+                >
+                  Mode …
+                </button>{" "}
+                <button
+                  type="button"
+                  class="danger"
+                  onClick={() => {
+                    ending.value = {
+                      title: "End this session",
+                      text: "What was approved for the session ends with it. The agent can open another one.",
+                      path: `/sessions/${encodeURIComponent(id)}`,
+                      done: "The session has ended.",
+                      after: again,
+                    };
+                  }}
+                >
+                  End …
+                </button>
+              </td>
+            </tr>
+          );
+        })}
       </tbody>
     </table>
   );
@@ -150,7 +164,7 @@ function Grants(): VNode {
       {grants !== undefined && grants.length > 0 && (
         <table class="records" {...ROLE.table}>
           <caption class="sr-only">Approvals for sessions</caption>
-          <Columns titles={["Call", "For", "Approved by", "Ends", ""]} />
+          <Columns titles={["Call", "For", "Approved by", "Ends", "Change"]} />
           <tbody {...ROLE.group}>
             {grants.map(({ id, tool, summary, subject, issuer, grantedBy, expiresAt }) => (
               <tr key={id} {...ROLE.row}>
@@ -197,6 +211,73 @@ function Grants(): VNode {
   );
 }
 
+const DURATIONS = [
+  [1_800, "30 minutes"],
+  [3_600, "an hour"],
+  [14_400, "4 hours"],
+  [28_800, "8 hours"],
+] as const;
+
+/** Sets how much a session asks, for a limited time. */
+function SetMode({ session, after }: NonNullable<typeof changing.value>): VNode {
+  const { id, issuer, subject } = session;
+  const close = (): void => {
+    changing.value = undefined;
+  };
+  const submit = async (event: SubmitEvent): Promise<void> => {
+    event.preventDefault();
+    if (!(event.currentTarget instanceof HTMLFormElement)) return;
+    const chosen = new FormData(event.currentTarget);
+    close();
+    const mode = String(chosen.get("mode"));
+    const body = { mode, expiresInSeconds: Number(chosen.get("seconds")), issuer, subject };
+    try {
+      await request("PUT", `/sessions/${encodeURIComponent(id)}/mode`, { body });
+      notify("done", `The session's mode is ${mode}.`);
+    } catch (error) {
+      notifyError("The mode was not set", error);
+    }
+    after();
+  };
+  return (
+    <Dialog title="Set the mode of this session" onClose={close}>
+      <form onSubmit={(event) => void submit(event)}>
+        <fieldset class="choices">
+          <legend>
+            It then, for <Text value={subject} max={80} />
+          </legend>
+          {Object.entries(MODES).map(([mode, [words]]) => (
+            <label key={mode}>
+              <input type="radio" name="mode" value={mode} defaultChecked={mode === session.mode} />
+              <span>
+                <strong>{mode}</strong>: {words}
+              </span>
+            </label>
+          ))}
+        </fieldset>
+        <div class="field">
+          <label for="mode-seconds">For</label>
+          <select id="mode-seconds" name="seconds">
+            {DURATIONS.map(([seconds, words]) => (
+              <option key={seconds} value={seconds}>
+                {words}
+              </option>
+            ))}
+          </select>
+        </div>
+        <div class="decide-buttons">
+          <button type="submit" class="primary">
+            Set the mode
+          </button>
+          <button type="button" onClick={close}>
+            Back
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
 function Confirm({ one }: { readonly one: Ending }): VNode {
   const close = (): void => {
     ending.value = undefined;
@@ -235,5 +316,6 @@ export const sessionsPage: AppPage = {
   view: SessionsView,
   run: () => () => {
     ending.value = undefined;
+    changing.value = undefined;
   },
 };
