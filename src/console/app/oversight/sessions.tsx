@@ -89,7 +89,7 @@ function Sessions({
     );
   }
   return (
-    <table class="records" {...ROLE.table}>
+    <table class="records acted" {...ROLE.table}>
       <caption class="sr-only">Sessions</caption>
       <Columns titles={["Session", "Whose", "Mode", "Ends", "Change"]} />
       <tbody {...ROLE.group}>
@@ -162,7 +162,7 @@ function Grants(): VNode {
       {read.error !== undefined && <Problem error={read.error} onRetry={again} />}
       {grants?.length === 0 && <p class="dim">Nothing is approved for a whole session now.</p>}
       {grants !== undefined && grants.length > 0 && (
-        <table class="records" {...ROLE.table}>
+        <table class="records acted" {...ROLE.table}>
           <caption class="sr-only">Approvals for sessions</caption>
           <Columns titles={["Call", "For", "Approved by", "Ends", "Change"]} />
           <tbody {...ROLE.group}>
@@ -244,7 +244,7 @@ function SetMode({ session, after }: NonNullable<typeof changing.value>): VNode 
       <form onSubmit={(event) => void submit(event)}>
         <fieldset class="choices">
           <legend>
-            It then, for <Text value={subject} max={80} />
+            The session of <Text value={subject} max={80} />
           </legend>
           {Object.entries(MODES).map(([mode, [words]]) => (
             <label key={mode}>
