@@ -76,7 +76,7 @@ test("stc learn prints a policy that YAML reads, after enough answers", async ()
 });
 
 test("the guide's example is what stc learn prints, and what the guide says about the answers", async () => {
-  const [program, ...words] = blockNamed("docs/manifests.md: stc learn").text.trim().split(" ");
+  const [program, ...words] = blockNamed("docs/manifests.md: stc learn list_orders --for").text.trim().split(" ");
   expect(program).toBe("stc");
   const running = new RunningStc(words, { env });
   await until("that it observes", () => running.err.includes("observing list_orders") || undefined);

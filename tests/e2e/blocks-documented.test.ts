@@ -51,7 +51,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/manifests.md: # yaml-language-server": "tests/runtime/manifests/data-only.test.ts",
   "docs/manifests.md: tools/get-account.tool.yaml: line": "tests/runtime/manifests/data-only.test.ts",
   "docs/manifests.md: stc schema tool": "tests/runtime/manifests/editor-schema.test.ts",
-  "docs/manifests.md: stc learn": "tests/cli/learn.slow.ts",
+  "docs/manifests.md: stc learn list_orders --for": "tests/cli/learn.slow.ts",
   "docs/manifests.md: # list_orders": "tests/cli/learn.slow.ts",
   "docs/mcp.md: claude mcp add": "tests/cli/mcp.slow.ts",
   "docs/mcp.md: [mcp_servers": "tests/cli/mcp.slow.ts",

@@ -158,7 +158,7 @@ function policyLines(output: Json, accepted: boolean): readonly string[] {
   const heading = accepted
     ? "Suggested by the names of the fields, and accepted: read each line. Fields without a line are left out of every answer."
     : "Fields without a line here are left out of every answer. Remove the # of what agents may see; mask hides most of a value.";
-  const hasText = accepted && suggested.some(({ action }) => action === "allow");
+  const hasText = accepted && named.size > 0;
   return [
     `# ${heading}`,
     ...(missing > 0 ? [`# Not listed here: ${missing} more, because of their names or their number.`] : []),
