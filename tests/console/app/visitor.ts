@@ -31,7 +31,11 @@ export class Visitor {
 
   static async open(browser: Browser, world: ConsoleWorld, options: VisitOptions = {}): Promise<Visitor> {
     const { sub, holds, url = world.consoleUrl, script, ...context } = options;
-    const opened = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...context });
+    const opened = await browser.newContext({
+      ...{ viewport: { width: 1280, height: 800 }, ...context },
+      // Colours are measured: none may be on its way to another.
+      reducedMotion: "reduce",
+    });
     opened.setDefaultTimeout(15_000);
     await opened.addInitScript(REPORT_VIOLATIONS);
     if (script !== undefined) await opened.addInitScript(script);
