@@ -183,7 +183,7 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   [`audit verify --key {folder}/nowhere ${IN}`, 5, "ENOENT"],
   [`audit verify ${NOWHERE}`, 66, "no audit directory"],
   [`audit prove ${IN}`, 64, "missing required argument 'id'"],
-  [`audit prove a ${IN}`, 1, "no checkpoint"],
+  [`audit prove a ${IN}`, 1, "no call"],
   [`audit prove a ${NOWHERE}`, 66, "no audit directory"],
   ["audit verify-proof", 64, "missing required argument 'file'"],
   ["audit verify-proof {folder}/sample.json", 64, "give --key"],
