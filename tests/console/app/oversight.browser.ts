@@ -86,6 +86,22 @@ test("the report says how people decided", async () => {
   await page.getByRole("region", { name: "Figures of the tools" }).getByText("announce").waitFor();
 });
 
+test("the report shows the hours of each approver as bars, and as a table", async () => {
+  const id = await world.ask("announce", { text: "By the hour" });
+  await world.decide(id, "approve");
+  const page = await visit("#/report");
+  const chart = page.getByRole("region", { name: "Chart of requests and decisions by approver and hour" });
+  const row = chart.locator("figure", { hasText: "alice" });
+  const totals = /^asked (\d+), decided (\d+), approved within 3 s (\d+)/;
+  const [, asked, decided, quick] = totals.exec((await row.getByRole("img").getAttribute("aria-label")) ?? "") ?? [];
+  expect([Number(asked), Number(decided), Number(quick)].every((each) => each > 0)).toBe(true);
+  expect(await row.locator("title").first().textContent()).toContain(": asked ");
+  await page.getByText("As a table").click();
+  const table = page.getByRole("region", { name: "Requests and decisions by approver and hour", exact: true });
+  await table.getByRole("row", { name: /alice/ }).first().waitFor();
+  expect(await hindrances(page)).toEqual([]);
+});
+
 test("an intact audit is said to be intact; a changed line is named", async () => {
   const page = await visit("#/evidence");
   await page.locator(".callout").getByText("The audit is intact.").waitFor();
