@@ -3,6 +3,7 @@ import type { IncomingMessage } from "node:http";
 import type { z } from "zod";
 import type { NotifiedApprovals } from "../approvals/notify/webhooks.ts";
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
+import type { ExportState } from "../audit/export/exporter.ts";
 import type { JournalLine } from "../audit/journal/journal.ts";
 import type { Caller, Json } from "../core/types.ts";
 import type { Disconnect } from "../pipeline/call-scope.ts";
@@ -41,6 +42,8 @@ interface OptionalParts {
   readonly inbox?: NotifiedApprovals["inbox"];
   /** The audit directory. No part of a request ever becomes part of a path. */
   readonly auditDir?: string | undefined;
+  /** Returns how far each exporter of the audit is, per stream; empty without `audit.export`. */
+  readonly exports?: (() => readonly ExportState[]) | undefined;
   readonly reload?: ((by: ReloadRequester) => Promise<Reloaded>) | undefined;
   readonly resource?: string | undefined;
   /** Settings of the MCP server. */

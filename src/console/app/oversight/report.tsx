@@ -247,7 +247,7 @@ function ChartRow({
   readonly chart: HoursChart;
 }): VNode {
   const { sub, iss, asked, decided, quick, bars } = row;
-  const words = `asked ${asked}, decided ${decided}, approved within 3 s ${quick}`;
+  const words = `${asked} asked, ${decided} decided, ${quick} approved within 3 s`;
   const height = 2 * BAR_HEIGHT + 1;
   return (
     <figure>
