@@ -55,7 +55,7 @@ const ROWS_MAX = 12;
 /** A chart is never narrower than a day. */
 const HOURS_MIN = 24;
 const HOUR_WIDTH = { min: 6, max: 28 } as const;
-const WIDTH_WANTED = 960;
+const WIDTH_WANTED = 1_100;
 /** A bar that is not empty can be seen. */
 const HEIGHT_MIN = 3;
 /** Height of the tallest bar, on each side of the line. */
